@@ -1,0 +1,25 @@
+/** Everything the platform calls, in one list. */
+import type { Endpoint } from "../shared/http/endpoint.ts";
+import * as auth from "./auth.ts";
+import * as discovery from "./discovery.ts";
+import { catchAll, documentation } from "./docs.ts";
+import type { QueueDeclaration, TimerDeclaration } from "./kit.ts";
+import * as license from "./license.ts";
+import * as maintenance from "./maintenance.ts";
+import type { Services } from "./services.ts";
+import * as settings from "./settings.ts";
+import * as subscriptions from "./subscriptions.ts";
+import * as system from "./system.ts";
+
+export const endpoints: Endpoint<Services>[] = [
+  ...system.endpoints,
+  ...license.endpoints,
+  ...auth.endpoints,
+  ...discovery.endpoints,
+  ...subscriptions.endpoints,
+  ...settings.endpoints,
+  ...documentation(() => endpoints),
+  catchAll(() => endpoints),
+];
+export const timers: TimerDeclaration[] = [...discovery.timers, ...settings.timers, ...maintenance.timers];
+export const queues: QueueDeclaration[] = [...discovery.queues];

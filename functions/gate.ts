@@ -1,0 +1,63 @@
+import type { Access } from "../shared/access/access.ts";
+import type { Audit } from "../shared/audit/audit.ts";
+import { CloudFailure } from "../shared/azure/failure.ts";
+import type { Config } from "../shared/config/config.ts";
+import type { Gate } from "../shared/http/pipeline.ts";
+import { Problem, retryLater } from "../shared/http/problem.ts";
+import type { RateLimiter } from "../shared/http/rate-limit.ts";
+import type { Licensing } from "../shared/licensing/licensing.ts";
+import { RowChanged } from "../shared/storage/tables.ts";
+
+/** Seconds a caller is asked to wait when a service this one needs gave no time of its own. */
+const RETRY_SECONDS = 10;
+
+/** What stands before every endpoint, from the rooms that know of it. */
+export function createGate(deps: {
+  access: Access;
+  licensing: Licensing;
+  audit: Audit;
+  limiter: RateLimiter;
+  signInLimiter: RateLimiter;
+  config: Config;
+}): Gate {
+  const { access, licensing, audit, limiter, signInLimiter, config } = deps;
+  return {
+    authenticate: async (token) => {
+      const result = await access.authenticate(token);
+      return result.kind === "valid" ? result.actor : undefined;
+    },
+    tier: async () => licensing.tier(),
+    refused: (caller, endpoint, code) =>
+      audit.refused({
+        type: "access.refused",
+        caller,
+        outcome: "refused",
+        target: { type: "endpoint", id: `${endpoint.method} /${endpoint.route}` },
+        details: { code },
+      }),
+    limiter,
+    signInLimiter,
+    trustedProxyHops: config.TRUSTED_PROXY_HOPS,
+    translate,
+  };
+}
+
+/** What a caller is told of errors that are nobody's bug: a cloud service that does not answer, a lost race. */
+function translate(error: unknown): Problem | undefined {
+  if (error instanceof CloudFailure) {
+    return retryLater("unavailable", `${error.message} ${error.remedy}`, error.retryAfterSeconds ?? RETRY_SECONDS);
+  }
+  if (error instanceof RowChanged)
+    return new Problem("conflict", "Somebody else changed this at the same time. Read it again and repeat.");
+  if (isStorageOutage(error)) {
+    return retryLater("unavailable", "The storage account does not answer. Try again shortly.", RETRY_SECONDS);
+  }
+  return undefined;
+}
+
+/** The storage SDKs' error for no answer at all, or for one of the service's own failures. */
+function isStorageOutage(error: unknown): boolean {
+  if (!(error instanceof Error) || error.name !== "RestError") return false;
+  const status = "statusCode" in error ? error.statusCode : undefined;
+  return status === undefined || (typeof status === "number" && status >= 500);
+}

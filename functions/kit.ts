@@ -1,0 +1,44 @@
+import type { z } from "zod";
+import type { Config } from "../shared/config/config.ts";
+import { endpointFor } from "../shared/http/endpoint.ts";
+import type { Logger } from "../shared/runtime.ts";
+import type { Services } from "./services.ts";
+
+/** Declares one endpoint of this app: its handler gets the app's services. */
+export const endpoint = endpointFor<Services>();
+
+/** What a timer or queue handler is called with; the invocation id is the request id of all it writes and logs. */
+export interface Invocation {
+  services: Services;
+  requestId: string;
+  log: Logger;
+}
+
+/** Work on a schedule. An error escapes to the platform, which logs it and keeps the schedule. */
+export interface TimerDeclaration {
+  name: string;
+  /** NCRONTAB in UTC. */
+  schedule: (config: Config) => string;
+  handle(invocation: Invocation): Promise<void>;
+}
+
+/** Work from a queue. An error escapes, so that the platform delivers again and, after five times, to the poison queue. */
+export interface QueueDeclaration {
+  name: string;
+  queue: string;
+  message: z.ZodType;
+  handle(message: unknown, invocation: Invocation): Promise<void>;
+}
+
+export const timer = (declaration: TimerDeclaration): TimerDeclaration => declaration;
+
+/** Declares a queue's handler; the message is checked with its schema before the handler sees it. */
+export const queue = <S extends z.ZodType>(declaration: {
+  name: string;
+  queue: string;
+  message: S;
+  handle(message: z.output<S>, invocation: Invocation): Promise<void>;
+}): QueueDeclaration => ({
+  ...declaration,
+  handle: async (message, invocation) => await declaration.handle(declaration.message.parse(message), invocation),
+});

@@ -1,0 +1,24 @@
+/** The bundle's entry: tells the platform of every function, with the configuration checked. */
+import { type Config, ConfigError, loadConfig } from "../shared/config/config.ts";
+import { endpoints, queues, timers } from "./functions.ts";
+import { register } from "./register.ts";
+
+let config: Config | ConfigError;
+try {
+  config = loadConfig(process.env);
+} catch (error) {
+  if (!(error instanceof ConfigError)) throw error;
+  config = error;
+}
+
+if (config instanceof ConfigError) {
+  // What is registered before the throw makes the platform report the reason; an app that registered nothing looks to it
+  // like one without functions.
+  const reason = config;
+  register({ endpoints, timers: [], queues: [] }, () => {
+    throw reason;
+  });
+  throw reason;
+}
+const usable = config;
+register({ endpoints, timers, queues }, () => usable);

@@ -1,0 +1,139 @@
+import { type Access, createAccess } from "../shared/access/access.ts";
+import { type Audit, createAudit } from "../shared/audit/audit.ts";
+import { createAppConfiguration } from "../shared/azure/app-configuration.ts";
+import { createIdentity, type Identity } from "../shared/azure/identity.ts";
+import { createKeyVaults } from "../shared/azure/key-vault.ts";
+import { createResourceManager } from "../shared/azure/resource-manager.ts";
+import type { Config } from "../shared/config/config.ts";
+import { createActiveScans } from "../shared/discovery/active.ts";
+import { createDiscovery, type Discovery } from "../shared/discovery/discovery.ts";
+import { createScanRun, type ScanRun } from "../shared/discovery/run.ts";
+import { type ChangeListener, scanVault } from "../shared/discovery/scan-vault.ts";
+import { createScanWatch } from "../shared/discovery/watch.ts";
+import type { Gate } from "../shared/http/pipeline.ts";
+import { createRateLimiter, type RateLimiter } from "../shared/http/rate-limit.ts";
+import { createInventory, type Inventory } from "../shared/inventory/inventory.ts";
+import { createInventoryWriter } from "../shared/inventory/write.ts";
+import { createLicensing, type Licensing } from "../shared/licensing/licensing.ts";
+import { type Clock, type Logger, type Randomness, systemClock, systemRandomness } from "../shared/runtime.ts";
+import { auditHistory, createRetention, type Retention } from "../shared/settings/retention.ts";
+import { createSettings, type Settings } from "../shared/settings/settings.ts";
+import { createQueues, type Queues } from "../shared/storage/queues.ts";
+import { createTables, type Tables } from "../shared/storage/tables.ts";
+import { createSubscriptions, type Subscriptions } from "../shared/subscriptions/subscriptions.ts";
+import { createGate } from "./gate.ts";
+import { createHealth, type Health } from "./health.ts";
+import { storageConnection } from "./storage-connection.ts";
+
+/** All rooms of the app, wired. The only place that knows which room gets which. */
+export interface Services {
+  config: Config;
+  clock: Clock;
+  randomness: Randomness;
+  tables: Tables;
+  queues: Queues;
+  identity: Identity;
+  audit: Audit;
+  settings: Settings;
+  access: Access;
+  licensing: Licensing;
+  limiter: RateLimiter;
+  signInLimiter: RateLimiter;
+  gate: Gate;
+  inventory: Inventory;
+  discovery: Discovery;
+  scanRun: ScanRun;
+  watchScans: () => Promise<void>;
+  health: Health;
+  subscriptions: Subscriptions;
+  retention: Retention;
+}
+
+/** Sign-ins per address and per username: https://owasp.org/API-Security/editions/2023/en/0xa2-broken-authentication/ */
+const SIGN_IN_LIMITS = { perMinute: 10, perHour: 100 };
+
+let wired: Services | undefined;
+
+/** The process's one set of services, made when the first function is called. */
+export function servicesOf(config: Config): Services {
+  wired ??= createServices(config);
+  return wired;
+}
+
+export function createServices(config: Config): Services {
+  const clock = systemClock;
+  const randomness = systemRandomness();
+  const log = consoleLogger;
+  const identity = createIdentity(config);
+  const connection = storageConnection(config, identity);
+  const tables = createTables(connection, { log });
+  const queues = createQueues(connection, { log });
+  const audit = createAudit({ tables, clock, randomness, config, log });
+  const settings = createSettings({
+    ...{ tables, config, clock, audit, log },
+    appConfiguration: createAppConfiguration({ config, identity }),
+  });
+  const retention = createRetention({ settings, stores: [auditHistory(audit)], audit, clock });
+  const limits = { perMinute: config.RATE_LIMIT_PER_MINUTE, perHour: config.RATE_LIMIT_PER_HOUR };
+  const limiter = createRateLimiter({ tables, clock, name: "calls", limits });
+  const signInLimiter = createRateLimiter({ tables, clock, name: "signIn", limits: SIGN_IN_LIMITS });
+  const licensing = createLicensing({ config, clock });
+  const access = createAccess({ tables, config, clock, randomness, audit, log, limiter: signInLimiter });
+
+  const writer = createInventoryWriter({ tables, clock });
+  const changed: ChangeListener = async () => {};
+  const inventory = createInventory({
+    tables,
+    settings,
+    clock,
+    ownerTag: config.OWNER_TAG,
+    writer,
+    vaultLeaves: (vault, assets) => changed({ vault, vaultBefore: vault, vaultGone: true, assets }),
+  });
+
+  const keyVaults = createKeyVaults({ config, identity, log });
+  const resourceManager = createResourceManager({ config, identity, log });
+  const subscriptions = createSubscriptions({
+    ...{ tables, config, clock, audit, resourceManager, keyVaults, identity },
+    inventory: { forget: (subscriptionId) => inventory.forgetSubscription(subscriptionId) },
+  });
+  const active = createActiveScans(tables);
+  const scanRun = createScanRun({
+    ...{ tables, queues, settings, resourceManager, active, audit, clock, randomness, log },
+    configuredSubscriptions: () => subscriptions.configured(),
+    scanVault: (planned, options) =>
+      scanVault(planned, options, { writer, keyVaults, resourceManager, clock, changed }),
+  });
+  const discovery = createDiscovery({ tables, queues, active, run: scanRun, audit, clock, randomness, log });
+  const watchScans = createScanWatch({ tables, queues, active, run: scanRun, clock, log });
+  const gate = createGate({ access, licensing, audit, limiter, signInLimiter, config });
+  const health = createHealth({ tables, queues, identity, resourceManager, clock });
+
+  return {
+    ...{
+      config,
+      clock,
+      randomness,
+      tables,
+      queues,
+      identity,
+      audit,
+      settings,
+      access,
+      licensing,
+      limiter,
+      signInLimiter,
+    },
+    ...{ gate, inventory, discovery, scanRun, watchScans, health, subscriptions, retention },
+  };
+}
+
+/** For what happens outside any one invocation; the platform collects the process's output too. */
+const line = (write: (text: string) => void) => (message: string, fields?: Record<string, unknown>) =>
+  write(fields ? `${message} ${JSON.stringify(fields)}` : message);
+const consoleLogger: Logger = {
+  debug: () => {},
+  info: line(console.info),
+  warn: line(console.warn),
+  error: line(console.error),
+};

@@ -1,0 +1,86 @@
+import { z } from "zod";
+import { Problem } from "../shared/http/problem.ts";
+import { ok } from "../shared/http/reply.ts";
+import { endpoint } from "./kit.ts";
+
+const DependencyView = z.object({
+  name: z.enum(["tables", "queues", "identity", "resourceManager"]),
+  status: z.enum(["healthy", "unhealthy"]),
+  detail: z.string().optional(),
+  milliseconds: z.int(),
+});
+
+const HealthStatus = z
+  .object({
+    status: z.enum(["healthy", "degraded"]),
+    dependencies: z.array(DependencyView).optional().meta({ description: "With deep=true only." }),
+  })
+  .meta({ id: "Health" });
+
+const health = endpoint({
+  name: "health",
+  method: "GET",
+  route: "health",
+  summary: "Whether the service answers",
+  description: "Cheap and open. With deep=true and a token it says which of its dependencies answer.",
+  tag: "System",
+  access: "open",
+  tier: "core",
+  rateLimit: "none",
+  query: z.strictObject({
+    deep: z.enum(["true", "false"]).optional().meta({ description: "Needs a token of any role." }),
+  }),
+  responds: { 200: HealthStatus },
+  handle: async ({ query, headers, services }) => {
+    if (query.deep !== "true") return ok({ status: "healthy" });
+    const token = /^Bearer +(\S+) *$/i.exec(headers.get("authorization") ?? "")?.[1];
+    if (!token || !(await services.gate.authenticate(token))) {
+      throw new Problem("unauthorized", "deep=true needs a token from POST /auth/login.", {
+        headers: { "WWW-Authenticate": "Bearer" },
+      });
+    }
+    const dependencies = await services.health.check();
+    const status = dependencies.every((one) => one.status === "healthy") ? "healthy" : "degraded";
+    return ok({ status, dependencies });
+  },
+});
+
+const identity = endpoint({
+  name: "identity",
+  method: "GET",
+  route: "identity",
+  summary: "Who the service is in the cloud",
+  description: "From its own token, which is never shown. 503 when no token can be had.",
+  tag: "System",
+  access: "user",
+  tier: "core",
+  responds: {
+    200: z
+      .object({
+        credentialType: z.enum(["clientSecret", "managedIdentity", "developerSignIn"]),
+        tenantId: z.string().nullable(),
+        clientId: z.string().nullable(),
+        objectId: z.string().nullable().meta({ description: "What role assignments name." }),
+        name: z.string().nullable(),
+        cloud: z.string(),
+        authorityHost: z.string(),
+        tokenExpiresAt: z.iso.datetime(),
+      })
+      .meta({ id: "Identity" }),
+  },
+  handle: async ({ services }) => {
+    const { tenantId, clientId, objectId, name, ...rest } = await services.identity.describe();
+    return ok({
+      credentialType: rest.credentialType,
+      tenantId: tenantId ?? null,
+      clientId: clientId ?? null,
+      objectId: objectId ?? null,
+      name: name ?? null,
+      cloud: rest.cloud,
+      authorityHost: rest.authorityHost,
+      tokenExpiresAt: rest.tokenExpiresAt,
+    });
+  },
+});
+
+export const endpoints = [health, identity];

@@ -1,0 +1,67 @@
+/**
+ * Bundles the app as it is deployed: dist/ with package.json's `main`, the chunks it loads when first needed, and the
+ * files of the documentation pages. `--development-licence-key kid:x` builds one more licence key in, for
+ * development and tests only.
+ */
+import { cp, mkdir, rm } from "node:fs/promises";
+import { createRequire } from "node:module";
+import path from "node:path";
+import { parseArgs } from "node:util";
+import { build } from "esbuild";
+
+const root = path.resolve(import.meta.dirname, "../..");
+
+export async function buildApp(
+  options: { outdir?: string; developmentLicenseKeys?: { kid: string; x: string }[] } = {},
+): Promise<string> {
+  const outdir = options.outdir ?? path.join(root, "dist");
+  await rm(outdir, { recursive: true, force: true });
+  await build({
+    absWorkingDir: root,
+    entryPoints: { main: "functions/main.ts" },
+    outdir,
+    outExtension: { ".js": ".mjs" },
+    chunkNames: "chunks/[name]-[hash]",
+    bundle: true,
+    splitting: true,
+    format: "esm",
+    platform: "node",
+    target: "node22",
+    minify: true,
+    keepNames: true,
+    sourcemap: "linked",
+    sourcesContent: false,
+    legalComments: "none",
+    // The platform's worker answers this one name, and only through require (see the banner).
+    external: ["@azure/functions-core"],
+    banner: {
+      js: 'import { createRequire as __createRequire } from "node:module"; const require = __createRequire(import.meta.url);',
+    },
+    define: { __DEVELOPMENT_LICENSE_KEYS__: JSON.stringify(JSON.stringify(options.developmentLicenseKeys ?? [])) },
+    logLevel: "warning",
+  });
+  await copyDocumentation(path.join(outdir, "docs"));
+  return outdir;
+}
+
+/** The two documentation pages' own files, so that they work without the internet. */
+async function copyDocumentation(target: string): Promise<void> {
+  const require = createRequire(import.meta.url);
+  const swagger = path.dirname(require.resolve("swagger-ui-dist/package.json"));
+  const redoc = path.dirname(require.resolve("redoc/package.json"));
+  await mkdir(target, { recursive: true });
+  for (const file of ["swagger-ui.css", "swagger-ui-bundle.js", "favicon-32x32.png"]) {
+    await cp(path.join(swagger, file), path.join(target, file));
+  }
+  await cp(path.join(redoc, "bundles/redoc.standalone.js"), path.join(target, "redoc.standalone.js"));
+}
+
+if (import.meta.main) {
+  const { values } = parseArgs({ options: { "development-licence-key": { type: "string", multiple: true } } });
+  const keys = (values["development-licence-key"] ?? []).map((pair) => {
+    const at = pair.indexOf(":");
+    return { kid: pair.slice(0, at), x: pair.slice(at + 1) };
+  });
+  const outdir = await buildApp({ developmentLicenseKeys: keys });
+  console.log(`Built ${path.relative(process.cwd(), outdir)}/`);
+}

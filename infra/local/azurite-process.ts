@@ -1,0 +1,50 @@
+// Runs Azurite's table and queue services on free ports and tells the parent which. Started by `azurite.ts`; ends with it.
+// Azurite's own programs print "0" as the port when they are asked for a free one, hence its servers are made here.
+import { createRequire } from "node:module";
+import type { AddressInfo } from "node:net";
+import { join } from "node:path";
+
+interface Server {
+  readonly httpServer: { address(): AddressInfo };
+  start(): Promise<void>;
+  close(): Promise<void>;
+}
+type Constructor<T> = new (...args: unknown[]) => T;
+
+const require = createRequire(import.meta.url);
+const load = <T>(path: string): Constructor<T> =>
+  (require(`azurite/dist/src/${path}.js`) as { default: Constructor<T> }).default;
+
+const folder = process.env.AZURITE_DATA;
+const inMemory = folder === undefined;
+const file = (name: string) => join(folder ?? ".", name);
+const address = ["127.0.0.1", 0, 60]; // host, any free port, seconds to keep an idle connection
+// loose, skip the API version check, certificate, key, password, OAuth, only path-style addresses, in memory
+const rest = [false, true, "", "", "", undefined, true, inMemory];
+
+const tables = new (load<Server>("table/TableServer"))(
+  new (load("table/TableConfiguration"))(
+    ...address,
+    file("tables.json"),
+    ...[false, false, undefined, undefined], // debug log, access log, access log stream, debug log path
+    ...rest,
+  ),
+);
+const queues = new (load<Server>("queue/QueueServer"))(
+  new (load("queue/QueueConfiguration"))(
+    ...address,
+    file("queues.json"),
+    file("queue-extents.json"),
+    [{ locationId: "Default", locationPath: file("queue-content"), maxConcurrency: 1 }],
+    ...[false, undefined, false, undefined], // access log, access log stream, debug log, debug log path
+    ...rest,
+  ),
+);
+await Promise.all([tables.start(), queues.start()]);
+
+// The parent hangs up to stop this process, or by ending: either way nothing is left running.
+process.on("disconnect", async () => {
+  await Promise.all([tables.close(), queues.close()]);
+  process.exit(0);
+});
+process.send?.({ tablePort: tables.httpServer.address().port, queuePort: queues.httpServer.address().port });

@@ -1,0 +1,232 @@
+import { createHash, randomBytes } from "node:crypto";
+import { signatureProblem } from "./hmac.ts";
+import { type Answer, type Incoming, jsonObject, type Operation, type Refusals, retryAfter } from "./http.ts";
+
+interface KeyValue {
+  key: string;
+  label: string | null;
+  content_type: string | null;
+  value: string | null;
+  tags: Record<string, string>;
+  locked: boolean;
+  last_modified: string;
+  etag: string;
+}
+
+/** Settings in one answer to a list. https://learn.microsoft.com/azure/azure-app-configuration/rest-api-key-value#pagination */
+const PAGE = 100;
+const ITEM = "application/vnd.microsoft.appconfig.kv+json; charset=utf-8";
+const LIST = "application/vnd.microsoft.appconfig.kvset+json; charset=utf-8";
+const PROBLEM = "application/problem+json; charset=utf-8";
+
+/** The key-values of App Configuration. https://learn.microsoft.com/azure/azure-app-configuration/rest-api-key-value */
+export class AppConfiguration {
+  readonly #credential: string;
+  readonly #key: Buffer;
+  readonly #pageSize: number;
+  /** By label and key. */
+  readonly #values = new Map<string, KeyValue>();
+  readonly #syncId = randomBytes(6).toString("base64url");
+  #sequence = 0;
+
+  constructor(credential: string, key: Buffer, pageSize = PAGE) {
+    this.#credential = credential;
+    this.#key = key;
+    this.#pageSize = pageSize;
+  }
+
+  /** Sets a value behind the service's back; undefined removes it. */
+  set(key: string, value: string | undefined, label: string | null = null): void {
+    if (value === undefined) this.#values.delete(place(key, label));
+    else this.#store(key, label, value, null, {});
+  }
+
+  readonly service = (request: Incoming): Operation | undefined => {
+    const { method, segments } = request;
+    if (segments[0] !== "kv" || segments.length > 2) return undefined;
+    const key = segments[1];
+    const act = this.#action(method, key, request);
+    if (act === undefined) return undefined;
+    const problem = signatureProblem(request, this.#key, this.#credential);
+    return {
+      name: act.name,
+      ...(key !== undefined && { item: key }),
+      anonymous: problem !== undefined,
+      refusals,
+      answer: () => {
+        if (problem !== undefined) {
+          return {
+            ...failure(401, "Unauthorized", problem),
+            headers: { "www-authenticate": 'HMAC-SHA256, Bearer error="invalid_token"' },
+          };
+        }
+        if (!request.query.get("api-version")) return failure(400, "API version is not supported", "It is missing.");
+        const answer = act.answer();
+        const token = `${this.#syncId}=${Buffer.from(String(this.#sequence)).toString("base64")};sn=${this.#sequence}`;
+        return { ...answer, headers: { ...answer.headers, "sync-token": token } };
+      },
+    };
+  };
+
+  #action(method: string, key: string | undefined, request: Incoming) {
+    const label = labelIn(request);
+    if (key === undefined) {
+      return method === "GET" ? { name: "appconfiguration.list", answer: () => this.#list(request) } : undefined;
+    }
+    switch (method) {
+      case "GET":
+        return { name: "appconfiguration.get", answer: () => this.#get(key, label, request) };
+      case "PUT":
+        return { name: "appconfiguration.set", answer: () => this.#put(key, label, request) };
+      case "DELETE":
+        return { name: "appconfiguration.delete", answer: () => this.#delete(key, label, request) };
+      default:
+        return undefined;
+    }
+  }
+
+  #get(key: string, label: string | null, request: Incoming): Answer {
+    const found = this.#values.get(place(key, label));
+    if (found === undefined) return { status: 404 };
+    const refused = unmet(found, request, 304);
+    return refused ?? item(found);
+  }
+
+  #put(key: string, label: string | null, request: Incoming): Answer {
+    const body = jsonObject(request);
+    if (body === undefined) return failure(400, "Invalid request body", "The body must be a JSON object.");
+    const { value, content_type: contentType, tags } = body;
+    if (value !== undefined && value !== null && typeof value !== "string") {
+      return failure(400, "Invalid request body", "value must be a string.");
+    }
+    const refused = unmet(this.#values.get(place(key, label)), request, 412);
+    if (refused !== undefined) return refused;
+    const stored = this.#store(
+      key,
+      label,
+      value ?? null,
+      typeof contentType === "string" ? contentType : null,
+      typeof tags === "object" && tags !== null ? (tags as Record<string, string>) : {},
+    );
+    return item(stored);
+  }
+
+  #delete(key: string, label: string | null, request: Incoming): Answer {
+    const found = this.#values.get(place(key, label));
+    const refused = unmet(found, request, 412);
+    if (refused !== undefined) return refused;
+    if (found === undefined) return { status: 204 };
+    this.#values.delete(place(key, label));
+    this.#sequence++;
+    return item(found);
+  }
+
+  #list(request: Incoming): Answer {
+    const [keys, labels] = [parameter(request, "key") ?? "*", parameter(request, "label")];
+    const after = parameter(request, "after");
+    const all = [...this.#values.entries()]
+      .sort(([a], [b]) => (a < b ? -1 : 1))
+      .filter(([, one]) => matches(one.key, keys) && (labels === null || matches(one.label ?? "\0", labels)));
+    const rest = after === null ? all : all.filter(([name]) => name > Buffer.from(after, "base64url").toString());
+    const page = rest.slice(0, this.#pageSize);
+    const items = page.map(([, one]) => one);
+    const etag = `"${createHash("sha256")
+      .update(items.map((one) => one.etag).join())
+      .digest("base64url")}"`;
+    if (request.headers["if-none-match"] === etag) return { status: 304, headers: { etag } };
+
+    const headers: Record<string, string> = { "content-type": LIST, etag };
+    if (rest.length <= this.#pageSize) return { status: 200, headers, body: { items, etag } };
+    const query = new URLSearchParams(request.query);
+    query.set("after", Buffer.from(page.at(-1)![0]).toString("base64url"));
+    const next = `/kv?${query}`;
+    headers.link = `<${next}>; rel="next"`;
+    return { status: 200, headers, body: { items, etag, "@nextLink": next } };
+  }
+
+  #store(
+    key: string,
+    label: string | null,
+    value: string | null,
+    contentType: string | null,
+    tags: Record<string, string>,
+  ): KeyValue {
+    const stored: KeyValue = {
+      etag: randomBytes(20).toString("base64url"),
+      key,
+      label,
+      content_type: contentType,
+      value,
+      tags,
+      locked: false,
+      last_modified: new Date().toISOString().replace("Z", "+00:00"),
+    };
+    this.#values.set(place(key, label), stored);
+    this.#sequence++;
+    return stored;
+  }
+}
+
+const place = (key: string, label: string | null) => `${key}\0${label ?? ""}`;
+
+function item(value: KeyValue): Answer {
+  const headers = {
+    "content-type": ITEM,
+    etag: `"${value.etag}"`,
+    "last-modified": new Date(value.last_modified).toUTCString(),
+  };
+  return { status: 200, headers, body: value };
+}
+
+/** Query names ignore case here. */
+function parameter({ query }: Incoming, name: string): string | null {
+  for (const [key, value] of query) if (key.toLowerCase() === name) return value;
+  return null;
+}
+
+function labelIn(request: Incoming): string | null {
+  const label = parameter(request, "label");
+  return label === null || label === "" || label === "\0" ? null : label;
+}
+
+/** A filter is a name, a beginning with `*`, or several of these with commas between. */
+function matches(text: string, filter: string): boolean {
+  return filter
+    .split(/(?<!\\),/)
+    .map((part) => part.replace(/\\(.)/g, "$1"))
+    .some((part) => (part.endsWith("*") ? text.startsWith(part.slice(0, -1)) : text === part));
+}
+
+/** The answer when If-Match or If-None-Match forbids to go on. */
+function unmet(found: KeyValue | undefined, { headers }: Incoming, status: 304 | 412): Answer | undefined {
+  const fits = (wanted: string) => found !== undefined && (wanted === "*" || wanted.replaceAll('"', "") === found.etag);
+  const { "if-match": match, "if-none-match": noneMatch } = headers;
+  if (match !== undefined && !fits(match)) return { status: 412 };
+  if (noneMatch !== undefined && fits(noneMatch)) return { status };
+  return undefined;
+}
+
+function failure(status: number, title: string, detail: string): Answer {
+  const type = "https://azconfig.io/errors/invalid-argument";
+  return { status, headers: { "content-type": PROBLEM }, body: { type, title, status, detail } };
+}
+
+const refusals: Refusals = {
+  throttled: (seconds) => ({
+    status: 429,
+    headers: {
+      "content-type": PROBLEM,
+      ...retryAfter(seconds),
+      ...(seconds !== undefined && { "retry-after-ms": String(seconds * 1000) }),
+    },
+    body: {
+      type: "https://azconfig.io/errors/too-many-requests",
+      title: "Resource utilization has surpassed the assigned quota",
+      policy: "Total Requests",
+      status: 429,
+    },
+  }),
+  denied: () => failure(403, "Forbidden", "The access key may not do this."),
+  firewalled: () => failure(403, "Forbidden", "Access to the requested resource is forbidden from this address."),
+  failed: (status) => failure(status, "Internal Server Error", "An error has occurred."),
+};

@@ -1,0 +1,282 @@
+import { randomUUID } from "node:crypto";
+import { diagnosticSettings, vaultResource } from "./arm-resources.ts";
+import type { Estate, Subscription } from "./estate/estate.ts";
+import type { Vault } from "./estate/vault.ts";
+import { type Answer, type Incoming, type Refusals, retryAfter, type Service } from "./http.ts";
+import { bearerToken, type Claims, type Tokens } from "./tokens.ts";
+
+export interface ArmOptions {
+  estate: Estate;
+  tokens: Tokens;
+  /** `https://management.localhost:port`: also the audience its tokens must have. */
+  origin: string;
+  /** `https://login.localhost:port` */
+  authority: string;
+  vaultUri(vault: Vault): string;
+  pageSizes: { subscriptions: number; vaults: number };
+}
+
+/** https://learn.microsoft.com/rest/api/keyvault/keyvault/vaults, the stable versions that list vaults with all their properties. */
+const KEY_VAULT_VERSIONS = [
+  ...["2015-06-01", "2016-10-01", "2018-02-14", "2019-09-01", "2021-10-01", "2022-07-01", "2022-11-01"],
+  ...["2023-02-01", "2023-07-01", "2024-11-01", "2025-05-01", "2026-02-01"],
+];
+const SUBSCRIPTION_VERSIONS = ["2016-06-01", "2018-06-01", "2019-11-01", "2020-01-01", "2021-01-01", "2022-12-01"];
+const INSIGHTS_VERSIONS = ["2016-09-01", "2017-05-01-preview", "2021-05-01-preview"];
+
+/** The resource manager: subscriptions, key vaults and the vaults' diagnostic settings, all read-only. */
+export function arm(options: ArmOptions): Service {
+  return (request) => {
+    if (request.method !== "GET") return undefined;
+    const found = route(options, request);
+    if (found === undefined) return undefined;
+    const { versions, answer, ...operation } = found;
+    const token = bearerToken(request.headers.authorization);
+    const claims = token === undefined ? undefined : options.tokens.check(token, [options.origin]);
+    const scope = found.subscription === undefined ? "/" : `/subscriptions/${found.subscription}`;
+    return {
+      ...operation,
+      anonymous: claims === undefined || typeof claims === "string",
+      refusals: refusals(options.tokens, found.name, scope, claims),
+      answer() {
+        if (claims === undefined || typeof claims === "string") return unauthenticated(options, claims);
+        return versionProblem(request, versions) ?? withHeaders(answer(claims));
+      },
+    };
+  };
+}
+
+interface Route {
+  name: string;
+  versions: readonly string[];
+  subscription?: string;
+  vault?: string;
+  answer(claims: Claims): Answer;
+}
+
+function route(options: ArmOptions, request: Incoming): Route | undefined {
+  const { estate } = options;
+  const [root, id, ...rest] = request.segments;
+  if (root?.toLowerCase() !== "subscriptions") return undefined;
+  if (id === undefined || id === "") {
+    return {
+      name: "arm.listSubscriptions",
+      versions: SUBSCRIPTION_VERSIONS,
+      answer: () =>
+        page(options, request, [...estate.subscriptions.values()], options.pageSizes.subscriptions, (one) =>
+          subscriptionResource(one, options.tokens.tenantId),
+        ),
+    };
+  }
+
+  const known = (action: string, answer: (subscription: Subscription) => Answer) => (claims: Claims) => {
+    if (!/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(id)) {
+      const message = `The provided subscription identifier '${id}' is malformed or invalid.`;
+      return failure(400, "InvalidSubscriptionId", message);
+    }
+    const subscription = estate.subscriptions.get(id.toLowerCase());
+    if (subscription === undefined) {
+      return failure(404, "SubscriptionNotFound", `The subscription '${id}' could not be found.`);
+    }
+    if (subscription.declared.denied && action !== "") return unauthorized(claims, action, `/subscriptions/${id}`);
+    return answer(subscription);
+  };
+
+  const path = rest.join("/").toLowerCase();
+  if (path === "") {
+    const answer = known("", (one) => ({ status: 200, body: subscriptionResource(one, options.tokens.tenantId) }));
+    return { name: "arm.getSubscription", versions: SUBSCRIPTION_VERSIONS, subscription: id, answer };
+  }
+  if (path === "providers/microsoft.keyvault/vaults") {
+    const answer = known("Microsoft.KeyVault/vaults/read", (subscription) => {
+      const top = Number(request.query.get("$top") ?? options.pageSizes.vaults);
+      if (!Number.isInteger(top) || top < 1 || top > 1000) {
+        return failure(400, "InvalidTopParameter", "The value of $top must be between 1 and 1000.");
+      }
+      return page(options, request, [...subscription.vaults], top, (name) => {
+        const vault = estate.vault(name)!;
+        return vaultResource(vault, options.tokens.tenantId, options.vaultUri(vault));
+      });
+    });
+    return { name: "arm.listVaults", versions: KEY_VAULT_VERSIONS, subscription: id, answer };
+  }
+
+  const match =
+    /^resourcegroups\/([^/]+)\/providers\/microsoft\.keyvault\/vaults\/([^/]+)(\/providers\/microsoft\.insights\/diagnosticsettings)?$/.exec(
+      path,
+    );
+  if (match === null) return undefined;
+  const [, group, name, diagnostics] = match;
+  const inVault = (action: string, answer: (vault: Vault) => Answer) =>
+    known(action, (subscription) => {
+      const vault = estate.vault(name!);
+      if (
+        vault === undefined ||
+        vault.subscriptionId !== subscription.id ||
+        vault.id.split("/")[4]!.toLowerCase() !== group
+      ) {
+        return failure(
+          404,
+          "ResourceNotFound",
+          `The Resource 'Microsoft.KeyVault/vaults/${name}' under resource group '${group}' was not found. For more details please go to https://aka.ms/ARMResourceNotFoundFix`,
+        );
+      }
+      return answer(vault);
+    });
+  if (diagnostics !== undefined) {
+    return {
+      name: "arm.diagnosticSettings",
+      versions: INSIGHTS_VERSIONS,
+      subscription: id,
+      vault: name!,
+      answer: inVault("Microsoft.Insights/diagnosticSettings/read", (vault) => ({
+        status: 200,
+        body: { value: diagnosticSettings(vault) },
+      })),
+    };
+  }
+  return {
+    name: "arm.getVault",
+    versions: KEY_VAULT_VERSIONS,
+    subscription: id,
+    vault: name!,
+    answer: inVault("Microsoft.KeyVault/vaults/read", (vault) => ({
+      status: 200,
+      body: vaultResource(vault, options.tokens.tenantId, options.vaultUri(vault)),
+    })),
+  };
+}
+
+/** A page of a list, with a `nextLink` that repeats the question and says where to go on. */
+function page<T>(
+  options: ArmOptions,
+  request: Incoming,
+  all: readonly T[],
+  size: number,
+  resource: (one: T) => object,
+): Answer {
+  const token = request.query.get("$skiptoken");
+  const start = token === null ? 0 : Number(Buffer.from(token, "base64url").toString("utf8"));
+  if (!Number.isInteger(start) || start < 0) {
+    return failure(400, "InvalidSkipToken", "The provided skip token is not valid.");
+  }
+  const value = all.slice(start, start + size).map(resource);
+  if (start + size >= all.length) return { status: 200, body: { value } };
+  const query = new URLSearchParams(request.query);
+  query.set("$skiptoken", Buffer.from(String(start + size)).toString("base64url"));
+  return { status: 200, body: { value, nextLink: `${options.origin}${request.path}?${query}` } };
+}
+
+function subscriptionResource({ id, declared }: Subscription, tenantId: string): object {
+  return {
+    id: `/subscriptions/${id}`,
+    authorizationSource: "RoleBased",
+    managedByTenants: [],
+    ...(declared.tags && { tags: declared.tags }),
+    subscriptionId: id,
+    tenantId,
+    displayName: declared.name,
+    state: declared.state ?? "Enabled",
+    subscriptionPolicies: {
+      locationPlacementId: "Public_2014-09-01",
+      quotaId: "EnterpriseAgreement_2014-09-01",
+      spendingLimit: "Off",
+    },
+  };
+}
+
+/** https://learn.microsoft.com/azure/azure-resource-manager/management/request-limits-and-throttling */
+function withHeaders(answer: Answer): Answer {
+  return {
+    ...answer,
+    headers: {
+      ...answer.headers,
+      "cache-control": "no-cache",
+      "x-ms-ratelimit-remaining-subscription-reads": "249",
+      "x-ms-ratelimit-remaining-subscription-global-reads": "3749",
+      "x-ms-correlation-request-id": randomUUID(),
+      "x-ms-routing-request-id": `WESTEUROPE:${new Date().toISOString().slice(0, 19)}Z:${randomUUID()}`,
+    },
+  };
+}
+
+function versionProblem(request: Incoming, versions: readonly string[]): Answer | undefined {
+  const version = request.query.get("api-version");
+  if (!version) {
+    return failure(
+      400,
+      "MissingApiVersionParameter",
+      "The api-version query parameter (?api-version=) is required for all requests.",
+    );
+  }
+  if (versions.includes(version)) return undefined;
+  const supported = `The supported api-versions are '${versions.join(", ")}'.`;
+  return versions === SUBSCRIPTION_VERSIONS
+    ? failure(400, "InvalidApiVersionParameter", `The api-version '${version}' is invalid. ${supported}`)
+    : failure(
+        400,
+        "NoRegisteredProviderFound",
+        `No registered resource provider found for API version '${version}'. ${supported}`,
+      );
+}
+
+function unauthenticated({ authority, origin, tokens }: ArmOptions, problem: string | undefined): Answer {
+  const challenge = `Bearer authorization_uri="${authority}/${tokens.tenantId}", error="invalid_token", error_description=`;
+  if (problem === undefined) {
+    const description = "The authentication failed because of missing 'Authorization' header.";
+    return {
+      ...failure(401, "AuthenticationFailed", `Authentication failed. ${description}`),
+      headers: { "www-authenticate": `${challenge}"${description}"` },
+    };
+  }
+  const [code, description] =
+    problem === "expired"
+      ? ["ExpiredAuthenticationToken", "The access token expiry UTC time is earlier than current UTC time."]
+      : problem === "audience"
+        ? [
+            "InvalidAuthenticationTokenAudience",
+            `The access token has been obtained for wrong audience or resource. It should exactly match with one of the allowed audiences '${origin}','${origin}/'.`,
+          ]
+        : ["InvalidAuthenticationToken", "The access token is invalid."];
+  return { ...failure(401, code!, description!), headers: { "www-authenticate": `${challenge}"${description}"` } };
+}
+
+function unauthorized(claims: Claims, action: string, scope: string): Answer {
+  return failure(
+    403,
+    "AuthorizationFailed",
+    `The client '${claims.appid}' with object id '${claims.oid}' does not have authorization to perform action '${action}' over scope '${scope}' or the scope is invalid. If access was recently granted, please refresh your credentials.`,
+  );
+}
+
+function refusals(tokens: Tokens, name: string, scope: string, claims: Claims | string | undefined): Refusals {
+  const who =
+    typeof claims === "object"
+      ? claims
+      : { aud: "", iss: tokens.issuer, tid: tokens.tenantId, oid: "", appid: "", iat: 0, exp: 0 };
+  const action = name === "arm.diagnosticSettings" ? "Microsoft.Insights/diagnosticSettings/read" : `${name}/read`;
+  const denied = () => unauthorized(who, name.endsWith("aults") ? "Microsoft.KeyVault/vaults/read" : action, scope);
+  return {
+    throttled: (seconds) => ({
+      ...failure(
+        429,
+        "TooManyRequests",
+        "The request is being throttled as the limit has been reached for operation type - Read. For more information, see - https://aka.ms/srpthrottlinglimits",
+      ),
+      headers: {
+        "x-ms-ratelimit-remaining-subscription-reads": "0",
+        ...retryAfter(seconds),
+      },
+    }),
+    denied,
+    firewalled: denied,
+    failed: (status) =>
+      status === 503
+        ? failure(503, "ServerTimeout", "The request timed out. Please retry.")
+        : failure(status, "InternalServerError", "Encountered internal server error. Please retry."),
+  };
+}
+
+function failure(status: number, code: string, message: string): Answer {
+  return { status, body: { error: { code, message } } };
+}

@@ -1,0 +1,198 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { createServer as createHttpServer, type Server } from "node:http";
+import { createServer as createTlsServer } from "node:https";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { AppConfiguration } from "./app-configuration.ts";
+import { arm } from "./arm.ts";
+import { type CompanyChoice, chosenCompany, companyNamed } from "./company/load.ts";
+import { Control } from "./control.ts";
+import { controlDoor } from "./control-door.ts";
+import { type CloudState, DataFolder } from "./data-folder.ts";
+import { type AppRegistration, entra } from "./entra.ts";
+import { CertificateMaker } from "./estate/certificates.ts";
+import { Estate } from "./estate/estate.ts";
+import { Faults } from "./faults.ts";
+import type { Incoming, Service } from "./http.ts";
+import { readRequest, send } from "./http.ts";
+import { keyVault } from "./key-vault.ts";
+import { Ledger } from "./ledger.ts";
+import { MAIL_DOMAIN, Mails } from "./mail.ts";
+import { managedIdentityToken } from "./managed-identity.ts";
+import { type Listening, listener } from "./server.ts";
+import { serverCertificate } from "./tls.ts";
+import { Tokens } from "./tokens.ts";
+import { Sinks } from "./webhook-sink.ts";
+
+const SUFFIX = "vault.localhost";
+/** The service's own vault exists in every company, and is listed only where the company names it. */
+const SERVICE_VAULT = "kv-lifecycle-service";
+const CONFIGURATION_CREDENTIAL = "stand-in";
+
+export interface CloudOptions {
+  /** Folder that keeps everything over restarts. Left out, a temporary one that goes with the cloud. */
+  data?: string;
+  /** A company or its size, or the name of one as on the command line. Left out: as last time, else `acme`. */
+  company?: CompanyChoice | string;
+  seed?: number;
+  /** Ports; left out, those of the last start if they are free, else any. */
+  port?: number;
+  controlPort?: number;
+  /** Default 3600. */
+  tokenLifetimeSeconds?: number;
+  /** Entries on a page of the resource manager, 100 of each by default. */
+  pageSizes?: { subscriptions?: number; vaults?: number };
+}
+
+export interface Cloud {
+  /** What a process needs in its environment to live in this cloud, and nothing else. */
+  environment: Record<string, string>;
+  controlUrl: string;
+  control: Control;
+  /** An application with a secret, for credentials other than the managed identity. */
+  app: AppRegistration & { tenantId: string };
+  stop(): Promise<void>;
+}
+
+/**
+ * Starts a cloud on this machine that speaks the wire protocols of Entra, the resource manager, Key Vault, Communication
+ * Services e-mail and App Configuration over TLS, all on one port under names that end in `.localhost`; and on a second,
+ * plain port the managed identity endpoint, webhook sinks and the control door.
+ */
+export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
+  const temporary = options.data === undefined ? mkdtempSync(join(tmpdir(), "stand-in-cloud-")) : undefined;
+  const folder = new DataFolder(options.data ?? temporary!);
+  const named = typeof options.company === "string" ? companyNamed(options.company) : options.company;
+  const state = folder.state(named, options.seed);
+  const signingKey = folder.signingKey();
+  const certificate = serverCertificate(folder.path);
+
+  const estate = new Estate(chosenCompany(state.company, state.seed), state.base);
+  if (estate.vault(SERVICE_VAULT) === undefined) estate.addUnlisted({ name: SERVICE_VAULT });
+  estate.restore(folder.changes(), folder.writeChange);
+  const [faults, ledger, sinks] = [new Faults(), new Ledger(), new Sinks()];
+  const mails = new Mails(Buffer.from(state.mailKey, "base64"), join(folder.path, "mails"));
+  const appConfiguration = new AppConfiguration(
+    CONFIGURATION_CREDENTIAL,
+    Buffer.from(state.configurationKey, "base64"),
+  );
+  const control = new Control({ estate, faults, ledger, mails, sinks, appConfiguration });
+  const tokens = new Tokens(signingKey, state.tenantId, options.tokenLifetimeSeconds ?? 3600);
+
+  // The services' own addresses hold the port, which is known only once the server listens.
+  let services: Record<string, Service> = {};
+  const listening: Listening = {
+    faults,
+    ledger,
+    foreignHost: () => `https://evil.localhost:${state.port}`,
+    serviceFor: ({ host }) => (host.endsWith(`.${SUFFIX}`) ? services[SUFFIX] : services[host]),
+  };
+  const main = createTlsServer({ key: certificate.key, cert: certificate.certificate }, listener(listening));
+  state.port = await listen(main, options.port, state.port);
+  const origin = (host: string) => `https://${host}:${state.port}`;
+  const [authority, manager] = [origin("login.localhost"), origin("management.localhost")];
+  const resources = [manager, `https://${SUFFIX}`];
+  services = {
+    "login.localhost": entra({ tokens, origin: authority, resources, apps: [state.app] }),
+    "management.localhost": arm({
+      estate,
+      tokens,
+      origin: manager,
+      authority,
+      vaultUri: (vault) => `${origin(`${vault.name.toLowerCase()}.${SUFFIX}`)}/`,
+      pageSizes: { subscriptions: 100, vaults: 100, ...options.pageSizes },
+    }),
+    [SUFFIX]: keyVault({
+      estate,
+      tokens,
+      certificates: new CertificateMaker(signingKey),
+      suffix: SUFFIX,
+      authority,
+    }),
+    "acme.communication.localhost": mails.service,
+    "acme.azconfig.localhost": appConfiguration.service,
+  };
+
+  const identity = { tokens, secret: state.identityHeader, identity: state.identity, resources };
+  const plainServices: Service = (request) => {
+    if (request.method === "GET" && request.path === "/msi/token") return managedIdentityToken(identity, request);
+    return request.segments[0] === "sink" ? sinks.operation(request) : undefined;
+  };
+  const plain = listener({ ...listening, serviceFor: () => plainServices });
+  const second = createHttpServer((message, response) => {
+    if (message.url?.startsWith("/control/") !== true) return plain(message, response);
+    readRequest(message)
+      .then((request) => send(response, controlAnswer(control, request)))
+      .catch((error: unknown) => response.destroy(error instanceof Error ? error : undefined));
+  });
+  state.controlPort = await listen(second, options.controlPort, state.controlPort);
+  folder.keep(state);
+
+  return {
+    environment: environment(state, certificate.authorityPath, authority, manager, origin),
+    controlUrl: `http://127.0.0.1:${state.controlPort}/control`,
+    control,
+    app: { ...state.app, tenantId: state.tenantId },
+    async stop() {
+      await Promise.all([close(main), close(second)]);
+      if (temporary !== undefined) rmSync(temporary, { recursive: true, force: true });
+    },
+  };
+}
+
+function controlAnswer(control: Control, request: Incoming) {
+  try {
+    return controlDoor(control, request);
+  } catch (error) {
+    return { status: 400, body: { error: error instanceof Error ? error.message : String(error) } };
+  }
+}
+
+function environment(
+  state: CloudState,
+  authorityPath: string,
+  authority: string,
+  manager: string,
+  origin: (host: string) => string,
+): Record<string, string> {
+  return {
+    AZURE_TENANT_ID: state.tenantId,
+    AZURE_AUTHORITY_HOST: authority,
+    AZURE_RESOURCE_MANAGER_ENDPOINT: manager,
+    AZURE_KEY_VAULT_SUFFIX: SUFFIX,
+    SERVICE_KEY_VAULT_URL: origin(`${SERVICE_VAULT}.${SUFFIX}`),
+    IDENTITY_ENDPOINT: `http://127.0.0.1:${state.controlPort}/msi/token`,
+    IDENTITY_HEADER: state.identityHeader,
+    COMMUNICATION_CONNECTION_STRING: `endpoint=${origin("acme.communication.localhost")}/;accesskey=${state.mailKey}`,
+    ALERT_SENDER_ADDRESS: `alerts@${MAIL_DOMAIN}`,
+    APP_CONFIGURATION_CONNECTION_STRING: `Endpoint=${origin("acme.azconfig.localhost")};Id=${CONFIGURATION_CREDENTIAL};Secret=${state.configurationKey}`,
+    NODE_EXTRA_CA_CERTS: authorityPath,
+    NODE_OPTIONS: `--import=${new URL("../loopback-names.mjs", import.meta.url).href}`,
+  };
+}
+
+/** Listens on the port asked for; else on the last one if it is still free; else on any. @returns the port */
+async function listen(server: Server, wanted: number | undefined, last: number): Promise<number> {
+  const attempt = (port: number) =>
+    new Promise<number>((resolve, reject) => {
+      server.once("error", reject);
+      server.listen(port, "127.0.0.1", () => {
+        server.off("error", reject);
+        resolve((server.address() as AddressInfo).port);
+      });
+    });
+  if (wanted !== undefined) return attempt(wanted);
+  try {
+    return await attempt(last);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "EADDRINUSE") throw error;
+    return attempt(0);
+  }
+}
+
+async function close(server: Server): Promise<void> {
+  const closed = new Promise((resolve) => server.close(resolve));
+  server.closeAllConnections();
+  await closed;
+}

@@ -1,0 +1,36 @@
+/** Numbers that look random and are always the same for one seed (mulberry32). */
+export class Dice {
+  #state: number;
+
+  constructor(seed: number) {
+    this.#state = seed >>> 0;
+  }
+
+  /** At least 0, below 1. */
+  next(): number {
+    this.#state = (this.#state + 0x6d2b79f5) >>> 0;
+    let mixed = Math.imul(this.#state ^ (this.#state >>> 15), 1 | this.#state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  }
+
+  between(low: number, high: number): number {
+    return low + this.next() * (high - low);
+  }
+
+  oneIn(count: number): boolean {
+    return this.next() * count < 1;
+  }
+
+  pick<T>(choices: readonly T[]): T {
+    return choices[Math.floor(this.next() * choices.length)]!;
+  }
+
+  /** `count` different ones, or all when there are fewer. */
+  sample<T>(choices: readonly T[], count: number): T[] {
+    const rest = [...choices];
+    return Array.from({ length: Math.min(count, rest.length) }, () => {
+      return rest.splice(Math.floor(this.next() * rest.length), 1)[0]!;
+    });
+  }
+}

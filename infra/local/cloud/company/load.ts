@@ -1,0 +1,50 @@
+import { existsSync, readFileSync } from "node:fs";
+import { acmeCompany } from "./acme.ts";
+import type { Company, SizedCompany } from "./company.ts";
+import { sizedCompany } from "./sized.ts";
+import { smallCompany } from "./small.ts";
+
+export type CompanyChoice = "acme" | "small" | Company | SizedCompany;
+
+export function chosenCompany(choice: CompanyChoice, seed: number): Company {
+  if (choice === "acme") return acmeCompany(seed);
+  if (choice === "small") return smallCompany;
+  return "vaults" in choice ? sizedCompany(choice) : choice;
+}
+
+/**
+ * The company a command line names: `acme`, `small`, a JSON file that holds a `Company` or a `SizedCompany`, or a size
+ * such as `vaults=100,secrets=50,keys=10,certificates=5,subscriptions=4,bigVault=20000`.
+ *
+ * @throws {Error} when it is none of these.
+ */
+export function companyNamed(text: string): CompanyChoice {
+  if (text === "acme" || text === "small") return text;
+  if (/^\w+=\d+(,\w+=\d+)*$/.test(text)) return sizeFrom(text);
+  if (!existsSync(text)) throw new Error(`There is no company "${text}": name acme, small, a JSON file or vaults=N,…`);
+  const value: unknown = JSON.parse(readFileSync(text, "utf8"));
+  if (typeof value === "object" && value !== null && ("subscriptions" in value || "vaults" in value)) {
+    return value as Company | SizedCompany;
+  }
+  throw new Error(`${text} holds neither "subscriptions" nor "vaults"`);
+}
+
+function sizeFrom(text: string): SizedCompany {
+  const size: SizedCompany = { vaults: 0 };
+  for (const part of text.split(",")) {
+    const [name, number] = part.split("=");
+    switch (name) {
+      case "vaults":
+      case "secrets":
+      case "keys":
+      case "certificates":
+      case "bigVault":
+      case "subscriptions":
+        size[name] = Number(number);
+        break;
+      default:
+        throw new Error(`A company's size has no "${name}"`);
+    }
+  }
+  return size;
+}

@@ -1,0 +1,39 @@
+import type { Company } from "./company.ts";
+
+/** A handful of everything, with plain names: enough to see each state once. */
+export const smallCompany: Company = {
+  subscriptions: [
+    {
+      name: "Acme Production",
+      vaults: [
+        {
+          name: "kv-shop-prod",
+          tags: { owner: "shop@acme.example", env: "prod", "cost-centre": "4711" },
+          secrets: [
+            { name: "db-password", expiresInDays: 90, contentType: "text/plain", tags: { owner: "dba@acme.example" } },
+            { name: "smtp-password", expiresInDays: 5.5 },
+            { name: "payment-api-key", expiresInDays: 20 },
+            { name: "old-api-key", expiresInDays: -3 },
+            { name: "session-salt" },
+          ],
+          keys: [
+            { name: "orders", expiresInDays: 200, rotation: { rotateAfterDays: 90 } },
+            { name: "ledger", type: "EC", curve: "P-384", expiresInDays: 12 },
+          ],
+          certificates: [
+            { name: "www", dnsNames: ["www.acme.example", "acme.example"], issuer: "DigiCert", expiresInDays: 40 },
+            { name: "internal-api", expiresInDays: 6, renewal: { action: "EmailContacts", daysBeforeExpiry: 30 } },
+          ],
+        },
+        {
+          name: "kv-shop-legacy",
+          rbac: false,
+          purgeProtection: false,
+          diagnostics: "none",
+          secrets: [{ name: "ftp-password", enabled: false, expiresInDays: -400 }],
+        },
+        { name: "kv-shop-empty" },
+      ],
+    },
+  ],
+};

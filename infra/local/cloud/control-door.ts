@@ -1,0 +1,107 @@
+import type { AssetKind } from "./company/company.ts";
+import type { Control } from "./control.ts";
+import { type Answer, type Incoming, jsonObject } from "./http.ts";
+
+type Body = Record<string, unknown>;
+
+/**
+ * The control operations over HTTP, on the loopback port that also has the identity endpoint:
+ *
+ *     GET    /control/counts                      DELETE /control/counts
+ *     GET    /control/requests?operation=&host=&vault=&limit=
+ *     GET    /control/foreign-requests
+ *     GET    /control/faults                      POST   /control/faults     DELETE /control/faults[/ID]
+ *     GET    /control/subscriptions               POST   /control/subscriptions   DELETE /control/subscriptions/ID
+ *     POST   /control/subscriptions/ID/vaults     a `CompanyVault`
+ *     GET    /control/vaults                      PATCH  /control/vaults/VAULT   DELETE /control/vaults/VAULT
+ *     GET    /control/vaults/VAULT/KIND           POST   /control/vaults/VAULT/KIND   (KIND: secrets, keys, certificates)
+ *     PATCH  /control/vaults/VAULT/KIND/NAME      DELETE /control/vaults/VAULT/KIND/NAME
+ *     GET    /control/mails                       DELETE /control/mails
+ *     GET    /control/sink/NAME                   DELETE /control/sink/NAME
+ *     PUT    /control/app-configuration/KEY       {"value": "…"}, or null to remove it
+ *
+ * Bodies are the types of `company/company.ts`, `faults.ts` and `estate/estate.ts`. @throws {Error} with what is wrong.
+ */
+export function controlDoor(control: Control, request: Incoming): Answer {
+  const [, area = "", ...rest] = request.segments;
+  const { method, query } = request;
+  const body = jsonObject(request) ?? {};
+  switch (area) {
+    case "counts":
+      if (method === "DELETE") control.resetCounts();
+      return ok(control.counts());
+    case "requests": {
+      const filter = Object.fromEntries(["operation", "host", "vault"].flatMap((name) => pair(name, query.get(name))));
+      return ok(control.requests({ ...filter, ...(query.has("limit") && { limit: Number(query.get("limit")) }) }));
+    }
+    case "foreign-requests":
+      return ok(control.foreignRequests());
+    case "faults":
+      return faults(control, method, rest[0], body);
+    case "subscriptions":
+      return subscriptions(control, method, rest, body);
+    case "vaults":
+      return vaults(control, method, rest, body);
+    case "mails":
+      if (method === "DELETE") control.clearMails();
+      return ok(control.mails());
+    case "sink":
+      if (method === "DELETE") control.clearSink(rest[0] ?? "");
+      return ok(control.sunk(rest[0] ?? ""));
+    case "app-configuration":
+      control.setConfiguration(rest[0] ?? "", typeof body.value === "string" ? body.value : undefined);
+      return ok({ set: true });
+    default:
+      return notFound();
+  }
+}
+
+function faults(control: Control, method: string, id: string | undefined, body: Body): Answer {
+  if (method === "POST") return ok({ id: control.addFault(body as unknown as Parameters<Control["addFault"]>[0]) });
+  if (method === "DELETE" && id !== undefined) return control.removeFault(id) ? ok({ removed: true }) : notFound();
+  if (method === "DELETE") control.clearFaults();
+  return ok(control.faults());
+}
+
+function subscriptions(control: Control, method: string, [id, vaultsPart]: string[], body: Body): Answer {
+  if (method === "POST" && id !== undefined && vaultsPart === "vaults") {
+    control.putVault(id, body as unknown as Parameters<Control["putVault"]>[1]);
+    return ok({ added: true });
+  }
+  if (method === "POST") {
+    return ok({ id: control.putSubscription(body as unknown as Parameters<Control["putSubscription"]>[0]) });
+  }
+  if (method === "DELETE") return control.removeSubscription(id ?? "") ? ok({ removed: true }) : notFound();
+  return ok(control.subscriptions());
+}
+
+function vaults(control: Control, method: string, [vault, kind, name]: string[], body: Body): Answer {
+  if (vault === undefined) return ok(control.vaults());
+  if (kind === undefined) {
+    if (method === "DELETE") return control.removeVault(vault) ? ok({ removed: true }) : notFound();
+    return method === "PATCH" && control.changeVault(vault, body) ? ok({ changed: true }) : notFound();
+  }
+  if (!isKind(kind)) return notFound();
+  if (name !== undefined) {
+    if (method === "DELETE") return control.remove(vault, kind, name) ? ok({ removed: true }) : notFound();
+    return method === "PATCH" && control.change(vault, kind, name, body) ? ok({ changed: true }) : notFound();
+  }
+  if (method === "POST") {
+    const declared = body as { name: string };
+    if (kind === "secrets") control.putSecret(vault, declared);
+    else if (kind === "keys") control.putKey(vault, declared);
+    else control.putCertificate(vault, declared);
+  }
+  return ok(control.items(vault, kind));
+}
+
+function isKind(text: string): text is AssetKind {
+  return text === "secrets" || text === "keys" || text === "certificates";
+}
+
+function pair(name: string, value: string | null): [string, string][] {
+  return value === null ? [] : [[name, value]];
+}
+
+const ok = (body: unknown): Answer => ({ status: 200, body });
+const notFound = (): Answer => ({ status: 404, body: { error: "There is no such thing here." } });

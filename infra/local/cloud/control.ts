@@ -1,0 +1,215 @@
+import type { AppConfiguration } from "./app-configuration.ts";
+import type {
+  AssetKind,
+  CompanyCertificate,
+  CompanyKey,
+  CompanySecret,
+  CompanySubscription,
+  CompanyVault,
+} from "./company/company.ts";
+import type { Estate, ItemChange } from "./estate/estate.ts";
+import { current, type Version } from "./estate/items.ts";
+import type { ActiveFault, Fault, Faults } from "./faults.ts";
+import type { Ledger, LoggedRequest } from "./ledger.ts";
+import type { KeptMail, Mails } from "./mail.ts";
+import type { Sinks, SunkRequest } from "./webhook-sink.ts";
+
+export interface ControlParts {
+  estate: Estate;
+  faults: Faults;
+  ledger: Ledger;
+  mails: Mails;
+  sinks: Sinks;
+  appConfiguration: AppConfiguration;
+}
+
+/** A vault as the control door counts it; `managed` secrets and keys are not among the numbers. */
+export interface VaultSummary {
+  name: string;
+  subscriptionId: string;
+  reach: NonNullable<CompanyVault["reach"]>;
+  secrets: number;
+  keys: number;
+  certificates: number;
+}
+
+/** One thing in a vault, without its value. */
+export interface ItemSummary {
+  name: string;
+  version: string;
+  enabled: boolean;
+  created: string;
+  updated: string;
+  notBefore?: string;
+  expires?: string;
+  tags?: Record<string, string>;
+}
+
+/**
+ * What a test, or a person trying something out, can see and do behind the cloud's back. The same operations are served
+ * over HTTP by `control-door.ts`.
+ */
+export class Control {
+  readonly #parts: ControlParts;
+
+  constructor(parts: ControlParts) {
+    this.#parts = parts;
+  }
+
+  /** Requests so far by operation, with `total`. */
+  counts(): Record<string, number> {
+    return this.#parts.ledger.counts();
+  }
+
+  /** Forgets counts and requests. */
+  resetCounts(): void {
+    this.#parts.ledger.reset();
+  }
+
+  /** The latest requests, oldest first. */
+  requests(filter?: Parameters<Ledger["requests"]>[0]): LoggedRequest[] {
+    return this.#parts.ledger.requests(filter);
+  }
+
+  /** What reached `evil.localhost`, the host no client may be led to. */
+  foreignRequests(): LoggedRequest[] {
+    return this.#parts.ledger.requests({ host: "evil.localhost" });
+  }
+
+  /** @returns the fault's id */
+  addFault(fault: Fault): string {
+    return this.#parts.faults.add(fault);
+  }
+
+  removeFault(id: string): boolean {
+    return this.#parts.faults.remove(id);
+  }
+
+  clearFaults(): void {
+    this.#parts.faults.clear();
+  }
+
+  faults(): ActiveFault[] {
+    return this.#parts.faults.list();
+  }
+
+  subscriptions(): { id: string; name: string; denied: boolean; vaults: number }[] {
+    return [...this.#parts.estate.subscriptions.values()].map(({ id, declared, vaults }) => {
+      return { id, name: declared.name, denied: declared.denied ?? false, vaults: vaults.size };
+    });
+  }
+
+  vaults(): VaultSummary[] {
+    return [...this.#parts.estate.vaults.values()].map(({ name, subscriptionId, settings, shelves }) => ({
+      name,
+      subscriptionId,
+      reach: settings.reach ?? "open",
+      secrets: shelves.secrets.size,
+      keys: shelves.keys.size,
+      certificates: shelves.certificates.size,
+    }));
+  }
+
+  /** Everything of a kind in a vault. @throws {Error} when there is no such vault. */
+  items(vault: string, kind: AssetKind): ItemSummary[] {
+    const owner = this.#parts.estate.vault(vault);
+    if (owner === undefined) throw new Error(`No vault ${vault}`);
+    return [...owner.shelves[kind]].map((item) => {
+      const version = current<Version>(item as { name: string; versions: Version[] });
+      const { id, enabled, created, updated, notBefore, expires, tags } = version;
+      return {
+        name: item.name,
+        version: id,
+        enabled,
+        created: instant(created),
+        updated: instant(updated),
+        ...(notBefore !== undefined && { notBefore: instant(notBefore) }),
+        ...(expires !== undefined && { expires: instant(expires) }),
+        ...(tags !== undefined && { tags }),
+      };
+    });
+  }
+
+  /** The current value of a secret; undefined when there is none. */
+  secretValue(vault: string, name: string): string | undefined {
+    const secret = this.#parts.estate.vault(vault)?.shelves.secrets.get(name);
+    return secret === undefined ? undefined : current(secret).value;
+  }
+
+  /** Adds a subscription, or changes its settings and adds the vaults it names. @returns its id */
+  putSubscription(declared: CompanySubscription): string {
+    return this.#parts.estate.putSubscription(declared);
+  }
+
+  /** With all its vaults. */
+  removeSubscription(id: string): boolean {
+    return this.#parts.estate.removeSubscription(id);
+  }
+
+  /** Adds a vault, or replaces it with all it holds. */
+  putVault(subscriptionId: string, declared: CompanyVault): void {
+    this.#parts.estate.putVault(subscriptionId, declared);
+  }
+
+  /** Changes settings of a vault and leaves its contents. */
+  changeVault(name: string, settings: Partial<Omit<CompanyVault, AssetKind | "generate" | "name">>): boolean {
+    return this.#parts.estate.changeVault(name, settings);
+  }
+
+  removeVault(name: string): boolean {
+    return this.#parts.estate.removeVault(name);
+  }
+
+  /** A new secret, or a new version of it; days are counted from now. */
+  putSecret(vault: string, secret: CompanySecret): void {
+    this.#parts.estate.put(vault, "secrets", secret);
+  }
+
+  putKey(vault: string, key: CompanyKey): void {
+    this.#parts.estate.put(vault, "keys", key);
+  }
+
+  putCertificate(vault: string, certificate: CompanyCertificate): void {
+    this.#parts.estate.put(vault, "certificates", certificate);
+  }
+
+  /** Changes the current version of a thing; false when there is none. */
+  change(vault: string, kind: AssetKind, name: string, change: ItemChange): boolean {
+    return this.#parts.estate.change(vault, kind, name, change);
+  }
+
+  /** Changes a key's rotation policy, which changes nothing in its list entry; undefined sets the default again. */
+  setRotation(vault: string, key: string, rotation: CompanyKey["rotation"]): boolean {
+    return this.#parts.estate.setRotation(vault, key, rotation);
+  }
+
+  /** For good, as if purged. */
+  remove(vault: string, kind: AssetKind, name: string): boolean {
+    return this.#parts.estate.remove(vault, kind, name);
+  }
+
+  /** Mails that were accepted, oldest first. */
+  mails(): KeptMail[] {
+    return this.#parts.mails.list();
+  }
+
+  clearMails(): void {
+    this.#parts.mails.clear();
+  }
+
+  /** Sets a value in App Configuration; undefined removes it. */
+  setConfiguration(key: string, value: string | undefined, label: string | null = null): void {
+    this.#parts.appConfiguration.set(key, value, label);
+  }
+
+  /** What was posted to `/sink/<name>`, oldest first. */
+  sunk(name: string): SunkRequest[] {
+    return this.#parts.sinks.list(name);
+  }
+
+  clearSink(name: string): void {
+    this.#parts.sinks.clear(name);
+  }
+}
+
+const instant = (seconds: number) => new Date(seconds * 1000).toISOString();

@@ -1,0 +1,95 @@
+import { createPrivateKey, generateKeyPairSync, type KeyObject, randomBytes, randomUUID } from "node:crypto";
+import { appendFileSync, existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import type { CompanyChoice } from "./company/load.ts";
+import type { AppRegistration } from "./entra.ts";
+import type { Change } from "./estate/estate.ts";
+import type { Principal } from "./tokens.ts";
+
+/** What is decided at the first start and holds for every later one on the same folder. */
+export interface CloudState {
+  company: CompanyChoice;
+  seed: number;
+  /** Unix seconds: the moment the company's days are counted from. */
+  base: number;
+  /** The ports it had last; taken again when they are free, since people and tables remember addresses. */
+  port: number;
+  controlPort: number;
+  tenantId: string;
+  identity: Principal;
+  app: AppRegistration;
+  identityHeader: string;
+  /** Base64 access keys of the mail and the configuration service. */
+  mailKey: string;
+  configurationKey: string;
+}
+
+/**
+ * The files of one stand-in cloud: `cloud.json` (its state), `signing-key.pem` (signs tokens and certificates),
+ * `changes.jsonl` (what changed since the company was made), and the folder of mails. All hold secrets, if only of a
+ * cloud that does not exist, so only their owner may read them.
+ */
+export class DataFolder {
+  readonly path: string;
+  readonly #state: string;
+  readonly #changes: string;
+
+  constructor(path: string) {
+    mkdirSync(path, { recursive: true, mode: 0o700 });
+    this.path = path;
+    this.#state = join(path, "cloud.json");
+    this.#changes = join(path, "changes.jsonl");
+  }
+
+  /** The state of the last start; another company or seed begins anew but keeps identities, keys and ports. */
+  state(company: CompanyChoice | undefined, seed: number | undefined): CloudState {
+    const before = existsSync(this.#state) ? (JSON.parse(readFileSync(this.#state, "utf8")) as CloudState) : undefined;
+    if (before !== undefined) {
+      const wanted = { company: company ?? before.company, seed: seed ?? before.seed };
+      const same = JSON.stringify(wanted) === JSON.stringify({ company: before.company, seed: before.seed });
+      if (same) return before;
+      writeFileSync(this.#changes, "", { mode: 0o600 });
+      return { ...before, ...wanted, base: Math.floor(Date.now() / 1000) };
+    }
+    return {
+      company: company ?? "acme",
+      seed: seed ?? 1,
+      base: Math.floor(Date.now() / 1000),
+      port: 0,
+      controlPort: 0,
+      tenantId: randomUUID(),
+      identity: { clientId: randomUUID(), objectId: randomUUID() },
+      app: { clientId: randomUUID(), objectId: randomUUID(), clientSecret: randomBytes(24).toString("base64url") },
+      identityHeader: randomUUID(),
+      mailKey: randomBytes(64).toString("base64"),
+      configurationKey: randomBytes(32).toString("base64"),
+    };
+  }
+
+  /** Written to a file beside it first, so that a start that is cut short leaves the old state or the new one. */
+  keep(state: CloudState): void {
+    writeFileSync(`${this.#state}.new`, JSON.stringify(state, null, 2), { mode: 0o600 });
+    renameSync(`${this.#state}.new`, this.#state);
+  }
+
+  signingKey(): KeyObject {
+    const path = join(this.path, "signing-key.pem");
+    if (existsSync(path)) return createPrivateKey(readFileSync(path));
+    const { privateKey } = generateKeyPairSync("rsa", { modulusLength: 2048 });
+    writeFileSync(path, privateKey.export({ type: "pkcs8", format: "pem" }), { mode: 0o600 });
+    return privateKey;
+  }
+
+  /** What was written down since the company was made. A last line that was cut off is left out. */
+  changes(): Change[] {
+    if (!existsSync(this.#changes)) return [];
+    const lines = readFileSync(this.#changes, "utf8").split("\n");
+    const whole = lines.slice(0, -1).join("\n");
+    if (lines.at(-1) !== "") writeFileSync(this.#changes, whole === "" ? "" : `${whole}\n`, { mode: 0o600 });
+    return whole === "" ? [] : whole.split("\n").map((line) => JSON.parse(line) as Change);
+  }
+
+  readonly writeChange = (change: Change): void => {
+    appendFileSync(this.#changes, `${JSON.stringify(change)}\n`, { mode: 0o600 });
+  };
+}

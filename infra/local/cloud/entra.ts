@@ -1,0 +1,191 @@
+import { randomUUID, timingSafeEqual } from "node:crypto";
+import { type Answer, type Incoming, type Operation, type Refusals, retryAfter, type Service } from "./http.ts";
+import type { Principal, Tokens } from "./tokens.ts";
+
+export interface AppRegistration extends Principal {
+  clientSecret: string;
+}
+
+export interface EntraOptions {
+  tokens: Tokens;
+  /** `https://login.localhost:port` */
+  origin: string;
+  /** Resources a token can be asked for, without a slash at the end. */
+  resources: readonly string[];
+  apps: readonly AppRegistration[];
+}
+
+/**
+ * Entra's token endpoint for applications with a secret, its discovery document and keys.
+ * https://learn.microsoft.com/entra/identity-platform/v2-oauth2-client-creds-grant-flow; the error codes are those of
+ * https://learn.microsoft.com/entra/identity-platform/reference-error-codes
+ */
+export function entra(options: EntraOptions): Service {
+  return (request) => {
+    const [tenant = "", ...rest] = request.segments;
+    const path = rest.join("/");
+    const operation = (name: string, answer: () => Answer): Operation => ({ name, refusals, answer });
+    if (request.method === "GET" && path === "v2.0/.well-known/openid-configuration") {
+      return operation("entra.openidConfiguration", () =>
+        tenant === options.tokens.tenantId ? discovery(options) : unknownTenant(tenant),
+      );
+    }
+    if (request.method === "GET" && path === "discovery/v2.0/keys") {
+      return operation("entra.keys", () => ({ status: 200, body: options.tokens.jwks() }));
+    }
+    if (request.method === "POST" && path === "oauth2/v2.0/token") {
+      return operation("entra.token", () => token(options, tenant, request));
+    }
+    return undefined;
+  };
+}
+
+function discovery({ tokens, origin }: EntraOptions): Answer {
+  const tenant = `${origin}/${tokens.tenantId}`;
+  return {
+    status: 200,
+    body: {
+      token_endpoint: `${tenant}/oauth2/v2.0/token`,
+      token_endpoint_auth_methods_supported: ["client_secret_post", "private_key_jwt", "client_secret_basic"],
+      jwks_uri: `${tenant}/discovery/v2.0/keys`,
+      response_modes_supported: ["query", "fragment", "form_post"],
+      subject_types_supported: ["pairwise"],
+      id_token_signing_alg_values_supported: ["RS256"],
+      response_types_supported: ["code", "id_token", "code id_token", "id_token token"],
+      scopes_supported: ["openid", "profile", "email", "offline_access"],
+      issuer: `${tenant}/v2.0`,
+      authorization_endpoint: `${tenant}/oauth2/v2.0/authorize`,
+      end_session_endpoint: `${tenant}/oauth2/v2.0/logout`,
+      tenant_region_scope: "EU",
+      cloud_instance_name: "localhost",
+    },
+  };
+}
+
+function token({ tokens, resources, apps }: EntraOptions, tenant: string, request: Incoming): Answer {
+  if (tenant !== tokens.tenantId) return unknownTenant(tenant);
+  const form = new URLSearchParams(request.body.toString("utf8"));
+  const missing = (name: string) =>
+    failure(400, "invalid_request", 900144, `The request body must contain the following parameter: '${name}'.`);
+  const grant = form.get("grant_type");
+  if (!grant) return missing("grant_type");
+  if (grant !== "client_credentials") {
+    return failure(400, "unsupported_grant_type", 70003, `The app requested an unsupported grant type '${grant}'.`);
+  }
+  const clientId = form.get("client_id");
+  if (!clientId) return missing("client_id");
+  const app = apps.find((one) => one.clientId === clientId);
+  if (app === undefined) {
+    return failure(
+      400,
+      "unauthorized_client",
+      700016,
+      `Application with identifier '${clientId}' was not found in the directory 'Acme'. This can happen if the application has not been installed by the administrator of the tenant or consented to by any user in the tenant. You may have sent your authentication request to the wrong tenant.`,
+    );
+  }
+  const secret = form.get("client_secret");
+  if (!secret) {
+    return failure(
+      401,
+      "invalid_client",
+      7000218,
+      "The request body must contain the following parameter: 'client_assertion' or 'client_secret'.",
+    );
+  }
+  if (!equal(secret, app.clientSecret)) {
+    return failure(
+      401,
+      "invalid_client",
+      7000215,
+      `Invalid client secret provided. Ensure the secret being sent in the request is the client secret value, not the client secret ID, for a secret added to app '${clientId}'.`,
+    );
+  }
+  const scope = form.get("scope")?.trim();
+  if (!scope) return missing("scope");
+  const scopes = scope.split(/\s+/).filter((one) => !["openid", "profile", "offline_access", "email"].includes(one));
+  if (scopes.length !== 1) {
+    return failure(
+      400,
+      "invalid_scope",
+      70011,
+      `The provided request must include a 'scope' input parameter. The provided value for the input parameter 'scope' is not valid. The scope ${scope} is not valid.`,
+    );
+  }
+  if (!scopes[0]!.endsWith("/.default")) {
+    return failure(
+      400,
+      "invalid_scope",
+      1002012,
+      `The provided value for scope ${scope} is not valid. Client credential flows must have a scope value with /.default suffixed to the resource identifier (application ID URI).`,
+    );
+  }
+  const audience = scopes[0]!.slice(0, -"/.default".length);
+  if (!resources.includes(audience.replace(/\/$/, ""))) {
+    return failure(
+      400,
+      "invalid_resource",
+      500011,
+      `The resource principal named ${audience} was not found in the tenant named Acme. This can happen if the application has not been installed by the administrator of the tenant or consented to by any user in the tenant. You might have sent your authentication request to the wrong tenant.`,
+    );
+  }
+  const { lifetimeSeconds } = tokens;
+  return {
+    status: 200,
+    headers: { "cache-control": "no-store, no-cache", pragma: "no-cache" },
+    body: {
+      token_type: "Bearer",
+      expires_in: lifetimeSeconds,
+      ext_expires_in: lifetimeSeconds,
+      access_token: tokens.issue(app, audience).token,
+    },
+  };
+}
+
+function unknownTenant(tenant: string): Answer {
+  return failure(
+    400,
+    "invalid_request",
+    90002,
+    `Tenant '${tenant}' not found. Check to make sure you have the correct tenant ID and are signing into the correct cloud. Check with your subscription administrator, this may happen if there are no active subscriptions for the tenant.`,
+  );
+}
+
+function failure(status: number, error: string, code: number, message: string): Answer {
+  const [traceId, correlationId] = [randomUUID(), randomUUID()];
+  const timestamp = `${new Date().toISOString().slice(0, 19).replace("T", " ")}Z`;
+  return {
+    status,
+    headers: { "cache-control": "no-store, no-cache" },
+    body: {
+      error,
+      error_description: `AADSTS${code}: ${message} Trace ID: ${traceId} Correlation ID: ${correlationId} Timestamp: ${timestamp}`,
+      error_codes: [code],
+      timestamp,
+      trace_id: traceId,
+      correlation_id: correlationId,
+      error_uri: `https://login.localhost/error?code=${code}`,
+    },
+  };
+}
+
+const refusals: Refusals = {
+  throttled: (seconds) => ({
+    ...failure(429, "temporarily_unavailable", 90055, "Tenant throttling: there are too many requests."),
+    headers: retryAfter(seconds),
+  }),
+  denied: () => failure(400, "unauthorized_client", 7000112, "Application is disabled."),
+  firewalled: () =>
+    failure(
+      400,
+      "access_denied",
+      53003,
+      "Access has been blocked by Conditional Access policies. The access policy does not allow token issuance.",
+    ),
+  failed: (status) =>
+    failure(status, "temporarily_unavailable", 90033, "A transient error has occurred. Please try again."),
+};
+
+function equal(a: string, b: string): boolean {
+  const [left, right] = [Buffer.from(a), Buffer.from(b)];
+  return left.length === right.length && timingSafeEqual(left, right);
+}

@@ -1,0 +1,264 @@
+import { randomBytes } from "node:crypto";
+import type {
+  AssetKind,
+  Company,
+  CompanyCertificate,
+  CompanyKey,
+  CompanySecret,
+  CompanySubscription,
+  CompanyVault,
+} from "../company/company.ts";
+import { guidFrom } from "./identifiers.ts";
+import { type Certificate, certificateFrom, current, type Key, keyFrom, type Secret, secretFrom } from "./items.ts";
+import type { ItemOf } from "./vault.ts";
+import { Vault } from "./vault.ts";
+
+export interface Subscription {
+  id: string;
+  declared: CompanySubscription;
+  /** In the order they were added, by name in lower case. */
+  vaults: Set<string>;
+}
+
+export type DeclarationOf = { secrets: CompanySecret; keys: CompanyKey; certificates: CompanyCertificate };
+
+/** A change to what the company was at the start, as it is kept in the data folder. */
+export type Change =
+  | { what: "subscription"; declared: CompanySubscription }
+  | { what: "noSubscription"; id: string }
+  | { what: "vault"; subscriptionId: string; declared: CompanyVault; at: number }
+  | { what: "settings"; vault: string; settings: Partial<CompanyVault> }
+  | { what: "noVault"; vault: string }
+  | { what: "item"; vault: string; kind: AssetKind; item: Secret | Key | Certificate }
+  | { what: "noItem"; vault: string; kind: AssetKind; name: string; deletedAt?: number }
+  | { what: "recovered" | "purged"; vault: string; name: string };
+
+const now = () => Math.floor(Date.now() / 1000);
+
+/**
+ * Everything the company owns, as it is now. What changes it goes through `#change`, which also hands the change to the
+ * journal, so that a restart on the same data folder finds it again.
+ */
+export class Estate {
+  readonly subscriptions = new Map<string, Subscription>();
+  /** By name in lower case; names are unique over all subscriptions. */
+  readonly vaults = new Map<string, Vault>();
+  readonly #base: number;
+  #journal: ((change: Change) => void) | undefined;
+
+  /** @param base Unix seconds: the moment the company's days are counted from. */
+  constructor(company: Company, base: number) {
+    this.#base = base;
+    for (const declared of company.subscriptions) this.#apply({ what: "subscription", declared });
+  }
+
+  /** Applies what an earlier run wrote down, and from then on reports each change. */
+  restore(changes: readonly Change[], journal: (change: Change) => void): void {
+    for (const change of changes) this.#apply(change);
+    this.#journal = journal;
+  }
+
+  /** A vault in a subscription that no listing shows. It is part of every start, so the journal need not know it. */
+  addUnlisted(declared: CompanyVault): void {
+    this.#applyVault(declared, guidFrom("unlisted"), this.#base);
+  }
+
+  vault(name: string): Vault | undefined {
+    return this.vaults.get(name.toLowerCase());
+  }
+
+  putSubscription(declared: CompanySubscription): string {
+    this.#change({ what: "subscription", declared });
+    return subscriptionId(declared);
+  }
+
+  /** Its vaults go with it. */
+  removeSubscription(id: string): boolean {
+    if (!this.subscriptions.has(id.toLowerCase())) return false;
+    this.#change({ what: "noSubscription", id });
+    return true;
+  }
+
+  /** Replaces a vault of the same name, contents and all. Days are counted from now. */
+  putVault(subscription: string, declared: CompanyVault): void {
+    if (!this.subscriptions.has(subscription.toLowerCase())) throw new Error(`No subscription ${subscription}`);
+    this.#change({ what: "vault", subscriptionId: subscription, declared, at: now() });
+  }
+
+  changeVault(name: string, settings: Partial<CompanyVault>): boolean {
+    if (this.vault(name) === undefined) return false;
+    this.#change({ what: "settings", vault: name, settings });
+    return true;
+  }
+
+  removeVault(name: string): boolean {
+    if (this.vault(name) === undefined) return false;
+    this.#change({ what: "noVault", vault: name });
+    return true;
+  }
+
+  /** A new thing, or a new version of the one of that name. Days are counted from now, and it is new unless it says otherwise. */
+  put<K extends AssetKind>(vault: string, kind: K, declared: DeclarationOf[K]): void {
+    const owner = this.#owner(vault);
+    const made = itemFrom(kind, declared, owner.name);
+    const version = made.versions[0]!;
+    version.id = randomBytes(16).toString("hex");
+    const before = owner.shelves[kind].get(declared.name);
+    this.putItem(vault, kind, {
+      ...made,
+      name: before?.name ?? made.name,
+      versions: [...(before?.versions ?? []), version],
+    } as ItemOf[K]);
+  }
+
+  /**
+   * Changes the current version without making a new one: what `change` declares replaces what was declared before, and
+   * null takes away a date, the tags or the content type. False when there is no such thing.
+   */
+  change<K extends AssetKind>(vault: string, kind: K, name: string, change: ItemChange): boolean {
+    const item = this.#owner(vault).shelves[kind].get(name);
+    if (item === undefined) return false;
+    const version = { ...current<ItemOf[K]["versions"][number]>(item as never), updated: now() };
+    if (change.enabled !== undefined) version.enabled = change.enabled;
+    if (change.expiresInDays === null) delete version.expires;
+    else if (change.expiresInDays !== undefined) version.expires = inDays(change.expiresInDays);
+    if (change.activeInDays === null) delete version.notBefore;
+    else if (change.activeInDays !== undefined) version.notBefore = inDays(change.activeInDays);
+    if (change.tags === null) delete version.tags;
+    else if (change.tags !== undefined) version.tags = change.tags;
+    if ("value" in version) {
+      if (change.value !== undefined) version.value = change.value;
+      if (change.contentType === null) delete version.contentType;
+      else if (change.contentType !== undefined) version.contentType = change.contentType;
+    }
+    this.putItem(vault, kind, { ...item, versions: [...item.versions.slice(0, -1), version] } as ItemOf[K]);
+    return true;
+  }
+
+  setRotation(vault: string, key: string, rotation: Key["rotation"]): boolean {
+    const item = this.#owner(vault).shelves.keys.get(key);
+    if (item === undefined) return false;
+    const { rotation: _, ...rest } = item;
+    this.putItem(vault, "keys", { ...rest, ...(rotation && { rotation }) });
+    return true;
+  }
+
+  putItem<K extends AssetKind>(vault: string, kind: K, item: ItemOf[K]): void {
+    this.#change({ what: "item", vault, kind, item });
+  }
+
+  /** Gone at once, without the recoverable state: as a purge leaves it. */
+  remove(vault: string, kind: AssetKind, name: string): boolean {
+    if (this.#owner(vault).shelves[kind].get(name) === undefined) return false;
+    this.#change({ what: "noItem", vault, kind, name });
+    return true;
+  }
+
+  deleteSecret(vault: string, name: string): void {
+    this.#change({ what: "noItem", vault, kind: "secrets", name, deletedAt: now() });
+  }
+
+  recoverSecret(vault: string, name: string): void {
+    this.#change({ what: "recovered", vault, name });
+  }
+
+  purgeSecret(vault: string, name: string): void {
+    this.#change({ what: "purged", vault, name });
+  }
+
+  #owner(name: string): Vault {
+    const vault = this.vault(name);
+    if (vault === undefined) throw new Error(`No vault ${name}`);
+    return vault;
+  }
+
+  #change(change: Change): void {
+    this.#apply(change);
+    this.#journal?.(change);
+  }
+
+  #apply(change: Change): void {
+    switch (change.what) {
+      case "subscription":
+        return this.#applySubscription(change.declared);
+      case "noSubscription": {
+        const id = change.id.toLowerCase();
+        for (const vault of this.subscriptions.get(id)?.vaults ?? []) this.vaults.delete(vault);
+        this.subscriptions.delete(id);
+        return;
+      }
+      case "vault":
+        return this.#applyVault(change.declared, change.subscriptionId, change.at);
+      case "settings": {
+        const vault = this.#owner(change.vault);
+        vault.settings = { ...vault.settings, ...change.settings, name: vault.settings.name };
+        return;
+      }
+      case "noVault": {
+        const vault = this.#owner(change.vault);
+        this.subscriptions.get(vault.subscriptionId)?.vaults.delete(vault.name.toLowerCase());
+        this.vaults.delete(vault.name.toLowerCase());
+        return;
+      }
+      case "item":
+        // The kind and the item were written together, so they fit.
+        this.#owner(change.vault).shelves[change.kind].put(change.item as never);
+        return;
+      case "noItem": {
+        const vault = this.#owner(change.vault);
+        const secret = change.deletedAt === undefined ? undefined : vault.shelves.secrets.get(change.name);
+        vault.shelves[change.kind].remove(change.name);
+        if (secret !== undefined && change.deletedAt !== undefined) {
+          vault.deletedSecrets.set(change.name.toLowerCase(), { secret, deletedAt: change.deletedAt });
+        }
+        return;
+      }
+      case "recovered":
+      case "purged": {
+        const vault = this.#owner(change.vault);
+        const deleted = vault.deletedSecrets.get(change.name.toLowerCase());
+        vault.deletedSecrets.delete(change.name.toLowerCase());
+        if (change.what === "recovered" && deleted !== undefined) vault.shelves.secrets.put(deleted.secret);
+      }
+    }
+  }
+
+  #applySubscription(declared: CompanySubscription): void {
+    const id = subscriptionId(declared);
+    const { vaults = [], ...settings } = declared;
+    const before = this.subscriptions.get(id);
+    this.subscriptions.set(id, { id, declared: settings, vaults: before?.vaults ?? new Set() });
+    for (const vault of vaults) this.#applyVault(vault, id, this.#base);
+  }
+
+  #applyVault(declared: CompanyVault, subscription: string, at: number): void {
+    const name = declared.name.toLowerCase();
+    const before = this.vaults.get(name);
+    if (before !== undefined) this.subscriptions.get(before.subscriptionId)?.vaults.delete(name);
+    const id = subscription.toLowerCase();
+    this.vaults.set(name, new Vault(declared, id, { at, ageDays: 30 }));
+    this.subscriptions.get(id)?.vaults.add(name);
+  }
+}
+
+/** What can be changed of a thing; days are counted from now. */
+export interface ItemChange {
+  enabled?: boolean;
+  expiresInDays?: number | null;
+  activeInDays?: number | null;
+  tags?: Record<string, string> | null;
+  value?: string;
+  contentType?: string | null;
+}
+
+const inDays = (days: number) => Math.round(Date.now() / 1000 + days * 86_400);
+
+function itemFrom<K extends AssetKind>(kind: K, declared: DeclarationOf[K], vault: string): Secret | Key | Certificate {
+  const moment = { at: now(), ageDays: 0 };
+  if (kind === "secrets") return secretFrom(declared, vault, moment);
+  return kind === "keys" ? keyFrom(declared, vault, moment) : certificateFrom(declared, vault, moment);
+}
+
+function subscriptionId(declared: CompanySubscription): string {
+  return (declared.id ?? guidFrom(`subscription ${declared.name}`)).toLowerCase();
+}

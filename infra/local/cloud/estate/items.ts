@@ -1,0 +1,132 @@
+import type { CompanyCertificate, CompanyKey, CompanySecret, KeyShape } from "../company/company.ts";
+import { versionFrom } from "./identifiers.ts";
+
+/** One version of a secret, key or certificate. Instants are Unix seconds, as on Key Vault's wire. */
+export interface Version {
+  id: string;
+  enabled: boolean;
+  created: number;
+  updated: number;
+  notBefore?: number;
+  expires?: number;
+  tags?: Record<string, string>;
+}
+export interface SecretVersion extends Version {
+  value: string;
+  contentType?: string;
+}
+export interface KeyVersion extends Version {
+  shape: KeyShape;
+}
+export interface CertificateVersion extends Version {
+  subject: string;
+  dnsNames: string[];
+  issuer: string;
+  shape: KeyShape;
+  validityMonths: number;
+}
+
+/** Versions are oldest first; the last one is current. */
+export interface Item<V extends Version> {
+  name: string;
+  versions: V[];
+}
+export type Secret = Item<SecretVersion>;
+export interface Key extends Item<KeyVersion> {
+  rotation?: CompanyKey["rotation"];
+}
+export interface Certificate extends Item<CertificateVersion> {
+  renewal: NonNullable<CompanyCertificate["renewal"]>;
+  exportable: boolean;
+  /** One of this many certificates made once and shared, instead of one of its own. */
+  shared?: number;
+}
+
+export function current<V extends Version>(item: Item<V>): V {
+  return item.versions.at(-1)!;
+}
+
+/** What turns days into instants, and how old an item is that doesn't say. */
+export interface Moment {
+  /** Unix seconds. */
+  at: number;
+  ageDays: number;
+}
+
+const DAY = 86_400;
+/** The mean month of the Gregorian calendar. */
+const MONTH = 30.436875 * DAY;
+
+export function secretFrom(declared: CompanySecret, vault: string, moment: Moment): Secret {
+  return {
+    name: declared.name,
+    versions: [
+      {
+        ...common(declared, `${vault}/secrets`, moment),
+        value: declared.value ?? `value-of-${declared.name}-in-${vault}`,
+        ...(declared.contentType !== undefined && { contentType: declared.contentType }),
+      },
+    ],
+  };
+}
+
+export function keyFrom(declared: CompanyKey, vault: string, moment: Moment): Key {
+  return {
+    name: declared.name,
+    versions: [{ ...common(declared, `${vault}/keys`, moment), shape: shapeOf(declared) }],
+    ...(declared.rotation && { rotation: declared.rotation }),
+  };
+}
+
+export function certificateFrom(declared: CompanyCertificate, vault: string, moment: Moment): Certificate {
+  const validityMonths = declared.validityMonths ?? 12;
+  const version = common(declared, `${vault}/certificates`, moment);
+  const lifetime = Math.round(validityMonths * MONTH);
+  // A certificate always has both instants: whichever is not said follows from the other and the validity.
+  if (version.expires === undefined) {
+    version.notBefore ??= version.created;
+    version.expires = version.notBefore + lifetime;
+  }
+  version.notBefore ??= version.expires - lifetime;
+  if (declared.createdDaysAgo === undefined) {
+    version.created = Math.min(version.notBefore, moment.at);
+    version.updated = declared.updatedDaysAgo === undefined ? version.created : version.updated;
+  }
+  return {
+    name: declared.name,
+    versions: [
+      {
+        ...version,
+        subject: declared.subject ?? `CN=${declared.name}.acme.example`,
+        dnsNames: declared.dnsNames ?? [`${declared.name}.acme.example`],
+        issuer: declared.issuer ?? "Self",
+        shape: shapeOf(declared),
+        validityMonths,
+      },
+    ],
+    renewal: declared.renewal ?? { action: "AutoRenew", percentage: 80 },
+    exportable: declared.exportable ?? true,
+  };
+}
+
+function common(
+  declared: CompanySecret | CompanyKey | CompanyCertificate,
+  place: string,
+  { at, ageDays }: Moment,
+): Version {
+  const after = (days: number) => Math.round(at + days * DAY);
+  const created = after(-(declared.createdDaysAgo ?? ageDays));
+  return {
+    id: versionFrom(`${place}/${declared.name}/${at}`),
+    enabled: declared.enabled ?? true,
+    created,
+    updated: declared.updatedDaysAgo === undefined ? created : after(-declared.updatedDaysAgo),
+    ...(declared.activeInDays !== undefined && { notBefore: after(declared.activeInDays) }),
+    ...(declared.expiresInDays !== undefined && { expires: after(declared.expiresInDays) }),
+    ...(declared.tags && { tags: declared.tags }),
+  };
+}
+
+function shapeOf({ type = "RSA", size = 2048, curve = "P-256" }: KeyShape): KeyShape {
+  return type.startsWith("EC") ? { type, curve } : { type, size };
+}

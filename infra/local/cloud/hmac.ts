@@ -1,0 +1,39 @@
+import { createHash, createHmac, timingSafeEqual } from "node:crypto";
+import type { Incoming } from "./http.ts";
+
+/** How far the client's clock may be off: 15 minutes, in both services that sign like this. */
+const MAX_SKEW_MS = 15 * 60 * 1000;
+
+const SIGNED_HEADERS = "x-ms-date;host;x-ms-content-sha256";
+
+/**
+ * Checks the signature that Communication Services and App Configuration share.
+ * https://learn.microsoft.com/rest/api/communication/authentication and
+ * https://learn.microsoft.com/azure/azure-app-configuration/rest-api-authentication-hmac
+ *
+ * @param credential the id the signature must name, where the service has one.
+ * @returns what is wrong with it; undefined when it holds.
+ */
+export function signatureProblem(request: Incoming, key: Buffer, credential?: string): string | undefined {
+  const [scheme, parameters = ""] = (request.headers.authorization ?? "").split(/\s+/, 2);
+  if (scheme !== "HMAC-SHA256") return "The Authorization header with the scheme HMAC-SHA256 is missing.";
+  const given = new Map(
+    parameters.split("&").map((pair) => {
+      const at = pair.indexOf("=");
+      return [pair.slice(0, at), pair.slice(at + 1)];
+    }),
+  );
+  if (given.get("SignedHeaders") !== SIGNED_HEADERS) return `The signed headers must be ${SIGNED_HEADERS}.`;
+  if (credential !== undefined && given.get("Credential") !== credential) return "The credential is unknown.";
+  const date = String(request.headers["x-ms-date"] ?? "");
+  if (!(Math.abs(Date.parse(date) - Date.now()) <= MAX_SKEW_MS)) return "The date is missing or too far off.";
+  const hash = createHash("sha256").update(request.body).digest("base64");
+  if (request.headers["x-ms-content-sha256"] !== hash) return "The hash is not that of the body.";
+
+  const text = `${request.method}\n${request.target}\n${date};${request.authority};${hash}`;
+  const signature = createHmac("sha256", key).update(text, "utf8").digest();
+  const claimed = Buffer.from(given.get("Signature") ?? "", "base64");
+  return claimed.length === signature.length && timingSafeEqual(claimed, signature)
+    ? undefined
+    : "The signature does not match.";
+}

@@ -1,0 +1,188 @@
+import { randomUUID } from "node:crypto";
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { signatureProblem } from "./hmac.ts";
+import { type Answer, type Incoming, jsonObject, type Operation, type Refusals, retryAfter } from "./http.ts";
+
+/** https://learn.microsoft.com/azure/communication-services/concepts/service-limits#email: 50 recipients, 10 MB a message. */
+const MAX_RECIPIENTS = 50;
+const MAX_MESSAGE_BYTES = 10 * 1024 * 1024;
+
+/** The one domain that is linked to the resource. */
+export const MAIL_DOMAIN = "acme.example";
+
+/** Mails to this domain are taken and then fail, as to addresses the service has learnt not to write to. */
+const SUPPRESSED_DOMAIN = "suppressed.example";
+
+/** The service asks for 30 seconds; a stand-in has its answer at once. */
+const POLL_AGAIN_SECONDS = 1;
+
+export interface KeptMail {
+  operationId: string;
+  at: string;
+  from: string;
+  to: string[];
+  cc: string[];
+  bcc: string[];
+  subject: string;
+  html?: string;
+  plainText?: string;
+  status: "Succeeded" | "Failed";
+}
+
+/**
+ * The e-mail part of Communication Services. https://learn.microsoft.com/rest/api/communication/email/email
+ *
+ * An `Operation-Id` that comes again sends again: the service promises nothing about repeats, so a client that counts on
+ * more than asking for the operation's state must be found out here.
+ */
+export class Mails {
+  readonly #key: Buffer;
+  readonly #folder: string;
+  #kept: KeptMail[] = [];
+
+  /** @param folder where each mail is kept as `.html`, `.txt` and `.json`. */
+  constructor(key: Buffer, folder: string) {
+    this.#key = key;
+    this.#folder = folder;
+  }
+
+  list(): KeptMail[] {
+    return [...this.#kept];
+  }
+
+  /** Forgets mails and operations; the files stay. */
+  clear(): void {
+    this.#kept = [];
+  }
+
+  readonly service = (request: Incoming): Operation | undefined => {
+    const { method, segments } = request;
+    const problem = signatureProblem(request, this.#key);
+    const operation = (name: string, answer: () => Answer): Operation => ({
+      name,
+      refusals,
+      anonymous: problem !== undefined,
+      answer: () => {
+        if (problem !== undefined) return failure(401, "Denied", `Denied by the resource provider. ${problem}`);
+        if (!request.query.get("api-version")) return failure(400, "BadRequest", "The api-version is missing.");
+        return answer();
+      },
+    });
+    if (method === "POST" && request.path === "/emails:send") {
+      return operation("mail.send", () => this.#send(request));
+    }
+    if (method === "GET" && segments.length === 3 && request.path.startsWith("/emails/operations/")) {
+      return operation("mail.getOperation", () => this.#state(segments[2]!));
+    }
+    return undefined;
+  };
+
+  #send(request: Incoming): Answer {
+    if (request.body.length > MAX_MESSAGE_BYTES)
+      return failure(413, "RequestBodyTooLarge", "The message is too large.");
+    const id = String(request.headers["operation-id"] ?? randomUUID()).toLowerCase();
+    if (!/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(id)) {
+      return failure(400, "BadRequest", "The header Operation-Id must be a GUID.");
+    }
+    const mail = mailIn(jsonObject(request) ?? {}, id);
+    if (typeof mail === "string") return failure(400, "BadRequest", mail);
+    if (mail.from.split("@")[1]?.toLowerCase() !== MAIL_DOMAIN) {
+      return failure(404, "DomainNotLinked", "The specified sender domain has not been linked.");
+    }
+    this.#keep(mail);
+    const query = `?api-version=${request.query.get("api-version")}`;
+    return {
+      status: 202,
+      headers: {
+        "operation-location": `https://${request.authority}/emails/operations/${id}${query}`,
+        ...retryAfter(POLL_AGAIN_SECONDS),
+      },
+      body: { id, status: "Running", error: null },
+    };
+  }
+
+  #state(id: string): Answer {
+    const mail = this.#kept.findLast((one) => one.operationId === id.toLowerCase());
+    if (mail === undefined) return failure(404, "NotFound", `The operation ${id} was not found.`);
+    const error =
+      mail.status === "Failed"
+        ? { code: "EmailDroppedAllRecipientsSuppressed", message: "All recipients are on the suppression list." }
+        : null;
+    return { status: 200, body: { id: mail.operationId, status: mail.status, error } };
+  }
+
+  #keep(mail: KeptMail): void {
+    this.#kept.push(mail);
+    mkdirSync(this.#folder, { recursive: true });
+    const name = `${mail.at.replace(/[:.]/g, "-")}-${this.#kept.length}`;
+    const { html, plainText, ...rest } = mail;
+    writeFileSync(join(this.#folder, `${name}.json`), JSON.stringify(rest, null, 2));
+    if (html !== undefined) writeFileSync(join(this.#folder, `${name}.html`), html);
+    if (plainText !== undefined) writeFileSync(join(this.#folder, `${name}.txt`), plainText);
+  }
+}
+
+/** The mail in a request's body, or what is wrong with it. */
+function mailIn(body: Record<string, unknown>, operationId: string): KeptMail | string {
+  const { senderAddress, content, recipients } = body as {
+    senderAddress?: unknown;
+    content?: { subject?: unknown; html?: unknown; plainText?: unknown };
+    recipients?: { to?: unknown; cc?: unknown; bcc?: unknown };
+  };
+  if (typeof senderAddress !== "string" || !isAddress(senderAddress)) return "senderAddress is not an e-mail address.";
+  if (typeof content?.subject !== "string" || content.subject === "") return "content.subject is missing.";
+  const { html, plainText } = content;
+  if (html === undefined && plainText === undefined) return "content needs html or plainText.";
+  if (html !== undefined && typeof html !== "string") return "content.html must be a string.";
+  if (plainText !== undefined && typeof plainText !== "string") return "content.plainText must be a string.";
+
+  const [to, cc, bcc] = [recipients?.to, recipients?.cc, recipients?.bcc].map(addressesIn);
+  if (to === undefined || cc === undefined || bcc === undefined) {
+    return "recipients holds something that is not an e-mail address.";
+  }
+  const all = [...to, ...cc, ...bcc];
+  if (all.length === 0) return "recipients is empty.";
+  if (all.length > MAX_RECIPIENTS) {
+    return `The number of recipients (${all.length}) exceeds the limit of ${MAX_RECIPIENTS}.`;
+  }
+  const suppressed = all.every((address) => address.toLowerCase().endsWith(`@${SUPPRESSED_DOMAIN}`));
+  return {
+    operationId,
+    at: new Date().toISOString(),
+    from: senderAddress,
+    to,
+    cc,
+    bcc,
+    subject: content.subject,
+    ...(html !== undefined && { html }),
+    ...(plainText !== undefined && { plainText }),
+    status: suppressed ? "Failed" : "Succeeded",
+  };
+}
+
+/** `[{address, displayName?}]`; undefined when one of them is none. */
+function addressesIn(list: unknown): string[] | undefined {
+  if (list === undefined || list === null) return [];
+  if (!Array.isArray(list)) return undefined;
+  const addresses = list.map((one: { address?: unknown } | null) => one?.address);
+  return addresses.every((one) => typeof one === "string" && isAddress(one)) ? (addresses as string[]) : undefined;
+}
+
+function isAddress(text: string): boolean {
+  return /^[^@\s]+@[^@\s]+\.[^@\s]+$/.test(text);
+}
+
+function failure(status: number, code: string, message: string): Answer {
+  return { status, headers: { "x-ms-error-code": code }, body: { error: { code, message } } };
+}
+
+const refusals: Refusals = {
+  throttled: (seconds) => {
+    const answer = failure(429, "TooManyRequests", "The sending limit of the resource has been reached.");
+    return { ...answer, headers: { ...answer.headers, ...retryAfter(seconds) } };
+  },
+  denied: () => failure(403, "Forbidden", "The credential has no permission to send e-mail."),
+  firewalled: () => failure(403, "Forbidden", "The client's address is not allowed."),
+  failed: (status) => failure(status, "InternalServerError", "The server has encountered an internal error."),
+};

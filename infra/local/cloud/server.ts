@@ -1,0 +1,61 @@
+import { randomUUID } from "node:crypto";
+import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
+import type { Faults } from "./faults.ts";
+import { type Answer, type Incoming, type Operation, readRequest, type Service, send } from "./http.ts";
+import type { Ledger } from "./ledger.ts";
+
+export interface Listening {
+  faults: Faults;
+  ledger: Ledger;
+  /** `https://evil.localhost:port` */
+  foreignHost(): string;
+  /** The service a request is for; undefined when nothing lives at its host. */
+  serviceFor(request: Incoming): Service | undefined;
+}
+
+/** Finds a request's operation, lets faults have their say, answers, and writes it all into the ledger. */
+export function listener(parts: Listening): RequestListener {
+  return (message, response) => {
+    serve(parts, message, response).catch((error: unknown) => {
+      // A client that went away while it was being answered is nothing to report.
+      if (message.destroyed && !response.writable) return;
+      const detail = error instanceof Error ? error.message : String(error);
+      if (response.headersSent) response.destroy();
+      else send(response, { status: 500, body: { error: { code: "StandInFailure", message: detail } } });
+    });
+  };
+}
+
+async function serve(parts: Listening, message: IncomingMessage, response: ServerResponse): Promise<void> {
+  const request = await readRequest(message);
+  const operation = parts.serviceFor(request)?.(request) ?? nothing(request);
+  const { answer, fault } = await parts.faults.apply(request, operation, parts.foreignHost());
+  parts.ledger.add({
+    at: new Date().toISOString(),
+    operation: operation.name,
+    method: request.method,
+    host: request.host,
+    path: request.target,
+    ...(operation.vault !== undefined && { vault: operation.vault }),
+    ...(operation.subscription !== undefined && { subscription: operation.subscription }),
+    token: request.headers.authorization !== undefined,
+    status: answer?.status ?? 0,
+    ...(fault !== undefined && { fault }),
+  });
+  if (answer === undefined) message.socket.resetAndDestroy();
+  else send(response, { ...answer, headers: { "x-ms-request-id": randomUUID(), ...answer.headers } });
+}
+
+function nothing(request: Incoming): Operation {
+  const answer = (): Answer => ({
+    status: 404,
+    body: { error: { code: "NotFound", message: `Nothing is served at ${request.method} ${request.path}.` } },
+  });
+  const refusals = {
+    throttled: answer,
+    denied: answer,
+    firewalled: answer,
+    failed: (status: number) => ({ ...answer(), status }),
+  };
+  return { name: request.host === "evil.localhost" ? "evil.request" : "unknown", refusals, answer };
+}

@@ -1,0 +1,70 @@
+import { generateKeyPairSync, randomBytes, X509Certificate } from "node:crypto";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { makeCertificate, pem } from "./x509.ts";
+
+/**
+ * Every name the stand-in cloud answers to. A wildcard directly under `localhost` would match nothing: clients accept one
+ * only below a domain of two labels.
+ */
+const NAMES = [
+  "login.localhost",
+  "management.localhost",
+  "*.vault.localhost",
+  "*.communication.localhost",
+  "*.azconfig.localhost",
+  "evil.localhost",
+  "localhost",
+];
+
+const DAY = 86_400_000;
+
+export interface ServerCertificate {
+  key: string;
+  certificate: string;
+  /** The authority's certificate, for `NODE_EXTRA_CA_CERTS`. */
+  authorityPath: string;
+}
+
+/**
+ * The certificate the cloud serves with, signed by an authority of its own. Both stay in the data folder, so that a client
+ * that was told once to trust the authority still does after a restart. The authority's private key is not kept: nothing
+ * else can be signed in its name.
+ */
+export function serverCertificate(folder: string): ServerCertificate {
+  const [authorityPath, path] = [join(folder, "ca.pem"), join(folder, "server.pem")];
+  if (existsSync(authorityPath) && existsSync(path)) {
+    const text = readFileSync(path, "utf8");
+    const leaf = new X509Certificate(text);
+    const names = NAMES.every((name) => leaf.subjectAltName?.includes(`DNS:${name}`));
+    if (names && Date.parse(leaf.validTo) > Date.now() + DAY) return { key: text, certificate: text, authorityPath };
+  }
+
+  const authority = generateKeyPairSync("ec", { namedCurve: "P-256" });
+  const leaf = generateKeyPairSync("ec", { namedCurve: "P-256" });
+  const validity = { notBefore: new Date(Date.now() - DAY), notAfter: new Date(Date.now() + 365 * DAY) };
+  const issuer = `CN=Stand-in cloud authority ${randomBytes(4).toString("hex")}`;
+  const authorityDer = makeCertificate({
+    ...validity,
+    subject: issuer,
+    issuer,
+    serial: randomBytes(16),
+    publicKey: authority.publicKey,
+    signingKey: authority.privateKey,
+    authority: true,
+  });
+  const leafDer = makeCertificate({
+    ...validity,
+    subject: "CN=Stand-in cloud",
+    issuer,
+    serial: randomBytes(16),
+    publicKey: leaf.publicKey,
+    signingKey: authority.privateKey,
+    dnsNames: NAMES,
+    ipAddresses: ["127.0.0.1"],
+  });
+  const text = leaf.privateKey.export({ type: "pkcs8", format: "pem" }) + pem("CERTIFICATE", leafDer);
+  writeFileSync(authorityPath, pem("CERTIFICATE", authorityDer));
+  writeFileSync(path, text, { mode: 0o600 });
+  return { key: text, certificate: text, authorityPath };
+}

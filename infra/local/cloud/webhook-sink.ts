@@ -1,0 +1,46 @@
+import type { Answer, Incoming, Operation, Refusals } from "./http.ts";
+import { retryAfter } from "./http.ts";
+
+/** A request as a sink received it. */
+export interface SunkRequest {
+  at: string;
+  method: string;
+  headers: Record<string, string>;
+  body: string;
+}
+
+/** Addresses that take whatever is posted to them, for webhooks: `/sink/<name>` on the control port. */
+export class Sinks {
+  readonly #received = new Map<string, SunkRequest[]>();
+
+  operation(request: Incoming): Operation {
+    const name = request.segments[1] ?? "";
+    return { name: "sink.receive", item: name, refusals, answer: () => this.#receive(name, request) };
+  }
+
+  list(name: string): SunkRequest[] {
+    return [...(this.#received.get(name) ?? [])];
+  }
+
+  clear(name: string): void {
+    this.#received.delete(name);
+  }
+
+  #receive(name: string, request: Incoming): Answer {
+    const headers = Object.fromEntries(
+      Object.entries(request.headers).map(([key, value]) => [key, [value].flat().join(", ")]),
+    );
+    const received = this.#received.get(name) ?? [];
+    const body = request.body.toString("utf8");
+    received.push({ at: new Date().toISOString(), method: request.method, headers, body });
+    this.#received.set(name, received);
+    return { status: 200, text: { type: "text/plain", content: "ok" } };
+  }
+}
+
+const refusals: Refusals = {
+  throttled: (seconds) => ({ status: 429, headers: retryAfter(seconds) }),
+  denied: () => ({ status: 403 }),
+  firewalled: () => ({ status: 403 }),
+  failed: (status) => ({ status }),
+};

@@ -1,0 +1,138 @@
+import { createHash, createPublicKey, type KeyObject, sign } from "node:crypto";
+
+/**
+ * Just enough X.509 v3 (RFC 5280) in DER to make certificates that real clients parse and verify: the certificate of the
+ * stand-in cloud itself and those in its vaults. Node's crypto signs; only the encoding is done here. Signatures are
+ * PKCS#1 v1.5 or ECDSA, both with SHA-256; with an RSA key the same request gives the same certificate, byte for byte.
+ */
+
+export interface CertificateRequest {
+  /** Such as `CN=login.example.com, O=Acme`. */
+  subject: string;
+  issuer: string;
+  serial: Buffer;
+  notBefore: Date;
+  notAfter: Date;
+  publicKey: KeyObject;
+  signingKey: KeyObject;
+  /** A certificate authority, which may sign others. */
+  authority?: boolean;
+  dnsNames?: readonly string[];
+  ipAddresses?: readonly string[];
+}
+
+/** The DER of the signed certificate. */
+export function makeCertificate(request: CertificateRequest): Buffer {
+  const algorithm = signatureAlgorithm(request.signingKey);
+  const spki = request.publicKey.export({ type: "spki", format: "der" });
+  const toBeSigned = sequence(
+    explicit(0, integer(Buffer.from([2]))),
+    integer(request.serial),
+    algorithm,
+    distinguishedName(request.issuer),
+    sequence(time(request.notBefore), time(request.notAfter)),
+    distinguishedName(request.subject),
+    spki,
+    explicit(3, sequence(...extensions(request, spki))),
+  );
+  return sequence(toBeSigned, algorithm, bitString(sign("sha256", toBeSigned, request.signingKey)));
+}
+
+export function pem(label: "CERTIFICATE", der: Buffer): string {
+  const lines = der.toString("base64").match(/.{1,64}/g) ?? [];
+  return `-----BEGIN ${label}-----\n${lines.join("\n")}\n-----END ${label}-----\n`;
+}
+
+/** Key Vault's `x5t`: the SHA-1 of the certificate (RFC 7515 section 4.1.7). */
+export function thumbprint(der: Buffer): Buffer {
+  return createHash("sha1").update(der).digest();
+}
+
+function extensions(request: CertificateRequest, spki: Buffer): Buffer[] {
+  const authority = request.authority ?? false;
+  const alternativeNames = [
+    ...(request.dnsNames ?? []).map((name) => tlv(0x82, Buffer.from(name, "ascii"))),
+    ...(request.ipAddresses ?? []).map((address) => tlv(0x87, Buffer.from(address.split(".").map(Number)))),
+  ];
+  const issuerSpki = createPublicKey(request.signingKey).export({ type: "spki", format: "der" });
+  // keyCertSign and cRLSign for an authority, digitalSignature and keyEncipherment otherwise (section 4.2.1.3).
+  const usage = authority ? Buffer.from([0x01, 0x06]) : Buffer.from([0x05, 0xa0]);
+  const list = [
+    extension("2.5.29.19", true, sequence(...(authority ? [tlv(0x01, Buffer.from([0xff]))] : []))),
+    extension("2.5.29.15", true, tlv(0x03, usage)),
+    extension("2.5.29.14", false, tlv(0x04, keyIdentifier(spki))),
+    extension("2.5.29.35", false, sequence(tlv(0x80, keyIdentifier(issuerSpki)))),
+  ];
+  if (!authority) {
+    list.push(extension("2.5.29.37", false, sequence(oid("1.3.6.1.5.5.7.3.1"), oid("1.3.6.1.5.5.7.3.2"))));
+  }
+  if (alternativeNames.length > 0) list.push(extension("2.5.29.17", false, sequence(...alternativeNames)));
+  return list;
+}
+
+function extension(id: string, critical: boolean, value: Buffer): Buffer {
+  return sequence(oid(id), ...(critical ? [tlv(0x01, Buffer.from([0xff]))] : []), tlv(0x04, value));
+}
+
+function keyIdentifier(spki: Buffer): Buffer {
+  return createHash("sha1").update(spki).digest();
+}
+
+function signatureAlgorithm(key: KeyObject): Buffer {
+  return key.asymmetricKeyType === "ec"
+    ? sequence(oid("1.2.840.10045.4.3.2"))
+    : sequence(oid("1.2.840.113549.1.1.11"), tlv(0x05, Buffer.alloc(0)));
+}
+
+const ATTRIBUTES: Record<string, string> = { CN: "2.5.4.3", C: "2.5.4.6", L: "2.5.4.7", O: "2.5.4.10", OU: "2.5.4.11" };
+
+/** RFC 4514 text without its escapes, most specific part first; DER has the most general part first. */
+function distinguishedName(text: string): Buffer {
+  const parts = text.split(/,\s*/).reverse();
+  return sequence(
+    ...parts.map((part) => {
+      const at = part.indexOf("=");
+      const attribute = ATTRIBUTES[part.slice(0, at).trim().toUpperCase()];
+      if (attribute === undefined) throw new Error(`Unknown attribute in the distinguished name "${text}"`);
+      return tlv(0x31, sequence(oid(attribute), tlv(0x0c, Buffer.from(part.slice(at + 1), "utf8"))));
+    }),
+  );
+}
+
+/** UTCTime until 2049, GeneralizedTime from 2050 on (section 4.1.2.5). */
+function time(instant: Date): Buffer {
+  const digits = `${instant.toISOString().replace(/[-:T]/g, "").slice(0, 14)}Z`;
+  return instant.getUTCFullYear() < 2050
+    ? tlv(0x17, Buffer.from(digits.slice(2), "ascii"))
+    : tlv(0x18, Buffer.from(digits, "ascii"));
+}
+
+function tlv(tag: number, content: Buffer): Buffer {
+  if (content.length < 0x80) return Buffer.concat([Buffer.from([tag, content.length]), content]);
+  const length: number[] = [];
+  for (let rest = content.length; rest > 0; rest = Math.floor(rest / 256)) length.unshift(rest % 256);
+  return Buffer.concat([Buffer.from([tag, 0x80 | length.length, ...length]), content]);
+}
+
+const sequence = (...parts: Buffer[]) => tlv(0x30, Buffer.concat(parts));
+const explicit = (number: number, content: Buffer) => tlv(0xa0 | number, content);
+const bitString = (content: Buffer) => tlv(0x03, Buffer.concat([Buffer.from([0]), content]));
+
+/** A positive INTEGER: no needless leading zeros, and one where the first bit would say "negative". */
+function integer(bytes: Buffer): Buffer {
+  let start = 0;
+  while (start < bytes.length - 1 && bytes[start] === 0) start++;
+  const digits = bytes.subarray(start);
+  return tlv(0x02, digits[0]! & 0x80 ? Buffer.concat([Buffer.from([0]), digits]) : digits);
+}
+
+function oid(text: string): Buffer {
+  const [first, second, ...rest] = text.split(".").map(Number);
+  const bytes = [first! * 40 + second!];
+  for (const number of rest) {
+    const digits = [number & 0x7f];
+    for (let high = number >>> 7; high > 0; high >>>= 7) digits.unshift(0x80 | (high & 0x7f));
+    bytes.push(...digits);
+  }
+  return tlv(0x06, Buffer.from(bytes));
+}

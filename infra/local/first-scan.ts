@@ -1,0 +1,150 @@
+import { setTimeout as delay } from "node:timers/promises";
+
+/** Between two looks at a running scan: well under the 60 requests a minute of one caller. */
+const LOOK_EVERY_MS = 1500;
+
+interface Scan {
+  scanId: string;
+  status: string;
+  failure: { message: string; remedy: string } | null;
+  progress: { vaultsTotal: number; vaultsDone: number; vaultsFailed: number; assetsFound: number };
+}
+
+/** Runs a scan over the REST API as any caller would, with a progress bar, and prints what came of it. */
+export async function runScan(base: string, administrator: { username: string; password: string }): Promise<void> {
+  const signIn = await call<{ access_token: string }>(base, "POST", "/auth/login", administrator);
+  const api = <T>(method: string, path: string, body?: object) =>
+    call<T>(base, method, path, body, signIn.access_token);
+
+  const scanId = await startOrJoin(api);
+  let scan: Scan;
+  do {
+    await delay(LOOK_EVERY_MS);
+    scan = await api<Scan>("GET", `/api/assets/discovery/scan/${scanId}/status`);
+    drawProgress(scan);
+  } while (scan.status === "queued" || scan.status === "running");
+  console.log(
+    `\n\nThe scan ended as ${scan.status}: ${scan.progress.assetsFound} assets in ${scan.progress.vaultsTotal} vaults.`,
+  );
+  if (scan.failure) console.log(`${scan.failure.message} ${scan.failure.remedy}`);
+  await printFailures(api, scanId);
+  await printHealth(api);
+  await printNext(api);
+}
+
+type Api = <T>(method: string, path: string, body?: object) => Promise<T>;
+
+/** A scan that is running already, from an earlier start or the schedule, is as good. */
+async function startOrJoin(api: Api): Promise<string> {
+  try {
+    return (await api<Scan>("POST", "/api/assets/discovery/scan", { mode: "full" })).scanId;
+  } catch (error) {
+    if (error instanceof Refused && typeof error.problem.scanId === "string") return error.problem.scanId;
+    throw error;
+  }
+}
+
+function drawProgress({ status, progress }: Scan): void {
+  const width = 32;
+  const share = progress.vaultsTotal === 0 ? 0 : progress.vaultsDone / progress.vaultsTotal;
+  const bar = "█".repeat(Math.round(share * width)).padEnd(width, "░");
+  const line = `  ${bar} ${progress.vaultsDone}/${progress.vaultsTotal} vaults, ${progress.assetsFound} assets (${status})`;
+  process.stdout.write(process.stdout.isTTY ? `\r${line.padEnd(100)}` : `${line}\n`);
+}
+
+async function printFailures(api: Api, scanId: string): Promise<void> {
+  const { items } = await api<{
+    items: { vaultName: string; outcome: string; failures: { code: string; remedy: string }[] }[];
+  }>("GET", `/api/assets/discovery/scan/${scanId}/results?limit=1000`);
+  const failed = items.filter((item) => item.failures.length > 0);
+  if (failed.length === 0) return;
+  console.log("\nNot everything could be read:");
+  for (const { vaultName, failures } of failed) {
+    console.log(
+      `  ${vaultName}: ${[...new Set(failures.map((failure) => failure.code))].join(", ")}. ${failures[0]!.remedy}`,
+    );
+  }
+}
+
+async function printHealth(api: Api): Promise<void> {
+  const statuses = ["expired", "critical", "warning", "healthy"] as const;
+  const types = ["secret", "key", "certificate"] as const;
+  const total = async (query: string) =>
+    (await api<{ total: number }>("GET", `/api/assets/discovery/assets?limit=1&${query}`)).total;
+  const rows: string[][] = [["", ...statuses, "total"]];
+  for (const type of types) {
+    const counts = await Promise.all(statuses.map((status) => total(`type=${type}&status=${status}`)));
+    rows.push([`${type}s`, ...counts.map(String), String(counts.reduce((sum, count) => sum + count, 0))]);
+  }
+  const sums = rows[0]!
+    .slice(1)
+    .map((_, column) => rows.slice(1).reduce((sum, row) => sum + Number(row[column + 1]), 0));
+  rows.push(["all", ...sums.map(String)]);
+  console.log("\nHealth of the inventory\n");
+  printTable(rows);
+}
+
+async function printNext(api: Api): Promise<void> {
+  const { items } = await api<{
+    items: { id: string; expiresOn: string; daysUntilExpiry: number; owner: string | null }[];
+  }>("GET", `/api/assets/discovery/assets?limit=10&sort=expiresOn&expiresAfter=${new Date().toISOString()}`);
+  if (items.length === 0) return;
+  console.log("\nExpires next\n");
+  printTable([
+    ["asset", "expires", "days", "owner"],
+    ...items.map((item) => [
+      item.id,
+      item.expiresOn.slice(0, 16).replace("T", " "),
+      String(item.daysUntilExpiry),
+      item.owner ?? "-",
+    ]),
+  ]);
+}
+
+function printTable(rows: string[][]): void {
+  const widths = rows[0]!.map((_, column) => Math.max(...rows.map((row) => row[column]!.length)));
+  rows.forEach((row, index) => {
+    const cells = row.map((cell, column) =>
+      /^-?\d+$/.test(cell) ? cell.padStart(widths[column]!) : cell.padEnd(widths[column]!),
+    );
+    console.log(`  ${cells.join("  ")}`);
+    if (index === 0) console.log(`  ${widths.map((width) => "─".repeat(width)).join("  ")}`);
+  });
+}
+
+class Refused extends Error {
+  readonly problem: Record<string, unknown>;
+  constructor(method: string, path: string, status: number, problem: Record<string, unknown>) {
+    super(`${method} ${path} answered ${status}: ${problem.detail ?? JSON.stringify(problem)}`);
+    this.problem = problem;
+  }
+}
+
+/** One request; a 429 is waited out as it asks. */
+async function call<T>(base: string, method: string, path: string, body?: object, token?: string): Promise<T> {
+  for (;;) {
+    const answer = await fetch(base + path, {
+      method,
+      headers: {
+        ...(token ? { Authorization: `Bearer ${token}` } : {}),
+        ...(body ? { "Content-Type": "application/json" } : {}),
+      },
+      ...(body ? { body: JSON.stringify(body) } : {}),
+    });
+    if (answer.status === 429) {
+      await delay(1000 * Number(answer.headers.get("Retry-After") ?? 1));
+      continue;
+    }
+    const text = await answer.text();
+    if (!answer.ok) throw new Refused(method, path, answer.status, parsed(text));
+    return JSON.parse(text) as T;
+  }
+}
+
+function parsed(text: string): Record<string, unknown> {
+  try {
+    return JSON.parse(text) as Record<string, unknown>;
+  } catch {
+    return { detail: text.slice(0, 500) };
+  }
+}

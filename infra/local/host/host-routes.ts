@@ -1,0 +1,114 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { registerHooks } from "node:module";
+import { sep } from "node:path";
+import { pathToFileURL } from "node:url";
+import type { AppFunction } from "./functions.ts";
+import { isTrigger } from "./functions.ts";
+import { type HostRoute, send } from "./http.ts";
+import type { QueueListeners } from "./queues.ts";
+import type { TimerListeners } from "./timers.ts";
+
+export interface Listeners {
+  functions: AppFunction[];
+  timers: TimerListeners;
+  queues: QueueListeners;
+}
+
+/**
+ * `POST /admin/functions/{name}` runs a function that has no route, with `input` of the JSON body as its message:
+ * https://learn.microsoft.com/azure/azure-functions/functions-manually-run-non-http
+ * The platform wants its master key for this; a local host, as Core Tools, asks for none.
+ */
+export function adminRoute(listeners: Listeners): HostRoute {
+  return async (request, response) => {
+    const name = routeParameter(request, "/admin/functions/");
+    if (request.method !== "POST" || name === undefined) return false;
+    const target = listeners.functions.find((each) => each.name.toLowerCase() === name.toLowerCase());
+    const run = target && starter(target, listeners);
+    if (run === undefined) {
+      send(response, 404);
+      return true;
+    }
+    const input = await readInput(request);
+    if (input === undefined) {
+      send(response, 400);
+      return true;
+    }
+    // Not awaited: the answer is that it was started, the outcome is in the log.
+    void run(input);
+    send(response, 202);
+    return true;
+  };
+}
+
+function starter(target: AppFunction, { timers, queues }: Listeners) {
+  if (isTrigger(target.trigger, "timer")) return () => timers.fire(target.name);
+  if (isTrigger(target.trigger, "queue")) return (input: string) => queues.run(target.name, input);
+  return undefined;
+}
+
+/** @returns undefined when the body is no JSON object. */
+async function readInput(request: IncomingMessage): Promise<string | undefined> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of request) chunks.push(chunk as Buffer);
+  const body = Buffer.concat(chunks).toString("utf8");
+  if (body === "") return "";
+  try {
+    const { input } = JSON.parse(body) as { input?: unknown };
+    return typeof input === "string" ? input : JSON.stringify(input ?? "");
+  } catch (error) {
+    if (error instanceof SyntaxError || error instanceof TypeError) return undefined;
+    throw error;
+  }
+}
+
+/**
+ * The diagnostics door, which the platform does not have: `GET /__host/modules` tells which files of the app are
+ * loaded and the memory of the process (app and host together); `POST /__host/timers/{name}` runs a timer and answers
+ * when it is done.
+ * @param loaded From `recordModules`.
+ */
+export function diagnosticsRoute(listeners: Listeners, loaded: Set<string>): HostRoute {
+  return async (request, response) => {
+    if (request.method === "GET" && request.url === "/__host/modules") {
+      sendJson(response, 200, { modules: [...loaded].sort(), memory: process.memoryUsage() });
+      return true;
+    }
+    const name = routeParameter(request, "/__host/timers/");
+    if (request.method !== "POST" || name === undefined) return false;
+    const target = listeners.functions.find((each) => each.name === name && isTrigger(each.trigger, "timer"));
+    if (target === undefined) {
+      send(response, 404);
+      return true;
+    }
+    const { succeeded } = await listeners.timers.fire(name);
+    sendJson(response, 200, { succeeded });
+    return true;
+  };
+}
+
+/** The file URLs, without those under node_modules, that the app has loaded so far, by import or require. */
+export function recordModules(appFolder: string): Set<string> {
+  const loaded = new Set<string>();
+  const prefix = pathToFileURL(appFolder + sep).href;
+  // Only `resolve`: a `load` hook would take require away from Module.prototype, where the core module is offered.
+  registerHooks({
+    resolve: (specifier, context, next) => {
+      const result = next(specifier, context);
+      if (result.url.startsWith(prefix) && !result.url.includes("/node_modules/")) loaded.add(result.url);
+      return result;
+    },
+  });
+  return loaded;
+}
+
+function routeParameter({ url = "" }: IncomingMessage, prefix: string): string | undefined {
+  const path = url.split("?", 1)[0]!;
+  const name = path.toLowerCase().startsWith(prefix) ? path.slice(prefix.length) : "";
+  return name === "" || name.includes("/") ? undefined : name;
+}
+
+function sendJson(response: ServerResponse, status: number, body: unknown): void {
+  response.setHeader("content-type", "application/json");
+  send(response, status, JSON.stringify(body));
+}

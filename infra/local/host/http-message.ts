@@ -1,0 +1,124 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { decodeEscapes, encodePath } from "./path.ts";
+import type { HttpCookie, HttpData, InvocationResponse } from "./rpc.ts";
+
+/** `ScriptConstants.DefaultMaxRequestBodySize`; the app setting FUNCTIONS_REQUEST_BODY_SIZE_LIMIT replaces it. */
+const MAX_REQUEST_BODY_BYTES = 104_857_600;
+
+export class BodyTooLarge extends Error {}
+
+/**
+ * The request as the host hands it to the worker (`GrpcMessageConversionExtensions.ToRpcHttp`).
+ * @throws BodyTooLarge
+ */
+export async function toHttpData(
+  request: IncomingMessage,
+  path: string,
+  params: Record<string, string>,
+): Promise<HttpData> {
+  const headers = requestHeaders(request);
+  const query = /\?([^#]*)/.exec(request.url ?? "")?.[1] ?? "";
+  const body = await readBody(request);
+  return {
+    method: request.method ?? "GET",
+    url: `http://${headers.get("host") ?? "localhost"}${encodePath(path)}${query === "" ? "" : `?${query}`}`,
+    nullableHeaders: nullable(headers),
+    nullableQuery: nullable(parseQuery(query)),
+    nullableParams: nullable(Object.entries(params)),
+    body: body === undefined ? null : { bytes: body },
+  };
+}
+
+/**
+ * Lower-cased names, repeated ones joined by "," without a space. Values are UTF-8 to the platform's web server; the
+ * library refuses what is beyond latin1, which makes a 500.
+ */
+function requestHeaders(request: IncomingMessage): Map<string, string> {
+  const headers = new Map<string, string>();
+  for (let i = 0; i + 1 < request.rawHeaders.length; i += 2) {
+    const name = request.rawHeaders[i]!.toLowerCase();
+    const value = Buffer.from(request.rawHeaders[i + 1]!, "latin1").toString("utf8");
+    const before = headers.get(name);
+    headers.set(name, before === undefined ? value : `${before},${value}`);
+  }
+  // The platform's front end appends the address it was called from, with the port, to what the caller sent.
+  const caller = headers.get("x-forwarded-for");
+  const address = clientAddress(request);
+  headers.set("x-forwarded-for", caller === undefined ? address : `${caller}, ${address}`);
+  return headers;
+}
+
+function clientAddress({ socket: { remoteAddress = "", remotePort } }: IncomingMessage): string {
+  const address = remoteAddress.replace(/^::ffff:/, "");
+  return address.includes(":") ? `[${address}]:${remotePort}` : `${address}:${remotePort}`;
+}
+
+/** Names ignore case (the first spelling stays), repeated ones are joined by ",". */
+function parseQuery(query: string): Map<string, string> {
+  const spelling = new Map<string, string>();
+  const values = new Map<string, string>();
+  for (const pair of query.split("&")) {
+    if (pair === "") continue;
+    const [rawName, ...rest] = pair.split("=") as [string, ...string[]];
+    const [name, value] = [rawName, rest.join("=")].map((text) =>
+      decodeEscapes(text.replaceAll("+", " "), { keepSlash: false }),
+    ) as [string, string];
+    const key = spelling.get(name.toLowerCase()) ?? name;
+    spelling.set(name.toLowerCase(), key);
+    const before = values.get(key);
+    values.set(key, before === undefined ? value : `${before},${value}`);
+  }
+  return values;
+}
+
+/** Only what a Content-Length above 0 announces: a chunked body is lost, as in the platform's default mode. */
+async function readBody(request: IncomingMessage): Promise<Buffer | undefined> {
+  const length = Number(request.headers["content-length"] ?? 0);
+  if (!(length > 0)) return undefined;
+  const limit = Number(process.env.FUNCTIONS_REQUEST_BODY_SIZE_LIMIT ?? MAX_REQUEST_BODY_BYTES);
+  if (length > limit) throw new BodyTooLarge(`${length} bytes are more than ${limit}`);
+  const chunks: Buffer[] = [];
+  for await (const chunk of request) chunks.push(chunk as Buffer);
+  return Buffer.concat(chunks);
+}
+
+function nullable(entries: Iterable<[string, string]>): Record<string, { value: string }> {
+  return Object.fromEntries([...entries].map(([name, value]) => [name, { value }]));
+}
+
+/** Writes what a function returned. Nothing returned is a 204. */
+export function sendResponse(response: ServerResponse, { returnValue }: InvocationResponse): void {
+  const http = returnValue?.http;
+  if (http === undefined) {
+    response.writeHead(204).end();
+    return;
+  }
+  response.statusCode = Number(http.statusCode);
+  for (const [name, value] of Object.entries(http.headers ?? {})) {
+    // The body is sent whole, so its length is the host's to say.
+    if (!["content-length", "transfer-encoding", "connection"].includes(name)) response.setHeader(name, value);
+  }
+  for (const cookie of http.cookies ?? []) response.appendHeader("set-cookie", cookieText(cookie));
+  const bytes = http.body?.bytes;
+  response.end(bytes !== undefined && bytes.byteLength > 0 ? bytes : undefined);
+}
+
+/** As `Response.Cookies.Append` of ASP.NET Core writes it: the value escaped, `path=/` when none is given. */
+function cookieText({ name, value, domain, path, expires, secure, httpOnly, sameSite, maxAge }: HttpCookie): string {
+  const parts = [`${name}=${escapeData(value)}`];
+  if (expires?.value) parts.push(`expires=${new Date(expires.value.seconds * 1000).toUTCString()}`);
+  if (typeof maxAge?.value === "number") parts.push(`max-age=${Math.trunc(maxAge.value)}`);
+  if (domain?.value) parts.push(`domain=${domain.value}`);
+  parts.push(`path=${path?.value ?? "/"}`);
+  if (secure?.value) parts.push("secure");
+  if (sameSite !== undefined && sameSite !== "none") {
+    parts.push(`samesite=${sameSite === "explicitNone" ? "none" : sameSite}`);
+  }
+  if (httpOnly?.value) parts.push("httponly");
+  return parts.join("; ");
+}
+
+/** `Uri.EscapeDataString`. */
+function escapeData(text: string): string {
+  return encodeURIComponent(text).replaceAll(/[!'()*]/g, (char) => `%${char.charCodeAt(0).toString(16).toUpperCase()}`);
+}

@@ -1,0 +1,190 @@
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { describeError } from "./app.ts";
+import type { Executor } from "./executor.ts";
+import type { AppFunction } from "./functions.ts";
+import { BodyTooLarge, sendResponse, toHttpData } from "./http-message.ts";
+import type { Log } from "./log.ts";
+import { createRouter, type HttpRoute } from "./router.ts";
+import type { HostJson } from "./settings.ts";
+
+/** The load balancer's idle limit, whatever functionTimeout says: learn.microsoft.com/azure/azure-functions/functions-scale#timeout */
+export const HTTP_ANSWER_LIMIT_MS = 230_000;
+/** Kestrel's own: MaxRequestHeadersTotalSize and KeepAliveTimeout, learn.microsoft.com/dotnet/api/microsoft.aspnetcore.server.kestrel.core.kestrelserverlimits */
+const MAX_HEADERS_BYTES = 32_768;
+const KEEP_ALIVE_MS = 130_000;
+
+type Handler = (request: IncomingMessage, response: ServerResponse) => Promise<void>;
+
+/** A route of the host itself, asked before the app's. Answers false when the request is not for it. */
+export type HostRoute = (request: IncomingMessage, response: ServerResponse) => Promise<boolean>;
+
+export interface HttpServer {
+  port: number;
+  /** Until this is called, and after `drain`, every request is answered 503. */
+  serve(handler: Handler): void;
+  /** Takes no new connection and no new request; resolves when the running requests are answered. */
+  drain(): Promise<void>;
+  close(): void;
+}
+
+/** @param port 0 for any free one. */
+export async function listen(port: number, log: Log): Promise<HttpServer> {
+  let handler: Handler | undefined;
+  const open = new Set<ServerResponse>();
+  const server = createServer({ maxHeaderSize: MAX_HEADERS_BYTES }, (request, response) => {
+    open.add(response);
+    response.once("close", () => open.delete(response));
+    if (handler === undefined) {
+      send(response, 503, "Function host is not running.");
+      return;
+    }
+    handler(request, response).catch((error: unknown) => {
+      log("error", "Host.Http", `${request.method} ${request.url?.split("?", 1)[0]}: ${describeError(error)}`);
+      if (response.headersSent) response.destroy();
+      else send(response, 500);
+    });
+  });
+  // The answer limit is kept per request, below.
+  server.requestTimeout = 0;
+  server.keepAliveTimeout = KEEP_ALIVE_MS;
+  await started(server, port);
+  return {
+    port: (server.address() as AddressInfo).port,
+    serve: (next) => {
+      handler = next;
+    },
+    drain: () => {
+      handler = undefined;
+      // Their connections are kept for another request otherwise, and the server open with them.
+      for (const response of open) if (!response.headersSent) response.setHeader("connection", "close");
+      return new Promise<void>((resolve) => server.close(() => resolve()));
+    },
+    close: () => server.closeAllConnections(),
+  };
+}
+
+function started(server: Server, port: number): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once("error", reject);
+    server.listen(port, "127.0.0.1", () => {
+      server.off("error", reject);
+      resolve();
+    });
+  });
+}
+
+export interface HttpOptions {
+  hostJson: HostJson;
+  executor: Executor;
+  log: Log;
+  hostRoutes: HostRoute[];
+  /** Milliseconds; after it the caller gets a 504 and the function goes on unheard. */
+  answerLimit: number;
+}
+
+type HttpFunction = AppFunction & HttpRoute;
+
+/** @returns The handler, and the functions that have a route. */
+export function createHttpHandler(
+  functions: AppFunction[],
+  { hostJson, executor, log, hostRoutes, answerLimit }: HttpOptions,
+): { handler: Handler; served: HttpFunction[] } {
+  const all: HttpFunction[] = functions.map((each) => ({
+    ...each,
+    route: each.trigger.route as string | undefined,
+    methods: each.trigger.methods as string[] | undefined,
+  }));
+  const router = createRouter(all, hostJson.routePrefix);
+  for (const { name, reason } of router.rejected) {
+    log("error", "Host.Startup", `The '${name}' function is in error: ${reason}`);
+  }
+  const gate = createGate(hostJson.maxConcurrentRequests);
+
+  const call = async (
+    { name, trigger }: HttpFunction,
+    path: string,
+    params: Record<string, string>,
+    request: IncomingMessage,
+    response: ServerResponse,
+  ) => {
+    const http = await toHttpData(request, path, params);
+    const limit = setTimeout(() => {
+      log("warning", `Function.${name}`, `No answer within ${answerLimit / 1000} s: 504`);
+      send(response, 504);
+    }, answerLimit);
+    const outcome = await executor.run({
+      name,
+      reason: "This function was programmatically called via the host APIs.",
+      input: { name: trigger.name, data: { http } },
+      traceParent: http.nullableHeaders?.traceparent?.value ?? undefined,
+      traceState: http.nullableHeaders?.tracestate?.value ?? undefined,
+    });
+    clearTimeout(limit);
+    if (response.writableEnded) return;
+    if (outcome.succeeded) sendResponse(response, outcome.response);
+    else send(response, 500);
+  };
+
+  const handler: Handler = async (request, response) => {
+    for (const route of hostRoutes) if (await route(request, response)) return;
+    const match = router.match(request.method ?? "", request.url ?? "");
+    if (match.status === 404 && request.method === "GET" && /^\/?(\?|$)/.test(request.url ?? "")) {
+      homePage(response);
+    } else if (match.status !== 200) {
+      send(response, match.status);
+    } else if (match.function.disabled) {
+      send(response, 404);
+    } else if ((match.function.trigger.authLevel ?? "function") !== "anonymous") {
+      // There are no keys here, so nobody can hold one.
+      send(response, 401);
+    } else if (gate.outstanding() >= hostJson.maxOutstandingRequests) {
+      send(response, 429);
+    } else {
+      await gate
+        .pass(() => call(match.function, match.path, match.params, request, response))
+        .catch((error) => {
+          if (!(error instanceof BodyTooLarge)) throw error;
+          response.setHeader("connection", "close");
+          send(response, 413);
+        });
+    }
+  };
+  const rejected = new Set(router.rejected.map(({ name }) => name));
+  return { handler, served: all.filter(({ name }) => !rejected.has(name)) };
+}
+
+/** At most `limit` tasks at once; the others wait in the order they came. */
+function createGate(limit: number): { outstanding(): number; pass(task: () => Promise<void>): Promise<void> } {
+  const waiting: (() => void)[] = [];
+  let running = 0;
+  return {
+    outstanding: () => running + waiting.length,
+    pass: async (task) => {
+      if (running >= limit) await new Promise<void>((resolve) => waiting.push(resolve));
+      else running += 1;
+      try {
+        await task();
+      } finally {
+        // A waiting task takes over the place, so the count stays.
+        const next = waiting.shift();
+        if (next === undefined) running -= 1;
+        else next();
+      }
+    },
+  };
+}
+
+function homePage(response: ServerResponse): void {
+  if (/^true$/i.test(process.env.AzureWebJobsDisableHomepage ?? "")) {
+    send(response, 204);
+    return;
+  }
+  response.setHeader("content-type", "text/html");
+  send(response, 200, "<!DOCTYPE html><title>Functions</title><p>Your function app is up and running.</p>\n");
+}
+
+export function send(response: ServerResponse, status: number, text = ""): void {
+  response.statusCode = status;
+  response.end(text);
+}

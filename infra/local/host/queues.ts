@@ -1,0 +1,239 @@
+import type { DequeuedMessageItem, QueueClient } from "@azure/storage-queue";
+import { describeError } from "./app.ts";
+import type { Executor, Outcome } from "./executor.ts";
+import type { AppFunction } from "./functions.ts";
+import type { Log } from "./log.ts";
+import { pause } from "./pause.ts";
+import type { TypedData } from "./rpc.ts";
+import { type QueueSettings, resolveSettings } from "./settings.ts";
+
+/** Seconds a received message stays invisible; the platform's `QueueListener` takes 10 minutes. */
+export const RECEIVE_LEASE_SECONDS = 600;
+/** `QueuePollingIntervals.Minimum`. */
+const MIN_POLLING_MS = 100;
+const POISON_SUFFIX = "-poison";
+/** The client's own retries stay short, since the listener polls again anyway. */
+const CLIENT_RETRIES = { maxTries: 3, retryDelayInMs: 200, maxRetryDelayInMs: 1000 };
+const NEVER_EXPIRES = -1;
+
+export interface QueueOptions {
+  settings: QueueSettings;
+  /** Seconds. */
+  lease: number;
+  executor: Executor;
+  log: Log;
+}
+
+export interface QueueListeners {
+  /** Runs a queue function with this text as its message. */
+  run(name: string, text: string): Promise<Outcome>;
+  /** Receives nothing more; resolves when the messages in hand are done. */
+  stop(): Promise<void>;
+}
+
+export async function startQueues(functions: AppFunction[], options: QueueOptions): Promise<QueueListeners> {
+  const stop = new AbortController();
+  const listeners: Promise<void>[] = [];
+  for (const each of functions) {
+    if (each.disabled) continue;
+    try {
+      listeners.push(listenTo(each, await openQueues(each), options, stop.signal));
+    } catch (error) {
+      const reason = (error as Error).message;
+      options.log("error", "Host.Startup", `The listener for function '${each.name}' was unable to start: ${reason}`);
+    }
+  }
+  return {
+    run: (name, text) => {
+      const target = functions.find((each) => each.name === name)!;
+      return options.executor.run({
+        name,
+        reason: "This function was programmatically called via the host APIs.",
+        input: { name: target.trigger.name, data: { string: text } },
+      });
+    },
+    stop: async () => {
+      stop.abort();
+      await Promise.all(listeners);
+    },
+  };
+}
+
+interface Queues {
+  queue: QueueClient;
+  /** A poison queue has none of its own. */
+  poison: QueueClient | undefined;
+}
+
+async function openQueues({ trigger }: AppFunction): Promise<Queues> {
+  const { QueueServiceClient } = await import("@azure/storage-queue");
+  const setting = (trigger.connection as string | undefined) || "AzureWebJobsStorage";
+  const connection = process.env[`AzureWebJobs${setting}`] ?? process.env[setting];
+  if (connection === undefined) throw new Error(`the setting '${setting}' with a connection string is not there`);
+  const service = QueueServiceClient.fromConnectionString(connection, { retryOptions: CLIENT_RETRIES });
+  const name = resolveSettings(trigger.queueName as string).toLowerCase();
+  const poison = name.endsWith(POISON_SUFFIX) ? undefined : service.getQueueClient(name + POISON_SUFFIX);
+  return { queue: service.getQueueClient(name), poison };
+}
+
+/** Polls until stopped. A queue that is missing or storage that cannot be reached is asked again, never fatal. */
+async function listenTo(target: AppFunction, queues: Queues, options: QueueOptions, stop: AbortSignal): Promise<void> {
+  const { settings, log } = options;
+  const source = `Function.${target.name}`;
+  const processing = new Set<Promise<void>>();
+  let emptyPolls = 0;
+  let failing = false;
+
+  while (!stop.aborted) {
+    // A new batch is fetched as soon as this few are left, so at most batchSize + newBatchThreshold run at once.
+    if (processing.size > settings.newBatchThreshold) {
+      await Promise.race(processing);
+      continue;
+    }
+    let messages: DequeuedMessageItem[] = [];
+    try {
+      messages = await receive(queues.queue, settings.batchSize, options.lease);
+      if (failing) log("information", source, `The queue '${queues.queue.name}' can be read again`);
+      failing = false;
+    } catch (error) {
+      if (!failing) {
+        log("warning", source, `Cannot read the queue '${queues.queue.name}', trying on: ${(error as Error).message}`);
+      }
+      failing = true;
+    }
+    for (const message of messages) {
+      const work = handle(message, target, queues, options)
+        .catch((error: unknown) => log("warning", source, `Message ${message.messageId}: ${describeError(error)}`))
+        .finally(() => processing.delete(work));
+      processing.add(work);
+    }
+    emptyPolls = messages.length === 0 ? emptyPolls + 1 : 0;
+    if (emptyPolls > 0) await pause(pollingDelay(emptyPolls, settings.maxPollingInterval), stop);
+  }
+  await Promise.all(processing);
+}
+
+async function receive(queue: QueueClient, count: number, lease: number): Promise<DequeuedMessageItem[]> {
+  try {
+    const answer = await queue.receiveMessages({ numberOfMessages: count, visibilityTimeout: lease });
+    return answer.receivedMessageItems;
+  } catch (error) {
+    // As on the platform, a listener waits for its queue and does not create it.
+    if ((error as { code?: string }).code === "QueueNotFound") return [];
+    throw error;
+  }
+}
+
+/** `RandomizedExponentialBackoffStrategy`: doubling from the minimum, 20 % to either side. */
+function pollingDelay(emptyPolls: number, max: number): number {
+  const spread = 0.8 + Math.random() * 0.4;
+  return Math.min(max, MIN_POLLING_MS * (1 + 2 ** Math.min(emptyPolls - 1, 20) * spread));
+}
+
+/** @throws RestError when storage refuses; the message then comes again when its lease ends. */
+async function handle(
+  message: DequeuedMessageItem,
+  target: AppFunction,
+  { queue, poison }: Queues,
+  { settings, lease, executor, log }: QueueOptions,
+): Promise<void> {
+  const source = `Function.${target.name}`;
+  const held = holdMessage(queue, message, lease, (error) =>
+    log("warning", source, `Message ${message.messageId} could not be renewed: ${error.message}`),
+  );
+  const moveToPoison = async (why: string) => {
+    const receipt = await held.release();
+    if (poison === undefined) return;
+    log("warning", source, `Message ${message.messageId} goes to the queue '${poison.name}': ${why}`);
+    await sendAndCreate(poison, message.messageText);
+    await queue.deleteMessage(message.messageId, receipt);
+  };
+
+  if (message.dequeueCount > settings.maxDequeueCount) return moveToPoison("it was received too often");
+  const bytes = decode(message.messageText, settings.messageEncoding);
+  if (bytes === undefined) return moveToPoison("it is not base64");
+
+  const text = bytes.toString("utf8");
+  const outcome = await executor.run({
+    name: target.name,
+    reason: `New queue message detected on '${queue.name}'.`,
+    input: { name: target.trigger.name, data: target.trigger.dataType === "binary" ? { bytes } : { string: text } },
+    triggerMetadata: triggerMetadata(message, text),
+  });
+  if (outcome.succeeded) {
+    await queue.deleteMessage(message.messageId, await held.release());
+  } else if (message.dequeueCount >= settings.maxDequeueCount) {
+    await moveToPoison(`it failed ${message.dequeueCount} times`);
+  } else if (poison === undefined) {
+    // With no poison queue behind it the platform leaves the message invisible, or it would fail in a fast loop.
+    await held.release();
+  } else {
+    await queue.updateMessage(message.messageId, await held.release(), undefined, settings.visibilityTimeout);
+  }
+}
+
+/** Renews the lease at half time until released. @returns The pop receipt to finish the message with. */
+function holdMessage(
+  queue: QueueClient,
+  message: DequeuedMessageItem,
+  lease: number,
+  onError: (error: Error) => void,
+): { release(): Promise<string> } {
+  let receipt = message.popReceipt;
+  let renewal = Promise.resolve();
+  const renew = async () => {
+    try {
+      const answer = await queue.updateMessage(message.messageId, receipt, undefined, lease);
+      receipt = answer.popReceipt ?? receipt;
+    } catch (error) {
+      onError(error as Error);
+    }
+  };
+  const timer = setInterval(
+    () => {
+      renewal = renewal.then(renew);
+    },
+    (lease * 1000) / 2,
+  );
+  return {
+    release: async () => {
+      clearInterval(timer);
+      await renewal;
+      return receipt;
+    },
+  };
+}
+
+async function sendAndCreate(queue: QueueClient, text: string): Promise<void> {
+  const options = { messageTimeToLive: NEVER_EXPIRES };
+  try {
+    await queue.sendMessage(text, options);
+  } catch (error) {
+    if ((error as { code?: string }).code !== "QueueNotFound") throw error;
+    await queue.createIfNotExists();
+    await queue.sendMessage(text, options);
+  }
+}
+
+/** undefined when the text is not the base64 that .NET would read. */
+function decode(text: string, encoding: QueueSettings["messageEncoding"]): Buffer | undefined {
+  if (encoding === "none") return Buffer.from(text, "utf8");
+  const packed = text.replaceAll(/[ \t\r\n]/g, "");
+  return /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/.test(packed)
+    ? Buffer.from(packed, "base64")
+    : undefined;
+}
+
+/** https://learn.microsoft.com/azure/azure-functions/functions-bindings-storage-queue-trigger#message-metadata */
+function triggerMetadata(message: DequeuedMessageItem, text: string): Record<string, TypedData> {
+  const instant = (date: Date) => ({ json: JSON.stringify(`${date.toISOString().slice(0, 19)}+00:00`) });
+  return {
+    QueueTrigger: { string: text },
+    DequeueCount: { json: String(message.dequeueCount) },
+    ExpirationTime: instant(message.expiresOn),
+    Id: { string: message.messageId },
+    InsertionTime: instant(message.insertedOn),
+    NextVisibleTime: instant(message.nextVisibleOn),
+    PopReceipt: { string: message.popReceipt },
+  };
+}

@@ -1,0 +1,79 @@
+import { requestPath } from "./path.ts";
+import { matchTemplate, parseTemplate, type Template } from "./template.ts";
+
+/** What the router needs of an HTTP function. Without `route` it is the function's name, without `methods` any. */
+export interface HttpRoute {
+  name: string;
+  route?: string | null | undefined;
+  methods?: readonly string[] | undefined;
+}
+
+type Match<T> =
+  | { status: 200; function: T; params: Record<string, string>; path: string }
+  /** Nothing takes this path with this method. A wrong method is a 404 too, never 405. */
+  | { status: 404 }
+  /** The web server refuses the target itself. */
+  | { status: 400 };
+
+export interface Router<T> {
+  /** Functions that were dropped because their route cannot be used. */
+  rejected: { name: string; reason: string }[];
+  match(method: string, target: string): Match<T>;
+}
+
+/**
+ * The first function that matches, in the order of their names compared ignoring case: a literal does NOT win over a
+ * parameter (github.com/Azure/azure-functions-host issues 3153 and 9876). Proven against the platform's own router:
+ * test/vectors/http-routes.json.
+ * @param routePrefix `extensions.http.routePrefix` of host.json; `api` on the platform when not set.
+ */
+export function createRouter<T extends HttpRoute>(functions: readonly T[], routePrefix: string): Router<T> {
+  const routes: { function: T; template: Template; route: string; methods: Set<string> | undefined }[] = [];
+  const rejected: { name: string; reason: string }[] = [];
+
+  for (const each of [...functions].sort(byName)) {
+    const route = each.route || each.name;
+    const methods =
+      each.methods === undefined ? undefined : new Set(each.methods.map((method) => method.toUpperCase()));
+    try {
+      checkReserved(route);
+      const twin = routes.find((other) => sameText(other.route, route) && overlap(other.methods, methods));
+      if (twin !== undefined) throw new Error(`it conflicts with the route of the function '${twin.function.name}'`);
+      const template = parseTemplate(routePrefix === "" ? route : `${routePrefix}/${route}`);
+      routes.push({ function: each, template, route, methods });
+    } catch (error) {
+      rejected.push({ name: each.name, reason: `the route '${route}' is invalid: ${(error as Error).message}` });
+    }
+  }
+
+  const match = (method: string, target: string): Match<T> => {
+    const path = requestPath(target);
+    if (path === undefined) return { status: 400 };
+    for (const { function: each, template, methods } of routes) {
+      if (methods !== undefined && !methods.has(method.toUpperCase())) continue;
+      const params = matchTemplate(template, path);
+      if (params !== undefined) return { status: 200, function: each, params, path };
+    }
+    return { status: 404 };
+  };
+  return { rejected, match };
+}
+
+/** `StringComparer.OrdinalIgnoreCase`: code units of the upper-cased names, so `_` sorts after the letters. */
+function byName(a: HttpRoute, b: HttpRoute): number {
+  const [left, right] = [a.name.toUpperCase(), b.name.toUpperCase()];
+  return left < right ? -1 : left > right ? 1 : 0;
+}
+
+/** `ScriptHost.ValidateHttpFunction`. */
+function checkReserved(route: string): void {
+  if (/^\/*(admin|runtime)/i.test(route)) throw new Error("it conflicts with one or more built in routes");
+}
+
+function sameText(a: string, b: string): boolean {
+  return a.toUpperCase() === b.toUpperCase();
+}
+
+function overlap(a: Set<string> | undefined, b: Set<string> | undefined): boolean {
+  return a === undefined || b === undefined || [...a].some((method) => b.has(method));
+}

@@ -1,0 +1,181 @@
+import { readFile } from "node:fs/promises";
+import { basename, join } from "node:path";
+import { parseTimeSpan } from "./schedule.ts";
+
+/** What of host.json this host honours: https://learn.microsoft.com/azure/azure-functions/functions-host-json */
+export interface HostJson {
+  routePrefix: string;
+  /** Requests running and waiting together; more are answered 429. Infinity when not set. */
+  maxOutstandingRequests: number;
+  /** Requests running at once; more wait. Infinity when not set. */
+  maxConcurrentRequests: number;
+  queues: QueueSettings;
+  /** Milliseconds an invocation may run; Infinity for `-1`. */
+  functionTimeout: number;
+  logLevels: Record<string, string>;
+}
+
+export interface QueueSettings {
+  batchSize: number;
+  newBatchThreshold: number;
+  maxDequeueCount: number;
+  /** Seconds before a message that failed reappears. */
+  visibilityTimeout: number;
+  /** Milliseconds. */
+  maxPollingInterval: number;
+  messageEncoding: "base64" | "none";
+}
+
+/** Default of every plan but Consumption (5 minutes) and Flex (none); functions-host-json#functiontimeout. */
+const FUNCTION_TIMEOUT_MS = 30 * 60_000;
+/** https://learn.microsoft.com/azure/azure-functions/functions-bindings-storage-queue#hostjson-settings */
+const MAX_BATCH_SIZE = 32;
+const POLLING_INTERVAL_MS = { Development: 2_000, Production: 60_000 };
+const OVERRIDE_PREFIX = "AzureFunctionsJobHost__";
+
+export type Environment = "Development" | "Production";
+
+type Json = { [key: string]: Json } | Json[] | string | number | boolean | null;
+
+/** @throws Error naming the setting that cannot be used. */
+export async function readHostJson(appFolder: string, environment: Environment): Promise<HostJson> {
+  const host = await readJson(join(appFolder, "host.json"));
+  if (host === undefined) throw new Error(`there is no host.json in ${appFolder}`);
+  if (member(host, "version") !== "2.0") throw new Error('host.json: "version" must be "2.0"');
+  applyOverrides(host);
+
+  const http = member(host, "extensions", "http");
+  const queues = member(host, "extensions", "queues");
+  const batchSize = whole(queues, "batchSize", 16);
+  if (batchSize < 1 || batchSize > MAX_BATCH_SIZE)
+    throw new Error(`host.json: batchSize must be 1 to ${MAX_BATCH_SIZE}`);
+  const encoding = text(queues, "messageEncoding", "base64").toLowerCase();
+  if (encoding !== "base64" && encoding !== "none") throw new Error('host.json: messageEncoding is "base64" or "none"');
+  const timeout = member(host, "functionTimeout");
+  return {
+    routePrefix: text(http, "routePrefix", "api").replaceAll(/^\/+|\/+$/g, ""),
+    maxOutstandingRequests: unbounded(whole(http, "maxOutstandingRequests", -1)),
+    maxConcurrentRequests: unbounded(whole(http, "maxConcurrentRequests", -1)),
+    queues: {
+      batchSize,
+      // The platform multiplies by the cores of the instance; one is what the smallest has.
+      newBatchThreshold: whole(queues, "newBatchThreshold", Math.floor(batchSize / 2)),
+      maxDequeueCount: whole(queues, "maxDequeueCount", 5),
+      visibilityTimeout: span(queues, "visibilityTimeout", 0) / 1000,
+      maxPollingInterval: span(queues, "maxPollingInterval", POLLING_INTERVAL_MS[environment]),
+      messageEncoding: encoding,
+    },
+    functionTimeout:
+      timeout === "-1" || timeout === -1
+        ? Number.POSITIVE_INFINITY
+        : span(host, "functionTimeout", FUNCTION_TIMEOUT_MS),
+    logLevels: strings(member(host, "logging", "logLevel"), "logging.logLevel"),
+  };
+}
+
+/** Puts the `Values` of local.settings.json into the environment, where a variable that is set already wins. */
+export async function applyLocalSettings(appFolder: string): Promise<void> {
+  const local = await readJson(join(appFolder, "local.settings.json"));
+  if (local === undefined) return;
+  if (member(local, "IsEncrypted") === true) throw new Error("local.settings.json: encrypted values are not supported");
+  for (const [name, value] of Object.entries(strings(member(local, "Values"), "Values"))) {
+    process.env[name] ??= value;
+  }
+}
+
+/** What the platform sets for an app; a variable that is set already wins. */
+export function applyPlatformSettings(appFolder: string, port: number, environment: Environment): void {
+  const values = {
+    AZURE_FUNCTIONS_ENVIRONMENT: environment,
+    AzureWebJobsScriptRoot: appFolder,
+    FUNCTIONS_EXTENSION_VERSION: "~4",
+    FUNCTIONS_WORKER_RUNTIME: "node",
+    WEBSITE_HOSTNAME: `localhost:${port}`,
+  };
+  for (const [name, value] of Object.entries(values)) process.env[name] ??= value;
+}
+
+/** Names this app among others in one storage account, as the platform's host id does. */
+export function hostId(appFolder: string): string {
+  return (process.env.AzureFunctionsWebHost__hostid ?? basename(appFolder))
+    .toLowerCase()
+    .replaceAll(/[^a-z0-9-]/g, "-");
+}
+
+/** `%NAME%` becomes the app setting, in a whole value or inside one. @throws Error when the setting is missing. */
+export function resolveSettings(value: string): string {
+  return value.replaceAll(/%([^%]+)%/g, (_, name: string) => {
+    const setting = process.env[name];
+    if (setting === undefined) throw new Error(`'%${name}%' does not resolve to a value: the setting is not there`);
+    return setting;
+  });
+}
+
+async function readJson(file: string): Promise<Json | undefined> {
+  let content: string;
+  try {
+    content = await readFile(file, "utf8");
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+    throw error;
+  }
+  try {
+    return JSON.parse(content.replace(/^\uFEFF/, "")) as Json;
+  } catch (error) {
+    throw new Error(`${file} is not JSON: ${(error as Error).message}`);
+  }
+}
+
+/** https://learn.microsoft.com/azure/azure-functions/functions-host-json#override-hostjson-values */
+function applyOverrides(host: Json): void {
+  for (const [name, value] of Object.entries(process.env)) {
+    if (!name.startsWith(OVERRIDE_PREFIX) || value === undefined) continue;
+    let at = host as { [key: string]: Json };
+    const keys = name.slice(OVERRIDE_PREFIX.length).split("__");
+    const last = keys.pop()!;
+    for (const key of keys) {
+      at[key] ??= {};
+      at = at[key] as { [key: string]: Json };
+    }
+    at[last] = /^-?\d+$/.test(value) ? Number(value) : value;
+  }
+}
+
+function member(value: Json | undefined, ...path: string[]): Json | undefined {
+  let at = value;
+  for (const key of path) {
+    at = typeof at === "object" && at !== null && !Array.isArray(at) ? at[key] : undefined;
+  }
+  return at;
+}
+
+function whole(value: Json | undefined, key: string, fallback: number): number {
+  const found = member(value, key) ?? fallback;
+  if (!Number.isInteger(found)) throw new Error(`host.json: ${key} must be a whole number`);
+  return found as number;
+}
+
+function unbounded(value: number): number {
+  return value === -1 ? Number.POSITIVE_INFINITY : value;
+}
+
+function text(value: Json | undefined, key: string, fallback: string): string {
+  const found = member(value, key) ?? fallback;
+  if (typeof found !== "string") throw new Error(`host.json: ${key} must be text`);
+  return found;
+}
+
+/** Milliseconds of a TimeSpan. */
+function span(value: Json | undefined, key: string, fallback: number): number {
+  const found = member(value, key);
+  if (found === undefined) return fallback;
+  const parsed = typeof found === "string" ? parseTimeSpan(found) : undefined;
+  if (parsed === undefined || parsed < 0) throw new Error(`host.json: ${key} must be a TimeSpan such as "00:00:30"`);
+  return parsed;
+}
+
+function strings(value: Json | undefined, name: string): Record<string, string> {
+  const entries = Object.entries(value ?? {});
+  if (entries.some(([, each]) => typeof each !== "string")) throw new Error(`${name}: every value must be text`);
+  return Object.fromEntries(entries) as Record<string, string>;
+}

@@ -1,0 +1,75 @@
+import { randomUUID } from "node:crypto";
+import type { TableClient } from "@azure/data-tables";
+
+/**
+ * So that of several hosts on one storage account only one listens to a timer. The platform leases a blob
+ * (`locks/<host id>/...Listener`); here it is a row in a table, since a local storage may run without blobs.
+ */
+export interface TimerLease {
+  /** Takes or renews it. False when another host holds it. */
+  acquire(timer: string): Promise<boolean>;
+  /** Lets another host take it at once, when this one still holds it. */
+  release(timer: string): Promise<void>;
+}
+
+const TABLE = "LocalHostLeases";
+
+interface LeaseRow {
+  owner: string;
+  until: string;
+}
+
+/**
+ * @param connection Undefined for no storage account at all: then no other host can share it.
+ * @param seconds Until a lease that is not renewed may be taken, as after the holder was killed.
+ */
+export function createTimerLease(connection: string | undefined, hostId: string, seconds: number): TimerLease {
+  if (connection === undefined) return { acquire: async () => true, release: async () => {} };
+  const owner = randomUUID();
+  let client: TableClient | undefined;
+  const table = async () => {
+    client ??= await openTable(connection);
+    return client;
+  };
+
+  const acquire = async (timer: string): Promise<boolean> => {
+    const leases = await table();
+    const row = {
+      partitionKey: hostId,
+      rowKey: timer,
+      owner,
+      until: new Date(Date.now() + seconds * 1000).toISOString(),
+    };
+    const held = await orUndefined(leases.getEntity<LeaseRow>(hostId, timer), 404);
+    if (held === undefined) return (await orUndefined(leases.createEntity(row), 409)) !== undefined;
+    if (held.owner !== owner && held.until > new Date().toISOString()) return false;
+    return (await orUndefined(leases.updateEntity(row, "Replace", { etag: held.etag }), 412, 404)) !== undefined;
+  };
+
+  const release = async (timer: string): Promise<void> => {
+    const leases = await table();
+    const held = await orUndefined(leases.getEntity<LeaseRow>(hostId, timer), 404);
+    if (held?.owner === owner) await orUndefined(leases.deleteEntity(hostId, timer, { etag: held.etag }), 412, 404);
+  };
+  return { acquire, release };
+}
+
+async function openTable(connection: string): Promise<TableClient> {
+  const { TableClient: Client } = await import("@azure/data-tables");
+  const client = Client.fromConnectionString(connection, TABLE, {
+    allowInsecureConnection: /http:/i.test(connection),
+    retryOptions: { maxRetries: 2, retryDelayInMs: 200 },
+  });
+  await client.createTable();
+  return client;
+}
+
+/** The answer, or undefined when the service refused with one of these statuses. */
+async function orUndefined<T>(answer: Promise<T>, ...statuses: number[]): Promise<T | undefined> {
+  try {
+    return await answer;
+  } catch (error) {
+    if (statuses.includes((error as { statusCode?: number }).statusCode ?? 0)) return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,115 @@
+import { timingSafeEqual } from "node:crypto";
+import { z } from "zod";
+import type { Audit } from "../audit/audit.ts";
+import type { Config } from "../config/config.ts";
+import type { Caller } from "../http/endpoint.ts";
+import type { Clock, Logger, Randomness } from "../runtime.ts";
+import { entity } from "../storage/entity.ts";
+import { insert, replace, type Tables } from "../storage/tables.ts";
+import { audited } from "./audited.ts";
+import type { Passwords } from "./passwords.ts";
+import { keyedHash } from "./tokens.ts";
+import { untilWritten } from "./until-written.ts";
+import {
+  BOOTSTRAP_KEY,
+  DIRECTORY_KEY,
+  Directory,
+  revised,
+  tokensEnded,
+  USERS_PARTITION,
+  User,
+  type UserRecord,
+  userKey,
+} from "./user.ts";
+import { userOperations } from "./users.ts";
+
+/** Which username and password the environment named when the administrator was last made or reset from it. */
+const mark = z.object({
+  username: z.string(),
+  /** `proof` is the keyed hash of both under this key of the token key ring: a start costs one read and no scrypt. */
+  kid: z.string(),
+  proof: z.string(),
+  /** For when that key has left the ring. Not the user's own hash, which follows the user's later changes. */
+  passwordHash: z.string(),
+});
+type Mark = z.infer<typeof mark>;
+export const BootstrapMark = entity("Users", mark);
+
+interface Dependencies {
+  tables: Tables;
+  config: Pick<Config, "BOOTSTRAP_ADMIN_USERNAME" | "BOOTSTRAP_ADMIN_PASSWORD" | "JWT_SIGNING_KEYS">;
+  clock: Clock;
+  randomness: Randomness;
+  audit: Audit;
+  log: Logger;
+  passwords: Passwords;
+  /** Forgets the failed sign-ins of a username. */
+  clearFailures(username: string): Promise<void>;
+}
+
+/**
+ * Makes the administrator that the environment names, or resets it when the environment's password or username is not
+ * the one it was made from: that is the way back in for whoever holds the configuration. A user that was deleted or
+ * changed by hand since stays so until then. Mark and user are written in one transaction, so instances can't race.
+ */
+export async function bootstrapAdministrator(deps: Dependencies): Promise<void> {
+  const { tables, config, clock, randomness, audit, log, passwords } = deps;
+  const { BOOTSTRAP_ADMIN_USERNAME: username, BOOTSTRAP_ADMIN_PASSWORD: password, JWT_SIGNING_KEYS: ring } = config;
+  if (username === undefined || password === undefined) return;
+  const key = userKey(username);
+  const proofWith = (secret: Uint8Array) => keyedHash(secret, "bootstrap", `${key}\0${password}`);
+  const newest = { username: key, kid: ring[0]!.kid, proof: proofWith(ring[0]!.key) };
+
+  const provenBy = (stored: Mark): boolean => {
+    const secret = ring.find(({ kid }) => kid === stored.kid)?.key;
+    return secret !== undefined && timingSafeEqual(Buffer.from(proofWith(secret)), Buffer.from(stored.proof));
+  };
+  let passwordHash: string | undefined;
+
+  await untilWritten(randomness, async () => {
+    const stored = await tables.get(BootstrapMark, USERS_PARTITION, BOOTSTRAP_KEY);
+    const proven = stored !== undefined && provenBy(stored);
+    if (proven && stored.kid === newest.kid) return;
+    if (stored && (proven || (stored.username === key && (await passwords.verify(password, stored.passwordHash))))) {
+      await tables.replace(BootstrapMark, { ...stored, ...newest });
+      return;
+    }
+    passwordHash ??= await passwords.hash(password);
+    const [user, directory] = await Promise.all([
+      tables.get(User, USERS_PARTITION, key),
+      tables.get(Directory, USERS_PARTITION, DIRECTORY_KEY),
+    ]);
+    const now = clock.now().toISOString();
+    const administrator: UserRecord = {
+      username,
+      createdAt: now,
+      createdBy: "system",
+      tokensValidFrom: now,
+      revokedTokens: [],
+      ...user,
+      ...(user && tokensEnded(user, clock)),
+      ...revised(deps),
+      role: "admin",
+      state: "active",
+      passwordHash,
+    };
+    const nextMark = { ...newest, passwordHash };
+    const caller: Caller = { actor: "system", requestId: randomness.ulid(clock.now()) };
+    const event = {
+      type: user ? "user.bootstrapReset" : "user.bootstrapped",
+      target: { type: "user", id: key },
+      caller,
+    };
+    await audited(audit, event, async () => {
+      await tables.transaction(User.table, USERS_PARTITION, [
+        ...userOperations(user, administrator, directory),
+        stored
+          ? replace(BootstrapMark, BOOTSTRAP_KEY, nextMark, stored.etag)
+          : insert(BootstrapMark, BOOTSTRAP_KEY, nextMark),
+      ]);
+      await deps.clearFailures(key);
+      return {};
+    });
+    log.warn(user ? "Reset the bootstrap administrator" : "Made the bootstrap administrator", { username });
+  });
+}

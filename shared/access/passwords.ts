@@ -1,0 +1,78 @@
+import { type ScryptOptions, scrypt, timingSafeEqual } from "node:crypto";
+import type { Randomness } from "../runtime.ts";
+import { createTurns } from "./turns.ts";
+
+/**
+ * The row of 16 MiB (N × r × 128 bytes) for scrypt of
+ * https://cheatsheetseries.owasp.org/cheatsheets/Password_Storage_Cheat_Sheet.html#scrypt
+ */
+const LOG_N = 14;
+const R = 8;
+const P = 5;
+const SALT_BYTES = 16;
+const HASH_BYTES = 32;
+
+/** One takes about a tenth of a second and 16 MiB; more than this many waiting are turned away. */
+const MAX_WAITING = 32;
+
+export type Derive = (password: string, salt: Uint8Array, parameters: ScryptOptions) => Promise<Uint8Array>;
+
+export const deriveWithScrypt: Derive = (password, salt, parameters) =>
+  new Promise((resolve, reject) => {
+    scrypt(password, salt, HASH_BYTES, parameters, (error, hash) => (error ? reject(error) : resolve(hash)));
+  });
+
+/**
+ * Hashes and checks passwords one at a time within this instance, so that anonymous sign-ins can't take its memory.
+ * Both throw the problem rateLimited when too many are waiting.
+ */
+export interface Passwords {
+  /** The hash as text, with its parameters and salt: `$scrypt$ln=14,r=8,p=5$<salt>$<hash>`. */
+  hash(password: string): Promise<string>;
+  /** With nothing to compare it takes as long as with a hash, and answers false. */
+  verify(password: string, hashed: string | undefined): Promise<boolean>;
+}
+
+export function createPasswords(deps: { randomness: Randomness; derive?: Derive }): Passwords {
+  const { randomness, derive = deriveWithScrypt } = deps;
+  const turns = createTurns(MAX_WAITING);
+  const decoy = { salt: randomness.bytes(SALT_BYTES), parameters: parametersOf(LOG_N, R, P) };
+
+  return {
+    async hash(password) {
+      const salt = randomness.bytes(SALT_BYTES);
+      const hash = await turns.take(() => derive(normalized(password), salt, parametersOf(LOG_N, R, P)));
+      return `$scrypt$ln=${LOG_N},r=${R},p=${P}$${base64(salt)}$${base64(hash)}`;
+    },
+    async verify(password, hashed) {
+      const kept = hashed === undefined ? undefined : parse(hashed);
+      const { salt, parameters } = kept ?? decoy;
+      const hash = await turns.take(() => derive(normalized(password), salt, parameters));
+      return kept !== undefined && hash.length === kept.hash.length && timingSafeEqual(hash, kept.hash);
+    },
+  };
+}
+
+/** Keyboards differ in how they compose a character: https://pages.nist.gov/800-63-4/sp800-63b.html#passwordver */
+const normalized = (password: string): string => password.normalize("NFKC");
+
+const base64 = (bytes: Uint8Array): string => Buffer.from(bytes).toString("base64").replace(/=+$/, "");
+
+/** `maxmem` is a little more than what these parameters need, since OpenSSL counts its working space too. */
+const parametersOf = (logN: number, r: number, p: number): ScryptOptions => ({
+  N: 2 ** logN,
+  r,
+  p,
+  maxmem: 128 * r * (2 ** logN + p + 8),
+});
+
+function parse(hashed: string): { salt: Uint8Array; hash: Uint8Array; parameters: ScryptOptions } {
+  const match = /^\$scrypt\$ln=(\d{1,2}),r=(\d{1,2}),p=(\d{1,2})\$([\w+/]+)\$([\w+/]+)$/.exec(hashed);
+  if (!match) throw new Error("A stored password hash is not in the form this program writes.");
+  const [, logN, r, p, salt, hash] = match;
+  return {
+    salt: Buffer.from(salt!, "base64"),
+    hash: Buffer.from(hash!, "base64"),
+    parameters: parametersOf(Number(logN), Number(r), Number(p)),
+  };
+}

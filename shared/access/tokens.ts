@@ -1,0 +1,89 @@
+import { createHmac } from "node:crypto";
+import { z } from "zod";
+import type { Config } from "../config/config.ts";
+import type { Clock, Randomness } from "../runtime.ts";
+
+export const TOKEN_SECONDS = 3600;
+
+/** Neither the caller nor the configuration chooses it: https://www.rfc-editor.org/rfc/rfc8725#section-3.1 */
+const ALGORITHM = "HS256";
+
+/** What a token says. Its bearer's role is not in it: the user's row decides that. */
+export interface Claims {
+  username: string;
+  id: string;
+  issuedAt: Date;
+  expiresAt: Date;
+}
+
+export interface Tokens {
+  /** A token for one hour from `at`, signed with the first key of the ring. */
+  issue(username: string, at: Date): Promise<string>;
+  /** Undefined for whatever is not an unexpired token of ours, signed with any key of the ring. */
+  verify(token: string): Promise<Claims | undefined>;
+}
+
+/** `iat` has a fraction (RFC 7519 §2 allows it), so that a token and what ends it can be told apart within a second. */
+const Payload = z.object({ sub: z.string().min(1), jti: z.string().min(1), iat: z.number(), exp: z.number() });
+
+type TokenConfig = Pick<Config, "JWT_SIGNING_KEYS" | "JWT_ISSUER" | "JWT_AUDIENCE">;
+
+export function createTokens(deps: { config: TokenConfig; clock: Clock; randomness: Randomness }): Tokens {
+  const { config, clock, randomness } = deps;
+  const signing = config.JWT_SIGNING_KEYS[0]!;
+  const keys = new Map([...config.JWT_SIGNING_KEYS].reverse().map(({ kid, key }) => [kid, key]));
+
+  return {
+    async issue(username, at) {
+      const { SignJWT } = await import("jose/jwt/sign");
+      const iat = at.getTime() / 1000;
+      return await new SignJWT({ iat, exp: iat + TOKEN_SECONDS })
+        .setProtectedHeader({ alg: ALGORITHM, kid: signing.kid, typ: "JWT" })
+        .setIssuer(config.JWT_ISSUER)
+        .setAudience(config.JWT_AUDIENCE)
+        .setSubject(username)
+        .setJti(randomness.ulid(at))
+        .sign(signing.key);
+    },
+
+    async verify(token) {
+      const [{ jwtVerify }, { JOSEError, JWKSNoMatchingKey }] = await Promise.all([
+        import("jose/jwt/verify"),
+        import("jose/errors"),
+      ]);
+      try {
+        const { payload } = await jwtVerify(
+          token,
+          ({ kid }) => {
+            const key = kid === undefined ? undefined : keys.get(kid);
+            if (!key) throw new JWKSNoMatchingKey();
+            return key;
+          },
+          {
+            algorithms: [ALGORITHM],
+            issuer: config.JWT_ISSUER,
+            audience: config.JWT_AUDIENCE,
+            currentDate: clock.now(),
+          },
+        );
+        const claims = Payload.safeParse(payload);
+        if (!claims.success) return undefined;
+        const { sub, jti, iat, exp } = claims.data;
+        return { username: sub, id: jti, issuedAt: fromSeconds(iat), expiresAt: fromSeconds(exp) };
+      } catch (error) {
+        if (error instanceof JOSEError) return undefined;
+        throw error;
+      }
+    },
+  };
+}
+
+const fromSeconds = (seconds: number): Date => new Date(Math.round(seconds * 1000));
+
+/**
+ * A keyed hash under one key of the ring, in hex. The prefix keeps each purpose apart from the others and, since it holds
+ * a NUL, from what is signed for tokens.
+ */
+export function keyedHash(key: Uint8Array, purpose: string, text: string): string {
+  return createHmac("sha256", key).update(`${purpose}\0${text}`).digest("hex");
+}

@@ -1,0 +1,125 @@
+import { z } from "zod";
+import type { Role } from "../http/endpoint.ts";
+import type { Clock, Randomness } from "../runtime.ts";
+import { entity, type Row } from "../storage/entity.ts";
+
+/** All users stand in one partition, so that a change of one and of the directory is one transaction. */
+export const USERS_PARTITION = "user";
+/** Row keys that no username can be: `|` is not among its characters, and sorts after all of them. */
+export const DIRECTORY_KEY = "|directory";
+export const BOOTSTRAP_KEY = "|bootstrap";
+export const AFTER_USERS = "|";
+
+export const ROLES = ["user", "auditor", "admin"] as const satisfies readonly Role[];
+
+export const Username = z
+  .string()
+  .regex(
+    /^[A-Za-z0-9][A-Za-z0-9._@+-]{0,127}$/,
+    "must be 1 to 128 letters, digits or . _ @ + -, a letter or digit first",
+  )
+  .meta({ description: "Upper and lower case are the same user.", example: "maria.lopez" });
+
+export const NewPassword = z
+  .string()
+  .min(12, "must have at least 12 characters")
+  .max(256, "must have at most 256 characters")
+  .meta({ description: "12 to 256 characters. Never returned.", writeOnly: true, format: "password" });
+
+const userRecord = z.object({
+  /** As it was written when the user was made. */
+  username: z.string(),
+  email: z.string().optional(),
+  role: z.enum(ROLES),
+  state: z.enum(["active", "disabled"]),
+  /** Absent for a user who signs in elsewhere. */
+  passwordHash: z.string().optional(),
+  /** Tokens issued before this instant are no longer valid. */
+  tokensValidFrom: z.string(),
+  /** Tokens that were signed out and would otherwise be valid until then. The limits on signing in bound how many. */
+  revokedTokens: z.array(z.object({ id: z.string(), until: z.string() })),
+  /** Changes with what people see of the user, not with each sign-in: the resource's ETag. */
+  revision: z.string(),
+  createdAt: z.string(),
+  createdBy: z.string(),
+  updatedAt: z.string(),
+  /** The instant of the newest token, too: `tokensValidFrom` is set after it, whatever the clocks of two instances say. */
+  lastSignInAt: z.string().optional(),
+});
+export type UserRecord = z.infer<typeof userRecord>;
+export type UserRow = Row<UserRecord>;
+
+/** Row key: the username in lower case. */
+export const User = entity("Users", userRecord);
+
+const directory = z.object({
+  /** Row keys of the active users with the role admin. Every change of them replaces this row in its transaction. */
+  administrators: z.array(z.string()),
+  total: z.number(),
+});
+export type DirectoryRow = Row<z.infer<typeof directory>>;
+export const Directory = entity("Users", directory);
+
+export const userKey = (username: string): string => username.toLowerCase();
+
+export const isAdministrator = (user: UserRecord | undefined): boolean =>
+  user?.role === "admin" && user.state === "active";
+
+/** What every change that people see writes along. */
+export const revised = (deps: { clock: Clock; randomness: Randomness }) => {
+  const now = deps.clock.now();
+  return { revision: deps.randomness.ulid(now), updatedAt: now.toISOString() };
+};
+
+/** What ends every token issued so far, on every instance. */
+export function tokensEnded(user: UserRecord, clock: Clock): Pick<UserRecord, "tokensValidFrom" | "revokedTokens"> {
+  const afterNewest = user.lastSignInAt === undefined ? 0 : Date.parse(user.lastSignInAt) + 1;
+  const from = Math.max(clock.now().getTime(), afterNewest, Date.parse(user.tokensValidFrom));
+  return { tokensValidFrom: new Date(from).toISOString(), revokedTokens: [] };
+}
+
+const instant = z.iso.datetime();
+
+/** A user as the API shows it. */
+export const UserView = z
+  .object({
+    id: z.string().meta({ description: "The username in lower case.", example: "maria.lopez" }),
+    username: z.string(),
+    email: z.string().nullable(),
+    role: z.enum(ROLES),
+    state: z.enum(["active", "disabled"]),
+    createdAt: instant,
+    createdBy: z.string(),
+    updatedAt: instant,
+    lastSignInAt: instant.nullable(),
+    etag: z.string(),
+  })
+  .meta({ id: "User" });
+
+/** The members of a row that its view is made of. */
+export const VIEWED = [
+  "username",
+  "email",
+  "role",
+  "state",
+  "revision",
+  "createdAt",
+  "createdBy",
+  "updatedAt",
+  "lastSignInAt",
+] as const satisfies readonly (keyof UserRecord)[];
+
+export function userView(user: Pick<UserRecord, (typeof VIEWED)[number]>): z.infer<typeof UserView> {
+  return {
+    id: userKey(user.username),
+    username: user.username,
+    email: user.email ?? null,
+    role: user.role,
+    state: user.state,
+    createdAt: user.createdAt,
+    createdBy: user.createdBy,
+    updatedAt: user.updatedAt,
+    lastSignInAt: user.lastSignInAt ?? null,
+    etag: `"${user.revision}"`,
+  };
+}

@@ -1,0 +1,160 @@
+import { z } from "zod";
+import { decodeCursor, encodeCursor, type Page, type PageRequest } from "../http/paging.ts";
+import { Problem } from "../http/problem.ts";
+import type { Randomness } from "../runtime.ts";
+import { insert, type Operation, remove, replace, type Tables } from "../storage/tables.ts";
+import { untilWritten } from "./until-written.ts";
+import {
+  AFTER_USERS,
+  DIRECTORY_KEY,
+  Directory,
+  type DirectoryRow,
+  isAdministrator,
+  USERS_PARTITION,
+  User,
+  Username,
+  type UserRecord,
+  type UserRow,
+  type UserView,
+  userKey,
+  userView,
+  VIEWED,
+} from "./user.ts";
+
+/** The users as they are stored. The last active administrator can't go, also when two instances remove one each. */
+export interface Users {
+  /** One uncached point read; none for what can't be a username. */
+  find(username: string): Promise<UserRow | undefined>;
+  /** @throws {Problem} alreadyExists */
+  create(user: UserRecord): Promise<UserRow>;
+  /**
+   * Writes what `next` makes of the user, beginning with the row that is known and again when it was changed meanwhile.
+   * `next` may throw, or return undefined to leave it as it is.
+   *
+   * @returns The user as it is now; undefined when it is gone or was left.
+   * @throws {Problem} conflict when it would leave no administrator.
+   */
+  change(known: UserRow, next: (now: UserRow) => UserRecord | undefined): Promise<UserRow | undefined>;
+  /**
+   * @param check - May throw to refuse.
+   * @returns False when the user was gone already.
+   * @throws {Problem} conflict when it would leave no administrator.
+   */
+  remove(known: UserRow, check: (now: UserRow) => void): Promise<boolean>;
+  /** By name. */
+  list(page: PageRequest): Promise<Page<z.infer<typeof UserView>>>;
+}
+
+export function createUsers(deps: { tables: Tables; randomness: Randomness }): Users {
+  const { tables, randomness } = deps;
+
+  async function find(username: string): Promise<UserRow | undefined> {
+    if (!Username.safeParse(username).success) return undefined;
+    return await tables.get(User, USERS_PARTITION, userKey(username));
+  }
+
+  const directory = () => tables.get(Directory, USERS_PARTITION, DIRECTORY_KEY);
+
+  async function apply(before: UserRow | undefined, after: UserRecord | undefined): Promise<string> {
+    const withDirectory = countedAs(before) !== countedAs(after);
+    const operations = userOperations(before, after, withDirectory ? await directory() : undefined);
+    const etags = await tables.transaction(User.table, USERS_PARTITION, operations);
+    return etags.get(operations[0]!.rowKey)!;
+  }
+
+  return {
+    find,
+
+    create: (user) =>
+      untilWritten(randomness, async () => {
+        if (await find(user.username)) throw userExists(user.username);
+        const etag = await apply(undefined, user);
+        return { ...user, partitionKey: USERS_PARTITION, rowKey: userKey(user.username), etag };
+      }),
+
+    async change(known, next) {
+      let now: UserRow | undefined = known;
+      return await untilWritten(randomness, async () => {
+        now ??= await find(known.username);
+        if (!now) return undefined;
+        const before = now;
+        now = undefined; // a further try reads it again
+        const after = next(before);
+        if (!after) return undefined;
+        const { partitionKey, rowKey } = before;
+        return { ...after, partitionKey, rowKey, etag: await apply(before, after) };
+      });
+    },
+
+    async remove(known, check) {
+      return await untilWritten(randomness, async () => {
+        const now = await find(known.username);
+        if (!now) return false;
+        check(now);
+        await apply(now, undefined);
+        return true;
+      });
+    },
+
+    async list({ limit, offset, cursor }) {
+      const after = cursor === undefined ? undefined : decodeCursor(Position, cursor).after;
+      const wanted = offset + limit + 1;
+      const rows: (Pick<UserRecord, (typeof VIEWED)[number]> & { rowKey: string })[] = [];
+      const range = { partitionKey: USERS_PARTITION, before: AFTER_USERS, pageSize: Math.min(1000, wanted) };
+      for await (const page of tables.pages(User, { ...range, ...(after && { after }), select: VIEWED })) {
+        rows.push(...page);
+        if (rows.length >= wanted) break;
+      }
+      const shown = rows.slice(offset, offset + limit);
+      return {
+        items: shown.map(userView),
+        total: (await directory())?.total ?? 0,
+        limit,
+        offset,
+        nextCursor: rows.length >= wanted ? encodeCursor({ after: shown.at(-1)!.rowKey }) : null,
+      };
+    },
+  };
+}
+
+export const userExists = (username: string): Problem =>
+  new Problem("alreadyExists", `The user ${username} exists already. Choose another username.`);
+
+const Position = z.object({ after: z.string().min(1).max(1024) });
+
+/** What the directory says of a user; it is part of the transaction only when that changes. */
+const countedAs = (user: UserRecord | undefined) =>
+  user === undefined ? "nobody" : isAdministrator(user) ? "administrator" : "other";
+
+/**
+ * The operations that turn one user from `before` into `after`, the user's own first: they belong in one transaction.
+ *
+ * @throws {Problem} conflict when it would leave no administrator.
+ */
+export function userOperations(
+  before: UserRow | undefined,
+  after: UserRecord | undefined,
+  directory: DirectoryRow | undefined,
+): Operation[] {
+  const key = userKey((after ?? before)!.username);
+  const operations: Operation[] = [
+    after === undefined
+      ? remove(User, key, before!.etag)
+      : before === undefined
+        ? insert(User, key, after)
+        : replace(User, key, after, before.etag),
+  ];
+  if (countedAs(before) === countedAs(after)) return operations;
+  const others = (directory?.administrators ?? []).filter((administrator) => administrator !== key);
+  if (isAdministrator(before) && !isAdministrator(after) && others.length === 0) {
+    throw new Problem("conflict", "This is the last administrator. Make another user an administrator first.");
+  }
+  const next = {
+    administrators: isAdministrator(after) ? [...others, key] : others,
+    total: (directory?.total ?? 0) + (after ? 1 : 0) - (before ? 1 : 0),
+  };
+  operations.push(
+    directory ? replace(Directory, DIRECTORY_KEY, next, directory.etag) : insert(Directory, DIRECTORY_KEY, next),
+  );
+  return operations;
+}

@@ -1,0 +1,159 @@
+import {
+  beginText,
+  endText,
+  type PDFDocument,
+  type PDFFont,
+  type PDFName,
+  type PDFPage,
+  type RGB,
+  rgb,
+  StandardFonts,
+  setFillingColor,
+  setFontAndSize,
+  setTextMatrix,
+  showText,
+} from "pdf-lib";
+
+export type Style = "regular" | "bold";
+
+/** Characters set in one font, left to right on the page. */
+interface Run {
+  font: PDFFont;
+  text: string;
+}
+
+const RIGHT_TO_LEFT = /[\p{Script=Hebrew}\p{Script=Arabic}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}]/u;
+const INVISIBLE = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u;
+export const INK = rgb(0.12, 0.14, 0.17);
+
+/**
+ * Sets any text in any script: what Helvetica has in Helvetica, everything else in the embedded Unicode font, and what that
+ * lacks as its code point, such as [U+20000], so that nothing is lost and nothing fails.
+ */
+export class Typesetter {
+  private readonly fonts: Record<Style, PDFFont>;
+  private readonly unicode: PDFFont;
+  private readonly latin: ReadonlySet<number>;
+  private readonly known: (codePoint: number) => boolean;
+  private readonly widths = new Map<PDFFont, Map<string, number>>();
+  private readonly keys = new Map<PDFPage, Map<PDFFont, PDFName>>();
+
+  private constructor(fonts: Record<Style, PDFFont>, unicode: PDFFont, known: (codePoint: number) => boolean) {
+    this.fonts = fonts;
+    this.unicode = unicode;
+    this.latin = new Set(fonts.regular.getCharacterSet());
+    this.known = known;
+  }
+
+  static async create(document: PDFDocument, openType: Uint8Array): Promise<Typesetter> {
+    const { default: fontkit } = await import("@pdf-lib/fontkit");
+    document.registerFontkit(fontkit);
+    const glyphs = fontkit.create(openType) as unknown as { hasGlyphForCodePoint(codePoint: number): boolean };
+    const regular = await document.embedFont(StandardFonts.Helvetica);
+    const bold = await document.embedFont(StandardFonts.HelveticaBold);
+    const unicode = await document.embedFont(openType, { subset: true });
+    return new Typesetter({ regular, bold }, unicode, (codePoint) => glyphs.hasGlyphForCodePoint(codePoint));
+  }
+
+  /** The text with only characters that can be set. */
+  printable(text: string): string {
+    let result = "";
+    for (const character of text) {
+      const codePoint = character.codePointAt(0)!;
+      if (/\s/.test(character)) result += " ";
+      else if (!INVISIBLE.test(character) && (this.latin.has(codePoint) || this.known(codePoint))) result += character;
+      else result += `[U+${codePoint.toString(16).toUpperCase().padStart(4, "0")}]`;
+    }
+    return result;
+  }
+
+  /** Points the text is wide. */
+  width(text: string, style: Style, size: number): number {
+    let units = 0;
+    for (const character of text) units += this.characterWidth(character, style);
+    return units * size;
+  }
+
+  /** Lines that fit into `width` points, broken after spaces and separators where there are any, else anywhere. */
+  lines(text: string, style: Style, size: number, width: number): string[] {
+    const lines: string[] = [];
+    let line = "";
+    let lineWidth = 0;
+    let breakAt = 0; // characters of the line up to which it may be broken
+    for (const character of this.printable(text)) {
+      const advance = this.characterWidth(character, style) * size;
+      if (lineWidth + advance > width && line !== "") {
+        const cut = breakAt > 0 ? breakAt : line.length;
+        lines.push(line.slice(0, cut).trimEnd());
+        line = line.slice(cut);
+        lineWidth = this.width(line, style, size);
+        breakAt = 0;
+      }
+      if (line === "" && character === " ") continue;
+      line += character;
+      lineWidth += advance;
+      if (/[\s,;:/@._{}[\]-]/.test(character)) breakAt = line.length;
+    }
+    if (line.trim() !== "" || lines.length === 0) lines.push(line.trimEnd());
+    return lines;
+  }
+
+  /** Draws one line of printable text with its baseline at `y`. */
+  draw(page: PDFPage, text: string, at: { x: number; y: number; size: number; style?: Style; color?: RGB }): void {
+    const { y, size, style = "regular", color = INK } = at;
+    let { x } = at;
+    for (const run of this.runs(text, style)) {
+      page.pushOperators(
+        beginText(),
+        setFillingColor(color),
+        setFontAndSize(this.key(page, run.font), size),
+        setTextMatrix(1, 0, 0, 1, x, y),
+        showText(run.font.encodeText(run.text)),
+        endText(),
+      );
+      x += this.width(run.text, style, size);
+    }
+  }
+
+  /** A right-to-left word stays one run with the spaces inside it, since the font engine orders what it gets as one. */
+  private runs(text: string, style: Style): Run[] {
+    const runs: Run[] = [];
+    const characters = [...text];
+    let rightToLeft = false;
+    for (const [index, character] of characters.entries()) {
+      const isSpace = character === " ";
+      const nextIsRightToLeft = isSpace && RIGHT_TO_LEFT.test(characters[index + 1] ?? "");
+      const now: boolean = isSpace ? rightToLeft && nextIsRightToLeft : RIGHT_TO_LEFT.test(character);
+      const font = now ? this.unicode : this.fontOf(character, style);
+      const last = runs.at(-1);
+      if (last && last.font === font && now === rightToLeft) last.text += character;
+      else runs.push({ font, text: character });
+      rightToLeft = now;
+    }
+    return runs;
+  }
+
+  private fontOf(character: string, style: Style): PDFFont {
+    return this.latin.has(character.codePointAt(0)!) ? this.fonts[style] : this.unicode;
+  }
+
+  private characterWidth(character: string, style: Style): number {
+    const font = this.fontOf(character, style);
+    const known = remembered(this.widths, font, () => new Map<string, number>());
+    return remembered(known, character, () => font.widthOfTextAtSize(character, 1));
+  }
+
+  /** The page's own name for a font; drawing by pdf-lib's `drawText` would add one more for every change of font. */
+  private key(page: PDFPage, font: PDFFont): PDFName {
+    const keys = remembered(this.keys, page, () => new Map<PDFFont, PDFName>());
+    return remembered(keys, font, () => page.node.newFontDictionary(font.name, font.ref));
+  }
+}
+
+function remembered<K, V>(memory: Map<K, V>, key: K, make: () => V): V {
+  const known = memory.get(key);
+  if (known !== undefined) return known;
+  const made = make();
+  memory.set(key, made);
+  return made;
+}

@@ -1,0 +1,83 @@
+import { encodeTime } from "ulid";
+import { z } from "zod";
+import { entity } from "../storage/entity.ts";
+import { keyText } from "../storage/keys.ts";
+import type { AuditEntry } from "./entry.ts";
+import { type Interval, intervalName } from "./interval.ts";
+
+/**
+ * The truth: one partition per interval, one row per entry under its id, so oldest first, and the two marks. An entry is
+ * the canonical text that is hashed, so a change of any of it shows.
+ */
+export const EntryRow = entity("AuditEntries", z.object({ entry: z.string() }));
+/** The same rows as verification reads them: whatever someone wrote there. */
+export const AnyRow = entity(
+  "AuditEntries",
+  z.object({ entry: z.union([z.string(), z.number(), z.boolean()]).optional() }),
+);
+export const Mark = entity("AuditEntries", z.object({}));
+/** Stands while entries may come in. Every entry's transaction touches it; sealing deletes it, for good. */
+export const OPEN_MARK = "~open";
+/** Stays, so that an interval is born once: a birth inserts it, and so does sealing an interval that never was born. */
+export const BORN_MARK = "~born";
+
+/** Copies of the entries for the filters, newest first; see `indexPrefix` and `position`. */
+export const IndexRow = entity("AuditIndex", z.object({ entry: z.string() }));
+export const INDEX_PARTITION = "entries";
+
+/** Signed statements (compact JWS): the digests by interval, the newest once more under `HEAD`. */
+export const DigestRow = entity("AuditDigests", z.object({ digest: z.string() }));
+export const DIGESTS_PARTITION = "digests";
+export const HEAD = "~head";
+/** The interval of the first entry there ever was, where sealing begins. */
+export const FirstRow = entity("AuditDigests", z.object({ interval: z.string() }));
+export const FIRST_PARTITION = "first";
+/** Which entries, with which hashes, an interval was sealed with: `<interval>|<part>`. */
+export const ManifestRow = entity("AuditDigests", z.object({ hashes: z.instanceof(Uint8Array) }));
+export const MANIFESTS_PARTITION = "manifests";
+/** What was purged, by the interval up to which; and the old public keys that a newer key vouches for. */
+export const RecordRow = entity("AuditDigests", z.object({ record: z.string() }));
+export const PURGES_PARTITION = "purges";
+export const KEYS_PARTITION = "keys";
+
+export const entriesPartition = (interval: Interval): string => intervalName(interval);
+
+export interface EntryFilter {
+  actor?: string | undefined;
+  eventType?: string | undefined;
+}
+
+/** One entry stands in the index four times, so that each combination of filters is one range of row keys. */
+export function indexPrefix({ actor, eventType }: EntryFilter): string {
+  if (actor !== undefined && eventType !== undefined) return `both|${actorKey(actor)}|${eventType}|`;
+  if (actor !== undefined) return `actor|${actorKey(actor)}|`;
+  return eventType === undefined ? "all|" : `type|${eventType}|`;
+}
+
+export const indexKeys = ({ id, occurredAt, actor, eventType }: AuditEntry): string[] =>
+  [{}, { actor }, { eventType }, { actor, eventType }].map(
+    (filter) => indexPrefix(filter) + position(id, Date.parse(occurredAt)),
+  );
+
+/** Usernames ignore case. */
+const actorKey = (actor: string): string => keyText(actor.toLowerCase());
+
+/** Where an entry stands in the index: by instant, newest first, then by the random part of its id. */
+export const position = (id: string, at: number): string => inverted(encodeTime(at) + id.slice(10));
+
+/** The range of row keys of the entries under a prefix in `start <= instant < end` (milliseconds). */
+export function indexRange(prefix: string, start?: number, end?: number): { from: string; before: string } {
+  return {
+    from: end === undefined ? prefix : prefix + inverted(encodeTime(Math.max(0, end - 1))),
+    before: `${prefix}${start === undefined ? "" : inverted(encodeTime(start))}~`,
+  };
+}
+
+const CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+
+/** Turns the order of ULIDs around, in the same alphabet. */
+function inverted(text: string): string {
+  let result = "";
+  for (const character of text) result += CROCKFORD[31 - CROCKFORD.indexOf(character)];
+  return result;
+}

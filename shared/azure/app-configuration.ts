@@ -1,0 +1,73 @@
+import type { AppConfigurationClient } from "@azure/app-configuration";
+import type { Config } from "../config/config.ts";
+import { asCloudFailure, type CallTarget } from "./failure.ts";
+import type { Identity } from "./identity.ts";
+
+/** An App Configuration store as a source of settings. */
+export interface AppConfiguration {
+  /**
+   * The store's values by setting key (without the prefix), as text, unchecked.
+   * @throws {CloudFailure} when the store can't be read in time.
+   */
+  read(): Promise<ReadonlyMap<string, string>>;
+}
+
+/** A setting's key in the store is this and its own name: `credential-lifecycle:logLevel`. Without a label. */
+const KEY_PREFIX = "credential-lifecycle:";
+
+/** Keys without a label: https://learn.microsoft.com/azure/azure-app-configuration/rest-api-key-value#filtering */
+const NO_LABEL = "\0";
+
+/** Milliseconds a read may take, its one retry included: requests wait for it. */
+const READ_TIMEOUT_MS = 5_000;
+
+const CONNECTION_STRING = /^Endpoint=https:\/\/[^;]+;Id=[^;]+;Secret=[^;]+$/;
+
+/**
+ * The store that `APP_CONFIGURATION_CONNECTION_STRING` or `APP_CONFIGURATION_ENDPOINT` (read with the service's identity,
+ * which needs the role App Configuration Data Reader) names; undefined when neither is set.
+ *
+ * @throws {Error} when the connection string is none.
+ */
+export function createAppConfiguration(deps: { config: Config; identity: Identity }): AppConfiguration | undefined {
+  const { APP_CONFIGURATION_CONNECTION_STRING: connectionString, APP_CONFIGURATION_ENDPOINT: endpoint } = deps.config;
+  if (!connectionString && !endpoint) return undefined;
+  if (connectionString && !CONNECTION_STRING.test(connectionString)) {
+    throw new Error("APP_CONFIGURATION_CONNECTION_STRING must look like Endpoint=https://…;Id=…;Secret=…");
+  }
+  let client: Promise<AppConfigurationClient> | undefined;
+  const target: CallTarget = {
+    operation: "read settings",
+    resource: "App Configuration",
+    grant: "the role App Configuration Data Reader on the store",
+  };
+
+  async function connect(): Promise<AppConfigurationClient> {
+    const { AppConfigurationClient } = await import("@azure/app-configuration");
+    const options = { retryOptions: { maxRetries: 1, retryDelayInMs: 200 } };
+    return connectionString
+      ? new AppConfigurationClient(connectionString, options)
+      : new AppConfigurationClient(endpoint!, await deps.identity.credential(), options);
+  }
+
+  return {
+    async read() {
+      client ??= connect();
+      const found = new Map<string, string>();
+      try {
+        const settings = (await client).listConfigurationSettings({
+          keyFilter: `${KEY_PREFIX}*`,
+          labelFilter: NO_LABEL,
+          fields: ["key", "value"],
+          abortSignal: AbortSignal.timeout(READ_TIMEOUT_MS),
+        });
+        for await (const { key, value } of settings) {
+          if (value !== undefined) found.set(key.slice(KEY_PREFIX.length), value.trim());
+        }
+      } catch (error) {
+        throw asCloudFailure(error, target);
+      }
+      return found;
+    },
+  };
+}

@@ -1,0 +1,205 @@
+import { Agent } from "node:https";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { PipelinePolicy, PipelineRequest, PipelineResponse } from "@azure/core-rest-pipeline";
+import type { z } from "zod";
+import type { Logger, Randomness } from "../runtime.ts";
+import {
+  asCloudFailure,
+  type CallTarget,
+  type CloudFailure,
+  failureOfAnswer,
+  foreignHost,
+  malformedAnswer,
+  noAnswer,
+  ranOutOfTime,
+} from "./failure.ts";
+import type { Identity } from "./identity.ts";
+
+/** How long and how often one call is tried. */
+export interface CallLimits {
+  /** Requests in all while the answer is 429, or 503 with a Retry-After. */
+  throttledTries: number;
+  /** Requests in all while there is no answer, or a 5xx. */
+  unreachableTries: number;
+  /** Milliseconds one request may take, its body included. */
+  requestTimeoutMs: number;
+  /** Milliseconds of waiting between the tries of one call, all together. A longer Retry-After fails at once. */
+  totalWaitMs: number;
+  /** Milliseconds of the first wait where the service names none; each further one doubles, with jitter. */
+  firstWaitMs: number;
+}
+
+/**
+ * Key Vault asks for exponential backoff (https://learn.microsoft.com/azure/key-vault/general/overview-throttling) and its
+ * windows are ten seconds long; a call that a minute doesn't help is better taken up by a later message.
+ */
+export const CALL_LIMITS: CallLimits = {
+  throttledTries: 5,
+  unreachableTries: 3,
+  requestTimeoutMs: 30_000,
+  totalWaitMs: 60_000,
+  firstWaitMs: 1_000,
+};
+
+/** What a path of a service stands for. */
+export interface Route {
+  target: CallTarget;
+  /** The members of a successful answer without which it is not usable. */
+  answer: z.ZodType;
+  /** The answer is one page of a list, whose links must not lead in a circle. */
+  paged?: boolean;
+}
+
+export interface CallPolicyOptions {
+  /** The only origin a request, and so a token, may go to, such as `https://kv-payments.vault.azure.net`. */
+  origin: string;
+  /** Of the token, such as `https://vault.azure.net/.default`. */
+  scope: string;
+  identity: Identity;
+  /** The route of a path; undefined when the service has none such. */
+  route(path: string): Route | undefined;
+  /** Named in the failure when a request would leave the origin. */
+  resource: string;
+  log: Logger;
+  randomness: Randomness;
+  limits: CallLimits;
+}
+
+/** What every SDK client here is made with: the SDK's own retries are off, the policy has them. */
+export function clientOptions(options: CallPolicyOptions) {
+  return {
+    retryOptions: { maxRetries: 0 },
+    userAgentOptions: { userAgentPrefix: "credential-lifecycle" },
+    additionalPolicies: [{ policy: callPolicy(options), position: "perRetry" as const }],
+  };
+}
+
+/**
+ * Sends one SDK client's requests: to its own origin only, with a token from the start (so that no request is spent on a
+ * challenge), patiently where the service is busy, and hands on none but usable answers. Everything else becomes a
+ * `CloudFailure`, thrown here, inside every other policy: the SDKs' own ones never see a 401 or a redirect to act on.
+ *
+ * It reads lists from their beginning; make a new one for each list.
+ */
+export function callPolicy(options: CallPolicyOptions): PipelinePolicy {
+  const { limits, log, randomness } = options;
+  const pagesAsked = new Set<string>();
+
+  return {
+    name: "cloudCallPolicy",
+    async sendRequest(request, next) {
+      const route = routeOf(request, options);
+      const { target } = route;
+      if (route.paged) {
+        if (pagesAsked.has(request.url)) throw malformedAnswer(target, "the pages of the list lead in a circle");
+        pagesAsked.add(request.url);
+      }
+      request.agent ??= agent;
+      const signal = request.abortSignal;
+      let waited = 0;
+      for (let tries = 1; ; tries++) {
+        if (signal?.aborted) throw ranOutOfTime(target);
+        const credential = await options.identity.credential();
+        const token = await credential.getToken(options.scope, signal ? { abortSignal: signal } : {});
+        request.headers.set("authorization", `Bearer ${token?.token}`);
+        try {
+          return usable(await withinTime(request, target, limits.requestTimeoutMs, next), route);
+        } catch (error) {
+          const failure = asCloudFailure(error, target);
+          const wait = waitBefore(failure, tries, limits, randomness);
+          if (wait === undefined || waited + wait > limits.totalWaitMs) throw failure;
+          waited += wait;
+          log.debug("A cloud call is tried again.", { ...target, code: failure.code, tries, waitMs: Math.round(wait) });
+          await sleep(wait, undefined, signal ? { signal: signal as AbortSignal } : {}).catch((reason) => {
+            throw asCloudFailure(reason, target);
+          });
+        }
+      }
+    },
+  };
+}
+
+/**
+ * One pool of connections for the process. A scan goes from vault to vault and each is a host of its own, so a connection
+ * that idles is closed soon: kept for good, 5,000 vaults' connections would fill the memory.
+ */
+const agent = new Agent({ keepAlive: true, maxSockets: 32, maxFreeSockets: 8, timeout: 4_000 });
+
+function routeOf(request: PipelineRequest, { origin, resource, route }: CallPolicyOptions): Route {
+  const url = new URL(request.url);
+  if (url.origin !== origin || url.username !== "" || url.password !== "") {
+    throw foreignHost({ operation: "follow a link", resource }, url.origin);
+  }
+  const found = route(url.pathname);
+  if (!found) throw malformedAnswer({ operation: "follow a link", resource }, "the link leads to no page of a list");
+  return found;
+}
+
+/**
+ * @throws {CloudFailure} timedOut when the caller aborts, unreachable when the request takes too long. The SDK's client
+ * counts only to the headers and can't be stopped amid a compressed body, hence the race.
+ */
+async function withinTime(
+  request: PipelineRequest,
+  target: CallTarget,
+  ms: number,
+  send: (request: PipelineRequest) => Promise<PipelineResponse>,
+): Promise<PipelineResponse> {
+  const callers = request.abortSignal;
+  const controller = new AbortController();
+  let stop: (failure: CloudFailure) => void = () => {};
+  const stopped = new Promise<never>((_, reject) => {
+    stop = (failure) => {
+      reject(failure);
+      controller.abort();
+    };
+  });
+  const onAbort = () => stop(ranOutOfTime(target));
+  callers?.addEventListener("abort", onAbort);
+  const timer = setTimeout(() => stop(noAnswer(target, `no answer within ${ms / 1000} s`)), ms);
+  request.abortSignal = controller.signal;
+  try {
+    return await Promise.race([send(request), stopped]);
+  } finally {
+    clearTimeout(timer);
+    callers?.removeEventListener("abort", onAbort);
+    if (callers) request.abortSignal = callers;
+    else delete request.abortSignal;
+  }
+}
+
+/** @throws {CloudFailure} unless the answer is a success with the members its route needs. */
+function usable(response: PipelineResponse, { target, answer }: Route): PipelineResponse {
+  const body = response.bodyAsText ?? "";
+  if (response.status !== 200) {
+    throw failureOfAnswer({ status: response.status, body, header: (name) => response.headers.get(name) }, target);
+  }
+  let json: unknown;
+  try {
+    json = JSON.parse(body);
+  } catch {
+    throw malformedAnswer(target, "the answer is not JSON");
+  }
+  const checked = answer.safeParse(json);
+  if (!checked.success) {
+    const path = checked.error.issues[0]?.path.join(".") || "the answer";
+    throw malformedAnswer(target, `the answer is not what the service documents, at ${path.slice(0, 100)}`);
+  }
+  return response;
+}
+
+/** Milliseconds to wait before the next try; undefined when there is none. */
+function waitBefore(
+  failure: CloudFailure,
+  tries: number,
+  limits: CallLimits,
+  randomness: Randomness,
+): number | undefined {
+  const allowed =
+    { throttled: limits.throttledTries, unreachable: limits.unreachableTries }[failure.code as string] ?? 1;
+  if (tries >= allowed) return undefined;
+  const jittered = limits.firstWaitMs * (0.5 + randomness.number() / 2);
+  // Past a named wait, the jitter keeps the calls that were refused together from coming back together.
+  if (failure.retryAfterSeconds !== undefined) return failure.retryAfterSeconds * 1000 + jittered;
+  return jittered * 2 ** (tries - 1);
+}

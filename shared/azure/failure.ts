@@ -1,0 +1,256 @@
+/**
+ * How a call to the cloud ended for good. `throttled`, `unreachable` and `timedOut` may pass by themselves;
+ * the others need a person.
+ */
+export type FailureCode =
+  | "accessDenied"
+  | "firewall"
+  | "notFound"
+  | "throttled"
+  | "unreachable"
+  | "badResponse"
+  | "timedOut"
+  | "foreignHost"
+  | "unauthenticated";
+
+/** What was tried, in words that complete "Could not …", on what, and what permission it takes. */
+export interface CallTarget {
+  /** Such as `list secrets`. */
+  operation: string;
+  /** Such as `key vault kv-payments`. */
+  resource: string;
+  /** What to grant when the answer is 403, such as a role; completes "Give the service's identity …". */
+  grant?: string;
+}
+
+interface FailureDetails {
+  remedy: string;
+  retryAfterSeconds?: number | undefined;
+  cloudCode?: string | undefined;
+}
+
+/**
+ * A cloud call that failed for good, its retries included. `message` says what happened and `remedy` what a person can do.
+ * Both are written here: nothing of an answer gets in but the cloud's own short code, and no error is kept as the cause,
+ * since the SDKs' errors carry the request with its token.
+ */
+export class CloudFailure extends Error {
+  override readonly name = "CloudFailure";
+  readonly code: FailureCode;
+  readonly remedy: string;
+  /** Seconds to leave the service alone; set when `code` is `throttled`. */
+  readonly retryAfterSeconds?: number;
+  /** The cloud's own code, such as `ForbiddenByRbac` or `AADSTS7000215`. */
+  readonly cloudCode?: string;
+
+  constructor(code: FailureCode, message: string, details: FailureDetails) {
+    super(message);
+    this.code = code;
+    this.remedy = details.remedy;
+    if (details.retryAfterSeconds !== undefined) this.retryAfterSeconds = details.retryAfterSeconds;
+    if (details.cloudCode !== undefined) this.cloudCode = details.cloudCode;
+  }
+}
+
+/** The failure of `target` with a reason that completes "Could not … (…): ". */
+export function failure(code: FailureCode, target: CallTarget, reason: string, details: FailureDetails): CloudFailure {
+  const shown = details.cloudCode ? `${reason} (${details.cloudCode})` : reason;
+  return new CloudFailure(code, `Could not ${target.operation} (${target.resource}): ${shown}.`, details);
+}
+
+/** What an HTTP answer says that is no success. */
+export interface FailedAnswer {
+  status: number;
+  /** Read for the cloud's short codes, never repeated. */
+  body: string;
+  header(name: string): string | undefined;
+}
+
+/** https://learn.microsoft.com/azure/key-vault/general/rest-error-codes: the inner codes of a 403 that are the network's. */
+const NETWORK_REFUSALS = new Set(["ForbiddenByFirewall", "ForbiddenByConnection"]);
+
+/** @param now for a `Retry-After` that is a date. */
+export function failureOfAnswer(answer: FailedAnswer, target: CallTarget, now = new Date()): CloudFailure {
+  const { status } = answer;
+  const cloudCode = shortCode(answer.body);
+  const retryAfterSeconds = retryAfter(answer, now);
+
+  if (status === 429 || (status === 503 && retryAfterSeconds !== undefined)) {
+    return failure("throttled", target, `the service answered ${status}, too many requests`, {
+      remedy: "Nothing to mend: the next scan tries again. If it stays, lower discoveryMaxWorkers.",
+      retryAfterSeconds,
+      cloudCode,
+    });
+  }
+  if (status === 401) {
+    return failure("unauthenticated", target, "the service did not accept the identity's token", {
+      remedy:
+        "Check that the resource trusts the identity's tenant (GET /identity shows it) and that the clock is right.",
+      cloudCode,
+    });
+  }
+  if (status === 403 && cloudCode !== undefined && NETWORK_REFUSALS.has(cloudCode)) {
+    return failure("firewall", target, "its network rules refuse this service's address", {
+      remedy:
+        "Allow the service's outbound address or subnet in the vault's networking, or give the vault a private endpoint in the service's network.",
+      cloudCode,
+    });
+  }
+  if (status === 403) {
+    return failure("accessDenied", target, "the identity may not do that", {
+      remedy: `Give the service's identity ${target.grant ?? "read access to this resource"}.`,
+      cloudCode,
+    });
+  }
+  if (status === 404) {
+    return failure("notFound", target, "the service does not know it", {
+      remedy: "It may have been deleted or moved; the next complete listing settles that.",
+      cloudCode,
+    });
+  }
+  if (status >= 500 || status === 408) {
+    return failure("unreachable", target, `the service kept answering ${status}`, {
+      remedy: "Look for an outage at https://status.azure.com; the next scan tries again.",
+      cloudCode,
+    });
+  }
+  return failure("badResponse", target, `the service answered ${status}, which it should not`, {
+    remedy: "Check that the configured endpoints are those of the right cloud.",
+    cloudCode,
+  });
+}
+
+/** The failure of a call whose answer has not the documented shape. `reason` must repeat nothing of it. */
+export function malformedAnswer(target: CallTarget, reason: string): CloudFailure {
+  return failure("badResponse", target, reason, {
+    remedy: "Something between here and the service may be answering in its place: check proxies and private DNS.",
+  });
+}
+
+/** The failure of a call that would have left for another host; nothing was sent. */
+export function foreignHost(target: CallTarget, host: string): CloudFailure {
+  return failure("foreignHost", target, `the address it gives leads to ${host}, where no token may go`, {
+    remedy: "Check this resource, and AZURE_KEY_VAULT_SUFFIX and AZURE_RESOURCE_MANAGER_ENDPOINT of this service.",
+  });
+}
+
+export function ranOutOfTime(target: CallTarget): CloudFailure {
+  return failure("timedOut", target, "it was stopped before it finished", {
+    remedy: "Raise discoveryScanTimeout, or leave it to the next scan.",
+  });
+}
+
+export function noAnswer(target: CallTarget, reason: string, cloudCode?: string): CloudFailure {
+  return failure("unreachable", target, reason, {
+    remedy:
+      "Check the name's DNS entry (private DNS zones included), outbound network rules and whether the resource still exists.",
+    cloudCode,
+  });
+}
+
+/**
+ * Any error of an SDK, the network, a credential or an abort as a `CloudFailure`.
+ * @throws the error itself when it is none of these: a mistake in this program must not pass for a failing vault.
+ */
+export function asCloudFailure(error: unknown, target: CallTarget): CloudFailure {
+  if (error instanceof CloudFailure) return error;
+  if (!(error instanceof Error)) throw error;
+  if (error.name === "AbortError" || error.name === "TimeoutError") return ranOutOfTime(target);
+  const code = "code" in error && typeof error.code === "string" ? error.code : undefined;
+  if (error.name === "RestError") return failureOfRestError(error, code, target);
+  if (CREDENTIAL_ERRORS.has(error.name)) return failureOfCredential(error, target);
+  if (code !== undefined && isNetworkCode(code)) return noAnswer(target, "no connection came about", code);
+  throw error;
+}
+
+/** Errors of @azure/identity and of the MSAL library below it. */
+const CREDENTIAL_ERRORS = new Set([
+  "AuthenticationError",
+  "AggregateAuthenticationError",
+  "AuthenticationRequiredError",
+  "CredentialUnavailableError",
+  "ClientAuthError",
+  "ClientConfigurationError",
+  "InteractionRequiredAuthError",
+  "ManagedIdentityError",
+  "NetworkError",
+  "ServerError",
+]);
+
+function failureOfCredential(error: Error, target: CallTarget): CloudFailure {
+  const network =
+    /\b(ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ETIMEDOUT|EHOSTUNREACH|network_error|endpoints_resolution_error)\b/.exec(
+      error.message,
+    );
+  if (network) return noAnswer(target, "the sign-in service did not answer", network[1]);
+  return failure("unauthenticated", target, "the identity could not sign in", {
+    remedy:
+      "Check the managed identity of the app, or AZURE_TENANT_ID, AZURE_CLIENT_ID and the client secret's expiry, or sign in again on a developer's machine.",
+    cloudCode: /AADSTS\d+/.exec(error.message)?.[0],
+  });
+}
+
+interface RestErrorParts {
+  statusCode?: number;
+  response?: { bodyAsText?: string | null; headers: { get(name: string): string | undefined } };
+}
+
+function failureOfRestError(error: Error & RestErrorParts, code: string | undefined, target: CallTarget): CloudFailure {
+  const { statusCode, response } = error;
+  if (statusCode !== undefined && statusCode >= 300) {
+    return failureOfAnswer(
+      {
+        status: statusCode,
+        body: response?.bodyAsText ?? "",
+        header: (name) => response?.headers.get(name),
+      },
+      target,
+    );
+  }
+  if (code !== undefined && (code === "REQUEST_SEND_ERROR" || isNetworkCode(code))) {
+    return noAnswer(target, "no connection came about", code);
+  }
+  return malformedAnswer(target, "the answer is not what the service documents");
+}
+
+/** System call and TLS errors of Node: https://nodejs.org/api/errors.html#common-system-errors */
+function isNetworkCode(code: string): boolean {
+  return /^(E[A-Z_]{3,}|ERR_TLS_\w+|ERR_SSL_\w+|CERT_\w+|UNABLE_TO_\w+|DEPTH_ZERO_SELF_SIGNED_CERT|SELF_SIGNED_CERT_IN_CHAIN)$/.test(
+    code,
+  );
+}
+
+/** The innermost of the codes in an error body, if it looks like a code. */
+function shortCode(body: string): string | undefined {
+  const error = member(parsed(body), "error");
+  const inner = member(error, "innererror") ?? member(error, "innerError");
+  for (const code of [member(inner, "code"), member(error, "code")]) {
+    if (typeof code === "string" && /^[A-Za-z][A-Za-z0-9_]{1,63}$/.test(code)) return code;
+  }
+  return undefined;
+}
+
+function parsed(body: string): unknown {
+  try {
+    return JSON.parse(body);
+  } catch {
+    return undefined; // An HTML error page has no code to show; the status alone decides.
+  }
+}
+
+function member(value: unknown, name: string): unknown {
+  return typeof value === "object" && value !== null ? (value as Record<string, unknown>)[name] : undefined;
+}
+
+/** Seconds, rounded up. https://www.rfc-editor.org/rfc/rfc9110#field.retry-after, and the milliseconds Azure also sends. */
+function retryAfter(answer: FailedAnswer, now: Date): number | undefined {
+  for (const name of ["retry-after-ms", "x-ms-retry-after-ms"]) {
+    const value = answer.header(name);
+    if (value !== undefined && /^\d{1,9}$/.test(value)) return Math.ceil(Number(value) / 1000);
+  }
+  const value = answer.header("retry-after")?.trim();
+  if (!value) return undefined;
+  if (/^\d{1,9}$/.test(value)) return Number(value);
+  const at = Date.parse(value);
+  return Number.isNaN(at) ? undefined : Math.max(0, Math.ceil((at - now.getTime()) / 1000));
+}

@@ -1,0 +1,103 @@
+import { z } from "zod";
+import type { Route } from "./calls.ts";
+
+/**
+ * The members of Key Vault's answers without which the SDKs, or what reads them here, would stumble.
+ * https://learn.microsoft.com/rest/api/keyvault/
+ */
+
+/** Seconds since 1970; the largest that a JavaScript date can hold. */
+const seconds = z.number().min(0).max(8_640_000_000_000).nullish();
+const text = z.string().nullish();
+const attributes = z
+  .object({ enabled: z.boolean().nullish(), nbf: seconds, exp: seconds, created: seconds, updated: seconds })
+  .nullish();
+const tags = z.record(z.string(), z.unknown()).nullish();
+const managed = z.boolean().nullish();
+
+/** `https://<vault>/<collection>/<name>`, with a version where it is of one. Names: 1 to 127 letters, digits and hyphens. */
+const identifier = (collection: string) =>
+  z.string().regex(new RegExp(`^https://[^/]+/${collection}/[0-9A-Za-z-]{1,127}(/[0-9A-Za-z]+)?/?$`, "i"));
+
+const page = (item: z.ZodType) => z.object({ value: z.array(item), nextLink: text });
+
+const secretPage = page(z.object({ id: identifier("secrets"), attributes, tags, contentType: text, managed }));
+const keyPage = page(z.object({ kid: identifier("keys"), attributes, tags, managed }));
+const certificatePage = page(z.object({ id: identifier("certificates"), attributes, tags, x5t: text }));
+
+const key = z.object({
+  key: z.object({
+    kid: identifier("keys"),
+    kty: z.string(),
+    key_ops: z.array(z.string()).nullish(),
+    n: text,
+    crv: text,
+  }),
+});
+
+const rotationPolicy = z.object({
+  attributes: z.object({ expiryTime: text, created: seconds, updated: seconds }).nullish(),
+  lifetimeActions: z
+    .array(
+      z.object({
+        action: z.object({ type: z.string().regex(/^(rotate|notify)$/i) }),
+        trigger: z.object({ timeAfterCreate: text, timeBeforeExpiry: text }).nullish(),
+      }),
+    )
+    .nullish(),
+});
+
+const names = z.array(z.string()).nullish();
+
+const certificate = z.object({
+  id: identifier("certificates"),
+  cer: text,
+  x5t: text,
+  attributes,
+  tags,
+  policy: z
+    .object({
+      key_props: z.object({ kty: text, key_size: z.number().nullish(), crv: text }).nullish(),
+      x509_props: z
+        .object({
+          subject: text,
+          ekus: names,
+          key_usage: names,
+          sans: z.object({ emails: names, dns_names: names, upns: names, uris: names, ipAddresses: names }).nullish(),
+          validity_months: z.number().nullish(),
+        })
+        .nullish(),
+      issuer: z.object({ name: text }).nullish(),
+      lifetime_actions: z
+        .array(
+          z.object({
+            action: z.object({ action_type: text }).nullish(),
+            trigger: z
+              .object({ lifetime_percentage: z.number().nullish(), days_before_expiry: z.number().nullish() })
+              .nullish(),
+          }),
+        )
+        .nullish(),
+    })
+    .nullish(),
+});
+
+const ROUTES: { path: RegExp; operation: string; answer: z.ZodType; paged?: boolean }[] = [
+  { path: /^\/secrets$/, operation: "list secrets", answer: secretPage, paged: true },
+  { path: /^\/keys$/, operation: "list keys", answer: keyPage, paged: true },
+  { path: /^\/certificates$/, operation: "list certificates", answer: certificatePage, paged: true },
+  { path: /^\/keys\/[^/]+\/rotationpolicy$/, operation: "read a key's rotation policy", answer: rotationPolicy },
+  { path: /^\/keys\/[^/]+$/, operation: "read a key", answer: key },
+  { path: /^\/certificates\/[^/]+$/, operation: "read a certificate", answer: certificate },
+];
+
+/** Either reads what describes a secret and never its value: https://learn.microsoft.com/azure/key-vault/general/rbac-guide */
+const GRANT =
+  "the role Key Vault Reader on this vault, or, where it uses access policies, list for secrets, list, get and getrotationpolicy for keys, and list and get for certificates";
+
+export function keyVaultRoute(path: string, resource: string): Route | undefined {
+  const route = ROUTES.find(({ path: pattern }) => pattern.test(path.replace(/\/$/, "")));
+  if (!route) return undefined;
+  const { operation, answer, paged = false } = route;
+  return { target: { operation, resource, grant: GRANT }, answer, paged };
+}

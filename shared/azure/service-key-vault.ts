@@ -1,0 +1,69 @@
+import type { SecretClient } from "@azure/keyvault-secrets";
+import { z } from "zod";
+import { systemRandomness } from "../runtime.ts";
+import { CALL_LIMITS, clientOptions, type Route } from "./calls.ts";
+import { CloudFailure, foreignHost } from "./failure.ts";
+import type { CloudServices } from "./key-vault.ts";
+
+/** The key vault of the service itself, where it keeps what must not lie in its tables. Every method throws `CloudFailure`. */
+export interface ServiceKeyVault {
+  /**
+   * The tags of a secret that serves only to carry them; undefined when there is none. Up to 15, names and values of up to
+   * 256 characters: https://learn.microsoft.com/azure/key-vault/secrets/about-secrets#secret-tags
+   */
+  readTags(name: string): Promise<Record<string, string> | undefined>;
+  /** Sets them on the version there is: a new version each time would pile up, since versions can't be removed. */
+  writeTags(name: string, tags: Record<string, string>): Promise<void>;
+}
+
+const GRANT = "the role Key Vault Secrets Officer on the service's own key vault";
+const SECRET = /^\/secrets\/[0-9A-Za-z-]{1,127}(\/[0-9A-Za-z]*)?$/;
+const secret = z.object({ id: z.string(), tags: z.record(z.string(), z.string()).nullish() });
+
+/** Undefined when `SERVICE_KEY_VAULT_URL` is not set. @throws {CloudFailure} foreignHost when it is no address of a key vault. */
+export function createServiceKeyVault(services: CloudServices): ServiceKeyVault | undefined {
+  const { config, identity, log, randomness = systemRandomness(), limits } = services;
+  if (config.SERVICE_KEY_VAULT_URL === undefined) return undefined;
+  const { keyVaultSuffix } = config.cloud;
+  const { origin, hostname } = new URL(config.SERVICE_KEY_VAULT_URL);
+  const resource = "the service's own key vault";
+  if (!hostname.endsWith(`.${keyVaultSuffix}`)) throw foreignHost({ operation: "open the vault", resource }, origin);
+
+  const route = (operation: string) => (path: string) =>
+    SECRET.test(path) ? ({ target: { operation, resource, grant: GRANT }, answer: secret } satisfies Route) : undefined;
+
+  async function client(operation: string): Promise<SecretClient> {
+    const { SecretClient } = await import("@azure/keyvault-secrets");
+    const scope = `https://${keyVaultSuffix}/.default`;
+    const options = { origin, scope, identity, route: route(operation), resource, log, randomness };
+    return new SecretClient(
+      origin,
+      await identity.credential(),
+      clientOptions({ ...options, limits: { ...CALL_LIMITS, ...limits } }),
+    );
+  }
+
+  /** The newest version's name and tags. */
+  async function newest(name: string) {
+    try {
+      return (await (await client("read a secret")).getSecret(name)).properties;
+    } catch (error) {
+      if (error instanceof CloudFailure && error.code === "notFound") return undefined;
+      throw error;
+    }
+  }
+
+  return {
+    async readTags(name) {
+      const properties = await newest(name);
+      return properties && (properties.tags ?? {});
+    },
+
+    async writeTags(name, tags) {
+      const properties = await newest(name);
+      const writing = await client("write a secret");
+      if (properties?.version === undefined) await writing.setSecret(name, "see its tags", { tags });
+      else await writing.updateSecretProperties(name, properties.version, { tags });
+    },
+  };
+}

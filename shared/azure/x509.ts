@@ -1,0 +1,50 @@
+import { X509Certificate } from "node:crypto";
+import { type CallTarget, malformedAnswer } from "./failure.ts";
+
+interface X509Facts {
+  /** Distinguished names, such as `CN=www.example.com, O=Example`. */
+  subject: string;
+  issuer: string;
+  /** Values only: `www.example.com`, `10.0.0.1`, `ops@example.com`. */
+  subjectAlternativeNames: string[];
+  validityMonths: number;
+  keyType?: string;
+  /** Bits; RSA only. */
+  keySize?: number;
+}
+
+/** @throws {CloudFailure} badResponse when the bytes are no X.509 certificate in DER. */
+export function readX509(der: Uint8Array, target: CallTarget): X509Facts {
+  let certificate: X509Certificate;
+  try {
+    certificate = new X509Certificate(der);
+  } catch {
+    throw malformedAnswer(target, "the certificate is no X.509");
+  }
+  return {
+    subject: oneLine(certificate.subject),
+    issuer: oneLine(certificate.issuer),
+    subjectAlternativeNames: alternativeNames(certificate.subjectAltName),
+    validityMonths: months(certificate.validFromDate, certificate.validToDate),
+    ...publicKeyFacts(certificate),
+  };
+}
+
+const oneLine = (name: string | undefined) => (name ?? "").split("\n").join(", ");
+
+/** Node writes `DNS:a.example, IP Address:10.0.0.1`, and a value with a comma or quote as a JSON string. */
+function alternativeNames(text: string | undefined): string[] {
+  const names = (text ?? "").matchAll(/(?:^|, )[\w ]+:("(?:[^"\\]|\\.)*"|[^,]*)/g);
+  return [...names].map(([, value = ""]) => (value.startsWith('"') ? String(JSON.parse(value)) : value));
+}
+
+function months(from: Date, to: Date): number {
+  const averageMonthMs = (365.2425 / 12) * 86_400_000;
+  return Math.max(1, Math.round((to.getTime() - from.getTime()) / averageMonthMs));
+}
+
+function publicKeyFacts(certificate: X509Certificate): { keyType?: string; keySize?: number } {
+  const { modulus, bits, asn1Curve, nistCurve } = certificate.toLegacyObject();
+  if (modulus && bits) return { keyType: "RSA", keySize: bits };
+  return asn1Curve || nistCurve ? { keyType: "EC" } : {};
+}

@@ -1,0 +1,105 @@
+import { type AssetCheck, assetCheck, fail, notApplicable, pass, type Remediation } from "../check.ts";
+
+/** Azure Policy 75c4f823-d65c-4f29-a733-01d0077fdbcb. */
+const KEY_TYPES = ["RSA", "RSA-HSM", "EC", "EC-HSM"];
+/** Bits: the parameter of Azure Policy 82067dbb-e53b-4e06-b631-546d197452d9 in Microsoft's regulatory sets. */
+export const MIN_RSA_BITS = 2048;
+/**
+ * Of the curves Key Vault has, those that NIST recommends for signatures and key agreement in general; P-256K (secp256k1)
+ * is there for block chains. https://csrc.nist.gov/pubs/sp/800/186/final
+ */
+const CURVES = ["P-256", "P-384", "P-521"];
+
+const isRsa = (type: string): boolean => type.toUpperCase().startsWith("RSA");
+const isEc = (type: string): boolean => type.toUpperCase().startsWith("EC");
+
+const newKey: Remediation = {
+  portal: "Key vault {vault} > Keys > {name} > New version: RSA with 3072 bits, or EC with P-256; then move its users over.",
+  cli: "az keyvault key create --vault-name {vault} --name {name} --kty RSA --size 3072",
+  bicep:
+    "resource key 'Microsoft.KeyVault/vaults/keys@2024-11-01' = {\n  parent: vault\n  name: '{name}'\n  properties: { kty: 'RSA', keySize: 3072 }\n}",
+};
+const newCertificate: Remediation = {
+  portal: "Key vault {vault} > Certificates > {name} > Issuance policy > Advanced: RSA with 3072 bits, or EC with P-256; then New version.",
+  cli: "az keyvault certificate show --vault-name {vault} --name {name} --query policy | jq '.keyProperties.keyType=\"RSA\" | .keyProperties.keySize=3072 | del(.keyProperties.curve)' > policy.json && az keyvault certificate create --vault-name {vault} --name {name} --policy @policy.json",
+  bicep: null,
+};
+
+const keyType = assetCheck({
+  id: "key-type",
+  code: 28,
+  title: "Key is of type RSA or EC",
+  severity: "high",
+  resourceType: "key",
+  rationale: "Approved asymmetric types keep the private half inside the vault; other types are not covered by the standards named here.",
+  remediation: newKey,
+  evaluate: ({ asset: { keyType: type } }) => {
+    if (!type) return notApplicable("Its type could not be read.");
+    return KEY_TYPES.includes(type.toUpperCase()) ? pass(`Its type is ${type}.`) : fail(`Its type is ${type}.`);
+  },
+});
+
+const rsaSize = (type: "key" | "certificate", code: number, remediation: Remediation): AssetCheck =>
+  assetCheck({
+    id: `${type}-rsa-size`,
+    code,
+    title: `RSA ${type} has at least ${MIN_RSA_BITS} bits`,
+    severity: "high",
+    resourceType: type,
+    rationale: `RSA with fewer than ${MIN_RSA_BITS} bits can be broken with means that exist today.`,
+    remediation,
+    evaluate: ({ asset: { keyType: of, keySize } }) => {
+      if (!of || !isRsa(of)) return notApplicable(of ? `Its type is ${of}.` : "Its type could not be read.");
+      if (keySize === undefined) return notApplicable("Its size could not be read.");
+      return keySize < MIN_RSA_BITS ? fail(`It has ${keySize} bits.`) : pass(`It has ${keySize} bits.`);
+    },
+  });
+
+const curve = (type: "key" | "certificate", code: number, remediation: Remediation): AssetCheck =>
+  assetCheck({
+    id: `${type}-curve`,
+    code,
+    title: `Elliptic-curve ${type} uses P-256, P-384 or P-521`,
+    severity: "high",
+    resourceType: type,
+    rationale: "Other curves are not approved for general use, and validated modules and partners may refuse them.",
+    remediation,
+    evaluate: ({ asset: { keyType: of, keyCurve } }) => {
+      if (!of || !isEc(of)) return notApplicable(of ? `Its type is ${of}.` : "Its type could not be read.");
+      if (!keyCurve) return notApplicable("Its curve could not be read.");
+      return CURVES.includes(keyCurve.toUpperCase()) ? pass(`Its curve is ${keyCurve}.`) : fail(`Its curve is ${keyCurve}.`);
+    },
+  });
+
+const rotationPolicy = assetCheck({
+  id: "key-rotation-policy",
+  code: 31,
+  title: "Key is rotated automatically",
+  severity: "medium",
+  resourceType: "key",
+  rationale: "Rotation that depends on somebody remembering it does not happen; a policy limits how much one key version protects.",
+  remediation: {
+    portal: "Key vault {vault} > Keys > {name} > Rotation policy: enable auto rotation.",
+    cli: 'az keyvault key rotation-policy update --vault-name {vault} --name {name} --value \'{"lifetimeActions":[{"trigger":{"timeAfterCreate":"P1Y"},"action":{"type":"Rotate"}}],"attributes":{"expiryTime":"P18M"}}\'',
+    bicep:
+      "resource key 'Microsoft.KeyVault/vaults/keys@2024-11-01' = {\n  parent: vault\n  name: '{name}'\n  properties: {\n    kty: 'RSA'\n    keySize: 3072\n    rotationPolicy: {\n      attributes: { expiryTime: 'P18M' }\n      lifetimeActions: [ { action: { type: 'rotate' }, trigger: { timeAfterCreate: 'P1Y' } } ]\n    }\n  }\n}",
+  },
+  evaluate: ({ asset: { keyType: type, rotationPolicy: policy } }) => {
+    if (!type) return notApplicable("Its details could not be read.");
+    if (!policy) return fail("It has no rotation policy.");
+    const rotate = policy.lifetimeActions.find(({ action }) => action.toLowerCase() === "rotate");
+    if (!rotate) return fail("Its rotation policy does not rotate it.");
+    const { timeAfterCreate, timeBeforeExpiry } = rotate;
+    if (timeAfterCreate) return pass(`It is rotated ${timeAfterCreate} after creation.`);
+    return pass(timeBeforeExpiry ? `It is rotated ${timeBeforeExpiry} before its expiry.` : "Its rotation policy rotates it.");
+  },
+});
+
+export const cryptographyChecks: AssetCheck[] = [
+  keyType,
+  rsaSize("key", 29, newKey),
+  curve("key", 30, newKey),
+  rotationPolicy,
+  rsaSize("certificate", 48, newCertificate),
+  curve("certificate", 49, newCertificate),
+];

@@ -1,0 +1,47 @@
+/** The addresses of one Azure cloud. All without a trailing slash. */
+export interface CloudEndpoints {
+  authorityHost: string;
+  resourceManager: string;
+  /** Domain that every vault's address must lie under, such as `vault.azure.net`. */
+  keyVaultSuffix: string;
+  /** Domain of the storage accounts, such as `core.windows.net`. */
+  storageSuffix: string;
+}
+
+/** https://learn.microsoft.com/azure/azure-government/compare-azure-government-global-azure and the Azure China guide. */
+const CLOUDS: Record<string, CloudEndpoints> = {
+  AzureCloud: {
+    authorityHost: "https://login.microsoftonline.com",
+    resourceManager: "https://management.azure.com",
+    keyVaultSuffix: "vault.azure.net",
+    storageSuffix: "core.windows.net",
+  },
+  AzureChinaCloud: {
+    authorityHost: "https://login.chinacloudapi.cn",
+    resourceManager: "https://management.chinacloudapi.cn",
+    keyVaultSuffix: "vault.azure.cn",
+    storageSuffix: "core.chinacloudapi.cn",
+  },
+  AzureUSGovernment: {
+    authorityHost: "https://login.microsoftonline.us",
+    resourceManager: "https://management.usgovcloudapi.net",
+    keyVaultSuffix: "vault.usgovcloudapi.net",
+    storageSuffix: "core.usgovcloudapi.net",
+  },
+};
+
+/** The named cloud's addresses, each of which can be set on its own. */
+export function cloudEndpoints(env: {
+  AZURE_CLOUD: keyof typeof CLOUDS;
+  AZURE_AUTHORITY_HOST?: string | undefined;
+  AZURE_RESOURCE_MANAGER_ENDPOINT?: string | undefined;
+  AZURE_KEY_VAULT_SUFFIX?: string | undefined;
+}): CloudEndpoints {
+  const named = CLOUDS[env.AZURE_CLOUD]!;
+  return {
+    authorityHost: env.AZURE_AUTHORITY_HOST ?? named.authorityHost,
+    resourceManager: env.AZURE_RESOURCE_MANAGER_ENDPOINT ?? named.resourceManager,
+    keyVaultSuffix: env.AZURE_KEY_VAULT_SUFFIX ?? named.keyVaultSuffix,
+    storageSuffix: named.storageSuffix,
+  };
+}

@@ -1,0 +1,175 @@
+import { z } from "zod";
+import { cloudEndpoints } from "./clouds.ts";
+
+/**
+ * Everything the environment says, parsed once. `loadConfig` names every bad value at once and the start stops there:
+ * a service that runs on half a configuration fails later and less clearly. The runtime settings (those an administrator
+ * may override through the API) have their bounds in the settings room; here they are only checked to be well formed.
+ */
+export type Config = z.output<typeof Environment>;
+
+const text = z.string().trim().min(1);
+const integer = (minimum: number, maximum: number) =>
+  z
+    .string()
+    .regex(/^-?\d+$/, "must be a whole number")
+    .transform(Number)
+    .pipe(z.number().min(minimum).max(maximum));
+const flag = z.enum(["true", "false"]).transform((value) => value === "true");
+const list = z.string().transform((value) =>
+  value
+    .split(",")
+    .map((item) => item.trim())
+    .filter((item) => item !== ""),
+);
+const httpsUrl = z
+  .url({ protocol: /^https$/, error: "must be an https:// address" })
+  .transform((value) => value.replace(/\/+$/, ""));
+const schedule = z
+  .string()
+  .regex(/^(\S+\s+){4,5}\S+$/, "must be an NCRONTAB expression of five or six fields")
+  .transform((value) => value.trim());
+
+/** `kid:base64` pairs, comma separated; every key at least 32 bytes. The first signs, all verify. */
+const keyRing = z
+  .string()
+  .transform((value) => value.split(",").map((pair) => pair.trim()))
+  .pipe(
+    z
+      .array(
+        z.string().transform((pair, context) => {
+          const [kid, encoded] = [pair.slice(0, pair.indexOf(":")), pair.slice(pair.indexOf(":") + 1)];
+          const key = Buffer.from(encoded, "base64");
+          if (!/^[\w.-]{1,64}$/.test(kid) || key.length < 32) {
+            context.addIssue("must be a list of kid:base64 with at least 32 bytes in each key");
+            return z.NEVER;
+          }
+          return { kid, key: new Uint8Array(key) };
+        }),
+      )
+      .min(1),
+  );
+
+const guid = z.guid("must be a GUID");
+
+const Environment = z
+  .object({
+    // Storage. A connection string, or the accounts' addresses and the identity.
+    AzureWebJobsStorage: text.optional(),
+    AzureWebJobsStorage__accountName: text.optional(),
+    AzureWebJobsStorage__tableServiceUri: httpsUrl.optional(),
+    AzureWebJobsStorage__queueServiceUri: httpsUrl.optional(),
+    AzureWebJobsStorage__clientId: guid.optional(),
+
+    // Cloud.
+    AZURE_CLOUD: z.enum(["AzureCloud", "AzureChinaCloud", "AzureUSGovernment"]).default("AzureCloud"),
+    AZURE_AUTHORITY_HOST: httpsUrl.optional(),
+    AZURE_RESOURCE_MANAGER_ENDPOINT: httpsUrl.optional(),
+    AZURE_KEY_VAULT_SUFFIX: text
+      .regex(/^[a-z0-9-]+(\.[a-z0-9-]+)+$/, "must be a domain such as vault.azure.net")
+      .optional(),
+    AZURE_TENANT_ID: guid.optional(),
+    AZURE_CLIENT_ID: guid.optional(),
+    AZURE_CLIENT_SECRET: text.optional(),
+    AZURE_SUBSCRIPTION_IDS: list.pipe(z.array(guid)).default([]),
+    OWNER_TAG: text.max(512).default("owner"),
+    SERVICE_KEY_VAULT_URL: httpsUrl.optional(),
+    COMMUNICATION_CONNECTION_STRING: text.optional(),
+    ALERT_SENDER_ADDRESS: z.email().optional(),
+    APP_CONFIGURATION_CONNECTION_STRING: text.optional(),
+    APP_CONFIGURATION_ENDPOINT: httpsUrl.optional(),
+    ALLOW_PRIVATE_WEBHOOK_ADDRESSES: flag.default(false),
+    /** Where people reach this service, for the links in mails and webhooks. */
+    PUBLIC_BASE_URL: z.url({ protocol: /^https?$/ }).optional(),
+
+    // Access.
+    JWT_SIGNING_KEYS: keyRing,
+    JWT_ISSUER: text.default("credential-lifecycle"),
+    JWT_AUDIENCE: text.default("credential-lifecycle-api"),
+    BOOTSTRAP_ADMIN_USERNAME: z
+      .string()
+      .regex(/^[A-Za-z0-9][A-Za-z0-9._@-]{0,127}$/, "must be 1 to 128 letters, digits or . _ @ -")
+      .optional(),
+    BOOTSTRAP_ADMIN_PASSWORD: z.string().min(12).max(256).optional(),
+    LICENSE_KEY: text.optional(),
+    TRUSTED_PROXY_HOPS: integer(1, 10).default(1),
+    RATE_LIMIT_PER_MINUTE: integer(0, 10_000).default(60),
+    RATE_LIMIT_PER_HOUR: integer(0, 10_000).default(1000),
+
+    // Audit.
+    AUDIT_SIGNING_KEYS: keyRing.optional(),
+    AUDIT_MINIMUM_RETENTION_DAYS: integer(1, 3650).default(90),
+
+    // Schedules, NCRONTAB in UTC.
+    DELTA_SCAN_SCHEDULE: schedule.default("0 0 */6 * * *"),
+    FULL_SCAN_SCHEDULE: schedule.default("0 30 1 * * *"),
+    /** Longest random wait before a scheduled scan begins, in seconds, so that many deployments don't start as one. */
+    SCHEDULE_JITTER_SECONDS: integer(0, 600).default(300),
+
+    // Runtime settings: the values here are one of their four sources (see shared/settings).
+    DISCOVERY_MAX_WORKERS: integer(1, 200).optional(),
+    DISCOVERY_SCAN_TIMEOUT: integer(60, 86_400).optional(),
+    ENABLE_NOTIFICATIONS: flag.optional(),
+    ENABLE_COMPLIANCE_SCANNING: flag.optional(),
+    LOG_LEVEL: z.enum(["DEBUG", "INFO", "WARNING", "ERROR"]).optional(),
+    DEFAULT_THRESHOLD_DAYS: integer(1, 365).optional(),
+    CRITICAL_EXPIRY_DAYS: integer(0, 365).optional(),
+    WARNING_EXPIRY_DAYS: integer(1, 730).optional(),
+    AUDIT_RETENTION_DAYS: integer(1, 3650).optional(),
+    ROTATION_RETENTION_DAYS: integer(1, 3650).optional(),
+    ROTATION_TRIGGER_DAYS: integer(1, 365).optional(),
+    DEFAULT_VALIDITY_DAYS: integer(1, 730).optional(),
+  })
+  .superRefine((env, context) => {
+    const problem = (name: string, message: string) => context.addIssue({ code: "custom", path: [name], message });
+    if (
+      !env.AzureWebJobsStorage &&
+      !env.AzureWebJobsStorage__accountName &&
+      !env.AzureWebJobsStorage__tableServiceUri
+    ) {
+      problem(
+        "AzureWebJobsStorage",
+        "is missing: set a connection string, or AzureWebJobsStorage__accountName with an identity",
+      );
+    }
+    if (!env.AzureWebJobsStorage__tableServiceUri !== !env.AzureWebJobsStorage__queueServiceUri) {
+      problem("AzureWebJobsStorage__queueServiceUri", "must be set together with AzureWebJobsStorage__tableServiceUri");
+    }
+    if (!env.BOOTSTRAP_ADMIN_USERNAME !== !env.BOOTSTRAP_ADMIN_PASSWORD) {
+      problem("BOOTSTRAP_ADMIN_PASSWORD", "must be set together with BOOTSTRAP_ADMIN_USERNAME");
+    }
+    if (env.AZURE_CLIENT_SECRET && !(env.AZURE_CLIENT_ID && env.AZURE_TENANT_ID)) {
+      problem("AZURE_CLIENT_SECRET", "needs AZURE_CLIENT_ID and AZURE_TENANT_ID beside it");
+    }
+    const critical = env.CRITICAL_EXPIRY_DAYS ?? 7;
+    const warning = env.WARNING_EXPIRY_DAYS ?? 30;
+    if (critical >= warning) problem("CRITICAL_EXPIRY_DAYS", `must be below WARNING_EXPIRY_DAYS (${warning})`);
+  })
+  .transform((env) => ({ ...env, cloud: cloudEndpoints(env) }));
+
+/** The environment is not usable; the message has one line per bad value and never the value itself. */
+export class ConfigError extends Error {
+  constructor(issues: readonly z.core.$ZodIssue[]) {
+    super(
+      [
+        "The configuration is not valid:",
+        ...issues.map((issue) => `  ${String(issue.path[0] ?? "")}: ${messageOf(issue)}`),
+      ].join("\n"),
+    );
+    this.name = "ConfigError";
+  }
+}
+
+function messageOf(issue: z.core.$ZodIssue): string {
+  return issue.code === "invalid_type" && issue.message.endsWith("received undefined") ? "is missing" : issue.message;
+}
+
+/** @throws {ConfigError} naming every problem. An empty value counts as not set, as Bicep and Terraform write them. */
+export function loadConfig(environment: Record<string, string | undefined>): Config {
+  const given = Object.fromEntries(
+    Object.entries(environment).filter(([, value]) => value !== undefined && value !== ""),
+  );
+  const result = Environment.safeParse(given);
+  if (!result.success) throw new ConfigError(result.error.issues);
+  return result.data;
+}

@@ -1,0 +1,285 @@
+import { z } from "zod";
+import type { Audit } from "../audit/audit.ts";
+import type { Caller } from "../http/endpoint.ts";
+import { decodeCursor, encodeCursor, MAX_COUNTED, type Page, type PageRequest } from "../http/paging.ts";
+import { notFound, Problem } from "../http/problem.ts";
+import type { Clock, Logger, Randomness } from "../runtime.ts";
+import type { Row } from "../storage/entity.ts";
+import type { Queues } from "../storage/queues.ts";
+import { remove, type Tables } from "../storage/tables.ts";
+import type { ActiveScansRoom } from "./active.ts";
+import type { ScanRun } from "./run.ts";
+import {
+  addTally,
+  BEYOND,
+  CLAIMED,
+  DONE,
+  doneKey,
+  emptyTally,
+  isOver,
+  newestFirst,
+  PlannedVaults,
+  QUEUES,
+  SCAN_LIST,
+  SCAN_ROW,
+  type ScanMode,
+  type ScanRecord,
+  Scans,
+  scanPartition,
+  type VaultOutcome,
+  VaultOutcomes,
+  WAITING,
+} from "./scan.ts";
+
+/** A scan as it stands now: its record, with the counts of its vaults while it runs. */
+export interface ScanProgress extends ScanRecord {
+  vaultsDone: number;
+  vaultsFailed: number;
+  tally: NonNullable<ScanRecord["tally"]>;
+}
+
+const SCAN_ID = /^[0-9A-HJKMNP-TV-Z]{26}$/;
+
+/** What people and timers ask of discovery: start, watch, read and cancel scans. The queues' side is in run.ts. */
+export function createDiscovery(deps: {
+  tables: Tables;
+  queues: Queues;
+  active: ActiveScansRoom;
+  run: ScanRun;
+  audit: Audit;
+  clock: Clock;
+  randomness: Randomness;
+  log: Logger;
+}) {
+  const { tables, queues, active, run, audit, clock, log } = deps;
+
+  async function record(scanId: string): Promise<Row<ScanRecord>> {
+    const scan = SCAN_ID.test(scanId) ? await tables.get(Scans, scanPartition(scanId), SCAN_ROW) : undefined;
+    if (!scan) throw notFound(`The scan ${scanId.slice(0, 64)}`);
+    return scan;
+  }
+
+  async function start(
+    request: { mode: ScanMode; subscriptions?: string[] | undefined },
+    caller: Caller,
+    trigger: ScanRecord["trigger"] = "api",
+  ): Promise<ScanRecord> {
+    const now = clock.now();
+    const scanId = deps.randomness.ulid(now);
+    const subscriptions = request.subscriptions?.length
+      ? [...new Set(request.subscriptions.map((id) => id.toLowerCase()))]
+      : undefined;
+    const scan: ScanRecord = {
+      scanId,
+      mode: request.mode,
+      ...(subscriptions ? { subscriptions } : {}),
+      status: "queued",
+      trigger,
+      requestedBy: caller.actor,
+      requestId: caller.requestId,
+      createdAt: now.toISOString(),
+      vaultsTotal: 0,
+      subscriptionOutcomes: [],
+    };
+    await active.enter({ scanId, mode: scan.mode, subscriptions, workers: 0, createdAt: scan.createdAt });
+    await audit.append({
+      type: "scan.started",
+      caller,
+      outcome: "intent",
+      target: { type: "scan", id: scanId },
+      details: { mode: scan.mode, trigger, subscriptions: subscriptions ?? "all" },
+    });
+    await tables.insert(Scans, scanPartition(scanId), SCAN_ROW, scan);
+    await tables.put(Scans, SCAN_LIST, newestFirst(scanId), scan);
+    await queues.send(QUEUES.plan, { scanId });
+    return scan;
+  }
+
+  async function progress(scanId: string): Promise<ScanProgress> {
+    const scan = await record(scanId);
+    if (isOver(scan.status)) return { vaultsDone: 0, vaultsFailed: 0, ...scan, tally: scan.tally ?? emptyTally() };
+    const counted = { vaultsDone: 0, vaultsFailed: 0, tally: emptyTally() };
+    const range = {
+      partitionKey: scanPartition(scanId),
+      from: DONE,
+      before: BEYOND,
+      select: ["outcome" as const, "tally" as const],
+    };
+    for await (const rows of tables.pages(VaultOutcomes, range)) {
+      for (const row of rows) {
+        counted.vaultsDone++;
+        if (row.outcome === "failed" || row.outcome === "skipped") counted.vaultsFailed++;
+        addTally(counted.tally, row.tally);
+      }
+    }
+    return { ...scan, ...counted };
+  }
+
+  return {
+    start,
+    progress,
+
+    /** What came of each vault so far, in the order of the plan: by subscription and name. */
+    async results(scanId: string, request: PageRequest): Promise<{ scan: ScanProgress; page: Page<VaultOutcome> }> {
+      const scan = await progress(scanId);
+      const after =
+        request.cursor === undefined
+          ? undefined
+          : decodeCursor(z.object({ after: z.string().regex(/^\d{6}$/) }), request.cursor).after;
+      const wanted = request.offset + request.limit;
+      const rows = await firstRows(
+        tables.pages(VaultOutcomes, {
+          partitionKey: scanPartition(scanId),
+          ...(after === undefined ? { from: DONE } : { after: doneKey(after) }),
+          before: BEYOND,
+          pageSize: Math.min(1000, wanted + 1),
+        }),
+        wanted + 1,
+      );
+      const last = rows[wanted - 1];
+      const items = rows.slice(request.offset, wanted);
+      return {
+        scan,
+        page: {
+          items,
+          total: scan.vaultsDone,
+          limit: request.limit,
+          offset: request.offset,
+          nextCursor: rows.length > wanted && last ? encodeCursor({ after: last.rowKey.slice(DONE.length) }) : null,
+        },
+      };
+    },
+
+    /** Newest first. */
+    async list(request: PageRequest): Promise<Page<ScanRecord>> {
+      const cursor =
+        request.cursor === undefined
+          ? undefined
+          : decodeCursor(z.object({ after: z.string().regex(SCAN_ID) }), request.cursor);
+      const wanted = request.offset + request.limit;
+      const from = cursor ? { after: newestFirst(cursor.after) } : {};
+      const [rows, counted] = await Promise.all([
+        firstRows(
+          tables.pages(Scans, { partitionKey: SCAN_LIST, ...from, pageSize: Math.min(1000, wanted + 1) }),
+          wanted + 1,
+        ),
+        firstRows(tables.pages(Scans, { partitionKey: SCAN_LIST, select: ["scanId"] }), MAX_COUNTED + 1),
+      ]);
+      const last = rows[wanted - 1];
+      return {
+        items: rows.slice(request.offset, wanted),
+        ...(counted.length > MAX_COUNTED ? { total: null, totalAtLeast: MAX_COUNTED } : { total: counted.length }),
+        limit: request.limit,
+        offset: request.offset,
+        nextCursor: rows.length > wanted && last ? encodeCursor({ after: last.scanId }) : null,
+      };
+    },
+
+    /**
+     * Ends a scan before its time. Vaults under way are finished, waiting ones are not begun.
+     * @throws {Problem} conflict when it is over already.
+     */
+    async cancel(scanId: string, caller: Caller): Promise<void> {
+      const scan = await record(scanId);
+      const partition = scan.partitionKey;
+      const changed = await tables.modify(Scans, partition, SCAN_ROW, (row) => {
+        if (!row || isOver(row.status))
+          throw new Problem("conflict", `The scan ${scanId} is over: ${row?.status ?? "gone"}.`);
+        return { ...row, cancelledBy: caller.actor };
+      });
+      await audit.append({
+        type: "scan.cancelled",
+        caller,
+        outcome: "success",
+        target: { type: "scan", id: scanId },
+        details: { status: changed?.status },
+      });
+      // Workers take their next vault from the waiting ones: without any they end.
+      for await (const rows of tables.pages(PlannedVaults, {
+        partitionKey: partition,
+        from: WAITING,
+        before: CLAIMED,
+        select: ["name"],
+      })) {
+        await tables.write(
+          PlannedVaults.table,
+          partition,
+          rows.map((row) => remove(PlannedVaults, row.rowKey)),
+        );
+      }
+      await queues.send(QUEUES.finish, { scanId });
+    },
+
+    /** A scheduled scan; another one under way is reason enough to leave this one out. */
+    async startScheduled(mode: "full" | "delta", requestId: string): Promise<void> {
+      try {
+        await start({ mode }, { actor: "system", requestId }, "schedule");
+      } catch (error) {
+        if (!(error instanceof Problem) || error.code !== "scanRunning") throw error;
+        log.warn("A scheduled scan was left out, since another one is running", {
+          mode,
+          running: error.members.scanId,
+        });
+        await audit.append({
+          type: "scan.skipped",
+          caller: { actor: "system", requestId },
+          outcome: "failure",
+          details: { mode, runningScan: error.members.scanId },
+        });
+      }
+    },
+
+    /** A scheduled scan that could not even be begun, in five tries: people find it in the audit log. */
+    async scheduledFailed(mode: "full" | "delta", requestId: string): Promise<void> {
+      log.error("A scheduled scan could not be started", { mode });
+      await audit.append({
+        type: "scan.startFailed",
+        caller: { actor: "system", requestId },
+        outcome: "failure",
+        details: { mode },
+      });
+    },
+
+    /** A plan that failed for good: the scan is over and says why. */
+    async planFailed(scanId: string): Promise<void> {
+      await run.fail(scanId, internalFailure(clock, "The scan could not be planned, in five tries."));
+    },
+
+    /** A vault whose message failed for good: its failure is its outcome, and the scan goes on. */
+    async vaultFailed(scanId: string, index: string): Promise<void> {
+      const scan = await run.runningScan(scanId);
+      const planned = await tables.get(PlannedVaults, scanPartition(scanId), `${CLAIMED}${index}`);
+      if (!scan || !planned) return;
+      const failure = internalFailure(clock, "The vault could not be written to the inventory, in five tries.");
+      await run.endVault(scan, index, {
+        vaultName: planned.name,
+        subscriptionId: planned.subscriptionId,
+        outcome: "failed",
+        failures: [{ list: "vault", ...failure }],
+        tally: emptyTally(),
+        added: [],
+        updated: [],
+        removed: [],
+        finishedAt: failure.at,
+      });
+    },
+  };
+}
+
+export type Discovery = ReturnType<typeof createDiscovery>;
+
+const internalFailure = (clock: Clock, message: string) => ({
+  code: "internal",
+  message,
+  remedy: "Look for the scan's id in the logs; start another scan once the cause is mended.",
+  at: clock.now().toISOString(),
+});
+
+async function firstRows<T>(pages: AsyncGenerator<T[]>, count: number): Promise<T[]> {
+  const rows: T[] = [];
+  for await (const page of pages) {
+    rows.push(...page);
+    if (rows.length >= count) break;
+  }
+  return rows.slice(0, count);
+}

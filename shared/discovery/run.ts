@@ -1,0 +1,341 @@
+import type { Audit } from "../audit/audit.ts";
+import { asCloudFailure } from "../azure/failure.ts";
+import type { ResourceManager } from "../azure/resource-manager.ts";
+import { VaultBusy } from "../inventory/write.ts";
+import type { Clock, Logger, Randomness } from "../runtime.ts";
+import type { Settings } from "../settings/settings.ts";
+import type { Row } from "../storage/entity.ts";
+import type { Queues } from "../storage/queues.ts";
+import {
+  insert,
+  type Operation,
+  put,
+  RowChanged,
+  RowExists,
+  RowMissing,
+  remove,
+  type Tables,
+} from "../storage/tables.ts";
+import type { ActiveScansRoom } from "./active.ts";
+import { planScan } from "./plan.ts";
+import { failureRecord } from "./read-vault.ts";
+import {
+  addTally,
+  BEYOND,
+  CLAIMED,
+  claimedKey,
+  DONE,
+  doneKey,
+  emptyTally,
+  indexOf,
+  isOver,
+  newestFirst,
+  type PlannedVault,
+  PlannedVaults,
+  QUEUES,
+  SCAN_LIST,
+  SCAN_ROW,
+  type ScanRecord,
+  type ScanStatus,
+  Scans,
+  scanPartition,
+  type VaultOutcome,
+  VaultOutcomes,
+  WAITING,
+  waitingKey,
+} from "./scan.ts";
+import type { scanVault } from "./scan-vault.ts";
+
+/** How many waiting vaults a worker looks at to choose its next: enough that workers rarely choose the same. */
+const CANDIDATES = 20;
+/** How long a scan waits for the workers of other scans before it asks again. */
+const NO_WORKER_DELAY_SECONDS = 5;
+const REMEMBERED_MS = 60_000;
+
+export interface RunDeps {
+  tables: Tables;
+  queues: Queues;
+  settings: Settings;
+  resourceManager: ResourceManager;
+  configuredSubscriptions: () => Promise<string[]>;
+  active: ActiveScansRoom;
+  scanVault: (planned: PlannedVault, options: Parameters<typeof scanVault>[1]) => ReturnType<typeof scanVault>;
+  audit: Audit;
+  clock: Clock;
+  randomness: Randomness;
+  log: Logger;
+}
+
+/**
+ * What the queues do: plan a scan, scan its vaults one message each, finish it. How many vaults are scanned at once is
+ * how many vault messages exist: the plan sends that many, and each finished vault claims the next and sends its message.
+ * A claim is one transaction with the outcome, so however often a message comes, a vault ends exactly once.
+ */
+export function createScanRun(deps: RunDeps) {
+  const { tables, queues, active, audit, clock, log } = deps;
+
+  async function plan(scanId: string): Promise<void> {
+    const partition = scanPartition(scanId);
+    const scan = await tables.get(Scans, partition, SCAN_ROW);
+    if (!scan || isOver(scan.status)) return;
+    if (scan.status === "running") return await sendClaimed(scanId);
+    if (scan.cancelledBy) return await finish(scanId);
+    const settings = await deps.settings.values();
+    const free = await active.takeWorkers(scanId, 1, settings.discoveryMaxWorkers);
+    if (free === 0) return await queues.send(QUEUES.plan, { scanId }, { delaySeconds: NO_WORKER_DELAY_SECONDS });
+
+    let planned: Awaited<ReturnType<typeof planScan>>;
+    try {
+      planned = await planScan(scan, { ...deps, configured: deps.configuredSubscriptions });
+    } catch (error) {
+      const failure = asCloudFailure(error, { operation: "subscriptions", resource: "the identity's subscriptions" });
+      return await fail(scanId, failureRecord(failure, clock.now().toISOString()));
+    }
+    const workers = await active.takeWorkers(scanId, Math.max(1, planned.vaults.length), settings.discoveryMaxWorkers);
+    const now = clock.now();
+    const rows = new Map<string, PlannedVault>();
+    planned.vaults.forEach((vault, at) => {
+      const index = String(at).padStart(6, "0");
+      if (at < workers) rows.set(claimedKey(index), { ...vault, claimedAt: now.toISOString() });
+      else rows.set(waitingKey(index), vault);
+    });
+    const operations: Operation[] = [...rows].map(([key, row]) => put(PlannedVaults, key, row));
+    // A plan that died half way may have left rows of vaults or states this one does not have.
+    for await (const left of tables.pages(PlannedVaults, {
+      partitionKey: partition,
+      from: WAITING,
+      before: BEYOND,
+      select: ["name"],
+    })) {
+      for (const row of left) if (!rows.has(row.rowKey)) operations.push(remove(PlannedVaults, row.rowKey));
+    }
+    await tables.write(PlannedVaults.table, partition, operations);
+    await tables.replace(Scans, {
+      ...scan,
+      status: "running",
+      startedAt: now.toISOString(),
+      deadline: new Date(now.getTime() + settings.discoveryScanTimeout * 1000).toISOString(),
+      vaultsTotal: planned.vaults.length,
+      subscriptionOutcomes: planned.subscriptions,
+    });
+    if (planned.vaults.length === 0) await queues.send(QUEUES.finish, { scanId });
+    await Promise.all(
+      [...rows.keys()].filter((key) => key.startsWith(CLAIMED)).map((key) => sendVault(scanId, indexOf(key))),
+    );
+  }
+
+  const sendVault = (scanId: string, index: string) => queues.send(QUEUES.vaults, { scanId, index });
+
+  /** A plan or a claim whose messages may not all have been sent: sending one twice does no harm. */
+  async function sendClaimed(scanId: string): Promise<void> {
+    const range = { partitionKey: scanPartition(scanId), from: CLAIMED, before: DONE, select: ["name" as const] };
+    let sent = 0;
+    for await (const rows of tables.pages(PlannedVaults, range)) {
+      for (const row of rows) await sendVault(scanId, indexOf(row.rowKey));
+      sent += rows.length;
+    }
+    if (sent === 0) await queues.send(QUEUES.finish, { scanId });
+  }
+
+  async function scanOne(scanId: string, index: string): Promise<void> {
+    const partition = scanPartition(scanId);
+    const planned = await tables.get(PlannedVaults, partition, claimedKey(index));
+    if (!planned) return await passOn(scanId, index);
+    const scan = await runningScan(scanId);
+    if (!scan) return;
+    let outcome: Awaited<ReturnType<typeof scanVault>>;
+    try {
+      const left = Date.parse(scan.deadline!) - clock.now().getTime();
+      outcome = await deps.scanVault(planned, {
+        mode: scan.mode,
+        owner: `${scanId}/${index}/${deps.randomness.ulid(clock.now())}`,
+        signal: AbortSignal.timeout(Math.max(1, left)),
+      });
+    } catch (error) {
+      if (!(error instanceof VaultBusy)) throw error;
+      // Another scan writes this vault. Waiting must not count as a failed delivery, so a new message waits instead.
+      const seconds = Math.ceil((error.until.getTime() - clock.now().getTime()) / 1000);
+      return await queues.send(QUEUES.vaults, { scanId, index }, { delaySeconds: Math.max(1, seconds) });
+    }
+    await endVault(scan, index, outcome);
+  }
+
+  /** The running scan, remembered for a minute: only its mode and deadline are asked, which don't change. */
+  const remembered = new Map<string, { scan: ScanRecord; until: number }>();
+  async function runningScan(scanId: string): Promise<ScanRecord | undefined> {
+    const now = clock.now().getTime();
+    const known = remembered.get(scanId);
+    if (known && known.until > now) return known.scan;
+    for (const [id, { until }] of remembered) if (until <= now) remembered.delete(id);
+    const scan = await tables.get(Scans, scanPartition(scanId), SCAN_ROW);
+    if (scan?.status !== "running") return undefined;
+    remembered.set(scanId, { scan, until: now + REMEMBERED_MS });
+    return scan;
+  }
+
+  /** A message for a vault that is done: its worker may have died before it sent the next one's. */
+  async function passOn(scanId: string, index: string): Promise<void> {
+    const partition = scanPartition(scanId);
+    const done = await tables.get(VaultOutcomes, partition, doneKey(index));
+    if (!done) return;
+    if (done.next === undefined) return await finishWhenLast(scanId);
+    const next = await tables.get(PlannedVaults, partition, claimedKey(done.next));
+    if (next) await sendVault(scanId, done.next);
+  }
+
+  /** Records the outcome and claims the next vault in one transaction; then sends its message, or ends the scan. */
+  async function endVault(scan: ScanRecord, index: string, outcome: Omit<VaultOutcome, "next">): Promise<void> {
+    const { scanId } = scan;
+    const partition = scanPartition(scanId);
+    for (;;) {
+      const inTime = scan.deadline !== undefined && clock.now().toISOString() < scan.deadline;
+      const next = inTime ? await someWaiting(partition) : undefined;
+      const operations: Operation[] = [
+        remove(PlannedVaults, claimedKey(index)),
+        insert(VaultOutcomes, doneKey(index), { ...outcome, ...(next ? { next: indexOf(next.rowKey) } : {}) }),
+      ];
+      if (next) {
+        const { partitionKey: _p, rowKey, etag, ...vault } = next;
+        operations.push(
+          remove(PlannedVaults, rowKey, etag),
+          insert(PlannedVaults, claimedKey(indexOf(rowKey)), { ...vault, claimedAt: clock.now().toISOString() }),
+        );
+      }
+      try {
+        await tables.transaction(PlannedVaults.table, partition, operations);
+      } catch (error) {
+        if (!(error instanceof RowMissing || error instanceof RowChanged || error instanceof RowExists)) throw error;
+        // Either a second message for this vault was faster, and all is said, or another worker took the next one.
+        if (!(await tables.get(PlannedVaults, partition, claimedKey(index)))) return await passOn(scanId, index);
+        continue;
+      }
+      if (next) return await sendVault(scanId, indexOf(next.rowKey));
+      return await finishWhenLast(scanId);
+    }
+  }
+
+  /** One of the first waiting vaults, by chance, so that workers who ask at once rarely choose the same. */
+  async function someWaiting(partitionKey: string): Promise<Row<PlannedVault> | undefined> {
+    const range = { partitionKey, from: WAITING, before: CLAIMED, pageSize: CANDIDATES };
+    for await (const rows of tables.pages(PlannedVaults, range)) {
+      if (rows.length > 0) return rows[Math.floor(deps.randomness.number() * rows.length)];
+    }
+    return undefined;
+  }
+
+  async function finishWhenLast(scanId: string): Promise<void> {
+    const range = {
+      partitionKey: scanPartition(scanId),
+      from: CLAIMED,
+      before: DONE,
+      select: ["name" as const],
+      pageSize: 1,
+    };
+    for await (const rows of tables.pages(PlannedVaults, range)) if (rows.length > 0) return;
+    await queues.send(QUEUES.finish, { scanId });
+  }
+
+  /**
+   * Ends a scan: adds up its vaults, says so in the audit log, and writes its own row last, so that a death on the way
+   * lets the next message do it again. `overdue` ends it although vaults are still claimed.
+   */
+  async function finish(scanId: string, overdue = false): Promise<void> {
+    const partition = scanPartition(scanId);
+    const scan = await tables.get(Scans, partition, SCAN_ROW);
+    if (!scan || isOver(scan.status)) return;
+    const tally = emptyTally();
+    let done = 0;
+    let failed = 0;
+    let incomplete = 0;
+    for await (const rows of tables.pages(VaultOutcomes, {
+      partitionKey: partition,
+      from: DONE,
+      before: BEYOND,
+      select: ["outcome", "tally"],
+    })) {
+      for (const row of rows) {
+        addTally(tally, row.tally);
+        done++;
+        if (row.outcome === "failed" || row.outcome === "skipped") failed++;
+        if (row.outcome !== "succeeded" && row.outcome !== "removed") incomplete++;
+      }
+    }
+    const left = await countLeft(partition);
+    const now = clock.now().toISOString();
+    const neverRan = scan.status === "queued";
+    if (left.claimed > 0 && !overdue && !neverRan) return;
+    const inTime = scan.deadline !== undefined && now < scan.deadline;
+    if (left.waiting > 0 && inTime && !scan.cancelledBy && !overdue) return await revive(scan);
+    const subscriptionsFailed = scan.subscriptionOutcomes.filter((one) => one.failure).length;
+    const status: ScanStatus = scan.cancelledBy
+      ? "cancelled"
+      : left.waiting + left.claimed > 0 || (incomplete > 0 && !inTime && !neverRan)
+        ? "timedOut"
+        : incomplete + subscriptionsFailed === 0
+          ? "completed"
+          : done === failed
+            ? "failed"
+            : "partial";
+    await end(scan, { status, finishedAt: now, vaultsDone: done, vaultsFailed: failed, tally });
+  }
+
+  /** Waiting vaults and no worker: a chain broke where nothing could send it on. One claim starts it again. */
+  async function revive(scan: ScanRecord): Promise<void> {
+    const partition = scanPartition(scan.scanId);
+    const next = await someWaiting(partition);
+    if (!next) return;
+    const { partitionKey: _p, rowKey, etag, ...vault } = next;
+    await tables.transaction(PlannedVaults.table, partition, [
+      remove(PlannedVaults, rowKey, etag),
+      insert(PlannedVaults, claimedKey(indexOf(rowKey)), { ...vault, claimedAt: clock.now().toISOString() }),
+    ]);
+    await sendVault(scan.scanId, indexOf(rowKey));
+  }
+
+  async function countLeft(partitionKey: string): Promise<{ waiting: number; claimed: number }> {
+    const left = { waiting: 0, claimed: 0 };
+    for await (const rows of tables.pages(PlannedVaults, {
+      partitionKey,
+      from: WAITING,
+      before: DONE,
+      select: ["name"],
+    })) {
+      for (const row of rows) row.rowKey.startsWith(WAITING) ? left.waiting++ : left.claimed++;
+    }
+    return left;
+  }
+
+  async function fail(scanId: string, failure: ScanRecord["failure"]): Promise<void> {
+    const scan = await tables.get(Scans, scanPartition(scanId), SCAN_ROW);
+    if (!scan || isOver(scan.status)) return;
+    await end(scan, { status: "failed", finishedAt: clock.now().toISOString(), failure, tally: emptyTally() });
+  }
+
+  async function end(scan: Row<ScanRecord>, result: Partial<ScanRecord> & { status: ScanStatus }): Promise<void> {
+    const { partitionKey: _p, rowKey: _r, etag: _e, ...record } = scan;
+    const final = { ...record, ...result };
+    await audit.append({
+      type: "scan.finished",
+      caller: { actor: "system", requestId: scan.requestId },
+      outcome: result.status === "completed" || result.status === "partial" ? "success" : "failure",
+      target: { type: "scan", id: scan.scanId },
+      details: {
+        mode: scan.mode,
+        status: result.status,
+        vaults: scan.vaultsTotal,
+        vaultsFailed: result.vaultsFailed ?? 0,
+        added: result.tally?.added ?? 0,
+        updated: result.tally?.updated ?? 0,
+        removed: result.tally?.removed ?? 0,
+      },
+    });
+    await tables.put(Scans, SCAN_LIST, newestFirst(scan.scanId), final);
+    await active.leave(scan.scanId);
+    await tables.replace(Scans, { ...scan, ...result });
+    log.info("A scan is over", { scanId: scan.scanId, status: result.status });
+  }
+
+  return { plan, scanOne, finish, fail, endVault, runningScan, sendClaimed };
+}
+
+export type ScanRun = ReturnType<typeof createScanRun>;

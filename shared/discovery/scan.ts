@@ -1,0 +1,154 @@
+import { z } from "zod";
+import { ASSET_TYPES } from "../inventory/asset.ts";
+import { VaultFailure } from "../inventory/vault.ts";
+import { entity } from "../storage/entity.ts";
+
+export const SCAN_MODES = ["full", "delta", "force"] as const;
+export type ScanMode = (typeof SCAN_MODES)[number];
+
+/** `queued → running →` one of the others. `cancelled` is the contract's DELETE on a scan. */
+export const SCAN_STATUSES = ["queued", "running", "completed", "partial", "failed", "timedOut", "cancelled"] as const;
+export type ScanStatus = (typeof SCAN_STATUSES)[number];
+export const isOver = (status: ScanStatus): boolean => status !== "queued" && status !== "running";
+
+const counts = z.object({ certificate: z.int(), key: z.int(), secret: z.int() });
+
+/** What a scan found and changed, in all or in one vault. */
+export const Tally = z.object({ found: counts, added: z.int(), updated: z.int(), removed: z.int() });
+export type Tally = z.infer<typeof Tally>;
+
+export const emptyTally = (): Tally => ({
+  found: { certificate: 0, key: 0, secret: 0 },
+  added: 0,
+  updated: 0,
+  removed: 0,
+});
+
+export function addTally(total: Tally, part: Tally): void {
+  for (const type of ASSET_TYPES) total.found[type] += part.found[type];
+  total.added += part.added;
+  total.updated += part.updated;
+  total.removed += part.removed;
+}
+
+const SubscriptionOutcome = z.object({
+  subscriptionId: z.string(),
+  vaults: z.int(),
+  failure: VaultFailure.optional(),
+});
+
+export const ScanRecord = z.object({
+  scanId: z.string(),
+  mode: z.enum(SCAN_MODES),
+  /** As asked for; undefined for all. */
+  subscriptions: z.array(z.string()).optional(),
+  status: z.enum(SCAN_STATUSES),
+  trigger: z.enum(["api", "schedule"]),
+  requestedBy: z.string(),
+  requestId: z.string(),
+  createdAt: z.string(),
+  startedAt: z.string().optional(),
+  finishedAt: z.string().optional(),
+  /** The instant `discoveryScanTimeout` ends it. */
+  deadline: z.string().optional(),
+  cancelledBy: z.string().optional(),
+  vaultsTotal: z.int(),
+  subscriptionOutcomes: z.array(SubscriptionOutcome),
+  /** Why the whole scan failed, when it never came to its vaults. */
+  failure: VaultFailure.optional(),
+  /** Filled when it is over; while it runs the vaults' rows are counted. */
+  vaultsDone: z.int().optional(),
+  vaultsFailed: z.int().optional(),
+  tally: Tally.optional(),
+});
+export type ScanRecord = z.infer<typeof ScanRecord>;
+
+/** The scan itself in its own partition, and a copy under `scans`, newest first, for the list. */
+export const Scans = entity("Scans", ScanRecord);
+
+/** A vault of a scan's plan: all the worker needs, so that it asks the resource manager nothing again. */
+export const PlannedVault = z.object({
+  name: z.string(),
+  subscriptionId: z.string(),
+  /** `remove`: missing from a complete listing. `skip`: failed lately, its back-off is not over. */
+  action: z.enum(["scan", "remove", "skip"]),
+  /** The resource manager's description; absent for `remove`. */
+  resource: z.record(z.string(), z.unknown()).optional(),
+  claimedAt: z.string().optional(),
+});
+export type PlannedVault = z.infer<typeof PlannedVault>;
+export const PlannedVaults = entity("Scans", PlannedVault);
+
+export const VAULT_OUTCOMES = ["succeeded", "partial", "failed", "skipped", "removed"] as const;
+
+/** At most this many changed assets are named per vault; the counts stay whole. */
+export const MAX_NAMED_CHANGES = 1000;
+
+export const VaultOutcome = z.object({
+  vaultName: z.string(),
+  subscriptionId: z.string(),
+  outcome: z.enum(VAULT_OUTCOMES),
+  /** Per list that could not be read; `vault` for the vault as a whole. */
+  failures: z.array(VaultFailure.extend({ list: z.string() })),
+  tally: Tally,
+  added: z.array(z.string()),
+  updated: z.array(z.string()),
+  removed: z.array(z.string()),
+  finishedAt: z.string(),
+  /** The planned vault this one's worker claimed next: a redelivered message sends it again. */
+  next: z.string().optional(),
+});
+export type VaultOutcome = z.infer<typeof VaultOutcome>;
+export const VaultOutcomes = entity("Scans", VaultOutcome);
+
+/**
+ * A scan's partition: the scan, then its vaults by state. A vault changes state by moving from one prefix to the next in
+ * one transaction, so that one range answers what is left to do.
+ */
+export const scanPartition = (scanId: string): string => `scan:${scanId}`;
+export const SCAN_ROW = "0";
+export const waitingKey = (index: string): string => `1!${index}`;
+export const claimedKey = (index: string): string => `2!${index}`;
+export const doneKey = (index: string): string => `3!${index}`;
+export const indexOf = (rowKey: string): string => rowKey.slice(2);
+export const WAITING = "1!";
+export const CLAIMED = "2!";
+export const DONE = "3!";
+/** After every key of the three states. */
+export const BEYOND = "4";
+
+/** Scans that are queued or running, in one row: what a new scan would overlap with, and how many workers are out. */
+export const ActiveScans = entity(
+  "Scans",
+  z.object({
+    scans: z.array(
+      z.object({
+        scanId: z.string(),
+        mode: z.enum(SCAN_MODES),
+        subscriptions: z.array(z.string()).optional(),
+        /** Vault messages this scan may have out at once; 0 until it is planned. */
+        workers: z.int(),
+        createdAt: z.string(),
+      }),
+    ),
+  }),
+);
+export const ACTIVE = "active";
+
+/** The list of scans is read newest first, so its keys count down: each letter of the ULID is mirrored. */
+const CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+export const SCAN_LIST = "scans";
+export const newestFirst = (ulid: string): string =>
+  [...ulid].map((letter) => CROCKFORD[31 - CROCKFORD.indexOf(letter)]).join("");
+
+/** The queues of a scan, in the order a scan passes them. */
+export const QUEUES = {
+  start: "scan-start",
+  plan: "scan-plan",
+  vaults: "scan-vaults",
+  finish: "scan-finish",
+} as const;
+
+export const StartMessage = z.object({ mode: z.enum(["full", "delta"]) });
+export const ScanMessage = z.object({ scanId: z.string() });
+export const VaultMessage = z.object({ scanId: z.string(), index: z.string() });

@@ -1,0 +1,96 @@
+import type { z } from "zod";
+import type { Logger } from "../runtime.ts";
+import type { Reply } from "./reply.ts";
+
+/** Roles in rising order of what they may do; `open` needs no token. The contract's page lists what each may. */
+export type Access = "open" | "user" | "auditor" | "admin";
+export type Role = Exclude<Access, "open">;
+export type Tier = "core" | "pro";
+export type Method = "GET" | "POST" | "PUT" | "DELETE";
+
+/** Who a request is made by. */
+export interface Actor {
+  username: string;
+  role: Role;
+  /** The token's id and the instant it ends, for signing out. */
+  tokenId: string;
+  tokenExpiresAt: Date;
+}
+
+/** Who did something, from where and in which request: what the audit log writes beside every effect. */
+export interface Caller {
+  /** The username, `anonymous`, or `system` for timers and queues. */
+  actor: string;
+  address?: string;
+  requestId: string;
+}
+
+/** What a declared response looks like: a schema for JSON, or the media types of a file. */
+export type ResponseDeclaration = z.ZodType | { description: string; mediaTypes: string[]; json?: z.ZodType };
+
+export interface RequestContext<Services, Params, Query, Body> {
+  params: Params;
+  query: Query;
+  body: Body;
+  /** Present on every endpoint whose access is not `open`. */
+  actor: Actor;
+  caller: Caller;
+  /** The `If-Match` header, when the caller sent one. */
+  ifMatch: string | undefined;
+  headers: Headers;
+  url: URL;
+  services: Services;
+  log: Logger;
+}
+
+type Output<S> = S extends z.ZodType ? z.output<S> : undefined;
+
+export interface EndpointDeclaration<
+  Services,
+  P extends z.ZodObject | undefined = z.ZodObject | undefined,
+  Q extends z.ZodObject | undefined = z.ZodObject | undefined,
+  B extends z.ZodType | undefined = z.ZodType | undefined,
+> {
+  /** The function's name on the platform, which matches routes in the order of these names. */
+  name: string;
+  method: Method;
+  /** The route without a leading slash, parameters as `{name}`. */
+  route: string;
+  summary: string;
+  description?: string;
+  tag: string;
+  access: Access;
+  tier: Tier;
+  params?: P;
+  /** Parameters by the names the specification gives; the camelCase and snake_case form of each are both taken. */
+  query?: Q;
+  /** Taken in camelCase and snake_case; members it does not know are refused. */
+  body?: B;
+  /** True where the specification lets the body be left out; the schema then gets `{}`. */
+  bodyOptional?: boolean;
+  /** Whether `If-Match` is honoured, for the description. */
+  conditional?: boolean;
+  responds: { [status: number]: ResponseDeclaration };
+  /** `caller` (default) counts against the caller, `signIn` against the stricter bucket, `none` not at all. */
+  rateLimit?: "caller" | "signIn" | "none";
+  /** Left out of the OpenAPI document: the catch-all and the files behind the documentation pages. */
+  undocumented?: boolean;
+  handle(context: RequestContext<Services, Output<P>, Output<Q>, Output<B>>): Promise<Reply>;
+}
+
+/** A declaration whose input types are forgotten: what registration, the pipeline and OpenAPI work on. */
+export type Endpoint<Services> = Omit<EndpointDeclaration<Services>, "handle"> & {
+  // biome-ignore lint/suspicious/noExplicitAny: the types of params, query and body are checked where it is declared
+  handle(context: RequestContext<Services, any, any, any>): Promise<Reply>;
+};
+
+/** Fixes the services once, so that every declaration infers the types of its own input. */
+export function endpointFor<Services>() {
+  return <
+    P extends z.ZodObject | undefined = undefined,
+    Q extends z.ZodObject | undefined = undefined,
+    B extends z.ZodType | undefined = undefined,
+  >(
+    declaration: EndpointDeclaration<Services, P, Q, B>,
+  ): Endpoint<Services> => declaration as Endpoint<Services>;
+}

@@ -1,0 +1,113 @@
+import { z } from "zod";
+import { Problem, type ProblemPart } from "./problem.ts";
+
+/** Largest body that is read, as the contract says. */
+export const MAX_BODY_BYTES = 1024 * 1024;
+
+const camelCase = (name: string): string => name.replace(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase());
+
+/** The value a schema describes behind its optional, nullable, default and transform wrappers. */
+function inner(schema: z.core.$ZodType): z.core.$ZodType {
+  const def = schema._zod.def as { innerType?: z.core.$ZodType; in?: z.core.$ZodType };
+  if (def.innerType) return inner(def.innerType);
+  if (def.in) return inner(def.in);
+  return schema;
+}
+
+/**
+ * Gives every member of `value` the name the schema knows it by, whichever of camelCase and snake_case the caller
+ * used. Free-form records (tags) keep their keys. Both forms of one name at once are refused.
+ */
+export function withDeclaredNames(schema: z.core.$ZodType, value: unknown, path: string): unknown {
+  const plain = inner(schema);
+  if (Array.isArray(value) && plain instanceof z.ZodArray) {
+    return value.map((item, index) => withDeclaredNames(plain.element, item, `${path}.${index}`));
+  }
+  if (!(plain instanceof z.ZodObject) || typeof value !== "object" || value === null || Array.isArray(value)) {
+    return value;
+  }
+  const shape = plain.shape as Record<string, z.core.$ZodType>;
+  const byCamelCase = new Map(Object.keys(shape).map((name) => [camelCase(name), name]));
+  const renamed: [string, unknown][] = [];
+  const seen = new Set<string>();
+  for (const [given, member] of Object.entries(value)) {
+    const name = byCamelCase.get(camelCase(given)) ?? given;
+    if (seen.has(name)) {
+      const message = `The member "${name}" is given twice, in two spellings. Send one.`;
+      throw new Problem("invalidRequest", message, { errors: [{ path: `${path}.${given}`, message }] });
+    }
+    seen.add(name);
+    const declared = Object.hasOwn(shape, name) ? shape[name] : undefined;
+    renamed.push([name, declared ? withDeclaredNames(declared, member, `${path}.${name}`) : member]);
+  }
+  return Object.fromEntries(renamed);
+}
+
+/** Parses `value` with `schema`; what does not fit becomes one problem that names every place. */
+export function parse<S extends z.ZodType>(schema: S, value: unknown, where: "body" | "query" | "path"): z.output<S> {
+  const result = schema.safeParse(withDeclaredNames(schema, value, where));
+  if (result.success) return result.data;
+  const errors = result.error.issues.flatMap((issue) => partsOf(issue, where));
+  const detail = `Correct ${errors.length === 1 ? "this" : "these"} and send the request again: ${errors
+    .slice(0, 5)
+    .map((error) => `${error.path}: ${error.message}`)
+    .join("; ")}`;
+  throw new Problem("invalidRequest", detail, { errors });
+}
+
+function partsOf(issue: z.core.$ZodIssue, where: string): ProblemPart[] {
+  const path = [where, ...issue.path.map(String)].join(".");
+  if (issue.code === "unrecognized_keys") {
+    return issue.keys.map((key) => ({
+      path: `${path}.${key.slice(0, 64)}`,
+      message: where === "query" ? "is not a parameter of this endpoint" : "is not a member of this request",
+    }));
+  }
+  return [{ path, message: issue.message }];
+}
+
+/** Reads a JSON body: its type, size, encoding and syntax each refused with what to do about it. */
+export async function readJson(request: {
+  headers: Headers;
+  bytes(): Promise<Uint8Array>;
+}): Promise<{ present: false } | { present: true; value: unknown }> {
+  if (Number(request.headers.get("content-length") ?? 0) > MAX_BODY_BYTES) throw tooLarge();
+  const bytes = await request.bytes();
+  if (bytes.length === 0) return { present: false };
+  if (bytes.length > MAX_BODY_BYTES) throw tooLarge();
+  const type = (request.headers.get("content-type") ?? "").split(";")[0]?.trim().toLowerCase() ?? "";
+  if (type !== "application/json" && !/^application\/[\w.-]+\+json$/.test(type)) {
+    throw new Problem("unsupportedMediaType", "Send the body as JSON with the header Content-Type: application/json.");
+  }
+  try {
+    return { present: true, value: JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes)) };
+  } catch {
+    throw new Problem(
+      "malformedRequest",
+      "The body is not valid JSON in UTF-8. Check its quotes, commas and encoding.",
+    );
+  }
+}
+
+export const missingBody = (): Problem =>
+  new Problem(
+    "missingBody",
+    "This endpoint needs a JSON body. If you sent one, send it with a Content-Length header: the platform drops bodies sent in chunks.",
+  );
+
+const tooLarge = (): Problem => new Problem("bodyTooLarge", `A body may hold at most ${MAX_BODY_BYTES} bytes (1 MiB).`);
+
+/** The query as an object by the declared names; a parameter given twice is refused. */
+export function readQuery(url: URL): Record<string, string> {
+  const query: Record<string, string> = {};
+  for (const [name, value] of url.searchParams) {
+    if (Object.hasOwn(query, name)) {
+      const message = "is given more than once";
+      throw new Problem("invalidRequest", `Send the query parameter "${name.slice(0, 64)}" once.`, {
+        errors: [{ path: `query.${name.slice(0, 64)}`, message }],
+      });
+    }
+    Object.defineProperty(query, name, { value, enumerable: true, configurable: true, writable: true });
+  }
+  return query;
+}

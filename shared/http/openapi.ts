@@ -1,0 +1,147 @@
+import { z } from "zod";
+import { createDocument, type ZodOpenApiOperationObject, type ZodOpenApiPathsObject } from "zod-openapi";
+import type { Endpoint, ResponseDeclaration } from "./endpoint.ts";
+import { PROBLEMS, type ProblemCode } from "./problem.ts";
+
+const ProblemDocument = z
+  .looseObject({
+    type: z.string().meta({ description: "`/problems/<code>`" }),
+    title: z.string(),
+    status: z.int(),
+    detail: z.string().meta({ description: "What to do about it." }),
+    instance: z.string().meta({ description: "The request id, also in the X-Request-Id header and in the logs." }),
+    code: z.enum(Object.keys(PROBLEMS) as [ProblemCode, ...ProblemCode[]]).meta({ description: "Stable." }),
+    errors: z.array(z.object({ path: z.string(), message: z.string() })).optional(),
+  })
+  .meta({ id: "Problem", description: "An RFC 9457 problem document." });
+
+const RESPONSE_HEADERS = {
+  "X-Request-Id": { description: "The caller's, if sane, else a new one.", schema: { type: "string" as const } },
+};
+const LIMIT_HEADERS = {
+  "RateLimit-Limit": { description: "Of the window with the least left.", schema: { type: "string" as const } },
+  "RateLimit-Remaining": { description: "Calls left in that window.", schema: { type: "string" as const } },
+  "RateLimit-Reset": { description: "Seconds until it has room again.", schema: { type: "string" as const } },
+};
+
+/** Which problems an endpoint can answer with, from its declaration alone. */
+function problemsOf(endpoint: Endpoint<never>): number[] {
+  const statuses = [500, 503];
+  if (endpoint.params || endpoint.query || endpoint.body) statuses.push(400);
+  if (endpoint.access !== "open") statuses.push(401, 403);
+  if (endpoint.route.includes("{")) statuses.push(404);
+  if (endpoint.method === "POST" || endpoint.method === "PUT" || endpoint.method === "DELETE") statuses.push(409);
+  if (endpoint.conditional) statuses.push(412);
+  if (endpoint.body) statuses.push(413, 415);
+  if (endpoint.rateLimit !== "none") statuses.push(429);
+  return statuses;
+}
+
+function responseOf(status: string, declared: ResponseDeclaration) {
+  const description = Number(status) === 201 ? "Created" : "Success";
+  const headers = { ...RESPONSE_HEADERS, ...(Number(status) < 300 ? LIMIT_HEADERS : {}) };
+  if (declared instanceof z.ZodType)
+    return { description, headers, content: { "application/json": { schema: declared } } };
+  const files = declared.mediaTypes.map((type) => [type, { schema: { type: "string" as const } }] as const);
+  return {
+    description: declared.description,
+    headers,
+    content: {
+      ...Object.fromEntries(files),
+      ...(declared.json ? { "application/json": { schema: declared.json } } : {}),
+    },
+  };
+}
+
+function operationOf(endpoint: Endpoint<never>): ZodOpenApiOperationObject {
+  const problems = problemsOf(endpoint).map((status) => [
+    String(status),
+    {
+      description: Object.values(PROBLEMS)
+        .filter((problem) => problem.status === status)
+        .map((problem) => problem.title)
+        .join("; "),
+      headers: {
+        ...RESPONSE_HEADERS,
+        ...(status === 429 || status === 503
+          ? { "Retry-After": { description: "Whole seconds.", schema: { type: "string" as const } } }
+          : {}),
+      },
+      content: { "application/problem+json": { schema: ProblemDocument } },
+    },
+  ]);
+  const access =
+    endpoint.access === "open"
+      ? "Open: needs no token."
+      : `Needs the role ${endpoint.access}${endpoint.tier === "pro" ? " and a PRO licence" : ""}.`;
+  return {
+    operationId: endpoint.name,
+    summary: endpoint.summary,
+    description: [endpoint.description, access].filter(Boolean).join("\n\n"),
+    tags: [endpoint.tag],
+    security: endpoint.access === "open" ? [] : [{ bearerAuth: [] }],
+    requestParams: {
+      ...(endpoint.params ? { path: endpoint.params } : {}),
+      ...(endpoint.query ? { query: endpoint.query } : {}),
+      ...(endpoint.conditional
+        ? {
+            header: z.object({
+              "If-Match": z
+                .string()
+                .optional()
+                .meta({ description: "The etag the change is based on; 412 when it is stale." }),
+            }),
+          }
+        : {}),
+    },
+    ...(endpoint.body
+      ? {
+          requestBody: { required: !endpoint.bodyOptional, content: { "application/json": { schema: endpoint.body } } },
+        }
+      : {}),
+    responses: {
+      ...Object.fromEntries(problems),
+      ...Object.fromEntries(
+        Object.entries(endpoint.responds).map(([status, declared]) => [status, responseOf(status, declared)]),
+      ),
+    },
+  };
+}
+
+/** The OpenAPI 3.1 document of all declared endpoints. */
+export function openApiDocument(endpoints: readonly Endpoint<never>[], version: string): object {
+  const paths: ZodOpenApiPathsObject = {};
+  for (const endpoint of endpoints.filter((one) => !one.undocumented)) {
+    const path = `/${endpoint.route}`;
+    paths[path] = { ...paths[path], [endpoint.method.toLowerCase()]: operationOf(endpoint) };
+  }
+  const codes = Object.entries(PROBLEMS).map(([code, { status, title }]) => `| \`${code}\` | ${status} | ${title} |`);
+  return createDocument({
+    openapi: "3.1.0",
+    info: {
+      title: "Credential and Secret Lifecycle Service",
+      version,
+      description: [
+        "Inventories the secrets, keys and certificates of Azure key vaults, says how healthy they are, scores their",
+        "compliance and warns before they expire. Bodies are JSON in camelCase; request members and query parameters are",
+        "also taken in snake_case. Instants are ISO 8601 in UTC. Errors are RFC 9457 problem documents with these codes:",
+        "",
+        "| code | status | title |",
+        "| --- | --- | --- |",
+        ...codes,
+      ].join("\n"),
+    },
+    servers: [{ url: "/" }],
+    paths,
+    components: {
+      securitySchemes: {
+        bearerAuth: {
+          type: "http",
+          scheme: "bearer",
+          bearerFormat: "JWT",
+          description: "The access_token of POST /auth/login.",
+        },
+      },
+    },
+  });
+}

@@ -1,0 +1,133 @@
+import { z } from "zod";
+import { Problem } from "./problem.ts";
+
+/** Bounds of the list parameters, as the contract says. */
+export const MAX_LIMIT = 1000;
+export const DEFAULT_LIMIT = 100;
+export const MAX_OFFSET = 10_000;
+/** Happenings are counted exactly up to here; beyond it `total` is null and `totalAtLeast` says this much. */
+export const MAX_COUNTED = 10_000;
+
+const wholeNumber = (minimum: number, maximum: number, hint = "") =>
+  z
+    .string()
+    .regex(/^\d{1,9}$/, "must be a whole number")
+    .transform(Number)
+    .pipe(z.number().min(minimum).max(maximum, `must be at most ${maximum}${hint}`));
+
+/** The query parameters of every list. */
+export const pageParameters = {
+  limit: wholeNumber(1, MAX_LIMIT)
+    .optional()
+    .meta({ description: `How many items, 1 to ${MAX_LIMIT}; ${DEFAULT_LIMIT} when left out.`, example: "100" }),
+  offset: wholeNumber(0, MAX_OFFSET, "; walk further with cursor")
+    .optional()
+    .meta({ description: `How many items to skip, up to ${MAX_OFFSET}. To walk everything use cursor.`, example: "0" }),
+  cursor: z
+    .string()
+    .max(4096)
+    .optional()
+    .meta({ description: "The nextCursor of the answer before, with the same filters. Not beside offset." }),
+};
+
+export interface PageRequest {
+  limit: number;
+  offset: number;
+  cursor: string | undefined;
+}
+
+/** The page a query asks for; an offset beside a cursor is refused. */
+export function pageRequest(query: { limit?: number; offset?: number; cursor?: string }): PageRequest {
+  if (query.cursor !== undefined && query.offset) {
+    throw new Problem("invalidRequest", "Send either offset or cursor, not both.", {
+      errors: [{ path: "query.offset", message: "can't stand beside cursor" }],
+    });
+  }
+  return { limit: query.limit ?? DEFAULT_LIMIT, offset: query.offset ?? 0, cursor: query.cursor };
+}
+
+/** What every list answers. */
+export interface Page<T> {
+  items: T[];
+  /** Exact, or null where counting would cost more the more there is; then `totalAtLeast` says what was seen. */
+  total: number | null;
+  totalAtLeast?: number;
+  limit: number;
+  offset: number;
+  nextCursor: string | null;
+}
+
+/** The schema of a list of `item`s, named `<Item>List` in the description. */
+export function pageOf<S extends z.ZodType>(item: S, id: string) {
+  return z
+    .object({
+      items: z.array(item),
+      total: z.int().min(0).nullable().meta({ description: "How many there are in all; null beside totalAtLeast." }),
+      totalAtLeast: z.int().min(0).optional(),
+      limit: z.int(),
+      offset: z.int(),
+      nextCursor: z.string().nullable().meta({ description: "Send it as cursor for what follows; null at the end." }),
+    })
+    .meta({ id });
+}
+
+/** An opaque cursor holding `state`; it is checked against its schema when it comes back. */
+export function encodeCursor(state: unknown): string {
+  return Buffer.from(JSON.stringify(state)).toString("base64url");
+}
+
+/** @throws {Problem} invalidCursor when the text is no cursor of that schema. */
+export function decodeCursor<S extends z.ZodType>(schema: S, cursor: string): z.output<S> {
+  try {
+    return schema.parse(JSON.parse(Buffer.from(cursor, "base64url").toString("utf8")));
+  } catch {
+    throw new Problem("invalidCursor", "Send the nextCursor of the answer before, unchanged, with the same filters.", {
+      errors: [{ path: "query.cursor", message: "is not valid for this request" }],
+    });
+  }
+}
+
+/** A page of a list that is small and wholly in memory (rules, subscriptions, frameworks): the cursor is a position. */
+export function pageOfAll<T>(all: readonly T[], request: PageRequest): Page<T> {
+  const start =
+    request.cursor === undefined ? request.offset : decodeCursor(z.object({ at: z.int().min(0) }), request.cursor).at;
+  const end = start + request.limit;
+  return {
+    items: all.slice(start, end),
+    total: all.length,
+    limit: request.limit,
+    offset: start,
+    nextCursor: end < all.length ? encodeCursor({ at: end }) : null,
+  };
+}
+
+const DATE = /^\d{4}-\d{2}-\d{2}$/;
+const INSTANT = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?(Z|[+-]\d{2}:\d{2})$/;
+
+/**
+ * A date or an instant in a query, as a Date. A date as the end of a range means the end of that day: the first
+ * millisecond after it, since ranges exclude their end.
+ */
+export const queryInstant = (role: "start" | "end") =>
+  z
+    .string()
+    .max(40)
+    .transform((value, context) => {
+      const date = DATE.test(value)
+        ? new Date(`${value}T00:00:00Z`)
+        : INSTANT.test(value)
+          ? new Date(value)
+          : undefined;
+      if (!date || Number.isNaN(date.getTime()) || (DATE.test(value) && !date.toISOString().startsWith(value))) {
+        context.addIssue("must be a date (2026-11-21) or an instant (2026-11-21T10:00:00Z)");
+        return z.NEVER;
+      }
+      return role === "end" && DATE.test(value) ? new Date(date.getTime() + 86_400_000) : date;
+    })
+    .meta({
+      description:
+        role === "start"
+          ? "From this date or instant on (ISO 8601)."
+          : "Up to this instant, or to the end of this date (ISO 8601).",
+      example: "2026-11-21",
+    });

@@ -1,0 +1,170 @@
+import { z } from "zod";
+import { ASSET_TYPES, type AssetType, assetId, RotationPolicy } from "./asset.ts";
+import { countExpiries } from "./expiries.ts";
+import { daysUntil, type Moment, STATUSES, statusOf } from "./health.ts";
+import { type FoundAsset, healthOf } from "./query.ts";
+import { DiagnosticSetting, expiriesOf, forEachType, VaultFailure, type VaultRecord } from "./vault.ts";
+
+/** The inventory as the API shows it. */
+
+const instant = z.iso.datetime().meta({ description: "ISO 8601 in UTC." });
+
+export const Asset = z
+  .object({
+    id: z.string().meta({ description: "`<vault>.<type>.<name>`", example: "kv-payments.secret.db-password" }),
+    type: z.enum(ASSET_TYPES),
+    name: z.string(),
+    vaultName: z.string(),
+    vaultId: z.string().meta({ description: "The vault's Azure resource id." }),
+    subscriptionId: z.string(),
+    status: z
+      .enum(STATUSES)
+      .meta({ description: "By the time until it expires and the compliance policy, computed now." }),
+    enabled: z.boolean(),
+    managed: z
+      .boolean()
+      .meta({ description: "Always false: what only backs a certificate is part of that certificate." }),
+    version: z.string().nullable().meta({ description: "Known for keys and certificates, whose details are read." }),
+    createdOn: instant.nullable(),
+    updatedOn: instant.nullable(),
+    notBefore: instant.nullable(),
+    expiresOn: instant.nullable(),
+    daysUntilExpiry: z
+      .int()
+      .nullable()
+      .meta({ description: "Whole days of 24 hours, rounded down; negative once expired." }),
+    contentType: z.string().nullable(),
+    tags: z.record(z.string(), z.string()),
+    owner: z.string().nullable().meta({ description: "The tag that the setting OWNER_TAG names." }),
+    firstSeenAt: instant,
+    lastSeenAt: instant
+      .nullable()
+      .meta({ description: "Its vault's last listing of this type that was read to its end." }),
+    keyType: z.string().nullable().optional(),
+    keySize: z.int().nullable().optional().meta({ description: "Bits, for RSA." }),
+    keyCurve: z.string().nullable().optional(),
+    rotationPolicy: RotationPolicy.nullable().optional(),
+    subject: z.string().nullable().optional(),
+    issuer: z.string().nullable().optional(),
+    subjectAlternativeNames: z.array(z.string()).nullable().optional(),
+    thumbprint: z.string().nullable().optional(),
+    validityMonths: z.int().nullable().optional(),
+    autoRenew: z.boolean().nullable().optional(),
+  })
+  .meta({ id: "Asset" });
+
+const toInstant = (seconds: number | undefined): string | null =>
+  seconds === undefined ? null : new Date(seconds * 1000).toISOString();
+
+export function assetView(found: FoundAsset, moment: Moment, ownerTag: string): z.infer<typeof Asset> {
+  const { asset, lastSeenAt } = found;
+  const certificate = asset.type === "certificate";
+  return {
+    id: assetId(asset),
+    type: asset.type,
+    name: asset.name,
+    vaultName: asset.vaultName,
+    vaultId: asset.vaultId,
+    subscriptionId: asset.subscriptionId,
+    status: statusOf(asset.expiresOn, moment),
+    enabled: asset.enabled,
+    managed: false,
+    version: asset.version ?? null,
+    createdOn: toInstant(asset.createdOn),
+    updatedOn: toInstant(asset.updatedOn),
+    notBefore: toInstant(asset.notBefore),
+    expiresOn: toInstant(asset.expiresOn),
+    daysUntilExpiry: asset.expiresOn === undefined ? null : daysUntil(asset.expiresOn, moment),
+    contentType: asset.contentType ?? null,
+    tags: asset.tags ?? {},
+    owner: (asset.tags && Object.hasOwn(asset.tags, ownerTag) ? asset.tags[ownerTag] : undefined) ?? null,
+    firstSeenAt: asset.firstSeenAt,
+    lastSeenAt: lastSeenAt ?? null,
+    ...(asset.type === "secret"
+      ? {}
+      : { keyType: asset.keyType ?? null, keySize: asset.keySize ?? null, keyCurve: asset.keyCurve ?? null }),
+    ...(asset.type === "key" ? { rotationPolicy: asset.rotationPolicy ?? null } : {}),
+    ...(certificate
+      ? {
+          subject: asset.subject ?? null,
+          issuer: asset.issuer ?? null,
+          subjectAlternativeNames: asset.subjectAlternativeNames ?? null,
+          thumbprint: asset.thumbprint ?? null,
+          validityMonths: asset.validityMonths ?? null,
+          autoRenew: asset.autoRenew ?? null,
+        }
+      : {}),
+  };
+}
+
+const TypeCounts = z.object({ certificate: z.int(), key: z.int(), secret: z.int() });
+const StatusCounts = z.object({ healthy: z.int(), warning: z.int(), critical: z.int(), expired: z.int() });
+
+export const Vault = z
+  .object({
+    name: z.string(),
+    id: z.string().meta({ description: "The Azure resource id." }),
+    vaultUri: z.string(),
+    location: z.string(),
+    subscriptionId: z.string(),
+    resourceGroup: z.string(),
+    tenantId: z.string(),
+    sku: z.string(),
+    tags: z.record(z.string(), z.string()),
+    softDelete: z.boolean(),
+    softDeleteRetentionDays: z.int().nullable(),
+    purgeProtection: z.boolean(),
+    rbacAuthorization: z.boolean(),
+    publicNetworkAccess: z.string(),
+    networkDefaultAction: z.string(),
+    privateEndpoints: z.int(),
+    diagnosticSettings: z
+      .array(DiagnosticSetting)
+      .nullable()
+      .meta({ description: "Null until a full scan could read them." }),
+    firstSeenAt: instant,
+    lastSeenAt: z.object({ certificate: instant.nullable(), key: instant.nullable(), secret: instant.nullable() }),
+    failures: z
+      .array(VaultFailure.extend({ list: z.enum(ASSET_TYPES) }))
+      .meta({ description: "What could not be read in the last scan, and what to do about it." }),
+    retryAt: instant.nullable().meta({ description: "Until then only scans of mode force read it again." }),
+    assets: TypeCounts,
+    health: StatusCounts,
+  })
+  .meta({ id: "Vault" });
+
+export function vaultView(vault: VaultRecord, moment: Moment): z.infer<typeof Vault> {
+  const health = { healthy: 0, warning: 0, critical: 0, expired: 0 };
+  for (const type of ASSET_TYPES) {
+    const counts = healthOf([vault], type, moment);
+    for (const status of STATUSES) health[status] += counts[status];
+  }
+  return {
+    name: vault.name,
+    id: vault.id,
+    vaultUri: vault.vaultUri,
+    location: vault.location,
+    subscriptionId: vault.subscriptionId,
+    resourceGroup: vault.resourceGroup,
+    tenantId: vault.tenantId,
+    sku: vault.sku,
+    tags: vault.tags ?? {},
+    softDelete: vault.softDelete,
+    softDeleteRetentionDays: vault.softDeleteRetentionDays ?? null,
+    purgeProtection: vault.purgeProtection,
+    rbacAuthorization: vault.rbacAuthorization,
+    publicNetworkAccess: vault.publicNetworkAccess,
+    networkDefaultAction: vault.networkDefaultAction,
+    privateEndpoints: vault.privateEndpoints,
+    diagnosticSettings: vault.diagnostics ?? null,
+    firstSeenAt: vault.firstSeenAt,
+    lastSeenAt: forEachType((type: AssetType) => vault.listedAt[type] ?? null),
+    failures: ASSET_TYPES.flatMap((list) => {
+      const failure = vault.failures[list];
+      return failure ? [{ list, ...failure }] : [];
+    }),
+    retryAt: vault.retryAt ?? null,
+    assets: forEachType((type) => countExpiries(expiriesOf(vault, type))),
+    health,
+  };
+}

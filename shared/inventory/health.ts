@@ -1,0 +1,65 @@
+import type { AssetRecord } from "./asset.ts";
+
+export const STATUSES = ["healthy", "warning", "critical", "expired"] as const;
+export type Status = (typeof STATUSES)[number];
+
+/** A day is 24 hours, whatever the calendar says. */
+export const DAY = 86_400_000;
+
+/** The instant and the thresholds health is judged by; a cursor carries them, so that a walk sees one moment. */
+export interface Moment {
+  /** Milliseconds since 1970. */
+  now: number;
+  criticalDays: number;
+  warningDays: number;
+}
+
+/** The contract's health states, from exact instants. `expiresOn` in unix seconds. */
+export function statusOf(expiresOn: number | undefined, moment: Moment): Status {
+  if (expiresOn === undefined) return "healthy";
+  const left = expiresOn * 1000 - moment.now;
+  if (left < 0) return "expired";
+  if (left <= moment.criticalDays * DAY) return "critical";
+  return left <= moment.warningDays * DAY ? "warning" : "healthy";
+}
+
+/** Whole days until the expiry, rounded down; negative once it is past. */
+export const daysUntil = (expiresOn: number, moment: Moment): number =>
+  Math.floor((expiresOn * 1000 - moment.now) / DAY);
+
+/** A range of expiry in unix seconds: from <= expiresOn < before. `unset` says whether assets without one belong. */
+export interface ExpiryRange {
+  from: number;
+  before: number;
+  unset: boolean;
+}
+
+/** Beyond every expiry a key can hold (ten digits); "no expiry" sorts after it. */
+export const END_OF_TIME = 9_999_999_999;
+
+/** The range of expiry that has the status at that moment. */
+export function rangeOf(status: Status, moment: Moment): ExpiryRange {
+  const first = Math.ceil(moment.now / 1000);
+  const afterCritical = Math.floor((moment.now + moment.criticalDays * DAY) / 1000) + 1;
+  const afterWarning = Math.floor((moment.now + moment.warningDays * DAY) / 1000) + 1;
+  switch (status) {
+    case "expired":
+      return { from: 0, before: first, unset: false };
+    case "critical":
+      return { from: first, before: afterCritical, unset: false };
+    case "warning":
+      return { from: afterCritical, before: afterWarning, unset: false };
+    case "healthy":
+      return { from: afterWarning, before: END_OF_TIME, unset: true };
+  }
+}
+
+/** What both ranges hold. */
+export const intersect = (a: ExpiryRange, b: ExpiryRange): ExpiryRange => ({
+  from: Math.max(a.from, b.from),
+  before: Math.min(a.before, b.before),
+  unset: a.unset && b.unset,
+});
+
+export const inRange = (asset: Pick<AssetRecord, "expiresOn">, range: ExpiryRange): boolean =>
+  asset.expiresOn === undefined ? range.unset : asset.expiresOn >= range.from && asset.expiresOn < range.before;

@@ -1,0 +1,77 @@
+import { z } from "zod";
+import type { Tier } from "../http/endpoint.ts";
+import type { LicenseKey } from "./vendor-keys.ts";
+
+/** What a licence says. */
+export interface License {
+  tier: Tier;
+  customer: string;
+  expiresAt: Date;
+  /** The one Entra tenant it is for, in lower case. */
+  tenantId: string | undefined;
+}
+
+/** Why a licence does not hold, or `expired` while its days of grace last. */
+export const LICENSE_REASONS = [
+  "missing",
+  "malformed",
+  "unknownKey",
+  "badSignature",
+  "wrongTenant",
+  "expired",
+] as const;
+export type LicenseReason = (typeof LICENSE_REASONS)[number];
+
+/** The claims of a licence: `exp` in seconds since 1970 (RFC 7519 §4.1.4), the rest as the contract names it. */
+const Claims = z.object({
+  tier: z.enum(["core", "pro"]),
+  customer: z.string().min(1),
+  exp: z.number().int().positive().max(8.64e12),
+  tenantId: z.guid().optional(),
+});
+
+/** The only algorithm: the key decides it, never the licence (https://www.rfc-editor.org/rfc/rfc8725#section-3.1). */
+const ALGORITHM = "EdDSA";
+
+/** Verifies a compact JWS offline. Its expiry is not looked at: whoever asks compares it with the clock. */
+export async function verifyLicense(
+  text: string,
+  keys: readonly LicenseKey[],
+): Promise<{ license: License } | { reason: LicenseReason }> {
+  const [{ compactVerify }, { decodeProtectedHeader }, { JOSEError, JWSSignatureVerificationFailed }] =
+    await Promise.all([
+      import("jose/jws/compact/verify"),
+      import("jose/decode/protected_header"),
+      import("jose/errors"),
+    ]);
+  let kid: string | undefined;
+  try {
+    kid = decodeProtectedHeader(text).kid;
+  } catch {
+    return { reason: "malformed" }; // a TypeError for whatever is no JWS
+  }
+  const key = keys.find((one) => one.kid === kid);
+  if (!key) return { reason: "unknownKey" };
+  try {
+    const publicKey = { kty: "OKP", crv: "Ed25519", x: key.x };
+    const { payload } = await compactVerify(text, publicKey, { algorithms: [ALGORITHM] });
+    return claimsOf(payload);
+  } catch (error) {
+    if (error instanceof JWSSignatureVerificationFailed) return { reason: "badSignature" };
+    if (error instanceof JOSEError) return { reason: "malformed" };
+    throw error;
+  }
+}
+
+function claimsOf(payload: Uint8Array): { license: License } | { reason: LicenseReason } {
+  let json: unknown;
+  try {
+    json = JSON.parse(new TextDecoder().decode(payload));
+  } catch {
+    return { reason: "malformed" };
+  }
+  const claims = Claims.safeParse(json);
+  if (!claims.success) return { reason: "malformed" };
+  const { tier, customer, exp, tenantId } = claims.data;
+  return { license: { tier, customer, expiresAt: new Date(exp * 1000), tenantId: tenantId?.toLowerCase() } };
+}

@@ -1,0 +1,73 @@
+import type { Config } from "../config/config.ts";
+import type { Tier } from "../http/endpoint.ts";
+import type { Clock } from "../runtime.ts";
+import { builtInKeys } from "./keys.ts";
+import { type License, type LicenseReason, verifyLicense } from "./license.ts";
+import type { LicenseKey } from "./vendor-keys.ts";
+
+const DAY_MS = 24 * 60 * 60_000;
+
+/** Days that an expired licence still opens its tier. */
+export const GRACE_DAYS = 14;
+
+const CORE_FEATURES = ["discovery", "compliance", "alerts", "subscriptions", "audit", "settings"] as const;
+const PRO_FEATURES = ["rotation", "sync", "dependencies", "sso", "users", "b2c"] as const;
+export const FEATURES = [...CORE_FEATURES, ...PRO_FEATURES] as const;
+
+export interface LicenseStatus {
+  /** The tier that is open now. */
+  tier: Tier;
+  /** True when there is a licence that holds now, in its days of grace too. */
+  valid: boolean;
+  reason?: LicenseReason;
+  customer?: string;
+  expiresAt?: Date;
+  /** Until it expires; whole days of 24 hours, rounded down, negative once expired. */
+  daysLeft?: number;
+  inGrace: boolean;
+  /** The end of the days of grace. */
+  graceEndsAt?: Date;
+  features: readonly (typeof FEATURES)[number][];
+}
+
+export interface Licensing {
+  /** By the clock now. The signature is verified once per process. */
+  status(): Promise<LicenseStatus>;
+  tier(): Promise<Tier>;
+}
+
+/** @param deps.keys - What licences are verified with; the keys of this build unless a test names others. */
+export function createLicensing(deps: {
+  config: Pick<Config, "LICENSE_KEY" | "AZURE_TENANT_ID">;
+  clock: Clock;
+  keys?: readonly LicenseKey[];
+}): Licensing {
+  const { config, clock, keys = builtInKeys() } = deps;
+  let verified: Promise<{ license: License } | { reason: LicenseReason }> | undefined;
+
+  async function verify(): Promise<{ license: License } | { reason: LicenseReason }> {
+    if (config.LICENSE_KEY === undefined) return { reason: "missing" };
+    const result = await verifyLicense(config.LICENSE_KEY, keys);
+    if (!("license" in result) || result.license.tenantId === undefined) return result;
+    return result.license.tenantId === config.AZURE_TENANT_ID?.toLowerCase() ? result : { reason: "wrongTenant" };
+  }
+
+  async function status(): Promise<LicenseStatus> {
+    verified ??= verify();
+    const result = await verified;
+    if (!("license" in result)) return { ...core, reason: result.reason };
+    const { tier, customer, expiresAt } = result.license;
+    const now = clock.now().getTime();
+    const graceEndsAt = new Date(expiresAt.getTime() + GRACE_DAYS * DAY_MS);
+    const expired = now >= expiresAt.getTime();
+    const inGrace = expired && now < graceEndsAt.getTime();
+    const facts = { customer, expiresAt, daysLeft: Math.floor((expiresAt.getTime() - now) / DAY_MS), graceEndsAt };
+    if (expired && !inGrace) return { ...core, ...facts, reason: "expired" };
+    const features = tier === "pro" ? FEATURES : CORE_FEATURES;
+    return { tier, valid: true, ...(inGrace && { reason: "expired" }), ...facts, inGrace, features };
+  }
+
+  return { status, tier: async () => (await status()).tier };
+}
+
+const core: LicenseStatus = { tier: "core", valid: false, inGrace: false, features: CORE_FEATURES };

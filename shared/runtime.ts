@@ -1,0 +1,36 @@
+import { randomBytes } from "node:crypto";
+import { monotonicFactory } from "ulid";
+
+/** The moment it is. The domain asks no other clock, so that a test can set it. */
+export interface Clock {
+  now(): Date;
+}
+
+/** Where the domain's chance comes from. */
+export interface Randomness {
+  /** Uniform in [0, 1). For jitter, never for secrets. */
+  number(): number;
+  /** Cryptographically strong bytes. */
+  bytes(length: number): Uint8Array;
+  /** A ULID for the given instant: sorts by time, unique within and across instances. */
+  ulid(at: Date): string;
+}
+
+/** One line per call; `fields` must never hold a secret value. */
+export interface Logger {
+  debug(message: string, fields?: Record<string, unknown>): void;
+  info(message: string, fields?: Record<string, unknown>): void;
+  warn(message: string, fields?: Record<string, unknown>): void;
+  error(message: string, fields?: Record<string, unknown>): void;
+}
+
+export const systemClock: Clock = { now: () => new Date() };
+
+export function systemRandomness(): Randomness {
+  const ulid = monotonicFactory();
+  return {
+    number: Math.random,
+    bytes: (length) => randomBytes(length),
+    ulid: (at) => ulid(at.getTime()),
+  };
+}

@@ -1,0 +1,214 @@
+import { z } from "zod";
+import type { Config } from "../config/config.ts";
+
+export const LOG_LEVELS = ["DEBUG", "INFO", "WARNING", "ERROR"] as const;
+
+/** The value of every setting that is in force. */
+export interface SettingValues {
+  discoveryMaxWorkers: number;
+  /** Seconds. */
+  discoveryScanTimeout: number;
+  enableNotifications: boolean;
+  enableComplianceScanning: boolean;
+  logLevel: (typeof LOG_LEVELS)[number];
+  defaultThresholdDays: number;
+  criticalExpiryDays: number;
+  warningExpiryDays: number;
+  auditRetentionDays: number;
+  rotationRetentionDays: number;
+  rotationTriggerDays: number;
+  defaultValidityDays: number;
+}
+export type SettingKey = keyof SettingValues;
+export type SettingValue = SettingValues[SettingKey];
+
+/** The categories as paths name them, and the member of `GET /api/settings/all` that holds each. */
+export const CATEGORIES = {
+  performance: "performance",
+  features: "features",
+  logging: "logging",
+  "alert-defaults": "alertDefaults",
+  retention: "retention",
+  "compliance-policy": "compliancePolicy",
+  automation: "automation",
+} as const;
+export type Category = keyof typeof CATEGORIES;
+export const CATEGORY_NAMES = Object.keys(CATEGORIES) as Category[];
+
+interface Common {
+  category: Category;
+  environmentVariable: keyof Config & string;
+  description: string;
+}
+type IntegerDefinition = Common & { type: "integer"; default: number; minimum: number; maximum: number };
+type BooleanDefinition = Common & { type: "boolean"; default: boolean };
+type TextDefinition<V> = Common & { type: "string"; default: V; allowed: readonly V[] };
+export type Definition = IntegerDefinition | BooleanDefinition | TextDefinition<string>;
+
+type DefinitionOf<V> = V extends number
+  ? IntegerDefinition
+  : V extends boolean
+    ? BooleanDefinition
+    : TextDefinition<SettingValues["logLevel"]>;
+
+/** Every runtime setting. Whatever shows, checks or reads one does it from this table. */
+export const DEFINITIONS: { readonly [K in SettingKey]: DefinitionOf<SettingValues[K]> } = {
+  discoveryMaxWorkers: {
+    category: "performance",
+    type: "integer",
+    default: 10,
+    minimum: 1,
+    maximum: 200,
+    environmentVariable: "DISCOVERY_MAX_WORKERS",
+    description: "How many vaults are scanned at once, all instances together.",
+  },
+  discoveryScanTimeout: {
+    category: "performance",
+    type: "integer",
+    default: 3600,
+    minimum: 60,
+    maximum: 86_400,
+    environmentVariable: "DISCOVERY_SCAN_TIMEOUT",
+    description: "Seconds after which a scan that is not finished ends as timed out.",
+  },
+  enableNotifications: {
+    category: "features",
+    type: "boolean",
+    default: true,
+    environmentVariable: "ENABLE_NOTIFICATIONS",
+    description: "Whether alerts are delivered.",
+  },
+  enableComplianceScanning: {
+    category: "features",
+    type: "boolean",
+    default: true,
+    environmentVariable: "ENABLE_COMPLIANCE_SCANNING",
+    description: "Whether scans and the daily run evaluate compliance.",
+  },
+  logLevel: {
+    category: "logging",
+    type: "string",
+    default: "INFO",
+    allowed: LOG_LEVELS,
+    environmentVariable: "LOG_LEVEL",
+    description: "The least level of a line in the service's log. Takes effect without a restart.",
+  },
+  defaultThresholdDays: {
+    category: "alert-defaults",
+    type: "integer",
+    default: 30,
+    minimum: 1,
+    maximum: 365,
+    environmentVariable: "DEFAULT_THRESHOLD_DAYS",
+    description: "Days before expiry at which an alert rule without a threshold of its own tells.",
+  },
+  criticalExpiryDays: {
+    category: "compliance-policy",
+    type: "integer",
+    default: 7,
+    minimum: 0,
+    maximum: 365,
+    environmentVariable: "CRITICAL_EXPIRY_DAYS",
+    description: "An asset with at most this many days left is critical. Must be below warningExpiryDays.",
+  },
+  warningExpiryDays: {
+    category: "compliance-policy",
+    type: "integer",
+    default: 30,
+    minimum: 1,
+    maximum: 730,
+    environmentVariable: "WARNING_EXPIRY_DAYS",
+    description: "An asset with at most this many days left, but more than criticalExpiryDays, is a warning.",
+  },
+  auditRetentionDays: {
+    category: "retention",
+    type: "integer",
+    default: 365,
+    minimum: 1,
+    maximum: 3650,
+    environmentVariable: "AUDIT_RETENTION_DAYS",
+    description:
+      "Days that audit entries and the alert history are kept. Audit entries are never purged before AUDIT_MINIMUM_RETENTION_DAYS.",
+  },
+  rotationRetentionDays: {
+    category: "retention",
+    type: "integer",
+    default: 365,
+    minimum: 1,
+    maximum: 3650,
+    environmentVariable: "ROTATION_RETENTION_DAYS",
+    description: "Days that the history of rotations and of syncs is kept.",
+  },
+  rotationTriggerDays: {
+    category: "automation",
+    type: "integer",
+    default: 30,
+    minimum: 1,
+    maximum: 365,
+    environmentVariable: "ROTATION_TRIGGER_DAYS",
+    description: "Days before expiry at which a secret is due for rotation.",
+  },
+  defaultValidityDays: {
+    category: "automation",
+    type: "integer",
+    default: 180,
+    minimum: 1,
+    maximum: 730,
+    environmentVariable: "DEFAULT_VALIDITY_DAYS",
+    description: "Days a rotated secret is valid when the request names none.",
+  },
+};
+
+export const SETTING_KEYS = Object.keys(DEFINITIONS) as SettingKey[];
+
+export const keysOf = (category: Category): SettingKey[] =>
+  SETTING_KEYS.filter((key) => DEFINITIONS[key].category === category);
+
+/** @returns the key if `text` names a setting of that category. */
+export const keyIn = (category: Category, text: string): SettingKey | undefined =>
+  keysOf(category).find((key) => key === text);
+
+/** What a value must be, in words that complete "must be …". */
+export function expectation(definition: Definition): string {
+  if (definition.type === "integer") return `a whole number from ${definition.minimum} to ${definition.maximum}`;
+  return definition.type === "boolean" ? "true or false" : `one of ${definition.allowed.join(", ")}`;
+}
+
+function schemaOf(definition: Definition): z.ZodType<SettingValue> {
+  const { description } = definition;
+  const error = `must be ${expectation(definition)}`;
+  if (definition.type === "integer") {
+    return z.int({ error }).min(definition.minimum, { error }).max(definition.maximum, { error }).meta({ description });
+  }
+  if (definition.type === "boolean") return z.boolean({ error }).meta({ description });
+  return z.enum(definition.allowed as typeof LOG_LEVELS, { error }).meta({ description });
+}
+
+const SCHEMAS = Object.fromEntries(SETTING_KEYS.map((key) => [key, schemaOf(DEFINITIONS[key])])) as {
+  readonly [K in SettingKey]: z.ZodType<SettingValues[K]>;
+};
+
+/** A value as it stands in a table or a request, if the setting can have it. */
+export function validValue(key: SettingKey, value: unknown): SettingValue | undefined {
+  return SCHEMAS[key].safeParse(value).data;
+}
+
+/** A value as text, as App Configuration keeps it (`10`, `true`, `INFO`), if the setting can have it. */
+export function validText(key: SettingKey, text: string): SettingValue | undefined {
+  const { type } = DEFINITIONS[key];
+  if (type === "integer") return /^\d{1,9}$/.test(text) ? validValue(key, Number(text)) : undefined;
+  if (type === "boolean") return text === "true" || text === "false" ? text === "true" : undefined;
+  return validValue(key, text);
+}
+
+const changesSchema = (category: Category) =>
+  z.strictObject(
+    Object.fromEntries(keysOf(category).map((key) => [key, (SCHEMAS[key] as z.ZodType<SettingValue>).optional()])),
+  );
+
+const CHANGES = Object.fromEntries(CATEGORY_NAMES.map((category) => [category, changesSchema(category)])) as {
+  readonly [C in Category]: ReturnType<typeof changesSchema>;
+};
+
+/** Any subset of a category's settings: the body of its PUT. */
+export const changesOf = (category: Category) => CHANGES[category];

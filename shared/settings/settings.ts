@@ -1,0 +1,383 @@
+import { createHash } from "node:crypto";
+import { z } from "zod";
+import type { Audit } from "../audit/audit.ts";
+import type { AppConfiguration } from "../azure/app-configuration.ts";
+import { CloudFailure } from "../azure/failure.ts";
+import type { Config } from "../config/config.ts";
+import type { Caller } from "../http/endpoint.ts";
+import { parse } from "../http/input.ts";
+import { notFound, Problem } from "../http/problem.ts";
+import type { Clock, Logger } from "../runtime.ts";
+import { entity } from "../storage/entity.ts";
+import type { Tables } from "../storage/tables.ts";
+import {
+  CATEGORY_NAMES,
+  type Category,
+  changesOf,
+  DEFINITIONS,
+  keyIn,
+  keysOf,
+  SETTING_KEYS,
+  type SettingKey,
+  type SettingValue,
+  type SettingValues,
+} from "./definitions.ts";
+import {
+  contradiction,
+  type Ignored,
+  type Layers,
+  type Overrides,
+  type Resolved,
+  resolve,
+  type Source,
+  valuesOf,
+} from "./resolve.ts";
+
+export type { SettingKey, SettingValues } from "./definitions.ts";
+
+/** One setting as the API shows it; null where a member does not apply. */
+export interface SettingDescription {
+  key: SettingKey;
+  value: SettingValue;
+  source: Source;
+  default: SettingValue;
+  environmentVariable: string;
+  type: "integer" | "boolean" | "string";
+  minimum: number | null;
+  maximum: number | null;
+  allowed: readonly string[] | null;
+  description: string;
+  /** ISO 8601; of the override. */
+  updatedAt: string | null;
+  updatedBy: string | null;
+  ignored: Ignored[];
+}
+
+export interface Described<T> {
+  /** Changes whenever anything that is shown does. */
+  etag: string;
+  settings: T;
+}
+
+/** Told of the settings whose override a request set to another value or removed. */
+export type ChangeListener = (keys: SettingKey[]) => Promise<void>;
+
+export interface Settings {
+  /** The values in force, at most 20 seconds old: every instance feels a change within 30. One table request a load. */
+  values(): Promise<SettingValues>;
+  /** The values last loaded, at once; undefined before the first load. For the logger's level. */
+  current(): SettingValues | undefined;
+  /** All categories, read now. */
+  describeAll(): Promise<Described<Record<Category, SettingDescription[]>>>;
+  /** One category, read now. */
+  describe(category: Category): Promise<Described<SettingDescription[]>>;
+  /**
+   * Sets overrides: all of `changes` or nothing.
+   *
+   * @param changes - Any subset of the category's settings.
+   * @param ifMatch - The etag of the category's description that the change is based on.
+   * @throws {Problem} invalidRequest when a value does not fit; preconditionFailed when `ifMatch` is stale.
+   */
+  update(
+    category: Category,
+    changes: Record<string, unknown>,
+    caller: Caller,
+    ifMatch?: string,
+  ): Promise<Described<SettingDescription[]>>;
+  /**
+   * Removes one override and answers what holds now.
+   *
+   * @throws {Problem} notFound when there is no such setting or it has no override; conflict when what would hold then
+   * contradicts another setting; preconditionFailed.
+   */
+  remove(category: Category, key: string, caller: Caller, ifMatch?: string): Promise<SettingDescription>;
+  /** Removes every override and answers which there were. @throws {Problem} preconditionFailed. */
+  removeAll(caller: Caller, ifMatch?: string): Promise<SettingKey[]>;
+  /**
+   * Adds a listener, called after a change is stored and before its request is answered. An error of a listener reaches
+   * the caller although the change holds, so a listener's work must also be done by something that runs on its own.
+   */
+  onChange(listener: ChangeListener): void;
+}
+
+export interface SettingsDependencies {
+  tables: Tables;
+  config: Config;
+  clock: Clock;
+  audit: Audit;
+  appConfiguration?: AppConfiguration | undefined;
+  log: Logger;
+}
+
+/** All overrides are one row, so that one read loads them and any change of several is atomic. */
+export const SettingsRow = entity(
+  "Settings",
+  z.object({
+    overrides: z.record(
+      z.string(),
+      z.object({ value: z.union([z.string(), z.number(), z.boolean()]), updatedAt: z.string(), updatedBy: z.string() }),
+    ),
+  }),
+);
+export const SETTINGS_PARTITION = "settings";
+export const OVERRIDES = "overrides";
+
+/** Milliseconds that loaded values serve. */
+const FRESH_MS = 20_000;
+
+const NOTHING: ReadonlyMap<string, string> = new Map();
+
+interface State {
+  layers: Layers;
+  resolved: Record<SettingKey, Resolved>;
+  values: SettingValues;
+}
+
+export function createSettings(deps: SettingsDependencies): Settings {
+  const { tables, config, clock, audit, appConfiguration, log } = deps;
+  const listeners: ChangeListener[] = [];
+  let known: { state: State; at: number } | undefined;
+  let loading: Promise<State> | undefined;
+  /** Counts the changes made here: a load that began before one may not replace what it left. */
+  let changes = 0;
+  let lastRead = NOTHING;
+  let warned = new Set<string>();
+
+  function stateOf(overrides: Overrides, fromAppConfiguration: ReadonlyMap<string, string>): State {
+    const layers: Layers = { overrides, appConfiguration: fromAppConfiguration, config };
+    const resolved = resolve(layers);
+    return { layers, resolved, values: valuesOf(resolved) };
+  }
+
+  /** An unreachable store leaves its last known values in force, and before there are any, those of the next source. */
+  async function readAppConfiguration(): Promise<ReadonlyMap<string, string>> {
+    if (!appConfiguration) return NOTHING;
+    try {
+      lastRead = await appConfiguration.read();
+    } catch (error) {
+      if (!(error instanceof CloudFailure)) throw error;
+      const problem = { code: error.code, problem: error.message, remedy: error.remedy };
+      log.warn("App Configuration could not be read; its last known values stay in force", problem);
+    }
+    return lastRead;
+  }
+
+  async function load(): Promise<State> {
+    const at = clock.now().getTime();
+    const seen = changes;
+    const [row, fromAppConfiguration] = await Promise.all([
+      tables.get(SettingsRow, SETTINGS_PARTITION, OVERRIDES),
+      readAppConfiguration(),
+    ]);
+    if (known && changes !== seen) return known.state;
+    const state = stateOf(row?.overrides ?? {}, fromAppConfiguration);
+    known = { state, at };
+    warnOfIgnored(state);
+    return state;
+  }
+
+  /** Once per value and instance, not at every load. */
+  function warnOfIgnored({ resolved }: State): void {
+    const now = new Set<string>();
+    for (const key of SETTING_KEYS) {
+      for (const { source, reason } of resolved[key].ignored) {
+        const line = `${key} ${source} ${reason}`;
+        now.add(line);
+        if (!warned.has(line)) log.warn("A setting's value is ignored", { key, source, reason });
+      }
+    }
+    warned = now;
+  }
+
+  /** Concurrent loads are one. */
+  function refresh(): Promise<State> {
+    if (loading) return loading;
+    const started = load();
+    const forget = () => {
+      if (loading === started) loading = undefined;
+    };
+    started.then(forget, forget);
+    loading = started;
+    return started;
+  }
+
+  function fresh(): State | undefined {
+    const age = known ? clock.now().getTime() - known.at : Infinity;
+    return age >= 0 && age < FRESH_MS ? known?.state : undefined;
+  }
+
+  function requireMatch(ifMatch: string | undefined, keys: readonly SettingKey[], state: State): void {
+    if (ifMatch === undefined || ifMatch.trim() === "*" || ifMatch.trim() === etagOf(keys, state)) return;
+    throw new Problem("preconditionFailed", "The settings were changed since. Read them again and repeat the change.");
+  }
+
+  /**
+   * The one way overrides change. `edit` gives the wanted overrides, or undefined when they are as wanted already; it may
+   * run again when another writer came between. The intent is entered before the write and the outcome after it.
+   */
+  async function change(
+    request: { target: string; keys: readonly SettingKey[]; caller: Caller; ifMatch: string | undefined },
+    edit: (now: State) => Overrides | undefined,
+  ): Promise<{ state: State; changed: SettingKey[] }> {
+    const { keys, caller } = request;
+    const plan = (overrides: Overrides) => {
+      const before = stateOf(overrides, lastRead);
+      requireMatch(request.ifMatch, keys, before);
+      const wanted = edit(before);
+      const after = wanted ? stateOf(wanted, lastRead) : before;
+      return { before, after, wanted, changed: keys.filter((key) => overrides[key] !== after.layers.overrides[key]) };
+    };
+    const entry = (outcome: "intent" | "success" | "failure", { before, after, changed }: ReturnType<typeof plan>) =>
+      audit.append({
+        type: "settings.changed",
+        caller,
+        outcome,
+        target: { type: "settings", id: request.target },
+        before: shown(changed, before),
+        after: shown(changed, after),
+      });
+
+    let planned = plan((await refresh()).layers.overrides);
+    if (!planned.wanted) return { state: planned.before, changed: [] };
+    await entry("intent", planned);
+    try {
+      await tables.modify(SettingsRow, SETTINGS_PARTITION, OVERRIDES, (row) => {
+        planned = plan(row?.overrides ?? {});
+        return planned.wanted && { overrides: { ...planned.wanted } };
+      });
+    } catch (error) {
+      await entry("failure", planned);
+      throw error;
+    }
+    // No younger than the load it builds on: App Configuration was not read again.
+    known = { state: planned.after, at: known?.at ?? clock.now().getTime() };
+    changes++;
+    loading = undefined;
+    await entry("success", planned);
+    if (planned.changed.length > 0) for (const listener of listeners) await listener(planned.changed);
+    return { state: planned.after, changed: planned.changed };
+  }
+
+  return {
+    values: async () => (fresh() ?? (await refresh())).values,
+    current: () => known?.state.values,
+
+    async describeAll() {
+      const state = await refresh();
+      const described = CATEGORY_NAMES.map((category) => [category, describeKeys(keysOf(category), state)] as const);
+      return {
+        etag: etagOf(SETTING_KEYS, state),
+        settings: Object.fromEntries(described) as Record<Category, SettingDescription[]>,
+      };
+    },
+
+    describe: async (category) => described(keysOf(category), await refresh()),
+
+    async update(category, given, caller, ifMatch) {
+      const wanted = parse(changesOf(category), given, "body");
+      const keys = keysOf(category);
+      const { state } = await change({ target: category, keys, caller, ifMatch }, (now) => {
+        const override = { updatedAt: clock.now().toISOString(), updatedBy: caller.actor };
+        const different = keys.filter(
+          (key) => wanted[key] !== undefined && now.layers.overrides[key]?.value !== wanted[key],
+        );
+        if (different.length === 0) return undefined;
+        const overrides = {
+          ...now.layers.overrides,
+          ...Object.fromEntries(different.map((key) => [key, { ...override, value: wanted[key]! }])),
+        };
+        refuseContradiction(keys, { ...now.layers, overrides });
+        return overrides;
+      });
+      return described(keys, state);
+    },
+
+    async remove(category, name, caller, ifMatch) {
+      const key = keyIn(category, name);
+      if (!key) throw notFound(`The setting ${category}/${name.slice(0, 64)}`);
+      const request = { target: `${category}/${key}`, keys: keysOf(category), caller, ifMatch };
+      const { state } = await change(request, ({ layers }) => {
+        if (!layers.overrides[key]) throw notFound(`An override of ${key}`);
+        const { [key]: _, ...overrides } = layers.overrides;
+        const left = contradiction({ ...layers, overrides });
+        if (left && !contradiction(layers)) {
+          throw new Problem(
+            "conflict",
+            `${contradictionText(left)} Change the other one first, or set both with one PUT.`,
+          );
+        }
+        return overrides;
+      });
+      return describeKey(key, state);
+    },
+
+    async removeAll(caller, ifMatch) {
+      const request = { target: "all", keys: SETTING_KEYS, caller, ifMatch };
+      const { changed } = await change(request, ({ layers }) =>
+        Object.keys(layers.overrides).length === 0 ? undefined : {},
+      );
+      return changed;
+    },
+
+    onChange: (listener) => {
+      listeners.push(listener);
+    },
+  };
+}
+
+function refuseContradiction(keys: readonly SettingKey[], layers: Layers): void {
+  const found = keys.includes("criticalExpiryDays") ? contradiction(layers) : undefined;
+  if (!found) return;
+  const path = found.critical.source === "override" ? "body.criticalExpiryDays" : "body.warningExpiryDays";
+  const message = contradictionText(found);
+  throw new Problem("invalidRequest", message, { errors: [{ path, message }] });
+}
+
+const SOURCE_TEXT: Record<Source, string> = {
+  override: "an override",
+  appConfiguration: "App Configuration",
+  environment: "the environment",
+  default: "the default",
+};
+
+function contradictionText({ critical, warning }: NonNullable<ReturnType<typeof contradiction>>): string {
+  return `criticalExpiryDays would be ${critical.value} (${SOURCE_TEXT[critical.source]}), which is not below warningExpiryDays, ${warning.value} (${SOURCE_TEXT[warning.source]}).`;
+}
+
+/** What the audit log says of these settings. */
+const shown = (keys: readonly SettingKey[], { resolved }: State) =>
+  Object.fromEntries(keys.map((key) => [key, { value: resolved[key].value, source: resolved[key].source }]));
+
+const described = (keys: readonly SettingKey[], state: State): Described<SettingDescription[]> => ({
+  etag: etagOf(keys, state),
+  settings: describeKeys(keys, state),
+});
+
+const describeKeys = (keys: readonly SettingKey[], state: State): SettingDescription[] =>
+  keys.map((key) => describeKey(key, state));
+
+function describeKey(key: SettingKey, { layers, resolved }: State): SettingDescription {
+  const definition = DEFINITIONS[key];
+  const { value, source, ignored } = resolved[key];
+  const override = layers.overrides[key];
+  return {
+    key,
+    value,
+    source,
+    default: definition.default,
+    environmentVariable: definition.environmentVariable,
+    type: definition.type,
+    minimum: definition.type === "integer" ? definition.minimum : null,
+    maximum: definition.type === "integer" ? definition.maximum : null,
+    allowed: definition.type === "string" ? definition.allowed : null,
+    description: definition.description,
+    updatedAt: override?.updatedAt ?? null,
+    updatedBy: override?.updatedBy ?? null,
+    ignored,
+  };
+}
+
+function etagOf(keys: readonly SettingKey[], state: State): string {
+  const hash = createHash("sha256").update(JSON.stringify(describeKeys(keys, state)));
+  return `"${hash.digest("base64url").slice(0, 22)}"`;
+}

@@ -1,0 +1,180 @@
+import { z } from "zod";
+import type { Entity, Member, Row } from "./entity.ts";
+import { RowInvalid, StorageCorrupt } from "./errors.ts";
+import { keyProblem } from "./keys.ts";
+import { MAX_BINARY_BYTES, MAX_ENTITY_BYTES, MAX_PROPERTIES, MAX_TEXT_UNITS } from "./limits.ts";
+
+/**
+ * A row's properties as they go over the wire, `<name>@odata.type` beside those whose type JSON can't tell. Every number
+ * is a Double: whether a value has a fraction or more than 32 bits today must not decide the column's type.
+ * https://learn.microsoft.com/rest/api/storageservices/payload-format-for-table-service-operations
+ */
+export type Columns = Record<string, string | number | boolean>;
+
+/** A row as the SDK reads it. */
+export type StoredRow = Record<string, unknown>;
+
+const typeSuffix = "@odata.type";
+
+/** The value as its schema gives it back: complete, without a row's keys and ETag. */
+export function check<T>(e: Entity<T>, rowKey: string, value: T): T {
+  const result = e.schema.safeParse(withoutKeys(value));
+  if (!result.success) throw new RowInvalid(e.table, rowKey, result.error.issues);
+  return result.data as T;
+}
+
+/** The members that a merge sets. It can't clear one: the service ignores a null in a merge, so that is refused here. */
+export function checkPart<T>(e: Entity<T>, rowKey: string, part: Partial<T>): Partial<T> {
+  const given = withoutKeys(part);
+  const checked: Record<string, unknown> = {};
+  for (const [name, value] of Object.entries(given)) {
+    const schema = e.schema.shape[name];
+    if (schema === undefined) throw new RowInvalid(e.table, rowKey, `it has no member ${name}`);
+    if (value === undefined || value === null) throw new RowInvalid(e.table, rowKey, `a merge can't clear ${name}`);
+    const result = z.safeParse(schema, value);
+    if (!result.success)
+      throw new RowInvalid(
+        e.table,
+        rowKey,
+        result.error.issues.map((issue) => ({ ...issue, path: [name, ...issue.path] })),
+      );
+    checked[name] = result.data;
+  }
+  return checked as Partial<T>;
+}
+
+function withoutKeys(value: unknown): Record<string, unknown> {
+  const { partitionKey: _p, rowKey: _r, etag: _e, ...rest } = value as Record<string, unknown>;
+  return rest;
+}
+
+export function encode(members: readonly Member[], value: object): Columns {
+  const columns: Columns = {};
+  for (const { name, kind } of members) {
+    const member = (value as Record<string, unknown>)[name];
+    if (member === undefined || member === null) continue;
+    if (kind === "json") putText(columns, `${name}_json`, JSON.stringify(member));
+    else if (typeof member === "string") putText(columns, name, member);
+    else if (typeof member === "number") {
+      columns[name] = member;
+      columns[name + typeSuffix] = "Edm.Double";
+    } else if (typeof member === "boolean") columns[name] = member;
+    else putBytes(columns, name, member as Uint8Array);
+  }
+  return columns;
+}
+
+// A text too long for one column goes on in `<name>__1`, `<name>__2`, … A piece of full length always has a next one, if
+// only an empty one, so the end shows by itself: pieces that a longer text left behind under a merge are never read.
+const isFullText = (piece: string) => piece.length >= MAX_TEXT_UNITS - 1;
+const isFullBytes = (piece: Uint8Array) => piece.length >= MAX_BINARY_BYTES;
+const pieceName = (column: string, index: number) => (index === 0 ? column : `${column}__${index}`);
+
+function putText(columns: Columns, column: string, text: string): void {
+  for (let index = 0, start = 0; ; index++) {
+    let end = start + MAX_TEXT_UNITS;
+    const last = text.charCodeAt(end - 1);
+    if (last >= 0xd800 && last <= 0xdbff) end--; // keep a surrogate pair in one piece
+    const piece = text.slice(start, end);
+    columns[pieceName(column, index)] = piece;
+    if (!isFullText(piece)) return;
+    start = end;
+  }
+}
+
+function putBytes(columns: Columns, column: string, bytes: Uint8Array): void {
+  for (let index = 0, start = 0; ; index++, start += MAX_BINARY_BYTES) {
+    const piece = bytes.subarray(start, start + MAX_BINARY_BYTES);
+    const name = pieceName(column, index);
+    columns[name] = Buffer.from(piece.buffer, piece.byteOffset, piece.byteLength).toString("base64");
+    columns[name + typeSuffix] = "Edm.Binary";
+    if (!isFullBytes(piece)) return;
+  }
+}
+
+/** Which columns hold a member, but for the further pieces of a long one. */
+export const columnOf = ({ name, kind }: Member): string => (kind === "json" ? `${name}_json` : name);
+
+/** True when a member goes on in a column that was not read along. */
+export function isCut(members: readonly Member[], stored: StoredRow): boolean {
+  return members.some((member) => {
+    const column = columnOf(member);
+    const first = stored[column];
+    const full = typeof first === "string" ? isFullText(first) : first instanceof Uint8Array && isFullBytes(first);
+    return full && stored[pieceName(column, 1)] === undefined;
+  });
+}
+
+/** @throws StorageCorrupt when the row does not fit. */
+export function decode<T>(table: string, schema: z.ZodObject, members: readonly Member[], stored: StoredRow): Row<T> {
+  const partitionKey = stored.partitionKey as string;
+  const rowKey = stored.rowKey as string;
+  const value: Record<string, unknown> = {};
+  for (const member of members) {
+    const kept = read(stored, columnOf(member));
+    if (kept === undefined || kept === null) continue;
+    if (member.kind === "plain") value[member.name] = kept;
+    else {
+      try {
+        value[member.name] = JSON.parse(kept as string);
+      } catch {
+        // The parser's own message repeats a part of the text.
+        throw new StorageCorrupt(table, partitionKey, rowKey, `${member.name} (broken JSON)`);
+      }
+    }
+  }
+  const result = schema.safeParse(value);
+  if (!result.success) throw new StorageCorrupt(table, partitionKey, rowKey, result.error.issues);
+  const data = result.data as Record<string, unknown>;
+  data.partitionKey = partitionKey;
+  data.rowKey = rowKey;
+  data.etag = stored.etag;
+  return data as Row<T>;
+}
+
+function read(stored: StoredRow, column: string): unknown {
+  const first = stored[column];
+  if (typeof first === "string" && isFullText(first)) {
+    let text = first;
+    for (let index = 1, piece = first; isFullText(piece); index++) {
+      const next = stored[pieceName(column, index)];
+      if (typeof next !== "string") return undefined; // not what `putText` wrote; the schema names the member
+      text += next;
+      piece = next;
+    }
+    return text;
+  }
+  if (first instanceof Uint8Array && isFullBytes(first)) {
+    const pieces = [first];
+    for (let index = 1, piece = first; isFullBytes(piece); index++) {
+      const next = stored[pieceName(column, index)];
+      if (!(next instanceof Uint8Array)) return undefined;
+      pieces.push(next);
+      piece = next;
+    }
+    return Buffer.concat(pieces);
+  }
+  return first;
+}
+
+/** @throws RowInvalid for keys, a count of properties or a size that the service refuses. */
+export function checkLimits(table: string, partitionKey: string, rowKey: string, columns: Columns): void {
+  const key = `${partitionKey} / ${rowKey}`;
+  const problem = keyProblem(partitionKey) ?? keyProblem(rowKey);
+  if (problem !== undefined) throw new RowInvalid(table, key, problem);
+  let properties = 0;
+  // https://learn.microsoft.com/archive/blogs/avkashchauhan/how-the-size-of-an-entity-is-caclulated-in-windows-azure-table-storage
+  let bytes = 4 + 2 * (partitionKey.length + rowKey.length);
+  for (const [name, value] of Object.entries(columns)) {
+    if (name.endsWith(typeSuffix)) continue;
+    properties++;
+    bytes += 8 + 2 * name.length;
+    if (typeof value === "boolean") bytes += 1;
+    else if (typeof value === "number") bytes += 8;
+    else if (columns[name + typeSuffix] === "Edm.Binary") bytes += 4 + Buffer.byteLength(value, "base64");
+    else bytes += 4 + 2 * value.length;
+  }
+  if (properties > MAX_PROPERTIES)
+    throw new RowInvalid(table, key, `${properties} properties are more than ${MAX_PROPERTIES}`);
+  if (bytes > MAX_ENTITY_BYTES) throw new RowInvalid(table, key, `${bytes} bytes are more than ${MAX_ENTITY_BYTES}`);
+}

@@ -1,0 +1,58 @@
+import { MAX_KEY_CHARACTERS } from "./limits.ts";
+
+// Refused by the service: / \ # ? and control characters
+// (https://learn.microsoft.com/rest/api/storageservices/understanding-the-table-service-data-model#characters-disallowed-in-key-fields).
+// Taken but then not found again: %, which the service decodes twice in a path
+// (https://learn.microsoft.com/archive/blogs/windowsazurestorage/partitionkey-or-rowkey-containing-the-percent-character-causes-some-windows-azure-tables-apis-to-fail).
+const illegal = "\\u0000-\\u001F/\\\\#?%\\u007F-\\u009F";
+const illegalCharacter = new RegExp(`[${illegal}]`);
+// Besides those: our separator, the escape character itself, and halves of surrogate pairs, which UTF-8 can't carry.
+const escaped = new RegExp(`[${illegal}|!]|\\p{Surrogate}`, "gu");
+
+/**
+ * Any text as part of a key: legal, free of the separator `|`, and reversible with `keyTextOf`. Each escaped character
+ * becomes `!` and its code (`!2F`, or `!uD800`), so other characters keep their order and escaped ones sort near `!`.
+ */
+export function keyText(text: string): string {
+  return text.replace(escaped, (character) => {
+    const code = character.charCodeAt(0).toString(16).toUpperCase();
+    return code.length > 2 ? `!u${code}` : `!${code.padStart(2, "0")}`;
+  });
+}
+
+/** The text that `keyText` was given. */
+export function keyTextOf(part: string): string {
+  return part.replace(/!(?:u([0-9A-F]{4})|([0-9A-F]{2}))/g, (_, long: string | undefined, short: string) =>
+    String.fromCharCode(Number.parseInt(long ?? short, 16)),
+  );
+}
+
+/**
+ * The smallest string that sorts after every key with this prefix: the exclusive upper bound of a range. The service
+ * compares keys by UTF-16 unit, as JavaScript does. It is a bound only, not always a legal key.
+ */
+export function keyEnd(prefix: string): string {
+  const characters = [...prefix];
+  while (characters.length > 0) {
+    const code = characters.pop()!.codePointAt(0)!;
+    if (code === 0xffff) continue; // nothing of this length comes after it: the shorter prefix decides
+    return characters.join("") + String.fromCodePoint(nextInOrder(code));
+  }
+  throw new RangeError("No string sorts after every key.");
+}
+
+/** Surrogate pairs sort between U+D7FF and U+E000, where their first halves are. */
+function nextInOrder(code: number): number {
+  if (code === 0xd7ff) return 0x10000;
+  if (code === 0x10ffff) return 0xe000;
+  return code + 1;
+}
+
+/** What is wrong with a partition or row key, or undefined. */
+export function keyProblem(key: string): string | undefined {
+  if (key.length > MAX_KEY_CHARACTERS) return `a key of ${key.length} characters is longer than ${MAX_KEY_CHARACTERS}`;
+  const found = illegalCharacter.exec(key);
+  if (found) return `a key can't hold the character U+${found[0].charCodeAt(0).toString(16).padStart(4, "0")}`;
+  if (!key.isWellFormed()) return "a key can't hold half a surrogate pair";
+  return undefined;
+}

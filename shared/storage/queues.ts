@@ -1,0 +1,99 @@
+import { setTimeout as delay } from "node:timers/promises";
+import type { QueueClient } from "@azure/storage-queue";
+import type { Logger } from "../runtime.ts";
+import type { StorageConnection } from "./connection.ts";
+import {
+  ANSWER_TIMEOUT_MS,
+  FIRST_RETRY_MS,
+  MAX_DELETION_WAIT_MS,
+  MAX_MESSAGE_BYTES,
+  MAX_MESSAGE_DELAY_SECONDS,
+  MAX_RETRY_MS,
+  MAX_TRIES,
+} from "./limits.ts";
+
+export interface Queues {
+  /**
+   * Puts a message into a queue, which is created when it is missing: JSON in base64, as the platform's queue trigger
+   * reads it. When an answer is lost the message is sent again, so it may arrive twice. It is dropped after seven days.
+   *
+   * @param options.delaySeconds - How long the message stays hidden, 0 to just under seven days.
+   * @throws RangeError for a message of more than 48 KiB.
+   */
+  send(queue: string, message: unknown, options?: { readonly delaySeconds?: number }): Promise<void>;
+  /** Whether the service answers for this queue, be it there or not yet made; throws what the service says otherwise. */
+  reachable(queue: string): Promise<void>;
+}
+
+export function createQueues(connection: StorageConnection, { log }: { log?: Logger } = {}): Queues {
+  const clients = new Map<string, Promise<QueueClient>>();
+  const reach = (queue: string): Promise<QueueClient> => {
+    let client = clients.get(queue);
+    if (client === undefined) {
+      client = connect(connection, queue);
+      clients.set(queue, client);
+      // A credential that could not be had now may be had at the next call.
+      client.catch(() => clients.delete(queue));
+    }
+    return client;
+  };
+
+  return {
+    async reachable(queue) {
+      const client = await reach(queue);
+      await client.exists();
+    },
+
+    async send(queue, message, { delaySeconds = 0 } = {}) {
+      if (!Number.isInteger(delaySeconds) || delaySeconds < 0 || delaySeconds >= MAX_MESSAGE_DELAY_SECONDS)
+        throw new RangeError(`A message can't be delayed by ${delaySeconds} seconds.`);
+      const text = messageText(queue, message);
+      const client = await reach(queue);
+      let missing = false;
+      let waited = 0;
+      for (let pause = FIRST_RETRY_MS; ; pause = Math.min(MAX_RETRY_MS, pause * 2)) {
+        try {
+          if (missing) await client.createIfNotExists();
+          await client.sendMessage(text, { visibilityTimeout: delaySeconds });
+          return;
+        } catch (error) {
+          const { code } = error as { code?: string };
+          if (code === "QueueNotFound" && !missing) {
+            missing = true;
+            log?.info("Creating a queue", { queue });
+            continue;
+          }
+          const settling = code === "QueueBeingDeleted" || (code === "QueueNotFound" && missing);
+          if (!settling || waited >= MAX_DELETION_WAIT_MS) throw error;
+          log?.warn("Trying a queue again", { queue, code });
+          await delay(pause * (0.5 + Math.random() / 2));
+          waited += pause;
+        }
+      }
+    },
+  };
+}
+
+function messageText(queue: string, message: unknown): string {
+  const json: string | undefined = JSON.stringify(message);
+  if (json === undefined) throw new TypeError(`A message to ${queue} must be a JSON value.`);
+  const bytes = Buffer.from(json);
+  if (bytes.length > MAX_MESSAGE_BYTES)
+    throw new RangeError(`A message of ${bytes.length} bytes to ${queue} is larger than ${MAX_MESSAGE_BYTES}.`);
+  return bytes.toString("base64");
+}
+
+async function connect(connection: StorageConnection, queue: string): Promise<QueueClient> {
+  const { QueueClient } = await import("@azure/storage-queue");
+  const options = {
+    retryOptions: {
+      maxTries: MAX_TRIES,
+      retryDelayInMs: FIRST_RETRY_MS,
+      maxRetryDelayInMs: MAX_RETRY_MS,
+      tryTimeoutInMs: ANSWER_TIMEOUT_MS,
+    },
+  };
+  if ("connectionString" in connection) return new QueueClient(connection.connectionString, queue, options);
+  const address = `${connection.queueServiceUri.replace(/\/$/, "")}/${queue}`;
+  return new QueueClient(address, await connection.credential(), options);
+}

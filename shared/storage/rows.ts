@@ -1,0 +1,155 @@
+import type { PipelineRequest } from "@azure/core-rest-pipeline";
+import type { TableEntity } from "@azure/data-tables";
+import { errorCode, type Reached, statusOf, type TableClients, wasResent } from "./clients.ts";
+import { checkLimits, decode, encode, type StoredRow } from "./columns.ts";
+import { RowChanged, RowExists, RowMissing } from "./errors.ts";
+import type { Operation } from "./operations.ts";
+import { type Part, readTransactionAnswer, TransactionRefused, transactionBody } from "./transaction.ts";
+
+/**
+ * Stored rows, read and written one or many at a time, with the service's refusals as RowExists, RowChanged, RowMissing.
+ *
+ * A request whose answer was lost is sent again and then meets its own effect: an insert finds its row, a replace a newer
+ * ETag. So a refusal of a request that was sent more than once is looked into: when every row it writes holds exactly
+ * what was to be written, the write is taken as done. What callers may rely on:
+ *
+ * - A write that returns is stored.
+ * - RowExists or RowChanged means that somebody else's value is stored now. Their own may have been stored for a moment
+ *   before that, if the answer was lost and another writer was quick.
+ * - Two writers of the very same value can't be told apart in that case. Where it matters who won (a lock, a claim), the
+ *   value holds the writer's id.
+ * - Removing leaves nothing to look at: `remove` may return false, and a transaction that only removes may throw
+ *   RowMissing, for rows that it removed itself.
+ */
+export interface Rows {
+  read(table: string, partitionKey: string, rowKey: string): Promise<StoredRow | undefined>;
+  /** Returns the new ETag ("" for a removed row). */
+  apply(partitionKey: string, operation: Operation): Promise<string>;
+  /** One transaction; returns the new ETags by row key. */
+  submit(table: string, partitionKey: string, parts: readonly Part[]): Promise<Map<string, string>>;
+}
+
+export function createRows(clients: TableClients): Rows {
+  const rows: Rows = {
+    async read(table, partitionKey, rowKey) {
+      try {
+        return await clients.use(table, { create: false }, ({ client }) =>
+          client.getEntity<StoredRow>(partitionKey, rowKey),
+        );
+      } catch (error) {
+        if (statusOf(error) === 404) return undefined; // no such row, or no such table yet
+        throw error;
+      }
+    },
+
+    async apply(partitionKey, operation) {
+      const { table } = operation.entity;
+      checkLimits(table, partitionKey, operation.rowKey, operation.columns);
+      try {
+        return await clients.use(table, { create: operation.kind !== "remove" }, ({ client }) =>
+          send(client, partitionKey, operation),
+        );
+      } catch (error) {
+        const refused = refusal(error, partitionKey, operation, 0);
+        if (refused === undefined) throw error;
+        const etags = wasResent(error) ? await appliedBefore(partitionKey, [operation]) : undefined;
+        if (etags === undefined) throw refused;
+        return etags.get(operation.rowKey)!;
+      }
+    },
+
+    async submit(table, partitionKey, parts) {
+      const operations = parts.map((part) => part.operation);
+      const { contentType, body } = transactionBody(parts.map((part) => part.text));
+      const { createHttpHeaders, createPipelineRequest } = await import("@azure/core-rest-pipeline");
+      // The same for all tries of which one may have been applied, so that `wasResent` tells.
+      let request: PipelineRequest | undefined;
+      try {
+        const etags = await clients.use(table, { create: true }, async (reached: Reached) => {
+          request ??= createPipelineRequest({
+            url: `${reached.address}/$batch${reached.signature}`,
+            method: "POST",
+            headers: createHttpHeaders({
+              Accept: "application/json",
+              "Content-Type": contentType,
+              "x-ms-version": "2019-02-02",
+              DataServiceVersion: "3.0",
+              MaxDataServiceVersion: "3.0;NetFx",
+            }),
+            body,
+            allowInsecureConnection: reached.address.startsWith("http://"),
+          });
+          const response = await reached.client.pipeline.sendRequest(reached.http, request);
+          try {
+            return readTransactionAnswer(response, parts.length);
+          } catch (error) {
+            if (statusOf(error)! < 500) request = undefined; // refused, as for a missing table: it was not applied
+            throw error;
+          }
+        });
+        return new Map(operations.map(({ rowKey }, index) => [rowKey, etags[index] ?? ""]));
+      } catch (error) {
+        if (!(error instanceof TransactionRefused)) throw error;
+        const refused = refusal(error, partitionKey, operations[error.index]!, error.index);
+        if (refused === undefined) throw error;
+        const applied = wasResent(error) ? await appliedBefore(partitionKey, operations) : undefined;
+        if (applied === undefined) throw refused;
+        return applied;
+      }
+    },
+  };
+
+  /** The ETags, when every row that these operations write holds exactly what they write; else undefined. */
+  async function appliedBefore(partitionKey: string, operations: readonly Operation[]) {
+    const etags = new Map<string, string>();
+    for (const { entity, kind, rowKey, columns } of operations) {
+      if (kind === "remove") continue;
+      const stored = await rows.read(entity.table, partitionKey, rowKey);
+      if (stored === undefined) return undefined;
+      const { etag, ...value } = decode<object>(entity.table, entity.schema, entity.members, stored);
+      const now = encode(entity.members, value);
+      const names = kind === "merge" ? Object.keys(columns) : new Set([...Object.keys(columns), ...Object.keys(now)]);
+      for (const name of names) if (columns[name] !== now[name]) return undefined;
+      etags.set(rowKey, etag);
+    }
+    return etags.size > 0 ? etags : undefined;
+  }
+
+  return rows;
+}
+
+async function send(client: Reached["client"], partitionKey: string, operation: Operation): Promise<string> {
+  const { kind, rowKey, columns, etag } = operation;
+  const row: TableEntity<Record<string, unknown>> = { ...columns, partitionKey, rowKey };
+  const condition = etag === undefined ? {} : { etag };
+  switch (kind) {
+    case "insert":
+      return (await client.createEntity(row)).etag ?? "";
+    case "put":
+      return (await client.upsertEntity(row, "Replace")).etag ?? "";
+    case "replace":
+      return (await client.updateEntity(row, "Replace", condition)).etag ?? "";
+    case "merge":
+      return (await client.updateEntity(row, "Merge", condition)).etag ?? "";
+    case "remove":
+      await client.deleteEntity(partitionKey, rowKey, condition);
+      return "";
+  }
+}
+
+/** https://learn.microsoft.com/rest/api/storageservices/table-service-error-codes */
+function refusal(error: unknown, partitionKey: string, operation: Operation, index: number): Error | undefined {
+  const { kind, rowKey, entity } = operation;
+  if (errorCode(error) === "EntityAlreadyExists") return new RowExists(entity.table, partitionKey, rowKey, index);
+  switch (statusOf(error)) {
+    case 412:
+      return new RowChanged(entity.table, partitionKey, rowKey, index);
+    case 404:
+      if (errorCode(error) === "TableNotFound" && kind !== "remove") return undefined; // it could not be created
+      return kind === "replace"
+        ? new RowChanged(entity.table, partitionKey, rowKey, index)
+        : new RowMissing(entity.table, partitionKey, rowKey, index);
+    default:
+      return undefined;
+  }
+}

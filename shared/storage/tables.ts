@@ -1,0 +1,229 @@
+import { setTimeout as delay } from "node:timers/promises";
+import type { TableEntityQueryOptions, TableEntityResultPage } from "@azure/data-tables";
+import { z } from "zod";
+import type { Logger } from "../runtime.ts";
+import { createTableClients, errorCode } from "./clients.ts";
+import { check, columnOf, decode, encode, isCut, type StoredRow } from "./columns.ts";
+import type { StorageConnection } from "./connection.ts";
+import type { Entity, Row } from "./entity.ts";
+import { RowChanged, RowExists } from "./errors.ts";
+import { MAX_PAGE_SIZE, MAX_TRANSACTION_BYTES, MAX_TRANSACTION_OPERATIONS } from "./limits.ts";
+import { type Operation, remove } from "./operations.ts";
+import { createRows } from "./rows.ts";
+import { BODY_FRAME_BYTES, checkTable, transactionPart } from "./transaction.ts";
+import { removeIfThere, type WriteOptions, writeAll } from "./write.ts";
+
+export { RowChanged, RowExists, RowInvalid, RowMissing, StorageCorrupt } from "./errors.ts";
+export { insert, merge, type Operation, put, remove, replace } from "./operations.ts";
+export type { WriteOptions } from "./write.ts";
+
+/** Rows of one partition with from <= rowKey < before and after < rowKey, in the order of their keys. */
+export interface Range {
+  readonly partitionKey: string;
+  readonly from?: string;
+  readonly before?: string;
+  /** Exclusive: where an earlier walk ended. */
+  readonly after?: string;
+  /** Rows per page, 1..1000, default 1000. */
+  readonly pageSize?: number;
+}
+
+/**
+ * Typed rows in tables. A table is created when it is first written to; until then it reads as empty.
+ *
+ * Every method throws RowInvalid for a value that does not fit its entity or that the service would refuse, and
+ * StorageCorrupt for a stored row that does not fit. A busy or unreachable service is tried up to five times, then its
+ * error passes through. What holds when an answer was lost on the way is written down at `Rows`.
+ */
+export interface Tables {
+  get<T>(e: Entity<T>, partitionKey: string, rowKey: string): Promise<Row<T> | undefined>;
+  /** @throws RowExists when it is there. */
+  insert<T>(e: Entity<T>, partitionKey: string, rowKey: string, value: NoInfer<T>): Promise<Row<T>>;
+  /** Inserts, or replaces what is there. */
+  put<T>(e: Entity<T>, partitionKey: string, rowKey: string, value: NoInfer<T>): Promise<Row<T>>;
+  /** @throws RowChanged when the ETag is stale or the row gone. */
+  replace<T>(e: Entity<T>, row: Row<NoInfer<T>>): Promise<Row<T>>;
+  /** False when it was not there. @throws RowChanged when the ETag is stale. */
+  remove(e: Entity<unknown>, partitionKey: string, rowKey: string, etag?: string): Promise<boolean>;
+  /**
+   * Reads, changes and writes with the ETag; reads again when another writer came between.
+   *
+   * @param change - Gets undefined when the row is missing; returning undefined leaves it as it is. Called once per try.
+   * @returns The row as it is now.
+   * @throws RowChanged after ten tries.
+   */
+  modify<T>(
+    e: Entity<T>,
+    partitionKey: string,
+    rowKey: string,
+    change: (now: Row<T> | undefined) => NoInfer<T> | undefined,
+  ): Promise<Row<T> | undefined>;
+  /**
+   * One atomic transaction: 1..100 operations on rows of one partition, each on another row, at most 4 MiB.
+   *
+   * @returns The new ETags by row key; "" for a removed row.
+   * @throws RowExists, RowChanged, RowMissing naming the row key and the index of the operation; nothing was applied then.
+   */
+  transaction(table: string, partitionKey: string, operations: readonly Operation[]): Promise<Map<string, string>>;
+  /**
+   * As many transactions as it takes, each as full as the limits allow, not atomic together and meant to be run again
+   * after a crash: an insert of an existing row is a put, and removing a missing row is done already. Operations on one
+   * row are applied in their order; otherwise up to `parallel` transactions run at once.
+   */
+  write(table: string, partitionKey: string, operations: Iterable<Operation>, options?: WriteOptions): Promise<void>;
+  /**
+   * Pages of a range, one request each. The service may end a page early, so a page can be short, but an empty one is
+   * never yielded. Resume a walk with `after: <last row key>`. `select` reads only those members.
+   */
+  pages<T, K extends keyof T & string>(
+    e: Entity<T>,
+    range: Range & { readonly select: readonly K[] },
+  ): AsyncGenerator<Row<Pick<T, K>>[], void>;
+  pages<T>(e: Entity<T>, range: Range): AsyncGenerator<Row<T>[], void>;
+}
+
+const MODIFY_TRIES = 10;
+const MODIFY_FIRST_PAUSE_MS = 20;
+const MODIFY_MAX_PAUSE_MS = 500;
+
+export function createTables(connection: StorageConnection, { log }: { log?: Logger } = {}): Tables {
+  const clients = createTableClients(connection, log);
+  const rows = createRows(clients);
+
+  async function apply<T>(
+    e: Entity<T>,
+    partitionKey: string,
+    rowKey: string,
+    value: T,
+    how: Pick<Operation, "kind" | "etag">,
+  ) {
+    const checked = check(e, rowKey, value);
+    const operation: Operation = { ...how, entity: e, rowKey, columns: encode(e.members, checked as object) };
+    const etag = await rows.apply(partitionKey, operation);
+    return { ...checked, partitionKey, rowKey, etag };
+  }
+
+  const tables: Omit<Tables, "pages"> = {
+    async get<T>(e: Entity<T>, partitionKey: string, rowKey: string) {
+      const stored = await rows.read(e.table, partitionKey, rowKey);
+      return stored && decode<T>(e.table, e.schema, e.members, stored);
+    },
+    insert: (e, partitionKey, rowKey, value) => apply(e, partitionKey, rowKey, value, { kind: "insert" }),
+    put: (e, partitionKey, rowKey, value) => apply(e, partitionKey, rowKey, value, { kind: "put" }),
+    replace: (e, row) => apply(e, row.partitionKey, row.rowKey, row, { kind: "replace", etag: row.etag }),
+    remove: (e, partitionKey, rowKey, etag) => removeIfThere(rows, partitionKey, remove(e, rowKey, etag)),
+
+    async modify(e, partitionKey, rowKey, change) {
+      for (let tries = 1; ; tries++) {
+        const now = await tables.get(e, partitionKey, rowKey);
+        const next = change(now);
+        if (next === undefined) return now;
+        try {
+          if (now === undefined) return await tables.insert(e, partitionKey, rowKey, next);
+          return await tables.replace(e, { ...next, partitionKey, rowKey, etag: now.etag });
+        } catch (error) {
+          if (!(error instanceof RowChanged || error instanceof RowExists)) throw error;
+          if (tries === MODIFY_TRIES) throw new RowChanged(e.table, partitionKey, rowKey);
+          await delay(Math.random() * Math.min(MODIFY_MAX_PAUSE_MS, MODIFY_FIRST_PAUSE_MS * 2 ** tries));
+        }
+      }
+    },
+
+    async transaction(table, partitionKey, operations) {
+      if (operations.length === 0 || operations.length > MAX_TRANSACTION_OPERATIONS)
+        throw new RangeError(
+          `A transaction has 1 to ${MAX_TRANSACTION_OPERATIONS} operations, not ${operations.length}.`,
+        );
+      if (new Set(operations.map(({ rowKey }) => rowKey)).size < operations.length)
+        throw new RangeError("A transaction can't touch a row twice.");
+      for (const operation of operations) checkTable(table, operation);
+      const { address } = await clients.reach(table);
+      const parts = operations.map((operation) => transactionPart(address, partitionKey, operation));
+      const bytes = parts.reduce((sum, part) => sum + part.bytes, BODY_FRAME_BYTES);
+      if (bytes > MAX_TRANSACTION_BYTES)
+        throw new RangeError(`A transaction of ${bytes} bytes is larger than ${MAX_TRANSACTION_BYTES}.`);
+      return await rows.submit(table, partitionKey, parts);
+    },
+
+    async write(table, partitionKey, operations, options = {}) {
+      const { address } = await clients.reach(table);
+      await writeAll(rows, { table, partitionKey, address }, operations, options);
+    },
+  };
+
+  /** Undefined when there is no such table. */
+  async function readPage(
+    table: string,
+    maxPageSize: number,
+    continuationToken: string | undefined,
+    queryOptions: TableEntityQueryOptions,
+  ): Promise<TableEntityResultPage<StoredRow> | undefined> {
+    try {
+      return await clients.use(table, { create: false }, async ({ client }) => {
+        const settings = { maxPageSize, ...(continuationToken !== undefined && { continuationToken }) };
+        return (await client.listEntities<StoredRow>({ queryOptions }).byPage(settings).next()).value;
+      });
+    } catch (error) {
+      if (errorCode(error) === "TableNotFound") return undefined;
+      throw error;
+    }
+  }
+
+  async function* pages<T>(
+    e: Entity<T>,
+    range: Range & { readonly select?: readonly (keyof T & string)[] },
+  ): AsyncGenerator<Row<T>[], void> {
+    const { partitionKey, pageSize = MAX_PAGE_SIZE, select } = range;
+    if (!Number.isInteger(pageSize) || pageSize < 1 || pageSize > MAX_PAGE_SIZE)
+      throw new RangeError(`A page has 1 to ${MAX_PAGE_SIZE} rows, not ${pageSize}.`);
+    const { schema, members } = select === undefined ? e : selected(e, select);
+    const columns = select && ["partitionKey", "rowKey", ...members.map(columnOf)];
+    let continuationToken: string | undefined;
+    do {
+      const page = await readPage(e.table, pageSize, continuationToken, {
+        filter: filterOf(range),
+        ...(columns && { select: columns }),
+      });
+      if (page === undefined) return;
+      // A selected member may go on in columns that were not selected: such a row is read in full.
+      const stored =
+        columns && page.some((row) => isCut(members, row))
+          ? await Promise.all(
+              page.map((row) => (isCut(members, row) ? rows.read(e.table, partitionKey, row.rowKey!) : row)),
+            )
+          : page;
+      const found = stored.filter((row) => row !== undefined).map((row) => decode<T>(e.table, schema, members, row));
+      if (found.length > 0) yield found;
+      continuationToken = page.continuationToken;
+    } while (continuationToken !== undefined);
+  }
+
+  return { ...tables, pages: pages as Tables["pages"] };
+}
+
+type Selected = Pick<Entity<unknown>, "schema" | "members">;
+const selections = new WeakMap<Entity<unknown>, Map<string, Selected>>();
+
+/** The entity with only these members. Kept, since a schema is compiled when it is first used. */
+function selected<T>(e: Entity<T>, select: readonly (keyof T & string)[]): Selected {
+  const known = selections.get(e) ?? new Map<string, Selected>();
+  selections.set(e, known);
+  const key = select.join();
+  const found = known.get(key);
+  if (found !== undefined) return found;
+  const members = e.members.filter(({ name }) => (select as readonly string[]).includes(name));
+  // Not `pick`, which refuses a schema with a check over all its members.
+  const schema = z.object(Object.fromEntries(members.map(({ name }) => [name, e.schema.shape[name]!])));
+  known.set(key, { schema, members });
+  return { schema, members };
+}
+
+function filterOf({ partitionKey, from, before, after }: Range): string {
+  const conditions = [`PartitionKey eq ${quoted(partitionKey)}`];
+  if (after !== undefined && (from === undefined || after >= from)) conditions.push(`RowKey gt ${quoted(after)}`);
+  else if (from !== undefined) conditions.push(`RowKey ge ${quoted(from)}`);
+  if (before !== undefined) conditions.push(`RowKey lt ${quoted(before)}`);
+  return conditions.join(" and ");
+}
+
+const quoted = (text: string) => `'${text.replaceAll("'", "''")}'`;

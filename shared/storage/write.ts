@@ -1,0 +1,108 @@
+import { RowMissing } from "./errors.ts";
+import { MAX_TRANSACTION_BYTES, MAX_TRANSACTION_OPERATIONS } from "./limits.ts";
+import type { Operation } from "./operations.ts";
+import type { Rows } from "./rows.ts";
+import { BODY_FRAME_BYTES, checkTable, type Part, transactionPart } from "./transaction.ts";
+
+export interface WriteOptions {
+  /** Transactions under way at once, default 4. */
+  readonly parallel?: number;
+  /** Awaited before each transaction, for pacing or for noticing a lost claim: what it throws ends the writing. */
+  readonly beforeEach?: () => Promise<void>;
+}
+
+interface Target {
+  readonly table: string;
+  readonly partitionKey: string;
+  /** The table service's address. */
+  readonly address: string;
+}
+
+/**
+ * Writes in as many transactions as it takes. Operations are read as they are needed, so they need not all be in memory.
+ * The first failure ends it, once the transactions under way are done.
+ */
+export async function writeAll(
+  rows: Rows,
+  target: Target,
+  operations: Iterable<Operation>,
+  { parallel = 4, beforeEach }: WriteOptions,
+): Promise<void> {
+  const running = new Set<Promise<void>>();
+  const rowsUnderWay = new Set<string>();
+  const failures: unknown[] = [];
+
+  const start = (parts: readonly Part[]) => {
+    for (const { operation } of parts) rowsUnderWay.add(operation.rowKey);
+    const task = submitRepeatably(rows, target, parts)
+      .catch((error: unknown) => {
+        failures.push(error);
+      })
+      .finally(() => {
+        running.delete(task);
+        for (const { operation } of parts) rowsUnderWay.delete(operation.rowKey);
+      });
+    running.add(task);
+  };
+
+  try {
+    for (const parts of batches(target, operations)) {
+      // Operations on one row keep their order: the second waits until the first is done.
+      const repeats = parts.some(({ operation }) => rowsUnderWay.has(operation.rowKey));
+      while (running.size >= (repeats ? 1 : parallel)) await Promise.race(running);
+      if (failures.length > 0) break;
+      await beforeEach?.();
+      start(parts);
+    }
+  } finally {
+    await Promise.all(running);
+  }
+  if (failures.length > 0) throw failures[0];
+}
+
+function* batches({ table, partitionKey, address }: Target, operations: Iterable<Operation>): Generator<Part[]> {
+  let batch: Part[] = [];
+  let rowKeys = new Set<string>();
+  let bytes = BODY_FRAME_BYTES;
+  for (const operation of operations) {
+    checkTable(table, operation);
+    // An insert that ran before must not fail when it runs again.
+    const repeatable: Operation = operation.kind === "insert" ? { ...operation, kind: "put" } : operation;
+    const part = transactionPart(address, partitionKey, repeatable);
+    const full = batch.length === MAX_TRANSACTION_OPERATIONS || bytes + part.bytes > MAX_TRANSACTION_BYTES;
+    if (full || rowKeys.has(operation.rowKey)) {
+      yield batch;
+      batch = [];
+      rowKeys = new Set();
+      bytes = BODY_FRAME_BYTES;
+    }
+    batch.push(part);
+    rowKeys.add(operation.rowKey);
+    bytes += part.bytes;
+  }
+  if (batch.length > 0) yield batch;
+}
+
+async function submitRepeatably(rows: Rows, { table, partitionKey }: Target, parts: readonly Part[]): Promise<void> {
+  try {
+    await rows.submit(table, partitionKey, parts);
+  } catch (error) {
+    if (!(error instanceof RowMissing) || parts[error.index]?.operation.kind !== "remove") throw error;
+    // An earlier run got this far. Which of the rows it removed would cost as much to ask as to remove them singly.
+    const others = parts.filter(({ operation }) => operation.kind !== "remove");
+    if (others.length > 0) await rows.submit(table, partitionKey, others);
+    for (const { operation } of parts)
+      if (operation.kind === "remove") await removeIfThere(rows, partitionKey, operation);
+  }
+}
+
+/** False when there was nothing to remove. */
+export async function removeIfThere(rows: Rows, partitionKey: string, operation: Operation): Promise<boolean> {
+  try {
+    await rows.apply(partitionKey, operation);
+    return true;
+  } catch (error) {
+    if (error instanceof RowMissing) return false;
+    throw error;
+  }
+}

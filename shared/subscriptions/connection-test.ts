@@ -1,0 +1,123 @@
+import { asCloudFailure, CloudFailure } from "../azure/failure.ts";
+import type { Identity } from "../azure/identity.ts";
+import type { KeyVaults } from "../azure/key-vault.ts";
+import type { ResourceManager, VaultResource } from "../azure/resource-manager.ts";
+import type { Clock } from "../runtime.ts";
+import { type Principal, type Remedy, remedyFor, type Step } from "./remedy.ts";
+
+/** One thing that was tried. `code`, `detail` and `remedy` are null where it worked. */
+export interface TestStep {
+  step: Step;
+  /** ARM resource id of what it was tried on. */
+  resource: string;
+  ok: boolean;
+  code: CloudFailure["code"] | null;
+  detail: string | null;
+  remedy: Remedy | null;
+}
+
+export interface ConnectionTest {
+  subscriptionId: string;
+  /** Whether every step worked. */
+  ok: boolean;
+  /** ISO 8601. */
+  testedAt: string;
+  /** ARM resource ids of the vaults whose lists were tried. */
+  sampledVaults: string[];
+  steps: TestStep[];
+}
+
+/** Vaults whose lists are tried, spread over the first page of the listing. */
+export const SAMPLED_VAULTS = 5;
+
+/** Milliseconds for all steps together: an answer must leave within the platform's 230 seconds. */
+const TEST_TIMEOUT_MS = 120_000;
+
+/**
+ * Tries, with the service's own identity, what a scan of the subscription needs. Reads one page of each list and nothing
+ * of what the lists name.
+ */
+export async function testConnection(
+  subscriptionId: string,
+  deps: { resourceManager: ResourceManager; keyVaults: KeyVaults; identity: Identity; clock: Clock },
+): Promise<ConnectionTest> {
+  const { resourceManager, keyVaults } = deps;
+  const signal = AbortSignal.timeout(TEST_TIMEOUT_MS);
+  const scope = `/subscriptions/${subscriptionId}`;
+  const testedAt = deps.clock.now().toISOString();
+  const principal = await principalOf(deps.identity);
+
+  async function attempt(step: Step, resource: string, vault: VaultResource | undefined, work: () => Promise<unknown>) {
+    try {
+      await work();
+      return { step, resource, ok: true, code: null, detail: null, remedy: null };
+    } catch (error) {
+      const failure = asCloudFailure(error, { operation: WORDS[step], resource });
+      const remedy = remedyFor(failure, { step, scope: resource, vault, principal });
+      return { step, resource, ok: false, code: failure.code, detail: failure.message, remedy };
+    }
+  }
+
+  let firstVaults: VaultResource[] = [];
+  const [readable, listable] = await Promise.all([
+    attempt("subscriptionReadable", scope, undefined, () => resourceManager.subscription(subscriptionId, signal)),
+    attempt("vaultsListable", scope, undefined, async () => {
+      firstVaults = (await firstPage(resourceManager.vaults(subscriptionId, signal))) ?? [];
+    }),
+  ]);
+
+  const sampled = sample(firstVaults, SAMPLED_VAULTS);
+  const perVault = await Promise.all(
+    sampled.map((vault) => {
+      const list = (step: Step, pages: (client: ReturnType<KeyVaults["open"]>) => AsyncGenerator<unknown>) =>
+        attempt(step, vault.id, vault, async () => firstPage(pages(keyVaults.open(vault))));
+      return Promise.all([
+        list("secretsListable", (client) => client.secrets(signal)),
+        list("keysListable", (client) => client.keys(signal)),
+        list("certificatesListable", (client) => client.certificates(signal)),
+      ]);
+    }),
+  );
+
+  const steps: TestStep[] = [readable, listable, ...perVault.flat()];
+  return {
+    subscriptionId,
+    ok: steps.every((one) => one.ok),
+    testedAt,
+    sampledVaults: sampled.map((vault) => vault.id),
+    steps,
+  };
+}
+
+const WORDS: Record<Step, string> = {
+  subscriptionReadable: "read the subscription",
+  vaultsListable: "list vaults",
+  secretsListable: "list secrets",
+  keysListable: "list keys",
+  certificatesListable: "list certificates",
+};
+
+async function firstPage<T>(pages: AsyncGenerator<T>): Promise<T | undefined> {
+  const first = await pages.next();
+  await pages.return(undefined);
+  return first.done ? undefined : first.value;
+}
+
+/** `count` of the items, evenly spread. */
+function sample<T>(items: readonly T[], count: number): T[] {
+  if (items.length <= count) return [...items];
+  return Array.from({ length: count }, (_, i) => items[Math.floor((i * items.length) / count)]!);
+}
+
+/** For the commands only: where no token can be had, every step says so itself. */
+async function principalOf(identity: Identity): Promise<Principal | undefined> {
+  try {
+    const { objectId, credentialType } = await identity.describe();
+    return objectId
+      ? { objectId, type: credentialType === "developerSignIn" ? "User" : "ServicePrincipal" }
+      : undefined;
+  } catch (error) {
+    if (error instanceof CloudFailure) return undefined;
+    throw error;
+  }
+}

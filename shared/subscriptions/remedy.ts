@@ -1,0 +1,76 @@
+import type { CloudFailure } from "../azure/failure.ts";
+import type { VaultResource } from "../azure/resource-manager.ts";
+
+export const STEPS = [
+  "subscriptionReadable",
+  "vaultsListable",
+  "secretsListable",
+  "keysListable",
+  "certificatesListable",
+] as const;
+export type Step = (typeof STEPS)[number];
+
+/** Who a role is assigned to. */
+export interface Principal {
+  objectId: string;
+  type: "ServicePrincipal" | "User";
+}
+
+/** What would mend a failed step. */
+export interface Remedy {
+  /** What to do, in words. */
+  text: string;
+  /** The role to assign; null where no role would help. */
+  roleDefinition: { name: string; id: string } | null;
+  /** ARM resource id of what to change. */
+  scope: string;
+  /** The command for it; null where there is none. */
+  azCliCommand: string | null;
+}
+
+/** https://learn.microsoft.com/azure/role-based-access-control/built-in-roles#general */
+const READER = { name: "Reader", id: "acdd72a7-3385-48ef-bd42-f606fba81ae7" };
+/** https://learn.microsoft.com/azure/role-based-access-control/built-in-roles/security#key-vault-reader */
+const KEY_VAULT_READER = { name: "Key Vault Reader", id: "21090545-7ca7-4776-b22c-e363652d74d2" };
+
+/** What a scan needs of an access policy: https://learn.microsoft.com/azure/key-vault/general/assign-access-policy */
+const POLICY_PERMISSIONS: Partial<Record<Step, string>> = {
+  secretsListable: "--secret-permissions list",
+  keysListable: "--key-permissions list get getrotationpolicy",
+  certificatesListable: "--certificate-permissions list get",
+};
+
+export function remedyFor(
+  failure: CloudFailure,
+  failed: { step: Step; scope: string; vault: VaultResource | undefined; principal: Principal | undefined },
+): Remedy {
+  const { scope, vault } = failed;
+  const { objectId, type } = failed.principal ?? {
+    objectId: "<object id of the service's identity>",
+    type: "ServicePrincipal",
+  };
+  const inWords: Remedy = { text: failure.remedy, roleDefinition: null, scope, azCliCommand: null };
+  if (failure.code === "firewall" && vault?.publicNetworkAccess === "Enabled") {
+    return {
+      ...inWords,
+      azCliCommand: `az keyvault network-rule add --name "${vault.name}" --ip-address "<outbound address of the service>"`,
+    };
+  }
+  // A subscription that the identity may not see at all answers 404 as well as 403.
+  const missingRole = failure.code === "accessDenied" || (failure.code === "notFound" && !vault);
+  if (!missingRole) return inWords;
+  if (vault && !vault.rbacAuthorization) {
+    return {
+      ...inWords,
+      text: "This vault uses access policies. The command sets these permissions of the identity and replaces others of the same kind: name those it has as well.",
+      azCliCommand: `az keyvault set-policy --name "${vault.name}" --object-id "${objectId}" ${POLICY_PERMISSIONS[failed.step]}`,
+    };
+  }
+  const roleDefinition = vault ? KEY_VAULT_READER : READER;
+  return {
+    text: `Assign the role ${roleDefinition.name} to the service's identity, here or further up.`,
+    roleDefinition,
+    scope,
+    azCliCommand: `az role assignment create --assignee-object-id "${objectId}" --assignee-principal-type ${type} --role "${roleDefinition.id}" --scope "${scope}"`,
+  };
+}

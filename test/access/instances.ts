@@ -1,0 +1,130 @@
+import { randomBytes, scrypt } from "node:crypto";
+import { TableClient, TableServiceClient } from "@azure/data-tables";
+import { type Access, createAccess } from "../../shared/access/access.ts";
+import { createPasswords, type Derive } from "../../shared/access/passwords.ts";
+import { type Audit, createAudit } from "../../shared/audit/audit.ts";
+import type { AuditEntry } from "../../shared/audit/entry.ts";
+import type { Caller } from "../../shared/http/endpoint.ts";
+import { createRateLimiter, type Limits } from "../../shared/http/rate-limit.ts";
+import { type Clock, type Logger, systemRandomness } from "../../shared/runtime.ts";
+import { createTables } from "../../shared/storage/tables.ts";
+import { type Azurite, startAzurite } from "../support/azurite.ts";
+
+export class TestClock implements Clock {
+  private time = Date.parse("2026-11-21T10:00:00.000Z");
+  now(): Date {
+    return new Date(this.time);
+  }
+  /** A clock that is this many milliseconds ahead of the other (behind when negative). */
+  static ahead(of: Clock, milliseconds: number): Clock {
+    return { now: () => new Date(of.now().getTime() + milliseconds) };
+  }
+  pass(milliseconds: number): void {
+    this.time += milliseconds;
+  }
+}
+
+export const SECONDS = 1000;
+export const MINUTES = 60_000;
+
+export const from = (address: string): Caller => ({ actor: "anonymous", address, requestId: "test" });
+export const HERE = from("192.0.2.1");
+
+export const signingKey = (kid: string) => ({ kid, key: new Uint8Array(randomBytes(32)) });
+
+export const ADMIN = { username: "Admin", password: "correct horse battery" };
+
+type AccessConfig = Parameters<typeof createAccess>[0]["config"];
+
+export interface Instance {
+  access: Access;
+  audit: Audit;
+  /** Passwords derived so far. */
+  derived(): number;
+}
+
+/** One storage account, and as many instances of the service on it as a test starts. */
+export class Deployment {
+  readonly clock = new TestClock();
+  readonly config: AccessConfig = {
+    JWT_SIGNING_KEYS: [signingKey("k1")],
+    JWT_ISSUER: "issuer",
+    JWT_AUDIENCE: "audience",
+    BOOTSTRAP_ADMIN_USERNAME: ADMIN.username,
+    BOOTSTRAP_ADMIN_PASSWORD: ADMIN.password,
+  };
+  readonly logged: string[] = [];
+  private readonly connectionString: string;
+
+  constructor(connectionString: string) {
+    this.connectionString = connectionString;
+  }
+
+  start(
+    options: {
+      config?: Partial<AccessConfig>;
+      clock?: Clock;
+      limits?: Limits;
+      audit?: Partial<Audit>;
+      derive?: Derive;
+    } = {},
+  ): Instance {
+    const { clock = this.clock, limits = { perMinute: 0, perHour: 0 }, derive = quickly } = options;
+    const write = (message: string, fields?: object) => void this.logged.push(`${message} ${JSON.stringify(fields)}`);
+    const log: Logger = { debug: write, info: write, warn: write, error: write };
+    const randomness = systemRandomness();
+    const tables = createTables({ connectionString: this.connectionString }, { log });
+    const audit = {
+      ...createAudit({
+        ...{ tables, clock, randomness, log },
+        config: { AUDIT_SIGNING_KEYS: undefined, AUDIT_MINIMUM_RETENTION_DAYS: 90 },
+      }),
+      ...options.audit,
+    };
+    let derived = 0;
+    const passwords = createPasswords({
+      randomness,
+      derive: (password, salt, parameters) => {
+        derived += 1;
+        return derive(password, salt, parameters);
+      },
+    });
+    const access = createAccess({
+      ...{ tables, clock, randomness, audit, log, passwords },
+      config: { ...this.config, ...options.config },
+      limiter: createRateLimiter({ tables, clock, limits, name: "signIn" }),
+    });
+    return { access, audit, derived: () => derived };
+  }
+
+  async entries(type: string): Promise<AuditEntry[]> {
+    const page = { limit: 1000, offset: 0, cursor: undefined };
+    const { items } = await this.start().audit.list({ eventType: type }, page);
+    return items;
+  }
+
+  /** Every row of every table, as text. */
+  async everything(): Promise<string> {
+    const options = { allowInsecureConnection: true };
+    const rows: unknown[] = [];
+    for await (const { name } of TableServiceClient.fromConnectionString(this.connectionString, options).listTables()) {
+      const client = TableClient.fromConnectionString(this.connectionString, name!, options);
+      for await (const row of client.listEntities()) rows.push(row);
+    }
+    return JSON.stringify(rows);
+  }
+}
+
+/** Stands in for scrypt's real parameters, which take a tenth of a second each time. */
+const quickly: Derive = (password, salt) =>
+  new Promise((resolve, reject) => {
+    scrypt(password, salt, 32, { N: 2, r: 1, p: 1 }, (error, hash) => (error ? reject(error) : resolve(hash)));
+  });
+
+/** Azurite with an account for each test of a file. */
+export async function startDeployments(tests = 40): Promise<{ next(): Deployment; azurite: Azurite }> {
+  const accounts = Array.from({ length: tests }, (_, index) => `access${index}`);
+  const azurite = await startAzurite({ accounts });
+  let used = 0;
+  return { next: () => new Deployment(azurite.connectionString(accounts[used++])), azurite };
+}

@@ -1,0 +1,172 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import type { Actor } from "../../shared/http/endpoint.ts";
+import type { Problem } from "../../shared/http/problem.ts";
+import { type Deployment, HERE, type Instance, MINUTES, startDeployments, TestClock } from "./instances.ts";
+
+let deployments: Awaited<ReturnType<typeof startDeployments>>;
+let deployment: Deployment;
+let instance: Instance;
+let other: Instance;
+
+beforeAll(async () => {
+  deployments = await startDeployments();
+});
+afterAll(() => deployments.azurite.stop());
+beforeEach(async () => {
+  deployment = deployments.next();
+  instance = deployment.start();
+  other = deployment.start();
+  await instance.access.users.create(MARIA, HERE);
+});
+
+const MARIA = { username: "maria", password: "maria's password", role: "user" as const };
+
+const signIn = async (at = instance, { username, password } = MARIA) =>
+  (await at.access.signIn({ username, password }, HERE)).access_token;
+
+async function actor(token: string): Promise<Actor> {
+  const who = await instance.access.authenticate(token);
+  if (who.kind !== "valid") throw new Error("The token does not hold.");
+  return who.actor;
+}
+
+const holds = async (token: string, at = other) => (await at.access.authenticate(token)).kind === "valid";
+
+/** The rows of users, as text. */
+async function userRows(): Promise<string> {
+  const rows = JSON.parse(await deployment.everything()) as { partitionKey: string }[];
+  return JSON.stringify(rows.filter((row) => row.partitionKey === "user"));
+}
+
+describe("a token", () => {
+  test("is ended by signing out, on every instance, and no other one is", async () => {
+    const [token, second] = [await signIn(), await signIn()];
+    expect([await holds(token), await holds(second)]).toEqual([true, true]);
+    await instance.access.signOut(await actor(token), { ...HERE, actor: "maria" });
+    expect([await holds(token), await holds(second)]).toEqual([false, true]);
+    expect(await deployment.entries("user.signedOut")).toMatchObject([{ outcome: "success", actor: "maria" }, {}]);
+  });
+
+  test("of many that are signed out at once is ended like each of them", async () => {
+    const tokens = await Promise.all(Array.from({ length: 8 }, () => signIn()));
+    const actors = await Promise.all(tokens.map(actor));
+    await Promise.all(actors.map((one, index) => (index % 2 ? instance : other).access.signOut(one, HERE)));
+    expect(await Promise.all(tokens.map((token) => holds(token)))).toEqual(tokens.map(() => false));
+  });
+
+  test("that was signed out is forgotten once it has expired", async () => {
+    const token = await signIn();
+    await instance.access.signOut(await actor(token), HERE);
+    const tokenId = JSON.parse(Buffer.from(token.split(".")[1]!, "base64url").toString()).jti;
+    expect(await userRows()).toContain(tokenId);
+    deployment.clock.pass(61 * MINUTES);
+    await signIn();
+    expect(await userRows()).not.toContain(tokenId);
+  });
+
+  test("is ended by a new role, which the next one has", async () => {
+    const token = await signIn();
+    await instance.access.users.update("maria", { role: "auditor" }, undefined, HERE);
+    expect(await holds(token)).toBe(false);
+    expect(await actor(await signIn())).toMatchObject({ role: "auditor" });
+  });
+
+  test("outlives what changes nothing of the role", async () => {
+    const token = await signIn();
+    await instance.access.users.update("maria", { email: "maria@example.com", role: "user" }, undefined, HERE);
+    expect(await holds(token)).toBe(true);
+  });
+
+  test("is ended by deleting the user, also for a new user of that name", async () => {
+    const token = await signIn();
+    await instance.access.users.remove("maria", undefined, HERE);
+    expect(await holds(token)).toBe(false);
+    deployment.clock.pass(1);
+    await instance.access.users.create(MARIA, HERE);
+    expect(await holds(token)).toBe(false);
+  });
+
+  test("signed with a rotated key holds until the key is gone", async () => {
+    const token = await signIn();
+    const [old] = deployment.config.JWT_SIGNING_KEYS;
+    const newest = { kid: "k2", key: new Uint8Array(32).fill(7) };
+    expect(await holds(token, deployment.start({ config: { JWT_SIGNING_KEYS: [newest, old!] } }))).toBe(true);
+    expect(await holds(token, deployment.start({ config: { JWT_SIGNING_KEYS: [newest] } }))).toBe(false);
+  });
+});
+
+describe("changing one's own password", () => {
+  const NEXT = "maria's next password";
+
+  test("ends every token, in that very millisecond too, and only the new password signs in", async () => {
+    const tokens = [await signIn(), await signIn(other)];
+    await instance.access.changePassword(await actor(tokens[0]!), MARIA.password, NEXT, { ...HERE, actor: "maria" });
+    expect([await holds(tokens[0]!), await holds(tokens[1]!)]).toEqual([false, false]);
+    const newer = await signIn(instance, { ...MARIA, password: NEXT });
+    expect(await holds(newer)).toBe(true);
+    await expect(signIn()).rejects.toMatchObject({ code: "invalidCredentials" });
+    expect(await deployment.entries("user.passwordChanged")).toMatchObject([
+      { outcome: "success", actor: "maria", target: { type: "user", id: "maria" } },
+      { outcome: "intent" },
+    ]);
+  });
+
+  test("ends the tokens of an instance whose clock is ahead, and does not bar one whose clock is behind", async () => {
+    const ahead = deployment.start({ clock: TestClock.ahead(deployment.clock, 30_000) });
+    const behind = deployment.start({ clock: TestClock.ahead(deployment.clock, -30_000) });
+    const token = await signIn(ahead);
+    await instance.access.changePassword(await actor(token), MARIA.password, NEXT, HERE);
+    expect([await holds(token), await holds(token, ahead)]).toEqual([false, false]);
+    expect(await holds(await signIn(behind, { ...MARIA, password: NEXT }))).toBe(true);
+  });
+
+  test("needs the current one, and guesses are counted as failed sign-ins", async () => {
+    const who = await actor(await signIn());
+    for (let time = 0; time < 5; time++) {
+      await expect(instance.access.changePassword(who, "a wrong password", NEXT, HERE)).rejects.toMatchObject({
+        code: "invalidRequest",
+        errors: [{ path: "body.currentPassword" }],
+      });
+    }
+    const refused = instance.access.changePassword(who, MARIA.password, NEXT, HERE);
+    await expect(refused).rejects.toMatchObject({ code: "tooManyAttempts" });
+  });
+
+  test("to the same one is refused", async () => {
+    const same = instance.access.changePassword(await actor(await signIn()), MARIA.password, MARIA.password, HERE);
+    await expect(same).rejects.toMatchObject({ code: "invalidRequest", errors: [{ path: "body.newPassword" }] });
+  });
+
+  test("by two at once is done for one of them", async () => {
+    const who = await actor(await signIn());
+    const results = await Promise.allSettled([
+      instance.access.changePassword(who, MARIA.password, "the first new password", HERE),
+      other.access.changePassword(who, MARIA.password, "the second new password", HERE),
+    ]);
+    const codes = results.map((result) => (result.status === "fulfilled" ? "done" : (result.reason as Problem).code));
+    // Whoever comes second finds the password changed, or the given one no longer right.
+    expect(codes.filter((one) => one === "done")).toHaveLength(1);
+    expect(["conflict", "invalidRequest"]).toContain(codes.find((one) => one !== "done"));
+  });
+
+  test("while a sign-in checks the old one leaves no token of it", async () => {
+    let changing: Promise<void> | undefined;
+    const who = await actor(await signIn());
+    const slow = deployment.start({
+      // By the time the old password is found right, it has been changed.
+      derive: async (password, salt) => {
+        changing ??= instance.access.changePassword(who, MARIA.password, NEXT, { ...HERE, address: "198.51.100.7" });
+        await changing;
+        const { scryptSync } = await import("node:crypto");
+        return scryptSync(password, salt, 32, { N: 2, r: 1, p: 1 });
+      },
+    });
+    await expect(signIn(slow)).rejects.toMatchObject({ code: "invalidCredentials" });
+  });
+});
+
+test("me answers what the row says, without anything of the password", async () => {
+  const me = await instance.access.me(await actor(await signIn()));
+  expect(me).toMatchObject({ id: "maria", username: "maria", role: "user", email: null, state: "active" });
+  expect(Object.keys(me)).not.toContain("passwordHash");
+});

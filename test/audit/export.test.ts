@@ -1,0 +1,274 @@
+import { execFile } from "node:child_process";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { promisify } from "node:util";
+import { gunzipSync, gzipSync } from "node:zlib";
+import { PDFDocument } from "pdf-lib";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { MAX_PART_ENTRIES, MAX_PDF_ENTRIES } from "../../shared/audit/export.ts";
+import { csvHeader, csvRows } from "../../shared/audit/export-csv.ts";
+import { createPdf } from "../../shared/audit/export-pdf.ts";
+import { intervalName, intervalOf } from "../../shared/audit/interval.ts";
+import { EntryRow } from "../../shared/audit/rows.ts";
+import { publicKeyText } from "../../shared/audit/signing.ts";
+import { verifyExport } from "../../shared/audit/verify-export.ts";
+import { insert } from "../../shared/storage/tables.ts";
+import { type Azurite, startAzurite } from "../support/azurite.ts";
+import { by, event, exportAll, openRoom, page, publicKeys, type Room } from "./support.ts";
+
+const run = promisify(execFile);
+let azurite: Azurite;
+let room: Room;
+let folder: string;
+
+beforeAll(async () => {
+  azurite = await startAzurite({ accounts: ["small", "large", "fresh"] });
+  room = openRoom(azurite.connectionString("small"));
+  for (let index = 0; index < 30; index++) {
+    await room.audit.append(
+      by(index % 2 === 0 ? "ada" : "bob", index % 3 === 0 ? "user.signedIn" : "settings.changed"),
+    );
+    room.clock.addMinutes(4);
+  }
+  await room.audit.seal();
+  folder = await mkdtemp(path.join(tmpdir(), "audit-export-"));
+});
+afterAll(async () => {
+  await azurite.stop();
+  await rm(folder, { recursive: true });
+});
+
+const ids = (parts: string[]) =>
+  parts.flatMap((part) => (JSON.parse(part) as { entries: { id: string }[] }).entries.map(({ id }) => id));
+
+/** RFC 4180 read strictly, by hand. */
+function parseCsv(text: string): string[][] {
+  const rows: string[][] = [[]];
+  const pattern = /("(?:[^"]|"")*"|[^",\r\n]*)(,|\r\n|$)/gy;
+  while (pattern.lastIndex < text.length) {
+    const [, cell, end] = pattern.exec(text)!;
+    rows.at(-1)!.push(cell!.startsWith('"') ? cell!.slice(1, -1).replaceAll('""', '"') : cell!);
+    if (end === "\r\n") rows.push([]);
+  }
+  expect(rows.pop()).toEqual([]);
+  return rows;
+}
+
+test("a JSON export holds every entry, oldest first, as the list shows it", async () => {
+  const [part] = await exportAll(room.audit);
+  const listed = (await room.audit.list({}, page())).items.reverse();
+  expect(JSON.parse(part!)).toMatchObject({ format: "audit-export/1", entries: listed, nextCursor: null });
+});
+
+test("a CSV export has a line per entry, with the same content", async () => {
+  const [part] = await exportAll(room.audit, { format: "csv" });
+  expect(part!.startsWith("\uFEFF")).toBe(true);
+  const [header, ...rows] = parseCsv(part!.slice(1));
+  expect(header!.slice(0, 5)).toEqual(["id", "occurredAt", "eventType", "outcome", "actor"]);
+  const listed = (await room.audit.list({}, page())).items.reverse();
+  expect(rows.map((row) => row.slice(0, 5))).toEqual(
+    listed.map(({ id, occurredAt, eventType, outcome, actor }) => [id, occurredAt, eventType, outcome, actor]),
+  );
+  expect(JSON.parse(rows[0]![header!.indexOf("before")]!)).toEqual(listed[0]!.before);
+});
+
+test("an export takes the list's filters", async () => {
+  const query = {
+    start: new Date("2026-11-21T10:20:00Z"),
+    end: new Date("2026-11-21T11:30:00Z"),
+    actor: "ADA",
+    eventType: "settings.changed",
+  };
+  const listed = (await room.audit.list(query, page())).items.map(({ id }) => id).reverse();
+  expect(listed.length).toBeGreaterThan(3);
+  const parts = await exportAll(room.audit, { query });
+  expect(ids(parts)).toEqual(listed);
+  const verified = await verifyExport(
+    parts.map((part) => JSON.parse(part)),
+    publicKeys(...room.keys),
+  );
+  expect(verified.findings).toEqual([]);
+  expect(verified.notes.join()).toContain("filtered");
+});
+
+test("an export of a part of an interval verifies by itself", async () => {
+  const query = { start: new Date("2026-11-21T10:05:00Z"), end: new Date("2026-11-21T10:30:30Z") };
+  const [part] = await exportAll(room.audit, { query });
+  expect(JSON.parse(part!).entries).toHaveLength(6);
+  const verified = await verifyExport([JSON.parse(part!)], publicKeys(...room.keys));
+  expect(verified).toMatchObject({ intact: true, entries: 6, digests: 4 });
+  const shortened = JSON.parse(part!);
+  shortened.entries.splice(2, 1);
+  const kinds = (await verifyExport([shortened], publicKeys(...room.keys))).findings.map(({ kind }) => kind);
+  expect(kinds).toEqual(["exportChanged", "entryRemoved"]);
+});
+
+test("gzip gives the same file", async () => {
+  const query = { end: new Date("2026-11-21T11:00:00Z") };
+  for (const format of ["json", "csv"] as const) {
+    const plain = await room.audit.export({ format, query, cursor: undefined, gzip: false });
+    const zipped = await room.audit.export({ format, query, cursor: undefined, gzip: true });
+    expect(zipped.gzipped).toBe(true);
+    expect(gunzipSync(zipped.data).equals(Buffer.from(plain.data))).toBe(true);
+  }
+});
+
+test("an export of nothing is a valid file in every format", async () => {
+  const fresh = openRoom(azurite.connectionString("fresh")).audit;
+  expect(JSON.parse((await exportAll(fresh))[0]!)).toMatchObject({ entries: [], digests: [], nextCursor: null });
+  expect(parseCsv((await exportAll(fresh, { format: "csv" }))[0]!.slice(1))).toHaveLength(1);
+  const pdf = await fresh.export({ format: "pdf", query: {}, cursor: undefined, gzip: false });
+  expect((await PDFDocument.load(pdf.data)).getPageCount()).toBe(1);
+});
+
+describe("CSV cells that a spreadsheet would run", () => {
+  const csv = (actor: string) => parseCsv(`${csvHeader().slice(1)}${csvRows([{ ...entry(), actor }])}\r\n`)[1]![4]!;
+
+  for (const actor of ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "  =1", "\r=1", "＝1", "%00=", "|calc", "\u200B=1"]) {
+    test(`are defused: ${JSON.stringify(actor)}`, () => expect(csv(actor)).toBe(`'${actor}`));
+  }
+  for (const actor of ["ada", 'a"b', "a,b", "a\nb", "1-2", "李小龙", "a=b"]) {
+    test(`and others are left alone: ${JSON.stringify(actor)}`, () => expect(csv(actor)).toBe(actor));
+  }
+});
+
+const entry = () => ({
+  id: "01ARZ3NDEKTSV4RRFFQ69G5FAV",
+  occurredAt: "2026-11-21T10:00:00.000Z",
+  eventType: "user.signedIn",
+  outcome: "success" as const,
+  actor: "ada",
+  requestId: "req-1",
+  count: 1,
+});
+
+describe("a PDF", () => {
+  const font = path.resolve("node_modules/@fontsource/unifontex/files/unifontex-latin-400-normal.woff");
+  const about = {
+    start: new Date("2026-11-01T00:00:00Z"),
+    end: new Date("2026-12-01T00:00:00Z"),
+    actor: undefined,
+    eventType: undefined,
+    createdAt: new Date("2026-11-21T10:00:00Z"),
+  };
+
+  test("takes any name in any script, and characters that no font has", async () => {
+    const names = [
+      "José Łukasz",
+      "Ωμέγα Жанна",
+      "李小龙 さくら 김철수",
+      "محمد علي שלום",
+      "हिन्दी ไทย",
+      "😀 \u{20000} \u{10FFFF}",
+      "\u0000\u0007\uD800 x",
+      "x".repeat(500),
+      "",
+    ];
+    const entries = names.map((actor) => ({ ...entry(), actor, details: { name: actor } }));
+    const document = await PDFDocument.load(await createPdf(entries, about, font));
+    expect(document.getTitle()).toBe("Audit log");
+    expect(document.getPageCount()).toBeGreaterThanOrEqual(1);
+  });
+
+  test("of many entries goes over many pages", async () => {
+    const document = await PDFDocument.load(await createPdf(Array(500).fill(entry()), about, font));
+    expect(document.getPageCount()).toBeGreaterThan(10);
+  });
+});
+
+describe("a large log", () => {
+  const total = MAX_PART_ENTRIES + 1_500;
+  let large: Room;
+
+  beforeAll(async () => {
+    large = openRoom(azurite.connectionString("large"));
+    await large.audit.append(by("ada"));
+    // The index is left out, and so is what the writer does: this many entries would take it minutes.
+    const interval = intervalOf(large.clock.now().getTime());
+    const partition = intervalName(interval);
+    const text = (await large.audit.list({}, page())).items[0]!;
+    function* operations() {
+      for (let index = 1; index < total; index++) {
+        const id = `01KAJ${String(index).padStart(21, "0")}`;
+        yield insert(EntryRow, id, { entry: JSON.stringify({ ...text, id }) });
+      }
+    }
+    await large.tables.write(EntryRow.table, partition, operations(), { parallel: 4 });
+  }, 120_000);
+
+  test("comes in parts, each a valid file, that yield every entry once and verify together", async () => {
+    const parts = await exportAll(large.audit, { gzip: false });
+    expect(parts.length).toBeGreaterThan(1);
+    const found = ids(parts);
+    expect(found).toHaveLength(total);
+    expect(new Set(found).size).toBe(total);
+    const files = parts.map((part) => JSON.parse(part));
+    expect(await verifyExport(files, publicKeys(...large.keys))).toMatchObject({
+      intact: true,
+      notes: [],
+      unsealed: total,
+    });
+    const alone = await verifyExport(files.slice(1), publicKeys(...large.keys));
+    expect(alone.findings).toEqual([]);
+    expect(alone.notes[0]).toContain("is missing");
+  }, 120_000);
+
+  test("is too large for a PDF, and the answer names the other formats", async () => {
+    const pdf = large.audit.export({ format: "pdf", query: {}, cursor: undefined, gzip: false });
+    await expect(pdf).rejects.toMatchObject({ status: 400, message: expect.stringMatching(/csv.*json/) });
+    await expect(pdf).rejects.toThrow(String(MAX_PDF_ENTRIES));
+  });
+});
+
+describe("the offline command", () => {
+  const command = path.resolve("functions/commands/verify-audit.ts");
+  const verify = (...args: string[]) =>
+    run(process.execPath, [command, ...args]).then(
+      ({ stdout }) => ({ code: 0, output: stdout }),
+      (error: { code: number; stdout: string; stderr: string }) => ({
+        code: error.code,
+        output: error.stdout + error.stderr,
+      }),
+    );
+  const trusted = () => ["--public-key", `k1:${publicKeyText(publicKeys(...room.keys).get("k1")!)}`];
+
+  test("says that an untouched export is intact, compressed or not", async () => {
+    const [part] = await exportAll(room.audit);
+    const file = path.join(folder, "intact.json");
+    await writeFile(file, part!);
+    await writeFile(`${file}.gz`, gzipSync(part!));
+    expect(await verify(...trusted(), file)).toMatchObject({ code: 0, output: expect.stringContaining("INTACT") });
+    expect((await verify(...trusted(), `${file}.gz`)).code).toBe(0);
+  });
+
+  test("names the entry that was changed", async () => {
+    const [part] = await exportAll(room.audit);
+    const altered = JSON.parse(part!);
+    altered.entries[3].outcome = "failure";
+    const file = path.join(folder, "altered.json");
+    await writeFile(file, JSON.stringify(altered));
+    const result = await verify(...trusted(), file);
+    expect(result.code).toBe(1);
+    expect(result.output).toContain(
+      `entryChanged (interval 2026-11-21T10:10Z, digest 2, entry ${altered.entries[3].id})`,
+    );
+  });
+
+  test("trusts no key of the export's own", async () => {
+    const [part] = await exportAll(room.audit);
+    const file = path.join(folder, "other-key.json");
+    await writeFile(file, part!);
+    const other = `k1:${Buffer.alloc(32, 9).toString("base64")}`;
+    expect((await verify("--public-key", other, file)).code).toBe(1);
+    expect(await verify(file)).toMatchObject({ code: 2, output: expect.stringContaining("Usage") });
+  });
+});
+
+test("an entry someone overwrote with nonsense does not stop an export or a list of others", async () => {
+  await room.audit.append(event());
+  const partition = intervalName(intervalOf(room.clock.now().getTime()));
+  await room.tables.put(EntryRow, partition, "01ZZZZZZZZZZZZZZZZZZZZZZZZ", { entry: "nonsense" });
+  const [part] = await exportAll(room.audit);
+  expect(JSON.parse(part!).entries).toHaveLength(31);
+});

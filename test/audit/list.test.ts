@@ -1,0 +1,181 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import type { AuditQuery } from "../../shared/audit/list.ts";
+import { INDEX_PARTITION, IndexRow, indexPrefix, position } from "../../shared/audit/rows.ts";
+import { put } from "../../shared/storage/tables.ts";
+import { type Azurite, startAzurite } from "../support/azurite.ts";
+import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
+import { by, openRoom, page, type Room } from "./support.ts";
+
+let azurite: Azurite;
+let proxy: TableProxy;
+let room: Room;
+let many: Room;
+let manyProxy: TableProxy;
+
+beforeAll(async () => {
+  azurite = await startAzurite({ accounts: ["few", "many", "writes"] });
+  proxy = await startTableProxy(azurite.connectionString("few"));
+  room = openRoom(proxy.connectionString);
+  for (let index = 0; index < 60; index++) {
+    const type = index % 3 === 0 ? "user.signedIn" : "settings.changed";
+    await room.audit.append(by(index % 2 === 0 ? "Ada" : "bob|%/é", type));
+    room.clock.addMinutes(7);
+  }
+  manyProxy = await startTableProxy(azurite.connectionString("many"));
+  many = openRoom(manyProxy.connectionString);
+  await many.audit.append(by("ada"));
+  await many.tables.write(IndexRow.table, INDEX_PARTITION, indexRows(10_500), { parallel: 4 });
+}, 60_000);
+afterAll(async () => {
+  await proxy.stop();
+  await manyProxy.stop();
+  await azurite.stop();
+});
+beforeEach(() => {
+  proxy.requests.length = 0;
+  manyProxy.requests.length = 0;
+});
+
+/** Index rows of one actor and type, a second apart; written directly, since this many entries would take long. */
+function* indexRows(count: number) {
+  for (let index = 0; index < count; index++) {
+    const at = Date.parse("2026-01-01T00:00:00Z") + index * 1000;
+    const id = `01ARZ3NDEK${String(index).padStart(16, "0")}`;
+    const entry = JSON.stringify({ id, occurredAt: new Date(at).toISOString(), actor: "ada", count: 1 });
+    for (const filter of [{}, { actor: "ada", eventType: "settings.changed" }]) {
+      yield put(IndexRow, indexPrefix(filter) + position(id, at), { entry });
+    }
+  }
+}
+
+async function walk(query: AuditQuery, limit: number) {
+  const items: { id: string; occurredAt: string; actor: string; eventType: string }[] = [];
+  let cursor: string | undefined;
+  let pages = 0;
+  do {
+    const answer = await room.audit.list(query, page({ limit, cursor }));
+    expect(answer.offset).toBe(items.length);
+    expect(answer.total).toBe((await room.audit.list(query, page())).total);
+    items.push(...answer.items);
+    cursor = answer.nextCursor ?? undefined;
+    pages += 1;
+  } while (cursor !== undefined);
+  return { items, pages };
+}
+
+describe("each combination of filters, walked by cursor, yields what fits it once, newest first", () => {
+  const start = new Date("2026-11-21T11:10:00Z");
+  const end = new Date("2026-11-21T15:05:00Z");
+  for (const actor of [undefined, "ada", "BOB|%/É"]) {
+    for (const eventType of [undefined, "user.signedIn"]) {
+      for (const range of [{}, { start }, { end }, { start, end }]) {
+        const query = { actor, eventType, ...range };
+        test(JSON.stringify(query), async () => {
+          const all = (await room.audit.list({}, page())).items;
+          const expected = all.filter(
+            (entry) =>
+              (actor === undefined || entry.actor.toLowerCase() === actor.toLowerCase()) &&
+              (eventType === undefined || entry.eventType === eventType) &&
+              !("start" in range && Date.parse(entry.occurredAt) < start.getTime()) &&
+              !("end" in range && Date.parse(entry.occurredAt) >= end.getTime()),
+          );
+          expect(expected.length).toBeGreaterThan(0);
+          const { items, pages } = await walk(query, 7);
+          expect(items).toEqual(expected);
+          expect(pages).toBe(Math.ceil(expected.length / 7));
+          expect([...items].sort((a, b) => (a.occurredAt < b.occurredAt ? 1 : -1))).toEqual(items);
+        });
+      }
+    }
+  }
+});
+
+test("an instant is in the period that begins with it and not in the one that ends with it", async () => {
+  const at = new Date("2026-11-21T10:07:00Z");
+  const later = new Date(at.getTime() + 1);
+  expect((await room.audit.list({ start: at, end: later }, page())).items).toHaveLength(1);
+  expect((await room.audit.list({ start: later, end: new Date("2026-11-21T10:14:00Z") }, page())).items).toEqual([]);
+});
+
+test("offset skips, beyond the end there is nothing, and the walk can go on by cursor", async () => {
+  const all = (await room.audit.list({}, page())).items;
+  const skipped = await room.audit.list({}, page({ offset: 10, limit: 5 }));
+  expect(skipped.items).toEqual(all.slice(10, 15));
+  expect(skipped).toMatchObject({ total: 60, offset: 10 });
+  const next = await room.audit.list({}, page({ cursor: skipped.nextCursor!, limit: 5 }));
+  expect(next.items).toEqual(all.slice(15, 20));
+  expect(await room.audit.list({}, page({ offset: 61 }))).toMatchObject({ items: [], total: 60, nextCursor: null });
+});
+
+test("entries that come in during a walk neither shift nor repeat what follows", async () => {
+  const query = { actor: "newcomer" };
+  for (let index = 0; index < 4; index++) await room.audit.append(by("newcomer"));
+  const first = await room.audit.list(query, page({ limit: 2 }));
+  await room.audit.append(by("newcomer"));
+  const second = await room.audit.list(query, page({ limit: 2, cursor: first.nextCursor! }));
+  expect(new Set([...first.items, ...second.items].map(({ id }) => id)).size).toBe(4);
+  expect(second.nextCursor).toBeNull();
+});
+
+test("a filter that fits nothing is an empty list; a cursor of other filters is refused", async () => {
+  expect(await room.audit.list({ actor: "nobody" }, page())).toMatchObject({ items: [], total: 0, nextCursor: null });
+  const { nextCursor } = await room.audit.list({}, page({ limit: 2 }));
+  const refused = { code: "invalidCursor", status: 400 };
+  await expect(room.audit.list({ actor: "ada" }, page({ cursor: nextCursor! }))).rejects.toMatchObject(refused);
+  await expect(room.audit.list({}, page({ cursor: "nonsense" }))).rejects.toMatchObject(refused);
+});
+
+test("a page with a cursor is one request of one partition and one range of row keys", async () => {
+  const first = await room.audit.list({ actor: "ada" }, page({ limit: 3 }));
+  proxy.requests.length = 0;
+  await room.audit.list({ actor: "ada" }, page({ limit: 3, cursor: first.nextCursor! }));
+  expect(proxy.requests).toHaveLength(1);
+  expect(proxy.requests[0]!.filter).toMatch(/^PartitionKey eq '[^']+' and RowKey gt '[^']+' and RowKey lt '[^']+'$/);
+  expect(proxy.requests[0]!.top).toBe(4);
+});
+
+test("short and empty pages of the service lose nothing", async () => {
+  const all = (await room.audit.list({}, page())).items;
+  proxy.shortPages(3);
+  expect((await room.audit.list({}, page({ limit: 50, offset: 3 }))).items).toEqual(all.slice(3, 53));
+  proxy.shortPages(1000);
+});
+
+describe("more than 10,000", () => {
+  for (const query of [{}, { actor: "ada", eventType: "settings.changed" }]) {
+    test(`are counted no further, and any page costs the same: ${JSON.stringify(query)}`, async () => {
+      const first = await many.audit.list(query, page({ limit: 100 }));
+      expect(first).toMatchObject({ total: null, totalAtLeast: 10_000 });
+      expect(manyProxy.requests.length).toBeLessThanOrEqual(12);
+      const late = await many.audit.list(query, page({ limit: 100, offset: 10_000 }));
+      expect(late.items).toHaveLength(100);
+      for (const { nextCursor } of [first, late]) {
+        manyProxy.requests.length = 0;
+        const answer = await many.audit.list(query, page({ limit: 100, cursor: nextCursor! }));
+        expect(answer).toMatchObject({ total: null, totalAtLeast: 10_000 });
+        expect(manyProxy.requests).toHaveLength(1);
+      }
+    });
+  }
+
+  test("counts exactly 10,000 as such", async () => {
+    const start = new Date("2026-01-01T00:08:20Z"); // leaves out the first 500
+    const end = new Date("2026-02-01T00:00:00Z");
+    expect((await many.audit.list({ start, end }, page({ limit: 10 }))).total).toBe(10_000);
+    const oneMore = new Date(start.getTime() - 1000);
+    expect((await many.audit.list({ start: oneMore, end }, page({ limit: 10 }))).total).toBeNull();
+  });
+});
+
+test("an entry costs two requests, one for itself and one for the index", async () => {
+  const writes = await startTableProxy(azurite.connectionString("writes"));
+  const { audit, clock } = openRoom(writes.connectionString);
+  await audit.append(by("ada")); // the first of all also makes the tables
+  for (const minutes of [1, 10]) {
+    clock.addMinutes(minutes);
+    writes.requests.length = 0;
+    await audit.append(by("ada"));
+    expect(writes.requests.map(({ path }) => path)).toEqual(["$batch", "$batch"]);
+  }
+  await writes.stop();
+});

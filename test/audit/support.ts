@@ -1,0 +1,104 @@
+import { createPublicKey, randomBytes } from "node:crypto";
+import type { Anchor } from "../../shared/audit/anchor.ts";
+import { type Audit, type AuditEvent, createAudit } from "../../shared/audit/audit.ts";
+import type { DigestName } from "../../shared/audit/chain.ts";
+import type { ExportRequest } from "../../shared/audit/export.ts";
+import { type PublicKeys, signingKey } from "../../shared/audit/signing.ts";
+import { systemRandomness } from "../../shared/runtime.ts";
+import { createTables, type Tables } from "../../shared/storage/tables.ts";
+
+/** A clock that stands where it is put. */
+export function settableClock(start: string) {
+  let at = Date.parse(start);
+  return {
+    now: () => new Date(at),
+    set: (instant: string) => {
+      at = Date.parse(instant);
+    },
+    addMinutes: (minutes: number) => {
+      at += minutes * 60_000;
+    },
+  };
+}
+export type SettableClock = ReturnType<typeof settableClock>;
+
+/** What a key vault would remember. */
+export function memoryAnchor(): Anchor & { digest: DigestName | undefined } {
+  return {
+    digest: undefined,
+    async read() {
+      return this.digest;
+    },
+    async write(digest) {
+      this.digest = digest;
+    },
+  };
+}
+
+export const makeKey = (kid: string) => ({ kid, key: new Uint8Array(randomBytes(32)) });
+
+export const publicKeys = (...keys: ReturnType<typeof makeKey>[]): PublicKeys =>
+  new Map(keys.map((key) => [key.kid, createPublicKey(signingKey(key).privateKey)]));
+
+export const quietLog = { debug() {}, info() {}, warn() {}, error() {} };
+
+export const START = "2026-11-21T10:00:00.000Z";
+
+export interface Room {
+  audit: Audit;
+  tables: Tables;
+  clock: SettableClock;
+  anchor: ReturnType<typeof memoryAnchor>;
+  keys: ReturnType<typeof makeKey>[];
+  /** Another instance of the service on the same tables. */
+  instance(change?: { keys?: ReturnType<typeof makeKey>[]; clock?: SettableClock; anchor?: Anchor | undefined }): Audit;
+}
+
+export function openRoom(connectionString: string, start = START): Room {
+  const tables = createTables({ connectionString });
+  const clock = settableClock(start);
+  const anchor = memoryAnchor();
+  const keys = [makeKey("k1")];
+  const instance: Room["instance"] = (change = {}) =>
+    createAudit({
+      tables: createTables({ connectionString }),
+      clock: change.clock ?? clock,
+      randomness: systemRandomness(),
+      config: { AUDIT_SIGNING_KEYS: change.keys ?? keys, AUDIT_MINIMUM_RETENTION_DAYS: 90 },
+      log: quietLog,
+      anchor: "anchor" in change ? change.anchor : anchor,
+    });
+  return { audit: instance(), tables, clock, anchor, keys, instance };
+}
+
+export const event = (change: Partial<AuditEvent> = {}): AuditEvent => ({
+  type: "settings.changed",
+  caller: { actor: "ada", address: "203.0.113.7", requestId: "req-1" },
+  outcome: "success",
+  target: { type: "setting", id: "criticalExpiryDays" },
+  before: { criticalExpiryDays: 7 },
+  after: { criticalExpiryDays: 5 },
+  ...change,
+});
+
+export const by = (actor: string, type = "settings.changed"): AuditEvent =>
+  event({ type, caller: { actor, requestId: "req-1" } });
+
+export const page = (change: { limit?: number; offset?: number; cursor?: string | undefined } = {}) => ({
+  limit: 100,
+  offset: 0,
+  cursor: undefined,
+  ...change,
+});
+
+/** Every part of an export, as text. */
+export async function exportAll(audit: Audit, request: Partial<ExportRequest> = {}): Promise<string[]> {
+  const parts: string[] = [];
+  let cursor: string | undefined;
+  do {
+    const part = await audit.export({ format: "json", query: {}, gzip: false, ...request, cursor });
+    parts.push(Buffer.from(part.data).toString("utf8"));
+    cursor = part.nextCursor ?? undefined;
+  } while (cursor !== undefined);
+  return parts;
+}

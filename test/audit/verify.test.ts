@@ -1,0 +1,331 @@
+import { generateKeyPairSync, sign } from "node:crypto";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { canonicalJson } from "../../shared/audit/canonical.ts";
+import { intervalName, intervalOf } from "../../shared/audit/interval.ts";
+import { AnyRow, DigestRow, EntryRow, HEAD, ManifestRow, RecordRow } from "../../shared/audit/rows.ts";
+import { verifyExport } from "../../shared/audit/verify-export.ts";
+import { type Azurite, startAzurite } from "../support/azurite.ts";
+import { by, exportAll, makeKey, openRoom, page, publicKeys, type Room } from "./support.ts";
+
+const accounts = Array.from({ length: 30 }, (_, index) => `verify${index}`);
+let azurite: Azurite;
+let used = 0;
+beforeAll(async () => {
+  azurite = await startAzurite({ accounts });
+});
+afterAll(() => azurite.stop());
+
+const partition = (instant: string) => intervalName(intervalOf(Date.parse(instant)));
+const FIRST = partition("2026-11-21T10:00:00Z");
+const LAST = partition("2026-11-21T10:50:00Z");
+
+/** Entries at 10:00, 10:01, 10:20 and 10:50, all sealed: digests 1 to 6, of which 2, 4 and 5 are empty. */
+async function sealedRoom(): Promise<Room> {
+  const room = openRoom(azurite.connectionString(accounts[used++]));
+  for (const instant of ["10:00:00", "10:01:00", "10:20:00", "10:50:00"]) {
+    room.clock.set(`2026-11-21T${instant}Z`);
+    await room.audit.append(by(`at-${instant}`));
+  }
+  room.clock.set("2026-11-21T11:02:00Z");
+  expect(await room.audit.seal()).toMatchObject({ sealed: 6, more: false });
+  return room;
+}
+
+async function ids(room: Room, interval: string): Promise<string[]> {
+  const keys: string[] = [];
+  for await (const rows of room.tables.pages(AnyRow, { partitionKey: interval, before: "~" })) {
+    keys.push(...rows.map(({ rowKey }) => rowKey));
+  }
+  return keys;
+}
+
+/** What the service and the offline check find, which is to be the same. */
+async function findings(room: Room) {
+  const online = await room.audit.verify({});
+  const parts = await exportAll(room.audit);
+  const offline = await verifyExport(
+    parts.map((part) => JSON.parse(part)),
+    publicKeys(...room.keys),
+  );
+  const brief = (list: typeof online.findings) =>
+    list.map(({ kind, interval, entryId, digestNumber }) => ({
+      kind,
+      interval,
+      ...(entryId ? { entryId } : {}),
+      ...(digestNumber ? { digestNumber } : {}),
+    }));
+  return { online: brief(online.findings), offline: brief(offline.findings) };
+}
+
+async function both(room: Room, expected: object[]) {
+  const found = await findings(room);
+  expect(found.online).toEqual(expected);
+  expect(found.offline).toEqual(expected);
+}
+
+test("what was sealed and left alone is intact, and what is not sealed yet is said to be", async () => {
+  const room = await sealedRoom();
+  await room.audit.append(by("later"));
+  expect(await room.audit.verify({})).toMatchObject({
+    intact: true,
+    sealing: "configured",
+    checkedFrom: "2026-11-21T10:00:00.000Z",
+    checkedTo: "2026-11-21T11:00:00.000Z",
+    digests: 6,
+    entries: 4,
+    findings: [],
+    unsealedFrom: "2026-11-21T11:00:00.000Z",
+    anchor: { state: "matches", number: 6 },
+    nextCursor: null,
+  });
+  const [part] = await exportAll(room.audit);
+  expect(await verifyExport([JSON.parse(part!)], publicKeys(...room.keys))).toMatchObject({
+    intact: true,
+    entries: 5,
+    digests: 6,
+    unsealed: 1,
+  });
+});
+
+test("sealing again adds nothing, and two sealers at once make one chain", async () => {
+  const room = await sealedRoom();
+  expect(await room.audit.seal()).toMatchObject({ sealed: 0, more: false });
+  room.clock.set("2026-11-22T10:00:00Z");
+  await Promise.all([room.audit.seal(), room.instance().seal(), room.instance().seal()]);
+  await room.audit.seal();
+  expect(await room.audit.verify({})).toMatchObject({ intact: true, digests: 143, findings: [] });
+});
+
+test("only the intervals of the period asked for are checked", async () => {
+  const room = await sealedRoom();
+  const [, id] = await ids(room, FIRST);
+  await room.tables.remove(EntryRow, FIRST, id!);
+  const later = { start: new Date("2026-11-21T10:10:00Z"), end: new Date("2026-11-21T10:30:00Z") };
+  expect(await room.audit.verify(later)).toMatchObject({ intact: true, digests: 2, entries: 1 });
+  const earlier = { end: new Date("2026-11-21T10:05:00Z") };
+  expect(await room.audit.verify(earlier)).toMatchObject({ intact: false, digests: 1, entries: 1 });
+});
+
+describe("tampering with one row is found and located, by the service and offline", () => {
+  for (const [name, interval, number] of [
+    ["the first", FIRST, 1],
+    ["the last", LAST, 6],
+  ] as const) {
+    test(`${name} interval: a changed entry`, async () => {
+      const room = await sealedRoom();
+      const [id] = await ids(room, interval);
+      const row = (await room.tables.get(EntryRow, interval, id!))!;
+      await room.tables.put(EntryRow, interval, id!, { entry: row.entry.replace('"success"', '"failure"') });
+      await both(room, [{ kind: "entryChanged", interval, entryId: id, digestNumber: number }]);
+    });
+
+    test(`${name} interval: a removed entry`, async () => {
+      const room = await sealedRoom();
+      const [id] = await ids(room, interval);
+      await room.tables.remove(EntryRow, interval, id!);
+      await both(room, [{ kind: "entryRemoved", interval, entryId: id, digestNumber: number }]);
+    });
+
+    test(`${name} interval: an inserted entry`, async () => {
+      const room = await sealedRoom();
+      const [id] = await ids(room, interval);
+      const forged = `${id!.slice(0, -4)}0000`;
+      const row = (await room.tables.get(EntryRow, interval, id!))!;
+      await room.tables.put(EntryRow, interval, forged, { entry: row.entry.replace(id!, forged) });
+      await both(room, [{ kind: "entryInserted", interval, entryId: forged, digestNumber: number }]);
+    });
+  }
+
+  test("an entry inserted into an interval that was sealed empty", async () => {
+    const room = await sealedRoom();
+    const [id] = await ids(room, FIRST);
+    const row = (await room.tables.get(EntryRow, FIRST, id!))!;
+    const empty = partition("2026-11-21T10:10:00Z");
+    await room.tables.put(EntryRow, empty, id!, row);
+    expect((await findings(room)).online).toEqual([
+      { kind: "entryInserted", interval: empty, entryId: id, digestNumber: 2 },
+    ]);
+  });
+
+  test("a row that is no entry at all", async () => {
+    const room = await sealedRoom();
+    await room.tables.put(EntryRow, FIRST, "zzz", { entry: "{}" });
+    expect((await findings(room)).online).toEqual([
+      { kind: "entryInserted", interval: FIRST, entryId: "zzz", digestNumber: 1 },
+    ]);
+  });
+
+  test("a row whose column has another type", async () => {
+    const room = await sealedRoom();
+    const [id] = await ids(room, LAST);
+    await room.tables.put(AnyRow, LAST, id!, { entry: 7 });
+    const [first] = (await findings(room)).online;
+    expect(first).toEqual({ kind: "entryChanged", interval: LAST, entryId: id, digestNumber: 6 });
+  });
+});
+
+describe("tampering with what seals is found", () => {
+  test("fingerprints changed along with their entry", async () => {
+    const room = await sealedRoom();
+    const [id] = await ids(room, LAST);
+    const row = (await room.tables.get(EntryRow, LAST, id!))!;
+    await room.tables.put(EntryRow, LAST, id!, { entry: row.entry.replace("at-", "xx-") });
+    const manifest = (await room.tables.get(ManifestRow, "manifests", `${LAST}|0000`))!;
+    manifest.hashes[40]! ^= 1;
+    await room.tables.replace(ManifestRow, manifest);
+    expect((await findings(room)).online).toEqual([
+      { kind: "fingerprintsChanged", interval: LAST, digestNumber: 6 },
+      { kind: "entryChanged", interval: LAST, digestNumber: 6, entryId: id },
+    ]);
+  });
+
+  test("a digest signed with a key of someone else", async () => {
+    const room = await sealedRoom();
+    const stored = (await room.tables.get(DigestRow, "digests", FIRST))!;
+    const [header, payload] = stored.digest.split(".");
+    const { privateKey } = generateKeyPairSync("ed25519");
+    const forged = sign(null, Buffer.from(`${header}.${payload}`), privateKey).toString("base64url");
+    await room.tables.replace(DigestRow, { ...stored, digest: `${header}.${payload}.${forged}` });
+    await both(room, [
+      { kind: "digestChanged", interval: FIRST },
+      { kind: "chainBroken", interval: partition("2026-11-21T10:10:00Z"), digestNumber: 2 },
+    ]);
+  });
+
+  test("a digest and its entries removed from the middle", async () => {
+    const room = await sealedRoom();
+    const middle = partition("2026-11-21T10:20:00Z");
+    const [id] = await ids(room, middle);
+    await room.tables.remove(EntryRow, middle, id!);
+    await room.tables.remove(DigestRow, "digests", middle);
+    await both(room, [{ kind: "digestMissing", interval: middle }]);
+  });
+
+  test("the first digests and entries removed without a purge", async () => {
+    const room = await sealedRoom();
+    for (const id of await ids(room, FIRST)) await room.tables.remove(EntryRow, FIRST, id);
+    await room.tables.remove(DigestRow, "digests", FIRST);
+    await both(room, [{ kind: "digestMissing", interval: FIRST }]);
+  });
+
+  test("a purge record that this service did not sign", async () => {
+    const room = await sealedRoom();
+    await room.tables.put(RecordRow, "purges", partition("2026-11-21T10:20:00Z"), { record: "e30.e30.AA" });
+    await room.tables.remove(DigestRow, "digests", FIRST);
+    expect((await findings(room)).online).toEqual([
+      { kind: "purgeRecordChanged", interval: partition("2026-11-21T10:20:00Z") },
+      { kind: "digestMissing", interval: FIRST },
+    ]);
+  });
+});
+
+/** Removes the last `count` digests with their entries, and sets the head back, as somebody would who hides it. */
+async function cutTail(room: Room, count: number) {
+  const intervals: string[] = [];
+  for await (const rows of room.tables.pages(DigestRow, { partitionKey: "digests", before: "~" })) {
+    intervals.push(...rows.map(({ rowKey }) => rowKey));
+  }
+  for (const interval of intervals.slice(-count)) {
+    for (const id of await ids(room, interval)) await room.tables.remove(EntryRow, interval, id);
+    await room.tables.remove(DigestRow, "digests", interval);
+    await room.tables.remove(ManifestRow, "manifests", `${interval}|0000`);
+  }
+  const newest = await room.tables.get(DigestRow, "digests", intervals.at(-count - 1)!);
+  await room.tables.put(DigestRow, "digests", HEAD, { digest: newest!.digest });
+}
+
+describe("cutting off the last digests with their rows", () => {
+  test("is found by what the key vault remembers", async () => {
+    const room = await sealedRoom();
+    await cutTail(room, 3);
+    await both(room, [{ kind: "digestsCut", interval: LAST, digestNumber: 6 }]);
+    expect((await room.audit.verify({})).anchor.state).toBe("differs");
+  });
+
+  test("stays found after sealing went on, and sealing does go on", async () => {
+    const room = await sealedRoom();
+    await cutTail(room, 3);
+    room.clock.set("2026-11-21T12:02:00Z");
+    expect(await room.audit.seal()).toMatchObject({ lost: { number: 6 } });
+    room.clock.set("2026-11-21T12:32:00Z");
+    expect(await room.audit.seal()).toMatchObject({ sealed: 3 });
+    const cut = { kind: "digestsCut", interval: partition("2026-11-21T10:30:00Z"), digestNumber: 7 };
+    await both(room, [cut]);
+  });
+
+  test("is not found without a key vault, and the answer says so", async () => {
+    const room = await sealedRoom();
+    await cutTail(room, 3);
+    const blind = room.instance({ anchor: undefined });
+    expect(await blind.verify({})).toMatchObject({ intact: true, anchor: { state: "notConfigured" } });
+  });
+});
+
+test("a head that was set back does not stop the sealing", async () => {
+  const room = await sealedRoom();
+  const first = await room.tables.get(DigestRow, "digests", FIRST);
+  await room.tables.put(DigestRow, "digests", HEAD, { digest: first!.digest });
+  room.clock.set("2026-11-21T11:12:00Z");
+  expect(await room.audit.seal()).toMatchObject({ sealed: 1 });
+  await both(room, []);
+});
+
+test("keys rotate: what an old key signed is verified after it left the configuration", async () => {
+  const room = await sealedRoom();
+  const second = makeKey("k2");
+  const third = makeKey("k3");
+  for (const keys of [[second, ...room.keys], [third, second], [third]]) {
+    room.clock.addMinutes(10);
+    await room.instance({ keys }).seal();
+  }
+  const audit = room.instance({ keys: [third] });
+  expect(await audit.verify({})).toMatchObject({ intact: true, digests: 9 });
+  const [part] = await exportAll(audit);
+  expect((await verifyExport([JSON.parse(part!)], publicKeys(third))).findings).toEqual([]);
+});
+
+test("a key the tables offer is trusted only if a trusted key vouches for it", async () => {
+  const room = await sealedRoom();
+  const stranger = makeKey("evil");
+  await room.instance({ keys: [stranger, ...room.keys] }).seal();
+  const [part] = await exportAll(room.instance({ keys: [stranger] }));
+  const result = await verifyExport([JSON.parse(part!)], publicKeys(...room.keys));
+  expect(result.findings[0]).toMatchObject({ kind: "exportChanged" });
+});
+
+test("without signing keys nothing is sealed, and the answer says so", async () => {
+  const room = openRoom(azurite.connectionString(accounts[used++]));
+  const audit = room.instance({ keys: [] });
+  await audit.append(by("ada"));
+  room.clock.set("2026-11-21T12:00:00Z");
+  expect(await audit.seal()).toEqual({ configured: false, sealed: 0, more: false });
+  expect(await audit.verify({})).toMatchObject({ sealing: "notConfigured", digests: 0, unsealedFrom: FIRST });
+});
+
+test("sealing writes the index rows that a writer left out when it died", async () => {
+  const room = openRoom(azurite.connectionString(accounts[used++]));
+  await room.audit.append(by("ada"));
+  const [stored] = (await room.audit.list({}, page())).items;
+  const lost = { ...stored!, id: `${stored!.id.slice(0, -4)}0000`, actor: "bob" };
+  await room.tables.insert(EntryRow, FIRST, lost.id, { entry: canonicalJson(lost) });
+  expect((await room.audit.list({ actor: "bob" }, page())).items).toEqual([]);
+  room.clock.addMinutes(12);
+  await room.audit.seal();
+  expect((await room.audit.list({ actor: "bob" }, page())).items).toEqual([lost]);
+  expect((await room.audit.list({}, page())).items).toHaveLength(2);
+});
+
+test("an export that was altered after it was made is found offline", async () => {
+  const room = await sealedRoom();
+  const [text] = await exportAll(room.audit);
+  const keys = publicKeys(...room.keys);
+  const altered = async (change: (file: { entries: { actor: string }[]; statement: string | null }) => void) => {
+    const file = JSON.parse(text!);
+    change(file);
+    return (await verifyExport([file], keys)).findings.map(({ kind }) => kind);
+  };
+  expect(await altered(() => {})).toEqual([]);
+  expect(await altered((file) => (file.entries[0]!.actor = "eve"))).toEqual(["exportChanged", "entryChanged"]);
+  expect(await altered((file) => file.entries.pop())).toEqual(["exportChanged", "entryRemoved"]);
+  expect(await altered((file) => (file.statement = null))).toEqual(["exportChanged"]);
+});

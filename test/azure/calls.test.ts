@@ -1,0 +1,370 @@
+import type { ServerResponse } from "node:http";
+import { gzipSync } from "node:zlib";
+import fc from "fast-check";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import type { CallLimits } from "../../shared/azure/calls.ts";
+import { CloudFailure } from "../../shared/azure/failure.ts";
+import { createKeyVaults, type VaultClient } from "../../shared/azure/key-vault.ts";
+import { createResourceManager } from "../../shared/azure/resource-manager.ts";
+import { type OddServer, startOddServer } from "./odd-server.ts";
+import { all, failureOf, IMPATIENT, plainIdentity, recordingLog, testConfig } from "./services.ts";
+
+let server: OddServer;
+
+beforeAll(async () => {
+  server = await startOddServer();
+});
+afterAll(() => server.stop());
+
+const JSON_TYPE = { "content-type": "application/json; charset=utf-8" };
+
+function services(limits: Partial<CallLimits> = {}) {
+  const config = testConfig({
+    AZURE_KEY_VAULT_SUFFIX: "vault.localhost",
+    AZURE_RESOURCE_MANAGER_ENDPOINT: `https://management.localhost:${server.port}`,
+  });
+  return { config, identity: plainIdentity, log: recordingLog(), limits: { ...IMPATIENT, ...limits } };
+}
+
+const addressOf = (name: string) => `https://${name}.vault.localhost:${server.port}`;
+
+function vault(limits?: Partial<CallLimits>): VaultClient {
+  return createKeyVaults(services(limits)).open({ name: "kv-odd", vaultUri: `${addressOf("kv-odd")}/` });
+}
+
+const secretPage = (names: string[], nextLink?: string) =>
+  JSON.stringify({ value: names.map((name) => ({ id: `${addressOf("kv-odd")}/secrets/${name}` })), nextLink });
+
+test("the first request already carries the token of the vault domain's scope", async () => {
+  server.answer((_, response) => response.writeHead(200, JSON_TYPE).end(secretPage(["a"])));
+  expect((await all(vault().secrets())).map(({ name }) => name)).toEqual(["a"]);
+  expect(server.requests.map(({ authorization }) => authorization)).toEqual([
+    "Bearer token for https://vault.localhost/.default",
+  ]);
+});
+
+test.each([
+  ["another host", () => `https://kv-other.vault.localhost:${server.port}/secrets?page=2`],
+  ["another port", () => `https://kv-odd.vault.localhost:${server.port === 443 ? 444 : 443}/secrets?page=2`],
+  ["plain http", () => `http://kv-odd.vault.localhost:${server.port}/secrets?page=2`],
+  ["credentials before the host", () => `https://x:y@kv-odd.vault.localhost:${server.port}/secrets?page=2`],
+  ["a host that only begins alike", () => `https://kv-odd.vault.localhost.evil.localhost:${server.port}/secrets`],
+])("a next page at %s is refused and nothing is sent there", async (_, link) => {
+  server.answer((_request, response) => response.writeHead(200, JSON_TYPE).end(secretPage(["a"], link())));
+  const failure = await failureOf(all(vault().secrets()));
+  expect(failure.code).toBe("foreignHost");
+  expect(server.requests).toHaveLength(1);
+});
+
+test("a next page at another path of the vault than a list's is refused", async () => {
+  const link = `${addressOf("kv-odd")}/secrets/a/backup`;
+  server.answer((_, response) => response.writeHead(200, JSON_TYPE).end(secretPage(["a"], link)));
+  expect((await failureOf(all(vault().secrets()))).code).toBe("badResponse");
+  expect(server.requests).toHaveLength(1);
+});
+
+test("pages that lead in a circle end", async () => {
+  const [first, second] = [`${addressOf("kv-odd")}/secrets?p=1`, `${addressOf("kv-odd")}/secrets?p=2`];
+  server.answer((request, response) =>
+    response.writeHead(200, JSON_TYPE).end(secretPage(["a"], request.url?.includes("p=1") ? second : first)),
+  );
+  expect((await failureOf(all(vault().secrets()))).code).toBe("badResponse");
+  expect(server.requests).toHaveLength(3);
+});
+
+test("a redirect is not followed", async () => {
+  server.answer((_, response) => response.writeHead(307, { location: `${addressOf("kv-thief")}/secrets` }).end());
+  expect((await failureOf(all(vault().secrets()))).code).toBe("badResponse");
+  expect(server.requests).toHaveLength(1);
+});
+
+test("a challenge neither fetches another token nor repeats the request", async () => {
+  server.answer((_, response) =>
+    response
+      .writeHead(401, {
+        ...JSON_TYPE,
+        "www-authenticate": `Bearer authorization="https://evil.localhost/x", resource="https://vault.localhost"`,
+      })
+      .end(JSON.stringify({ error: { code: "Unauthorized", message: "no" } })),
+  );
+  const failure = await failureOf(all(vault().secrets()));
+  expect([failure.code, failure.cloudCode]).toEqual(["unauthenticated", "Unauthorized"]);
+  expect(server.requests).toHaveLength(1);
+});
+
+test.each([
+  [
+    "403 by roles",
+    403,
+    { code: "Forbidden", innererror: { code: "ForbiddenByRbac" } },
+    "accessDenied",
+    "Key Vault Reader",
+  ],
+  [
+    "403 by access policies",
+    403,
+    { code: "Forbidden", innererror: { code: "AccessDenied" } },
+    "accessDenied",
+    "getrotationpolicy",
+  ],
+  [
+    "403 by the firewall",
+    403,
+    { code: "Forbidden", innererror: { code: "ForbiddenByFirewall" } },
+    "firewall",
+    "networking",
+  ],
+  [
+    "403 without private link",
+    403,
+    { code: "Forbidden", innererror: { code: "ForbiddenByConnection" } },
+    "firewall",
+    "private endpoint",
+  ],
+  ["404", 404, { code: "VaultNotFound" }, "notFound", "deleted"],
+  ["400", 400, { code: "BadParameter" }, "badResponse", "endpoints"],
+] as const)("%s is told apart, tried once, and says what to do", async (_, status, error, code, remedy) => {
+  server.answer((_request, response) =>
+    response.writeHead(status, JSON_TYPE).end(JSON.stringify({ error: { ...error, message: "do not repeat me" } })),
+  );
+  const failure = await failureOf(all(vault().keys()));
+  expect(failure.code).toBe(code);
+  expect(failure.remedy).toContain(remedy);
+  expect(failure.message).toContain("list keys (key vault kv-odd)");
+  expect(server.requests).toHaveLength(1);
+});
+
+test("no part of an answer's text or of the token gets into a failure", async () => {
+  server.answer((_, response) =>
+    response.writeHead(403, JSON_TYPE).end(JSON.stringify({ error: { code: "planted secret!", message: "planted" } })),
+  );
+  const failure = await failureOf(vault().key("a"));
+  const everything = `${failure.stack} ${JSON.stringify(failure)} ${JSON.stringify({ ...failure })}`;
+  expect(everything).not.toMatch(/planted|token for/);
+  expect(failure.cause).toBeUndefined();
+});
+
+test("a named wait is kept to, and the call succeeds after it", async () => {
+  server.answer((_, response, count) =>
+    count < 3
+      ? response.writeHead(429, { "retry-after": "0" }).end()
+      : response.writeHead(200, JSON_TYPE).end(secretPage(["a"])),
+  );
+  expect(await all(vault().secrets())).toHaveLength(1);
+  expect(server.requests).toHaveLength(3);
+});
+
+test("429 without a named wait is tried five times in all", async () => {
+  server.answer((_, response) => response.writeHead(429).end());
+  expect((await failureOf(all(vault().secrets()))).code).toBe("throttled");
+  expect(server.requests).toHaveLength(5);
+});
+
+test.each([
+  ["seconds", () => "600"],
+  ["a date", () => new Date(Date.now() + 600_000).toUTCString()],
+])("a wait longer than the call may take fails at once and says how long, given as %s", async (_, retryAfter) => {
+  server.answer((_request, response) => response.writeHead(503, { "retry-after": retryAfter() }).end());
+  const failure = await failureOf(all(vault().secrets()));
+  expect(failure.code).toBe("throttled");
+  expect(failure.retryAfterSeconds).toBeGreaterThan(590);
+  expect(failure.retryAfterSeconds).toBeLessThanOrEqual(601);
+  expect(server.requests).toHaveLength(1);
+});
+
+test("waits that add up to more than the call may take end it", async () => {
+  server.answer((_, response) => response.writeHead(429).end());
+  await failureOf(all(vault({ firstWaitMs: 4, totalWaitMs: 10 }).secrets()));
+  expect(server.requests.length).toBeLessThan(5);
+});
+
+test("retries are logged without a token", async () => {
+  const parts = services();
+  server.answer((_, response) => response.writeHead(500).end());
+  await failureOf(
+    all(
+      createKeyVaults(parts)
+        .open({ name: "kv-odd", vaultUri: addressOf("kv-odd") })
+        .secrets(),
+    ),
+  );
+  expect(parts.log.lines).toHaveLength(2);
+  expect(parts.log.lines.join()).toContain("unreachable");
+  expect(parts.log.lines.join()).not.toMatch(/token for|authorization/i);
+});
+
+test.each([500, 502, 503, 504, 408])("%i is tried three times, then unreachable", async (status) => {
+  server.answer((_, response) => response.writeHead(status).end("<html>"));
+  expect((await failureOf(all(vault().certificates()))).code).toBe("unreachable");
+  expect(server.requests).toHaveLength(3);
+});
+
+test("a connection that is reset is tried three times, then unreachable", async () => {
+  server.answer((request) => request.socket.destroy());
+  expect((await failureOf(all(vault().secrets()))).code).toBe("unreachable");
+  expect(server.requests).toHaveLength(3);
+});
+
+test("a name that does not resolve is unreachable", async () => {
+  const parts = services();
+  const config = { ...parts.config, cloud: { ...parts.config.cloud, keyVaultSuffix: "vault.invalid" } };
+  const gone = createKeyVaults({ ...parts, config }).open({
+    name: "kv-gone",
+    vaultUri: "https://kv-gone.vault.invalid/",
+  });
+  const failure = await failureOf(all(gone.secrets()));
+  expect(failure.code).toBe("unreachable");
+  expect(failure.remedy).toContain("DNS");
+});
+
+test("a port where nobody listens is unreachable", async () => {
+  const gone = createKeyVaults(services()).open({ name: "kv-gone", vaultUri: "https://kv-gone.vault.localhost:1/" });
+  const failure = await failureOf(all(gone.secrets()));
+  expect([failure.code, failure.cloudCode]).toEqual(["unreachable", "ECONNREFUSED"]);
+});
+
+test("a certificate that is not the host's is unreachable", async () => {
+  const config = testConfig({ AZURE_RESOURCE_MANAGER_ENDPOINT: `https://unnamed.localhost:${server.port}` });
+  const failure = await failureOf(createResourceManager({ ...services(), config }).subscriptions());
+  expect([failure.code, failure.cloudCode]).toEqual(["unreachable", "ERR_TLS_CERT_ALTNAME_INVALID"]);
+});
+
+test.each([
+  ["before the headers", () => {}],
+  [
+    "in the middle of a compressed body",
+    (response: ServerResponse) => {
+      response.writeHead(200, { ...JSON_TYPE, "content-encoding": "gzip" });
+      response.write(gzipSync(secretPage(["a"])).subarray(0, 20));
+    },
+  ],
+] as const)("a server that hangs %s is cut off", async (_, hang) => {
+  server.answer((_request, response) => hang(response));
+  const failure = await failureOf(all(vault({ requestTimeoutMs: 100 }).secrets()));
+  expect(failure.code).toBe("unreachable");
+  expect(failure.message).toContain("within 0.1 s");
+  expect(server.requests).toHaveLength(3);
+});
+
+test("an abort ends a call that hangs", async () => {
+  const controller = new AbortController();
+  server.answer(() => controller.abort());
+  expect((await failureOf(all(vault().secrets(controller.signal)))).code).toBe("timedOut");
+  expect(server.requests).toHaveLength(1);
+});
+
+test("an abort ends the wait for a retry", async () => {
+  const controller = new AbortController();
+  server.answer((_, response) => {
+    response.writeHead(429, { "retry-after": "30" }).end();
+    setTimeout(() => controller.abort(), 50);
+  });
+  expect((await failureOf(all(vault().secrets(controller.signal)))).code).toBe("timedOut");
+  expect(server.requests).toHaveLength(1);
+});
+
+test("nothing is sent once the caller has aborted", async () => {
+  server.answer((_, response) => response.writeHead(200, JSON_TYPE).end(secretPage(["a"])));
+  expect((await failureOf(vault().key("a", AbortSignal.abort()))).code).toBe("timedOut");
+  expect(server.requests).toHaveLength(0);
+});
+
+test.each([
+  ["an HTML page", { "content-type": "text/html" }, "<html>Sign in</html>"],
+  ["JSON cut short", JSON_TYPE, '{"value":[{"id":"https://'],
+  ["nothing", JSON_TYPE, ""],
+  ["JSON that is no object", JSON_TYPE, "null"],
+  ["no list", JSON_TYPE, "{}"],
+  ["a list of nothing", JSON_TYPE, '{"value":[null]}'],
+  ["an id of another kind", JSON_TYPE, '{"value":[{"id":"https://kv-odd.vault.localhost/keys/a"}]}'],
+  ["an expiry that is no number", JSON_TYPE, '{"value":[{"id":"https://v/secrets/a","attributes":{"exp":"soon"}}]}'],
+  ["a link that is no text", JSON_TYPE, '{"value":[],"nextLink":7}'],
+] as const)("%s instead of a list is a bad response, tried once", async (_, headers, body) => {
+  server.answer((_request, response) => response.writeHead(200, headers).end(body));
+  expect((await failureOf(all(vault().secrets()))).code).toBe("badResponse");
+  expect(server.requests).toHaveLength(1);
+});
+
+test("whatever JSON a vault answers, a call either succeeds or ends in a cloud failure", async () => {
+  const id = (kind: string) =>
+    fc.constantFrom(`${addressOf("kv-odd")}/${kind}/a`, `${addressOf("kv-odd")}/${kind}/a/1`, "", null);
+  const anything = fc.jsonValue({ maxDepth: 2 });
+  const attributes = fc.oneof(anything, fc.record({ enabled: fc.boolean(), exp: fc.oneof(fc.integer(), anything) }));
+  const item = fc.record(
+    { id: fc.oneof(id("secrets"), id("certificates")), kid: id("keys"), attributes, tags: anything, x5t: anything },
+    { requiredKeys: [] },
+  );
+  const list = fc.record({ value: fc.array(fc.oneof(item, anything), { maxLength: 3 }) });
+  const bundle = fc.record(
+    {
+      id: id("certificates"),
+      key: fc.record(
+        { kid: id("keys"), kty: anything, key_ops: anything, n: anything, crv: anything },
+        { requiredKeys: [] },
+      ),
+      cer: fc.oneof(fc.base64String(), anything),
+      attributes,
+      policy: fc.oneof(
+        anything,
+        fc.record(
+          {
+            x509_props: fc.oneof(anything, fc.record({ sans: anything, ekus: anything })),
+            lifetime_actions: fc.array(anything),
+          },
+          { requiredKeys: [] },
+        ),
+      ),
+      lifetimeActions: fc.array(fc.oneof(anything, fc.record({ action: anything, trigger: anything }))),
+    },
+    { requiredKeys: [] },
+  );
+  const calls: ((client: VaultClient) => Promise<unknown>)[] = [
+    (client) => all(client.secrets()),
+    (client) => all(client.keys()),
+    (client) => all(client.certificates()),
+    (client) => client.key("a"),
+    (client) => client.rotationPolicy("a"),
+    (client) => client.certificate("a"),
+  ];
+  const client = vault();
+  await fc.assert(
+    fc.asyncProperty(fc.oneof(list, bundle, anything), fc.constantFrom(...calls), async (body, call) => {
+      server.answer((_, response) => response.writeHead(200, JSON_TYPE).end(JSON.stringify(body)));
+      await call(client).catch((error: unknown) => expect(error).toBeInstanceOf(CloudFailure));
+    }),
+    { numRuns: 400 },
+  );
+});
+
+test("the resource manager's token goes to the resource manager alone", async () => {
+  const manager = createResourceManager(services());
+  server.answer((_, response) =>
+    response
+      .writeHead(200, JSON_TYPE)
+      .end(JSON.stringify({ value: [], nextLink: `https://evil.localhost:${server.port}/subscriptions?x=1` })),
+  );
+  const failure = await failureOf(manager.subscriptions());
+  expect(failure.code).toBe("foreignHost");
+  expect(server.requests.map(({ host, authorization }) => [host, authorization])).toEqual([
+    [`management.localhost:${server.port}`, `Bearer token for https://management.localhost:${server.port}/.default`],
+  ]);
+});
+
+test("a subscription without the Key Vault provider has no vaults", async () => {
+  server.answer((_, response) =>
+    response.writeHead(409, JSON_TYPE).end(JSON.stringify({ error: { code: "MissingSubscriptionRegistration" } })),
+  );
+  expect(await all(createResourceManager(services()).vaults("5f0c3f5e-0000-4000-8000-000000000001"))).toEqual([]);
+});
+
+test.each([
+  ["plain http", "http://kv-a.vault.localhost/"],
+  ["another domain", "https://kv-a.evil.localhost/"],
+  ["the domain itself", "https://vault.localhost/"],
+  ["a domain that only ends alike", "https://kv-a.notvault.localhost/"],
+  ["credentials", "https://x@kv-a.vault.localhost/"],
+  ["no address", "kv-a"],
+])("a vault at %s is not opened", async (_, vaultUri) => {
+  const open = async () => createKeyVaults(services()).open({ name: "kv-a", vaultUri });
+  expect((await failureOf(open())).code).toBe("foreignHost");
+});

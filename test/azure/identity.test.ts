@@ -1,0 +1,96 @@
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+import type { Cloud } from "../../infra/local/cloud/cloud.ts";
+import { createIdentity } from "../../shared/azure/identity.ts";
+import type { Config } from "../../shared/config/config.ts";
+import { configIn, liveIn } from "./live-cloud.ts";
+import { failureOf } from "./services.ts";
+
+let cloud: Cloud;
+let config: Config;
+
+beforeAll(async () => {
+  ({ cloud, config } = await liveIn({ company: "small" }));
+});
+afterAll(() => cloud.stop());
+beforeEach(() => cloud.control.resetCounts());
+afterEach(() => cloud.control.clearFaults());
+
+const SCOPE = "https://vault.localhost/.default";
+
+test("parallel first calls for a scope share one token request, and later ones need none", async () => {
+  const credential = await createIdentity(configIn(cloud, cloud.app.clientSecret)).credential();
+  const tokens = await Promise.all(Array.from({ length: 20 }, () => credential.getToken(SCOPE)));
+  await credential.getToken([SCOPE]);
+  expect(new Set(tokens.map((token) => token?.token)).size).toBe(1);
+  expect(cloud.control.counts()["entra.token"]).toBe(1);
+});
+
+test("a token of a failed request is asked for again by the next call", async () => {
+  const credential = await createIdentity(configIn(cloud, cloud.app.clientSecret)).credential();
+  const fault = cloud.control.addFault({ match: { operation: "entra.token" }, action: { kind: "deny" } });
+  expect((await failureOf(credential.getToken(SCOPE))).code).toBe("unauthenticated");
+  cloud.control.removeFault(fault);
+  expect((await credential.getToken(SCOPE))?.token).toBeTruthy();
+});
+
+test("the application is described by its token's claims and never by the token", async () => {
+  const description = await createIdentity(configIn(cloud, cloud.app.clientSecret)).describe();
+  expect(description).toMatchObject({
+    credentialType: "clientSecret",
+    tenantId: cloud.app.tenantId,
+    clientId: cloud.app.clientId,
+    objectId: cloud.app.objectId,
+    cloud: "AzureCloud",
+    authorityHost: cloud.environment.AZURE_AUTHORITY_HOST,
+  });
+  expect(Date.parse(description.tokenExpiresAt)).toBeGreaterThan(Date.now());
+  expect(JSON.stringify(description)).not.toContain("eyJ");
+});
+
+test("with the platform's identity endpoint in the environment it is the managed identity", async () => {
+  const description = await createIdentity(config).describe();
+  expect(description).toMatchObject({ credentialType: "managedIdentity", tenantId: cloud.app.tenantId });
+  expect(description.clientId).not.toBe(cloud.app.clientId);
+  expect(cloud.control.counts()["identity.token"]).toBe(1);
+  expect(cloud.control.counts()["entra.token"]).toBeUndefined();
+});
+
+test("a user-assigned identity is asked for by its client id", async () => {
+  const other = "11111111-2222-4333-8444-555555555555";
+  const credential = await createIdentity({ ...config, AZURE_CLIENT_ID: other }).credential();
+  expect((await failureOf(credential.getToken(SCOPE))).code).toBe("unauthenticated");
+  expect(cloud.control.requests({ operation: "identity.token" })[0]?.path).toContain(`client_id=${other}`);
+});
+
+test("a wrong client secret is unauthenticated, with Entra's code and without the secret", async () => {
+  const credential = await createIdentity(configIn(cloud, "planted-wrong-secret")).credential();
+  const failure = await failureOf(credential.getToken(SCOPE));
+  expect([failure.code, failure.cloudCode]).toEqual(["unauthenticated", "AADSTS7000215"]);
+  expect(failure.message).toContain(cloud.app.clientId);
+  expect(`${failure.stack}${JSON.stringify(failure)}`).not.toContain("planted");
+});
+
+test("a sign-in service where nobody listens is unreachable", async () => {
+  const there = configIn(cloud, cloud.app.clientSecret);
+  const nowhere = { ...there, cloud: { ...there.cloud, authorityHost: "https://login.localhost:1" } };
+  const failure = await failureOf((await createIdentity(nowhere).credential()).getToken(SCOPE));
+  expect(failure.code).toBe("unreachable");
+});
+
+test("a sign-in service that hangs is cut off", async () => {
+  cloud.control.addFault({ match: { operation: "entra.token" }, action: { kind: "hang" } });
+  const identity = createIdentity(configIn(cloud, cloud.app.clientSecret), { timeoutMs: 200 });
+  const failure = await failureOf((await identity.credential()).getToken(SCOPE));
+  expect([failure.code, failure.message]).toEqual(["unreachable", expect.stringContaining("within 0.2 s")]);
+});
+
+test("one caller's abort ends its own wait and not the others'", async () => {
+  cloud.control.addFault({ match: { operation: "entra.token" }, action: { kind: "latency", milliseconds: 200 } });
+  const credential = await createIdentity(configIn(cloud, cloud.app.clientSecret)).credential();
+  const controller = new AbortController();
+  const aborted = failureOf(credential.getToken(SCOPE, { abortSignal: controller.signal }));
+  const other = credential.getToken(SCOPE);
+  controller.abort();
+  expect((await aborted).code).toBe("timedOut");
+  expect((await other)?.token).toBeTruthy();
+});

@@ -1,0 +1,49 @@
+import type { CallLimits } from "../../shared/azure/calls.ts";
+import { CloudFailure } from "../../shared/azure/failure.ts";
+import type { Identity } from "../../shared/azure/identity.ts";
+import { type Config, loadConfig } from "../../shared/config/config.ts";
+import type { Logger } from "../../shared/runtime.ts";
+
+/** The patience of production, without its waits. */
+export const IMPATIENT: Partial<CallLimits> = { firstWaitMs: 1, requestTimeoutMs: 2_000 };
+
+export function testConfig(environment: Record<string, string | undefined>): Config {
+  return loadConfig({
+    AzureWebJobsStorage: "UseDevelopmentStorage=true",
+    JWT_SIGNING_KEYS: `test:${Buffer.alloc(32, 1).toString("base64")}`,
+    ...environment,
+  });
+}
+
+/** An identity whose tokens any server may see: the odd server checks none. */
+export const plainIdentity: Identity = {
+  credential: async () => ({
+    getToken: async (scopes) => ({ token: `token for ${[scopes].flat().join(" ")}`, expiresOnTimestamp: Infinity }),
+  }),
+  describe: () => Promise.reject(new Error("Not asked for here.")),
+};
+
+/** Keeps its lines, so that a test can read what was said. */
+export function recordingLog(): Logger & { lines: string[] } {
+  const lines: string[] = [];
+  const write = (message: string, fields?: Record<string, unknown>) => {
+    lines.push(`${message} ${JSON.stringify(fields ?? {})}`);
+  };
+  return { lines, debug: write, info: write, warn: write, error: write };
+}
+
+export async function all<T>(pages: AsyncIterable<T[]>): Promise<T[]> {
+  const items: T[] = [];
+  for await (const page of pages) items.push(...page);
+  return items;
+}
+
+/** The failure that the work ends with; anything else fails the test. */
+export async function failureOf(work: Promise<unknown>): Promise<CloudFailure> {
+  const error = await work.then(
+    () => new Error("It succeeded."),
+    (reason: unknown) => reason,
+  );
+  if (error instanceof CloudFailure) return error;
+  throw error;
+}

@@ -1,0 +1,166 @@
+import { AppConfigurationClient } from "@azure/app-configuration";
+import { KeyVaultManagementClient } from "@azure/arm-keyvault";
+import { SubscriptionClient } from "@azure/arm-resources-subscriptions";
+import { EmailClient } from "@azure/communication-email";
+import type { TokenCredential } from "@azure/core-auth";
+import { ClientSecretCredential, ManagedIdentityCredential } from "@azure/identity";
+import { CertificateClient } from "@azure/keyvault-certificates";
+import { KeyClient } from "@azure/keyvault-keys";
+import { SecretClient } from "@azure/keyvault-secrets";
+
+/**
+ * The other half of `sdk-client.ts`: runs Azure's own clients in a process that knows of the stand-in cloud only what its
+ * environment says, as the service does.
+ */
+
+const variable = (name: string): string => {
+  const value = process.env[name];
+  if (value === undefined) throw new Error(`${name} is not set`);
+  return value;
+};
+const manager = variable("AZURE_RESOURCE_MANAGER_ENDPOINT");
+const port = new URL(manager).port;
+const vaultUrl = (vault: string) => `https://${vault}.${variable("AZURE_KEY_VAULT_SUFFIX")}:${port}`;
+
+const identity = new ManagedIdentityCredential();
+const armOptions = {
+  endpoint: manager,
+  credentials: { scopes: [`${manager}/.default`] },
+  retryOptions: { maxRetries: 1 },
+};
+const quick = { retryOptions: { maxRetries: 1, retryDelayInMs: 1 } };
+const secrets = (vault: string) => new SecretClient(vaultUrl(vault), identity, quick);
+const keys = (vault: string) => new KeyClient(vaultUrl(vault), identity, quick);
+const certificates = (vault: string) => new CertificateClient(vaultUrl(vault), identity, quick);
+const configuration = () => new AppConfigurationClient(variable("APP_CONFIGURATION_CONNECTION_STRING"), quick);
+
+async function all<T>(items: AsyncIterable<T>): Promise<T[]> {
+  const found: T[] = [];
+  for await (const item of items) found.push(item);
+  return found;
+}
+
+const claimsOf = (token: string) => JSON.parse(Buffer.from(token.split(".")[1]!, "base64url").toString("utf8"));
+
+const appCredential = ({
+  tenantId,
+  clientId,
+  clientSecret,
+}: Record<"tenantId" | "clientId" | "clientSecret", string>) =>
+  new ClientSecretCredential(tenantId, clientId, clientSecret, {
+    authorityHost: variable("AZURE_AUTHORITY_HOST"),
+    disableInstanceDiscovery: true,
+  });
+
+const actions = {
+  identityToken: async (scope: string) => claimsOf((await identity.getToken(scope)).token),
+  appToken: async (app: Parameters<typeof appCredential>[0], scope: string) =>
+    claimsOf((await appCredential(app).getToken(scope)).token),
+
+  subscriptions: async () => await all(new SubscriptionClient(identity, armOptions).subscriptions.list()),
+  subscription: async (id: string) => await new SubscriptionClient(identity, armOptions).subscriptions.get(id),
+  vaults: async (subscription: string, top?: number) =>
+    await all(
+      new KeyVaultManagementClient(identity, subscription, armOptions).vaults.listBySubscription(
+        top === undefined ? {} : { top },
+      ),
+    ),
+  vault: async (subscription: string, group: string, name: string) =>
+    await new KeyVaultManagementClient(identity, subscription, armOptions).vaults.get(group, name),
+  vaultsWithTokenFor: async (subscription: string, scope: string) => {
+    const wrong: TokenCredential = { getToken: () => identity.getToken(scope) };
+    return await all(new KeyVaultManagementClient(wrong, subscription, armOptions).vaults.listBySubscription());
+  },
+  secretsWithTokenFor: async (vault: string, scope: string) => {
+    const wrong: TokenCredential = { getToken: () => identity.getToken(scope) };
+    return await all(new SecretClient(vaultUrl(vault), wrong, quick).listPropertiesOfSecrets());
+  },
+
+  listSecrets: async (vault: string) => await all(secrets(vault).listPropertiesOfSecrets()),
+  listSecretPages: async (vault: string, maxPageSize: number) =>
+    (await all(secrets(vault).listPropertiesOfSecrets().byPage({ maxPageSize }))).map((page) => page.length),
+  listSecretVersions: async (vault: string, name: string) =>
+    await all(secrets(vault).listPropertiesOfSecretVersions(name)),
+  getSecret: async (vault: string, name: string, version?: string) =>
+    await secrets(vault).getSecret(name, version === undefined ? {} : { version }),
+  setSecret: async (vault: string, name: string, value: string, tags: Record<string, string>) =>
+    await secrets(vault).setSecret(name, value, { tags, contentType: "text/plain", expiresOn: new Date("2030-01-01") }),
+  disableSecret: async (vault: string, name: string) => {
+    const { properties } = await secrets(vault).getSecret(name);
+    return await secrets(vault).updateSecretProperties(name, properties.version!, { enabled: false });
+  },
+  deleteSecret: async (vault: string, name: string) => {
+    const poller = await secrets(vault).beginDeleteSecret(name, { intervalInMs: 1 });
+    return (await poller.pollUntilDone()).recoveryId;
+  },
+  recoverSecret: async (vault: string, name: string) => {
+    const poller = await secrets(vault).beginRecoverDeletedSecret(name, { intervalInMs: 1 });
+    return (await poller.pollUntilDone()).name;
+  },
+  listKeys: async (vault: string) => await all(keys(vault).listPropertiesOfKeys()),
+  getKey: async (vault: string, name: string) => {
+    const { key, properties } = await keys(vault).getKey(name);
+    const bytes = (part: Uint8Array | undefined) =>
+      part === undefined ? undefined : Buffer.from(part).toString("hex");
+    return { ...key, n: bytes(key?.n), e: bytes(key?.e), x: bytes(key?.x), y: bytes(key?.y), properties };
+  },
+  getRotationPolicy: async (vault: string, name: string) => await keys(vault).getKeyRotationPolicy(name),
+  listCertificates: async (vault: string) => await all(certificates(vault).listPropertiesOfCertificates()),
+  getCertificate: async (vault: string, name: string) => {
+    const { cer, policy, properties } = await certificates(vault).getCertificate(name);
+    const { x509Thumbprint } = properties;
+    return {
+      cer: Buffer.from(cer!).toString("base64"),
+      policy,
+      thumbprint: Buffer.from(x509Thumbprint!).toString("hex"),
+      properties,
+    };
+  },
+
+  sendMail: async (to: string[], operationId?: string) => {
+    const client = new EmailClient(variable("COMMUNICATION_CONNECTION_STRING"), quick);
+    const poller = await client.beginSend(
+      {
+        senderAddress: variable("ALERT_SENDER_ADDRESS"),
+        content: { subject: "Two secrets expire", plainText: "Soon.", html: "<p>Soon.</p>" },
+        recipients: { to: to.map((address) => ({ address })) },
+      },
+      { updateIntervalInMs: 1, ...(operationId !== undefined && { operationId }) },
+    );
+    return await poller.pollUntilDone();
+  },
+
+  setSetting: async (key: string, value: string) => await configuration().setConfigurationSetting({ key, value }),
+  getSetting: async (key: string, etag?: string) => {
+    const found = await configuration().getConfigurationSetting(
+      { key, ...(etag !== undefined && { etag }) },
+      { onlyIfChanged: etag !== undefined },
+    );
+    return { value: found.value, etag: found.etag, statusCode: found.statusCode };
+  },
+  changeSetting: async (key: string, value: string, etag: string) =>
+    await configuration().setConfigurationSetting({ key, value, etag }, { onlyIfUnchanged: true }),
+  deleteSetting: async (key: string) => (await configuration().deleteConfigurationSetting({ key })).statusCode,
+  listSettings: async (keyFilter: string) =>
+    (await all(configuration().listConfigurationSettings({ keyFilter }))).map(({ key, value }) => [key, value]),
+
+  lookup: async (name: string) => await (await import("node:dns/promises")).lookup(name),
+};
+
+export type Actions = typeof actions;
+
+/** What of an SDK's error a test may look at. */
+function plain(error: unknown): object {
+  const { name, message, code, statusCode, details, response, errorResponse } = error as Record<string, unknown> & {
+    response?: { headers?: { toJSON?(): object } };
+  };
+  return { name, message, code, statusCode, details, errorResponse, headers: response?.headers?.toJSON?.() };
+}
+
+process.on("message", ({ id, action, parameters }: { id: number; action: keyof Actions; parameters: unknown[] }) => {
+  (actions[action] as (...all: unknown[]) => Promise<unknown>)(...parameters).then(
+    (result) => process.send?.({ id, result }),
+    (error) => process.send?.({ id, error: plain(error) }),
+  );
+});
+process.send?.({ id: 0 });

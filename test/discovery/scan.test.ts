@@ -1,0 +1,191 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { Company } from "../../infra/local/cloud/company/company.ts";
+import { Service } from "../support/service.ts";
+
+const DAY = 86_400_000;
+
+/** A company small enough to be checked by eye, with something of every kind. */
+const company: Company = {
+  subscriptions: [
+    {
+      name: "Payments",
+      id: "11111111-1111-4111-8111-111111111111",
+      vaults: [
+        {
+          name: "kv-payments",
+          secrets: [
+            { name: "db-password", expiresInDays: 3.5, tags: { owner: "team-pay", env: "prod" }, contentType: "text/plain" },
+            { name: "Api-Key", expiresInDays: -2 },
+            { name: "forever" },
+            { name: "switched-off", enabled: false, expiresInDays: 20 },
+          ],
+          keys: [
+            { name: "signing", expiresInDays: 25 },
+            { name: "curve", type: "EC", curve: "P-384", expiresInDays: 400 },
+          ],
+          certificates: [{ name: "tls-www", validityMonths: 12, dnsNames: ["www.acme.example"], issuer: "DigiCert" }],
+        },
+        { name: "kv-empty" },
+      ],
+    },
+    {
+      name: "Web",
+      id: "22222222-2222-4222-8222-222222222222",
+      vaults: [
+        { name: "kv-web", secrets: [{ name: "db-password", expiresInDays: 90 }, { name: "token", expiresInDays: 6.9 }] },
+        { name: "kv-denied", reach: "denied", secrets: [{ name: "hidden" }] },
+        { name: "kv-walled", reach: "firewalled", secrets: [{ name: "hidden" }] },
+        { name: "kv-half", deniedKinds: ["keys"], secrets: [{ name: "seen", expiresInDays: 40 }], keys: [{ name: "unseen" }] },
+      ],
+    },
+  ],
+};
+
+let service: Service;
+// biome-ignore lint/suspicious/noExplicitAny: the status as the API answers it
+let first: any;
+beforeAll(async () => {
+  service = await Service.start({ company });
+  first = await service.scan({ mode: "full" });
+});
+afterAll(() => service?.stop());
+
+const assets = (query = "") => service.all(`/api/assets/discovery/assets${query}`);
+const ids = async (query: string) => (await assets(query)).map((asset) => asset.id);
+
+describe("a full scan", () => {
+  test("ends as partial when some vaults could not be read, and counts what it found", () => {
+    expect(first.status).toBe("partial");
+    expect(first.progress).toMatchObject({ vaultsTotal: 6, vaultsDone: 6, vaultsFailed: 2, assetsFound: 10, assetsAdded: 10 });
+  });
+
+  test("says of each vault what came of it and what to do", async () => {
+    const { body } = await service.admin("GET", `/api/assets/discovery/scan/${first.scanId}/results`);
+    const byName = new Map(body.items.map((item: { vaultName: string }) => [item.vaultName, item]));
+    expect(byName.get("kv-payments")).toMatchObject({ outcome: "succeeded", tally: { added: 7 } });
+    expect(byName.get("kv-denied")).toMatchObject({ outcome: "failed", failures: [{ code: "accessDenied" }, {}, {}] });
+    expect(byName.get("kv-walled")).toMatchObject({ outcome: "failed", failures: [{ code: "firewall" }, {}, {}] });
+    expect(byName.get("kv-half")).toMatchObject({ outcome: "partial", failures: [{ list: "keys", code: "accessDenied" }] });
+    for (const item of body.items) for (const failure of item.failures) expect(failure.remedy.length).toBeGreaterThan(20);
+  });
+
+  test("shows an asset with everything the vault said of it", async () => {
+    const { body } = await service.admin("GET", "/api/assets/discovery/assets/kv-payments.secret.db-password");
+    expect(body).toMatchObject({
+      id: "kv-payments.secret.db-password",
+      status: "critical",
+      enabled: true,
+      daysUntilExpiry: 3,
+      contentType: "text/plain",
+      tags: { owner: "team-pay", env: "prod" },
+      owner: "team-pay",
+      vaultName: "kv-payments",
+    });
+    expect(body).not.toHaveProperty("keyType");
+    const certificate = (await service.admin("GET", "/api/assets/discovery/assets/kv-payments.certificate.tls-www")).body;
+    expect(certificate).toMatchObject({ issuer: expect.stringContaining("DigiCert"), validityMonths: 12, keyType: "RSA", keySize: 2048 });
+    expect(certificate.subjectAlternativeNames).toContain("www.acme.example");
+    expect(certificate.thumbprint).toMatch(/^[0-9A-Fa-f]{40}$/);
+    const curve = (await service.admin("GET", "/api/assets/discovery/assets/KV-Payments.key.Curve")).body;
+    expect(curve).toMatchObject({ keyType: "EC", keyCurve: "P-384", rotationPolicy: { lifetimeActions: [{}] } });
+  });
+
+  test("leaves out what only backs a certificate", async () => {
+    expect(await ids("?vault=kv-payments&search=tls")).toEqual(["kv-payments.certificate.tls-www"]);
+  });
+});
+
+describe("the inventory answers", () => {
+  test("everything by name, then type and vault", async () => {
+    const names = (await assets()).map((asset) => asset.name.toLowerCase());
+    expect(names).toEqual([...names].sort());
+    expect(names).toHaveLength(10);
+  });
+
+  test.each([
+    ["?status=expired", ["kv-payments.secret.api-key"]],
+    ["?status=critical", ["kv-payments.secret.db-password", "kv-web.secret.token"]],
+    ["?status=warning", ["kv-payments.secret.switched-off", "kv-payments.key.signing"]],
+    ["?status=warning&enabled=true", ["kv-payments.key.signing"]],
+    ["?type=key", ["kv-payments.key.curve", "kv-payments.key.signing"]],
+    ["?type=secret&vault=kv-web", ["kv-web.secret.db-password", "kv-web.secret.token"]],
+    ["?vault=KV-WEB&status=critical&type=secret&subscription=22222222-2222-4222-8222-222222222222", ["kv-web.secret.token"]],
+    ["?vault=kv-web&subscription=11111111-1111-4111-8111-111111111111", []],
+    ["?subscription=22222222-2222-4222-8222-222222222222&search=DB", ["kv-web.secret.db-password"]],
+    ["?tag=env", ["kv-payments.secret.db-password"]],
+    ["?tag=env%3Dtest", []],
+    ["?owner=team-pay", ["kv-payments.secret.db-password"]],
+    [`?expiresBefore=${new Date(Date.now() + 5 * DAY).toISOString()}`, ["kv-payments.secret.api-key", "kv-payments.secret.db-password"]],
+    [
+      `?expiresAfter=${new Date(Date.now() + 4 * DAY).toISOString()}&expiresBefore=${new Date(Date.now() + 30 * DAY).toISOString()}`,
+      ["kv-web.secret.token", "kv-payments.secret.switched-off", "kv-payments.key.signing"],
+    ],
+    ["?vault=no-such-vault", []],
+  ])("%s", async (query, expected) => {
+    expect(await ids(query)).toEqual(expected);
+  });
+
+  test("the same rows however they are paged", async () => {
+    const whole = await ids("");
+    const bySteps: string[] = [];
+    let cursor = "";
+    do {
+      const { body } = await service.admin("GET", `/api/assets/discovery/assets?limit=3${cursor}`);
+      expect(body.total).toBe(10);
+      bySteps.push(...body.items.map((item: { id: string }) => item.id));
+      cursor = body.nextCursor === null ? "" : `&cursor=${body.nextCursor}`;
+    } while (cursor !== "");
+    expect(bySteps).toEqual(whole);
+    const { body } = await service.admin("GET", "/api/assets/discovery/assets?limit=4&offset=5");
+    expect(body.items.map((item: { id: string }) => item.id)).toEqual(whole.slice(5, 9));
+  });
+
+  test("totals that add up over the statuses", async () => {
+    const totals = await Promise.all(
+      ["healthy", "warning", "critical", "expired"].map(
+        async (status) => (await service.admin("GET", `/api/assets/discovery/assets?status=${status}&limit=1`)).body.total,
+      ),
+    );
+    expect(totals).toEqual([5, 2, 2, 1]);
+  });
+
+  test("CSV that a spreadsheet can open", async () => {
+    const answer = await service.admin("GET", "/api/assets/discovery/assets?format=csv&vault=kv-web");
+    expect(answer.headers.get("content-type")).toBe("text/csv; charset=utf-8");
+    const [header, ...lines] = answer.text.trimEnd().split("\r\n");
+    expect(header).toContain('"id","type","name"');
+    expect(lines).toHaveLength(2);
+  });
+
+  test.each([
+    ["?status=sick", "query.status"],
+    ["?limit=0", "query.limit"],
+    ["?limit=1001", "query.limit"],
+    ["?offset=10001", "query.offset"],
+    ["?cursor=nonsense", "query.cursor"],
+    ["?vault=a/b", "query.vault"],
+    ["?subscription=not-a-guid", "query.subscription"],
+    ["?status=expired&sort=name", "query.sort"],
+    ["?colour=red", "query.colour"],
+    ["?type=key&type=secret", "query.type"],
+    ["?expiresBefore=yesterday", "query.expiresBefore"],
+  ])("%s with a clear 400", async (query, path) => {
+    const { status, body } = await service.admin("GET", `/api/assets/discovery/assets${query}`);
+    expect(status).toBe(400);
+    expect(body.errors.map((error: { path: string }) => error.path)).toContain(path);
+  });
+
+  test("an unknown id with 404", async () => {
+    for (const id of ["kv-web.secret.nothing", "nonsense", "a.b.c", "%2F..%2F"]) {
+      expect((await service.admin("GET", `/api/assets/discovery/assets/${id}`)).status).toBe(404);
+    }
+    expect((await service.admin("GET", "/api/assets/discovery/scan/01ARZ3NDEKTSV4RRFFQ69G5FAV/status")).status).toBe(404);
+  });
+
+  test("its vaults, with the health of what they hold", async () => {
+    const vaults = await service.all("/api/assets/discovery/vaults");
+    expect(vaults.map((vault) => vault.name)).toEqual(["kv-denied", "kv-empty", "kv-half", "kv-payments", "kv-walled", "kv-web"]);
+    expect(vaults[3]).toMatchObject({ assets: { secret: 4, key: 2, certificate: 1 }, health: { expired: 1, critical: 1, warning: 2, healthy: 3 } });
+    expect(vaults[0].failures.map((failure: { code: string }) => failure.code)).toEqual(["accessDenied", "accessDenied", "accessDenied"]);
+  });
+});

@@ -1,0 +1,86 @@
+import { app, type HttpHandler, type HttpRequest } from "@azure/functions";
+
+// Functions that answer what they were given, or in a way the platform treats specially.
+
+const echo: HttpHandler = async (request) => ({
+  jsonBody: {
+    method: request.method,
+    url: request.url,
+    params: request.params,
+    query: Object.fromEntries([...request.query.keys()].map((key) => [key, request.query.getAll(key)])),
+    headers: Object.fromEntries(request.headers),
+    hasBody: request.body !== null,
+    body: Buffer.from(await request.arrayBuffer()).toString("base64"),
+  },
+});
+
+app.http("echo", {
+  route: "echo/{id?}",
+  methods: ["GET", "POST", "DELETE"],
+  authLevel: "anonymous",
+  handler: echo,
+});
+app.http("catchAll", { route: "files/{*rest}", methods: ["GET"], authLevel: "anonymous", handler: echo });
+app.http("readJson", {
+  methods: ["POST"],
+  authLevel: "anonymous",
+  handler: async (request: HttpRequest) => ({ jsonBody: await request.json() }),
+});
+
+const answers: Record<string, HttpHandler> = {
+  throws: () => {
+    throw new Error("thrown on purpose");
+  },
+  text: () => "just text" as never,
+  nothing: () => undefined as never,
+  informational: () => ({ status: 101 }),
+  plain: () => ({ body: "text" }),
+  noContent: () => ({ status: 204, body: "dropped" }),
+  notModified: () => ({ status: 304, body: "dropped" }),
+  cookies: () => ({
+    cookies: [
+      { name: "one", value: "a b;c", httpOnly: true, secure: true, sameSite: "Lax", maxAge: 60 },
+      { name: "two", value: "2", path: "/there", sameSite: "None" },
+      { name: "three", value: "", expires: new Date(0) },
+    ],
+  }),
+  setCookieHeaders: () => ({
+    headers: [
+      ["set-cookie", "one=1"],
+      ["set-cookie", "two=2"],
+    ] as never,
+  }),
+  stream: () => ({ body: streamOf("first ", "second") as never }),
+  brokenStream: () => ({ body: streamOf("first ", new Error("broken on purpose")) as never }),
+};
+for (const [name, handler] of Object.entries(answers)) {
+  app.http(name, { methods: ["GET"], authLevel: "anonymous", handler });
+}
+
+app.http("slow", {
+  methods: ["GET"],
+  authLevel: "anonymous",
+  handler: async (request) => {
+    await new Promise((resolve) => setTimeout(resolve, Number(request.query.get("ms"))));
+    return { body: "slow" };
+  },
+});
+app.http("guarded", { methods: ["GET"], authLevel: "function", handler: echo });
+app.http("switchedOff", { methods: ["GET"], authLevel: "anonymous", handler: echo });
+app.http("adminTaken", { route: "admin/mine", methods: ["GET"], authLevel: "anonymous", handler: echo });
+app.http("lazy", {
+  methods: ["GET"],
+  authLevel: "anonymous",
+  handler: async () => ({ body: (await import("./chunks/lazy.ts")).text }),
+});
+
+function streamOf(...pieces: (string | Error)[]): ReadableStream {
+  return new ReadableStream({
+    pull(controller) {
+      const piece = pieces.shift();
+      if (piece === undefined) controller.close();
+      else if (piece instanceof Error) controller.error(piece);
+      else controller.enqueue(new TextEncoder().encode(piece));
+    },
+  });
+}

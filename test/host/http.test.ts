@@ -1,0 +1,208 @@
+import { once } from "node:events";
+import { connect } from "node:net";
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { type RunningHost, runHost } from "./run-host.ts";
+
+// Every test starts processes: time for a machine that is busy with others.
+vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 });
+
+// What the real host and the real worker were measured to do, asked of an app that is loaded with the real library.
+
+interface Echo {
+  method: string;
+  url: string;
+  params: Record<string, string>;
+  query: Record<string, string[]>;
+  headers: Record<string, string>;
+  hasBody: boolean;
+  body: string;
+}
+
+let host: RunningHost;
+beforeAll(async () => {
+  const env = {
+    "AzureWebJobs.switchedOff.Disabled": "true",
+    AzureFunctionsJobHost__extensions__http__maxOutstandingRequests: "3",
+    AzureFunctionsJobHost__extensions__http__maxConcurrentRequests: "2",
+    FUNCTIONS_REQUEST_BODY_SIZE_LIMIT: "40000000",
+  };
+  host = await runHost({ env, args: ["--answer-limit", "2"] });
+});
+afterAll(() => host.stop("SIGKILL"));
+
+const get = (path: string, init?: RequestInit) => fetch(host.url + path, init);
+const echo = async (path: string, init?: RequestInit) => (await (await get(path, init)).json()) as Echo;
+
+/** Bytes on the wire, for what fetch would not send. @returns Everything that came back until the end. */
+async function raw(...lines: string[]): Promise<string> {
+  const socket = connect(Number(new URL(host.url).port), "127.0.0.1");
+  socket.write(Buffer.from([...lines, "", ""].join("\r\n"), "utf8"));
+  let answer = "";
+  socket.setEncoding("utf8").on("data", (text) => {
+    answer += text;
+  });
+  await once(socket, "end");
+  return answer;
+}
+const rawEcho = async (...lines: string[]) => {
+  const answer = await raw(lines[0]!, "Host: there.test", "Connection: close", ...lines.slice(1));
+  return JSON.parse(answer.slice(answer.indexOf("{"))) as Echo;
+};
+
+describe("a request arrives", () => {
+  it("with its route parameters, a missing optional one and an empty catch-all absent", async () => {
+    expect((await echo("/ECHO/a%2Fb%20c")).params).toEqual({ id: "a%2Fb c" });
+    expect((await echo("/echo")).params).toEqual({});
+    expect((await echo("/files")).params).toEqual({});
+    expect((await echo("/files/a/b")).params).toEqual({ rest: "a/b" });
+  });
+
+  it("with repeated query names joined by a comma, and the URL as it was", async () => {
+    const { query, url } = await echo("/echo?a=1&A=2&b=x+y%26&c");
+    expect(query).toEqual({ a: ["1,2"], b: ["x y&"], c: [""] });
+    expect(new URL(url).search).toBe("?a=1&A=2&b=x+y%26&c");
+  });
+
+  it("with a path whose dot segments are resolved", async () => {
+    const { url, params } = await rawEcho("GET /files/x/../y%20z HTTP/1.1");
+    expect(url).toBe("http://there.test/files/y%20z");
+    expect(params).toEqual({ rest: "y z" });
+  });
+
+  it("with lower-cased header names and repeated headers joined by a comma", async () => {
+    const { headers } = await rawEcho("GET /echo HTTP/1.1", "X-Many: 1", "x-many: 2");
+    expect(headers["x-many"]).toBe("1,2");
+  });
+
+  it("with the caller's address and port appended to X-Forwarded-For", async () => {
+    const { headers } = await echo("/echo");
+    expect(headers["x-forwarded-for"]).toMatch(/^127\.0\.0\.1:\d+$/);
+    const forged = await echo("/echo", { headers: { "x-forwarded-for": "10.0.0.1" } });
+    expect(forged.headers["x-forwarded-for"]).toMatch(/^10\.0\.0\.1, 127\.0\.0\.1:\d+$/);
+  });
+
+  it("with its body, bytes unchanged, for POST and DELETE", async () => {
+    const bytes = Buffer.from([0, 255, 128, 10]);
+    for (const method of ["POST", "DELETE"]) {
+      expect((await echo("/echo", { method, body: bytes })).body).toBe(bytes.toString("base64"));
+    }
+  });
+
+  it("with no body at all when it is empty, chunked, or a GET", async () => {
+    expect((await echo("/echo", { method: "POST" })).hasBody).toBe(false);
+    const chunked = await rawEcho("POST /echo HTTP/1.1", "Transfer-Encoding: chunked", "", "4", "text", "0");
+    expect(chunked.hasBody).toBe(false);
+    const ofGet = await rawEcho("GET /echo HTTP/1.1", "Content-Length: 4", "", "text");
+    expect(ofGet.hasBody).toBe(false);
+  });
+
+  it("with JSON that begins with a byte order mark readable", async () => {
+    const answer = await get("/readJson", { method: "POST", body: '\uFEFF{"a":1}' });
+    expect(await answer.json()).toEqual({ a: 1 });
+  });
+
+  it("with headers in UTF-8, but never with what is beyond latin1: 500", async () => {
+    expect((await rawEcho("GET /echo HTTP/1.1", "x-name: J\u00fcrgen")).headers["x-name"]).toBe("J\u00fcrgen");
+    const answer = await raw("GET /echo HTTP/1.1", "Host: x", "Connection: close", "x-name: \u0141ukasz");
+    expect(answer).toMatch(/^HTTP\/1.1 500 /);
+  });
+});
+
+describe("a request is refused", () => {
+  it.each([
+    ["no such path", "GET", "/nowhere", 404],
+    ["wrong method, which is no 405", "PUT", "/echo/1", 404],
+    ["HEAD unless listed", "HEAD", "/echo/1", 404],
+    ["OPTIONS unless listed", "OPTIONS", "/echo/1", 404],
+    ["a disabled function", "GET", "/switchedOff", 404],
+    ["a function that wants a key", "GET", "/guarded", 401],
+    ["a route that begins as a built in one", "GET", "/admin/mine", 404],
+    ["a NUL in the path", "GET", "/echo/%00", 400],
+  ])("%s", async (_, method, path, status) => {
+    const answer = await get(path, { method });
+    expect(answer.status).toBe(status);
+    expect(await answer.text()).toBe("");
+  });
+
+  it("when its body is over the limit, before it is read", async () => {
+    const answer = await raw("POST /echo HTTP/1.1", "Host: x", "Content-Length: 40000001");
+    expect(answer).toMatch(/^HTTP\/1.1 413 /);
+  });
+});
+
+describe("a function's answer", () => {
+  it.each(["throws", "text", "informational", "brokenStream"])("is an empty 500 for %s", async (name) => {
+    const answer = await get(`/${name}`);
+    expect(answer.status).toBe(500);
+    expect(await answer.text()).toBe("");
+  });
+
+  it("is an empty 500 when it reads JSON that is none", async () => {
+    expect((await get("/readJson", { method: "POST", body: "{" })).status).toBe(500);
+  });
+
+  it.each([
+    ["nothing", 204],
+    ["noContent", 204],
+    ["notModified", 304],
+  ])("has no body for %s", async (name, status) => {
+    const answer = await get(`/${name}`);
+    expect(answer.status).toBe(status);
+    expect(await answer.text()).toBe("");
+  });
+
+  it("is text/plain when it is text without a type", async () => {
+    const answer = await get("/plain");
+    expect(answer.headers.get("content-type")).toBe("text/plain;charset=UTF-8");
+    expect(await answer.text()).toBe("text");
+  });
+
+  it("is collected before it is sent, a stream too", async () => {
+    const answer = await get("/stream");
+    expect(answer.headers.get("content-length")).toBe("12");
+    expect(await answer.text()).toBe("first second");
+  });
+
+  it("sets every cookie of the cookies array", async () => {
+    expect((await get("/cookies")).headers.getSetCookie()).toEqual([
+      "one=a%20b%3Bc; max-age=60; path=/; secure; samesite=lax; httponly",
+      "two=2; path=/there; samesite=none",
+      // `expires: new Date(0)` gets lost: an app has to use maxAge.
+      "three=; path=/",
+    ]);
+  });
+
+  it("sets only the last cookie given as a header", async () => {
+    expect((await get("/setCookieHeaders")).headers.getSetCookie()).toEqual(["two=2"]);
+  });
+});
+
+it("keeps to the limits of host.json: 429 to a request too many, and what may not run yet waits", async () => {
+  const before = host.lines.length;
+  const answers = await Promise.all([1, 2, 3, 4, 5, 6].map(() => get("/slow?ms=300")));
+  expect(answers.map(({ status }) => status).sort()).toEqual([200, 200, 200, 429, 429, 429]);
+  let running = 0;
+  let most = 0;
+  for (const line of host.lines.slice(before)) {
+    if (line.includes("Executing 'Functions.slow'")) running += 1;
+    if (line.includes("Executed 'Functions.slow'")) running -= 1;
+    most = Math.max(most, running);
+  }
+  expect(most).toBe(2);
+});
+
+describe("the host's own routes", () => {
+  it("has a home page where no function takes it", async () => {
+    const answer = await get("/");
+    expect(answer.status).toBe(200);
+    expect(await answer.text()).toContain("up and running");
+  });
+
+  it("does not open the diagnostics door unless asked", async () => {
+    expect((await get("/__host/modules")).status).toBe(404);
+  });
+});
+
+it("answers 504 when a function takes longer than the limit", async () => {
+  expect((await get("/slow?ms=60000")).status).toBe(504);
+});

@@ -1,0 +1,190 @@
+import { mkdir, mkdtemp, readFile, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, describe, expect, it, vi } from "vitest";
+import { freePort, loadingHost, type RunningHost, runFailingHost, runHost } from "./run-host.ts";
+
+// Every test starts processes: time for a machine that is busy with others.
+vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 });
+
+let host: RunningHost | undefined;
+afterEach(async () => {
+  await host?.stop("SIGKILL");
+  host = undefined;
+});
+
+/** An app of these files, with a host.json unless given. */
+async function appOf(files: Record<string, string>): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), "host-app-"));
+  for (const [name, content] of Object.entries({ "host.json": '{"version":"2.0"}', ...files })) {
+    await mkdir(join(folder, name, ".."), { recursive: true });
+    await writeFile(join(folder, name), content);
+  }
+  return folder;
+}
+
+const REGISTER = `
+  const core = require("@azure/functions-core");
+  const trigger = { type: "httpTrigger", direction: "in", authLevel: "anonymous", methods: ["GET"] };
+  core.setProgrammingModel({
+    getInvocationModel: () => ({
+      getArguments: async () => ({ context: {}, inputs: [] }),
+      invokeFunction: async (context, inputs, callback) => callback(),
+      getResponse: async (context, text) => ({
+        returnValue: { http: { statusCode: "200", body: { bytes: Buffer.from(text) } } },
+      }),
+    }),
+  });
+  const register = (name) => core.registerFunction({ name, bindings: { req: trigger } }, () => String(process.env.GREETING));
+`;
+
+describe("an app is loaded as the worker does", () => {
+  it("from CommonJS, every file of a glob, with its local settings, under the default prefix", async () => {
+    const app = await appOf({
+      "package.json": '{"main":"functions/*.js"}',
+      "functions/a.js": `${REGISTER} register("a");`,
+      "functions/b.js": `${REGISTER} register("b");`,
+      "local.settings.json": '{"Values":{"GREETING":"from the file","TAKEN":"from the file"}}',
+    });
+    host = await runHost({ app, env: { TAKEN: "from outside" } });
+    expect(host.functions.map(({ name }) => name)).toEqual(["a", "b"]);
+    expect(await (await fetch(`${host.url}/api/b`)).text()).toBe("from the file");
+  });
+
+  it("from an ES module that reaches the core through createRequire, as a bundle does", async () => {
+    const app = await appOf({
+      "package.json": '{"main":"main.mjs"}',
+      "main.mjs": `import { createRequire } from "node:module";
+        const require = createRequire(import.meta.url); ${REGISTER} register("m");`,
+    });
+    host = await runHost({ app, env: { GREETING: "hello" } });
+    expect(await (await fetch(`${host.url}/api/m`)).text()).toBe("hello");
+  });
+
+  it.each([
+    [
+      "its code throws",
+      { "package.json": '{"main":"x.js"}', "x.js": 'throw new Error("bad setting X")' },
+      "bad setting X",
+    ],
+    [
+      "a name is taken twice",
+      { "package.json": '{"main":"x.js"}', "x.js": `${REGISTER} register("a"); register("a");` },
+      "already been registered",
+    ],
+    ["main matches no file", { "package.json": '{"main":"dist/*.js"}' }, "zero files"],
+    ["it has no functions", { "package.json": '{"main":"x.js"}', "x.js": "" }, "no functions found"],
+    ["host.json is none", { "package.json": '{"main":"x.js"}', "host.json": "{" }, "host.json is not JSON"],
+  ])("or not at all, with the reason, when %s", async (_, files, reason) => {
+    const { code, output } = await runFailingHost(await appOf(files as unknown as Record<string, string>));
+    expect(code).toBe(1);
+    expect(output).toContain(reason);
+  });
+
+  it("a function registered after the start is refused", async () => {
+    const app = await appOf({
+      "package.json": '{"main":"x.js"}',
+      "x.js": `${REGISTER} core.registerFunction({ name: "late", bindings: { req: trigger } }, () => {
+        try { register("more"); } catch (error) { return error.message; }
+      });`,
+    });
+    host = await runHost({ app });
+    expect(await (await fetch(`${host.url}/api/late`)).text()).toContain("only be registered during app startup");
+  });
+});
+
+describe("the host stops", () => {
+  it("after the running request, whose caller gets the answer, with the hooks run and exit code 0", async () => {
+    host = await runHost();
+    const answer = fetch(`${host.url}/slow?ms=300`);
+    await host.line((line) => line.includes("Executing 'Functions.slow'"));
+    const code = host.stop();
+    expect(await (await answer).text()).toBe("slow");
+    expect(await code).toBe(0);
+    expect(await host.saw("appTerminate", 1)).toHaveLength(1);
+    await expect(fetch(`${host.url}/plain`)).rejects.toThrow();
+  });
+
+  it("at once on a second signal", async () => {
+    host = await runHost();
+    const answer = fetch(`${host.url}/slow?ms=60000`).catch(() => "cut off");
+    await host.line((line) => line.includes("Executing 'Functions.slow'"));
+    const first = host.stop();
+    await host.line((line) => line.includes("Stopping"));
+    await host.stop("SIGINT");
+    expect(await first).toBe(1);
+    expect(await answer).toBe("cut off");
+  });
+
+  it("when it is killed, without leaving anything that disturbs the next start", async () => {
+    const data = await mkdtemp(join(tmpdir(), "host-data-"));
+    host = await runHost({ args: ["--data", data] });
+    await host.stop("SIGKILL");
+    host = await runHost({ args: ["--data", data] });
+    expect((await fetch(`${host.url}/plain`)).status).toBe(200);
+  });
+
+  it("with exit code 1 when the app throws outside of any invocation", async () => {
+    const app = await appOf({
+      "package.json": '{"main":"x.js"}',
+      "x.js": `${REGISTER} register("a"); setTimeout(() => Promise.reject(new Error("nobody waits")), 200);`,
+    });
+    const { code, output } = await runFailingHost(app);
+    expect(code).toBe(1);
+    expect(output).toContain("nobody waits");
+  });
+});
+
+it("answers 503 while the app is still loading", async () => {
+  const port = await freePort();
+  const app = await appOf({
+    "package.json": '{"main":"main.mjs"}',
+    "main.mjs": "console.log('loading'); await new Promise((resolve) => setTimeout(resolve, 60000));",
+  });
+  const loading = loadingHost(app, port);
+  await loading.line((line) => line === "loading");
+  const answer = await fetch(`http://127.0.0.1:${port}/`);
+  expect(answer.status).toBe(503);
+  expect(await answer.text()).toBe("Function host is not running.");
+  loading.kill();
+});
+
+it("ends an invocation that exceeds functionTimeout", async () => {
+  host = await runHost({ env: { AzureFunctionsJobHost__functionTimeout: "00:00:00.3" } });
+  expect((await fetch(`${host.url}/slow?ms=60000`)).status).toBe(500);
+  await host.line((line) => line.includes("Timeout value of 0.3 s was exceeded"));
+});
+
+it("has no home page when AzureWebJobsDisableHomepage is true", async () => {
+  host = await runHost({ env: { AzureWebJobsDisableHomepage: "true" } });
+  expect((await fetch(host.url)).status).toBe(204);
+});
+
+describe("options", () => {
+  it("write one line per entry to a file, and only warnings and errors when quiet", async () => {
+    const file = join(await mkdtemp(join(tmpdir(), "host-log-")), "host.log");
+    host = await runHost({ args: ["--quiet", "--log-file", file] });
+    await fetch(`${host.url}/plain`);
+    await fetch(`${host.url}/throws`);
+    await host.stop();
+    const lines = (await readFile(file, "utf8")).trimEnd().split("\n");
+    for (const line of lines)
+      expect(line).toMatch(/^\[\d{4}-[^\]]+Z\] \[(Warning|Error)\] \[(Host|Function)[^\]]*\] ./);
+    expect(lines.some((line) => line.includes("[Error] [Function.throws]") && line.includes("thrown on purpose"))).toBe(
+      true,
+    );
+    expect(host.lines.some((line) => line.startsWith("["))).toBe(false);
+  });
+
+  it("tell which of the app's modules are loaded, a lazy one only after its first use", async () => {
+    host = await runHost({ args: ["--inspect-modules"] });
+    const { url } = host;
+    const inspect = async () =>
+      (await (await fetch(`${url}/__host/modules`)).json()) as { modules: string[]; memory: { rss: number } };
+    const names = async () => (await inspect()).modules.map((module) => module.split("/").at(-1));
+    expect(await names()).toEqual(["http.ts", "work.ts"]);
+    await fetch(`${url}/lazy`);
+    expect(await names()).toContain("lazy.ts");
+    expect((await inspect()).memory.rss).toBeGreaterThan(0);
+  });
+});

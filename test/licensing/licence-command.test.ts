@@ -1,0 +1,47 @@
+import { execFileSync, spawnSync } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterAll, expect, test } from "vitest";
+import { createLicensing } from "../../shared/licensing/licensing.ts";
+import { systemClock } from "../../shared/runtime.ts";
+
+const COMMAND = fileURLToPath(new URL("../../functions/commands/licence.ts", import.meta.url));
+const TENANT = "0b9f8a7e-1111-4222-8333-944455556666";
+const folder = mkdtempSync(path.join(tmpdir(), "licence-"));
+const file = path.join(folder, "key.json");
+afterAll(() => rmSync(folder, { recursive: true }));
+
+const run = (...args: string[]) =>
+  execFileSync(process.execPath, [COMMAND, ...args], { encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] }).trim();
+
+test("the licence command makes a key pair and issues licences that hold under it", async () => {
+  const publicKey = JSON.parse(run("keys", "--out", file, "--kid", "mine"));
+  expect(Object.keys(publicKey)).toEqual(["kid", "x"]);
+  expect(statSync(file).mode & 0o777).toBe(0o600);
+  const license = run(
+    "issue",
+    "--key",
+    file,
+    "--tier",
+    "pro",
+    "--customer",
+    "Contoso",
+    "--days",
+    "90",
+    "--tenant",
+    TENANT,
+  );
+  const config = { LICENSE_KEY: license, AZURE_TENANT_ID: TENANT };
+  const status = await createLicensing({ config, clock: systemClock, keys: [publicKey] }).status();
+  expect(status).toMatchObject({ tier: "pro", valid: true, customer: "Contoso", daysLeft: 89 });
+});
+
+test("the licence command never writes over a key file", () => {
+  const before = readFileSync(file, "utf8");
+  const { status, stderr } = spawnSync(process.execPath, [COMMAND, "keys", "--out", file], { encoding: "utf8" });
+  expect(status).toBe(1);
+  expect(stderr).toContain("EEXIST");
+  expect(readFileSync(file, "utf8")).toBe(before);
+});

@@ -1,0 +1,140 @@
+import { generateKeyPairSync, type KeyObject } from "node:crypto";
+import { build } from "esbuild";
+import { CompactSign, SignJWT } from "jose";
+import { describe, expect, test } from "vitest";
+import { builtInKeys } from "../../shared/licensing/keys.ts";
+import { createLicensing } from "../../shared/licensing/licensing.ts";
+
+const NOW = Date.parse("2026-11-21T10:00:00Z");
+const DAY = 24 * 60 * 60_000;
+const TENANT = "0b9f8a7e-1111-4222-8333-944455556666";
+
+const keyPair = (kid: string) => {
+  const { privateKey, publicKey } = generateKeyPairSync("ed25519");
+  return { kid, privateKey, x: publicKey.export({ format: "jwk" }).x! };
+};
+const vendor = keyPair("vendor");
+const KEYS = [{ kid: vendor.kid, x: vendor.x }];
+
+const claims = { tier: "pro", customer: "Contoso", exp: (NOW + 30 * DAY) / 1000 };
+
+function sign(
+  payload: object | string,
+  key: { kid: string; privateKey: KeyObject | Uint8Array } = vendor,
+  alg = "EdDSA",
+) {
+  const bytes = new TextEncoder().encode(typeof payload === "string" ? payload : JSON.stringify(payload));
+  return new CompactSign(bytes).setProtectedHeader({ alg, kid: key.kid }).sign(key.privateKey);
+}
+
+function licensed(LICENSE_KEY: string | undefined, days = 0, AZURE_TENANT_ID: string | undefined = undefined) {
+  const clock = { now: () => new Date(NOW + days * DAY) };
+  return createLicensing({ config: { LICENSE_KEY, AZURE_TENANT_ID }, clock, keys: KEYS });
+}
+
+describe("a licence", () => {
+  test("opens its tier until it expires, for 14 days of grace, and not a moment longer", async () => {
+    const license = await sign(claims);
+    const at = async (days: number) => {
+      const { tier, valid, inGrace, reason, daysLeft } = await licensed(license, days).status();
+      return { tier, valid, inGrace, reason, daysLeft };
+    };
+    expect(await at(0)).toEqual({ tier: "pro", valid: true, inGrace: false, reason: undefined, daysLeft: 30 });
+    expect(await at(29.5)).toMatchObject({ tier: "pro", inGrace: false, daysLeft: 0 });
+    expect(await at(30)).toEqual({ tier: "pro", valid: true, inGrace: true, reason: "expired", daysLeft: 0 });
+    expect(await at(43.99)).toMatchObject({ tier: "pro", valid: true, inGrace: true, daysLeft: -14 });
+    expect(await at(44)).toEqual({ tier: "core", valid: false, inGrace: false, reason: "expired", daysLeft: -14 });
+  });
+
+  test("runs out while the process goes on", async () => {
+    let now = NOW;
+    const config = { LICENSE_KEY: await sign(claims), AZURE_TENANT_ID: undefined };
+    const licensing = createLicensing({ config, clock: { now: () => new Date(now) }, keys: KEYS });
+    expect(await licensing.tier()).toBe("pro");
+    now += 45 * DAY;
+    expect(await licensing.tier()).toBe("core");
+  });
+
+  test("names its customer and the features it opens", async () => {
+    const status = await licensed(await sign(claims)).status();
+    expect(status).toMatchObject({ customer: "Contoso", expiresAt: new Date(claims.exp * 1000) });
+    expect(status.features).toEqual(expect.arrayContaining(["discovery", "rotation", "sso"]));
+    const core = await licensed(await sign({ ...claims, tier: "core" })).status();
+    expect(core).toMatchObject({ tier: "core", valid: true });
+    expect(core.features).not.toContain("rotation");
+  });
+
+  test("for one tenant holds in that one only", async () => {
+    const license = await sign({ ...claims, tenantId: TENANT.toUpperCase() });
+    expect(await licensed(license, 0, TENANT).status()).toMatchObject({ tier: "pro", valid: true });
+    for (const other of [undefined, "0b9f8a7e-1111-4222-8333-944455550000"]) {
+      expect(await licensed(license, 0, other).status()).toMatchObject({ tier: "core", reason: "wrongTenant" });
+    }
+  });
+
+  test.each<[string, string, () => string | undefined | Promise<string>]>([
+    ["none", "missing", () => undefined],
+    ["no JWS", "malformed", () => "not-a-licence"],
+    ["one whose payload is no JSON", "malformed", () => sign("pro")],
+    ["one without an expiry", "malformed", () => sign({ tier: "pro", customer: "Contoso" })],
+    ["one of an unknown tier", "malformed", () => sign({ ...claims, tier: "gold" })],
+    ["one that is changed", "badSignature", async () => changed(await sign(claims))],
+    ["one of another key under the vendor's name", "badSignature", () => sign(claims, keyPair("vendor"))],
+    ["one of an unknown key", "unknownKey", () => sign(claims, keyPair("other"))],
+    ["one without a signature", "malformed", async () => unsigned(await sign(claims))],
+    ["one signed with the public key as a secret", "malformed", () => sign(claims, hmacKey(), "HS256")],
+    ["one whose key comes along", "unknownKey", () => withOwnKey()],
+  ])("that is %s is %s, and the tier core", async (_what, reason, make) => {
+    const status = await licensed(await make()).status();
+    expect(status).toMatchObject({ tier: "core", valid: false, inGrace: false, reason });
+    expect(status.customer).toBeUndefined();
+    expect(await licensed(await make()).tier()).toBe("core");
+  });
+});
+
+describe("the keys in a build", () => {
+  async function built(define: Record<string, string>): Promise<{ kid: string; x: string }[]> {
+    const source = 'import { builtInKeys } from "./shared/licensing/keys.ts"; export default builtInKeys();';
+    const { outputFiles } = await build({
+      stdin: { contents: source, resolveDir: new URL("../..", import.meta.url).pathname },
+      ...{ bundle: true, format: "esm", platform: "node", write: false, define },
+    });
+    const code = Buffer.from(outputFiles[0]!.text).toString("base64");
+    return (await import(/* @vite-ignore */ `data:text/javascript;base64,${code}`)).default;
+  }
+
+  test("are the vendor's, and those a build argument adds", async () => {
+    const added = [{ kid: "development", x: vendor.x }];
+    const keys = await built({ __DEVELOPMENT_LICENSE_KEYS__: JSON.stringify(JSON.stringify(added)) });
+    expect(keys).toEqual([...builtInKeys(), ...added]);
+    expect(await built({ __DEVELOPMENT_LICENSE_KEYS__: '"[]"' })).toEqual(builtInKeys());
+    expect(await built({})).toEqual(builtInKeys());
+  });
+
+  test("can't be replaced by a setting", async () => {
+    const before = builtInKeys();
+    process.env.__DEVELOPMENT_LICENSE_KEYS__ = JSON.stringify([{ kid: "vendor-2026-11", x: vendor.x }]);
+    try {
+      expect(builtInKeys()).toEqual(before);
+    } finally {
+      delete process.env.__DEVELOPMENT_LICENSE_KEYS__;
+    }
+  });
+});
+
+const part = (value: object) => Buffer.from(JSON.stringify(value)).toString("base64url");
+
+function changed(license: string): string {
+  const [header, , signature] = license.split(".");
+  return [header, part({ ...claims, exp: claims.exp + 1 }), signature].join(".");
+}
+
+const unsigned = (license: string) => `${part({ alg: "none", kid: "vendor" })}.${license.split(".")[1]}.`;
+
+const hmacKey = () => ({ kid: "vendor", privateKey: new Uint8Array(Buffer.from(vendor.x, "base64url")) });
+
+async function withOwnKey(): Promise<string> {
+  const { privateKey, publicKey } = generateKeyPairSync("ed25519");
+  const header = { alg: "EdDSA", jwk: publicKey.export({ format: "jwk" }) as { kty: string } };
+  return await new SignJWT(claims).setProtectedHeader(header).sign(privateKey);
+}

@@ -1,0 +1,176 @@
+import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { type Audit, createAudit } from "../../shared/audit/audit.ts";
+import { Problem } from "../../shared/http/problem.ts";
+import { systemRandomness } from "../../shared/runtime.ts";
+import { auditHistory, createRetention, type HistoryStore, type HistoryType } from "../../shared/settings/retention.ts";
+import { createSettings } from "../../shared/settings/settings.ts";
+import { createTables, type Tables } from "../../shared/storage/tables.ts";
+import { recordingLog } from "../azure/services.ts";
+import { type Azurite, startAzurite } from "../support/azurite.ts";
+import { admin, configWith, problemOf, recordingAudit, stillClock } from "./support.ts";
+
+const DAY_MS = 86_400_000;
+
+let azurite: Azurite;
+let tables: Tables;
+
+let account = 0;
+beforeAll(async () => {
+  azurite = await startAzurite({ accounts: Array.from({ length: 12 }, (_, i) => `retention${i}`) });
+});
+afterAll(() => azurite.stop());
+beforeEach(() => {
+  tables = createTables({ connectionString: azurite.connectionString(`retention${account++}`) });
+});
+
+function retentionOver(stores: HistoryStore[], clock = stillClock(), audit: Audit = recordingAudit()) {
+  const config = configWith({ AUDIT_RETENTION_DAYS: "200", ROTATION_RETENTION_DAYS: "50" });
+  const settings = createSettings({ tables, config, clock, audit, log: recordingLog() });
+  return { clock, audit, settings, retention: createRetention({ settings, stores, audit, clock }) };
+}
+
+/** A history whose entries are ages in days; a call removes at most `perCall` of them. */
+function history(type: HistoryType, ages: number[], clock: { now(): Date }, perCall = 1000): HistoryStore {
+  const born = ages.map((age) => clock.now().getTime() - age * DAY_MS);
+  return {
+    type,
+    stats: async () => ({ total: born.length, oldest: born[0] === undefined ? null : new Date(born[0]).toISOString() }),
+    purge: async ({ retentionDays, before }) => {
+      const due = born.filter((at) => at < before.getTime());
+      for (const at of due.slice(0, perCall)) born.splice(born.indexOf(at), 1);
+      return { removed: Math.min(due.length, perCall), retentionDays, more: due.length > perCall };
+    },
+  };
+}
+
+const refusing = (type: HistoryType, error: Error): HistoryStore => ({
+  type,
+  stats: async () => ({ total: 1, oldest: null }),
+  purge: () => Promise.reject(error),
+});
+
+test("each history is kept as long as its setting says, or as the request does", async () => {
+  const clock = stillClock();
+  const ages = [300, 150, 100, 40, 1];
+  const stores = (["audit", "rotation", "sync", "alerts"] as const).map((type) => history(type, ages, clock));
+  const { retention, settings } = retentionOver(stores, clock);
+  expect(
+    (await retention.purgeAll(undefined, admin)).map((one) => [one.historyType, one.retentionDays, one.removed]),
+  ).toEqual([
+    ["audit", 200, 1],
+    ["rotation", 50, 3],
+    ["sync", 50, 3],
+    ["alerts", 200, 1],
+  ]);
+  await settings.update("retention", { auditRetentionDays: 120 }, admin);
+  expect((await retention.purge("alerts", undefined, admin)).removed).toBe(1);
+  expect(await retention.purge("alerts", 30, admin)).toEqual({
+    historyType: "alerts",
+    removed: 2,
+    retentionDays: 30,
+    more: false,
+    problem: null,
+  });
+  expect((await retention.stats()).map((one) => [one.historyType, one.retentionDays, one.total])).toEqual([
+    ["audit", 120, 4],
+    ["rotation", 50, 2],
+    ["sync", 50, 2],
+    ["alerts", 120, 1],
+  ]);
+});
+
+test("a history that nothing keeps has no entries, and none to purge", async () => {
+  const { retention } = retentionOver([]);
+  expect((await retention.stats()).map((one) => [one.total, one.oldest])).toEqual(Array(4).fill([0, null]));
+  expect((await retention.purgeAll(1, admin)).map((one) => [one.removed, one.more, one.problem])).toEqual(
+    Array(4).fill([0, false, null]),
+  );
+});
+
+test("the daily run goes on until nothing is due, a call removes what one call can", async () => {
+  const clock = stillClock();
+  const sync = history("sync", [60, 59, 58, 57, 56, 1], clock, 2);
+  const { retention } = retentionOver([sync], clock);
+  expect(await retention.purge("sync", undefined, admin)).toMatchObject({ removed: 2, more: true });
+  const reports = await retention.runDue({ actor: "system", requestId: "timer" });
+  expect(reports.find((one) => one.historyType === "sync")).toMatchObject({ removed: 3, more: false });
+});
+
+test("a history that can't be purged keeps none of the others from it, and says why", async () => {
+  const clock = stillClock();
+  const stores = [refusing("audit", new Problem("conflict", "Nothing is sealed.")), history("sync", [100], clock)];
+  const { retention } = retentionOver(stores, clock);
+  const reports = await retention.purgeAll(undefined, admin);
+  expect(reports.map((one) => [one.historyType, one.removed, one.problem])).toEqual([
+    ["audit", 0, "Nothing is sealed."],
+    ["rotation", 0, null],
+    ["sync", 1, null],
+    ["alerts", 0, null],
+  ]);
+  expect((await problemOf(retention.purge("audit", undefined, admin))).code).toBe("conflict");
+});
+
+test("a history that fails is heard of, after the others were purged", async () => {
+  const clock = stillClock();
+  const sync = history("sync", [100], clock);
+  const audit = recordingAudit();
+  const { retention } = retentionOver([refusing("audit", new Error("the table is away")), sync], clock, audit);
+  await expect(retention.runDue(admin)).rejects.toThrow("the table is away");
+  expect((await sync.stats()).total).toBe(0);
+  expect(audit.events.map((event) => [event.type, event.outcome])).toEqual([
+    ["history.purged", "intent"],
+    ["history.purged", "failure"],
+  ]);
+});
+
+test("a purge is entered with what it removed", async () => {
+  const clock = stillClock();
+  const audit = recordingAudit();
+  const { retention } = retentionOver([history("sync", [100], clock)], clock, audit);
+  await retention.purge("sync", 60, admin);
+  const entry = { type: "history.purged", caller: admin, target: { type: "history", id: "sync" } };
+  expect(audit.events).toEqual([
+    { ...entry, outcome: "intent", details: { retentionDays: { sync: 60 } } },
+    {
+      ...entry,
+      outcome: "success",
+      details: {
+        purged: [{ historyType: "sync", removed: 1, retentionDays: 60, more: false, problem: null }],
+        failed: 0,
+      },
+    },
+  ]);
+});
+
+test("the audit log counts what is sealed and what came since, and is never purged before its minimum", async () => {
+  const clock = stillClock();
+  const config = configWith({
+    AUDIT_SIGNING_KEYS: `k1:${Buffer.alloc(32, 2).toString("base64")}`,
+    AUDIT_MINIMUM_RETENTION_DAYS: "2",
+  });
+  const audit = createAudit({ tables, clock, randomness: systemRandomness(), config, log: recordingLog() });
+  const { retention } = retentionOver([auditHistory(audit)], clock, audit);
+  const audited = async () => (await retention.stats()).find((one) => one.historyType === "audit");
+  expect(await audited()).toMatchObject({ total: 0, oldest: null });
+
+  const first = clock.now().toISOString();
+  for (let i = 0; i < 3; i++) await audit.append({ type: "test.happened", caller: admin, outcome: "success" });
+  expect(await audited()).toMatchObject({ total: 3, oldest: first });
+  clock.forward(60 * 60_000);
+  await audit.seal();
+  await audit.append({ type: "test.happened", caller: admin, outcome: "success" });
+  expect(await audited()).toMatchObject({ total: 4, oldest: first });
+
+  clock.forward(1.5 * DAY_MS);
+  while ((await audit.seal()).more);
+  expect(await retention.purge("audit", 1, admin)).toMatchObject({ removed: 0, retentionDays: 2 });
+  clock.forward(DAY_MS);
+  while ((await audit.seal()).more);
+  let [removed, more] = [0, true];
+  while (more) {
+    const report = await retention.purge("audit", 1, admin);
+    removed += report.removed;
+    more = report.more;
+  }
+  expect(removed).toBe(4);
+});

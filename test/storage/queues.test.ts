@@ -1,0 +1,46 @@
+import { QueueClient } from "@azure/storage-queue";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { createQueues, type Queues } from "../../shared/storage/queues.ts";
+import { type Azurite, startAzurite } from "../support/azurite.ts";
+
+let azurite: Azurite;
+let queues: Queues;
+
+beforeAll(async () => {
+  azurite = await startAzurite({ accounts: ["queues"] });
+  queues = createQueues({ connectionString: azurite.connectionString() });
+});
+afterAll(() => azurite.stop());
+
+const receive = async (queue: string) =>
+  (await new QueueClient(azurite.connectionString(), queue).receiveMessages({ numberOfMessages: 32 }))
+    .receivedMessageItems;
+
+test("a message is JSON in base64, in a queue that is made for it", async () => {
+  await queues.send("vault-scans", { vault: "kv-payments", note: "é€😀" });
+  await queues.send("vault-scans", { vault: "kv-other" });
+  const messages = (await receive("vault-scans")).map(({ messageText }) =>
+    JSON.parse(Buffer.from(messageText, "base64").toString()),
+  );
+  expect(messages).toEqual([{ vault: "kv-payments", note: "é€😀" }, { vault: "kv-other" }]);
+});
+
+test("a delayed message is hidden at first", async () => {
+  await queues.send("later", { n: 1 }, { delaySeconds: 3600 });
+  expect(await receive("later")).toEqual([]);
+  const { approximateMessagesCount } = await new QueueClient(azurite.connectionString(), "later").getProperties();
+  expect(approximateMessagesCount).toBe(1);
+});
+
+test("a message holds 48 KiB and no more", async () => {
+  await queues.send("large", "x".repeat(48 * 1024 - 2));
+  expect(await receive("large")).toHaveLength(1);
+  await expect(queues.send("large", "x".repeat(48 * 1024 - 1))).rejects.toThrow(RangeError);
+  await expect(queues.send("large", "é".repeat(24 * 1024))).rejects.toThrow(RangeError);
+});
+
+test("what is no JSON value, or a delay the service refuses, is not sent", async () => {
+  await expect(queues.send("bad", undefined)).rejects.toThrow(TypeError);
+  for (const delaySeconds of [-1, 1.5, 7 * 24 * 3600])
+    await expect(queues.send("bad", {}, { delaySeconds })).rejects.toThrow(RangeError);
+});

@@ -1,0 +1,530 @@
+import fc from "fast-check";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { z } from "zod";
+import { entity } from "../../shared/storage/entity.ts";
+import {
+  createTables,
+  insert,
+  merge,
+  put,
+  RowChanged,
+  RowExists,
+  RowInvalid,
+  RowMissing,
+  remove,
+  replace,
+  StorageCorrupt,
+  type Tables,
+} from "../../shared/storage/tables.ts";
+import { type Azurite, startAzurite } from "../support/azurite.ts";
+import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
+
+const Thing = entity(
+  "Things",
+  z.object({
+    name: z.string(),
+    count: z.number().optional(),
+    on: z.boolean().optional(),
+    bytes: z.instanceof(Uint8Array).optional(),
+    tags: z.record(z.string(), z.string()).optional(),
+    list: z.array(z.unknown()).optional(),
+    anything: z.unknown().optional(),
+  }),
+);
+type ThingValue = z.infer<typeof Thing.schema> & { name: string };
+
+let azurite: Azurite;
+let proxy: TableProxy;
+let tables: Tables;
+let partition = 0;
+let p: string;
+
+beforeAll(async () => {
+  azurite = await startAzurite({ accounts: ["tables"] });
+  // The table is there before anything is counted.
+  await createTables({ connectionString: azurite.connectionString() }).put(Thing, "first", "row", { name: "x" });
+});
+afterAll(() => azurite.stop());
+beforeEach(async () => {
+  p = `p${partition++}`;
+  proxy = await startTableProxy(azurite.connectionString());
+  tables = createTables({ connectionString: proxy.connectionString });
+});
+afterEach(() => proxy.stop());
+
+const names = async (pages: AsyncGenerator<{ rowKey: string }[]>) => {
+  const found: string[][] = [];
+  for await (const page of pages) found.push(page.map((row) => row.rowKey));
+  return found;
+};
+const numbered = (count: number) => Array.from({ length: count }, (_, i) => `r${String(i).padStart(5, "0")}`);
+
+describe("a row", () => {
+  test("comes back as it was written", async () => {
+    const value = fc.record(
+      {
+        name: fc.string({ unit: "binary" }).filter((text) => text.isWellFormed()),
+        count: fc.oneof(fc.double({ noNaN: true, noDefaultInfinity: true }), fc.integer(), fc.maxSafeInteger()),
+        on: fc.boolean(),
+        bytes: fc.uint8Array(),
+        tags: fc.dictionary(
+          fc.string().filter((key) => key !== "__proto__"),
+          fc.string(),
+        ),
+        list: fc.array(fc.jsonValue()),
+      },
+      { requiredKeys: ["name"] },
+    );
+    await fc.assert(
+      fc.asyncProperty(value, async (given) => {
+        const { etag, ...written } = await tables.put(Thing, p, "r", given);
+        const read = await tables.get(Thing, p, "r");
+        expect(etag).toBe(read?.etag);
+        const { etag: _, bytes, ...rest } = read!;
+        expect(bytes && new Uint8Array(bytes)).toEqual(written.bytes);
+        expect(rest).toEqual(JSON.parse(JSON.stringify({ ...written, bytes: undefined })));
+      }),
+      { numRuns: 40 },
+    );
+  });
+
+  test("keeps numbers as numbers, whole or not, beyond 32 bits", async () => {
+    for (const count of [1, 1.5, -1, 2 ** 31, 2 ** 40, Number.MAX_SAFE_INTEGER, 1e21, 5e-324]) {
+      await tables.put(Thing, p, "r", { name: "n", count });
+      expect((await tables.get(Thing, p, "r"))?.count).toBe(count);
+    }
+  });
+
+  test.each([31_998, 31_999, 32_000, 32_001, 64_000, 100_000])("holds a text of %i characters", async (length) => {
+    const name = `${"é".repeat(length - 2)}😀`;
+    const list = ["x".repeat(length)];
+    await tables.transaction("Things", p, [put(Thing, "r", { name, list })]);
+    const read = await tables.get(Thing, p, "r");
+    // Compared as booleans, so that a failure does not print the texts.
+    expect(read?.name === name).toBe(true);
+    expect(read?.list?.[0] === list[0]).toBe(true);
+  });
+
+  test.each([65_535, 65_536, 65_537, 200_000])("holds %i bytes", async (length) => {
+    const bytes = Uint8Array.from({ length }, (_, i) => i % 251);
+    await tables.put(Thing, p, "r", { name: "n", bytes });
+    expect(new Uint8Array((await tables.get(Thing, p, "r"))!.bytes!)).toEqual(bytes);
+  });
+
+  test("does not keep the end of a longer text when a shorter one is merged over it", async () => {
+    await tables.put(Thing, p, "r", { name: "a".repeat(100_000), count: 7 });
+    for (const name of ["b".repeat(32_000), "c".repeat(64_000), "d"]) {
+      await tables.transaction("Things", p, [merge(Thing, "r", { name })]);
+      const read = await tables.get(Thing, p, "r");
+      expect(read?.name === name).toBe(true);
+      expect(read?.count).toBe(7);
+    }
+  });
+
+  test("can be written back with its keys and ETag among its members", async () => {
+    const row = await tables.insert(Thing, p, "r", { name: "a" });
+    await tables.put(Thing, p, "copy", row);
+    const copy = await tables.get(Thing, p, "copy");
+    expect(copy).toEqual({ name: "a", partitionKey: p, rowKey: "copy", etag: copy?.etag });
+  });
+
+  test("that does not fit its entity is not written, and the error has no value in it", async () => {
+    const bad = { name: 17, tags: { a: "planted-value" }, count: "planted-value" } as unknown as ThingValue;
+    const error = await tables.put(Thing, p, "r", bad).catch((e: unknown) => e);
+    expect(error).toBeInstanceOf(RowInvalid);
+    expect(String(error)).toMatch(/Things.*name \(invalid_type\), count \(invalid_type\)/);
+    expect(String(error)).not.toContain("planted");
+    expect(proxy.requests).toEqual([]);
+  });
+
+  test("that another program wrote is told from one that fits", async () => {
+    const Other = entity("Things", z.object({ name: z.number() }));
+    await tables.put(Other, p, "r", { name: 5 });
+    await expect(tables.get(Thing, p, "r")).rejects.toThrow(StorageCorrupt);
+    await expect(names(tables.pages(Thing, { partitionKey: p }))).rejects.toThrow(/Things.*name \(invalid_type\)/);
+  });
+
+  test("beyond what Azure takes is refused before it is sent", async () => {
+    const big = "x".repeat(530_000);
+    await expect(tables.put(Thing, p, "r", { name: big })).rejects.toThrow(/1048576/);
+    await expect(tables.put(Thing, p, "a/b", { name: "x" })).rejects.toThrow(RowInvalid);
+    await expect(tables.put(Thing, "a%b", "r", { name: "x" })).rejects.toThrow(RowInvalid);
+    const wide = z.object(Object.fromEntries(Array.from({ length: 253 }, (_, i) => [`m${i}`, z.number()])));
+    const value = Object.fromEntries(Array.from({ length: 253 }, (_, i) => [`m${i}`, i]));
+    await expect(tables.put(entity("Wide", wide), p, "r", value)).rejects.toThrow(/253 properties/);
+    expect(proxy.requests).toEqual([]);
+  });
+
+  test("of exactly one mebibyte by the documented count is taken", async () => {
+    // 4 + keys + (8 + name + 4 + text) per piece; the rest of the budget is text.
+    const pieces = 17;
+    const frame = 4 + 2 * (p.length + 1) + pieces * (8 + 4) + 2 * (4 + (pieces - 1) * "name__1".length + 7);
+    const length = Math.floor((1024 * 1024 - frame) / 2);
+    await tables.put(Thing, p, "r", { name: "x".repeat(length) });
+    await expect(tables.put(Thing, p, "r", { name: "x".repeat(length + 1) })).rejects.toThrow(RowInvalid);
+  });
+});
+
+describe("an entity", () => {
+  test.each(["etag", "Timestamp", "rowKey", "a_json", "a__1", "a-b"])("can't have a member called %s", (name) => {
+    expect(() => entity("Things", z.object({ [name]: z.string() }))).toThrow(TypeError);
+  });
+
+  test("can't have a member that JSON does not give back", () => {
+    expect(() => entity("Things", z.object({ at: z.date() }))).toThrow(/ISO 8601/);
+  });
+
+  test("can't live in a table that can't be named so", () => {
+    expect(() => entity("no-hyphens", z.object({}))).toThrow(TypeError);
+  });
+});
+
+describe("concurrent writers", () => {
+  test("only one of many inserts wins", async () => {
+    const outcomes = await Promise.allSettled(
+      Array.from({ length: 8 }, (_, i) => tables.insert(Thing, p, "r", { name: String(i) })),
+    );
+    expect(outcomes.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
+    for (const outcome of outcomes) if (outcome.status === "rejected") expect(outcome.reason).toBeInstanceOf(RowExists);
+  });
+
+  test("a stale replace and a stale remove are RowChanged", async () => {
+    const stale = await tables.insert(Thing, p, "r", { name: "a" });
+    const fresh = await tables.replace(Thing, { ...stale, name: "b" });
+    await expect(tables.replace(Thing, stale)).rejects.toThrow(RowChanged);
+    await expect(tables.remove(Thing, p, "r", stale.etag)).rejects.toThrow(RowChanged);
+    expect(await tables.remove(Thing, p, "r", fresh.etag)).toBe(true);
+    expect(await tables.remove(Thing, p, "r")).toBe(false);
+    await expect(tables.replace(Thing, fresh)).rejects.toThrow(RowChanged);
+  });
+
+  test("modify loses no change", async () => {
+    await Promise.all(
+      Array.from({ length: 6 }, () =>
+        tables.modify(Thing, p, "r", (now) => ({ name: "n", count: (now?.count ?? 0) + 1 })),
+      ),
+    );
+    expect((await tables.get(Thing, p, "r"))?.count).toBe(6);
+  });
+
+  test("modify leaves a row alone when nothing is to change", async () => {
+    const row = await tables.insert(Thing, p, "r", { name: "a" });
+    expect(await tables.modify(Thing, p, "r", () => undefined)).toEqual(row);
+    expect(await tables.modify(Thing, p, "none", () => undefined)).toBeUndefined();
+    expect(await tables.get(Thing, p, "none")).toBeUndefined();
+  });
+
+  test("modify gives up with RowChanged after ten tries", async () => {
+    await tables.insert(Thing, p, "r", { name: "a" });
+    proxy.fail(Array(10).fill("UpdateConditionNotSatisfied"), ({ method }) => method === "PUT");
+    let tries = 0;
+    const change = () => ({ name: String(++tries) });
+    await expect(tables.modify(Thing, p, "r", change)).rejects.toThrow(RowChanged);
+    expect(tries).toBe(10);
+  });
+});
+
+describe("a transaction", () => {
+  test("applies every kind of operation and returns the new ETags", async () => {
+    const old = await tables.insert(Thing, p, "old", { name: "a", count: 1 });
+    const gone = await tables.insert(Thing, p, "gone", { name: "a" });
+    await tables.insert(Thing, p, "part", { name: "a", count: 1 });
+    const etags = await tables.transaction("Things", p, [
+      insert(Thing, "new {1} 'é'", { name: "b" }),
+      put(Thing, "put", { name: "b" }),
+      replace(Thing, "old", { name: "b" }, old.etag),
+      merge(Thing, "part", { count: 2 }),
+      remove(Thing, "gone", gone.etag),
+    ]);
+    for (const rowKey of ["new {1} 'é'", "put", "old", "part"])
+      expect((await tables.get(Thing, p, rowKey))?.etag).toBe(etags.get(rowKey));
+    expect(await tables.get(Thing, p, "old")).not.toHaveProperty("count");
+    expect(await tables.get(Thing, p, "part")).toMatchObject({ name: "a", count: 2 });
+    expect(await tables.get(Thing, p, "gone")).toBeUndefined();
+  });
+
+  test("names the row and the operation that it failed on, and applies nothing", async () => {
+    const there = await tables.insert(Thing, p, "there", { name: "a" });
+    const fresh = await tables.replace(Thing, there);
+    const run = (operation: Parameters<Tables["transaction"]>[2][number]) =>
+      tables.transaction("Things", p, [put(Thing, "other", { name: "b" }), operation]).catch((e: unknown) => e);
+    const at = (rowKey: string) => ({ table: "Things", partitionKey: p, rowKey, index: 1 });
+
+    for (const [operation, kind, rowKey] of [
+      [insert(Thing, "there", { name: "b" }), RowExists, "there"],
+      [replace(Thing, "there", { name: "b" }, there.etag), RowChanged, "there"],
+      [replace(Thing, "missing", { name: "b" }, there.etag), RowChanged, "missing"],
+      [merge(Thing, "there", { name: "b" }, there.etag), RowChanged, "there"],
+      [merge(Thing, "missing", { name: "b" }), RowMissing, "missing"],
+      [remove(Thing, "there", there.etag), RowChanged, "there"],
+      [remove(Thing, "missing"), RowMissing, "missing"],
+    ] as const) {
+      const error = await run(operation);
+      expect(error).toBeInstanceOf(kind);
+      expect(error).toMatchObject(at(rowKey));
+    }
+    expect(await tables.get(Thing, p, "other")).toBeUndefined();
+    expect(await tables.get(Thing, p, "there")).toEqual(fresh);
+  });
+
+  test("beyond the limits is refused before it is sent", async () => {
+    const many = numbered(101).map((rowKey) => put(Thing, rowKey, { name: "x" }));
+    await expect(tables.transaction("Things", p, many)).rejects.toThrow(/1 to 100/);
+    await expect(tables.transaction("Things", p, [])).rejects.toThrow(/1 to 100/);
+    const twice = [put(Thing, "r", { name: "x" }), remove(Thing, "r")];
+    await expect(tables.transaction("Things", p, twice)).rejects.toThrow(/twice/);
+    const large = numbered(5).map((rowKey) => put(Thing, rowKey, { name: "é".repeat(480_000) }));
+    await expect(tables.transaction("Things", p, large)).rejects.toThrow(/4194304/);
+    await expect(tables.transaction("Others", p, [remove(Thing, "r")])).rejects.toThrow(TypeError);
+    await expect(tables.transaction("Things", "a/b", [remove(Thing, "r")])).rejects.toThrow(RowInvalid);
+    expect(proxy.requests).toEqual([]);
+  });
+
+  test("can't clear a member by merging", () => {
+    expect(() => merge(Thing, "r", { count: undefined })).toThrow(/can't clear count/);
+  });
+});
+
+describe("write", () => {
+  test("fills transactions of a hundred and can be repeated", async () => {
+    const rowKeys = numbered(250);
+    const all = () => rowKeys.map((rowKey) => insert(Thing, rowKey, { name: rowKey }));
+    await tables.write("Things", p, all());
+    expect(proxy.requests.map(({ path }) => path)).toEqual(["$batch", "$batch", "$batch"]);
+    await tables.write("Things", p, all());
+    expect((await names(tables.pages(Thing, { partitionKey: p }))).flat()).toEqual(rowKeys);
+  });
+
+  test("keeps transactions under four mebibytes", async () => {
+    const name = "é".repeat(400_000);
+    await tables.write(
+      "Things",
+      p,
+      numbered(9).map((rowKey) => put(Thing, rowKey, { name })),
+    );
+    expect(proxy.requests).toHaveLength(2);
+    for (const { bytes } of proxy.requests) expect(bytes).toBeLessThan(4 * 1024 * 1024);
+  });
+
+  test("removes what is there and takes what is not for removed", async () => {
+    const rowKeys = numbered(6);
+    await tables.write(
+      "Things",
+      p,
+      rowKeys.map((rowKey) => put(Thing, rowKey, { name: "x" })),
+    );
+    await tables.remove(Thing, p, rowKeys[1]!);
+    await tables.remove(Thing, p, rowKeys[4]!);
+    const again = [...rowKeys.map((rowKey) => remove(Thing, rowKey)), put(Thing, "kept", { name: "y" })];
+    await tables.write("Things", p, again);
+    await tables.write("Things", p, again);
+    expect(await names(tables.pages(Thing, { partitionKey: p }))).toEqual([["kept"]]);
+  });
+
+  test("keeps the order of operations on one row", async () => {
+    await tables.write("Things", p, [
+      put(Thing, "a", { name: "1" }),
+      put(Thing, "b", { name: "1" }),
+      put(Thing, "a", { name: "2" }),
+      remove(Thing, "b"),
+      merge(Thing, "a", { count: 3 }),
+    ]);
+    expect(await tables.get(Thing, p, "a")).toMatchObject({ name: "2", count: 3 });
+    expect(await tables.get(Thing, p, "b")).toBeUndefined();
+  });
+
+  test("reads its operations only as far as transactions are under way, and asks before each", async () => {
+    let taken = 0;
+    function* many() {
+      for (const rowKey of numbered(1000)) {
+        taken++;
+        yield put(Thing, rowKey, { name: "x" });
+      }
+    }
+    let asked = 0;
+    const beforeEach = async () => {
+      if (++asked === 3) throw new Error("claim lost");
+    };
+    await expect(tables.write("Things", p, many(), { parallel: 2, beforeEach })).rejects.toThrow("claim lost");
+    expect(proxy.requests).toHaveLength(2);
+    expect(taken).toBeLessThanOrEqual(301);
+  });
+
+  test("ends with the first failure, after what is under way", async () => {
+    const operations = [
+      merge(Thing, "missing", { count: 1 }),
+      ...numbered(500).map((rowKey) => put(Thing, rowKey, { name: "x" })),
+    ];
+    await expect(tables.write("Things", p, operations, { parallel: 1 })).rejects.toThrow(RowMissing);
+    expect(proxy.requests).toHaveLength(1);
+  });
+});
+
+describe("pages", () => {
+  test("are one request each, over one partition and one range of row keys", async () => {
+    await tables.write(
+      "Things",
+      p,
+      ["a", "b", "b|1", "b|2", "b}", "c"].map((rowKey) => put(Thing, rowKey, { name: rowKey })),
+    );
+    await tables.put(Thing, `${p}x`, "b", { name: "another partition" });
+    proxy.requests.length = 0;
+    expect(await names(tables.pages(Thing, { partitionKey: p, from: "b", before: "b}" }))).toEqual([
+      ["b", "b|1", "b|2"],
+    ]);
+    expect(proxy.requests).toEqual([
+      {
+        method: "GET",
+        path: "Things()",
+        filter: `PartitionKey eq '${p}' and RowKey ge 'b' and RowKey lt 'b}'`,
+        top: 1000,
+        select: undefined,
+        status: 200,
+        bytes: 0,
+      },
+    ]);
+    expect(await names(tables.pages(Thing, { partitionKey: p, from: "b", after: "b|1" }))).toEqual([
+      ["b|2", "b}", "c"],
+    ]);
+    expect(await names(tables.pages(Thing, { partitionKey: p, from: "b", after: "a" }))).toEqual([
+      ["b", "b|1", "b|2", "b}", "c"],
+    ]);
+    expect(await names(tables.pages(Thing, { partitionKey: p, pageSize: 4 }))).toEqual([
+      ["a", "b", "b|1", "b|2"],
+      ["b}", "c"],
+    ]);
+    expect(await names(tables.pages(Thing, { partitionKey: "it's empty" }))).toEqual([]);
+  });
+
+  test("that the service answers short or empty lose no row, and none is yielded empty", async () => {
+    const rowKeys = numbered(25);
+    await tables.write(
+      "Things",
+      p,
+      rowKeys.map((rowKey) => put(Thing, rowKey, { name: "x" })),
+    );
+    proxy.shortPages(10);
+    const found = await names(tables.pages(Thing, { partitionKey: p }));
+    expect(found.map((page) => page.length)).toEqual([10, 10, 5]);
+    expect(found.flat()).toEqual(rowKeys);
+    proxy.requests.length = 0;
+    expect(await names(tables.pages(Thing, { partitionKey: p, from: "z" }))).toEqual([]);
+    expect(proxy.requests).toHaveLength(2);
+  });
+
+  test("read ahead of nobody: the first page costs one request", async () => {
+    await tables.write(
+      "Things",
+      p,
+      numbered(6).map((rowKey) => put(Thing, rowKey, { name: "x" })),
+    );
+    proxy.requests.length = 0;
+    for await (const page of tables.pages(Thing, { partitionKey: p, pageSize: 2 })) {
+      expect(page).toHaveLength(2);
+      break;
+    }
+    expect(proxy.requests).toHaveLength(1);
+  });
+
+  test("of selected members carry only those, whole", async () => {
+    const tags = { long: "x".repeat(70_000) };
+    await tables.put(Thing, p, "a", { name: "short", count: 1, tags: { a: "b" } });
+    await tables.put(Thing, p, "b", { name: "long", count: 2, tags });
+    proxy.requests.length = 0;
+    for await (const page of tables.pages(Thing, { partitionKey: p, select: ["count"] }))
+      expect(page.map(({ etag: _, ...row }) => row)).toEqual([
+        { partitionKey: p, rowKey: "a", count: 1 },
+        { partitionKey: p, rowKey: "b", count: 2 },
+      ]);
+    expect(proxy.requests.map(({ select }) => select)).toEqual(["PartitionKey,RowKey,count"]);
+    for await (const page of tables.pages(Thing, { partitionKey: p, select: ["tags"] }))
+      expect(page.map((row) => row.tags)).toEqual([{ a: "b" }, tags]);
+  });
+
+  test("hold 1 to 1000 rows", async () => {
+    for (const pageSize of [0, 1001, 1.5])
+      await expect(names(tables.pages(Thing, { partitionKey: p, pageSize }))).rejects.toThrow(RangeError);
+  });
+});
+
+describe("a table", () => {
+  const New = entity("Newcomers", z.object({ name: z.string() }));
+
+  test("that does not exist reads as empty, is created by the first write only, and never asked about again", async () => {
+    expect(await tables.get(New, p, "r")).toBeUndefined();
+    expect(await names(tables.pages(New, { partitionKey: p }))).toEqual([]);
+    expect(await tables.remove(New, p, "r")).toBe(false);
+    expect(proxy.requests.map(({ path }) => path)).not.toContain("Tables");
+    proxy.requests.length = 0;
+    await tables.transaction("Newcomers", p, [insert(New, "r", { name: "a" })]);
+    expect(proxy.requests.map(({ path }) => path)).toEqual(["$batch", "Tables", "$batch"]);
+    proxy.requests.length = 0;
+    await createTables({ connectionString: proxy.connectionString }).insert(New, p, "s", { name: "a" });
+    expect(proxy.requests.map(({ path }) => path)).toEqual(["Newcomers"]);
+  });
+
+  test("that several create at once still has one winner per row", async () => {
+    const Fresh = entity("Races", z.object({ name: z.string() }));
+    const outcomes = await Promise.allSettled(
+      Array.from({ length: 5 }, () => tables.transaction("Races", p, [insert(Fresh, "r", { name: "the same" })])),
+    );
+    expect(outcomes.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
+  });
+
+  test("that is being deleted is waited for", async () => {
+    proxy.fail(["TableBeingDeleted"]);
+    await tables.put(Thing, p, "r", { name: "a" });
+    expect(proxy.requests.map(({ status }) => status)).toEqual([409, 204]);
+  });
+});
+
+describe("a busy service", () => {
+  test("is asked again", async () => {
+    proxy.fail(["ServerBusy"]);
+    await tables.put(Thing, p, "r", { name: "a" });
+    expect(proxy.requests.map(({ status }) => status)).toEqual([503, 204]);
+  });
+
+  test("is asked again when it says so inside a transaction's answer", async () => {
+    proxy.fail(["ServerBusyInside"]);
+    await tables.transaction("Things", p, [insert(Thing, "r", { name: "a" })]);
+    expect(proxy.requests).toHaveLength(2);
+    expect(await tables.get(Thing, p, "r")).toMatchObject({ name: "a" });
+  });
+});
+
+describe("an answer that was lost", () => {
+  test("is not taken for another writer's insert", async () => {
+    proxy.fail(["LostAnswer"]);
+    const row = await tables.insert(Thing, p, "r", { name: "mine", tags: { a: "b" } });
+    expect(await tables.get(Thing, p, "r")).toEqual(row);
+    await expect(tables.insert(Thing, p, "r", { name: "mine", tags: { a: "b" } })).rejects.toThrow(RowExists);
+  });
+
+  test("does not make modify apply its change twice", async () => {
+    await tables.insert(Thing, p, "r", { name: "n", count: 1 });
+    proxy.fail(["LostAnswer"], ({ method }) => method === "PUT");
+    const row = await tables.modify(Thing, p, "r", (now) => ({ name: "n", count: now!.count! + 1 }));
+    expect(row?.count).toBe(2);
+    expect(await tables.get(Thing, p, "r")).toEqual(row);
+  });
+
+  test("leaves a transaction done, with its ETags", async () => {
+    const mark = await tables.insert(Thing, p, "mark", { name: "open", count: 1 });
+    await tables.insert(Thing, p, "gone", { name: "x" });
+    proxy.fail(["LostAnswer"]);
+    const etags = await tables.transaction("Things", p, [
+      insert(Thing, "entry", { name: "e" }),
+      merge(Thing, "mark", { count: 2 }, mark.etag),
+      remove(Thing, "gone"),
+    ]);
+    expect((await tables.get(Thing, p, "mark"))?.etag).toBe(etags.get("mark"));
+    expect((await tables.get(Thing, p, "entry"))?.etag).toBe(etags.get("entry"));
+  });
+
+  test("does not hide that another writer holds the row", async () => {
+    await tables.insert(Thing, p, "r", { name: "theirs" });
+    proxy.fail(["LostAnswer"]);
+    await expect(tables.insert(Thing, p, "r", { name: "mine" })).rejects.toThrow(RowExists);
+  });
+});

@@ -1,0 +1,59 @@
+import { Ajv2020, type ValidateFunction } from "ajv/dist/2020.js";
+import addFormats from "ajv-formats";
+
+interface Operation {
+  responses: Record<string, { content?: Record<string, { schema: object }>; headers?: Record<string, unknown> }>;
+}
+interface Document {
+  paths: Record<string, Record<string, Operation>>;
+  components: { schemas: Record<string, object> };
+}
+
+/** Holds every answer a test sees against the service's own description. */
+export class Conformance {
+  readonly document: Document;
+  private readonly ajv = new Ajv2020({ strict: false, allErrors: true });
+  private readonly validators = new Map<object, ValidateFunction>();
+
+  constructor(document: Document) {
+    this.document = document;
+    addFormats.default(this.ajv);
+    this.ajv.addSchema({ $id: "openapi.json", components: document.components });
+  }
+
+  /** @throws when the path is described and the answer is not as described. */
+  check(method: string, path: string, status: number, contentType: string | null, text: string): void {
+    const operation = this.operation(method, path);
+    if (!operation) return;
+    const where = `${method} ${path} answered ${status}`;
+    const response = operation.responses[String(status)];
+    if (!response) throw new Error(`${where}, which its description does not have: ${text.slice(0, 500)}`);
+    const type = contentType?.split(";")[0] ?? "";
+    const media = response.content?.[type];
+    if (!media) throw new Error(`${where} as ${type}, which its description does not have`);
+    if (!type.endsWith("json")) return;
+    const validate = this.validator(media.schema);
+    if (!validate(JSON.parse(text))) {
+      throw new Error(`${where} not as described: ${this.ajv.errorsText(validate.errors)}\n${text.slice(0, 1000)}`);
+    }
+  }
+
+  private validator(schema: object): ValidateFunction {
+    let validate = this.validators.get(schema);
+    if (!validate) {
+      const local = JSON.parse(JSON.stringify(schema).replaceAll('"#/components/', '"openapi.json#/components/')) as object;
+      validate = this.ajv.compile(local);
+      this.validators.set(schema, validate);
+    }
+    return validate;
+  }
+
+  private operation(method: string, path: string): Operation | undefined {
+    const parts = path.split("?")[0]!.split("/");
+    const template = Object.keys(this.document.paths).find((candidate) => {
+      const wanted = candidate.split("/");
+      return wanted.length === parts.length && wanted.every((part, index) => part.startsWith("{") || part === parts[index]);
+    });
+    return template === undefined ? undefined : this.document.paths[template]![method.toLowerCase()];
+  }
+}

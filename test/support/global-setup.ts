@@ -1,0 +1,21 @@
+import { generateKeyPairSync } from "node:crypto";
+import { copyFileSync, mkdirSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { buildApp } from "../../infra/build/build.ts";
+
+/** Where the tests' own build lies, beside what it was built with. */
+export const TEST_APP = path.resolve(import.meta.dirname, "../../.local/test-app");
+
+/** Builds the app once for all tests, with a licence key of their own built in, as a deployment package. */
+export default async function setup(): Promise<void> {
+  const root = path.resolve(import.meta.dirname, "../..");
+  const { privateKey, publicKey } = generateKeyPairSync("ed25519");
+  mkdirSync(TEST_APP, { recursive: true });
+  writeFileSync(path.join(TEST_APP, "license-key.pem"), privateKey.export({ type: "pkcs8", format: "pem" }));
+  await buildApp({
+    outdir: path.join(TEST_APP, "dist"),
+    developmentLicenseKeys: [{ kid: "test", x: publicKey.export({ format: "jwk" }).x! }],
+  });
+  copyFileSync(path.join(root, "host.json"), path.join(TEST_APP, "host.json"));
+  writeFileSync(path.join(TEST_APP, "package.json"), JSON.stringify({ type: "module", main: "dist/main.mjs" }));
+}

@@ -1,0 +1,172 @@
+import { createServer, type IncomingMessage, request, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { text } from "node:stream/consumers";
+
+/** One request to the table service, as it was made, with what was answered. */
+export interface SeenRequest {
+  readonly method: string;
+  /** Decoded, without the account: `Things()`, `Things(PartitionKey='p',RowKey='r')`, `Tables`, `$batch`. */
+  readonly path: string;
+  readonly filter: string | undefined;
+  readonly top: number | undefined;
+  readonly select: string | undefined;
+  /** Of a transaction, that of the whole: 202 even when an operation failed. */
+  readonly status: number;
+  /** Of the body sent. */
+  readonly bytes: number;
+}
+
+/** What goes wrong with one request. */
+export type Fault =
+  /** 503, with the request not applied. */
+  | "ServerBusy"
+  /** 409, as for about 40 seconds after a table was deleted. */
+  | "TableBeingDeleted"
+  /** 412, as if another writer had just changed the row. */
+  | "UpdateConditionNotSatisfied"
+  /** Like ServerBusy, but said inside the 202 answer to a transaction. */
+  | "ServerBusyInside"
+  /** The request is applied and the connection closed before the answer. */
+  | "LostAnswer";
+
+export interface TableProxy {
+  /** The connection string it was given, with itself as the table endpoint. */
+  readonly connectionString: string;
+  /** Every request so far, oldest first. Empty it to start counting again. */
+  readonly requests: SeenRequest[];
+  /** The next requests that the matcher picks meet these faults, one each. */
+  fail(faults: readonly Fault[], matches?: (seen: { method: string; path: string }) => boolean): void;
+  /** From now on a query answers at most `rows` rows a page, and an empty page with a continuation before each. */
+  shortPages(rows: number): void;
+  stop(): Promise<void>;
+}
+
+/**
+ * Stands in front of Azurite's table service to count requests and to do what Azure does and Azurite does not. The Host
+ * header is passed on as it came: the signature covers the path only, and the addresses inside a transaction must be this
+ * proxy's.
+ */
+export async function startTableProxy(connectionString: string): Promise<TableProxy> {
+  const endpoint = new URL(/TableEndpoint=([^;]+)/.exec(connectionString)?.[1] ?? "");
+  const account = endpoint.pathname.split("/")[1]!;
+  const requests: SeenRequest[] = [];
+  const faults: { fault: Fault; matches: (seen: { method: string; path: string }) => boolean }[] = [];
+  let rowsPerPage: number | undefined;
+
+  const server = createServer(async (incoming, answer) => {
+    const url = new URL(incoming.url ?? "/", endpoint);
+    const body = await text(incoming);
+    const method = incoming.method ?? "GET";
+    const path = decodeURIComponent(url.pathname).replace(`/${account}/`, "");
+    const top = url.searchParams.get("$top");
+    const seen = {
+      method,
+      path,
+      filter: url.searchParams.get("$filter") ?? undefined,
+      top: top === null ? undefined : Number(top),
+      select: url.searchParams.get("$select") ?? undefined,
+      bytes: Buffer.byteLength(body),
+    };
+    const note = (status: number) => requests.push({ ...seen, status });
+
+    const next = faults.findIndex(({ matches }) => matches({ method, path }));
+    const fault = next < 0 ? undefined : faults.splice(next, 1)[0]!.fault;
+    if (fault === "ServerBusy") return refuse(answer, note, 503, fault);
+    if (fault === "TableBeingDeleted") return refuse(answer, note, 409, fault);
+    if (fault === "UpdateConditionNotSatisfied") return refuse(answer, note, 412, fault);
+    if (fault === "ServerBusyInside") {
+      note(202);
+      answer.writeHead(202, { "content-type": "multipart/mixed; boundary=batchresponse_x" });
+      answer.end(busyInside);
+      return;
+    }
+
+    // A continuation that this proxy made up is the place where its empty page stood: from there it asks for the real one.
+    const place = url.searchParams.get("NextRowKey");
+    if (rowsPerPage !== undefined && method === "GET" && path.endsWith("()")) {
+      if (!place?.startsWith(emptyPageMark)) {
+        note(200);
+        answer.writeHead(200, {
+          "content-type": "application/json;odata=minimalmetadata",
+          "x-ms-continuation-nextpartitionkey": url.searchParams.get("NextPartitionKey") ?? emptyPageMark,
+          "x-ms-continuation-nextrowkey": emptyPageMark + (place ?? ""),
+        });
+        answer.end(JSON.stringify({ value: [] }));
+        return;
+      }
+      url.searchParams.set("$top", String(Math.min(rowsPerPage, seen.top ?? 1000)));
+      if (place === emptyPageMark) {
+        url.searchParams.delete("NextPartitionKey");
+        url.searchParams.delete("NextRowKey");
+      } else url.searchParams.set("NextRowKey", place.slice(emptyPageMark.length));
+    }
+
+    const applied = await forward(incoming, url, body);
+    note(applied.status);
+    if (fault === "LostAnswer") {
+      incoming.socket.destroy();
+      return;
+    }
+    answer.writeHead(applied.status, applied.headers);
+    answer.end(applied.body);
+  });
+
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as AddressInfo;
+  return {
+    connectionString: connectionString.replace(endpoint.origin, `http://127.0.0.1:${port}`),
+    requests,
+    fail: (wanted, matches = () => true) => faults.push(...wanted.map((fault) => ({ fault, matches }))),
+    shortPages: (rows) => {
+      rowsPerPage = rows;
+    },
+    stop: () =>
+      new Promise((resolve, reject) => {
+        server.close((error) => (error ? reject(error) : resolve()));
+        server.closeAllConnections();
+      }),
+  };
+}
+
+const emptyPageMark = "after-an-empty-page:";
+
+function forward(incoming: IncomingMessage, url: URL, body: string) {
+  return new Promise<{ status: number; headers: Record<string, string | string[] | undefined>; body: string }>(
+    (resolve, reject) => {
+      const { method, headers } = incoming;
+      const forwarded = request(url, { method, headers }, async (response) => {
+        const { "transfer-encoding": _, ...kept } = response.headers;
+        resolve({ status: response.statusCode ?? 500, headers: kept, body: await text(response) });
+      });
+      forwarded.once("error", reject);
+      forwarded.end(body);
+    },
+  );
+}
+
+/** Errors as the service words them. https://learn.microsoft.com/rest/api/storageservices/status-and-error-codes2 */
+const problem = (code: string, prefix = "") =>
+  JSON.stringify({ "odata.error": { code, message: { lang: "en-US", value: `${prefix}Said by the proxy.` } } });
+
+function refuse(answer: ServerResponse, note: (status: number) => void, status: number, code: string): void {
+  note(status);
+  answer.writeHead(status, { "content-type": "application/json;odata=minimalmetadata", "x-ms-error-code": code });
+  answer.end(problem(code));
+}
+
+const busyInside = [
+  "--batchresponse_x",
+  "Content-Type: multipart/mixed; boundary=changesetresponse_x",
+  "",
+  "--changesetresponse_x",
+  "Content-Type: application/http",
+  "Content-Transfer-Encoding: binary",
+  "",
+  "HTTP/1.1 503 Service Unavailable",
+  "Content-Type: application/json;odata=minimalmetadata;charset=utf-8",
+  "",
+  problem("ServerBusy", "0:"),
+  "--changesetresponse_x--",
+  "--batchresponse_x--",
+  "",
+].join("\r\n");
