@@ -373,7 +373,7 @@ export const queues = [
     name: "scanVault",
     queue: QUEUES.vaults,
     message: VaultMessage,
-    handle: ({ scanId, index }, { services }) => services.scanRun.scanOne(scanId, index),
+    handle: (message, { services, delivery }) => services.scanRun.scanOne(message, delivery),
   }),
   queue({
     name: "scanVaultFailed",

@@ -13,7 +13,7 @@ const page = (description: string) => ({ 200: { description, mediaTypes: ["text/
 
 /** What the pages may load: their own files, and for what they draw, inline styles and images. */
 const PAGE_POLICY =
-  "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: https://validator.swagger.io; font-src 'self' data:; connect-src 'self'; worker-src 'self' blob:; child-src blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+  "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self' data:; connect-src 'self'; worker-src 'self' blob:; child-src blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 const html = (title: string, head: string, body: string): Reply =>
   content(
@@ -83,6 +83,13 @@ const TYPES: Record<string, string> = {
 const BUNDLED = ["swagger-ui.css", "swagger-ui-bundle.js", "redoc.standalone.js", "favicon-32x32.png"];
 const OURS: Record<string, string> = { "swagger-start.js": SWAGGER_START, "redoc-start.js": REDOC_START };
 
+/** Redoc draws its maker's logo from the internet, which these pages never ask: an empty picture instead. */
+const REDOC_LOGO = "https://cdn.redoc.ly/redoc/logo-mini.svg";
+const EMPTY_PICTURE = "data:image/gif;base64,R0lGODlhAQABAAAAACw=";
+function withoutLogo(file: Buffer): Buffer {
+  return file.includes(REDOC_LOGO) ? Buffer.from(file.toString().replaceAll(REDOC_LOGO, EMPTY_PICTURE)) : file;
+}
+
 /** The pages' files lie beside the bundle. */
 const documentationFile = endpoint({
   name: "docsFile",
@@ -98,7 +105,7 @@ const documentationFile = endpoint({
   responds: { 200: { description: "The file", mediaTypes: Object.values(TYPES) } },
   handle: async ({ params: { file }, headers }) => {
     if (!BUNDLED.includes(file) && !Object.hasOwn(OURS, file)) throw notFound("This file");
-    const data = OURS[file] ?? (await readFile(path.join(import.meta.dirname, "docs", file)));
+    const data = OURS[file] ?? withoutLogo(await readFile(path.join(import.meta.dirname, "docs", file)));
     const zipped = /\bgzip\b/.test(headers.get("accept-encoding") ?? "");
     return content(TYPES[path.extname(file)]!, zipped ? gzipSync(data) : data, {
       "Cache-Control": "public, max-age=86400",
@@ -148,7 +155,8 @@ export function catchAll(all: () => Endpoint<Services>[]): Endpoint<Services> {
     undocumented: true,
     responds: {},
     handle: async ({ url }) => {
-      const path = url.pathname.replace(/\/+$/, "").slice(1);
+      // One slash at the end counts for nothing, as for the platform.
+      const path = url.pathname.replace(/\/$/, "").slice(1);
       if (path === "") return { status: 302, headers: { Location: "/docs" } };
       const methods = all()
         .filter((one) => one.name !== "zzCatchAll" && routePattern(one.route).test(path))

@@ -12,6 +12,8 @@ export interface Invocation {
   services: Services;
   requestId: string;
   log: Logger;
+  /** Of a queue message: 1 for its first delivery. */
+  delivery: number;
 }
 
 /** Work on a schedule. An error escapes to the platform, which logs it and keeps the schedule. */

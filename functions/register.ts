@@ -60,7 +60,8 @@ const EVERY_METHOD: HttpMethod[] = ["GET", "POST", "PUT", "DELETE", "PATCH", "HE
 function invocationOf(context: InvocationContext, config: Config) {
   const services = servicesOf(config);
   const requestId = context.invocationId;
-  return { services, requestId, log: loggerFor(context, services, { requestId }) };
+  const delivery = Number(context.triggerMetadata?.dequeueCount ?? 1);
+  return { services, requestId, delivery, log: loggerFor(context, services, { requestId }) };
 }
 
 const incoming = (request: HttpRequest) => ({

@@ -93,11 +93,16 @@ export function createServices(config: Config): Services {
 
   const keyVaults = createKeyVaults({ config, identity, log });
   const resourceManager = createResourceManager({ config, identity, log });
+  const active = createActiveScans(tables);
   const subscriptions = createSubscriptions({
     ...{ tables, config, clock, audit, resourceManager, keyVaults, identity },
-    inventory: { forget: (subscriptionId) => inventory.forgetSubscription(subscriptionId) },
+    inventory: {
+      forget: async (subscriptionId) => {
+        await active.refuseWhileScanned(subscriptionId);
+        return await inventory.forgetSubscription(subscriptionId);
+      },
+    },
   });
-  const active = createActiveScans(tables);
   const scanRun = createScanRun({
     ...{ tables, queues, settings, resourceManager, active, audit, clock, randomness, log },
     configuredSubscriptions: () => subscriptions.configured(),

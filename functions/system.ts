@@ -31,6 +31,7 @@ const health = endpoint({
     deep: z.enum(["true", "false"]).optional().meta({ description: "Needs a token of any role." }),
   }),
   responds: { 200: HealthStatus },
+  problems: ["unauthorized"],
   handle: async ({ query, headers, services }) => {
     if (query.deep !== "true") return ok({ status: "healthy" });
     const token = /^Bearer +(\S+) *$/i.exec(headers.get("authorization") ?? "")?.[1];

@@ -31,7 +31,9 @@ writeFileSync(file, merged());
 process.exit(0);
 
 function render(name: string, section: Section): string {
-  const rows = section.figures.map((figure) => `| ${figure.what} | ${figure.value} | ${figure.comparedWith} | ${figure.bound ?? ""} |`);
+  const rows = section.figures.map(
+    (figure) => `| ${figure.what} | ${figure.value} | ${figure.comparedWith} | ${figure.bound ?? ""} |`,
+  );
   return [
     `<!-- ${name} -->`,
     `## ${section.title}`,

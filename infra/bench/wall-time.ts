@@ -1,4 +1,4 @@
-import { ESTATE, VAULTS, leastChain } from "../../test/support/estate.ts";
+import { ESTATE, leastChain, VAULTS } from "../../test/support/estate.ts";
 import { Service } from "../../test/support/service.ts";
 import { ratio, type Section } from "./section.ts";
 
@@ -18,8 +18,16 @@ export async function wallTime(): Promise<Section> {
       title: "Wall time of a scan",
       how: `A full scan of ${VAULTS} vaults with ${WORKERS} workers and ${LATENCY_MS} ms added to every call. The ideal is the longest chain of calls of a vault (the pages of its longest list, then its keys' details, eight at once), times the rounds the workers need.`,
       figures: [
-        { what: "seconds, start to end", value: `${seconds.toFixed(2)}, ${ratio(seconds, ideal)}`, comparedWith: `${ideal.toFixed(2)} s, the ideal` },
-        { what: "seconds, request to end as a caller sees it", value: ((Date.now() - begun) / 1000).toFixed(2), comparedWith: "" },
+        {
+          what: "seconds, start to end",
+          value: `${seconds.toFixed(2)}, ${ratio(seconds, ideal)}`,
+          comparedWith: `${ideal.toFixed(2)} s, the ideal`,
+        },
+        {
+          what: "seconds, request to end as a caller sees it",
+          value: ((Date.now() - begun) / 1000).toFixed(2),
+          comparedWith: "",
+        },
       ],
     };
   } finally {

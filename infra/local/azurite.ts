@@ -40,7 +40,9 @@ export async function startAzurite({ accounts = ["test"], data }: AzuriteOptions
     child.once("error", reject);
     child.once("exit", (code) => reject(new Error(`Azurite ended with ${code} before it was ready: ${complaints}`)));
   });
-  const ended = once(child, "exit").then(([code, signal]) => `Azurite ended (${signal ?? `code ${code}`}) ${complaints}`);
+  const ended = once(child, "exit").then(
+    ([code, signal]) => `Azurite ended (${signal ?? `code ${code}`}) ${complaints}`,
+  );
   return {
     ended,
     connectionString(account = accounts[0]!) {

@@ -35,6 +35,8 @@ export async function start(
     env: options.environment as NodeJS.ProcessEnv,
     stdio: ["ignore", "pipe", "pipe"],
   });
+  // However we end, also before it is ready: nothing is left running.
+  process.once("exit", () => child.kill("SIGKILL"));
   const errors: string[] = [];
   createInterface({ input: child.stderr! }).on("line", (line) => {
     errors.push(line);

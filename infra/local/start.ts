@@ -114,7 +114,8 @@ async function bringUp(): Promise<number> {
 
 /** Where the caller's environment and the stand-in cloud's both count: preloads, trusted certificates, proxy exceptions. */
 function together(environment: Record<string, string | undefined>): Record<string, string> {
-  const both = (name: string, separator: string) => [environment[name], process.env[name]].filter(Boolean).join(separator);
+  const both = (name: string, separator: string) =>
+    [environment[name], process.env[name]].filter(Boolean).join(separator);
   const combined: Record<string, string> = {};
   const nodeOptions = both("NODE_OPTIONS", " ");
   if (nodeOptions) combined.NODE_OPTIONS = nodeOptions;
@@ -125,7 +126,9 @@ function together(environment: Record<string, string | undefined>): Record<strin
   }
   if (!options.azure) {
     // A proxy out there knows nothing of the stand-in cloud.
-    combined.NO_PROXY = [process.env.NO_PROXY ?? process.env.no_proxy, ".localhost", "localhost", "127.0.0.1"].filter(Boolean).join(",");
+    combined.NO_PROXY = [process.env.NO_PROXY ?? process.env.no_proxy, ".localhost", "localhost", "127.0.0.1"]
+      .filter(Boolean)
+      .join(",");
   }
   return combined;
 }

@@ -16,21 +16,21 @@ import { createTurns } from "./turns.ts";
 import { revised, tokensEnded, type UserRecord, type UserRow, type UserView, userKey, userView } from "./user.ts";
 import { createUsers, userExists } from "./users.ts";
 
-export interface SignedIn {
+interface SignedIn {
   access_token: string;
   token_type: "bearer";
   /** Seconds. */
   expires_in: number;
 }
 
-export interface NewUser {
+interface NewUser {
   username: string;
   email?: string | undefined;
   password: string;
   role: Role;
 }
 
-export interface UserChange {
+interface UserChange {
   email?: string | null | undefined;
   role?: Role | undefined;
 }

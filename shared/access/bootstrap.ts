@@ -33,7 +33,7 @@ const mark = z.object({
   passwordHash: z.string(),
 });
 type Mark = z.infer<typeof mark>;
-export const BootstrapMark = entity("Users", mark);
+const BootstrapMark = entity("Users", mark);
 
 interface Dependencies {
   tables: Tables;

@@ -9,7 +9,7 @@ export const TOKEN_SECONDS = 3600;
 const ALGORITHM = "HS256";
 
 /** What a token says. Its bearer's role is not in it: the user's row decides that. */
-export interface Claims {
+interface Claims {
   username: string;
   id: string;
   issuedAt: Date;

@@ -7,7 +7,7 @@ const MAX_TRIES = 20;
 const PAUSE_MS = 25;
 
 /** True for what a transaction throws when another writer came first. */
-export const cameSecond = (error: unknown): boolean =>
+const cameSecond = (error: unknown): boolean =>
   error instanceof RowChanged || error instanceof RowExists || error instanceof RowMissing;
 
 /** Does `work`, which reads and then writes with ETags, again from the start when another writer came between. */

@@ -13,9 +13,3 @@ export async function* ahead<T, R>(
   }
   for (const result of begun) yield await result;
 }
-
-/** Does `work` for every item, up to `parallel` at a time; the first failure ends it. */
-export async function each<T>(items: Iterable<T>, parallel: number, work: (item: T) => Promise<void>): Promise<void> {
-  const results = ahead(items, parallel, work);
-  while (!(await results.next()).done);
-}

@@ -2,7 +2,7 @@ import { z } from "zod";
 import type { Clock } from "../runtime.ts";
 import type { Tables } from "../storage/tables.ts";
 import { sha256 } from "./canonical.ts";
-import { INTERVAL_MS, type Interval, intervalFrom, intervalName } from "./interval.ts";
+import { INTERVAL_MS, type Interval, intervalFrom, intervalName, isIntervalName } from "./interval.ts";
 import { DIGESTS_PARTITION, DigestRow, HEAD } from "./rows.ts";
 import { type PublicKeys, peekStatement, readStatement } from "./signing.ts";
 
@@ -28,9 +28,6 @@ export const Digest = z.object({
   lost: DigestName.optional(),
 });
 export type Digest = z.infer<typeof Digest>;
-
-export const isIntervalName = (name: string): boolean =>
-  /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}Z$/.test(name) && intervalFrom(name) % INTERVAL_MS === 0;
 
 /** The end of the chain, where sealing goes on. */
 export interface ChainEnd {

@@ -3,12 +3,12 @@ import type { ExportDependencies, PartWriter } from "./export-part.ts";
 import { type Position, positionText } from "./export-walk.ts";
 import { INTERVAL_MS, type Interval, intervalFrom, intervalName, intervalOf } from "./interval.ts";
 import type { AuditQuery } from "./list.ts";
-import { manifestHash, readManifest } from "./manifest.ts";
+import { manifestHash, readManifests } from "./manifest.ts";
 import type { Purges } from "./purge-record.ts";
 import { DIGESTS_PARTITION, DigestRow } from "./rows.ts";
-import { hashOf } from "./sealed-rows.ts";
 import { signStatement } from "./signing.ts";
 import { EXPORT_FORMAT, type ExportStatement } from "./statement.ts";
+import { byInterval, fingerprintOf } from "./stored.ts";
 
 /** Text is handed on in pieces of about this many characters. */
 const PIECE_CHARACTERS = 65_536;
@@ -42,7 +42,7 @@ export function createJsonPart(
 
     async write(rows) {
       const texts = rows.map(({ row }) => {
-        fingerprints.add([row.rowKey, hashOf(row)]);
+        fingerprints.add(fingerprintOf(row));
         return row.text!;
       });
       if (texts.length === 0) return;
@@ -69,6 +69,7 @@ export function createJsonPart(
 
   async function writeDigests(from: Interval, last: Interval): Promise<void> {
     const range = { partitionKey: DIGESTS_PARTITION, from: intervalName(from), before: `${intervalName(last)}~` };
+    const sealed = byInterval(readManifests(tables, { from, to: last + INTERVAL_MS }));
     let separator = "\n";
     for await (const page of tables.pages(DigestRow, range)) {
       for (const { rowKey, digest } of page) {
@@ -76,7 +77,7 @@ export function createJsonPart(
         separator = ",\n";
         let piece = "";
         let comma = "";
-        for await (const fingerprint of readManifest(tables, intervalFrom(rowKey))) {
+        for await (const { fingerprint } of sealed.of(intervalFrom(rowKey))) {
           piece += `${comma}${JSON.stringify(fingerprint)}`;
           comma = ",";
           if (piece.length < PIECE_CHARACTERS) continue;

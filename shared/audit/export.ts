@@ -7,15 +7,14 @@ import { csvHeader, csvRows } from "./export-csv.ts";
 import { createJsonPart } from "./export-json.ts";
 import type { ExportDependencies, PartWriter } from "./export-part.ts";
 import { type Position, passes, walkEntries } from "./export-walk.ts";
-import { INTERVAL_MS, intervalFrom } from "./interval.ts";
+import { INTERVAL_MS, intervalFrom, intervalOf } from "./interval.ts";
 import { type AuditQuery, queryName, refuseOtherQuery } from "./list.ts";
 import { purgedTo, readPurges } from "./purge-record.ts";
 import { FIRST_PARTITION, FirstRow } from "./rows.ts";
 import { createSink } from "./sink.ts";
 
 /** What one answer holds at most; the platform collects an answer in memory before it sends it. */
-export const MAX_PART_ENTRIES = 100_000;
-const MAX_PART_BYTES = 32 * 1024 * 1024;
+export const PART_LIMITS = { entries: 100_000, bytes: 32 * 1024 * 1024 };
 /** A longer PDF is nothing anyone reads. */
 export const MAX_PDF_ENTRIES = 5_000;
 
@@ -43,7 +42,7 @@ const Cursor = z.object({
   part: z.int().min(2),
   end: z.int(),
   interval: z.int(),
-  id: z.string(),
+  rowKey: z.string(),
 });
 
 /**
@@ -53,6 +52,7 @@ const Cursor = z.object({
 export async function exportPart(
   deps: ExportDependencies & { unicodeFont(): string },
   request: ExportRequest,
+  limits: { entries: number; bytes: number } = PART_LIMITS,
 ): Promise<ExportPart> {
   const { tables, clock, trust, unicodeFont } = deps;
   const { format, query } = request;
@@ -64,8 +64,11 @@ export async function exportPart(
   const first = await tables.get(FirstRow, FIRST_PARTITION, FIRST_PARTITION);
   const sealedFrom = purgedTo(purges) ?? (first && intervalFrom(first.interval));
   // An export without an end ends now; its later parts end with the first one.
-  const end = cursor?.end ?? Math.min(query.end?.getTime() ?? Number.POSITIVE_INFINITY, await horizon());
+  const end = Math.min(cursor?.end ?? query.end?.getTime() ?? Number.POSITIVE_INFINITY, await horizon());
   const start = Math.min(end, Math.max(query.start?.getTime() ?? 0, sealedFrom ?? end));
+  if (cursor && !(cursor.interval >= intervalOf(start) && cursor.interval < end)) {
+    throw new Problem("invalidCursor", "The cursor leads out of the export's period. Start the export again.");
+  }
   const part = cursor?.part ?? 1;
   const fileName = `audit-${day(start)}-${day(Math.max(start, end - 1))}${part === 1 ? "" : `-part${part}`}.${format}`;
   const walk = () => walkEntries(tables, { start, end }, cursor);
@@ -85,11 +88,11 @@ export async function exportPart(
   let last: Position | undefined;
   let more = false;
   for await (const page of walk()) {
-    const room = sink.bytes < MAX_PART_BYTES ? MAX_PART_ENTRIES - walked : 0;
+    const room = sink.bytes < limits.bytes ? limits.entries - walked : 0;
     const taken = page.slice(0, room);
     walked += taken.length;
     const end = taken.at(-1);
-    if (end) last = { interval: end.interval, id: end.row.rowKey };
+    if (end) last = { interval: end.row.interval, rowKey: end.row.rowKey };
     await writer.write(taken.filter(({ entry }) => entry && passes(entry, query)));
     if (taken.length < page.length) {
       more = true;

@@ -4,6 +4,7 @@
  */
 export const INTERVAL_MINUTES = 10;
 export const INTERVAL_MS = INTERVAL_MINUTES * 60_000;
+export const DAY_MS = 86_400_000;
 
 /** How long after its end an interval is closed, so that the clocks of two instances need not agree to the second. */
 export const SEAL_DELAY_MS = 60_000;
@@ -18,3 +19,29 @@ export const intervalName = (interval: Interval): string => `${new Date(interval
 
 /** The interval behind a name; NaN when it is none. */
 export const intervalFrom = (name: string): Interval => Date.parse(name);
+
+export const isIntervalName = (name: string): boolean =>
+  /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}Z$/.test(name) && intervalFrom(name) % INTERVAL_MS === 0;
+
+/** The day an interval lies in: `2026-11-21`. */
+export const dayOf = (interval: Interval): string => intervalName(interval).slice(0, 10);
+
+/** When in its day an interval starts: `10:40`. */
+export const timeOf = (interval: Interval): string => intervalName(interval).slice(11, 16);
+
+/** The intervals of `from <= interval < to`, day by day, at most `atMost` together. */
+export function* intervalsByDay(
+  from: Interval,
+  to: Interval,
+  atMost = Number.POSITIVE_INFINITY,
+): Generator<Interval[]> {
+  let together: Interval[] = [];
+  for (let interval = from; interval < to; interval += INTERVAL_MS) {
+    if (together.length === atMost || (together.length > 0 && interval % DAY_MS === 0)) {
+      yield together;
+      together = [];
+    }
+    together.push(interval);
+  }
+  if (together.length > 0) yield together;
+}

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
-import { put, type Tables } from "../storage/tables.ts";
-import { type Interval, intervalName } from "./interval.ts";
+import type { Tables } from "../storage/tables.ts";
+import { type Interval, intervalFrom, intervalName } from "./interval.ts";
 import { MANIFESTS_PARTITION, ManifestRow } from "./rows.ts";
 
 /** An entry's id and the hash of its text, in base64url. */
@@ -8,8 +8,10 @@ export type Fingerprint = readonly [id: string, hash: string];
 
 const ID_BYTES = 26;
 const HASH_BYTES = 32;
-/** Entries per row: 580,000 bytes, well under an entity's 1 MiB. */
-const FINGERPRINTS_PER_ROW = 10_000;
+/** Entries per row: 58,000 bytes, one column. */
+const FINGERPRINTS_PER_ROW = 1_000;
+/** At most 5.8 MB a page, and for most logs many intervals in one. */
+const ROWS_PER_PAGE = 100;
 
 const fingerprintBytes = ([id, hash]: Fingerprint): Buffer =>
   Buffer.concat([Buffer.from(id, "latin1"), Buffer.from(hash, "base64url")], ID_BYTES + HASH_BYTES);
@@ -34,8 +36,8 @@ export async function writeManifest(
   let part = 0;
   let pending: Buffer[] = [];
   const flush = async () => {
-    const operation = put(ManifestRow, manifestKey(interval, part++), { hashes: Buffer.concat(pending) });
-    await tables.transaction(ManifestRow.table, MANIFESTS_PARTITION, [operation]);
+    const rowKey = `${intervalName(interval)}|${String(part++).padStart(6, "0")}`;
+    await tables.put(ManifestRow, MANIFESTS_PARTITION, rowKey, { hashes: Buffer.concat(pending) });
     pending = [];
   };
   for await (const fingerprint of fingerprints) {
@@ -47,27 +49,31 @@ export async function writeManifest(
   return { entries, hash: hash.digest() };
 }
 
-/** The fingerprints an interval was sealed with, in order of their ids. */
-export async function* readManifest(tables: Tables, interval: Interval): AsyncGenerator<Fingerprint> {
-  const range = { partitionKey: MANIFESTS_PARTITION, ...manifestRange(interval), pageSize: 1 };
-  for await (const page of tables.pages(ManifestRow, range)) {
-    for (const { hashes } of page) {
-      const bytes = Buffer.from(hashes.buffer, hashes.byteOffset, hashes.length);
-      for (let at = 0; at + ID_BYTES + HASH_BYTES <= bytes.length; at += ID_BYTES + HASH_BYTES) {
-        yield [
-          bytes.toString("latin1", at, at + ID_BYTES),
-          bytes.toString("base64url", at + ID_BYTES, at + ID_BYTES + HASH_BYTES),
-        ];
-      }
-    }
+export interface Sealed {
+  interval: Interval;
+  fingerprint: Fingerprint;
+}
+
+/** The fingerprints the intervals `from <= interval < to` were sealed with, in order of interval and id. */
+export async function* readManifests(
+  tables: Tables,
+  { from, to }: { from: Interval; to: Interval },
+): AsyncGenerator<Sealed[]> {
+  const range = { from: intervalName(from), before: intervalName(to), pageSize: ROWS_PER_PAGE };
+  for await (const page of tables.pages(ManifestRow, { partitionKey: MANIFESTS_PARTITION, ...range })) {
+    yield page.flatMap(({ rowKey, hashes }) => decoded(intervalFrom(rowKey.split("|")[0]!), hashes));
   }
 }
 
-const manifestKey = (interval: Interval, part: number): string =>
-  `${intervalName(interval)}|${String(part).padStart(4, "0")}`;
-
-/** The row keys of one interval's manifest. */
-export const manifestRange = (interval: Interval): { from: string; before: string } => ({
-  from: `${intervalName(interval)}|`,
-  before: `${intervalName(interval)}~`,
-});
+function decoded(interval: Interval, hashes: Uint8Array): Sealed[] {
+  const bytes = Buffer.from(hashes.buffer, hashes.byteOffset, hashes.length);
+  const sealed: Sealed[] = [];
+  for (let at = 0; at + ID_BYTES + HASH_BYTES <= bytes.length; at += ID_BYTES + HASH_BYTES) {
+    const id = bytes.toString("latin1", at, at + ID_BYTES);
+    sealed.push({
+      interval,
+      fingerprint: [id, bytes.toString("base64url", at + ID_BYTES, at + ID_BYTES + HASH_BYTES)],
+    });
+  }
+  return sealed;
+}

@@ -1,17 +1,24 @@
 import { Problem } from "../http/problem.ts";
 import type { Clock } from "../runtime.ts";
 import { put, remove, type Tables } from "../storage/tables.ts";
-import { each } from "./ahead.ts";
 import type { AuditEvent } from "./audit.ts";
 import { sha256 } from "./canonical.ts";
-import { Digest, isIntervalName } from "./chain.ts";
+import { Digest } from "./chain.ts";
 import { readEntry } from "./entry.ts";
-import { INTERVAL_MS, type Interval, intervalFrom, intervalName, intervalOf } from "./interval.ts";
-import { manifestRange } from "./manifest.ts";
+import {
+  DAY_MS,
+  INTERVAL_MS,
+  type Interval,
+  intervalFrom,
+  intervalName,
+  intervalOf,
+  intervalsByDay,
+  isIntervalName,
+} from "./interval.ts";
 import { type PurgeRecord, purgedTo, readPurges } from "./purge-record.ts";
 import {
   AnyRow,
-  BORN_MARK,
+  bornMark,
   DIGESTS_PARTITION,
   DigestRow,
   entriesPartition,
@@ -26,15 +33,13 @@ import {
   PURGES_PARTITION,
   RecordRow,
 } from "./rows.ts";
-import { storedEntries } from "./sealed-rows.ts";
 import { readStatement, signStatement } from "./signing.ts";
+import { storedEntries } from "./stored.ts";
 import type { Trust } from "./trust.ts";
 
-const DAY_MS = 86_400_000;
 /** One call removes at most this much, so that it ends well within the platform's 230 seconds. */
 export const MAX_PURGED_ENTRIES = 100_000;
 export const MAX_PURGED_INTERVALS = 5_000;
-const PARALLEL = 8;
 
 export interface PurgeResult {
   /** Entries and digests this call removed. */
@@ -140,36 +145,32 @@ export function createPurger(deps: {
     }
   };
 
-  /** Removes every digest before `end` that is still there, with what it sealed; the digest goes last. */
+  /**
+   * Removes what is still there of the intervals before `end`: their entries, marks and fingerprints, and last the digests,
+   * by which a run that died knows where to go on.
+   */
   async function removeUpTo(end: Interval): Promise<void> {
-    const range = { partitionKey: DIGESTS_PARTITION, before: intervalName(end) };
-    for await (const page of tables.pages(DigestRow, { ...range, select: [] })) {
-      const intervals = page.map(({ rowKey }) => rowKey).filter(isIntervalName);
-      await each(intervals, PARALLEL, (name) => removeInterval(intervalFrom(name)));
-      await tables.write(DigestRow.table, DIGESTS_PARTITION, removals(DigestRow, intervals));
-    }
-  }
-
-  async function removeInterval(interval: Interval): Promise<void> {
-    const partition = entriesPartition(interval);
-    for await (const page of storedEntries(tables, interval)) {
+    const from = await earliest(end);
+    if (from === undefined) return;
+    for await (const page of storedEntries(tables, { from, to: end })) {
       const entries = page.flatMap(({ text = "" }) => readEntry(text) ?? []);
       await tables.write(IndexRow.table, INDEX_PARTITION, removals(IndexRow, entries.flatMap(indexKeys)));
-      await tables.write(
-        AnyRow.table,
-        partition,
-        removals(
-          AnyRow,
-          page.map(({ rowKey }) => rowKey),
-        ),
-      );
+      const byDay = Map.groupBy(page, ({ interval }) => entriesPartition(interval));
+      for (const [day, rows] of byDay)
+        await tables.write(
+          AnyRow.table,
+          day,
+          removals(
+            AnyRow,
+            rows.map(({ rowKey }) => rowKey),
+          ),
+        );
     }
-    await tables.write(Mark.table, partition, removals(Mark, [BORN_MARK]));
-    for await (const page of tables.pages(ManifestRow, {
-      partitionKey: MANIFESTS_PARTITION,
-      ...manifestRange(interval),
-      select: [],
-    })) {
+    for (const day of intervalsByDay(from, end)) {
+      await tables.write(Mark.table, entriesPartition(day[0]!), removals(Mark, day.map(bornMark)));
+    }
+    const manifests = { partitionKey: MANIFESTS_PARTITION, before: intervalName(end) };
+    for await (const page of tables.pages(ManifestRow, { ...manifests, select: [] })) {
       await tables.write(
         ManifestRow.table,
         MANIFESTS_PARTITION,
@@ -179,6 +180,27 @@ export function createPurger(deps: {
         ),
       );
     }
+    const digests = { partitionKey: DIGESTS_PARTITION, from: intervalName(from), before: intervalName(end) };
+    for await (const page of tables.pages(DigestRow, { ...digests, select: [] })) {
+      await tables.write(
+        DigestRow.table,
+        DIGESTS_PARTITION,
+        removals(
+          DigestRow,
+          page.map(({ rowKey }) => rowKey),
+        ),
+      );
+    }
+  }
+
+  /** The first interval before `end` whose digest is still there. */
+  async function earliest(end: Interval): Promise<Interval | undefined> {
+    const digests = { partitionKey: DIGESTS_PARTITION, before: intervalName(end), pageSize: 10 };
+    for await (const page of tables.pages(DigestRow, { ...digests, select: [] })) {
+      const found = page.find(({ rowKey }) => isIntervalName(rowKey));
+      if (found) return intervalFrom(found.rowKey);
+    }
+    return undefined;
   }
 }
 

@@ -3,11 +3,11 @@ import { z } from "zod";
 import { entity } from "../storage/entity.ts";
 import { keyText } from "../storage/keys.ts";
 import type { AuditEntry } from "./entry.ts";
-import { type Interval, intervalName } from "./interval.ts";
+import { dayOf, type Interval, timeOf } from "./interval.ts";
 
 /**
- * The truth: one partition per interval, one row per entry under its id, so oldest first, and the two marks. An entry is
- * the canonical text that is hashed, so a change of any of it shows.
+ * The truth: one partition per day, in it one row per entry under its interval and id (`10:40|01J…`), so oldest first, and
+ * each interval's two marks. An entry is the canonical text that is hashed, so a change of any of it shows.
  */
 export const EntryRow = entity("AuditEntries", z.object({ entry: z.string() }));
 /** The same rows as verification reads them: whatever someone wrote there. */
@@ -16,10 +16,19 @@ export const AnyRow = entity(
   z.object({ entry: z.union([z.string(), z.number(), z.boolean()]).optional() }),
 );
 export const Mark = entity("AuditEntries", z.object({}));
+
+export const entriesPartition = (interval: Interval): string => dayOf(interval);
+export const entryKey = (interval: Interval, id: string): string => `${timeOf(interval)}|${id}`;
+
 /** Stands while entries may come in. Every entry's transaction touches it; sealing deletes it, for good. */
-export const OPEN_MARK = "~open";
+export const openMark = (interval: Interval): string => `${OPEN}${timeOf(interval)}`;
 /** Stays, so that an interval is born once: a birth inserts it, and so does sealing an interval that never was born. */
-export const BORN_MARK = "~born";
+export const bornMark = (interval: Interval): string => `${BORN}${timeOf(interval)}`;
+const OPEN = "~open|";
+const BORN = "~born|";
+/** The row keys of a day's marks of either kind. */
+export const MARKS = { from: BORN, before: `${OPEN}~` };
+export const isMark = (rowKey: string): boolean => /^~(born|open)\|\d\d:\d0$/.test(rowKey);
 
 /** Copies of the entries for the filters, newest first; see `indexPrefix` and `position`. */
 export const IndexRow = entity("AuditIndex", z.object({ entry: z.string() }));
@@ -39,8 +48,6 @@ export const MANIFESTS_PARTITION = "manifests";
 export const RecordRow = entity("AuditDigests", z.object({ record: z.string() }));
 export const PURGES_PARTITION = "purges";
 export const KEYS_PARTITION = "keys";
-
-export const entriesPartition = (interval: Interval): string => intervalName(interval);
 
 export interface EntryFilter {
   actor?: string | undefined;
@@ -68,10 +75,13 @@ export const position = (id: string, at: number): string => inverted(encodeTime(
 /** The range of row keys of the entries under a prefix in `start <= instant < end` (milliseconds). */
 export function indexRange(prefix: string, start?: number, end?: number): { from: string; before: string } {
   return {
-    from: end === undefined ? prefix : prefix + inverted(encodeTime(Math.max(0, end - 1))),
-    before: `${prefix}${start === undefined ? "" : inverted(encodeTime(start))}~`,
+    from: end === undefined ? prefix : prefix + inverted(timeText(end - 1)),
+    before: `${prefix}${start === undefined ? "" : inverted(timeText(start))}~`,
   };
 }
+
+/** A ULID holds an instant from 1970 on in 48 bits. */
+const timeText = (at: number): string => encodeTime(Math.min(Math.max(at, 0), 2 ** 48 - 1));
 
 const CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 

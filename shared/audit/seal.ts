@@ -1,14 +1,21 @@
 import type { Clock, Logger } from "../runtime.ts";
-import { insert, put, RowExists, type Tables } from "../storage/tables.ts";
-import { ahead } from "./ahead.ts";
+import { insert, put, RowExists, remove, type Tables } from "../storage/tables.ts";
 import type { Anchor } from "./anchor.ts";
 import { sha256 } from "./canonical.ts";
 import { type ChainEnd, chainEnd, type Digest, type DigestName } from "./chain.ts";
 import { type AuditEntry, entryText, readEntry } from "./entry.ts";
-import { INTERVAL_MINUTES, INTERVAL_MS, type Interval, intervalFrom, intervalName, SEAL_DELAY_MS } from "./interval.ts";
+import {
+  INTERVAL_MINUTES,
+  INTERVAL_MS,
+  type Interval,
+  intervalFrom,
+  intervalName,
+  intervalsByDay,
+  SEAL_DELAY_MS,
+} from "./interval.ts";
 import { type Fingerprint, writeManifest } from "./manifest.ts";
 import {
-  BORN_MARK,
+  bornMark,
   DIGESTS_PARTITION,
   DigestRow,
   entriesPartition,
@@ -20,18 +27,22 @@ import {
   indexKeys,
   indexPrefix,
   indexRange,
+  MARKS,
   Mark,
-  OPEN_MARK,
+  openMark,
 } from "./rows.ts";
-import { hashOf, isEntryId, type StoredEntry, storedEntries } from "./sealed-rows.ts";
 import { signStatement } from "./signing.ts";
+import { byInterval, fingerprintOf, isEntryId, type StoredEntry, storedEntries } from "./stored.ts";
 import type { Trust } from "./trust.ts";
 
-/** Digests per transaction, which also moves the head. */
-const BATCH = 50;
-const PARALLEL = 8;
-/** Intervals one call seals at most, two weeks of them: what is left is the next call's. */
-const MAX_INTERVALS = 2016;
+/** Digests per transaction, which also moves the head: half a day. */
+const BATCH = 72;
+/** Intervals one call seals at most, sixty days of them: what is left is the next call's. */
+const MAX_INTERVALS = 8_640;
+/** Entries whose index rows are looked for together. */
+const MENDED_AT_ONCE = 1_000;
+/** How often closing looks again when a writer or another sealer comes between. */
+const MAX_ATTEMPTS = 10;
 
 export interface Sealing {
   /** False when `AUDIT_SIGNING_KEYS` is not set: then nothing can be sealed. */
@@ -75,20 +86,21 @@ export function createSealer(deps: {
       return { configured: true, sealed: 0, more: false, ...found };
     }
     const due = Math.floor((limit - first) / INTERVAL_MS) + 1;
-    const intervals = Array.from({ length: Math.min(due, MAX_INTERVALS) }, (_, index) => first + index * INTERVAL_MS);
-
-    for (let start = 0; start < intervals.length; start += BATCH) {
+    let sealed = 0;
+    for (const batch of intervalsByDay(first, first + Math.min(due, MAX_INTERVALS) * INTERVAL_MS, BATCH)) {
       const digests: { rowKey: string; digest: string }[] = [];
-      const batch = intervals.slice(start, start + BATCH);
-      for await (const { interval, born } of ahead(batch, PARALLEL, close)) {
-        const { entries, hash } = await writeManifest(tables, interval, born ? fingerprints(interval) : nothing());
+      const born = await close(batch);
+      const range = { from: batch[0]!, to: batch.at(-1)! + INTERVAL_MS };
+      const entries = byInterval(born ? storedEntries(tables, range) : nothing());
+      for (const interval of batch) {
+        const manifest = await writeManifest(tables, interval, fingerprints(entries.of(interval)));
         const digest: Digest = {
           number: Math.max(end?.number ?? 0, lost?.number ?? 0) + 1,
           interval: intervalName(interval),
           minutes: INTERVAL_MINUTES,
-          entries,
-          total: (end?.total ?? 0) + entries,
-          manifest: hash,
+          entries: manifest.entries,
+          total: (end?.total ?? 0) + manifest.entries,
+          manifest: manifest.hash,
           previous: end?.hash ?? null,
           sealedAt: clock.now().toISOString(),
           ...(lost ? { lost } : {}),
@@ -105,12 +117,13 @@ export function createSealer(deps: {
         ]);
       } catch (error) {
         // Another sealer was faster. It goes on with the rest and remembers its own newest digest.
-        if (error instanceof RowExists) return { configured: true, sealed: start, more: true, ...found };
+        if (error instanceof RowExists) return { configured: true, sealed, more: true, ...found };
         throw error;
       }
+      sealed += batch.length;
     }
     await remember(end, remembered, undefined);
-    return { configured: true, sealed: intervals.length, more: due > intervals.length, ...found };
+    return { configured: true, sealed, more: due > sealed, ...found };
   };
 
   async function firstInterval(): Promise<Interval | undefined> {
@@ -123,25 +136,44 @@ export function createSealer(deps: {
     await anchor.write({ number: end.number, interval: intervalName(end.interval), hash: end.hash });
   }
 
-  /** After this no entry can come in: the birth is taken, or the open mark is gone and can't be made again. */
-  async function close(interval: Interval): Promise<{ interval: Interval; born: boolean }> {
-    const partition = entriesPartition(interval);
-    try {
-      await tables.insert(Mark, partition, BORN_MARK, {});
-      return { interval, born: false };
-    } catch (error) {
-      if (!(error instanceof RowExists)) throw error;
+  /**
+   * Closes the intervals of one day; says whether any was born. After this no entry can come in: the birth is taken, or
+   * the open mark is gone and can't be made again.
+   */
+  async function close(intervals: Interval[]): Promise<boolean> {
+    const partition = entriesPartition(intervals[0]!);
+    for (let attempt = 1; ; attempt++) {
+      const marks = new Set<string>();
+      for await (const page of tables.pages(Mark, { partitionKey: partition, ...MARKS })) {
+        for (const { rowKey } of page) marks.add(rowKey);
+      }
+      const unborn = intervals.filter((interval) => !marks.has(bornMark(interval)));
+      const open = intervals.map(openMark).filter((mark) => marks.has(mark));
+      try {
+        if (unborn.length > 0) {
+          const births = unborn.map((interval) => insert(Mark, bornMark(interval), {}));
+          await tables.transaction(Mark.table, partition, births);
+        }
+      } catch (error) {
+        // Born in between, or being closed by another sealer: look again.
+        if (error instanceof RowExists && attempt < MAX_ATTEMPTS) continue;
+        throw error;
+      }
+      await tables.write(Mark.table, partition, removals(open));
+      return unborn.length < intervals.length;
     }
-    await tables.remove(Mark, partition, OPEN_MARK);
-    return { interval, born: true };
   }
 
-  async function* fingerprints(interval: Interval): AsyncGenerator<Fingerprint> {
-    for await (const page of storedEntries(tables, interval)) {
-      const entries = page.filter(({ rowKey }) => isEntryId(rowKey));
-      await mendIndex(entries);
-      for (const entry of entries) yield [entry.rowKey, hashOf(entry)];
+  async function* fingerprints(entries: AsyncIterable<StoredEntry>): AsyncGenerator<Fingerprint> {
+    let pending: StoredEntry[] = [];
+    for await (const entry of entries) {
+      if (!isEntryId(entry.id)) continue;
+      yield fingerprintOf(entry);
+      if (pending.push(entry) < MENDED_AT_ONCE) continue;
+      await mendIndex(pending);
+      pending = [];
     }
+    await mendIndex(pending);
   }
 
   /** Writes the index rows that a dead writer left out, and the final count of every refusal. */
@@ -167,7 +199,11 @@ function* indexOperations(entries: AuditEntry[]) {
   }
 }
 
-async function* nothing(): AsyncGenerator<Fingerprint> {}
+function* removals(marks: string[]) {
+  for (const mark of marks) yield remove(Mark, mark);
+}
+
+async function* nothing(): AsyncGenerator<StoredEntry[]> {}
 
 /** The tables end before the digest that was remembered, or hold another one in its place. */
 const isLost = (remembered: DigestName, end: ChainEnd | undefined): boolean =>

@@ -16,7 +16,7 @@ export const ExportStatement = z.object({
   /** Filters: then entries in between are left out, and nothing can be said of what is missing. */
   actor: z.string().optional(),
   eventType: z.string().optional(),
-  /** The part goes on behind this entry (`interval|id`), null in the first one … */
+  /** The part goes on behind this row (`day|row key`), null in the first one … */
   after: z.string().nullable(),
   /** … and up to this one, null in the last one. */
   upTo: z.string().nullable(),

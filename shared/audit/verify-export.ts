@@ -1,13 +1,15 @@
 import { decodeTime } from "ulid";
 import { canonicalJson, sha256 } from "./canonical.ts";
 import { Digest, type DigestName } from "./chain.ts";
+import { positionText } from "./export-walk.ts";
 import { compare, DETAILS, type Finding } from "./findings.ts";
 import { INTERVAL_MS, type Interval, intervalFrom, intervalName, intervalOf } from "./interval.ts";
 import { type Fingerprint, manifestHash } from "./manifest.ts";
 import { PurgeRecord } from "./purge-record.ts";
-import { isEntryId } from "./sealed-rows.ts";
+import { entryKey } from "./rows.ts";
 import { type PublicKeys, readStatement } from "./signing.ts";
 import { ExportFile, ExportStatement } from "./statement.ts";
+import { isEntryId } from "./stored.ts";
 import { withVouched } from "./trust.ts";
 
 /** A refusal's id is the start of its minute: by its id alone an entry is placed to the minute. */
@@ -195,7 +197,7 @@ export async function verifyExport(files: readonly unknown[], trusted: PublicKey
   /** The interval the first digest must be of. */
   function firstInterval({ after, start, newest }: ExportStatement): Interval | undefined {
     if (newest === null) return undefined;
-    return after === null ? intervalOf(Date.parse(start)) : intervalFrom(after.split("|")[0]!);
+    return after === null ? intervalOf(Date.parse(start)) : intervalAt(after);
   }
 
   function reportGap(start: Interval, end: Interval): void {
@@ -209,8 +211,7 @@ export async function verifyExport(files: readonly unknown[], trusted: PublicKey
     const last = statements.at(-1);
     if (!last) return;
     const newestHere = digests.at(-1);
-    const lastAsked =
-      last.upTo === null ? intervalOf(Date.parse(last.end) - 1) : intervalFrom(last.upTo.split("|")[0]!);
+    const lastAsked = last.upTo === null ? intervalOf(Date.parse(last.end) - 1) : intervalAt(last.upTo);
     const lastSealed = Math.min(lastAsked, last.newest ? intervalFrom(last.newest.interval) : 0);
     const next = newestHere ? intervalFrom(newestHere.interval) + INTERVAL_MS : firstInterval(last);
     if (next !== undefined && next <= lastSealed) reportGap(next, lastSealed + INTERVAL_MS);
@@ -270,7 +271,7 @@ export async function verifyExport(files: readonly unknown[], trusted: PublicKey
   function isExpected(interval: Interval, id: string): boolean {
     if (filtered) return false;
     const at = minuteOf(id);
-    const position = `${intervalName(interval)}|${id}`;
+    const position = positionText({ interval, rowKey: entryKey(interval, id) });
     return statements.some(
       ({ start, end, after, upTo }) =>
         at >= Date.parse(start) &&
@@ -285,6 +286,9 @@ export async function verifyExport(files: readonly unknown[], trusted: PublicKey
     return [...entries].reduce((sum, [interval, inInterval]) => sum + (known.has(interval) ? 0 : inInterval.length), 0);
   }
 }
+
+/** The interval of a position; NaN behind a row that is none of the service's. */
+const intervalAt = (position: string): Interval => intervalFrom(`${position.slice(0, 10)}T${position.slice(11, 16)}Z`);
 
 /** NaN for what is no ULID. */
 function minuteOf(id: string): number {

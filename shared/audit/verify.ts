@@ -2,26 +2,23 @@ import { z } from "zod";
 import { decodeCursor, encodeCursor } from "../http/paging.ts";
 import type { Clock } from "../runtime.ts";
 import type { Tables } from "../storage/tables.ts";
-import { ahead } from "./ahead.ts";
 import type { Anchor } from "./anchor.ts";
 import { sha256 } from "./canonical.ts";
-import { chainEnd, Digest, type DigestName, isIntervalName } from "./chain.ts";
+import { chainEnd, Digest, type DigestName } from "./chain.ts";
 import { compare, DETAILS, Finding } from "./findings.ts";
-import { INTERVAL_MS, type Interval, intervalFrom, intervalName, intervalOf } from "./interval.ts";
-import { type Fingerprint, readManifest } from "./manifest.ts";
+import { INTERVAL_MS, type Interval, intervalFrom, intervalName, intervalOf, isIntervalName } from "./interval.ts";
+import { type Fingerprint, readManifests } from "./manifest.ts";
 import { PurgeRecord, purgedTo, readPurges } from "./purge-record.ts";
 import { DIGESTS_PARTITION, DigestRow, FIRST_PARTITION, FirstRow } from "./rows.ts";
-import { hashOf, storedEntries } from "./sealed-rows.ts";
 import { publicKeyText, readStatement } from "./signing.ts";
+import { byInterval, fingerprintOf, storedEntries } from "./stored.ts";
 import type { Trust } from "./trust.ts";
 
 /** One answer reads at most this much, so that it comes well within the platform's 230 seconds. */
-export const MAX_VERIFIED_ENTRIES = 200_000;
-export const MAX_VERIFIED_INTERVALS = 20_000;
+export const VERIFY_LIMITS = { entries: 200_000, intervals: 20_000 };
 const MAX_FINDINGS = 1000;
 /** Findings listed for one interval; the rest is told as a number. */
 const MAX_FINDINGS_PER_INTERVAL = 100;
-const PARALLEL = 8;
 
 const text = z.string();
 
@@ -60,7 +57,7 @@ export const Verification = z
   .meta({ id: "AuditVerification" });
 export type Verification = z.infer<typeof Verification>;
 
-const Cursor = z.object({ from: text, end: z.int().nullable() });
+const Cursor = z.object({ from: text.refine(isIntervalName), end: z.int().nullable() });
 
 /** Which sealed intervals to check: every one that overlaps `start <= instant < end`. */
 export interface VerifyRequest {
@@ -76,6 +73,7 @@ export interface VerifyRequest {
 export async function verifySealed(
   deps: { tables: Tables; clock: Clock; trust: Trust; anchor: Anchor | undefined },
   request: VerifyRequest,
+  limits: { entries: number; intervals: number } = VERIFY_LIMITS,
 ): Promise<Verification> {
   const { tables, clock, trust, anchor } = deps;
   const cursor = request.cursor === undefined ? undefined : decodeCursor(Cursor, request.cursor);
@@ -159,14 +157,11 @@ export async function verifySealed(
       const range = { partitionKey: DIGESTS_PARTITION, from: intervalName(from), before: `${intervalName(last)}~` };
       if (last >= from) for await (const page of tables.pages(DigestRow, range)) yield* page;
     }
-    const work = async (row: { rowKey: string; digest: string }) => {
-      const interval = intervalFrom(row.rowKey);
-      const found = storedFingerprints(interval);
-      // The first page is asked for while earlier intervals are compared.
-      return { ...row, interval, found: isIntervalName(row.rowKey) ? await begun(found) : found };
-    };
+    const range = { from, to: Math.max(from, last + INTERVAL_MS) };
+    const sealed = byInterval(readManifests(tables, range));
+    const stored = byInterval(storedEntries(tables, range));
 
-    for await (const { rowKey, digest: statement, interval, found } of ahead(rows(), PARALLEL, work)) {
+    for await (const { rowKey, digest: statement } of rows()) {
       if (!isIntervalName(rowKey)) {
         findings.add({
           kind: "digestInserted",
@@ -174,7 +169,8 @@ export async function verifySealed(
         });
         continue;
       }
-      if (digests >= MAX_VERIFIED_INTERVALS || entries >= MAX_VERIFIED_ENTRIES) {
+      const interval = intervalFrom(rowKey);
+      if (digests >= limits.intervals || entries >= limits.entries) {
         return { to: expected, digests, entries, more: true };
       }
       if (interval > expected) {
@@ -216,7 +212,11 @@ export async function verifySealed(
       }
       previous = { hash: sha256(statement), number: digest.number };
 
-      const result = await compare(readManifest(tables, interval), found, MAX_FINDINGS_PER_INTERVAL);
+      const result = await compare(
+        fingerprints(sealed.of(interval), ({ fingerprint }) => fingerprint),
+        fingerprints(stored.of(interval), fingerprintOf),
+        MAX_FINDINGS_PER_INTERVAL,
+      );
       entries += result.entries;
       const entriesIntact = result.foundHash === digest.manifest;
       if (result.sealedHash !== digest.manifest) {
@@ -262,12 +262,10 @@ export async function verifySealed(
       detail: `When this was sealed, the digests up to number ${lost.number} (${lost.interval}) had been cut off with their entries.`,
     });
   }
+}
 
-  async function* storedFingerprints(interval: Interval): AsyncGenerator<Fingerprint> {
-    for await (const page of storedEntries(tables, interval)) {
-      for (const entry of page) yield [entry.rowKey, hashOf(entry)];
-    }
-  }
+async function* fingerprints<T>(source: AsyncIterable<T>, of: (item: T) => Fingerprint): AsyncGenerator<Fingerprint> {
+  for await (const item of source) yield of(item);
 }
 
 function createFindings() {
@@ -279,14 +277,4 @@ function createFindings() {
       if (this.listed.length < MAX_FINDINGS) this.listed.push(finding);
     },
   };
-}
-
-/** The same sequence, its first element already there. */
-async function begun<T>(source: AsyncGenerator<T>): Promise<AsyncGenerator<T>> {
-  const head = await source.next();
-  return (async function* () {
-    if (head.done) return;
-    yield head.value;
-    yield* source;
-  })();
 }

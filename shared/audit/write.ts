@@ -8,16 +8,17 @@ import { chainEnd } from "./chain.ts";
 import { type AuditEntry, entryFrom, entryOf, entryText } from "./entry.ts";
 import { INTERVAL_MS, type Interval, intervalFrom, intervalName, intervalOf } from "./interval.ts";
 import {
-  BORN_MARK,
+  bornMark,
   EntryRow,
   entriesPartition,
+  entryKey,
   FIRST_PARTITION,
   FirstRow,
   INDEX_PARTITION,
   IndexRow,
   indexKeys,
   Mark,
-  OPEN_MARK,
+  openMark,
 } from "./rows.ts";
 import type { Trust } from "./trust.ts";
 
@@ -63,13 +64,14 @@ export function createWriter(deps: { tables: Tables; clock: Clock; randomness: R
   /** `exists` when a row of that id is there: another writer's, or our own whose answer was lost. */
   async function enter(interval: Interval, id: string, text: string): Promise<"entered" | "exists" | "closed"> {
     const partition = entriesPartition(interval);
+    const key = entryKey(interval, id);
     if (born !== interval) {
       if (interval < (await firstInterval(interval))) return "closed";
       try {
         await tables.transaction(EntryRow.table, partition, [
-          insert(Mark, BORN_MARK, {}),
-          insert(Mark, OPEN_MARK, {}),
-          insert(EntryRow, id, { entry: text }),
+          insert(Mark, bornMark(interval), {}),
+          insert(Mark, openMark(interval), {}),
+          insert(EntryRow, key, { entry: text }),
         ]);
         born = interval;
         return "entered";
@@ -80,8 +82,8 @@ export function createWriter(deps: { tables: Tables; clock: Clock; randomness: R
     }
     try {
       await tables.transaction(EntryRow.table, partition, [
-        merge(Mark, OPEN_MARK, {}),
-        insert(EntryRow, id, { entry: text }),
+        merge(Mark, openMark(interval), {}),
+        insert(EntryRow, key, { entry: text }),
       ]);
       born = interval;
       return "entered";
@@ -89,7 +91,7 @@ export function createWriter(deps: { tables: Tables; clock: Clock; randomness: R
       if (error instanceof RowExists) return "exists";
       if (!(error instanceof RowMissing)) throw error;
       born = undefined;
-      return (await tables.get(EntryRow, partition, id)) ? "exists" : "closed";
+      return (await tables.get(EntryRow, partition, key)) ? "exists" : "closed";
     }
   }
 
@@ -129,7 +131,8 @@ export function createWriter(deps: { tables: Tables; clock: Clock; randomness: R
       const at = Math.max(clock.now().getTime(), notBefore);
       const interval = intervalOf(at);
       const id = refusalId(event, at);
-      const stored = await tables.get(EntryRow, entriesPartition(interval), id);
+      const key = entryKey(interval, id);
+      const stored = await tables.get(EntryRow, entriesPartition(interval), key);
       if (!stored) {
         const entry = { ...entryOf(event, id, at), count: times };
         const result = await enter(interval, id, entryText(entry));
@@ -141,12 +144,12 @@ export function createWriter(deps: { tables: Tables; clock: Clock; randomness: R
       const entry = { ...before, count: before.count + times, lastOccurredAt: new Date(at).toISOString() };
       try {
         await tables.transaction(EntryRow.table, entriesPartition(interval), [
-          merge(Mark, OPEN_MARK, {}),
-          replace(EntryRow, id, { entry: entryText(entry) }, stored.etag),
+          merge(Mark, openMark(interval), {}),
+          replace(EntryRow, key, { entry: entryText(entry) }, stored.etag),
         ]);
         return await index(entry);
       } catch (error) {
-        if (error instanceof RowMissing && error.rowKey === OPEN_MARK) notBefore = await after(interval);
+        if (error instanceof RowMissing && error.rowKey === openMark(interval)) notBefore = await after(interval);
         else if (error instanceof RowChanged) await delay(randomness.number() * 50 * (attempt + 1));
         else throw error;
       }

@@ -1,8 +1,8 @@
-import { Agent } from "node:https";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { PipelinePolicy, PipelineRequest, PipelineResponse } from "@azure/core-rest-pipeline";
 import type { z } from "zod";
 import type { Logger, Randomness } from "../runtime.ts";
+import { connections } from "./connections.ts";
 import {
   asCloudFailure,
   type CallTarget,
@@ -50,7 +50,7 @@ export interface Route {
   paged?: boolean;
 }
 
-export interface CallPolicyOptions {
+interface CallPolicyOptions {
   /** The only origin a request, and so a token, may go to, such as `https://kv-payments.vault.azure.net`. */
   origin: string;
   /** Of the token, such as `https://vault.azure.net/.default`. */
@@ -67,10 +67,30 @@ export interface CallPolicyOptions {
 
 /** What every SDK client here is made with: the SDK's own retries are off, the policy has them. */
 export function clientOptions(options: CallPolicyOptions) {
+  const bodies: Bodies = new WeakMap();
   return {
     retryOptions: { maxRetries: 0 },
     userAgentOptions: { userAgentPrefix: "credential-lifecycle" },
-    additionalPolicies: [{ policy: callPolicy(options), position: "perRetry" as const }],
+    additionalPolicies: [
+      { policy: keepBodyPolicy(bodies), position: "perCall" as const },
+      { policy: callPolicy(options, bodies), position: "perRetry" as const },
+    ],
+  };
+}
+
+type Bodies = WeakMap<PipelineRequest, PipelineRequest["body"]>;
+
+/**
+ * Key Vault's own policy takes the body off a client's first request, which it means to be refused with a challenge. Ours
+ * is accepted, so it must be whole.
+ */
+function keepBodyPolicy(bodies: Bodies): PipelinePolicy {
+  return {
+    name: "keepBodyPolicy",
+    sendRequest(request, next) {
+      bodies.set(request, request.body);
+      return next(request);
+    },
   };
 }
 
@@ -81,7 +101,7 @@ export function clientOptions(options: CallPolicyOptions) {
  *
  * It reads lists from their beginning; make a new one for each list.
  */
-export function callPolicy(options: CallPolicyOptions): PipelinePolicy {
+function callPolicy(options: CallPolicyOptions, bodies: Bodies): PipelinePolicy {
   const { limits, log, randomness } = options;
   const pagesAsked = new Set<string>();
 
@@ -94,7 +114,9 @@ export function callPolicy(options: CallPolicyOptions): PipelinePolicy {
         if (pagesAsked.has(request.url)) throw malformedAnswer(target, "the pages of the list lead in a circle");
         pagesAsked.add(request.url);
       }
-      request.agent ??= agent;
+      request.agent ??= connections;
+      const body = bodies.get(request);
+      if (body !== undefined) request.body = body;
       const signal = request.abortSignal;
       let waited = 0;
       for (let tries = 1; ; tries++) {
@@ -118,12 +140,6 @@ export function callPolicy(options: CallPolicyOptions): PipelinePolicy {
     },
   };
 }
-
-/**
- * One pool of connections for the process. A scan goes from vault to vault and each is a host of its own, so a connection
- * that idles is closed soon: kept for good, 5,000 vaults' connections would fill the memory.
- */
-const agent = new Agent({ keepAlive: true, maxSockets: 32, maxFreeSockets: 8, timeout: 4_000 });
 
 function routeOf(request: PipelineRequest, { origin, resource, route }: CallPolicyOptions): Route {
   const url = new URL(request.url);

@@ -59,7 +59,7 @@ export function failure(code: FailureCode, target: CallTarget, reason: string, d
 }
 
 /** What an HTTP answer says that is no success. */
-export interface FailedAnswer {
+interface FailedAnswer {
   status: number;
   /** Read for the cloud's short codes, never repeated. */
   body: string;
@@ -129,7 +129,7 @@ export function malformedAnswer(target: CallTarget, reason: string): CloudFailur
 
 /** The failure of a call that would have left for another host; nothing was sent. */
 export function foreignHost(target: CallTarget, host: string): CloudFailure {
-  return failure("foreignHost", target, `the address it gives leads to ${host}, where no token may go`, {
+  return failure("foreignHost", target, `the address it gives leads to ${host.slice(0, 200)}, where no token may go`, {
     remedy: "Check this resource, and AZURE_KEY_VAULT_SUFFIX and AZURE_RESOURCE_MANAGER_ENDPOINT of this service.",
   });
 }

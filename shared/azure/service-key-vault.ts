@@ -14,10 +14,17 @@ export interface ServiceKeyVault {
   readTags(name: string): Promise<Record<string, string> | undefined>;
   /** Sets them on the version there is: a new version each time would pile up, since versions can't be removed. */
   writeTags(name: string, tags: Record<string, string>): Promise<void>;
+  /** The value of one version of a secret; undefined when there is none. */
+  readSecret(name: string, version: string): Promise<string | undefined>;
+  /** Adds a version and answers which; earlier ones stay readable. */
+  writeSecret(name: string, value: string, contentType: string): Promise<string>;
+  /** Deletes all versions (the vault keeps them recoverable); nothing happens when it is not there. */
+  removeSecret(name: string): Promise<void>;
 }
 
 const GRANT = "the role Key Vault Secrets Officer on the service's own key vault";
-const SECRET = /^\/secrets\/[0-9A-Za-z-]{1,127}(\/[0-9A-Za-z]*)?$/;
+/** A deletion is followed by a look at the deleted secret, which the SDK makes by itself. */
+const SECRET = /^\/(deleted)?secrets\/[0-9A-Za-z-]{1,127}(\/[0-9A-Za-z]*)?$/;
 const secret = z.object({ id: z.string(), tags: z.record(z.string(), z.string()).nullish() });
 
 /** Undefined when `SERVICE_KEY_VAULT_URL` is not set. @throws {CloudFailure} foreignHost when it is no address of a key vault. */
@@ -45,12 +52,7 @@ export function createServiceKeyVault(services: CloudServices): ServiceKeyVault 
 
   /** The newest version's name and tags. */
   async function newest(name: string) {
-    try {
-      return (await (await client("read a secret")).getSecret(name)).properties;
-    } catch (error) {
-      if (error instanceof CloudFailure && error.code === "notFound") return undefined;
-      throw error;
-    }
+    return (await unlessMissing((await client("read a secret")).getSecret(name)))?.properties;
   }
 
   return {
@@ -60,10 +62,32 @@ export function createServiceKeyVault(services: CloudServices): ServiceKeyVault 
     },
 
     async writeTags(name, tags) {
-      const properties = await newest(name);
-      const writing = await client("write a secret");
-      if (properties?.version === undefined) await writing.setSecret(name, "see its tags", { tags });
-      else await writing.updateSecretProperties(name, properties.version, { tags });
+      const version = (await newest(name))?.version;
+      if (version === undefined) await (await client("write a secret")).setSecret(name, "-", { tags });
+      else await (await client("write a secret")).updateSecretProperties(name, version, { tags });
+    },
+
+    async readSecret(name, version) {
+      return (await unlessMissing((await client("read a secret")).getSecret(name, { version })))?.value;
+    },
+
+    async writeSecret(name, value, contentType) {
+      const { properties } = await (await client("write a secret")).setSecret(name, value, { contentType });
+      if (!properties.version) throw new Error("A secret that was written has a version.");
+      return properties.version;
+    },
+
+    async removeSecret(name) {
+      await unlessMissing((await client("delete a secret")).beginDeleteSecret(name));
     },
   };
+}
+
+async function unlessMissing<T>(work: Promise<T>): Promise<T | undefined> {
+  try {
+    return await work;
+  } catch (error) {
+    if (error instanceof CloudFailure && error.code === "notFound") return undefined;
+    throw error;
+  }
 }

@@ -49,6 +49,14 @@ export function createActiveScans(tables: Tables) {
       }
     },
 
+    /** @throws {Problem} scanRunning while a scan covers the subscription: it would bring back what is taken out. */
+    async refuseWhileScanned(subscriptionId: string): Promise<void> {
+      const scan = (await this.all()).find((one) => overlaps(one, { subscriptions: [subscriptionId] }));
+      if (!scan) return;
+      const detail = `The scan ${scan.scanId} covers this subscription. Wait for it or cancel it, then repeat the request.`;
+      throw new Problem("scanRunning", detail, { members: { scanId: scan.scanId } });
+    },
+
     /** Whether a scan in the row is really under way: a process may have died before it wrote or after it ended it. */
     async isAlive(scan: Active, now: Date): Promise<boolean> {
       const row = await tables.get(Scans, scanPartition(scan.scanId), SCAN_ROW);
@@ -76,7 +84,7 @@ export function createActiveScans(tables: Tables) {
   };
 }
 
-function overlaps(a: Active, b: Active): boolean {
+function overlaps(a: Pick<Active, "subscriptions">, b: Pick<Active, "subscriptions">): boolean {
   if (!a.subscriptions || !b.subscriptions) return true;
   const ids = new Set(a.subscriptions.map((id) => id.toLowerCase()));
   return b.subscriptions.some((id) => ids.has(id.toLowerCase()));

@@ -251,7 +251,7 @@ export function createDiscovery(deps: {
       const planned = await tables.get(PlannedVaults, scanPartition(scanId), `${CLAIMED}${index}`);
       if (!scan || !planned) return;
       const failure = internalFailure(clock, "The vault could not be written to the inventory, in five tries.");
-      await run.endVault(scan, index, {
+      await run.endVault(scan, index, planned.chain ?? 0, {
         vaultName: planned.name,
         subscriptionId: planned.subscriptionId,
         outcome: "failed",

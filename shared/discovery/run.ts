@@ -1,3 +1,4 @@
+import type { z } from "zod";
 import type { Audit } from "../audit/audit.ts";
 import { asCloudFailure } from "../azure/failure.ts";
 import type { ResourceManager } from "../azure/resource-manager.ts";
@@ -39,6 +40,7 @@ import {
   type ScanStatus,
   Scans,
   scanPartition,
+  type VaultMessage,
   type VaultOutcome,
   VaultOutcomes,
   WAITING,
@@ -47,7 +49,11 @@ import {
 import type { scanVault } from "./scan-vault.ts";
 
 /** How many waiting vaults a worker looks at to choose its next: enough that workers rarely choose the same. */
-const CANDIDATES = 20;
+const CANDIDATES = 200;
+/** A planned vault with more JSON than this stays out of its message, which may hold 48 KiB. */
+const MAX_VAULT_IN_MESSAGE = 40_000;
+/** How long one worker may take to finish a scan before another tries. */
+const FINISHING_MS = 60_000;
 /** How long a scan waits for the workers of other scans before it asks again. */
 const NO_WORKER_DELAY_SECONDS = 5;
 const REMEMBERED_MS = 60_000;
@@ -91,12 +97,13 @@ export function createScanRun(deps: RunDeps) {
       const failure = asCloudFailure(error, { operation: "subscriptions", resource: "the identity's subscriptions" });
       return await fail(scanId, failureRecord(failure, clock.now().toISOString()));
     }
-    const workers = await active.takeWorkers(scanId, Math.max(1, planned.vaults.length), settings.discoveryMaxWorkers);
+    const wanted = Math.max(1, planned.vaults.length);
+    const workers = Math.max(1, await active.takeWorkers(scanId, wanted, settings.discoveryMaxWorkers));
     const now = clock.now();
     const rows = new Map<string, PlannedVault>();
     planned.vaults.forEach((vault, at) => {
       const index = String(at).padStart(6, "0");
-      if (at < workers) rows.set(claimedKey(index), { ...vault, claimedAt: now.toISOString() });
+      if (at < workers) rows.set(claimedKey(index), { ...vault, claimedAt: now.toISOString(), chain: at });
       else rows.set(waitingKey(index), vault);
     });
     const operations: Operation[] = [...rows].map(([key, row]) => put(PlannedVaults, key, row));
@@ -119,27 +126,36 @@ export function createScanRun(deps: RunDeps) {
       subscriptionOutcomes: planned.subscriptions,
     });
     if (planned.vaults.length === 0) await queues.send(QUEUES.finish, { scanId });
-    await Promise.all(
-      [...rows.keys()].filter((key) => key.startsWith(CLAIMED)).map((key) => sendVault(scanId, indexOf(key))),
-    );
+    const claimed = [...rows].filter(([key]) => key.startsWith(CLAIMED));
+    await Promise.all(claimed.map(([key, vault]) => sendVault(scanId, indexOf(key), vault)));
   }
 
-  const sendVault = (scanId: string, index: string) => queues.send(QUEUES.vaults, { scanId, index });
+  /** The message holds the planned vault itself, so that its worker need not read what was just written. */
+  async function sendVault(scanId: string, index: string, vault: PlannedVault): Promise<void> {
+    const small = JSON.stringify(vault).length <= MAX_VAULT_IN_MESSAGE;
+    await queues.send(QUEUES.vaults, { scanId, index, ...(small ? { vault } : {}) });
+  }
 
   /** A plan or a claim whose messages may not all have been sent: sending one twice does no harm. */
   async function sendClaimed(scanId: string): Promise<void> {
-    const range = { partitionKey: scanPartition(scanId), from: CLAIMED, before: DONE, select: ["name" as const] };
+    const range = { partitionKey: scanPartition(scanId), from: CLAIMED, before: DONE };
     let sent = 0;
     for await (const rows of tables.pages(PlannedVaults, range)) {
-      for (const row of rows) await sendVault(scanId, indexOf(row.rowKey));
+      for (const row of rows) await sendVault(scanId, indexOf(row.rowKey), recordOf(row));
       sent += rows.length;
     }
     if (sent === 0) await queues.send(QUEUES.finish, { scanId });
   }
 
-  async function scanOne(scanId: string, index: string): Promise<void> {
+  /**
+   * Scans one claimed vault. A first delivery's message says all there is to know; a later one may be for a vault that
+   * is done, so the claim is read.
+   */
+  async function scanOne(message: z.infer<typeof VaultMessage>, delivery: number): Promise<void> {
+    const { scanId, index } = message;
     const partition = scanPartition(scanId);
-    const planned = await tables.get(PlannedVaults, partition, claimedKey(index));
+    const planned =
+      delivery === 1 && message.vault ? message.vault : await tables.get(PlannedVaults, partition, claimedKey(index));
     if (!planned) return await passOn(scanId, index);
     const scan = await runningScan(scanId);
     if (!scan) return;
@@ -157,7 +173,7 @@ export function createScanRun(deps: RunDeps) {
       const seconds = Math.ceil((error.until.getTime() - clock.now().getTime()) / 1000);
       return await queues.send(QUEUES.vaults, { scanId, index }, { delaySeconds: Math.max(1, seconds) });
     }
-    await endVault(scan, index, outcome);
+    await endVault(scan, index, planned.chain ?? 0, outcome);
   }
 
   /** The running scan, remembered for a minute: only its mode and deadline are asked, which don't change. */
@@ -180,25 +196,30 @@ export function createScanRun(deps: RunDeps) {
     if (!done) return;
     if (done.next === undefined) return await finishWhenLast(scanId);
     const next = await tables.get(PlannedVaults, partition, claimedKey(done.next));
-    if (next) await sendVault(scanId, done.next);
+    if (next) await sendVault(scanId, done.next, recordOf(next));
   }
 
   /** Records the outcome and claims the next vault in one transaction; then sends its message, or ends the scan. */
-  async function endVault(scan: ScanRecord, index: string, outcome: Omit<VaultOutcome, "next">): Promise<void> {
+  async function endVault(
+    scan: ScanRecord,
+    index: string,
+    chain: number,
+    outcome: Omit<VaultOutcome, "next">,
+  ): Promise<void> {
     const { scanId } = scan;
     const partition = scanPartition(scanId);
     for (;;) {
       const inTime = scan.deadline !== undefined && clock.now().toISOString() < scan.deadline;
-      const next = inTime ? await someWaiting(partition) : undefined;
+      const next = inTime ? await oneWaiting(partition, chain) : undefined;
+      const claimed = next && { ...recordOf(next), claimedAt: clock.now().toISOString(), chain };
       const operations: Operation[] = [
         remove(PlannedVaults, claimedKey(index)),
         insert(VaultOutcomes, doneKey(index), { ...outcome, ...(next ? { next: indexOf(next.rowKey) } : {}) }),
       ];
-      if (next) {
-        const { partitionKey: _p, rowKey, etag, ...vault } = next;
+      if (next && claimed) {
         operations.push(
-          remove(PlannedVaults, rowKey, etag),
-          insert(PlannedVaults, claimedKey(indexOf(rowKey)), { ...vault, claimedAt: clock.now().toISOString() }),
+          remove(PlannedVaults, next.rowKey, next.etag),
+          insert(PlannedVaults, claimedKey(indexOf(next.rowKey)), claimed),
         );
       }
       try {
@@ -209,16 +230,19 @@ export function createScanRun(deps: RunDeps) {
         if (!(await tables.get(PlannedVaults, partition, claimedKey(index)))) return await passOn(scanId, index);
         continue;
       }
-      if (next) return await sendVault(scanId, indexOf(next.rowKey));
+      if (next && claimed) return await sendVault(scanId, indexOf(next.rowKey), claimed);
       return await finishWhenLast(scanId);
     }
   }
 
-  /** One of the first waiting vaults, by chance, so that workers who ask at once rarely choose the same. */
-  async function someWaiting(partitionKey: string): Promise<Row<PlannedVault> | undefined> {
+  /**
+   * A waiting vault. Each chain of messages looks at another place among the first ones, so that workers who look at the
+   * same moment choose differently.
+   */
+  async function oneWaiting(partitionKey: string, chain: number): Promise<Row<PlannedVault> | undefined> {
     const range = { partitionKey, from: WAITING, before: CLAIMED, pageSize: CANDIDATES };
     for await (const rows of tables.pages(PlannedVaults, range)) {
-      if (rows.length > 0) return rows[Math.floor(deps.randomness.number() * rows.length)];
+      if (rows.length > 0) return rows[chain % rows.length];
     }
     return undefined;
   }
@@ -282,14 +306,14 @@ export function createScanRun(deps: RunDeps) {
   /** Waiting vaults and no worker: a chain broke where nothing could send it on. One claim starts it again. */
   async function revive(scan: ScanRecord): Promise<void> {
     const partition = scanPartition(scan.scanId);
-    const next = await someWaiting(partition);
+    const next = await oneWaiting(partition, 0);
     if (!next) return;
-    const { partitionKey: _p, rowKey, etag, ...vault } = next;
+    const claimed = { ...recordOf(next), claimedAt: clock.now().toISOString(), chain: 0 };
     await tables.transaction(PlannedVaults.table, partition, [
-      remove(PlannedVaults, rowKey, etag),
-      insert(PlannedVaults, claimedKey(indexOf(rowKey)), { ...vault, claimedAt: clock.now().toISOString() }),
+      remove(PlannedVaults, next.rowKey, next.etag),
+      insert(PlannedVaults, claimedKey(indexOf(next.rowKey)), claimed),
     ]);
-    await sendVault(scan.scanId, indexOf(rowKey));
+    await sendVault(scan.scanId, indexOf(next.rowKey), claimed);
   }
 
   async function countLeft(partitionKey: string): Promise<{ waiting: number; claimed: number }> {
@@ -311,8 +335,10 @@ export function createScanRun(deps: RunDeps) {
     await end(scan, { status: "failed", finishedAt: clock.now().toISOString(), failure, tally: emptyTally() });
   }
 
-  async function end(scan: Row<ScanRecord>, result: Partial<ScanRecord> & { status: ScanStatus }): Promise<void> {
-    const { partitionKey: _p, rowKey: _r, etag: _e, ...record } = scan;
+  async function end(found: Row<ScanRecord>, result: Partial<ScanRecord> & { status: ScanStatus }): Promise<void> {
+    const scan = await takeTheEnd(found);
+    if (!scan) return;
+    const { partitionKey: _p, rowKey: _r, etag: _e, finishingUntil: _f, ...record } = scan;
     const final = { ...record, ...result };
     await audit.append({
       type: "scan.finished",
@@ -331,11 +357,29 @@ export function createScanRun(deps: RunDeps) {
     });
     await tables.put(Scans, SCAN_LIST, newestFirst(scan.scanId), final);
     await active.leave(scan.scanId);
-    await tables.replace(Scans, { ...scan, ...result });
+    await tables.replace(Scans, { ...scan, ...result, finishingUntil: undefined });
     log.info("A scan is over", { scanId: scan.scanId, status: result.status });
+  }
+
+  /** Only one worker at a time ends a scan; one that dies at it is followed by the message that waits for its time. */
+  async function takeTheEnd(scan: Row<ScanRecord>): Promise<Row<ScanRecord> | undefined> {
+    const now = clock.now().getTime();
+    const busyUntil = scan.finishingUntil === undefined ? 0 : Date.parse(scan.finishingUntil);
+    try {
+      if (busyUntil <= now) {
+        return await tables.replace(Scans, { ...scan, finishingUntil: new Date(now + FINISHING_MS).toISOString() });
+      }
+    } catch (error) {
+      if (!(error instanceof RowChanged)) throw error;
+    }
+    const delaySeconds = Math.ceil((busyUntil > now ? busyUntil - now : FINISHING_MS) / 1000);
+    await queues.send(QUEUES.finish, { scanId: scan.scanId }, { delaySeconds });
+    return undefined;
   }
 
   return { plan, scanOne, finish, fail, endVault, runningScan, sendClaimed };
 }
+
+const recordOf = ({ partitionKey: _p, rowKey: _r, etag: _e, ...vault }: Row<PlannedVault>): PlannedVault => vault;
 
 export type ScanRun = ReturnType<typeof createScanRun>;

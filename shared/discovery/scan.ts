@@ -60,6 +60,8 @@ export const ScanRecord = z.object({
   vaultsDone: z.int().optional(),
   vaultsFailed: z.int().optional(),
   tally: Tally.optional(),
+  /** While one worker ends the scan: until when the others leave it to it. */
+  finishingUntil: z.string().optional(),
 });
 export type ScanRecord = z.infer<typeof ScanRecord>;
 
@@ -75,6 +77,8 @@ export const PlannedVault = z.object({
   /** The resource manager's description; absent for `remove`. */
   resource: z.record(z.string(), z.unknown()).optional(),
   claimedAt: z.string().optional(),
+  /** Which of the scan's chains of messages claimed it. */
+  chain: z.int().optional(),
 });
 export type PlannedVault = z.infer<typeof PlannedVault>;
 export const PlannedVaults = entity("Scans", PlannedVault);
@@ -151,4 +155,4 @@ export const QUEUES = {
 
 export const StartMessage = z.object({ mode: z.enum(["full", "delta"]) });
 export const ScanMessage = z.object({ scanId: z.string() });
-export const VaultMessage = z.object({ scanId: z.string(), index: z.string() });
+export const VaultMessage = z.object({ scanId: z.string(), index: z.string(), vault: PlannedVault.optional() });

@@ -48,6 +48,7 @@ export function createScanWatch(deps: {
           if (now.getTime() - Date.parse(claimedAt ?? scan.createdAt) < LOST_AFTER_MS) continue;
           log.warn("A vault's message seems lost and is sent again", { scanId, vault: row.name });
           await tables.replace(PlannedVaults, { ...row, claimedAt: now.toISOString() });
+          // Without the vault itself, so that its claim is read first: the vault may just have been done.
           await queues.send(QUEUES.vaults, { scanId, index: row.rowKey.slice(CLAIMED.length) });
         }
       }

@@ -1,5 +1,6 @@
 import type { z } from "zod";
 import type { Logger } from "../runtime.ts";
+import type { ProblemCode } from "./problem.ts";
 import type { Reply } from "./reply.ts";
 
 /** Roles in rising order of what they may do; `open` needs no token. The contract's page lists what each may. */
@@ -71,6 +72,8 @@ export interface EndpointDeclaration<
   /** Whether `If-Match` is honoured, for the description. */
   conditional?: boolean;
   responds: { [status: number]: ResponseDeclaration };
+  /** Problems it answers with beyond those that the rest of its declaration implies, for the description. */
+  problems?: readonly ProblemCode[];
   /** `caller` (default) counts against the caller, `signIn` against the stricter bucket, `none` not at all. */
   rateLimit?: "caller" | "signIn" | "none";
   /** Left out of the OpenAPI document: the catch-all and the files behind the documentation pages. */

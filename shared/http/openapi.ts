@@ -29,12 +29,14 @@ function problemsOf(endpoint: Endpoint<never>): number[] {
   const statuses = [500, 503];
   if (endpoint.params || endpoint.query || endpoint.body) statuses.push(400);
   if (endpoint.access !== "open") statuses.push(401, 403);
+  if (endpoint.rateLimit === "signIn") statuses.push(401);
   if (endpoint.route.includes("{")) statuses.push(404);
   if (endpoint.method === "POST" || endpoint.method === "PUT" || endpoint.method === "DELETE") statuses.push(409);
   if (endpoint.conditional) statuses.push(412);
   if (endpoint.body) statuses.push(413, 415);
   if (endpoint.rateLimit !== "none") statuses.push(429);
-  return statuses;
+  for (const code of endpoint.problems ?? []) statuses.push(PROBLEMS[code].status);
+  return [...new Set(statuses)];
 }
 
 function responseOf(status: string, declared: ResponseDeclaration) {

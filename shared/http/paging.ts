@@ -87,17 +87,23 @@ export function decodeCursor<S extends z.ZodType>(schema: S, cursor: string): z.
   }
 }
 
-/** A page of a list that is small and wholly in memory (rules, subscriptions, frameworks): the cursor is a position. */
-export function pageOfAll<T>(all: readonly T[], request: PageRequest): Page<T> {
-  const start =
-    request.cursor === undefined ? request.offset : decodeCursor(z.object({ at: z.int().min(0) }), request.cursor).at;
-  const end = start + request.limit;
+/**
+ * A page of a list that is small and wholly in memory (rules, subscriptions, frameworks), in the order of `keyOf`, which
+ * tells its items apart. The cursor holds the last key, so that a change of the list in between skips and repeats nothing.
+ */
+export function pageOfAll<T>(all: readonly T[], request: PageRequest, keyOf: (item: T) => string): Page<T> {
+  const sorted = [...all].sort((a, b) => (keyOf(a) < keyOf(b) ? -1 : 1));
+  const after =
+    request.cursor === undefined ? undefined : decodeCursor(z.object({ after: z.string() }), request.cursor).after;
+  const rest = after === undefined ? sorted.slice(request.offset) : sorted.filter((item) => keyOf(item) > after);
+  const items = rest.slice(0, request.limit);
+  const last = items.at(-1);
   return {
-    items: all.slice(start, end),
+    items,
     total: all.length,
     limit: request.limit,
-    offset: start,
-    nextCursor: end < all.length ? encodeCursor({ at: end }) : null,
+    offset: request.offset,
+    nextCursor: last !== undefined && rest.length > items.length ? encodeCursor({ after: keyOf(last) }) : null,
   };
 }
 

@@ -21,6 +21,8 @@ const LOCK_MS = 15_000;
 const RENEW_AFTER_MS = 5_000;
 /** Entries per PendingWrites row: deflated they stay far below the 1 MiB of an entity. */
 const PENDING_PER_ROW = 10_000;
+/** Transactions of one partition under way at once. Each holds some 600 KB, times two partitions, times the workers. */
+const PARALLEL = 2;
 
 /** Another worker is writing this vault; try again at `until`. */
 export class VaultBusy extends Error {
@@ -109,7 +111,7 @@ export function createInventoryWriter(deps: { tables: Tables; clock: Clock }) {
       const rows = rowChanges(vault.name, changes, known.pending);
       const lock = await begin(known, vault, rows, owner);
       const write = (partitionKey: string) =>
-        tables.write(Assets.table, partitionKey, rowOperations(rows), { beforeEach: lock.renew });
+        tables.write(Assets.table, partitionKey, rowOperations(rows), { parallel: PARALLEL, beforeEach: lock.renew });
       await Promise.all([write(partitions.all), write(partitions.subscription(vault.subscriptionId))]);
       await record(changes);
       await write(partitions.vault(vault.name));

@@ -14,7 +14,7 @@ const CORE_FEATURES = ["discovery", "compliance", "alerts", "subscriptions", "au
 const PRO_FEATURES = ["rotation", "sync", "dependencies", "sso", "users", "b2c"] as const;
 export const FEATURES = [...CORE_FEATURES, ...PRO_FEATURES] as const;
 
-export interface LicenseStatus {
+interface LicenseStatus {
   /** The tier that is open now. */
   tier: Tier;
   /** True when there is a licence that holds now, in its days of grace too. */

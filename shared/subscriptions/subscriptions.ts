@@ -194,10 +194,7 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
         ...stored.map(added),
         ...[...inConfiguration].filter((id) => !known.has(id)).map((id) => fromConfiguration(id)),
       ];
-      all.sort(
-        (a, b) => order(a.name.toLowerCase(), b.name.toLowerCase()) || order(a.subscriptionId, b.subscriptionId),
-      );
-      return pageOfAll(all, request);
+      return pageOfAll(all, request, (one) => `${one.name.toLowerCase()}\n${one.subscriptionId}`);
     },
 
     async test(subscriptionId) {
@@ -216,8 +213,6 @@ const changedSince = () =>
   new Problem("preconditionFailed", "The subscription was changed since. Read it again and repeat the request.");
 
 const target = (id: string) => ({ type: "subscription", id });
-
-const order = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);
 
 const added = (row: Row<SubscriptionRecord>): Subscription => ({
   subscriptionId: row.subscriptionId,

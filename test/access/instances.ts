@@ -54,7 +54,7 @@ export class Deployment {
     BOOTSTRAP_ADMIN_PASSWORD: ADMIN.password,
   };
   readonly logged: string[] = [];
-  private readonly connectionString: string;
+  readonly connectionString: string;
 
   constructor(connectionString: string) {
     this.connectionString = connectionString;
@@ -66,6 +66,8 @@ export class Deployment {
       clock?: Clock;
       limits?: Limits;
       audit?: Partial<Audit>;
+      /** Where its tables are, when not reached directly. */
+      connectionString?: string;
       derive?: Derive;
     } = {},
   ): Instance {
@@ -73,7 +75,7 @@ export class Deployment {
     const write = (message: string, fields?: object) => void this.logged.push(`${message} ${JSON.stringify(fields)}`);
     const log: Logger = { debug: write, info: write, warn: write, error: write };
     const randomness = systemRandomness();
-    const tables = createTables({ connectionString: this.connectionString }, { log });
+    const tables = createTables({ connectionString: options.connectionString ?? this.connectionString }, { log });
     const audit = {
       ...createAudit({
         ...{ tables, clock, randomness, log },
@@ -116,7 +118,7 @@ export class Deployment {
 }
 
 /** Stands in for scrypt's real parameters, which take a tenth of a second each time. */
-const quickly: Derive = (password, salt) =>
+export const quickly: Derive = (password, salt) =>
   new Promise((resolve, reject) => {
     scrypt(password, salt, 32, { N: 2, r: 1, p: 1 }, (error, hash) => (error ? reject(error) : resolve(hash)));
   });

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import type { Actor } from "../../shared/http/endpoint.ts";
 import type { Problem } from "../../shared/http/problem.ts";
-import { type Deployment, HERE, type Instance, MINUTES, startDeployments, TestClock } from "./instances.ts";
+import { type Deployment, HERE, type Instance, MINUTES, quickly, startDeployments, TestClock } from "./instances.ts";
 
 let deployments: Awaited<ReturnType<typeof startDeployments>>;
 let deployment: Deployment;
@@ -154,11 +154,10 @@ describe("changing one's own password", () => {
     const who = await actor(await signIn());
     const slow = deployment.start({
       // By the time the old password is found right, it has been changed.
-      derive: async (password, salt) => {
+      derive: async (password, salt, parameters) => {
         changing ??= instance.access.changePassword(who, MARIA.password, NEXT, { ...HERE, address: "198.51.100.7" });
         await changing;
-        const { scryptSync } = await import("node:crypto");
-        return scryptSync(password, salt, 32, { N: 2, r: 1, p: 1 });
+        return await quickly(password, salt, parameters);
       },
     });
     await expect(signIn(slow)).rejects.toMatchObject({ code: "invalidCredentials" });

@@ -1,6 +1,16 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { Problem } from "../../shared/http/problem.ts";
-import { ADMIN, type Deployment, from, HERE, type Instance, MINUTES, SECONDS, startDeployments } from "./instances.ts";
+import {
+  ADMIN,
+  type Deployment,
+  from,
+  HERE,
+  type Instance,
+  MINUTES,
+  quickly,
+  SECONDS,
+  startDeployments,
+} from "./instances.ts";
 
 let deployments: Awaited<ReturnType<typeof startDeployments>>;
 let deployment: Deployment;
@@ -153,6 +163,23 @@ describe("signing in", () => {
     deployment.clock.pass(4 * SECONDS);
     await instance.access.signIn(ADMIN, HERE);
     await instance.access.signIn(ADMIN, HERE);
+  });
+
+  test("well takes back its own attempt only, whatever else was counted meanwhile", async () => {
+    await instance.access.signIn(ADMIN, HERE);
+    let failing: Promise<void> | undefined;
+    const slow = deployment.start({
+      derive: async (password, salt, parameters) => {
+        failing ??= (async () => {
+          for (let address = 0; address < 10; address++) await fail(WRONG, 1, from(`203.0.113.${address}`));
+        })();
+        await failing;
+        return await quickly(password, salt, parameters);
+      },
+    });
+    await slow.access.signIn(ADMIN, HERE);
+    expect(await code(instance.access.signIn(WRONG, HERE))).toBe("invalidCredentials");
+    expect(await refusal(instance.access.signIn(ADMIN, HERE))).toMatchObject({ retryAfter: 2 });
   });
 
   test("is open again after an administrator's unlock", async () => {

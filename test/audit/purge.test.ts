@@ -17,14 +17,14 @@ afterAll(() => azurite.stop());
 const caller = { actor: "admin", requestId: "req-9" };
 const DAY = 86_400_000;
 
-/** Three entries on the first day, ten minutes apart, all sealed; then it is 91 days and an hour later. */
+/** Three entries on the first day, ten minutes apart, all sealed; then it is two days and an hour later. */
 async function oldRoom(): Promise<Room> {
-  const room = openRoom(azurite.connectionString(accounts[used++]));
+  const room = openRoom(azurite.connectionString(accounts[used++]), { minimumRetentionDays: 1 });
   for (let index = 0; index < 3; index++) {
     await room.audit.append(by(`old-${index}`));
     room.clock.addMinutes(10);
   }
-  room.clock.set(new Date(room.clock.now().getTime() + 91 * DAY + 3_600_000).toISOString());
+  room.clock.set(new Date(room.clock.now().getTime() + 2 * DAY + 3_600_000).toISOString());
   let more = true;
   while (more) ({ more } = await room.audit.seal());
   await room.audit.append(by("new"));
@@ -41,8 +41,8 @@ test("what is older than the retention goes, what is left verifies, and the purg
   const room = await oldRoom();
   const before = await room.audit.statistics();
   expect(before).toMatchObject({ entries: 3, keptFrom: "2026-11-21T10:00:00.000Z" });
-  const result = await room.audit.purge(91, caller);
-  expect(result).toMatchObject({ entries: 3, retentionDays: 91, more: false, stoppedAt: null });
+  const result = await room.audit.purge(2, caller);
+  expect(result).toMatchObject({ entries: 3, retentionDays: 2, more: false, stoppedAt: null });
   expect(result.digests).toBeGreaterThanOrEqual(3);
 
   const verified = await room.audit.verify({});
@@ -58,7 +58,7 @@ test("what is older than the retention goes, what is left verifies, and the purg
     ["new", "settings.changed", "success"],
   ]);
   expect(await room.audit.statistics()).toMatchObject({ entries: 0, keptFrom: result.purgedTo });
-  expect(await count(room, AnyRow, "2026-11-21T10:00Z")).toBe(0);
+  expect(await count(room, AnyRow, "2026-11-21")).toBe(0);
   expect(await count(room, ManifestRow, "manifests")).toBe(0);
   expect(await count(room, IndexRow, "entries")).toBe(12);
 
@@ -84,23 +84,23 @@ test("a purge that died is finished by the next one", async () => {
   const room = await oldRoom();
   const kept = await room.tables.get(DigestRow, "digests", "2026-11-21T10:00Z");
   const [id] = (await room.audit.list({ actor: "old-0" }, page())).items.map((entry) => entry.id);
-  const entry = await room.tables.get(EntryRow, "2026-11-21T10:00Z", id!);
-  await room.audit.purge(91, caller);
+  const entry = await room.tables.get(EntryRow, "2026-11-21", `10:00|${id}`);
+  await room.audit.purge(2, caller);
   // As if it had died before it came to the first interval.
   await room.tables.put(DigestRow, "digests", "2026-11-21T10:00Z", kept!);
-  await room.tables.put(EntryRow, "2026-11-21T10:00Z", id!, entry!);
+  await room.tables.put(EntryRow, "2026-11-21", `10:00|${id}`, entry!);
   expect((await room.audit.verify({})).findings).toEqual([]);
-  expect(await room.audit.purge(91, caller)).toMatchObject({ entries: 0, digests: 0 });
-  expect(await count(room, AnyRow, "2026-11-21T10:00Z")).toBe(0);
+  expect(await room.audit.purge(2, caller)).toMatchObject({ entries: 0, digests: 0 });
+  expect(await count(room, AnyRow, "2026-11-21")).toBe(0);
   expect(await room.tables.get(DigestRow, "digests", "2026-11-21T10:00Z")).toBeUndefined();
 });
 
 test("purging again goes on where the last one ended, and both are reported", async () => {
   const room = await oldRoom();
-  const first = await room.audit.purge(91, caller);
+  const first = await room.audit.purge(2, caller);
   room.clock.set(new Date(room.clock.now().getTime() + 2 * DAY).toISOString());
   await room.audit.seal();
-  const second = await room.audit.purge(91, { ...caller, actor: "system" });
+  const second = await room.audit.purge(2, { ...caller, actor: "system" });
   expect(second.digests).toBe(2 * 144);
   const verified = await room.audit.verify({});
   expect(verified).toMatchObject({ intact: true, checkedFrom: second.purgedTo });
@@ -115,16 +115,16 @@ test("an interval whose digest is not genuine is kept, with all that follows", a
   const second = "2026-11-21T10:10Z";
   const stored = (await room.tables.get(DigestRow, "digests", second))!;
   await room.tables.replace(DigestRow, { ...stored, digest: `${stored.digest.slice(0, -4)}AAAA` });
-  expect(await room.audit.purge(91, caller)).toMatchObject({
+  expect(await room.audit.purge(2, caller)).toMatchObject({
     entries: 1,
     digests: 1,
     stoppedAt: new Date(intervalFrom(second)).toISOString(),
   });
-  expect(await count(room, AnyRow, second)).toBe(1);
+  expect(await count(room, AnyRow, "2026-11-21")).toBe(2);
 });
 
 test("without signing keys nothing is purged, and the answer says why", async () => {
   const room = openRoom(azurite.connectionString(accounts[used++]));
   const audit = room.instance({ keys: [] });
-  await expect(audit.purge(91, caller)).rejects.toMatchObject({ status: 409, message: /AUDIT_SIGNING_KEYS/ });
+  await expect(audit.purge(2, caller)).rejects.toMatchObject({ status: 409, message: /AUDIT_SIGNING_KEYS/ });
 });

@@ -54,7 +54,7 @@ export interface Room {
   instance(change?: { keys?: ReturnType<typeof makeKey>[]; clock?: SettableClock; anchor?: Anchor | undefined }): Audit;
 }
 
-export function openRoom(connectionString: string, start = START): Room {
+export function openRoom(connectionString: string, { minimumRetentionDays = 90, start = START } = {}): Room {
   const tables = createTables({ connectionString });
   const clock = settableClock(start);
   const anchor = memoryAnchor();
@@ -64,7 +64,7 @@ export function openRoom(connectionString: string, start = START): Room {
       tables: createTables({ connectionString }),
       clock: change.clock ?? clock,
       randomness: systemRandomness(),
-      config: { AUDIT_SIGNING_KEYS: change.keys ?? keys, AUDIT_MINIMUM_RETENTION_DAYS: 90 },
+      config: { AUDIT_SIGNING_KEYS: change.keys ?? keys, AUDIT_MINIMUM_RETENTION_DAYS: minimumRetentionDays },
       log: quietLog,
       anchor: "anchor" in change ? change.anchor : anchor,
     });

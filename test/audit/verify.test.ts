@@ -1,8 +1,10 @@
 import { generateKeyPairSync, sign } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { canonicalJson } from "../../shared/audit/canonical.ts";
-import { intervalName, intervalOf } from "../../shared/audit/interval.ts";
-import { AnyRow, DigestRow, EntryRow, HEAD, ManifestRow, RecordRow } from "../../shared/audit/rows.ts";
+import { INTERVAL_MS, intervalFrom } from "../../shared/audit/interval.ts";
+import { AnyRow, DigestRow, EntryRow, entryKey, HEAD, ManifestRow, RecordRow } from "../../shared/audit/rows.ts";
+import { createTrust } from "../../shared/audit/trust.ts";
+import { verifySealed } from "../../shared/audit/verify.ts";
 import { verifyExport } from "../../shared/audit/verify-export.ts";
 import { type Azurite, startAzurite } from "../support/azurite.ts";
 import { by, exportAll, makeKey, openRoom, page, publicKeys, type Room } from "./support.ts";
@@ -15,9 +17,10 @@ beforeAll(async () => {
 });
 afterAll(() => azurite.stop());
 
-const partition = (instant: string) => intervalName(intervalOf(Date.parse(instant)));
-const FIRST = partition("2026-11-21T10:00:00Z");
-const LAST = partition("2026-11-21T10:50:00Z");
+const DAY = "2026-11-21";
+const FIRST = "2026-11-21T10:00Z";
+const LAST = "2026-11-21T10:50Z";
+const keyOf = (interval: string, id: string) => entryKey(intervalFrom(interval), id);
 
 /** Entries at 10:00, 10:01, 10:20 and 10:50, all sealed: digests 1 to 6, of which 2, 4 and 5 are empty. */
 async function sealedRoom(): Promise<Room> {
@@ -33,8 +36,9 @@ async function sealedRoom(): Promise<Room> {
 
 async function ids(room: Room, interval: string): Promise<string[]> {
   const keys: string[] = [];
-  for await (const rows of room.tables.pages(AnyRow, { partitionKey: interval, before: "~" })) {
-    keys.push(...rows.map(({ rowKey }) => rowKey));
+  const [from, before] = [keyOf(interval, ""), entryKey(intervalFrom(interval) + INTERVAL_MS, "")];
+  for await (const rows of room.tables.pages(AnyRow, { partitionKey: DAY, from, before })) {
+    keys.push(...rows.map(({ rowKey }) => rowKey.slice(6)));
   }
   return keys;
 }
@@ -96,10 +100,36 @@ test("sealing again adds nothing, and two sealers at once make one chain", async
   expect(await room.audit.verify({})).toMatchObject({ intact: true, digests: 143, findings: [] });
 });
 
+test("a long period is verified in parts, which together find the same", async () => {
+  const room = await sealedRoom();
+  const middle = "2026-11-21T10:20Z";
+  await room.tables.remove(EntryRow, DAY, keyOf(middle, (await ids(room, middle))[0]!));
+  const trust = createTrust(room.tables, room.keys);
+  for (const limits of [
+    { entries: 1, intervals: 100 },
+    { entries: 100, intervals: 2 },
+    { entries: 100, intervals: 1 },
+  ]) {
+    let cursor: string | undefined;
+    const seen = { digests: 0, entries: 0, findings: [] as object[], parts: 0 };
+    do {
+      const part = await verifySealed({ ...room, trust }, { cursor }, limits);
+      seen.digests += part.digests;
+      seen.entries += part.entries;
+      seen.findings.push(...part.findings);
+      seen.parts += 1;
+      cursor = part.nextCursor ?? undefined;
+    } while (cursor !== undefined);
+    expect(seen).toMatchObject({ digests: 6, entries: 3, findings: [{ kind: "entryRemoved", interval: middle }] });
+    expect(seen.parts).toBeGreaterThan(1);
+  }
+  await expect(room.audit.verify({ cursor: "e30" })).rejects.toMatchObject({ code: "invalidCursor" });
+});
+
 test("only the intervals of the period asked for are checked", async () => {
   const room = await sealedRoom();
   const [, id] = await ids(room, FIRST);
-  await room.tables.remove(EntryRow, FIRST, id!);
+  await room.tables.remove(EntryRow, DAY, keyOf(FIRST, id!));
   const later = { start: new Date("2026-11-21T10:10:00Z"), end: new Date("2026-11-21T10:30:00Z") };
   expect(await room.audit.verify(later)).toMatchObject({ intact: true, digests: 2, entries: 1 });
   const earlier = { end: new Date("2026-11-21T10:05:00Z") };
@@ -114,15 +144,17 @@ describe("tampering with one row is found and located, by the service and offlin
     test(`${name} interval: a changed entry`, async () => {
       const room = await sealedRoom();
       const [id] = await ids(room, interval);
-      const row = (await room.tables.get(EntryRow, interval, id!))!;
-      await room.tables.put(EntryRow, interval, id!, { entry: row.entry.replace('"success"', '"failure"') });
+      const row = (await room.tables.get(EntryRow, DAY, keyOf(interval, id!)))!;
+      await room.tables.put(EntryRow, DAY, keyOf(interval, id!), {
+        entry: row.entry.replace('"success"', '"failure"'),
+      });
       await both(room, [{ kind: "entryChanged", interval, entryId: id, digestNumber: number }]);
     });
 
     test(`${name} interval: a removed entry`, async () => {
       const room = await sealedRoom();
       const [id] = await ids(room, interval);
-      await room.tables.remove(EntryRow, interval, id!);
+      await room.tables.remove(EntryRow, DAY, keyOf(interval, id!));
       await both(room, [{ kind: "entryRemoved", interval, entryId: id, digestNumber: number }]);
     });
 
@@ -130,8 +162,8 @@ describe("tampering with one row is found and located, by the service and offlin
       const room = await sealedRoom();
       const [id] = await ids(room, interval);
       const forged = `${id!.slice(0, -4)}0000`;
-      const row = (await room.tables.get(EntryRow, interval, id!))!;
-      await room.tables.put(EntryRow, interval, forged, { entry: row.entry.replace(id!, forged) });
+      const row = (await room.tables.get(EntryRow, DAY, keyOf(interval, id!)))!;
+      await room.tables.put(EntryRow, DAY, keyOf(interval, forged), { entry: row.entry.replace(id!, forged) });
       await both(room, [{ kind: "entryInserted", interval, entryId: forged, digestNumber: number }]);
     });
   }
@@ -139,26 +171,30 @@ describe("tampering with one row is found and located, by the service and offlin
   test("an entry inserted into an interval that was sealed empty", async () => {
     const room = await sealedRoom();
     const [id] = await ids(room, FIRST);
-    const row = (await room.tables.get(EntryRow, FIRST, id!))!;
-    const empty = partition("2026-11-21T10:10:00Z");
-    await room.tables.put(EntryRow, empty, id!, row);
+    const row = (await room.tables.get(EntryRow, DAY, keyOf(FIRST, id!)))!;
+    const empty = "2026-11-21T10:10Z";
+    await room.tables.put(EntryRow, DAY, keyOf(empty, id!), row);
     expect((await findings(room)).online).toEqual([
       { kind: "entryInserted", interval: empty, entryId: id, digestNumber: 2 },
     ]);
   });
 
-  test("a row that is no entry at all", async () => {
-    const room = await sealedRoom();
-    await room.tables.put(EntryRow, FIRST, "zzz", { entry: "{}" });
-    expect((await findings(room)).online).toEqual([
-      { kind: "entryInserted", interval: FIRST, entryId: "zzz", digestNumber: 1 },
-    ]);
-  });
+  for (const [rowKey, interval, entryId, digestNumber] of [
+    ["10:00|zzz", FIRST, "zzz", 1],
+    ["10:15", "2026-11-21T10:10Z", "10:15", 2],
+    ["10:5", "2026-11-21T10:40Z", "10:5", 5],
+  ] as const) {
+    test(`a row that is no entry at all: ${rowKey}`, async () => {
+      const room = await sealedRoom();
+      await room.tables.put(EntryRow, DAY, rowKey, { entry: "{}" });
+      expect((await findings(room)).online).toEqual([{ kind: "entryInserted", interval, entryId, digestNumber }]);
+    });
+  }
 
   test("a row whose column has another type", async () => {
     const room = await sealedRoom();
     const [id] = await ids(room, LAST);
-    await room.tables.put(AnyRow, LAST, id!, { entry: 7 });
+    await room.tables.put(AnyRow, DAY, keyOf(LAST, id!), { entry: 7 });
     const [first] = (await findings(room)).online;
     expect(first).toEqual({ kind: "entryChanged", interval: LAST, entryId: id, digestNumber: 6 });
   });
@@ -168,9 +204,9 @@ describe("tampering with what seals is found", () => {
   test("fingerprints changed along with their entry", async () => {
     const room = await sealedRoom();
     const [id] = await ids(room, LAST);
-    const row = (await room.tables.get(EntryRow, LAST, id!))!;
-    await room.tables.put(EntryRow, LAST, id!, { entry: row.entry.replace("at-", "xx-") });
-    const manifest = (await room.tables.get(ManifestRow, "manifests", `${LAST}|0000`))!;
+    const row = (await room.tables.get(EntryRow, DAY, keyOf(LAST, id!)))!;
+    await room.tables.put(EntryRow, DAY, keyOf(LAST, id!), { entry: row.entry.replace("at-", "xx-") });
+    const manifest = (await room.tables.get(ManifestRow, "manifests", `${LAST}|000000`))!;
     manifest.hashes[40]! ^= 1;
     await room.tables.replace(ManifestRow, manifest);
     expect((await findings(room)).online).toEqual([
@@ -188,32 +224,32 @@ describe("tampering with what seals is found", () => {
     await room.tables.replace(DigestRow, { ...stored, digest: `${header}.${payload}.${forged}` });
     await both(room, [
       { kind: "digestChanged", interval: FIRST },
-      { kind: "chainBroken", interval: partition("2026-11-21T10:10:00Z"), digestNumber: 2 },
+      { kind: "chainBroken", interval: "2026-11-21T10:10Z", digestNumber: 2 },
     ]);
   });
 
   test("a digest and its entries removed from the middle", async () => {
     const room = await sealedRoom();
-    const middle = partition("2026-11-21T10:20:00Z");
+    const middle = "2026-11-21T10:20Z";
     const [id] = await ids(room, middle);
-    await room.tables.remove(EntryRow, middle, id!);
+    await room.tables.remove(EntryRow, DAY, keyOf(middle, id!));
     await room.tables.remove(DigestRow, "digests", middle);
     await both(room, [{ kind: "digestMissing", interval: middle }]);
   });
 
   test("the first digests and entries removed without a purge", async () => {
     const room = await sealedRoom();
-    for (const id of await ids(room, FIRST)) await room.tables.remove(EntryRow, FIRST, id);
+    for (const id of await ids(room, FIRST)) await room.tables.remove(EntryRow, DAY, keyOf(FIRST, id));
     await room.tables.remove(DigestRow, "digests", FIRST);
     await both(room, [{ kind: "digestMissing", interval: FIRST }]);
   });
 
   test("a purge record that this service did not sign", async () => {
     const room = await sealedRoom();
-    await room.tables.put(RecordRow, "purges", partition("2026-11-21T10:20:00Z"), { record: "e30.e30.AA" });
+    await room.tables.put(RecordRow, "purges", "2026-11-21T10:20Z", { record: "e30.e30.AA" });
     await room.tables.remove(DigestRow, "digests", FIRST);
     expect((await findings(room)).online).toEqual([
-      { kind: "purgeRecordChanged", interval: partition("2026-11-21T10:20:00Z") },
+      { kind: "purgeRecordChanged", interval: "2026-11-21T10:20Z" },
       { kind: "digestMissing", interval: FIRST },
     ]);
   });
@@ -226,9 +262,9 @@ async function cutTail(room: Room, count: number) {
     intervals.push(...rows.map(({ rowKey }) => rowKey));
   }
   for (const interval of intervals.slice(-count)) {
-    for (const id of await ids(room, interval)) await room.tables.remove(EntryRow, interval, id);
+    for (const id of await ids(room, interval)) await room.tables.remove(EntryRow, DAY, keyOf(interval, id));
     await room.tables.remove(DigestRow, "digests", interval);
-    await room.tables.remove(ManifestRow, "manifests", `${interval}|0000`);
+    await room.tables.remove(ManifestRow, "manifests", `${interval}|000000`);
   }
   const newest = await room.tables.get(DigestRow, "digests", intervals.at(-count - 1)!);
   await room.tables.put(DigestRow, "digests", HEAD, { digest: newest!.digest });
@@ -249,7 +285,7 @@ describe("cutting off the last digests with their rows", () => {
     expect(await room.audit.seal()).toMatchObject({ lost: { number: 6 } });
     room.clock.set("2026-11-21T12:32:00Z");
     expect(await room.audit.seal()).toMatchObject({ sealed: 3 });
-    const cut = { kind: "digestsCut", interval: partition("2026-11-21T10:30:00Z"), digestNumber: 7 };
+    const cut = { kind: "digestsCut", interval: "2026-11-21T10:30Z", digestNumber: 7 };
     await both(room, [cut]);
   });
 
@@ -307,7 +343,7 @@ test("sealing writes the index rows that a writer left out when it died", async 
   await room.audit.append(by("ada"));
   const [stored] = (await room.audit.list({}, page())).items;
   const lost = { ...stored!, id: `${stored!.id.slice(0, -4)}0000`, actor: "bob" };
-  await room.tables.insert(EntryRow, FIRST, lost.id, { entry: canonicalJson(lost) });
+  await room.tables.insert(EntryRow, DAY, keyOf(FIRST, lost.id), { entry: canonicalJson(lost) });
   expect((await room.audit.list({ actor: "bob" }, page())).items).toEqual([]);
   room.clock.addMinutes(12);
   await room.audit.seal();

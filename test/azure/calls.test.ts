@@ -2,10 +2,12 @@ import type { ServerResponse } from "node:http";
 import { gzipSync } from "node:zlib";
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { CallLimits } from "../../shared/azure/calls.ts";
+import { z } from "zod";
+import { CALL_LIMITS, type CallLimits, clientOptions } from "../../shared/azure/calls.ts";
 import { CloudFailure } from "../../shared/azure/failure.ts";
 import { createKeyVaults, type VaultClient } from "../../shared/azure/key-vault.ts";
 import { createResourceManager } from "../../shared/azure/resource-manager.ts";
+import { systemRandomness } from "../../shared/runtime.ts";
 import { type OddServer, startOddServer } from "./odd-server.ts";
 import { all, failureOf, IMPATIENT, plainIdentity, recordingLog, testConfig } from "./services.ts";
 
@@ -334,6 +336,39 @@ test("whatever JSON a vault answers, a call either succeeds or ends in a cloud f
     }),
     { numRuns: 400 },
   );
+});
+
+test("a client's first request keeps its body, on a retry too", async () => {
+  const { SecretClient } = await import("@azure/keyvault-secrets");
+  const { identity, log, config } = services();
+  const { origin } = new URL(addressOf("kv-odd"));
+  const options = clientOptions({
+    origin,
+    scope: `https://${config.cloud.keyVaultSuffix}/.default`,
+    identity,
+    route: () => ({
+      target: { operation: "write a secret", resource: "kv-odd" },
+      answer: z.object({ id: z.string() }),
+    }),
+    resource: "kv-odd",
+    log,
+    randomness: systemRandomness(),
+    limits: { ...CALL_LIMITS, ...IMPATIENT },
+  });
+  const bodies: string[] = [];
+  server.answer((request, response, count) => {
+    let text = "";
+    request.on("data", (chunk) => {
+      text += chunk;
+    });
+    request.on("end", () => {
+      bodies.push(text);
+      if (count === 1) response.writeHead(429, { "retry-after": "0" }).end();
+      else response.writeHead(200, JSON_TYPE).end(JSON.stringify({ id: `${origin}/secrets/a/1` }));
+    });
+  });
+  await new SecretClient(origin, await identity.credential(), options).setSecret("a", "a value");
+  expect(bodies).toEqual(['{"value":"a value","attributes":{}}', '{"value":"a value","attributes":{}}']);
 });
 
 test("the resource manager's token goes to the resource manager alone", async () => {

@@ -24,7 +24,13 @@ afterAll(async () => {
   await rm(data, { recursive: true });
 });
 
-async function ask(method: string, path: string, body?: unknown) {
+interface Asked {
+  status: number;
+  // biome-ignore lint/suspicious/noExplicitAny: a test says what it expects by looking
+  body: any;
+}
+
+async function ask(method: string, path: string, body?: unknown): Promise<Asked> {
   const answer = await fetch(url + path, { method, ...(body !== undefined && { body: JSON.stringify(body) }) });
   return { status: answer.status, body: await answer.json() };
 }

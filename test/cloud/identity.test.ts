@@ -63,6 +63,12 @@ describe("Entra", () => {
   });
 });
 
-test("names under .localhost mean this machine, for callbacks and promises alike", async () => {
-  expect(await sdk.call("lookup", "kv-anything.vault.localhost")).toEqual({ address: "127.0.0.1", family: 4 });
+test.each(["kv-anything.vault.localhost", "127.0.0.1"])("%s is this machine, however it is looked up", async (name) => {
+  const found = { address: "127.0.0.1", family: 4 };
+  expect(await sdk.call("lookups", name)).toEqual({
+    promise: found,
+    promiseAll: [found],
+    callback: found,
+    callbackAll: [found],
+  });
 });

@@ -149,9 +149,9 @@ describe("refuses", () => {
     ["kv-walled", "ForbiddenByFirewall"],
     ["kv-private", "ForbiddenByConnection"],
   ])("all of %s as %s", async (vault, inner) => {
-    const failure = await sdk.failure("listSecrets", vault);
-    expect(failure).toMatchObject({ statusCode: 403, code: "Forbidden" });
-    expect(JSON.stringify(failure.details)).toContain(inner);
+    expect(await sdk.failure("listSecrets", vault)).toMatchObject({ statusCode: 403, code: "Forbidden" });
+    const { details } = await sdk.failure("getSecret", vault, "any");
+    expect(details).toMatchObject({ error: { code: "Forbidden", innerError: { code: inner } } });
   });
 
   test("one kind and serves the others", async () => {
@@ -175,9 +175,9 @@ describe("refuses", () => {
 
   test("a token that was made for the resource manager", async () => {
     const scope = `${cloud.environment.AZURE_RESOURCE_MANAGER_ENDPOINT}/.default`;
-    const failure = await sdk.failure("secretsWithTokenFor", "kv-main", scope);
+    const failure = await sdk.failure("secretWithTokenFor", "kv-main", "plain", scope);
     expect(failure).toMatchObject({ statusCode: 401, code: "Unauthorized" });
-    expect(failure.message).toContain("audience");
+    expect(failure.details?.error?.message).toContain("Invalid audience");
   });
 });
 

@@ -1,3 +1,5 @@
+import dns from "node:dns";
+import { promisify } from "node:util";
 import { AppConfigurationClient } from "@azure/app-configuration";
 import { KeyVaultManagementClient } from "@azure/arm-keyvault";
 import { SubscriptionClient } from "@azure/arm-resources-subscriptions";
@@ -71,9 +73,9 @@ const actions = {
     const wrong: TokenCredential = { getToken: () => identity.getToken(scope) };
     return await all(new KeyVaultManagementClient(wrong, subscription, armOptions).vaults.listBySubscription());
   },
-  secretsWithTokenFor: async (vault: string, scope: string) => {
+  secretWithTokenFor: async (vault: string, name: string, scope: string) => {
     const wrong: TokenCredential = { getToken: () => identity.getToken(scope) };
-    return await all(new SecretClient(vaultUrl(vault), wrong, quick).listPropertiesOfSecrets());
+    return await new SecretClient(vaultUrl(vault), wrong, quick).getSecret(name);
   },
 
   listSecrets: async (vault: string) => await all(secrets(vault).listPropertiesOfSecrets()),
@@ -130,6 +132,13 @@ const actions = {
     return await poller.pollUntilDone();
   },
 
+  sendMailWith: async (connectionString: string) =>
+    await new EmailClient(connectionString, quick).beginSend({
+      senderAddress: variable("ALERT_SENDER_ADDRESS"),
+      content: { subject: "Nobody reads this", plainText: "Nothing." },
+      recipients: { to: [{ address: "ann@acme.example" }] },
+    }),
+
   setSetting: async (key: string, value: string) => await configuration().setConfigurationSetting({ key, value }),
   getSetting: async (key: string, etag?: string) => {
     const found = await configuration().getConfigurationSetting(
@@ -144,17 +153,22 @@ const actions = {
   listSettings: async (keyFilter: string) =>
     (await all(configuration().listConfigurationSettings({ keyFilter }))).map(({ key, value }) => [key, value]),
 
-  lookup: async (name: string) => await (await import("node:dns/promises")).lookup(name),
+  lookups: async (name: string) => ({
+    promise: await dns.promises.lookup(name),
+    promiseAll: await dns.promises.lookup(name, { all: true }),
+    callback: await promisify(dns.lookup)(name),
+    callbackAll: await new Promise((resolve) => dns.lookup(name, { all: true }, (_, found) => resolve(found))),
+  }),
 };
 
 export type Actions = typeof actions;
 
 /** What of an SDK's error a test may look at. */
 function plain(error: unknown): object {
-  const { name, message, code, statusCode, details, response, errorResponse } = error as Record<string, unknown> & {
+  const { name, message, code, statusCode, details, response } = error as Record<string, unknown> & {
     response?: { headers?: { toJSON?(): object } };
   };
-  return { name, message, code, statusCode, details, errorResponse, headers: response?.headers?.toJSON?.() };
+  return { name, message, code, statusCode, details, headers: response?.headers?.toJSON?.() };
 }
 
 process.on("message", ({ id, action, parameters }: { id: number; action: keyof Actions; parameters: unknown[] }) => {

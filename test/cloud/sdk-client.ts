@@ -5,8 +5,8 @@ import type { Actions } from "./sdk-child.ts";
 export type SdkError = Error & {
   code?: string;
   statusCode?: number;
-  details?: { error?: { code?: string; message?: string; innererror?: { code?: string } } };
-  errorResponse?: { error?: string; errorDescription?: string };
+  /** The answer's body; lists lose it. */
+  details?: { error?: { code?: string; message?: string; innerError?: { code?: string } } };
   headers?: Record<string, string>;
 };
 

@@ -14,7 +14,12 @@ const company: Company = {
         {
           name: "kv-payments",
           secrets: [
-            { name: "db-password", expiresInDays: 3.5, tags: { owner: "team-pay", env: "prod" }, contentType: "text/plain" },
+            {
+              name: "db-password",
+              expiresInDays: 3.5,
+              tags: { owner: "team-pay", env: "prod" },
+              contentType: "text/plain",
+            },
             { name: "Api-Key", expiresInDays: -2 },
             { name: "forever" },
             { name: "switched-off", enabled: false, expiresInDays: 20 },
@@ -32,10 +37,21 @@ const company: Company = {
       name: "Web",
       id: "22222222-2222-4222-8222-222222222222",
       vaults: [
-        { name: "kv-web", secrets: [{ name: "db-password", expiresInDays: 90 }, { name: "token", expiresInDays: 6.9 }] },
+        {
+          name: "kv-web",
+          secrets: [
+            { name: "db-password", expiresInDays: 90 },
+            { name: "token", expiresInDays: 6.9 },
+          ],
+        },
         { name: "kv-denied", reach: "denied", secrets: [{ name: "hidden" }] },
         { name: "kv-walled", reach: "firewalled", secrets: [{ name: "hidden" }] },
-        { name: "kv-half", deniedKinds: ["keys"], secrets: [{ name: "seen", expiresInDays: 40 }], keys: [{ name: "unseen" }] },
+        {
+          name: "kv-half",
+          deniedKinds: ["keys"],
+          secrets: [{ name: "seen", expiresInDays: 40 }],
+          keys: [{ name: "unseen" }],
+        },
       ],
     },
   ],
@@ -56,7 +72,13 @@ const ids = async (query: string) => (await assets(query)).map((asset) => asset.
 describe("a full scan", () => {
   test("ends as partial when some vaults could not be read, and counts what it found", () => {
     expect(first.status).toBe("partial");
-    expect(first.progress).toMatchObject({ vaultsTotal: 6, vaultsDone: 6, vaultsFailed: 2, assetsFound: 10, assetsAdded: 10 });
+    expect(first.progress).toMatchObject({
+      vaultsTotal: 6,
+      vaultsDone: 6,
+      vaultsFailed: 2,
+      assetsFound: 10,
+      assetsAdded: 10,
+    });
   });
 
   test("says of each vault what came of it and what to do", async () => {
@@ -65,8 +87,12 @@ describe("a full scan", () => {
     expect(byName.get("kv-payments")).toMatchObject({ outcome: "succeeded", tally: { added: 7 } });
     expect(byName.get("kv-denied")).toMatchObject({ outcome: "failed", failures: [{ code: "accessDenied" }, {}, {}] });
     expect(byName.get("kv-walled")).toMatchObject({ outcome: "failed", failures: [{ code: "firewall" }, {}, {}] });
-    expect(byName.get("kv-half")).toMatchObject({ outcome: "partial", failures: [{ list: "keys", code: "accessDenied" }] });
-    for (const item of body.items) for (const failure of item.failures) expect(failure.remedy.length).toBeGreaterThan(20);
+    expect(byName.get("kv-half")).toMatchObject({
+      outcome: "partial",
+      failures: [{ list: "keys", code: "accessDenied" }],
+    });
+    for (const item of body.items)
+      for (const failure of item.failures) expect(failure.remedy.length).toBeGreaterThan(20);
   });
 
   test("shows an asset with everything the vault said of it", async () => {
@@ -82,8 +108,14 @@ describe("a full scan", () => {
       vaultName: "kv-payments",
     });
     expect(body).not.toHaveProperty("keyType");
-    const certificate = (await service.admin("GET", "/api/assets/discovery/assets/kv-payments.certificate.tls-www")).body;
-    expect(certificate).toMatchObject({ issuer: expect.stringContaining("DigiCert"), validityMonths: 12, keyType: "RSA", keySize: 2048 });
+    const certificate = (await service.admin("GET", "/api/assets/discovery/assets/kv-payments.certificate.tls-www"))
+      .body;
+    expect(certificate).toMatchObject({
+      issuer: expect.stringContaining("DigiCert"),
+      validityMonths: 12,
+      keyType: "RSA",
+      keySize: 2048,
+    });
     expect(certificate.subjectAlternativeNames).toContain("www.acme.example");
     expect(certificate.thumbprint).toMatch(/^[0-9A-Fa-f]{40}$/);
     const curve = (await service.admin("GET", "/api/assets/discovery/assets/KV-Payments.key.Curve")).body;
@@ -109,13 +141,19 @@ describe("the inventory answers", () => {
     ["?status=warning&enabled=true", ["kv-payments.key.signing"]],
     ["?type=key", ["kv-payments.key.curve", "kv-payments.key.signing"]],
     ["?type=secret&vault=kv-web", ["kv-web.secret.db-password", "kv-web.secret.token"]],
-    ["?vault=KV-WEB&status=critical&type=secret&subscription=22222222-2222-4222-8222-222222222222", ["kv-web.secret.token"]],
+    [
+      "?vault=KV-WEB&status=critical&type=secret&subscription=22222222-2222-4222-8222-222222222222",
+      ["kv-web.secret.token"],
+    ],
     ["?vault=kv-web&subscription=11111111-1111-4111-8111-111111111111", []],
     ["?subscription=22222222-2222-4222-8222-222222222222&search=DB", ["kv-web.secret.db-password"]],
     ["?tag=env", ["kv-payments.secret.db-password"]],
     ["?tag=env%3Dtest", []],
     ["?owner=team-pay", ["kv-payments.secret.db-password"]],
-    [`?expiresBefore=${new Date(Date.now() + 5 * DAY).toISOString()}`, ["kv-payments.secret.api-key", "kv-payments.secret.db-password"]],
+    [
+      `?expiresBefore=${new Date(Date.now() + 5 * DAY).toISOString()}`,
+      ["kv-payments.secret.api-key", "kv-payments.secret.db-password"],
+    ],
     [
       `?expiresAfter=${new Date(Date.now() + 4 * DAY).toISOString()}&expiresBefore=${new Date(Date.now() + 30 * DAY).toISOString()}`,
       ["kv-web.secret.token", "kv-payments.secret.switched-off", "kv-payments.key.signing"],
@@ -143,7 +181,8 @@ describe("the inventory answers", () => {
   test("totals that add up over the statuses", async () => {
     const totals = await Promise.all(
       ["healthy", "warning", "critical", "expired"].map(
-        async (status) => (await service.admin("GET", `/api/assets/discovery/assets?status=${status}&limit=1`)).body.total,
+        async (status) =>
+          (await service.admin("GET", `/api/assets/discovery/assets?status=${status}&limit=1`)).body.total,
       ),
     );
     expect(totals).toEqual([5, 2, 2, 1]);
@@ -179,13 +218,29 @@ describe("the inventory answers", () => {
     for (const id of ["kv-web.secret.nothing", "nonsense", "a.b.c", "%2F..%2F"]) {
       expect((await service.admin("GET", `/api/assets/discovery/assets/${id}`)).status).toBe(404);
     }
-    expect((await service.admin("GET", "/api/assets/discovery/scan/01ARZ3NDEKTSV4RRFFQ69G5FAV/status")).status).toBe(404);
+    expect((await service.admin("GET", "/api/assets/discovery/scan/01ARZ3NDEKTSV4RRFFQ69G5FAV/status")).status).toBe(
+      404,
+    );
   });
 
   test("its vaults, with the health of what they hold", async () => {
     const vaults = await service.all("/api/assets/discovery/vaults");
-    expect(vaults.map((vault) => vault.name)).toEqual(["kv-denied", "kv-empty", "kv-half", "kv-payments", "kv-walled", "kv-web"]);
-    expect(vaults[3]).toMatchObject({ assets: { secret: 4, key: 2, certificate: 1 }, health: { expired: 1, critical: 1, warning: 2, healthy: 3 } });
-    expect(vaults[0].failures.map((failure: { code: string }) => failure.code)).toEqual(["accessDenied", "accessDenied", "accessDenied"]);
+    expect(vaults.map((vault) => vault.name)).toEqual([
+      "kv-denied",
+      "kv-empty",
+      "kv-half",
+      "kv-payments",
+      "kv-walled",
+      "kv-web",
+    ]);
+    expect(vaults[3]).toMatchObject({
+      assets: { secret: 4, key: 2, certificate: 1 },
+      health: { expired: 1, critical: 1, warning: 2, healthy: 3 },
+    });
+    expect(vaults[0].failures.map((failure: { code: string }) => failure.code)).toEqual([
+      "accessDenied",
+      "accessDenied",
+      "accessDenied",
+    ]);
   });
 });

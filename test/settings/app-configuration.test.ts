@@ -62,7 +62,7 @@ test("every page is read", async () => {
       .writeHead(200, TYPE)
       .end(
         count === 1
-          ? page({ logLevel: "ERROR" }, "/kv?after=one&api-version=2026-04-01")
+          ? page({ logLevel: "ERROR" }, "/kv?api-version=2026-04-01&after=one")
           : page({ defaultThresholdDays: "9" }),
       ),
   );
@@ -93,9 +93,4 @@ test.each([
 test("no answer at all is a failure", async () => {
   server.answer((request) => request.socket.destroy());
   expect((await failureOf(byKey().read())).code).toBe("unreachable");
-});
-
-test("an answer that is no list is a failure", async () => {
-  server.answer((_, response) => response.writeHead(200, TYPE).end("<html>"));
-  expect((await failureOf(byKey().read())).code).toBe("badResponse");
 });

@@ -4,18 +4,18 @@ import addFormats from "ajv-formats";
 interface Operation {
   responses: Record<string, { content?: Record<string, { schema: object }>; headers?: Record<string, unknown> }>;
 }
-interface Document {
+export interface Description {
   paths: Record<string, Record<string, Operation>>;
   components: { schemas: Record<string, object> };
 }
 
 /** Holds every answer a test sees against the service's own description. */
 export class Conformance {
-  readonly document: Document;
+  readonly document: Description;
   private readonly ajv = new Ajv2020({ strict: false, allErrors: true });
   private readonly validators = new Map<object, ValidateFunction>();
 
-  constructor(document: Document) {
+  constructor(document: Description) {
     this.document = document;
     addFormats.default(this.ajv);
     this.ajv.addSchema({ $id: "openapi.json", components: document.components });
@@ -41,19 +41,28 @@ export class Conformance {
   private validator(schema: object): ValidateFunction {
     let validate = this.validators.get(schema);
     if (!validate) {
-      const local = JSON.parse(JSON.stringify(schema).replaceAll('"#/components/', '"openapi.json#/components/')) as object;
+      const local = JSON.parse(
+        JSON.stringify(schema).replaceAll('"#/components/', '"openapi.json#/components/'),
+      ) as object;
       validate = this.ajv.compile(local);
       this.validators.set(schema, validate);
     }
     return validate;
   }
 
+  /** No two paths of one method overlap, so the first that fits is the one. */
   private operation(method: string, path: string): Operation | undefined {
-    const parts = path.split("?")[0]!.split("/");
-    const template = Object.keys(this.document.paths).find((candidate) => {
-      const wanted = candidate.split("/");
-      return wanted.length === parts.length && wanted.every((part, index) => part.startsWith("{") || part === parts[index]);
-    });
-    return template === undefined ? undefined : this.document.paths[template]![method.toLowerCase()];
+    const parts = path.replace(/\/$/, "").split("/");
+    const fits = (template: string) => {
+      const wanted = template.split("/");
+      return (
+        wanted.length === parts.length &&
+        wanted.every((part, index) => (part.startsWith("{") ? parts[index] !== "" : part === parts[index]))
+      );
+    };
+    const found = Object.entries(this.document.paths).find(
+      ([template, operations]) => method.toLowerCase() in operations && fits(template),
+    );
+    return found?.[1][method.toLowerCase()];
   }
 }

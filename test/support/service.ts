@@ -1,10 +1,10 @@
 import { randomBytes } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
 import { type Cloud, startCloud } from "../../infra/local/cloud/cloud.ts";
-import type { Company } from "../../infra/local/cloud/company/company.ts";
+import type { Company, SizedCompany } from "../../infra/local/cloud/company/company.ts";
 import { type RunningHost, runHost } from "../host/run-host.ts";
 import { type Azurite, startAzurite } from "./azurite.ts";
-import { Conformance } from "./conformance.ts";
+import { Conformance, type Description } from "./conformance.ts";
 import { TEST_APP } from "./global-setup.ts";
 import { startTableProxy } from "./table-proxy.ts";
 
@@ -46,7 +46,7 @@ export class Service {
 
   /** Starts it with one host. Rate limits are off unless `env` sets them. */
   static async start(
-    options: { company?: Company | string; env?: Record<string, string>; hosts?: number; lease?: number } = {},
+    options: { company?: Company | SizedCompany | string; env?: Record<string, string>; hosts?: number; lease?: number } = {},
   ): Promise<Service> {
     const azurite = await startAzurite();
     const [cloud, tables] = await Promise.all([
@@ -87,6 +87,15 @@ export class Service {
     return this.hosts[0]!.url;
   }
 
+  /** Requests to the tables since `forgetTables`, without those of the local host's own timers. */
+  tableRequests() {
+    return this.tables.requests.filter((request) => !request.path.startsWith("LocalHostLeases"));
+  }
+
+  forgetTables(): void {
+    this.tables.requests.length = 0;
+  }
+
   /** A call as it is; the answer is held against the service's description. `path` may be a whole address. */
   async call(method: string, path: string, options: CallOptions = {}): Promise<Answer> {
     const address = path.startsWith("http") ? path : this.url + path;
@@ -104,9 +113,14 @@ export class Service {
     });
     const text = await answer.text();
     const type = answer.headers.get("content-type");
-    this.conformance ??= new Conformance(await (await fetch(`${this.url}/openapi.json`)).json());
+    this.conformance ??= new Conformance((await (await fetch(`${this.url}/openapi.json`)).json()) as Description);
     this.conformance.check(method, new URL(address).pathname, answer.status, type, text);
-    return { status: answer.status, headers: answer.headers, text, body: type?.includes("json") ? JSON.parse(text) : undefined };
+    return {
+      status: answer.status,
+      headers: answer.headers,
+      text,
+      body: type?.includes("json") ? JSON.parse(text) : undefined,
+    };
   }
 
   /** A call as the administrator. */

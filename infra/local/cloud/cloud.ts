@@ -174,6 +174,8 @@ function environment(
 
 /** Listens on the port asked for; else on the last one if it is still free; else on any. @returns the port */
 async function listen(server: Server, wanted: number | undefined, last: number): Promise<number> {
+  // Azure keeps idle connections for minutes; Node's five seconds would cut clients off between two requests.
+  server.keepAliveTimeout = 120_000;
   const attempt = (port: number) =>
     new Promise<number>((resolve, reject) => {
       server.once("error", reject);

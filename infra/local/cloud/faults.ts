@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Answer, Incoming, Operation } from "./http.ts";
 
 /** Which requests a fault is for: those that fit every member it names. None fits all. */
-export interface FaultMatch {
+interface FaultMatch {
   host?: string;
   /** Such as `keyvault.listSecrets`, or a beginning such as `keyvault.*`. */
   operation?: string;
@@ -25,9 +25,9 @@ export type FaultAction =
   | { kind: "fail"; status: number }
   /** No answer at all, until the client gives up. */
   | { kind: "hang" }
-  /** The connection is reset before anything is done. */
+  /** The connection ends before anything is done; clients see a reset. */
   | { kind: "reset" }
-  /** The operation is done, then the connection is reset: the client can't know. */
+  /** The operation is done, then the connection ends without an answer: the client can't know. */
   | { kind: "loseAnswer" }
   /** 200 with a page that is not JSON, JSON that stops half-way, or JSON of another shape. */
   | { kind: "garbage"; as: "html" | "truncated" | "otherShape" }

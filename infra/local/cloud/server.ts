@@ -42,7 +42,7 @@ async function serve(parts: Listening, message: IncomingMessage, response: Serve
     status: answer?.status ?? 0,
     ...(fault !== undefined && { fault }),
   });
-  if (answer === undefined) message.socket.resetAndDestroy();
+  if (answer === undefined) message.socket.destroy();
   else send(response, { ...answer, headers: { "x-ms-request-id": randomUUID(), ...answer.headers } });
 }
 

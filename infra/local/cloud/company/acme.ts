@@ -185,7 +185,7 @@ function certificate(dice: Dice, site: string, team: string): CompanyCertificate
 
 /** What every team leans on, with one vault that refuses the identity and one whose firewall does. */
 function platformVaults(dice: Dice): CompanyVault[] {
-  const names = ["network", "aks", "ci", "dns", "edge", "backup", "observability"];
+  const names = ["network", "aks", "ci", "dns", "edge", "backup", "telemetry"];
   const vaults = names.map((name) => ({ ...teamVault(dice, name, "prod"), name: `kv-platform-${name}` }));
   return [
     ...vaults,

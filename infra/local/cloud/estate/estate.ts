@@ -180,7 +180,8 @@ export class Estate {
   #apply(change: Change): void {
     switch (change.what) {
       case "subscription":
-        return this.#applySubscription(change.declared);
+        this.#applySubscription(change.declared);
+        return;
       case "noSubscription": {
         const id = change.id.toLowerCase();
         for (const vault of this.subscriptions.get(id)?.vaults ?? []) this.vaults.delete(vault);
@@ -188,7 +189,8 @@ export class Estate {
         return;
       }
       case "vault":
-        return this.#applyVault(change.declared, change.subscriptionId, change.at);
+        this.#applyVault(change.declared, change.subscriptionId, change.at);
+        return;
       case "settings": {
         const vault = this.#owner(change.vault);
         vault.settings = { ...vault.settings, ...change.settings, name: vault.settings.name };

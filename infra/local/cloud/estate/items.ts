@@ -15,7 +15,7 @@ export interface SecretVersion extends Version {
   value: string;
   contentType?: string;
 }
-export interface KeyVersion extends Version {
+interface KeyVersion extends Version {
   shape: KeyShape;
 }
 export interface CertificateVersion extends Version {

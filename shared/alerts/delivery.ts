@@ -1,0 +1,120 @@
+import { createHash } from "node:crypto";
+import { encodeTime } from "ulid";
+import { z } from "zod";
+import { MAX_MAIL_RECIPIENTS } from "../azure/mail.ts";
+import { entity } from "../storage/entity.ts";
+import { markOf, type News, News as NewsSchema } from "./news.ts";
+import { ALERT_TYPES, DELIVERY_METHODS, DELIVERY_MODES, type RuleRecord } from "./rule.ts";
+
+/** `pending →` one of the others. `cancelled`: the rule was deleted or disabled before it was sent. */
+export const DELIVERY_STATUSES = ["pending", "delivered", "partial", "failed", "cancelled"] as const;
+export type DeliveryStatus = (typeof DELIVERY_STATUSES)[number];
+
+/** Tellings in one message; what a run has beyond that goes into further messages, the most urgent first. */
+export const MAX_NEWS = 1000;
+
+/** The queue of deliveries that wait to be sent or looked after. */
+export const DELIVERY_QUEUE = "alert-deliveries";
+export const DeliveryMessage = z.object({ deliveryId: z.string() });
+
+/**
+ * One mail, or the one post of a webhook.
+ * `waiting →  sending → accepted → delivered | failed`, for a mail; a webhook has no `accepted`.
+ */
+export const Part = z.object({
+  /** E-mail addresses, or the webhook's host. */
+  recipients: z.array(z.string()),
+  /** The mail's name at the provider. */
+  operationId: z.string().optional(),
+  status: z.enum(["waiting", "sending", "accepted", "delivered", "failed", "cancelled"]),
+  attempts: z.int(),
+  /** How often the provider was asked for an accepted mail's outcome. */
+  looks: z.int(),
+  /** Until then only the worker that wrote `sending` may go on. */
+  leasedUntil: z.string().optional(),
+  /** Not to be looked at before. */
+  notBefore: z.string().optional(),
+  error: z.string().optional(),
+  answer: z.object({ status: z.int(), body: z.string() }).optional(),
+  /** It was sent again after an attempt of which nobody knows whether it was received. */
+  mayBeRepeated: z.boolean().optional(),
+  finishedAt: z.string().optional(),
+});
+export type Part = z.infer<typeof Part>;
+
+/** What the history shows of a delivery; everything but the whole of its news. */
+const summary = {
+  deliveryId: z.string(),
+  ruleId: z.string(),
+  ruleName: z.string(),
+  alertType: z.enum(ALERT_TYPES),
+  deliveryMethod: z.enum(DELIVERY_METHODS),
+  deliveryMode: z.enum(DELIVERY_MODES),
+  test: z.boolean(),
+  requestedBy: z.string(),
+  createdAt: z.string(),
+  status: z.enum(DELIVERY_STATUSES),
+  parts: z.array(Part),
+  /** The earliest instant at which there is something to do. */
+  nextAt: z.string(),
+  finishedAt: z.string().optional(),
+  /** How often it came back from the poison queue. */
+  revivals: z.int(),
+  newsTotal: z.int(),
+};
+export const DeliverySummary = z.object({ ...summary, firstNews: z.array(NewsSchema) });
+export type DeliverySummary = z.infer<typeof DeliverySummary>;
+
+export const DeliveryRecord = z.object({ ...summary, news: z.instanceof(Uint8Array) });
+export type DeliveryRecord = z.infer<typeof DeliveryRecord>;
+
+/** A partition per delivery. */
+export const Deliveries = entity("AlertDeliveries", DeliveryRecord);
+export const DELIVERY_ROW = "0";
+
+/** How many of its news a delivery shows in lists. */
+export const LISTED_NEWS = 10;
+
+/**
+ * A ULID that follows from what it tells: its time is the evaluation's, its rest a hash of the rule and the tellings.
+ * @param count - Of its digits, 32 letters have five bits each.
+ */
+export function deliveryIdOf(ruleId: string, at: Date, news: readonly News[]): string {
+  const hash = createHash("sha256")
+    .update(JSON.stringify([ruleId, news.map(markOf)]))
+    .digest();
+  const digits = [...hash.subarray(0, 16)].map((byte) => "0123456789ABCDEFGHJKMNPQRSTVWXYZ"[byte & 31]);
+  return encodeTime(at.getTime()) + digits.join("");
+}
+
+/** A GUID that follows from the delivery and the number of the mail. RFC 9562, version 8. */
+export function operationIdOf(deliveryId: string, index: number): string {
+  const hash = createHash("sha256").update(`${deliveryId}/${index}`).digest().subarray(0, 16);
+  hash[6] = (hash[6]! & 0x0f) | 0x80;
+  hash[8] = (hash[8]! & 0x3f) | 0x80;
+  const hex = hash.toString("hex");
+  return [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20)].join("-");
+}
+
+/** The parts of a new delivery: a mail per 50 recipients, or one post. */
+export function partsOf(rule: RuleRecord, deliveryId: string): Part[] {
+  const fresh = { status: "waiting", attempts: 0, looks: 0 } as const;
+  if (rule.deliveryMethod !== "email") return [{ recipients: [rule.webhookHost ?? "unknown"], ...fresh }];
+  const parts: Part[] = [];
+  for (let start = 0; start < rule.recipients.length; start += MAX_MAIL_RECIPIENTS) {
+    const recipients = rule.recipients.slice(start, start + MAX_MAIL_RECIPIENTS);
+    parts.push({ recipients, operationId: operationIdOf(deliveryId, parts.length), ...fresh });
+  }
+  return parts;
+}
+
+export const isFinal = ({ status }: Part): boolean =>
+  status === "delivered" || status === "failed" || status === "cancelled";
+
+export function statusOf(parts: readonly Part[]): DeliveryStatus {
+  if (!parts.every(isFinal)) return "pending";
+  const delivered = parts.filter(({ status }) => status === "delivered").length;
+  if (delivered === parts.length) return "delivered";
+  if (delivered > 0) return "partial";
+  return parts.some(({ status }) => status === "failed") ? "failed" : "cancelled";
+}

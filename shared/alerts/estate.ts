@@ -1,0 +1,73 @@
+import { createHash } from "node:crypto";
+import { deflateRawSync, inflateRawSync } from "node:zlib";
+import { z } from "zod";
+import type { AssetType } from "../inventory/asset.ts";
+import { countExpiries } from "../inventory/expiries.ts";
+import type { ExpiryRange } from "../inventory/health.ts";
+import { expiriesOf, VAULTS, type VaultRecord, Vaults } from "../inventory/vault.ts";
+import { entity } from "../storage/entity.ts";
+import { keyEnd } from "../storage/keys.ts";
+import type { Tables } from "../storage/tables.ts";
+
+const Versions = z.record(z.string(), z.tuple([z.string(), z.int()]));
+type Versions = z.infer<typeof Versions>;
+
+/** Which content of each vault the rules were last shown, and the revision at which it was first noticed. */
+const VaultVersions = entity("AlertStates", z.object({ revision: z.int(), versions: z.instanceof(Uint8Array) }));
+const VERSIONS = "vaultVersions";
+
+type SummaryVault = Pick<VaultRecord, "name" | "subscriptionId" | "contents"> & Partial<VaultRecord>;
+const SUMMARY = ["name", "subscriptionId", "contents", "certificateExpiries", "keyExpiries", "secretExpiries"] as const;
+
+/** All vaults as one run of the rules sees them. */
+export interface Estate {
+  revision: number;
+  vaults: readonly SummaryVault[];
+  /** Whether a vault's assets changed after that revision, or it was not there then. */
+  changedSince(vault: SummaryVault, revision: number): boolean;
+}
+
+/**
+ * Reads the vaults' rows, a page of 1,000 a request, and notices which of them changed. A vault's row is the last thing a
+ * scan writes of it, with a hash over its assets, so when the hash has changed, all of the change can be read. Noticing
+ * is kept before any rule is evaluated; a vault that vanished is forgotten, so that its return is a change.
+ */
+export async function readEstate(tables: Tables): Promise<Estate> {
+  const vaults: SummaryVault[] = [];
+  const range = { partitionKey: VAULTS, from: "n!", before: keyEnd("n!"), select: [...SUMMARY] };
+  for await (const rows of tables.pages(Vaults, range)) vaults.push(...rows);
+
+  let versions: Versions = {};
+  const row = await tables.modify(VaultVersions, VERSIONS, VERSIONS, (known) => {
+    const before = known ? unpack(known.versions) : {};
+    const revision = (known?.revision ?? 0) + 1;
+    versions = {};
+    let changed = Object.keys(before).length !== vaults.length;
+    for (const vault of vaults) {
+      const hash = hashOf(vault);
+      const name = vault.name.toLowerCase();
+      const same = before[name]?.[0] === hash ? before[name] : undefined;
+      versions[name] = same ?? [hash, revision];
+      changed ||= !same;
+    }
+    return changed ? { revision, versions: pack(versions) } : undefined;
+  });
+  return {
+    revision: row?.revision ?? 0,
+    vaults,
+    changedSince: ({ name }, revision) => (versions[name.toLowerCase()]?.[1] ?? Number.POSITIVE_INFINITY) > revision,
+  };
+}
+
+/** How many of a vault's assets of a type lie in a range of expiry. */
+export const countIn = (vault: SummaryVault, type: AssetType, range: ExpiryRange): number =>
+  countExpiries(expiriesOf(vault, type), range);
+
+const hashOf = ({ contents, subscriptionId }: SummaryVault): string =>
+  createHash("sha256")
+    .update(JSON.stringify([contents.certificate, contents.key, contents.secret, subscriptionId.toLowerCase()]))
+    .digest("base64url")
+    .slice(0, 11);
+
+const pack = (versions: Versions): Uint8Array<ArrayBuffer> => new Uint8Array(deflateRawSync(JSON.stringify(versions)));
+const unpack = (packed: Uint8Array): Versions => Versions.parse(JSON.parse(inflateRawSync(packed).toString("utf8")));

@@ -1,0 +1,234 @@
+import { encodeTime } from "ulid";
+import { z } from "zod";
+import { newestFirst } from "../discovery/scan.ts";
+import type { Caller } from "../http/endpoint.ts";
+import { decodeCursor, encodeCursor, MAX_COUNTED, type Page, type PageRequest } from "../http/paging.ts";
+import { Problem } from "../http/problem.ts";
+import { fingerprint } from "../inventory/asset.ts";
+import type { HistoryStats, HistoryStore } from "../settings/retention.ts";
+import { entity } from "../storage/entity.ts";
+import { keyEnd } from "../storage/keys.ts";
+import { put, RowExists, RowMissing, remove, type Tables } from "../storage/tables.ts";
+import {
+  DELIVERY_ROW,
+  Deliveries,
+  type DeliveryRecord,
+  type DeliveryStatus,
+  DeliverySummary,
+  LISTED_NEWS,
+} from "./delivery.ts";
+import { unpackNews } from "./news.ts";
+import { recordOf } from "./record.ts";
+
+/**
+ * A delivery as lists show it, once per combination of filters: all, by status, by rule, by rule and status; and once
+ * with the oldest first.
+ */
+const HistoryRow = entity("AlertHistory", DeliverySummary);
+const HISTORY = "history";
+
+export interface HistoryFilter {
+  start?: Date | undefined;
+  /** Exclusive. */
+  end?: Date | undefined;
+  status?: DeliveryStatus | undefined;
+  ruleId?: string | undefined;
+}
+
+const prefixOf = ({ status, ruleId }: HistoryFilter): string =>
+  ruleId === undefined
+    ? status === undefined
+      ? "a|"
+      : `s|${status}|`
+    : status === undefined
+      ? `r|${ruleId}|`
+      : `b|${ruleId}|${status}|`;
+
+/** The one list that runs forwards in time: for the oldest, and for purging. */
+const OLDEST_FIRST = "o|";
+
+const keysOf = (ruleId: string, deliveryId: string, status: DeliveryStatus): string[] => [
+  ...[{}, { status }, { ruleId }, { ruleId, status }].map((filter) => prefixOf(filter) + newestFirst(deliveryId)),
+  OLDEST_FIRST + deliveryId,
+];
+
+/** The key before which every delivery made at that instant or later stands. */
+const endOfInstant = (at: Date): string => keyEnd(newestFirst(encodeTime(Math.max(0, at.getTime())) + "0".repeat(16)));
+/** The first key of those made before that instant. */
+const startBefore = (at: Date): string => newestFirst(encodeTime(Math.max(0, at.getTime() - 1)) + "Z".repeat(16));
+
+const Cursor = z.object({
+  filter: z.string(),
+  after: z.string().max(256),
+  offset: z.int(),
+  total: z.int().nullable(),
+});
+
+/** Deliveries one call of a purge removes: a few seconds' work. */
+const PURGE_ROWS = 1000;
+/** How many deliveries are removed at once. */
+const PURGE_PARALLEL = 8;
+
+export function createHistory(tables: Tables) {
+  const rangeOf = (filter: HistoryFilter) => {
+    const prefix = prefixOf(filter);
+    return {
+      partitionKey: HISTORY,
+      from: prefix + (filter.end ? startBefore(filter.end) : ""),
+      before: filter.start ? prefix + endOfInstant(filter.start) : keyEnd(prefix),
+    };
+  };
+
+  return {
+    /**
+     * Brings the lists up to date with a delivery, in one transaction, whatever state they are in. `pending` is the only
+     * status that is ever left.
+     */
+    async show(delivery: DeliveryRecord): Promise<void> {
+      const { news, ...rest } = delivery;
+      const row: DeliverySummary = { ...rest, firstNews: unpackNews(news).slice(0, LISTED_NEWS) };
+      const { ruleId, deliveryId, status } = delivery;
+      const wanted = keysOf(ruleId, deliveryId, status).map((key) => put(HistoryRow, key, row));
+      const stale =
+        status === "pending"
+          ? []
+          : keysOf(ruleId, deliveryId, "pending")
+              .filter((key) => !wanted.some(({ rowKey }) => rowKey === key))
+              .map((key) => remove(HistoryRow, key));
+      try {
+        await tables.transaction(HistoryRow.table, HISTORY, [...wanted, ...stale]);
+      } catch (error) {
+        // The pending ones are gone already: an earlier try got this far.
+        if (!(error instanceof RowMissing)) throw error;
+        await tables.transaction(HistoryRow.table, HISTORY, wanted);
+      }
+    },
+
+    /** A new delivery and its place in the lists. Nothing happens when it is there already, whatever has become of it. */
+    async record(delivery: DeliveryRecord): Promise<void> {
+      try {
+        await tables.insert(Deliveries, delivery.deliveryId, DELIVERY_ROW, delivery);
+      } catch (error) {
+        if (!(error instanceof RowExists)) throw error;
+        const now = await tables.get(Deliveries, delivery.deliveryId, DELIVERY_ROW);
+        if (now) await this.show(recordOf(now));
+        return;
+      }
+      await this.show(delivery);
+    },
+
+    get: (deliveryId: string) =>
+      ULID.test(deliveryId) ? tables.get(Deliveries, deliveryId, DELIVERY_ROW) : Promise.resolve(undefined),
+
+    /** One page, newest first. With a cursor one request, on every page and with every filter. */
+    async list(filter: HistoryFilter, request: PageRequest): Promise<Page<DeliverySummary>> {
+      const identity = fingerprint([filter.start, filter.end, filter.status, filter.ruleId]);
+      const cursor = request.cursor === undefined ? undefined : decodeCursor(Cursor, request.cursor);
+      if (cursor && cursor.filter !== identity) {
+        throw new Problem(
+          "invalidCursor",
+          "This cursor belongs to other filters. Send the same filters with it, or start without it.",
+        );
+      }
+      const range = rangeOf(filter);
+      const offset = cursor?.offset ?? request.offset;
+      let after = cursor?.after;
+      let total = cursor?.total;
+      if (cursor === undefined) {
+        const counted = await count(range, request.offset);
+        total = counted.total;
+        after = counted.before;
+        if (!counted.reached) return { ...countOf(total), items: [], limit: request.limit, offset, nextCursor: null };
+      }
+      const rows: (DeliverySummary & { rowKey: string })[] = [];
+      const pageSize = Math.min(request.limit + 1, 1000);
+      for await (const page of tables.pages(HistoryRow, { ...range, ...(after ? { after } : {}), pageSize })) {
+        rows.push(...page);
+        if (rows.length > request.limit) break;
+      }
+      const items = rows.slice(0, request.limit);
+      return {
+        items,
+        ...countOf(total ?? null),
+        limit: request.limit,
+        offset,
+        nextCursor:
+          rows.length > request.limit
+            ? encodeCursor({
+                ...{ filter: identity, after: items.at(-1)!.rowKey, offset: offset + items.length },
+                total: total ?? null,
+              } satisfies z.infer<typeof Cursor>)
+            : null,
+      };
+    },
+
+    /** Pending deliveries that should have been worked on before this instant: their message is lost. One request. */
+    async overdue(before: Date): Promise<string[]> {
+      const found: string[] = [];
+      const range = { ...rangeOf({ status: "pending" }), select: ["deliveryId" as const, "nextAt" as const] };
+      for await (const rows of tables.pages(HistoryRow, range))
+        for (const row of rows) if (row.nextAt < before.toISOString()) found.push(row.deliveryId);
+      return found;
+    },
+
+    /** For the retention of histories. */
+    store(): HistoryStore {
+      return {
+        type: "alerts",
+        async stats(): Promise<HistoryStats> {
+          const { total } = await count(rangeOf({}), 0);
+          return { ...countOf(total), oldest: (await oldest(1))[0]?.createdAt ?? null };
+        },
+        async purge({ retentionDays, before }, _caller: Caller) {
+          const rows = await oldest(PURGE_ROWS, before);
+          for (let start = 0; start < rows.length; start += PURGE_PARALLEL)
+            await Promise.all(rows.slice(start, start + PURGE_PARALLEL).map(purgeOne));
+          return { removed: rows.length, retentionDays, more: rows.length === PURGE_ROWS };
+        },
+      };
+    },
+  };
+
+  type Purgeable = Pick<DeliverySummary, "deliveryId" | "ruleId" | "status" | "createdAt">;
+
+  /** Its places in the lists go last, so that a purge that died finds it again. */
+  async function purgeOne({ ruleId, deliveryId, status }: Purgeable): Promise<void> {
+    await tables.remove(Deliveries, deliveryId, DELIVERY_ROW);
+    const keys = keysOf(ruleId, deliveryId, status);
+    await tables.write(
+      HistoryRow.table,
+      HISTORY,
+      keys.map((key) => remove(HistoryRow, key)),
+    );
+  }
+
+  async function oldest(limit: number, before?: Date): Promise<Purgeable[]> {
+    const rows: Purgeable[] = [];
+    const end = before ? OLDEST_FIRST + encodeTime(Math.max(0, before.getTime())) : keyEnd(OLDEST_FIRST);
+    const range = { partitionKey: HISTORY, from: OLDEST_FIRST, before: end, pageSize: Math.min(1000, limit) };
+    const select = ["deliveryId", "ruleId", "status", "createdAt"] as const;
+    for await (const page of tables.pages(HistoryRow, { ...range, select: [...select] })) {
+      rows.push(...page);
+      if (rows.length >= limit) break;
+    }
+    return rows.slice(0, limit);
+  }
+
+  /** Exact, or null beyond what is counted; and the row before the one at `offset`. */
+  async function count(range: ReturnType<typeof rangeOf>, offset: number) {
+    let before: string | undefined;
+    let total = 0;
+    for await (const page of tables.pages(HistoryRow, { ...range, select: [] })) {
+      if (total < offset) before = page[Math.min(offset - total, page.length) - 1]!.rowKey;
+      total += page.length;
+      if (total > MAX_COUNTED) break;
+    }
+    return { total: total > MAX_COUNTED ? null : total, reached: total >= offset, before };
+  }
+}
+
+export type History = ReturnType<typeof createHistory>;
+
+const ULID = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/;
+
+const countOf = (total: number | null) => (total === null ? { total, totalAtLeast: MAX_COUNTED } : { total });

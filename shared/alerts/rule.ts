@@ -1,0 +1,124 @@
+import { z } from "zod";
+import { ASSET_TYPES } from "../inventory/asset.ts";
+import { entity } from "../storage/entity.ts";
+import { keyText } from "../storage/keys.ts";
+
+export const ALERT_TYPES = ["expiration", "expired", "complianceViolation", "scanFailure"] as const;
+export type AlertType = (typeof ALERT_TYPES)[number];
+/** The types that are about assets and their expiry. */
+export const isAboutExpiry = (type: AlertType): boolean => type === "expiration" || type === "expired";
+
+export const DELIVERY_METHODS = ["email", "webhook", "teams", "slack"] as const;
+export type DeliveryMethod = (typeof DELIVERY_METHODS)[number];
+export const DELIVERY_MODES = ["immediate", "digest"] as const;
+export const DIGEST_FREQUENCIES = ["daily", "weekly"] as const;
+export type DigestFrequency = (typeof DIGEST_FREQUENCIES)[number];
+
+/** From the most to the least severe, as the compliance room names them. */
+export const SEVERITIES = ["critical", "high", "medium", "low"] as const;
+export type Severity = (typeof SEVERITIES)[number];
+
+export const MAX_THRESHOLDS = 10;
+export const MAX_THRESHOLD_DAYS = 365;
+/** Ten mails of 50 recipients. */
+export const MAX_RECIPIENTS = 500;
+
+export const RuleFilters = z
+  .strictObject({
+    vault: z
+      .string()
+      .regex(/^[a-zA-Z0-9-]{1,127}$/, "must be a vault name")
+      .optional()
+      .meta({ description: "Only this vault." }),
+    type: z.enum(ASSET_TYPES).optional(),
+    subscription: z.guid("must be a subscription id (a GUID)").optional(),
+    tag: z.string().min(1).max(512).optional().meta({ description: "`name` or `name=value`." }),
+    owner: z.string().min(1).max(256).optional().meta({ description: "The value of the tag that OWNER_TAG names." }),
+    severity: z
+      .enum(SEVERITIES)
+      .optional()
+      .meta({ description: "For `complianceViolation`: this severity or a higher one." }),
+  })
+  .meta({ id: "AlertRuleFilters", description: "All that are given must fit; none means everything." });
+export type RuleFilters = z.infer<typeof RuleFilters>;
+
+export const RuleRecord = z.object({
+  ruleId: z.string(),
+  name: z.string(),
+  alertType: z.enum(ALERT_TYPES),
+  /** Days, falling; empty unless the type is `expiration`. */
+  thresholds: z.array(z.int()),
+  filters: RuleFilters,
+  deliveryMethod: z.enum(DELIVERY_METHODS),
+  deliveryMode: z.enum(DELIVERY_MODES),
+  digestFrequency: z.enum(DIGEST_FREQUENCIES),
+  recipients: z.array(z.string()),
+  /** Host of the webhook's address; the address itself is in the service's key vault. */
+  webhookHost: z.string().optional(),
+  /** The version of the rule's secret in the service's key vault that holds the address and the signing keys. */
+  webhookVersion: z.string().optional(),
+  enabled: z.boolean(),
+  /** Raised when what the rule is about changes: everything in its scope is then looked at once more. */
+  generation: z.int(),
+  /** Since when it has been enabled: what happened before is not news to it. */
+  activeSince: z.string(),
+  createdAt: z.string(),
+  createdBy: z.string(),
+  updatedAt: z.string(),
+  updatedBy: z.string(),
+});
+export type RuleRecord = z.infer<typeof RuleRecord>;
+
+/** All rules are in one partition, so that a rule and its name change in one transaction. */
+export const Rules = entity("AlertRules", RuleRecord);
+/** Keeps a name from being given twice. */
+export const RuleNames = entity("AlertRules", z.object({ ruleId: z.string() }));
+export const RULES = "rules";
+export const RULE_PREFIX = "r|";
+export const ruleKey = (ruleId: string): string => `${RULE_PREFIX}${ruleId}`;
+export const ruleNameKey = (name: string): string => `n|${keyText(name.toLowerCase())}`;
+
+export const posts = (method: DeliveryMethod): boolean => method !== "email";
+
+/** What the service's key vault keeps of a rule that posts. */
+export const WebhookSecret = z.object({
+  url: z.string(),
+  /** Signing keys, the newest first, each with the instant until which messages are signed with it as well. */
+  keys: z.array(z.object({ key: z.string(), until: z.string().optional() })),
+});
+export type WebhookSecret = z.infer<typeof WebhookSecret>;
+export const secretName = (ruleId: string): string => `alert-rule-${ruleId.toLowerCase()}`;
+
+/** Name and value of a filter by tag; the value is undefined when the name alone decides. */
+export function tagOf(text: string): { name: string; value: string | undefined } {
+  const at = text.indexOf("=");
+  return at < 1 ? { name: text, value: undefined } : { name: text.slice(0, at), value: text.slice(at + 1) };
+}
+
+/** What filters can be about; absent members fit no filter that asks for them. */
+export interface Subject {
+  vaultName?: string | undefined;
+  type?: string | undefined;
+  subscriptionId?: string | undefined;
+  tags?: Record<string, string> | undefined;
+  severity?: Severity | undefined;
+}
+
+export function fits(filters: RuleFilters, subject: Subject, ownerTag: string): boolean {
+  const { vault, type, subscription, tag, owner, severity } = filters;
+  const tagValue = (name: string) =>
+    subject.tags && Object.hasOwn(subject.tags, name) ? subject.tags[name] : undefined;
+  if (vault !== undefined && subject.vaultName?.toLowerCase() !== vault.toLowerCase()) return false;
+  if (type !== undefined && subject.type !== type) return false;
+  if (subscription !== undefined && subject.subscriptionId?.toLowerCase() !== subscription.toLowerCase()) return false;
+  if (owner !== undefined && tagValue(ownerTag) !== owner) return false;
+  if (tag !== undefined) {
+    const wanted = tagOf(tag);
+    const value = tagValue(wanted.name);
+    if (value === undefined || (wanted.value !== undefined && value !== wanted.value)) return false;
+  }
+  if (severity !== undefined && subject.severity !== undefined) {
+    if (SEVERITIES.indexOf(subject.severity) > SEVERITIES.indexOf(severity)) return false;
+  }
+  return true;
+}

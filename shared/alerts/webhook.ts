@@ -1,0 +1,84 @@
+import { createHmac } from "node:crypto";
+import type { DeliveryRecord } from "./delivery.ts";
+import { type Links, vaultLink } from "./message.ts";
+import type { News } from "./news.ts";
+import type { WebhookSecret } from "./rule.ts";
+
+/** Event types, part of the contract with receivers. */
+const EVENT_TYPES = {
+  expiration: "lifecycle.alert.expiration",
+  expired: "lifecycle.alert.expired",
+  complianceViolation: "lifecycle.alert.complianceViolation",
+  scanFailure: "lifecycle.alert.scanFailure",
+} as const;
+
+/** The body of a webhook: CloudEvents 1.0 in structured mode, https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/formats/json-format.md */
+export function cloudEventOf(delivery: Omit<DeliveryRecord, "news">, news: readonly News[], links: Links): object {
+  const base = links.publicBaseUrl?.replace(/\/+$/, "");
+  return {
+    specversion: "1.0",
+    id: delivery.deliveryId,
+    type: EVENT_TYPES[delivery.alertType],
+    source: base ?? "urn:credential-lifecycle",
+    subject: `alerts/rules/${delivery.ruleId}`,
+    time: delivery.createdAt,
+    datacontenttype: "application/json",
+    data: {
+      rule: { id: delivery.ruleId, name: delivery.ruleName, alertType: delivery.alertType },
+      deliveryMode: delivery.deliveryMode,
+      test: delivery.test,
+      total: news.length,
+      items: news.map((one) => itemOf(one, links)),
+      historyUrl: base ? `${base}/alerts/history/${delivery.deliveryId}` : null,
+    },
+  };
+}
+
+function itemOf(news: News, links: Links): object {
+  switch (news.kind) {
+    case "asset": {
+      const list = `${news.type}s`;
+      return {
+        ...{ id: news.id, type: news.type, name: news.name, vaultName: news.vaultName, vaultId: news.vaultId },
+        ...{ subscriptionId: news.subscriptionId, owner: news.owner ?? null },
+        expiresOn: new Date(news.expiresOn * 1000).toISOString(),
+        thresholdDays: news.threshold,
+        portalUrl: vaultLink(links, news.vaultId, list),
+      };
+    }
+    case "violation": {
+      const { kind: _, vaultId, owner, ...rest } = news;
+      return { ...rest, owner: owner ?? null, portalUrl: vaultId ? vaultLink(links, vaultId, "") : null };
+    }
+    case "scan": {
+      const { kind: _, id, message, ...rest } = news;
+      return { scanId: id, ...rest, message: message ?? null };
+    }
+  }
+}
+
+/** Bytes of a signing key: the specification asks for 24 to 64. */
+export const SIGNING_KEY_BYTES = 32;
+const KEY_PREFIX = "whsec_";
+
+export const signingKeyOf = (bytes: Uint8Array): string => KEY_PREFIX + Buffer.from(bytes).toString("base64");
+
+/**
+ * The headers by which a receiver knows the sender, and a message it has had already: `webhook-id` stays the same at every
+ * attempt. https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
+ */
+export function signatureHeaders(
+  secret: WebhookSecret,
+  id: string,
+  body: string,
+  now: Date,
+): Record<"webhook-id" | "webhook-timestamp" | "webhook-signature", string> {
+  const timestamp = String(Math.floor(now.getTime() / 1000));
+  const signatures = secret.keys
+    .filter(({ until }) => until === undefined || until > now.toISOString())
+    .map(({ key }) => {
+      const bytes = Buffer.from(key.slice(KEY_PREFIX.length), "base64");
+      return `v1,${createHmac("sha256", bytes).update(`${id}.${timestamp}.${body}`).digest("base64")}`;
+    });
+  return { "webhook-id": id, "webhook-timestamp": timestamp, "webhook-signature": signatures.join(" ") };
+}

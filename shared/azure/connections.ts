@@ -1,0 +1,51 @@
+import type { ClientRequest } from "node:http";
+import { Agent } from "node:https";
+import type { Duplex } from "node:stream";
+import { createSecureContext, type SecureContext } from "node:tls";
+
+/** Connections to one host at a time; further requests queue. */
+const MOST_PER_HOST = 32;
+
+/** Connections that wait for a next request, over all hosts. */
+const MOST_IDLE = 48;
+
+/** Milliseconds such a connection waits before it is closed. */
+const IDLE_MS = 4_000;
+
+/**
+ * A scan goes from vault to vault and each is a host of its own, so most connections are soon done with for good. Node
+ * bounds the idle ones by host and time alone; at some 75 KB each with its TLS state, those of some thousand
+ * vaults would fill the memory. Here the one that has waited longest makes room.
+ */
+class Connections extends Agent {
+  /** In the order in which they became idle. */
+  readonly #idle = new Set<Duplex>();
+
+  /** Without one of ours, every connection makes its own. Made late, for it reads the trusted authorities at once. */
+  #secureContext: SecureContext | undefined;
+
+  override createConnection(...[options, callback]: Parameters<Agent["createConnection"]>): Duplex | null | undefined {
+    this.#secureContext ??= createSecureContext();
+    return super.createConnection(Object.assign({}, options, { secureContext: this.#secureContext }), callback);
+  }
+
+  override keepSocketAlive(socket: Duplex): boolean {
+    const keeps: unknown = super.keepSocketAlive(socket);
+    if (keeps !== true) return false;
+    this.#idle.add(socket);
+    if (this.#idle.size > MOST_IDLE) {
+      const [oldest] = this.#idle;
+      this.#idle.delete(oldest!);
+      oldest!.destroy();
+    }
+    return true;
+  }
+
+  override reuseSocket(socket: Duplex, request: ClientRequest): void {
+    this.#idle.delete(socket);
+    super.reuseSocket(socket, request);
+  }
+}
+
+/** The process's one pool of connections to the cloud. */
+export const connections = new Connections({ keepAlive: true, maxSockets: MOST_PER_HOST, timeout: IDLE_MS });

@@ -1,0 +1,238 @@
+import type { Cloud } from "../../infra/local/cloud/cloud.ts";
+import { type Alerts, createAlerts, type ViolationSource } from "../../shared/alerts/alerts.ts";
+import { DELIVERY_QUEUE } from "../../shared/alerts/delivery.ts";
+import type { NewRule } from "../../shared/alerts/rules.ts";
+import type { AuditEvent } from "../../shared/audit/audit.ts";
+import { createIdentity } from "../../shared/azure/identity.ts";
+import { createMailSender } from "../../shared/azure/mail.ts";
+import { createServiceKeyVault } from "../../shared/azure/service-key-vault.ts";
+import type { Caller } from "../../shared/http/endpoint.ts";
+import { type AssetRecord, type AssetType, contentOf } from "../../shared/inventory/asset.ts";
+import { packExpiries } from "../../shared/inventory/expiries.ts";
+import { expiriesColumn, type VaultRecord } from "../../shared/inventory/vault.ts";
+import { type AssetChange, createInventoryWriter } from "../../shared/inventory/write.ts";
+import { systemRandomness } from "../../shared/runtime.ts";
+import type { Queues } from "../../shared/storage/queues.ts";
+import { createTables, type Tables } from "../../shared/storage/tables.ts";
+import { configIn } from "../azure/live-cloud.ts";
+
+const quiet = { debug() {}, info() {}, warn() {}, error() {} };
+
+export const DAY_MS = 86_400_000;
+export const START = "2026-11-21T10:00:00.000Z";
+export const SUBSCRIPTION = "11111111-1111-4111-8111-111111111111";
+export const caller: Caller = { actor: "admin", requestId: "test" };
+
+/** The death of a process: from the chosen step on nothing it does has any effect. */
+export class Death extends Error {
+  override readonly name = "Death";
+}
+
+/** Counts the steps that leave the process, and ends it before or after one of them. */
+export interface Steps {
+  taken: number;
+  dieAt?: number;
+  when?: "before" | "after";
+  dead?: boolean;
+}
+
+/** Every call of a method that answers a promise is a step. */
+function mortal<T extends object>(inner: T, steps: Steps, counted: (method: string) => boolean = () => true): T {
+  return new Proxy(inner, {
+    get(target, name, receiver) {
+      const member: unknown = Reflect.get(target, name, receiver);
+      if (typeof member !== "function" || typeof name !== "string") return member;
+      return (...args: unknown[]) => {
+        if (steps.dead) throw new Death(name);
+        const result = () => member.apply(target, args) as unknown;
+        if (!counted(name)) return result();
+        steps.taken++;
+        const dies = steps.taken === steps.dieAt;
+        if (dies) steps.dead = true;
+        if (dies && steps.when === "before") throw new Death(name);
+        const answer = result();
+        if (!dies) return answer;
+        return Promise.resolve(answer).then(
+          () => Promise.reject(new Death(name)),
+          () => Promise.reject(new Death(name)),
+        );
+      };
+    },
+  });
+}
+
+export function settableClock(start: string) {
+  let at = Date.parse(start);
+  return {
+    now: () => new Date(at),
+    set: (instant: Date | string) => {
+      at = new Date(instant).getTime();
+    },
+    add: (milliseconds: number) => {
+      at += milliseconds;
+    },
+  };
+}
+
+interface Message {
+  queue: string;
+  message: unknown;
+  visibleAt: number;
+}
+
+export interface TestAsset {
+  name: string;
+  type?: AssetType;
+  /** Days from START. */
+  expiresInDays?: number;
+  enabled?: boolean;
+  tags?: Record<string, string>;
+}
+
+export interface RoomOptions {
+  connectionString: string;
+  cloud: Cloud;
+  settings?: { enableNotifications: boolean };
+  violations?: ViolationSource;
+  /** Changes of the environment. */
+  environment?: Record<string, string | undefined>;
+}
+
+/** The alerts of a service, with a clock to move, a queue to drain and instances that can die. */
+export function openRoom({ connectionString, cloud, violations, environment = {}, ...options }: RoomOptions) {
+  const clock = settableClock(START);
+  const tables = createTables({ connectionString });
+  const messages: Message[] = [];
+  const events: AuditEvent[] = [];
+  const config = {
+    ...configIn(cloud),
+    ALLOW_PRIVATE_WEBHOOK_ADDRESSES: true,
+    PUBLIC_BASE_URL: "https://lifecycle.example",
+    ...environment,
+  };
+  const settings = { enableNotifications: true, defaultThresholdDays: 30, ...options.settings };
+  const identity = createIdentity(config);
+  const mail = createMailSender(config);
+  const vault = createServiceKeyVault({ config, identity, log: quiet });
+  const writer = createInventoryWriter({ tables, clock });
+
+  const queues: Queues = {
+    async send(queue, message, { delaySeconds = 0 } = {}) {
+      messages.push({ queue, message, visibleAt: clock.now().getTime() + delaySeconds * 1000 });
+    },
+    reachable: async () => {},
+  };
+
+  function instance(steps: Steps = { taken: 0 }): Alerts {
+    const isWrite = (name: string) => name !== "pages" && name !== "get";
+    return createAlerts({
+      tables: mortal<Tables>(tables, steps, isWrite),
+      queues: mortal(queues, steps),
+      audit: mortal({ append: async (event: AuditEvent) => void events.push(event) }, steps),
+      settings: { values: async () => settings as never },
+      mail: mail && mortal(mail, steps),
+      vault,
+      violations,
+      ...{ config, clock, randomness: systemRandomness(), log: quiet },
+    });
+  }
+
+  /** Handles what is visible in the queue until nothing is; a message whose handler fails stays. */
+  async function drain(alerts: Alerts): Promise<void> {
+    for (;;) {
+      const next = messages.find(({ visibleAt }) => visibleAt <= clock.now().getTime());
+      if (!next) return;
+      if (next.queue === DELIVERY_QUEUE) await alerts.deliver((next.message as { deliveryId: string }).deliveryId);
+      messages.splice(messages.indexOf(next), 1);
+    }
+  }
+
+  /** Handles all messages, moving the clock on to each. */
+  async function drainAll(alerts: Alerts): Promise<void> {
+    while (messages.length > 0) {
+      const next = Math.min(...messages.map(({ visibleAt }) => visibleAt));
+      if (next > clock.now().getTime()) clock.set(new Date(next));
+      await drain(alerts);
+    }
+  }
+
+  /** Brings a vault to hold exactly these assets, as a scan would. */
+  async function scanned(vaultName: string, assets: readonly TestAsset[], subscriptionId = SUBSCRIPTION) {
+    const known = await writer.known(vaultName);
+    const changes: AssetChange[] = [];
+    const wanted = new Map(assets.map((asset) => [`${asset.type ?? "secret"}!${asset.name}`, asset]));
+    const vault: VaultRecord = { ...emptyVault(vaultName, subscriptionId), contents: {}, listings: {} };
+    for (const type of ["certificate", "key", "secret"] as const) {
+      const before = known.row ? await writer.assetsOf(vaultName, type) : new Map<string, AssetRecord>();
+      const after = [...wanted.values()]
+        .filter((asset) => (asset.type ?? "secret") === type)
+        .map((asset) => recordOf(asset, vault));
+      for (const one of after) {
+        const old = before.get(one.name);
+        if (old?.content !== one.content) changes.push({ type, name: one.name, before: old, after: one });
+      }
+      for (const [name, old] of before) {
+        if (!wanted.has(`${type}!${name}`)) changes.push({ type, name, before: old, after: undefined });
+      }
+      vault.contents[type] = after.map(({ content }) => content).join();
+      vault[expiriesColumn(type)] = packExpiries(after.map(({ expiresOn }) => expiresOn));
+    }
+    if (changes.length > 0) await writer.apply(known, vault, changes, "test", async () => {});
+  }
+
+  /** A mail rule for somebody of its own, so that its mails are told from every other's. */
+  async function mailRule(change: Partial<NewRule> = {}) {
+    const id = crypto.randomUUID().slice(0, 8);
+    const address = `team-${id}@acme.example`;
+    const { rule } = await instance().rules.create(
+      { name: `rule ${id}`, alertType: "expiration", thresholds: [30, 7, 1], recipients: [address], ...change },
+      caller,
+    );
+    return { rule, mails: () => cloud.control.mails().filter(({ to }) => to.includes(address)) };
+  }
+
+  async function webhookRule(change: Partial<NewRule> = {}) {
+    const id = crypto.randomUUID().slice(0, 8);
+    const { rule, webhookSecret } = await instance().rules.create(
+      {
+        ...{ name: `rule ${id}`, alertType: "expiration", thresholds: [30, 7, 1], deliveryMethod: "webhook" },
+        webhookUrl: cloud.controlUrl.replace("/control", `/sink/${id}`),
+        ...change,
+      },
+      caller,
+    );
+    return { rule, webhookSecret, received: () => cloud.control.received(id) };
+  }
+
+  return {
+    ...{ clock, tables, messages, events, settings, config, instance, drain, drainAll, scanned, mailRule, webhookRule },
+    vault,
+  };
+}
+
+export type Room = ReturnType<typeof openRoom>;
+
+const emptyVault = (name: string, subscriptionId: string): VaultRecord => ({
+  ...{ name, subscriptionId, vaultUri: `https://${name}.vault.localhost`, location: "westeurope" },
+  id: `/subscriptions/${subscriptionId}/resourceGroups/rg-app/providers/Microsoft.KeyVault/vaults/${name}`,
+  ...{ resourceGroup: "rg-app", tenantId: SUBSCRIPTION, sku: "standard", softDelete: true, purgeProtection: true },
+  ...{ rbacAuthorization: true, publicNetworkAccess: "Enabled", networkDefaultAction: "Allow", privateEndpoints: 0 },
+  ...{ firstSeenAt: START, listedAt: {}, failures: {}, failedScans: 0, listings: {}, contents: {}, pending: false },
+});
+
+function recordOf(asset: TestAsset, vault: VaultRecord): AssetRecord {
+  const { name, type = "secret", expiresInDays, enabled = true, tags } = asset;
+  const record = {
+    ...{ type, name, vaultName: vault.name, vaultId: vault.id, subscriptionId: vault.subscriptionId, enabled },
+    ...(expiresInDays === undefined
+      ? {}
+      : { expiresOn: Math.round((Date.parse(START) + expiresInDays * DAY_MS) / 1000) }),
+    ...(tags ? { tags } : {}),
+    listing: "test",
+  };
+  return { ...record, firstSeenAt: START, content: contentOf(record) };
+}
+
+/** The assets a mail names, as `<vault>/<name>`. */
+export const namedIn = (text: string): string[] =>
+  [...text.matchAll(/^(?:ACT NOW|URGENT|SOON|NOTICE): (\S+)/gm)].map((match) => match[1]!);

@@ -1,0 +1,92 @@
+import { Validator } from "@seriousme/openapi-schema-validator";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { endpoints } from "../../functions/functions.ts";
+import { PROBLEMS } from "../../shared/http/problem.ts";
+import { Service } from "../support/service.ts";
+
+interface Operation {
+  operationId: string;
+  security: object[];
+  requestBody?: { content: Record<string, { schema: object }> };
+  responses: Record<string, { description: string; content?: Record<string, { schema: object }> }>;
+  parameters?: { name: string; in: string; required?: boolean }[];
+}
+
+let service: Service;
+let document: { openapi: string; paths: Record<string, Record<string, Operation>>; components: Record<string, unknown> };
+beforeAll(async () => {
+  service = await Service.start();
+  document = (await service.call("GET", "/openapi.json")).body;
+});
+afterAll(() => service.stop());
+
+const operations = () => Object.values(document.paths).flatMap((path) => Object.values(path));
+
+test("the description is valid OpenAPI 3.1, says a validator that is not ours", async () => {
+  expect(document.openapi).toMatch(/^3\.1\.\d$/);
+  const result = await new Validator().validate(structuredClone(document));
+  expect(result).toEqual({ valid: true });
+});
+
+test("it has every declared endpoint, and nothing else", () => {
+  const described = Object.entries(document.paths).flatMap(([path, methods]) =>
+    Object.entries(methods).map(([method, { operationId }]) => `${operationId}: ${method.toUpperCase()} ${path}`),
+  );
+  const declared = endpoints
+    .filter(({ undocumented }) => !undocumented)
+    .map(({ name, method, route }) => `${name}: ${method} /${route}`);
+  expect(described.sort()).toEqual(declared.sort());
+});
+
+test("an endpoint is open there exactly when it is declared so", () => {
+  const open = operations().filter(({ security }) => security.length === 0);
+  const declared = endpoints.filter(({ access, undocumented }) => access === "open" && !undocumented);
+  expect(open.map(({ operationId }) => operationId).sort()).toEqual(declared.map(({ name }) => name).sort());
+  for (const { security } of operations()) expect([[], [{ bearerAuth: [] }]]).toContainEqual(security);
+});
+
+test("every answer is described with what it holds, every problem as a problem document", () => {
+  for (const { operationId, responses } of operations()) {
+    for (const [status, { description, content }] of Object.entries(responses)) {
+      expect([operationId, status, description]).toEqual([operationId, status, expect.stringMatching(/\S/)]);
+      if (Number(status) >= 400) expect(Object.keys(content ?? {})).toEqual(["application/problem+json"]);
+      else if (Number(status) < 300) expect(Object.keys(content ?? {}).length).toBeGreaterThan(0);
+    }
+  }
+});
+
+test("every problem code is in it", () => {
+  const text = JSON.stringify(document);
+  for (const code of Object.keys(PROBLEMS)) expect(text).toContain(`\`${code}\``);
+});
+
+test("the parameters of a path are required, those of a query are not", () => {
+  for (const { parameters = [] } of operations()) {
+    for (const { name, in: where, required = false } of parameters) {
+      expect({ name, where, required }).toEqual({ name, where, required: where === "path" });
+    }
+  }
+});
+
+test("no answer it describes has a member for a secret", () => {
+  const secrets = /^(password|newPassword|currentPassword|clientSecret|secretAccessKey|webhookUrl|oidcClientSecret)$/;
+  const found = operations().flatMap(({ operationId, responses }) =>
+    Object.values(responses).flatMap(({ content = {} }) =>
+      Object.values(content).flatMap(({ schema }) => membersOf(schema).filter((name) => secrets.test(name)).map((name) => `${operationId}: ${name}`)),
+    ),
+  );
+  expect(found).toEqual([]);
+});
+
+/** The names of all members a schema gives its values, through every reference. */
+function membersOf(schema: unknown, seen = new Set<unknown>()): string[] {
+  if (typeof schema !== "object" || schema === null || seen.has(schema)) return [];
+  seen.add(schema);
+  const { properties = {}, $ref } = schema as { properties?: object; $ref?: string };
+  const names = Array.isArray(schema) ? [] : Object.keys(properties);
+  const target = $ref
+    ?.slice(2)
+    .split("/")
+    .reduce<unknown>((at, part) => (at as Record<string, unknown>)[part], document);
+  return [...names, ...membersOf(target, seen), ...Object.values(schema).flatMap((member) => membersOf(member, seen))];
+}

@@ -1,0 +1,114 @@
+import { describe, expect, test } from "vitest";
+import { z } from "zod";
+import { endpoints, queues, timers } from "../../functions/functions.ts";
+import type { Access } from "../../shared/http/endpoint.ts";
+import { OPEN, PRO_SECTIONS, SPECIFICATION } from "./specification.ts";
+
+const CATCH_ALL = "{*path}";
+const named = ({ method, route }: { method: string; route: string }) => `${method} /${route}`;
+const declared = endpoints.map((endpoint) => ({ ...endpoint, id: named(endpoint) }));
+
+/** What the contract's table of roles says, read from the method and path alone. */
+function neededRole(id: string): Access {
+  if (OPEN.includes(id)) return "open";
+  if (["POST /auth/logout", "GET /auth/me", "POST /auth/password"].includes(id)) return "user";
+  if (id.includes(" /audit/")) return "auditor";
+  const forAdministrators = [" /auth/users", " /auth/sso/config", " /api/settings/integrations"];
+  return id.startsWith("GET ") && !forAdministrators.some((part) => id.includes(part)) ? "user" : "admin";
+}
+
+describe("every endpoint", () => {
+  test.each(declared)("$id needs the role the contract says", ({ id, access }) => {
+    expect(access).toBe(neededRole(id));
+  });
+
+  test.each(declared)("$id describes itself and each of its answers", ({ route, summary, tag, responds }) => {
+    expect(summary.trim()).not.toBe("");
+    expect(tag.trim()).not.toBe("");
+    // The catch-all answers problems only, but for the redirect of `/`.
+    if (route === CATCH_ALL) return;
+    const answers = Object.entries(responds);
+    expect(answers.length).toBeGreaterThan(0);
+    for (const [status, answer] of answers) {
+      expect(Number(status)).toBeLessThan(400);
+      const json = answer instanceof z.ZodType ? answer : answer.json;
+      // More than the `$schema` that even a description of anything at all has.
+      if (json) expect(Object.keys(z.toJSONSchema(json, { io: "output" })).length).toBeGreaterThan(1);
+      if (answer instanceof z.ZodType) continue;
+      expect(answer.description.trim()).not.toBe("");
+      expect(answer.mediaTypes.length).toBeGreaterThan(0);
+    }
+  });
+
+  test.each(declared)("$id declares the parameters of its path", ({ route, params }) => {
+    const inRoute = [...route.matchAll(/\{(\w+)\}/g)].map((match) => match[1]);
+    expect(Object.keys(params?.shape ?? {})).toEqual(inRoute);
+  });
+
+  test("what is left out of the description is the catch-all and the files of the documentation", () => {
+    const left = declared.filter(({ undocumented }) => undocumented).map(({ id }) => id);
+    expect(left.sort()).toEqual(["GET /docs/files/{file}", "GET /{*path}"]);
+  });
+});
+
+describe("the specification", () => {
+  const begun = Object.entries(SPECIFICATION).filter(([, ids]) => ids.some((id) => declared.some((one) => one.id === id)));
+
+  test.each(begun)("its section %s is declared whole", (section, ids) => {
+    expect(declared.map(({ id }) => id)).toEqual(expect.arrayContaining([...ids]));
+    const tiers = new Set(declared.filter(({ id }) => ids.includes(id)).map(({ tier }) => tier));
+    if (section !== "SSO") expect([...tiers]).toEqual([PRO_SECTIONS.includes(section) ? "pro" : "core"]);
+  });
+
+  test("the foundation's sections are there", () => {
+    expect(begun.map(([section]) => section)).toEqual(
+      expect.arrayContaining(["Authentication and health", "Discovery", "Documentation routes"]),
+    );
+  });
+});
+
+describe("routes", () => {
+  test("no path with one method is taken by two functions, but for the catch-all", () => {
+    const rest = declared.filter(({ route }) => route !== CATCH_ALL);
+    const twice = rest.flatMap((one, index) =>
+      rest
+        .slice(index + 1)
+        .filter((other) => one.method === other.method && overlap(one.route, other.route))
+        .map((other) => `${one.id} and ${other.id}`),
+    );
+    expect(twice).toEqual([]);
+  });
+
+  test("the platform asks the catch-all last: functions are tried in the order of their names", () => {
+    // As StringComparer.OrdinalIgnoreCase compares: code units of the upper-cased names.
+    const order = declared.map(({ name, route }) => ({ name: name.toUpperCase(), route }));
+    order.sort((a, b) => (a.name < b.name ? -1 : 1));
+    expect(order.at(-1)!.route).toBe(CATCH_ALL);
+  });
+
+  test("none begins with what the platform keeps for itself", () => {
+    expect(declared.filter(({ route }) => /^(admin|runtime)/i.test(route))).toEqual([]);
+  });
+
+  test("the check itself finds an overlap", () => {
+    expect(overlap("api/settings/{category}", "api/Settings/all")).toBe(true);
+    expect(overlap("api/settings/{category}/{key}", "api/settings/all")).toBe(false);
+    expect(overlap("docs/{page}.html", "docs/index.html")).toBe(true);
+    expect(overlap("auth/users", "auth/user")).toBe(false);
+  });
+});
+
+test("functions have names of their own that the platform takes", () => {
+  const names = [...endpoints, ...timers, ...queues].map(({ name }) => name.toLowerCase());
+  expect(new Set(names).size).toBe(names.length);
+  for (const name of names) expect(name).toMatch(/^[a-z][a-z0-9_-]{0,127}$/);
+});
+
+/** Whether some path fits both routes. A segment with a parameter is taken to fit any. */
+function overlap(one: string, other: string): boolean {
+  const [left, right] = [one, other].map((route) => route.toLowerCase().split("/"));
+  return (
+    left!.length === right!.length &&
+    left!.every((part, index) => part === right![index] || part.includes("{") || right![index]!.includes("{"))
+  );
+}

@@ -1,0 +1,21 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { knownValues, sendGenerated } from "../support/generated-requests.ts";
+import { Service } from "../support/service.ts";
+
+// Another each time; a failure names it, and `npm run fuzz -- --seed N` repeats it.
+const seed = Math.floor(Math.random() * 2 ** 31);
+
+let service: Service;
+beforeAll(async () => {
+  service = await Service.start();
+});
+afterAll(() => service.stop());
+
+test(`600 generated requests (seed ${seed}) give no 500, and every answer is as described`, async () => {
+  const known = await knownValues(service);
+  const { statuses, succeeded } = await sendGenerated(service, { seed, count: 600, known });
+  // Were they all refused alike, they would prove little.
+  expect(statuses["200"]).toBeGreaterThan(30);
+  expect(statuses["400"]).toBeGreaterThan(30);
+  expect(succeeded.size).toBeGreaterThan(10);
+});

@@ -1,0 +1,377 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { rawRequest } from "../support/raw-request.ts";
+import { ADMIN, type Answer, Service } from "../support/service.ts";
+
+let service: Service;
+let token: string;
+beforeAll(async () => {
+  // The clients of these tests choose their addresses, as if one more proxy stood before the service.
+  service = await Service.start({ env: { TRUSTED_PROXY_HOPS: "2" } });
+  token = await service.signIn(ADMIN);
+});
+afterAll(() => service.stop());
+
+const SCAN = "/api/assets/discovery/scan";
+const LOGIN = "/auth/login";
+const ASSETS = "/api/assets/discovery/assets";
+
+/** Sign-ins are counted by address: every one comes from another. */
+let clients = 0;
+const elsewhere = () => ({ "X-Forwarded-For": `198.51.100.${++clients}` });
+
+const post = (path: string, body: unknown, headers: Record<string, string> = {}) =>
+  service.call("POST", path, { token, body, headers });
+
+/** The answer is the problem document of `code`, complete. */
+function isProblem(answer: Answer, status: number, code: string): void {
+  expect({ status: answer.status, code: answer.body?.code, text: answer.text }).toMatchObject({ status, code });
+  expect(answer.headers.get("content-type")).toBe("application/problem+json");
+  expect(answer.body).toMatchObject({
+    type: `/problems/${code}`,
+    title: expect.stringMatching(/\S/),
+    status,
+    detail: expect.stringMatching(/\S/),
+    instance: answer.headers.get("x-request-id"),
+    code,
+  });
+}
+
+const pathsOf = (answer: Answer): string[] => answer.body.errors.map((error: { path: string }) => error.path);
+
+describe("a body", () => {
+  const wrong = { ...ADMIN, password: "not the password" };
+
+  test("is taken in camelCase and in snake_case", async () => {
+    const passwords = { currentPassword: "not the current password", newPassword: "another long password" };
+    const [camel, snake] = [
+      await post("/auth/password", passwords),
+      await post("/auth/password", { current_password: passwords.currentPassword, new_password: passwords.newPassword }),
+    ];
+    // Both were understood: only the password itself is wrong.
+    for (const answer of [camel, snake]) {
+      isProblem(answer, 400, "invalidRequest");
+      expect(pathsOf(answer)).toEqual(["body.currentPassword"]);
+    }
+  });
+
+  test("with both spellings of one member is refused", async () => {
+    const answer = await post("/auth/password", {
+      currentPassword: "one password of two",
+      current_password: "another of the two",
+      newPassword: "another long password",
+    });
+    isProblem(answer, 400, "invalidRequest");
+    expect(answer.body.detail).toContain("currentPassword");
+  });
+
+  test("with members that are none is refused, each one named", async () => {
+    const answer = await post(SCAN, { mode: "full", dryRun: true, also: 1 });
+    isProblem(answer, 400, "invalidRequest");
+    expect(pathsOf(answer)).toEqual(["body.dryRun", "body.also"]);
+  });
+
+  test.each([
+    ["nothing that is needed", {}, ["body.mode"]],
+    ["a value that is none", { mode: "everything" }, ["body.mode"]],
+    ["wrong types", { mode: 7, subscriptions: "all" }, ["body.mode", "body.subscriptions"]],
+    ["a wrong item", { mode: "full", subscriptions: ["8eab9bca-7137-4f76-a31c-dcc4acd2ff43", "x"] }, ["body.subscriptions.1"]],
+    ["an array", [], ["body"]],
+    ["null", null, ["body"]],
+    ["a bare string", '"full"', ["body"]],
+  ])("with %s is refused, saying where", async (_what, body, paths) => {
+    const answer = await post(SCAN, typeof body === "string" ? body : JSON.stringify(body));
+    isProblem(answer, 400, "invalidRequest");
+    expect(pathsOf(answer)).toEqual(paths);
+  });
+
+  test.each(["{", '{"mode":"full",}', "{'mode':'full'}", "mode=full", "\u0000"])("that is no JSON is refused: %j", async (text) => {
+    isProblem(await post(SCAN, text), 400, "malformedRequest");
+  });
+
+  test("that is not UTF-8 is refused", async () => {
+    const answer = await fetch(service.url + LOGIN, {
+      method: "POST",
+      headers: { "Content-Type": "application/json", ...elsewhere() },
+      body: Buffer.from('{"username":"m\xfcller","password":"x"}', "latin1"),
+    });
+    expect(answer.status).toBe(400);
+    expect(await answer.json()).toMatchObject({ code: "malformedRequest" });
+  });
+
+  test("may begin with a byte order mark", async () => {
+    isProblem(await post(LOGIN, `\uFEFF${JSON.stringify(wrong)}`, elsewhere()), 401, "invalidCredentials");
+  });
+
+  test.each(["text/plain", "application/x-www-form-urlencoded", "application/json5", "multipart/form-data", ""])(
+    "of the type %j is refused",
+    async (type) => {
+      isProblem(await post(SCAN, { mode: "full" }, { "Content-Type": type }), 415, "unsupportedMediaType");
+    },
+  );
+
+  test.each(["application/json; charset=utf-8", "APPLICATION/JSON", "application/merge-patch+json"])(
+    "of the type %j is taken",
+    async (type) => {
+      isProblem(await post(LOGIN, wrong, { "Content-Type": type, ...elsewhere() }), 401, "invalidCredentials");
+    },
+  );
+
+  test("that is missing is missed, and so is one sent in chunks, which the platform drops: the answer says so", async () => {
+    const none = await post(SCAN, undefined, { "Content-Type": "application/json" });
+    isProblem(none, 400, "missingBody");
+    const chunked = await rawRequest(
+      service.url,
+      [
+        `POST ${SCAN} HTTP/1.1`,
+        "Host: localhost",
+        "Connection: close",
+        `Authorization: Bearer ${token}`,
+        "Content-Type: application/json",
+        "Transfer-Encoding: chunked",
+      ],
+      '10\r\n{"mode": "full"}\r\n0\r\n\r\n',
+    );
+    expect(chunked.status).toBe(400);
+    for (const text of [none.text, chunked.body]) {
+      expect(JSON.parse(text)).toMatchObject({ code: "missingBody", detail: expect.stringContaining("Content-Length") });
+    }
+  });
+
+  test("over 1 MiB is refused, one of exactly that is read", async () => {
+    const [before, after] = ['{"mode":"', '"}'];
+    const bodyOf = (bytes: number) => before + "x".repeat(bytes - before.length - after.length) + after;
+    isProblem(await post(SCAN, bodyOf(1024 * 1024)), 400, "invalidRequest");
+    isProblem(await post(SCAN, bodyOf(1024 * 1024 + 1)), 413, "bodyTooLarge");
+  });
+
+  test("nested ten thousand deep harms nothing", async () => {
+    isProblem(await post(SCAN, "[".repeat(10_000) + "]".repeat(10_000)), 400, "invalidRequest");
+    isProblem(await post(SCAN, '{"mode":'.repeat(10_000) + "1" + "}".repeat(10_000)), 400, "invalidRequest");
+  });
+
+  test.each(["__proto__", "constructor", "prototype", "toString", "hasOwnProperty"])(
+    "with a member named %s is refused like any unknown one, and changes nothing for others",
+    async (name) => {
+      const answer = await post(SCAN, `{"mode":"full","${name}":{"mode":"full","polluted":true}}`);
+      isProblem(answer, 400, "invalidRequest");
+      expect(pathsOf(answer)).toEqual([`body.${name}`]);
+      const others = await service.call("GET", "/auth/me", { token });
+      expect(others.status).toBe(200);
+      expect(others.body).not.toHaveProperty("polluted");
+    },
+  );
+
+  test("never reads its members from what every object has", async () => {
+    // A lookup by plain property access would find these names on Object.prototype.
+    const answer = await post(LOGIN, { username: "constructor", password: "__proto__" }, elsewhere());
+    isProblem(answer, 401, "invalidCredentials");
+  });
+});
+
+describe("a query", () => {
+  const list = (query: string) => service.call("GET", `${ASSETS}?${query}`, { token });
+
+  test.each([
+    ["a parameter twice", "limit=1&limit=2", ["query.limit"]],
+    ["an unknown parameter", "limit=1&colour=red", ["query.colour"]],
+    ["both spellings of one", "expiresBefore=2026-01-01&expires_before=2026-01-01", ["query.expires_before"]],
+    ["a limit of 0", "limit=0", ["query.limit"]],
+    ["a limit over 1000", "limit=1001", ["query.limit"]],
+    ["a limit that is no whole number", "limit=1.5", ["query.limit"]],
+    ["a negative offset", "offset=-1", ["query.offset"]],
+    ["an empty value", "limit=", ["query.limit"]],
+    ["a type that is none", "type=password", ["query.type"]],
+    ["a day that is none", "expiresBefore=2026-02-30", ["query.expiresBefore"]],
+    ["an instant without a zone", "expiresBefore=2026-02-01T00:00:00", ["query.expiresBefore"]],
+    ["a cursor that is none", "cursor=abc", ["query.cursor"]],
+    ["two wrong values", "limit=x&type=y", ["query.limit", "query.type"]],
+    ["__proto__", "__proto__=x", ["query.__proto__"]],
+    ["constructor", "constructor=x", ["query.constructor"]],
+  ])("with %s is refused, naming it", async (_what, query, paths) => {
+    const answer = await list(query);
+    expect({ status: answer.status, paths: answer.status === 400 && pathsOf(answer).sort() }).toEqual({
+      status: 400,
+      paths: paths.sort(),
+    });
+  });
+
+  test("with an offset beyond 10,000 is told of the cursor", async () => {
+    const answer = await list("offset=10001");
+    isProblem(answer, 400, "invalidRequest");
+    expect(answer.body.detail).toContain("cursor");
+  });
+
+  test.each(["expiresBefore=2026-11-21", "expires_before=2026-11-21T10:00:00Z", "expiresAfter=2026-11-21T12:00:00%2B02:00"])(
+    "takes dates and instants, in either spelling: %s",
+    async (query) => {
+      expect((await list(query)).status).toBe(200);
+    },
+  );
+});
+
+describe("a path", () => {
+  const call = (method: string, path: string) => service.call(method, path, { token });
+
+  test.each(["/nothing", "/api", "/api/assets", "/auth", "/auth/login/again", "/health/deep", "/.env", "/api/v2/assets", "/health//", "/api//health"])(
+    "%s that is none is a 404",
+    async (path) => {
+      isProblem(await call("GET", path), 404, "unknownPath");
+    },
+  );
+
+  test.each([
+    ["POST", "/health", "GET"],
+    ["GET", LOGIN, "POST"],
+    ["PUT", SCAN, "POST"],
+    ["DELETE", `${ASSETS}/kv.secret.x`, "GET"],
+    ["PATCH", "/auth/me", "GET"],
+    ["OPTIONS", "/auth/me", "GET"],
+    ["GET", `${SCAN}/01K/`, "DELETE"],
+    ["GET", "/AUTH/Login", "POST"],
+  ])("is not taken with the method %s: %s is 405 and allows %s", async (method, path, allow) => {
+    const answer = await call(method, path);
+    isProblem(answer, 405, "methodNotAllowed");
+    expect(answer.headers.get("allow")).toBe(allow);
+  });
+
+  test("is not taken with HEAD, which has no body to say so", async () => {
+    const answer = await fetch(`${service.url}/auth/me`, { method: "HEAD" });
+    expect([answer.status, answer.headers.get("allow"), await answer.text()]).toEqual([405, "GET", ""]);
+  });
+
+  test("may be written in any case, and end with a slash", async () => {
+    expect((await call("GET", "/HEALTH")).status).toBe(200);
+    expect((await call("GET", "/health/")).status).toBe(200);
+  });
+
+  test("/ leads to the documentation", async () => {
+    const answer = await call("GET", "/");
+    expect([answer.status, answer.headers.get("location")]).toEqual([302, "/docs"]);
+  });
+
+  test.each([
+    ["an unknown name", "kv-x.secret.y"],
+    ["a name of one part", "nothing"],
+    ["a slash", "kv-x.secret.a%2Fb"],
+    ["what a key may not hold", "kv-x.secret.%23%3F%5C%09%0A"],
+    ["escapes of escapes", "%2525"],
+    ["a lone percent sign", "100%"],
+    ["bytes that are no UTF-8", "kv%FF%FE"],
+    ["another script", "kv-x.secret.ключ-🔑"],
+    ["a quotation mark, as for a filter", "kv-x.secret.' or PartitionKey ne '"],
+    ["__proto__", "__proto__"],
+    ["eight thousand characters", `kv.secret.${"x".repeat(8000)}`],
+  ])("with an id of %s is a 404", async (_what, id) => {
+    const asset = await call("GET", `${ASSETS}/${id}`);
+    isProblem(asset, 404, "notFound");
+    expect(asset.text.length).toBeLessThan(2000);
+    isProblem(await call("GET", `${SCAN}/${id}/status`), 404, "notFound");
+  });
+
+  test("cannot be left by way of dots", async () => {
+    for (const path of ["/docs/files/..%2f..%2fhost.json", "/docs/files/..%5chost.json", "/docs/files/main.mjs"]) {
+      expect((await call("GET", path)).status).toBe(404);
+    }
+    const answer = await rawRequest(service.url, [
+      "GET /docs/files/../../host.json HTTP/1.1",
+      "Host: localhost",
+      "Connection: close",
+    ]);
+    expect(answer.status).toBe(404);
+  });
+
+  test("with a NUL never reaches the service: the web server refuses it", async () => {
+    expect((await fetch(`${service.url}${ASSETS}/a%00b`, { headers: { Authorization: `Bearer ${token}` } })).status).toBe(400);
+  });
+});
+
+describe("every answer", () => {
+  const SECURITY = {
+    "cache-control": "no-store",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+    "referrer-policy": "no-referrer",
+    "strict-transport-security": "max-age=63072000; includeSubDomains",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+  };
+
+  test.each([
+    ["GET", "/health", 200],
+    ["GET", "/auth/me", 401],
+    ["GET", "/nothing", 404],
+    ["PATCH", "/health", 405],
+    ["GET", `${ASSETS}?limit=0`, 400],
+    ["POST", SCAN, 400],
+  ])("carries the security headers: %s %s, %i", async (method, path, status) => {
+    const answer = await service.call(method, path, status === 401 ? {} : { token });
+    expect(answer.status).toBe(status);
+    expect(Object.fromEntries(answer.headers)).toMatchObject(SECURITY);
+    expect(answer.headers.get("x-powered-by") ?? answer.headers.get("server")).toBeNull();
+  });
+
+  test("carries the caller's request id, in a problem too", async () => {
+    for (const path of ["/health", "/nothing", "/auth/me"]) {
+      const answer = await service.call("GET", path, { headers: { "X-Request-Id": "order_4711.retry-2" } });
+      expect(answer.headers.get("x-request-id")).toBe("order_4711.retry-2");
+      if (answer.status >= 400) expect(answer.body.instance).toBe("order_4711.retry-2");
+    }
+  });
+
+  test.each(["", "two words", "a,b", "x".repeat(129), "<script>", '"', "a\tb", "%0d%0aSet-Cookie: a=b"])(
+    "carries an id of its own instead of %j",
+    async (id) => {
+      const answers = [1, 2].map(() => service.call("GET", "/health", { headers: { "X-Request-Id": id } }));
+      const ids = (await Promise.all(answers)).map(({ headers }) => headers.get("x-request-id"));
+      for (const own of ids) expect(own).toMatch(/^[0-9A-HJKMNP-TV-Z]{26}$/);
+      expect(ids[0]).not.toBe(ids[1]);
+    },
+  );
+
+  test("for which a cloud service is needed that fails is 503, saying when to come back", async () => {
+    const fault = service.cloud.control.addFault({ match: { operation: "identity.token" }, action: { kind: "deny" } });
+    const answer = await service.call("GET", "/identity", { token });
+    service.cloud.control.removeFault(fault);
+    isProblem(answer, 503, "unavailable");
+    expect(Number(answer.headers.get("retry-after"))).toBeGreaterThan(0);
+    expect((await service.call("GET", "/identity", { token })).status).toBe(200);
+  });
+
+  test("to a call without a token says which kind is wanted, and what is wrong with one that does not hold", async () => {
+    const none = await service.call("GET", "/auth/me");
+    isProblem(none, 401, "unauthorized");
+    expect(none.headers.get("www-authenticate")).toBe("Bearer");
+    for (const header of ["Bearer nonsense", "Bearer", "Basic YWRtaW46YWRtaW4=", `bearer ${token}x`, `Token ${token}`, ""]) {
+      const answer = await service.call("GET", "/auth/me", { headers: { Authorization: header } });
+      isProblem(answer, 401, "unauthorized");
+      expect(answer.headers.get("www-authenticate")).toBe('Bearer error="invalid_token"');
+    }
+  });
+
+  test("takes the token in the header alone, whatever the case of its scheme", async () => {
+    expect((await service.call("GET", "/auth/me", { headers: { Authorization: `bearer ${token}` } })).status).toBe(200);
+    for (const path of [`/auth/me?access_token=${token}`, `/auth/me?token=${token}`]) {
+      expect((await service.call("GET", path)).status).toBe(401);
+    }
+    expect((await service.call("GET", "/auth/me", { headers: { Cookie: `access_token=${token}` } })).status).toBe(401);
+  });
+
+  test("holds no header that the caller wrote", async () => {
+    const answer = await rawRequest(service.url, [
+      "GET /nothing%0d%0aSet-Cookie:%20a=b?x=%0d%0aX-Injected:%20yes HTTP/1.1",
+      "Host: localhost",
+      "Connection: close",
+      "X-Request-Id: a\u0085b",
+    ]);
+    expect(answer.status).toBeGreaterThanOrEqual(400);
+    expect([...answer.headers.keys()]).not.toEqual(expect.arrayContaining(["set-cookie"]));
+    expect([...answer.headers.keys()]).not.toEqual(expect.arrayContaining(["x-injected"]));
+  });
+
+  test("ignores what would have it take another method, path or address", async () => {
+    const answer = await service.call("GET", "/nothing", {
+      token,
+      headers: { "X-HTTP-Method-Override": "POST", "X-Original-URL": "/health", "X-Rewrite-URL": "/health" },
+    });
+    isProblem(answer, 404, "unknownPath");
+  });
+});

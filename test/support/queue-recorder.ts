@@ -1,0 +1,43 @@
+import { createServer, request } from "node:http";
+import type { AddressInfo } from "node:net";
+import { buffer } from "node:stream/consumers";
+
+/** Keeps every message on its way into a queue, which Azurite forgets once it is handled. */
+export interface QueueRecorder {
+  /** The connection string it was given, with itself as the queue endpoint. */
+  readonly connectionString: string;
+  /** The texts of all messages so far, decoded, with the path they were sent to. */
+  readonly messages: string[];
+  stop(): Promise<void>;
+}
+
+export async function startQueueRecorder(connectionString: string): Promise<QueueRecorder> {
+  const endpoint = new URL(/QueueEndpoint=([^;]+)/.exec(connectionString)?.[1] ?? "");
+  const messages: string[] = [];
+  const server = createServer(async (incoming, answer) => {
+    const body = await buffer(incoming);
+    const encoded = /<MessageText>([^<]*)<\/MessageText>/.exec(body.toString())?.[1];
+    if (encoded !== undefined) messages.push(`${incoming.url} ${Buffer.from(encoded, "base64")}`);
+    const { method, headers } = incoming;
+    const forwarded = request(new URL(incoming.url ?? "/", endpoint), { method, headers }, (response) => {
+      answer.writeHead(response.statusCode ?? 500, response.headers);
+      response.pipe(answer);
+    });
+    forwarded.once("error", () => answer.destroy());
+    forwarded.end(body);
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as AddressInfo;
+  return {
+    connectionString: connectionString.replace(
+      `QueueEndpoint=${endpoint.origin}`,
+      `QueueEndpoint=http://127.0.0.1:${port}`,
+    ),
+    messages,
+    stop: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        server.closeAllConnections();
+      }),
+  };
+}

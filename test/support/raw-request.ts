@@ -1,0 +1,35 @@
+import { connect } from "node:net";
+import { text } from "node:stream/consumers";
+
+/** What a server answered, whatever it was sent. */
+export interface RawAnswer {
+  status: number;
+  /** By lower-case name. */
+  headers: Map<string, string>;
+  body: string;
+}
+
+/**
+ * Sends bytes that no HTTP client would, and reads until the server hangs up: say `Connection: close`. Lines are given
+ * without their ends.
+ */
+export async function rawRequest(
+  url: string,
+  lines: readonly string[],
+  body: string | Buffer = "",
+): Promise<RawAnswer> {
+  const { hostname, port } = new URL(url);
+  const socket = connect(Number(port), hostname);
+  socket.write(`${lines.join("\r\n")}\r\n\r\n`, "latin1");
+  socket.write(body);
+  const answer = await text(socket);
+  const [head = "", ...rest] = answer.split("\r\n\r\n");
+  const [statusLine = "", ...headers] = head.split("\r\n");
+  return {
+    status: Number(statusLine.split(" ")[1]),
+    headers: new Map(
+      headers.map((line) => [line.slice(0, line.indexOf(":")).toLowerCase(), line.slice(line.indexOf(":") + 1).trim()]),
+    ),
+    body: rest.join("\r\n\r\n"),
+  };
+}

@@ -1,0 +1,46 @@
+import { randomUUID } from "node:crypto";
+import { SignJWT } from "jose";
+import { createServices } from "../../functions/services.ts";
+import { loadConfig } from "../../shared/config/config.ts";
+import type { Role } from "../../shared/http/endpoint.ts";
+import type { Service } from "./service.ts";
+
+/** Makes users in the service's storage, as the command for it does. */
+export async function createUsers(
+  service: Service,
+  users: readonly { username: string; password: string; role: Role }[],
+): Promise<void> {
+  const { access } = createServices(loadConfig(service.environment));
+  for (const user of users) await access.users.create(user, { actor: "system", requestId: randomUUID() });
+}
+
+/** The first key of a `kid:base64` list, as the service reads it. */
+export function signingKey(ring: string): { kid: string; key: Buffer } {
+  const first = ring.split(",")[0]!;
+  const at = first.indexOf(":");
+  return { kid: first.slice(0, at), key: Buffer.from(first.slice(at + 1), "base64") };
+}
+
+/**
+ * A token such as the service itself issues, for a user it knows, without the cost of a sign-in; each can be revoked by
+ * itself. `change` makes it one that the service should not accept.
+ */
+export async function makeToken(
+  service: Service,
+  username: string,
+  change: {
+    claims?: Record<string, unknown>;
+    header?: Record<string, unknown>;
+    key?: Uint8Array;
+  } = {},
+): Promise<string> {
+  const { kid, key } = signingKey(service.environment.JWT_SIGNING_KEYS!);
+  const now = Date.now() / 1000;
+  return await new SignJWT({
+    ...{ iss: "credential-lifecycle", aud: "credential-lifecycle-api", sub: username, jti: randomUUID() },
+    ...{ iat: now, exp: now + 3600 },
+    ...change.claims,
+  })
+    .setProtectedHeader({ alg: "HS256", kid, typ: "JWT", ...change.header })
+    .sign(change.key ?? key);
+}
