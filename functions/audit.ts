@@ -69,7 +69,16 @@ const exportAudit = endpoint({
   responds: {
     200: {
       description: "The export, or the part of it that the cursor asks for",
-      mediaTypes: ["application/json", "text/csv", "application/pdf"],
+      mediaTypes: ["text/csv", "application/pdf"],
+      json: z
+        .looseObject({
+          format: z.string(),
+          start: z.iso.datetime(),
+          end: z.iso.datetime(),
+          entries: z.array(AuditEntry),
+          nextCursor: z.string().nullable(),
+        })
+        .meta({ id: "AuditExport", description: "With what the offline command needs to verify the entries." }),
     },
   },
   async handle({ query, headers, url, services }) {

@@ -1,5 +1,6 @@
 /** Everything the platform calls, in one list. */
 import type { Endpoint } from "../shared/http/endpoint.ts";
+import * as audit from "./audit.ts";
 import * as auth from "./auth.ts";
 import * as discovery from "./discovery.ts";
 import { catchAll, documentation } from "./docs.ts";
@@ -18,8 +19,14 @@ export const endpoints: Endpoint<Services>[] = [
   ...discovery.endpoints,
   ...subscriptions.endpoints,
   ...settings.endpoints,
+  ...audit.endpoints,
   ...documentation(() => endpoints),
   catchAll(() => endpoints),
 ];
-export const timers: TimerDeclaration[] = [...discovery.timers, ...settings.timers, ...maintenance.timers];
+export const timers: TimerDeclaration[] = [
+  ...discovery.timers,
+  ...settings.timers,
+  ...audit.timers,
+  ...maintenance.timers,
+];
 export const queues: QueueDeclaration[] = [...discovery.queues];

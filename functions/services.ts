@@ -1,9 +1,12 @@
+import path from "node:path";
 import { type Access, createAccess } from "../shared/access/access.ts";
+import { keyVaultAnchor } from "../shared/audit/anchor.ts";
 import { type Audit, createAudit } from "../shared/audit/audit.ts";
 import { createAppConfiguration } from "../shared/azure/app-configuration.ts";
 import { createIdentity, type Identity } from "../shared/azure/identity.ts";
 import { createKeyVaults } from "../shared/azure/key-vault.ts";
 import { createResourceManager } from "../shared/azure/resource-manager.ts";
+import { createServiceKeyVault } from "../shared/azure/service-key-vault.ts";
 import type { Config } from "../shared/config/config.ts";
 import { createActiveScans } from "../shared/discovery/active.ts";
 import { createDiscovery, type Discovery } from "../shared/discovery/discovery.ts";
@@ -52,6 +55,9 @@ export interface Services {
 /** Sign-ins per address and per username: https://owasp.org/API-Security/editions/2023/en/0xa2-broken-authentication/ */
 const SIGN_IN_LIMITS = { perMinute: 10, perHour: 100 };
 
+/** Beside the bundle, where the build puts it. */
+const UNICODE_FONT = path.join(import.meta.dirname, "fonts", "unifontex-latin-400-normal.woff");
+
 let wired: Services | undefined;
 
 /** The process's one set of services, made when the first function is called. */
@@ -68,7 +74,9 @@ export function createServices(config: Config): Services {
   const connection = storageConnection(config, identity);
   const tables = createTables(connection, { log });
   const queues = createQueues(connection, { log });
-  const audit = createAudit({ tables, clock, randomness, config, log });
+  const serviceKeyVault = createServiceKeyVault({ config, identity, log });
+  const anchor = serviceKeyVault && keyVaultAnchor(serviceKeyVault);
+  const audit = createAudit({ tables, clock, randomness, config, log, anchor, unicodeFont: UNICODE_FONT });
   const settings = createSettings({
     ...{ tables, config, clock, audit, log },
     appConfiguration: createAppConfiguration({ config, identity }),

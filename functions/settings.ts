@@ -66,7 +66,7 @@ const getAllSettings = endpoint({
   handle: async ({ services }) => {
     const all = await services.settings.describeAll();
     const byMember = CATEGORY_NAMES.map((category) => [CATEGORIES[category], all.settings[category]] as const);
-    return withEtag(all.etag, { licenseTier: services.licensing.tier(), ...Object.fromEntries(byMember) });
+    return withEtag(all.etag, { licenseTier: await services.licensing.tier(), ...Object.fromEntries(byMember) });
   },
 });
 

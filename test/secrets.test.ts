@@ -1,8 +1,10 @@
+import { setTimeout as delay } from "node:timers/promises";
 import { TableClient, TableServiceClient } from "@azure/data-tables";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Company } from "../infra/local/cloud/company/company.ts";
+import type { RunningHost } from "./host/run-host.ts";
 import { type QueueRecorder, startQueueRecorder } from "./support/queue-recorder.ts";
-import { ADMIN, Service } from "./support/service.ts";
+import { ADMIN, type Answer, Service } from "./support/service.ts";
 import { createUsers } from "./support/users.ts";
 
 /** By what they are; every one is somewhere in what the service is given. */
@@ -47,6 +49,7 @@ const company: Company = {
 
 let service: Service;
 let queues: QueueRecorder;
+const hosts: RunningHost[] = [];
 const responses: string[] = [];
 
 beforeAll(async () => {
@@ -64,8 +67,6 @@ beforeAll(async () => {
   const asApplication = { AZURE_CLIENT_ID: clientId, AZURE_CLIENT_SECRET: clientSecret, AZURE_TENANT_ID: tenantId };
   queues = await startQueueRecorder(service.tables.connectionString);
   Object.assign(service.environment, asApplication, { AzureWebJobsStorage: queues.connectionString });
-  await service.addHost();
-  const wrong = await service.addHost({ AZURE_CLIENT_SECRET: planted["a wrong client secret"]! });
   for (const [what, value] of Object.entries({
     "the client secret": clientSecret,
     "the storage account's key": /AccountKey=([^;]+)/.exec(queues.connectionString)![1]!,
@@ -76,7 +77,12 @@ beforeAll(async () => {
   })) {
     planted[what] = value;
   }
-  await live(wrong.url);
+  const wrong = await service.addHost({ AZURE_CLIENT_SECRET: planted["a wrong client secret"]! });
+  await withoutCloud();
+  await wrong.stop();
+  service.hosts.length = 0;
+  hosts.push(wrong, await service.addHost());
+  await live();
 });
 afterAll(async () => {
   await service.stop();
@@ -93,17 +99,37 @@ async function call(method: string, path: string, options: { token?: string; bod
   return answer;
 }
 
-/** A day in the service's life: good and bad sign-ins, a scan that fails in part, every page there is to read. */
-async function live(unauthorizedHost: string): Promise<void> {
+async function signIn(username: string, password: string): Promise<string> {
+  const { body } = await call("POST", "/auth/login", { body: { username, password } });
+  planted[`token ${Object.keys(planted).length}`] = body.access_token;
+  planted[`the signature of token ${Object.keys(planted).length}`] = body.access_token.split(".")[2];
+  return body.access_token;
+}
+const signInAdministrator = () => signIn(ADMIN.username, planted["the administrator's password"]!);
+
+async function scanEnds(token: string): Promise<Answer["body"]> {
+  const { body } = await call("POST", "/api/assets/discovery/scan", { token, body: { mode: "full" } });
+  for (;;) {
+    const { body: scan } = await call("GET", `/api/assets/discovery/scan/${body.scanId}/status`, { token });
+    if (scan.status !== "queued" && scan.status !== "running") return scan;
+    await delay(200);
+  }
+}
+
+/** What the service says when the cloud takes it for nobody. */
+async function withoutCloud(): Promise<void> {
+  const token = await signInAdministrator();
+  expect((await call("GET", "/identity", { token })).status).toBe(503);
+  expect((await call("GET", "/health?deep=true", { token })).body.status).toBe("degraded");
+  expect(await scanEnds(token)).toMatchObject({ status: "failed" });
+}
+
+/** A day in its life: good and bad sign-ins, a scan that fails in part, every page there is to read. */
+async function live(): Promise<void> {
   const user = { username: "maria", password: planted["a user's password"]!, role: "user" as const };
   await createUsers(service, [user]);
-  const admin = { username: ADMIN.username, password: planted["the administrator's password"]! };
-  const token = (await call("POST", "/auth/login", { body: admin })).body.access_token as string;
-  const maria = (await call("POST", "/auth/login", { body: user && { username: user.username, password: user.password } }))
-    .body.access_token as string;
-  planted["the administrator's token"] = token;
-  planted["a user's token"] = maria;
-  planted["the signature of a token"] = token.split(".")[2]!;
+  const token = await signInAdministrator();
+  const maria = await signIn(user.username, user.password);
 
   const wrong = planted["a wrong password"]!;
   await call("POST", "/auth/login", { body: { username: "maria", password: wrong } });
@@ -120,23 +146,14 @@ async function live(unauthorizedHost: string): Promise<void> {
   await call("POST", "/auth/password", { token: maria, body: { ...passwords, currentPassword: wrong } });
   await call("POST", "/auth/password", { token: maria, body: { ...passwords, newPassword: user.password } });
   await call("POST", "/auth/password", { token: maria, body: passwords });
-  const again = await call("POST", "/auth/login", { body: { username: "maria", password: passwords.newPassword } });
-  await call("POST", "/auth/logout", { token: again.body.access_token });
-
+  await call("POST", "/auth/logout", { token: await signIn("maria", passwords.newPassword) });
   await call("GET", "/identity", { token });
   await call("GET", "/health?deep=true", { token });
-  await call("GET", `${unauthorizedHost}/identity`, { token });
-  await call("GET", `${unauthorizedHost}/health?deep=true`, { token });
   await call("GET", "/system/license/status");
 
   service.cloud.control.addFault({ match: { vault: "kv-garbage" }, action: { kind: "garbage", as: "otherShape" } });
-  const { body: scan } = await call("POST", "/api/assets/discovery/scan", { token, body: { mode: "full" } });
-  let status = scan.status as string;
-  while (status === "queued" || status === "running") {
-    await new Promise((resolve) => setTimeout(resolve, 200));
-    status = (await call("GET", `/api/assets/discovery/scan/${scan.scanId}/status`, { token })).body.status;
-  }
-  expect(status).toBe("partial");
+  const scan = await scanEnds(token);
+  expect(scan.status).toBe("partial");
 
   const document = (await call("GET", "/openapi.json")).body as { paths: Record<string, Record<string, unknown>> };
   for (const path of Object.keys(document.paths).filter((each) => "get" in document.paths[each]!)) {
@@ -171,28 +188,32 @@ const found = (texts: readonly string[]): string[] =>
     texts.filter((text) => forms(value).some((form) => text.includes(form))).map((text) => `${what}: ${text.slice(0, 400)}`),
   );
 
+/** That the right texts were searched at all. */
+const mentioned = (texts: readonly string[], known: readonly string[]): boolean =>
+  known.every((word) => texts.some((text) => text.includes(word)));
+
 describe("no secret comes out", () => {
-  const logLines = () => service.hosts.flatMap(({ lines }) => lines);
+  const logLines = () => hosts.flatMap(({ lines }) => lines);
 
   test("in a log line", () => {
     expect(found(logLines())).toEqual([]);
-    expect(logLines().join("\n")).toContain("kv-denied");
+    expect(mentioned(logLines(), ["Made the bootstrap administrator", "A scan is over"])).toBe(true);
   });
 
   test("in a table row", async () => {
     const all = await rows();
     expect(found(all)).toEqual([]);
-    for (const known of ["seen-secret", "maria", "kv-garbage", "access.refused"]) expect(all.join("\n")).toContain(known);
+    expect(mentioned(all, ["seen-secret", "maria", "kv-garbage", "access.refused"])).toBe(true);
   });
 
   test("in a queue message", () => {
     expect(found(queues.messages)).toEqual([]);
-    expect(queues.messages.join("\n")).toContain("kv-seen");
+    expect(mentioned(queues.messages, ["kv-seen"])).toBe(true);
   });
 
   test("in an answer or its headers", () => {
     expect(found(responses)).toEqual([]);
-    for (const known of ["seen-secret", "invalidCredentials", "unavailable"]) expect(responses.join("\n")).toContain(known);
+    expect(mentioned(responses, ["seen-secret", "invalidCredentials", "unavailable"])).toBe(true);
   });
 
   test("nor any token of the cloud's, nor did the scan read a value", async () => {

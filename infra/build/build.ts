@@ -41,6 +41,7 @@ export async function buildApp(
     logLevel: "warning",
   });
   await copyDocumentation(path.join(outdir, "docs"));
+  await copyFont(path.join(outdir, "fonts"));
   return outdir;
 }
 
@@ -54,6 +55,13 @@ async function copyDocumentation(target: string): Promise<void> {
     await cp(path.join(swagger, file), path.join(target, file));
   }
   await cp(path.join(redoc, "bundles/redoc.standalone.js"), path.join(target, "redoc.standalone.js"));
+}
+
+/** The font PDF exports embed, so that any name in any script can be read. */
+async function copyFont(target: string): Promise<void> {
+  const font = createRequire(import.meta.url).resolve("@fontsource/unifontex/files/unifontex-latin-400-normal.woff");
+  await mkdir(target, { recursive: true });
+  await cp(font, path.join(target, path.basename(font)));
 }
 
 if (import.meta.main) {

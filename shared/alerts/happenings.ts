@@ -32,7 +32,7 @@ export async function violationNews(
 ): Promise<{ news: ViolationNews[]; cursor: string; more: boolean }> {
   const found = await deps.source.newViolations(cursor, limit);
   const inScope = found.violations
-    .filter((one) => fits(rule.filters, subjectOf(one), deps.ownerTag))
+    .filter((one) => one.firstSeenAt > rule.activeSince && fits(rule.filters, subjectOf(one), deps.ownerTag))
     .map(({ tags, ...one }): ViolationNews => {
       const owner = tags && Object.hasOwn(tags, deps.ownerTag) ? tags[deps.ownerTag] : undefined;
       return { kind: "violation", ...one, ...(owner === undefined ? {} : { owner }) };

@@ -39,7 +39,7 @@ const OVERLAP_MS = 10 * 60_000;
  * While a snooze lasts, its rule says nothing of its asset. When it ends, by itself or by hand, the rule tells of the
  * lowest threshold that was crossed meanwhile.
  */
-export function createSnoozes(deps: { tables: Tables; rules: RuleRoom; audit: Audit; clock: Clock }) {
+export function createSnoozes(deps: { tables: Tables; rules: RuleRoom; audit: Pick<Audit, "append">; clock: Clock }) {
   const { tables, rules, audit, clock } = deps;
 
   async function all(): Promise<Row<SnoozeRecord>[]> {

@@ -201,7 +201,7 @@ export function openRoom({ connectionString, cloud, violations, environment = {}
       },
       caller,
     );
-    return { rule, webhookSecret, received: () => cloud.control.received(id) };
+    return { rule, webhookSecret, received: () => cloud.control.sunk(id) };
   }
 
   return {

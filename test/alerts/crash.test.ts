@@ -1,0 +1,108 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import type { Cloud } from "../../infra/local/cloud/cloud.ts";
+import { liveIn } from "../azure/live-cloud.ts";
+import { type Azurite, startAzurite } from "../support/azurite.ts";
+import { caller, DAY_MS, Death, namedIn, openRoom, type Room, START, type Steps } from "./room.ts";
+
+let azurite: Azurite;
+let cloud: Cloud;
+let room: Room;
+
+beforeAll(async () => {
+  azurite = await startAzurite({ accounts: ["alerts"] });
+  ({ cloud } = await liveIn({ company: { subscriptions: [] } }));
+  room = openRoom({ connectionString: azurite.connectionString("alerts"), cloud });
+  await room.scanned("kv-a", [
+    { name: "one", expiresInDays: 2.5 },
+    { name: "two", expiresInDays: 8.5 },
+    { name: "three", expiresInDays: 12 },
+  ]);
+});
+afterAll(async () => {
+  await cloud.stop();
+  await azurite.stop();
+});
+
+const DAYS = [0, 2, 5];
+/** What the days hold: (asset, lowest threshold crossed). */
+const EXPECTED = ["kv-a/one 1", "kv-a/one 7", "kv-a/three 30", "kv-a/three 7", "kv-a/two 30", "kv-a/two 7"];
+
+/** Runs a rule through the days, with a process that dies at one step; the next one takes over where it died. */
+async function live(
+  steps: Steps,
+): Promise<{ rule: string; mails: string[]; posts: string[]; ids: number; posted: number }> {
+  room.clock.set(START);
+  for (const { ruleId } of await room.instance().rules.all())
+    await room.instance().rules.remove(ruleId, caller, undefined);
+  room.messages.length = 0;
+  const mail = await room.mailRule();
+  const webhook = await room.webhookRule();
+  let alerts = room.instance(steps);
+  const survive = async (work: () => Promise<void>) => {
+    for (let lives = 0; lives < 5; lives++) {
+      try {
+        return await work();
+      } catch (error) {
+        if (!steps.dead) throw error;
+        expect(error).toBeInstanceOf(Error);
+        steps.dead = false;
+        steps.dieAt = -1;
+        // Longer than a lease, as the platform takes to notice that a worker is gone.
+        room.clock.add(15 * 60_000);
+        alerts = room.instance();
+      }
+    }
+  };
+  for (const day of DAYS) {
+    room.clock.set(new Date(Date.parse(START) + day * DAY_MS));
+    await survive(() => alerts.evaluate());
+    await survive(() => alerts.evaluate());
+    await survive(() => room.drainAll(alerts));
+  }
+  const tellings = (text: string) =>
+    namedIn(text).map((name, index) => `${name} ${[...text.matchAll(/Threshold: (\d+)/g)][index]![1]}`);
+  const events = new Map(
+    webhook.received().map(({ headers, body }) => [headers["webhook-id"], JSON.parse(body) as { data: Data }]),
+  );
+  return {
+    rule: mail.rule.ruleId,
+    mails: mail
+      .mails()
+      .flatMap(({ plainText }) => tellings(plainText!))
+      .sort(),
+    posts: [...events.values()].flatMap(({ data }) => data.items.map(tellingOf)).sort(),
+    ids: events.size,
+    posted: webhook.received().length,
+  };
+}
+interface Data {
+  items: { vaultName: string; name: string; thresholdDays: number }[];
+}
+const tellingOf = (item: Data["items"][number]) => `${item.vaultName}/${item.name} ${item.thresholdDays}`;
+
+test("each asset is told exactly once per threshold and rule, whichever step the process dies before or after", async () => {
+  const whole: Steps = { taken: 0 };
+  const undisturbed = await live(whole);
+  expect(undisturbed).toMatchObject({ mails: EXPECTED, posts: EXPECTED, ids: 3, posted: 3 });
+  expect(whole.taken).toBeGreaterThan(50);
+  let repeatedPosts = 0;
+  for (let dieAt = 1; dieAt <= whole.taken; dieAt++) {
+    for (const when of ["before", "after"] as const) {
+      const lived = await live({ taken: 0, dieAt, when });
+      const place = `dying ${when} step ${dieAt}`;
+      expect({ place, mails: lived.mails }).toEqual({ place, mails: EXPECTED });
+      expect({ place, posts: lived.posts, ids: lived.ids }).toEqual({ place, posts: EXPECTED, ids: 3 });
+      repeatedPosts += lived.posted - 3;
+      const { items } = await room
+        .instance()
+        .history.list({ ruleId: lived.rule }, { limit: 100, offset: 0, cursor: undefined });
+      expect({ place, history: items.map(({ status }) => status) }).toEqual({
+        place,
+        history: ["delivered", "delivered", "delivered"],
+      });
+    }
+  }
+  // Webhooks may repeat, under the same id, where the process died between the answer and its record.
+  expect(repeatedPosts).toBeGreaterThan(0);
+  expect(new Death("x").name).toBe("Death");
+}, 600_000);

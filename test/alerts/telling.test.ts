@@ -1,0 +1,358 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import type { Cloud } from "../../infra/local/cloud/cloud.ts";
+import type { NewViolation } from "../../shared/alerts/alerts.ts";
+import { newestFirst, SCAN_LIST, type ScanRecord, Scans } from "../../shared/discovery/scan.ts";
+import { systemRandomness } from "../../shared/runtime.ts";
+import { liveIn } from "../azure/live-cloud.ts";
+import { type Azurite, startAzurite } from "../support/azurite.ts";
+import { caller, DAY_MS, namedIn, openRoom, type Room, START } from "./room.ts";
+
+let azurite: Azurite;
+let cloud: Cloud;
+const ACCOUNTS = Array.from({ length: 20 }, (_, index) => `alerts${String(index).padStart(2, "0")}`);
+let next = 0;
+let room: Room;
+
+const open = (options: Partial<Parameters<typeof openRoom>[0]> = {}) =>
+  openRoom({ connectionString: azurite.connectionString(ACCOUNTS[next++]), cloud, ...options });
+
+beforeAll(async () => {
+  azurite = await startAzurite({ accounts: ACCOUNTS });
+  ({ cloud } = await liveIn({ company: { subscriptions: [] } }));
+});
+afterAll(async () => {
+  await cloud.stop();
+  await azurite.stop();
+});
+beforeEach(() => {
+  cloud.control.clearFaults();
+  room = open();
+});
+
+/** Evaluates and sends what came of it. */
+async function run(now?: number) {
+  if (now !== undefined) room.clock.set(new Date(Date.parse(START) + now * DAY_MS));
+  const alerts = room.instance();
+  await alerts.evaluate();
+  await room.drain(alerts);
+}
+
+const told = (mails: readonly { plainText?: string }[]) => mails.map(({ plainText }) => namedIn(plainText ?? ""));
+
+describe("what an immediate rule tells", () => {
+  test("each asset once per threshold, in one message a run, the most urgent first", async () => {
+    const { mails } = await room.mailRule();
+    await room.scanned("kv-a", [
+      { name: "far", expiresInDays: 40 },
+      { name: "later", expiresInDays: 25.5 },
+      { name: "soon", expiresInDays: 3.5 },
+      { name: "never" },
+    ]);
+    await run(0);
+    await run(0.1);
+    expect(told(mails())).toEqual([["kv-a/soon", "kv-a/later"]]);
+    await run(3);
+    await run(11);
+    await run(20);
+    expect(told(mails()).slice(1)).toEqual([["kv-a/soon"], ["kv-a/far"], ["kv-a/later"]]);
+    expect(mails()[0]!.plainText).toContain("Threshold: 7 days");
+  });
+
+  test("an asset that expires between two runs, though it was past its expiry when they looked", async () => {
+    const { mails } = await room.mailRule({ thresholds: [1] });
+    await room.scanned("kv-a", [{ name: "brief", expiresInDays: 2.5 }]);
+    await run(0);
+    expect(mails()).toHaveLength(0);
+    await run(4);
+    expect(told(mails())).toEqual([["kv-a/brief"]]);
+    expect(mails()[0]!.subject).toContain("expired 1 day ago");
+  });
+
+  test("an asset that a scan finds inside a threshold already", async () => {
+    const { mails } = await room.mailRule();
+    await room.scanned("kv-a", [{ name: "first", expiresInDays: 20 }]);
+    await run(0);
+    await room.scanned("kv-a", [
+      { name: "first", expiresInDays: 20 },
+      { name: "second", expiresInDays: 5 },
+    ]);
+    await run(0.01);
+    await room.scanned("kv-b", [{ name: "third", expiresInDays: 6 }]);
+    await run(0.02);
+    expect(told(mails())).toEqual([["kv-a/first"], ["kv-a/second"], ["kv-b/third"]]);
+  });
+
+  test("an asset again when its expiry changes, and not when anything else does", async () => {
+    const { mails } = await room.mailRule();
+    await room.scanned("kv-a", [{ name: "one", expiresInDays: 20 }]);
+    await run(0);
+    await room.scanned("kv-a", [{ name: "one", expiresInDays: 20, tags: { owner: "ann" } }]);
+    await run(0.01);
+    expect(mails()).toHaveLength(1);
+    await room.scanned("kv-a", [{ name: "one", expiresInDays: 22 }]);
+    await run(0.02);
+    expect(mails()).toHaveLength(2);
+  });
+
+  test("nothing of a disabled asset until it is enabled", async () => {
+    const { mails } = await room.mailRule();
+    await room.scanned("kv-a", [{ name: "off", expiresInDays: 5, enabled: false }]);
+    await run(0);
+    expect(mails()).toHaveLength(0);
+    await room.scanned("kv-a", [{ name: "off", expiresInDays: 5 }]);
+    await run(0.01);
+    expect(told(mails())).toEqual([["kv-a/off"]]);
+  });
+
+  test("a vault that was gone for a while and comes back is looked at as a whole", async () => {
+    const { mails } = await room.mailRule({ thresholds: [7] });
+    const assets = [{ name: "one", expiresInDays: 10 }];
+    await room.scanned("kv-b", [{ name: "other", expiresInDays: 5 }]);
+    await room.scanned("kv-a", assets);
+    await run(0);
+    await room.scanned("kv-a", []);
+    await room.tables.remove({ table: "Vaults" } as never, "vaults", "n!kv-a");
+    await run(1);
+    await run(5);
+    await room.scanned("kv-a", assets);
+    await run(5.01);
+    expect(told(mails())).toEqual([["kv-b/other"], ["kv-a/one"]]);
+  });
+
+  test("more than one message holds, in as many as it takes", async () => {
+    const { mails } = await room.mailRule();
+    await room.scanned(
+      "kv-a",
+      Array.from({ length: 1100 }, (_, index) => ({ name: `s-${index}`, expiresInDays: 1 + index / 100 })),
+    );
+    await run(0);
+    const names = told(mails());
+    expect(names.map((list) => list.length)).toEqual([1000, 100]);
+    expect(new Set(names.flat()).size).toBe(1100);
+    expect(names[0]![0]).toBe("kv-a/s-0");
+    expect(names[1]!.at(-1)).toBe("kv-a/s-1099");
+  });
+
+  test.each([
+    ["vault", { vault: "KV-A" }, ["kv-a/one"]],
+    ["type", { type: "key" as const }, ["kv-b/two"]],
+    ["subscription", { subscription: "22222222-2222-4222-8222-222222222222" }, ["kv-c/three"]],
+    ["tag", { tag: "env=prod" }, ["kv-b/two"]],
+    ["a tag's name", { tag: "env" }, ["kv-a/one", "kv-b/two"]],
+    ["owner", { owner: "ann" }, ["kv-c/three"]],
+  ])("only what fits a filter by %s", async (_name, filters, expected) => {
+    const { mails } = await room.mailRule({ filters });
+    await room.scanned("kv-a", [{ name: "one", expiresInDays: 5, tags: { env: "test" } }]);
+    await room.scanned("kv-b", [{ name: "two", type: "key", expiresInDays: 6, tags: { env: "prod" } }]);
+    await room.scanned(
+      "kv-c",
+      [{ name: "three", expiresInDays: 7, tags: { owner: "ann" } }],
+      "22222222-2222-4222-8222-222222222222",
+    );
+    await run(0);
+    await run(5);
+    expect([...new Set(told(mails()).flat())]).toEqual(expected);
+  });
+});
+
+describe("other rules", () => {
+  test("expired tells once of everything that has expired, at first and later", async () => {
+    const { mails } = await room.mailRule({ alertType: "expired", thresholds: undefined });
+    await room.scanned("kv-a", [
+      { name: "long-ago", expiresInDays: -300 },
+      { name: "next", expiresInDays: 1.5 },
+    ]);
+    await run(0);
+    await run(1);
+    await run(2);
+    await run(3);
+    expect(told(mails())).toEqual([["kv-a/long-ago"], ["kv-a/next"]]);
+  });
+
+  test("an expiration rule leaves alone what had expired before it looked", async () => {
+    const { mails } = await room.mailRule();
+    await room.scanned("kv-a", [{ name: "long-ago", expiresInDays: -300 }]);
+    await run(0);
+    await run(1);
+    expect(mails()).toHaveLength(0);
+  });
+
+  test("scanFailure tells once of each scan that ended badly since the rule is active", async () => {
+    const { mails } = await room.mailRule({ alertType: "scanFailure", thresholds: undefined });
+    const { ulid } = systemRandomness();
+    const put = async (daysLater: number, status: ScanRecord["status"]) => {
+      const at = new Date(Date.parse(START) + daysLater * DAY_MS);
+      const scanId = ulid(at);
+      await room.tables.put(Scans, SCAN_LIST, newestFirst(scanId), {
+        ...{ scanId, mode: "delta", status, trigger: "schedule", requestedBy: "system", requestId: "r" },
+        ...{ createdAt: at.toISOString(), finishedAt: at.toISOString(), vaultsTotal: 9, subscriptionOutcomes: [] },
+        vaultsFailed: 2,
+      });
+      return scanId;
+    };
+    await put(-1, "failed");
+    await put(0.1, "completed");
+    const partial = await put(0.2, "partial");
+    await run(0.3);
+    await run(0.4);
+    const late = await put(0.35, "timedOut");
+    await run(0.5);
+    expect(mails().map(({ plainText }) => /Scan (\w{26})/.exec(plainText!)?.[1])).toEqual([partial, late]);
+  });
+
+  test("complianceViolation tells once of each new violation of its severity", async () => {
+    const violation = (
+      id: string,
+      severity: NewViolation["severity"],
+      firstSeenAt = "2026-11-21T11:00:00.000Z",
+    ): NewViolation => ({
+      ...{ id, checkId: "secret-expiry", title: "Secrets expire", severity, resourceId: `kv-a.secret.${id}` },
+      ...{ resourceType: "secret", vaultName: "kv-a", subscriptionId: "s", firstSeenAt },
+    });
+    const arisen: NewViolation[] = [violation("old", "high", START)];
+    room = open({
+      violations: {
+        async newViolations(cursor, limit) {
+          const from = cursor === undefined ? arisen.length : Math.max(0, Number(cursor) - 1);
+          const violations = arisen.slice(from, from + limit);
+          return {
+            violations,
+            cursor: String(from + violations.length),
+            more: from + violations.length < arisen.length,
+          };
+        },
+      },
+    });
+    const { mails } = await room.mailRule({
+      ...{ alertType: "complianceViolation", thresholds: undefined, filters: { severity: "high" } },
+    });
+    await run(0);
+    arisen.push(violation("new", "high"), violation("minor", "low"));
+    await run(0.1);
+    arisen.push(violation("newer", "critical"));
+    await run(0.2);
+    await run(0.3);
+    expect(told(mails())).toEqual([["kv-a.secret.new"], ["kv-a.secret.newer"]]);
+  });
+});
+
+describe("digests", () => {
+  test("a daily one says at six what is new since the last", async () => {
+    const { mails } = await room.mailRule({ deliveryMode: "digest" });
+    await room.scanned("kv-a", [
+      { name: "one", expiresInDays: 20 },
+      { name: "two", expiresInDays: 31 },
+    ]);
+    await run(0.1);
+    expect(mails()).toHaveLength(0);
+    for (let hour = 0; hour < 72; hour += 3) await run(hour / 24);
+    expect(told(mails())).toEqual([["kv-a/one"], ["kv-a/two"]]);
+    expect(mails()[0]!.subject).toMatch(/^Digest: /);
+  });
+
+  test("a weekly one comes on Mondays", async () => {
+    // START is a Saturday.
+    const { mails } = await room.mailRule({ deliveryMode: "digest", digestFrequency: "weekly" });
+    await room.scanned("kv-a", [{ name: "one", expiresInDays: 20 }]);
+    await run(1);
+    expect(mails()).toHaveLength(0);
+    await run(2);
+    expect(told(mails())).toEqual([["kv-a/one"]]);
+    for (let day = 3; day < 16; day++) await run(day);
+    expect(told(mails()).slice(1)).toEqual([]);
+    await run(16);
+    expect(told(mails()).slice(1)).toEqual([["kv-a/one"]]);
+  });
+});
+
+describe("changes of a rule", () => {
+  test("a wider scope tells of what is new to it, and of nothing twice", async () => {
+    const { rule, mails } = await room.mailRule({ thresholds: [7] });
+    await room.scanned("kv-a", [
+      { name: "near", expiresInDays: 5 },
+      { name: "far", expiresInDays: 20 },
+    ]);
+    await run(0);
+    await room.instance().rules.change(rule.ruleId, { thresholds: [30, 7] }, caller, undefined);
+    await run(0.01);
+    await run(0.02);
+    expect(told(mails())).toEqual([["kv-a/near"], ["kv-a/far"]]);
+  });
+
+  test("a rule that was disabled for a while does not come back with what happened meanwhile", async () => {
+    const { rule, mails } = await room.mailRule({ thresholds: [7] });
+    await room.scanned("kv-a", [
+      { name: "gone", expiresInDays: 8 },
+      { name: "near", expiresInDays: 22 },
+    ]);
+    await run(0);
+    await room.instance().rules.change(rule.ruleId, { enabled: false }, caller, undefined);
+    await run(10);
+    await run(20);
+    expect(mails()).toHaveLength(0);
+    await room.instance().rules.change(rule.ruleId, { enabled: true }, caller, undefined);
+    await run(20.01);
+    expect(told(mails())).toEqual([["kv-a/near"]]);
+  });
+
+  test("what waits is cancelled when its rule is deleted", async () => {
+    const { rule, mails } = await room.mailRule();
+    await room.scanned("kv-a", [{ name: "one", expiresInDays: 5 }]);
+    const alerts = room.instance();
+    await alerts.evaluate();
+    await alerts.rules.remove(rule.ruleId, caller, undefined);
+    await room.drain(alerts);
+    expect(mails()).toHaveLength(0);
+    const page = await alerts.history.list({ ruleId: rule.ruleId }, { limit: 10, offset: 0, cursor: undefined });
+    expect(page.items.map(({ status }) => status)).toEqual(["cancelled"]);
+  });
+
+  test("while notifications are off nothing is told, and afterwards everything", async () => {
+    const { mails } = await room.mailRule();
+    await room.scanned("kv-a", [{ name: "one", expiresInDays: 31 }]);
+    await run(0);
+    room.settings.enableNotifications = false;
+    await run(2);
+    expect(mails()).toHaveLength(0);
+    room.settings.enableNotifications = true;
+    await run(3);
+    expect(told(mails())).toEqual([["kv-a/one"]]);
+  });
+});
+
+describe("snoozes", () => {
+  test("a snoozed asset is told of when the snooze ends, by the lowest threshold crossed meanwhile", async () => {
+    const { rule, mails } = await room.mailRule();
+    await room.scanned("kv-a", [
+      { name: "one", expiresInDays: 31 },
+      { name: "two", expiresInDays: 31 },
+    ]);
+    await run(0);
+    const until = new Date(Date.parse(START) + 26 * DAY_MS);
+    const request = { ruleId: rule.ruleId, assetId: "kv-a.secret.one", reason: "A change is planned", until };
+    await room.instance().snoozes.create(request, caller);
+    await expect(room.instance().snoozes.create(request, caller)).rejects.toMatchObject({ code: "alreadyExists" });
+    await run(2);
+    await run(25);
+    expect(told(mails())).toEqual([["kv-a/two"], ["kv-a/two"]]);
+    await run(27);
+    await run(27.5);
+    expect(told(mails()).slice(2)).toEqual([["kv-a/one"]]);
+    expect(mails()[2]!.plainText).toContain("Threshold: 7 days");
+  });
+
+  test("ending one by hand is felt at the next run", async () => {
+    const { rule, mails } = await room.mailRule();
+    await room.scanned("kv-a", [{ name: "one", expiresInDays: 5 }]);
+    const until = new Date(Date.parse(START) + 20 * DAY_MS);
+    const { snoozes } = room.instance();
+    await snoozes.create({ ruleId: rule.ruleId, assetId: "kv-a.secret.one", reason: "Wait", until }, caller);
+    await run(0.1);
+    expect(mails()).toHaveLength(0);
+    room.clock.add(60_000);
+    await snoozes.end(`${rule.ruleId}.kv-a.secret.one`, caller);
+    await run(0.2);
+    expect(told(mails())).toEqual([["kv-a/one"]]);
+    await expect(snoozes.end(`${rule.ruleId}.kv-a.secret.one`, caller)).rejects.toMatchObject({ code: "notFound" });
+  });
+});
