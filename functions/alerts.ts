@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { EVALUATION_QUEUE } from "../shared/alerts/alerts.ts";
 import { attemptsOf } from "../shared/alerts/deliver.ts";
 import {

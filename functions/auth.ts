@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { NewPassword, UserView } from "../shared/access/user.ts";
 import { ok } from "../shared/http/reply.ts";
 import { endpoint } from "./kit.ts";

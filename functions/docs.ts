@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import path from "node:path";
 import { gzipSync } from "node:zlib";
-import { z } from "zod";
+import * as z from "zod";
 import type { Endpoint } from "../shared/http/endpoint.ts";
 import { notFound, Problem } from "../shared/http/problem.ts";
 import { content, type Reply } from "../shared/http/reply.ts";

@@ -1,4 +1,4 @@
-import type { z } from "zod";
+import type * as z from "zod";
 import type { Config } from "../shared/config/config.ts";
 import { endpointFor } from "../shared/http/endpoint.ts";
 import type { Logger } from "../shared/runtime.ts";

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { ok } from "../shared/http/reply.ts";
 import { LICENSE_REASONS } from "../shared/licensing/license.ts";
 import { FEATURES, GRACE_DAYS } from "../shared/licensing/licensing.ts";

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import type { Endpoint } from "../shared/http/endpoint.ts";
 import { notFound } from "../shared/http/problem.ts";
 import { ok } from "../shared/http/reply.ts";

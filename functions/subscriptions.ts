@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import type { Endpoint } from "../shared/http/endpoint.ts";
 import { pageOf, pageParameters, pageRequest } from "../shared/http/paging.ts";
 import { created, ok, resource } from "../shared/http/reply.ts";

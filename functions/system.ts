@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { Problem } from "../shared/http/problem.ts";
 import { ok } from "../shared/http/reply.ts";
 import { endpoint } from "./kit.ts";

@@ -11,7 +11,7 @@ import { generateKeyPairSync } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
 import { parseArgs } from "node:util";
 import { CompactSign, importJWK } from "jose";
-import { z } from "zod";
+import * as z from "zod";
 
 const USAGE = `Usage: npm run --silent licence -- keys --out FILE [--kid NAME]
        npm run --silent licence -- issue --key FILE --tier core|pro --customer NAME --days N [--tenant GUID]`;

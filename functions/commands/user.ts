@@ -9,7 +9,7 @@ import { createInterface } from "node:readline/promises";
 import { Writable } from "node:stream";
 import { text } from "node:stream/consumers";
 import { parseArgs } from "node:util";
-import { z } from "zod";
+import * as z from "zod";
 import { NewPassword, ROLES, Username } from "../../shared/access/user.ts";
 import { ConfigError, loadConfig } from "../../shared/config/config.ts";
 import { Problem } from "../../shared/http/problem.ts";

@@ -1,4 +1,4 @@
-import type { z } from "zod";
+import type * as z from "zod";
 import type { Audit } from "../audit/audit.ts";
 import type { Config } from "../config/config.ts";
 import type { Actor, Caller, Role } from "../http/endpoint.ts";

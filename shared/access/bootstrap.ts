@@ -1,5 +1,5 @@
 import { timingSafeEqual } from "node:crypto";
-import { z } from "zod";
+import * as z from "zod";
 import type { Audit } from "../audit/audit.ts";
 import type { Config } from "../config/config.ts";
 import type { Caller } from "../http/endpoint.ts";

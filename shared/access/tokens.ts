@@ -1,5 +1,5 @@
 import { createHmac } from "node:crypto";
-import { z } from "zod";
+import * as z from "zod";
 import type { Config } from "../config/config.ts";
 import type { Clock, Randomness } from "../runtime.ts";
 

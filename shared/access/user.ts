@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import type { Role } from "../http/endpoint.ts";
 import type { Clock, Randomness } from "../runtime.ts";
 import { entity, type Row } from "../storage/entity.ts";

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { encodeTime } from "ulid";
-import { z } from "zod";
+import * as z from "zod";
 import { MAX_MAIL_RECIPIENTS } from "../azure/mail.ts";
 import { entity } from "../storage/entity.ts";
 import { markOf, type News, News as NewsSchema } from "./news.ts";

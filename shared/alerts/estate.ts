@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { deflateRawSync, inflateRawSync } from "node:zlib";
-import { z } from "zod";
+import * as z from "zod";
 import type { AssetType } from "../inventory/asset.ts";
 import { countExpiries } from "../inventory/expiries.ts";
 import type { ExpiryRange } from "../inventory/health.ts";

@@ -1,5 +1,5 @@
 import { encodeTime } from "ulid";
-import { z } from "zod";
+import * as z from "zod";
 import { newestFirst } from "../discovery/scan.ts";
 import type { Caller } from "../http/endpoint.ts";
 import { decodeCursor, encodeCursor, MAX_COUNTED, type Page, type PageRequest } from "../http/paging.ts";

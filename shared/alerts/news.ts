@@ -1,5 +1,5 @@
 import { deflateRawSync, inflateRawSync } from "node:zlib";
-import { z } from "zod";
+import * as z from "zod";
 import { ASSET_TYPES } from "../inventory/asset.ts";
 import { expiryKey } from "../inventory/layout.ts";
 import { keyText } from "../storage/keys.ts";

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { ASSET_TYPES } from "../inventory/asset.ts";
 import { entity } from "../storage/entity.ts";
 import { keyText } from "../storage/keys.ts";

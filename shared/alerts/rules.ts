@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import type { Audit } from "../audit/audit.ts";
 import { CloudFailure } from "../azure/failure.ts";
 import type { ServiceKeyVault } from "../azure/service-key-vault.ts";

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import type { Audit } from "../audit/audit.ts";
 import type { Caller } from "../http/endpoint.ts";
 import { type Page, type PageRequest, pageOfAll } from "../http/paging.ts";

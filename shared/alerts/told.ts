@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { entity } from "../storage/entity.ts";
 import { keyEnd } from "../storage/keys.ts";
 import { put, type Tables } from "../storage/tables.ts";

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import type { Clock } from "../runtime.ts";
 import type { Tables } from "../storage/tables.ts";
 import { sha256 } from "./canonical.ts";

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import type { AuditEvent } from "./audit.ts";
 import { canonicalJson } from "./canonical.ts";
 import { redact } from "./redact.ts";

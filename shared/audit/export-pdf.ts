@@ -30,10 +30,10 @@ interface Column {
 }
 
 const COLUMNS: Column[] = [
-  { title: "Time (UTC)", width: 84, text: ({ occurredAt }) => occurredAt.replace("T", " ").replace("Z", "") },
-  { title: "Event", width: 92, text: ({ eventType }) => eventType },
+  { title: "Time (UTC)", width: 98, text: ({ occurredAt }) => occurredAt.replace("T", " ").replace("Z", "") },
+  { title: "Event", width: 84, text: ({ eventType }) => eventType },
   { title: "Outcome", width: 48, text: ({ outcome, count }) => (count > 1 ? `${outcome} (${count} times)` : outcome) },
-  { title: "Actor", width: 92, text: ({ actor }) => actor },
+  { title: "Actor", width: 86, text: ({ actor }) => actor },
   { title: "Address", width: 68, text: ({ address }) => address ?? "" },
   { title: "Target", width: 116, text: ({ target }) => (target ? `${target.type} ${target.id}` : "") },
   { title: "What changed, and details", width: 184, text: changes },
@@ -116,7 +116,7 @@ function changes({ before, after, details }: AuditEntry): string {
 }
 
 /** JSON with room to break lines. */
-const readable = (value: unknown): string => canonicalJson(value).replaceAll('","', '", "').replaceAll('":', '": ');
+const readable = (value: unknown): string => canonicalJson(value).replaceAll(',"', ', "').replaceAll('":', '": ');
 
 function title(document: PDFDocument, set: Typesetter, about: PdfAbout, count: number): Cursor {
   const page = newPage(document);

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { decodeCursor, encodeCursor } from "../http/paging.ts";
 import { Problem } from "../http/problem.ts";
 import { chainEnd } from "./chain.ts";
@@ -14,7 +14,7 @@ import { FIRST_PARTITION, FirstRow } from "./rows.ts";
 import { createSink } from "./sink.ts";
 
 /** What one answer holds at most; the platform collects an answer in memory before it sends it. */
-export const PART_LIMITS = { entries: 100_000, bytes: 32 * 1024 * 1024 };
+export const PART_LIMITS = { entries: 100_000, bytes: 8 * 1024 * 1024 };
 /** A longer PDF is nothing anyone reads. */
 export const MAX_PDF_ENTRIES = 5_000;
 

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { decodeCursor, encodeCursor, MAX_COUNTED, type Page, type PageRequest } from "../http/paging.ts";
 import { Problem } from "../http/problem.ts";
 import type { Tables } from "../storage/tables.ts";

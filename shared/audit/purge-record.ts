@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import type { Tables } from "../storage/tables.ts";
 import { DigestName } from "./chain.ts";
 import { type Interval, intervalFrom } from "./interval.ts";

@@ -1,5 +1,5 @@
 import { encodeTime } from "ulid";
-import { z } from "zod";
+import * as z from "zod";
 import { entity } from "../storage/entity.ts";
 import { keyText } from "../storage/keys.ts";
 import type { AuditEntry } from "./entry.ts";

@@ -1,5 +1,5 @@
 import { createPrivateKey, createPublicKey, type KeyObject, sign, verify } from "node:crypto";
-import { z } from "zod";
+import * as z from "zod";
 import { canonicalJson } from "./canonical.ts";
 
 /**

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { DigestName } from "./chain.ts";
 
 /** The format of a JSON export, named in it. */

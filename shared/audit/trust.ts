@@ -1,5 +1,5 @@
 import { createPublicKey } from "node:crypto";
-import { z } from "zod";
+import * as z from "zod";
 import type { Config } from "../config/config.ts";
 import { put, type Tables } from "../storage/tables.ts";
 import { KEYS_PARTITION, RecordRow } from "./rows.ts";

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { decodeCursor, encodeCursor } from "../http/paging.ts";
 import type { Clock } from "../runtime.ts";
 import type { Tables } from "../storage/tables.ts";

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { PipelinePolicy, PipelineRequest, PipelineResponse } from "@azure/core-rest-pipeline";
-import type { z } from "zod";
+import type * as z from "zod";
 import type { Logger, Randomness } from "../runtime.ts";
 import { connections } from "./connections.ts";
 import {

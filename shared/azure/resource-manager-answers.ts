@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import type { Route } from "./calls.ts";
 
 /** The members of the resource manager's answers that are read here. https://learn.microsoft.com/rest/api/azure/ */

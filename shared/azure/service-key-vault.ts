@@ -1,5 +1,5 @@
 import type { SecretClient } from "@azure/keyvault-secrets";
-import { z } from "zod";
+import * as z from "zod";
 import { systemRandomness } from "../runtime.ts";
 import { CALL_LIMITS, clientOptions, type Route } from "./calls.ts";
 import { CloudFailure, foreignHost } from "./failure.ts";

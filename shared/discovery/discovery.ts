@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import type { Audit } from "../audit/audit.ts";
 import type { Caller } from "../http/endpoint.ts";
 import { decodeCursor, encodeCursor, MAX_COUNTED, type Page, type PageRequest } from "../http/paging.ts";

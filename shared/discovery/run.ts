@@ -1,4 +1,4 @@
-import type { z } from "zod";
+import type * as z from "zod";
 import type { Audit } from "../audit/audit.ts";
 import { asCloudFailure } from "../azure/failure.ts";
 import type { ResourceManager } from "../azure/resource-manager.ts";

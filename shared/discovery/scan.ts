@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { ASSET_TYPES } from "../inventory/asset.ts";
 import { VaultFailure } from "../inventory/vault.ts";
 import { entity } from "../storage/entity.ts";

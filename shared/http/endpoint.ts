@@ -1,4 +1,4 @@
-import type { z } from "zod";
+import type * as z from "zod";
 import type { Logger } from "../runtime.ts";
 import type { ProblemCode } from "./problem.ts";
 import type { Reply } from "./reply.ts";

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { Problem, type ProblemPart } from "./problem.ts";
 
 /** Largest body that is read, as the contract says. */

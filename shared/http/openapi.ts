@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { createDocument, type ZodOpenApiOperationObject, type ZodOpenApiPathsObject } from "zod-openapi";
 import type { Endpoint, ResponseDeclaration } from "./endpoint.ts";
 import { PROBLEMS, type ProblemCode } from "./problem.ts";

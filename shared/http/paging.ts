@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { Problem } from "./problem.ts";
 
 /** Bounds of the list parameters, as the contract says. */

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { z } from "zod";
+import * as z from "zod";
 import type { Clock } from "../runtime.ts";
 import { entity, type Row } from "../storage/entity.ts";
 import { keyText } from "../storage/keys.ts";

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { ASSET_TYPES, type AssetType, assetId, RotationPolicy } from "./asset.ts";
 import { countExpiries } from "./expiries.ts";
 import { daysUntil, type Moment, STATUSES, statusOf } from "./health.ts";

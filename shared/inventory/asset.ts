@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { z } from "zod";
+import * as z from "zod";
 import { entity } from "../storage/entity.ts";
 
 export const ASSET_TYPES = ["certificate", "key", "secret"] as const;

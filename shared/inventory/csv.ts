@@ -1,4 +1,4 @@
-import type { z } from "zod";
+import type * as z from "zod";
 import { toCsv } from "../http/csv.ts";
 import type { Asset } from "./api.ts";
 

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { decodeCursor, encodeCursor, type Page, type PageRequest } from "../http/paging.ts";
 import type { Clock } from "../runtime.ts";
 import type { Settings } from "../settings/settings.ts";

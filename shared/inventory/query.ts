@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { decodeCursor, encodeCursor, type Page, type PageRequest } from "../http/paging.ts";
 import { Problem } from "../http/problem.ts";
 import type { Row } from "../storage/entity.ts";

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import { entity } from "../storage/entity.ts";
 import { ASSET_TYPES, type AssetType } from "./asset.ts";
 

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import type { Tier } from "../http/endpoint.ts";
 import type { LicenseKey } from "./vendor-keys.ts";
 

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { z } from "zod";
+import * as z from "zod";
 import type { Audit } from "../audit/audit.ts";
 import type { AppConfiguration } from "../azure/app-configuration.ts";
 import { CloudFailure } from "../azure/failure.ts";

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import type { Entity, Member, Row } from "./entity.ts";
 import { RowInvalid, StorageCorrupt } from "./errors.ts";
 import { keyProblem } from "./keys.ts";

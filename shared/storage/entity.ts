@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 
 /** How a member is kept: in a column of its own type, or as JSON text. */
 export interface Member {

@@ -1,4 +1,4 @@
-import type { z } from "zod";
+import type * as z from "zod";
 
 /** A row that was to be new is there already. */
 export class RowExists extends Error {

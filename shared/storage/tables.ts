@@ -1,6 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { TableEntityQueryOptions, TableEntityResultPage } from "@azure/data-tables";
-import { z } from "zod";
+import * as z from "zod";
 import type { Logger } from "../runtime.ts";
 import { createTableClients, errorCode } from "./clients.ts";
 import { check, columnOf, decode, encode, isCut, type StoredRow } from "./columns.ts";

@@ -1,4 +1,4 @@
-import { z } from "zod";
+import * as z from "zod";
 import type { Audit, AuditEvent } from "../audit/audit.ts";
 import type { Identity } from "../azure/identity.ts";
 import type { KeyVaults } from "../azure/key-vault.ts";

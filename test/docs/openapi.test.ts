@@ -13,7 +13,11 @@ interface Operation {
 }
 
 let service: Service;
-let document: { openapi: string; paths: Record<string, Record<string, Operation>>; components: Record<string, unknown> };
+let document: {
+  openapi: string;
+  paths: Record<string, Record<string, Operation>>;
+  components: Record<string, unknown>;
+};
 beforeAll(async () => {
   service = await Service.start();
   document = (await service.call("GET", "/openapi.json")).body;
@@ -72,7 +76,11 @@ test("no answer it describes has a member for a secret", () => {
   const secrets = /^(password|newPassword|currentPassword|clientSecret|secretAccessKey|webhookUrl|oidcClientSecret)$/;
   const found = operations().flatMap(({ operationId, responses }) =>
     Object.values(responses).flatMap(({ content = {} }) =>
-      Object.values(content).flatMap(({ schema }) => membersOf(schema).filter((name) => secrets.test(name)).map((name) => `${operationId}: ${name}`)),
+      Object.values(content).flatMap(({ schema }) =>
+        membersOf(schema)
+          .filter((name) => secrets.test(name))
+          .map((name) => `${operationId}: ${name}`),
+      ),
     ),
   );
   expect(found).toEqual([]);

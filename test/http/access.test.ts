@@ -166,17 +166,36 @@ describe("a token", () => {
     ["names an unknown key", () => makeToken(service, "user", { header: { kid: "other" } })],
     ["names no key", () => makeToken(service, "user", { header: { kid: undefined } })],
     ["names a key that every object has", () => makeToken(service, "user", { header: { kid: "__proto__" } })],
-    ["brings a key along", () => makeToken(service, "user", { header: { jwk: { kty: "oct", k: "AAAA" } }, key: Buffer.alloc(32) })],
-    ["wants an extension understood", () => makeToken(service, "user", { header: { crit: ["x"], x: 1 } }).catch(() => "a.b.c")],
-    ["has another algorithm", async () => makeToken(service, "user", { header: { alg: "HS512" }, key: Buffer.concat([signingKey(service.environment.JWT_SIGNING_KEYS!).key, Buffer.alloc(32)]) })],
+    [
+      "brings a key along",
+      () => makeToken(service, "user", { header: { jwk: { kty: "oct", k: "AAAA" } }, key: Buffer.alloc(32) }),
+    ],
+    [
+      "wants an extension understood",
+      () => makeToken(service, "user", { header: { crit: ["x"], x: 1 } }).catch(() => "a.b.c"),
+    ],
+    [
+      "has another algorithm",
+      async () =>
+        makeToken(service, "user", {
+          header: { alg: "HS512" },
+          key: Buffer.concat([signingKey(service.environment.JWT_SIGNING_KEYS!).key, Buffer.alloc(32)]),
+        }),
+    ],
     ["has no algorithm", async () => `${encoded({ alg: "none", kid: "test", typ: "JWT" })}.${(await parts())[1]}.`],
-    ["says none of its algorithm and keeps a signature", async () => [encoded({ alg: "none", kid: "test" }), ...(await parts()).slice(1)].join(".")],
+    [
+      "says none of its algorithm and keeps a signature",
+      async () => [encoded({ alg: "none", kid: "test" }), ...(await parts()).slice(1)].join("."),
+    ],
     ["has no signature", async () => `${(await parts()).slice(0, 2).join(".")}.`],
-    ["says another name than was signed", async () => {
-      const [header, payload, signature] = await parts();
-      const claims = JSON.parse(Buffer.from(payload, "base64url").toString());
-      return [header, encoded({ ...claims, sub: "admin" }), signature].join(".");
-    }],
+    [
+      "says another name than was signed",
+      async () => {
+        const [header, payload, signature] = await parts();
+        const claims = JSON.parse(Buffer.from(payload, "base64url").toString());
+        return [header, encoded({ ...claims, sub: "admin" }), signature].join(".");
+      },
+    ],
     ["is for another service", () => makeToken(service, "user", { claims: { aud: "another" } })],
     ["is from another service", () => makeToken(service, "user", { claims: { iss: "another" } })],
     ["has expired", () => makeToken(service, "user", { claims: { iat: now - 7200, exp: now - 3600 } })],
@@ -202,7 +221,8 @@ describe("a token", () => {
     ]);
     service.hosts.splice(2);
     try {
-      const me = async (url: string, bearer: string) => (await service.call("GET", `${url}/auth/me`, { token: bearer })).status;
+      const me = async (url: string, bearer: string) =>
+        (await service.call("GET", `${url}/auth/me`, { token: bearer })).status;
       const signedAnew = await tokenOf("user", both.url);
       expect(JSON.parse(Buffer.from(signedAnew.split(".")[0]!, "base64url").toString()).kid).toBe("next");
       expect([await me(both.url, token), await me(both.url, signedAnew)]).toEqual([200, 200]);
@@ -280,11 +300,27 @@ describe("the licence", () => {
       () => licence(claims(30, { tenantId: TENANT })),
       { ...pro, reason: null, inGrace: false, daysLeft: 30, features: expect.arrayContaining(["rotation", "users"]) },
     ],
-    ["for another tenant opens nothing", () => licence(claims(30, { tenantId: OTHER })), { ...core, reason: "wrongTenant" }],
-    ["that expired 13 days ago still opens PRO", () => licence(claims(-13)), { ...pro, reason: "expired", inGrace: true }],
-    ["that expired 15 days ago opens nothing", () => licence(claims(-15)), { ...core, reason: "expired", inGrace: false }],
+    [
+      "for another tenant opens nothing",
+      () => licence(claims(30, { tenantId: OTHER })),
+      { ...core, reason: "wrongTenant" },
+    ],
+    [
+      "that expired 13 days ago still opens PRO",
+      () => licence(claims(-13)),
+      { ...pro, reason: "expired", inGrace: true },
+    ],
+    [
+      "that expired 15 days ago opens nothing",
+      () => licence(claims(-15)),
+      { ...core, reason: "expired", inGrace: false },
+    ],
     ["without a signature opens nothing", () => unsigned(claims(30)), { ...core, reason: "malformed" }],
-    ["signed with the public key as a secret opens nothing", () => confused(claims(30)), { ...core, reason: "malformed" }],
+    [
+      "signed with the public key as a secret opens nothing",
+      () => confused(claims(30)),
+      { ...core, reason: "malformed" },
+    ],
     ["that is garbage opens nothing", () => "garbage", { ...core, reason: "malformed" }],
   ])("%s", async (_what, make, expected) => {
     const text = await make();
@@ -294,7 +330,9 @@ describe("the licence", () => {
       const answer = await service.call("GET", `${host.url}/system/license/status`);
       expect(answer.body).toMatchObject(expected);
       expect(answer.text).not.toContain("Acme");
-      const endpoint = endpoints.find(({ tier, method, access }) => tier === "pro" && method === "GET" && access !== "open");
+      const endpoint = endpoints.find(
+        ({ tier, method, access }) => tier === "pro" && method === "GET" && access !== "open",
+      );
       if (!endpoint) return;
       const guarded = await service.call("GET", `${host.url}/${endpoint.route.replaceAll(/\{\w+\}/g, "none")}`, {
         token: await makeToken(service, "admin"),
@@ -332,8 +370,13 @@ test("a changed BOOTSTRAP_ADMIN_PASSWORD lets its holder in again at the next st
     const host = await own.addHost({ BOOTSTRAP_ADMIN_PASSWORD: next.password });
     expect((await own.call("GET", "/auth/me", { token: intruder })).status).toBe(401);
     const back = await own.signIn(next);
-    expect((await own.call("GET", "/auth/me", { token: back })).body).toMatchObject({ username: "admin", role: "admin" });
-    expect((await own.call("POST", "/auth/login", { body: { ...next, password: "set by an intruder" } })).status).toBe(401);
+    expect((await own.call("GET", "/auth/me", { token: back })).body).toMatchObject({
+      username: "admin",
+      role: "admin",
+    });
+    expect((await own.call("POST", "/auth/login", { body: { ...next, password: "set by an intruder" } })).status).toBe(
+      401,
+    );
     expect(host.lines.join("\n")).toContain("Reset the bootstrap administrator");
     expect(host.lines.join("\n")).not.toContain(next.password);
   } finally {

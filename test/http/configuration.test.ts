@@ -57,7 +57,8 @@ test("what is missing, or wrong only beside something else, is named too", async
     AZURE_CLIENT_SECRET: "planted-client-secret",
     CRITICAL_EXPIRY_DAYS: "30",
   });
-  for (const name of ["BOOTSTRAP_ADMIN_PASSWORD", "AZURE_CLIENT_SECRET", "CRITICAL_EXPIRY_DAYS"]) expect(said).toContain(`${name}:`);
+  for (const name of ["BOOTSTRAP_ADMIN_PASSWORD", "AZURE_CLIENT_SECRET", "CRITICAL_EXPIRY_DAYS"])
+    expect(said).toContain(`${name}:`);
   expect(said).not.toContain("planted");
 });
 

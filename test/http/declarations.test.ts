@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { z } from "zod";
+import * as z from "zod";
 import { endpoints, queues, timers } from "../../functions/functions.ts";
 import type { Access } from "../../shared/http/endpoint.ts";
 import { OPEN, PRO_SECTIONS, SPECIFICATION } from "./specification.ts";
@@ -52,7 +52,9 @@ describe("every endpoint", () => {
 });
 
 describe("the specification", () => {
-  const begun = Object.entries(SPECIFICATION).filter(([, ids]) => ids.some((id) => declared.some((one) => one.id === id)));
+  const begun = Object.entries(SPECIFICATION).filter(([, ids]) =>
+    ids.some((id) => declared.some((one) => one.id === id)),
+  );
 
   test.each(begun)("its section %s is declared whole", (section, ids) => {
     expect(declared.map(({ id }) => id)).toEqual(expect.arrayContaining([...ids]));

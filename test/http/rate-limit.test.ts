@@ -34,7 +34,11 @@ async function callsFrom(localAddress: string, count: number, path = "/nothing")
   for (let call = 0; call < count; call++) {
     const outgoing = request(hosts[call % hosts.length]!.url + path, {
       localAddress,
-      headers: { "X-Forwarded-For": `198.51.100.${call}`, "X-Real-IP": `203.0.113.${call}`, Forwarded: `for=10.0.0.${call}` },
+      headers: {
+        "X-Forwarded-For": `198.51.100.${call}`,
+        "X-Real-IP": `203.0.113.${call}`,
+        Forwarded: `for=10.0.0.${call}`,
+      },
     }).end();
     const [answer] = await once(outgoing, "response");
     await text(answer);

@@ -45,7 +45,10 @@ describe("a body", () => {
     const passwords = { currentPassword: "not the current password", newPassword: "another long password" };
     const [camel, snake] = [
       await post("/auth/password", passwords),
-      await post("/auth/password", { current_password: passwords.currentPassword, new_password: passwords.newPassword }),
+      await post("/auth/password", {
+        current_password: passwords.currentPassword,
+        new_password: passwords.newPassword,
+      }),
     ];
     // Both were understood: only the password itself is wrong.
     for (const answer of [camel, snake]) {
@@ -74,7 +77,11 @@ describe("a body", () => {
     ["nothing that is needed", {}, ["body.mode"]],
     ["a value that is none", { mode: "everything" }, ["body.mode"]],
     ["wrong types", { mode: 7, subscriptions: "all" }, ["body.mode", "body.subscriptions"]],
-    ["a wrong item", { mode: "full", subscriptions: ["8eab9bca-7137-4f76-a31c-dcc4acd2ff43", "x"] }, ["body.subscriptions.1"]],
+    [
+      "a wrong item",
+      { mode: "full", subscriptions: ["8eab9bca-7137-4f76-a31c-dcc4acd2ff43", "x"] },
+      ["body.subscriptions.1"],
+    ],
     ["an array", [], ["body"]],
     ["null", null, ["body"]],
     ["a bare string", '"full"', ["body"]],
@@ -84,9 +91,12 @@ describe("a body", () => {
     expect(pathsOf(answer)).toEqual(paths);
   });
 
-  test.each(["{", '{"mode":"full",}', "{'mode':'full'}", "mode=full", "\u0000"])("that is no JSON is refused: %j", async (text) => {
-    isProblem(await post(SCAN, text), 400, "malformedRequest");
-  });
+  test.each(["{", '{"mode":"full",}', "{'mode':'full'}", "mode=full", "\u0000"])(
+    "that is no JSON is refused: %j",
+    async (text) => {
+      isProblem(await post(SCAN, text), 400, "malformedRequest");
+    },
+  );
 
   test("that is not UTF-8 is refused", async () => {
     const answer = await fetch(service.url + LOGIN, {
@@ -133,7 +143,10 @@ describe("a body", () => {
     );
     expect(chunked.status).toBe(400);
     for (const text of [none.text, chunked.body]) {
-      expect(JSON.parse(text)).toMatchObject({ code: "missingBody", detail: expect.stringContaining("Content-Length") });
+      expect(JSON.parse(text)).toMatchObject({
+        code: "missingBody",
+        detail: expect.stringContaining("Content-Length"),
+      });
     }
   });
 
@@ -146,7 +159,7 @@ describe("a body", () => {
 
   test("nested ten thousand deep harms nothing", async () => {
     isProblem(await post(SCAN, "[".repeat(10_000) + "]".repeat(10_000)), 400, "invalidRequest");
-    isProblem(await post(SCAN, '{"mode":'.repeat(10_000) + "1" + "}".repeat(10_000)), 400, "invalidRequest");
+    isProblem(await post(SCAN, `${'{"mode":'.repeat(10_000)}1${"}".repeat(10_000)}`), 400, "invalidRequest");
   });
 
   test.each(["__proto__", "constructor", "prototype", "toString", "hasOwnProperty"])(
@@ -201,23 +214,32 @@ describe("a query", () => {
     expect(answer.body.detail).toContain("cursor");
   });
 
-  test.each(["expiresBefore=2026-11-21", "expires_before=2026-11-21T10:00:00Z", "expiresAfter=2026-11-21T12:00:00%2B02:00"])(
-    "takes dates and instants, in either spelling: %s",
-    async (query) => {
-      expect((await list(query)).status).toBe(200);
-    },
-  );
+  test.each([
+    "expiresBefore=2026-11-21",
+    "expires_before=2026-11-21T10:00:00Z",
+    "expiresAfter=2026-11-21T12:00:00%2B02:00",
+  ])("takes dates and instants, in either spelling: %s", async (query) => {
+    expect((await list(query)).status).toBe(200);
+  });
 });
 
 describe("a path", () => {
   const call = (method: string, path: string) => service.call(method, path, { token });
 
-  test.each(["/nothing", "/api", "/api/assets", "/auth", "/auth/login/again", "/health/deep", "/.env", "/api/v2/assets", "/health//", "/api//health"])(
-    "%s that is none is a 404",
-    async (path) => {
-      isProblem(await call("GET", path), 404, "unknownPath");
-    },
-  );
+  test.each([
+    "/nothing",
+    "/api",
+    "/api/assets",
+    "/auth",
+    "/auth/login/again",
+    "/health/deep",
+    "/.env",
+    "/api/v2/assets",
+    "/health//",
+    "/api//health",
+  ])("%s that is none is a 404", async (path) => {
+    isProblem(await call("GET", path), 404, "unknownPath");
+  });
 
   test.each([
     ["POST", "/health", "GET"],
@@ -281,7 +303,9 @@ describe("a path", () => {
   });
 
   test("with a NUL never reaches the service: the web server refuses it", async () => {
-    expect((await fetch(`${service.url}${ASSETS}/a%00b`, { headers: { Authorization: `Bearer ${token}` } })).status).toBe(400);
+    expect(
+      (await fetch(`${service.url}${ASSETS}/a%00b`, { headers: { Authorization: `Bearer ${token}` } })).status,
+    ).toBe(400);
   });
 });
 
@@ -340,7 +364,14 @@ describe("every answer", () => {
     const none = await service.call("GET", "/auth/me");
     isProblem(none, 401, "unauthorized");
     expect(none.headers.get("www-authenticate")).toBe("Bearer");
-    for (const header of ["Bearer nonsense", "Bearer", "Basic YWRtaW46YWRtaW4=", `bearer ${token}x`, `Token ${token}`, ""]) {
+    for (const header of [
+      "Bearer nonsense",
+      "Bearer",
+      "Basic YWRtaW46YWRtaW4=",
+      `bearer ${token}x`,
+      `Token ${token}`,
+      "",
+    ]) {
       const answer = await service.call("GET", "/auth/me", { headers: { Authorization: header } });
       isProblem(answer, 401, "unauthorized");
       expect(answer.headers.get("www-authenticate")).toBe('Bearer error="invalid_token"');

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { z } from "zod";
+import * as z from "zod";
 import { entity } from "../../shared/storage/entity.ts";
 import {
   createTables,

@@ -76,7 +76,7 @@ const HOSTILE_TEXTS = [
   "' or PartitionKey ne '",
   "'; drop table users; --",
   "<script>alert(1)</script>",
-  "{{7*7}}${7*7}",
+  "{{7*7}}#{7*7}",
   "\r\nSet-Cookie: a=b",
   "a/b?c#d",
   "|directory",
@@ -144,7 +144,8 @@ function described(schema: Schema, document: Description): fc.Arbitrary<unknown>
 
 function text({ format, pattern, minLength = 0, maxLength = 60 }: Schema): fc.Arbitrary<string> {
   if (format === "uuid") return fc.uuid();
-  if (format === "date-time") return fc.date({ noInvalidDate: true, min: new Date(0) }).map((date) => date.toISOString());
+  if (format === "date-time")
+    return fc.date({ noInvalidDate: true, min: new Date(0) }).map((date) => date.toISOString());
   if (format === "email") return fc.emailAddress();
   if (format === "uri") return fc.webUrl();
   if (pattern !== undefined) return fc.stringMatching(new RegExp(pattern));
@@ -181,7 +182,17 @@ function spoiled(good: fc.Arbitrary<unknown>): fc.Arbitrary<unknown> {
 type Body = { text?: string; type?: string };
 const json = (value: unknown): Body => ({ text: JSON.stringify(value), type: "application/json" });
 
-const BROKEN_TEXTS = ["{", "[1,", '{"a":1}{"b":2}', "\uFEFF{}", "undefined", "'x'", '{"a":\u0001}', "[".repeat(5_000), ""];
+const BROKEN_TEXTS = [
+  "{",
+  "[1,",
+  '{"a":1}{"b":2}',
+  "\uFEFF{}",
+  "undefined",
+  "'x'",
+  '{"a":\u0001}',
+  "[".repeat(5_000),
+  "",
+];
 const brokenBody: fc.Arbitrary<Body> = fc.constantFrom(...BROKEN_TEXTS).map((broken) => ({ ...json(0), text: broken }));
 const otherBody: fc.Arbitrary<Body> = fc.record({
   text: fc.string(),
@@ -216,9 +227,7 @@ function paths(template: string, operation: Operation, document: Description, kn
   });
   const odd = fc.constantFrom("/", "//", "/..", "/.", "/%2F", "%", ".json", ";a=b", "/extra");
   const end = fc.oneof({ weight: 30, arbitrary: fc.constant("") }, { weight: 1, arbitrary: odd });
-  return fc
-    .tuple(fc.tuple(...parts), end)
-    .map(([filled, odds]) => filled.join("/") + odds);
+  return fc.tuple(fc.tuple(...parts), end).map(([filled, odds]) => filled.join("/") + odds);
 }
 
 function queries(operation: Operation, document: Description): fc.Arbitrary<string> {
@@ -236,7 +245,10 @@ function queries(operation: Operation, document: Description): fc.Arbitrary<stri
         );
   const pairs = fc.array(pair, { maxLength: 4 });
   return fc
-    .oneof({ weight: declared.length === 0 ? 1 : 9, arbitrary: pairs }, { weight: declared.length === 0 ? 9 : 1, arbitrary: fc.constant([]) })
+    .oneof(
+      { weight: declared.length === 0 ? 1 : 9, arbitrary: pairs },
+      { weight: declared.length === 0 ? 9 : 1, arbitrary: fc.constant([]) },
+    )
     .map((list) => list.map(([name, value]) => `${escaped(name)}=${escaped(value)}`).join("&"));
 }
 
@@ -270,7 +282,12 @@ const oddHeaders: fc.Arbitrary<Record<string, string>> = fc.oneof(
 
 const METHODS = ["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"];
 
-function requests(template: string, method: string, document: Description, known: Known): fc.Arbitrary<GeneratedRequest> {
+function requests(
+  template: string,
+  method: string,
+  document: Description,
+  known: Known,
+): fc.Arbitrary<GeneratedRequest> {
   const operation = document.paths[template]![method]!;
   return fc
     .record({
@@ -338,7 +355,8 @@ export async function sendGenerated(
     const answered = await answer.text();
     statuses[answer.status] = (statuses[answer.status] ?? 0) + 1;
     if (answer.status < 300) succeeded.add(request.operation);
-    if (answer.status === 500) throw new Error(`It answered 500: ${answered}\n${await logged(service, answer.headers)}`);
+    if (answer.status === 500)
+      throw new Error(`It answered 500: ${answered}\n${await logged(service, answer.headers)}`);
     if (request.method === "HEAD") return;
     conformance.check(
       request.method,

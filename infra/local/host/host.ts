@@ -1,4 +1,5 @@
 import { join, resolve } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
 import { describeError, loadApp } from "./app.ts";
 import { installCore } from "./core.ts";
 import { createExecutor } from "./executor.ts";
@@ -14,6 +15,11 @@ import { startTimers } from "./timers.ts";
 
 /** How long running invocations may go on after a stop. The platform gives minutes; nobody waits so long at a desk. */
 const STOP_GRACE_MS = 5_000;
+/**
+ * The platform's listeners live in another process than the app, which loads none of their libraries; here their loading
+ * would keep the first request waiting, so they begin a moment after the host is ready.
+ */
+const LISTENERS_BEGIN_MS = 300;
 /** `SingletonOptions.ListenerLockPeriod`, seconds. */
 const TIMER_LEASE_SECONDS = { Development: 15, Production: 60 };
 /** `SingletonOptions.ListenerLockRecoveryPollingInterval` is a minute; in Development the lease itself is shorter. */
@@ -73,7 +79,9 @@ export async function startHost(options: HostOptions): Promise<Host> {
 
   const executor = createExecutor(core, hostJson.functionTimeout, log);
   const ofKind = (kind: "http" | "timer" | "queue") => functions.filter(({ trigger }) => isTrigger(trigger, kind));
-  const queues = await startQueues(ofKind("queue"), {
+  const begin = delay(LISTENERS_BEGIN_MS);
+  const queues = startQueues(ofKind("queue"), {
+    begin,
     settings: hostJson.queues,
     lease: options.lease ?? RECEIVE_LEASE_SECONDS,
     executor,
@@ -81,6 +89,7 @@ export async function startHost(options: HostOptions): Promise<Host> {
   });
   const leaseSeconds = options.timerLease ?? TIMER_LEASE_SECONDS[environment];
   const timers = startTimers(ofKind("timer"), {
+    begin,
     store: createTimerStatusStore(options.data ?? join(app, ".local", "host"), hostId(app)),
     lease: createTimerLease(process.env.AzureWebJobsStorage, hostId(app), leaseSeconds),
     leaseSeconds,

@@ -17,6 +17,8 @@ const CLIENT_RETRIES = { maxTries: 3, retryDelayInMs: 200, maxRetryDelayInMs: 10
 const NEVER_EXPIRES = -1;
 
 export interface QueueOptions {
+  /** When the listeners begin. */
+  begin: Promise<void>;
   settings: QueueSettings;
   /** Seconds. */
   lease: number;
@@ -31,18 +33,20 @@ export interface QueueListeners {
   stop(): Promise<void>;
 }
 
-export async function startQueues(functions: AppFunction[], options: QueueOptions): Promise<QueueListeners> {
+export function startQueues(functions: AppFunction[], options: QueueOptions): QueueListeners {
   const stop = new AbortController();
   const listeners: Promise<void>[] = [];
-  for (const each of functions) {
-    if (each.disabled) continue;
+  const listen = async (each: AppFunction) => {
+    await options.begin;
+    if (stop.signal.aborted) return;
     try {
-      listeners.push(listenTo(each, await openQueues(each), options, stop.signal));
+      await listenTo(each, await openQueues(each), options, stop.signal);
     } catch (error) {
       const reason = (error as Error).message;
       options.log("error", "Host.Startup", `The listener for function '${each.name}' was unable to start: ${reason}`);
     }
-  }
+  };
+  for (const each of functions) if (!each.disabled) listeners.push(listen(each));
   return {
     run: (name, text) => {
       const target = functions.find((each) => each.name === name)!;

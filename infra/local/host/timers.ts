@@ -13,6 +13,8 @@ import { startStatus, statusAfter, type TimerStatus, type TimerStatusStore } fro
 const MAX_WAIT_MS = 24 * 24 * 60 * 60_000;
 
 export interface TimerOptions {
+  /** When the listeners begin. */
+  begin: Promise<void>;
   store: TimerStatusStore;
   lease: TimerLease;
   /** Seconds of the lease, which is renewed at half of it. */
@@ -65,6 +67,7 @@ export function startTimers(functions: AppFunction[], options: TimerOptions): Ti
 
 /** Keeps the schedule while it holds the lease, waits for the lease otherwise. */
 async function listenTo(timer: Timer, options: TimerOptions, stop: AbortSignal): Promise<void> {
+  await options.begin;
   const { name } = timer.target;
   const warn = (what: string) => (error: unknown) => {
     options.log("warning", `Function.${name}`, `${what}: ${(error as Error).message}`);

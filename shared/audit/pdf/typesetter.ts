@@ -20,6 +20,7 @@ export type Style = "regular" | "bold";
 interface Run {
   font: PDFFont;
   text: string;
+  rightToLeft: boolean;
 }
 
 const RIGHT_TO_LEFT = /[\p{Script=Hebrew}\p{Script=Arabic}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}]/u;
@@ -108,27 +109,24 @@ export class Typesetter {
         setFillingColor(color),
         setFontAndSize(this.key(page, run.font), size),
         setTextMatrix(1, 0, 0, 1, x, y),
-        showText(run.font.encodeText(run.text)),
+        showText(run.font.encodeText(run.rightToLeft ? mirrored(run.text) : run.text)),
         endText(),
       );
       x += this.width(run.text, style, size);
     }
   }
 
-  /** A right-to-left word stays one run with the spaces inside it, since the font engine orders what it gets as one. */
+  /** Right-to-left words that follow one another are one run with the spaces between them. */
   private runs(text: string, style: Style): Run[] {
     const runs: Run[] = [];
     const characters = [...text];
-    let rightToLeft = false;
     for (const [index, character] of characters.entries()) {
-      const isSpace = character === " ";
-      const nextIsRightToLeft = isSpace && RIGHT_TO_LEFT.test(characters[index + 1] ?? "");
-      const now: boolean = isSpace ? rightToLeft && nextIsRightToLeft : RIGHT_TO_LEFT.test(character);
-      const font = now ? this.unicode : this.fontOf(character, style);
       const last = runs.at(-1);
-      if (last && last.font === font && now === rightToLeft) last.text += character;
-      else runs.push({ font, text: character });
-      rightToLeft = now;
+      const goesOn = character === " " && last?.rightToLeft && RIGHT_TO_LEFT.test(characters[index + 1] ?? "");
+      const rightToLeft = goesOn || RIGHT_TO_LEFT.test(character);
+      const font = rightToLeft ? this.unicode : this.fontOf(character, style);
+      if (last && last.font === font && last.rightToLeft === rightToLeft) last.text += character;
+      else runs.push({ font, text: character, rightToLeft });
     }
     return runs;
   }
@@ -149,6 +147,14 @@ export class Typesetter {
     return remembered(keys, font, () => page.node.newFontDictionary(font.name, font.ref));
   }
 }
+
+const graphemes = new Intl.Segmenter("und", { granularity: "grapheme" });
+
+/** The font engine sets this font from left to right whatever the script: so the last letter goes first, with its marks. */
+const mirrored = (text: string): string =>
+  Array.from(graphemes.segment(text), ({ segment }) => segment)
+    .reverse()
+    .join("");
 
 function remembered<K, V>(memory: Map<K, V>, key: K, make: () => V): V {
   const known = memory.get(key);

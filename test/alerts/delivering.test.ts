@@ -1,0 +1,334 @@
+import { createHmac } from "node:crypto";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import type { Cloud } from "../../infra/local/cloud/cloud.ts";
+import { BACK_OFF_SECONDS, scrubbed } from "../../shared/alerts/deliver.ts";
+import { liveIn } from "../azure/live-cloud.ts";
+import { type Azurite, startAzurite } from "../support/azurite.ts";
+import { caller, openRoom, type Room, type RoomOptions } from "./room.ts";
+
+let azurite: Azurite;
+let cloud: Cloud;
+const ACCOUNTS = Array.from({ length: 30 }, (_, index) => `deliver${String(index).padStart(2, "0")}`);
+let next = 0;
+let room: Room;
+
+const open = (options: Partial<RoomOptions> = {}) =>
+  openRoom({ connectionString: azurite.connectionString(ACCOUNTS[next++]), cloud, ...options });
+
+beforeAll(async () => {
+  azurite = await startAzurite({ accounts: ACCOUNTS });
+  ({ cloud } = await liveIn({ company: { subscriptions: [] } }));
+});
+afterAll(async () => {
+  await cloud.stop();
+  await azurite.stop();
+});
+beforeEach(async () => {
+  cloud.control.clearFaults();
+  room = open();
+  await room.scanned("kv-a", [{ name: "one", expiresInDays: 5.5, tags: { owner: "ann" } }]);
+});
+
+const all = { limit: 100, offset: 0, cursor: undefined };
+const history = async (ruleId: string) => (await room.instance().history.list({ ruleId }, all)).items;
+
+/** Evaluates and sends, moving the clock on to each message that waits. */
+async function deliver() {
+  const alerts = room.instance();
+  await alerts.evaluate();
+  await room.drainAll(alerts);
+}
+
+describe("a mail", () => {
+  test("goes to at most 50 people at a time, and each is in the history", async () => {
+    const recipients = Array.from({ length: 120 }, (_, index) => `p${index}@acme.example`);
+    const { rule } = await room.mailRule({ recipients });
+    await deliver();
+    const mails = cloud.control.mails().slice(-3);
+    expect(mails.map(({ to }) => to.length)).toEqual([50, 50, 20]);
+    const [entry] = await history(rule.ruleId);
+    expect(entry).toMatchObject({ status: "delivered", newsTotal: 1 });
+    expect(entry!.parts.flatMap((part) => part.recipients)).toEqual(recipients);
+  });
+
+  test("that some of its recipients can't get is partly delivered", async () => {
+    const recipients = [
+      ...Array.from({ length: 50 }, (_, index) => `p${index}@acme.example`),
+      "gone@suppressed.example",
+    ];
+    const { rule } = await room.mailRule({ recipients });
+    await deliver();
+    const [entry] = await history(rule.ruleId);
+    expect(entry!.status).toBe("partial");
+    expect(entry!.parts.map(({ status }) => status)).toEqual(["delivered", "failed"]);
+    expect(entry!.parts[1]!.error).toContain("EmailDroppedAllRecipientsSuppressed");
+  });
+
+  test("waits while the provider is busy, and that is no failed attempt", async () => {
+    cloud.control.addFault({
+      match: { operation: "mail.send" },
+      action: { kind: "throttle", retryAfterSeconds: 40 },
+      times: 12,
+    });
+    const { rule, mails } = await room.mailRule();
+    const start = room.clock.now().getTime();
+    await deliver();
+    expect(mails()).toHaveLength(1);
+    expect(room.clock.now().getTime() - start).toBe(12 * 40_000);
+    expect((await history(rule.ruleId))[0]).toMatchObject({ status: "delivered", parts: [{ attempts: 1 }] });
+  });
+
+  test("whose answer is lost is asked for and not sent again", async () => {
+    cloud.control.addFault({ match: { operation: "mail.send" }, action: { kind: "loseAnswer" }, times: 1 });
+    const { rule, mails } = await room.mailRule();
+    await deliver();
+    expect(mails()).toHaveLength(1);
+    expect((await history(rule.ruleId))[0]).toMatchObject({ status: "delivered", parts: [{ attempts: 1 }] });
+  });
+
+  test.each([
+    ["is cut off before it has the mail", { kind: "reset" as const }],
+    ["fails", { kind: "fail" as const, status: 500 }],
+    ["is in the wrong hands", { kind: "garbage" as const, as: "html" as const }],
+    ["refuses the key for a while", { kind: "deny" as const }],
+  ])("is sent when the provider %s", async (_name, action) => {
+    cloud.control.addFault({ match: { operation: "mail.send" }, action, times: 2 });
+    const { rule, mails } = await room.mailRule();
+    await deliver();
+    expect(mails()).toHaveLength(1);
+    expect((await history(rule.ruleId))[0]).toMatchObject({ status: "delivered", parts: [{ attempts: 3 }] });
+  });
+
+  test("is sent once when the provider can't say for a while whether it has it", async () => {
+    cloud.control.addFault({ match: { operation: "mail.send" }, action: { kind: "loseAnswer" }, times: 1 });
+    cloud.control.addFault({
+      match: { operation: "mail.getOperation" },
+      action: { kind: "fail", status: 503 },
+      times: 3,
+    });
+    const { rule, mails } = await room.mailRule();
+    await deliver();
+    expect(mails()).toHaveLength(1);
+    expect((await history(rule.ruleId))[0]!.status).toBe("delivered");
+  });
+
+  test("that the provider never takes has failed after the last attempt, and the history says why", async () => {
+    cloud.control.addFault({ match: { operation: "mail.send" }, action: { kind: "deny" } });
+    const { rule } = await room.mailRule();
+    await deliver();
+    const [entry] = await history(rule.ruleId);
+    expect(entry).toMatchObject({ status: "failed", parts: [{ attempts: BACK_OFF_SECONDS.length + 1 }] });
+    expect(entry!.parts[0]!.error).toContain("COMMUNICATION_CONNECTION_STRING");
+    expect(room.events.filter(({ type }) => type === "alert.sent").map(({ outcome }) => outcome)).toEqual([
+      "intent",
+      "failure",
+    ]);
+  });
+
+  test("from an address that the provider does not know is refused for good at once", async () => {
+    room = open({ environment: { ALERT_SENDER_ADDRESS: "alerts@elsewhere.example" } });
+    await room.scanned("kv-a", [{ name: "one", expiresInDays: 5 }]);
+    const { rule } = await room.mailRule();
+    await deliver();
+    expect((await history(rule.ruleId))[0]).toMatchObject({ status: "failed", parts: [{ attempts: 1 }] });
+  });
+
+  test("waits and says so while no mail provider is configured", async () => {
+    room = open({ environment: { COMMUNICATION_CONNECTION_STRING: undefined } });
+    await room.scanned("kv-a", [{ name: "one", expiresInDays: 5 }]);
+    const { rule } = await room.mailRule();
+    const alerts = room.instance();
+    await alerts.evaluate();
+    await room.drain(alerts);
+    const [entry] = await history(rule.ruleId);
+    expect(entry).toMatchObject({ status: "pending" });
+    expect(entry!.parts[0]!.error).toContain("ALERT_SENDER_ADDRESS");
+  });
+});
+
+describe("a webhook", () => {
+  /** As the Standard Webhooks specification has a receiver verify. */
+  const signs = (secret: string, headers: Record<string, string>, body: string): boolean => {
+    const key = Buffer.from(secret.replace(/^whsec_/, ""), "base64");
+    const signed = `${headers["webhook-id"]}.${headers["webhook-timestamp"]}.${body}`;
+    const expected = createHmac("sha256", key).update(signed).digest("base64");
+    return headers["webhook-signature"]!.split(" ").includes(`v1,${expected}`);
+  };
+
+  test("is a CloudEvent whose signature the secret shown at creation verifies", async () => {
+    const { rule, webhookSecret, received } = await room.webhookRule();
+    await deliver();
+    expect(received()).toHaveLength(1);
+    const { headers, body } = received()[0]!;
+    expect(signs(webhookSecret!, headers, body)).toBe(true);
+    expect(signs(webhookSecret!, headers, body.replace("one", "two"))).toBe(false);
+    expect(headers["content-type"]).toBe("application/cloudevents+json");
+    const event = JSON.parse(body) as Record<string, unknown>;
+    expect(event).toMatchObject({
+      ...{ specversion: "1.0", id: headers["webhook-id"], type: "lifecycle.alert.expiration" },
+      ...{ source: "https://lifecycle.example", subject: `alerts/rules/${rule.ruleId}` },
+      data: { total: 1, items: [{ id: "kv-a.secret.one", thresholdDays: 7, owner: "ann" }] },
+    });
+    expect(Math.abs(Number(headers["webhook-timestamp"]) * 1000 - room.clock.now().getTime())).toBeLessThan(60_000);
+  });
+
+  test("is tried again with growing pauses under one id, until it is received", async () => {
+    cloud.control.addFault({ match: { operation: "sink.receive" }, action: { kind: "fail", status: 500 }, times: 2 });
+    cloud.control.addFault({ match: { operation: "sink.receive" }, action: { kind: "loseAnswer" }, times: 1 });
+    const { rule, received } = await room.webhookRule();
+    await deliver();
+    expect(received()).toHaveLength(2);
+    expect(new Set(received().map(({ headers }) => headers["webhook-id"])).size).toBe(1);
+    expect((await history(rule.ruleId))[0]).toMatchObject({
+      status: "delivered",
+      parts: [{ attempts: 4, mayBeRepeated: true, answer: { status: 200, body: "ok" } }],
+    });
+  });
+
+  test("that is never received has failed, and is not tried for ever", async () => {
+    cloud.control.addFault({ match: { operation: "sink.receive" }, action: { kind: "fail", status: 404 } });
+    const { rule } = await room.webhookRule();
+    await deliver();
+    expect((await history(rule.ruleId))[0]).toMatchObject({
+      status: "failed",
+      parts: [{ attempts: BACK_OFF_SECONDS.length + 1, error: "The receiver answered 404.", answer: { status: 404 } }],
+    });
+  });
+
+  test("whose receiver is gone for good gets one attempt", async () => {
+    cloud.control.addFault({ match: { operation: "sink.receive" }, action: { kind: "fail", status: 410 } });
+    const { rule } = await room.webhookRule();
+    await deliver();
+    expect((await history(rule.ruleId))[0]).toMatchObject({ status: "failed", parts: [{ attempts: 1 }] });
+  });
+
+  test("is signed with both keys for a day after its key was changed", async () => {
+    const { rule, webhookSecret, received } = await room.webhookRule();
+    const { rotateSecret } = room.instance().rules;
+    const rotated = await rotateSecret(rule.ruleId, caller, undefined);
+    expect(rotated.webhookSecret).not.toBe(webhookSecret);
+    await room.instance().test(rule.ruleId, caller);
+    room.clock.add(25 * 3_600_000);
+    await room.instance().test(rule.ruleId, caller);
+    const [first, second] = received();
+    expect([webhookSecret!, rotated.webhookSecret!].map((key) => signs(key, first!.headers, first!.body))).toEqual([
+      true,
+      true,
+    ]);
+    expect([webhookSecret!, rotated.webhookSecret!].map((key) => signs(key, second!.headers, second!.body))).toEqual([
+      false,
+      true,
+    ]);
+  });
+
+  test("follows a changed address, and an attempt that waits goes to the new one", async () => {
+    cloud.control.addFault({
+      match: { operation: "sink.receive", item: "wrong" },
+      action: { kind: "fail", status: 404 },
+    });
+    const sink = (name: string) => cloud.controlUrl.replace("/control", `/sink/${name}`);
+    const { rule } = await room.webhookRule({ webhookUrl: sink("wrong") });
+    const alerts = room.instance();
+    await alerts.evaluate();
+    await room.drain(alerts);
+    await alerts.rules.change(rule.ruleId, { webhookUrl: sink("right") }, caller, undefined);
+    await room.drainAll(alerts);
+    expect(cloud.control.sunk("right")).toHaveLength(1);
+    expect((await history(rule.ruleId))[0]!.status).toBe("delivered");
+  });
+
+  test("to a private address is refused unless the configuration allows it", async () => {
+    const { rule } = await room.webhookRule();
+    await deliver();
+    const strict = open({ environment: { ALLOW_PRIVATE_WEBHOOK_ADDRESSES: false as never } });
+    await expect(strict.webhookRule({ webhookUrl: cloud.controlUrl })).rejects.toMatchObject({
+      code: "invalidRequest",
+    });
+    const made = await strict.webhookRule({ webhookUrl: "https://metadata.localhost/hook" });
+    const tested = await strict.instance().test(made.rule.ruleId, caller);
+    expect(tested.parts[0]!.error).toContain("127.0.0.1 of metadata.localhost is refused");
+    expect((await history(rule.ruleId))[0]!.status).toBe("delivered");
+  });
+
+  test("never shows its address or key in a row, a message, an audit entry or an answer that repeats them", async () => {
+    const path = "T0123456/B0123456/abcdefSECRETabcdef";
+    const { rule, webhookSecret } = await room.webhookRule({
+      deliveryMethod: "slack",
+      webhookUrl: cloud.controlUrl.replace("/control", `/sink/${path}?token=queryTOKENquery`),
+    });
+    await room.webhookRule();
+    await deliver();
+    const rows: unknown[] = [];
+    for (const table of ["AlertRules", "AlertStates", "AlertDeliveries", "AlertHistory", "AlertTold"])
+      rows.push(await everything(table));
+    const kept = JSON.stringify([rows, room.events, room.messages, await history(rule.ruleId)]);
+    expect(webhookSecret).toBeUndefined();
+    for (const secret of ["SECRET", "queryTOKENquery", "whsec_"]) expect(kept).not.toContain(secret);
+    expect(kept).toContain(rule.ruleId);
+    const url = "https://hooks.example/T0123456/abc%20defSECRET?token=queryTOKENquery";
+    const keys = [{ key: "whsec_c2VjcmV0a2V5" }];
+    const repeated = `echo ${url} and /T0123456/abc%20defSECRET abc defSECRET queryTOKENquery whsec_c2VjcmV0a2V5`;
+    expect(scrubbed(repeated, { url, keys })).not.toMatch(/SECRET|TOKEN|c2Vj/);
+  });
+
+  async function everything(table: string): Promise<unknown[]> {
+    const { TableClient } = await import("@azure/data-tables");
+    const client = TableClient.fromConnectionString(azurite.connectionString(ACCOUNTS[next - 1]), table, {
+      allowInsecureConnection: true,
+    });
+    const rows: unknown[] = [];
+    for await (const row of client.listEntities()) rows.push(row);
+    return rows;
+  }
+});
+
+describe("a test of a rule", () => {
+  test("really delivers and answers what the receiver said", async () => {
+    const { rule, mails } = await room.mailRule();
+    const mailed = await room.instance().test(rule.ruleId, caller);
+    expect(mailed).toMatchObject({ status: "delivered", test: true, requestedBy: "admin" });
+    expect(mails()[0]!.subject).toMatch(/^\[Test\] /);
+    const webhook = await room.webhookRule();
+    cloud.control.addFault({ match: { operation: "sink.receive" }, action: { kind: "fail", status: 403 } });
+    const posted = await room.instance().test(webhook.rule.ruleId, caller);
+    expect(posted).toMatchObject({ status: "failed", parts: [{ attempts: 1, answer: { status: 403 } }] });
+  });
+
+  test("changes nothing of what the rule will tell", async () => {
+    const { rule, mails } = await room.mailRule({ enabled: false });
+    await room.instance().test(rule.ruleId, caller);
+    await room.instance().rules.change(rule.ruleId, { enabled: true }, caller, undefined);
+    await deliver();
+    expect(mails().map(({ subject }) => subject.startsWith("[Test]"))).toEqual([true, false]);
+  });
+});
+
+describe("a delivery whose message is lost or fails", () => {
+  test("is found by the rules' run when its message does not come", async () => {
+    const { mails } = await room.mailRule();
+    const alerts = room.instance();
+    await alerts.evaluate();
+    room.messages.length = 0;
+    room.clock.add(20 * 60_000);
+    await alerts.evaluate();
+    expect(room.messages).toHaveLength(0);
+    room.clock.add(20 * 60_000);
+    await alerts.evaluate();
+    await room.drain(alerts);
+    expect(mails()).toHaveLength(1);
+  });
+
+  test("comes back from the poison queue some times, and then has failed", async () => {
+    const { rule } = await room.mailRule();
+    const alerts = room.instance();
+    await alerts.evaluate();
+    const [entry] = await history(rule.ruleId);
+    for (let time = 0; time < 5; time++) {
+      room.messages.length = 0;
+      await alerts.reviveDelivery(entry!.deliveryId);
+      expect(room.messages).toHaveLength(1);
+    }
+    await alerts.reviveDelivery(entry!.deliveryId);
+    expect((await history(rule.ruleId))[0]!.status).toBe("failed");
+  });
+});
