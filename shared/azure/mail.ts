@@ -1,6 +1,6 @@
 import type { EmailClient, EmailMessage } from "@azure/communication-email";
 import type { Config } from "../config/config.ts";
-import { asCloudFailure, type CallTarget, type CloudFailure } from "./failure.ts";
+import { asCloudFailure, type CallTarget, type CloudFailure, malformedAnswer } from "./failure.ts";
 
 /** Recipients of one mail: https://learn.microsoft.com/azure/communication-services/concepts/service-limits#email */
 export const MAX_MAIL_RECIPIENTS = 50;
@@ -63,19 +63,26 @@ export function createMailSender(
     message: EmailMessage,
     options: { operationId?: string; resumeFrom?: string },
   ): Promise<MailAnswer> {
+    const sending = options.resumeFrom === undefined;
+    // The SDK takes any 2xx for the provider's, even the page of a proxy; only the documented answers count here.
     let taken = false;
+    let reported = false;
     try {
       const poller = await (await client()).beginSend(message, {
         ...options,
         abortSignal: AbortSignal.timeout(REQUEST_TIMEOUT_MS),
-        onResponse: ({ request, status }) => {
-          if (request.method === "POST" && status === 202) taken = true;
+        onResponse: ({ request, status, parsedBody }) => {
+          if (request.method === "POST") taken = status === 202;
+          else reported = typeof (parsedBody as { status?: unknown } | undefined)?.status === "string";
         },
       });
-      return { kind: poller.getOperationState().status === "succeeded" ? "succeeded" : "accepted" };
+      if (!(sending ? taken : reported)) {
+        return { kind: "unknown", reason: malformedAnswer(target, "the answer is not the mail provider's").message };
+      }
+      return { kind: reported && poller.getOperationState().status === "succeeded" ? "succeeded" : "accepted" };
     } catch (error) {
-      const ended = unsuccessfulEnd(error);
-      if (ended) return { kind: "failed", reason: ended };
+      const reason = unsuccessfulEnd(error);
+      if (reason) return { kind: "failed", reason };
       // The look may fail where the sending did not.
       return taken ? { kind: "accepted" } : answerOfError(error, target);
     }

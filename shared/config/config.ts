@@ -120,56 +120,61 @@ const Environment = z
     ROTATION_TRIGGER_DAYS: integer(1, 365).optional(),
     DEFAULT_VALIDITY_DAYS: integer(1, 730).optional(),
   })
-  .superRefine((env, context) => {
-    const problem = (name: string, message: string) => context.addIssue({ code: "custom", path: [name], message });
-    if (
-      !env.AzureWebJobsStorage &&
-      !env.AzureWebJobsStorage__accountName &&
-      !env.AzureWebJobsStorage__tableServiceUri
-    ) {
-      problem(
-        "AzureWebJobsStorage",
-        "is missing: set a connection string, or AzureWebJobsStorage__accountName with an identity",
-      );
-    }
-    if (!env.AzureWebJobsStorage__tableServiceUri !== !env.AzureWebJobsStorage__queueServiceUri) {
-      problem("AzureWebJobsStorage__queueServiceUri", "must be set together with AzureWebJobsStorage__tableServiceUri");
-    }
-    if (!env.BOOTSTRAP_ADMIN_USERNAME !== !env.BOOTSTRAP_ADMIN_PASSWORD) {
-      problem("BOOTSTRAP_ADMIN_PASSWORD", "must be set together with BOOTSTRAP_ADMIN_USERNAME");
-    }
-    if (env.AZURE_CLIENT_SECRET && !(env.AZURE_CLIENT_ID && env.AZURE_TENANT_ID)) {
-      problem("AZURE_CLIENT_SECRET", "needs AZURE_CLIENT_ID and AZURE_TENANT_ID beside it");
-    }
-    const critical = env.CRITICAL_EXPIRY_DAYS ?? 7;
-    const warning = env.WARNING_EXPIRY_DAYS ?? 30;
-    if (critical >= warning) problem("CRITICAL_EXPIRY_DAYS", `must be below WARNING_EXPIRY_DAYS (${warning})`);
-  })
   .transform((env) => ({ ...env, cloud: cloudEndpoints(env) }));
+
+type Given = Record<string, string | undefined>;
+
+/** What is wrong only beside something else. Looked at in any case, so that one start names every problem. */
+function contradictions(given: Given): [name: string, message: string][] {
+  const found: [string, string][] = [];
+  const together = (a: string, b: string) => {
+    if (!given[a] !== !given[b]) found.push([given[a] ? b : a, `must be set together with ${given[a] ? a : b}`]);
+  };
+  if (
+    !given.AzureWebJobsStorage &&
+    !given.AzureWebJobsStorage__accountName &&
+    !given.AzureWebJobsStorage__tableServiceUri
+  ) {
+    found.push([
+      "AzureWebJobsStorage",
+      "is missing: set a connection string, or AzureWebJobsStorage__accountName with an identity",
+    ]);
+  }
+  together("AzureWebJobsStorage__tableServiceUri", "AzureWebJobsStorage__queueServiceUri");
+  together("BOOTSTRAP_ADMIN_USERNAME", "BOOTSTRAP_ADMIN_PASSWORD");
+  if (given.AZURE_CLIENT_SECRET && !(given.AZURE_CLIENT_ID && given.AZURE_TENANT_ID)) {
+    found.push(["AZURE_CLIENT_SECRET", "needs AZURE_CLIENT_ID and AZURE_TENANT_ID beside it"]);
+  }
+  const warning = Number(given.WARNING_EXPIRY_DAYS ?? 30);
+  if (Number(given.CRITICAL_EXPIRY_DAYS ?? 7) >= warning) {
+    found.push(["CRITICAL_EXPIRY_DAYS", `must be below WARNING_EXPIRY_DAYS (${warning})`]);
+  }
+  return found;
+}
 
 /** The environment is not usable; the message has one line per bad value and never the value itself. */
 export class ConfigError extends Error {
-  constructor(issues: readonly z.core.$ZodIssue[]) {
+  constructor(problems: readonly (readonly [name: string, message: string])[]) {
     super(
-      [
-        "The configuration is not valid:",
-        ...issues.map((issue) => `  ${String(issue.path[0] ?? "")}: ${messageOf(issue)}`),
-      ].join("\n"),
+      ["The configuration is not valid:", ...problems.map(([name, message]) => `  ${name}: ${message}`)].join("\n"),
     );
     this.name = "ConfigError";
   }
 }
 
-function messageOf(issue: z.core.$ZodIssue): string {
-  return issue.code === "invalid_type" && issue.message.endsWith("received undefined") ? "is missing" : issue.message;
-}
+const messageOf = (issue: z.core.$ZodIssue): string =>
+  issue.code === "invalid_type" && issue.message.endsWith("received undefined") ? "is missing" : issue.message;
 
 /** @throws {ConfigError} naming every problem. An empty value counts as not set, as Bicep and Terraform write them. */
-export function loadConfig(environment: Record<string, string | undefined>): Config {
+export function loadConfig(environment: Given): Config {
   const given = Object.fromEntries(
     Object.entries(environment).filter(([, value]) => value !== undefined && value !== ""),
-  );
+  ) as Given;
   const result = Environment.safeParse(given);
-  if (!result.success) throw new ConfigError(result.error.issues);
+  const invalid = result.success
+    ? []
+    : result.error.issues.map((issue) => [String(issue.path[0] ?? ""), messageOf(issue)] as const);
+  const problems = [...invalid, ...contradictions(given)];
+  if (!result.success || problems.length > 0) throw new ConfigError(problems);
   return result.data;
 }

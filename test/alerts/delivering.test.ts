@@ -99,6 +99,14 @@ describe("a mail", () => {
     expect((await history(rule.ruleId))[0]).toMatchObject({ status: "delivered", parts: [{ attempts: 3 }] });
   });
 
+  test("is not taken for delivered when something else answers in the provider's place", async () => {
+    cloud.control.addFault({ match: { operation: "mail.*" }, action: { kind: "garbage", as: "html" } });
+    const { rule, mails } = await room.mailRule();
+    await deliver();
+    expect(mails()).toHaveLength(0);
+    expect((await history(rule.ruleId))[0]!.status).toBe("failed");
+  });
+
   test("is sent once when the provider can't say for a while whether it has it", async () => {
     cloud.control.addFault({ match: { operation: "mail.send" }, action: { kind: "loseAnswer" }, times: 1 });
     cloud.control.addFault({

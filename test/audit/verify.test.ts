@@ -297,6 +297,18 @@ describe("cutting off the last digests with their rows", () => {
   });
 });
 
+test("a key vault that fails once leaves the digests sealed, and the next run remembers them", async () => {
+  const room = openRoom(azurite.connectionString(accounts[used++]));
+  await room.audit.append(by("ada"));
+  room.clock.addMinutes(12);
+  const down = { read: async () => undefined, write: () => Promise.reject(new Error("the vault is down")) };
+  await expect(room.instance({ anchor: down }).seal()).rejects.toThrow("the vault is down");
+  expect(room.anchor.digest).toBeUndefined();
+  expect(await room.audit.seal()).toMatchObject({ sealed: 0 });
+  expect(room.anchor.digest).toMatchObject({ number: 1, interval: FIRST });
+  expect(await room.audit.verify({})).toMatchObject({ intact: true, digests: 1 });
+});
+
 test("a head that was set back does not stop the sealing", async () => {
   const room = await sealedRoom();
   const first = await room.tables.get(DigestRow, "digests", FIRST);

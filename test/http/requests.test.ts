@@ -64,6 +64,7 @@ describe("a body", () => {
       newPassword: "another long password",
     });
     isProblem(answer, 400, "invalidRequest");
+    expect(pathsOf(answer)).toEqual(["body.current_password"]);
     expect(answer.body.detail).toContain("currentPassword");
   });
 

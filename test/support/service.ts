@@ -46,7 +46,12 @@ export class Service {
 
   /** Starts it with one host. Rate limits are off unless `env` sets them. */
   static async start(
-    options: { company?: Company | SizedCompany | string; env?: Record<string, string>; hosts?: number; lease?: number } = {},
+    options: {
+      company?: Company | SizedCompany | string;
+      env?: Record<string, string>;
+      hosts?: number;
+      lease?: number;
+    } = {},
   ): Promise<Service> {
     const azurite = await startAzurite();
     const [cloud, tables] = await Promise.all([
@@ -174,6 +179,7 @@ export class Service {
 
   async stop(): Promise<void> {
     await Promise.all(this.hosts.map((host) => host.stop("SIGKILL")));
-    await Promise.all([this.cloud.stop(), this.tables.stop(), this.azurite.stop()]);
+    await Promise.all([this.cloud.stop(), this.tables.stop()]);
+    await this.azurite.stop();
   }
 }

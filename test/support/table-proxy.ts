@@ -53,7 +53,7 @@ export async function startTableProxy(connectionString: string): Promise<TablePr
   const faults: { fault: Fault; matches: (seen: { method: string; path: string }) => boolean }[] = [];
   let rowsPerPage: number | undefined;
 
-  const server = createServer(async (incoming, answer) => {
+  const handle = async (incoming: IncomingMessage, answer: ServerResponse) => {
     const url = new URL(incoming.url ?? "/", endpoint);
     const body = await text(incoming);
     const method = incoming.method ?? "GET";
@@ -109,7 +109,9 @@ export async function startTableProxy(connectionString: string): Promise<TablePr
     }
     answer.writeHead(applied.status, applied.headers);
     answer.end(applied.body);
-  });
+  };
+  // A connection that is lost on one side, as when a host is killed, is lost on the other.
+  const server = createServer((incoming, answer) => handle(incoming, answer).catch(() => answer.destroy()));
 
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const { port } = server.address() as AddressInfo;

@@ -1,0 +1,354 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import type { z } from "zod";
+import { endpoints } from "../../functions/alerts.ts";
+import type { Cloud } from "../../infra/local/cloud/cloud.ts";
+import { deliveryIdOf } from "../../shared/alerts/delivery.ts";
+import { newDelivery } from "../../shared/alerts/evaluate.ts";
+import { parse } from "../../shared/http/input.ts";
+import { liveIn } from "../azure/live-cloud.ts";
+import { type Azurite, startAzurite } from "../support/azurite.ts";
+import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
+import { caller, DAY_MS, openRoom, type Room, START } from "./room.ts";
+
+let azurite: Azurite;
+let cloud: Cloud;
+let proxy: TableProxy;
+const ACCOUNTS = Array.from({ length: 16 }, (_, index) => `alertapi${String(index).padStart(2, "0")}`);
+let next = 0;
+let room: Room;
+
+beforeAll(async () => {
+  azurite = await startAzurite({ accounts: ACCOUNTS });
+  ({ cloud } = await liveIn({ company: { subscriptions: [] } }));
+});
+afterAll(async () => {
+  await cloud.stop();
+  await azurite.stop();
+});
+beforeEach(async () => {
+  proxy = await startTableProxy(azurite.connectionString(ACCOUNTS[next++]));
+  room = openRoom({ connectionString: proxy.connectionString, cloud });
+  return () => proxy.stop();
+});
+
+interface Call {
+  params?: Record<string, string>;
+  query?: Record<string, string>;
+  body?: unknown;
+  ifMatch?: string;
+}
+
+/** Calls an endpoint's handler as the pipeline does, and checks that it answers what it declares. */
+async function call(name: string, { params, query = {}, body, ifMatch }: Call = {}) {
+  const endpoint = endpoints.find((one) => one.name === name)!;
+  const reply = await endpoint.handle({
+    params: endpoint.params && parse(endpoint.params, params, "path"),
+    query: endpoint.query && parse(endpoint.query, query, "query"),
+    body: endpoint.body && parse(endpoint.body, body, "body"),
+    ...{ caller, ifMatch, actor: undefined as never, headers: new Headers(), url: new URL("http://test/") },
+    services: { alerts: room.instance(), config: room.config } as never,
+    log: undefined as never,
+  });
+  const declared = endpoint.responds[reply.status] as z.ZodObject;
+  expect(reply.json).toEqual(declared.strict().parse(reply.json));
+  // biome-ignore lint/suspicious/noExplicitAny: checked against its schema just now
+  return { ...reply, json: reply.json as any };
+}
+
+const RULE = { name: "Team", alertType: "expiration", recipients: ["team@acme.example"] };
+const WEBHOOK = {
+  name: "Hook",
+  alertType: "expired",
+  deliveryMethod: "webhook",
+  webhookUrl: "https://hooks.example/a",
+};
+
+describe("rules", () => {
+  test("the quick start's snake_case and the reference's camelCase make the same rule", async () => {
+    const snake = { name: "A", alert_type: "expiration", threshold_days: 14, delivery_method: "email" };
+    const first = await call("createAlertRule", { body: { ...snake, recipients: ["a@acme.example"] } });
+    const second = await call("createAlertRule", {
+      body: {
+        ...{ name: "B", alertType: "expiration", thresholdDays: 14, deliveryMethod: "email", deliveryMode: "digest" },
+        ...{ recipients: ["a@acme.example"], enabled: true },
+      },
+    });
+    expect(first.status).toBe(201);
+    expect(first.headers).toMatchObject({ Location: `/alerts/rules/${first.json.id}`, ETag: first.json.etag });
+    expect(first.json).toMatchObject({ thresholdDays: 14, thresholds: [14], deliveryMode: "immediate", enabled: true });
+    expect(second.json).toMatchObject({ thresholdDays: 14, deliveryMode: "digest", digestFrequency: "daily" });
+  });
+
+  test("without a threshold a rule takes the setting's, and several are kept in falling order", async () => {
+    expect((await call("createAlertRule", { body: RULE })).json.thresholds).toEqual([30]);
+    const several = await call("createAlertRule", { body: { ...RULE, name: "Several", thresholds: [1, 30, 7, 7] } });
+    expect(several.json).toMatchObject({ thresholds: [30, 7, 1], thresholdDays: 30 });
+  });
+
+  test.each([
+    ["no recipients", { recipients: [] }, "body.recipients"],
+    ["a bad address", { recipients: ["nobody"] }, "body.recipients.0"],
+    ["an unknown type", { alertType: "sometimes" }, "body.alertType"],
+    ["a threshold of no days", { thresholdDays: 0 }, "body.thresholdDays"],
+    ["a threshold of years", { thresholds: [366] }, "body.thresholds.0"],
+    ["two thresholds that contradict", { thresholdDays: 5, thresholds: [30] }, "body.thresholdDays"],
+    ["an unknown member", { colour: "red" }, "body.colour"],
+    ["an unknown filter", { filters: { colour: "red" } }, "body.filters.colour"],
+    ["a filter that can't apply", { filters: { severity: "high" } }, "body.filters.severity"],
+    ["a webhook without an address", { deliveryMethod: "teams" }, "body.webhookUrl"],
+    ["a plain http address", { deliveryMethod: "slack", webhookUrl: "ftp://hooks.example/" }, "body.webhookUrl"],
+    [
+      "a password in the address",
+      { deliveryMethod: "slack", webhookUrl: "https://a:b@hooks.example/" },
+      "body.webhookUrl",
+    ],
+    ["an empty name", { name: " " }, "body.name"],
+  ])("%s is refused, naming the member", async (_name, change, path) => {
+    const refused = call("createAlertRule", { body: { ...RULE, ...change } });
+    await expect(refused).rejects.toMatchObject({ code: "invalidRequest", errors: [{ path }] });
+  });
+
+  test("a name is taken once, in any case, and free again when its rule is renamed or deleted", async () => {
+    const { json: first } = await call("createAlertRule", { body: RULE });
+    const again = { body: { ...RULE, name: "TEAM" } };
+    await expect(call("createAlertRule", again)).rejects.toMatchObject({ code: "alreadyExists" });
+    await call("updateAlertRule", { params: { rule_id: first.id }, body: { name: "Other" } });
+    const { json: second } = await call("createAlertRule", again);
+    await call("deleteAlertRule", { params: { rule_id: second.id } });
+    await call("createAlertRule", again);
+    const list = await call("listAlertRules");
+    expect(list.json.items.map(({ name }: { name: string }) => name)).toEqual(["Other", "TEAM"]);
+    expect(list.json.total).toBe(2);
+  });
+
+  test("a change takes any subset and leaves the rest; If-Match refuses a stale one", async () => {
+    const { json: rule } = await call("createAlertRule", { body: { ...RULE, thresholds: [30, 7] } });
+    const params = { rule_id: rule.id };
+    const changed = await call("updateAlertRule", { params, body: { enabled: false }, ifMatch: rule.etag });
+    expect(changed.json).toEqual({
+      ...rule,
+      enabled: false,
+      etag: changed.json.etag,
+      updatedAt: changed.json.updatedAt,
+    });
+    for (const [name, more] of [
+      ["updateAlertRule", { body: { enabled: true } }],
+      ["deleteAlertRule", {}],
+    ] as const) {
+      const stale = call(name, { params, ifMatch: rule.etag, ...more });
+      await expect(stale).rejects.toMatchObject({ code: "preconditionFailed" });
+    }
+    expect((await call("getAlertRule", { params })).json).toEqual(changed.json);
+    await call("deleteAlertRule", { params, ifMatch: changed.json.etag });
+    for (const name of ["getAlertRule", "deleteAlertRule", "testAlertRule"])
+      await expect(call(name, { params })).rejects.toMatchObject({ code: "notFound" });
+  });
+
+  test("a webhook's secret is shown once, and its address never", async () => {
+    const { json: rule } = await call("createAlertRule", { body: WEBHOOK });
+    expect(rule).toMatchObject({ webhookHost: "hooks.example" });
+    expect(Buffer.from(rule.webhookSecret.slice("whsec_".length), "base64")).toHaveLength(32);
+    const params = { rule_id: rule.id };
+    const changed = await call("updateAlertRule", { params, body: { webhookUrl: "https://other.example/b" } });
+    expect(changed.json.webhookHost).toBe("other.example");
+    const shown = [changed.json, (await call("getAlertRule", { params })).json, (await call("listAlertRules")).json];
+    for (const secret of ["whsec_", "webhookUrl", "other.example/b"])
+      expect(JSON.stringify(shown)).not.toContain(secret);
+    const rotated = await call("rotateAlertRuleSecret", { params });
+    expect(rotated.json.webhookSecret).toMatch(/^whsec_/);
+    expect(rotated.json.webhookSecret).not.toBe(rule.webhookSecret);
+  });
+
+  test("its key vault keeps a rule's secret, and deletes it with the rule", async () => {
+    const { json: rule } = await call("createAlertRule", { body: WEBHOOK });
+    const name = `alert-rule-${rule.id.toLowerCase()}`;
+    expect(JSON.parse(cloud.control.secretValue("kv-lifecycle-service", name)!)).toMatchObject({
+      url: WEBHOOK.webhookUrl,
+    });
+    await call("deleteAlertRule", { params: { rule_id: rule.id } });
+    expect(cloud.control.secretValue("kv-lifecycle-service", name)).toBeUndefined();
+  });
+
+  test("a rule can become one that posts, and then needs an address", async () => {
+    const { json: rule } = await call("createAlertRule", { body: RULE });
+    const params = { rule_id: rule.id };
+    const without = call("updateAlertRule", { params, body: { deliveryMethod: "webhook" } });
+    await expect(without).rejects.toMatchObject({ code: "invalidRequest", errors: [{ path: "body.webhookUrl" }] });
+    const body = { deliveryMethod: "webhook", webhookUrl: "https://hooks.example/c" };
+    expect((await call("updateAlertRule", { params, body })).json.webhookSecret).toMatch(/^whsec_/);
+  });
+
+  test("without a key vault of its own the service says what to set", async () => {
+    room = openRoom({
+      connectionString: proxy.connectionString,
+      cloud,
+      environment: { SERVICE_KEY_VAULT_URL: undefined },
+    });
+    const refused = call("createAlertRule", { body: WEBHOOK });
+    await expect(refused).rejects.toMatchObject({
+      code: "conflict",
+      message: expect.stringContaining("SERVICE_KEY_VAULT_URL"),
+    });
+    expect((await call("createAlertRule", { body: RULE })).status).toBe(201);
+  });
+
+  test("changes are in the audit log, with what was before and after", async () => {
+    const { json: rule } = await call("createAlertRule", { body: RULE });
+    const params = { rule_id: rule.id };
+    await call("updateAlertRule", { params, body: { thresholdDays: 5 } });
+    await call("deleteAlertRule", { params });
+    expect(room.events.map(({ type, outcome }) => `${type} ${outcome}`)).toEqual(
+      ["created", "changed", "deleted"].flatMap((what) => [`alertRule.${what} intent`, `alertRule.${what} success`]),
+    );
+    expect(room.events[3]).toMatchObject({ before: { thresholds: [30] }, after: { thresholds: [5] } });
+  });
+});
+
+describe("tests, history and snoozes", () => {
+  test("a test answers what came of it and is in the history", async () => {
+    const { json: rule } = await call("createAlertRule", { body: RULE });
+    const tested = await call("testAlertRule", { params: { rule_id: rule.id } });
+    expect(tested.json).toMatchObject({
+      delivered: true,
+      receiver: null,
+      delivery: { test: true, status: "delivered" },
+    });
+    const listed = await call("listAlertHistory");
+    expect(listed.json.items).toEqual([tested.json.delivery]);
+    expect((await call("getAlertHistoryEntry", { params: { entry_id: tested.json.delivery.id } })).json).toEqual(
+      tested.json.delivery,
+    );
+    await expect(call("getAlertHistoryEntry", { params: { entry_id: "x" } })).rejects.toMatchObject({
+      code: "notFound",
+    });
+  });
+
+  test("a snooze is made, listed and ended", async () => {
+    await room.scanned("kv-a", [{ name: "one", expiresInDays: 5 }]);
+    const { json: rule } = await call("createAlertRule", { body: RULE });
+    const body = { rule_id: rule.id, asset_id: "KV-A.secret.ONE", reason: "Planned", until: "2026-12-24" };
+    const made = await call("createAlertSnooze", { body });
+    expect(made.json).toMatchObject({
+      id: `${rule.id}.kv-a.secret.one`,
+      until: "2026-12-25T00:00:00.000Z",
+      createdBy: "admin",
+    });
+    expect((await call("listAlertSnoozes", { query: { rule_id: rule.id } })).json.items).toEqual([made.json]);
+    await call("deleteAlertSnooze", { params: { snooze_id: made.json.id } });
+    expect((await call("listAlertSnoozes")).json.total).toBe(0);
+    const bad = { ...body, asset_id: "kv-a.secret.two" };
+    await expect(call("createAlertSnooze", { body: bad })).rejects.toMatchObject({ code: "notFound" });
+    const past = { ...body, until: "2026-11-01" };
+    await expect(call("createAlertSnooze", { body: past })).rejects.toMatchObject({ errors: [{ path: "body.until" }] });
+  });
+
+  /** 60 deliveries, one an hour, of two rules by turns, every third failed. */
+  async function sixty(): Promise<{ ids: string[]; rules: string[] }> {
+    const alerts = room.instance();
+    const rules = [await room.mailRule(), await room.mailRule()].map(({ rule }) => rule);
+    const ids: string[] = [];
+    for (let hour = 0; hour < 60; hour++) {
+      const rule = rules[hour % 2]!;
+      const at = new Date(Date.parse(START) + hour * 3_600_000);
+      const deliveryId = deliveryIdOf(rule.ruleId, at, []);
+      const made = newDelivery(rule, { deliveryId, createdAt: at.toISOString(), news: [] });
+      await alerts.history.record(made);
+      await alerts.history.show({ ...made, status: hour % 3 === 0 ? "failed" : "delivered" });
+      ids.unshift(deliveryId);
+    }
+    return { ids, rules: rules.map(({ ruleId }) => ruleId) };
+  }
+
+  test("the history filters by date, status and rule together, newest first, and walks by cursor without gaps", async () => {
+    const { ids, rules } = await sixty();
+    const listed = async (query: Record<string, string>) => (await call("listAlertHistory", { query })).json;
+    const idsOf = (json: { items: { id: string }[] }) => json.items.map(({ id }) => id);
+    expect(idsOf(await listed({}))).toEqual(ids);
+    expect((await listed({ status: "failed" })).total).toBe(20);
+    expect((await listed({ rule_id: rules[0]! })).total).toBe(30);
+    expect((await listed({ rule_id: rules[0]!, status: "failed" })).total).toBe(10);
+    expect((await listed({ status: "pending" })).items).toEqual([]);
+    const day = await listed({ start_date: "2026-11-22", end_date: "2026-11-22" });
+    expect(idsOf(day)).toEqual(ids.slice(60 - 38, 60 - 14));
+    const walked: string[] = [];
+    for (let query: Record<string, string> | undefined = { limit: "7", status: "delivered" }; query; ) {
+      const page = await listed(query);
+      expect(page.total).toBe(40);
+      walked.push(...idsOf(page));
+      query = page.nextCursor ? { limit: "7", status: "delivered", cursor: page.nextCursor } : undefined;
+    }
+    expect(walked).toEqual(ids.filter((_, index) => (59 - index) % 3 !== 0));
+    expect(idsOf(await listed({ offset: "58" }))).toEqual(ids.slice(58));
+    const foreign = (await listed({ limit: "1" })).nextCursor;
+    await expect(listed({ cursor: foreign, status: "failed" })).rejects.toMatchObject({ code: "invalidCursor" });
+    await expect(listed({ status: "sent" })).rejects.toMatchObject({ code: "invalidRequest" });
+  });
+
+  test("a page by cursor costs one request, whichever filters it has", async () => {
+    const { rules } = await sixty();
+    for (const filter of [
+      {},
+      { status: "delivered" },
+      { rule_id: rules[0]! },
+      { rule_id: rules[1]!, status: "delivered" },
+    ]) {
+      const first = await call("listAlertHistory", { query: { ...filter, limit: "5" } });
+      proxy.requests.length = 0;
+      await call("listAlertHistory", { query: { ...filter, limit: "5", cursor: first.json.nextCursor } });
+      expect(proxy.requests).toHaveLength(1);
+    }
+  });
+
+  test("the retention counts the history and purges what is old", async () => {
+    const { ids } = await sixty();
+    const store = room.instance().history.store();
+    expect(await store.stats()).toEqual({ total: 60, oldest: START });
+    const before = new Date(Date.parse(START) + 2 * DAY_MS);
+    expect(await store.purge({ retentionDays: 1, before }, caller)).toEqual({
+      removed: 48,
+      retentionDays: 1,
+      more: false,
+    });
+    expect((await call("listAlertHistory")).json.items.map(({ id }: { id: string }) => id)).toEqual(ids.slice(0, 12));
+    expect((await call("listAlertHistory", { query: { status: "failed" } })).json.total).toBe(4);
+    expect(await store.stats()).toEqual({ total: 12, oldest: before.toISOString() });
+    await expect(call("getAlertHistoryEntry", { params: { entry_id: ids.at(-1)! } })).rejects.toMatchObject({
+      code: "notFound",
+    });
+  });
+});
+
+describe("what a run of the rules costs in table requests", () => {
+  const counted = async (work: () => Promise<void>): Promise<number> => {
+    proxy.requests.length = 0;
+    await work();
+    return proxy.requests.length;
+  };
+
+  test("nothing grows with the assets that exist", async () => {
+    await room.mailRule();
+    await room.mailRule({ filters: { type: "secret" } });
+    const small = Array.from({ length: 20 }, (_, index) => ({ name: `s-${index}`, expiresInDays: 40 + index }));
+    const large = Array.from({ length: 2000 }, (_, index) => ({
+      name: `t-${index}`,
+      expiresInDays: 40.5 + index / 40,
+    }));
+    const evaluate = () => room.instance().evaluate();
+    const idle: number[] = [];
+    const crossing: number[] = [];
+    for (const assets of [small, [...small, ...large]]) {
+      await room.scanned("kv-a", assets);
+      room.clock.set(START);
+      await evaluate();
+      room.clock.add(3_600_000);
+      idle.push(await counted(evaluate));
+    }
+    // States, rules, snoozes, vaults, what was seen of them, overdue deliveries.
+    expect(idle).toEqual([6, 6]);
+    room.clock.set(new Date(Date.parse(START) + 10.01 * DAY_MS));
+    crossing.push(await counted(evaluate));
+    // Per rule that tells: the passed range, a mark to look for, the commit, the marks, the delivery, its five places in
+    // the lists, the state.
+    expect(crossing[0]).toBeLessThanOrEqual(6 + 2 * 7);
+  });
+});

@@ -1,0 +1,82 @@
+import { randomBytes } from "node:crypto";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { ADMIN, Service } from "../support/service.ts";
+
+let service: Service;
+let token: string;
+
+beforeAll(async () => {
+  service = await Service.start({ env: { AUDIT_SIGNING_KEYS: `k1:${randomBytes(32).toString("base64")}` } });
+  for (let index = 0; index < 3; index++) await service.signIn(ADMIN);
+  await service.call("GET", "/audit/entries", { token: "no-token-at-all" });
+  await service.admin("PUT", "/api/settings/compliance-policy", { criticalExpiryDays: 5 });
+  token = await service.signIn(ADMIN);
+}, 120_000);
+afterAll(() => service?.stop());
+
+const get = (path: string, headers: Record<string, string> = {}) => service.call("GET", path, { token, headers });
+
+test("the list shows what happened, newest first, under the request id of the call that did it", async () => {
+  const { status, body } = await get("/audit/entries?event_type=user.signedIn&actor=ADMIN&limit=2");
+  expect(status).toBe(200);
+  expect(body).toMatchObject({ limit: 2, offset: 0 });
+  expect(body.items).toHaveLength(2);
+  expect(body.items[0]).toMatchObject({ eventType: "user.signedIn", actor: "admin", outcome: "success" });
+  expect(body.total).toBeGreaterThanOrEqual(4);
+  const next = await get(`/audit/entries?event_type=user.signedIn&actor=ADMIN&limit=2&cursor=${body.nextCursor}`);
+  expect(next.body.offset).toBe(2);
+  const camelCase = await get("/audit/entries?eventType=user.signedIn&startDate=2020-01-01");
+  expect(camelCase.body.items.length).toBe(next.body.total);
+});
+
+describe("what can't be is a 400 that names it", () => {
+  for (const [query, path] of [
+    ["start_date=2026-13-01", "query.start_date"],
+    ["start_date=2026-11-21&end_date=2026-11-01", "query.end_date"],
+    ["event_type=%27%20or%201%20eq%201", "query.event_type"],
+    ["limit=0", "query.limit"],
+    ["limit=1001", "query.limit"],
+    ["offset=10001", "query.offset"],
+    ["cursor=nonsense", "query.cursor"],
+    ["actor=", "query.actor"],
+    ["who=me", "query.who"],
+  ] as const) {
+    test(query, async () => {
+      const { status, body } = await get(`/audit/entries?${query}`);
+      expect(status).toBe(400);
+      expect(body.errors.map((error: { path: string }) => error.path)).toContain(path);
+    });
+  }
+
+  test("format=xml", async () => expect((await get("/audit/export?format=xml")).status).toBe(400));
+  test("a cursor of verify", async () => expect((await get("/audit/verify?cursor=e30")).status).toBe(400));
+});
+
+test("JSON and CSV exports are files, compressed for callers that take it", async () => {
+  const json = await get("/audit/export?format=json", { "Accept-Encoding": "gzip" });
+  expect(json.headers.get("content-encoding")).toBe("gzip");
+  expect(json.headers.get("content-type")).toBe("application/json");
+  expect(json.body.entries.length).toBeGreaterThan(4);
+  const csv = await get("/audit/export?format=csv", { "Accept-Encoding": "identity" });
+  expect(csv.headers.get("content-encoding")).toBeNull();
+  expect(csv.headers.get("content-disposition")).toMatch(/^attachment; filename="audit-.*\.csv"$/);
+  expect(csv.text).toContain('"user.signedIn"');
+});
+
+test("a PDF export is a PDF", async () => {
+  const pdf = await get("/audit/export?format=pdf&start_date=2020-01-01&end_date=2099-12-31");
+  expect(pdf.headers.get("content-type")).toBe("application/pdf");
+  expect(pdf.text.startsWith("%PDF-1.7")).toBe(true);
+});
+
+test("verify says what is sealed and shows the public keys to keep", async () => {
+  const { status, body } = await get("/audit/verify");
+  expect(status).toBe(200);
+  expect(body).toMatchObject({ intact: true, sealing: "configured", findings: [], publicKeys: [{ kid: "k1" }] });
+});
+
+test("a call without a token is refused, and one with a bad token is entered as a refusal", async () => {
+  expect((await service.call("GET", "/audit/entries")).status).toBe(401);
+  const { body } = await get("/audit/entries?event_type=access.refused");
+  expect(body.items[0]).toMatchObject({ outcome: "refused", actor: "anonymous", target: { id: "GET /audit/entries" } });
+});
