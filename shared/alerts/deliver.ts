@@ -336,8 +336,6 @@ export function createDeliveries(deps: {
   };
 }
 
-export type DeliveryRoom = ReturnType<typeof createDeliveries>;
-
 const NO_MAIL = {
   kind: "unavailable",
   reason: "No mail can be sent: set COMMUNICATION_CONNECTION_STRING and ALERT_SENDER_ADDRESS.",

@@ -75,10 +75,7 @@ export const DELIVERY_ROW = "0";
 /** How many of its news a delivery shows in lists. */
 export const LISTED_NEWS = 10;
 
-/**
- * A ULID that follows from what it tells: its time is the evaluation's, its rest a hash of the rule and the tellings.
- * @param count - Of its digits, 32 letters have five bits each.
- */
+/** A ULID that follows from what it tells: its time is the evaluation's, its rest a hash of the rule and the tellings. */
 export function deliveryIdOf(ruleId: string, at: Date, news: readonly News[]): string {
   const hash = createHash("sha256")
     .update(JSON.stringify([ruleId, news.map(markOf)]))

@@ -45,6 +45,7 @@ function htmlOf({ subject, intro, lines, why, historyUrl }: Message): string {
 <p style="margin:8px 0 0;font-size:14px;line-height:21px;color:#4b5563">${escaped(intro)}</p>
 </td></tr>
 ${lines.map(htmlLine).join("\n")}
+<tr><td style="padding:8px 0 0"></td></tr>
 <tr><td style="padding:20px 28px 24px;border-top:1px solid #e5e7eb;font-size:12px;line-height:18px;color:#4b5563">
 ${why.map((sentence) => `<p style="margin:0 0 6px;overflow-wrap:anywhere">${escaped(sentence)}</p>`).join("\n")}
 ${historyUrl ? `<p style="margin:0;overflow-wrap:anywhere">This message in the history: <a href="${escaped(historyUrl)}" style="color:#1f5fa8">${escaped(historyUrl)}</a></p>` : ""}

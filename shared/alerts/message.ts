@@ -117,7 +117,6 @@ function assetLine(news: AssetNews, at: Date, links: Links): MessageLine {
       ["Type", TYPE_NAMES[news.type]],
       [left < 0 ? "Expired" : "Expires", on],
       ["Owner", news.owner ?? "none given"],
-      ["Vault", news.vaultName],
       ...(news.threshold > 0 ? ([["Threshold", dayCount(news.threshold)]] as [string, string][]) : []),
     ],
     link: { text: "Open in the Azure portal", url: vaultLink(links, news.vaultId, PORTAL_LIST[news.type]) },

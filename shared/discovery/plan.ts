@@ -1,4 +1,4 @@
-import { asCloudFailure } from "../azure/failure.ts";
+import { CloudFailure } from "../azure/failure.ts";
 import type { ResourceManager, VaultResource } from "../azure/resource-manager.ts";
 import { VAULTS, Vaults, vaultInSubscriptionKey } from "../inventory/vault.ts";
 import type { Clock } from "../runtime.ts";
@@ -44,11 +44,8 @@ async function planSubscription(
   try {
     listed = await listVaults(deps.resourceManager, subscriptionId);
   } catch (error) {
-    const cloudFailure = asCloudFailure(error, {
-      operation: "list the vaults",
-      resource: `subscription ${subscriptionId}`,
-    });
-    const failure = failureRecord(cloudFailure, deps.clock.now().toISOString());
+    if (!(error instanceof CloudFailure)) throw error;
+    const failure = failureRecord(error, deps.clock.now().toISOString());
     return { vaults: [], subscriptions: [{ subscriptionId, vaults: 0, failure }] };
   }
   const now = deps.clock.now().toISOString();

@@ -1,6 +1,6 @@
 import type * as z from "zod";
 import type { Audit } from "../audit/audit.ts";
-import { asCloudFailure } from "../azure/failure.ts";
+import { CloudFailure } from "../azure/failure.ts";
 import type { ResourceManager } from "../azure/resource-manager.ts";
 import { VaultBusy } from "../inventory/write.ts";
 import type { Clock, Logger, Randomness } from "../runtime.ts";
@@ -94,8 +94,8 @@ export function createScanRun(deps: RunDeps) {
     try {
       planned = await planScan(scan, { ...deps, configured: deps.configuredSubscriptions });
     } catch (error) {
-      const failure = asCloudFailure(error, { operation: "subscriptions", resource: "the identity's subscriptions" });
-      return await fail(scanId, failureRecord(failure, clock.now().toISOString()));
+      if (!(error instanceof CloudFailure)) throw error;
+      return await fail(scanId, failureRecord(error, clock.now().toISOString()));
     }
     const wanted = Math.max(1, planned.vaults.length);
     const workers = Math.max(1, await active.takeWorkers(scanId, wanted, settings.discoveryMaxWorkers));

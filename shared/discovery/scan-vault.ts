@@ -1,4 +1,4 @@
-import { asCloudFailure, type CloudFailure } from "../azure/failure.ts";
+import { CloudFailure } from "../azure/failure.ts";
 import type { KeyVaults, ListedAsset } from "../azure/key-vault.ts";
 import type { ResourceManager, VaultResource } from "../azure/resource-manager.ts";
 import { ASSET_TYPES, type AssetRecord, type AssetType, assetId } from "../inventory/asset.ts";
@@ -72,7 +72,8 @@ export async function scanVault(
     try {
       vault.diagnostics = await deps.resourceManager.diagnosticSettings(resource.id, options.signal);
     } catch (error) {
-      fail("diagnosticSettings", asCloudFailure(error, { operation: "diagnosticSettings", resource: resource.id }));
+      if (!(error instanceof CloudFailure)) throw error;
+      fail("diagnosticSettings", error);
     }
   }
   const results = await readTypes(vault, known, options, deps, now);
@@ -148,8 +149,9 @@ async function readTypes(
           ...failure,
         };
       } catch (error) {
-        const failure = asCloudFailure(error, { operation: LIST_NAMES[type], resource: vault.name });
-        return { type, changes: force.size > 0 ? stale(type, await standing(), force) : [], failure };
+        // Storage that fails is no failure of the vault: the message comes again.
+        if (!(error instanceof CloudFailure)) throw error;
+        return { type, changes: force.size > 0 ? stale(type, await standing(), force) : [], failure: error };
       }
     }),
   );

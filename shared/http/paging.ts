@@ -13,16 +13,17 @@ const wholeNumber = (minimum: number, maximum: number, hint = "") =>
     .string()
     .regex(/^\d{1,9}$/, "must be a whole number")
     .transform(Number)
-    .pipe(z.number().min(minimum).max(maximum, `must be at most ${maximum}${hint}`));
+    .pipe(z.number().min(minimum).max(maximum, `must be at most ${maximum}${hint}`))
+    .meta({ override: { type: "integer", pattern: undefined, minimum, maximum } });
 
 /** The query parameters of every list. */
 export const pageParameters = {
   limit: wholeNumber(1, MAX_LIMIT)
     .optional()
-    .meta({ description: `How many items, 1 to ${MAX_LIMIT}; ${DEFAULT_LIMIT} when left out.`, example: "100" }),
+    .meta({ description: `How many items, 1 to ${MAX_LIMIT}; ${DEFAULT_LIMIT} when left out.`, example: 100 }),
   offset: wholeNumber(0, MAX_OFFSET, "; walk further with cursor")
     .optional()
-    .meta({ description: `How many items to skip, up to ${MAX_OFFSET}. To walk everything use cursor.`, example: "0" }),
+    .meta({ description: `How many items to skip, up to ${MAX_OFFSET}. To walk everything use cursor.`, example: 0 }),
   cursor: z
     .string()
     .max(4096)

@@ -7,7 +7,7 @@ import { createIdentity } from "../../shared/azure/identity.ts";
 import { createMailSender } from "../../shared/azure/mail.ts";
 import { createServiceKeyVault } from "../../shared/azure/service-key-vault.ts";
 import type { Caller } from "../../shared/http/endpoint.ts";
-import { type AssetRecord, type AssetType, contentOf } from "../../shared/inventory/asset.ts";
+import { type AssetRecord, type AssetType, contentOf, fingerprint } from "../../shared/inventory/asset.ts";
 import { packExpiries } from "../../shared/inventory/expiries.ts";
 import { expiriesColumn, type VaultRecord } from "../../shared/inventory/vault.ts";
 import { type AssetChange, createInventoryWriter } from "../../shared/inventory/write.ts";
@@ -174,7 +174,7 @@ export function openRoom({ connectionString, cloud, violations, environment = {}
       for (const [name, old] of before) {
         if (!wanted.has(`${type}!${name}`)) changes.push({ type, name, before: old, after: undefined });
       }
-      vault.contents[type] = after.map(({ content }) => content).join();
+      vault.contents[type] = fingerprint(after.map(({ content }) => content));
       vault[expiriesColumn(type)] = packExpiries(after.map(({ expiresOn }) => expiresOn));
     }
     if (changes.length > 0) await writer.apply(known, vault, changes, "test", async () => {});

@@ -103,6 +103,11 @@ describe("a vault in trouble is that vault's failure, and what was known of it s
   });
 });
 
+test("storage that is busy for a while delays a scan, and is no failure of it", async () => {
+  service.tables.fail(Array(6).fill("ServerBusy"), ({ path }) => path === "Subscriptions()");
+  expect((await service.scan({ mode: "delta" }, 90_000)).status).toBe("completed");
+});
+
 describe("what leaves the cloud leaves the inventory", () => {
   test("one secret gone, one changed, one new, told in the results", async () => {
     const { control } = service.cloud;

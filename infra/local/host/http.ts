@@ -108,6 +108,7 @@ export function createHttpHandler(
     request: IncomingMessage,
     response: ServerResponse,
   ) => {
+    if (!URL.canParse(`http://${request.headers.host ?? "localhost"}/`)) return send(response, 400);
     const http = await toHttpData(request, path, params);
     const limit = setTimeout(() => {
       log("warning", `Function.${name}`, `No answer within ${answerLimit / 1000} s: 504`);

@@ -1,0 +1,110 @@
+/**
+ * Makes pictures of what people get to see on paper or in their mailbox, to be looked at: an alert's mail and the audit
+ * log's PDF. `node infra/build/pictures.ts [folder]`, by default `.local/pictures`. Chromium (`CHROMIUM`, else
+ * /usr/bin/chromium) draws the mail and pdftoppm (`PDFTOPPM`, else /usr/bin/pdftoppm) the PDF; where one is missing, the
+ * file itself is written and the command says so.
+ */
+import { execFileSync, spawnSync } from "node:child_process";
+import { existsSync, mkdirSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import path from "node:path";
+import type { DeliveryRecord } from "../../shared/alerts/delivery.ts";
+import { mailOf } from "../../shared/alerts/email.ts";
+import { messageOf } from "../../shared/alerts/message.ts";
+import type { AssetNews } from "../../shared/alerts/news.ts";
+import type { AuditEntry } from "../../shared/audit/entry.ts";
+import { createPdf } from "../../shared/audit/export-pdf.ts";
+
+const root = path.resolve(import.meta.dirname, "../..");
+const folder = path.resolve(process.argv[2] ?? path.join(root, ".local/pictures"));
+const chromium = process.env.CHROMIUM ?? "/usr/bin/chromium";
+const pdftoppm = process.env.PDFTOPPM ?? "/usr/bin/pdftoppm";
+
+mkdirSync(folder, { recursive: true });
+mail();
+await pdf();
+
+function mail(): void {
+  const at = "2026-11-21T10:00:00.000Z";
+  const asset = (
+    vaultName: string,
+    type: AssetNews["type"],
+    name: string,
+    days: number,
+    owner?: string,
+  ): AssetNews => ({
+    ...{ kind: "asset", id: `${vaultName}.${type}.${name}`, type, name, vaultName },
+    subscriptionId: "7c9e6679-7425-40de-944b-e07fc1f90ae7",
+    vaultId: `/subscriptions/7c9e6679-7425-40de-944b-e07fc1f90ae7/resourceGroups/rg-payments/providers/Microsoft.KeyVault/vaults/${vaultName}`,
+    ...(owner ? { owner } : {}),
+    expiresOn: Math.floor(Date.parse(at) / 1000 + days * 86_400),
+    threshold: days < 1 ? 1 : days < 7 ? 7 : 30,
+  });
+  const news = [
+    asset("kv-payments-prod", "certificate", "checkout-tls", -1.2, "payments@acme.example"),
+    asset("kv-payments-prod", "secret", "acquirer-api-password", 0.3, "payments@acme.example"),
+    asset("kv-identity-prod", "key", "token-signing-2025", 5.6, "Привет, 世界"),
+    asset("kv-data-staging", "secret", "a-name-that-is-as-long-as-key-vault-allows-".padEnd(127, "x"), 24.4),
+    asset("kv-data-staging", "secret", "reporting-db", 60),
+  ];
+  const delivery: Omit<DeliveryRecord, "news"> = {
+    ...{ deliveryId: "01KAJ4K3M0T5Q8W2Z7X9C1V6BN", ruleId: "01KAJ4K3M0P4R7S2T9V5W8X1YZ", ruleName: "Payments on call" },
+    ...{ alertType: "expiration", deliveryMethod: "email", deliveryMode: "immediate", test: false },
+    ...{ requestedBy: "system", createdAt: at, status: "pending", parts: [], nextAt: at, revivals: 0 },
+    newsTotal: news.length,
+  };
+  const links = {
+    ...{
+      portal: "https://portal.azure.com",
+      tenantId: "acme.example",
+      publicBaseUrl: "https://lifecycle.acme.example",
+    },
+  };
+  const { html, text } = mailOf(messageOf(delivery, news, links));
+  const page = path.join(folder, "mail.html");
+  writeFileSync(page, html);
+  writeFileSync(path.join(folder, "mail.txt"), text);
+  if (!existsSync(chromium)) {
+    console.log(`No browser at ${chromium}: look at ${page} instead`);
+    return;
+  }
+  for (const [name, width] of [
+    ["mail.png", 760],
+    ["mail-phone.png", 500],
+  ] as const) {
+    const picture = path.join(folder, name);
+    const size = ["--hide-scrollbars", `--window-size=${width},1500`, `--screenshot=${picture}`];
+    execFileSync(chromium, ["--headless", "--no-sandbox", "--disable-gpu", ...size, `file://${page}`], {
+      stdio: "ignore",
+    });
+    console.log(`Made ${picture}`);
+  }
+}
+
+async function pdf(): Promise<void> {
+  const font = createRequire(import.meta.url).resolve("@fontsource/unifontex/files/unifontex-latin-400-normal.woff");
+  const start = Date.parse("2026-11-01T00:00:00Z");
+  const actors = ["admin", "ann@acme.example", "Мария", "system", "山田太郎"];
+  const entries = Array.from({ length: 60 }, (_, index): AuditEntry => {
+    const actor = actors[index % actors.length]!;
+    const always = { id: `01KAJ${String(index).padStart(21, "0")}`, actor, requestId: `request-${index}`, count: 1 };
+    const occurredAt = new Date(start + index * 7_200_000).toISOString();
+    return index % 3 === 0
+      ? {
+          ...{ ...always, occurredAt, eventType: "settings.changed", outcome: "success", address: "203.0.113.7" },
+          ...{ target: { type: "settings", id: "compliance-policy" } },
+          ...{ before: { criticalExpiryDays: 7 }, after: { criticalExpiryDays: 14 } },
+        }
+      : {
+          ...{ ...always, occurredAt, eventType: "access.refused", outcome: "refused", address: "2001:db8:1:2::/64" },
+          ...{ target: { type: "endpoint", id: "DELETE /alerts/rules/{rule_id}" }, details: { code: "forbidden" } },
+        };
+  });
+  const period = { start: new Date(start), end: new Date(start + 30 * 86_400_000), createdAt: new Date(start) };
+  const file = path.join(folder, "audit.pdf");
+  writeFileSync(file, await createPdf(entries, { ...period, actor: undefined, eventType: undefined }, font));
+  const drawn = spawnSync(pdftoppm, ["-r", "80", "-png", file, path.join(folder, "audit")]);
+  if (drawn.error || drawn.status !== 0)
+    console.log(`No pdftoppm at ${pdftoppm} (poppler-utils has it): look at ${file} instead`);
+  else console.log(`Made ${path.join(folder, "audit")}-*.png`);
+}

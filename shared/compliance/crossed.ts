@@ -1,0 +1,63 @@
+import { Assets, ASSET_TYPES } from "../inventory/asset.ts";
+import { expiryBounds, partitions } from "../inventory/layout.ts";
+import type { Tables } from "../storage/tables.ts";
+import { DAY_SECONDS } from "./check.ts";
+import type { LinesRecord } from "./layout.ts";
+import { assetKey } from "./pack.ts";
+
+/** The instant and the policy that lines of expiry follow from. */
+export interface LinesMoment {
+  /** Milliseconds since 1970. */
+  now: number;
+  criticalDays: number;
+  warningDays: number;
+}
+
+export const momentOf = ({ at, criticalDays, warningDays }: LinesRecord): LinesMoment => ({
+  now: Date.parse(at),
+  criticalDays,
+  warningDays,
+});
+
+/** Unix seconds: from <= expiresOn < before. */
+interface Interval {
+  from: number;
+  before: number;
+}
+
+/** What each line (expired, critical, warning) swept over between the moments, where intervals meet as one. */
+export function sweptIntervals(moments: readonly LinesMoment[]): Interval[] {
+  const lines = [() => 0, (moment: LinesMoment) => moment.criticalDays, (moment: LinesMoment) => moment.warningDays];
+  const swept = lines.map((days): Interval => {
+    const instants = moments.map((moment) => Math.floor(moment.now / 1000) + days(moment) * DAY_SECONDS);
+    return { from: Math.min(...instants), before: Math.max(...instants) + 1 };
+  });
+  swept.sort((a, b) => a.from - b.from);
+  const merged: Interval[] = [];
+  for (const interval of swept) {
+    const last = merged.at(-1);
+    if (last && interval.from <= last.before) last.before = Math.max(last.before, interval.before);
+    else merged.push({ ...interval });
+  }
+  return merged;
+}
+
+/** Assets whose expiry lies in the intervals, as `<type>.<name>` by vault: at most nine ranges of the index by expiry. */
+export async function assetsExpiringIn(tables: Tables, intervals: readonly Interval[]): Promise<Map<string, string[]>> {
+  const byVault = new Map<string, string[]>();
+  await Promise.all(
+    intervals.flatMap(({ from, before }) =>
+      ASSET_TYPES.map(async (type) => {
+        const range = { partitionKey: partitions.all, ...expiryBounds(type, from, before, false) };
+        const select = ["name", "vaultName"] as const;
+        for await (const rows of tables.pages(Assets, { ...range, select })) {
+          for (const { name, vaultName } of rows) {
+            const key = vaultName.toLowerCase();
+            byVault.set(key, [...(byVault.get(key) ?? []), assetKey(type, name)]);
+          }
+        }
+      }),
+    ),
+  );
+  return byVault;
+}

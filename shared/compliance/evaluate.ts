@@ -1,0 +1,72 @@
+import type { AssetRecord } from "../inventory/asset.ts";
+import type { VaultRecord } from "../inventory/vault.ts";
+import type { AssetCheck, Context } from "./check.ts";
+import { ASSET_CHECKS } from "./checks/all.ts";
+import { vaultChecks } from "./checks/vault.ts";
+import type { Failure } from "./layout.ts";
+import { assetKey, type AssetState, type Tally } from "./pack.ts";
+
+/** All of one vault's results. */
+export interface VaultResults {
+  passed: number[];
+  failed: Failure[];
+  /** By `assetKey`. */
+  assets: Map<string, AssetState>;
+}
+
+/** A failure keeps its beginning while it lasts. */
+const since = (before: readonly Failure[] | undefined, code: number, now: number): number =>
+  before?.find((failure) => failure.code === code)?.since ?? Math.floor(now / 1000);
+
+/** The results of all checks of the asset's type. */
+export function evaluateAsset(
+  asset: AssetRecord,
+  vaultUsesRbac: boolean,
+  context: Context,
+  before: AssetState | undefined,
+  checks: readonly AssetCheck[] = ASSET_CHECKS,
+): AssetState {
+  const state: AssetState = { type: asset.type, name: asset.name, passed: [], failed: [] };
+  for (const check of checks) {
+    if (check.resourceType !== asset.type) continue;
+    const { result, evidence, changesAt } = check.evaluate({ asset, vaultUsesRbac }, context);
+    if (result === "pass") state.passed.push(check.code);
+    if (result === "fail") {
+      state.failed.push({ code: check.code, since: since(before?.failed, check.code, context.now), evidence });
+    }
+    if (check.timed === "age" && changesAt !== undefined) state.dueAt = Math.min(state.dueAt ?? changesAt, changesAt);
+  }
+  return state;
+}
+
+export function evaluateVault(
+  vault: VaultRecord,
+  context: Context,
+  before: readonly Failure[] | undefined,
+): Pick<VaultResults, "passed" | "failed"> {
+  const passed: number[] = [];
+  const failed: Failure[] = [];
+  for (const check of vaultChecks) {
+    const { result, evidence } = check.evaluate(vault);
+    if (result === "pass") passed.push(check.code);
+    if (result === "fail") failed.push({ code: check.code, since: since(before, check.code, context.now), evidence });
+  }
+  return { passed, failed };
+}
+
+/** How many pairs of each check pass and fail. */
+export function tally(results: VaultResults): Map<number, Tally> {
+  const tallies = new Map<number, Tally>();
+  const of = (code: number): Tally => {
+    const found = tallies.get(code) ?? { passed: 0, failed: 0 };
+    tallies.set(code, found);
+    return found;
+  };
+  for (const { passed, failed } of [results, ...results.assets.values()]) {
+    for (const code of passed) of(code).passed++;
+    for (const { code } of failed) of(code).failed++;
+  }
+  return tallies;
+}
+
+export const keyOf = (asset: Pick<AssetRecord, "type" | "name">): string => assetKey(asset.type, asset.name);

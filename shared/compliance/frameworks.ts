@@ -1,0 +1,58 @@
+import { checkOfId } from "./checks/all.ts";
+import { CONTROLS, type Control, FRAMEWORK_IDS, FRAMEWORKS, type FrameworkId, isOfFramework } from "./controls.ts";
+import type { Counts, Overview } from "./overview.ts";
+import { countsOf } from "./overview.ts";
+import { type Score, scoreOf } from "./score.ts";
+import type { Check } from "./check.ts";
+
+export const CONTROL_STATUSES = ["pass", "fail", "notApplicable", "manual"] as const;
+type ControlStatus = (typeof CONTROL_STATUSES)[number];
+
+export interface ControlResult {
+  id: string;
+  title: string | null;
+  status: ControlStatus;
+  passed: number;
+  failed: number;
+  exempted: number;
+  checks: ({ id: string; title: string; severity: Check["severity"]; resourceType: Check["resourceType"] } & Counts)[];
+}
+
+export interface FrameworkResult extends Pick<Score, "score" | "passed" | "failed" | "total"> {
+  id: FrameworkId;
+  name: string;
+  version: string;
+  source: string;
+  controlsTotal: number;
+  controlsByStatus: Record<ControlStatus, number>;
+  controls: ControlResult[];
+}
+
+/** Every framework with its controls, from one overview. */
+export function frameworkResults(overview: Overview): FrameworkResult[] {
+  const counts = countsOf(overview);
+  return FRAMEWORK_IDS.map((id) => {
+    const controls = CONTROLS[id].map((control) => controlResult(control, counts));
+    const controlsByStatus = { pass: 0, fail: 0, notApplicable: 0, manual: 0 };
+    for (const { status } of controls) controlsByStatus[status]++;
+    const { score, passed, failed, total } = scoreOf([...counts].filter(([check]) => isOfFramework(check.id, id)));
+    const facts = { id, ...FRAMEWORKS[id], score, passed, failed, total };
+    return { ...facts, controlsTotal: controls.length, controlsByStatus, controls };
+  });
+}
+
+function controlResult({ id, title, checks }: Control, counts: ReadonlyMap<Check, Counts>): ControlResult {
+  const sum = { passed: 0, failed: 0, exempted: 0 };
+  const results = checks.map((checkId) => {
+    const check = checkOfId.get(checkId)!;
+    const count = counts.get(check)!;
+    sum.passed += count.passed;
+    sum.failed += count.failed;
+    sum.exempted += count.exempted;
+    const { severity, resourceType } = check;
+    return { id: checkId, title: check.title, severity, resourceType, ...count };
+  });
+  const status: ControlStatus =
+    checks.length === 0 ? "manual" : sum.failed > 0 ? "fail" : sum.passed > 0 ? "pass" : "notApplicable";
+  return { id, title, status, ...sum, checks: results };
+}

@@ -1,0 +1,179 @@
+import { z } from "zod";
+import { keyEnd } from "../storage/keys.ts";
+import { entity } from "../storage/entity.ts";
+import type { Check } from "./check.ts";
+import { severityRank } from "./checks/all.ts";
+
+/**
+ * Compliance is one partition, so that all rows of a vault change in one transaction. What every answer is computed from
+ * (exemptions, the last evaluation, a small row per vault) lies side by side and is read as one range.
+ */
+export const TABLE = "Compliance";
+export const STATE = "state";
+
+const FINDINGS = "1!";
+const ASSET_EXEMPTION = "2!";
+const EXEMPTION = "3!";
+const VAULT = "5!";
+const DETAILS = "6!";
+
+/** Ranges of row keys in STATE. */
+export const overviewRange = { partitionKey: STATE, from: EXEMPTION, before: DETAILS };
+export const vaultsRange = { partitionKey: STATE, from: VAULT, before: keyEnd(VAULT) };
+export const exemptionsRange = { partitionKey: STATE, from: ASSET_EXEMPTION, before: "4!" };
+export const isVaultKey = (rowKey: string): boolean => rowKey.startsWith(VAULT);
+export const isExemptionKey = (rowKey: string): boolean => rowKey.startsWith(EXEMPTION);
+
+/** Rows of which there is one. */
+export const EVALUATION_KEY = "4!evaluation";
+export const LINES_KEY = "4!lines";
+
+/** `!` sorts before every character of a vault's name, so that names sort whole. */
+export const vaultStateKey = (vaultName: string): string => `${VAULT}${vaultName.toLowerCase()}`;
+const numbered = (index: number): string => String(index).padStart(5, "0");
+export const detailsPrefix = (vaultName: string): string => `${DETAILS}${vaultName.toLowerCase()}!`;
+export const detailsKey = (vaultName: string, chunk: number): string => `${detailsPrefix(vaultName)}${numbered(chunk)}`;
+export const findingsKey = (check: Check, vaultName: string, chunk: number): string =>
+  `${FINDINGS}${severityRank(check)}!${check.id}!${vaultName.toLowerCase()}!${numbered(chunk)}`;
+export const exemptionKey = (id: string, ofAsset: boolean): string => `${ofAsset ? ASSET_EXEMPTION : EXEMPTION}${id}`;
+
+/** A failing pair: the check's code, since when (unix seconds), and the facts. */
+export const Failure = z.object({ code: z.int(), since: z.int(), evidence: z.string() });
+export type Failure = z.infer<typeof Failure>;
+
+/** What scores and lists need of a vault. Only evaluations of that vault write it, so it is never a shared counter. */
+export const VaultState = z.object({
+  name: z.string(),
+  subscriptionId: z.string(),
+  /** Packed passed and failed pairs per check; see pack.ts. */
+  tallies: z.instanceof(Uint8Array),
+  /** The vault's own failures, in the order of the checks. */
+  failures: z.array(Failure),
+  /** The exemptions of single assets in it, and whether the pair fails now. */
+  exemptions: z.array(
+    z.object({ id: z.string(), checkId: z.string(), asset: z.string(), until: z.string(), failing: z.boolean() }),
+  ),
+  /** Whether asset checks were evaluated as for a vault with role-based access control. */
+  rbac: z.boolean(),
+  /** Unix seconds at which age alone changes the first result. */
+  dueAt: z.int().optional(),
+  /** Hashes of the vault's details rows: a crash between those and this row shows by them. */
+  details: z.array(z.string()),
+  createdAt: z.string(),
+  evaluatedAt: z.string(),
+  /** The evaluation of everything that last covered it. */
+  evaluationId: z.string().optional(),
+  /** The vault has left; the row stays for its exemptions alone. */
+  gone: z.boolean(),
+});
+export type VaultState = z.infer<typeof VaultState>;
+export const VaultStates = entity(TABLE, VaultState);
+
+/** A vault's assets with their results: what the next evaluation compares with. Deflated JSON; see pack.ts. */
+export const Details = entity(TABLE, z.object({ assets: z.instanceof(Uint8Array) }));
+
+/** One check's failing assets in one vault, by name: what lists of violations are read from. Deflated JSON. */
+export const Findings = entity(TABLE, z.object({ items: z.instanceof(Uint8Array) }));
+
+export const SCOPES = ["all", "subscription", "vault", "asset"] as const;
+export const EXEMPTION_CATEGORIES = ["waiver", "mitigated"] as const;
+
+export const ExemptionRecord = z.object({
+  id: z.string(),
+  checkId: z.string(),
+  scopeType: z.enum(SCOPES),
+  /** Lower case; absent for `all`. */
+  scopeId: z.string().optional(),
+  category: z.enum(EXEMPTION_CATEGORIES),
+  reason: z.string(),
+  ticket: z.string().optional(),
+  until: z.string(),
+  createdAt: z.string(),
+  createdBy: z.string(),
+});
+export type ExemptionRecord = z.infer<typeof ExemptionRecord>;
+export const Exemptions = entity(TABLE, ExemptionRecord);
+
+/** The last evaluation of everything that was asked for. */
+export const EvaluationRecord = z.object({
+  evaluationId: z.string(),
+  requestedAt: z.string(),
+  requestedBy: z.string(),
+  /** Vaults it covers, once it is planned. */
+  vaults: z.int().optional(),
+  /** Vaults it could not evaluate, in five tries. */
+  failedVaults: z.array(z.string()),
+});
+export type EvaluationRecord = z.infer<typeof EvaluationRecord>;
+export const Evaluations = entity(TABLE, EvaluationRecord);
+
+/** Where the lines of expiry stood when everything that had crossed them was last sent to be evaluated. */
+export const LinesRecord = z.object({
+  at: z.string(),
+  criticalDays: z.int(),
+  warningDays: z.int(),
+  /** Evaluation was switched off since: everything may have changed. */
+  paused: z.boolean(),
+});
+export type LinesRecord = z.infer<typeof LinesRecord>;
+export const Lines = entity(TABLE, LinesRecord);
+
+const VaultSummary = VaultState.pick({
+  name: true,
+  subscriptionId: true,
+  tallies: true,
+  failures: true,
+  exemptions: true,
+  createdAt: true,
+  evaluatedAt: true,
+  evaluationId: true,
+  gone: true,
+});
+export type VaultSummary = z.infer<typeof VaultSummary>;
+
+/** Rows of the overview's range, whichever they are; their keys tell. */
+export const OverviewRows = entity(
+  TABLE,
+  z.object({ ...EvaluationRecord.shape, ...ExemptionRecord.shape, ...VaultSummary.shape }).partial(),
+);
+export const overviewMembers = [
+  ...new Set([
+    ...(Object.keys(VaultSummary.shape) as (keyof VaultSummary)[]),
+    ...(Object.keys(ExemptionRecord.shape) as (keyof ExemptionRecord)[]),
+    ...(Object.keys(EvaluationRecord.shape) as (keyof EvaluationRecord)[]),
+  ]),
+];
+export const parseSummary = (row: unknown): VaultSummary => VaultSummary.parse(row);
+
+/** The score at the end of a day, or so far. */
+export const HISTORY = "history";
+export const DayScore = z.object({
+  date: z.string(),
+  score: z.number(),
+  passed: z.int(),
+  failed: z.int(),
+  total: z.int(),
+});
+export type DayScore = z.infer<typeof DayScore>;
+export const DayScores = entity(TABLE, DayScore);
+
+/** The one queue of compliance. A message may come twice; each does what it says again without harm. */
+export const QUEUE = "compliance-evaluate";
+export const EvaluateMessage = z.discriminatedUnion("kind", [
+  /** Send one message for each vault. */
+  z.object({ kind: z.literal("everything"), evaluationId: z.string().optional() }),
+  /** A whole vault, from the inventory. */
+  z.object({ kind: z.literal("vault"), vault: z.string(), evaluationId: z.string().optional() }),
+  /** Some of a vault's assets, as `<type>.<name>`. */
+  z.object({ kind: z.literal("assets"), vault: z.string(), assets: z.array(z.string()) }),
+  /** What of a vault is due by age. */
+  z.object({ kind: z.literal("due"), vault: z.string() }),
+  /** Find what time or the policy's lines have passed. The days are those that held when it was sent. */
+  z.object({
+    kind: z.literal("crossed"),
+    criticalDays: z.int().optional(),
+    warningDays: z.int().optional(),
+  }),
+]);
+export type EvaluateMessage = z.infer<typeof EvaluateMessage>;
+

@@ -1,0 +1,78 @@
+import { expect, test } from "vitest";
+import { liveIn } from "../azure/live-cloud.ts";
+import { startAzurite } from "../support/azurite.ts";
+import { DAY_MS, namedIn, openRoom, START, type Steps, type TestAsset } from "./room.ts";
+
+const ASSETS = 1000;
+const THRESHOLDS = [30, 7, 1];
+
+test("a thousand assets over sixty days, three rules, a process that dies now and then: each telling once", async () => {
+  const azurite = await startAzurite({ accounts: ["sixty"] });
+  const { cloud } = await liveIn({ company: { subscriptions: [] } });
+  const room = openRoom({ connectionString: azurite.connectionString("sixty"), cloud });
+  const assets = Array.from({ length: ASSETS }, (_, index) => ({
+    ...{ name: `asset-${index}`, type: (["secret", "key", "certificate"] as const)[index % 3] },
+    expiresInDays: 0.51 + ((index * 97.3) % 100),
+  }));
+  for (let vault = 0; vault < 10; vault++) {
+    const part: TestAsset[] = assets.slice((vault * ASSETS) / 10, ((vault + 1) * ASSETS) / 10);
+    await room.scanned(`kv-${vault}`, part);
+  }
+  const immediate = await room.mailRule();
+  const digest = await room.mailRule({ deliveryMode: "digest", thresholds: [14] });
+  const webhook = await room.webhookRule();
+
+  // By day, in the order of its runs: the step after which the process is killed.
+  const deaths = new Map([
+    [0, 9],
+    [11, 5],
+    [23, 13],
+    [37, 20],
+    [48, 3],
+  ]);
+  for (let day = 0; day < 60; day++) {
+    room.clock.set(new Date(Date.parse(START) + day * DAY_MS));
+    const steps: Steps = { taken: 0, when: "after", dieAt: deaths.get(day) ?? -1 };
+    const first = room.instance(steps);
+    await first
+      .evaluate()
+      .then(() => room.drainAll(first))
+      .catch((error: unknown) => {
+        if (!steps.dead) throw error;
+      });
+    if (steps.dead) room.clock.add(15 * 60_000);
+    const second = room.instance();
+    await second.evaluate();
+    await room.drainAll(second);
+  }
+
+  const told = (mails: readonly { plainText?: string }[]) =>
+    mails.flatMap(({ plainText = "" }) => {
+      const thresholds = [...plainText.matchAll(/Threshold: (\d+)/g)].map((match) => match[1]);
+      return namedIn(plainText).map((name, index) => `${name.split("/")[1]} ${thresholds[index]}`);
+    });
+  const expectedOf = (thresholds: readonly number[]) =>
+    assets.flatMap(({ name, expiresInDays }) => {
+      // At the first run the lowest of what was crossed, then each lower one on its day.
+      const initial = thresholds.filter((days) => expiresInDays <= days).sort((a, b) => a - b)[0];
+      const later = thresholds.filter((days) => expiresInDays > days && expiresInDays - days <= 59);
+      return [...(initial === undefined ? [] : [initial]), ...later].map((days) => `${name} ${days}`);
+    });
+  expect(told(immediate.mails()).sort()).toEqual(expectedOf(THRESHOLDS).sort());
+  const events = new Map(webhook.received().map(({ headers, body }) => [headers["webhook-id"], JSON.parse(body)]));
+  const posted = [...events.values()].flatMap(({ data }) =>
+    data.items.map((item: { name: string; thresholdDays: number }) => `${item.name} ${item.thresholdDays}`),
+  );
+  expect(posted.sort()).toEqual(expectedOf(THRESHOLDS).sort());
+  expect(told(digest.mails()).length).toBe(new Set(told(digest.mails())).size);
+  const { history } = room.instance();
+  for (const { rule } of [immediate, digest, webhook]) {
+    const { items } = await history.list({ ruleId: rule.ruleId }, { limit: 1000, offset: 0, cursor: undefined });
+    expect(new Set(items.map(({ status }) => status))).toEqual(new Set(["delivered"]));
+  }
+  const mails = await history.list({ ruleId: immediate.rule.ruleId }, { limit: 1000, offset: 0, cursor: undefined });
+  expect(mails.items.reduce((sum, { newsTotal }) => sum + newsTotal, 0)).toBe(expectedOf(THRESHOLDS).length);
+  expect(mails.total).toBe(immediate.mails().length);
+  await cloud.stop();
+  await azurite.stop();
+});
