@@ -22,7 +22,7 @@ import { type ChangedRule, NewRule, RuleChange } from "../shared/alerts/rules.ts
 import { type SnoozeRecord, snoozeId } from "../shared/alerts/snoozes.ts";
 import { pageOf, pageParameters, pageRequest, queryInstant } from "../shared/http/paging.ts";
 import { notFound } from "../shared/http/problem.ts";
-import { created, deleted, ok, resource } from "../shared/http/reply.ts";
+import { created, Deleted, deleted, ok, resource } from "../shared/http/reply.ts";
 import type { Row } from "../shared/storage/entity.ts";
 import { endpoint, queue, timer } from "./kit.ts";
 
@@ -197,7 +197,6 @@ const NewSnooze = z
   })
   .meta({ id: "NewAlertSnooze" });
 
-const Deleted = z.object({ deleted: z.literal(true) }).meta({ id: "Deleted" });
 const ruleParams = z.object({ rule_id: z.string().meta({ description: "The rule's id." }) });
 
 const createAlertRule = endpoint({

@@ -13,7 +13,7 @@ import {
 } from "../shared/discovery/scan.ts";
 import { pageOf, pageParameters, pageRequest, queryInstant } from "../shared/http/paging.ts";
 import { notFound } from "../shared/http/problem.ts";
-import { content, created, deleted, ok } from "../shared/http/reply.ts";
+import { content, created, Deleted, deleted, ok } from "../shared/http/reply.ts";
 import { Asset, assetView, Vault, vaultView } from "../shared/inventory/api.ts";
 import { ASSET_TYPES } from "../shared/inventory/asset.ts";
 import { assetsCsv } from "../shared/inventory/csv.ts";
@@ -177,7 +177,7 @@ const cancelScan = endpoint({
   access: "admin",
   tier: "core",
   params: scanParams,
-  responds: { 200: z.object({ deleted: z.literal(true) }).meta({ id: "Deleted" }) },
+  responds: { 200: Deleted },
   handle: async ({ params, caller, services }) => {
     await services.discovery.cancel(params.scan_id, caller);
     return deleted();

@@ -1,5 +1,6 @@
 /** Everything the platform calls, in one list. */
 import type { Endpoint } from "../shared/http/endpoint.ts";
+import * as alerts from "./alerts.ts";
 import * as audit from "./audit.ts";
 import * as auth from "./auth.ts";
 import * as discovery from "./discovery.ts";
@@ -19,6 +20,7 @@ export const endpoints: Endpoint<Services>[] = [
   ...discovery.endpoints,
   ...subscriptions.endpoints,
   ...settings.endpoints,
+  ...alerts.endpoints,
   ...audit.endpoints,
   ...documentation(() => endpoints),
   catchAll(() => endpoints),
@@ -26,7 +28,8 @@ export const endpoints: Endpoint<Services>[] = [
 export const timers: TimerDeclaration[] = [
   ...discovery.timers,
   ...settings.timers,
+  ...alerts.timers,
   ...audit.timers,
   ...maintenance.timers,
 ];
-export const queues: QueueDeclaration[] = [...discovery.queues];
+export const queues: QueueDeclaration[] = [...discovery.queues, ...alerts.queues];

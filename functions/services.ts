@@ -1,10 +1,12 @@
 import path from "node:path";
 import { type Access, createAccess } from "../shared/access/access.ts";
+import { type Alerts, createAlerts } from "../shared/alerts/alerts.ts";
 import { keyVaultAnchor } from "../shared/audit/anchor.ts";
 import { type Audit, createAudit } from "../shared/audit/audit.ts";
 import { createAppConfiguration } from "../shared/azure/app-configuration.ts";
 import { createIdentity, type Identity } from "../shared/azure/identity.ts";
 import { createKeyVaults } from "../shared/azure/key-vault.ts";
+import { createMailSender } from "../shared/azure/mail.ts";
 import { createResourceManager } from "../shared/azure/resource-manager.ts";
 import { createServiceKeyVault } from "../shared/azure/service-key-vault.ts";
 import type { Config } from "../shared/config/config.ts";
@@ -50,6 +52,7 @@ export interface Services {
   health: Health;
   subscriptions: Subscriptions;
   retention: Retention;
+  alerts: Alerts;
 }
 
 /** Sign-ins per address and per username: https://owasp.org/API-Security/editions/2023/en/0xa2-broken-authentication/ */
@@ -81,7 +84,15 @@ export function createServices(config: Config): Services {
     ...{ tables, config, clock, audit, log },
     appConfiguration: createAppConfiguration({ config, identity }),
   });
-  const retention = createRetention({ settings, stores: [auditHistory(audit)], audit, clock });
+  const alerts = createAlerts({
+    ...{ tables, queues, settings, audit, config, clock, randomness, log },
+    mail: createMailSender(config),
+    vault: serviceKeyVault,
+  });
+  const retention = createRetention({
+    ...{ settings, audit, clock },
+    stores: [auditHistory(audit), alerts.history.store()],
+  });
   const limits = { perMinute: config.RATE_LIMIT_PER_MINUTE, perHour: config.RATE_LIMIT_PER_HOUR };
   const limiter = createRateLimiter({ tables, clock, name: "calls", limits });
   const signInLimiter = createRateLimiter({ tables, clock, name: "signIn", limits: SIGN_IN_LIMITS });
@@ -114,6 +125,7 @@ export function createServices(config: Config): Services {
   const scanRun = createScanRun({
     ...{ tables, queues, settings, resourceManager, active, audit, clock, randomness, log },
     configuredSubscriptions: () => subscriptions.configured(),
+    ended: () => alerts.requestEvaluation(),
     scanVault: (planned, options) =>
       scanVault(planned, options, { writer, keyVaults, resourceManager, clock, changed }),
   });
@@ -137,7 +149,7 @@ export function createServices(config: Config): Services {
       limiter,
       signInLimiter,
     },
-    ...{ gate, inventory, discovery, scanRun, watchScans, health, subscriptions, retention },
+    ...{ gate, inventory, discovery, scanRun, watchScans, health, subscriptions, retention, alerts },
   };
 }
 

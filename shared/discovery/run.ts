@@ -65,6 +65,8 @@ export interface RunDeps {
   resourceManager: ResourceManager;
   configuredSubscriptions: () => Promise<string[]>;
   active: ActiveScansRoom;
+  /** Told before a scan is recorded as over; may be told twice. */
+  ended: () => Promise<void>;
   scanVault: (planned: PlannedVault, options: Parameters<typeof scanVault>[1]) => ReturnType<typeof scanVault>;
   audit: Audit;
   clock: Clock;
@@ -357,6 +359,7 @@ export function createScanRun(deps: RunDeps) {
     });
     await tables.put(Scans, SCAN_LIST, newestFirst(scan.scanId), final);
     await active.leave(scan.scanId);
+    await deps.ended();
     await tables.replace(Scans, { ...scan, ...result, finishingUntil: undefined });
     log.info("A scan is over", { scanId: scan.scanId, status: result.status });
   }

@@ -1,3 +1,5 @@
+import * as z from "zod";
+
 /** A cookie as the platform takes it; header `Set-Cookie` would lose all but the last. */
 export interface Cookie {
   name: string;
@@ -30,6 +32,8 @@ export const created = (json: unknown, location: string): Reply => ({
   json,
 });
 
+/** What `deleted` answers. */
+export const Deleted = z.object({ deleted: z.literal(true) }).meta({ id: "Deleted" });
 export const deleted = (): Reply => ({ status: 200, json: { deleted: true } });
 
 export const content = (type: string, data: string | Uint8Array, headers?: Record<string, string>): Reply => ({
