@@ -1,12 +1,12 @@
 import * as z from "zod";
-import { EVALUATION_QUEUE } from "../shared/alerts/alerts.ts";
-import { attemptsOf } from "../shared/alerts/deliver.ts";
 import {
+  attemptsOf,
   DELIVERY_QUEUE,
   DELIVERY_STATUSES,
   DeliveryMessage,
   type DeliveryRecord,
   type DeliverySummary,
+  EVALUATION_QUEUE,
   type Part,
 } from "../shared/alerts/delivery.ts";
 import { type News, unpackNews } from "../shared/alerts/news.ts";

@@ -1,7 +1,6 @@
 import type { Access } from "../shared/access/access.ts";
 import type { Audit } from "../shared/audit/audit.ts";
 import { CloudFailure } from "../shared/azure/failure.ts";
-import type { Config } from "../shared/config/config.ts";
 import type { Gate } from "../shared/http/pipeline.ts";
 import { Problem, retryLater } from "../shared/http/problem.ts";
 import type { RateLimiter } from "../shared/http/rate-limit.ts";
@@ -18,9 +17,8 @@ export function createGate(deps: {
   audit: Audit;
   limiter: RateLimiter;
   signInLimiter: RateLimiter;
-  config: Config;
 }): Gate {
-  const { access, licensing, audit, limiter, signInLimiter, config } = deps;
+  const { access, licensing, audit, limiter, signInLimiter } = deps;
   return {
     authenticate: async (token) => {
       const result = await access.authenticate(token);
@@ -37,7 +35,6 @@ export function createGate(deps: {
       }),
     limiter,
     signInLimiter,
-    trustedProxyHops: config.TRUSTED_PROXY_HOPS,
     translate,
   };
 }

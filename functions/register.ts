@@ -9,9 +9,10 @@ import type { Config } from "../shared/config/config.ts";
 import type { Endpoint } from "../shared/http/endpoint.ts";
 import { serve } from "../shared/http/pipeline.ts";
 import type { Reply } from "../shared/http/reply.ts";
+import { systemClock, systemRandomness } from "../shared/runtime.ts";
 import type { QueueDeclaration, TimerDeclaration } from "./kit.ts";
 import { loggerFor } from "./log.ts";
-import { type Services, servicesOf } from "./services.ts";
+import type { Services } from "./services.ts";
 
 /** Tells the platform of every declared function. This is all of the app that knows the platform's library. */
 export function register(
@@ -23,14 +24,14 @@ export function register(
   for (const { name, schedule, handle } of declared.timers) {
     app.timer(name, {
       schedule: schedule(config()),
-      handler: (_timer, context) => handle(invocationOf(context, config())),
+      handler: async (_timer, context) => handle(await invocationOf(context, config())),
     });
   }
   for (const { name, queue, handle } of declared.queues) {
     app.storageQueue(name, {
       queueName: queue,
       connection: "AzureWebJobsStorage",
-      handler: (message, context) => handle(message, invocationOf(context, config())),
+      handler: async (message, context) => handle(message, await invocationOf(context, config())),
     });
   }
 }
@@ -41,13 +42,15 @@ function registerEndpoint(endpoint: Endpoint<Services>, config: () => Config): v
     route: endpoint.route,
     authLevel: "anonymous",
     handler: async (request, context) => {
-      const services = servicesOf(config());
       const reply = await serve(endpoint, incoming(request), {
-        gate: services.gate,
-        services,
-        clock: services.clock,
-        randomness: services.randomness,
-        log: (requestId) => loggerFor(context, services, { requestId }),
+        rooms: async () => {
+          const services = await servicesOf(config());
+          return { gate: services.gate, services };
+        },
+        trustedProxyHops: config().TRUSTED_PROXY_HOPS,
+        clock: systemClock,
+        randomness,
+        log: (requestId) => loggerFor(context, logLevel(config()), { requestId }),
       });
       return outgoing(reply);
     },
@@ -57,11 +60,25 @@ function registerEndpoint(endpoint: Endpoint<Services>, config: () => Config): v
 export const CATCH_ALL = "{*path}";
 const EVERY_METHOD: HttpMethod[] = ["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"];
 
-function invocationOf(context: InvocationContext, config: Config) {
-  const services = servicesOf(config);
+const randomness = systemRandomness();
+
+/** The process's one set of services. They are the larger part of the app, loaded when the first function needs them. */
+let wired: Promise<Services> | undefined;
+let ready: Services | undefined;
+async function servicesOf(config: Config): Promise<Services> {
+  wired ??= import("./services.ts").then(({ createServices }) => createServices(config));
+  ready = await wired;
+  return ready;
+}
+
+/** The setting as last read, so that a change takes effect without a restart. */
+const logLevel = (config: Config) => () => ready?.settings.current()?.logLevel ?? config.LOG_LEVEL ?? "INFO";
+
+async function invocationOf(context: InvocationContext, config: Config) {
+  const services = await servicesOf(config);
   const requestId = context.invocationId;
   const delivery = Number(context.triggerMetadata?.dequeueCount ?? 1);
-  return { services, requestId, delivery, log: loggerFor(context, services, { requestId }) };
+  return { services, requestId, delivery, log: loggerFor(context, logLevel(config), { requestId }) };
 }
 
 const incoming = (request: HttpRequest) => ({

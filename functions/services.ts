@@ -1,3 +1,4 @@
+import "./memory.ts";
 import path from "node:path";
 import { type Access, createAccess } from "../shared/access/access.ts";
 import { type Alerts, createAlerts } from "../shared/alerts/alerts.ts";
@@ -61,14 +62,6 @@ const SIGN_IN_LIMITS = { perMinute: 10, perHour: 100 };
 /** Beside the bundle, where the build puts it. */
 const UNICODE_FONT = path.join(import.meta.dirname, "fonts", "unifontex-latin-400-normal.woff");
 
-let wired: Services | undefined;
-
-/** The process's one set of services, made when the first function is called. */
-export function servicesOf(config: Config): Services {
-  wired ??= createServices(config);
-  return wired;
-}
-
 export function createServices(config: Config): Services {
   const clock = systemClock;
   const randomness = systemRandomness();
@@ -131,7 +124,7 @@ export function createServices(config: Config): Services {
   });
   const discovery = createDiscovery({ tables, queues, active, run: scanRun, audit, clock, randomness, log });
   const watchScans = createScanWatch({ tables, queues, active, run: scanRun, clock, log });
-  const gate = createGate({ access, licensing, audit, limiter, signInLimiter, config });
+  const gate = createGate({ access, licensing, audit, limiter, signInLimiter });
   const health = createHealth({ tables, queues, identity, resourceManager, clock });
 
   return {

@@ -27,13 +27,15 @@ const health = endpoint({
   access: "open",
   tier: "core",
   rateLimit: "none",
+  standalone: true,
   query: z.strictObject({
     deep: z.enum(["true", "false"]).optional().meta({ description: "Needs a token of any role." }),
   }),
   responds: { 200: HealthStatus },
   problems: ["unauthorized"],
-  handle: async ({ query, headers, services }) => {
+  handle: async ({ query, headers, load }) => {
     if (query.deep !== "true") return ok({ status: "healthy" });
+    const services = await load();
     const token = /^Bearer +(\S+) *$/i.exec(headers.get("authorization") ?? "")?.[1];
     if (!token || !(await services.gate.authenticate(token))) {
       throw new Problem("unauthorized", "deep=true needs a token from POST /auth/login.", {

@@ -12,7 +12,7 @@ import type { Queues } from "../storage/queues.ts";
 import type { Tables } from "../storage/tables.ts";
 import { createCleanUp } from "./clean-up.ts";
 import { createDeliveries } from "./deliver.ts";
-import { DELIVERY_QUEUE, type DeliveryRecord } from "./delivery.ts";
+import { DELIVERY_QUEUE, type DeliveryRecord, EVALUATION_QUEUE } from "./delivery.ts";
 import { createEvaluation, newDelivery } from "./evaluate.ts";
 import type { ViolationSource } from "./happenings.ts";
 import { createHistory } from "./history.ts";
@@ -25,9 +25,6 @@ import { createSnoozes } from "./snoozes.ts";
 import { createTold } from "./told.ts";
 
 export type { NewViolation, ViolationSource } from "./happenings.ts";
-
-/** The queue that asks for an evaluation of the rules before the next timer. */
-export const EVALUATION_QUEUE = "alert-evaluations";
 
 /** Milliseconds a test waits for what the mail provider reports; after that the history says it. */
 const TEST_WAIT_MS = 12_000;

@@ -8,6 +8,7 @@ import type { Row } from "../storage/entity.ts";
 import type { Queues } from "../storage/queues.ts";
 import { merge, RowChanged, type Tables } from "../storage/tables.ts";
 import {
+  attemptsOf,
   DELIVERY_QUEUE,
   DELIVERY_ROW,
   Deliveries,
@@ -340,9 +341,6 @@ const NO_MAIL = {
   kind: "unavailable",
   reason: "No mail can be sent: set COMMUNICATION_CONNECTION_STRING and ALERT_SENDER_ADDRESS.",
 } as const;
-
-export const attemptsOf = (parts: readonly Part[]): number =>
-  parts.reduce((most, { attempts }) => Math.max(most, attempts), 0);
 
 /** The earliest instant at which a part that is not over may go on. */
 function nextAt(parts: readonly Part[], otherwise: string): string {

@@ -115,3 +115,9 @@ export function statusOf(parts: readonly Part[]): DeliveryStatus {
   if (delivered > 0) return "partial";
   return parts.some(({ status }) => status === "failed") ? "failed" : "cancelled";
 }
+
+export const attemptsOf = (parts: readonly Part[]): number =>
+  parts.reduce((most, { attempts }) => Math.max(most, attempts), 0);
+
+/** The queue that asks for an evaluation of the rules before the next timer. */
+export const EVALUATION_QUEUE = "alert-evaluations";

@@ -41,6 +41,8 @@ export interface RequestContext<Services, Params, Query, Body> {
   headers: Headers;
   url: URL;
   services: Services;
+  /** Brings the services in; for a standalone endpoint that needs them after all. */
+  load: () => Promise<Services>;
   log: Logger;
 }
 
@@ -76,6 +78,8 @@ export interface EndpointDeclaration<
   problems?: readonly ProblemCode[];
   /** `caller` (default) counts against the caller, `signIn` against the stricter bucket, `none` not at all. */
   rateLimit?: "caller" | "signIn" | "none";
+  /** Open, uncounted, and answered without the services, which then need not even be loaded. */
+  standalone?: boolean;
   /** Left out of the OpenAPI document: the catch-all and the files behind the documentation pages. */
   undocumented?: boolean;
   handle(context: RequestContext<Services, Output<P>, Output<Q>, Output<B>>): Promise<Reply>;

@@ -24,7 +24,6 @@ export interface Gate {
   refused(caller: Caller, endpoint: { name: string; method: string; route: string }, code: string): Promise<void>;
   limiter: RateLimiter;
   signInLimiter: RateLimiter;
-  trustedProxyHops: number;
   /** A thrown error that is no Problem but has a known answer (a cloud failure), or undefined. */
   translate(error: unknown): Problem | undefined;
 }
@@ -42,11 +41,20 @@ const SECURITY_HEADERS: Record<string, string> = {
   "X-Frame-Options": "DENY",
 };
 
+export interface Serving<Services> {
+  /** The app's rooms, brought in when they are first needed. */
+  rooms: () => Promise<{ gate: Gate; services: Services }>;
+  trustedProxyHops: number;
+  clock: Clock;
+  randomness: Randomness;
+  log: (requestId: string) => Logger;
+}
+
 /** Takes one request through the endpoint: who is it, may it, is the input good, then the handler; errors to problems. */
 export async function serve<Services>(
   endpoint: Endpoint<Services>,
   request: IncomingRequest,
-  deps: { gate: Gate; services: Services; clock: Clock; randomness: Randomness; log: (requestId: string) => Logger },
+  deps: Serving<Services>,
 ): Promise<Reply> {
   const requestId = requestIdOf(request.headers, deps);
   const log = deps.log(requestId);
@@ -55,7 +63,7 @@ export async function serve<Services>(
   try {
     reply = await answer(endpoint, request, requestId, headers, { ...deps, log });
   } catch (error) {
-    const problem = error instanceof Problem ? error : deps.gate.translate(error);
+    const problem = error instanceof Problem ? error : (await deps.rooms()).gate.translate(error);
     if (!problem) log.error("The request failed", { endpoint: endpoint.name, error: describe(error) });
     reply = problemReply(
       problem ?? new Problem("internal", "Try again; if it stays, report this request id."),
@@ -70,24 +78,11 @@ async function answer<Services>(
   request: IncomingRequest,
   requestId: string,
   headers: Record<string, string>,
-  deps: { gate: Gate; services: Services; log: Logger },
+  deps: Omit<Serving<Services>, "log"> & { log: Logger },
 ): Promise<Reply> {
-  const { gate } = deps;
-  const address = clientAddress(request.headers, gate.trustedProxyHops);
-  const token = bearerToken(request.headers);
-  const actor = token === undefined || endpoint.access === "open" ? undefined : await gate.authenticate(token);
-  const caller: Caller = { actor: actor?.username ?? "anonymous", address, requestId };
-
-  if (endpoint.rateLimit !== "none") {
-    const limiter = endpoint.rateLimit === "signIn" ? gate.signInLimiter : gate.limiter;
-    const decision = await limiter.take(actor ? `user:${actor.username}` : `address:${address}`);
-    Object.assign(headers, rateLimitHeaders(decision));
-    if (!decision.allowed) {
-      throw retryLater("rateLimited", "Wait as long as Retry-After says.", decision.retryAfterSeconds);
-    }
-  }
-  if (endpoint.access !== "open") await admit(endpoint, actor, token !== undefined, caller, gate);
-
+  const rooms = endpoint.standalone ? undefined : await deps.rooms();
+  const address = clientAddress(request.headers, deps.trustedProxyHops);
+  const actor = rooms && (await letIn(endpoint, request, { requestId, address }, headers, rooms.gate));
   const url = new URL(request.url);
   const params = endpoint.params ? parse(endpoint.params, request.params, "path") : undefined;
   const query = endpoint.query ? parse(endpoint.query, readQuery(url), "query") : undefined;
@@ -96,15 +91,41 @@ async function answer<Services>(
     params,
     query,
     body,
-    // An open endpoint's type has no use for the actor; every other one has passed `admit`.
+    // An open endpoint's type has no use for the actor; every other one was let in as somebody.
     actor: actor as Actor,
-    caller,
+    caller: { actor: actor?.username ?? "anonymous", address, requestId },
     ifMatch: request.headers.get("if-match") ?? undefined,
     headers: request.headers,
     url,
-    services: deps.services,
+    // A standalone endpoint asks for them by `load`.
+    services: rooms?.services as Services,
+    load: async () => (await deps.rooms()).services,
     log: deps.log,
   });
+}
+
+/** Who is calling, counted against the limit and allowed to; undefined for an open endpoint. */
+async function letIn<Services>(
+  endpoint: Endpoint<Services>,
+  request: IncomingRequest,
+  from: { requestId: string; address: string },
+  headers: Record<string, string>,
+  gate: Gate,
+): Promise<Actor | undefined> {
+  const token = bearerToken(request.headers);
+  const actor = token === undefined || endpoint.access === "open" ? undefined : await gate.authenticate(token);
+  if (endpoint.rateLimit !== "none") {
+    const limiter = endpoint.rateLimit === "signIn" ? gate.signInLimiter : gate.limiter;
+    const decision = await limiter.take(actor ? `user:${actor.username}` : `address:${from.address}`);
+    Object.assign(headers, rateLimitHeaders(decision));
+    if (!decision.allowed) {
+      throw retryLater("rateLimited", "Wait as long as Retry-After says.", decision.retryAfterSeconds);
+    }
+  }
+  if (endpoint.access !== "open") {
+    await admit(endpoint, actor, token !== undefined, { actor: actor?.username ?? "anonymous", ...from }, gate);
+  }
+  return actor;
 }
 
 async function admit<Services>(
