@@ -3,6 +3,7 @@ import type { Endpoint } from "../shared/http/endpoint.ts";
 import * as alerts from "./alerts.ts";
 import * as audit from "./audit.ts";
 import * as auth from "./auth.ts";
+import * as compliance from "./compliance.ts";
 import * as discovery from "./discovery.ts";
 import { catchAll, documentation } from "./docs.ts";
 import type { QueueDeclaration, TimerDeclaration } from "./kit.ts";
@@ -20,6 +21,7 @@ export const endpoints: Endpoint<Services>[] = [
   ...discovery.endpoints,
   ...subscriptions.endpoints,
   ...settings.endpoints,
+  ...compliance.endpoints,
   ...alerts.endpoints,
   ...audit.endpoints,
   ...documentation(() => endpoints),
@@ -28,8 +30,9 @@ export const endpoints: Endpoint<Services>[] = [
 export const timers: TimerDeclaration[] = [
   ...discovery.timers,
   ...settings.timers,
+  ...compliance.timers,
   ...alerts.timers,
   ...audit.timers,
   ...maintenance.timers,
 ];
-export const queues: QueueDeclaration[] = [...discovery.queues, ...alerts.queues];
+export const queues: QueueDeclaration[] = [...discovery.queues, ...compliance.queues, ...alerts.queues];

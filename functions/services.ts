@@ -10,11 +10,12 @@ import { createKeyVaults } from "../shared/azure/key-vault.ts";
 import { createMailSender } from "../shared/azure/mail.ts";
 import { createResourceManager } from "../shared/azure/resource-manager.ts";
 import { createServiceKeyVault } from "../shared/azure/service-key-vault.ts";
+import { type Compliance, createCompliance } from "../shared/compliance/compliance.ts";
 import type { Config } from "../shared/config/config.ts";
 import { createActiveScans } from "../shared/discovery/active.ts";
 import { createDiscovery, type Discovery } from "../shared/discovery/discovery.ts";
 import { createScanRun, type ScanRun } from "../shared/discovery/run.ts";
-import { type ChangeListener, scanVault } from "../shared/discovery/scan-vault.ts";
+import { scanVault } from "../shared/discovery/scan-vault.ts";
 import { createScanWatch } from "../shared/discovery/watch.ts";
 import type { Gate } from "../shared/http/pipeline.ts";
 import { createRateLimiter, type RateLimiter } from "../shared/http/rate-limit.ts";
@@ -54,6 +55,7 @@ export interface Services {
   subscriptions: Subscriptions;
   retention: Retention;
   alerts: Alerts;
+  compliance: Compliance;
 }
 
 /** Sign-ins per address and per username: https://owasp.org/API-Security/editions/2023/en/0xa2-broken-authentication/ */
@@ -77,10 +79,13 @@ export function createServices(config: Config): Services {
     ...{ tables, config, clock, audit, log },
     appConfiguration: createAppConfiguration({ config, identity }),
   });
+  const compliance = createCompliance({ tables, queues, settings, audit, clock, randomness, log });
+  settings.onChange((keys) => compliance.policyChanged(keys));
   const alerts = createAlerts({
     ...{ tables, queues, settings, audit, config, clock, randomness, log },
     mail: createMailSender(config),
     vault: serviceKeyVault,
+    violations: compliance,
   });
   const retention = createRetention({
     ...{ settings, audit, clock },
@@ -93,14 +98,13 @@ export function createServices(config: Config): Services {
   const access = createAccess({ tables, config, clock, randomness, audit, log, limiter: signInLimiter });
 
   const writer = createInventoryWriter({ tables, clock });
-  const changed: ChangeListener = async () => {};
   const inventory = createInventory({
     tables,
     settings,
     clock,
     ownerTag: config.OWNER_TAG,
     writer,
-    vaultLeaves: (vault, assets) => changed({ vault, vaultBefore: vault, vaultGone: true, assets }),
+    vaultLeaves: (vault, assets) => compliance.changed({ vault, vaultBefore: vault, vaultGone: true, assets }),
   });
 
   const keyVaults = createKeyVaults({ config, identity, log });
@@ -120,7 +124,7 @@ export function createServices(config: Config): Services {
     configuredSubscriptions: () => subscriptions.configured(),
     ended: () => alerts.requestEvaluation(),
     scanVault: (planned, options) =>
-      scanVault(planned, options, { writer, keyVaults, resourceManager, clock, changed }),
+      scanVault(planned, options, { writer, keyVaults, resourceManager, clock, changed: compliance.changed }),
   });
   const discovery = createDiscovery({ tables, queues, active, run: scanRun, audit, clock, randomness, log });
   const watchScans = createScanWatch({ tables, queues, active, run: scanRun, clock, log });
@@ -142,7 +146,7 @@ export function createServices(config: Config): Services {
       limiter,
       signInLimiter,
     },
-    ...{ gate, inventory, discovery, scanRun, watchScans, health, subscriptions, retention, alerts },
+    ...{ gate, inventory, discovery, scanRun, watchScans, health, subscriptions, retention, alerts, compliance },
   };
 }
 

@@ -65,18 +65,58 @@ interface CisRow {
 }
 
 const CIS_CONTROLS: readonly CisRow[] = [
-  { title: "Expiry on keys, RBAC vault", ids: ["8.1", "3.3.1", "9.3.1", "8.3.1", "8.3.1"], check: "key-expiry-set-rbac" },
-  { title: "Expiry on keys, access-policy vault", ids: ["8.2", "3.3.2", "9.3.2", "8.3.2", "8.3.2"], check: "key-expiry-set-access-policy" },
-  { title: "Expiry on secrets, RBAC vault", ids: ["8.3", "3.3.3", "9.3.3", "8.3.3", "8.3.3"], check: "secret-expiry-set-rbac" },
-  { title: "Expiry on secrets, access-policy vault", ids: ["8.4", "3.3.4", "9.3.4", "8.3.4", "8.3.4"], check: "secret-expiry-set-access-policy" },
+  {
+    title: "Expiry on keys, RBAC vault",
+    ids: ["8.1", "3.3.1", "9.3.1", "8.3.1", "8.3.1"],
+    check: "key-expiry-set-rbac",
+  },
+  {
+    title: "Expiry on keys, access-policy vault",
+    ids: ["8.2", "3.3.2", "9.3.2", "8.3.2", "8.3.2"],
+    check: "key-expiry-set-access-policy",
+  },
+  {
+    title: "Expiry on secrets, RBAC vault",
+    ids: ["8.3", "3.3.3", "9.3.3", "8.3.3", "8.3.3"],
+    check: "secret-expiry-set-rbac",
+  },
+  {
+    title: "Expiry on secrets, access-policy vault",
+    ids: ["8.4", "3.3.4", "9.3.4", "8.3.4", "8.3.4"],
+    check: "secret-expiry-set-access-policy",
+  },
   { title: "Key vault is recoverable", ids: ["8.5", "3.3.5", "9.3.5", "8.3.5", "8.3.5"], check: "vault-recoverable" },
-  { title: "Role-based access control is enabled", ids: ["8.6", "3.3.6", "9.3.6", "8.3.6", "8.3.6"], check: "vault-rbac" },
-  { title: "Public network access is disabled", ids: ["-", "-", "9.3.7", "8.3.7", "8.3.7"], check: "vault-public-access" },
-  { title: "Private endpoints are used", ids: ["8.7", "3.3.7", "9.3.8", "8.3.8", "8.3.8"], check: "vault-private-endpoint" },
-  { title: "Automatic key rotation is enabled", ids: ["8.8", "3.3.8", "9.3.9", "8.3.9", "8.3.9"], check: "key-rotation-policy" },
+  {
+    title: "Role-based access control is enabled",
+    ids: ["8.6", "3.3.6", "9.3.6", "8.3.6", "8.3.6"],
+    check: "vault-rbac",
+  },
+  {
+    title: "Public network access is disabled",
+    ids: ["-", "-", "9.3.7", "8.3.7", "8.3.7"],
+    check: "vault-public-access",
+  },
+  {
+    title: "Private endpoints are used",
+    ids: ["8.7", "3.3.7", "9.3.8", "8.3.8", "8.3.8"],
+    check: "vault-private-endpoint",
+  },
+  {
+    title: "Automatic key rotation is enabled",
+    ids: ["8.8", "3.3.8", "9.3.9", "8.3.9", "8.3.9"],
+    check: "key-rotation-policy",
+  },
   { title: "Managed HSM is used when required", ids: ["-", "-", "9.3.10", "8.3.10", "8.3.10"] },
-  { title: "Certificate validity is at most 12 months", ids: ["-", "-", "-", "8.3.11", "8.3.11"], check: "certificate-validity-period" },
-  { title: "Key vault audit logging is enabled", ids: ["5.1.4", "6.1.4", "7.1.1.4", "6.1.1.4", "6.1.1.4"], check: "vault-audit-logging" },
+  {
+    title: "Certificate validity is at most 12 months",
+    ids: ["-", "-", "-", "8.3.11", "8.3.11"],
+    check: "certificate-validity-period",
+  },
+  {
+    title: "Key vault audit logging is enabled",
+    ids: ["5.1.4", "6.1.4", "7.1.1.4", "6.1.1.4", "6.1.1.4"],
+    check: "vault-audit-logging",
+  },
   { title: "Defender for Key Vault is on", ids: ["2.1.9", "3.1.8.1", "9.1.8.1", "8.1.8.1", "8.1.8.1"] },
   { title: "App Service keeps its secrets in key vaults", ids: ["9.10", "9.11", "-", "-", "-"] },
   { title: "Users cannot register applications", ids: ["1.13", "2.14", "6.14", "5.14", "-"] },

@@ -1,4 +1,4 @@
-import { Assets, ASSET_TYPES } from "../inventory/asset.ts";
+import { ASSET_TYPES, Assets } from "../inventory/asset.ts";
 import { expiryBounds, partitions } from "../inventory/layout.ts";
 import type { Tables } from "../storage/tables.ts";
 import { DAY_SECONDS } from "./check.ts";
@@ -53,7 +53,9 @@ export async function assetsExpiringIn(tables: Tables, intervals: readonly Inter
         for await (const rows of tables.pages(Assets, { ...range, select })) {
           for (const { name, vaultName } of rows) {
             const key = vaultName.toLowerCase();
-            byVault.set(key, [...(byVault.get(key) ?? []), assetKey(type, name)]);
+            const keys = byVault.get(key);
+            if (keys) keys.push(assetKey(type, name));
+            else byVault.set(key, [assetKey(type, name)]);
           }
         }
       }),

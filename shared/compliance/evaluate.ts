@@ -4,7 +4,7 @@ import type { AssetCheck, Context } from "./check.ts";
 import { ASSET_CHECKS } from "./checks/all.ts";
 import { vaultChecks } from "./checks/vault.ts";
 import type { Failure } from "./layout.ts";
-import { assetKey, type AssetState, type Tally } from "./pack.ts";
+import { type AssetState, assetKey, type Tally } from "./pack.ts";
 
 /** All of one vault's results. */
 export interface VaultResults {

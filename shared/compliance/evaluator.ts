@@ -1,6 +1,6 @@
 import { type AssetRecord, Assets } from "../inventory/asset.ts";
 import { nameKey, partitions } from "../inventory/layout.ts";
-import { VAULTS, vaultKey, type VaultRecord, Vaults } from "../inventory/vault.ts";
+import { VAULTS, type VaultRecord, Vaults, vaultKey } from "../inventory/vault.ts";
 import { type AssetChange, VaultBusy } from "../inventory/write.ts";
 import type { Clock } from "../runtime.ts";
 import type { Settings } from "../settings/settings.ts";
@@ -8,7 +8,7 @@ import type { Row } from "../storage/entity.ts";
 import { RowChanged, RowExists, type Tables } from "../storage/tables.ts";
 import type { Context } from "./check.ts";
 import { evaluateAsset, evaluateVault, keyOf } from "./evaluate.ts";
-import { Lines, LINES_KEY, STATE, VaultStates, vaultStateKey } from "./layout.ts";
+import { LINES_KEY, Lines, STATE, VaultStates, vaultStateKey } from "./layout.ts";
 import { type AssetState, assetKey } from "./pack.ts";
 import { commitState, forgetState, type KnownState, loadState } from "./vault-state.ts";
 
@@ -66,20 +66,15 @@ export function createEvaluator(deps: { tables: Tables; settings: Pick<Settings,
     await repeated(async () => {
       const known = await loadState(tables, vault.name);
       if (isCurrent(known, vault)) {
-        const results = new Map(known.assets);
-        for (const { type, name, after } of assets) {
-          const key = assetKey(type, name);
-          if (after) results.set(key, evaluateAsset(after, vault.rbacAuthorization, at, results.get(key)));
-          else results.delete(key);
-        }
-        return await commit(known, vault, at, results);
+        const after = new Map(assets.map((change) => [assetKey(change.type, change.name), change.after]));
+        return await commitSome(known, vault, at, after);
       }
       const all = vaultBefore ? await assetsOf(vault.name) : new Map<string, AssetRecord>();
       for (const { type, name, after } of assets) {
         if (after) all.set(assetKey(type, name), after);
         else all.delete(assetKey(type, name));
       }
-      await commit(known, vault, at, evaluateAll(known, all, vault, at));
+      await commitAll(known, vault, at, all);
     });
   }
 
@@ -95,7 +90,7 @@ export function createEvaluator(deps: { tables: Tables; settings: Pick<Settings,
     return await undisturbed(vaultName, async (vault, known, settled) => {
       const all = await assetsOf(vaultName);
       await settled();
-      await commit(known, vault, at, evaluateAll(known, all, vault, at), evaluationId);
+      await commitAll(known, vault, at, all, evaluationId);
       return all.size;
     });
   }
@@ -112,21 +107,48 @@ export function createEvaluator(deps: { tables: Tables; settings: Pick<Settings,
       const current = isCurrent(known, vault);
       const keys = wanted === "due" ? dueOf(known, at) : wanted;
       if (current && keys.length === 0) return 0;
-      const found = current && keys.length <= MAX_POINT_READS ? await readEach(vaultName, keys) : await assetsOf(vaultName);
+      const found =
+        current && keys.length <= MAX_POINT_READS ? await readEach(vaultName, keys) : await assetsOf(vaultName);
       await settled();
       if (!current) {
-        await commit(known, vault, at, evaluateAll(known, found, vault, at));
+        await commitAll(known, vault, at, found);
         return found.size;
       }
-      const results = new Map(known.assets);
-      for (const key of keys) {
-        const asset = found.get(key);
-        if (asset) results.set(key, evaluateAsset(asset, vault.rbacAuthorization, at, results.get(key)));
-        else results.delete(key);
-      }
-      await commit(known, vault, at, results);
+      await commitSome(known, vault, at, new Map(keys.map((key) => [key, found.get(key)])));
       return keys.length;
     });
+  }
+
+  /** All assets anew. */
+  async function commitAll(
+    known: KnownState,
+    vault: VaultRecord,
+    at: Context,
+    all: ReadonlyMap<string, AssetRecord>,
+    evaluationId?: string,
+  ): Promise<void> {
+    const states = [...all].map(
+      ([key, asset]) => [key, evaluateAsset(asset, vault.rbacAuthorization, at, known.assets.get(key))] as const,
+    );
+    await commit(known, vault, at, new Map(states), all, evaluationId);
+  }
+
+  /** These assets, of which the undefined are gone; the others stay as they stand. */
+  async function commitSome(
+    known: KnownState,
+    vault: VaultRecord,
+    at: Context,
+    some: ReadonlyMap<string, AssetRecord | undefined>,
+  ): Promise<void> {
+    const states = new Map(known.assets);
+    const evaluated = new Map<string, AssetRecord>();
+    for (const [key, asset] of some) {
+      if (asset) {
+        states.set(key, evaluateAsset(asset, vault.rbacAuthorization, at, known.assets.get(key)));
+        evaluated.set(key, asset);
+      } else states.delete(key);
+    }
+    await commit(known, vault, at, states, evaluated);
   }
 
   async function commit(
@@ -134,13 +156,13 @@ export function createEvaluator(deps: { tables: Tables; settings: Pick<Settings,
     vault: VaultRecord,
     at: Context,
     assets: Map<string, AssetState>,
+    evaluated: ReadonlyMap<string, AssetRecord>,
     evaluationId?: string,
   ): Promise<void> {
     await commitState(tables, known, {
-      name: vault.name,
-      subscriptionId: vault.subscriptionId,
-      rbac: vault.rbacAuthorization,
+      vault,
       results: { ...evaluateVault(vault, at, known.row?.failures), assets },
+      evaluated,
       at: new Date(at.now).toISOString(),
       evaluationId,
     });
@@ -201,14 +223,6 @@ export type Evaluator = ReturnType<typeof createEvaluator>;
 /** Whether what is stored can be gone on with, rather than made anew from all assets. */
 const isCurrent = ({ row, whole }: KnownState, vault: VaultRecord): boolean =>
   row !== undefined && !row.gone && whole && row.rbac === vault.rbacAuthorization;
-
-const evaluateAll = (
-  known: KnownState,
-  all: ReadonlyMap<string, AssetRecord>,
-  vault: VaultRecord,
-  at: Context,
-): Map<string, AssetState> =>
-  new Map([...all].map(([key, asset]) => [key, evaluateAsset(asset, vault.rbacAuthorization, at, known.assets.get(key))]));
 
 const dueOf = ({ assets }: KnownState, { now }: Context): string[] =>
   [...assets].filter(([, { dueAt }]) => dueAt !== undefined && dueAt * 1000 <= now).map(([key]) => key);

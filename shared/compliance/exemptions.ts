@@ -5,9 +5,18 @@ import { notFound, Problem } from "../http/problem.ts";
 import { parseAssetId } from "../inventory/asset.ts";
 import type { Clock } from "../runtime.ts";
 import type { Row } from "../storage/entity.ts";
-import { insert, type Operation, RowChanged, RowExists, RowMissing, remove, replace, type Tables } from "../storage/tables.ts";
-import { checkOfId } from "./checks/all.ts";
+import {
+  insert,
+  type Operation,
+  RowChanged,
+  RowExists,
+  RowMissing,
+  remove,
+  replace,
+  type Tables,
+} from "../storage/tables.ts";
 import type { Check } from "./check.ts";
+import { checkOfId } from "./checks/all.ts";
 import {
   type ExemptionRecord,
   Exemptions,
@@ -140,7 +149,10 @@ export function createExemptions(deps: { tables: Tables; audit: Audit; clock: Cl
     return { ...record, active: true, etag };
   }
 
-  async function checkedScope({ checkId, scope }: ExemptionRequest): Promise<{ check: Check; scopeId: string | undefined }> {
+  async function checkedScope({
+    checkId,
+    scope,
+  }: ExemptionRequest): Promise<{ check: Check; scopeId: string | undefined }> {
     const check = checkOfId.get(checkId);
     if (!check) throw invalid("checkId", "is not a check; GET /compliance/frameworks and violations name them");
     const scopeId = scope.id?.toLowerCase();
@@ -159,9 +171,11 @@ export function createExemptions(deps: { tables: Tables; audit: Audit; clock: Cl
     if (scope.type === "asset") {
       const asset = parseAssetId(scopeId);
       if (!asset) throw invalid("scope.id", "must be an asset id such as kv-payments.secret.db-password");
-      if (asset.type !== check.resourceType) throw invalid("scope.id", `must be a ${check.resourceType}, which ${check.id} is about`);
+      if (asset.type !== check.resourceType)
+        throw invalid("scope.id", `must be a ${check.resourceType}, which ${check.id} is about`);
       const { assets } = await loadState(tables, asset.vaultName);
-      if (!assets.has(assetKey(asset.type, asset.name))) throw invalid("scope.id", "is not an asset that was evaluated");
+      if (!assets.has(assetKey(asset.type, asset.name)))
+        throw invalid("scope.id", "is not an asset that was evaluated");
     }
     return { check, scopeId };
   }

@@ -1,9 +1,9 @@
+import type { Check } from "./check.ts";
 import { checkOfId } from "./checks/all.ts";
 import { CONTROLS, type Control, FRAMEWORK_IDS, FRAMEWORKS, type FrameworkId, isOfFramework } from "./controls.ts";
 import type { Counts, Overview } from "./overview.ts";
 import { countsOf } from "./overview.ts";
 import { type Score, scoreOf } from "./score.ts";
-import type { Check } from "./check.ts";
 
 export const CONTROL_STATUSES = ["pass", "fail", "notApplicable", "manual"] as const;
 type ControlStatus = (typeof CONTROL_STATUSES)[number];

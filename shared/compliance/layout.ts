@@ -1,6 +1,6 @@
-import { z } from "zod";
-import { keyEnd } from "../storage/keys.ts";
+import * as z from "zod";
 import { entity } from "../storage/entity.ts";
+import { keyEnd } from "../storage/keys.ts";
 import type { Check } from "./check.ts";
 import { severityRank } from "./checks/all.ts";
 
@@ -11,6 +11,7 @@ import { severityRank } from "./checks/all.ts";
 export const TABLE = "Compliance";
 export const STATE = "state";
 
+const NEWS = "0!";
 const FINDINGS = "1!";
 const ASSET_EXEMPTION = "2!";
 const EXEMPTION = "3!";
@@ -36,6 +37,13 @@ export const detailsKey = (vaultName: string, chunk: number): string => `${detai
 export const findingsKey = (check: Check, vaultName: string, chunk: number): string =>
   `${FINDINGS}${severityRank(check)}!${check.id}!${vaultName.toLowerCase()}!${numbered(chunk)}`;
 export const exemptionKey = (id: string, ofAsset: boolean): string => `${ofAsset ? ASSET_EXEMPTION : EXEMPTION}${id}`;
+
+/** Sorts by when the violations arose. */
+export const newsKey = (at: string, vaultName: string, chunk: number): string =>
+  `${NEWS}${at}!${vaultName.toLowerCase()}!${numbered(chunk)}`;
+/** Before every row of violations that arose at this instant or later. */
+export const newsFrom = (at: string): string => `${NEWS}${at}`;
+export const newsRange = { partitionKey: STATE, from: NEWS, before: FINDINGS };
 
 /** A failing pair: the check's code, since when (unix seconds), and the facts. */
 export const Failure = z.object({ code: z.int(), since: z.int(), evidence: z.string() });
@@ -74,6 +82,12 @@ export const Details = entity(TABLE, z.object({ assets: z.instanceof(Uint8Array)
 
 /** One check's failing assets in one vault, by name: what lists of violations are read from. Deflated JSON. */
 export const Findings = entity(TABLE, z.object({ items: z.instanceof(Uint8Array) }));
+
+/** Violations that arose in one evaluation of one vault, for who tells people of them. Deflated JSON. */
+export const News = entity(
+  TABLE,
+  z.object({ name: z.string(), vaultId: z.string(), subscriptionId: z.string(), items: z.instanceof(Uint8Array) }),
+);
 
 export const SCOPES = ["all", "subscription", "vault", "asset"] as const;
 export const EXEMPTION_CATEGORIES = ["waiver", "mitigated"] as const;
@@ -176,4 +190,3 @@ export const EvaluateMessage = z.discriminatedUnion("kind", [
   }),
 ]);
 export type EvaluateMessage = z.infer<typeof EvaluateMessage>;
-

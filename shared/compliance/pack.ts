@@ -1,5 +1,5 @@
 import { deflateRawSync, inflateRawSync } from "node:zlib";
-import { z } from "zod";
+import * as z from "zod";
 import { ASSET_TYPES, type AssetType, fingerprint } from "../inventory/asset.ts";
 import type { Failure } from "./layout.ts";
 
@@ -21,14 +21,16 @@ export interface Tally {
 }
 
 /** Tallies per check code, as 32-bit triples `code, passed, failed`: some 300 bytes a vault. */
-export function packTallies(tallies: ReadonlyMap<number, Tally>): Uint8Array {
+export function packTallies(tallies: ReadonlyMap<number, Tally>): Uint8Array<ArrayBuffer> {
   const entries = [...tallies].sort(([a], [b]) => a - b);
-  return new Uint8Array(Uint32Array.from(entries.flatMap(([code, { passed, failed }]) => [code, passed, failed])).buffer);
+  return new Uint8Array(
+    Uint32Array.from(entries.flatMap(([code, { passed, failed }]) => [code, passed, failed])).buffer,
+  );
 }
 
 export function unpackTallies(packed: Uint8Array): Map<number, Tally> {
-  // A typed array needs an aligned buffer, which decoded bytes need not have.
-  const words = new Uint32Array(packed.slice().buffer);
+  // A copy, since decoded bytes may lie unaligned in a larger buffer (and a Buffer's slice is none).
+  const words = new Uint32Array(new Uint8Array(packed).buffer);
   const tallies = new Map<number, Tally>();
   for (let at = 0; at + 2 < words.length; at += 3) {
     tallies.set(words[at]!, { passed: words[at + 1]!, failed: words[at + 2]! });
@@ -40,13 +42,13 @@ export function unpackTallies(packed: Uint8Array): Map<number, Tally> {
 const ASSETS_PER_ROW = 4000;
 export const FINDINGS_PER_ROW = 500;
 
-const deflate = (value: unknown): Uint8Array => new Uint8Array(deflateRawSync(JSON.stringify(value)));
+const deflate = (value: unknown): Uint8Array<ArrayBuffer> => new Uint8Array(deflateRawSync(JSON.stringify(value)));
 const inflate = (bytes: Uint8Array): unknown => JSON.parse(inflateRawSync(bytes).toString());
 
 /** A row's content before it is deflated, and a short hash to see by whether it differs. */
 export interface Chunk {
   hash: string;
-  bytes(): Uint8Array;
+  bytes(): Uint8Array<ArrayBuffer>;
 }
 
 function chunksOf<T>(items: readonly T[], perRow: number): Chunk[] {
@@ -69,15 +71,17 @@ const byKey = (a: AssetState, b: AssetState): number => {
 
 export const detailChunks = (assets: Iterable<AssetState>): Chunk[] =>
   chunksOf(
-    [...assets].sort(byKey).map(
-      ({ type, name, passed, failed, dueAt }): StoredAsset => [
-        type,
-        name,
-        passed,
-        failed.map(({ code, since, evidence }): z.infer<typeof StoredFailure> => [code, since, evidence]),
-        dueAt ?? 0,
-      ],
-    ),
+    [...assets]
+      .sort(byKey)
+      .map(
+        ({ type, name, passed, failed, dueAt }): StoredAsset => [
+          type,
+          name,
+          passed,
+          failed.map(({ code, since, evidence }): z.infer<typeof StoredFailure> => [code, since, evidence]),
+          dueAt ?? 0,
+        ],
+      ),
     ASSETS_PER_ROW,
   );
 
@@ -111,3 +115,11 @@ export function findingChunks(findings: readonly Finding[]): Chunk[] {
 }
 
 export const unpackFindings = (bytes: Uint8Array): Finding[] => StoredFindings.parse(inflate(bytes));
+
+/** A violation that arose: its check's code, the resource's name, since when, and the resource's tags. */
+export type NewsItem = [code: number, name: string, since: number, tags: Record<string, string>];
+const StoredNews = z.array(z.tuple([z.int(), z.string(), z.int(), z.record(z.string(), z.string())]));
+const NEWS_PER_ROW = 1000;
+
+export const newsChunks = (items: readonly NewsItem[]): Chunk[] => chunksOf(items, NEWS_PER_ROW);
+export const unpackNews = (bytes: Uint8Array): NewsItem[] => StoredNews.parse(inflate(bytes));

@@ -1,3 +1,5 @@
+import type { AssetRecord } from "../inventory/asset.ts";
+import type { VaultRecord } from "../inventory/vault.ts";
 import type { Row } from "../storage/entity.ts";
 import { keyEnd } from "../storage/keys.ts";
 import { insert, type Operation, put, remove, replace, type Tables } from "../storage/tables.ts";
@@ -7,8 +9,11 @@ import {
   Details,
   detailsKey,
   detailsPrefix,
+  type Failure,
   Findings,
   findingsKey,
+  News,
+  newsKey,
   STATE,
   TABLE,
   type VaultState,
@@ -20,9 +25,11 @@ import {
   assetKey,
   type Chunk,
   detailChunks,
-  type Finding,
   FINDINGS_PER_ROW,
+  type Finding,
   findingChunks,
+  type NewsItem,
+  newsChunks,
   packTallies,
   unpackDetails,
   unpackTallies,
@@ -54,10 +61,10 @@ export async function loadState(tables: Tables, vaultName: string): Promise<Know
 }
 
 export interface NextState {
-  name: string;
-  subscriptionId: string;
-  rbac: boolean;
+  vault: VaultRecord;
   results: VaultResults;
+  /** The assets that were evaluated, by `assetKey`: what tells who cares for one with a new violation. */
+  evaluated: ReadonlyMap<string, AssetRecord>;
   /** ISO 8601. */
   at: string;
   /** The evaluation of everything this belongs to, if any. */
@@ -78,8 +85,12 @@ export async function commitState(tables: Tables, known: KnownState, next: NextS
   const details = detailChunks(next.results.assets.values());
   const record = stateOf(row, next, details);
   if (row && known.whole && sameBut(row, record, ["evaluatedAt"])) return;
-  const others = [...detailOperations(known, details, next.name), ...findingOperations(known, next)];
-  const key = vaultStateKey(next.name);
+  const others = [
+    ...detailOperations(known, details, next.vault.name),
+    ...findingOperations(known, next),
+    ...newsOperations(known, next),
+  ];
+  const key = vaultStateKey(next.vault.name);
   const own = row ? replace(VaultStates, key, record, row.etag) : insert(VaultStates, key, record);
   await writeAround(tables, others, own, known.whole);
 }
@@ -89,12 +100,12 @@ function stateOf(row: VaultState | undefined, next: NextState, details: Chunk[])
   const dueAt = [...assets.values()].reduce((least, asset) => Math.min(least, asset.dueAt ?? least), Infinity);
   const evaluationId = [row?.evaluationId ?? "", next.evaluationId ?? ""].sort()[1]!;
   return {
-    name: next.name,
-    subscriptionId: next.subscriptionId,
+    name: next.vault.name,
+    subscriptionId: next.vault.subscriptionId,
     tallies: packTallies(tally(next.results)),
     failures: failed,
     exemptions: (row?.exemptions ?? []).map((one) => ({ ...one, failing: isFailing(assets, one.asset, one.checkId) })),
-    rbac: next.rbac,
+    rbac: next.vault.rbacAuthorization,
     ...(dueAt === Infinity ? {} : { dueAt }),
     details: details.map((chunk) => chunk.hash),
     createdAt: row && !row.gone ? row.createdAt : next.at,
@@ -129,17 +140,41 @@ function* detailOperations(known: KnownState, details: Chunk[], vaultName: strin
 function* findingOperations(known: KnownState, next: NextState): Generator<Operation> {
   const before = findingsByCheck(known.assets.values());
   const after = findingsByCheck(next.results.assets.values());
+  const { name } = next.vault;
   const counted = known.row ? unpackTallies(known.row.tallies) : new Map();
   for (const check of ASSET_CHECKS) {
     const wanted = after.get(check.code) ?? [];
     const standing = before.get(check.code) ?? [];
     for (const [at, { hash, bytes }] of wanted.entries()) {
       if (known.whole && standing[at]?.hash === hash) continue;
-      yield put(Findings, findingsKey(check, next.name, at), { items: bytes() });
+      yield put(Findings, findingsKey(check, name, at), { items: bytes() });
     }
     // Rows that a dead writer put beyond both are never read: lists read as many as the tallies say.
     const rows = Math.max(standing.length, known.whole ? 0 : findingRows(counted.get(check.code)?.failed ?? 0));
-    for (let at = wanted.length; at < rows; at++) yield remove(Findings, findingsKey(check, next.name, at));
+    for (let at = wanted.length; at < rows; at++) yield remove(Findings, findingsKey(check, name, at));
+  }
+}
+
+/** What did not fail before. */
+function* newsOperations(known: KnownState, { vault, results, evaluated, at }: NextState): Generator<Operation> {
+  const items: NewsItem[] = [];
+  const add = (
+    name: string,
+    tags: Record<string, string> | undefined,
+    now: Failure[],
+    before: Failure[] | undefined,
+  ) => {
+    for (const { code, since } of now) {
+      if (!before?.some((failure) => failure.code === code)) items.push([code, name, since, tags ?? {}]);
+    }
+  };
+  add(vault.name, vault.tags, results.failed, known.row?.failures);
+  for (const [key, asset] of evaluated) {
+    add(asset.name, asset.tags, results.assets.get(key)?.failed ?? [], known.assets.get(key)?.failed);
+  }
+  const { name, id: vaultId, subscriptionId } = vault;
+  for (const [chunk, { bytes }] of newsChunks(items).entries()) {
+    yield put(News, newsKey(at, name, chunk), { name, vaultId, subscriptionId, items: bytes() });
   }
 }
 
@@ -169,9 +204,7 @@ export async function forgetState(tables: Tables, row: Row<VaultState>): Promise
   }
   const key = vaultStateKey(row.name);
   const own =
-    row.exemptions.length > 0
-      ? replace(VaultStates, key, emptied(row), row.etag)
-      : remove(VaultStates, key, row.etag);
+    row.exemptions.length > 0 ? replace(VaultStates, key, emptied(row), row.etag) : remove(VaultStates, key, row.etag);
   await writeAround(tables, others, own, false);
 }
 
@@ -186,7 +219,8 @@ function emptied({ dueAt: _due, evaluationId: _id, partitionKey: _p, rowKey: _r,
  */
 async function writeAround(tables: Tables, others: Operation[], own: Operation, whole: boolean): Promise<void> {
   const bytes = others.reduce(
-    (sum, { columns }) => sum + Object.values(columns).reduce((size: number, value) => size + String(value).length, 500),
+    (sum, { columns }) =>
+      sum + Object.values(columns).reduce((size: number, value) => size + String(value).length, 500),
     0,
   );
   if (whole && others.length < MAX_OPERATIONS && bytes < MAX_BYTES) {

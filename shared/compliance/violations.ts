@@ -1,15 +1,15 @@
-import { z } from "zod";
-import { assetId } from "../inventory/asset.ts";
-import { VAULTS, vaultKey, Vaults } from "../inventory/vault.ts";
+import * as z from "zod";
 import { decodeCursor, encodeCursor, type Page, type PageRequest } from "../http/paging.ts";
 import { Problem } from "../http/problem.ts";
+import { assetId } from "../inventory/asset.ts";
+import { VAULTS, Vaults, vaultKey } from "../inventory/vault.ts";
 import type { Tables } from "../storage/tables.ts";
 import type { Check, Remediation, ResourceType, Severity } from "./check.ts";
 import { CHECKS } from "./checks/all.ts";
 import { controlsOfCheck, type FrameworkId, isOfFramework } from "./controls.ts";
 import { Findings, findingsKey, STATE } from "./layout.ts";
 import { isActive, type Overview, type VaultOverview } from "./overview.ts";
-import { assetKey, type Finding, FINDINGS_PER_ROW, unpackFindings } from "./pack.ts";
+import { assetKey, FINDINGS_PER_ROW, type Finding, unpackFindings } from "./pack.ts";
 import { findingRows } from "./vault-state.ts";
 
 export interface ViolationFilter {
@@ -78,7 +78,10 @@ export async function listViolations(
   const identity = JSON.stringify([filter.severity ?? null, filter.framework ?? null]);
   const cursor = request.cursor === undefined ? undefined : decodeCursor(Cursor, request.cursor);
   if (cursor && cursor.f !== identity) {
-    throw new Problem("invalidCursor", "This cursor belongs to other filters. Send the same filters with it, or start without it.");
+    throw new Problem(
+      "invalidCursor",
+      "This cursor belongs to other filters. Send the same filters with it, or start without it.",
+    );
   }
   const checks = CHECKS.filter(
     ({ id, severity }) =>
@@ -88,15 +91,19 @@ export async function listViolations(
   const all = checks.flatMap((check) => failingVaults(check, overview));
   const { slices, more } = pick(cursor ? behind(all, cursor) : all, cursor ? 0 : request.offset, request.limit);
   const findings = await readFindings(tables, overview, slices);
-  const found = slices.map((slice) => ({ slice, items: itemsOf(slice, findings) }));
-  const seen = await lastSeen(tables, found.filter(({ items }) => items.length > 0).map(({ slice }) => slice.vault));
-  const last = found.at(-1);
+  const found = slices.flatMap((slice) => entriesOf(slice, itemsOf(slice, findings)));
+  const entries = found.slice(0, request.limit);
+  const seen = await lastSeen(
+    tables,
+    entries.map(({ slice }) => slice.vault),
+  );
+  const place = more || found.length > entries.length ? placeAfter(slices, entries.at(-1)) : undefined;
   return {
-    items: found.flatMap(({ slice, items }) => items.map((item) => violation(slice, item, overview, seen))),
+    items: entries.map(({ slice, item }) => violation(slice, item, overview, seen)),
     total: all.reduce((sum, { failed }) => sum + failed, 0),
     limit: request.limit,
     offset: request.offset,
-    nextCursor: more && last ? encodeCursor({ f: identity, ...placeAfter(last.slice, last.items) } satisfies Cursor) : null,
+    nextCursor: place ? encodeCursor({ f: identity, ...place } satisfies Cursor) : null,
   };
 }
 
@@ -116,7 +123,7 @@ function behind(slices: Slice[], { c, v, n, i }: Cursor): Slice[] {
     const name = slice.vault.name.toLowerCase();
     if (at < place || (at === place && name < v)) return [];
     if (at > place || name > v) return [slice];
-    // Fewer may fail now than were answered: then at least one more is looked for, and perhaps not found.
+    // How many are left is a guess where the vault was evaluated since; what is found behind the name decides.
     return n === AFTER_ALL ? [] : [{ ...slice, from: i, count: Math.max(1, slice.failed - i), after: n }];
   });
 }
@@ -138,11 +145,28 @@ function pick(slices: Slice[], offset: number, limit: number): { slices: Slice[]
   return { slices: picked, more: false };
 }
 
-function placeAfter(slice: Slice, items: Finding[]): Omit<Cursor, "f"> {
-  const place = { c: slice.check.id, v: slice.vault.name.toLowerCase(), i: slice.from + slice.count };
-  const last = items.at(-1);
-  const ended = place.i >= slice.failed || slice.check.resourceType === "vault" || !last;
-  return { ...place, n: ended ? AFTER_ALL : last[0].toLowerCase() };
+/** A violation of a slice, with its position in the vault and whether it is the vault's last of the check. */
+interface Entry {
+  slice: Slice;
+  item: Finding;
+  position: number;
+  last: boolean;
+}
+
+const entriesOf = (slice: Slice, items: Finding[]): Entry[] =>
+  items.map((item, at) => {
+    const position = slice.from + at + 1;
+    // Behind a name all that is left was read, whatever the position.
+    const last = slice.after === undefined ? position >= slice.failed : at === items.length - 1;
+    return { slice, item, position, last };
+  });
+
+function placeAfter(slices: Slice[], entry: Entry | undefined): Omit<Cursor, "f"> | undefined {
+  // Where all that was to be read has just gone, the walk goes on behind it.
+  const slice = entry?.slice ?? slices.at(-1);
+  if (!slice) return undefined;
+  const n = entry && !entry.last ? entry.item[0].toLowerCase() : AFTER_ALL;
+  return { c: slice.check.id, v: slice.vault.name.toLowerCase(), n, i: entry?.position ?? slice.failed };
 }
 
 /** A stretch of row keys, and how many rows it holds. */
@@ -169,18 +193,21 @@ async function readFindings(tables: Tables, overview: Overview, slices: Slice[])
   return findings;
 }
 
-/** The rows of a vault that a slice needs: those of its positions; behind a name all up to there, since it may have moved. */
-const rowsOf = (slice: Slice): { first: number; last: number } => ({
-  first: slice.after === undefined ? Math.floor(slice.from / FINDINGS_PER_ROW) : 0,
-  last: Math.floor((slice.from + slice.count - 1) / FINDINGS_PER_ROW),
-});
+/** The rows of a vault that a slice needs: those of its positions; behind a name all, since positions may have moved. */
+const rowsOf = ({ after, from, count, failed }: Slice): { first: number; last: number } =>
+  after === undefined
+    ? { first: Math.floor(from / FINDINGS_PER_ROW), last: Math.floor((from + count - 1) / FINDINGS_PER_ROW) }
+    : { first: 0, last: findingRows(failed) - 1 };
 
 function stretchesOf(slices: Slice[], overview: Overview): Stretch[] {
   const stretches: Stretch[] = [];
   for (const slice of slices) {
     if (slice.check.resourceType === "vault") continue;
     const { first, last } = rowsOf(slice);
-    const [from, to] = [first, last].map((chunk) => findingsKey(slice.check, slice.vault.name, chunk)) as [string, string];
+    const [from, to] = [first, last].map((chunk) => findingsKey(slice.check, slice.vault.name, chunk)) as [
+      string,
+      string,
+    ];
     const before = stretches.at(-1);
     const rows = last - first + 1;
     const gap = before ? rowsBetween(before.check, slice.check, overview) : Infinity;
@@ -211,8 +238,9 @@ function itemsOf(slice: Slice, findings: ReadonlyMap<string, Finding[]>): Findin
   }
   const { first, last } = rowsOf(slice);
   const items: Finding[] = [];
-  for (let chunk = first; chunk <= last; chunk++) items.push(...(findings.get(findingsKey(check, vault.name, chunk)) ?? []));
-  if (after !== undefined) return items.filter(([name]) => name.toLowerCase() > after).slice(0, count);
+  for (let chunk = first; chunk <= last; chunk++)
+    items.push(...(findings.get(findingsKey(check, vault.name, chunk)) ?? []));
+  if (after !== undefined) return items.filter(([name]) => name.toLowerCase() > after);
   return items.slice(from - first * FINDINGS_PER_ROW).slice(0, count);
 }
 
@@ -224,7 +252,12 @@ async function lastSeen(tables: Tables, vaults: VaultOverview[]): Promise<Seen> 
   const [first, last] = [names[0], names.at(-1)];
   const seen: Seen = new Map();
   if (first === undefined || last === undefined) return seen;
-  const range = { partitionKey: VAULTS, from: first, before: `${last}!`, select: ["name" as const, "listedAt" as const] };
+  const range = {
+    partitionKey: VAULTS,
+    from: first,
+    before: `${last}!`,
+    select: ["name" as const, "listedAt" as const],
+  };
   for await (const rows of tables.pages(Vaults, range)) {
     for (const { name, listedAt } of rows) {
       const newest = Object.values(listedAt).sort().at(-1);
@@ -261,7 +294,7 @@ function violation(slice: Slice, [name, since, evidence]: Finding, overview: Ove
     evidence,
     remediation: remediationFor(check.remediation, vault.name, name),
     firstSeenAt,
-    lastSeenAt: listedAt > firstSeenAt ? listedAt : firstSeenAt,
+    lastSeenAt: [firstSeenAt, listedAt].sort()[1]!,
     exempted: exemptionId !== null,
     exemptionId,
   };

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import type { z } from "zod";
+import type * as z from "zod";
 import { endpoints } from "../../functions/alerts.ts";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { deliveryIdOf } from "../../shared/alerts/delivery.ts";

@@ -14,13 +14,15 @@ const isRsa = (type: string): boolean => type.toUpperCase().startsWith("RSA");
 const isEc = (type: string): boolean => type.toUpperCase().startsWith("EC");
 
 const newKey: Remediation = {
-  portal: "Key vault {vault} > Keys > {name} > New version: RSA with 3072 bits, or EC with P-256; then move its users over.",
+  portal:
+    "Key vault {vault} > Keys > {name} > New version: RSA with 3072 bits, or EC with P-256; then move its users over.",
   cli: "az keyvault key create --vault-name {vault} --name {name} --kty RSA --size 3072",
   bicep:
     "resource key 'Microsoft.KeyVault/vaults/keys@2024-11-01' = {\n  parent: vault\n  name: '{name}'\n  properties: { kty: 'RSA', keySize: 3072 }\n}",
 };
 const newCertificate: Remediation = {
-  portal: "Key vault {vault} > Certificates > {name} > Issuance policy > Advanced: RSA with 3072 bits, or EC with P-256; then New version.",
+  portal:
+    "Key vault {vault} > Certificates > {name} > Issuance policy > Advanced: RSA with 3072 bits, or EC with P-256; then New version.",
   cli: "az keyvault certificate show --vault-name {vault} --name {name} --query policy | jq '.keyProperties.keyType=\"RSA\" | .keyProperties.keySize=3072 | del(.keyProperties.curve)' > policy.json && az keyvault certificate create --vault-name {vault} --name {name} --policy @policy.json",
   bicep: null,
 };
@@ -31,7 +33,8 @@ const keyType = assetCheck({
   title: "Key is of type RSA or EC",
   severity: "high",
   resourceType: "key",
-  rationale: "Approved asymmetric types keep the private half inside the vault; other types are not covered by the standards named here.",
+  rationale:
+    "Approved asymmetric types keep the private half inside the vault; other types are not covered by the standards named here.",
   remediation: newKey,
   evaluate: ({ asset: { keyType: type } }) => {
     if (!type) return notApplicable("Its type could not be read.");
@@ -67,7 +70,9 @@ const curve = (type: "key" | "certificate", code: number, remediation: Remediati
     evaluate: ({ asset: { keyType: of, keyCurve } }) => {
       if (!of || !isEc(of)) return notApplicable(of ? `Its type is ${of}.` : "Its type could not be read.");
       if (!keyCurve) return notApplicable("Its curve could not be read.");
-      return CURVES.includes(keyCurve.toUpperCase()) ? pass(`Its curve is ${keyCurve}.`) : fail(`Its curve is ${keyCurve}.`);
+      return CURVES.includes(keyCurve.toUpperCase())
+        ? pass(`Its curve is ${keyCurve}.`)
+        : fail(`Its curve is ${keyCurve}.`);
     },
   });
 
@@ -77,7 +82,8 @@ const rotationPolicy = assetCheck({
   title: "Key is rotated automatically",
   severity: "medium",
   resourceType: "key",
-  rationale: "Rotation that depends on somebody remembering it does not happen; a policy limits how much one key version protects.",
+  rationale:
+    "Rotation that depends on somebody remembering it does not happen; a policy limits how much one key version protects.",
   remediation: {
     portal: "Key vault {vault} > Keys > {name} > Rotation policy: enable auto rotation.",
     cli: 'az keyvault key rotation-policy update --vault-name {vault} --name {name} --value \'{"lifetimeActions":[{"trigger":{"timeAfterCreate":"P1Y"},"action":{"type":"Rotate"}}],"attributes":{"expiryTime":"P18M"}}\'',
@@ -91,7 +97,9 @@ const rotationPolicy = assetCheck({
     if (!rotate) return fail("Its rotation policy does not rotate it.");
     const { timeAfterCreate, timeBeforeExpiry } = rotate;
     if (timeAfterCreate) return pass(`It is rotated ${timeAfterCreate} after creation.`);
-    return pass(timeBeforeExpiry ? `It is rotated ${timeBeforeExpiry} before its expiry.` : "Its rotation policy rotates it.");
+    return pass(
+      timeBeforeExpiry ? `It is rotated ${timeBeforeExpiry} before its expiry.` : "Its rotation policy rotates it.",
+    );
   },
 });
 

@@ -1,5 +1,16 @@
 import type { AssetType } from "../../inventory/asset.ts";
-import { type AssetCheck, assetCheck, type Context, DAY_SECONDS, type Evaluation, fail, instantText, notApplicable, pass, type Remediation } from "../check.ts";
+import {
+  type AssetCheck,
+  assetCheck,
+  type Context,
+  DAY_SECONDS,
+  type Evaluation,
+  fail,
+  instantText,
+  notApplicable,
+  pass,
+  type Remediation,
+} from "../check.ts";
 
 /** Checks of when an asset expires. They hold for several types, each with codes and remedies of its own. */
 
@@ -66,7 +77,9 @@ const expirySet = (type: "secret" | "key", model: "rbac" | "access-policy", code
     remediation: setExpiry[type],
     evaluate: ({ asset, vaultUsesRbac }) => {
       if (vaultUsesRbac !== (model === "rbac")) {
-        return notApplicable(vaultUsesRbac ? "Its vault uses role-based access control." : "Its vault uses access policies.");
+        return notApplicable(
+          vaultUsesRbac ? "Its vault uses role-based access control." : "Its vault uses access policies.",
+        );
       }
       return asset.expiresOn === undefined
         ? fail("It has no expiration date.")
@@ -111,7 +124,9 @@ function beforeLine(expiresOn: number | undefined, line: "critical" | "warning",
   if (left < 0) return notApplicable("It has expired.");
   const days = line === "critical" ? context.criticalDays : context.warningDays;
   const evidence = `It expires on ${instantText(expiresOn)}; the compliance policy asks for more than ${days} days.`;
-  return left <= days * DAY_SECONDS * 1000 ? fail(evidence, expiresOn + 1) : pass(evidence, expiresOn - days * DAY_SECONDS);
+  return left <= days * DAY_SECONDS * 1000
+    ? fail(evidence, expiresOn + 1)
+    : pass(evidence, expiresOn - days * DAY_SECONDS);
 }
 
 export const expiryChecks: AssetCheck[] = [

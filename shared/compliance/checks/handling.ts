@@ -14,7 +14,8 @@ export const handlingChecks: AssetCheck[] = [
     title: "Secret says what it holds",
     severity: "low",
     resourceType: "secret",
-    rationale: "A content type tells people and tools what a secret is (a password, a connection string) without reading it.",
+    rationale:
+      "A content type tells people and tools what a secret is (a password, a connection string) without reading it.",
     remediation: {
       portal: "Key vault {vault} > Secrets > {name} > current version > Content type.",
       cli: "az keyvault secret set-attributes --vault-name {vault} --name {name} --content-type <type>",
@@ -30,9 +31,11 @@ export const handlingChecks: AssetCheck[] = [
     title: "Certificate is issued by an integrated certificate authority",
     severity: "low",
     resourceType: "certificate",
-    rationale: "Key Vault renews by itself only what an authority integrated with it issued; every other renewal is handwork.",
+    rationale:
+      "Key Vault renews by itself only what an authority integrated with it issued; every other renewal is handwork.",
     remediation: {
-      portal: "Key vault {vault} > Certificates > Certificate Authorities: add one; then {name} > Issuance policy: issue by it, and New version.",
+      portal:
+        "Key vault {vault} > Certificates > Certificate Authorities: add one; then {name} > Issuance policy: issue by it, and New version.",
       cli: "az keyvault certificate issuer create --vault-name {vault} --issuer-name digicert --provider-name DigiCert --account-id <id> --password <key>",
       bicep: null,
     },
@@ -50,8 +53,9 @@ export const handlingChecks: AssetCheck[] = [
     resourceType: "certificate",
     rationale: "A certificate whose policy only sends a mail expires when nobody reads that mail.",
     remediation: {
-      portal: "Key vault {vault} > Certificates > {name} > Issuance policy > Lifetime action type: automatically renew.",
-      cli: "az keyvault certificate show --vault-name {vault} --name {name} --query policy | jq '.lifetimeActions=[{\"action\":{\"actionType\":\"AutoRenew\"},\"trigger\":{\"lifetimePercentage\":80}}]' > policy.json && az keyvault certificate set-attributes --vault-name {vault} --name {name} --policy @policy.json",
+      portal:
+        "Key vault {vault} > Certificates > {name} > Issuance policy > Lifetime action type: automatically renew.",
+      cli: 'az keyvault certificate show --vault-name {vault} --name {name} --query policy | jq \'.lifetimeActions=[{"action":{"actionType":"AutoRenew"},"trigger":{"lifetimePercentage":80}}]\' > policy.json && az keyvault certificate set-attributes --vault-name {vault} --name {name} --policy @policy.json',
       bicep: null,
     },
     evaluate: ({ asset: { autoRenew } }) => {

@@ -1,4 +1,13 @@
-import { type AssetCheck, assetCheck, DAY_SECONDS, fail, instantText, notApplicable, pass, type Remediation } from "../check.ts";
+import {
+  type AssetCheck,
+  assetCheck,
+  DAY_SECONDS,
+  fail,
+  instantText,
+  notApplicable,
+  pass,
+  type Remediation,
+} from "../check.ts";
 
 /**
  * Longest validity and longest use of a secret or key, in days: the parameters of the Microsoft Cloud Security Benchmark

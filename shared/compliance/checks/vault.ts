@@ -22,7 +22,8 @@ export const vaultChecks: VaultCheck[] = [
     title: "Key vault keeps deleted objects for a while",
     severity: "high",
     resourceType: "vault",
-    rationale: "Without soft delete a deleted vault, secret, key or certificate is gone at once, and so is what it opens.",
+    rationale:
+      "Without soft delete a deleted vault, secret, key or certificate is gone at once, and so is what it opens.",
     remediation: SOFT_DELETE,
     evaluate: ({ softDelete, softDeleteRetentionDays }) =>
       softDelete
@@ -85,7 +86,9 @@ export const vaultChecks: VaultCheck[] = [
         "resource vault 'Microsoft.KeyVault/vaults@2024-11-01' = {\n  name: '{vault}'\n  properties: { publicNetworkAccess: 'Disabled' }\n}",
     },
     evaluate: ({ publicNetworkAccess }) =>
-      isDisabled(publicNetworkAccess) ? pass("Public network access is disabled.") : fail("Public network access is enabled."),
+      isDisabled(publicNetworkAccess)
+        ? pass("Public network access is disabled.")
+        : fail("Public network access is enabled."),
   },
   {
     id: "vault-firewall",

@@ -1,0 +1,103 @@
+import * as z from "zod";
+import { decodeCursor, encodeCursor } from "../http/paging.ts";
+import { assetId } from "../inventory/asset.ts";
+import { remove, type Tables } from "../storage/tables.ts";
+import type { ResourceType, Severity } from "./check.ts";
+import { checkOfCode } from "./checks/all.ts";
+import { News, newsFrom, newsRange, STATE, TABLE } from "./layout.ts";
+import { isActive, type Overview } from "./overview.ts";
+import { assetKey, unpackNews } from "./pack.ts";
+
+/** A violation that was not there before. */
+export interface NewViolation {
+  id: string;
+  checkId: string;
+  title: string;
+  severity: Severity;
+  resourceId: string;
+  resourceType: ResourceType;
+  vaultName: string;
+  vaultId: string;
+  subscriptionId: string;
+  firstSeenAt: string;
+  tags: Record<string, string>;
+}
+
+/** Longest time between the instant an evaluation is made for and its rows being there, with room for clocks that differ. */
+const OVERLAP_MS = 10 * 60_000;
+/** How long they are kept for who tells of them. */
+const KEEP_MS = 14 * 86_400_000;
+
+/** The row to begin with, and how many of its violations were handed over. */
+const Cursor = z.object({ k: z.string().max(512), i: z.int().min(0) });
+
+/**
+ * Violations that arose behind the cursor, the oldest first, without exempted ones. None is left out, so those of the last
+ * minutes come again: evaluations made at the same time end at different ones. Without a cursor: none, and the cursor of
+ * this moment.
+ */
+export async function newViolations(
+  tables: Tables,
+  readOverview: () => Promise<Overview>,
+  now: Date,
+  cursor: string | undefined,
+  limit: number,
+): Promise<{ violations: NewViolation[]; cursor: string; more: boolean }> {
+  const settled = { k: newsFrom(new Date(now.getTime() - OVERLAP_MS).toISOString()), i: 0 };
+  if (cursor === undefined)
+    return { violations: [], cursor: encodeCursor({ k: newsFrom(now.toISOString()), i: 0 }), more: false };
+  const { k, i } = decodeCursor(Cursor, cursor);
+  const found: NewViolation[] = [];
+  for await (const rows of tables.pages(News, { ...newsRange, from: k, pageSize: 100 })) {
+    for (const { rowKey, items, ...vault } of rows) {
+      const arisen = unpackNews(items);
+      for (let at = rowKey === k ? i : 0; at < arisen.length; at++) {
+        if (found.length === limit) {
+          const violations = await withoutExempted(found, readOverview);
+          return { violations, cursor: encodeCursor({ k: rowKey, i: at }), more: true };
+        }
+        const [code, name, since, tags] = arisen[at]!;
+        const check = checkOfCode.get(code);
+        if (!check) continue;
+        const { id: checkId, title, severity, resourceType } = check;
+        const resourceId =
+          resourceType === "vault" ? name.toLowerCase() : assetId({ vaultName: vault.name, type: resourceType, name });
+        found.push({
+          ...{ id: `${checkId}.${resourceId}`, checkId, title, severity, resourceId, resourceType, tags },
+          ...{ vaultName: vault.name, vaultId: vault.vaultId, subscriptionId: vault.subscriptionId },
+          firstSeenAt: new Date(since * 1000).toISOString(),
+        });
+      }
+    }
+  }
+  // A cursor of this moment is younger than what has settled.
+  const next = settled.k > k ? settled : { k, i: k === settled.k ? i : 0 };
+  return { violations: await withoutExempted(found, readOverview), cursor: encodeCursor(next), more: false };
+}
+
+async function withoutExempted(found: NewViolation[], readOverview: () => Promise<Overview>): Promise<NewViolation[]> {
+  if (found.length === 0) return found;
+  const overview = await readOverview();
+  const vaults = new Map(overview.vaults.map((vault) => [vault.name.toLowerCase(), vault]));
+  return found.filter(({ checkId, resourceType, resourceId, vaultName }) => {
+    const vault = vaults.get(vaultName.toLowerCase());
+    if (!vault) return false;
+    if (overview.exemptionOf(checkId, vault)) return false;
+    if (resourceType === "vault") return true;
+    const asset = assetKey(resourceType, resourceId.slice(vaultName.length + resourceType.length + 2));
+    return !vault.exemptions.some(
+      (one) => one.checkId === checkId && one.asset === asset && isActive(one, overview.now),
+    );
+  });
+}
+
+export async function forgetOldNews(tables: Tables, now: Date): Promise<void> {
+  const before = newsFrom(new Date(now.getTime() - KEEP_MS).toISOString());
+  for await (const rows of tables.pages(News, { ...newsRange, before, select: ["name"] })) {
+    await tables.write(
+      TABLE,
+      STATE,
+      rows.map(({ rowKey }) => remove(News, rowKey)),
+    );
+  }
+}
