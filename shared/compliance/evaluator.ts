@@ -218,8 +218,6 @@ export function createEvaluator(deps: { tables: Tables; settings: Pick<Settings,
   return { changed, whole, some, context, ensureLines };
 }
 
-export type Evaluator = ReturnType<typeof createEvaluator>;
-
 /** Whether what is stored can be gone on with, rather than made anew from all assets. */
 const isCurrent = ({ row, whole }: KnownState, vault: VaultRecord): boolean =>
   row !== undefined && !row.gone && whole && row.rbac === vault.rbacAuthorization;

@@ -1,5 +1,3 @@
-import type { AssetRecord } from "./asset.ts";
-
 export const STATUSES = ["healthy", "warning", "critical", "expired"] as const;
 export type Status = (typeof STATUSES)[number];
 
@@ -60,6 +58,3 @@ export const intersect = (a: ExpiryRange, b: ExpiryRange): ExpiryRange => ({
   before: Math.min(a.before, b.before),
   unset: a.unset && b.unset,
 });
-
-export const inRange = (asset: Pick<AssetRecord, "expiresOn">, range: ExpiryRange): boolean =>
-  asset.expiresOn === undefined ? range.unset : asset.expiresOn >= range.from && asset.expiresOn < range.before;

@@ -158,8 +158,6 @@ export function createAssetQueries(deps: { tables: Tables; ownerTag: string }) {
   };
 }
 
-export type AssetQueries = ReturnType<typeof createAssetQueries>;
-
 /** Assets of one type in these vaults, counted by status. */
 export function healthOf(vaults: Partial<VaultRecord>[], type: AssetType, moment: Moment): Record<Status, number> {
   const count = (status: Status) =>
