@@ -57,7 +57,7 @@ const exportAudit = endpoint({
   route: "audit/export",
   summary: "Export what happened, oldest first, as JSON, CSV or PDF",
   description:
-    'JSON and CSV have no limit: what is longer than one answer (100,000 entries, or 8 MiB as sent) comes in parts, each a valid file; the header `Link: <…>; rel="next"` leads to the next one, in JSON `nextCursor` too. Answers are compressed when `Accept-Encoding` has gzip. The JSON export carries what the command `verify-audit` needs to verify it elsewhere. A PDF holds at most 5,000 entries.',
+    'JSON and CSV have no limit: what is longer than one answer (25,000 entries, or 4 MiB as sent) comes in parts, each a valid file; the header `Link: <…>; rel="next"` leads to the next one, in JSON `nextCursor` too. Answers are compressed when `Accept-Encoding` has gzip. The JSON export carries what the command `verify-audit` needs to verify it elsewhere. A PDF holds at most 5,000 entries.',
   tag,
   access: "auditor",
   tier: "core",

@@ -361,7 +361,7 @@ export const queues = [
     name: "planScan",
     queue: QUEUES.plan,
     message: ScanMessage,
-    handle: ({ scanId }, { services }) => services.scanRun.plan(scanId),
+    handle: ({ scanId }, { services, delivery }) => services.scanRun.plan(scanId, delivery),
   }),
   queue({
     name: "planScanFailed",
@@ -373,7 +373,7 @@ export const queues = [
     name: "scanVault",
     queue: QUEUES.vaults,
     message: VaultMessage,
-    handle: (message, { services, delivery }) => services.scanRun.scanOne(message, delivery),
+    handle: (message, { services, delivery }) => services.scanRun.scanChain(message, delivery),
   }),
   queue({
     name: "scanVaultFailed",

@@ -22,14 +22,15 @@ import { createRateLimiter, type RateLimiter } from "../shared/http/rate-limit.t
 import { createInventory, type Inventory } from "../shared/inventory/inventory.ts";
 import { createInventoryWriter } from "../shared/inventory/write.ts";
 import { createLicensing, type Licensing } from "../shared/licensing/licensing.ts";
-import { type Clock, type Logger, type Randomness, systemClock, systemRandomness } from "../shared/runtime.ts";
+import { type Clock, type Randomness, systemClock, systemRandomness } from "../shared/runtime.ts";
 import { auditHistory, createRetention, type Retention } from "../shared/settings/retention.ts";
-import { createSettings, type Settings } from "../shared/settings/settings.ts";
+import { createSettings, type Settings, type SettingValues } from "../shared/settings/settings.ts";
 import { createQueues, type Queues } from "../shared/storage/queues.ts";
 import { createTables, type Tables } from "../shared/storage/tables.ts";
 import { createSubscriptions, type Subscriptions } from "../shared/subscriptions/subscriptions.ts";
 import { createGate } from "./gate.ts";
 import { createHealth, type Health } from "./health.ts";
+import { loggerFor } from "./log.ts";
 import { storageConnection } from "./storage-connection.ts";
 
 /** All rooms of the app, wired. The only place that knows which room gets which. */
@@ -67,7 +68,9 @@ const UNICODE_FONT = path.join(import.meta.dirname, "fonts", "unifontex-latin-40
 export function createServices(config: Config): Services {
   const clock = systemClock;
   const randomness = systemRandomness();
-  const log = consoleLogger;
+  let level = (): SettingValues["logLevel"] => config.LOG_LEVEL ?? "INFO";
+  // For what happens outside any one invocation; the platform collects the process's output too.
+  const log = loggerFor(console, () => level(), {});
   const identity = createIdentity(config);
   const connection = storageConnection(config, identity);
   const tables = createTables(connection, { log });
@@ -80,6 +83,7 @@ export function createServices(config: Config): Services {
     appConfiguration: createAppConfiguration({ config, identity }),
   });
   const compliance = createCompliance({ tables, queues, settings, audit, clock, randomness, log });
+  level = () => settings.current()?.logLevel ?? config.LOG_LEVEL ?? "INFO";
   settings.onChange((keys) => compliance.policyChanged(keys));
   const alerts = createAlerts({
     ...{ tables, queues, settings, audit, config, clock, randomness, log },
@@ -149,13 +153,3 @@ export function createServices(config: Config): Services {
     ...{ gate, inventory, discovery, scanRun, watchScans, health, subscriptions, retention, alerts, compliance },
   };
 }
-
-/** For what happens outside any one invocation; the platform collects the process's output too. */
-const line = (write: (text: string) => void) => (message: string, fields?: Record<string, unknown>) =>
-  write(fields ? `${message} ${JSON.stringify(fields)}` : message);
-const consoleLogger: Logger = {
-  debug: () => {},
-  info: line(console.info),
-  warn: line(console.warn),
-  error: line(console.error),
-};

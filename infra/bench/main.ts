@@ -6,13 +6,16 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { cpus } from "node:os";
 import path from "node:path";
 import setup from "../../test/support/global-setup.ts";
+import { auditExport } from "./audit-export.ts";
 import { calls } from "./calls.ts";
+import { compliance } from "./compliance.ts";
 import { large } from "./large.ts";
 import type { Section } from "./section.ts";
+import { sixtyDays } from "./sixty-days.ts";
 import { startUp } from "./start-up.ts";
 import { wallTime } from "./wall-time.ts";
 
-const sections: Record<string, () => Promise<Section>> = { calls, wallTime, startUp, large };
+const sections: Record<string, () => Promise<Section>> = { calls, wallTime, startUp, large, compliance, sixtyDays, auditExport };
 const asked = process.argv.slice(2);
 const names = asked.length > 0 ? asked : Object.keys(sections);
 const file = path.resolve(import.meta.dirname, "../../BENCHMARKS.md");

@@ -1,4 +1,4 @@
-import { ESTATE, leastChain, VAULTS } from "../../test/support/estate.ts";
+import { ESTATE, leastChain, leastListing, VAULTS } from "../../test/support/estate.ts";
 import { Service } from "../../test/support/service.ts";
 import { ratio, type Section } from "./section.ts";
 
@@ -10,24 +10,24 @@ export async function wallTime(): Promise<Section> {
   const service = await Service.start({ company: ESTATE, env: { DISCOVERY_MAX_WORKERS: String(WORKERS) } });
   try {
     service.cloud.control.addFault({ action: { kind: "latency", milliseconds: LATENCY_MS } });
-    const begun = Date.now();
-    const scan = await service.scan({ mode: "full" }, 300_000);
-    const seconds = (Date.parse(scan.finishedAt) - Date.parse(scan.startedAt)) / 1000;
-    const ideal = (Math.ceil(VAULTS / WORKERS) * leastChain() * LATENCY_MS) / 1000;
+    const scan = async (mode: string) => {
+      const ended = await service.scan({ mode }, 300_000);
+      return (Date.parse(ended.finishedAt) - Date.parse(ended.startedAt)) / 1000;
+    };
+    const rounds = Math.ceil(VAULTS / WORKERS);
+    const full = (rounds * leastChain() * LATENCY_MS) / 1000;
+    const lists = (rounds * leastListing() * LATENCY_MS) / 1000;
+    const compare = (seconds: number, ideal: number) => ({
+      value: `${seconds.toFixed(2)} s, ${ratio(seconds, ideal)}`,
+      comparedWith: `${ideal.toFixed(2)} s, the ideal`,
+    });
     return {
       title: "Wall time of a scan",
-      how: `A full scan of ${VAULTS} vaults with ${WORKERS} workers and ${LATENCY_MS} ms added to every call. The ideal is the longest chain of calls of a vault (the pages of its longest list, then its keys' details, eight at once), times the rounds the workers need.`,
+      how: `${VAULTS} vaults, ${WORKERS} workers, ${LATENCY_MS} ms added to every call of the cloud. The ideal is the longest chain of calls of a vault (the pages of its longest list, then its details, eight at once), times the rounds the workers need: nothing but the cloud would cost time. The rest is the queue's polling, Azurite, which writes 30,000 rows in the first scan, and the processor time of 2,900 TLS calls, both ends of which run on this machine.`,
       figures: [
-        {
-          what: "seconds, start to end",
-          value: `${seconds.toFixed(2)}, ${ratio(seconds, ideal)}`,
-          comparedWith: `${ideal.toFixed(2)} s, the ideal`,
-        },
-        {
-          what: "seconds, request to end as a caller sees it",
-          value: ((Date.now() - begun) / 1000).toFixed(2),
-          comparedWith: "",
-        },
+        { what: "first full scan, everything written", ...compare(await scan("full"), full) },
+        { what: "full scan, nothing changed", ...compare(await scan("full"), full) },
+        { what: "delta scan, nothing changed", ...compare(await scan("delta"), lists) },
       ],
     };
   } finally {

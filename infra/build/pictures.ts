@@ -38,12 +38,12 @@ function mail(): void {
     vaultId: `/subscriptions/7c9e6679-7425-40de-944b-e07fc1f90ae7/resourceGroups/rg-payments/providers/Microsoft.KeyVault/vaults/${vaultName}`,
     ...(owner ? { owner } : {}),
     expiresOn: Math.floor(Date.parse(at) / 1000 + days * 86_400),
-    threshold: days < 1 ? 1 : days < 7 ? 7 : 30,
+    threshold: [1, 7, 30, 60].find((threshold) => days < threshold) ?? 90,
   });
   const news = [
     asset("kv-payments-prod", "certificate", "checkout-tls", -1.2, "payments@acme.example"),
     asset("kv-payments-prod", "secret", "acquirer-api-password", 0.3, "payments@acme.example"),
-    asset("kv-identity-prod", "key", "token-signing-2025", 5.6, "Привет, 世界"),
+    asset("kv-identity-prod", "key", "token-signing-2025", 5.6, "Мария Иванова"),
     asset("kv-data-staging", "secret", "a-name-that-is-as-long-as-key-vault-allows-".padEnd(127, "x"), 24.4),
     asset("kv-data-staging", "secret", "reporting-db", 60),
   ];
@@ -87,20 +87,31 @@ async function pdf(): Promise<void> {
   const actors = ["admin", "ann@acme.example", "Мария", "system", "山田太郎"];
   const entries = Array.from({ length: 60 }, (_, index): AuditEntry => {
     const actor = actors[index % actors.length]!;
-    const always = { id: `01KAJ${String(index).padStart(21, "0")}`, actor, requestId: `request-${index}`, count: 1 };
-    const occurredAt = new Date(start + index * 7_200_000).toISOString();
-    return index % 3 === 0
-      ? {
-          ...{ ...always, occurredAt, eventType: "settings.changed", outcome: "success", address: "203.0.113.7" },
-          ...{ target: { type: "settings", id: "compliance-policy" } },
-          ...{ before: { criticalExpiryDays: 7 }, after: { criticalExpiryDays: 14 } },
-        }
-      : {
-          ...{ ...always, occurredAt, eventType: "access.refused", outcome: "refused", address: "2001:db8:1:2::/64" },
-          ...{ target: { type: "endpoint", id: "DELETE /alerts/rules/{rule_id}" }, details: { code: "forbidden" } },
-        };
+    const requestId = `5f0c1b5e-8d53-4c11-9a3e-${String(index).padStart(12, "0")}`;
+    const occurredAt = new Date(start + index * 7_234_567).toISOString();
+    const always = { id: `01KAJ${String(index).padStart(21, "0")}`, occurredAt, actor, requestId, count: 1 };
+    if (index % 3 === 0) {
+      return {
+        ...{ ...always, eventType: "settings.changed", outcome: "success", address: "203.0.113.7" },
+        ...{ target: { type: "settings", id: "compliance-policy" } },
+        ...{ before: { criticalExpiryDays: 7 }, after: { criticalExpiryDays: 14 } },
+      };
+    }
+    if (index % 7 === 0) {
+      return {
+        ...{ ...always, eventType: "alertRule.created", outcome: "failure", address: "198.51.100.24" },
+        ...{ target: { type: "alertRule", id: "01KAJ4K3M0P4R7S2T9V5W8X1YZ" } },
+        details: { recipients: Array.from({ length: 40 }, (_, number) => `team-${number}@acme.example`) },
+      };
+    }
+    return {
+      ...{ ...always, eventType: "access.refused", outcome: "refused", address: "2001:db8:1:2::/64" },
+      ...{ target: { type: "endpoint", id: "DELETE /alerts/rules/{rule_id}" }, details: { code: "forbidden" } },
+      count: 1 + (index % 4),
+    };
   });
-  const period = { start: new Date(start), end: new Date(start + 30 * 86_400_000), createdAt: new Date(start) };
+  const end = start + 30 * 86_400_000;
+  const period = { start: new Date(start), end: new Date(end), createdAt: new Date(end + 30_000_000) };
   const file = path.join(folder, "audit.pdf");
   writeFileSync(file, await createPdf(entries, { ...period, actor: undefined, eventType: undefined }, font));
   const drawn = spawnSync(pdftoppm, ["-r", "80", "-png", file, path.join(folder, "audit")]);

@@ -42,6 +42,8 @@ const queues = new (load<Server>("queue/QueueServer"))(
 );
 await Promise.all([tables.start(), queues.start()]);
 
+// Ctrl-C in a terminal reaches every process of the group, this one too; storage ends when its parent says so, last.
+for (const signal of ["SIGINT", "SIGHUP"] as const) process.on(signal, () => {});
 // The parent hangs up to stop this process, or by ending: either way nothing is left running.
 process.on("disconnect", async () => {
   await Promise.all([tables.close(), queues.close()]);

@@ -34,7 +34,8 @@ const end = (): Promise<void> => {
   return ending;
 };
 let interrupted = false;
-for (const signal of ["SIGINT", "SIGTERM"] as const) {
+// SIGHUP: the terminal was closed. Only by ending in order do the processes we started end too.
+for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
   process.on(signal, () => {
     if (interrupted) process.exit(1);
     interrupted = true;

@@ -62,7 +62,6 @@ export interface AuditDependencies {
   unicodeFont?: string;
 }
 
-/** @throws Error when a key of `AUDIT_SIGNING_KEYS` is not exactly 32 bytes. */
 export function createAudit({ tables, clock, randomness, config, log, anchor, unicodeFont }: AuditDependencies): Audit {
   const trust = createTrust(tables, config.AUDIT_SIGNING_KEYS);
   const { append, refused } = createWriter({ tables, clock, randomness, trust });

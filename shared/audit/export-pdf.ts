@@ -14,7 +14,7 @@ const LINE = 9.4;
 const PADDING = 4;
 
 /** Longest text of the last column, in characters: the other formats have it in full. */
-const MAX_CHANGE_CHARACTERS = 900;
+const MAX_CHANGE_CHARACTERS = 500;
 
 const MUTED = rgb(0.4, 0.43, 0.47);
 const RULE = rgb(0.8, 0.82, 0.85);
@@ -26,18 +26,23 @@ const ALARM = rgb(0.7, 0.12, 0.1);
 interface Column {
   title: string;
   width: number;
-  text(entry: AuditEntry): string;
+  /** Each begins on a line of its own. */
+  paragraphs(entry: AuditEntry): string[];
 }
 
 const COLUMNS: Column[] = [
-  { title: "Time (UTC)", width: 98, text: ({ occurredAt }) => occurredAt.replace("T", " ").replace("Z", "") },
-  { title: "Event", width: 84, text: ({ eventType }) => eventType },
-  { title: "Outcome", width: 48, text: ({ outcome, count }) => (count > 1 ? `${outcome} (${count} times)` : outcome) },
-  { title: "Actor", width: 86, text: ({ actor }) => actor },
-  { title: "Address", width: 68, text: ({ address }) => address ?? "" },
-  { title: "Target", width: 116, text: ({ target }) => (target ? `${target.type} ${target.id}` : "") },
-  { title: "What changed, and details", width: 184, text: changes },
-  { title: "Request id", width: 85.89, text: ({ requestId }) => requestId },
+  { title: "Time (UTC)", width: 98, paragraphs: ({ occurredAt }) => [occurredAt.replace("T", " ").replace("Z", "")] },
+  { title: "Event", width: 84, paragraphs: ({ eventType }) => [eventType] },
+  {
+    title: "Outcome",
+    width: 48,
+    paragraphs: ({ outcome, count }) => [outcome, ...(count > 1 ? [`${count} times`] : [])],
+  },
+  { title: "Actor", width: 86, paragraphs: ({ actor }) => [actor] },
+  { title: "Address", width: 68, paragraphs: ({ address }) => [address ?? ""] },
+  { title: "Target", width: 130, paragraphs: ({ target }) => (target ? [`${target.type} ${target.id}`] : []) },
+  { title: "What changed, and details", width: 170, paragraphs: changes },
+  { title: "Request id", width: 85.89, paragraphs: ({ requestId }) => [requestId] },
 ];
 
 export interface PdfAbout {
@@ -67,7 +72,9 @@ export async function createPdf(entries: AuditEntry[], about: PdfAbout, fontFile
 
   let cursor = tableHeading(set, title(document, set, about, entries.length));
   for (const [index, entry] of entries.entries()) {
-    const cells = COLUMNS.map(({ text, width }) => set.lines(text(entry), "regular", SIZE, width - 2 * PADDING));
+    const cells = COLUMNS.map(({ paragraphs, width }) =>
+      paragraphs(entry).flatMap((text) => set.lines(text, "regular", SIZE, width - 2 * PADDING)),
+    );
     const height = Math.max(...cells.map((lines) => lines.length)) * LINE + 2 * PADDING - 2;
     if (cursor.y - height < TABLE_BOTTOM) {
       cursor = tableHeading(set, { page: newPage(document), y: PAGE.height - MARGIN });
@@ -103,16 +110,18 @@ export async function createPdf(entries: AuditEntry[], about: PdfAbout, fontFile
 
 const isAlarming = ({ outcome }: AuditEntry): boolean => outcome === "failure" || outcome === "refused";
 
-function changes({ before, after, details }: AuditEntry): string {
+function changes({ before, after, details }: AuditEntry): string[] {
   const parts = [
     ["before", before],
     ["after", after],
     ["details", details],
   ].flatMap(([name, value]) => (value === undefined ? [] : `${name}: ${readable(value)}`));
-  const text = parts.join("   ");
-  return text.length <= MAX_CHANGE_CHARACTERS
-    ? text
-    : `${text.slice(0, MAX_CHANGE_CHARACTERS)}… (shortened; in full in the JSON export)`;
+  const text = parts.join("\n"); // JSON has none
+  const shown =
+    text.length <= MAX_CHANGE_CHARACTERS
+      ? text
+      : `${text.slice(0, MAX_CHANGE_CHARACTERS)}… (shortened; in full in the JSON export)`;
+  return shown.split("\n");
 }
 
 /** JSON with room to break lines. */

@@ -16,20 +16,15 @@ export interface SigningKey {
 /** Trusted public keys by their `kid`. */
 export type PublicKeys = ReadonlyMap<string, KeyObject>;
 
-const SEED_BYTES = 32;
+const KEY_BYTES = 32;
 /** PKCS #8 of an Ed25519 private key up to its 32 bytes (RFC 8410 §7). */
 const PKCS8_PREFIX = Buffer.from("302e020100300506032b657004220420", "hex");
 
-/** The key whose seed is one of `AUDIT_SIGNING_KEYS`. */
-export function signingKey({ kid, key }: { kid: string; key: Uint8Array }): SigningKey {
-  if (key.length !== SEED_BYTES) {
-    throw new Error(`AUDIT_SIGNING_KEYS: the key ${kid} must be exactly ${SEED_BYTES} bytes, an Ed25519 seed.`);
-  }
-  return {
-    kid,
-    privateKey: createPrivateKey({ key: Buffer.concat([PKCS8_PREFIX, key]), format: "der", type: "pkcs8" }),
-  };
-}
+/** The key whose seed is one of `AUDIT_SIGNING_KEYS`, which the configuration holds to 32 bytes. */
+export const signingKey = ({ kid, key }: { kid: string; key: Uint8Array }): SigningKey => ({
+  kid,
+  privateKey: createPrivateKey({ key: Buffer.concat([PKCS8_PREFIX, key]), format: "der", type: "pkcs8" }),
+});
 
 /** A public key as people pass it around: its 32 bytes in base64. */
 export const publicKeyText = (key: KeyObject): string =>
@@ -38,7 +33,7 @@ export const publicKeyText = (key: KeyObject): string =>
 /** @throws Error when the text is not 32 bytes in base64 or base64url. */
 export function publicKeyFrom(text: string): KeyObject {
   const bytes = Buffer.from(text, "base64");
-  if (bytes.length !== SEED_BYTES) throw new Error("An Ed25519 public key is 32 bytes in base64.");
+  if (bytes.length !== KEY_BYTES) throw new Error("An Ed25519 public key is 32 bytes in base64.");
   return createPublicKey({ key: { kty: "OKP", crv: "Ed25519", x: bytes.toString("base64url") }, format: "jwk" });
 }
 

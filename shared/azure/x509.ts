@@ -1,4 +1,4 @@
-import { X509Certificate } from "node:crypto";
+import { type KeyObject, X509Certificate } from "node:crypto";
 import { type CallTarget, malformedAnswer } from "./failure.ts";
 
 interface X509Facts {
@@ -13,11 +13,13 @@ interface X509Facts {
   keySize?: number;
 }
 
-/** @throws {CloudFailure} badResponse when the bytes are no X.509 certificate in DER. */
+/** @throws {CloudFailure} badResponse when the bytes are no X.509 certificate in DER, or of a key that cannot be read. */
 export function readX509(der: Uint8Array, target: CallTarget): X509Facts {
   let certificate: X509Certificate;
+  let key: KeyObject;
   try {
     certificate = new X509Certificate(der);
+    key = certificate.publicKey;
   } catch {
     throw malformedAnswer(target, "the certificate is no X.509");
   }
@@ -26,7 +28,7 @@ export function readX509(der: Uint8Array, target: CallTarget): X509Facts {
     issuer: oneLine(certificate.issuer),
     subjectAlternativeNames: alternativeNames(certificate.subjectAltName),
     validityMonths: months(certificate.validFromDate, certificate.validToDate),
-    ...publicKeyFacts(certificate),
+    ...publicKeyFacts(key),
   };
 }
 
@@ -43,8 +45,12 @@ function months(from: Date, to: Date): number {
   return Math.max(1, Math.round((to.getTime() - from.getTime()) / averageMonthMs));
 }
 
-function publicKeyFacts(certificate: X509Certificate): { keyType?: string; keySize?: number } {
-  const { modulus, bits, asn1Curve, nistCurve } = certificate.toLegacyObject();
-  if (modulus && bits) return { keyType: "RSA", keySize: bits };
-  return asn1Curve || nistCurve ? { keyType: "EC" } : {};
+/** Not by `toLegacyObject`, which ends the whole process with a segmentation fault at P-256K (Node 24.21). */
+function publicKeyFacts({ asymmetricKeyType: type, asymmetricKeyDetails: details }: KeyObject): {
+  keyType?: string;
+  keySize?: number;
+} {
+  if (type === "ec") return { keyType: "EC" };
+  if (type !== "rsa" && type !== "rsa-pss") return {};
+  return { keyType: "RSA", ...(details?.modulusLength === undefined ? {} : { keySize: details.modulusLength }) };
 }

@@ -12,7 +12,7 @@ import { keyEnd } from "../storage/keys.ts";
 import type { Queues } from "../storage/queues.ts";
 import type { Tables } from "../storage/tables.ts";
 import { assetsExpiringIn, momentOf, sweptIntervals } from "./crossed.ts";
-import { createEvaluator } from "./evaluator.ts";
+import { createEvaluator, type VaultChange } from "./evaluator.ts";
 import { createExemptions } from "./exemptions.ts";
 import { type FrameworkResult, frameworkResults } from "./frameworks.ts";
 import { readHistory, recordDay } from "./history.ts";
@@ -167,6 +167,11 @@ export function createCompliance(deps: {
     }
   }
 
+  async function changed(change: VaultChange): Promise<void> {
+    const evaluated = await evaluator.changed(change);
+    log.debug("A vault was evaluated", { vault: change.vault.name, kind: "scan", evaluated });
+  }
+
   async function evaluateOne(message: Exclude<EvaluateMessage, { kind: "everything" | "crossed" }>): Promise<void> {
     try {
       const evaluated =
@@ -266,7 +271,7 @@ export function createCompliance(deps: {
   const exemptions = createExemptions({ tables, audit, clock });
 
   return {
-    changed: evaluator.changed,
+    changed,
     handle,
     failed,
     policyChanged,

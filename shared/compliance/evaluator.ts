@@ -58,16 +58,21 @@ export function createEvaluator(deps: { tables: Tables; settings: Pick<Settings,
     return lines;
   }
 
-  async function changed({ vault, vaultBefore, vaultGone, assets }: VaultChange): Promise<void> {
-    if (vaultGone) return await repeated(() => forget(vault.name));
+  /** Evaluates what a scan changed. Answers how many assets that were. */
+  async function changed({ vault, vaultBefore, vaultGone, assets }: VaultChange): Promise<number> {
+    if (vaultGone) {
+      await repeated(() => forget(vault.name));
+      return 0;
+    }
     const at = await context();
-    if (!at) return;
+    if (!at) return 0;
     await ensureLines(at);
-    await repeated(async () => {
+    return await repeated(async () => {
       const known = await loadState(tables, vault.name);
       if (isCurrent(known, vault)) {
         const after = new Map(assets.map((change) => [assetKey(change.type, change.name), change.after]));
-        return await commitSome(known, vault, at, after);
+        await commitSome(known, vault, at, after);
+        return after.size;
       }
       const all = vaultBefore ? await assetsOf(vault.name) : new Map<string, AssetRecord>();
       for (const { type, name, after } of assets) {
@@ -75,6 +80,7 @@ export function createEvaluator(deps: { tables: Tables; settings: Pick<Settings,
         else all.delete(assetKey(type, name));
       }
       await commitAll(known, vault, at, all);
+      return all.size;
     });
   }
 

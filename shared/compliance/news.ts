@@ -28,8 +28,10 @@ const OVERLAP_MS = 10 * 60_000;
 /** How long they are kept for who tells of them. */
 const KEEP_MS = 14 * 86_400_000;
 
-/** The row to begin with, and how many of its violations were handed over. */
-const Cursor = z.object({ k: z.string().max(512), i: z.int().min(0) });
+/** The row to begin with, how many of its violations were handed over, and, on the way, where the next walk begins. */
+const Cursor = z.object({ k: z.string().max(512), i: z.int().min(0), next: z.string().max(512).optional() });
+type Cursor = z.infer<typeof Cursor>;
+const encode = (cursor: Cursor): string => encodeCursor(cursor);
 
 /**
  * Violations that arose behind the cursor, the oldest first, without exempted ones. None is left out, so those of the last
@@ -43,10 +45,13 @@ export async function newViolations(
   cursor: string | undefined,
   limit: number,
 ): Promise<{ violations: NewViolation[]; cursor: string; more: boolean }> {
-  const settled = { k: newsFrom(new Date(now.getTime() - OVERLAP_MS).toISOString()), i: 0 };
-  if (cursor === undefined)
-    return { violations: [], cursor: encodeCursor({ k: newsFrom(now.toISOString()), i: 0 }), more: false };
-  const { k, i } = decodeCursor(Cursor, cursor);
+  if (cursor === undefined) {
+    return { violations: [], cursor: encode({ k: newsFrom(now.toISOString()), i: 0 }), more: false };
+  }
+  const { k, i, next: begun } = decodeCursor(Cursor, cursor);
+  // What comes late, however long this walk takes, comes behind where it stood settled when the walk began.
+  const settled = newsFrom(new Date(now.getTime() - OVERLAP_MS).toISOString());
+  const next = begun ?? [k, settled].sort()[1]!;
   const found: NewViolation[] = [];
   for await (const rows of tables.pages(News, { ...newsRange, from: k, pageSize: 100 })) {
     for (const { rowKey, items, ...vault } of rows) {
@@ -54,7 +59,7 @@ export async function newViolations(
       for (let at = rowKey === k ? i : 0; at < arisen.length; at++) {
         if (found.length === limit) {
           const violations = await withoutExempted(found, readOverview);
-          return { violations, cursor: encodeCursor({ k: rowKey, i: at }), more: true };
+          return { violations, cursor: encode({ k: rowKey, i: at, next }), more: true };
         }
         const [code, name, since, tags] = arisen[at]!;
         const check = checkOfCode.get(code);
@@ -70,9 +75,7 @@ export async function newViolations(
       }
     }
   }
-  // A cursor of this moment is younger than what has settled.
-  const next = settled.k > k ? settled : { k, i: k === settled.k ? i : 0 };
-  return { violations: await withoutExempted(found, readOverview), cursor: encodeCursor(next), more: false };
+  return { violations: await withoutExempted(found, readOverview), cursor: encode({ k: next, i: 0 }), more: false };
 }
 
 async function withoutExempted(found: NewViolation[], readOverview: () => Promise<Overview>): Promise<NewViolation[]> {

@@ -30,25 +30,31 @@ const schedule = z
   .regex(/^(\S+\s+){4,5}\S+$/, "must be an NCRONTAB expression of five or six fields")
   .transform((value) => value.trim());
 
-/** `kid:base64` pairs, comma separated; every key at least 32 bytes. The first signs, all verify. */
-const keyRing = z
-  .string()
-  .transform((value) => value.split(",").map((pair) => pair.trim()))
-  .pipe(
-    z
-      .array(
-        z.string().transform((pair, context) => {
-          const [kid, encoded] = [pair.slice(0, pair.indexOf(":")), pair.slice(pair.indexOf(":") + 1)];
-          const key = Buffer.from(encoded, "base64");
-          if (!/^[\w.-]{1,64}$/.test(kid) || key.length < 32) {
-            context.addIssue("must be a list of kid:base64 with at least 32 bytes in each key");
-            return z.NEVER;
-          }
-          return { kid, key: new Uint8Array(key) };
-        }),
-      )
-      .min(1),
-  );
+/** `kid:base64` pairs, comma separated. The first signs, all verify. */
+const keyRing = ({ fits, size }: { fits(bytes: number): boolean; size: string }) =>
+  z
+    .string()
+    .transform((value) => value.split(",").map((pair) => pair.trim()))
+    .pipe(
+      z
+        .array(
+          z.string().transform((pair, context) => {
+            const [kid, encoded] = [pair.slice(0, pair.indexOf(":")), pair.slice(pair.indexOf(":") + 1)];
+            const key = Buffer.from(encoded, "base64");
+            if (!/^[\w.-]{1,64}$/.test(kid) || !fits(key.length)) {
+              context.addIssue(`must be a list of kid:base64 with ${size} bytes in each key`);
+              return z.NEVER;
+            }
+            return { kid, key: new Uint8Array(key) };
+          }),
+        )
+        .min(1),
+    );
+
+/** Keys for HMAC with SHA-256, for which RFC 7518 §3.2 asks for no fewer bytes. */
+const tokenKeys = keyRing({ fits: (bytes) => bytes >= 32, size: "at least 32" });
+/** Ed25519 private keys, which are 32 bytes (RFC 8032 §5.1.5). */
+const auditKeys = keyRing({ fits: (bytes) => bytes === 32, size: "exactly 32" });
 
 const guid = z.guid("must be a GUID");
 
@@ -83,7 +89,7 @@ const Environment = z
     PUBLIC_BASE_URL: z.url({ protocol: /^https?$/ }).optional(),
 
     // Access.
-    JWT_SIGNING_KEYS: keyRing,
+    JWT_SIGNING_KEYS: tokenKeys,
     JWT_ISSUER: text.default("credential-lifecycle"),
     JWT_AUDIENCE: text.default("credential-lifecycle-api"),
     BOOTSTRAP_ADMIN_USERNAME: z
@@ -97,7 +103,7 @@ const Environment = z
     RATE_LIMIT_PER_HOUR: integer(0, 10_000).default(1000),
 
     // Audit.
-    AUDIT_SIGNING_KEYS: keyRing.optional(),
+    AUDIT_SIGNING_KEYS: auditKeys.optional(),
     AUDIT_MINIMUM_RETENTION_DAYS: integer(1, 3650).default(90),
 
     // Schedules, NCRONTAB in UTC.

@@ -59,6 +59,12 @@ export function createDiscovery(deps: {
     return scan;
   }
 
+  /** The list's copy is written when a scan begins and ends; in between only the scan's own row says how it stands. */
+  async function asItStands(copy: ScanRecord): Promise<ScanRecord> {
+    if (isOver(copy.status)) return copy;
+    return (await tables.get(Scans, scanPartition(copy.scanId), SCAN_ROW)) ?? copy;
+  }
+
   async function start(
     request: { mode: ScanMode; subscriptions?: string[] | undefined },
     caller: Caller,
@@ -167,7 +173,7 @@ export function createDiscovery(deps: {
       ]);
       const last = rows[wanted - 1];
       return {
-        items: rows.slice(request.offset, wanted),
+        items: await Promise.all(rows.slice(request.offset, wanted).map(asItStands)),
         ...(counted.length > MAX_COUNTED ? { total: null, totalAtLeast: MAX_COUNTED } : { total: counted.length }),
         limit: request.limit,
         offset: request.offset,
@@ -251,7 +257,7 @@ export function createDiscovery(deps: {
       const planned = await tables.get(PlannedVaults, scanPartition(scanId), `${CLAIMED}${index}`);
       if (!scan || !planned) return;
       const failure = internalFailure(clock, "The vault could not be written to the inventory, in five tries.");
-      await run.endVault(scan, index, planned.chain ?? 0, {
+      const next = await run.endVault(scan, index, planned.chain ?? 0, {
         vaultName: planned.name,
         subscriptionId: planned.subscriptionId,
         outcome: "failed",
@@ -262,6 +268,7 @@ export function createDiscovery(deps: {
         removed: [],
         finishedAt: failure.at,
       });
+      if (next) await run.sendVault(scanId, next.index, next.vault);
     },
   };
 }

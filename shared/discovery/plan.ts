@@ -31,7 +31,13 @@ export async function planScan(
     for (let at = next++; at < ids.length; at = next++) parts[at] = await planSubscription(ids[at]!, scan.mode, deps);
   };
   await Promise.all(Array.from({ length: SUBSCRIPTIONS_AT_ONCE }, worker));
-  return { vaults: parts.flatMap((part) => part.vaults), subscriptions: parts.flatMap((part) => part.subscriptions) };
+  const vaults = parts.flatMap((part) => part.vaults);
+  const listed = new Set(vaults.filter((one) => one.action !== "remove").map((one) => one.name.toLowerCase()));
+  return {
+    // A vault that moved is missing from one subscription and listed in another, whose worker takes it out of the first.
+    vaults: vaults.filter((one) => one.action !== "remove" || !listed.has(one.name)),
+    subscriptions: parts.flatMap((part) => part.subscriptions),
+  };
 }
 
 async function planSubscription(

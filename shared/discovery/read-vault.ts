@@ -9,7 +9,7 @@ const DETAILS_AT_ONCE = 8;
 /** One kind of a vault's assets as the cloud has them now. */
 export interface ReadList {
   assets: AssetRecord[];
-  /** Hash over all list entries: equal means nothing was listed differently. */
+  /** Hash over all list entries: equal means nothing was listed differently. Empty when not all details could be read. */
   listing: string;
   /** Details that could not be read; the list itself is whole. */
   failure?: CloudFailure;
@@ -36,7 +36,7 @@ export const contentsOf = (assets: AssetRecord[]): string =>
 /**
  * Turns list entries into assets. Details of keys and certificates are read where `known` has no asset with the same
  * list entry, or of all when `refresh` is set (then `known` is only asked where details can't be read). A refusal to
- * read details leaves the list's own facts standing.
+ * read details leaves the list's own facts standing, without their hash, so that the next scan of any mode tries again.
  */
 export async function readAssets(
   client: VaultClient,
@@ -48,6 +48,7 @@ export async function readAssets(
   const { known, refresh, now, signal } = options;
   const assets = new Array<AssetRecord | undefined>(items.length);
   let failure: CloudFailure | undefined;
+  let whole = true;
   let next = 0;
   const worker = async () => {
     for (let at = next++; at < items.length; at = next++) {
@@ -73,22 +74,25 @@ export async function readAssets(
         ...(item.tags && Object.keys(item.tags).length > 0 ? { tags: item.tags } : {}),
         listing,
       };
-      let details: Partial<AssetRecord> | "gone" = {};
+      let details: Partial<AssetRecord> | undefined;
+      let refused = failure?.code === "accessDenied";
       try {
-        details =
-          failure?.code === "accessDenied"
-            ? kept((await known()).get(item.name.toLowerCase()))
-            : await readDetails(client, type, item.name, signal);
+        if (!refused) details = await readDetails(client, type, item.name, signal);
       } catch (error) {
-        // Access to one disabled item says nothing of the others; any other refusal is told once, as the list's failure.
         if (!(error instanceof CloudFailure) || error.code === "timedOut") throw error;
-        if (error.code === "notFound") details = "gone";
-        else {
-          if (item.enabled || error.code !== "accessDenied") failure ??= error;
-          details = kept((await known()).get(item.name.toLowerCase()));
+        if (error.code === "notFound") {
+          whole = false;
+          continue;
         }
+        // Access to one disabled item says nothing of the others; any other refusal is told once, as the list's failure.
+        refused = item.enabled || error.code !== "accessDenied";
+        if (refused) failure ??= error;
       }
-      if (details === "gone") continue;
+      details ??= kept((await known()).get(item.name.toLowerCase()));
+      if (refused) {
+        whole = false;
+        base.listing = "";
+      }
       const asset = { ...base, ...details };
       assets[at] = { ...asset, content: contentOf(asset), firstSeenAt: before?.firstSeenAt ?? now };
     }
@@ -96,7 +100,7 @@ export async function readAssets(
   await Promise.all(Array.from({ length: type === "secret" ? 1 : DETAILS_AT_ONCE }, worker));
   return {
     assets: assets.filter((asset) => asset !== undefined),
-    listing: listingsOf(items),
+    listing: whole ? listingsOf(items) : "",
     ...(failure ? { failure } : {}),
   };
 }

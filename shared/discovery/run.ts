@@ -50,13 +50,21 @@ import type { scanVault } from "./scan-vault.ts";
 
 /** How many waiting vaults a worker looks at to choose its next: enough that workers rarely choose the same. */
 const CANDIDATES = 200;
-/** A planned vault with more JSON than this stays out of its message, which may hold 48 KiB. */
+/** A planned vault with more bytes of JSON than this stays out of its message, which may hold 48 KiB. */
 const MAX_VAULT_IN_MESSAGE = 40_000;
 /** How long one worker may take to finish a scan before another tries. */
 const FINISHING_MS = 60_000;
 /** How long a scan waits for the workers of other scans before it asks again. */
 const NO_WORKER_DELAY_SECONDS = 5;
 const REMEMBERED_MS = 60_000;
+/** How long one invocation goes from vault to vault before it hands its chain to a new message. */
+const CHAIN_MS = 4 * 60_000;
+
+/** A vault this worker has claimed. */
+interface Claim {
+  index: string;
+  vault: PlannedVault;
+}
 
 export interface RunDeps {
   tables: Tables;
@@ -75,19 +83,29 @@ export interface RunDeps {
 }
 
 /**
- * What the queues do: plan a scan, scan its vaults one message each, finish it. How many vaults are scanned at once is
- * how many vault messages exist: the plan sends that many, and each finished vault claims the next and sends its message.
- * A claim is one transaction with the outcome, so however often a message comes, a vault ends exactly once.
+ * What the queues do: plan a scan, scan its vaults, finish it. How many vaults are scanned at once is how many vault
+ * messages exist: the plan sends that many, and whoever finishes a vault claims the next. A claim is one transaction with
+ * the outcome, so however often a message comes, a vault ends exactly once.
  */
 export function createScanRun(deps: RunDeps) {
   const { tables, queues, active, audit, clock, log } = deps;
 
-  async function plan(scanId: string): Promise<void> {
+  /**
+   * Plans a queued scan. A message may come while another one's worker plans: whoever changed the scan's row last goes on,
+   * and the other stops at its next step, so that no late plan lies over a scan that runs.
+   */
+  async function plan(scanId: string, delivery: number): Promise<void> {
     const partition = scanPartition(scanId);
-    const scan = await tables.get(Scans, partition, SCAN_ROW);
-    if (!scan || isOver(scan.status)) return;
-    if (scan.status === "running") return await sendClaimed(scanId);
-    if (scan.cancelledBy) return await finish(scanId);
+    const found = await tables.get(Scans, partition, SCAN_ROW);
+    if (!found || isOver(found.status)) return;
+    if (found.status === "running") {
+      // A delivery before this one may have died among its messages; any other message is to spare.
+      if (delivery > 1) await sendClaimed(scanId);
+      return;
+    }
+    if (found.cancelledBy) return await finish(scanId);
+    const scan = await unlessChanged(() => stillPlanning(found));
+    if (!scan) return;
     const settings = await deps.settings.values();
     const free = await active.takeWorkers(scanId, 1, settings.discoveryMaxWorkers);
     if (free === 0) return await queues.send(QUEUES.plan, { scanId }, { delaySeconds: NO_WORKER_DELAY_SECONDS });
@@ -113,28 +131,48 @@ export function createScanRun(deps: RunDeps) {
     for await (const left of tables.pages(PlannedVaults, {
       partitionKey: partition,
       from: WAITING,
-      before: BEYOND,
+      before: DONE,
       select: ["name"],
     })) {
       for (const row of left) if (!rows.has(row.rowKey)) operations.push(remove(PlannedVaults, row.rowKey));
     }
-    await tables.write(PlannedVaults.table, partition, operations);
-    await tables.replace(Scans, {
-      ...scan,
-      status: "running",
-      startedAt: now.toISOString(),
-      deadline: new Date(now.getTime() + settings.discoveryScanTimeout * 1000).toISOString(),
-      vaultsTotal: planned.vaults.length,
-      subscriptionOutcomes: planned.subscriptions,
+    const running = await unlessChanged(async () => {
+      let row = scan;
+      const beforeEach = async () => {
+        row = await stillPlanning(row);
+      };
+      await tables.write(PlannedVaults.table, partition, operations, { beforeEach });
+      return await tables.replace(Scans, {
+        ...row,
+        status: "running",
+        startedAt: now.toISOString(),
+        deadline: new Date(now.getTime() + settings.discoveryScanTimeout * 1000).toISOString(),
+        vaultsTotal: planned.vaults.length,
+        subscriptionOutcomes: planned.subscriptions,
+      });
     });
+    if (!running) return;
     if (planned.vaults.length === 0) await queues.send(QUEUES.finish, { scanId });
     const claimed = [...rows].filter(([key]) => key.startsWith(CLAIMED));
     await Promise.all(claimed.map(([key, vault]) => sendVault(scanId, indexOf(key), vault)));
   }
 
+  const stillPlanning = (scan: Row<ScanRecord>): Promise<Row<ScanRecord>> =>
+    tables.replace(Scans, { ...scan, planningAt: clock.now().toISOString() });
+
+  /** Undefined when the scan's row was changed: another worker has taken the plan over, or the scan was cancelled. */
+  async function unlessChanged(write: () => Promise<Row<ScanRecord>>): Promise<Row<ScanRecord> | undefined> {
+    try {
+      return await write();
+    } catch (error) {
+      if (error instanceof RowChanged) return undefined;
+      throw error;
+    }
+  }
+
   /** The message holds the planned vault itself, so that its worker need not read what was just written. */
   async function sendVault(scanId: string, index: string, vault: PlannedVault): Promise<void> {
-    const small = JSON.stringify(vault).length <= MAX_VAULT_IN_MESSAGE;
+    const small = Buffer.byteLength(JSON.stringify(vault)) <= MAX_VAULT_IN_MESSAGE;
     await queues.send(QUEUES.vaults, { scanId, index, ...(small ? { vault } : {}) });
   }
 
@@ -150,21 +188,38 @@ export function createScanRun(deps: RunDeps) {
   }
 
   /**
-   * Scans one claimed vault. A first delivery's message says all there is to know; a later one may be for a vault that
-   * is done, so the claim is read.
+   * Scans claimed vaults one after the other, for some minutes: each hop over the queue would cost a wait for its polling.
+   * The message names the first one. Its first delivery says all there is to know; a later one follows a worker that died,
+   * so what became of the chain is read.
    */
-  async function scanOne(message: z.infer<typeof VaultMessage>, delivery: number): Promise<void> {
+  async function scanChain(message: z.infer<typeof VaultMessage>, delivery: number): Promise<void> {
+    const { scanId } = message;
+    const until = clock.now().getTime() + CHAIN_MS;
+    let work: Claim | undefined = await firstClaim(message, delivery);
+    while (work) {
+      const scan = await runningScan(scanId);
+      if (!scan) return;
+      work = await scanClaimed(scan, work);
+      if (work && clock.now().getTime() >= until) return await sendVault(scanId, work.index, work.vault);
+    }
+  }
+
+  async function firstClaim(message: z.infer<typeof VaultMessage>, delivery: number): Promise<Claim | undefined> {
     const { scanId, index } = message;
-    const partition = scanPartition(scanId);
-    const planned =
-      delivery === 1 && message.vault ? message.vault : await tables.get(PlannedVaults, partition, claimedKey(index));
-    if (!planned) return await passOn(scanId, index);
-    const scan = await runningScan(scanId);
-    if (!scan) return;
+    if (delivery === 1 && message.vault) return { index, vault: message.vault };
+    const claimed = await tables.get(PlannedVaults, scanPartition(scanId), claimedKey(index));
+    if (claimed) return { index, vault: recordOf(claimed) };
+    await passOn(scanId, index);
+    return undefined;
+  }
+
+  /** One vault, and the claim of the next. */
+  async function scanClaimed(scan: ScanRecord, { index, vault }: Claim): Promise<Claim | undefined> {
+    const { scanId } = scan;
     let outcome: Awaited<ReturnType<typeof scanVault>>;
     try {
       const left = Date.parse(scan.deadline!) - clock.now().getTime();
-      outcome = await deps.scanVault(planned, {
+      outcome = await deps.scanVault(vault, {
         mode: scan.mode,
         owner: `${scanId}/${index}/${deps.randomness.ulid(clock.now())}`,
         signal: AbortSignal.timeout(Math.max(1, left)),
@@ -173,9 +228,10 @@ export function createScanRun(deps: RunDeps) {
       if (!(error instanceof VaultBusy)) throw error;
       // Another scan writes this vault. Waiting must not count as a failed delivery, so a new message waits instead.
       const seconds = Math.ceil((error.until.getTime() - clock.now().getTime()) / 1000);
-      return await queues.send(QUEUES.vaults, { scanId, index }, { delaySeconds: Math.max(1, seconds) });
+      await queues.send(QUEUES.vaults, { scanId, index }, { delaySeconds: Math.max(1, seconds) });
+      return undefined;
     }
-    await endVault(scan, index, planned.chain ?? 0, outcome);
+    return await endVault(scan, index, vault.chain ?? 0, outcome);
   }
 
   /** The running scan, remembered for a minute: only its mode and deadline are asked, which don't change. */
@@ -191,23 +247,25 @@ export function createScanRun(deps: RunDeps) {
     return scan;
   }
 
-  /** A message for a vault that is done: its worker may have died before it sent the next one's. */
+  /** A message whose vault is done: its worker died somewhere behind it. The chain goes on where it was claimed last. */
   async function passOn(scanId: string, index: string): Promise<void> {
     const partition = scanPartition(scanId);
-    const done = await tables.get(VaultOutcomes, partition, doneKey(index));
-    if (!done) return;
-    if (done.next === undefined) return await finishWhenLast(scanId);
-    const next = await tables.get(PlannedVaults, partition, claimedKey(done.next));
-    if (next) await sendVault(scanId, done.next, recordOf(next));
+    let done = await tables.get(VaultOutcomes, partition, doneKey(index));
+    while (done?.next !== undefined) {
+      const claimed = await tables.get(PlannedVaults, partition, claimedKey(done.next));
+      if (claimed) return await sendVault(scanId, done.next, recordOf(claimed));
+      done = await tables.get(VaultOutcomes, partition, doneKey(done.next));
+    }
+    if (done) await finishWhenLast(scanId);
   }
 
-  /** Records the outcome and claims the next vault in one transaction; then sends its message, or ends the scan. */
+  /** Records the outcome and claims the next vault in one transaction; asks for the scan's end when there is none. */
   async function endVault(
     scan: ScanRecord,
     index: string,
     chain: number,
     outcome: Omit<VaultOutcome, "next">,
-  ): Promise<void> {
+  ): Promise<Claim | undefined> {
     const { scanId } = scan;
     const partition = scanPartition(scanId);
     for (;;) {
@@ -228,12 +286,13 @@ export function createScanRun(deps: RunDeps) {
         await tables.transaction(PlannedVaults.table, partition, operations);
       } catch (error) {
         if (!(error instanceof RowMissing || error instanceof RowChanged || error instanceof RowExists)) throw error;
-        // Either a second message for this vault was faster, and all is said, or another worker took the next one.
-        if (!(await tables.get(PlannedVaults, partition, claimedKey(index)))) return await passOn(scanId, index);
+        // Either a second message for this vault was faster and carries the chain on, or another worker took the next one.
+        if (!(await tables.get(PlannedVaults, partition, claimedKey(index)))) return undefined;
         continue;
       }
-      if (next && claimed) return await sendVault(scanId, indexOf(next.rowKey), claimed);
-      return await finishWhenLast(scanId);
+      if (next && claimed) return { index: indexOf(next.rowKey), vault: claimed };
+      await finishWhenLast(scanId);
+      return undefined;
     }
   }
 
@@ -380,7 +439,7 @@ export function createScanRun(deps: RunDeps) {
     return undefined;
   }
 
-  return { plan, scanOne, finish, fail, endVault, runningScan, sendClaimed };
+  return { plan, scanChain, finish, fail, endVault, sendVault, runningScan };
 }
 
 const recordOf = ({ partitionKey: _p, rowKey: _r, etag: _e, ...vault }: Row<PlannedVault>): PlannedVault => vault;

@@ -52,14 +52,15 @@ export async function scanVault(
 ): Promise<Outcome> {
   const { writer, clock } = deps;
   const known = await writer.known(planned.name);
-  if (planned.action === "remove") return await removeVault(planned, known, deps);
+  const moved = known.row && known.row.subscriptionId.toLowerCase() !== planned.subscriptionId.toLowerCase();
+  // A vault that another scan found elsewhere in the meantime is no longer this subscription's to remove.
+  if (planned.action === "remove") return await removeVault(planned, moved ? undefined : known.row, deps);
   if (planned.action === "skip" && known.row) return skipped(planned, known.row, clock);
 
   const resource = planned.resource as unknown as VaultResource;
-  const moved = known.row && known.row.subscriptionId.toLowerCase() !== planned.subscriptionId.toLowerCase();
   if (moved) {
     // Its rows stand under the old subscription: it leaves there and arrives here as a new one.
-    await removeVault(planned, known, deps);
+    await removeVault(planned, known.row, deps);
     return await scanVault(planned, options, deps);
   }
   const now = clock.now().toISOString();
@@ -137,7 +138,7 @@ async function readTypes(
           signal: options.signal,
         });
         const contents = contentsOf(read.assets);
-        const list = { listing, contents, found: read.assets.length };
+        const list = { listing: read.listing, contents, found: read.assets.length };
         const failure = read.failure ? { failure: read.failure } : {};
         if (known.row?.contents[type] === contents && force.size === 0) {
           return { type, changes: [], list: { ...list, assets: undefined }, ...failure };
@@ -186,9 +187,8 @@ function stale(type: AssetType, standing: Map<string, AssetRecord>, force: Map<s
     .map(([, asset]) => ({ type, name: asset.name, before: asset, after: asset }));
 }
 
-async function removeVault(planned: PlannedVault, known: KnownVault, deps: ScanVaultDeps): Promise<Outcome> {
+async function removeVault(planned: PlannedVault, vault: KnownVault["row"], deps: ScanVaultDeps): Promise<Outcome> {
   const now = deps.clock.now().toISOString();
-  const vault = known.row;
   const gone = vault
     ? await deps.writer.forget(vault, (assets) =>
         deps.changed({ vault: recordOf(vault), vaultBefore: recordOf(vault), vaultGone: true, assets }),

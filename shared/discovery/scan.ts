@@ -47,6 +47,8 @@ export const ScanRecord = z.object({
   requestedBy: z.string(),
   requestId: z.string(),
   createdAt: z.string(),
+  /** When it was last tried to plan it. */
+  planningAt: z.string().optional(),
   startedAt: z.string().optional(),
   finishedAt: z.string().optional(),
   /** The instant `discoveryScanTimeout` ends it. */

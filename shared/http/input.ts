@@ -4,6 +4,9 @@ import { Problem, type ProblemPart } from "./problem.ts";
 /** Largest body that is read, as the contract says. */
 export const MAX_BODY_BYTES = 1024 * 1024;
 
+/** Places named in one problem, so that an answer is never many times its request. */
+const MAX_NAMED_ERRORS = 100;
+
 const camelCase = (name: string): string => name.replace(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase());
 
 /** The value a schema describes behind its optional, nullable, default and transform wrappers. */
@@ -47,7 +50,7 @@ export function withDeclaredNames(schema: z.core.$ZodType, value: unknown, path:
 export function parse<S extends z.ZodType>(schema: S, value: unknown, where: "body" | "query" | "path"): z.output<S> {
   const result = schema.safeParse(withDeclaredNames(schema, value, where));
   if (result.success) return result.data;
-  const errors = result.error.issues.flatMap((issue) => partsOf(issue, where));
+  const errors = result.error.issues.flatMap((issue) => partsOf(issue, where)).slice(0, MAX_NAMED_ERRORS);
   const detail = `Correct ${errors.length === 1 ? "this" : "these"} and send the request again: ${errors
     .slice(0, 5)
     .map((error) => `${error.path}: ${error.message}`)

@@ -12,7 +12,7 @@ const REMEMBERED_CALLERS = 5_000;
 /** After another instance was seen writing a caller's row, it is read before each write for this long. */
 const SHARED_FOR = MINUTE;
 
-/** One caller's row: the accepted calls of the last hour. Partitioned so that a clean-up can walk it. */
+/** One caller's row: the accepted calls of the longest window in force. Partitioned so that a clean-up can walk it. */
 const Calls = entity(
   "RateLimits",
   z.object({
@@ -62,6 +62,8 @@ interface Memory {
 export function createRateLimiter(deps: { tables: Tables; clock: Clock; limits: Limits; name: string }): RateLimiter {
   const { tables, clock, limits, name } = deps;
   const callers = new Map<string, Memory>();
+  /** Older calls count in no window; a row that kept them could outgrow what an entity may hold. */
+  const longest = limits.perHour > 0 ? HOUR : MINUTE;
 
   function remember(caller: string): Memory {
     const known = callers.get(caller);
@@ -100,7 +102,7 @@ export function createRateLimiter(deps: { tables: Tables; clock: Clock; limits: 
         memory.row = await tables.get(Calls, partition, key);
         memory.times = memory.row ? unpack(memory.row.times) : [];
       }
-      const times = memory.times.filter((time) => time > now - HOUR);
+      const times = memory.times.filter((time) => time > now - longest);
       const decisions: Decision[] = [];
       for (let call = 0; call < count; call++) {
         const before = decide(times, now, limits);

@@ -9,9 +9,11 @@ const UNSET = 0xffffffff;
  * vault's worker, where counters would drift with every message that comes twice.
  */
 export function packExpiries(expiries: Iterable<number | undefined>): Uint8Array<ArrayBuffer> {
-  const instants = Uint32Array.from(expiries, (expiry) => (expiry === undefined ? UNSET : Math.min(expiry, UNSET - 1)));
+  const instants = Uint32Array.from(expiries, (expiry) => (expiry === undefined ? UNSET : packed32(expiry)));
   return new Uint8Array(instants.sort().buffer);
 }
+
+const packed32 = (instant: number): number => Math.min(Math.max(instant, 0), UNSET - 1);
 
 /** How many of them lie in the range (all, when none is given). */
 export function countExpiries(packed: Uint8Array | undefined, range?: ExpiryRange): number {
@@ -19,7 +21,8 @@ export function countExpiries(packed: Uint8Array | undefined, range?: ExpiryRang
   const instants = unpack(packed);
   if (!range) return instants.length;
   const end = firstAtLeast(instants, UNSET);
-  const set = Math.max(0, Math.min(end, firstAtLeast(instants, range.before)) - firstAtLeast(instants, range.from));
+  const from = firstAtLeast(instants, packed32(range.from));
+  const set = Math.max(0, Math.min(end, firstAtLeast(instants, range.before)) - from);
   return set + (range.unset ? instants.length - end : 0);
 }
 

@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { decodeCursor, encodeCursor, type Page, type PageRequest } from "../http/paging.ts";
+import { Problem } from "../http/problem.ts";
 import type { Clock } from "../runtime.ts";
 import type { Settings } from "../settings/settings.ts";
 import type { Row } from "../storage/entity.ts";
@@ -8,7 +9,7 @@ import type { Tables } from "../storage/tables.ts";
 import type { Moment } from "./health.ts";
 import { createAssetQueries } from "./query.ts";
 import { VAULTS, type VaultRecord, Vaults, vaultInSubscriptionKey } from "./vault.ts";
-import type { AssetChange, InventoryWriter } from "./write.ts";
+import { type AssetChange, type InventoryWriter, VaultBusy } from "./write.ts";
 
 /** The inventory's questions, and leaving it. Writing is the scans' (write.ts). */
 export function createInventory(deps: {
@@ -63,7 +64,10 @@ export function createInventory(deps: {
       };
     },
 
-    /** Takes a subscription's vaults and assets out of the inventory. May be done again after a failure. */
+    /**
+     * Takes a subscription's vaults and assets out of the inventory. May be done again after a failure.
+     * @throws {Problem} conflict while something else writes one of them.
+     */
     async forgetSubscription(subscriptionId: string): Promise<{ vaults: number; assets: number }> {
       const prefix = vaultInSubscriptionKey(subscriptionId, "");
       const gone = { vaults: 0, assets: 0 };
@@ -77,7 +81,8 @@ export function createInventory(deps: {
           const { row } = await writer.known(name);
           if (!row) continue;
           const { partitionKey: _p, rowKey: _r, etag: _e, ...vault } = row;
-          gone.assets += (await writer.forget(row, (assetsGone) => deps.vaultLeaves(vault, assetsGone))).length;
+          const left = writer.forget(row, (assetsGone) => deps.vaultLeaves(vault, assetsGone));
+          gone.assets += (await left.catch(busyIsConflict)).length;
           gone.vaults++;
         }
       }
@@ -87,3 +92,8 @@ export function createInventory(deps: {
 }
 
 export type Inventory = ReturnType<typeof createInventory>;
+
+function busyIsConflict(error: unknown): never {
+  if (!(error instanceof VaultBusy)) throw error;
+  throw new Problem("conflict", `${error.message}. Repeat the request then.`);
+}

@@ -1,5 +1,6 @@
 import { type Operation, put, remove } from "../storage/tables.ts";
 import { type AssetRecord, Assets, type AssetType } from "./asset.ts";
+import { END_OF_TIME } from "./health.ts";
 
 /**
  * Where an asset stands: in three partitions (all, its subscription, its vault), in each once by name and once by
@@ -11,10 +12,12 @@ export const partitions = {
   vault: (name: string): string => `vault:${name.toLowerCase()}`,
 };
 
-/** Ten digits hold every expiry until the year 2286; "no expiry" sorts last. */
+/** Ten digits hold every expiry until the year 2286, later ones count as the last; "no expiry" sorts behind them. */
 const NO_EXPIRY = "~";
 const expiryText = (expiresOn: number | undefined): string =>
-  expiresOn === undefined ? NO_EXPIRY : String(Math.min(Math.max(expiresOn, 0), 9_999_999_998)).padStart(10, "0");
+  expiresOn === undefined ? NO_EXPIRY : boundText(Math.min(expiresOn, END_OF_TIME - 1));
+/** The text of a bound, which may also lie behind the last expiry a key can hold. */
+const boundText = (instant: number): string => String(Math.min(Math.max(instant, 0), END_OF_TIME)).padStart(10, "0");
 
 export const namePrefix = (type: AssetType): string => `n!${type}!`;
 export const expiryPrefix = (type: AssetType): string => `e!${type}!`;
@@ -27,9 +30,9 @@ export const expiryKey = (type: AssetType, expiresOn: number | undefined, name: 
 
 /** Row key bounds of a range of expiry in seconds. */
 export const expiryBounds = (type: AssetType, from: number, before: number, unset: boolean) => ({
-  from: expiryPrefix(type) + expiryText(from),
+  from: expiryPrefix(type) + boundText(from),
   // Everything with an expiry sorts before "~", everything without one after it and before "~~".
-  before: expiryPrefix(type) + (unset ? `${NO_EXPIRY}${NO_EXPIRY}` : expiryText(before)),
+  before: expiryPrefix(type) + (unset ? `${NO_EXPIRY}${NO_EXPIRY}` : boundText(before)),
 });
 
 /** One asset's change of its rows: what stands there now (or may), and what should. */

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { decodeCursor, encodeCursor, type Page, type PageRequest } from "../http/paging.ts";
+import { decodeCursor, encodeCursor, MAX_OFFSET, type Page, type PageRequest } from "../http/paging.ts";
 import { Problem } from "../http/problem.ts";
 import type { Row } from "../storage/entity.ts";
 import { keyEnd } from "../storage/keys.ts";
@@ -41,6 +41,8 @@ const Cursor = z.object({
   /** The last answered row: its place in the order, and its type. */
   k: z.string().max(1024),
   t: z.enum(ASSET_TYPES),
+  /** How many matches of the offset are still to be skipped, where a budget ended the call before. */
+  s: z.int().min(0).max(MAX_OFFSET).default(0),
   m: z.object({ now: z.number(), criticalDays: z.number(), warningDays: z.number() }),
 });
 
@@ -96,7 +98,8 @@ export function createAssetQueries(deps: { tables: Tables; ownerTag: string }) {
           : partitions.all;
     const empty = indexed === 0 || (range && range.before <= range.from && !range.unset);
     const budget = { pages: matches ? MAX_SCANNED_PAGES : Number.POSITIVE_INFINITY };
-    const wanted = request.offset + request.limit;
+    const skipped = cursor ? cursor.s : request.offset;
+    const wanted = skipped + request.limit;
     const streams = empty
       ? []
       : types.map((type) =>
@@ -113,7 +116,7 @@ export function createAssetQueries(deps: { tables: Tables; ownerTag: string }) {
           more = true;
           // Where nothing else is counted by rows, the one row beyond the page says all there is to know.
           if (!matches || cursor) break;
-        } else if (matched >= request.offset) items.push(head.row);
+        } else if (matched >= skipped) items.push(head.row);
         matched++;
       }
       if (matched <= wanted && !more) last = head;
@@ -131,7 +134,10 @@ export function createAssetQueries(deps: { tables: Tables; ownerTag: string }) {
       offset: request.offset,
       nextCursor:
         (more || ended) && last
-          ? encodeCursor({ f: identity, k: last.key, t: last.type, m: at } satisfies z.infer<typeof Cursor>)
+          ? encodeCursor({
+              ...{ f: identity, k: last.key, t: last.type, m: at },
+              s: Math.max(0, skipped - matched),
+            } satisfies z.infer<typeof Cursor>)
           : null,
     };
   }

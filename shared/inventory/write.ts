@@ -2,7 +2,17 @@ import { deflateRawSync, inflateRawSync } from "node:zlib";
 import type { Clock } from "../runtime.ts";
 import type { Row } from "../storage/entity.ts";
 import { keyEnd } from "../storage/keys.ts";
-import { insert, type Operation, put, RowChanged, RowExists, remove, replace, type Tables } from "../storage/tables.ts";
+import {
+  insert,
+  type Operation,
+  put,
+  RowChanged,
+  RowExists,
+  RowMissing,
+  remove,
+  replace,
+  type Tables,
+} from "../storage/tables.ts";
 import { ASSET_TYPES, type AssetRecord, Assets, type AssetType } from "./asset.ts";
 import { namePrefix, partitions, type RowChange, rowOperations } from "./layout.ts";
 import {
@@ -64,18 +74,7 @@ export function createInventoryWriter(deps: { tables: Tables; clock: Clock }) {
   return {
     async known(name: string): Promise<KnownVault> {
       const row = await tables.get(Vaults, VAULTS, vaultKey(name));
-      if (!row?.pending) return { row, pending: [] };
-      const pending: PendingEntry[] = [];
-      const prefix = pendingPrefix(name);
-      for await (const rows of tables.pages(PendingWrites, {
-        partitionKey: VAULTS,
-        from: prefix,
-        before: keyEnd(prefix),
-      })) {
-        for (const { entries } of rows)
-          pending.push(...(JSON.parse(inflateRawSync(entries).toString()) as PendingEntry[]));
-      }
-      return { row, pending };
+      return { row, pending: row?.pending ? await pendingOf(name) : [] };
     },
 
     /** One vault's assets of one type, by lower-cased name. */
@@ -109,7 +108,8 @@ export function createInventoryWriter(deps: { tables: Tables; clock: Clock }) {
     ): Promise<void> {
       refuseWhenLocked(known.row, clock);
       const rows = rowChanges(vault.name, changes, known.pending);
-      const lock = await begin(known, vault, rows, owner);
+      // Until the end the row keeps saying what it said: the totals and fingerprints of what is known to stand.
+      const lock = await begin(known, known.row ? recordOf(known.row) : unread(vault), rows, owner);
       const write = (partitionKey: string) =>
         tables.write(Assets.table, partitionKey, rowOperations(rows), { parallel: PARALLEL, beforeEach: lock.renew });
       await Promise.all([write(partitions.all), write(partitions.subscription(vault.subscriptionId))]);
@@ -118,63 +118,83 @@ export function createInventoryWriter(deps: { tables: Tables; clock: Clock }) {
       await commit(vault, lock.row(), lock.pendingKeys);
     },
 
-    /** Removes a vault and everything known of its assets. Answers how many assets left. */
-    async forget(known: Row<VaultRecord>, record: (changes: AssetChange[]) => Promise<void>): Promise<AssetRecord[]> {
+    /**
+     * Removes a vault and everything known of its assets, under the same intent and lock as `apply`. Its row forgets its
+     * fingerprints first: a scan that finds the vault again after a removal that never ended must read and write all of it.
+     * Answers the assets that left.
+     * @throws {VaultBusy} while another worker writes this vault, or when it was written since `row` was read.
+     */
+    async forget(row: Row<VaultRecord>, record: (changes: AssetChange[]) => Promise<void>): Promise<AssetRecord[]> {
+      refuseWhenLocked(row, clock);
+      const { name, subscriptionId } = row;
       const gone: AssetRecord[] = [];
-      for (const type of ASSET_TYPES) gone.push(...(await this.assetsOf(known.name, type)).values());
-      const { pending } = await this.known(known.name);
+      for (const type of ASSET_TYPES) gone.push(...(await this.assetsOf(name, type)).values());
+      const pending = row.pending ? await pendingOf(name) : [];
       const changes = gone.map(
         (before): AssetChange => ({ type: before.type, name: before.name, before, after: undefined }),
       );
-      const rows = rowChanges(known.name, changes, pending);
-      await tables.write(Assets.table, partitions.all, rowOperations(rows));
-      await tables.write(Assets.table, partitions.subscription(known.subscriptionId), rowOperations(rows));
+      const rows = rowChanges(name, changes, pending);
+      const lock = await begin({ row, pending }, unread(recordOf(row)), rows, "removal");
+      const write = (partitionKey: string) =>
+        tables.write(Assets.table, partitionKey, rowOperations(rows), { parallel: PARALLEL, beforeEach: lock.renew });
+      await Promise.all([write(partitions.all), write(partitions.subscription(subscriptionId))]);
       await record(changes);
-      await tables.write(Assets.table, partitions.vault(known.name), rowOperations(rows));
-      const pendingRows = Math.ceil(pending.length / PENDING_PER_ROW);
-      await tables.write(Vaults.table, VAULTS, [
-        ...Array.from({ length: pendingRows }, (_, index) => remove(PendingWrites, pendingKey(known.name, index))),
-        remove(Vaults, vaultInSubscriptionKey(known.subscriptionId, known.name)),
-        remove(Vaults, vaultKey(known.name)),
-      ]);
+      await write(partitions.vault(name));
+      await conflictIsBusy(name, () =>
+        tables.transaction(Vaults.table, VAULTS, [
+          remove(Vaults, vaultKey(name), lock.row().etag),
+          remove(Vaults, vaultInSubscriptionKey(subscriptionId, name)),
+          ...lock.pendingKeys.map((key) => remove(PendingWrites, key)),
+        ]),
+      );
       return gone;
     },
   };
 
-  /** Takes the lock and writes down which index entries may stand from now on. */
-  async function begin(known: KnownVault, vault: VaultRecord, rows: RowChange[], owner: string) {
+  async function pendingOf(name: string): Promise<PendingEntry[]> {
+    const pending: PendingEntry[] = [];
+    const prefix = pendingPrefix(name);
+    const range = { partitionKey: VAULTS, from: prefix, before: keyEnd(prefix) };
+    for await (const rows of tables.pages(PendingWrites, range)) {
+      for (const { entries } of rows)
+        pending.push(...(JSON.parse(inflateRawSync(entries).toString()) as PendingEntry[]));
+    }
+    return pending;
+  }
+
+  /**
+   * Takes the lock and writes down which index entries may stand from now on. `standing` is what the vault's row says
+   * until the end.
+   */
+  async function begin(known: KnownVault, standing: VaultRecord, rows: RowChange[], owner: string) {
+    const { name } = standing;
     const entries = pendingEntries(rows, known.pending);
     const pendingKeys: string[] = [];
     const operations: Operation[] = [];
     for (let start = 0; start < entries.length; start += PENDING_PER_ROW) {
-      const key = pendingKey(vault.name, pendingKeys.length);
+      const key = pendingKey(name, pendingKeys.length);
       const chunk = deflateRawSync(JSON.stringify(entries.slice(start, start + PENDING_PER_ROW)));
       operations.push(put(PendingWrites, key, { entries: new Uint8Array(chunk) }));
       pendingKeys.push(key);
     }
     let lockedAt = clock.now().getTime();
     const locked = (): VaultRecord => ({
-      // Until the end the row keeps saying what it said: the totals and fingerprints of what is known to stand.
-      ...(known.row ? recordOf(known.row) : unread(vault)),
+      ...standing,
       pending: true,
       lockOwner: owner,
       lockedUntil: new Date(lockedAt + LOCK_MS).toISOString(),
     });
     const first = locked();
-    const etags = await conflictIsBusy(vault.name, () =>
+    const key = vaultKey(name);
+    const etags = await conflictIsBusy(name, () =>
       tables.transaction(Vaults.table, VAULTS, [
-        known.row
-          ? replace(Vaults, vaultKey(vault.name), first, known.row.etag)
-          : insert(Vaults, vaultKey(vault.name), first),
+        known.row ? replace(Vaults, key, first, known.row.etag) : insert(Vaults, key, first),
+        // Never a vault without its copy: by the copies a scan finds the vaults that left.
+        put(Vaults, vaultInSubscriptionKey(standing.subscriptionId, name), first),
         ...operations,
       ]),
     );
-    let row: Row<VaultRecord> = {
-      ...first,
-      partitionKey: VAULTS,
-      rowKey: vaultKey(vault.name),
-      etag: etags.get(vaultKey(vault.name))!,
-    };
+    let row: Row<VaultRecord> = { ...first, partitionKey: VAULTS, rowKey: key, etag: etags.get(key)! };
     let renewing: Promise<void> | undefined;
     return {
       row: () => row,
@@ -183,7 +203,7 @@ export function createInventoryWriter(deps: { tables: Tables; clock: Clock }) {
         if (clock.now().getTime() - lockedAt < RENEW_AFTER_MS) return;
         renewing ??= (async () => {
           lockedAt = clock.now().getTime();
-          row = await conflictIsBusy(vault.name, () => tables.replace(Vaults, { ...row, ...locked() }));
+          row = await conflictIsBusy(name, () => tables.replace(Vaults, { ...row, ...locked() }));
           renewing = undefined;
         })();
         await renewing;
@@ -209,7 +229,7 @@ export function createInventoryWriter(deps: { tables: Tables; clock: Clock }) {
     try {
       return await write();
     } catch (error) {
-      if (error instanceof RowChanged || error instanceof RowExists) {
+      if (error instanceof RowChanged || error instanceof RowExists || error instanceof RowMissing) {
         throw new VaultBusy(name, new Date(clock.now().getTime() + 2_000));
       }
       throw error;

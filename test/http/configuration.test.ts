@@ -29,7 +29,8 @@ test("bad values stop the start, every one named and none of them shown", async 
     AZURE_SUBSCRIPTION_IDS: "8eab9bca-7137-4f76-a31c-dcc4acd2ff43,planted-subscription",
     AZURE_RESOURCE_MANAGER_ENDPOINT: "http://planted-manager",
     JWT_SIGNING_KEYS: "test:cGxhbnRlZC1zaG9ydA==",
-    AUDIT_SIGNING_KEYS: "planted-without-a-name",
+    // 41 bytes: enough for a token's key, too long for an Ed25519 key.
+    AUDIT_SIGNING_KEYS: "test:cGxhbnRlZC1rZXktd2hpY2gtaXMtbG9uZ2VyLXRoYW4tMzItYnl0ZXM=",
     BOOTSTRAP_ADMIN_USERNAME: "planted name",
     BOOTSTRAP_ADMIN_PASSWORD: "planted-pw",
     RATE_LIMIT_PER_MINUTE: "-44",
@@ -44,6 +45,7 @@ test("bad values stop the start, every one named and none of them shown", async 
     expect(said).toContain(`${name}:`);
     expect(said).not.toContain(value);
   }
+  expect(said).toContain("AUDIT_SIGNING_KEYS: must be a list of kid:base64 with exactly 32 bytes in each key");
   expect(said).not.toContain("planted");
   expect(said).not.toContain("cGxhbnRlZ");
 });

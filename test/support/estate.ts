@@ -31,5 +31,7 @@ export function leastCalls(): { lists: number; full: number } {
   return { lists: VAULTS * perVault + subscriptions, full: VAULTS * (perVault + details) + subscriptions };
 }
 
-/** Calls in a row that no parallel reading of one vault can avoid, with eight details at once. */
-export const leastChain = (): number => pages(SECRETS + CERTIFICATES) + Math.ceil(KEYS / 8);
+/** Calls in a row that no parallel reading of one vault can avoid: its longest list, and eight details at once after it. */
+export const leastListing = (): number => Math.max(pages(SECRETS + CERTIFICATES), pages(KEYS + CERTIFICATES));
+export const leastChain = (): number =>
+  Math.max(pages(SECRETS + CERTIFICATES), pages(CERTIFICATES) + Math.ceil(CERTIFICATES / 8));

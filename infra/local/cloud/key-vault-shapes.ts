@@ -154,9 +154,10 @@ export class KeyVaultShapes {
 
   #keyBundle(key: Key, versionId: string): object {
     const version = key.versions.find(({ id }) => id === versionId)!;
-    const operations = version.shape.type?.startsWith("EC")
-      ? ["sign", "verify"]
-      : ["encrypt", "decrypt", "sign", "verify", "wrapKey", "unwrapKey"];
+    const { type } = version.shape;
+    const signs = ["sign", "verify"];
+    const encrypts = ["encrypt", "decrypt", "wrapKey", "unwrapKey"];
+    const operations = type?.startsWith("EC") ? signs : type === "oct-HSM" ? encrypts : [...encrypts, ...signs];
     const kid = `${this.#origin}/keys/${key.name}/${version.id}`;
     return {
       key: { kid, key_ops: operations, ...publicJwk(version.shape, key.name) },

@@ -64,14 +64,15 @@ async function readInput(request: IncomingMessage): Promise<string | undefined> 
 
 /**
  * The diagnostics door, which the platform does not have: `GET /__host/modules` tells which files of the app are
- * loaded and the memory of the process (app and host together); `POST /__host/timers/{name}` runs a timer and answers
- * when it is done.
+ * loaded and the memory of the process (app and host together), with the highest resident one so far as `peak`;
+ * `POST /__host/timers/{name}` runs a timer and answers when it is done.
  * @param loaded From `recordModules`.
  */
 export function diagnosticsRoute(listeners: Listeners, loaded: Set<string>): HostRoute {
   return async (request, response) => {
     if (request.method === "GET" && request.url === "/__host/modules") {
-      sendJson(response, 200, { modules: [...loaded].sort(), memory: process.memoryUsage() });
+      const memory = { ...process.memoryUsage(), peak: process.resourceUsage().maxRSS * 1024 };
+      sendJson(response, 200, { modules: [...loaded].sort(), memory });
       return true;
     }
     const name = routeParameter(request, "/__host/timers/");

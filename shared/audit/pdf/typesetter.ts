@@ -75,25 +75,33 @@ export class Typesetter {
     return units * size;
   }
 
-  /** Lines that fit into `width` points, broken after spaces and separators where there are any, else anywhere. */
+  /**
+   * Lines that fit into `width` points. They are broken after a space in their second half, else after a separator or
+   * before an opening bracket, else anywhere.
+   */
   lines(text: string, style: Style, size: number, width: number): string[] {
     const lines: string[] = [];
     let line = "";
     let lineWidth = 0;
-    let breakAt = 0; // characters of the line up to which it may be broken
+    // Characters of the line up to which it may be broken.
+    let spaceAt = 0;
+    let separatorAt = 0;
     for (const character of this.printable(text)) {
       const advance = this.characterWidth(character, style) * size;
+      if (/[{[(]/.test(character)) separatorAt = line.length;
       if (lineWidth + advance > width && line !== "") {
-        const cut = breakAt > 0 ? breakAt : line.length;
+        const cut = (spaceAt > line.length / 2 ? spaceAt : Math.max(spaceAt, separatorAt)) || line.length;
         lines.push(line.slice(0, cut).trimEnd());
         line = line.slice(cut);
         lineWidth = this.width(line, style, size);
-        breakAt = 0;
+        spaceAt = 0;
+        separatorAt = 0;
       }
       if (line === "" && character === " ") continue;
       line += character;
       lineWidth += advance;
-      if (/[\s,;:/@._{}[\]-]/.test(character)) breakAt = line.length;
+      if (character === " ") spaceAt = line.length;
+      else if (/[,;:/@._}\])-]/.test(character)) separatorAt = line.length;
     }
     if (line.trim() !== "" || lines.length === 0) lines.push(line.trimEnd());
     return lines;

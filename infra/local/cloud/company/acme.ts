@@ -188,7 +188,7 @@ function platformVaults(dice: Dice): CompanyVault[] {
   const names = ["network", "aks", "ci", "dns", "edge", "backup", "telemetry"];
   const vaults = names.map((name) => ({ ...teamVault(dice, name, "prod"), name: `kv-platform-${name}` }));
   return [
-    ...vaults,
+    ...vaults.map((vault) => (vault.name === "kv-platform-backup" ? withOldThings(vault) : vault)),
     { ...teamVault(dice, "hsm-root", "prod"), name: "kv-root-ca", reach: "denied" },
     {
       ...teamVault(dice, "dmz", "prod"),
@@ -205,4 +205,24 @@ function platformVaults(dice: Dice): CompanyVault[] {
       privateEndpoints: 1,
     },
   ];
+}
+
+/** A vault from before soft delete was the rule, with what nobody makes any more. */
+function withOldThings(vault: CompanyVault): CompanyVault {
+  const old = { createdDaysAgo: 1400 };
+  return {
+    ...vault,
+    softDelete: false,
+    purgeProtection: false,
+    keys: [
+      ...(vault.keys ?? []),
+      { name: "tape-signing", size: 1024, ...old },
+      { name: "tape-encryption", type: "oct-HSM", ...old },
+    ],
+    certificates: [
+      ...(vault.certificates ?? []),
+      { name: "modem-pool", size: 1024, expiresInDays: 40, validityMonths: 36 },
+      { name: "block-chain-pilot", type: "EC", curve: "P-256K", expiresInDays: 70, validityMonths: 6 },
+    ],
+  };
 }

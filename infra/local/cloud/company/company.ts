@@ -82,9 +82,9 @@ export interface CompanySecret extends CompanyItem {
 }
 
 export interface KeyShape {
-  /** Default `RSA`. */
-  type?: "RSA" | "RSA-HSM" | "EC" | "EC-HSM";
-  /** Bits of an RSA key: 2048 (default), 3072 or 4096. */
+  /** Default `RSA`. `oct-HSM`, a symmetric key, is for keys alone; the API names it, but only a managed HSM makes one. */
+  type?: "RSA" | "RSA-HSM" | "EC" | "EC-HSM" | "oct-HSM";
+  /** Bits of an RSA key: 2048 (default), 3072, 4096, or the 1024 that Key Vault makes no more. */
   size?: number;
   /** Curve of an EC key, default `P-256`. */
   curve?: "P-256" | "P-256K" | "P-384" | "P-521";

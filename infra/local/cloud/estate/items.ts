@@ -128,5 +128,6 @@ function common(
 }
 
 function shapeOf({ type = "RSA", size = 2048, curve = "P-256" }: KeyShape): KeyShape {
+  if (type === "oct-HSM") return { type };
   return type.startsWith("EC") ? { type, curve } : { type, size };
 }

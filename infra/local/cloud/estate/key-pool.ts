@@ -11,9 +11,11 @@ const POOL: Record<string, readonly Record<string, string>[]> = pool;
 
 export type PublicJwk = { kty: string } & Record<string, string>;
 
-/** What a JSON Web Key holds besides its id and operations: `kty` with `n` and `e`, or with `crv`, `x` and `y`. */
+/** What a JSON Web Key holds besides its id and operations: `kty` with `n` and `e`, or with `crv`, `x` and `y`, or nothing. */
 export function publicJwk(shape: KeyShape, name: string): PublicJwk {
   const kty = shape.type ?? "RSA";
+  // A symmetric key has no public half.
+  if (kty === "oct-HSM") return { kty };
   const material = pooled(shape, name);
   return kty.startsWith("EC") ? { kty, crv: shape.curve ?? "P-256", ...material } : { kty, ...material };
 }

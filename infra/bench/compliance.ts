@@ -1,0 +1,185 @@
+import { TableClient } from "@azure/data-tables";
+import { Service } from "../../test/support/service.ts";
+import type { AssetKind } from "../local/cloud/company/company.ts";
+import type { Section } from "./section.ts";
+
+const VAULTS = 250;
+const PER_VAULT = { secrets: 100, keys: 15, certificates: 25 };
+const ASSETS = VAULTS * (PER_VAULT.secrets + PER_VAULT.keys + PER_VAULT.certificates);
+
+/** 100 assets of all types in 40 vaults. */
+const CHANGED_VAULTS = 40;
+const CHANGED: readonly (readonly [kind: AssetKind, count: number])[] = [
+  ["secrets", 50],
+  ["keys", 25],
+  ["certificates", 25],
+];
+
+const SEVERITIES = ["critical", "high", "medium", "low"];
+
+/** What a delta scan evaluates of a large estate when 100 assets changed, and what answers about compliance cost there. */
+export async function compliance(): Promise<Section> {
+  const service = await Service.start({
+    company: { vaults: VAULTS, ...PER_VAULT, subscriptions: 4 },
+    env: { LOG_LEVEL: "DEBUG" },
+  });
+  try {
+    const first = await service.scan({ mode: "full" }, 1_500_000);
+    const before = await rows(service);
+    const firstLines = evaluations(service);
+    const changed = change(service);
+    service.forgetTables();
+    const scan = await service.scan({ mode: "delta" }, 600_000);
+    const writes = service
+      .tableRequests()
+      .filter(({ method, path }) => method !== "GET" && (path.startsWith("Compliance") || path === "$batch"));
+    const lines = evaluations(service).slice(firstLines.length);
+    const after = await rows(service);
+    const written = [...after].filter(([key, etag]) => before.get(key) !== etag).map(([key]) => key);
+    const states = written.filter((key) => key.startsWith("5!")).map((key) => key.slice(2));
+    const evaluatedVaults = lines.map(({ vault }) => vault);
+    const gone = [...before.keys()].filter((key) => !after.has(key)).length;
+
+    const figures: Section["figures"] = [
+      {
+        what: "assets, first full scan",
+        value: `${first.progress.assetsFound}, ${first.status}`,
+        comparedWith: `${ASSETS}`,
+      },
+      {
+        what: "assets evaluated by the first full scan",
+        value: `${sum(firstLines)}`,
+        comparedWith: `${firstLines.length} evaluations of ${VAULTS} vaults`,
+      },
+      {
+        what: "assets a delta scan found changed",
+        value: `${scan.progress.assetsUpdated}, ${scan.status}`,
+        comparedWith: `${changed.assets} changed`,
+      },
+      {
+        what: "assets that delta scan evaluated",
+        value: `${sum(lines)}`,
+        comparedWith: `${changed.assets} changed`,
+        bound: `= ${changed.assets}`,
+      },
+      {
+        what: "vaults it evaluated assets of",
+        value: `${new Set(evaluatedVaults).size}, ${same(evaluatedVaults, changed.vaults) ? "those changed and no others" : "not those that changed"}`,
+        comparedWith: `${changed.vaults.length} with a changed asset`,
+        bound: `= ${changed.vaults.length}`,
+      },
+      {
+        what: "vaults' results it wrote",
+        value: `${states.length}, ${states.every((vault) => changed.vaults.includes(vault)) ? "none but those changed" : "others too"}`,
+        comparedWith: `${changed.vaults.length}`,
+      },
+      {
+        what: "rows of compliance it wrote or removed",
+        value: `${written.length + gone}`,
+        comparedWith: `${before.size} that were there`,
+      },
+      {
+        what: "writing requests of that scan in all",
+        value: `${writes.length}`,
+        comparedWith: `${VAULTS} vaults; the inventory's included`,
+      },
+    ];
+
+    const frameworks = (await service.admin("GET", "/compliance/frameworks")).body.items.map(
+      ({ id }: { id: string }) => id,
+    );
+    const queries = filters(frameworks);
+    for (const [what, paths] of [
+      ["score", ["/compliance/score", "/compliance/score?history=30"]],
+      [
+        `violations, first page, every filter (${queries.length})`,
+        queries.map((query) => `/compliance/violations${query}`),
+      ],
+    ] as const) {
+      const counts: number[] = [];
+      for (const path of paths) {
+        service.forgetTables();
+        const { status } = await service.admin("GET", path);
+        if (status !== 200) throw new Error(`${path} answered ${status}`);
+        counts.push(service.tableRequests().filter(({ path: asked }) => !isAuthentication(asked)).length);
+      }
+      figures.push({
+        what: `table requests: ${what}`,
+        value: `${Math.min(...counts)} to ${Math.max(...counts)}`,
+        comparedWith: "beside authentication",
+        bound: "≤ 6",
+      });
+    }
+    return {
+      title: "Compliance of a large estate",
+      how: `${VAULTS} vaults of ${ASSETS / VAULTS} assets, ${ASSETS} in all; then ${changed.assets} assets in ${changed.vaults.length} vaults get another expiry or tags, and a delta scan runs. Evaluated assets are what the service's log says at DEBUG; rows written are those whose ETag differs afterwards.`,
+      figures,
+    };
+  } finally {
+    await service.stop();
+  }
+}
+
+/** Gives 100 assets another expiry, every third other tags. */
+function change({ cloud: { control } }: Service): { assets: number; vaults: string[] } {
+  const all = control.vaults().filter(({ secrets }) => secrets > 0);
+  const step = Math.floor(all.length / CHANGED_VAULTS);
+  const vaults = Array.from({ length: CHANGED_VAULTS }, (_, index) => all[index * step]!.name);
+  const names = new Map<string, string[]>();
+  let assets = 0;
+  for (const [kind, count] of CHANGED) {
+    for (let index = 0; index < count; index++, assets++) {
+      const vault = vaults[assets % vaults.length]!;
+      const key = `${vault} ${kind}`;
+      if (!names.has(key))
+        names.set(
+          key,
+          control.items(vault, kind).map(({ name }) => name),
+        );
+      const name = names.get(key)!.shift()!;
+      const made = assets % 3 === 0 ? { tags: { owner: "another@acme.example" } } : { expiresInDays: 3 + (assets % 9) };
+      if (!control.change(vault, kind, name, made)) throw new Error(`There is no ${name} in ${vault}`);
+    }
+  }
+  return { assets, vaults: vaults.map((name) => name.toLowerCase()) };
+}
+
+/** Row keys of the whole partition of compliance with their ETags, read past the proxy that counts. */
+async function rows(service: Service): Promise<Map<string, string>> {
+  const client = TableClient.fromConnectionString(service.azurite.connectionString(), "Compliance", {
+    allowInsecureConnection: true,
+  });
+  const found = new Map<string, string>();
+  const query = { filter: "PartitionKey eq 'state'", select: ["RowKey"] };
+  for await (const { rowKey, etag } of client.listEntities<object>({ queryOptions: query })) found.set(rowKey!, etag);
+  return found;
+}
+
+interface Evaluation {
+  vault: string;
+  evaluated: number;
+}
+
+/** What the log says was evaluated by scans, oldest first; vaults whose assets stayed as they were are left out. */
+const evaluations = (service: Service): Evaluation[] =>
+  service.hosts[0]!.lines.filter((line) => line.includes("A vault was evaluated {"))
+    .map((line) => JSON.parse(line.slice(line.indexOf("{", line.indexOf("A vault was evaluated")))) as Evaluation)
+    .filter(({ evaluated }) => evaluated > 0);
+
+const sum = (all: readonly Evaluation[]): number => all.reduce((total, { evaluated }) => total + evaluated, 0);
+
+const same = (one: readonly string[], other: readonly string[]): boolean => {
+  const wanted = new Set(other);
+  return (
+    one.every((name) => wanted.delete(name.toLowerCase()) || other.includes(name.toLowerCase())) && wanted.size === 0
+  );
+};
+
+/** Each severity and framework alone, and every pair of them. */
+function filters(frameworks: readonly string[]): string[] {
+  const severities = ["", ...SEVERITIES.map((severity) => `severity=${severity}`)];
+  const of = ["", ...frameworks.map((framework) => `framework=${framework}`)];
+  return severities.flatMap((severity) => of.map((framework) => `?${[severity, framework].filter(Boolean).join("&")}`));
+}
+
+const isAuthentication = (path: string): boolean => path.startsWith("Users(");

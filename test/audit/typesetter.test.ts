@@ -1,0 +1,34 @@
+import { readFile } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { PDFDocument } from "pdf-lib";
+import { beforeAll, expect, test } from "vitest";
+import { Typesetter } from "../../shared/audit/pdf/typesetter.ts";
+import { openTypeFromWoff } from "../../shared/audit/pdf/woff.ts";
+
+let set: Typesetter;
+beforeAll(async () => {
+  const font = createRequire(import.meta.url).resolve("@fontsource/unifontex/files/unifontex-latin-400-normal.woff");
+  set = await Typesetter.create(await PDFDocument.create(), openTypeFromWoff(await readFile(font)));
+});
+
+/** Lines of as many points as this text is wide. */
+const lines = (text: string, asWideAs: string) => set.lines(text, "regular", 8, set.width(asWideAs, "regular", 8));
+
+test("a line is broken after a space rather than inside a word", () => {
+  expect(lines("first@acme.example, second@acme.example", "first@acme.example, second@acme.")).toEqual([
+    "first@acme.example,",
+    "second@acme.example",
+  ]);
+});
+
+test("an opening bracket stays with what it opens", () => {
+  expect(lines("DELETE /alerts/rules/{rule_id}", "DELETE /alerts/rules/{")).toEqual([
+    "DELETE /alerts/rules/",
+    "{rule_id}",
+  ]);
+});
+
+test("a word longer than a line is broken anywhere, and nothing of it is lost", () => {
+  const broken = lines("x".repeat(50), "x".repeat(20));
+  expect(broken.map(({ length }) => length)).toEqual([20, 20, 10]);
+});

@@ -1,0 +1,136 @@
+import { describe, expect, test } from "vitest";
+import type { Context } from "../../shared/compliance/check.ts";
+import { ASSET_CHECKS, CHECKS, checkOfId } from "../../shared/compliance/checks/all.ts";
+import { vaultChecks } from "../../shared/compliance/checks/vault.ts";
+import type { AssetRecord } from "../../shared/inventory/asset.ts";
+import type { VaultRecord } from "../../shared/inventory/vault.ts";
+import { asset, context, DAY, inDays, vault } from "./support.ts";
+
+/** What makes the good resource fail each check; everything it passes without. */
+const VAULT_FAILURES: Record<string, Partial<VaultRecord>> = {
+  "vault-soft-delete": { softDelete: false },
+  "vault-purge-protection": { purgeProtection: false },
+  "vault-recoverable": { purgeProtection: false },
+  "vault-rbac": { rbacAuthorization: false },
+  "vault-public-access": { publicNetworkAccess: "Enabled" },
+  "vault-firewall": { publicNetworkAccess: "Enabled", networkDefaultAction: "Allow" },
+  "vault-private-endpoint": { privateEndpoints: 0 },
+  "vault-audit-logging": { diagnostics: [{ name: "metrics", auditEvents: false }] },
+};
+const EC = { keyType: "EC", keySize: undefined };
+const ASSET_FAILURES: Record<string, { fails: Partial<AssetRecord>; passes?: Partial<AssetRecord>; rbac?: false }> = {
+  "secret-expiry-set-rbac": { fails: { expiresOn: undefined } },
+  "secret-expiry-set-access-policy": { fails: { expiresOn: undefined }, rbac: false },
+  "secret-expired": { fails: { expiresOn: inDays(-1) } },
+  "secret-near-expiry-warning": { fails: { expiresOn: inDays(30) }, passes: { expiresOn: inDays(30) + 1 } },
+  "secret-near-expiry-critical": { fails: { expiresOn: inDays(7) }, passes: { expiresOn: inDays(7) + 1 } },
+  "secret-validity-period": {
+    fails: { createdOn: inDays(0), expiresOn: inDays(730) + 1 },
+    passes: { createdOn: inDays(0), expiresOn: inDays(730) },
+  },
+  "secret-active-period": { fails: { createdOn: inDays(-730) - 1 }, passes: { createdOn: inDays(-730) } },
+  "secret-content-type": { fails: { contentType: " " } },
+  "key-expiry-set-rbac": { fails: { expiresOn: undefined } },
+  "key-expiry-set-access-policy": { fails: { expiresOn: undefined }, rbac: false },
+  "key-expired": { fails: { expiresOn: inDays(0) - 1 }, passes: { expiresOn: inDays(0) } },
+  "key-near-expiry-warning": { fails: { expiresOn: inDays(29) } },
+  "key-near-expiry-critical": { fails: { expiresOn: inDays(0) } },
+  "key-validity-period": {
+    fails: { notBefore: inDays(-1), expiresOn: inDays(800) },
+    passes: { notBefore: inDays(100), expiresOn: inDays(800) },
+  },
+  "key-active-period": {
+    fails: { createdOn: inDays(-1), notBefore: inDays(-800) },
+    passes: { createdOn: inDays(-800), notBefore: inDays(-1) },
+  },
+  "key-type": { fails: { keyType: "oct-HSM" }, passes: { keyType: "EC-HSM" } },
+  "key-rsa-size": { fails: { keySize: 1024 }, passes: { keySize: 2048 } },
+  "key-curve": { fails: { ...EC, keyCurve: "P-256K" }, passes: { ...EC, keyCurve: "P-384" } },
+  "key-rotation-policy": {
+    fails: { rotationPolicy: { lifetimeActions: [{ action: "Notify", timeBeforeExpiry: "P30D" }] } },
+    passes: { rotationPolicy: { lifetimeActions: [{ action: "rotate", timeBeforeExpiry: "P30D" }] } },
+  },
+  "certificate-expired": { fails: { expiresOn: inDays(-400) } },
+  "certificate-near-expiry-warning": { fails: { expiresOn: inDays(8) } },
+  "certificate-near-expiry-critical": { fails: { expiresOn: inDays(6) } },
+  "certificate-validity-period": { fails: { validityMonths: 13 } },
+  "certificate-issuer": {
+    fails: { issuer: "CN=internal.example" },
+    passes: { issuer: "CN=AlphaSSL, O=GlobalSign nv-sa" },
+  },
+  "certificate-auto-renewal": { fails: { autoRenew: false } },
+  "certificate-rsa-size": { fails: { keySize: 1024 } },
+  "certificate-curve": { fails: { ...EC, keyCurve: "P-256K" }, passes: { ...EC, keyCurve: "P-521" } },
+};
+
+describe("every check has a resource that fails it and one that passes", () => {
+  test.each(vaultChecks)("$id", (check) => {
+    expect(check.evaluate(vault("kv")).result).toBe("pass");
+    expect(check.evaluate(vault("kv", VAULT_FAILURES[check.id])).result).toBe("fail");
+  });
+
+  test.each(ASSET_CHECKS)("$id", (check) => {
+    const { fails, passes = {}, rbac = true } = ASSET_FAILURES[check.id]!;
+    const evaluate = (change: Partial<AssetRecord>) =>
+      check.evaluate({ asset: asset("kv", check.resourceType, "a", change), vaultUsesRbac: rbac }, context);
+    expect(evaluate(passes)).toMatchObject({ result: "pass", evidence: expect.stringMatching(/\.$/) });
+    expect(evaluate(fails)).toMatchObject({ result: "fail", evidence: expect.stringMatching(/\.$/) });
+    expect(evaluate({ ...fails, enabled: false }).result).toBe("notApplicable");
+  });
+});
+
+test("time alone changes a result at the instant its evaluation says, and not before", () => {
+  const lifetimes: Partial<AssetRecord>[] = [
+    { expiresOn: inDays(45), createdOn: inDays(-700) },
+    { expiresOn: inDays(20), notBefore: inDays(-720) },
+    { expiresOn: inDays(3), createdOn: inDays(-10) },
+  ];
+  let changes = 0;
+  for (const check of ASSET_CHECKS) {
+    for (const lifetime of lifetimes) {
+      const resource = { asset: asset("kv", check.resourceType, "a", lifetime), vaultUsesRbac: true };
+      const at = (now: number): Context => ({ ...context, now });
+      const { result, changesAt } = check.evaluate(resource, context);
+      if (!check.timed) expect(changesAt).toBeUndefined();
+      if (changesAt === undefined) continue;
+      expect(changesAt * 1000).toBeGreaterThan(context.now);
+      expect(check.evaluate(resource, at(changesAt * 1000 - 1001)).result).toBe(result);
+      expect(check.evaluate(resource, at(changesAt * 1000)).result).not.toBe(result);
+      changes++;
+    }
+  }
+  expect(changes).toBeGreaterThan(15);
+});
+
+test("what could not be read fails no check", () => {
+  const bare = { contentType: "x", expiresOn: undefined, createdOn: undefined, rotationPolicy: undefined };
+  const unread = { ...bare, keyType: undefined, keySize: undefined, issuer: undefined, validityMonths: undefined };
+  for (const check of ASSET_CHECKS.filter(({ id }) => !id.includes("expiry-set"))) {
+    const resource = asset("kv", check.resourceType, "a", { ...unread, autoRenew: undefined });
+    expect([check.id, check.evaluate({ asset: resource, vaultUsesRbac: true }, context).result]).not.toContain("fail");
+  }
+  const { diagnostics: _, ...unseen } = vault("kv");
+  expect(vaultChecks.find(({ id }) => id === "vault-audit-logging")!.evaluate(unseen).result).toBe("notApplicable");
+});
+
+test("an expired asset is said to be expired, not also to be near its expiry", () => {
+  const resource = { asset: asset("kv", "secret", "a", { expiresOn: inDays(-1) }), vaultUsesRbac: true };
+  const failing = ASSET_CHECKS.filter(
+    (check) => check.resourceType === "secret" && check.evaluate(resource, context).result === "fail",
+  );
+  expect(failing.map(({ id }) => id)).toEqual(["secret-expired"]);
+});
+
+test("an expiry no calendar holds is evidence like any other", () => {
+  const resource = { asset: asset("kv", "key", "a", { expiresOn: 253_402_300_799 + DAY * 1e9 }), vaultUsesRbac: true };
+  expect(checkOfId.get("key-expired")!.evaluate(resource as never, context).evidence).toContain("second ");
+});
+
+test("codes and ids tell checks apart, and every remedy names its resource", () => {
+  expect(new Set(CHECKS.map(({ code }) => code)).size).toBe(CHECKS.length);
+  expect(new Set(CHECKS.map(({ id }) => id)).size).toBe(CHECKS.length);
+  for (const { id, remediation } of CHECKS) {
+    expect(id).toMatch(/^[a-z]+(-[a-z]+)+$/);
+    expect(remediation.cli).toContain("{vault}");
+  }
+});

@@ -1,0 +1,106 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import type { z } from "zod";
+import { endpoints, queues, timers } from "../../functions/compliance.ts";
+import { parse } from "../../shared/http/input.ts";
+import type { Reply } from "../../shared/http/reply.ts";
+import { type Azurite, startAzurite } from "../support/azurite.ts";
+import { asset, caller, inDays, openRoom, type Room, vault } from "./support.ts";
+
+let azurite: Azurite;
+let room: Room;
+beforeAll(async () => {
+  azurite = await startAzurite({ accounts: ["endpoints"] });
+  room = openRoom(azurite.connectionString());
+  await room.scan(vault("kv", { privateEndpoints: 0 }), [
+    asset("kv", "secret", "a", { expiresOn: undefined }),
+    asset("kv", "certificate", "c", { expiresOn: inDays(-1), autoRenew: false }),
+  ]);
+});
+afterAll(() => azurite.stop());
+
+const declared = (name: string) => endpoints.find((one) => one.name === name)!;
+
+/** Calls an endpoint with input as it comes over HTTP, and requires the answer to hold what is declared and no more. */
+async function call(name: string, input: { query?: object; body?: object; params?: Record<string, string> } = {}) {
+  const endpoint = declared(name);
+  const reply: Reply = await endpoint.handle({
+    params: input.params,
+    query: endpoint.query && parse(endpoint.query, input.query ?? {}, "query"),
+    body: endpoint.body && parse(endpoint.body, input.body, "body"),
+    caller,
+    services: { compliance: room.compliance },
+  } as never);
+  const json = JSON.parse(JSON.stringify(reply.json));
+  expect((endpoint.responds[reply.status] as z.ZodType).parse(json)).toEqual(json);
+  return { ...reply, json };
+}
+
+test("every answer is what its endpoint declares", async () => {
+  expect((await call("getComplianceScore", { query: { history: "30" } })).json.history).toHaveLength(1);
+  expect((await call("listViolations", { query: { severity: "critical", limit: "5" } })).json.total).toBe(1);
+  expect((await call("listViolations", { query: { framework: "mcsb-v3" } })).json.total).toBe(2);
+  expect((await call("evaluateCompliance")).json).toMatchObject({ status: "completed", score: { failed: 4 } });
+  expect((await call("listFrameworks")).json.items).toHaveLength(10);
+  expect((await call("getFramework", { params: { framework_id: "SOC-2" } })).json.controls).toHaveLength(1);
+});
+
+test("an exemption is made, read, listed and removed", async () => {
+  const body = {
+    check_id: "certificate-expired",
+    scope: { type: "asset", id: "kv.certificate.c" },
+    category: "mitigated",
+    reason: "Not served any more",
+    until: "2026-12-24",
+  };
+  const made = await call("createExemption", { body });
+  const id = "certificate-expired.asset.kv.certificate.c";
+  expect(made).toMatchObject({
+    status: 201,
+    headers: { Location: `/compliance/exemptions/${id}` },
+    json: { id, until: "2026-12-25T00:00:00.000Z", active: true, ticket: null },
+  });
+  const params = { exemption_id: id };
+  expect((await call("getExemption", { params })).json).toEqual(made.json);
+  expect((await call("listExemptions")).json.items).toEqual([made.json]);
+  expect((await call("removeExemption", { params })).json).toEqual({ deleted: true });
+  await expect(call("getExemption", { params })).rejects.toMatchObject({ code: "notFound" });
+});
+
+test.each([
+  ["listViolations", { query: { severity: "urgent" } }],
+  ["listViolations", { query: { framework: "cis" } }],
+  ["listViolations", { query: { status: "open" } }],
+  ["getComplianceScore", { query: { history: "0" } }],
+  ["getComplianceScore", { query: { history: "400" } }],
+  ["createExemption", { body: { checkId: "x" } }],
+  [
+    "createExemption",
+    { body: { checkId: "x", scope: { type: "team" }, category: "waiver", reason: "r", until: "2027-01-01" } },
+  ],
+  [
+    "createExemption",
+    { body: { checkId: "x", scope: { type: "all" }, category: "waiver", reason: " ", until: "2027-01-01" } },
+  ],
+  [
+    "createExemption",
+    { body: { checkId: "x", scope: { type: "all" }, category: "waiver", reason: "r", until: "tomorrow" } },
+  ],
+])("%s refuses %o", async (name, input) => {
+  await expect(call(name, input)).rejects.toMatchObject({ code: "invalidRequest" });
+});
+
+test("reading is for every user, changing for administrators", () => {
+  for (const { method, access } of endpoints) expect(access).toBe(method === "GET" ? "user" : "admin");
+});
+
+test("timers and queue hand on to the room", async () => {
+  const invocation = { services: { compliance: room.compliance }, requestId: "r" } as never;
+  for (const { handle } of timers) await handle(invocation);
+  const [work, poison] = queues;
+  for (const message of await room.drain()) {
+    await work!.handle(message, invocation);
+    await poison!.handle(message, invocation);
+  }
+  expect(room.events.at(-1)).toMatchObject({ type: "compliance.evaluationFailed", caller: { actor: "system" } });
+  await expect(work!.handle({ kind: "other" }, invocation)).rejects.toThrow();
+});

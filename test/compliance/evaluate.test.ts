@@ -1,0 +1,131 @@
+import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { VAULTS, Vaults, vaultKey } from "../../shared/inventory/vault.ts";
+import { createInventoryWriter } from "../../shared/inventory/write.ts";
+import { createTables } from "../../shared/storage/tables.ts";
+import { type Azurite, startAzurite } from "../support/azurite.ts";
+import { asset, caller, firstPage, openRoom, type Room, START, vault } from "./support.ts";
+
+let azurite: Azurite;
+let connectionString: string;
+let room: Room;
+const accounts = Array.from({ length: 10 }, (_, at) => `evaluate${at}`);
+const free = [...accounts];
+beforeAll(async () => {
+  azurite = await startAzurite({ accounts });
+});
+afterAll(() => azurite.stop());
+beforeEach(() => {
+  connectionString = azurite.connectionString(free.pop()!);
+  room = openRoom(connectionString);
+});
+
+const plain = (vaultName: string) => asset(vaultName, "secret", "a", { contentType: undefined });
+
+test("a small estate is evaluated before the answer, which holds the score", async () => {
+  room.settings.enableComplianceScanning = false;
+  await room.scan(vault("kv-1"), [plain("kv-1")]);
+  await room.scan(vault("kv-2"), [plain("kv-2")]);
+  room.settings.enableComplianceScanning = true;
+  const answer = await room.compliance.evaluate(caller);
+  expect(answer).toMatchObject({ status: "completed", vaults: 2, vaultsLeft: 0, score: { failed: 2 } });
+  expect(await room.compliance.score()).toMatchObject({
+    evaluatedAt: new Date(START).toISOString(),
+    evaluation: { evaluationId: answer.evaluationId, status: "completed" },
+  });
+  expect(room.events).toMatchObject([{ type: "compliance.evaluationRequested", target: { id: answer.evaluationId } }]);
+});
+
+test("a large one is queued, tells how far it is, and names what failed for good", { timeout: 60_000 }, async () => {
+  for (let at = 0; at < 22; at++) await room.scan(vault(`kv-${at}`), [plain(`kv-${at}`)]);
+  room.clock.at += 1000;
+  const { evaluationId, status, score } = await room.compliance.evaluate(caller);
+  expect([status, score]).toEqual(["queued", null]);
+  expect((await room.compliance.score()).evaluation).toMatchObject({ status: "queued", vaults: null });
+  await room.compliance.handle({ kind: "everything", evaluationId });
+  expect((await room.compliance.score()).evaluation).toMatchObject({ status: "running", vaults: 22, vaultsLeft: 22 });
+  await room.compliance.handle({ kind: "vault", vault: "kv-3", evaluationId });
+  expect((await room.compliance.score()).evaluation).toMatchObject({ vaultsLeft: 21 });
+  await room.compliance.failed({ kind: "vault", vault: "kv-4", evaluationId }, "r");
+  expect((await room.compliance.score()).evaluation).toMatchObject({ vaultsLeft: 20, failedVaults: ["kv-4"] });
+  expect(room.events.at(-1)).toMatchObject({ type: "compliance.evaluationFailed", target: { id: "kv-4" } });
+  await room.drain();
+  expect((await room.compliance.score()).evaluation).toMatchObject({ vaultsLeft: 0, status: "partial" });
+});
+
+test("while a scan writes a vault its evaluation waits, and then sees what the scan wrote", async () => {
+  await room.scan(vault("kv"), [plain("kv")]);
+  const tables = createTables({ connectionString });
+  const writer = createInventoryWriter({ tables, clock: room.clock });
+  const known = await writer.known("kv");
+  const { partitionKey: _p, rowKey: _r, etag: _e, ...before } = known.row!;
+  const after = asset("kv", "secret", "a");
+  const change = { type: "secret" as const, name: "a", before: plain("kv"), after };
+  await writer.apply(known, before, [change], "scan", async (assets) => {
+    await room.compliance.changed({ vault: before, vaultBefore: before, vaultGone: false, assets });
+    // The vault's own rows still hold the secret as it was.
+    await room.compliance.handle({ kind: "vault", vault: "kv" });
+    expect(room.delays.at(-1)).toBeGreaterThan(0);
+    expect((await room.compliance.violations({}, firstPage())).total).toBe(0);
+  });
+  await room.drain();
+  expect((await room.compliance.violations({}, firstPage())).total).toBe(0);
+});
+
+test("a vault the inventory has no more is taken out by an evaluation of everything", async () => {
+  await room.scan(vault("kv"), [plain("kv")]);
+  const tables = createTables({ connectionString });
+  await tables.remove(Vaults, VAULTS, vaultKey("kv"));
+  await room.compliance.evaluate(caller);
+  expect(await room.compliance.score()).toMatchObject({ total: 0 });
+});
+
+test("evaluations of one vault at the same time come to the same results", async () => {
+  await room.scan(vault("kv"), [plain("kv")]);
+  room.clock.at += 1000;
+  await Promise.all(
+    Array.from({ length: 3 }, () => room.compliance.handle({ kind: "vault", vault: "kv", evaluationId: "0" })),
+  );
+  expect(await room.compliance.score()).toMatchObject({ failed: 1 });
+});
+
+test("new violations are handed over once settled, oldest first, in parts, without exempted ones", async () => {
+  const { violations, cursor: start } = await room.compliance.newViolations(undefined, 10);
+  expect(violations).toEqual([]);
+  await room.scan(vault("kv-1"), [asset("kv-1", "secret", "a", { contentType: undefined, tags: { owner: "ops" } })]);
+  room.clock.at += 60_000;
+  await room.scan(vault("kv-2", { privateEndpoints: 0 }), [plain("kv-2")]);
+  await room.scan(vault("kv-3"), [plain("kv-3")]);
+  await room.compliance.exemptions.create(
+    {
+      checkId: "secret-content-type",
+      scope: { type: "vault", id: "kv-3" },
+      category: "waiver",
+      reason: "x",
+      until: new Date(START + 1e9),
+    },
+    caller,
+  );
+  const found: string[] = [];
+  let [cursor, more] = [start, true];
+  while (more) {
+    const part = await room.compliance.newViolations(cursor, 1);
+    found.push(...part.violations.map(({ id }) => id));
+    ({ cursor, more } = part);
+  }
+  expect(found).toEqual([
+    "secret-content-type.kv-1.secret.a",
+    "vault-private-endpoint.kv-2",
+    "secret-content-type.kv-2.secret.a",
+  ]);
+  expect((await room.compliance.newViolations(start, 1)).violations).toMatchObject([
+    { tags: { owner: "ops" }, severity: "low", vaultName: "kv-1", firstSeenAt: new Date(START).toISOString() },
+  ]);
+  // The last minutes come again, since evaluations end at different times; later they do not.
+  expect((await room.compliance.newViolations(cursor, 10)).violations).toHaveLength(3);
+  room.clock.at += 3_600_000;
+  ({ cursor } = await room.compliance.newViolations(cursor, 10));
+  expect((await room.compliance.newViolations(cursor, 10)).violations).toEqual([]);
+  // What goes on failing is not new.
+  await room.compliance.evaluate(caller);
+  expect((await room.compliance.newViolations(cursor, 10)).violations).toEqual([]);
+});

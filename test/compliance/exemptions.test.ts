@@ -1,0 +1,153 @@
+import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import type { ExemptionRequest } from "../../shared/compliance/exemptions.ts";
+import { type Azurite, startAzurite } from "../support/azurite.ts";
+import { asset, caller, firstPage, openRoom, type Room, SUBSCRIPTION, vault } from "./support.ts";
+
+let azurite: Azurite;
+let room: Room;
+const accounts = Array.from({ length: 30 }, (_, at) => `exempt${at}`);
+const free = [...accounts];
+beforeAll(async () => {
+  azurite = await startAzurite({ accounts });
+});
+afterAll(() => azurite.stop());
+
+const plain = (vaultName: string, name: string) => asset(vaultName, "secret", name, { contentType: undefined });
+beforeEach(async () => {
+  room = openRoom(azurite.connectionString(free.pop()!));
+  await room.scan(vault("kv-1"), [plain("kv-1", "a"), plain("kv-1", "b")]);
+  await room.scan(vault("kv-2"), [plain("kv-2", "a")]);
+});
+
+const request = (scope: ExemptionRequest["scope"], change: Partial<ExemptionRequest> = {}): ExemptionRequest => ({
+  checkId: "secret-content-type",
+  scope,
+  category: "waiver",
+  reason: "Legacy system",
+  until: new Date(room.clock.at + 3_600_000),
+  ...change,
+});
+const state = async () => {
+  const [{ failed, exempted, total }, { items, total: listed }] = await Promise.all([
+    room.compliance.score(),
+    room.compliance.violations({ severity: "low" }, firstPage()),
+  ]);
+  const marked = items.filter((one) => one.exempted).map(({ resourceId }) => resourceId);
+  return { failed, exempted, total, listed, marked };
+};
+
+test.each([
+  [{ type: "asset" as const, id: "KV-1.secret.A" }, ["kv-1.secret.a"]],
+  [{ type: "vault" as const, id: "kv-1" }, ["kv-1.secret.a", "kv-1.secret.b"]],
+  [{ type: "subscription" as const, id: SUBSCRIPTION }, ["kv-1.secret.a", "kv-1.secret.b", "kv-2.secret.a"]],
+  [{ type: "all" as const }, ["kv-1.secret.a", "kv-1.secret.b", "kv-2.secret.a"]],
+])("an exemption of %o leaves the score at once, stays listed, and ends by itself", async (scope, covered) => {
+  const before = await state();
+  expect(before).toMatchObject({ failed: 3, exempted: 0, listed: 3, marked: [] });
+  const exemption = await room.compliance.exemptions.create(request(scope), caller);
+  expect(await state()).toEqual({
+    failed: 3 - covered.length,
+    exempted: covered.length,
+    total: before.total - covered.length,
+    listed: 3,
+    marked: covered,
+  });
+  const { items } = await room.compliance.violations({}, firstPage());
+  expect(items.find(({ exempted }) => exempted)!.exemptionId).toBe(exemption.id);
+  room.clock.at += 3_600_000;
+  expect(await state()).toEqual(before);
+  expect((await room.compliance.exemptions.get(exemption.id)).active).toBe(false);
+});
+
+test("removing one brings its violations back at once, and both are in the audit log before and after", async () => {
+  const before = await state();
+  const { id } = await room.compliance.exemptions.create(request({ type: "asset", id: "kv-1.secret.b" }), caller);
+  expect((await state()).exempted).toBe(1);
+  await room.compliance.exemptions.end(id, caller);
+  expect(await state()).toEqual(before);
+  expect(room.events.map(({ type, outcome, target }) => [type, outcome, target?.id])).toEqual([
+    ["compliance.exemptionCreated", "intent", id],
+    ["compliance.exemptionCreated", "success", id],
+    ["compliance.exemptionRemoved", "intent", id],
+    ["compliance.exemptionRemoved", "success", id],
+  ]);
+  await expect(room.compliance.exemptions.get(id)).rejects.toMatchObject({ code: "notFound" });
+  await expect(room.compliance.exemptions.end(id, caller)).rejects.toMatchObject({ code: "notFound" });
+});
+
+test("an exempted asset is counted once under two exemptions, and only while it fails", async () => {
+  await room.compliance.exemptions.create(request({ type: "asset", id: "kv-1.secret.a" }), caller);
+  await room.compliance.exemptions.create(request({ type: "vault", id: "kv-1" }), caller);
+  expect(await state()).toMatchObject({ failed: 1, exempted: 2 });
+  await room.scan(vault("kv-1"), [asset("kv-1", "secret", "a"), plain("kv-1", "b")]);
+  expect(await state()).toMatchObject({ failed: 1, exempted: 1, marked: ["kv-1.secret.b"] });
+  await room.compliance.exemptions.end("secret-content-type.vault.kv-1", caller);
+  expect(await state()).toMatchObject({ failed: 2, exempted: 0 });
+  await room.scan(vault("kv-1"), [plain("kv-1", "a"), plain("kv-1", "b")]);
+  expect(await state()).toMatchObject({ failed: 2, exempted: 1, marked: ["kv-1.secret.a"] });
+});
+
+test("an asset's exemption outlives its vault's leaving", async () => {
+  await room.compliance.exemptions.create(request({ type: "asset", id: "kv-1.secret.a" }), caller);
+  await room.leave("kv-1");
+  expect(await state()).toMatchObject({ failed: 1, exempted: 0, listed: 1 });
+  await room.scan(vault("kv-1"), [plain("kv-1", "a")]);
+  expect(await state()).toMatchObject({ failed: 1, exempted: 1, marked: ["kv-1.secret.a"] });
+  await room.leave("kv-1");
+  await room.compliance.exemptions.end("secret-content-type.asset.kv-1.secret.a", caller);
+  expect(await state()).toMatchObject({ failed: 1, exempted: 0 });
+});
+
+test("a check has one exemption per scope; once ended it is replaced", async () => {
+  await room.compliance.exemptions.create(request({ type: "vault", id: "kv-1" }), caller);
+  await expect(room.compliance.exemptions.create(request({ type: "vault", id: "KV-1" }), caller)).rejects.toMatchObject(
+    {
+      code: "alreadyExists",
+    },
+  );
+  room.clock.at += 3_600_001;
+  await room.compliance.exemptions.create(request({ type: "vault", id: "kv-1" }, { category: "mitigated" }), caller);
+  const { items, total } = await room.compliance.exemptions.list(firstPage());
+  expect([total, items.map(({ category, active }) => [category, active])]).toEqual([1, [["mitigated", true]]]);
+  expect((await state()).exempted).toBe(2);
+});
+
+test("of two made at once for one scope, one stands", async () => {
+  const results = await Promise.allSettled(
+    [1, 2, 3].map(() => room.compliance.exemptions.create(request({ type: "asset", id: "kv-1.secret.a" }), caller)),
+  );
+  expect(results.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
+  for (const result of results) {
+    if (result.status === "rejected") expect(result.reason).toMatchObject({ code: "alreadyExists" });
+  }
+  expect((await state()).exempted).toBe(1);
+});
+
+test.each<[string, ExemptionRequest["scope"], Partial<ExemptionRequest>]>([
+  ["body.checkId", { type: "all" }, { checkId: "no-such-check" }],
+  ["body.until", { type: "all" }, { until: new Date(0) }],
+  ["body.scope.id", { type: "all", id: "kv-1" }, {}],
+  ["body.scope.id", { type: "vault" }, {}],
+  ["body.scope.id", { type: "vault", id: "kv-none" }, {}],
+  ["body.scope.id", { type: "vault", id: "../x" }, {}],
+  ["body.scope.id", { type: "subscription", id: "kv-1" }, {}],
+  ["body.scope.id", { type: "asset", id: "kv-1" }, {}],
+  ["body.scope.id", { type: "asset", id: "kv-1.secret.none" }, {}],
+  ["body.scope.id", { type: "asset", id: "kv-1.key.a" }, {}],
+  ["body.scope.id", { type: "asset", id: "kv-1.secret.a" }, { checkId: "vault-rbac" }],
+])("what can't be is refused, naming %s: %o %o", async (path, scope, change) => {
+  await expect(room.compliance.exemptions.create(request(scope, change), caller)).rejects.toMatchObject({
+    code: "invalidRequest",
+    errors: [{ path }],
+  });
+  expect(room.events).toEqual([]);
+});
+
+test("If-Match guards removal", async () => {
+  const { id, etag } = await room.compliance.exemptions.create(request({ type: "vault", id: "kv-2" }), caller);
+  await expect(room.compliance.exemptions.end(id, caller, 'W/"stale"')).rejects.toMatchObject({
+    code: "preconditionFailed",
+  });
+  await room.compliance.exemptions.end(id, caller, etag);
+  expect((await room.compliance.exemptions.list(firstPage())).total).toBe(0);
+});

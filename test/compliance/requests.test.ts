@@ -1,0 +1,119 @@
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+import { SEVERITIES } from "../../shared/compliance/check.ts";
+import { FRAMEWORK_IDS } from "../../shared/compliance/controls.ts";
+import type { AssetRecord } from "../../shared/inventory/asset.ts";
+import { type Azurite, startAzurite } from "../support/azurite.ts";
+import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
+import { asset, caller, firstPage, inDays, openRoom, type Room, vault } from "./support.ts";
+
+let azurite: Azurite;
+let proxy: TableProxy;
+let room: Room;
+const accounts = Array.from({ length: 10 }, (_, at) => `requests${at}`);
+const free = [...accounts];
+beforeAll(async () => {
+  azurite = await startAzurite({ accounts });
+});
+afterAll(() => azurite.stop());
+beforeEach(async () => {
+  const account = azurite.connectionString(free.pop()!);
+  proxy = await startTableProxy(account);
+  room = openRoom(account, proxy.connectionString);
+});
+afterEach(() => proxy.stop());
+
+/** What compliance asked of the table service, as method and path. */
+async function asked(work: () => Promise<unknown>): Promise<string[]> {
+  proxy.requests.length = 0;
+  await work();
+  return proxy.requests.map(({ method, path }) => `${method} ${path.replace(/\(.+\)$/, "(row)")}`);
+}
+
+/** Secrets of which each fails something else. */
+const assets = (vaultName: string, count: number): AssetRecord[] =>
+  Array.from({ length: count }, (_, at) => {
+    const name = `a-${String(at).padStart(3, "0")}`;
+    switch (at % 6) {
+      case 0:
+        return asset(vaultName, "secret", name, { expiresOn: undefined });
+      case 1:
+        return asset(vaultName, "secret", name, { expiresOn: inDays(-1), contentType: undefined });
+      case 2:
+        return asset(vaultName, "key", name, { expiresOn: undefined, rotationPolicy: undefined });
+      case 3:
+        return asset(vaultName, "key", name, { keySize: 1024, expiresOn: inDays(5) });
+      case 4:
+        return asset(vaultName, "key", name, { keyType: "oct" });
+      default:
+        return asset(vaultName, "certificate", name, { validityMonths: 24, autoRenew: false });
+    }
+  });
+
+test("a vault never seen costs two requests, a changed one three, an unchanged one none", async () => {
+  await room.scan(vault("warm-up"), []);
+  expect(await asked(() => room.scan(vault("kv"), assets("kv", 140)))).toEqual(["GET Compliance(row)", "POST $batch"]);
+  const changed = assets("kv", 140).with(70, asset("kv", "secret", "a-070", { contentType: "other" }));
+  expect(await asked(() => room.scan(vault("kv"), changed))).toEqual([
+    "GET Compliance(row)",
+    "GET Compliance()",
+    "POST $batch",
+  ]);
+  expect(await asked(() => room.scan(vault("kv"), changed))).toEqual([]);
+});
+
+test("told of a change again, nothing is written", async () => {
+  await room.scan(vault("warm-up"), []);
+  const requests = await asked(() => room.scan(vault("kv"), assets("kv", 20), { twice: true }));
+  expect(requests.filter((request) => request.startsWith("POST"))).toHaveLength(1);
+});
+
+test("score, frameworks and the first page under every filter stay within six requests", {
+  timeout: 60_000,
+}, async () => {
+  // Few failures of each check, with many of others between: the most ranges a page can need.
+  for (let at = 0; at < 40; at++) {
+    const name = `kv-${at}`;
+    const few = at === 7 ? assets(name, 30) : [];
+    const between = ["key-near", "key-weak"].flatMap((kind) =>
+      kind === "key-near"
+        ? [asset(name, "key", kind, { expiresOn: inDays(3), createdOn: inDays(-900) })]
+        : [asset(name, "secret", kind, { expiresOn: inDays(3), createdOn: inDays(-900) })],
+    );
+    const of = at === 7 ? vault(name, { purgeProtection: false, publicNetworkAccess: "Enabled" }) : vault(name);
+    await room.scan(of, [...few, ...between]);
+  }
+  expect(await asked(() => room.compliance.score())).toHaveLength(1);
+  expect(await asked(() => room.compliance.score(30))).toHaveLength(2);
+  expect(await asked(() => room.compliance.frameworks(firstPage()))).toHaveLength(1);
+  for (const severity of [undefined, ...SEVERITIES]) {
+    for (const framework of [undefined, ...FRAMEWORK_IDS]) {
+      for (const limit of [100, 1000]) {
+        const requests = await asked(() => room.compliance.violations({ severity, framework }, firstPage(limit)));
+        expect([severity, framework, requests.length <= 6]).toEqual([severity, framework, true]);
+      }
+    }
+  }
+  for (const { path, filter } of proxy.requests) {
+    if (path.endsWith("()"))
+      expect(filter).toMatch(/^PartitionKey eq '[^']+'( and RowKey g[te] '[^']+')?( and RowKey lt '[^']+')?$/);
+  }
+});
+
+test("of a thousand assets those that crossed a line are read, and no others", async () => {
+  await room.scan(vault("kv-1"), assets("kv-1", 300));
+  await room.scan(vault("kv-2"), [...assets("kv-2", 300), asset("kv-2", "secret", "due", { expiresOn: inDays(30.5) })]);
+  room.clock.at += 86_400_000;
+  await room.compliance.runDue();
+  const requests = await asked(() => room.drain());
+  expect(requests.filter((request) => request === "GET Assets(row)")).toHaveLength(1);
+  expect(requests.filter((request) => request === "POST $batch")).toHaveLength(1);
+});
+
+test("a lost answer to the writing of results changes nothing about them", async () => {
+  await room.scan(vault("warm-up"), []);
+  proxy.fail(["LostAnswer"], ({ path }) => path === "$batch");
+  await room.scan(vault("kv"), assets("kv", 12));
+  const once = await room.compliance.score();
+  await room.compliance.evaluate(caller);
+  expect(await room.compliance.score()).toMatchObject({ passed: once.passed, failed: once.failed });
+});

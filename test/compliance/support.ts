@@ -1,0 +1,244 @@
+import { QueueClient } from "@azure/storage-queue";
+import type { AuditEvent } from "../../shared/audit/audit.ts";
+import type { Check, Context } from "../../shared/compliance/check.ts";
+import { CHECKS } from "../../shared/compliance/checks/all.ts";
+import { type Compliance, createCompliance } from "../../shared/compliance/compliance.ts";
+import { EvaluateMessage, QUEUE } from "../../shared/compliance/layout.ts";
+import type { Caller } from "../../shared/http/endpoint.ts";
+import type { PageRequest } from "../../shared/http/paging.ts";
+import { ASSET_TYPES, type AssetRecord, assetId, contentOf } from "../../shared/inventory/asset.ts";
+import { packExpiries } from "../../shared/inventory/expiries.ts";
+import { expiriesColumn, type VaultRecord } from "../../shared/inventory/vault.ts";
+import { type AssetChange, createInventoryWriter } from "../../shared/inventory/write.ts";
+import { systemRandomness } from "../../shared/runtime.ts";
+import { DEFINITIONS, SETTING_KEYS, type SettingValues } from "../../shared/settings/definitions.ts";
+import { createQueues } from "../../shared/storage/queues.ts";
+import { createTables } from "../../shared/storage/tables.ts";
+
+export const START = Date.parse("2026-11-21T10:00:00.000Z");
+export const DAY = 86_400;
+/** Unix seconds, so many days after START. */
+export const inDays = (days: number): number => START / 1000 + days * DAY;
+export const SUBSCRIPTION = "11111111-1111-1111-1111-111111111111";
+export const caller: Caller = { actor: "admin", requestId: "request-1" };
+export const context: Context = { now: START, criticalDays: 7, warningDays: 30 };
+
+/** A vault that passes every check. */
+export const vault = (name: string, change: Partial<VaultRecord> = {}): VaultRecord => ({
+  name,
+  id: `/subscriptions/${SUBSCRIPTION}/resourceGroups/rg/providers/Microsoft.KeyVault/vaults/${name}`,
+  vaultUri: `https://${name}.vault.azure.net/`,
+  location: "westeurope",
+  subscriptionId: SUBSCRIPTION,
+  resourceGroup: "rg",
+  tenantId: "22222222-2222-2222-2222-222222222222",
+  sku: "standard",
+  softDelete: true,
+  softDeleteRetentionDays: 90,
+  purgeProtection: true,
+  rbacAuthorization: true,
+  publicNetworkAccess: "Disabled",
+  networkDefaultAction: "Deny",
+  privateEndpoints: 1,
+  diagnostics: [{ name: "audit", auditEvents: true }],
+  firstSeenAt: new Date(START).toISOString(),
+  listedAt: {},
+  failures: {},
+  failedScans: 0,
+  listings: {},
+  contents: {},
+  pending: false,
+  ...change,
+});
+
+const GOOD: Record<AssetRecord["type"], Partial<AssetRecord>> = {
+  secret: { contentType: "password" },
+  key: {
+    keyType: "RSA",
+    keySize: 3072,
+    rotationPolicy: { lifetimeActions: [{ action: "Rotate", timeAfterCreate: "P90D" }] },
+  },
+  certificate: {
+    keyType: "RSA",
+    keySize: 3072,
+    issuer: "CN=DigiCert TLS RSA SHA256 2020 CA1, O=DigiCert Inc, C=US",
+    validityMonths: 12,
+    autoRenew: true,
+  },
+};
+
+/** An asset that passes every check that applies, 90 days before its expiry. */
+export function asset(
+  vaultName: string,
+  type: AssetRecord["type"],
+  name: string,
+  change: Partial<AssetRecord> = {},
+): AssetRecord {
+  const record = {
+    ...{ type, name, vaultName, vaultId: `/vaults/${vaultName}`, subscriptionId: SUBSCRIPTION, enabled: true },
+    ...{ createdOn: inDays(-100), updatedOn: inDays(-100), expiresOn: inDays(90) },
+    ...GOOD[type],
+    ...change,
+    listing: "",
+  };
+  const content = contentOf(record);
+  return { ...record, firstSeenAt: new Date(START).toISOString(), listing: content, content };
+}
+
+export interface Room {
+  compliance: Compliance;
+  clock: { now(): Date; at: number };
+  settings: SettingValues;
+  events: AuditEvent[];
+  /** Seconds that messages were to wait; they are sent without. */
+  delays: number[];
+  /** Writes a vault with these as all its assets, as a scan does; `twice` tells compliance of the changes twice. */
+  scan(vault: VaultRecord, assets: AssetRecord[], options?: { twice?: boolean }): Promise<void>;
+  leave(vaultName: string): Promise<void>;
+  /** Handles the queue's messages until there is none; answers them. */
+  drain(): Promise<EvaluateMessage[]>;
+}
+
+/** `measured` is where compliance's own tables are reached, when its requests are to be counted. */
+export function openRoom(connectionString: string, measured = connectionString): Room {
+  const tables = createTables({ connectionString });
+  const clock = { at: START, now: () => new Date(clock.at) };
+  const settings = Object.fromEntries(
+    SETTING_KEYS.map((key) => [key, DEFINITIONS[key].default]),
+  ) as unknown as SettingValues;
+  const events: AuditEvent[] = [];
+  const delays: number[] = [];
+  const queues = createQueues({ connectionString });
+  const log = { debug() {}, info() {}, warn() {}, error() {} };
+  const compliance = createCompliance({
+    tables: createTables({ connectionString: measured }),
+    queues: {
+      ...queues,
+      send: async (queue, message, options) => {
+        delays.push(options?.delaySeconds ?? 0);
+        await queues.send(queue, message);
+      },
+    },
+    settings: { values: async () => ({ ...settings }) },
+    audit: { append: async (event: AuditEvent) => void events.push(event) } as never,
+    clock,
+    randomness: systemRandomness(),
+    log,
+  });
+  const writer = createInventoryWriter({ tables, clock });
+  const inbox = new QueueClient(connectionString, QUEUE);
+
+  return {
+    ...{ compliance, clock, settings, events, delays },
+
+    async scan(wanted, assets, { twice = false } = {}) {
+      const known = await writer.known(wanted.name);
+      const changes: AssetChange[] = [];
+      for (const type of ASSET_TYPES) {
+        const left = known.row ? await writer.assetsOf(wanted.name, type) : new Map<string, AssetRecord>();
+        for (const after of assets.filter((one) => one.type === type)) {
+          const before = left.get(after.name.toLowerCase());
+          left.delete(after.name.toLowerCase());
+          if (before?.content !== after.content) changes.push({ type, name: after.name, before, after });
+        }
+        for (const before of left.values()) changes.push({ type, name: before.name, before, after: undefined });
+      }
+      const at = clock.now().toISOString();
+      const record: VaultRecord = { ...wanted, listedAt: { secret: at, key: at, certificate: at } };
+      for (const type of ASSET_TYPES) {
+        record[expiriesColumn(type)] = packExpiries(
+          assets.filter((one) => one.type === type).map((one) => one.expiresOn),
+        );
+      }
+      const vaultBefore = known.row;
+      const tell = async (told: AssetChange[]) => {
+        for (let time = 0; time < (twice ? 2 : 1); time++) {
+          await compliance.changed({ vault: record, vaultBefore, vaultGone: false, assets: told });
+        }
+      };
+      if (changes.length > 0) return await writer.apply(known, record, changes, "test", tell);
+      if (!vaultBefore || facts(vaultBefore) !== facts(record)) await tell([]);
+      await writer.touch(known, record);
+    },
+
+    async leave(vaultName) {
+      const { row } = await writer.known(vaultName);
+      if (!row) return;
+      await writer.forget(row, (assets) =>
+        compliance.changed({ vault: row, vaultBefore: row, vaultGone: true, assets }),
+      );
+    },
+
+    async drain() {
+      const handled: EvaluateMessage[] = [];
+      await inbox.createIfNotExists();
+      for (;;) {
+        const { receivedMessageItems } = await inbox.receiveMessages({ numberOfMessages: 32, visibilityTimeout: 60 });
+        if (receivedMessageItems.length === 0) return handled;
+        for (const { messageText, messageId, popReceipt } of receivedMessageItems) {
+          const message = EvaluateMessage.parse(JSON.parse(Buffer.from(messageText, "base64").toString()));
+          await compliance.handle(message);
+          handled.push(message);
+          await inbox.deleteMessage(messageId, popReceipt);
+        }
+      }
+    },
+  };
+}
+
+const facts = ({ listedAt: _l, ...rest }: VaultRecord): string => {
+  const { rbacAuthorization, softDelete, purgeProtection, publicNetworkAccess, privateEndpoints, diagnostics } = rest;
+  return JSON.stringify([
+    rbacAuthorization,
+    softDelete,
+    purgeProtection,
+    publicNetworkAccess,
+    privateEndpoints,
+    diagnostics,
+  ]);
+};
+
+/** One pair of check and resource, worked out from nothing but the resources. */
+export interface Pair {
+  check: Check;
+  resourceId: string;
+  result: "pass" | "fail";
+}
+
+export function pairsOf(estate: Iterable<{ vault: VaultRecord; assets: AssetRecord[] }>, at: Context): Pair[] {
+  const pairs: Pair[] = [];
+  for (const { vault: of, assets } of estate) {
+    for (const check of CHECKS) {
+      if (check.resourceType === "vault") {
+        const { result } = check.evaluate(of);
+        if (result !== "notApplicable") pairs.push({ check, resourceId: of.name.toLowerCase(), result });
+        continue;
+      }
+      for (const one of assets.filter(({ type }) => type === check.resourceType)) {
+        const { result } = check.evaluate({ asset: one, vaultUsesRbac: of.rbacAuthorization }, at);
+        if (result !== "notApplicable") pairs.push({ check, resourceId: assetId(one), result });
+      }
+    }
+  }
+  return pairs;
+}
+
+export const firstPage = (limit = 100, offset = 0): PageRequest => ({ limit, offset, cursor: undefined });
+
+/** Every violation, walked by cursor. */
+export async function walk(
+  compliance: Compliance,
+  filter: Parameters<Compliance["violations"]>[0] = {},
+  limit = 100,
+): Promise<Awaited<ReturnType<Compliance["violations"]>>["items"]> {
+  const items = [];
+  let cursor: string | undefined;
+  do {
+    const page = await compliance.violations(filter, { limit, offset: 0, cursor });
+    items.push(...page.items);
+    cursor = page.nextCursor ?? undefined;
+  } while (cursor !== undefined);
+  return items;
+}
+
+export const checkIds = (violations: { checkId: string }[]): string[] => violations.map(({ checkId }) => checkId);

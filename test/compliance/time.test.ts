@@ -1,0 +1,161 @@
+import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import type { EvaluateMessage } from "../../shared/compliance/layout.ts";
+import type { AssetRecord } from "../../shared/inventory/asset.ts";
+import { type Azurite, startAzurite } from "../support/azurite.ts";
+import {
+  asset,
+  caller,
+  checkIds,
+  context,
+  DAY,
+  inDays,
+  openRoom,
+  pairsOf,
+  type Room,
+  START,
+  vault,
+  walk,
+} from "./support.ts";
+
+let azurite: Azurite;
+let room: Room;
+const accounts = Array.from({ length: 12 }, (_, at) => `time${at}`);
+const free = [...accounts];
+beforeAll(async () => {
+  azurite = await startAzurite({ accounts });
+});
+afterAll(() => azurite.stop());
+beforeEach(() => {
+  room = openRoom(azurite.connectionString(free.pop()!));
+});
+
+const secret = (name: string, change: Partial<AssetRecord>) => asset("kv", "secret", name, change);
+const sent = (messages: EvaluateMessage[]) =>
+  messages.flatMap((message) => (message.kind === "assets" ? message.assets : message.kind === "due" ? ["due"] : []));
+const sets = async () =>
+  (await walk(room.compliance)).map(({ checkId, resourceName }) => `${resourceName}: ${checkId}`).sort();
+
+test("day by day only what crossed a line is evaluated, and the violations are right every day", async () => {
+  const assets = [
+    secret("soon", { expiresOn: inDays(32.5) }),
+    secret("later", { expiresOn: inDays(200) }),
+    secret("never", { expiresOn: undefined }),
+    asset("kv", "key", "old", { createdOn: inDays(-728.5), expiresOn: inDays(500), notBefore: inDays(-727.5) }),
+    asset("kv", "certificate", "web", { expiresOn: inDays(9.5) }),
+  ];
+  const estate = [{ vault: vault("kv"), assets }];
+  await room.scan(vault("kv"), assets);
+  const evaluated: Record<number, string[]> = {};
+  for (let day = 1; day <= 40; day++) {
+    room.clock.at = START + day * DAY * 1000;
+    await room.compliance.runDue();
+    const crossed = sent(await room.drain());
+    if (crossed.length > 0) evaluated[day] = crossed.sort();
+    const failing = pairsOf(estate, { ...context, now: room.clock.at }).filter(({ result }) => result === "fail");
+    expect([day, ...(await walk(room.compliance)).map(({ id }) => id).sort()]).toEqual([
+      day,
+      ...failing.map(({ check, resourceId }) => `${check.id}.${resourceId}`).sort(),
+    ]);
+  }
+  expect(evaluated).toEqual({
+    3: ["certificate.web", "due", "secret.soon"],
+    10: ["certificate.web"],
+    26: ["secret.soon"],
+    33: ["secret.soon"],
+  });
+});
+
+test("a timer that comes twice, or late, evaluates nothing twice and misses nothing", async () => {
+  await room.scan(vault("kv"), [secret("a", { expiresOn: inDays(10) }), secret("b", { expiresOn: inDays(300) })]);
+  room.clock.at = START + 20 * DAY * 1000;
+  await room.compliance.runDue();
+  expect(sent(await room.drain())).toEqual(["secret.a"]);
+  expect(await sets()).toEqual(["a: secret-expired"]);
+  await room.compliance.runDue();
+  expect(sent(await room.drain())).toEqual([]);
+});
+
+test("a changed policy evaluates what lies between the old and the new line, once all instances feel it", async () => {
+  const days = [3, 6, 9, 20, 40, 60, 100];
+  await room.scan(
+    vault("kv"),
+    days.map((day) => secret(`s${day}`, { expiresOn: inDays(day) })),
+  );
+  const near = async () => checkIds(await walk(room.compliance)).length;
+  expect(await near()).toBe(2 + 4);
+  Object.assign(room.settings, { criticalExpiryDays: 10, warningExpiryDays: 50 });
+  await room.compliance.policyChanged(["criticalExpiryDays", "warningExpiryDays"]);
+  expect(room.delays.at(-1)).toBeGreaterThanOrEqual(30);
+  expect(sent(await room.drain()).sort()).toEqual(["secret.s40", "secret.s9"]);
+  expect(await near()).toBe(3 + 5);
+  Object.assign(room.settings, { criticalExpiryDays: 5, warningExpiryDays: 8 });
+  await room.compliance.policyChanged(["warningExpiryDays"]);
+  expect(sent(await room.drain()).sort()).toEqual(["secret.s20", "secret.s40", "secret.s6", "secret.s9"]);
+  expect(await sets()).toEqual([
+    "s3: secret-near-expiry-critical",
+    "s3: secret-near-expiry-warning",
+    "s6: secret-near-expiry-warning",
+  ]);
+});
+
+test("a policy changed and changed back leaves no trace of what was judged in between", async () => {
+  await room.scan(vault("kv"), [secret("a", { expiresOn: inDays(40) })]);
+  room.settings.warningExpiryDays = 50;
+  await room.compliance.policyChanged(["warningExpiryDays"]);
+  await room.scan(vault("kv"), [secret("a", { expiresOn: inDays(40), contentType: "other" })]);
+  expect(await sets()).toEqual(["a: secret-near-expiry-warning"]);
+  room.settings.warningExpiryDays = 30;
+  await room.compliance.policyChanged(["warningExpiryDays"]);
+  await room.drain();
+  expect(await sets()).toEqual([]);
+});
+
+test("other settings evaluate nothing", async () => {
+  await room.compliance.policyChanged(["logLevel", "discoveryMaxWorkers"]);
+  expect(await room.drain()).toEqual([]);
+});
+
+test("switched off, scans and timers evaluate nothing and asking is a conflict; switched on, everything is made up for", async () => {
+  await room.scan(vault("kv"), [secret("a", {})]);
+  room.settings.enableComplianceScanning = false;
+  await room.scan(vault("kv"), [secret("a", { expiresOn: undefined })]);
+  await room.scan(vault("kv-2"), [asset("kv-2", "secret", "b", { contentType: undefined })]);
+  await room.compliance.runDue();
+  await room.drain();
+  expect(await sets()).toEqual([]);
+  await expect(room.compliance.evaluate(caller)).rejects.toMatchObject({ code: "conflict" });
+  room.settings.enableComplianceScanning = true;
+  await room.compliance.runDue();
+  await room.drain();
+  expect(await sets()).toEqual(["a: secret-expiry-set-rbac", "b: secret-content-type"]);
+});
+
+test("switching on through the settings makes up for everything too", async () => {
+  room.settings.enableComplianceScanning = false;
+  await room.scan(vault("kv"), [secret("a", { expiresOn: undefined })]);
+  room.settings.enableComplianceScanning = true;
+  await room.compliance.policyChanged(["enableComplianceScanning"]);
+  await room.drain();
+  expect(await sets()).toEqual(["a: secret-expiry-set-rbac"]);
+});
+
+test("a vault that leaves while evaluation is off leaves the answers as well", async () => {
+  await room.scan(vault("kv", { privateEndpoints: 0 }), []);
+  room.settings.enableComplianceScanning = false;
+  await room.leave("kv");
+  expect(await room.compliance.score()).toMatchObject({ total: 0 });
+});
+
+test("the score of each day is kept, and today's is as it is now", async () => {
+  await room.scan(vault("kv"), [secret("a", { contentType: undefined })]);
+  await room.compliance.recordScore();
+  room.clock.at = START + 2 * DAY * 1000;
+  await room.scan(vault("kv"), [secret("a", {})]);
+  const { score, passed, failed, total, history } = await room.compliance.score(30);
+  expect(history).toEqual([
+    { date: "2026-11-21", score: expect.any(Number), passed: passed - 1, failed: 1, total },
+    { date: "2026-11-23", score, passed, failed, total },
+  ]);
+  expect((await room.compliance.score(2)).history).toHaveLength(1);
+  expect((await room.compliance.score()).history).toBeUndefined();
+});

@@ -1,0 +1,48 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import * as z from "zod";
+import { parse } from "../../shared/http/input.ts";
+import { Problem } from "../../shared/http/problem.ts";
+import { createRateLimiter } from "../../shared/http/rate-limit.ts";
+import { createTables } from "../../shared/storage/tables.ts";
+import { type Azurite, startAzurite } from "../support/azurite.ts";
+import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
+
+let azurite: Azurite;
+let proxy: TableProxy;
+beforeAll(async () => {
+  azurite = await startAzurite();
+  proxy = await startTableProxy(azurite.connectionString());
+});
+afterAll(async () => {
+  await proxy?.stop();
+  await azurite?.stop();
+});
+
+test("with the hourly limit off, a caller's row holds a minute of calls and grows no further", async () => {
+  let now = Date.parse("2026-11-21T10:00:00.000Z");
+  const limiter = createRateLimiter({
+    tables: createTables({ connectionString: proxy.connectionString }),
+    clock: { now: () => new Date(now) },
+    limits: { perMinute: 500, perHour: 0 },
+    name: "calls",
+  });
+  const sizes: number[] = [];
+  for (let minute = 0; minute < 5; minute++) {
+    const decisions = await Promise.all(Array.from({ length: 501 }, () => limiter.take("user:busy")));
+    expect(decisions.filter((one) => one.allowed)).toHaveLength(500);
+    sizes.push(Math.max(...proxy.requests.splice(0).map((request) => request.bytes)));
+    now += 60_000;
+  }
+  expect(Math.max(...sizes)).toBe(sizes[0]);
+});
+
+test("a request with very many unknown members is told the first hundred of them", () => {
+  const body = Object.fromEntries(Array.from({ length: 5000 }, (_, at) => [`member${at}`, 1]));
+  try {
+    parse(z.strictObject({}), body, "body");
+    expect.unreachable();
+  } catch (error) {
+    expect(error).toBeInstanceOf(Problem);
+    expect((error as Problem).errors).toHaveLength(100);
+  }
+});

@@ -1,0 +1,153 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { type AssetRecord, assetId } from "../../shared/inventory/asset.ts";
+import { createAssetQueries } from "../../shared/inventory/query.ts";
+import { createInventoryWriter, VaultBusy } from "../../shared/inventory/write.ts";
+import { createTables, type Tables } from "../../shared/storage/tables.ts";
+import { type Azurite, startAzurite } from "../support/azurite.ts";
+import { assetRecord, START, SUBSCRIPTIONS, vaultRecord, writeVault } from "./records.ts";
+
+let azurite: Azurite;
+let tables: Tables;
+let now = START;
+const clock = { now: () => new Date(now) };
+const moment = { now: START, criticalDays: 7, warningDays: 30 };
+beforeAll(async () => {
+  azurite = await startAzurite();
+  tables = createTables({ connectionString: azurite.connectionString() });
+});
+afterAll(() => azurite?.stop());
+
+const nothing = async () => {};
+const writerOn = (on: Tables) => createInventoryWriter({ tables: on, clock });
+
+/** A vault of its own for each test, with assets of every type, and with what every list says of it. */
+function example(name: string) {
+  const vault = vaultRecord(name);
+  const assets = (["certificate", "key", "secret"] as const).flatMap((type) =>
+    Array.from({ length: 20 }, (_, at) =>
+      assetRecord(vault, type, `name-${at}`, { expiresOn: START / 1000 + at * 86_400 }),
+    ),
+  );
+  return { vault, assets };
+}
+
+async function standing(name: string): Promise<{ ids: string[]; totals: (number | null)[] }[]> {
+  const queries = createAssetQueries({ tables, ownerTag: "owner" });
+  const everything = { limit: 1000, offset: 0, cursor: undefined };
+  const filters = [
+    { vault: name },
+    { vault: name, sort: "expiresOn" as const },
+    { subscription: SUBSCRIPTIONS[0] },
+    { subscription: SUBSCRIPTIONS[0], sort: "expiresOn" as const },
+    {},
+    { sort: "expiresOn" as const },
+  ];
+  return await Promise.all(
+    filters.map(async (filter) => {
+      const { items } = await queries.list(filter, everything, moment);
+      const ids = items.map(({ asset }) => assetId(asset)).filter((id) => id.startsWith(`${name}.`));
+      const { total } = await queries.list({ vault: name }, everything, moment);
+      return { ids: ids.sort(), totals: [total] };
+    }),
+  );
+}
+
+const whole = (assets: AssetRecord[]) =>
+  Array.from({ length: 6 }, () => ({ ids: assets.map(assetId).sort(), totals: [assets.length] }));
+
+/** The same tables, to a process that dies before its write number `last`. */
+function dyingAfter(last: number): Tables {
+  let writes = 0;
+  const live = () => {
+    if (writes++ >= last) throw new Error("killed");
+  };
+  return {
+    ...tables,
+    async transaction(table, partitionKey, operations) {
+      live();
+      return await tables.transaction(table, partitionKey, operations);
+    },
+    write: (table, partitionKey, operations, options) =>
+      tables.write(table, partitionKey, operations, {
+        ...options,
+        async beforeEach() {
+          await options?.beforeEach?.();
+          live();
+        },
+      }),
+  };
+}
+
+/** Does the work in processes that die one write later each time, until one gets through; calls `next` after each death. */
+async function dieEverywhere(work: (on: Tables) => Promise<unknown>, next: () => Promise<void>): Promise<number> {
+  for (let deaths = 0; ; deaths++) {
+    const died = await work(dyingAfter(deaths)).then(
+      () => false,
+      (error: Error) => {
+        expect(error.message).toBe("killed");
+        return true;
+      },
+    );
+    // The dead one's lock runs out.
+    now += 60_000;
+    if (!died) return deaths;
+    await next();
+  }
+}
+
+test("a removal that dies at any write, and the vault found again: all of it stands again, in every list", async () => {
+  const { vault, assets } = example("kv-again");
+  await writeVault(writerOn(tables), vault, assets);
+  const deaths = await dieEverywhere(
+    async (on) => {
+      const writer = writerOn(on);
+      await writer.forget((await writer.known(vault.name)).row!, nothing);
+    },
+    async () => {
+      const { row } = await writerOn(tables).known(vault.name);
+      // What a scan compares: nothing may look unchanged of which rows are missing.
+      if ((await standing(vault.name)).some(({ ids }) => ids.length < assets.length)) {
+        expect(row).toMatchObject({ pending: true, listings: {}, contents: {} });
+      }
+      await writeVault(writerOn(tables), vault, assets);
+      expect(await standing(vault.name)).toEqual(whole(assets));
+    },
+  );
+  expect(deaths).toBeGreaterThan(3);
+  expect((await standing(vault.name)).every(({ ids }) => ids.length === 0)).toBe(true);
+}, 120_000);
+
+test("a removal waits for whoever writes the vault, and does not take away what was written since it looked", async () => {
+  const { vault, assets } = example("kv-both");
+  await writeVault(writerOn(tables), vault, assets);
+  const writer = writerOn(tables);
+  const seen = (await writer.known(vault.name)).row!;
+  await writeVault(writerOn(tables), vault, assets);
+  await expect(writer.forget(seen, nothing)).rejects.toThrow(VaultBusy);
+  expect(await standing(vault.name)).toEqual(whole(assets));
+
+  await expect(
+    writer.forget((await writer.known(vault.name)).row!, async () => {
+      await expect(writeVault(writerOn(tables), vault, assets)).rejects.toThrow(VaultBusy);
+    }),
+  ).resolves.toHaveLength(assets.length);
+  expect((await writer.known(vault.name)).row).toBeUndefined();
+}, 60_000);
+
+test("what a dead worker wrote of a vault is finished or taken back by the next, wherever it died", async () => {
+  const { vault, assets } = example("kv-killed");
+  const other = assets
+    .slice(2)
+    .map((asset) => assetRecord(vault, asset.type, asset.name, { expiresOn: START / 1000 + 5 }));
+  await writeVault(writerOn(tables), vault, assets);
+  const deaths = await dieEverywhere(
+    (on) => writeVault(writerOn(on), vault, other),
+    async () => {
+      // The cloud went on in the meantime: what the dead worker meant to write is no longer true.
+      await writeVault(writerOn(tables), vault, assets);
+      expect(await standing(vault.name)).toEqual(whole(assets));
+    },
+  );
+  expect(deaths).toBeGreaterThan(3);
+  expect(await standing(vault.name)).toEqual(whole(other));
+}, 120_000);
