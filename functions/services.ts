@@ -62,7 +62,7 @@ export interface Services {
 /** Sign-ins per address and per username: https://owasp.org/API-Security/editions/2023/en/0xa2-broken-authentication/ */
 const SIGN_IN_LIMITS = { perMinute: 10, perHour: 100 };
 
-/** Beside the bundle, where the build puts it. */
+/** Beside the bundle's files, where the build puts it. */
 const UNICODE_FONT = path.join(import.meta.dirname, "fonts", "unifontex-latin-400-normal.woff");
 
 export function createServices(config: Config): Services {

@@ -15,7 +15,15 @@ import { sixtyDays } from "./sixty-days.ts";
 import { startUp } from "./start-up.ts";
 import { wallTime } from "./wall-time.ts";
 
-const sections: Record<string, () => Promise<Section>> = { calls, wallTime, startUp, large, compliance, sixtyDays, auditExport };
+const sections: Record<string, () => Promise<Section>> = {
+  calls,
+  wallTime,
+  startUp,
+  large,
+  compliance,
+  sixtyDays,
+  auditExport,
+};
 const asked = process.argv.slice(2);
 const names = asked.length > 0 ? asked : Object.keys(sections);
 const file = path.resolve(import.meta.dirname, "../../BENCHMARKS.md");

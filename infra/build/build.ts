@@ -21,7 +21,8 @@ export async function buildApp(
     entryPoints: { main: "functions/main.ts" },
     outdir,
     outExtension: { ".js": ".mjs" },
-    chunkNames: "chunks/[name]-[hash]",
+    // All in one folder, so that the files beside the bundle are beside every chunk of it too.
+    chunkNames: "[name]-[hash]",
     bundle: true,
     splitting: true,
     format: "esm",

@@ -92,6 +92,7 @@ async function bringUp(): Promise<number> {
     running.push(cloud);
     Object.assign(environment, cloud.ready.environment);
   }
+  keepEnvironment(environment);
   step("Starting the functions host");
   const host = await start(
     "The functions host",
@@ -111,6 +112,13 @@ async function bringUp(): Promise<number> {
   );
   running.push(host);
   return Number(host.ready.port);
+}
+
+/** What the commands of package.json need to reach this service, for its owner only. */
+function keepEnvironment(environment: Record<string, string | undefined>): void {
+  const { NODE_OPTIONS: _, NODE_EXTRA_CA_CERTS: __, ...settings } = environment;
+  const lines = Object.entries(settings).map(([name, value]) => `${name}=${JSON.stringify(value)}\n`);
+  writeFileSync(path.join(data, "service.env"), lines.join(""), { mode: 0o600 });
 }
 
 /** Where the caller's environment and the stand-in cloud's both count: preloads, trusted certificates, proxy exceptions. */
