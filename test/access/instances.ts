@@ -1,5 +1,6 @@
 import { randomBytes, scrypt } from "node:crypto";
 import { TableClient, TableServiceClient } from "@azure/data-tables";
+import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { type Access, createAccess } from "../../shared/access/access.ts";
 import { createPasswords, type Derive } from "../../shared/access/passwords.ts";
 import { type Audit, createAudit } from "../../shared/audit/audit.ts";
@@ -8,7 +9,6 @@ import type { Caller } from "../../shared/http/endpoint.ts";
 import { createRateLimiter, type Limits } from "../../shared/http/rate-limit.ts";
 import { type Clock, type Logger, systemRandomness } from "../../shared/runtime.ts";
 import { createTables } from "../../shared/storage/tables.ts";
-import { type Azurite, startAzurite } from "../support/azurite.ts";
 
 export class TestClock implements Clock {
   private time = Date.parse("2026-11-21T10:00:00.000Z");

@@ -2,8 +2,8 @@ import { execFile } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { deriveWithScrypt } from "../../shared/access/passwords.ts";
-import { type Azurite, startAzurite } from "../support/azurite.ts";
 import { Deployment, HERE } from "./instances.ts";
 
 let azurite: Azurite;

@@ -1,12 +1,12 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import type * as z from "zod";
 import { endpoints } from "../../functions/alerts.ts";
+import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { deliveryIdOf } from "../../shared/alerts/delivery.ts";
 import { newDelivery } from "../../shared/alerts/evaluate.ts";
 import { parse } from "../../shared/http/input.ts";
 import { liveIn } from "../azure/live-cloud.ts";
-import { type Azurite, startAzurite } from "../support/azurite.ts";
 import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
 import { caller, DAY_MS, openRoom, type Room, START } from "./room.ts";
 

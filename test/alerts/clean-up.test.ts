@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { Told } from "../../shared/alerts/told.ts";
 import { liveIn } from "../azure/live-cloud.ts";
-import { type Azurite, startAzurite } from "../support/azurite.ts";
 import { caller, DAY_MS, openRoom, START } from "./room.ts";
 
 let azurite: Azurite;

@@ -1,9 +1,9 @@
 import { createHmac } from "node:crypto";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { BACK_OFF_SECONDS, scrubbed } from "../../shared/alerts/deliver.ts";
 import { liveIn } from "../azure/live-cloud.ts";
-import { type Azurite, startAzurite } from "../support/azurite.ts";
 import { caller, openRoom, type Room, type RoomOptions } from "./room.ts";
 
 let azurite: Azurite;

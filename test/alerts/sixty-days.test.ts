@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
+import { startAzurite } from "../../infra/local/azurite.ts";
 import { liveIn } from "../azure/live-cloud.ts";
-import { startAzurite } from "../support/azurite.ts";
 import { DAY_MS, namedIn, openRoom, START, type Steps, type TestAsset } from "./room.ts";
 
 const ASSETS = 1000;

@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import type { NewViolation } from "../../shared/alerts/alerts.ts";
 import { newestFirst, SCAN_LIST, type ScanRecord, Scans } from "../../shared/discovery/scan.ts";
 import { systemRandomness } from "../../shared/runtime.ts";
 import { liveIn } from "../azure/live-cloud.ts";
-import { type Azurite, startAzurite } from "../support/azurite.ts";
 import { caller, DAY_MS, namedIn, openRoom, type Room, START } from "./room.ts";
 
 let azurite: Azurite;

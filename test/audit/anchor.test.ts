@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { ANCHOR_SECRET, keyVaultAnchor } from "../../shared/audit/anchor.ts";
 import { CloudFailure } from "../../shared/azure/failure.ts";
@@ -7,7 +8,6 @@ import { createServiceKeyVault } from "../../shared/azure/service-key-vault.ts";
 import type { Config } from "../../shared/config/config.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { IMPATIENT, recordingLog } from "../azure/services.ts";
-import { type Azurite, startAzurite } from "../support/azurite.ts";
 import { by, openRoom } from "./support.ts";
 
 let azurite: Azurite;

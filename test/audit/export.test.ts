@@ -6,6 +6,7 @@ import { promisify } from "node:util";
 import { gunzipSync, gzipSync } from "node:zlib";
 import { PDFDocument } from "pdf-lib";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { exportPart, MAX_PDF_ENTRIES } from "../../shared/audit/export.ts";
 import { csvHeader, csvRows } from "../../shared/audit/export-csv.ts";
 import { createPdf } from "../../shared/audit/export-pdf.ts";
@@ -15,7 +16,6 @@ import { publicKeyText } from "../../shared/audit/signing.ts";
 import { createTrust } from "../../shared/audit/trust.ts";
 import { verifyExport } from "../../shared/audit/verify-export.ts";
 import { insert } from "../../shared/storage/tables.ts";
-import { type Azurite, startAzurite } from "../support/azurite.ts";
 import { by, event, exportAll, openRoom, page, publicKeys, type Room } from "./support.ts";
 
 const run = promisify(execFile);

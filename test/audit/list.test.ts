@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import type { AuditQuery } from "../../shared/audit/list.ts";
 import { INDEX_PARTITION, IndexRow, indexPrefix, position } from "../../shared/audit/rows.ts";
 import { put } from "../../shared/storage/tables.ts";
-import { type Azurite, startAzurite } from "../support/azurite.ts";
 import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
 import { by, openRoom, page, type Room } from "./support.ts";
 

@@ -1,12 +1,12 @@
 import { generateKeyPairSync, sign } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { canonicalJson } from "../../shared/audit/canonical.ts";
 import { INTERVAL_MS, intervalFrom } from "../../shared/audit/interval.ts";
 import { AnyRow, DigestRow, EntryRow, entryKey, HEAD, ManifestRow, RecordRow } from "../../shared/audit/rows.ts";
 import { createTrust } from "../../shared/audit/trust.ts";
 import { verifySealed } from "../../shared/audit/verify.ts";
 import { verifyExport } from "../../shared/audit/verify-export.ts";
-import { type Azurite, startAzurite } from "../support/azurite.ts";
 import { by, exportAll, makeKey, openRoom, page, publicKeys, type Room } from "./support.ts";
 
 const accounts = Array.from({ length: 30 }, (_, index) => `verify${index}`);

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { z } from "zod";
 import { endpoints, queues, timers } from "../../functions/compliance.ts";
+import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { parse } from "../../shared/http/input.ts";
 import type { Reply } from "../../shared/http/reply.ts";
-import { type Azurite, startAzurite } from "../support/azurite.ts";
 import { asset, caller, inDays, openRoom, type Room, vault } from "./support.ts";
 
 let azurite: Azurite;

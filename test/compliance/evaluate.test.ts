@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { VAULTS, Vaults, vaultKey } from "../../shared/inventory/vault.ts";
 import { createInventoryWriter } from "../../shared/inventory/write.ts";
 import { createTables } from "../../shared/storage/tables.ts";
-import { type Azurite, startAzurite } from "../support/azurite.ts";
 import { asset, caller, firstPage, openRoom, type Room, START, vault } from "./support.ts";
 
 let azurite: Azurite;

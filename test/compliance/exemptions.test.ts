@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import type { ExemptionRequest } from "../../shared/compliance/exemptions.ts";
-import { type Azurite, startAzurite } from "../support/azurite.ts";
 import { asset, caller, firstPage, openRoom, type Room, SUBSCRIPTION, vault } from "./support.ts";
 
 let azurite: Azurite;

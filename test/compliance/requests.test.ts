@@ -1,8 +1,8 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { SEVERITIES } from "../../shared/compliance/check.ts";
 import { FRAMEWORK_IDS } from "../../shared/compliance/controls.ts";
 import type { AssetRecord } from "../../shared/inventory/asset.ts";
-import { type Azurite, startAzurite } from "../support/azurite.ts";
 import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
 import { asset, caller, firstPage, inDays, openRoom, type Room, vault } from "./support.ts";
 

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import type { EvaluateMessage } from "../../shared/compliance/layout.ts";
 import type { AssetRecord } from "../../shared/inventory/asset.ts";
-import { type Azurite, startAzurite } from "../support/azurite.ts";
 import {
   asset,
   caller,

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import type { Audit } from "../../shared/audit/audit.ts";
 import { CloudFailure } from "../../shared/azure/failure.ts";
 import type { KeyVaults } from "../../shared/azure/key-vault.ts";
@@ -15,7 +16,6 @@ import { systemRandomness } from "../../shared/runtime.ts";
 import { DEFINITIONS, SETTING_KEYS, type SettingValues } from "../../shared/settings/definitions.ts";
 import type { Queues } from "../../shared/storage/queues.ts";
 import { createTables, RowChanged, type Tables } from "../../shared/storage/tables.ts";
-import { type Azurite, startAzurite } from "../support/azurite.ts";
 
 /** The scans' rooms on real tables, with an estate and queues that the test holds in its hands. */
 

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { type AddressInfo, connect, createServer } from "node:net";
 import { QueueServiceClient } from "@azure/storage-queue";
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from "vitest";
-import { type Azurite, startAzurite } from "../support/azurite.ts";
+import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { type RunningHost, runHost } from "./run-host.ts";
 
 // Every test starts processes: time for a machine that is busy with others.

@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import * as z from "zod";
+import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { parse } from "../../shared/http/input.ts";
 import { Problem } from "../../shared/http/problem.ts";
 import { createRateLimiter } from "../../shared/http/rate-limit.ts";
 import { createTables } from "../../shared/storage/tables.ts";
-import { type Azurite, startAzurite } from "../support/azurite.ts";
 import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
 
 let azurite: Azurite;

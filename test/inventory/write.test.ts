@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { type AssetRecord, assetId } from "../../shared/inventory/asset.ts";
 import { createAssetQueries } from "../../shared/inventory/query.ts";
 import { createInventoryWriter, VaultBusy } from "../../shared/inventory/write.ts";
 import { createTables, type Tables } from "../../shared/storage/tables.ts";
-import { type Azurite, startAzurite } from "../support/azurite.ts";
 import { assetRecord, START, SUBSCRIPTIONS, vaultRecord, writeVault } from "./records.ts";
 
 let azurite: Azurite;

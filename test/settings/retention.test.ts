@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { type Audit, createAudit } from "../../shared/audit/audit.ts";
 import { Problem } from "../../shared/http/problem.ts";
 import { systemRandomness } from "../../shared/runtime.ts";
@@ -6,7 +7,6 @@ import { auditHistory, createRetention, type HistoryStore, type HistoryType } fr
 import { createSettings } from "../../shared/settings/settings.ts";
 import { createTables, type Tables } from "../../shared/storage/tables.ts";
 import { recordingLog } from "../azure/services.ts";
-import { type Azurite, startAzurite } from "../support/azurite.ts";
 import { admin, configWith, problemOf, recordingAudit, stillClock } from "./support.ts";
 
 const DAY_MS = 86_400_000;

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import type { AppConfiguration } from "../../shared/azure/app-configuration.ts";
 import { CloudFailure } from "../../shared/azure/failure.ts";
 import {
@@ -18,7 +19,6 @@ import {
 } from "../../shared/settings/settings.ts";
 import { createTables, type Tables } from "../../shared/storage/tables.ts";
 import { recordingLog } from "../azure/services.ts";
-import { type Azurite, startAzurite } from "../support/azurite.ts";
 import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
 import { admin, configWith, problemOf, recordingAudit, stillClock } from "./support.ts";
 

@@ -1,7 +1,7 @@
 import { QueueClient } from "@azure/storage-queue";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { createQueues, type Queues } from "../../shared/storage/queues.ts";
-import { type Azurite, startAzurite } from "../support/azurite.ts";
 
 let azurite: Azurite;
 let queues: Queues;

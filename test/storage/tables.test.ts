@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import * as z from "zod";
+import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { entity } from "../../shared/storage/entity.ts";
 import {
   createTables,
@@ -16,7 +17,6 @@ import {
   StorageCorrupt,
   type Tables,
 } from "../../shared/storage/tables.ts";
-import { type Azurite, startAzurite } from "../support/azurite.ts";
 import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
 
 const Thing = entity(

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import type { Identity } from "../../shared/azure/identity.ts";
 import type { KeyVaults } from "../../shared/azure/key-vault.ts";
 import type { ResourceManager } from "../../shared/azure/resource-manager.ts";
@@ -10,7 +11,6 @@ import {
   SubscriptionRow,
 } from "../../shared/subscriptions/subscriptions.ts";
 import { admin, configWith, problemOf, recordingAudit, stillClock } from "../settings/support.ts";
-import { type Azurite, startAzurite } from "../support/azurite.ts";
 
 const PAYMENTS = "11111111-1111-4111-8111-111111111111";
 const CLAIMS = "22222222-2222-4222-8222-222222222222";

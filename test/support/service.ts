@@ -1,9 +1,9 @@
 import { randomBytes } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
+import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { type Cloud, startCloud } from "../../infra/local/cloud/cloud.ts";
 import type { Company, SizedCompany } from "../../infra/local/cloud/company/company.ts";
 import { type RunningHost, runHost } from "../host/run-host.ts";
-import { type Azurite, startAzurite } from "./azurite.ts";
 import { Conformance, type Description } from "./conformance.ts";
 import { TEST_APP } from "./global-setup.ts";
 import { startTableProxy } from "./table-proxy.ts";

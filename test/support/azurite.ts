@@ -1,1 +1,0 @@
-export * from "../../infra/local/azurite.ts";
