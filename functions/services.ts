@@ -22,9 +22,10 @@ import { createRateLimiter, type RateLimiter } from "../shared/http/rate-limit.t
 import { createInventory, type Inventory } from "../shared/inventory/inventory.ts";
 import { createInventoryWriter } from "../shared/inventory/write.ts";
 import { createLicensing, type Licensing } from "../shared/licensing/licensing.ts";
-import { type Clock, type Randomness, systemClock, systemRandomness } from "../shared/runtime.ts";
+import { type Clock, type Randomness, systemRandomness } from "../shared/runtime.ts";
 import { auditHistory, createRetention, type Retention } from "../shared/settings/retention.ts";
 import { createSettings, type Settings, type SettingValues } from "../shared/settings/settings.ts";
+import { createStoreClock } from "../shared/storage/clock.ts";
 import { createQueues, type Queues } from "../shared/storage/queues.ts";
 import { createTables, type Tables } from "../shared/storage/tables.ts";
 import { createSubscriptions, type Subscriptions } from "../shared/subscriptions/subscriptions.ts";
@@ -66,14 +67,14 @@ const SIGN_IN_LIMITS = { perMinute: 10, perHour: 100 };
 const UNICODE_FONT = path.join(import.meta.dirname, "fonts", "unifontex-latin-400-normal.woff");
 
 export function createServices(config: Config): Services {
-  const clock = systemClock;
+  const clock = createStoreClock();
   const randomness = systemRandomness();
   let level = (): SettingValues["logLevel"] => config.LOG_LEVEL ?? "INFO";
   // For what happens outside any one invocation; the platform collects the process's output too.
   const log = loggerFor(console, () => level(), {});
   const identity = createIdentity(config);
   const connection = storageConnection(config, identity);
-  const tables = createTables(connection, { log });
+  const tables = createTables(connection, { log, clock });
   const queues = createQueues(connection, { log });
   const serviceKeyVault = createServiceKeyVault({ config, identity, log });
   const anchor = serviceKeyVault && keyVaultAnchor(serviceKeyVault);

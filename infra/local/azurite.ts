@@ -17,15 +17,18 @@ export interface AzuriteOptions {
   readonly accounts?: readonly string[];
   /** A folder to keep the data in; without it everything is gone when it stops. */
   readonly data?: string;
+  /** Added to its environment. */
+  readonly environment?: Record<string, string>;
 }
 
 /** Starts Azurite's table and queue services in a process of their own, on free ports of the loopback interface. */
-export async function startAzurite({ accounts = ["test"], data }: AzuriteOptions = {}): Promise<Azurite> {
+export async function startAzurite({ accounts = ["test"], data, environment }: AzuriteOptions = {}): Promise<Azurite> {
   if (data !== undefined) await mkdir(data, { recursive: true });
   const child = fork(fileURLToPath(new URL("./azurite-process.ts", import.meta.url)), [], {
     execArgv: [],
     env: {
       ...process.env,
+      ...environment,
       AZURITE_ACCOUNTS: accounts.map((account) => `${account}:${accountKey(account)}`).join(";"),
       ...(data === undefined ? {} : { AZURITE_DATA: data }),
     },

@@ -3,8 +3,8 @@ import { readFileSync } from "node:fs";
 /**
  * Preload (`node --import`) that moves a process's clock: `MOVED_CLOCK_FILE` names a file that holds by how many
  * milliseconds, as a whole number, and may change while the process runs. A missing or empty file moves nothing. Several
- * processes with one file share one time. Timers, and what other processes such as the storage emulator think of the
- * time, stay as they are. Write the file by renaming another one to it, so that no half of a number is read.
+ * processes with one file share one time. Timers, and what other processes think of the time, stay as they are: the
+ * service goes by the storage emulator's time, so that is the process to move. Write the file by renaming another one to it, so that no half of a number is read.
  *
  * Plain JavaScript, so that it loads on every Node without type stripping.
  */

@@ -1,7 +1,8 @@
 import { encodeTime } from "ulid";
-import { newestFirst, SCAN_LIST, Scans } from "../discovery/scan.ts";
+import { SCAN_LIST, Scans } from "../discovery/scan.ts";
 import { keyEnd } from "../storage/keys.ts";
 import type { Tables } from "../storage/tables.ts";
+import { newestFirst } from "../ulid.ts";
 import type { ScanNews, ViolationNews } from "./news.ts";
 import { fits, type RuleRecord, type Subject } from "./rule.ts";
 import type { ToldMarks } from "./told.ts";

@@ -1,6 +1,5 @@
 import { encodeTime } from "ulid";
 import * as z from "zod";
-import { newestFirst } from "../discovery/scan.ts";
 import type { Caller } from "../http/endpoint.ts";
 import { decodeCursor, encodeCursor, MAX_COUNTED, type Page, type PageRequest } from "../http/paging.ts";
 import { Problem } from "../http/problem.ts";
@@ -9,6 +8,7 @@ import type { HistoryStats, HistoryStore } from "../settings/retention.ts";
 import { entity } from "../storage/entity.ts";
 import { keyEnd } from "../storage/keys.ts";
 import { put, RowExists, RowMissing, remove, type Tables } from "../storage/tables.ts";
+import { newestFirst } from "../ulid.ts";
 import {
   DELIVERY_ROW,
   Deliveries,

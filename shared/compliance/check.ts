@@ -71,7 +71,6 @@ export interface AssetCheck extends CheckFacts {
 export type Check = VaultCheck | AssetCheck;
 
 /** Seconds of a day, which has 24 hours whatever the calendar says. */
-export const DAY_SECONDS = 86_400;
 
 export const pass = (evidence: string, changesAt?: number): Evaluation => outcome("pass", evidence, changesAt);
 export const fail = (evidence: string, changesAt?: number): Evaluation => outcome("fail", evidence, changesAt);

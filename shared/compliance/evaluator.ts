@@ -4,6 +4,7 @@ import { VAULTS, type VaultRecord, Vaults, vaultKey } from "../inventory/vault.t
 import { type AssetChange, VaultBusy } from "../inventory/write.ts";
 import type { Clock } from "../runtime.ts";
 import type { Settings } from "../settings/settings.ts";
+import { repeatOnConflict } from "../storage/conflict.ts";
 import type { Row } from "../storage/entity.ts";
 import { RowChanged, RowExists, type Tables } from "../storage/tables.ts";
 import type { Context } from "./check.ts";
@@ -12,8 +13,6 @@ import { LINES_KEY, Lines, STATE, VaultStates, vaultStateKey } from "./layout.ts
 import { type AssetState, assetKey } from "./pack.ts";
 import { commitState, forgetState, type KnownState, loadState } from "./vault-state.ts";
 
-/** How often another writer of the same vault may come between before the work is left to its next delivery. */
-const MAX_ATTEMPTS = 5;
 /** Of a vault's assets up to so many are read one by one; more are read with all the others. */
 const MAX_POINT_READS = 20;
 
@@ -61,13 +60,13 @@ export function createEvaluator(deps: { tables: Tables; settings: Pick<Settings,
   /** Evaluates what a scan changed. Answers how many assets that were. */
   async function changed({ vault, vaultBefore, vaultGone, assets }: VaultChange): Promise<number> {
     if (vaultGone) {
-      await repeated(() => forget(vault.name));
+      await repeatOnConflict(() => forget(vault.name));
       return 0;
     }
     const at = await context();
     if (!at) return 0;
     await ensureLines(at);
-    return await repeated(async () => {
+    return await repeatOnConflict(async () => {
       const known = await loadState(tables, vault.name);
       if (isCurrent(known, vault)) {
         const after = new Map(assets.map((change) => [assetKey(change.type, change.name), change.after]));
@@ -205,7 +204,7 @@ export function createEvaluator(deps: { tables: Tables; settings: Pick<Settings,
     vaultName: string,
     work: (vault: Row<VaultRecord>, known: KnownState, settled: () => Promise<void>) => Promise<number>,
   ): Promise<number> {
-    return await repeated(async () => {
+    return await repeatOnConflict(async () => {
       const vault = await tables.get(Vaults, VAULTS, vaultKey(vaultName));
       if (!vault) {
         await forget(vaultName);
@@ -230,14 +229,3 @@ const isCurrent = ({ row, whole }: KnownState, vault: VaultRecord): boolean =>
 
 const dueOf = ({ assets }: KnownState, { now }: Context): string[] =>
   [...assets].filter(([, { dueAt }]) => dueAt !== undefined && dueAt * 1000 <= now).map(([key]) => key);
-
-/** Does it again from the start when another writer of the same rows came between. */
-async function repeated<T>(work: () => Promise<T>): Promise<T> {
-  for (let attempt = 1; ; attempt++) {
-    try {
-      return await work();
-    } catch (error) {
-      if (attempt === MAX_ATTEMPTS || !(error instanceof RowChanged || error instanceof RowExists)) throw error;
-    }
-  }
-}

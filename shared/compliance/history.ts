@@ -1,8 +1,7 @@
 import type { Tables } from "../storage/tables.ts";
+import { DAY_MS } from "../time.ts";
 import { type DayScore, DayScores, HISTORY } from "./layout.ts";
 import type { Score } from "./score.ts";
-
-const DAY_MS = 86_400_000;
 
 const dateOf = (instant: Date): string => instant.toISOString().slice(0, 10);
 

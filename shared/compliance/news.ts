@@ -2,6 +2,7 @@ import * as z from "zod";
 import { decodeCursor, encodeCursor } from "../http/paging.ts";
 import { assetId } from "../inventory/asset.ts";
 import { remove, type Tables } from "../storage/tables.ts";
+import { DAY_MS } from "../time.ts";
 import type { ResourceType, Severity } from "./check.ts";
 import { checkOfCode } from "./checks/all.ts";
 import { News, newsFrom, newsRange, STATE, TABLE } from "./layout.ts";
@@ -26,7 +27,7 @@ export interface NewViolation {
 /** Longest time between the instant an evaluation is made for and its rows being there, with room for clocks that differ. */
 const OVERLAP_MS = 10 * 60_000;
 /** How long they are kept for who tells of them. */
-const KEEP_MS = 14 * 86_400_000;
+const KEEP_MS = 14 * DAY_MS;
 
 /** The row to begin with, how many of its violations were handed over, and, on the way, where the next walk begins. */
 const Cursor = z.object({ k: z.string().max(512), i: z.int().min(0), next: z.string().max(512).optional() });

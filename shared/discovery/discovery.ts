@@ -7,6 +7,7 @@ import type { Clock, Logger, Randomness } from "../runtime.ts";
 import type { Row } from "../storage/entity.ts";
 import type { Queues } from "../storage/queues.ts";
 import { remove, type Tables } from "../storage/tables.ts";
+import { isUlid, newestFirst, ULID } from "../ulid.ts";
 import type { ActiveScansRoom } from "./active.ts";
 import type { ScanRun } from "./run.ts";
 import {
@@ -17,7 +18,6 @@ import {
   doneKey,
   emptyTally,
   isOver,
-  newestFirst,
   PlannedVaults,
   QUEUES,
   SCAN_LIST,
@@ -38,8 +38,6 @@ export interface ScanProgress extends ScanRecord {
   tally: NonNullable<ScanRecord["tally"]>;
 }
 
-const SCAN_ID = /^[0-9A-HJKMNP-TV-Z]{26}$/;
-
 /** What people and timers ask of discovery: start, watch, read and cancel scans. The queues' side is in run.ts. */
 export function createDiscovery(deps: {
   tables: Tables;
@@ -54,7 +52,7 @@ export function createDiscovery(deps: {
   const { tables, queues, active, run, audit, clock, log } = deps;
 
   async function record(scanId: string): Promise<Row<ScanRecord>> {
-    const scan = SCAN_ID.test(scanId) ? await tables.get(Scans, scanPartition(scanId), SCAN_ROW) : undefined;
+    const scan = isUlid(scanId) ? await tables.get(Scans, scanPartition(scanId), SCAN_ROW) : undefined;
     if (!scan) throw notFound(`The scan ${scanId.slice(0, 64)}`);
     return scan;
   }
@@ -161,7 +159,7 @@ export function createDiscovery(deps: {
       const cursor =
         request.cursor === undefined
           ? undefined
-          : decodeCursor(z.object({ after: z.string().regex(SCAN_ID) }), request.cursor);
+          : decodeCursor(z.object({ after: z.string().regex(ULID) }), request.cursor);
       const wanted = request.offset + request.limit;
       const from = cursor ? { after: newestFirst(cursor.after) } : {};
       const [rows, counted] = await Promise.all([

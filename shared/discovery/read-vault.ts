@@ -1,3 +1,4 @@
+import pMap from "p-map";
 import { CloudFailure } from "../azure/failure.ts";
 import type { ListedAsset, VaultClient } from "../azure/key-vault.ts";
 import { type AssetRecord, type AssetType, contentOf, fingerprint } from "../inventory/asset.ts";
@@ -46,58 +47,52 @@ export async function readAssets(
   options: { known: () => Promise<Map<string, AssetRecord>>; refresh: boolean; now: string; signal: AbortSignal },
 ): Promise<ReadList> {
   const { known, refresh, now, signal } = options;
-  const assets = new Array<AssetRecord | undefined>(items.length);
   let failure: CloudFailure | undefined;
   let whole = true;
-  let next = 0;
-  const worker = async () => {
-    for (let at = next++; at < items.length; at = next++) {
-      const item = items[at]!;
-      const listing = listingOf(item);
-      const before = refresh ? undefined : (await known()).get(item.name.toLowerCase());
-      if (before?.listing === listing) {
-        assets[at] = before;
-        continue;
-      }
-      const base = {
-        type,
-        name: item.name,
-        vaultName: vault.name,
-        vaultId: vault.id,
-        subscriptionId: vault.subscriptionId,
-        enabled: item.enabled,
-        createdOn: item.createdOn,
-        updatedOn: item.updatedOn,
-        notBefore: item.notBefore,
-        expiresOn: item.expiresOn,
-        ...("contentType" in item ? { contentType: item.contentType } : {}),
-        ...(item.tags && Object.keys(item.tags).length > 0 ? { tags: item.tags } : {}),
-        listing,
-      };
-      let details: Partial<AssetRecord> | undefined;
-      let refused = failure?.code === "accessDenied";
-      try {
-        if (!refused) details = await readDetails(client, type, item.name, signal);
-      } catch (error) {
-        if (!(error instanceof CloudFailure) || error.code === "timedOut") throw error;
-        if (error.code === "notFound") {
-          whole = false;
-          continue;
-        }
-        // Access to one disabled item says nothing of the others; any other refusal is told once, as the list's failure.
-        refused = item.enabled || error.code !== "accessDenied";
-        if (refused) failure ??= error;
-      }
-      details ??= kept((await known()).get(item.name.toLowerCase()));
-      if (refused) {
-        whole = false;
-        base.listing = "";
-      }
-      const asset = { ...base, ...details };
-      assets[at] = { ...asset, content: contentOf(asset), firstSeenAt: before?.firstSeenAt ?? now };
+  const read = async (item: ListedAsset): Promise<AssetRecord | undefined> => {
+    const listing = listingOf(item);
+    const before = refresh ? undefined : (await known()).get(item.name.toLowerCase());
+    if (before?.listing === listing) {
+      return before;
     }
+    const base = {
+      type,
+      name: item.name,
+      vaultName: vault.name,
+      vaultId: vault.id,
+      subscriptionId: vault.subscriptionId,
+      enabled: item.enabled,
+      createdOn: item.createdOn,
+      updatedOn: item.updatedOn,
+      notBefore: item.notBefore,
+      expiresOn: item.expiresOn,
+      ...("contentType" in item ? { contentType: item.contentType } : {}),
+      ...(item.tags && Object.keys(item.tags).length > 0 ? { tags: item.tags } : {}),
+      listing,
+    };
+    let details: Partial<AssetRecord> | undefined;
+    let refused = failure?.code === "accessDenied";
+    try {
+      if (!refused) details = await readDetails(client, type, item.name, signal);
+    } catch (error) {
+      if (!(error instanceof CloudFailure) || error.code === "timedOut") throw error;
+      if (error.code === "notFound") {
+        whole = false;
+        return undefined;
+      }
+      // Access to one disabled item says nothing of the others; any other refusal is told once, as the list's failure.
+      refused = item.enabled || error.code !== "accessDenied";
+      if (refused) failure ??= error;
+    }
+    details ??= kept((await known()).get(item.name.toLowerCase()));
+    if (refused) {
+      whole = false;
+      base.listing = "";
+    }
+    const asset = { ...base, ...details };
+    return { ...asset, content: contentOf(asset), firstSeenAt: before?.firstSeenAt ?? now };
   };
-  await Promise.all(Array.from({ length: type === "secret" ? 1 : DETAILS_AT_ONCE }, worker));
+  const assets = await pMap(items, read, { concurrency: type === "secret" ? 1 : DETAILS_AT_ONCE });
   return {
     assets: assets.filter((asset) => asset !== undefined),
     listing: whole ? listingsOf(items) : "",

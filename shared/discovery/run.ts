@@ -5,7 +5,7 @@ import type { ResourceManager } from "../azure/resource-manager.ts";
 import { VaultBusy } from "../inventory/write.ts";
 import type { Clock, Logger, Randomness } from "../runtime.ts";
 import type { Settings } from "../settings/settings.ts";
-import type { Row } from "../storage/entity.ts";
+import { type Row, withoutKeys } from "../storage/entity.ts";
 import type { Queues } from "../storage/queues.ts";
 import {
   insert,
@@ -17,6 +17,7 @@ import {
   remove,
   type Tables,
 } from "../storage/tables.ts";
+import { newestFirst } from "../ulid.ts";
 import type { ActiveScansRoom } from "./active.ts";
 import { planScan } from "./plan.ts";
 import { failureRecord } from "./read-vault.ts";
@@ -30,7 +31,6 @@ import {
   emptyTally,
   indexOf,
   isOver,
-  newestFirst,
   type PlannedVault,
   PlannedVaults,
   QUEUES,
@@ -181,7 +181,7 @@ export function createScanRun(deps: RunDeps) {
     const range = { partitionKey: scanPartition(scanId), from: CLAIMED, before: DONE };
     let sent = 0;
     for await (const rows of tables.pages(PlannedVaults, range)) {
-      for (const row of rows) await sendVault(scanId, indexOf(row.rowKey), recordOf(row));
+      for (const row of rows) await sendVault(scanId, indexOf(row.rowKey), withoutKeys(row));
       sent += rows.length;
     }
     if (sent === 0) await queues.send(QUEUES.finish, { scanId });
@@ -208,7 +208,7 @@ export function createScanRun(deps: RunDeps) {
     const { scanId, index } = message;
     if (delivery === 1 && message.vault) return { index, vault: message.vault };
     const claimed = await tables.get(PlannedVaults, scanPartition(scanId), claimedKey(index));
-    if (claimed) return { index, vault: recordOf(claimed) };
+    if (claimed) return { index, vault: withoutKeys(claimed) };
     await passOn(scanId, index);
     return undefined;
   }
@@ -253,7 +253,7 @@ export function createScanRun(deps: RunDeps) {
     let done = await tables.get(VaultOutcomes, partition, doneKey(index));
     while (done?.next !== undefined) {
       const claimed = await tables.get(PlannedVaults, partition, claimedKey(done.next));
-      if (claimed) return await sendVault(scanId, done.next, recordOf(claimed));
+      if (claimed) return await sendVault(scanId, done.next, withoutKeys(claimed));
       done = await tables.get(VaultOutcomes, partition, doneKey(done.next));
     }
     if (done) await finishWhenLast(scanId);
@@ -271,7 +271,7 @@ export function createScanRun(deps: RunDeps) {
     for (;;) {
       const inTime = scan.deadline !== undefined && clock.now().toISOString() < scan.deadline;
       const next = inTime ? await oneWaiting(partition, chain) : undefined;
-      const claimed = next && { ...recordOf(next), claimedAt: clock.now().toISOString(), chain };
+      const claimed = next && { ...withoutKeys(next), claimedAt: clock.now().toISOString(), chain };
       const operations: Operation[] = [
         remove(PlannedVaults, claimedKey(index)),
         insert(VaultOutcomes, doneKey(index), { ...outcome, ...(next ? { next: indexOf(next.rowKey) } : {}) }),
@@ -369,7 +369,7 @@ export function createScanRun(deps: RunDeps) {
     const partition = scanPartition(scan.scanId);
     const next = await oneWaiting(partition, 0);
     if (!next) return;
-    const claimed = { ...recordOf(next), claimedAt: clock.now().toISOString(), chain: 0 };
+    const claimed = { ...withoutKeys(next), claimedAt: clock.now().toISOString(), chain: 0 };
     await tables.transaction(PlannedVaults.table, partition, [
       remove(PlannedVaults, next.rowKey, next.etag),
       insert(PlannedVaults, claimedKey(indexOf(next.rowKey)), claimed),
@@ -441,7 +441,5 @@ export function createScanRun(deps: RunDeps) {
 
   return { plan, scanChain, finish, fail, endVault, sendVault, runningScan };
 }
-
-const recordOf = ({ partitionKey: _p, rowKey: _r, etag: _e, ...vault }: Row<PlannedVault>): PlannedVault => vault;
 
 export type ScanRun = ReturnType<typeof createScanRun>;

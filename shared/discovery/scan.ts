@@ -141,11 +141,8 @@ export const ActiveScans = entity(
 );
 export const ACTIVE = "active";
 
-/** The list of scans is read newest first, so its keys count down: each letter of the ULID is mirrored. */
-const CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+/** The list of scans is read newest first, so its keys count down. */
 export const SCAN_LIST = "scans";
-export const newestFirst = (ulid: string): string =>
-  [...ulid].map((letter) => CROCKFORD[31 - CROCKFORD.indexOf(letter)]).join("");
 
 /** The queues of a scan, in the order a scan passes them. */
 export const QUEUES = {

@@ -2,6 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { HttpClient, PipelinePolicy, PipelineRequest } from "@azure/core-rest-pipeline";
 import type { TableClient } from "@azure/data-tables";
 import type { Logger } from "../runtime.ts";
+import type { StoreClock } from "./clock.ts";
 import { type StorageConnection, usesPlainHttp } from "./connection.ts";
 import { ANSWER_TIMEOUT_MS, FIRST_RETRY_MS, MAX_DELETION_WAIT_MS, MAX_RETRY_MS, MAX_TRIES } from "./limits.ts";
 import { TransactionRefused } from "./transaction.ts";
@@ -26,12 +27,15 @@ export interface TableClients {
   reach(table: string): Promise<Reached>;
 }
 
-export function createTableClients(connection: StorageConnection, log?: Logger): TableClients {
+export function createTableClients(
+  connection: StorageConnection,
+  { log, clock }: { log?: Logger | undefined; clock?: StoreClock | undefined },
+): TableClients {
   const clients = new Map<string, Promise<Reached>>();
   const reach = (table: string): Promise<Reached> => {
     let reached = clients.get(table);
     if (reached === undefined) {
-      reached = connect(connection, table);
+      reached = connect(connection, table, clock);
       clients.set(table, reached);
       // A credential that could not be had now may be had at the next call.
       reached.catch(() => clients.delete(table));
@@ -69,7 +73,7 @@ export function createTableClients(connection: StorageConnection, log?: Logger):
   };
 }
 
-async function connect(connection: StorageConnection, table: string): Promise<Reached> {
+async function connect(connection: StorageConnection, table: string, clock: StoreClock | undefined): Promise<Reached> {
   const [{ TableClient }, { createDefaultHttpClient, RestError }] = await Promise.all([
     import("@azure/data-tables"),
     import("@azure/core-rest-pipeline"),
@@ -78,7 +82,7 @@ async function connect(connection: StorageConnection, table: string): Promise<Re
   const options = {
     httpClient: http,
     retryOptions: { maxRetries: MAX_TRIES - 1, retryDelayInMs: FIRST_RETRY_MS, maxRetryDelayInMs: MAX_RETRY_MS },
-    additionalPolicies: [{ policy: tryPolicy(RestError), position: "perRetry" as const }],
+    additionalPolicies: [{ policy: tryPolicy(RestError, clock), position: "perRetry" as const }],
   };
   const client =
     "connectionString" in connection
@@ -97,16 +101,25 @@ const resent = new WeakSet<PipelineRequest>();
 /** Errors of the connection that the SDK's retry policy doesn't know as such. */
 const connectionErrors = new Set(["EPIPE", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH"]);
 
-/** Around every single try: limits its time, lets the retry policy see a broken connection as one, and counts it. */
-function tryPolicy(RestError: typeof import("@azure/core-rest-pipeline").RestError): PipelinePolicy {
+/**
+ * Around every single try: limits its time, lets the retry policy see a broken connection as one, counts it, and takes the
+ * service's time from its answer.
+ */
+function tryPolicy(
+  RestError: typeof import("@azure/core-rest-pipeline").RestError,
+  clock: StoreClock | undefined,
+): PipelinePolicy {
   return {
     name: "storageTryPolicy",
     async sendRequest(request, next) {
       if (sent.has(request)) resent.add(request);
       sent.add(request);
       request.timeout = ANSWER_TIMEOUT_MS;
+      const sentAt = performance.now();
       try {
-        return await next(request);
+        const answer = await next(request);
+        clock?.saw(Date.parse(answer.headers.get("date") ?? ""), sentAt, performance.now());
+        return answer;
       } catch (error) {
         const { name, code } = error as { name?: string; code?: string };
         if (name === "AbortError" || (code !== undefined && connectionErrors.has(code)))

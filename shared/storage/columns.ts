@@ -1,5 +1,5 @@
 import * as z from "zod";
-import type { Entity, Member, Row } from "./entity.ts";
+import { type Entity, type Member, type Row, withoutKeys } from "./entity.ts";
 import { RowInvalid, StorageCorrupt } from "./errors.ts";
 import { keyProblem } from "./keys.ts";
 import { MAX_BINARY_BYTES, MAX_ENTITY_BYTES, MAX_PROPERTIES, MAX_TEXT_UNITS } from "./limits.ts";
@@ -18,14 +18,14 @@ const typeSuffix = "@odata.type";
 
 /** The value as its schema gives it back: complete, without a row's keys and ETag. */
 export function check<T>(e: Entity<T>, rowKey: string, value: T): T {
-  const result = e.schema.safeParse(withoutKeys(value));
+  const result = e.schema.safeParse(withoutKeys(value as object));
   if (!result.success) throw new RowInvalid(e.table, rowKey, result.error.issues);
   return result.data as T;
 }
 
 /** The members that a merge sets. It can't clear one: the service ignores a null in a merge, so that is refused here. */
 export function checkPart<T>(e: Entity<T>, rowKey: string, part: Partial<T>): Partial<T> {
-  const given = withoutKeys(part);
+  const given: Record<string, unknown> = withoutKeys(part);
   const checked: Record<string, unknown> = {};
   for (const [name, value] of Object.entries(given)) {
     const schema = e.schema.shape[name];
@@ -41,11 +41,6 @@ export function checkPart<T>(e: Entity<T>, rowKey: string, part: Partial<T>): Pa
     checked[name] = result.data;
   }
   return checked as Partial<T>;
-}
-
-function withoutKeys(value: unknown): Record<string, unknown> {
-  const { partitionKey: _p, rowKey: _r, etag: _e, ...rest } = value as Record<string, unknown>;
-  return rest;
 }
 
 export function encode(members: readonly Member[], value: object): Columns {

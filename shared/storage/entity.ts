@@ -19,6 +19,12 @@ export interface Entity<T> {
 
 export type Row<T> = T & { readonly partitionKey: string; readonly rowKey: string; readonly etag: string };
 
+/** What a row holds, without where it stands and its ETag. */
+export function withoutKeys<T extends object>(row: T): Omit<T, "partitionKey" | "rowKey" | "etag"> {
+  const { partitionKey: _p, rowKey: _r, etag: _e, ...value } = row as Row<T>;
+  return value as Omit<T, "partitionKey" | "rowKey" | "etag">;
+}
+
 /** https://learn.microsoft.com/rest/api/storageservices/understanding-the-table-service-data-model#table-names */
 const tableName = /^[A-Za-z][A-Za-z0-9]{2,62}$/;
 /** Without `_`, so that `<name>_json` and `<name>__1` can't be another member's column. */

@@ -22,7 +22,8 @@ import { type Part, readTransactionAnswer, TransactionRefused, transactionBody }
  *   RowMissing, for rows that it removed itself.
  */
 export interface Rows {
-  read(table: string, partitionKey: string, rowKey: string): Promise<StoredRow | undefined>;
+  /** The row, and the `Date` of the answer in milliseconds since 1970. */
+  read(table: string, partitionKey: string, rowKey: string): Promise<{ row: StoredRow; date: number } | undefined>;
   /** Returns the new ETag ("" for a removed row). */
   apply(partitionKey: string, operation: Operation): Promise<string>;
   /** One transaction; returns the new ETags by row key. */
@@ -33,9 +34,15 @@ export function createRows(clients: TableClients): Rows {
   const rows: Rows = {
     async read(table, partitionKey, rowKey) {
       try {
-        return await clients.use(table, { create: false }, ({ client }) =>
-          client.getEntity<StoredRow>(partitionKey, rowKey),
-        );
+        return await clients.use(table, { create: false }, async ({ client }) => {
+          let date = Number.NaN;
+          const row = await client.getEntity<StoredRow>(partitionKey, rowKey, {
+            onResponse: ({ headers }) => {
+              date = Date.parse(headers.get("date") ?? "");
+            },
+          });
+          return { row, date };
+        });
       } catch (error) {
         if (statusOf(error) === 404) return undefined; // no such row, or no such table yet
         throw error;
@@ -106,7 +113,7 @@ export function createRows(clients: TableClients): Rows {
       if (kind === "remove") continue;
       const stored = await rows.read(entity.table, partitionKey, rowKey);
       if (stored === undefined) return undefined;
-      const { etag, ...value } = decode<object>(entity.table, entity.schema, entity.members, stored);
+      const { etag, ...value } = decode<object>(entity.table, entity.schema, entity.members, stored.row);
       const now = encode(entity.members, value);
       const names = kind === "merge" ? Object.keys(columns) : new Set([...Object.keys(columns), ...Object.keys(now)]);
       for (const name of names) if (columns[name] !== now[name]) return undefined;

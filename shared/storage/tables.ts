@@ -3,6 +3,7 @@ import type { TableEntityQueryOptions, TableEntityResultPage } from "@azure/data
 import * as z from "zod";
 import type { Logger } from "../runtime.ts";
 import { createTableClients, errorCode } from "./clients.ts";
+import type { StoreClock } from "./clock.ts";
 import { check, columnOf, decode, encode, isCut, type StoredRow } from "./columns.ts";
 import type { StorageConnection } from "./connection.ts";
 import type { Entity, Row } from "./entity.ts";
@@ -37,6 +38,11 @@ export interface Range {
  */
 export interface Tables {
   get<T>(e: Entity<T>, partitionKey: string, rowKey: string): Promise<Row<T> | undefined>;
+  /**
+   * A row and how long ago it was last written, by the service's own clock alone: the answer's Date less the row's
+   * Timestamp, in milliseconds, to the second. What a lease lives by.
+   */
+  aged<T>(e: Entity<T>, partitionKey: string, rowKey: string): Promise<{ row: Row<T>; ageMs: number } | undefined>;
   /** @throws RowExists when it is there. */
   insert<T>(e: Entity<T>, partitionKey: string, rowKey: string, value: NoInfer<T>): Promise<Row<T>>;
   /** Inserts, or replaces what is there. */
@@ -86,8 +92,11 @@ const MODIFY_TRIES = 10;
 const MODIFY_FIRST_PAUSE_MS = 20;
 const MODIFY_MAX_PAUSE_MS = 500;
 
-export function createTables(connection: StorageConnection, { log }: { log?: Logger } = {}): Tables {
-  const clients = createTableClients(connection, log);
+export function createTables(
+  connection: StorageConnection,
+  { log, clock }: { log?: Logger; clock?: StoreClock } = {},
+): Tables {
+  const clients = createTableClients(connection, { log, clock });
   const rows = createRows(clients);
 
   async function apply<T>(
@@ -106,7 +115,13 @@ export function createTables(connection: StorageConnection, { log }: { log?: Log
   const tables: Omit<Tables, "pages"> = {
     async get<T>(e: Entity<T>, partitionKey: string, rowKey: string) {
       const stored = await rows.read(e.table, partitionKey, rowKey);
-      return stored && decode<T>(e.table, e.schema, e.members, stored);
+      return stored && decode<T>(e.table, e.schema, e.members, stored.row);
+    },
+    async aged<T>(e: Entity<T>, partitionKey: string, rowKey: string) {
+      const stored = await rows.read(e.table, partitionKey, rowKey);
+      if (stored === undefined) return undefined;
+      const ageMs = stored.date - Date.parse(stored.row.timestamp as string);
+      return { row: decode<T>(e.table, e.schema, e.members, stored.row), ageMs };
     },
     insert: (e, partitionKey, rowKey, value) => apply(e, partitionKey, rowKey, value, { kind: "insert" }),
     put: (e, partitionKey, rowKey, value) => apply(e, partitionKey, rowKey, value, { kind: "put" }),
@@ -189,7 +204,9 @@ export function createTables(connection: StorageConnection, { log }: { log?: Log
       const stored =
         columns && page.some((row) => isCut(members, row))
           ? await Promise.all(
-              page.map((row) => (isCut(members, row) ? rows.read(e.table, partitionKey, row.rowKey!) : row)),
+              page.map(async (row) =>
+                isCut(members, row) ? (await rows.read(e.table, partitionKey, row.rowKey!))?.row : row,
+              ),
             )
           : page;
       const found = stored.filter((row) => row !== undefined).map((row) => decode<T>(e.table, schema, members, row));

@@ -1,9 +1,11 @@
 import * as z from "zod";
-import type { Audit, AuditEvent } from "../audit/audit.ts";
+import type { Audit } from "../audit/audit.ts";
+import { audited } from "../audit/audited.ts";
 import type { Identity } from "../azure/identity.ts";
 import type { KeyVaults } from "../azure/key-vault.ts";
 import type { ResourceManager } from "../azure/resource-manager.ts";
 import type { Config } from "../config/config.ts";
+import { changedSince, requireMatch } from "../http/conditional.ts";
 import type { Caller } from "../http/endpoint.ts";
 import { type Page, type PageRequest, pageOfAll } from "../http/paging.ts";
 import { notFound, Problem } from "../http/problem.ts";
@@ -106,24 +108,6 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
     throw notFound(`The subscription ${subscriptionId}`);
   }
 
-  /** Enters the intent before the work and its outcome after it. */
-  async function recorded<T>(
-    event: Omit<AuditEvent, "outcome">,
-    work: () => Promise<T>,
-    details?: (result: T) => Record<string, unknown>,
-  ): Promise<T> {
-    await audit.append({ ...event, outcome: "intent" });
-    let result: T;
-    try {
-      result = await work();
-    } catch (error) {
-      await audit.append({ ...event, outcome: "failure" });
-      throw error;
-    }
-    await audit.append({ ...event, outcome: "success", ...(details ? { details: details(result) } : {}) });
-    return result;
-  }
-
   async function add(given: { subscriptionId: string; name: string }, caller: Caller): Promise<Subscription> {
     const subscriptionId = given.subscriptionId.toLowerCase();
     const exists = (found: SubscriptionRecord | undefined) =>
@@ -137,7 +121,7 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
     if (found) throw exists(found);
     const record = { subscriptionId, name: given.name, addedAt: clock.now().toISOString(), addedBy: caller.actor };
     const event = { type: "subscription.added", caller, target: target(subscriptionId), after: { name: given.name } };
-    return recorded(event, async () => {
+    return audited(audit, event, async () => {
       try {
         return added(await tables.insert(SubscriptionRow, SUBSCRIPTIONS_PARTITION, subscriptionId, record));
       } catch (error) {
@@ -155,7 +139,7 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
       if (!inConfiguration.has(subscriptionId)) throw notFound(`The subscription ${subscriptionId}`);
       throw new Problem("conflict", "AZURE_SUBSCRIPTION_IDS names this subscription. Take it out there.");
     }
-    if (ifMatch !== undefined && ifMatch.trim() !== "*" && ifMatch.trim() !== row.etag) throw changedSince();
+    requireMatch(row.etag, ifMatch, SUBSCRIPTION);
     const event = {
       type: "subscription.removed",
       caller,
@@ -170,14 +154,15 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
       await tables.remove(SubscriptionRow, SUBSCRIPTIONS_PARTITION, subscriptionId, marked.etag);
       return result;
     };
-    return recorded(event, leave, (inventory) => ({ inventory }));
+    return audited(audit, event, leave, (inventory) => ({ details: { inventory } }));
   }
 
   async function mark(row: Row<SubscriptionRecord>, ifMatch: string | undefined) {
     try {
       return await tables.replace(SubscriptionRow, { ...row, removingSince: clock.now().toISOString() });
     } catch (error) {
-      if (error instanceof RowChanged && ifMatch !== undefined && ifMatch.trim() !== "*") throw changedSince();
+      if (error instanceof RowChanged && ifMatch !== undefined && ifMatch.trim() !== "*")
+        throw changedSince(SUBSCRIPTION);
       throw error;
     }
   }
@@ -209,8 +194,7 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
   };
 }
 
-const changedSince = () =>
-  new Problem("preconditionFailed", "The subscription was changed since. Read it again and repeat the request.");
+const SUBSCRIPTION = "The subscription";
 
 const target = (id: string) => ({ type: "subscription", id });
 

@@ -2,8 +2,9 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import type { NewViolation } from "../../shared/alerts/alerts.ts";
-import { newestFirst, SCAN_LIST, type ScanRecord, Scans } from "../../shared/discovery/scan.ts";
+import { SCAN_LIST, type ScanRecord, Scans } from "../../shared/discovery/scan.ts";
 import { systemRandomness } from "../../shared/runtime.ts";
+import { newestFirst } from "../../shared/ulid.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { caller, DAY_MS, namedIn, openRoom, type Room, START } from "./room.ts";
 

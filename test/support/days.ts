@@ -83,7 +83,7 @@ interface Life {
 
 /**
  * Runs the built app over days in minutes, with three alert rules: mail at once, a daily digest by mail, a webhook. The
- * clock of the functions process and of the stand-in cloud, a process of its own here, is moved day by day.
+ * clock of storage, of the functions process and of the stand-in cloud, each a process of its own, is moved day by day.
  */
 export async function runDays(options: DaysOptions): Promise<DaysOutcome> {
   const folder = mkdtempSync(path.join(tmpdir(), "days-"));
@@ -91,7 +91,7 @@ export async function runDays(options: DaysOptions): Promise<DaysOutcome> {
   const preload = `--import=${new URL("../../infra/local/moved-clock.mjs", import.meta.url).href}`;
   await clock.set(0);
   writeFileSync(path.join(folder, "company.json"), JSON.stringify(companyOf(options)));
-  const azurite = await startAzurite();
+  const azurite = await startAzurite({ environment: { ...clock.environment, NODE_OPTIONS: preload } });
   const tables = await startTableProxy(azurite.connectionString());
   const data = path.join(folder, "cloud");
   mkdirSync(data);

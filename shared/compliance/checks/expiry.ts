@@ -1,9 +1,9 @@
 import type { AssetType } from "../../inventory/asset.ts";
+import { DAY_SECONDS } from "../../time.ts";
 import {
   type AssetCheck,
   assetCheck,
   type Context,
-  DAY_SECONDS,
   type Evaluation,
   fail,
   instantText,

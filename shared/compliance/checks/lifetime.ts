@@ -1,13 +1,5 @@
-import {
-  type AssetCheck,
-  assetCheck,
-  DAY_SECONDS,
-  fail,
-  instantText,
-  notApplicable,
-  pass,
-  type Remediation,
-} from "../check.ts";
+import { DAY_SECONDS } from "../../time.ts";
+import { type AssetCheck, assetCheck, fail, instantText, notApplicable, pass, type Remediation } from "../check.ts";
 
 /**
  * Longest validity and longest use of a secret or key, in days: the parameters of the Microsoft Cloud Security Benchmark

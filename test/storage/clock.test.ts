@@ -1,0 +1,50 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import * as z from "zod";
+import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
+import { createStoreClock } from "../../shared/storage/clock.ts";
+import { entity } from "../../shared/storage/entity.ts";
+import { createTables } from "../../shared/storage/tables.ts";
+import { HOUR_MS } from "../../shared/time.ts";
+
+const Things = entity("Things", z.object({ name: z.string() }));
+
+describe("the store's clock", () => {
+  let azurite: Azurite;
+  beforeAll(async () => {
+    azurite = await startAzurite();
+  });
+  afterAll(() => azurite.stop());
+
+  test("says the service's time although this process took its own clock to be an hour behind", async () => {
+    const clock = createStoreClock();
+    clock.saw(Date.now() - HOUR_MS, performance.now(), performance.now());
+    expect(Date.now() - clock.now().getTime()).toBeGreaterThan(HOUR_MS - 2000);
+    const tables = createTables({ connectionString: azurite.connectionString() }, { clock });
+    await tables.put(Things, "p", "r", { name: "x" });
+    expect(Math.abs(Date.now() - clock.now().getTime())).toBeLessThan(2000);
+  });
+
+  test("stays within the bounds of every answer", () => {
+    let monotonic = 0;
+    const clock = createStoreClock(() => monotonic);
+    clock.saw(1_000_000, 0, 100);
+    expect(clock.now().getTime()).toBeGreaterThanOrEqual(1_000_000 - 100);
+    expect(clock.now().getTime()).toBeLessThanOrEqual(1_000_000 + 1000);
+    monotonic = 5000;
+    const before = clock.now().getTime();
+    clock.saw(1_005_000, 4990, 5000);
+    expect(Math.abs(clock.now().getTime() - before)).toBeLessThanOrEqual(1000);
+    clock.saw(Number.NaN, 5000, 5000);
+    expect(Number.isFinite(clock.now().getTime())).toBe(true);
+  });
+
+  test("a row's age is the service's own, to the second", async () => {
+    const tables = createTables({ connectionString: azurite.connectionString() });
+    await tables.put(Things, "p", "aged", { name: "x" });
+    const aged = await tables.aged(Things, "p", "aged");
+    expect(aged?.row.name).toBe("x");
+    expect(aged?.ageMs).toBeGreaterThan(-1000);
+    expect(aged?.ageMs).toBeLessThan(10_000);
+    expect(await tables.aged(Things, "p", "missing")).toBeUndefined();
+  });
+});
