@@ -1,0 +1,301 @@
+import { randomBytes, randomUUID } from "node:crypto";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { gzipSync } from "node:zlib";
+import { TableClient, TableServiceClient } from "@azure/data-tables";
+import { QueueServiceClient } from "@azure/storage-queue";
+import { createServices } from "../../functions/services.ts";
+import { startAzurite } from "../../infra/local/azurite.ts";
+import { startCloud } from "../../infra/local/cloud/cloud.ts";
+import type { Company } from "../../infra/local/cloud/company/company.ts";
+import { loadConfig } from "../../shared/config/config.ts";
+import { type RunningHost, runHost } from "../host/run-host.ts";
+import setup, { TEST_APP } from "../support/global-setup.ts";
+import { startTableProxy } from "../support/table-proxy.ts";
+import type { Recording } from "./recording.ts";
+
+/**
+ *     node test/upgrade/record.ts FILE
+ *
+ * Records the store of the version it is run in: copy this folder into a checkout of that version and run it there. The
+ * service works for half an hour of moved time, then a process is killed in the middle of a scan; what it leaves in tables,
+ * queues and the cloud goes into FILE (gzipped JSON) beside what its API answered shortly before.
+ */
+const file = process.argv[2];
+if (file === undefined) throw new Error("Name the file to write.");
+
+const ADMIN = { username: "admin", password: "correct-horse-battery" };
+const READER = { username: "reader", password: "quiet-library-window" };
+const HALF_AN_HOUR_MS = 30 * 60_000;
+const VAULTS = 8;
+const company: Company = {
+  subscriptions: [0, 1].map((subscription) => ({
+    name: `Recorded ${subscription}`,
+    vaults: Array.from({ length: VAULTS / 2 }, (_, index) => ({
+      name: `kv-rec-${subscription * 4 + index}`,
+      rbac: index !== 3,
+      tags: { owner: "team@acme.example" },
+      secrets: Array.from({ length: 12 }, (_, at) => ({
+        name: `secret-${at}`,
+        ...(at === 11 ? {} : { expiresInDays: at === 10 ? -3 : 4.5 + at * 9 }),
+      })),
+      keys: [{ name: "key-0", expiresInDays: 200 }, { name: "key-1" }],
+      certificates: [{ name: "www", expiresInDays: 6.5, issuer: "DigiCert" }],
+    })),
+  })),
+};
+
+const folder = mkdtempSync(path.join(tmpdir(), "record-"));
+const data = path.join(folder, "cloud");
+mkdirSync(data);
+const clockFile = path.join(folder, "clock");
+const moveClock = async (milliseconds: number) => {
+  writeFileSync(clockFile, String(milliseconds));
+  await delay(300);
+};
+await moveClock(-HALF_AN_HOUR_MS);
+const tearDown = await setup();
+const azurite = await startAzurite();
+const proxy = await startTableProxy(azurite.connectionString());
+const cloud = await startCloud({ company, data });
+const keys = () => `recorded:${randomBytes(32).toString("base64")}`;
+const environment: Record<string, string> = {
+  ...cloud.environment,
+  JWT_SIGNING_KEYS: keys(),
+  AUDIT_SIGNING_KEYS: keys(),
+  BOOTSTRAP_ADMIN_USERNAME: ADMIN.username,
+  BOOTSTRAP_ADMIN_PASSWORD: ADMIN.password,
+  RATE_LIMIT_PER_MINUTE: "0",
+  RATE_LIMIT_PER_HOUR: "0",
+  DELTA_SCAN_SCHEDULE: "0 0 0 1 1 *",
+  FULL_SCAN_SCHEDULE: "0 0 0 1 1 *",
+  SCHEDULE_JITTER_SECONDS: "0",
+  ALLOW_PRIVATE_WEBHOOK_ADDRESSES: "true",
+};
+const preload = `--import=${new URL("../../infra/local/moved-clock.mjs", import.meta.url).href}`;
+const startHost = () =>
+  runHost({
+    app: TEST_APP,
+    env: {
+      ...environment,
+      AzureWebJobsStorage: proxy.connectionString,
+      MOVED_CLOCK_FILE: clockFile,
+      NODE_OPTIONS: `${environment.NODE_OPTIONS ?? ""} ${preload}`,
+    },
+    args: ["--lease", "2", "--timer-lease", "1", "--inspect-modules"],
+  });
+const host: RunningHost = await startHost();
+
+async function call<T>(method: string, at: string, body?: object, token?: string): Promise<T> {
+  const answer = await fetch(host.url + at, {
+    method,
+    headers: {
+      ...(token === undefined ? {} : { Authorization: `Bearer ${token}` }),
+      ...(body === undefined ? {} : { "Content-Type": "application/json" }),
+    },
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  });
+  const text = await answer.text();
+  if (!answer.ok) throw new Error(`${method} ${at} answered ${answer.status}: ${text}`);
+  return (answer.headers.get("content-type")?.includes("json") ? JSON.parse(text) : text) as T;
+}
+const signIn = async (user: typeof ADMIN) =>
+  (await call<{ access_token: string }>("POST", "/auth/login", user)).access_token;
+let token = await signIn(ADMIN);
+const admin = <T>(method: string, at: string, body?: object) => call<T>(method, at, body, token);
+const fire = async (timer: string) => {
+  const { succeeded } = await call<{ succeeded: boolean }>("POST", `/__host/timers/${timer}`);
+  if (!succeeded) throw new Error(`${timer} failed:\n${host.lines.slice(-20).join("\n")}`);
+};
+const scanned = async (scanId: string) => {
+  for (;;) {
+    const { status } = await admin<{ status: string }>("GET", `/api/assets/discovery/scan/${scanId}/status`);
+    if (status === "completed") return;
+    if (status !== "queued" && status !== "running") throw new Error(`The scan ended as ${status}`);
+    await delay(200);
+  }
+};
+const startScan = async (mode: string) =>
+  (await admin<{ scanId: string }>("POST", "/api/assets/discovery/scan", { mode })).scanId;
+
+try {
+  const { access } = createServices(loadConfig({ ...environment, AzureWebJobsStorage: proxy.connectionString }));
+  await access.users.create({ ...READER, role: "user" }, { actor: "system", requestId: randomUUID() });
+  await scanned(await startScan("full"));
+  for (const rule of [
+    { name: "Mail", alertType: "expiration", thresholds: [60, 30, 7], recipients: ["mail@acme.example"] },
+    {
+      name: "Post",
+      alertType: "expiration",
+      thresholds: [30],
+      deliveryMethod: "webhook",
+      webhookUrl: `${new URL(cloud.controlUrl).origin}/sink/recorded`,
+    },
+    { name: "Violations", alertType: "complianceViolation", recipients: ["violations@acme.example"] },
+    {
+      name: "Digest",
+      alertType: "expiration",
+      thresholds: [90],
+      deliveryMode: "digest",
+      recipients: ["digest@acme.example"],
+    },
+  ])
+    await admin("POST", "/alerts/rules", rule);
+  const { items: rules } = await admin<{ items: { id: string; name: string }[] }>("GET", "/alerts/rules");
+  await admin("POST", "/alerts/snoozes", {
+    ruleId: rules.find(({ name }) => name === "Mail")!.id,
+    assetId: "kv-rec-0.secret.secret-3",
+    reason: "Recorded",
+    until: new Date(Date.now() + 20 * 86_400_000).toISOString(),
+  });
+  await admin("PUT", "/api/settings/compliance-policy", { criticalExpiryDays: 10 });
+  const until = new Date(Date.now() + 60 * 86_400_000).toISOString();
+  const { items: violations } = await admin<{ items: { checkId: string; resourceId: string; resourceType: string }[] }>(
+    "GET",
+    "/compliance/violations?limit=1000",
+  );
+  for (const { checkId, resourceId, resourceType } of [
+    violations.find((one) => one.resourceType === "secret")!,
+    violations.find((one) => one.resourceType === "vault")!,
+  ])
+    await admin("POST", "/compliance/exemptions", {
+      checkId,
+      scope: { type: resourceType === "vault" ? "vault" : "asset", id: resourceId },
+      category: "waiver",
+      reason: "Recorded",
+      until,
+    });
+  for (const subscription of (
+    await admin<{ items: { subscriptionId: string }[] }>("GET", "/api/assets/discovery/vaults")
+  ).items)
+    await admin("POST", "/subscriptions", { subscription_id: subscription.subscriptionId, name: "Recorded" }).catch(
+      () => undefined, // named by an earlier vault already
+    );
+  await fire("evaluateAlerts");
+  await delay(3000);
+
+  await moveClock(0);
+  token = await signIn(ADMIN);
+  const reader = await signIn(READER);
+  const ended = await signIn(READER);
+  await call("POST", "/auth/logout", undefined, ended);
+  await fire("evaluateAlerts");
+  await delay(3000);
+  await fire("sealAudit");
+  const answers = {
+    assets: (await admin<{ items: object[] }>("GET", "/api/assets/discovery/assets?limit=1000")).items,
+    score: await admin<object>("GET", "/compliance/score"),
+    violations: await admin<object>("GET", "/compliance/violations?limit=1000"),
+    rules: (await admin<{ items: object[] }>("GET", "/alerts/rules")).items,
+    history: (await admin<{ items: object[] }>("GET", "/alerts/history?limit=1000")).items,
+    audit: (await admin<{ items: object[] }>("GET", "/audit/entries?limit=1000")).items,
+    auditExport: await admin<object>("GET", "/audit/export?format=json"),
+    auditVerification: await admin<object>("GET", "/audit/verify"),
+  };
+
+  // What only tags changed of crosses no threshold: nothing is to be told of it.
+  for (let vault = 0; vault < VAULTS; vault++)
+    for (const name of ["secret-0", "secret-5", "secret-11"])
+      cloud.control.putSecret(`kv-rec-${vault}`, { ...itemOf(`kv-rec-${vault}`, name), tags: { changed: "yes" } });
+  // A mail that is held back when the process dies: its delivery waits, with its message.
+  await admin("POST", "/alerts/rules", {
+    name: "Waiting",
+    alertType: "expiration",
+    thresholds: [45],
+    recipients: ["waiting@acme.example"],
+  });
+  cloud.control.addFault({
+    match: { operation: "mail.send" },
+    action: { kind: "latency", milliseconds: 30_000 },
+    times: 1,
+  });
+  await fire("evaluateAlerts");
+  await admin("PUT", "/api/settings/compliance-policy", { criticalExpiryDays: 9 });
+  let writes = 0;
+  const killed = new Promise<void>((resolve) => {
+    proxy.fail(["LostAnswer"], ({ method, path: at }) => {
+      if (method === "GET" || !at.startsWith("$batch") || ++writes < 12) return false;
+      host.stop("SIGKILL").then(() => resolve());
+      return true;
+    });
+  });
+  const scanId = await startScan("full").catch(() => "");
+  await killed;
+  await delay(3000); // the messages it held can be seen again
+
+  const recording: Recording = {
+    recordedAt: new Date().toISOString(),
+    environment: {
+      JWT_SIGNING_KEYS: environment.JWT_SIGNING_KEYS!,
+      AUDIT_SIGNING_KEYS: environment.AUDIT_SIGNING_KEYS!,
+    },
+    tokens: { admin: token, reader, ended },
+    scanId,
+    answers,
+    told: {
+      mails: cloud.control.mails().length,
+      posts: cloud.control.sunk("recorded").length,
+    },
+    tables: await tablesOf(azurite.connectionString()),
+    queues: await queuesOf(azurite.connectionString()),
+    cloud: Object.fromEntries(
+      ["cloud.json", "signing-key.pem", "changes.jsonl"].map((name) => [
+        name,
+        readFileSync(path.join(data, name), "utf8"),
+      ]),
+    ),
+  };
+  console.log(
+    Object.fromEntries(Object.entries(recording.tables).map(([name, rows]) => [name, rows.length])),
+    Object.fromEntries(Object.entries(recording.queues).map(([name, messages]) => [name, messages.length])),
+    recording.told,
+    readdirSync(data),
+  );
+  writeFileSync(file, gzipSync(JSON.stringify(recording), { level: 9 }));
+} finally {
+  await host.stop("SIGKILL");
+  await cloud.stop();
+  await proxy.stop();
+  await azurite.stop();
+  await tearDown();
+  rmSync(folder, { recursive: true, force: true });
+}
+process.exit(0);
+
+function itemOf(vault: string, name: string): { name: string; expiresInDays?: number } {
+  const { expires } = cloud.control.items(vault, "secrets").find((item) => item.name === name)!;
+  return { name, ...(expires ? { expiresInDays: (Date.parse(expires) - Date.now()) / 86_400_000 } : {}) };
+}
+
+async function tablesOf(connection: string): Promise<Recording["tables"]> {
+  const options = { allowInsecureConnection: true };
+  const found: Recording["tables"] = {};
+  for await (const { name } of TableServiceClient.fromConnectionString(connection, options).listTables()) {
+    if (name === undefined || name.startsWith("LocalHost")) continue;
+    const rows: object[] = [];
+    const table = TableClient.fromConnectionString(connection, name, options);
+    for await (const row of table.listEntities({ disableTypeConversion: true })) {
+      const { etag: _e, timestamp: _t, ...columns } = row as Record<string, unknown>;
+      rows.push(columns);
+    }
+    found[name] = rows;
+  }
+  return found;
+}
+
+async function queuesOf(connection: string): Promise<Recording["queues"]> {
+  const service = QueueServiceClient.fromConnectionString(connection);
+  const found: Recording["queues"] = {};
+  for await (const { name } of service.listQueues()) {
+    const messages: string[] = [];
+    for (;;) {
+      const { receivedMessageItems } = await service.getQueueClient(name).receiveMessages({ numberOfMessages: 32 });
+      if (receivedMessageItems.length === 0) break;
+      messages.push(...receivedMessageItems.map(({ messageText }) => messageText));
+    }
+    found[name] = messages;
+  }
+  return found;
+}

@@ -1,0 +1,215 @@
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { gunzipSync } from "node:zlib";
+import { TableClient, TableServiceClient } from "@azure/data-tables";
+import { QueueServiceClient } from "@azure/storage-queue";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
+import { jsonLine, type Running, start } from "../../infra/local/processes.ts";
+import { MINUTE_MS } from "../../shared/time.ts";
+import { type RunningHost, runHost } from "../host/run-host.ts";
+import { TEST_APP } from "../support/global-setup.ts";
+import type { Recording } from "./recording.ts";
+
+/** The store that commit d7e4a4b's own build left, in the middle of a scan; see record.ts. */
+const recording = JSON.parse(
+  gunzipSync(readFileSync(new URL("../fixtures/store-d7e4a4b.json.gz", import.meta.url))).toString(),
+) as Recording;
+
+const LOCAL = path.resolve(import.meta.dirname, "../../infra/local");
+const ENDS_MS = 60_000;
+
+// biome-ignore lint/suspicious/noExplicitAny: a test says what it expects by looking
+type Json = any;
+
+describe("the store of an earlier version, upgraded in place", () => {
+  const folder = mkdtempSync(path.join(tmpdir(), "upgrade-"));
+  let azurite: Azurite;
+  let cloud: Running;
+  let controlUrl: string;
+  let host: RunningHost;
+
+  beforeAll(async () => {
+    // Ten minutes after the recording, by the clocks of storage, cloud and service.
+    const clock = {
+      MOVED_CLOCK_FILE: path.join(folder, "clock"),
+      NODE_OPTIONS: `--import=${new URL("../../infra/local/moved-clock.mjs", import.meta.url).href}`,
+    };
+    writeFileSync(clock.MOVED_CLOCK_FILE, String(Date.parse(recording.recordedAt) + 10 * MINUTE_MS - Date.now()));
+    azurite = await startAzurite({ environment: clock });
+    await restore(azurite.connectionString());
+    const data = path.join(folder, "cloud");
+    mkdirSync(data);
+    for (const [name, text] of Object.entries(recording.cloud)) writeFileSync(path.join(data, name), text);
+    cloud = await start(
+      "The stand-in cloud",
+      [process.execPath, path.join(LOCAL, "cloud/main.ts"), "--data", data, "--ready-json"],
+      { environment: { PATH: process.env.PATH, ...clock }, isReady: jsonLine },
+    );
+    const ready = cloud.ready as { environment: Record<string, string>; controlUrl: string };
+    controlUrl = ready.controlUrl;
+    host = await runHost({
+      app: TEST_APP,
+      env: {
+        ...ready.environment,
+        ...clock,
+        NODE_OPTIONS: `${ready.environment.NODE_OPTIONS ?? ""} ${clock.NODE_OPTIONS}`,
+        ...recording.environment,
+        AzureWebJobsStorage: azurite.connectionString(),
+        RATE_LIMIT_PER_MINUTE: "0",
+        RATE_LIMIT_PER_HOUR: "0",
+        DELTA_SCAN_SCHEDULE: "0 0 0 1 1 *",
+        FULL_SCAN_SCHEDULE: "0 0 0 1 1 *",
+        SCHEDULE_JITTER_SECONDS: "0",
+        ALLOW_PRIVATE_WEBHOOK_ADDRESSES: "true",
+      },
+      args: ["--lease", "2", "--timer-lease", "1", "--inspect-modules"],
+    });
+  });
+  afterAll(async () => {
+    await host?.stop("SIGKILL");
+    await cloud?.stop();
+    await azurite?.stop();
+    rmSync(folder, { recursive: true, force: true });
+  });
+
+  const get = async (at: string, token = recording.tokens.admin): Promise<{ status: number; body: Json }> => {
+    const answer = await fetch(host.url + at, { headers: { Authorization: `Bearer ${token}` } });
+    return { status: answer.status, body: await answer.json() };
+  };
+  const post = async (at: string, body?: object): Promise<{ status: number; body: Json }> => {
+    const answer = await fetch(host.url + at, {
+      method: "POST",
+      headers: { Authorization: `Bearer ${recording.tokens.admin}`, "Content-Type": "application/json" },
+      body: JSON.stringify(body ?? {}),
+    });
+    return { status: answer.status, body: await answer.json() };
+  };
+  const control = async (at: string): Promise<Json> => (await fetch(`${controlUrl}/${at}`)).json();
+  const fire = async (timer: string) =>
+    expect((await post(`/__host/timers/${timer}`)).body, host.lines.slice(-5).join("\n")).toMatchObject({
+      succeeded: true,
+    });
+  const scanEnded = async (scanId: string): Promise<Json> => {
+    const end = performance.now() + ENDS_MS;
+    for (;;) {
+      const { body } = await get(`/api/assets/discovery/scan/${scanId}/status`);
+      if (body.status !== "queued" && body.status !== "running") return body;
+      if (performance.now() > end) throw new Error(`The scan is still ${body.status}: ${JSON.stringify(body)}`);
+      await delay(200);
+    }
+  };
+
+  test("tokens go on as they were: two hold, the one signed out does not", async () => {
+    expect((await get("/auth/me")).body).toMatchObject({ username: "admin", role: "admin" });
+    expect((await get("/auth/me", recording.tokens.reader)).body).toMatchObject({ username: "reader", role: "user" });
+    expect((await get("/auth/me", recording.tokens.ended)).status).toBe(401);
+  });
+
+  test("the scan whose process was killed ends by the messages it left, and every asset is the cloud's", async () => {
+    const scan = await scanEnded(recording.scanId);
+    expect(scan, host.lines.join("\n")).toMatchObject({ status: "completed" });
+    const before = new Map(recording.answers.assets.map((asset: Json) => [asset.id, asset]));
+    const { items } = (await get("/api/assets/discovery/assets?limit=1000")).body;
+    expect(items.map((asset: Json) => asset.id)).toEqual([...before.keys()]);
+    let changed = 0;
+    for (const asset of items) {
+      const old = before.get(asset.id);
+      const {
+        lastSeenAt: _l,
+        updatedOn: _u,
+        version: _v,
+        createdOn: _c,
+        tags,
+        status: _s,
+        daysUntilExpiry: _d,
+        ...rest
+      } = asset;
+      expect(old).toMatchObject({ ...rest, expiresOn: old.expiresOn });
+      if (tags?.changed === "yes") changed++;
+      else expect(tags ?? null).toEqual(old.tags ?? null);
+    }
+    expect(changed).toBe(24);
+    // By expiry, and in each vault's own lists, the same.
+    const byExpiry = (await get("/api/assets/discovery/assets?limit=1000&sort=expiresOn")).body.items;
+    expect(byExpiry.map((asset: Json) => asset.id).sort()).toEqual([...before.keys()].sort());
+    for (let vault = 0; vault < 8; vault++) {
+      const { body } = await get(`/api/assets/discovery/assets?vault=kv-rec-${vault}&sort=expiresOn`);
+      expect(body.total).toBe(15);
+      expect(body.items).toHaveLength(15);
+    }
+  });
+
+  test("a delta after it finds nothing to add, update or remove", async () => {
+    const started = await post("/api/assets/discovery/scan", { mode: "delta" });
+    expect(started.status).toBe(201);
+    const scan = await scanEnded(started.body.scanId);
+    expect(scan).toMatchObject({
+      status: "completed",
+      progress: { assetsAdded: 0, assetsUpdated: 0, assetsRemoved: 0 },
+    });
+  });
+
+  test("the score, the violations and the exemptions are as they were", async () => {
+    const { body: score } = await get("/compliance/score");
+    const old: Json = recording.answers.score;
+    expect({ score: score.score, failed: score.failed, passed: score.passed }).toEqual({
+      score: old.score,
+      failed: old.failed,
+      passed: old.passed,
+    });
+    const { items } = (await get("/compliance/violations?limit=1000")).body;
+    const ids = (list: Json[]) => list.map(({ id, firstSeenAt, exempted }) => [id, firstSeenAt, exempted]);
+    expect(ids(items)).toEqual(ids((recording.answers.violations as Json).items));
+    expect((await get("/compliance/exemptions")).body.items).toHaveLength(2);
+  });
+
+  test("nothing is told again: only the mail that waited goes out, once", async () => {
+    await fire("evaluateAlerts");
+    const end = performance.now() + ENDS_MS;
+    while ((await get("/alerts/history?status=pending&limit=1")).body.total > 0) {
+      if (performance.now() > end) throw new Error("A delivery is still pending");
+      await delay(200);
+    }
+    const mails = await control("mails");
+    expect(mails.map(({ to }: Json) => to)).toEqual([["waiting@acme.example"]]);
+    expect(await control("sink/recorded")).toEqual([]);
+    expect((await get("/alerts/rules")).body.items).toHaveLength(5);
+    const { items } = (await get("/alerts/history?limit=1000")).body;
+    expect(items.map(({ ruleName, status }: Json) => [ruleName, status]).sort()).toEqual([
+      ["Mail", "delivered"],
+      ["Post", "delivered"],
+      ["Waiting", "delivered"],
+    ]);
+  });
+
+  test("the audit log verifies from its beginning, goes on being sealed, and holds every old entry", async () => {
+    await fire("sealAudit");
+    const { body } = await get("/audit/verify");
+    expect(body).toMatchObject({ intact: true, findings: [], anchor: { state: "matches" } });
+    const old: Json = recording.answers.auditVerification;
+    expect(body.checkedFrom).toBe(old.checkedFrom);
+    expect(body.digests).toBeGreaterThanOrEqual(old.digests);
+    const { items } = (await get("/audit/entries?limit=1000")).body;
+    const known = new Map(items.map((entry: Json) => [entry.id, entry]));
+    for (const entry of recording.answers.audit as Json[]) expect(known.get(entry.id)).toEqual(entry);
+  });
+});
+
+async function restore(connection: string): Promise<void> {
+  const options = { allowInsecureConnection: true };
+  const service = TableServiceClient.fromConnectionString(connection, options);
+  for (const [name, rows] of Object.entries(recording.tables)) {
+    await service.createTable(name);
+    const table = TableClient.fromConnectionString(connection, name, options);
+    for (const row of rows) await table.createEntity(row as { partitionKey: string; rowKey: string });
+  }
+  const queues = QueueServiceClient.fromConnectionString(connection);
+  for (const [name, messages] of Object.entries(recording.queues)) {
+    const queue = queues.getQueueClient(name);
+    await queue.createIfNotExists();
+    for (const message of messages) await queue.sendMessage(message);
+  }
+}
