@@ -45,8 +45,12 @@ await Promise.all([tables.start(), queues.start()]);
 // Ctrl-C in a terminal reaches every process of the group, this one too; storage ends when its parent says so, last.
 for (const signal of ["SIGINT", "SIGHUP"] as const) process.on(signal, () => {});
 // The parent hangs up to stop this process, or by ending: either way nothing is left running.
-process.on("disconnect", async () => {
-  await Promise.all([tables.close(), queues.close()]);
-  process.exit(0);
+process.on("disconnect", () => {
+  Promise.all([tables.close(), queues.close()]).then(() => process.exit(0), endWith);
 });
+function endWith(error: unknown): never {
+  console.error(error);
+  process.exit(1);
+}
+
 process.send?.({ tablePort: tables.httpServer.address().port, queuePort: queues.httpServer.address().port });

@@ -40,7 +40,7 @@ for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
     if (interrupted) process.exit(1);
     interrupted = true;
     console.log("\nEnding …");
-    end().then(() => process.exit(0));
+    end().then(() => process.exit(0), endWith);
   });
 }
 
@@ -112,6 +112,11 @@ async function bringUp(): Promise<number> {
   );
   running.push(host);
   return Number(host.ready.port);
+}
+
+function endWith(error: unknown): never {
+  console.error(error instanceof Error ? error.message : error);
+  process.exit(1);
 }
 
 /** What the commands of package.json need to reach this service, for its owner only. */

@@ -180,11 +180,11 @@ export async function runDays(options: DaysOptions): Promise<DaysOutcome> {
   };
   /** Kills the process at its n-th write to the tables from now on. */
   const killAtWrite = (write: number, applied: boolean, when: string) =>
-    new Promise<void>((resolve) => {
+    new Promise<unknown>((resolve, reject) => {
       let writes = 0;
       tables.fail([applied ? "LostAnswer" : "ServerBusy"], ({ method, path: table }) => {
         if (method === "GET" || table.startsWith("LocalHostLeases") || ++writes < write) return false;
-        kill(`${when} at write ${write} to the tables, ${applied ? "made" : "not made"}`).then(() => resolve());
+        kill(`${when} at write ${write} to the tables, ${applied ? "made" : "not made"}`).then(resolve, reject);
         return true;
       });
     });

@@ -1,4 +1,4 @@
-import { createServer, request } from "node:http";
+import { createServer, type IncomingMessage, request, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { buffer } from "node:stream/consumers";
 
@@ -14,7 +14,7 @@ export interface QueueRecorder {
 export async function startQueueRecorder(connectionString: string): Promise<QueueRecorder> {
   const endpoint = new URL(/QueueEndpoint=([^;]+)/.exec(connectionString)?.[1] ?? "");
   const messages: string[] = [];
-  const server = createServer(async (incoming, answer) => {
+  const handle = async (incoming: IncomingMessage, answer: ServerResponse): Promise<void> => {
     const body = await buffer(incoming);
     const encoded = /<MessageText>([^<]*)<\/MessageText>/.exec(body.toString())?.[1];
     if (encoded !== undefined) messages.push(`${incoming.url} ${Buffer.from(encoded, "base64")}`);
@@ -25,6 +25,10 @@ export async function startQueueRecorder(connectionString: string): Promise<Queu
     });
     forwarded.once("error", () => answer.destroy());
     forwarded.end(body);
+  };
+  // A connection that is lost on one side, as when a host is killed, is lost on the other.
+  const server = createServer((incoming, answer) => {
+    handle(incoming, answer).catch(() => answer.destroy());
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const { port } = server.address() as AddressInfo;

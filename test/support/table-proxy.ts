@@ -111,7 +111,9 @@ export async function startTableProxy(connectionString: string): Promise<TablePr
     answer.end(applied.body);
   };
   // A connection that is lost on one side, as when a host is killed, is lost on the other.
-  const server = createServer((incoming, answer) => handle(incoming, answer).catch(() => answer.destroy()));
+  const server = createServer((incoming, answer) => {
+    handle(incoming, answer).catch(() => answer.destroy());
+  });
 
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const { port } = server.address() as AddressInfo;
@@ -136,9 +138,12 @@ function forward(incoming: IncomingMessage, url: URL, body: string) {
   return new Promise<{ status: number; headers: Record<string, string | string[] | undefined>; body: string }>(
     (resolve, reject) => {
       const { method, headers } = incoming;
-      const forwarded = request(url, { method, headers }, async (response) => {
+      const forwarded = request(url, { method, headers }, (response) => {
         const { "transfer-encoding": _, ...kept } = response.headers;
-        resolve({ status: response.statusCode ?? 500, headers: kept, body: await text(response) });
+        text(response).then(
+          (answered) => resolve({ status: response.statusCode ?? 500, headers: kept, body: answered }),
+          reject,
+        );
       });
       forwarded.once("error", reject);
       forwarded.end(body);

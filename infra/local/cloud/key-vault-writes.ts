@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { current, type SecretVersion } from "./estate/items.ts";
 import { type Answer, jsonObject } from "./http.ts";
-import type { VaultCall } from "./key-vault.ts";
+import type { VaultCall } from "./key-vault-call.ts";
 import { badParameter, forbidden, missing } from "./key-vault-errors.ts";
 
 /** https://learn.microsoft.com/azure/key-vault/secrets/about-secrets: 25 KB; names and tags as in about-keys-secrets-certificates. */

@@ -1,23 +1,12 @@
 import type { AssetKind } from "./company/company.ts";
-import type { CertificateMaker } from "./estate/certificates.ts";
-import type { Estate } from "./estate/estate.ts";
 import { current } from "./estate/items.ts";
 import type { Vault } from "./estate/vault.ts";
 import type { Answer, Incoming, Service } from "./http.ts";
+import type { KeyVaultOptions, VaultCall } from "./key-vault-call.ts";
 import { badParameter, keyVaultRefusals, missing, type Permission, unauthorized } from "./key-vault-errors.ts";
 import { KeyVaultShapes } from "./key-vault-shapes.ts";
 import { deleteSecret, purgeSecret, recoverSecret, setSecret, updateSecret } from "./key-vault-writes.ts";
-import { bearerToken, type Claims, type Tokens } from "./tokens.ts";
-
-export interface KeyVaultOptions {
-  estate: Estate;
-  tokens: Tokens;
-  certificates: CertificateMaker;
-  /** Domain of all vaults: `vault.localhost`. Tokens must be for `https://` and this. */
-  suffix: string;
-  /** `https://login.localhost:port` */
-  authority: string;
-}
+import { bearerToken, type Claims } from "./tokens.ts";
 
 /** https://learn.microsoft.com/rest/api/keyvault/versions and the versions the SDKs send. */
 const VERSIONS = new Set([
@@ -27,17 +16,6 @@ const VERSIONS = new Set([
 
 /** https://learn.microsoft.com/rest/api/keyvault/secrets/get-secrets/get-secrets: `maxresults`, 1 to 25. */
 const MAX_RESULTS = 25;
-
-/** What a handler of one operation gets to know. */
-export interface VaultCall {
-  options: KeyVaultOptions;
-  vault: Vault;
-  shapes: KeyVaultShapes;
-  request: Incoming;
-  /** The name in the path, "" for lists. */
-  name: string;
-  version: string | undefined;
-}
 
 interface Route {
   operation: string;

@@ -29,7 +29,7 @@ try {
   });
   for (const signal of ["SIGINT", "SIGTERM"] as const) {
     process.once(signal, () => {
-      cloud.stop().then(() => process.exit(0));
+      cloud.stop().then(() => process.exit(0), endWith);
     });
   }
   if (values["ready-json"]) {
@@ -39,6 +39,10 @@ try {
     console.log(`The stand-in cloud serves; its control door is ${cloud.controlUrl}`);
   }
 } catch (error) {
+  endWith(error);
+}
+
+function endWith(error: unknown): never {
   console.error(error instanceof Error ? error.message : error);
   process.exit(1);
 }
