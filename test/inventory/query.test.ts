@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { ASSET_TYPES, type AssetRecord, assetId } from "../../shared/inventory/asset.ts";
-import { type Moment, STATUSES, statusOf } from "../../shared/inventory/health.ts";
+import { type Moment, statusOf } from "../../shared/inventory/health.ts";
 import { type AssetFilter, createAssetQueries } from "../../shared/inventory/query.ts";
 import { createInventoryWriter } from "../../shared/inventory/write.ts";
 import { createTables } from "../../shared/storage/tables.ts";
@@ -50,22 +50,42 @@ afterAll(async () => {
   await azurite?.stop();
 });
 
-const some = <T>(values: fc.Arbitrary<T>) => fc.option(values, { nil: undefined });
+const days = (count: number) => count * DAY * 1000;
+/** A filter member that is true of `asset`, or undefined where it has no such fact. */
+const facts: { [K in keyof AssetFilter]-?: (asset: AssetRecord) => AssetFilter[K] } = {
+  type: (asset) => asset.type,
+  status: (asset) => statusOf(asset.expiresOn, moment),
+  vault: (asset) => asset.vaultName.toUpperCase(),
+  subscription: (asset) => asset.subscriptionId,
+  expiresBefore: (asset) => (asset.expiresOn === undefined ? undefined : new Date(asset.expiresOn * 1000 + days(2))),
+  expiresAfter: (asset) => (asset.expiresOn === undefined ? undefined : new Date(asset.expiresOn * 1000 - days(2))),
+  search: (asset) => asset.name.slice(-2).toUpperCase(),
+  enabled: (asset) => asset.enabled,
+  tag: (asset) => asset.tags && { name: "owner", value: asset.tags.owner! },
+  owner: (asset) => asset.tags?.owner,
+  sort: () => "expiresOn",
+};
+const MEMBERS = Object.keys(facts) as (keyof AssetFilter)[];
+/** What matches no asset, or matches the other ones. */
+const strange: AssetFilter[] = [
+  { vault: "kv-none" },
+  { search: "none" },
+  { tag: { name: "none" } },
+  { expiresBefore: new Date(START - days(5)) },
+  { expiresBefore: new Date(START + days(3)), expiresAfter: new Date(START + days(3)) },
+];
+/** Facts of one asset that has them all, so that there is something to find; one in eight is beside every asset. */
 const filters = fc
   .record({
-    type: some(fc.constantFrom(...ASSET_TYPES)),
-    status: some(fc.constantFrom(...STATUSES)),
-    vault: some(fc.constantFrom("KV-A", "kv-a-b", "kv-b", "kv-none")),
-    subscription: some(fc.constantFrom(...SUBSCRIPTIONS)),
-    expiresBefore: some(fc.integer({ min: -5, max: 20 }).map((days) => new Date(START + days * DAY * 1000))),
-    expiresAfter: some(fc.integer({ min: -5, max: 20 }).map((days) => new Date(START + days * DAY * 1000))),
-    search: some(fc.constantFrom("db", "API", "1", "none")),
-    enabled: some(fc.boolean()),
-    tag: some(fc.constantFrom({ name: "owner" }, { name: "owner", value: "pay" }, { name: "none" })),
-    owner: some(fc.constantFrom("web", "pay")),
-    sort: some(fc.constant("expiresOn" as const)),
+    at: fc.nat(),
+    members: fc.uniqueArray(fc.constantFrom(...MEMBERS), { minLength: 1, maxLength: 4, size: "max" }),
+    beside: fc.oneof({ weight: 7, arbitrary: fc.constant({}) }, { weight: 1, arbitrary: fc.constantFrom(...strange) }),
   })
-  .map((filter) => Object.fromEntries(Object.entries(filter).filter(([, value]) => value !== undefined)));
+  .map(({ at, members, beside }): AssetFilter => {
+    const having = all.filter((asset) => members.every((member) => facts[member](asset) !== undefined));
+    const asset = having[at % having.length]!;
+    return { ...Object.fromEntries(members.map((member) => [member, facts[member](asset)])), ...beside };
+  });
 
 /** What the contract says of every filter, over the whole inventory. */
 function expected(filter: AssetFilter): string[] {
@@ -95,14 +115,17 @@ function expected(filter: AssetFilter): string[] {
 }
 
 test("any filters together, walked in any steps over short pages, answer just what matches, in order, and its total", async () => {
+  const reached = { nothing: 0, something: 0, secondPage: 0, offset: 0, unindexed: 0 };
+  const found = new Map(MEMBERS.map((member) => [member, 0]));
   await fc.assert(
     fc.asyncProperty(
       filters,
-      fc.integer({ min: 1, max: 30 }),
-      fc.integer({ min: 0, max: 12 }),
+      fc.oneof(fc.integer({ min: 1, max: 4 }), fc.integer({ min: 5, max: 30 })),
+      fc.oneof(fc.constant(0), fc.integer({ min: 0, max: 12 })),
       async (filter, limit, offset) => {
         const wanted = expected(filter);
         const walked: string[] = [];
+        let pages = 0;
         let cursor: string | undefined;
         do {
           const request = cursor === undefined ? { limit, offset, cursor } : { limit, offset: 0, cursor };
@@ -111,13 +134,29 @@ test("any filters together, walked in any steps over short pages, answer just wh
           expect(page.totalAtLeast ?? 0).toBeLessThanOrEqual(wanted.length);
           expect(page.items.length).toBeLessThanOrEqual(limit);
           walked.push(...page.items.map(({ asset }) => assetId(asset)));
+          if (page.items.length > 0) pages++;
+          if (page.total === null) reached.unindexed++;
           cursor = page.nextCursor ?? undefined;
         } while (cursor !== undefined);
         expect(walked).toEqual(wanted.slice(offset));
+
+        if (walked.length === 0) reached.nothing++;
+        else reached.something++;
+        if (pages > 1) reached.secondPage++;
+        if (offset > 0 && walked.length > 0) reached.offset++;
+        for (const member of MEMBERS)
+          if (member in filter && walked.length > 0) found.set(member, found.get(member)! + 1);
       },
     ),
     { numRuns: 200 },
   );
+  // A walk that finds nothing proves nothing: far fewer than what the generators lead to on average.
+  expect(reached.something, "cases that found something").toBeGreaterThan(100);
+  expect(reached.secondPage, "cases with a second page").toBeGreaterThan(50);
+  expect(reached.offset, "cases that found something behind an offset").toBeGreaterThan(15);
+  expect(reached.nothing, "cases that found nothing").toBeGreaterThan(5);
+  expect(reached.unindexed, "pages of filters without an index").toBeGreaterThan(50);
+  for (const [member, times] of found) expect(times, `cases that found something by ${member}`).toBeGreaterThan(5);
 }, 120_000);
 
 test("a filter without an index reads a bounded number of pages a call, and a walk still sees every row once", async () => {
