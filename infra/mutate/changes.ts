@@ -1,0 +1,176 @@
+import { parseSync, visitorKeys } from "oxc-parser";
+
+/** One change of one place in one file. */
+export interface Change {
+  /** Path from the root. */
+  file: string;
+  line: number;
+  /** Where the text to be replaced begins and ends, in UTF-16 units. */
+  start: number;
+  end: number;
+  operator: string;
+  replacement: string;
+}
+
+/** All changes of one node: a draw takes one of them. */
+export type Place = Change[];
+
+interface Node {
+  type: string;
+  start: number;
+  end: number;
+  [member: string]: unknown;
+}
+
+const COMPARISONS: Record<string, string[]> = {
+  "===": ["!=="],
+  "!==": ["==="],
+  "<": ["<=", ">="],
+  "<=": ["<", ">"],
+  ">": [">=", "<="],
+  ">=": [">", "<"],
+  "+": ["-"],
+  "-": ["+"],
+  "*": ["/"],
+  "/": ["*"],
+  "%": ["*"],
+  "&&": ["||"],
+  "||": ["&&"],
+};
+const METHODS: Record<string, string> = {
+  some: "every",
+  every: "some",
+  min: "max",
+  max: "min",
+  floor: "ceil",
+  ceil: "floor",
+  startsWith: "endsWith",
+  endsWith: "startsWith",
+};
+/** Calls that only write to a log or to a command's output. */
+const LOG_CALL = /^(?:\w+\.)*(?:log|logger|console|context)\??\.(?:trace|debug|info|warn|error|log)$/;
+/** Members that hold text for people. */
+const TEXT_MEMBER = /^(?:summary|description|title|detail|message|remedy|tag|tags|example|examples|reason|text|help)$/;
+
+/** Every change that could be made in a file, each with its line. Comments, types, log lines and texts for people are left alone. */
+export function placesIn(file: string, text: string): Place[] {
+  const { program } = parseSync(file, text);
+  const lineStarts = [0, ...[...text.matchAll(/\n/g)].map((found) => found.index + 1)];
+  const lineOf = (offset: number) => lineStarts.findLastIndex((start) => start <= offset) + 1;
+  const source = (node: Node) => text.slice(node.start, node.end);
+  const places: Place[] = [];
+
+  const visit = (node: Node, parent: Node | undefined): void => {
+    if (isLeftAlone(node, source)) return;
+    const changes = changesOf(node, parent, text).map(([operator, start, end, replacement]) => {
+      return { file, line: lineOf(start), start, end, operator, replacement };
+    });
+    if (changes.length > 0) places.push(changes);
+    for (const key of visitorKeys[node.type] ?? []) {
+      const child = node[key] as Node | (Node | null)[] | null;
+      for (const one of Array.isArray(child) ? child : [child]) if (one) visit(one, node);
+    }
+  };
+  visit(program as unknown as Node, undefined);
+  return places;
+}
+
+function isLeftAlone(node: Node, source: (node: Node) => string): boolean {
+  if (/^TS(?!As|NonNull|Satisfies)/.test(node.type)) return true;
+  if (/^(?:Import|Export(?:All|Default))Declaration$/.test(node.type)) return true;
+  if (node.type === "ImportExpression" || (node.type === "ExportNamedDeclaration" && node.source)) return true;
+  if (node.type === "CallExpression") return LOG_CALL.test(source(node.callee as Node));
+  if (node.type === "Property") return TEXT_MEMBER.test(source(node.key as Node).replaceAll('"', ""));
+  return node.type === "NewExpression" && /Error$/.test(source(node.callee as Node));
+}
+
+type Edit = [operator: string, start: number, end: number, replacement: string];
+
+function changesOf(node: Node, parent: Node | undefined, text: string): Edit[] {
+  const source = (one: Node) => text.slice(one.start, one.end);
+  const instead = (operator: string, replacement: string): Edit => [operator, node.start, node.end, replacement];
+  const child = (name: string) => node[name] as Node;
+  switch (node.type) {
+    case "BinaryExpression":
+    case "LogicalExpression": {
+      const [left, right] = [child("left"), child("right")];
+      const sign = node.operator as string;
+      if (sign === "??") {
+        return [
+          instead("without the default", `(${source(left)})!`),
+          instead("always the default", `(${source(right)})`),
+        ];
+      }
+      const at = left.end + text.slice(left.end, right.start).indexOf(sign);
+      return (COMPARISONS[sign] ?? []).map((other) => ["another operator", at, at + sign.length, other]);
+    }
+    case "Literal":
+      return changesOfLiteral(node, parent, text);
+    case "ExpressionStatement":
+      return isLogStatement(node, source) || ("directive" in node && node.directive)
+        ? []
+        : [instead("without the statement", ";")];
+    case "ThrowStatement":
+      return [instead("without the throw", ";")];
+    case "IfStatement":
+      return [
+        ["condition negated", child("test").start, child("test").end, `!(${source(child("test"))})`],
+        ...(node.alternate ? [] : [instead("without the if", ";")]),
+      ];
+    case "ConditionalExpression":
+      return [["condition negated", child("test").start, child("test").end, `!(${source(child("test"))})`]];
+    case "AwaitExpression":
+      return [instead("not awaited", source(child("argument")))];
+    case "UnaryExpression":
+      return node.operator === "!" ? [instead("not negated", `(${source(child("argument"))})`)] : [];
+    case "ReturnStatement":
+      return node.argument ? [instead("returns nothing", "return undefined!;")] : [];
+    case "FunctionDeclaration":
+    case "FunctionExpression":
+    case "ArrowFunctionExpression": {
+      const body = node.body as Node | null;
+      if (body?.type !== "BlockStatement" || source(body).includes("return ")) return [];
+      return [["returns at once", body.start, body.start + 1, "{ if (Math) return;"]];
+    }
+    case "ArrayExpression":
+      return withoutEach(node.elements as (Node | null)[], text, "without the element");
+    case "ObjectExpression":
+      return withoutEach(node.properties as Node[], text, "without the member");
+    case "MemberExpression": {
+      const property = child("property");
+      const other = METHODS[source(property)];
+      const isCalled = parent?.type === "CallExpression" && parent.callee === node;
+      return other && isCalled && !node.computed ? [["another method", property.start, property.end, other]] : [];
+    }
+    default:
+      return [];
+  }
+}
+
+function changesOfLiteral(node: Node, parent: Node | undefined, text: string): Edit[] {
+  const instead = (operator: string, replacement: string): Edit => [operator, node.start, node.end, replacement];
+  const { value } = node;
+  if (typeof value === "boolean") return [instead("true and false swapped", String(!value))];
+  if (typeof value === "number") return [instead("one more", String(value + 1)), instead("one less", `(${value - 1})`)];
+  if (typeof value !== "string" || value === "" || /\s/.test(value)) return [];
+  // The name of a member, not a value.
+  if (parent?.type === "Property" && parent.key === node) return [];
+  return text.slice(node.start, node.end).length > 2 ? [instead("empty text", '""')] : [];
+}
+
+const isLogStatement = (node: Node, source: (node: Node) => string): boolean => {
+  const call = node.expression as Node;
+  return call.type === "CallExpression" && LOG_CALL.test(source(call.callee as Node));
+};
+
+/** One list without one of its members, each by its turn, with the comma that follows it. */
+function withoutEach(members: (Node | null)[], text: string, operator: string): Edit[] {
+  return members.flatMap((member): Edit[] => {
+    if (!member || (member.type === "Property" && TEXT_MEMBER.test(text.slice(...rangeOf(member.key as Node)))))
+      return [];
+    const comma = /^\s*,/.exec(text.slice(member.end))?.[0].length ?? 0;
+    return [[operator, member.start, member.end + comma, ""]];
+  });
+}
+
+const rangeOf = (node: Node): [number, number] => [node.start, node.end];

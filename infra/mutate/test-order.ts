@@ -1,0 +1,38 @@
+import type { Judged } from "./report.ts";
+import { roomOf } from "./rooms.ts";
+
+/** Which tests to run first: those that noticed most changes of the room for their time. */
+export class TestOrder {
+  readonly #seconds = new Map<string, number>();
+  readonly #noticed = new Map<string, number>();
+
+  constructor(judged: Judged[]) {
+    for (const one of judged) this.count(one);
+  }
+
+  learn(seconds: Record<string, number>): void {
+    for (const [test, each] of Object.entries(seconds)) this.#seconds.set(test, each);
+  }
+
+  seconds(): Record<string, number> {
+    return Object.fromEntries(this.#seconds);
+  }
+
+  secondsOf(test: string): number | undefined {
+    return this.#seconds.get(test);
+  }
+
+  count({ change, by }: Judged): void {
+    if (by === undefined) return;
+    const key = `${roomOf(change.file)} ${by.split(" ")[0]}`;
+    this.#noticed.set(key, (this.#noticed.get(key) ?? 0) + 1);
+  }
+
+  /** @param tests those most likely to notice first, as far as one can tell without a run. */
+  sort(tests: string[], room: string): string[] {
+    const worth = (test: string, place: number) =>
+      (1 / (1 + place) + (this.#noticed.get(`${room} ${test}`) ?? 0)) / (2 + (this.#seconds.get(test) ?? 10));
+    const worths = new Map(tests.map((test, place) => [test, worth(test, place)]));
+    return [...tests].sort((a, b) => worths.get(b)! - worths.get(a)!);
+  }
+}

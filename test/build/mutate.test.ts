@@ -1,0 +1,60 @@
+import { expect, test } from "vitest";
+import { placesIn } from "../../infra/mutate/changes.ts";
+import { draw, SMALL_ROOMS } from "../../infra/mutate/sample.ts";
+
+const FILE = "shared/inventory/example.ts";
+/** All that a text can become, without the text around it. */
+function changesOf(text: string): string[] {
+  return placesIn(FILE, text)
+    .flat()
+    .map(({ start, end, replacement }) => text.slice(0, start) + replacement + text.slice(end));
+}
+
+test.each([
+  [
+    "if (a < 3) b();",
+    ["if (!(a < 3)) b();", "if (a <= 3) b();", "if (a >= 3) b();", "if (a < 4) b();", "if (a < (2)) b();"],
+  ],
+  ["await write(row);", [";", "write(row);"]],
+  ["x = a ?? b;", [";", "x = (a)!;", "x = (b);"]],
+  ["x = !a && list.some(f);", ["x = !a || list.some(f);", "x = (a) && list.some(f);", "x = !a && list.every(f);"]],
+  ["const f = () => { go(); };", ["const f = () => { if (Math) return; go(); };", "const f = () => { ; };"]],
+  ["f({ a: 1, b: true });", ["f({  b: true });", "f({ a: 1,  });", "f({ a: 2, b: true });", "f({ a: 1, b: false });"]],
+  ["throw new Error('gone');", [";"]],
+  ["const g = (): string => { return 'x'; };", ["const g = (): string => { return undefined!; };"]],
+])("%s can become another program at each place", (text, wanted) => {
+  expect(changesOf(text)).toEqual(expect.arrayContaining(wanted));
+});
+
+test.each([
+  "// if (a < 3) b();\n/** true */",
+  "import { a } from './a.ts';\nexport { b } from './b.ts';\ntype T = 1 | true;\ninterface I { a: 'x' }",
+  "log.info('3 of 4', { a: 1 });\ncontext.log.warn(a < 3);\nconsole.error(1);",
+  "const x = new TypeError(`1`, 2); const y = import('./y.ts');",
+])("comments, types, imports and log lines stay as they are: %s", (text) => {
+  expect(changesOf(text)).toEqual([]);
+});
+
+test("texts for people stay as they are", () => {
+  expect(changesOf("f({ title: 'Gone', detail: '1', code: 'not found' });").join("\n")).not.toMatch(
+    /title: ""|code: ""|f\(\{ {2}detail/,
+  );
+});
+
+test("a draw is the same for one seed, takes a place once, and judges small rooms together", () => {
+  const room = (name: string, places: number) =>
+    Array.from({ length: places }, (_, at) =>
+      placesIn(`shared/${name}/x.ts`, `x = ${at};`).map((place) => place.map((change) => ({ ...change, line: at }))),
+    ).flat();
+  const places = [...room("large", 3000), ...room("medium", 300), ...room("small", 30), ...room("tiny", 5)];
+  const drawn = draw(places, 400, 7);
+  expect(draw(places, 400, 7)).toEqual(drawn);
+  expect(draw(places, 400, 8)).not.toEqual(drawn);
+  const byGroup = Object.groupBy(drawn, ({ group }) => group);
+  expect(Object.keys(byGroup).sort()).toEqual(["large", "medium", SMALL_ROOMS].sort());
+  for (const all of Object.values(byGroup)) expect(all!.length).toBeGreaterThanOrEqual(20);
+  expect(drawn).toHaveLength(400);
+  expect(byGroup.large!.length).toBeGreaterThan(byGroup.medium!.length);
+  const taken = drawn.map(({ change }) => `${change.file}:${change.line}:${change.start}`);
+  expect(new Set(taken).size).toBe(taken.length);
+});
