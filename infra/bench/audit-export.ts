@@ -1,5 +1,4 @@
 import { createPublicKey, randomBytes } from "node:crypto";
-import { setTimeout as delay } from "node:timers/promises";
 import type { AuditEvent } from "../../shared/audit/audit.ts";
 import { type AuditEntry, entryOf, entryText } from "../../shared/audit/entry.ts";
 import { DAY_MS, type Interval, intervalName, intervalOf, SEAL_DELAY_MS } from "../../shared/audit/interval.ts";
@@ -23,7 +22,8 @@ import { verifyExport } from "../../shared/audit/verify-export.ts";
 import { systemRandomness } from "../../shared/runtime.ts";
 import { createTables, insert, type Operation, put, type Tables } from "../../shared/storage/tables.ts";
 import { ADMIN, type Answer, Service } from "../../test/support/service.ts";
-import { type Figure, megabytes, type Section } from "./section.ts";
+import { processFigures, withProcessorTime } from "./process.ts";
+import { equalTo, type Figure, megabytes, peakMemory, processorTime, type Section } from "./section.ts";
 
 const DAYS = 25;
 const PER_DAY = 10_000;
@@ -61,31 +61,24 @@ export async function auditExport(): Promise<Section> {
     for (const format of ["csv", "json"] as const) {
       for (const encoding of ["identity", "gzip"] as const) {
         service.forgetTables();
-        const { result, peak } = await watched(service, () => walk(service, format, encoding, period));
+        const { result, ms } = await withProcessorTime(service.url, () => walk(service, format, encoding, period));
         const { parts, largest, found, bodies } = result;
         onceEach(ids, found);
         const intact = format === "json" ? await verified(bodies, key) : "";
+        const how = `${format}, ${encoding === "gzip" ? "gzip" : "plain"}`;
         figures.push(
           {
-            what: `${format}, ${encoding === "gzip" ? "gzip" : "plain"}: parts`,
+            what: `${how}: parts`,
             value: `${parts}, the largest ${megabytes(largest)} unpacked${intact}`,
             comparedWith: `${count(found.length)} entries, each once; ${count(service.tableRequests().length)} table requests`,
+            bound: equalTo(found.length, ENTRIES),
           },
-          {
-            what: `${format}, ${encoding === "gzip" ? "gzip" : "plain"}: peak resident memory of the functions process`,
-            value: megabytes(peak),
-            comparedWith: "",
-            bound: "< 300 MB",
-          },
+          processorTime(`${how}: processor time per 1,000 entries`, (1000 * ms) / found.length, 600, ""),
         );
       }
     }
-    figures.push({
-      what: "the same, of all four exports in one process, as the system counted it",
-      value: megabytes((await memoryOf(service)).peak),
-      comparedWith: "",
-      bound: "< 300 MB",
-    });
+    const { memory } = await processFigures(service.url);
+    figures.push(peakMemory("peak resident memory of the functions process, all four exports", memory.peak));
     figures.push(...(await lists(service)));
     return {
       title: "Audit log: export and lists",
@@ -243,28 +236,6 @@ async function verified(parts: unknown[], key: Key): Promise<string> {
   return ", verified offline";
 }
 
-/** The highest memory while something runs, asked for ten times a second. */
-async function watched<T>(service: Service, run: () => Promise<T>): Promise<{ result: T; peak: number }> {
-  let peak = 0;
-  let running = true;
-  const watching = (async () => {
-    while (running) {
-      peak = Math.max(peak, (await memoryOf(service)).rss);
-      await delay(100);
-    }
-  })();
-  try {
-    return { result: await run(), peak };
-  } finally {
-    running = false;
-    await watching;
-  }
-}
-
-async function memoryOf({ url }: Service): Promise<{ rss: number; peak: number }> {
-  return ((await (await fetch(`${url}/__host/modules`)).json()) as { memory: { rss: number; peak: number } }).memory;
-}
-
 /** Table requests of page 1, of page 2 and of page 1,000, which is reached through page 999, and there by its cursor. */
 async function lists(service: Service): Promise<Figure[]> {
   const end = `end_date=${new Date(Math.floor(Date.now() / DAY_MS) * DAY_MS).toISOString()}`;
@@ -286,7 +257,7 @@ async function lists(service: Service): Promise<Figure[]> {
       what: `list${query === "" ? "" : `, ${query.replace(end, "end_date")}`}: table requests`,
       value: `page 1,000: ${thousandth.requests}`,
       comparedWith: `page 2: ${second.requests}; page 1, which counts the total: ${first.requests}`,
-      bound: "the same on every page with a cursor",
+      bound: { text: "the same on every page with a cursor", holds: thousandth.requests === second.requests },
     });
   }
   return figures;

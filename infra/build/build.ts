@@ -3,7 +3,7 @@
  * files of the documentation pages. `--development-licence-key kid:x` builds one more licence key in, for
  * development and tests only.
  */
-import { cp, mkdir, rm } from "node:fs/promises";
+import { cp, mkdir, rm, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import path from "node:path";
 import { parseArgs } from "node:util";
@@ -12,11 +12,17 @@ import { build } from "esbuild";
 const root = path.resolve(import.meta.dirname, "../..");
 
 export async function buildApp(
-  options: { outdir?: string; developmentLicenseKeys?: { kid: string; x: string }[] } = {},
+  options: {
+    outdir?: string;
+    developmentLicenseKeys?: { kid: string; x: string }[];
+    /** A file for esbuild's description of what is in which chunk, which is no part of the app. */
+    metafile?: string;
+  } = {},
 ): Promise<string> {
   const outdir = options.outdir ?? path.join(root, "dist");
   await rm(outdir, { recursive: true, force: true });
-  await build({
+  const { metafile } = await build({
+    metafile: true,
     absWorkingDir: root,
     entryPoints: { main: "functions/main.ts" },
     outdir,
@@ -43,6 +49,7 @@ export async function buildApp(
   });
   await copyDocumentation(path.join(outdir, "docs"));
   await copyFont(path.join(outdir, "fonts"));
+  if (options.metafile) await writeFile(options.metafile, JSON.stringify(metafile));
   return outdir;
 }
 

@@ -1,9 +1,4 @@
-/**
- * Makes pictures of what people get to see on paper or in their mailbox, to be looked at: an alert's mail and the audit
- * log's PDF. `node infra/build/pictures.ts [folder]`, by default `.local/pictures`. Chromium (`CHROMIUM`, else
- * /usr/bin/chromium) draws the mail and pdftoppm (`PDFTOPPM`, else /usr/bin/pdftoppm) the PDF; where one is missing, the
- * file itself is written and the command says so.
- */
+/** Makes pictures of what people get to see on paper or in their mailbox. See HELP. */
 import { execFileSync, spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -14,10 +9,22 @@ import { messageOf } from "../../shared/alerts/message.ts";
 import type { AssetNews } from "../../shared/alerts/news.ts";
 import type { AuditEntry } from "../../shared/audit/entry.ts";
 import { createPdf } from "../../shared/audit/export-pdf.ts";
+import { commandLine } from "./command-line.ts";
+
+const HELP = `npm run pictures -- [FOLDER]
+
+Makes pictures of an alert's mail and of the audit log's PDF, to be looked at.
+
+  FOLDER         where they go (.local/pictures)
+  CHROMIUM_PATH  the browser that draws the mail (/usr/bin/chromium)
+  PDFTOPPM       the program that draws the PDF (/usr/bin/pdftoppm, of poppler-utils)
+
+Where a program is missing, the file itself is written and the command says so.`;
 
 const root = path.resolve(import.meta.dirname, "../..");
-const folder = path.resolve(process.argv[2] ?? path.join(root, ".local/pictures"));
-const chromium = process.env.CHROMIUM ?? "/usr/bin/chromium";
+const { positionals } = commandLine(HELP, { allowPositionals: true, options: {} });
+const folder = path.resolve(positionals[0] ?? path.join(root, ".local/pictures"));
+const chromium = process.env.CHROMIUM_PATH ?? "/usr/bin/chromium";
 const pdftoppm = process.env.PDFTOPPM ?? "/usr/bin/pdftoppm";
 
 mkdirSync(folder, { recursive: true });

@@ -7,7 +7,7 @@
 import { createHash } from "node:crypto";
 import { appendFileSync, existsSync, globSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
-import { parseArgs } from "node:util";
+import { commandLine } from "../build/command-line.ts";
 import { type Change, placesIn } from "./changes.ts";
 import { Copy } from "./copy.ts";
 import { type Judged, printReport, said } from "./report.ts";
@@ -29,7 +29,7 @@ than 80 % of all or 65 % of a room is noticed. Changes that alter nothing anyone
 infra/mutate/equivalent.json. State lies in .local/mutate/. 400 take two to three hours on two cores.`;
 
 const root = path.resolve(import.meta.dirname, "../..");
-const { values: options } = parseArgs({
+const { values: options } = commandLine(HELP, {
   options: {
     sample: { type: "string", default: "400" },
     seed: { type: "string" },
@@ -37,13 +37,8 @@ const { values: options } = parseArgs({
     workers: { type: "string", default: "2" },
     resume: { type: "boolean", default: false },
     list: { type: "boolean", default: false },
-    help: { type: "boolean", default: false },
   },
 });
-if (options.help) {
-  console.log(HELP);
-  process.exit(0);
-}
 const sample = wholeNumber("sample", options.sample);
 const seed = options.seed === undefined ? Math.floor(Math.random() * 2 ** 31) : wholeNumber("seed", options.seed);
 const workers = wholeNumber("workers", options.workers);

@@ -16,6 +16,7 @@ export default async function setup(): Promise<() => Promise<void>> {
   writeFileSync(path.join(TEST_APP, "license-key.pem"), privateKey.export({ type: "pkcs8", format: "pem" }));
   await buildApp({
     outdir: path.join(TEST_APP, "dist"),
+    metafile: path.join(TEST_APP, "metafile.json"),
     developmentLicenseKeys: [{ kid: "test", x: publicKey.export({ format: "jwk" }).x! }],
   });
   copyFileSync(path.join(root, "host.json"), path.join(TEST_APP, "host.json"));

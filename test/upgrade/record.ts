@@ -214,10 +214,10 @@ try {
   await fire("evaluateAlerts");
   await admin("PUT", "/api/settings/compliance-policy", { criticalExpiryDays: 9 });
   let writes = 0;
-  const killed = new Promise<void>((resolve) => {
+  const killed = new Promise<void>((resolve, reject) => {
     proxy.fail(["LostAnswer"], ({ method, path: at }) => {
       if (method === "GET" || !at.startsWith("$batch") || ++writes < 12) return false;
-      host.stop("SIGKILL").then(() => resolve());
+      host.stop("SIGKILL").then(() => resolve(), reject);
       return true;
     });
   });

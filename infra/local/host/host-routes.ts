@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { registerHooks } from "node:module";
 import { sep } from "node:path";
@@ -64,15 +65,19 @@ async function readInput(request: IncomingMessage): Promise<string | undefined> 
 
 /**
  * The diagnostics door, which the platform does not have: `GET /__host/modules` tells which files of the app are
- * loaded and the memory of the process (app and host together), with the highest resident one so far as `peak`;
- * `POST /__host/timers/{name}` runs a timer and answers when it is done.
+ * loaded, the memory of the process (app and host together) in bytes, with the highest resident one so far as `peak`, and
+ * its processor time; `POST /__host/timers/{name}` runs a timer and answers when it is done.
  * @param loaded From `recordModules`.
  */
 export function diagnosticsRoute(listeners: Listeners, loaded: Set<string>): HostRoute {
   return async (request, response) => {
     if (request.method === "GET" && request.url === "/__host/modules") {
-      const memory = { ...process.memoryUsage(), peak: process.resourceUsage().maxRSS * 1024 };
-      sendJson(response, 200, { modules: [...loaded].sort(), memory });
+      const { user, system } = process.cpuUsage();
+      sendJson(response, 200, {
+        modules: [...loaded].sort(),
+        memory: { ...process.memoryUsage(), peak: peakMemory() },
+        processorMs: (user + system) / 1000,
+      });
       return true;
     }
     const name = routeParameter(request, "/__host/timers/");
@@ -86,6 +91,16 @@ export function diagnosticsRoute(listeners: Listeners, loaded: Set<string>): Hos
     sendJson(response, 200, { succeeded });
     return true;
   };
+}
+
+/**
+ * The most resident memory this process ever had, in bytes. On Linux the kernel's own mark: what `resourceUsage` tells
+ * there begins with that of the process that started this one (`exec` keeps it).
+ */
+function peakMemory(): number {
+  if (process.platform !== "linux") return process.resourceUsage().maxRSS * 1024;
+  const kilobytes = /^VmHWM:\s+(\d+) kB$/m.exec(readFileSync("/proc/self/status", "utf8"))?.[1];
+  return Number(kilobytes) * 1024;
 }
 
 /** The file URLs, without those under node_modules, that the app has loaded so far, by import or require. */

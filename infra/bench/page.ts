@@ -1,0 +1,56 @@
+import type { Section } from "./section.ts";
+
+/** A section as it stands in BENCHMARKS.md, between two comments that name it. */
+export function render(name: string, { title, how, figures }: Section): string {
+  const rows = [
+    ["what", "figure", "compared with", "bound"],
+    ...figures.map(({ what, value, comparedWith, bound }) => {
+      const held = bound ? `${bound.text}${bound.holds ? "" : " **EXCEEDED**"}` : "";
+      return [what, value, comparedWith, held];
+    }),
+  ];
+  const widths = rows[0]!.map((_, column) => Math.max(...rows.map((row) => row[column]!.length)));
+  const line = (row: string[]) => `| ${row.map((cell, column) => cell.padEnd(widths[column]!)).join(" | ")} |`;
+  const [head, ...body] = rows.map(line);
+  const rule = line(widths.map((width) => "-".repeat(width)));
+  return [`<!-- ${name} -->`, `## ${title}`, "", how, "", head, rule, ...body, `<!-- /${name} -->`].join("\n");
+}
+
+/** The sections just measured, and of the others what stood there before. */
+export function mergedPage(before: string, intro: string, names: string[], texts: Map<string, string>): string {
+  const parts = names.flatMap((name) => texts.get(name) ?? sectionIn(before, name) ?? []);
+  return `${[intro, ...parts].join("\n\n")}\n`;
+}
+
+/**
+ * What is wrong with a measured section: bounds that do not hold, a section without any, and, beside a page, figures
+ * or bounds that are not those of the page.
+ */
+export function problemsOf(name: string, section: Section, page?: string): string[] {
+  const problems = section.figures
+    .filter(({ bound }) => bound && !bound.holds)
+    .map(({ what, value, bound }) => `${name}: ${what} is ${value}, the bound is ${bound!.text}`);
+  if (!section.figures.some(({ bound }) => bound)) problems.push(`${name} has no bound`);
+  if (page !== undefined) {
+    const measured = section.figures.map(({ what, bound }) => `${what} | ${bound?.text ?? ""}`);
+    const written = rowsOf(sectionIn(page, name) ?? "");
+    if (measured.join("\n") !== written.join("\n"))
+      problems.push(`${name}: BENCHMARKS.md has other figures or bounds; npm run bench -- ${name} writes it again`);
+  }
+  return problems;
+}
+
+const sectionIn = (page: string, name: string): string | undefined =>
+  new RegExp(`<!-- ${name} -->[\\s\\S]*<!-- /${name} -->`).exec(page)?.[0];
+
+/** What a section's table measures and holds it to, without the figures themselves. */
+function rowsOf(text: string): string[] {
+  const rows = text.split("\n").filter((line) => line.startsWith("| "));
+  return rows.slice(2).map((row) => {
+    const cells = row
+      .slice(2, -2)
+      .split(" | ")
+      .map((cell) => cell.trim());
+    return `${cells[0]} | ${cells[3]!.replace(" **EXCEEDED**", "")}`;
+  });
+}

@@ -1,0 +1,20 @@
+/** What the functions process (app and host together) says of itself. */
+export interface ProcessFigures {
+  /** URLs of the app's files loaded so far. */
+  modules: string[];
+  /** Bytes: resident now, and the most that ever was. */
+  memory: { rss: number; peak: number };
+  /** Processor time since its start, in milliseconds. */
+  processorMs: number;
+}
+
+export async function processFigures(url: string): Promise<ProcessFigures> {
+  return (await (await fetch(`${url}/__host/modules`)).json()) as ProcessFigures;
+}
+
+/** What `work` gave, and the processor time the functions process spent meanwhile. */
+export async function withProcessorTime<T>(url: string, work: () => Promise<T>): Promise<{ result: T; ms: number }> {
+  const before = (await processFigures(url)).processorMs;
+  const result = await work();
+  return { result, ms: (await processFigures(url)).processorMs - before };
+}
