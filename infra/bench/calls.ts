@@ -1,5 +1,5 @@
 import { countedScan } from "../../test/support/counted-scan.ts";
-import { ESTATE, leastCalls, PER_VAULT, VAULTS } from "../../test/support/estate.ts";
+import { leastCalls, MEASURED_COMPANY, PER_VAULT, VAULTS } from "../../test/support/measured-company.ts";
 import { Service } from "../../test/support/service.ts";
 import { withProcessorTime } from "./process.ts";
 import { atMost, type Figure, processorTime, ratio, type Section } from "./section.ts";
@@ -8,7 +8,7 @@ const ASSETS = VAULTS * PER_VAULT;
 
 /** Cloud calls, table requests and processor time of a full, an unchanged and a delta scan over 36 vaults of 140 assets. */
 export async function calls(): Promise<Section> {
-  const service = await Service.start({ company: ESTATE });
+  const service = await Service.start({ company: MEASURED_COMPANY });
   try {
     const least = leastCalls();
     const scan = async (mode: string) => {

@@ -17,7 +17,7 @@ const CHANGED: readonly (readonly [kind: AssetKind, count: number])[] = [
 
 const SEVERITIES = ["critical", "high", "medium", "low"];
 
-/** What a delta scan evaluates of a large estate when 100 assets changed, and what answers about compliance cost there. */
+/** What a delta scan evaluates of a large company when 100 assets changed, and what answers about compliance cost there. */
 export async function compliance(): Promise<Section> {
   const service = await Service.start({
     company: { vaults: VAULTS, ...PER_VAULT, subscriptions: 4 },
@@ -118,7 +118,7 @@ export async function compliance(): Promise<Section> {
       });
     }
     return {
-      title: "Compliance of a large estate",
+      title: "Compliance of a large company",
       how: `${VAULTS} vaults of ${ASSETS / VAULTS} assets, ${ASSETS} in all; then ${changed.assets} assets in ${changed.vaults.length} vaults get another expiry or tags, and a delta scan runs. Evaluated assets are what the service's log says at DEBUG; rows written are those whose ETag differs afterwards.`,
       figures,
     };

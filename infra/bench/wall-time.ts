@@ -1,4 +1,4 @@
-import { ESTATE, leastChain, leastListing, VAULTS } from "../../test/support/estate.ts";
+import { leastChain, leastListing, MEASURED_COMPANY, VAULTS } from "../../test/support/measured-company.ts";
 import { Service } from "../../test/support/service.ts";
 import { withProcessorTime } from "./process.ts";
 import { atMost, type Figure, median, ratio, type Section } from "./section.ts";
@@ -12,7 +12,7 @@ const LIMIT = 40;
 
 /** Wall time of a scan, over what its longest chain of calls would take if nothing but the cloud's latency cost time. */
 export async function wallTime(): Promise<Section> {
-  const service = await Service.start({ company: ESTATE, env: { DISCOVERY_MAX_WORKERS: String(WORKERS) } });
+  const service = await Service.start({ company: MEASURED_COMPANY, env: { DISCOVERY_MAX_WORKERS: String(WORKERS) } });
   try {
     await service.admin("GET", "/auth/me"); // signs in, once
     service.cloud.control.addFault({ action: { kind: "latency", milliseconds: LATENCY_MS } });

@@ -3,7 +3,7 @@
  * files of the documentation pages. `--development-licence-key kid:x` builds one more licence key in, for
  * development and tests only.
  */
-import { cp, mkdir, rm, writeFile } from "node:fs/promises";
+import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import path from "node:path";
 import { parseArgs } from "node:util";
@@ -60,16 +60,36 @@ async function copyDocumentation(target: string): Promise<void> {
   const redoc = path.dirname(require.resolve("redoc/package.json"));
   await mkdir(target, { recursive: true });
   for (const file of ["swagger-ui.css", "swagger-ui-bundle.js", "favicon-32x32.png"]) {
-    await cp(path.join(swagger, file), path.join(target, file));
+    await copy(path.join(swagger, file), path.join(target, file));
   }
-  await cp(path.join(redoc, "bundles/redoc.standalone.js"), path.join(target, "redoc.standalone.js"));
+  await copy(path.join(redoc, "bundles/redoc.standalone.js"), path.join(target, "redoc.standalone.js"));
 }
 
 /** The font PDF exports embed, so that any name in any script can be read. */
 async function copyFont(target: string): Promise<void> {
   const font = createRequire(import.meta.url).resolve("@fontsource/unifontex/files/unifontex-latin-400-normal.woff");
   await mkdir(target, { recursive: true });
-  await cp(font, path.join(target, path.basename(font)));
+  await copy(font, path.join(target, path.basename(font)));
+}
+
+/** With the rights of a new file, not those of the original. */
+async function copy(from: string, to: string): Promise<void> {
+  await writeFile(to, await readFile(from));
+}
+
+/**
+ * Builds the app into a folder that a functions host can run, with development licence keys built in: dist/, host.json
+ * and package.json. What is deployed is the project's own dist/, which never holds such a key.
+ */
+export async function buildLocalApp(
+  folder: string,
+  developmentLicenseKeys: { kid: string; x: string }[],
+  metafile?: string,
+): Promise<void> {
+  await mkdir(folder, { recursive: true });
+  await buildApp({ outdir: path.join(folder, "dist"), developmentLicenseKeys, ...(metafile && { metafile }) });
+  await copy(path.join(root, "host.json"), path.join(folder, "host.json"));
+  await writeFile(path.join(folder, "package.json"), JSON.stringify({ type: "module", main: "dist/main.mjs" }));
 }
 
 if (import.meta.main) {

@@ -1,18 +1,29 @@
-/**
- * The service on one machine: builds the app, brings up storage, a stand-in cloud (or with --azure the real one) and the
- * functions host, runs a scan, prints what it found and goes on serving until Ctrl-C.
- */
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+/** The service on one machine, until Ctrl-C. See HELP. */
+import { readFileSync, writeFileSync } from "node:fs";
+import { createServer } from "node:net";
 import path from "node:path";
-import { parseArgs } from "node:util";
-import { buildApp } from "../build/build.ts";
+import { buildLocalApp } from "../build/build.ts";
+import { commandLine } from "../build/command-line.ts";
 import { startAzurite } from "./azurite.ts";
+import { takeDataFolder } from "./data-folders.ts";
 import { runScan } from "./first-scan.ts";
 import { issueDevelopmentLicense, localSecrets } from "./local-secrets.ts";
 import { jsonLine, type Running, start } from "./processes.ts";
 
+const HELP = `npm start -- [--azure] [--pro] [--no-scan] [--data FOLDER]
+
+Builds the app, brings up storage, a stand-in cloud and the functions host, runs a scan, prints what it found and goes on
+serving until Ctrl-C. The next start finds its data again.
+
+  --azure        the real cloud with your own sign-in (az login) instead of the stand-in cloud; its data is kept apart
+  --pro          with a PRO licence it issues to itself
+  --no-scan      without the scan at the beginning
+  --data FOLDER  where the data lies (.local), for its owner only
+
+  PORT           the port it serves on (7071); every setting of the service in the environment is used as it is`;
+
 const root = path.resolve(import.meta.dirname, "../..");
-const { values: options } = parseArgs({
+const { values: options } = commandLine(HELP, {
   options: {
     azure: { type: "boolean", default: false },
     pro: { type: "boolean", default: false },
@@ -20,9 +31,9 @@ const { values: options } = parseArgs({
     "no-scan": { type: "boolean", default: false },
   },
 });
-const data = path.resolve(options.data);
-mkdirSync(data, { recursive: true });
-takeTheFolder();
+const wantedPort = await freePort(process.env.PORT ?? "7071").catch(endWith);
+const base = path.resolve(options.data);
+const data = takeFolder();
 
 const running: Pick<Running, "stop" | "ended">[] = [];
 let ending: Promise<void> | undefined;
@@ -61,7 +72,8 @@ try {
 async function bringUp(): Promise<number> {
   const secrets = localSecrets(data);
   step("Building the app");
-  await buildApp({ developmentLicenseKeys: secrets.licenseKeys });
+  const app = path.join(data, "app");
+  await buildLocalApp(app, secrets.licenseKeys);
 
   const environment: Record<string, string | undefined> = {
     JWT_SIGNING_KEYS: secrets.jwtSigningKeys,
@@ -97,14 +109,9 @@ async function bringUp(): Promise<number> {
   const host = await start(
     "The functions host",
     [
-      ...[
-        process.execPath,
-        path.join(root, "infra/local/host/main.ts"),
-        "--app",
-        root,
-        "--port",
-        process.env.PORT ?? "7071",
-      ],
+      process.execPath,
+      path.join(root, "infra/local/host/main.ts"),
+      ...["--app", app, "--port", wantedPort],
       ...["--data", path.join(data, "host"), "--log-file", path.join(data, "host.log"), "--ready-json"],
     ],
     // The service's own settings in our environment are used as they are.
@@ -119,11 +126,35 @@ function endWith(error: unknown): never {
   process.exit(1);
 }
 
-/** What the commands of package.json need to reach this service, for its owner only. */
+function takeFolder(): string {
+  try {
+    return takeDataFolder(base, options.azure ? "azure" : "stand-in");
+  } catch (error) {
+    return endWith(error);
+  }
+}
+
+/** Before anything is started. @throws {Error} when nobody can listen there. */
+async function freePort(text: string): Promise<string> {
+  const port = Number(text);
+  if (!/^\d+$/.test(text) || port > 65_535) throw new Error(`PORT is a number up to 65535, not "${text}".`);
+  const server = createServer();
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", (error: NodeJS.ErrnoException) => {
+      if (error.code !== "EADDRINUSE") reject(error);
+      else reject(new Error(`Port ${port} is in use. End what uses it, or set another: PORT=${port + 1} npm start`));
+    });
+    server.listen(port, "127.0.0.1", resolve);
+  });
+  await new Promise((resolve) => server.close(resolve));
+  return text;
+}
+
+/** What the commands of package.json need to reach the service that was started last. */
 function keepEnvironment(environment: Record<string, string | undefined>): void {
   const { NODE_OPTIONS: _, NODE_EXTRA_CA_CERTS: __, ...settings } = environment;
   const lines = Object.entries(settings).map(([name, value]) => `${name}=${JSON.stringify(value)}\n`);
-  writeFileSync(path.join(data, "service.env"), lines.join(""), { mode: 0o600 });
+  writeFileSync(path.join(base, "service.env"), lines.join(""), { mode: 0o600 });
 }
 
 /** Where the caller's environment and the stand-in cloud's both count: preloads, trusted certificates, proxy exceptions. */
@@ -156,35 +187,21 @@ function administrator(): { username: string; password: string } {
 
 function announce(port: number): void {
   const { username, password } = administrator();
-  console.log(`
-  Serving at     http://localhost:${port}
-  Documentation  http://localhost:${port}/docs
-  Administrator  ${username} / ${process.env.BOOTSTRAP_ADMIN_PASSWORD ? "(the password in BOOTSTRAP_ADMIN_PASSWORD)" : password}
-  Log            ${path.relative(process.cwd(), path.join(data, "host.log"))}
-
-  Ctrl-C ends it; the next start finds its data again.`);
+  const lines = [
+    `Serving at     http://localhost:${port}`,
+    `Watching       ${options.azure ? "Azure, with your own sign-in (az login)" : "the stand-in cloud's company, not yours (npm start -- --azure)"}`,
+    `Documentation  http://localhost:${port}/docs`,
+    `Administrator  ${username} / ${process.env.BOOTSTRAP_ADMIN_PASSWORD ? "(the password in BOOTSTRAP_ADMIN_PASSWORD)" : password}`,
+    `Log            ${path.relative(process.cwd(), path.join(data, "host.log"))}`,
+    "",
+    ...(options.azure && !process.env.SERVICE_KEY_VAULT_URL
+      ? ["Alert rules that post to a webhook need a key vault of the service's own: set SERVICE_KEY_VAULT_URL."]
+      : []),
+    `Ctrl-C ends it; the next start finds its data again in ${path.relative(process.cwd(), data)}/.`,
+  ];
+  console.log(`\n${lines.map((line) => (line === "" ? "" : `  ${line}`)).join("\n")}`);
 }
 
 function step(text: string): void {
   console.log(`· ${text}`);
-}
-
-/** Two starts on one folder would write the same storage files. */
-function takeTheFolder(): void {
-  const file = path.join(data, "start.pid");
-  const other = existsSync(file) ? Number(readFileSync(file, "utf8")) : 0;
-  if (other && other !== process.pid && isAlive(other)) {
-    console.error(`It is already running here (process ${other}). End it first, or give another folder with --data.`);
-    process.exit(1);
-  }
-  writeFileSync(file, `${process.pid}`);
-}
-
-function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch {
-    return false;
-  }
 }

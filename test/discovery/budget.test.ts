@@ -1,11 +1,11 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { ESTATE, leastCalls, PER_VAULT, VAULTS } from "../support/estate.ts";
+import { leastCalls, MEASURED_COMPANY, PER_VAULT, VAULTS } from "../support/measured-company.ts";
 import { ADMIN, Service } from "../support/service.ts";
 
 /** What a scan may cost in calls to the cloud and requests to the tables, over 36 vaults of 140 assets. */
 let service: Service;
 beforeAll(async () => {
-  service = await Service.start({ company: ESTATE });
+  service = await Service.start({ company: MEASURED_COMPANY });
   await service.signIn(ADMIN);
   await service.admin("GET", "/auth/me");
 });

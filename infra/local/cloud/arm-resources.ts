@@ -1,5 +1,5 @@
-import { guidFrom } from "./estate/identifiers.ts";
-import type { Vault } from "./estate/vault.ts";
+import { guidFrom } from "./resources/identifiers.ts";
+import type { Vault } from "./resources/vault.ts";
 
 /** A vault as `Microsoft.KeyVault/vaults` answers it. https://learn.microsoft.com/rest/api/keyvault/keyvault/vaults/get */
 export function vaultResource(vault: Vault, tenantId: string, vaultUri: string): object {

@@ -1,12 +1,12 @@
 import { randomUUID } from "node:crypto";
 import { diagnosticSettings, vaultResource } from "./arm-resources.ts";
-import type { Estate, Subscription } from "./estate/estate.ts";
-import type { Vault } from "./estate/vault.ts";
 import { type Answer, type Incoming, type Refusals, retryAfter, type Service } from "./http.ts";
+import type { Resources, Subscription } from "./resources/resources.ts";
+import type { Vault } from "./resources/vault.ts";
 import { bearerToken, type Claims, type Tokens } from "./tokens.ts";
 
 export interface ArmOptions {
-  estate: Estate;
+  resources: Resources;
   tokens: Tokens;
   /** `https://management.localhost:port`: also the audience its tokens must have. */
   origin: string;
@@ -55,7 +55,7 @@ interface Route {
 }
 
 function route(options: ArmOptions, request: Incoming): Route | undefined {
-  const { estate } = options;
+  const { resources } = options;
   const [root, id, ...rest] = request.segments;
   if (root?.toLowerCase() !== "subscriptions") return undefined;
   if (id === undefined || id === "") {
@@ -63,7 +63,7 @@ function route(options: ArmOptions, request: Incoming): Route | undefined {
       name: "arm.listSubscriptions",
       versions: SUBSCRIPTION_VERSIONS,
       answer: () =>
-        page(options, request, [...estate.subscriptions.values()], options.pageSizes.subscriptions, (one) =>
+        page(options, request, [...resources.subscriptions.values()], options.pageSizes.subscriptions, (one) =>
           subscriptionResource(one, options.tokens.tenantId),
         ),
     };
@@ -74,7 +74,7 @@ function route(options: ArmOptions, request: Incoming): Route | undefined {
       const message = `The provided subscription identifier '${id}' is malformed or invalid.`;
       return failure(400, "InvalidSubscriptionId", message);
     }
-    const subscription = estate.subscriptions.get(id.toLowerCase());
+    const subscription = resources.subscriptions.get(id.toLowerCase());
     if (subscription === undefined) {
       return failure(404, "SubscriptionNotFound", `The subscription '${id}' could not be found.`);
     }
@@ -94,7 +94,7 @@ function route(options: ArmOptions, request: Incoming): Route | undefined {
         return failure(400, "InvalidTopParameter", "The value of $top must be between 1 and 1000.");
       }
       return page(options, request, [...subscription.vaults], top, (name) => {
-        const vault = estate.vault(name)!;
+        const vault = resources.vault(name)!;
         return vaultResource(vault, options.tokens.tenantId, options.vaultUri(vault));
       });
     });
@@ -109,7 +109,7 @@ function route(options: ArmOptions, request: Incoming): Route | undefined {
   const [, group, name, diagnostics] = match;
   const inVault = (action: string, answer: (vault: Vault) => Answer) =>
     known(action, (subscription) => {
-      const vault = estate.vault(name!);
+      const vault = resources.vault(name!);
       if (
         vault === undefined ||
         vault.subscriptionId !== subscription.id ||

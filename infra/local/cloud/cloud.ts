@@ -11,8 +11,6 @@ import { Control } from "./control.ts";
 import { controlDoor } from "./control-door.ts";
 import { type CloudState, DataFolder } from "./data-folder.ts";
 import { type AppRegistration, entra } from "./entra.ts";
-import { CertificateMaker } from "./estate/certificates.ts";
-import { Estate } from "./estate/estate.ts";
 import { Faults } from "./faults.ts";
 import type { Incoming, Service } from "./http.ts";
 import { readRequest, send } from "./http.ts";
@@ -20,6 +18,8 @@ import { keyVault } from "./key-vault.ts";
 import { Ledger } from "./ledger.ts";
 import { MAIL_DOMAIN, Mails } from "./mail.ts";
 import { managedIdentityToken } from "./managed-identity.ts";
+import { CertificateMaker } from "./resources/certificates.ts";
+import { Resources } from "./resources/resources.ts";
 import { type Listening, listener } from "./server.ts";
 import { serverCertificate } from "./tls.ts";
 import { Tokens } from "./tokens.ts";
@@ -68,16 +68,16 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
   const signingKey = folder.signingKey();
   const certificate = serverCertificate(folder.path);
 
-  const estate = new Estate(chosenCompany(state.company, state.seed), state.base);
-  if (estate.vault(SERVICE_VAULT) === undefined) estate.addUnlisted({ name: SERVICE_VAULT });
-  estate.restore(folder.changes(), folder.writeChange);
+  const resources = new Resources(chosenCompany(state.company, state.seed), state.base);
+  if (resources.vault(SERVICE_VAULT) === undefined) resources.addUnlisted({ name: SERVICE_VAULT });
+  resources.restore(folder.changes(), folder.writeChange);
   const [faults, ledger, sinks] = [new Faults(), new Ledger(), new Sinks()];
   const mails = new Mails(Buffer.from(state.mailKey, "base64"), join(folder.path, "mails"));
   const appConfiguration = new AppConfiguration(
     CONFIGURATION_CREDENTIAL,
     Buffer.from(state.configurationKey, "base64"),
   );
-  const control = new Control({ estate, faults, ledger, mails, sinks, appConfiguration });
+  const control = new Control({ resources, faults, ledger, mails, sinks, appConfiguration });
   const tokens = new Tokens(signingKey, state.tenantId, options.tokenLifetimeSeconds ?? 3600);
 
   // The services' own addresses hold the port, which is known only once the server listens.
@@ -92,11 +92,11 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
   state.port = await listen(main, options.port, state.port);
   const origin = (host: string) => `https://${host}:${state.port}`;
   const [authority, manager] = [origin("login.localhost"), origin("management.localhost")];
-  const resources = [manager, `https://${SUFFIX}`];
+  const audiences = [manager, `https://${SUFFIX}`];
   services = {
-    "login.localhost": entra({ tokens, origin: authority, resources, apps: [state.app] }),
+    "login.localhost": entra({ tokens, origin: authority, resources: audiences, apps: [state.app] }),
     "management.localhost": arm({
-      estate,
+      resources,
       tokens,
       origin: manager,
       authority,
@@ -104,7 +104,7 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
       pageSizes: { subscriptions: 100, vaults: 100, ...options.pageSizes },
     }),
     [SUFFIX]: keyVault({
-      estate,
+      resources,
       tokens,
       certificates: new CertificateMaker(signingKey),
       suffix: SUFFIX,
@@ -114,7 +114,7 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
     "acme.azconfig.localhost": appConfiguration.service,
   };
 
-  const identity = { tokens, secret: state.identityHeader, identity: state.identity, resources };
+  const identity = { tokens, secret: state.identityHeader, identity: state.identity, resources: audiences };
   const plainServices: Service = (request) => {
     if (request.method === "GET" && request.path === "/msi/token") return managedIdentityToken(identity, request);
     return request.segments[0] === "sink" ? sinks.operation(request) : undefined;

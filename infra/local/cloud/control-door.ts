@@ -20,7 +20,7 @@ type Body = Record<string, unknown>;
  *     GET    /control/sink/NAME                   DELETE /control/sink/NAME
  *     PUT    /control/app-configuration/KEY       {"value": "…"}, or null to remove it
  *
- * Bodies are the types of `company/company.ts`, `faults.ts` and `estate/estate.ts`. @throws {Error} with what is wrong.
+ * Bodies are the types of `company/company.ts`, `faults.ts` and `resources/resources.ts`. @throws {Error} with what is wrong.
  */
 export function controlDoor(control: Control, request: Incoming): Answer {
   const [, area = "", ...rest] = request.segments;

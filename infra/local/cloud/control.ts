@@ -7,15 +7,15 @@ import type {
   CompanySubscription,
   CompanyVault,
 } from "./company/company.ts";
-import type { Estate, ItemChange } from "./estate/estate.ts";
-import { current, type Version } from "./estate/items.ts";
 import type { ActiveFault, Fault, Faults } from "./faults.ts";
 import type { Ledger, LoggedRequest } from "./ledger.ts";
 import type { KeptMail, Mails } from "./mail.ts";
+import { current, type Version } from "./resources/items.ts";
+import type { ItemChange, Resources } from "./resources/resources.ts";
 import type { Sinks, SunkRequest } from "./webhook-sink.ts";
 
 export interface ControlParts {
-  estate: Estate;
+  resources: Resources;
   faults: Faults;
   ledger: Ledger;
   mails: Mails;
@@ -94,27 +94,27 @@ export class Control {
   }
 
   subscriptions(): { id: string; name: string; denied: boolean; vaults: number }[] {
-    return [...this.#parts.estate.subscriptions.values()].map(({ id, declared, vaults }) => {
+    return [...this.#parts.resources.subscriptions.values()].map(({ id, declared, vaults }) => {
       return { id, name: declared.name, denied: declared.denied ?? false, vaults: vaults.size };
     });
   }
 
   vaults(): VaultSummary[] {
-    return [...this.#parts.estate.vaults.values()].map(({ name, subscriptionId, settings, shelves }) => ({
+    return [...this.#parts.resources.vaults.values()].map(({ name, subscriptionId, settings, collections }) => ({
       name,
       subscriptionId,
       reach: settings.reach ?? "open",
-      secrets: shelves.secrets.size,
-      keys: shelves.keys.size,
-      certificates: shelves.certificates.size,
+      secrets: collections.secrets.size,
+      keys: collections.keys.size,
+      certificates: collections.certificates.size,
     }));
   }
 
   /** Everything of a kind in a vault. @throws {Error} when there is no such vault. */
   items(vault: string, kind: AssetKind): ItemSummary[] {
-    const owner = this.#parts.estate.vault(vault);
+    const owner = this.#parts.resources.vault(vault);
     if (owner === undefined) throw new Error(`No vault ${vault}`);
-    return [...owner.shelves[kind]].map((item) => {
+    return [...owner.collections[kind]].map((item) => {
       const version = current<Version>(item as { name: string; versions: Version[] });
       const { id, enabled, created, updated, notBefore, expires, tags } = version;
       return {
@@ -132,60 +132,60 @@ export class Control {
 
   /** The current value of a secret; undefined when there is none. */
   secretValue(vault: string, name: string): string | undefined {
-    const secret = this.#parts.estate.vault(vault)?.shelves.secrets.get(name);
+    const secret = this.#parts.resources.vault(vault)?.collections.secrets.get(name);
     return secret === undefined ? undefined : current(secret).value;
   }
 
   /** Adds a subscription, or changes its settings and adds the vaults it names. @returns its id */
   putSubscription(declared: CompanySubscription): string {
-    return this.#parts.estate.putSubscription(declared);
+    return this.#parts.resources.putSubscription(declared);
   }
 
   /** With all its vaults. */
   removeSubscription(id: string): boolean {
-    return this.#parts.estate.removeSubscription(id);
+    return this.#parts.resources.removeSubscription(id);
   }
 
   /** Adds a vault, or replaces it with all it holds. */
   putVault(subscriptionId: string, declared: CompanyVault): void {
-    this.#parts.estate.putVault(subscriptionId, declared);
+    this.#parts.resources.putVault(subscriptionId, declared);
   }
 
   /** Changes settings of a vault and leaves its contents. */
   changeVault(name: string, settings: Partial<Omit<CompanyVault, AssetKind | "generate" | "name">>): boolean {
-    return this.#parts.estate.changeVault(name, settings);
+    return this.#parts.resources.changeVault(name, settings);
   }
 
   removeVault(name: string): boolean {
-    return this.#parts.estate.removeVault(name);
+    return this.#parts.resources.removeVault(name);
   }
 
   /** A new secret, or a new version of it; days are counted from now. */
   putSecret(vault: string, secret: CompanySecret): void {
-    this.#parts.estate.put(vault, "secrets", secret);
+    this.#parts.resources.put(vault, "secrets", secret);
   }
 
   putKey(vault: string, key: CompanyKey): void {
-    this.#parts.estate.put(vault, "keys", key);
+    this.#parts.resources.put(vault, "keys", key);
   }
 
   putCertificate(vault: string, certificate: CompanyCertificate): void {
-    this.#parts.estate.put(vault, "certificates", certificate);
+    this.#parts.resources.put(vault, "certificates", certificate);
   }
 
   /** Changes the current version of a thing; false when there is none. */
   change(vault: string, kind: AssetKind, name: string, change: ItemChange): boolean {
-    return this.#parts.estate.change(vault, kind, name, change);
+    return this.#parts.resources.change(vault, kind, name, change);
   }
 
   /** Changes a key's rotation policy, which changes nothing in its list entry; undefined sets the default again. */
   setRotation(vault: string, key: string, rotation: CompanyKey["rotation"]): boolean {
-    return this.#parts.estate.setRotation(vault, key, rotation);
+    return this.#parts.resources.setRotation(vault, key, rotation);
   }
 
   /** For good, as if purged. */
   remove(vault: string, kind: AssetKind, name: string): boolean {
-    return this.#parts.estate.remove(vault, kind, name);
+    return this.#parts.resources.remove(vault, kind, name);
   }
 
   /** Mails that were accepted, oldest first. */

@@ -3,7 +3,7 @@ import { appendFileSync, existsSync, mkdirSync, readFileSync, renameSync, writeF
 import { join } from "node:path";
 import type { CompanyChoice } from "./company/load.ts";
 import type { AppRegistration } from "./entra.ts";
-import type { Change } from "./estate/estate.ts";
+import type { Change } from "./resources/resources.ts";
 import type { Principal } from "./tokens.ts";
 
 /** What is decided at the first start and holds for every later one on the same folder. */

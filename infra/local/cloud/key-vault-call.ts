@@ -1,13 +1,13 @@
-import type { CertificateMaker } from "./estate/certificates.ts";
-import type { Estate } from "./estate/estate.ts";
-import type { Vault } from "./estate/vault.ts";
 import type { Incoming } from "./http.ts";
 import type { KeyVaultShapes } from "./key-vault-shapes.ts";
+import type { CertificateMaker } from "./resources/certificates.ts";
+import type { Resources } from "./resources/resources.ts";
+import type { Vault } from "./resources/vault.ts";
 import type { Tokens } from "./tokens.ts";
 
 /** What Key Vault's data plane is made of. */
 export interface KeyVaultOptions {
-  estate: Estate;
+  resources: Resources;
   tokens: Tokens;
   certificates: CertificateMaker;
   /** Domain of all vaults: `vault.localhost`. Tokens must be for `https://` and this. */

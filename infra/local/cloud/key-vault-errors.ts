@@ -1,7 +1,7 @@
 import type { AssetKind } from "./company/company.ts";
-import type { Vault } from "./estate/vault.ts";
 import { type Answer, type Refusals, retryAfter } from "./http.ts";
 import type { KeyVaultOptions } from "./key-vault-call.ts";
+import type { Vault } from "./resources/vault.ts";
 import type { Claims, TokenProblem, Tokens } from "./tokens.ts";
 
 /** What a caller must be allowed to do, in the words of access policies. */

@@ -1,8 +1,8 @@
 import type { AssetKind } from "./company/company.ts";
-import type { CertificateMaker } from "./estate/certificates.ts";
-import { type Certificate, current, type Key, type Secret, type Version } from "./estate/items.ts";
-import { publicJwk } from "./estate/key-pool.ts";
-import type { DeletedSecret, Page, Vault } from "./estate/vault.ts";
+import type { CertificateMaker } from "./resources/certificates.ts";
+import { type Certificate, current, type Key, type Secret, type Version } from "./resources/items.ts";
+import { publicJwk } from "./resources/key-pool.ts";
+import type { DeletedSecret, Page, Vault } from "./resources/vault.ts";
 import { thumbprint } from "./x509.ts";
 
 /** The JSON of one vault's secrets, keys and certificates. https://learn.microsoft.com/rest/api/keyvault/ */
@@ -27,8 +27,8 @@ export class KeyVaultShapes {
 
   /** All versions of a thing in the order of their ids, which says nothing of their age. */
   versions(kind: AssetKind, name: string): object[] {
-    const own = this.#vault.shelves[kind].get(name);
-    const item = own ?? this.#vault.shelves.certificates.get(name);
+    const own = this.#vault.collections[kind].get(name);
+    const item = own ?? this.#vault.collections.certificates.get(name);
     if (item === undefined) return [];
     const managed = own === undefined;
     return ([...item.versions] as Version[])
@@ -38,7 +38,7 @@ export class KeyVaultShapes {
 
   /** One version in full. The caller knows that it exists. */
   bundle(kind: AssetKind, name: string, versionId: string): object {
-    const { secrets, keys, certificates } = this.#vault.shelves;
+    const { secrets, keys, certificates } = this.#vault.collections;
     if (kind === "secrets") {
       const secret = secrets.get(name);
       return secret === undefined

@@ -1,8 +1,8 @@
 import { randomBytes } from "node:crypto";
-import { current, type SecretVersion } from "./estate/items.ts";
 import { type Answer, jsonObject } from "./http.ts";
 import type { VaultCall } from "./key-vault-call.ts";
 import { badParameter, forbidden, missing } from "./key-vault-errors.ts";
+import { current, type SecretVersion } from "./resources/items.ts";
 
 /** https://learn.microsoft.com/azure/key-vault/secrets/about-secrets: 25 KB; names and tags as in about-keys-secrets-certificates. */
 const MAX_VALUE_BYTES = 25_600;
@@ -22,25 +22,25 @@ export function setSecret({ options, vault, shapes, request, name }: VaultCall):
       "ObjectIsDeletedButRecoverable",
     );
   }
-  if (vault.shelves.certificates.get(name) !== undefined) return managed(name);
+  if (vault.collections.certificates.get(name) !== undefined) return managed(name);
   const changes = changesIn(body);
   if (typeof changes === "string") return badParameter(changes);
 
-  const before = vault.shelves.secrets.get(name);
+  const before = vault.collections.secrets.get(name);
   const now = Math.floor(Date.now() / 1000);
   const id = randomBytes(16).toString("hex");
   const version: SecretVersion = { id, enabled: true, created: now, updated: now, value: body.value, ...changes };
   const secret = { name: before?.name ?? name, versions: [...(before?.versions ?? []), version] };
-  options.estate.putItem(vault.name, "secrets", secret);
+  options.resources.putItem(vault.name, "secrets", secret);
   return { status: 200, body: shapes.secretBundle(secret, version.id) };
 }
 
 /** Changes attributes, tags or content type of a version; left out, they stay. The value can't be changed. */
 export function updateSecret({ options, vault, shapes, request, name, version: id }: VaultCall): Answer {
-  const secret = vault.shelves.secrets.get(name);
+  const secret = vault.collections.secrets.get(name);
   const version = id ? secret?.versions.find((one) => one.id === id) : secret && current(secret);
   if (secret === undefined || version === undefined) {
-    if (vault.shelves.certificates.get(name) !== undefined) return managed(name);
+    if (vault.collections.certificates.get(name) !== undefined) return managed(name);
     return missing("SecretNotFound", `A secret with (name/id) ${name} was not found in this key vault.`);
   }
   const body = jsonObject(request);
@@ -49,7 +49,7 @@ export function updateSecret({ options, vault, shapes, request, name, version: i
   if (typeof changes === "string") return badParameter(changes);
   const updated = { ...version, updated: Math.floor(Date.now() / 1000), ...changes };
   const versions = secret.versions.map((one) => (one.id === version.id ? updated : one));
-  options.estate.putItem(vault.name, "secrets", { ...secret, versions });
+  options.resources.putItem(vault.name, "secrets", { ...secret, versions });
   // The answer to an update has everything but the value.
   const { value: _, ...bundle } = { value: undefined, ...shapes.secretBundle({ ...secret, versions }, version.id) };
   return { status: 200, body: bundle };
@@ -57,23 +57,23 @@ export function updateSecret({ options, vault, shapes, request, name, version: i
 
 /** Deletes a secret, which can be recovered until it is purged. */
 export function deleteSecret({ options, vault, shapes, name }: VaultCall): Answer {
-  const secret = vault.shelves.secrets.get(name);
+  const secret = vault.collections.secrets.get(name);
   if (secret === undefined) {
-    if (vault.shelves.certificates.get(name) !== undefined) return managed(name);
+    if (vault.collections.certificates.get(name) !== undefined) return managed(name);
     return missing("SecretNotFound", `A secret with (name/id) ${name} was not found in this key vault.`);
   }
   if (vault.settings.softDelete === false) {
-    options.estate.remove(vault.name, "secrets", name);
+    options.resources.remove(vault.name, "secrets", name);
     return { status: 200, body: shapes.secretBundle(secret, current(secret).id) };
   }
-  options.estate.deleteSecret(vault.name, name);
+  options.resources.deleteSecret(vault.name, name);
   return { status: 200, body: shapes.deletedSecretItem(vault.deletedSecrets.get(name.toLowerCase())!) };
 }
 
 export function recoverSecret({ options, vault, shapes, name }: VaultCall): Answer {
   const deleted = vault.deletedSecrets.get(name.toLowerCase());
   if (deleted === undefined) return missing("SecretNotFound", `Deleted Secret not found: ${name}`);
-  options.estate.recoverSecret(vault.name, name);
+  options.resources.recoverSecret(vault.name, name);
   const { value: _, ...bundle } = {
     value: undefined,
     ...shapes.secretBundle(deleted.secret, current(deleted.secret).id),
@@ -92,7 +92,7 @@ export function purgeSecret({ options, vault, name }: VaultCall): Answer {
       "ForbiddenByPolicy",
     );
   }
-  options.estate.purgeSecret(vault.name, name);
+  options.resources.purgeSecret(vault.name, name);
   return { status: 204 };
 }
 

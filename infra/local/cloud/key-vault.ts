@@ -1,11 +1,11 @@
 import type { AssetKind } from "./company/company.ts";
-import { current } from "./estate/items.ts";
-import type { Vault } from "./estate/vault.ts";
 import type { Answer, Incoming, Service } from "./http.ts";
 import type { KeyVaultOptions, VaultCall } from "./key-vault-call.ts";
 import { badParameter, keyVaultRefusals, missing, type Permission, unauthorized } from "./key-vault-errors.ts";
 import { KeyVaultShapes } from "./key-vault-shapes.ts";
 import { deleteSecret, purgeSecret, recoverSecret, setSecret, updateSecret } from "./key-vault-writes.ts";
+import { current } from "./resources/items.ts";
+import type { Vault } from "./resources/vault.ts";
 import { bearerToken, type Claims } from "./tokens.ts";
 
 /** https://learn.microsoft.com/rest/api/keyvault/versions and the versions the SDKs send. */
@@ -31,7 +31,7 @@ export function keyVault(options: KeyVaultOptions): Service {
     const found = route(request);
     if (found === undefined) return undefined;
     const vaultName = request.host.slice(0, -options.suffix.length - 1);
-    const vault = options.estate.vault(vaultName);
+    const vault = options.resources.vault(vaultName);
     const token = bearerToken(request.headers.authorization);
     const claims = token === undefined ? "missing" : options.tokens.check(token, [`https://${options.suffix}`]);
     const known = { vault: vaultName, ...(found.name !== undefined && { item: found.name }) };
@@ -97,7 +97,7 @@ function route(request: Incoming): Route | undefined {
     if (kind === "keys" && second === "rotationpolicy") {
       const action = "getrotationpolicy";
       const answer = (call: VaultCall) => {
-        const key = call.vault.shelves.keys.get(name);
+        const key = call.vault.collections.keys.get(name);
         if (key !== undefined) return { status: 200, body: call.shapes.rotationPolicy(key) };
         return missing("KeyNotFound", `A key with (name/id) ${name} was not found in this key vault.`);
       };
@@ -105,7 +105,7 @@ function route(request: Incoming): Route | undefined {
     }
     if (kind === "certificates" && second === "policy") {
       const answer = (call: VaultCall) => {
-        const certificate = call.vault.shelves.certificates.get(name);
+        const certificate = call.vault.collections.certificates.get(name);
         if (certificate !== undefined) return { status: 200, body: call.shapes.policy(certificate) };
         return missing("CertificateNotFound", `A certificate with (name/id) ${name} was not found in this key vault.`);
       };
@@ -211,8 +211,8 @@ function listVersions({ shapes, request, name }: VaultCall, kind: AssetKind): An
 }
 
 function get({ vault, shapes, name, version }: VaultCall, kind: AssetKind): Answer {
-  const own = vault.shelves[kind].get(name);
-  const behind = own ?? vault.shelves.certificates.get(name);
+  const own = vault.collections[kind].get(name);
+  const behind = own ?? vault.collections.certificates.get(name);
   const wanted =
     behind === undefined
       ? undefined

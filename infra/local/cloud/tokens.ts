@@ -1,5 +1,5 @@
 import { createPublicKey, type KeyObject, sign, verify } from "node:crypto";
-import { versionFrom } from "./estate/identifiers.ts";
+import { versionFrom } from "./resources/identifiers.ts";
 
 /** Who a token speaks for: an application and its service principal. */
 export interface Principal {

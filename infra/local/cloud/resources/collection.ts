@@ -1,5 +1,5 @@
 /** Items that exist from the start, and that may be too many to keep: the cloud asks for them one by one. */
-export interface Stock<T> {
+export interface InitialItems<T> {
   count: number;
   at(index: number): T;
   /** The index of a name in lower case, or -1. */
@@ -7,23 +7,23 @@ export interface Stock<T> {
 }
 
 /**
- * One kind of thing in one vault: its stock with later changes over it. A slot is a position that a thing keeps for as
- * long as the shelf lives, even when it is removed and put back, so a listing that is under way neither skips nor repeats
- * what did not change.
+ * The items of one kind in one vault: the initial ones with later changes over them. A slot is a position that an item
+ * keeps for as long as the collection lives, even when it is removed and put back, so a listing that is under way neither
+ * skips nor repeats what did not change.
  */
-export class Shelf<T extends { name: string }> {
-  readonly #stock: Stock<T>;
+export class Collection<T extends { name: string }> {
+  readonly #initial: InitialItems<T>;
   /** By name in lower case; null is removed. */
   readonly #changed = new Map<string, T | null>();
   readonly #added: string[] = [];
   #removed = 0;
 
-  constructor(stock: Stock<T>) {
-    this.#stock = stock;
+  constructor(initial: InitialItems<T>) {
+    this.#initial = initial;
   }
 
   get slots(): number {
-    return this.#stock.count + this.#added.length;
+    return this.#initial.count + this.#added.length;
   }
 
   get size(): number {
@@ -32,8 +32,8 @@ export class Shelf<T extends { name: string }> {
 
   /** What is in a slot; undefined when it was removed. */
   slot(index: number): T | undefined {
-    if (index >= this.#stock.count) return this.#changed.get(this.#added[index - this.#stock.count]!) ?? undefined;
-    const item = this.#stock.at(index);
+    if (index >= this.#initial.count) return this.#changed.get(this.#added[index - this.#initial.count]!) ?? undefined;
+    const item = this.#initial.at(index);
     if (this.#changed.size === 0) return item;
     const change = this.#changed.get(item.name.toLowerCase());
     return change === undefined ? item : (change ?? undefined);
@@ -43,15 +43,15 @@ export class Shelf<T extends { name: string }> {
     const key = name.toLowerCase();
     const change = this.#changed.get(key);
     if (change !== undefined) return change ?? undefined;
-    const index = this.#stock.indexOf(key);
-    return index < 0 ? undefined : this.#stock.at(index);
+    const index = this.#initial.indexOf(key);
+    return index < 0 ? undefined : this.#initial.at(index);
   }
 
   put(item: T): void {
     const key = item.name.toLowerCase();
     const before = this.#changed.get(key);
     if (before === null) this.#removed--;
-    if (before === undefined && this.#stock.indexOf(key) < 0) this.#added.push(key);
+    if (before === undefined && this.#initial.indexOf(key) < 0) this.#added.push(key);
     this.#changed.set(key, item);
   }
 

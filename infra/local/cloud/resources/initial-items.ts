@@ -1,13 +1,13 @@
 import type { CompanyCertificate, CompanyKey, CompanySecret } from "../company/company.ts";
-import type { Stock } from "./shelf.ts";
+import type { InitialItems } from "./collection.ts";
 
 /** Things written down one by one, then `generated` more, made by `generate` from their number. */
-export function stockOf<D extends { name: string }, T>(
+export function initialItemsOf<D extends { name: string }, T>(
   declared: readonly D[],
   generated: number,
   generate: (index: number) => D,
   build: (declared: D, generatedIndex?: number) => T,
-): Stock<T> {
+): InitialItems<T> {
   const built = declared.map((one) => build(one));
   const byName = new Map(declared.map(({ name }, index) => [name.toLowerCase(), index]));
   if (byName.size !== declared.length) throw new Error("A vault holds two things of one kind and name");

@@ -1,6 +1,6 @@
 import type { Company, CompanyVault } from "../../infra/local/cloud/company/company.ts";
 
-/** The estate the budgets are counted on: 36 vaults of 140 assets, in three subscriptions. */
+/** The company that budgets are counted on: 36 vaults of 140 assets, in three subscriptions. */
 export const VAULTS = 36;
 const SECRETS = 90;
 const KEYS = 20;
@@ -13,9 +13,9 @@ const vault = (index: number): CompanyVault => ({
   generate: { secrets: SECRETS, keys: KEYS, certificates: CERTIFICATES },
 });
 
-export const ESTATE: Company = {
+export const MEASURED_COMPANY: Company = {
   subscriptions: Array.from({ length: SUBSCRIPTIONS }, (_, index) => ({
-    name: `Estate ${index}`,
+    name: `Subscription ${index}`,
     vaults: Array.from({ length: VAULTS / SUBSCRIPTIONS }, (_, at) => vault((index * VAULTS) / SUBSCRIPTIONS + at)),
   })),
 };

@@ -1,7 +1,7 @@
 import type { AssetKind, CompanyVault } from "../company/company.ts";
+import { Collection } from "./collection.ts";
+import { generatedCertificate, generatedKey, generatedSecret, initialItemsOf } from "./initial-items.ts";
 import { type Certificate, certificateFrom, type Key, keyFrom, type Moment, type Secret, secretFrom } from "./items.ts";
-import { Shelf } from "./shelf.ts";
-import { generatedCertificate, generatedKey, generatedSecret, stockOf } from "./stock.ts";
 
 /** A page of a listing: `managed` things are the secret or key behind a certificate. */
 export interface Page<K extends AssetKind> {
@@ -25,12 +25,12 @@ export interface DeletedSecret {
 /** So many generated certificates are really made; the others are the same ones under other names. */
 const SHARED_CERTIFICATES = 16;
 
-/** A vault as it is now. Its settings are those declared; its contents are shelves that can change. */
+/** A vault as it is now. Its settings are those declared; its contents are collections that can change. */
 export class Vault {
   settings: CompanyVault;
   readonly subscriptionId: string;
   readonly createdAt: Date;
-  readonly shelves: { [K in AssetKind]: Shelf<ItemOf[K]> };
+  readonly collections: { [K in AssetKind]: Collection<ItemOf[K]> };
   readonly deletedSecrets = new Map<string, DeletedSecret>();
 
   constructor(declared: CompanyVault, subscriptionId: string, moment: Moment) {
@@ -39,13 +39,13 @@ export class Vault {
     this.subscriptionId = subscriptionId;
     this.createdAt = new Date((moment.at - (declared.createdDaysAgo ?? 400) * 86_400) * 1000);
     const name = declared.name.toLowerCase();
-    this.shelves = {
-      secrets: new Shelf(
-        stockOf(secrets, generate.secrets ?? 0, generatedSecret, (one) => secretFrom(one, name, moment)),
+    this.collections = {
+      secrets: new Collection(
+        initialItemsOf(secrets, generate.secrets ?? 0, generatedSecret, (one) => secretFrom(one, name, moment)),
       ),
-      keys: new Shelf(stockOf(keys, generate.keys ?? 0, generatedKey, (one) => keyFrom(one, name, moment))),
-      certificates: new Shelf(
-        stockOf(certificates, generate.certificates ?? 0, generatedCertificate, (one, index) => ({
+      keys: new Collection(initialItemsOf(keys, generate.keys ?? 0, generatedKey, (one) => keyFrom(one, name, moment))),
+      certificates: new Collection(
+        initialItemsOf(certificates, generate.certificates ?? 0, generatedCertificate, (one, index) => ({
           ...certificateFrom(one, name, moment),
           ...(index !== undefined && { shared: index % SHARED_CERTIFICATES }),
         })),
@@ -74,8 +74,8 @@ export class Vault {
    * @returns undefined when `from` is no position this vault gave out.
    */
   page<K extends AssetKind>(kind: K, from: string | undefined, size: number): Page<K> | undefined {
-    const own = this.shelves[kind].slots;
-    const behind = kind === "certificates" ? 0 : this.shelves.certificates.slots;
+    const own = this.collections[kind].slots;
+    const behind = kind === "certificates" ? 0 : this.collections.certificates.slots;
     const start = from === undefined ? { managed: false, index: 0 } : positionFrom(from);
     if (start === undefined) return undefined;
 
@@ -83,7 +83,7 @@ export class Vault {
     let { managed, index } = start;
     if (!managed) {
       for (; index < own && items.length < size; index++) {
-        const item = this.shelves[kind].slot(index);
+        const item = this.collections[kind].slot(index);
         if (item !== undefined) items.push({ managed: false, item });
       }
       if (index < own) return { items, next: `o${index}` };
@@ -91,7 +91,7 @@ export class Vault {
       index = 0;
     }
     for (; index < behind && items.length < size; index++) {
-      const item = this.shelves.certificates.slot(index);
+      const item = this.collections.certificates.slot(index);
       if (item !== undefined) items.push({ managed: true, item });
     }
     return index < behind ? { items, next: `m${index}` } : { items };

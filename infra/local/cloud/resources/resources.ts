@@ -39,7 +39,7 @@ const now = () => Math.floor(Date.now() / 1000);
  * Everything the company owns, as it is now. What changes it goes through `#change`, which also hands the change to the
  * journal, so that a restart on the same data folder finds it again.
  */
-export class Estate {
+export class Resources {
   readonly subscriptions = new Map<string, Subscription>();
   /** By name in lower case; names are unique over all subscriptions. */
   readonly vaults = new Map<string, Vault>();
@@ -103,7 +103,7 @@ export class Estate {
     const made = itemFrom(kind, declared, owner.name);
     const version = made.versions[0]!;
     version.id = randomBytes(16).toString("hex");
-    const before = owner.shelves[kind].get(declared.name);
+    const before = owner.collections[kind].get(declared.name);
     this.putItem(vault, kind, {
       ...made,
       name: before?.name ?? made.name,
@@ -116,7 +116,7 @@ export class Estate {
    * null takes away a date, the tags or the content type. False when there is no such thing.
    */
   change<K extends AssetKind>(vault: string, kind: K, name: string, change: ItemChange): boolean {
-    const item = this.#owner(vault).shelves[kind].get(name);
+    const item = this.#owner(vault).collections[kind].get(name);
     if (item === undefined) return false;
     const version = { ...current<ItemOf[K]["versions"][number]>(item as never), updated: now() };
     if (change.enabled !== undefined) version.enabled = change.enabled;
@@ -136,7 +136,7 @@ export class Estate {
   }
 
   setRotation(vault: string, key: string, rotation: Key["rotation"]): boolean {
-    const item = this.#owner(vault).shelves.keys.get(key);
+    const item = this.#owner(vault).collections.keys.get(key);
     if (item === undefined) return false;
     const { rotation: _, ...rest } = item;
     this.putItem(vault, "keys", { ...rest, ...(rotation && { rotation }) });
@@ -149,7 +149,7 @@ export class Estate {
 
   /** Gone at once, without the recoverable state: as a purge leaves it. */
   remove(vault: string, kind: AssetKind, name: string): boolean {
-    if (this.#owner(vault).shelves[kind].get(name) === undefined) return false;
+    if (this.#owner(vault).collections[kind].get(name) === undefined) return false;
     this.#change({ what: "noItem", vault, kind, name });
     return true;
   }
@@ -204,12 +204,12 @@ export class Estate {
       }
       case "item":
         // The kind and the item were written together, so they fit.
-        this.#owner(change.vault).shelves[change.kind].put(change.item as never);
+        this.#owner(change.vault).collections[change.kind].put(change.item as never);
         return;
       case "noItem": {
         const vault = this.#owner(change.vault);
-        const secret = change.deletedAt === undefined ? undefined : vault.shelves.secrets.get(change.name);
-        vault.shelves[change.kind].remove(change.name);
+        const secret = change.deletedAt === undefined ? undefined : vault.collections.secrets.get(change.name);
+        vault.collections[change.kind].remove(change.name);
         if (secret !== undefined && change.deletedAt !== undefined) {
           vault.deletedSecrets.set(change.name.toLowerCase(), { secret, deletedAt: change.deletedAt });
         }
@@ -220,7 +220,7 @@ export class Estate {
         const vault = this.#owner(change.vault);
         const deleted = vault.deletedSecrets.get(change.name.toLowerCase());
         vault.deletedSecrets.delete(change.name.toLowerCase());
-        if (change.what === "recovered" && deleted !== undefined) vault.shelves.secrets.put(deleted.secret);
+        if (change.what === "recovered" && deleted !== undefined) vault.collections.secrets.put(deleted.secret);
       }
     }
   }

@@ -1,0 +1,123 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import {
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { createInterface } from "node:readline";
+import { afterEach, expect, test } from "vitest";
+import { freePort } from "../host/run-host.ts";
+
+const root = path.resolve(import.meta.dirname, "../..");
+const children: ChildProcess[] = [];
+afterEach(async () => {
+  for (const child of children.splice(0)) {
+    if (child.exitCode !== null) continue;
+    child.kill("SIGTERM");
+    await once(child, "exit");
+  }
+});
+
+/** Runs `npm start` with its own data folder. `lines` fills while it runs. */
+function npmStart(data: string, args: string[], environment: Record<string, string>) {
+  const child = spawn(process.execPath, [path.join(root, "infra/local/start.ts"), "--data", data, ...args], {
+    cwd: root,
+    env: { PATH: process.env.PATH, HOME: process.env.HOME, ...environment },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  children.push(child);
+  const lines: string[] = [];
+  for (const stream of [child.stdout, child.stderr])
+    createInterface({ input: stream }).on("line", (line) => lines.push(line));
+  const exited = once(child, "exit").then(([code]) => code as number | null);
+  const ready = new Promise<void>((resolve, reject) => {
+    createInterface({ input: child.stdout }).on("line", (line) => {
+      if (line.includes("Ctrl-C ends it")) resolve();
+    });
+    exited.then(() => reject(new Error(`It ended:\n${lines.join("\n")}`)), reject);
+  });
+  ready.catch(() => {});
+  return { lines, exited, ready };
+}
+
+/** Every file and folder under a folder whose mode lets others in. */
+function openToOthers(folder: string): string[] {
+  return readdirSync(folder, { recursive: true, encoding: "utf8" }).filter((name) => {
+    const stats = lstatSync(path.join(folder, name));
+    return (stats.isFile() || stats.isDirectory()) && (stats.mode & 0o077) !== 0;
+  });
+}
+
+const listing = (folder: string): string[] =>
+  existsSync(folder) ? readdirSync(folder).map((name) => `${name} ${statSync(path.join(folder, name)).mtimeMs}`) : [];
+
+test("keeps what it writes for its owner, takes over an earlier version's data, and leaves dist/ alone", async () => {
+  const data = mkdtempSync(path.join(tmpdir(), "start-"));
+  mkdirSync(path.join(data, "cloud"));
+  const secrets = { adminPassword: "kept-from-before", jwtSigningKeys: `local:${"A".repeat(44)}`, licenseKeys: [] };
+  const auditSigningKeys = `local:${Buffer.alloc(32, 1).toString("base64")}`;
+  writeFileSync(path.join(data, "secrets.json"), JSON.stringify({ ...secrets, auditSigningKeys }), { mode: 0o644 });
+  const before = listing(path.join(root, "dist"));
+  const port = await freePort();
+  const { ready, lines } = npmStart(data, ["--no-scan"], { PORT: String(port) });
+  await ready;
+  expect(lines.join("\n")).toContain("the stand-in cloud's company, not yours");
+  expect(lines.join("\n")).toContain("kept-from-before");
+  expect((await fetch(`http://127.0.0.1:${port}/health`)).status).toBe(200);
+
+  expect(readdirSync(path.join(data, "stand-in"))).toEqual(
+    expect.arrayContaining(["app", "azurite", "cloud", "host.log", "secrets.json"]),
+  );
+  expect(existsSync(path.join(data, "secrets.json"))).toBe(false);
+  expect(statSync(data).mode & 0o777).toBe(0o700);
+  expect(openToOthers(data)).toEqual([]);
+  expect(listing(path.join(root, "dist"))).toEqual(before);
+  expect(JSON.parse(readFileSync(path.join(data, "stand-in/app/package.json"), "utf8")).main).toBe("dist/main.mjs");
+
+  const second = npmStart(data, ["--no-scan"], { PORT: String(await freePort()) });
+  expect(await second.exited).toBe(1);
+  expect(second.lines).toEqual([expect.stringMatching(/^It is already running here \(process \d+\)/)]);
+});
+
+test("the real cloud's data lies apart from the stand-in cloud's", async () => {
+  const data = mkdtempSync(path.join(tmpdir(), "start-"));
+  mkdirSync(path.join(data, "cloud"));
+  mkdirSync(path.join(data, "azurite"));
+  const { ready, lines } = npmStart(data, ["--azure", "--no-scan"], { PORT: String(await freePort()) });
+  await ready;
+  expect(lines.join("\n")).toContain("Azure, with your own sign-in");
+  expect(lines.join("\n")).toContain("SERVICE_KEY_VAULT_URL");
+  // What the stand-in cloud left waits for it.
+  expect(existsSync(path.join(data, "cloud"))).toBe(true);
+  expect(readdirSync(path.join(data, "azure"))).not.toContain("cloud");
+});
+
+test.each([
+  [
+    "a port in use",
+    async () => String(await takenPort()),
+    /^Port \d+ is in use\. End what uses it, or set another: PORT=\d+ npm start$/,
+  ],
+  ["a port that is none", async () => "http", /^PORT is a number up to 65535, not "http"\.$/],
+])("%s ends it with one line that says what to do", async (_, port, line) => {
+  const data = mkdtempSync(path.join(tmpdir(), "start-"));
+  const { exited, lines } = npmStart(data, [], { PORT: await port() });
+  expect(await exited).toBe(1);
+  expect(lines).toEqual([expect.stringMatching(line)]);
+  expect(readdirSync(data)).toEqual([]);
+});
+
+async function takenPort(): Promise<number> {
+  const server = createServer().listen(0, "127.0.0.1").unref();
+  await once(server, "listening");
+  return (server.address() as { port: number }).port;
+}
