@@ -1,54 +1,33 @@
-import * as z from "zod";
-import { AuditEntry, EVENT_TYPE } from "../shared/audit/entry.ts";
-import type { ExportPart } from "../shared/audit/export.ts";
-import { Verification } from "../shared/audit/verify.ts";
-import { pageOf, pageParameters, pageRequest, queryInstant } from "../shared/http/paging.ts";
-import { Problem } from "../shared/http/problem.ts";
+import {
+  AuditEntryList,
+  AuditExport,
+  auditQuery,
+  ExportQuery,
+  ListQuery,
+  Verification,
+  VerifyQuery,
+} from "../shared/audit/api.ts";
+import type { ExportPart } from "../shared/audit/export/export.ts";
+import { pageRequest } from "../shared/http/paging.ts";
 import { content, ok } from "../shared/http/reply.ts";
 import { endpoint, timer } from "./kit.ts";
 
 const tag = "Audit";
-
-const period = { start_date: queryInstant("start").optional(), end_date: queryInstant("end").optional() };
-const filters = {
-  ...period,
-  event_type: z
-    .string()
-    .regex(EVENT_TYPE, "must be an event type such as user.signedIn")
-    .optional()
-    .meta({ description: "Only events of this type.", example: "user.signedIn" }),
-  actor: z
-    .string()
-    .min(1)
-    .max(256)
-    .optional()
-    .meta({ description: "Only what this username did, in any case; `anonymous` and `system` too.", example: "admin" }),
-};
-
-type Filters = { start_date?: Date | undefined; end_date?: Date | undefined; event_type?: string; actor?: string };
-
-/** @throws {Problem} invalidRequest when the period ends before it begins. */
-function queryOf({ start_date: start, end_date: end, event_type: eventType, actor }: Filters) {
-  if (start && end && start > end) {
-    throw new Problem("invalidRequest", "The period ends before it begins. Swap start_date and end_date.", {
-      errors: [{ path: "query.end_date", message: "is before start_date" }],
-    });
-  }
-  return { start, end, eventType, actor };
-}
 
 const listAuditEntries = endpoint({
   name: "listAuditEntries",
   method: "GET",
   route: "audit/entries",
   summary: "List what happened, newest first",
-  description: "Everything that changed something, every sign-in and every refusal. All filters can stand together.",
+  description:
+    "Everything that changed something, every sign-in and every refusal; who reads the log is entered, too. All filters can stand together. Each entry is shown as the log itself holds it: an index only says where it is, and a row of it without such an entry is told in `findings`. That the list lacks no entry, and that no entry was changed, is what GET /audit/verify checks.",
   tag,
   access: "auditor",
   tier: "core",
-  query: z.strictObject({ ...filters, ...pageParameters }),
-  responds: { 200: pageOf(AuditEntry, "AuditEntryList") },
-  handle: async ({ query, services }) => ok(await services.audit.list(queryOf(query), pageRequest(query))),
+  query: ListQuery,
+  responds: { 200: AuditEntryList },
+  handle: async ({ query, caller, services }) =>
+    ok(await services.audit.list(auditQuery(query), pageRequest(query), caller)),
 });
 
 const exportAudit = endpoint({
@@ -61,30 +40,18 @@ const exportAudit = endpoint({
   tag,
   access: "auditor",
   tier: "core",
-  query: z.strictObject({
-    format: z.enum(["json", "csv", "pdf"]).optional().meta({ description: "json when left out." }),
-    ...filters,
-    cursor: pageParameters.cursor,
-  }),
+  query: ExportQuery,
   responds: {
     200: {
       description: "The export, or the part of it that the cursor asks for",
       mediaTypes: ["text/csv", "application/pdf"],
-      json: z
-        .looseObject({
-          format: z.string(),
-          start: z.iso.datetime(),
-          end: z.iso.datetime(),
-          entries: z.array(AuditEntry),
-          nextCursor: z.string().nullable(),
-        })
-        .meta({ id: "AuditExport", description: "With what the offline command needs to verify the entries." }),
+      json: AuditExport,
     },
   },
-  async handle({ query, headers, url, services }) {
+  async handle({ query, headers, url, caller, services }) {
     const { format = "json", cursor } = query;
     const gzip = /\bgzip\b(?!\s*;\s*q=0(\.0*)?\s*(,|$))/i.test(headers.get("accept-encoding") ?? "");
-    const part = await services.audit.export({ format, query: queryOf(query), cursor, gzip });
+    const part = await services.audit.export({ format, query: auditQuery(query), cursor, gzip }, caller);
     return content(part.mediaType, part.data, exportHeaders(part, url));
   },
 });
@@ -109,15 +76,15 @@ const verifyAudit = endpoint({
   route: "audit/verify",
   summary: "Verify that nothing sealed was changed, removed or inserted",
   description:
-    "Entries are sealed every ten minutes. Compares every sealed entry of the period with its signed digest and says what differs and where. A long period comes in parts: go on with `nextCursor`.",
+    "Entries are sealed every ten minutes. Compares every sealed entry of the period with its signed digest, and the list with the entries, and says what differs and where. Nothing that storage alone says is believed: where the log begins and ends, and with which keys, follows from signatures and from the anchor in the service's own key vault. A long period comes in parts: go on with `nextCursor`.",
   tag,
   access: "auditor",
   tier: "core",
-  query: z.strictObject({ ...period, cursor: pageParameters.cursor }),
+  query: VerifyQuery,
   responds: { 200: Verification },
-  handle: async ({ query, services }) => {
-    const { start, end } = queryOf(query);
-    return ok(await services.audit.verify({ start, end, cursor: query.cursor }));
+  handle: async ({ query, caller, services }) => {
+    const { start, end } = auditQuery(query);
+    return ok(await services.audit.verify({ start, end, cursor: query.cursor }, caller));
   },
 });
 

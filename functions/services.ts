@@ -2,8 +2,8 @@ import "./memory.ts";
 import path from "node:path";
 import { type Access, createAccess } from "../shared/access/access.ts";
 import { type Alerts, createAlerts } from "../shared/alerts/alerts.ts";
-import { keyVaultAnchor } from "../shared/audit/anchor.ts";
 import { type Audit, createAudit } from "../shared/audit/audit.ts";
+import { keyVaultAnchor } from "../shared/audit/chain/anchor.ts";
 import { createAppConfiguration } from "../shared/azure/app-configuration.ts";
 import { createIdentity, type Identity } from "../shared/azure/identity.ts";
 import { createKeyVaults } from "../shared/azure/key-vault.ts";
@@ -26,6 +26,7 @@ import { type Clock, type Randomness, systemRandomness } from "../shared/runtime
 import { auditHistory, createRetention, type Retention } from "../shared/settings/retention.ts";
 import { createSettings, type Settings, type SettingValues } from "../shared/settings/settings.ts";
 import { createStoreClock } from "../shared/storage/clock.ts";
+import { storageAccount } from "../shared/storage/connection.ts";
 import { createQueues, type Queues } from "../shared/storage/queues.ts";
 import { createTables, type Tables } from "../shared/storage/tables.ts";
 import { createSubscriptions, type Subscriptions } from "../shared/subscriptions/subscriptions.ts";
@@ -77,7 +78,7 @@ export function createServices(config: Config): Services {
   const tables = createTables(connection, { log, clock });
   const queues = createQueues(connection, { log });
   const serviceKeyVault = createServiceKeyVault({ config, identity, log });
-  const anchor = serviceKeyVault && keyVaultAnchor(serviceKeyVault);
+  const anchor = serviceKeyVault && keyVaultAnchor(serviceKeyVault, storageAccount(connection));
   const audit = createAudit({ tables, clock, randomness, config, log, anchor, unicodeFont: UNICODE_FONT });
   const settings = createSettings({
     ...{ tables, config, clock, audit, log },

@@ -3,14 +3,14 @@
  * --public-key kid:base64 [--public-key …] part1.json [part2.json.gz …]
  *
  * The public keys are those that GET /audit/verify showed earlier, kept apart from the service. Give all parts of an export
- * together. Ends with 0 when the log is intact, 1 when it is not, 2 when the call was wrong.
+ * together. Ends with 0 when the log is intact, 1 when it is not, 2 when the call was wrong, 3 when nothing in it is sealed.
  */
 import type { KeyObject } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { parseArgs } from "node:util";
 import { gunzipSync } from "node:zlib";
-import { publicKeyFrom } from "../../shared/audit/signing.ts";
-import { type ExportVerification, verifyExport } from "../../shared/audit/verify-export.ts";
+import { publicKeyFrom } from "../../shared/audit/chain/signing.ts";
+import { type ExportVerification, verifyExport } from "../../shared/audit/verify/verify-export.ts";
 
 const USAGE = "Usage: verify-audit --public-key kid:base64 [--public-key kid:base64 …] file.json [file.json.gz …]";
 const SHOWN_FINDINGS = 100;
@@ -45,12 +45,18 @@ async function readExport(file: string): Promise<unknown> {
   }
 }
 
+const VERDICTS = {
+  intact: "INTACT: nothing was changed, removed or inserted.",
+  notIntact: "NOT INTACT: the audit log was tampered with.",
+  nothingSealed: "NOTHING SEALED: no digest of a trusted key is in it, so nothing can be said of its entries.",
+};
+const EXIT_CODES = { intact: 0, notIntact: 1, nothingSealed: 3 };
+
 function report(result: ExportVerification): void {
-  const { intact, findings, entries, digests, unsealed, purges, notes } = result;
-  console.log(
-    intact ? "INTACT: nothing was changed, removed or inserted." : "NOT INTACT: the audit log was tampered with.",
-  );
-  console.log(`Checked ${entries} entries against ${digests} digests.`);
+  const { verdict, findings, entries, digests, sealedFrom, sealedUpTo, unsealed, purges, notes } = result;
+  console.log(VERDICTS[verdict]);
+  const range = sealedFrom === null ? "" : `, of the intervals ${sealedFrom} to ${sealedUpTo}`;
+  console.log(`Checked ${entries} entries against ${digests} digests${range}.`);
   if (unsealed > 0) console.log(`${unsealed} entries were not sealed yet when this was exported.`);
   for (const { from, to, entries, actor, purgedAt } of purges) {
     console.log(`Purged: ${entries} entries from ${from} to ${to}, by ${actor} at ${purgedAt}.`);
@@ -73,7 +79,7 @@ try {
   for (const file of files) parts.push(await readExport(file));
   const result = await verifyExport(parts, keys);
   report(result);
-  process.exitCode = result.intact ? 0 : 1;
+  process.exitCode = EXIT_CODES[result.verdict];
 } catch (error) {
   console.error(error instanceof Error ? error.message : String(error));
   console.error(USAGE);

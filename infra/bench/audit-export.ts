@@ -1,7 +1,9 @@
 import { createPublicKey, randomBytes } from "node:crypto";
 import type { AuditEvent } from "../../shared/audit/audit.ts";
+import { signingKey } from "../../shared/audit/chain/signing.ts";
+import { createTrust } from "../../shared/audit/chain/trust.ts";
 import { type AuditEntry, entryOf, entryText } from "../../shared/audit/entry.ts";
-import { DAY_MS, type Interval, intervalName, intervalOf, SEAL_DELAY_MS } from "../../shared/audit/interval.ts";
+import { type Interval, intervalName, intervalOf, SEAL_DELAY_MS } from "../../shared/audit/interval.ts";
 import {
   bornMark,
   EntryRow,
@@ -15,12 +17,11 @@ import {
   Mark,
   openMark,
 } from "../../shared/audit/rows.ts";
-import { createSealer } from "../../shared/audit/seal.ts";
-import { signingKey } from "../../shared/audit/signing.ts";
-import { createTrust } from "../../shared/audit/trust.ts";
-import { verifyExport } from "../../shared/audit/verify-export.ts";
+import { createSealer } from "../../shared/audit/seal/seal.ts";
+import { verifyExport } from "../../shared/audit/verify/verify-export.ts";
 import { systemRandomness } from "../../shared/runtime.ts";
 import { createTables, insert, type Operation, put, type Tables } from "../../shared/storage/tables.ts";
+import { DAY_MS } from "../../shared/time.ts";
 import { ADMIN, type Answer, Service } from "../../test/support/service.ts";
 import { processFigures, withProcessorTime } from "./process.ts";
 import { equalTo, type Figure, megabytes, peakMemory, processorTime, type Section } from "./section.ts";
@@ -122,7 +123,7 @@ async function history(tables: Tables, start: number, key: Key): Promise<Set<str
   const log = { debug() {}, info() {}, warn() {}, error() {} };
   let now = start;
   const clock = { now: () => new Date(now) };
-  const seal = createSealer({ tables: withoutIndex, clock, log, trust, anchor: undefined });
+  const seal = createSealer({ tables: withoutIndex, clock, log, trust, anchor: undefined, enter: async () => {} });
 
   const ids = new Set<string>();
   await tables.put(FirstRow, FIRST_PARTITION, FIRST_PARTITION, { interval: intervalName(start) });
@@ -158,8 +159,7 @@ function* primaryRows(entries: AuditEntry[]): Generator<Operation> {
 }
 
 function* indexRows(entries: AuditEntry[]): Generator<Operation> {
-  for (const entry of entries)
-    for (const key of indexKeys(entry)) yield put(IndexRow, key, { entry: entryText(entry) });
+  for (const entry of entries) for (const key of indexKeys(entry)) yield put(IndexRow, key, { id: entry.id });
 }
 
 interface Walked {

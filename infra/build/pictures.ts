@@ -8,7 +8,7 @@ import { mailOf } from "../../shared/alerts/email.ts";
 import { messageOf } from "../../shared/alerts/message.ts";
 import type { AssetNews } from "../../shared/alerts/news.ts";
 import type { AuditEntry } from "../../shared/audit/entry.ts";
-import { createPdf } from "../../shared/audit/export-pdf.ts";
+import { createPdf } from "../../shared/audit/export/pdf.ts";
 import { commandLine } from "./command-line.ts";
 
 const HELP = `npm run pictures -- [FOLDER]

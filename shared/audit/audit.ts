@@ -1,50 +1,45 @@
 import { createRequire } from "node:module";
 import type { Config } from "../config/config.ts";
 import type { Caller } from "../http/endpoint.ts";
-import type { Page, PageRequest } from "../http/paging.ts";
+import type { PageRequest } from "../http/paging.ts";
 import type { Clock, Logger, Randomness } from "../runtime.ts";
 import type { Tables } from "../storage/tables.ts";
-import type { Anchor } from "./anchor.ts";
-import type { AuditEntry } from "./entry.ts";
-import type { ExportPart, ExportRequest } from "./export.ts";
-import { type AuditQuery, listEntries } from "./list.ts";
-import { createPurger, type PurgeResult } from "./purge.ts";
-import { createSealer, type Sealing } from "./seal.ts";
-import { type AuditStatistics, statistics } from "./statistics.ts";
-import { createTrust } from "./trust.ts";
-import { type Verification, type VerifyRequest, verifySealed } from "./verify.ts";
-import { createWriter } from "./write.ts";
+import type { Verification } from "./api.ts";
+import type { Anchor } from "./chain/anchor.ts";
+import { createTrust } from "./chain/trust.ts";
+import type { Appender, AuditEvent } from "./event.ts";
+import type { ExportPart, ExportRequest } from "./export/export.ts";
+import { type AuditPage, type AuditQuery, listEntries } from "./list.ts";
+import { type PurgeResult, purgeSealed } from "./purge/purge.ts";
+import { enterExport, readingEvent } from "./reading.ts";
+import { createSealer, type Sealing } from "./seal/seal.ts";
+import { type AuditStatistics, statistics } from "./seal/statistics.ts";
+import { type VerifyRequest, verifySealed } from "./verify/verify.ts";
+import { createWriter } from "./write/writer.ts";
 
-/** Something that happened, as the rest of the service tells it. */
-export interface AuditEvent {
-  /** What happened, as `thing.happened` in camelCase: `user.signedIn`, `settings.changed`. */
-  type: string;
-  caller: Caller;
-  /** `intent` is entered before an outside effect, one of the others after it. */
-  outcome: "success" | "failure" | "refused" | "intent";
-  target?: { type: string; id: string };
-  before?: unknown;
-  after?: unknown;
-  details?: Record<string, unknown>;
-}
+export type { AuditEvent } from "./event.ts";
 
 /**
  * The audit log. Members of `before`, `after` and `details` that are named like a secret are kept as `[redacted]`; each of
  * the three holds at most 16,384 characters of JSON.
  */
-export interface Audit {
-  /** Enters the event; when this fails, the effect it stands for must not happen. */
-  append(event: AuditEvent): Promise<void>;
+export interface Audit extends Appender {
   /** As `append`, but repeats of one refusal (actor, address, type, target) within a minute are one entry with a count. */
   refused(event: AuditEvent): Promise<void>;
-  /** @throws {Problem} invalidCursor */
-  list(query: AuditQuery, request: PageRequest): Promise<Page<AuditEntry>>;
-  /** @throws {Problem} invalidCursor; invalidRequest for a PDF over its limit. */
-  export(request: ExportRequest): Promise<ExportPart>;
+  /**
+   * @param reader - Whose reading is entered, before it is answered; nobody's when left out.
+   * @throws {Problem} invalidCursor
+   */
+  list(query: AuditQuery, request: PageRequest, reader?: Caller): Promise<AuditPage>;
+  /**
+   * @param reader - Whose export is entered: its intent before the first part, its outcome with the last one.
+   * @throws {Problem} invalidCursor; invalidRequest for a PDF over its limit.
+   */
+  export(request: ExportRequest, reader?: Caller): Promise<ExportPart>;
   /** Seals what is due; for a timer. */
   seal(): Promise<Sealing>;
   /** @throws {Problem} invalidCursor */
-  verify(request: VerifyRequest): Promise<Verification>;
+  verify(request: VerifyRequest, reader?: Caller): Promise<Verification>;
   /** @throws {Problem} conflict when nothing is sealed since `AUDIT_SIGNING_KEYS` is not set. */
   purge(retentionDays: number, caller: Caller): Promise<PurgeResult>;
   statistics(): Promise<AuditStatistics>;
@@ -64,21 +59,33 @@ export interface AuditDependencies {
 
 export function createAudit({ tables, clock, randomness, config, log, anchor, unicodeFont }: AuditDependencies): Audit {
   const trust = createTrust(tables, config.AUDIT_SIGNING_KEYS);
-  const { append, refused } = createWriter({ tables, clock, randomness, trust });
-  const reading = { tables, clock, trust, anchor };
+  const { append, refused, reading } = createWriter({ tables, clock, randomness, trust });
+  const stored = { tables, clock, trust, anchor };
   const minimumRetentionDays = config.AUDIT_MINIMUM_RETENTION_DAYS;
+
   return {
     append,
     refused,
-    list: (query, request) => listEntries(tables, query, request),
-    async export(request) {
-      const { exportPart } = await import("./export.ts");
-      return await exportPart({ ...reading, unicodeFont: () => unicodeFont ?? installedFont() }, request);
+    async list(query, request, reader) {
+      if (reader) await reading(readingEvent("audit.listed", reader, query));
+      return await listEntries(tables, query, request);
     },
-    seal: createSealer({ ...reading, log }),
-    verify: (request) => verifySealed(reading, request),
-    purge: createPurger({ tables, clock, trust, minimumRetentionDays, append }),
-    statistics: () => statistics(reading),
+    async export(request, reader) {
+      const { exportPart } = await import("./export/export.ts");
+      const exporting = { ...stored, unicodeFont: () => unicodeFont ?? installedFont() };
+      const make = (exportId: string) => exportPart(exporting, request, exportId);
+      return reader
+        ? await enterExport({ append, reading }, request, reader, make)
+        : await make(randomness.ulid(clock.now()));
+    },
+    seal: createSealer({ ...stored, log, enter: refused }),
+    async verify(request, reader) {
+      if (reader) await reading(readingEvent("audit.verified", reader, request));
+      return await verifySealed(stored, request);
+    },
+    purge: (retentionDays, caller) =>
+      purgeSealed({ tables, clock, trust, append, minimumRetentionDays }, retentionDays, caller),
+    statistics: () => statistics(stored),
   };
 }
 

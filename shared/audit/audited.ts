@@ -1,5 +1,5 @@
 import { Problem } from "../http/problem.ts";
-import type { Audit, AuditEvent } from "./audit.ts";
+import type { Appender, AuditEvent } from "./event.ts";
 
 /** What the entry of a finished effect says beside its event. */
 export type Entered = Partial<Pick<AuditEvent, "before" | "after" | "details">>;
@@ -11,7 +11,7 @@ export type Entered = Partial<Pick<AuditEvent, "before" | "after" | "details">>;
  * @param entered - What the entry of success says of the result.
  */
 export async function audited<T>(
-  audit: Pick<Audit, "append">,
+  audit: Appender,
   event: Omit<AuditEvent, "outcome">,
   effect: () => Promise<T>,
   entered: (result: T) => Entered = () => ({}),

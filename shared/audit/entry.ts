@@ -1,6 +1,7 @@
 import * as z from "zod";
-import type { AuditEvent } from "./audit.ts";
+import { ULID } from "../ulid.ts";
 import { canonicalJson } from "./canonical.ts";
+import type { AuditEvent } from "./event.ts";
 import { redact } from "./redact.ts";
 
 /** What an event's type looks like, in entries and as a filter. */
@@ -14,10 +15,7 @@ const MAX_TARGET_CHARACTERS = 1024;
 
 export const AuditEntry = z
   .object({
-    id: z
-      .string()
-      .regex(/^[0-7][0-9A-HJKMNP-TV-Z]{25}$/)
-      .meta({ description: "A ULID." }),
+    id: z.string().regex(ULID).meta({ description: "A ULID." }),
     occurredAt: z.string().meta({ description: "The instant it was entered." }),
     eventType: z.string().meta({ example: "settings.changed" }),
     outcome: z
@@ -68,22 +66,16 @@ function detail(value: unknown): unknown {
 /** An entry as a row keeps it; its hash is the SHA-256 of this text. */
 export const entryText = (entry: AuditEntry): string => canonicalJson(entry);
 
-/** The entry of a row that anyone may have written, or undefined. */
-export function readEntry(text: string): AuditEntry | undefined {
+/**
+ * The entry of a row that anyone may have written, its members in the order of the description; undefined when the text is
+ * none.
+ */
+export function readEntry(text: string | undefined): AuditEntry | undefined {
+  if (text === undefined) return undefined;
   try {
     const entry = AuditEntry.safeParse(JSON.parse(text)).data;
     return entry && Number.isFinite(Date.parse(entry.occurredAt)) ? entry : undefined;
   } catch {
     return undefined;
   }
-}
-
-const MEMBERS = Object.keys(AuditEntry.shape) as (keyof AuditEntry)[];
-
-/** The entry of a row's text, its members in the order of the description. */
-export function entryFrom(text: string): AuditEntry {
-  const stored = JSON.parse(text) as AuditEntry;
-  return Object.fromEntries(
-    MEMBERS.filter((name) => stored[name] !== undefined).map((name) => [name, stored[name]]),
-  ) as AuditEntry;
 }

@@ -1,13 +1,14 @@
+import { DAY_MS, MINUTE_MS } from "../time.ts";
+
 /**
  * Entries are sealed by the interval: each has one digest, even an empty one. Ten minutes is the longest an entry can
  * stand unsealed (plus `SEAL_DELAY_MS`) and still only 144 digests a day.
  */
 export const INTERVAL_MINUTES = 10;
-export const INTERVAL_MS = INTERVAL_MINUTES * 60_000;
-export const DAY_MS = 86_400_000;
+export const INTERVAL_MS = INTERVAL_MINUTES * MINUTE_MS;
 
 /** How long after its end an interval is closed, so that the clocks of two instances need not agree to the second. */
-export const SEAL_DELAY_MS = 60_000;
+export const SEAL_DELAY_MS = MINUTE_MS;
 
 /** An interval is known by the instant it starts, in milliseconds since 1970. */
 export type Interval = number;

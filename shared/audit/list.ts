@@ -3,7 +3,10 @@ import { decodeCursor, encodeCursor, MAX_COUNTED, type Page, type PageRequest } 
 import { Problem } from "../http/problem.ts";
 import type { Tables } from "../storage/tables.ts";
 import { canonicalJson, sha256 } from "./canonical.ts";
-import { type AuditEntry, entryFrom } from "./entry.ts";
+import type { Finding } from "./chain/findings.ts";
+import type { AuditEntry } from "./entry.ts";
+import { type IndexedRow, readIndexed } from "./indexed.ts";
+import { readRows } from "./read.ts";
 import { type EntryFilter, INDEX_PARTITION, IndexRow, indexPrefix, indexRange } from "./rows.ts";
 
 /** Entries in `start <= instant < end`; every member narrows, none is everything. */
@@ -36,25 +39,35 @@ export function refuseOtherQuery(name: string, query: AuditQuery): void {
   );
 }
 
+/** A page of the log. */
+export interface AuditPage extends Page<AuditEntry> {
+  /** Rows of the index on this page for which there is no such entry; absent when there are none. */
+  findings?: Finding[];
+}
+
 /**
- * One page of the index, newest first. With a cursor it costs one request (two for 1,000 entries), on every page and with
- * every filter; without one up to eleven more, which count to 10,000.
+ * One page, newest first. The index says which entries, the primary rows say what they are: whatever stands in the index
+ * without such an entry is told as a finding. That the index lacks none is what verification checks.
+ *
+ * With a cursor it costs one request of the index (two for 1,000 entries) and what `readIndexed` takes, on every page and
+ * with every filter; without one up to eleven more, which count to 10,000.
  */
-export async function listEntries(tables: Tables, query: AuditQuery, request: PageRequest): Promise<Page<AuditEntry>> {
+export async function listEntries(tables: Tables, query: AuditQuery, request: PageRequest): Promise<AuditPage> {
+  const prefix = indexPrefix(query);
   const range = {
     partitionKey: INDEX_PARTITION,
-    ...indexRange(indexPrefix(query), query.start?.getTime(), query.end?.getTime()),
+    ...indexRange(prefix, query.start?.getTime(), query.end?.getTime()),
   };
 
   async function read(after: string | undefined) {
-    const rows: { rowKey: string; entry: string }[] = [];
+    const rows: IndexedRow[] = [];
     const pageSize = Math.min(request.limit + 1, 1000);
-    for await (const page of tables.pages(IndexRow, {
+    for await (const page of readRows(tables, IndexRow, {
       ...range,
-      ...(after === undefined ? {} : { after }),
+      ...(after !== undefined && { after }),
       pageSize,
     })) {
-      rows.push(...page);
+      for (const { rowKey, value } of page) rows.push({ rowKey, position: rowKey.slice(prefix.length), value });
       if (rows.length > request.limit) break;
     }
     return { rows: rows.slice(0, request.limit), more: rows.length > request.limit };
@@ -64,7 +77,7 @@ export async function listEntries(tables: Tables, query: AuditQuery, request: Pa
   async function count(after: string | undefined, counted: number) {
     let before: string | undefined;
     let total = counted;
-    const pages = tables.pages(IndexRow, { ...range, ...(after === undefined ? {} : { after }), select: [] });
+    const pages = tables.pages(IndexRow, { ...range, ...(after !== undefined && { after }), select: [] });
     for await (const page of pages) {
       if (total < request.offset) before = page[Math.min(request.offset - total, page.length) - 1]!.rowKey;
       total += page.length;
@@ -73,32 +86,38 @@ export async function listEntries(tables: Tables, query: AuditQuery, request: Pa
     return { total: total > MAX_COUNTED ? null : total, reached: total >= request.offset, before };
   }
 
-  const answer = (found: Awaited<ReturnType<typeof read>>, offset: number, total: number | null): Page<AuditEntry> => {
+  async function answer(
+    found: Awaited<ReturnType<typeof read>>,
+    offset: number,
+    total: number | null,
+  ): Promise<AuditPage> {
     const last = found.rows.at(-1);
     const state = { query: queryName(query), after: last?.rowKey ?? "", offset: offset + found.rows.length, total };
+    const { items, findings } = await readIndexed(tables, found.rows);
     return {
-      items: found.rows.map((row) => entryFrom(row.entry)),
+      items,
       total,
-      ...(total === null ? { totalAtLeast: MAX_COUNTED } : {}),
+      ...(total === null && { totalAtLeast: MAX_COUNTED }),
       limit: request.limit,
       offset,
       nextCursor: found.more ? encodeCursor(state satisfies z.infer<typeof Cursor>) : null,
+      ...(findings.length > 0 && { findings }),
     };
-  };
+  }
 
   if (request.cursor !== undefined) {
     const cursor = decodeCursor(Cursor, request.cursor);
     refuseOtherQuery(cursor.query, query);
-    return answer(await read(cursor.after), cursor.offset, cursor.total);
+    return await answer(await read(cursor.after), cursor.offset, cursor.total);
   }
   if (request.offset === 0) {
     const found = await read(undefined);
     const { total } = found.more
       ? await count(found.rows.at(-1)!.rowKey, found.rows.length)
       : { total: found.rows.length };
-    return answer(found, 0, total);
+    return await answer(found, 0, total);
   }
   const { total, reached, before } = await count(undefined, 0);
   const found = reached ? await read(before) : { rows: [], more: false };
-  return answer(found, request.offset, total);
+  return await answer(found, request.offset, total);
 }

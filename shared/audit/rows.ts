@@ -1,7 +1,8 @@
-import { encodeTime } from "ulid";
+import { decodeTime, encodeTime } from "ulid";
 import * as z from "zod";
 import { entity } from "../storage/entity.ts";
 import { keyText } from "../storage/keys.ts";
+import { newestFirst } from "../ulid.ts";
 import type { AuditEntry } from "./entry.ts";
 import { dayOf, type Interval, timeOf } from "./interval.ts";
 
@@ -10,11 +11,6 @@ import { dayOf, type Interval, timeOf } from "./interval.ts";
  * each interval's two marks. An entry is the canonical text that is hashed, so a change of any of it shows.
  */
 export const EntryRow = entity("AuditEntries", z.object({ entry: z.string() }));
-/** The same rows as verification reads them: whatever someone wrote there. */
-export const AnyRow = entity(
-  "AuditEntries",
-  z.object({ entry: z.union([z.string(), z.number(), z.boolean()]).optional() }),
-);
 export const Mark = entity("AuditEntries", z.object({}));
 
 export const entriesPartition = (interval: Interval): string => dayOf(interval);
@@ -28,17 +24,22 @@ const OPEN = "~open|";
 const BORN = "~born|";
 /** The row keys of a day's marks of either kind. */
 export const MARKS = { from: BORN, before: `${OPEN}~` };
+/** Behind every digest's row key. */
+export const DIGESTS_END = "~";
 export const isMark = (rowKey: string): boolean => /^~(born|open)\|\d\d:\d0$/.test(rowKey);
 
-/** Copies of the entries for the filters, newest first; see `indexPrefix` and `position`. */
-export const IndexRow = entity("AuditIndex", z.object({ entry: z.string() }));
+/**
+ * Where the entries stand for each filter, newest first; see `indexPrefix` and `position`. A row names its entry and says
+ * nothing else that is believed. Rows without `id` are of an earlier version, which kept the entry's text in `entry`.
+ */
+export const IndexRow = entity("AuditIndex", z.object({ id: z.string().optional(), entry: z.string().optional() }));
 export const INDEX_PARTITION = "entries";
 
-/** Signed statements (compact JWS): the digests by interval, the newest once more under `HEAD`. */
+/** Signed statements (compact JWS): the digests by interval. An earlier version kept the newest once more under `HEAD`. */
 export const DigestRow = entity("AuditDigests", z.object({ digest: z.string() }));
 export const DIGESTS_PARTITION = "digests";
 export const HEAD = "~head";
-/** The interval of the first entry there ever was, where sealing begins. */
+/** The interval of the first entry there ever was: where sealing begins, and never read for anything else after that. */
 export const FirstRow = entity("AuditDigests", z.object({ interval: z.string() }));
 export const FIRST_PARTITION = "first";
 /** Which entries, with which hashes, an interval was sealed with: `<interval>|<part>`. */
@@ -70,24 +71,24 @@ export const indexKeys = ({ id, occurredAt, actor, eventType }: AuditEntry): str
 const actorKey = (actor: string): string => keyText(actor.toLowerCase());
 
 /** Where an entry stands in the index: by instant, newest first, then by the random part of its id. */
-export const position = (id: string, at: number): string => inverted(encodeTime(at) + id.slice(10));
+export const position = (id: string, at: number): string => newestFirst(encodeTime(at) + id.slice(10));
+
+/** The instant a position begins with, in milliseconds. NaN for what is none. */
+export function instantOf(position: string): number {
+  try {
+    return decodeTime(newestFirst(position));
+  } catch {
+    return Number.NaN;
+  }
+}
 
 /** The range of row keys of the entries under a prefix in `start <= instant < end` (milliseconds). */
 export function indexRange(prefix: string, start?: number, end?: number): { from: string; before: string } {
   return {
-    from: end === undefined ? prefix : prefix + inverted(timeText(end - 1)),
-    before: `${prefix}${start === undefined ? "" : inverted(timeText(start))}~`,
+    from: end === undefined ? prefix : prefix + newestFirst(timeText(end - 1)),
+    before: `${prefix}${start === undefined ? "" : newestFirst(timeText(start))}~`,
   };
 }
 
 /** A ULID holds an instant from 1970 on in 48 bits. */
 const timeText = (at: number): string => encodeTime(Math.min(Math.max(at, 0), 2 ** 48 - 1));
-
-const CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
-
-/** Turns the order of ULIDs around, in the same alphabet. */
-function inverted(text: string): string {
-  let result = "";
-  for (const character of text) result += CROCKFORD[31 - CROCKFORD.indexOf(character)];
-  return result;
-}

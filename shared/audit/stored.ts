@@ -1,9 +1,11 @@
-import { StorageCorrupt, type Tables } from "../storage/tables.ts";
-import { ahead } from "./ahead.ts";
-import { sha256 } from "./canonical.ts";
-import { DAY_MS, dayOf, INTERVAL_MS, type Interval, timeOf } from "./interval.ts";
-import type { Fingerprint } from "./manifest.ts";
-import { AnyRow, entriesPartition, entryKey, isMark } from "./rows.ts";
+import { pMapIterable } from "p-map";
+import type { Tables } from "../storage/tables.ts";
+import { DAY_MS } from "../time.ts";
+import { isUlid } from "../ulid.ts";
+import { type AuditEntry, readEntry } from "./entry.ts";
+import { dayOf, INTERVAL_MS, type Interval, intervalOf, timeOf } from "./interval.ts";
+import { readRows } from "./read.ts";
+import { EntryRow, entriesPartition, entryKey, isMark } from "./rows.ts";
 
 /** A row among the entries that is no mark. */
 export interface StoredEntry {
@@ -15,10 +17,12 @@ export interface StoredEntry {
   text: string | undefined;
 }
 
-export const fingerprintOf = ({ id, text }: StoredEntry): Fingerprint => [id, sha256(text ?? "")];
-
-const ULID = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/;
-export const isEntryId = (id: string): boolean => ULID.test(id);
+/** The entry that a row holds; undefined when it holds none, or one of another place. */
+export function entryOfRow({ id, interval, text }: StoredEntry): AuditEntry | undefined {
+  if (!isUlid(id)) return undefined;
+  const entry = readEntry(text);
+  return entry?.id === id && intervalOf(Date.parse(entry.occurredAt)) === interval ? entry : undefined;
+}
 
 /** Rows per page: with pages of 1,000 the rows of several outlive V8's young generation, which cost 100 MB when measured. */
 const PAGE_SIZE = 250;
@@ -38,7 +42,7 @@ export async function* storedEntries(
     const pages = dayPages(tables, day, range, after);
     return { first: await pages.next(), pages };
   };
-  for await (const { first, pages } of ahead(days(range.from, range.to), PARALLEL, begin)) {
+  for await (const { first, pages } of pMapIterable(days(range.from, range.to), begin, { concurrency: PARALLEL })) {
     for (let page = first; !page.done; page = await pages.next()) if (page.value.length > 0) yield page.value;
   }
 }
@@ -58,27 +62,9 @@ async function* dayPages(
     ...(range.from > day ? { from: entryKey(range.from, "") } : {}),
     ...(range.to < day + DAY_MS ? { before: entryKey(range.to, "") } : {}),
   };
-  let after = walked && dayOf(walked.interval) === partitionKey ? walked.rowKey : undefined;
-  let pageSize = PAGE_SIZE;
-  for (;;) {
-    try {
-      const range = { partitionKey, ...bounds, ...(after === undefined ? {} : { after }), pageSize };
-      for await (const page of tables.pages(AnyRow, range)) {
-        after = page.at(-1)!.rowKey;
-        yield page
-          .filter(({ rowKey }) => !isMark(rowKey))
-          .map(({ rowKey, entry }) => stored(day, rowKey, typeof entry === "string" ? entry : undefined));
-      }
-      return;
-    } catch (error) {
-      if (!(error instanceof StorageCorrupt)) throw error;
-      // One row spoils its page: go on row by row up to it, then past it.
-      if (pageSize === 1) {
-        after = error.rowKey;
-        yield [stored(day, error.rowKey, undefined)];
-        pageSize = PAGE_SIZE;
-      } else pageSize = 1;
-    }
+  const after = walked && dayOf(walked.interval) === partitionKey ? { after: walked.rowKey } : {};
+  for await (const page of readRows(tables, EntryRow, { partitionKey, ...bounds, ...after, pageSize: PAGE_SIZE })) {
+    yield page.filter(({ rowKey }) => !isMark(rowKey)).map(({ rowKey, value }) => stored(day, rowKey, value?.entry));
   }
 }
 

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
-import { ANCHOR_SECRET, keyVaultAnchor } from "../../shared/audit/anchor.ts";
+import { anchorSecret, keyVaultAnchor } from "../../shared/audit/chain/anchor.ts";
 import { CloudFailure } from "../../shared/azure/failure.ts";
 import { createIdentity } from "../../shared/azure/identity.ts";
 import { createServiceKeyVault } from "../../shared/azure/service-key-vault.ts";
@@ -30,7 +30,7 @@ const vault = (change: Partial<Config> = {}) => {
 };
 
 test("the service's own key vault remembers the newest digest, in one version however often it changes", async () => {
-  const anchor = keyVaultAnchor(vault()!);
+  const anchor = keyVaultAnchor(vault()!, "devstoreaccount1");
   const room = openRoom(azurite.connectionString());
   const audit = room.instance({ anchor });
   expect(await anchor.read()).toBeUndefined();
@@ -44,11 +44,14 @@ test("the service's own key vault remembers the newest digest, in one version ho
 
   const versions = cloud.control.counts();
   expect(versions).toMatchObject({ "keyvault.setSecret": 1 });
-  expect(ANCHOR_SECRET).toMatch(/^[0-9a-zA-Z-]{1,127}$/);
+  expect(anchorSecret("devstoreaccount1")).toMatch(/^[0-9a-zA-Z-]{1,127}$/);
 });
 
 test("a vault that does not answer is told as a failure of the cloud", async () => {
-  const anchor = keyVaultAnchor(vault({ SERVICE_KEY_VAULT_URL: "https://gone.vault.localhost:1" })!);
+  const anchor = keyVaultAnchor(
+    vault({ SERVICE_KEY_VAULT_URL: "https://gone.vault.localhost:1" })!,
+    "devstoreaccount1",
+  );
   await expect(anchor.read()).rejects.toBeInstanceOf(CloudFailure);
 });
 

@@ -7,14 +7,14 @@ import { gunzipSync, gzipSync } from "node:zlib";
 import { PDFDocument } from "pdf-lib";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
-import { exportPart, MAX_PDF_ENTRIES } from "../../shared/audit/export.ts";
-import { csvHeader, csvRows } from "../../shared/audit/export-csv.ts";
-import { createPdf } from "../../shared/audit/export-pdf.ts";
+import { publicKeyText } from "../../shared/audit/chain/signing.ts";
+import { createTrust } from "../../shared/audit/chain/trust.ts";
+import { csvHeader, csvRows } from "../../shared/audit/export/csv.ts";
+import { exportPart, MAX_PDF_ENTRIES } from "../../shared/audit/export/export.ts";
+import { createPdf } from "../../shared/audit/export/pdf.ts";
 import { intervalOf } from "../../shared/audit/interval.ts";
 import { EntryRow, entriesPartition, entryKey } from "../../shared/audit/rows.ts";
-import { publicKeyText } from "../../shared/audit/signing.ts";
-import { createTrust } from "../../shared/audit/trust.ts";
-import { verifyExport } from "../../shared/audit/verify-export.ts";
+import { verifyExport } from "../../shared/audit/verify/verify-export.ts";
 import { insert } from "../../shared/storage/tables.ts";
 import { by, event, exportAll, openRoom, page, publicKeys, type Room } from "./support.ts";
 
@@ -153,6 +153,7 @@ describe("a PDF", () => {
     actor: undefined,
     eventType: undefined,
     createdAt: new Date("2026-11-21T10:00:00Z"),
+    verified: [],
   };
 
   test("takes any name in any script, and characters that no font has", async () => {
@@ -186,7 +187,7 @@ describe("what is longer than one answer", () => {
     const found: string[] = [];
     let cursor: string | undefined;
     do {
-      const part = await exportPart(deps, { format, query: {}, cursor, gzip: false }, limits);
+      const part = await exportPart(deps, { format, query: {}, cursor, gzip: false }, "export-1", limits);
       found.push(Buffer.from(part.data).toString("utf8"));
       expect(part.fileName).toMatch(found.length === 1 ? /\d\.\w+$/ : new RegExp(`-part${found.length}\\.`));
       cursor = part.nextCursor ?? undefined;

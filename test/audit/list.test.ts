@@ -1,10 +1,26 @@
+import { encodeTime } from "ulid";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import * as z from "zod";
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
+import { entryOf, entryText } from "../../shared/audit/entry.ts";
+import { intervalOf } from "../../shared/audit/interval.ts";
 import type { AuditQuery } from "../../shared/audit/list.ts";
-import { INDEX_PARTITION, IndexRow, indexPrefix, position } from "../../shared/audit/rows.ts";
-import { put } from "../../shared/storage/tables.ts";
+import {
+  EntryRow,
+  entryKey,
+  INDEX_PARTITION,
+  IndexRow,
+  indexKeys,
+  indexPrefix,
+  position,
+} from "../../shared/audit/rows.ts";
+import { entity } from "../../shared/storage/entity.ts";
+import { insert, put } from "../../shared/storage/tables.ts";
 import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
-import { by, openRoom, page, type Room } from "./support.ts";
+import { AnyRow, by, openRoom, page, type Room } from "./support.ts";
+
+/** A row of the index with a member of another type. */
+const Broken = entity("AuditIndex", z.object({ id: z.number() }));
 
 let azurite: Azurite;
 let proxy: TableProxy;
@@ -13,7 +29,7 @@ let many: Room;
 let manyProxy: TableProxy;
 
 beforeAll(async () => {
-  azurite = await startAzurite({ accounts: ["few", "many", "writes"] });
+  azurite = await startAzurite({ accounts: ["few", "many", "writes", "index"] });
   proxy = await startTableProxy(azurite.connectionString("few"));
   room = openRoom(proxy.connectionString);
   for (let index = 0; index < 60; index++) {
@@ -24,7 +40,8 @@ beforeAll(async () => {
   manyProxy = await startTableProxy(azurite.connectionString("many"));
   many = openRoom(manyProxy.connectionString);
   await many.audit.append(by("ada"));
-  await many.tables.write(IndexRow.table, INDEX_PARTITION, indexRows(10_500), { parallel: 4 });
+  await many.tables.write(EntryRow.table, "2026-01-01", primaryRows(), { parallel: 4 });
+  await many.tables.write(IndexRow.table, INDEX_PARTITION, indexRows(), { parallel: 4 });
 }, 60_000);
 afterAll(async () => {
   await proxy.stop();
@@ -36,14 +53,24 @@ beforeEach(() => {
   manyProxy.requests.length = 0;
 });
 
-/** Index rows of one actor and type, a second apart; written directly, since this many entries would take long. */
-function* indexRows(count: number) {
-  for (let index = 0; index < count; index++) {
-    const at = Date.parse("2026-01-01T00:00:00Z") + index * 1000;
-    const id = `01ARZ3NDEK${String(index).padStart(16, "0")}`;
-    const entry = JSON.stringify({ id, occurredAt: new Date(at).toISOString(), actor: "ada", count: 1 });
+/** Entries of one actor and type, a second apart; written directly, since this many would take long. */
+const manyEntries = Array.from({ length: 10_500 }, (_, index) => {
+  const at = Date.parse("2026-01-01T00:00:00Z") + index * 1000;
+  const id = `${encodeTime(at)}${String(index).padStart(16, "0")}`;
+  return entryOf(by("ada"), id, at);
+});
+
+function* primaryRows() {
+  for (const entry of manyEntries) {
+    yield insert(EntryRow, entryKey(intervalOf(Date.parse(entry.occurredAt)), entry.id), { entry: entryText(entry) });
+  }
+}
+
+/** Their index rows without a filter and with both. */
+function* indexRows() {
+  for (const entry of manyEntries) {
     for (const filter of [{}, { actor: "ada", eventType: "settings.changed" }]) {
-      yield put(IndexRow, indexPrefix(filter) + position(id, at), { entry });
+      yield put(IndexRow, indexPrefix(filter) + position(entry.id, Date.parse(entry.occurredAt)), { id: entry.id });
     }
   }
 }
@@ -125,13 +152,19 @@ test("a filter that fits nothing is an empty list; a cursor of other filters is 
   await expect(room.audit.list({}, page({ cursor: "nonsense" }))).rejects.toMatchObject(refused);
 });
 
-test("a page with a cursor is one request of one partition and one range of row keys", async () => {
+test("a page with a cursor is one request of the index, and one for each entry or one for those of a day", async () => {
   const first = await room.audit.list({ actor: "ada" }, page({ limit: 3 }));
   proxy.requests.length = 0;
   await room.audit.list({ actor: "ada" }, page({ limit: 3, cursor: first.nextCursor! }));
-  expect(proxy.requests).toHaveLength(1);
+  expect(proxy.requests.map(({ path }) => path.split("(")[0])).toEqual([
+    "AuditIndex",
+    ...Array(3).fill("AuditEntries"),
+  ]);
   expect(proxy.requests[0]!.filter).toMatch(/^PartitionKey eq '[^']+' and RowKey gt '[^']+' and RowKey lt '[^']+'$/);
   expect(proxy.requests[0]!.top).toBe(4);
+  proxy.requests.length = 0;
+  await room.audit.list({ actor: "ada" }, page({ limit: 20, cursor: first.nextCursor! }));
+  expect(proxy.requests.map(({ path }) => path.split("(")[0])).toEqual(["AuditIndex", "AuditEntries"]);
 });
 
 test("short and empty pages of the service lose nothing", async () => {
@@ -146,14 +179,14 @@ describe("more than 10,000", () => {
     test(`are counted no further, and any page costs the same: ${JSON.stringify(query)}`, async () => {
       const first = await many.audit.list(query, page({ limit: 100 }));
       expect(first).toMatchObject({ total: null, totalAtLeast: 10_000 });
-      expect(manyProxy.requests.length).toBeLessThanOrEqual(12);
+      expect(manyProxy.requests.length).toBeLessThanOrEqual(13);
       const late = await many.audit.list(query, page({ limit: 100, offset: 10_000 }));
       expect(late.items).toHaveLength(100);
       for (const { nextCursor } of [first, late]) {
         manyProxy.requests.length = 0;
         const answer = await many.audit.list(query, page({ limit: 100, cursor: nextCursor! }));
         expect(answer).toMatchObject({ total: null, totalAtLeast: 10_000 });
-        expect(manyProxy.requests).toHaveLength(1);
+        expect(manyProxy.requests).toHaveLength(2);
       }
     });
   }
@@ -178,4 +211,51 @@ test("an entry costs two requests, one for itself and one for the index", async 
     expect(writes.requests.map(({ path }) => path)).toEqual(["$batch", "$batch"]);
   }
   await writes.stop();
+});
+
+describe("the log itself says what an entry is, whatever stands in the index", () => {
+  async function three() {
+    const { audit, tables } = openRoom(azurite.connectionString("index"));
+    const actor = `ann-${Math.random()}`;
+    for (let index = 0; index < 3; index++) await audit.append(by(actor));
+    const list = () => audit.list({ actor }, page());
+    const [newest] = (await list()).items;
+    return { tables, list, entry: newest!, key: indexKeys(newest!)[1]! };
+  }
+
+  test("an entry's text in the index is not shown", async () => {
+    const { tables, list, entry, key } = await three();
+    await tables.put(IndexRow, INDEX_PARTITION, key, { entry: entryText({ ...entry, outcome: "failure" }) });
+    const { items, findings } = await list();
+    expect(items).toHaveLength(3);
+    expect(items[0]).toEqual(entry);
+    expect(findings).toBeUndefined();
+  });
+
+  test("a row of the index without an entry is told, and the others are shown", async () => {
+    const { tables, list, entry } = await three();
+    const forged = { ...entry, id: `${entry.id.slice(0, -4)}0000` };
+    await tables.put(IndexRow, INDEX_PARTITION, indexKeys(forged)[1]!, { id: forged.id });
+    const { items, findings } = await list();
+    expect(items).toHaveLength(3);
+    expect(findings).toMatchObject([{ kind: "indexEntryInserted", entryId: forged.id }]);
+  });
+
+  test("a row that points at another entry than its own is told", async () => {
+    const { tables, list, key } = await three();
+    const [, other] = (await list()).items;
+    await tables.put(IndexRow, INDEX_PARTITION, key, { id: other!.id });
+    expect(await list()).toMatchObject({ items: { length: 2 }, findings: [{ kind: "entryChanged" }] });
+  });
+
+  test("a broken row in the index or the log costs itself and no other", async () => {
+    const { tables, list, entry, key } = await three();
+    await tables.put(Broken, INDEX_PARTITION, key, { id: 7 });
+    expect(await list()).toMatchObject({ items: { length: 2 }, findings: [{ kind: "indexEntryInserted" }] });
+    await tables.put(IndexRow, INDEX_PARTITION, key, { id: entry.id });
+    const interval = intervalOf(Date.parse(entry.occurredAt));
+    await tables.put(AnyRow, entry.occurredAt.slice(0, 10), entryKey(interval, entry.id), { entry: 7 });
+    const changed = { kind: "entryChanged", entryId: entry.id };
+    expect(await list()).toMatchObject({ items: { length: 2 }, findings: [changed] });
+  });
 });

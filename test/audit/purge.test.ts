@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { intervalFrom, intervalName } from "../../shared/audit/interval.ts";
-import { AnyRow, DigestRow, EntryRow, IndexRow, ManifestRow } from "../../shared/audit/rows.ts";
-import { verifyExport } from "../../shared/audit/verify-export.ts";
+import { DigestRow, EntryRow, IndexRow, ManifestRow } from "../../shared/audit/rows.ts";
+import { verifyExport } from "../../shared/audit/verify/verify-export.ts";
 import type { Entity } from "../../shared/storage/entity.ts";
-import { by, exportAll, openRoom, page, publicKeys, type Room } from "./support.ts";
+import { AnyRow, by, exportAll, openRoom, page, publicKeys, type Room } from "./support.ts";
 
 const accounts = Array.from({ length: 8 }, (_, index) => `purge${index}`);
 let azurite: Azurite;

@@ -1,10 +1,11 @@
 import { createPublicKey, randomBytes } from "node:crypto";
-import type { Anchor } from "../../shared/audit/anchor.ts";
+import * as z from "zod";
 import { type Audit, type AuditEvent, createAudit } from "../../shared/audit/audit.ts";
-import type { DigestName } from "../../shared/audit/chain.ts";
-import type { ExportRequest } from "../../shared/audit/export.ts";
-import { type PublicKeys, signingKey } from "../../shared/audit/signing.ts";
+import type { Anchor, Remembered } from "../../shared/audit/chain/anchor.ts";
+import { type PublicKeys, signingKey } from "../../shared/audit/chain/signing.ts";
+import type { ExportRequest } from "../../shared/audit/export/export.ts";
 import { systemRandomness } from "../../shared/runtime.ts";
+import { entity } from "../../shared/storage/entity.ts";
 import { createTables, type Tables } from "../../shared/storage/tables.ts";
 
 /** A clock that stands where it is put. */
@@ -22,8 +23,14 @@ export function settableClock(start: string) {
 }
 export type SettableClock = ReturnType<typeof settableClock>;
 
+/** A row among the entries with whatever somebody wrote there. */
+export const AnyRow = entity(
+  "AuditEntries",
+  z.object({ entry: z.union([z.string(), z.number(), z.boolean()]).optional() }),
+);
+
 /** What a key vault would remember. */
-export function memoryAnchor(): Anchor & { digest: DigestName | undefined } {
+export function memoryAnchor(): Anchor & { digest: Remembered | "unreadable" | undefined } {
   return {
     digest: undefined,
     async read() {

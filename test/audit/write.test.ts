@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { intervalOf, timeOf } from "../../shared/audit/interval.ts";
-import { AnyRow, bornMark, entriesPartition, isMark, openMark } from "../../shared/audit/rows.ts";
-import { by, event, openRoom, page, type Room, settableClock } from "./support.ts";
+import { bornMark, entriesPartition, isMark, openMark } from "../../shared/audit/rows.ts";
+import { AnyRow, by, event, openRoom, page, type Room, settableClock } from "./support.ts";
 
 const accounts = Array.from({ length: 12 }, (_, index) => `write${index}`);
 let azurite: Azurite;

@@ -1,0 +1,132 @@
+import * as z from "zod";
+import { pageOf, pageParameters, queryInstant } from "../http/paging.ts";
+import { Problem } from "../http/problem.ts";
+import { Finding } from "./chain/findings.ts";
+import { PurgeRecord } from "./chain/purge-record.ts";
+import { AuditEntry, EVENT_TYPE } from "./entry.ts";
+import type { AuditQuery } from "./list.ts";
+
+/** The audit log as the API takes and shows it. */
+
+export const period = { start_date: queryInstant("start").optional(), end_date: queryInstant("end").optional() };
+
+const filters = {
+  ...period,
+  event_type: z
+    .string()
+    .regex(EVENT_TYPE, "must be an event type such as user.signedIn")
+    .optional()
+    .meta({ description: "Only events of this type.", example: "user.signedIn" }),
+  actor: z
+    .string()
+    .min(1)
+    .max(256)
+    .optional()
+    .meta({ description: "Only what this username did, in any case; `anonymous` and `system` too.", example: "admin" }),
+};
+
+export const ListQuery = z.strictObject({ ...filters, ...pageParameters });
+
+export const ExportQuery = z.strictObject({
+  format: z.enum(["json", "csv", "pdf"]).optional().meta({ description: "json when left out." }),
+  ...filters,
+  cursor: pageParameters.cursor,
+});
+
+export const VerifyQuery = z.strictObject({ ...period, cursor: pageParameters.cursor });
+
+type Filters = { start_date?: Date | undefined; end_date?: Date | undefined; event_type?: string; actor?: string };
+
+/** @throws {Problem} invalidRequest when the period ends before it begins. */
+export function auditQuery({ start_date: start, end_date: end, event_type: eventType, actor }: Filters): AuditQuery {
+  if (start && end && start > end) {
+    throw new Problem("invalidRequest", "The period ends before it begins. Swap start_date and end_date.", {
+      errors: [{ path: "query.end_date", message: "is before start_date" }],
+    });
+  }
+  return { start, end, eventType, actor };
+}
+
+export const AuditEntryList = z
+  .object({
+    ...pageOf(AuditEntry, "AuditEntryPage").shape,
+    findings: z.array(Finding).optional().meta({
+      description:
+        "Rows of the list on this page for which the log holds no such entry, so that they are left out of items. Absent when there are none. GET /audit/verify says more.",
+    }),
+  })
+  .meta({ id: "AuditEntryList" });
+
+export const AuditExport = z
+  .looseObject({
+    format: z.string(),
+    start: z.iso.datetime(),
+    end: z.iso.datetime(),
+    entries: z.array(AuditEntry),
+    nextCursor: z.string().nullable(),
+  })
+  .meta({ id: "AuditExport", description: "With what the offline command needs to verify the entries." });
+
+/** Findings that one answer lists. */
+export const MAX_FINDINGS = 1000;
+
+const text = z.string();
+
+export const Verification = z
+  .object({
+    intact: z.boolean().meta({ description: "Nothing sealed in what was checked was changed, removed or inserted." }),
+    sealing: z.enum(["configured", "notConfigured"]).meta({
+      description: "notConfigured: AUDIT_SIGNING_KEYS is not set, nothing is sealed, nothing can be verified.",
+    }),
+    checkedFrom: text.nullable().meta({ description: "The start of the first interval that was checked." }),
+    checkedTo: text.nullable().meta({ description: "The end of the last interval that was checked." }),
+    digests: z.int().meta({ description: "Digests that were checked." }),
+    entries: z.int().meta({ description: "Entries that were compared with their sealed fingerprints." }),
+    lastDigest: z
+      .object({ number: z.int(), interval: text, hash: text, sealedAt: text, kid: text })
+      .meta({ id: "AuditDigest" })
+      .nullable()
+      .meta({ description: "The last digest that was checked and holds, with the key that signed it." }),
+    index: z
+      .object({
+        filters: z.int().meta({ description: "Actors, event types and both together that occur in what was checked." }),
+        filtersChecked: z.int().meta({
+          description:
+            "Those for which the list was compared with the entries: at most 500, those with the most entries.",
+        }),
+      })
+      .meta({ id: "AuditIndexCheck" }),
+    findings: z.array(Finding).meta({ description: `At most ${MAX_FINDINGS}; findingsTotal counts all.` }),
+    findingsTotal: z.int(),
+    beginning: text.nullable().meta({
+      description:
+        "Where the log began, as signed in the digests or remembered by the key vault; null when nothing is sealed.",
+    }),
+    unsealedFrom: text.nullable().meta({ description: "From here on nothing is sealed yet: not checked." }),
+    purges: z.array(PurgeRecord).meta({ description: "What was removed by retention, with who did it." }),
+    anchor: z
+      .object({
+        state: z.enum(["matches", "differs", "unreadable", "empty", "notConfigured"]).meta({
+          description:
+            "The newest digest as the service's own key vault remembers it; notConfigured: SERVICE_KEY_VAULT_URL is not set, so that cutting off the newest digests with their entries can't be found.",
+        }),
+        number: z.int().optional(),
+        interval: text.optional(),
+        hash: text.optional(),
+      })
+      .meta({ id: "AuditAnchor" }),
+    publicKeys: z
+      .array(
+        z.object({
+          kid: text,
+          publicKey: text.meta({ description: "Ed25519, 32 bytes in base64." }),
+          fingerprint: text.meta({ description: "SHA-256 of the public key's 32 bytes, in hexadecimal." }),
+        }),
+      )
+      .meta({ description: "Keep them apart from this service, for the offline command." }),
+    nextCursor: text
+      .nullable()
+      .meta({ description: "There is more to check than one answer does: send it as cursor." }),
+  })
+  .meta({ id: "AuditVerification" });
+export type Verification = z.infer<typeof Verification>;

@@ -1,0 +1,139 @@
+import * as z from "zod";
+import { INTERVAL_MS, type Interval, intervalName } from "../interval.ts";
+import type { Digest } from "./digest.ts";
+import { type Fingerprint, manifestHash } from "./manifest.ts";
+import type { PurgeRecord } from "./purge-record.ts";
+
+export const FindingKind = z.enum([
+  "entryChanged",
+  "entryRemoved",
+  "entryInserted",
+  "fingerprintsChanged",
+  "digestChanged",
+  "digestMissing",
+  "digestInserted",
+  "digestUnverifiable",
+  "digestReplaced",
+  "chainBroken",
+  "digestsCut",
+  "beginningChanged",
+  "anchorChanged",
+  "markChanged",
+  "indexEntryMissing",
+  "indexEntryInserted",
+  "keyRecordChanged",
+  "purgeRecordChanged",
+  "purgeRecordMissing",
+  "exportChanged",
+]);
+
+export const Finding = z
+  .object({
+    kind: FindingKind,
+    interval: z.string().optional().meta({ description: "The start of the interval it lies in." }),
+    digestNumber: z.int().optional(),
+    entryId: z.string().optional(),
+    detail: z.string(),
+  })
+  .meta({ id: "AuditFinding" });
+export type Finding = z.infer<typeof Finding>;
+
+export const DETAILS = {
+  entryChanged: "The entry is not what was sealed.",
+  entryRemoved: "The entry was sealed and is gone.",
+  entryInserted: "The entry was not there when the interval was sealed.",
+} as const;
+
+/** What sealing itself found wrong and said in the digest it signed. */
+export function findingsIn(digest: Digest): Finding[] {
+  const place = { interval: digest.interval, digestNumber: digest.number };
+  const { lost, replaced, unverified, anchorUnreadable } = digest;
+  const findings: Finding[] = [];
+  if (lost) {
+    const detail = `When this was sealed, the digests up to number ${lost.number} (${lost.interval}) had been cut off with their entries.`;
+    findings.push({ ...place, kind: "digestsCut", detail });
+  }
+  if (replaced !== undefined) {
+    const detail = `When this was sealed, something that no trusted key had signed stood in its place (SHA-256 ${replaced}).`;
+    findings.push({ ...place, kind: "digestReplaced", detail });
+  }
+  if (unverified) {
+    const detail = `When this was sealed, no trusted key had signed the digest before it, number ${unverified.number} (${unverified.interval}).`;
+    findings.push({ ...place, kind: "digestUnverifiable", detail });
+  }
+  if (anchorUnreadable) {
+    const detail = "When this was sealed, what the key vault remembered was no digest's name.";
+    findings.push({ ...place, kind: "anchorChanged", detail });
+  }
+  return findings;
+}
+
+/** Digests that are missing from `start` on up to `end`. */
+export function missingDigests(start: Interval, end: Interval): Finding {
+  const count = (end - start) / INTERVAL_MS;
+  const which = count === 1 ? "The digest of this interval is" : `${count} digests, up to ${intervalName(end)}, are`;
+  return { kind: "digestMissing", interval: intervalName(start), detail: `${which} missing.` };
+}
+
+/** Purge records that are missing: together they reach from where the log began to where it begins now. */
+export function missingPurges(beginning: string | undefined, records: readonly PurgeRecord[]): Finding[] {
+  const findings: Finding[] = [];
+  let expected = beginning;
+  for (const { from, to } of records) {
+    if (expected !== undefined && from !== expected) {
+      const detail = `The record of what was purged from ${expected} to ${from} is missing.`;
+      findings.push({ kind: "purgeRecordMissing", interval: expected, detail });
+    }
+    expected = to;
+  }
+  return findings;
+}
+
+/** What differs between an interval's fingerprints as they were sealed and its entries as they are. */
+export interface Comparison {
+  differences: { kind: "entryChanged" | "entryRemoved" | "entryInserted"; entryId: string }[];
+  /** More differences than are listed. */
+  total: number;
+  /** Hashes of both sides: the sealed one must be the digest's. */
+  sealedHash: string;
+  foundHash: string;
+  entries: number;
+}
+
+type Fingerprints = Iterable<Fingerprint> | AsyncIterable<Fingerprint>;
+
+/** Compares both sides in one pass; each must be in the order of its ids. At most `limit` differences are listed. */
+export async function compare(sealed: Fingerprints, found: Fingerprints, limit: number): Promise<Comparison> {
+  const [sealedHash, foundHash] = [manifestHash(), manifestHash()];
+  const left = iterate(sealed);
+  const right = iterate(found);
+  const differences: Comparison["differences"] = [];
+  let [total, entries] = [0, 0];
+  const differs = (kind: Comparison["differences"][number]["kind"], entryId: string) => {
+    total += 1;
+    if (differences.length < limit) differences.push({ kind, entryId });
+  };
+
+  let [a, b] = [await left.next(), await right.next()];
+  while (!a.done || !b.done) {
+    const order = a.done ? 1 : b.done ? -1 : a.value[0] < b.value[0] ? -1 : a.value[0] > b.value[0] ? 1 : 0;
+    if (order < 0) differs("entryRemoved", a.value[0]);
+    else if (order > 0) differs("entryInserted", b.value[0]);
+    else if (a.value[1] !== b.value[1]) differs("entryChanged", a.value[0]);
+    if (order <= 0) {
+      sealedHash.add(a.value);
+      a = await left.next();
+    }
+    if (order >= 0) {
+      foundHash.add(b.value);
+      entries += 1;
+      b = await right.next();
+    }
+  }
+  return { differences, total, sealedHash: sealedHash.digest(), foundHash: foundHash.digest(), entries };
+}
+
+async function* iterate(fingerprints: Fingerprints): AsyncGenerator<Fingerprint, Fingerprint> {
+  yield* fingerprints;
+  return ["", ""]; // never looked at: `done` says that it is over
+}

@@ -1,0 +1,92 @@
+import { createHash } from "node:crypto";
+import type { Tables } from "../../storage/tables.ts";
+import { sha256 } from "../canonical.ts";
+import { type Interval, intervalFrom, intervalName, isIntervalName } from "../interval.ts";
+import { readRows } from "../read.ts";
+import { MANIFESTS_PARTITION, ManifestRow } from "../rows.ts";
+import type { StoredEntry } from "../stored.ts";
+
+/** An entry's id and the hash of its text, in base64url. */
+export type Fingerprint = readonly [id: string, hash: string];
+
+export const fingerprintOf = ({ id, text }: StoredEntry): Fingerprint => [id, sha256(text ?? "")];
+
+const ID_BYTES = 26;
+const HASH_BYTES = 32;
+/** Entries per row: 58,000 bytes, one column. */
+const FINGERPRINTS_PER_ROW = 1_000;
+/** At most 5.8 MB a page, and for most logs many intervals in one. */
+const ROWS_PER_PAGE = 100;
+
+const fingerprintBytes = ([id, hash]: Fingerprint): Buffer =>
+  Buffer.concat([Buffer.from(id, "latin1"), Buffer.from(hash, "base64url")], ID_BYTES + HASH_BYTES);
+
+/** Hashes a manifest as its fingerprints come by. */
+export function manifestHash(): { add(fingerprint: Fingerprint): void; digest(): string } {
+  const hash = createHash("sha256");
+  return {
+    add: (fingerprint) => void hash.update(fingerprintBytes(fingerprint)),
+    digest: () => hash.digest("base64url"),
+  };
+}
+
+/** Keeps an interval's fingerprints; doing it again writes the same. */
+export async function writeManifest(
+  tables: Tables,
+  interval: Interval,
+  fingerprints: AsyncIterable<Fingerprint>,
+): Promise<{ entries: number; hash: string }> {
+  const hash = manifestHash();
+  let entries = 0;
+  let part = 0;
+  let pending: Buffer[] = [];
+  const flush = async () => {
+    const rowKey = `${intervalName(interval)}|${String(part++).padStart(6, "0")}`;
+    await tables.put(ManifestRow, MANIFESTS_PARTITION, rowKey, { hashes: Buffer.concat(pending) });
+    pending = [];
+  };
+  for await (const fingerprint of fingerprints) {
+    hash.add(fingerprint);
+    entries += 1;
+    if (pending.push(fingerprintBytes(fingerprint)) === FINGERPRINTS_PER_ROW) await flush();
+  }
+  if (pending.length > 0) await flush();
+  return { entries, hash: hash.digest() };
+}
+
+export interface Sealed {
+  interval: Interval;
+  fingerprint: Fingerprint;
+}
+
+const PART = /\|\d{6}$/;
+
+/**
+ * The fingerprints the intervals `from <= interval < to` were sealed with, in order of interval and id. A row that is no
+ * part of a manifest yields none; where one was among the sealed, the hash of the whole tells.
+ */
+export async function* readManifests(
+  tables: Tables,
+  { from, to }: { from: Interval; to: Interval },
+): AsyncGenerator<Sealed[]> {
+  const range = { from: intervalName(from), before: intervalName(to), pageSize: ROWS_PER_PAGE };
+  for await (const page of readRows(tables, ManifestRow, { partitionKey: MANIFESTS_PARTITION, ...range })) {
+    yield page.flatMap(({ rowKey, value }) => {
+      const name = rowKey.replace(PART, "");
+      return value && name !== rowKey && isIntervalName(name) ? decoded(intervalFrom(name), value.hashes) : [];
+    });
+  }
+}
+
+function decoded(interval: Interval, hashes: Uint8Array): Sealed[] {
+  const bytes = Buffer.from(hashes.buffer, hashes.byteOffset, hashes.length);
+  const sealed: Sealed[] = [];
+  for (let at = 0; at + ID_BYTES + HASH_BYTES <= bytes.length; at += ID_BYTES + HASH_BYTES) {
+    const id = bytes.toString("latin1", at, at + ID_BYTES);
+    sealed.push({
+      interval,
+      fingerprint: [id, bytes.toString("base64url", at + ID_BYTES, at + ID_BYTES + HASH_BYTES)],
+    });
+  }
+  return sealed;
+}

@@ -1,0 +1,52 @@
+import * as z from "zod";
+import type { Tables } from "../../storage/tables.ts";
+import { type Interval, intervalFrom } from "../interval.ts";
+import { readRows } from "../read.ts";
+import { PURGES_PARTITION, RecordRow } from "../rows.ts";
+import { DigestName } from "./digest.ts";
+import { type PublicKeys, readStatement } from "./signing.ts";
+
+/** What a purge leaves behind, signed and for good: the chain after it goes on from `last`. */
+export const PurgeRecord = z
+  .object({
+    from: z.string().meta({ description: "The start of the first interval that was removed." }),
+    to: z.string().meta({ description: "The end of the last interval that was removed." }),
+    digests: z.int(),
+    entries: z.int(),
+    /** Entries in all intervals up to the last one removed, since the first. */
+    total: z.int(),
+    last: DigestName.meta({ description: "The last digest that was removed." }),
+    retentionDays: z.int(),
+    actor: z.string(),
+    requestId: z.string(),
+    purgedAt: z.string(),
+  })
+  .meta({ id: "AuditPurge" });
+export type PurgeRecord = z.infer<typeof PurgeRecord>;
+
+export interface Purges {
+  /** Genuine records, oldest first. */
+  records: { record: PurgeRecord; statement: string }[];
+  /** Row keys of records that no trusted key signed. */
+  changed: string[];
+}
+
+/** One row per purge that removed anything, so about one a day. */
+export async function readPurges(tables: Tables, keys: PublicKeys): Promise<Purges> {
+  const purges: Purges = { records: [], changed: [] };
+  for await (const page of readRows(tables, RecordRow, { partitionKey: PURGES_PARTITION })) {
+    for (const { rowKey, value } of page) {
+      const statement = value?.record ?? "";
+      const read = readStatement("audit-purge", PurgeRecord, statement, keys);
+      if ("payload" in read && read.payload.to === rowKey) purges.records.push({ record: read.payload, statement });
+      else purges.changed.push(rowKey);
+    }
+  }
+  return purges;
+}
+
+/** Up to where entries were purged; undefined when they never were. */
+export const purgedTo = ({ records }: Purges): Interval | undefined => {
+  const last = records.at(-1);
+  return last && intervalFrom(last.record.to);
+};

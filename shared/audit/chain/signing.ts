@@ -1,0 +1,88 @@
+import { createHash, createPrivateKey, createPublicKey, type KeyObject, sign, verify } from "node:crypto";
+import * as z from "zod";
+import { canonicalJson } from "../canonical.ts";
+
+/**
+ * Everything the audit log asserts (digests, purges, exports and their cursors, older keys) is a compact JWS (RFC 7515) signed with Ed25519
+ * (RFC 8037), so that any library can check it. `typ` says what it asserts, so that one can't stand in for another.
+ */
+export type StatementType = "audit-digest" | "audit-purge" | "audit-key" | "audit-export" | "audit-cursor";
+
+export interface SigningKey {
+  kid: string;
+  privateKey: KeyObject;
+}
+
+/** Trusted public keys by their `kid`. */
+export type PublicKeys = ReadonlyMap<string, KeyObject>;
+
+const KEY_BYTES = 32;
+/** PKCS #8 of an Ed25519 private key up to its 32 bytes (RFC 8410 §7). */
+const PKCS8_PREFIX = Buffer.from("302e020100300506032b657004220420", "hex");
+
+/** The key whose seed is one of `AUDIT_SIGNING_KEYS`, which the configuration holds to 32 bytes. */
+export const signingKey = ({ kid, key }: { kid: string; key: Uint8Array }): SigningKey => ({
+  kid,
+  privateKey: createPrivateKey({ key: Buffer.concat([PKCS8_PREFIX, key]), format: "der", type: "pkcs8" }),
+});
+
+/** A public key as people pass it around: its 32 bytes in base64. */
+export const publicKeyText = (key: KeyObject): string =>
+  Buffer.from(key.export({ format: "jwk" }).x!, "base64url").toString("base64");
+
+/** @throws Error when the text is not 32 bytes in base64 or base64url. */
+export function publicKeyFrom(text: string): KeyObject {
+  const bytes = Buffer.from(text, "base64");
+  if (bytes.length !== KEY_BYTES) throw new Error("An Ed25519 public key is 32 bytes in base64.");
+  return createPublicKey({ key: { kty: "OKP", crv: "Ed25519", x: bytes.toString("base64url") }, format: "jwk" });
+}
+
+const base64url = (text: string): string => Buffer.from(text).toString("base64url");
+
+/** By which people compare a key with the one they trust: SHA-256 of its 32 bytes, in hexadecimal. */
+export const keyFingerprint = (key: KeyObject): string =>
+  createHash("sha256")
+    .update(Buffer.from(key.export({ format: "jwk" }).x!, "base64url"))
+    .digest("hex");
+
+export function signStatement(typ: StatementType, payload: object, { kid, privateKey }: SigningKey): string {
+  const input = `${base64url(canonicalJson({ alg: "EdDSA", kid, typ }))}.${base64url(canonicalJson(payload))}`;
+  return `${input}.${sign(null, Buffer.from(input), privateKey).toString("base64url")}`;
+}
+
+const Header = z.object({ alg: z.literal("EdDSA"), kid: z.string(), typ: z.string() });
+
+export type Statement<T> = { payload: T; kid: string } | { problem: "malformed" | "unknownKey" | "badSignature" };
+
+/** What a statement says when a trusted key signed it, else why it can't be believed. */
+export function readStatement<S extends z.ZodType>(
+  typ: StatementType,
+  schema: S,
+  statement: string,
+  keys: PublicKeys,
+): Statement<z.output<S>> {
+  const [header, payload, signature, ...more] = statement.split(".");
+  if (header === undefined || payload === undefined || signature === undefined || more.length > 0) {
+    return { problem: "malformed" };
+  }
+  const head = Header.safeParse(json(header));
+  const body = schema.safeParse(json(payload));
+  if (!head.success || head.data.typ !== typ || !body.success) return { problem: "malformed" };
+  const key = keys.get(head.data.kid);
+  if (!key) return { problem: "unknownKey" };
+  const signed = verify(null, Buffer.from(`${header}.${payload}`), key, Buffer.from(signature, "base64url"));
+  return signed ? { payload: body.data, kid: head.data.kid } : { problem: "badSignature" };
+}
+
+/** What a statement claims, whoever wrote it: nothing to go by without a further check. */
+export function claimsOf<S extends z.ZodType>(schema: S, statement: string): z.output<S> | undefined {
+  return schema.safeParse(json(statement.split(".")[1] ?? "")).data;
+}
+
+function json(part: string): unknown {
+  try {
+    return JSON.parse(Buffer.from(part, "base64url").toString("utf8"));
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,89 @@
+import { createPublicKey } from "node:crypto";
+import * as z from "zod";
+import type { Config } from "../../config/config.ts";
+import type { Tables } from "../../storage/tables.ts";
+import { readRows } from "../read.ts";
+import { KEYS_PARTITION, RecordRow } from "../rows.ts";
+import {
+  type PublicKeys,
+  publicKeyFrom,
+  publicKeyText,
+  readStatement,
+  type SigningKey,
+  signingKey,
+  signStatement,
+} from "./signing.ts";
+
+/** A key vouching for an older one, so that what that one signed can be verified after it has left the configuration. */
+export const VouchedKey = z.object({ kid: z.string(), publicKey: z.string() });
+
+export interface Trust {
+  /** The key that signs; undefined when `AUDIT_SIGNING_KEYS` is not set, and then nothing is sealed. */
+  readonly signer: SigningKey | undefined;
+  /** The configured keys and those they vouch for, directly or through one another. */
+  keys(): Promise<PublicKeys>;
+  /** The same, with the statements that vouch, as an export carries them, and the row keys of those that don't hold. */
+  vouched(): Promise<{ keys: PublicKeys; statements: string[]; changed: string[] }>;
+  /** Keeps the signer's word for every other key it knows. */
+  vouch(): Promise<void>;
+}
+
+export function createTrust(tables: Tables, ring: Config["AUDIT_SIGNING_KEYS"]): Trust {
+  const signing = (ring ?? []).map(signingKey);
+  const signer = signing[0];
+  const configured = new Map(signing.map(({ kid, privateKey }) => [kid, createPublicKey(privateKey)]));
+  let signerVouched = false;
+
+  async function vouched() {
+    const rows: { rowKey: string; statement: string }[] = [];
+    const changed: string[] = [];
+    for await (const page of readRows(tables, RecordRow, { partitionKey: KEYS_PARTITION })) {
+      for (const { rowKey, value } of page) {
+        if (value) rows.push({ rowKey, statement: value.record });
+        else changed.push(rowKey);
+      }
+    }
+    const keys = withVouched(
+      configured,
+      rows.map(({ statement }) => statement),
+    );
+    const holds = ({ statement }: { statement: string }) => "payload" in readVoucher(statement, keys);
+    changed.push(...rows.filter((row) => !holds(row)).map(({ rowKey }) => rowKey));
+    return { keys, statements: rows.filter(holds).map(({ statement }) => statement), changed };
+  }
+
+  async function vouch(): Promise<void> {
+    if (signerVouched || !signer) return;
+    const { keys, statements } = await vouched();
+    const known = new Set(
+      statements.flatMap((statement) => {
+        const read = readVoucher(statement, keys);
+        return "payload" in read && read.kid === signer.kid ? [read.payload.kid] : [];
+      }),
+    );
+    for (const [kid, key] of keys) {
+      if (kid === signer.kid || known.has(kid)) continue;
+      const record = signStatement("audit-key", { kid, publicKey: publicKeyText(key) }, signer);
+      await tables.put(RecordRow, KEYS_PARTITION, `${signer.kid}|${kid}`, { record });
+    }
+    signerVouched = true;
+  }
+
+  return { signer, keys: async () => (await vouched()).keys, vouched, vouch };
+}
+
+const readVoucher = (statement: string, keys: PublicKeys) => readStatement("audit-key", VouchedKey, statement, keys);
+
+/** The trusted keys and every key that one of them vouches for. A kid that is trusted already is never replaced. */
+export function withVouched(trusted: PublicKeys, statements: readonly string[]): PublicKeys {
+  const keys = new Map(trusted);
+  for (let before = -1; before < keys.size; ) {
+    before = keys.size;
+    for (const statement of statements) {
+      const read = readVoucher(statement, keys);
+      if ("payload" in read && !keys.has(read.payload.kid))
+        keys.set(read.payload.kid, publicKeyFrom(read.payload.publicKey));
+    }
+  }
+  return keys;
+}

@@ -1,0 +1,129 @@
+import type { Finding } from "../chain/findings.ts";
+import { fingerprintOf, manifestHash, readManifests, type Sealed } from "../chain/manifest.ts";
+import { signStatement } from "../chain/signing.ts";
+import type { ChainState, ReadingDependencies } from "../chain/state.ts";
+import { INTERVAL_MS, type Interval, intervalFrom, intervalName, intervalOf, isIntervalName } from "../interval.ts";
+import type { AuditQuery } from "../list.ts";
+import { readRow, readRows } from "../read.ts";
+import { DIGESTS_PARTITION, DigestRow } from "../rows.ts";
+import { byInterval } from "../stored.ts";
+import { findStrays } from "../verify/strays.ts";
+import type { PartWriter } from "./part.ts";
+import { EXPORT_FORMAT, type ExportStatement } from "./statement.ts";
+import { type Position, positionText } from "./walk.ts";
+
+/** Rows that are no entries, of which one part tells. */
+const MAX_STRAYS = 1000;
+/** Text is handed on in pieces of about this many characters. */
+const PIECE_CHARACTERS = 65_536;
+
+/**
+ * A part of a JSON export, with everything that verifies it elsewhere: the digests of the intervals it touches with the
+ * fingerprints they sealed, the digest before, purges, older keys, and a signed statement about this very part.
+ */
+export function createJsonPart(
+  deps: ReadingDependencies,
+  part: {
+    query: AuditQuery;
+    start: number;
+    end: number;
+    state: ChainState;
+    after: Position | undefined;
+    write(text: string): Promise<void>;
+  },
+): PartWriter {
+  const { tables, clock, trust } = deps;
+  const { query, state, write } = part;
+  const [start, end] = [new Date(part.start).toISOString(), new Date(part.end).toISOString()];
+  const fingerprints = manifestHash();
+  const strays: Finding[] = [];
+  let entries = 0;
+
+  return {
+    async begin() {
+      await write(`{"format":"${EXPORT_FORMAT}","start":"${start}","end":"${end}","entries":[`);
+    },
+
+    async write(rows) {
+      const texts: string[] = [];
+      for (const { row, entry } of rows) {
+        if (entry) {
+          fingerprints.add(fingerprintOf(row));
+          texts.push(row.text!);
+        } else if (state.end && row.interval <= state.end.interval && strays.length < MAX_STRAYS) {
+          const detail = "The row is no entry that this service wrote.";
+          strays.push({ kind: "entryInserted", interval: intervalName(row.interval), entryId: row.id, detail });
+        }
+      }
+      if (texts.length === 0) return;
+      await write(`${entries === 0 ? "\n" : ",\n"}${texts.join(",\n")}`);
+      entries += texts.length;
+    },
+
+    async end(upTo, nextCursor) {
+      const from = part.after ? part.after.interval : intervalOf(part.start);
+      const last = upTo ? upTo.interval : intervalOf(part.end - 1);
+      await write('\n],"digests":[');
+      await writeDigests(from, last);
+      const predecessor = await readRow(tables, DigestRow, DIGESTS_PARTITION, intervalName(from - INTERVAL_MS));
+      const closing = {
+        predecessor: predecessor?.value?.digest ?? null,
+        purges: state.purges.records.map(({ statement }) => statement),
+        keys: state.vouchers.statements,
+        statement: await statement(upTo),
+        nextCursor,
+      };
+      await write(`\n],${JSON.stringify(closing).slice(1)}\n`);
+    },
+  };
+
+  async function writeDigests(from: Interval, last: Interval): Promise<void> {
+    const range = { partitionKey: DIGESTS_PARTITION, from: intervalName(from), before: `${intervalName(last)}~` };
+    const sealed = byInterval(readManifests(tables, { from, to: last + INTERVAL_MS }));
+    let separator = "\n";
+    for await (const page of readRows(tables, DigestRow, range)) {
+      for (const { rowKey, value } of page) {
+        const [name, digest] = [JSON.stringify(rowKey), JSON.stringify(value?.digest ?? "")];
+        await write(`${separator}{"interval":${name},"digest":${digest},"fingerprints":[`);
+        separator = ",\n";
+        let piece = "";
+        let comma = "";
+        const interval = isIntervalName(rowKey) ? intervalFrom(rowKey) : undefined;
+        for await (const { fingerprint } of interval === undefined ? nothing() : sealed.of(interval)) {
+          piece += `${comma}${JSON.stringify(fingerprint)}`;
+          comma = ",";
+          if (piece.length < PIECE_CHARACTERS) continue;
+          await write(piece);
+          piece = "";
+        }
+        await write(`${piece}]}`);
+      }
+    }
+  }
+
+  async function statement(upTo: Position | undefined): Promise<string | null> {
+    if (!trust.signer) return null;
+    const { end: newest, keptFrom, beginning, remembered } = state;
+    const outside = part.after ? [] : await findStrays(deps, state);
+    const findings = [...outside, ...strays];
+    const payload: ExportStatement = {
+      exportedAt: clock.now().toISOString(),
+      start,
+      end,
+      ...(query.actor !== undefined && { actor: query.actor }),
+      ...(query.eventType !== undefined && { eventType: query.eventType }),
+      after: part.after ? positionText(part.after) : null,
+      upTo: upTo ? positionText(upTo) : null,
+      entries,
+      fingerprints: fingerprints.digest(),
+      sealedFrom: keptFrom === undefined ? null : intervalName(keptFrom),
+      beginning: beginning ?? null,
+      newest: newest ? { number: newest.number, interval: intervalName(newest.interval), hash: newest.hash } : null,
+      anchor: remembered === "unreadable" ? null : (remembered ?? null),
+      ...(findings.length > 0 && { findings }),
+    };
+    return signStatement("audit-export", payload, trust.signer);
+  }
+}
+
+async function* nothing(): AsyncGenerator<Sealed> {}

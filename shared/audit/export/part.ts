@@ -1,0 +1,9 @@
+import type { Position, Walked } from "./walk.ts";
+
+/** Writes one part of an export in one format. */
+export interface PartWriter {
+  begin(): Promise<void>;
+  write(rows: Walked[]): Promise<void>;
+  /** `upTo` is the last entry of a part that others follow. */
+  end(upTo: Position | undefined, nextCursor: string | null): Promise<void>;
+}

@@ -1,0 +1,170 @@
+import type { Verification } from "../api.ts";
+import type { PdfAbout } from "./pdf.ts";
+import type { PdfEvent } from "./pdf-events.ts";
+import { ALARM, type Column, GOOD, HEADING, MARGIN, MUTED, type Sheet } from "./pdf-layout.ts";
+
+/** Lines of a table of counts; what is rarer is told together. */
+const MAX_COUNTED = 14;
+/** Findings in full; GET /audit/verify has all. */
+const MAX_SHOWN_FINDINGS = 25;
+const TOP = 9;
+
+/** `2026-11-21 10:00:00` */
+export const instant = (date: Date | string): string => new Date(date).toISOString().slice(0, 19).replace("T", " ");
+
+export const periodText = ({ start, end }: Pick<PdfAbout, "start" | "end">): string =>
+  `${instant(start)} to ${instant(end)} UTC (exclusive)`;
+
+/** The first page: what the document is of, what was verified, and how often what happened. */
+export function writeSummary(sheet: Sheet, entries: number, events: readonly PdfEvent[], about: PdfAbout): void {
+  sheet.text("Audit log", { size: 18, style: "bold", color: HEADING });
+  sheet.y -= 2;
+  const joined = entries === events.length ? "" : `, as ${events.length} events: an intent and its outcome are one`;
+  const lines: [string, string][] = [
+    ["Service", "Credential and Secret Lifecycle Service"],
+    ["Period", periodText(about)],
+    ["Filters", filters(about)],
+    ["Entries", `${entries}${joined}, oldest first`],
+    ["Created", `${instant(about.createdAt)} UTC`],
+  ];
+  for (const line of lines) writeLine(sheet, ...line);
+  sheet.y -= 6;
+  writeVerification(sheet, about);
+  sheet.y -= 8;
+  writeCounts(sheet, events);
+}
+
+function writeLine(sheet: Sheet, name: string, value: string, color?: typeof ALARM): void {
+  const y = sheet.y;
+  sheet.text(name, { size: TOP, style: "bold", color: MUTED });
+  sheet.y = y;
+  sheet.text(value, { size: TOP, x: MARGIN + 90, ...(color && { color }) });
+}
+
+function filters({ actor, eventType }: PdfAbout): string {
+  const parts = [actor === undefined ? [] : `actor ${actor}`, eventType === undefined ? [] : `event type ${eventType}`];
+  return parts.flat().join(", ") || "none";
+}
+
+/** What was verified when the document was made, with which key and up to where. */
+function writeVerification(sheet: Sheet, { verified }: PdfAbout): void {
+  sheet.text("What was verified", { size: 12, style: "bold", color: HEADING });
+  const [first, last] = [verified[0], verified.at(-1)];
+  if (!first || !last) {
+    sheet.text("Nothing was verified.", { size: TOP });
+    return;
+  }
+  const digests = sum(verified, ({ digests }) => digests);
+  const findings = sum(verified, ({ findingsTotal }) => findingsTotal);
+  const [verdict, color] = verdictOf(first, digests, findings);
+  writeLine(sheet, "Result", verdict, color);
+  const from = verified.find(({ checkedFrom }) => checkedFrom !== null)?.checkedFrom;
+  const to = verified.findLast(({ checkedTo }) => checkedTo !== null)?.checkedTo;
+  if (from && to) {
+    const entries = sum(verified, ({ entries }) => entries);
+    writeLine(
+      sheet,
+      "Checked",
+      `${entries} entries against ${digests} signed digests, ${instant(from)} to ${instant(to)} UTC`,
+    );
+  }
+  const digest = verified.findLast(({ lastDigest }) => lastDigest !== null)?.lastDigest;
+  if (digest) {
+    writeLine(
+      sheet,
+      "Up to digest",
+      `${digest.number}, of ${digest.interval}, sealed ${instant(digest.sealedAt)} UTC with key ${digest.kid}; SHA-256 ${digest.hash}`,
+    );
+  }
+  for (const { kid, fingerprint } of first.publicKeys)
+    writeLine(sheet, `Key ${kid}`, `SHA-256 fingerprint ${fingerprint}`);
+  writeLine(
+    sheet,
+    "Log begins",
+    first.beginning === null ? "nothing is sealed yet" : `${instant(first.beginning)} UTC`,
+  );
+  writeLine(sheet, "Newest digest", ANCHORS[first.anchor.state]);
+  if (last.nextCursor !== null) {
+    writeLine(
+      sheet,
+      "Not checked",
+      `what is after ${to ? instant(to) : "that"}: the period is too long for one document`,
+    );
+  } else if (last.unsealedFrom !== null) {
+    writeLine(sheet, "Not checked", `what is after ${instant(last.unsealedFrom)} UTC: not sealed when this was made`);
+  }
+  for (const { from, to, entries, actor, purgedAt } of first.purges.slice(-5)) {
+    writeLine(sheet, "Purged", `${entries} entries of ${from} to ${to}, by ${actor} at ${instant(purgedAt)} UTC`);
+  }
+  const listed = verified.flatMap((part) => part.findings);
+  for (const { kind, interval, entryId, detail } of listed.slice(0, MAX_SHOWN_FINDINGS)) {
+    const place = [interval, entryId].filter(Boolean).join(", ");
+    writeLine(sheet, "Finding", `${kind}${place === "" ? "" : ` (${place})`}: ${detail}`, ALARM);
+  }
+  if (findings > MAX_SHOWN_FINDINGS)
+    writeLine(sheet, "", `and ${findings - MAX_SHOWN_FINDINGS} more: see GET /audit/verify`, ALARM);
+}
+
+function verdictOf({ sealing }: Verification, digests: number, findings: number): [string, typeof ALARM] {
+  if (findings > 0) return [`NOT INTACT: ${findings} ${findings === 1 ? "finding" : "findings"}, see below`, ALARM];
+  if (sealing === "notConfigured")
+    return ["Nothing can be verified: AUDIT_SIGNING_KEYS is not set, nothing is sealed", ALARM];
+  if (digests === 0) return ["Nothing in this period is sealed yet, so nothing was verified", ALARM];
+  return ["Intact: no sealed entry was changed, removed or inserted", GOOD];
+}
+
+const ANCHORS: Record<Verification["anchor"]["state"], string> = {
+  matches: "is the one that the service's own key vault remembers",
+  differs: "is not the one that the service's own key vault remembers",
+  unreadable: "what the service's own key vault remembers can't be read",
+  empty: "the service's own key vault does not remember one yet",
+  notConfigured: "no key vault remembers it (SERVICE_KEY_VAULT_URL is not set): a cut end can't be found",
+};
+
+const COUNTS: { title: string; x: number; width: number; of(event: PdfEvent): string }[] = [
+  { title: "Event", x: MARGIN, width: 240, of: ({ eventType }) => eventType },
+  { title: "Actor", x: MARGIN + 255, width: 240, of: ({ actor }) => actor },
+  { title: "Outcome", x: MARGIN + 510, width: 180, of: ({ outcome }) => outcome },
+];
+
+/** Three tables beside one another: by event, by actor, by outcome. Repeats of a refusal count each. */
+function writeCounts(sheet: Sheet, events: readonly PdfEvent[]): void {
+  sheet.text("What happened", { size: 12, style: "bold", color: HEADING });
+  if (events.length === 0) {
+    sheet.text("There are no entries in this period.", { size: TOP, color: MUTED });
+    return;
+  }
+  sheet.y -= 2;
+  const tables = COUNTS.map((table) => ({ ...table, rows: counted(events, table.of) }));
+  const longest = Math.max(...tables.map(({ rows }) => rows.length));
+  if (sheet.y - 17 - longest * 14 < MARGIN + 18) sheet.nextPage();
+  const top = sheet.y;
+  let bottom = top;
+  for (const { title, x, width, rows } of tables) {
+    const columns: Column[] = [
+      { title, width: width - 50 },
+      { title: "Times", width: 50, right: true },
+    ];
+    sheet.y = top;
+    sheet.heading(columns, x);
+    for (const [name, times] of rows) {
+      const shown = name.length > 48 ? `${name.slice(0, 47)}…` : name;
+      sheet.row(columns, [{ paragraphs: [shown] }, { paragraphs: [String(times)] }], { size: 8, x });
+    }
+    bottom = Math.min(bottom, sheet.y);
+  }
+  sheet.y = bottom;
+}
+
+/** The most frequent first. */
+function counted(events: readonly PdfEvent[], of: (event: PdfEvent) => string): [string, number][] {
+  const times = new Map<string, number>();
+  for (const event of events) times.set(of(event), (times.get(of(event)) ?? 0) + event.count);
+  const sorted = [...times].sort(([a, m], [b, n]) => n - m || (a < b ? -1 : 1));
+  if (sorted.length <= MAX_COUNTED) return sorted;
+  const rest = sorted.slice(MAX_COUNTED - 1);
+  return [...sorted.slice(0, MAX_COUNTED - 1), [`${rest.length} others`, sum(rest, ([, count]) => count)]];
+}
+
+const sum = <T>(items: readonly T[], of: (item: T) => number): number =>
+  items.reduce((total, item) => total + of(item), 0);

@@ -1,0 +1,105 @@
+import { readFile } from "node:fs/promises";
+import { PDFDocument } from "pdf-lib";
+import type { Verification } from "../api.ts";
+import type { ReadingDependencies } from "../chain/state.ts";
+import type { AuditEntry } from "../entry.ts";
+import type { AuditQuery } from "../list.ts";
+import { verifySealed } from "../verify/verify.ts";
+import { eventsOf, type PdfEvent } from "./pdf-events.ts";
+import { ALARM, type Cell, CONTENT_BOTTOM, type Column, MARGIN, MUTED, numberPages, Sheet } from "./pdf-layout.ts";
+import { instant, periodText, writeSummary } from "./pdf-summary.ts";
+import { Typesetter } from "./typesetter.ts";
+import { openTypeFromWoff } from "./woff.ts";
+
+/** Answers of the verification that one document takes at most: over a year of intervals. */
+const MAX_VERIFICATIONS = 3;
+const SIZE = 7.5;
+
+export interface PdfAbout {
+  start: Date;
+  /** Exclusive. */
+  end: Date;
+  actor: string | undefined;
+  eventType: string | undefined;
+  createdAt: Date;
+  /** What was verified of the period, in one answer or several. */
+  verified: readonly Verification[];
+}
+
+/** The document of an export, with what was verified of its period just now. */
+export async function pdfOf(
+  deps: ReadingDependencies,
+  entries: AuditEntry[],
+  { query, start, end }: { query: AuditQuery; start: Date; end: Date },
+  fontFile: string,
+): Promise<Uint8Array> {
+  const verified: Verification[] = [];
+  let cursor: string | undefined;
+  do {
+    const part = await verifySealed(deps, { start, end, cursor });
+    verified.push(part);
+    cursor = part.nextCursor ?? undefined;
+  } while (cursor !== undefined && verified.length < MAX_VERIFICATIONS);
+  const { actor, eventType } = query;
+  return await createPdf(entries, { start, end, actor, eventType, createdAt: deps.clock.now(), verified }, fontFile);
+}
+
+/** The entries as a document to file: a summary and what was verified, then a line for each event. */
+export async function createPdf(entries: AuditEntry[], about: PdfAbout, fontFile: string): Promise<Uint8Array> {
+  const document = await PDFDocument.create();
+  const set = await Typesetter.create(document, openTypeFromWoff(await readFile(fontFile)));
+  document.setTitle("Audit log", { showInWindowTitleBar: true });
+  document.setLanguage("en");
+  document.setCreator("Credential and Secret Lifecycle Service");
+  document.setCreationDate(about.createdAt);
+  document.setModificationDate(about.createdAt);
+
+  const events = eventsOf(entries);
+  const sheet = new Sheet(document, set);
+  writeSummary(sheet, entries.length, events, about);
+  if (events.length > 0) writeEvents(sheet, events);
+  numberPages(document, set, `Audit log, ${periodText(about)}`);
+  return await document.save();
+}
+
+const COLUMNS: Column[] = [
+  { title: "Time (UTC)", width: 84 },
+  { title: "Actor, address", width: 128 },
+  { title: "Event", width: 96 },
+  { title: "Target", width: 150 },
+  { title: "What changed, and details", width: 252 },
+  { title: "Outcome", width: 59.89 },
+];
+
+function writeEvents(sheet: Sheet, events: readonly PdfEvent[]): void {
+  sheet.nextPage();
+  sheet.heading(COLUMNS);
+  for (const [index, event] of events.entries()) {
+    const cells = cellsOf(event);
+    if (sheet.y - sheet.rowHeight(COLUMNS, cells, SIZE) < CONTENT_BOTTOM) {
+      sheet.nextPage();
+      sheet.heading(COLUMNS);
+    }
+    sheet.row(COLUMNS, cells, { size: SIZE, striped: index % 2 === 1 });
+  }
+  sheet.y -= 6;
+  sheet.text("Intent and outcome of one request stand on one line, under the time of the outcome.", {
+    size: SIZE,
+    color: MUTED,
+    x: MARGIN,
+  });
+}
+
+function cellsOf({ at, begunAt, eventType, actor, address, target, outcome, count, changes }: PdfEvent): Cell[] {
+  const begun =
+    begunAt !== undefined && instant(begunAt) !== instant(at) ? [`begun ${instant(begunAt).slice(11)}`] : [];
+  const good = outcome === "success";
+  return [
+    { paragraphs: [instant(at), ...begun] },
+    { paragraphs: [address === undefined ? actor : `${actor}, ${address}`] },
+    { paragraphs: [eventType] },
+    { paragraphs: [target] },
+    { paragraphs: [changes] },
+    { paragraphs: [count > 1 ? `${outcome}, ${count} times` : outcome], ...(!good && { color: ALARM }) },
+  ];
+}

@@ -1,0 +1,140 @@
+import { Problem } from "../../http/problem.ts";
+import type { Clock } from "../../runtime.ts";
+import type { Tables } from "../../storage/tables.ts";
+import { DAY_MS } from "../../time.ts";
+import { audited } from "../audited.ts";
+import { type Digest, readDigest } from "../chain/digest.ts";
+import { type PurgeRecord, purgedTo } from "../chain/purge-record.ts";
+import { type PublicKeys, type SigningKey, signStatement } from "../chain/signing.ts";
+import { chainState } from "../chain/state.ts";
+import type { Trust } from "../chain/trust.ts";
+import type { Appender, AuditEvent } from "../event.ts";
+import { INTERVAL_MS, type Interval, intervalFrom, intervalName, intervalOf } from "../interval.ts";
+import { readRows } from "../read.ts";
+import { DIGESTS_PARTITION, DigestRow, PURGES_PARTITION, RecordRow } from "../rows.ts";
+import { removeUpTo } from "./remove.ts";
+
+/** One call removes at most this much, so that it ends well within the platform's 230 seconds. */
+export const MAX_PURGED_ENTRIES = 100_000;
+export const MAX_PURGED_INTERVALS = 5_000;
+
+export interface PurgeResult {
+  /** Entries and digests this call removed. */
+  entries: number;
+  digests: number;
+  /** Days that were kept: what was asked for, or the least that may be kept. */
+  retentionDays: number;
+  /** The end of what is removed by now; null when nothing ever was. */
+  purgedTo: string | null;
+  /** Whether there is more to remove: call again. */
+  more: boolean;
+  /** The interval purging stopped at, since its digest is missing or not genuine: what was tampered with is kept. */
+  stoppedAt: string | null;
+}
+
+export interface PurgeDependencies extends Appender {
+  tables: Tables;
+  clock: Clock;
+  trust: Trust;
+  minimumRetentionDays: number;
+}
+
+/**
+ * Removes whole sealed intervals that are older than the retention. A signed record of what goes is kept first, then the
+ * rows are removed; a run that died is finished by the next one.
+ *
+ * @throws {Problem} conflict when nothing is sealed since `AUDIT_SIGNING_KEYS` is not set.
+ */
+export async function purgeSealed(
+  deps: PurgeDependencies,
+  askedDays: number,
+  caller: AuditEvent["caller"],
+): Promise<PurgeResult> {
+  const { tables, clock, trust } = deps;
+  const { signer } = trust;
+  if (!signer) {
+    throw new Problem("conflict", "Only sealed entries are purged, and nothing is sealed: set AUDIT_SIGNING_KEYS.");
+  }
+  const retentionDays = Math.max(askedDays, deps.minimumRetentionDays);
+  const before = intervalOf(clock.now().getTime() - retentionDays * DAY_MS);
+  const { keys, purges, keptFrom } = await chainState({ tables, clock, trust, anchor: undefined });
+  const done = purgedTo(purges);
+  // What a run that died left behind, before its record is followed by another.
+  if (done !== undefined) await removeUpTo(tables, done);
+
+  const plan = await planned(tables, keys, { start: keptFrom ?? before, end: before });
+  const upTo = plan.removed ? intervalFrom(plan.removed.to) : done;
+  if (plan.removed) {
+    const record: PurgeRecord = {
+      ...plan.removed,
+      retentionDays,
+      actor: caller.actor,
+      requestId: caller.requestId,
+      purgedAt: clock.now().toISOString(),
+    };
+    await remove(deps, signer, record, caller);
+  }
+  return {
+    entries: plan.removed?.entries ?? 0,
+    digests: plan.removed?.digests ?? 0,
+    retentionDays,
+    purgedTo: upTo === undefined ? null : new Date(upTo).toISOString(),
+    more: plan.more,
+    stoppedAt: plan.stoppedAt === undefined ? null : new Date(plan.stoppedAt).toISOString(),
+  };
+}
+
+async function remove(
+  deps: PurgeDependencies,
+  signer: SigningKey,
+  record: PurgeRecord,
+  caller: AuditEvent["caller"],
+): Promise<void> {
+  const { tables } = deps;
+  const target = { type: "audit", id: `${record.from}/${record.to}` };
+  await audited(
+    deps,
+    { type: "audit.purged", caller, target, details: { ...record } },
+    async () => {
+      await tables.put(RecordRow, PURGES_PARTITION, record.to, {
+        record: signStatement("audit-purge", record, signer),
+      });
+      await removeUpTo(tables, intervalFrom(record.to));
+    },
+    () => ({ details: { entries: record.entries, digests: record.digests } }),
+  );
+}
+
+/** Whole intervals from `start` on whose digests are genuine: what was tampered with is not swept away. */
+async function planned(tables: Tables, keys: PublicKeys, { start, end }: { start: Interval; end: Interval }) {
+  const range = { partitionKey: DIGESTS_PARTITION, from: intervalName(start), before: intervalName(end) };
+  let [entries, digests, more] = [0, 0, false];
+  let to = start;
+  let newest: { digest: Digest; hash: string } | undefined;
+  let stoppedAt: Interval | undefined;
+  if (start < end) {
+    walk: for await (const page of readRows(tables, DigestRow, range)) {
+      for (const { rowKey, value } of page) {
+        const found = readDigest(rowKey, value?.digest, keys);
+        if (rowKey !== intervalName(to) || found.state !== "genuine") {
+          stoppedAt = to;
+          break walk;
+        }
+        const full = digests > 0 && entries + found.digest.entries > MAX_PURGED_ENTRIES;
+        if (full || digests >= MAX_PURGED_INTERVALS) {
+          more = true;
+          break walk;
+        }
+        newest = found;
+        entries += found.digest.entries;
+        digests += 1;
+        to += INTERVAL_MS;
+      }
+    }
+  }
+  if (!newest) return { more, stoppedAt, removed: undefined };
+  const { number, interval, total } = newest.digest;
+  const last = { number, interval, hash: newest.hash };
+  const removed = { from: intervalName(start), to: intervalName(to), digests, entries, total, last };
+  return { more, stoppedAt, removed };
+}

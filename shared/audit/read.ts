@@ -1,0 +1,66 @@
+import type { Entity, Row } from "../storage/entity.ts";
+import { type Range, StorageCorrupt, type Tables } from "../storage/tables.ts";
+
+/** A row as it stands in storage, where anyone with the account's key may have written it. */
+export interface FoundRow<T> {
+  rowKey: string;
+  /** Undefined when the row does not hold what its kind holds. */
+  value: Row<T> | undefined;
+}
+
+/**
+ * The pages of a range, in which a row that can't be read costs only itself: two more requests, and it comes as a row without
+ * a value.
+ */
+export async function* readRows<T>(tables: Tables, e: Entity<T>, range: Range): AsyncGenerator<FoundRow<T>[], void> {
+  let after = range.after;
+  let broken: string | undefined;
+  for (;;) {
+    const before = broken ?? range.before;
+    try {
+      for await (const page of tables.pages(e, {
+        ...range,
+        ...(after !== undefined && { after }),
+        ...(before !== undefined && { before }),
+      })) {
+        after = page.at(-1)!.rowKey;
+        yield page.map((value) => ({ rowKey: value.rowKey, value }));
+      }
+      if (broken === undefined) return;
+      yield [{ rowKey: broken, value: undefined }];
+      after = broken;
+      broken = undefined;
+    } catch (error) {
+      if (!(error instanceof StorageCorrupt)) throw error;
+      broken = error.rowKey;
+    }
+  }
+}
+
+/** One row: undefined when it is not there, without a value when it can't be read. */
+export async function readRow<T>(
+  tables: Tables,
+  e: Entity<T>,
+  partitionKey: string,
+  rowKey: string,
+): Promise<FoundRow<T> | undefined> {
+  try {
+    const value = await tables.get(e, partitionKey, rowKey);
+    return value && { rowKey, value };
+  } catch (error) {
+    if (!(error instanceof StorageCorrupt)) throw error;
+    return { rowKey, value: undefined };
+  }
+}
+
+/** The ETag of a row whatever it holds; undefined when it is not there. */
+export async function etagOf(
+  tables: Tables,
+  e: Entity<object>,
+  partitionKey: string,
+  rowKey: string,
+): Promise<string | undefined> {
+  const range = { partitionKey, from: rowKey, before: `${rowKey}\u0001`, pageSize: 1, select: [] };
+  for await (const [row] of tables.pages(e, range)) return row?.etag;
+  return undefined;
+}

@@ -1,0 +1,38 @@
+import { pMapIterable } from "p-map";
+import type { Clock } from "../../runtime.ts";
+import type { Tables } from "../../storage/tables.ts";
+import { DAY_MS } from "../../time.ts";
+import { INTERVAL_MS, type Interval, intervalFrom, intervalOf, isIntervalName } from "../interval.ts";
+import { readRow } from "../read.ts";
+import { bornMark, entriesPartition, FIRST_PARTITION, FirstRow, Mark } from "../rows.ts";
+import { storedEntries } from "../stored.ts";
+
+/** How far back the first entry is looked for where the row that names its interval is of no use. */
+const LOOK_BACK_DAYS = 31;
+const DAYS_AT_ONCE = 4;
+
+/**
+ * The interval sealing begins with, for as long as there is no digest: that of the first entry. The row that names it only
+ * saves the search; it is taken where that interval was born.
+ */
+export async function firstInterval(tables: Tables, clock: Clock): Promise<Interval | undefined> {
+  const now = clock.now().getTime();
+  const named = await readRow(tables, FirstRow, FIRST_PARTITION, FIRST_PARTITION);
+  const interval = named?.value?.interval ?? "";
+  if (isIntervalName(interval) && intervalFrom(interval) <= now) {
+    const born = bornMark(intervalFrom(interval));
+    if (await readRow(tables, Mark, entriesPartition(intervalFrom(interval)), born)) return intervalFrom(interval);
+  }
+  const today = Math.floor(now / DAY_MS) * DAY_MS;
+  const days = Array.from({ length: LOOK_BACK_DAYS }, (_, day) => today - (LOOK_BACK_DAYS - 1 - day) * DAY_MS);
+  const firstOfDay = (day: number) => firstEntry(tables, day, Math.min(day + DAY_MS, intervalOf(now) + INTERVAL_MS));
+  for await (const first of pMapIterable(days, firstOfDay, { concurrency: DAYS_AT_ONCE })) {
+    if (first.interval !== undefined) return first.interval;
+  }
+  return undefined;
+}
+
+async function firstEntry(tables: Tables, from: Interval, to: Interval): Promise<{ interval: Interval | undefined }> {
+  for await (const [entry] of storedEntries(tables, { from, to })) if (entry) return { interval: entry.interval };
+  return { interval: undefined };
+}

@@ -1,0 +1,258 @@
+import { randomUUID } from "node:crypto";
+import type { Clock, Logger } from "../../runtime.ts";
+import { isConflict } from "../../storage/conflict.ts";
+import { insert, type Operation, replace, type Tables } from "../../storage/tables.ts";
+import { sha256 } from "../canonical.ts";
+import type { Anchor, Remembered } from "../chain/anchor.ts";
+import { type ChainEnd, chainEnd, oldestBeginning, purgedEnd } from "../chain/chain.ts";
+import { type Beginning, type Digest, DigestName, readDigest } from "../chain/digest.ts";
+import { type Fingerprint, fingerprintOf, writeManifest } from "../chain/manifest.ts";
+import { readPurges } from "../chain/purge-record.ts";
+import { type PublicKeys, type SigningKey, signStatement } from "../chain/signing.ts";
+import type { Trust } from "../chain/trust.ts";
+import type { AuditEntry } from "../entry.ts";
+import type { AuditEvent } from "../event.ts";
+import {
+  INTERVAL_MINUTES,
+  INTERVAL_MS,
+  type Interval,
+  intervalName,
+  intervalsByDay,
+  SEAL_DELAY_MS,
+} from "../interval.ts";
+import { etagOf, readRows } from "../read.ts";
+import { DIGESTS_PARTITION, DigestRow } from "../rows.ts";
+import { byInterval, entryOfRow, type StoredEntry, storedEntries } from "../stored.ts";
+import { firstInterval } from "./begin.ts";
+import { close } from "./close.ts";
+import { mendIndex } from "./mend-index.ts";
+
+/** Digests per transaction: half a day. */
+const BATCH = 72;
+/** Intervals one call seals at most, sixty days of them: what is left is the next call's. */
+const MAX_INTERVALS = 8_640;
+/** Entries whose index rows are looked for together. */
+const MENDED_AT_ONCE = 1_000;
+
+export interface Sealing {
+  /** False when `AUDIT_SIGNING_KEYS` is not set: then nothing can be sealed. */
+  configured: boolean;
+  /** Digests this call wrote. */
+  sealed: number;
+  /** Whether intervals are still due. */
+  more: boolean;
+  /** The newest digest the service remembered, where the tables no longer hold it. */
+  lost?: DigestName;
+}
+
+export interface SealDependencies {
+  tables: Tables;
+  clock: Clock;
+  log: Logger;
+  trust: Trust;
+  anchor: Anchor | undefined;
+  /** Enters what sealing does beside sealing. */
+  enter(event: AuditEvent): Promise<void>;
+}
+
+/**
+ * Seals every interval that is over: closes it for writers, keeps the fingerprints of its entries, mends the index where a
+ * writer died, and adds its digest to the chain. May run twice at once and die at any line: closing and fingerprints give
+ * the same again, and a digest is inserted once.
+ *
+ * What others wrote among the digests does not stop it: a row in a digest's place is replaced, and the digest says so.
+ */
+export function createSealer(deps: SealDependencies): () => Promise<Sealing> {
+  const { tables, clock, log, trust, anchor } = deps;
+
+  return async () => {
+    const { signer } = trust;
+    if (!signer) return { configured: false, sealed: 0, more: false };
+    await trust.vouch();
+    const keys = await trust.keys();
+    const start = await whereToGoOn(deps, keys);
+    const { end, remembered, beginning, lost } = start;
+    if (lost) log.error("The audit log's newest digest is gone from the tables", { digest: lost.number });
+    if (start.anchorUnreadable) log.error("The audit log's anchor in the service's own key vault can't be read");
+
+    const found = lost ? { lost } : {};
+    const first = end ? end.interval + INTERVAL_MS : await firstInterval(tables, clock);
+    const limit = clock.now().getTime() - INTERVAL_MS - SEAL_DELAY_MS;
+    if (first === undefined || first > limit) {
+      if (end && !lost) await remember(end, start.adopted ? undefined : beginning, remembered);
+      return { configured: true, sealed: 0, more: false, ...found };
+    }
+    const due = Math.floor((limit - first) / INTERVAL_MS) + 1;
+    if (start.adopted) await enterAdoption(deps, start.adopted);
+    let chain: Chain = start;
+    let sealed = 0;
+    for (const batch of intervalsByDay(first, first + Math.min(due, MAX_INTERVALS) * INTERVAL_MS, BATCH)) {
+      const operations: Operation[] = [];
+      const occupied = await inTheWay(tables, keys, batch);
+      if (occupied === "genuine") return { configured: true, sealed, more: true, ...found };
+      const born = await close(tables, batch);
+      const range = { from: batch[0]!, to: batch.at(-1)! + INTERVAL_MS };
+      const entries = byInterval(born ? storedEntries(tables, range) : nothing());
+      for (const interval of batch) {
+        const manifest = await writeManifest(tables, interval, fingerprints(tables, entries.of(interval)));
+        const inPlace = occupied.get(intervalName(interval));
+        const link = extended(chain, { interval, manifest, replaced: inPlace?.hash }, signer, clock);
+        operations.push(place(link.statement, intervalName(interval), inPlace?.etag));
+        chain = link.chain;
+      }
+      try {
+        await tables.transaction(DigestRow.table, DIGESTS_PARTITION, operations);
+      } catch (error) {
+        // Another sealer was faster. It goes on with the rest and remembers its own newest digest.
+        if (isConflict(error)) return { configured: true, sealed, more: true, ...found };
+        throw error;
+      }
+      sealed += batch.length;
+    }
+    await remember(chain.end!, chain.beginning, remembered);
+    return { configured: true, sealed, more: due > sealed, ...found };
+  };
+
+  async function remember(
+    end: ChainEnd,
+    beginning: Beginning | undefined,
+    known: Remembered | undefined,
+  ): Promise<void> {
+    if (!anchor || (known?.number === end.number && (known.beginning || !beginning))) return;
+    await anchor.write({ number: end.number, interval: intervalName(end.interval), hash: end.hash, beginning });
+  }
+}
+
+/** The chain as far as it goes, with what the next digest has to tell of it. */
+interface Chain {
+  end: ChainEnd | undefined;
+  beginning: Beginning | undefined;
+  lost: DigestName | undefined;
+  anchorUnreadable: boolean;
+}
+
+/** Where sealing goes on, by signatures and the anchor alone. */
+async function whereToGoOn(deps: SealDependencies, keys: PublicKeys) {
+  const { tables, clock, anchor } = deps;
+  const read = await anchor?.read();
+  const remembered = read === "unreadable" ? undefined : read;
+  const needed = { tables, clock, keys };
+  let end = await chainEnd(needed, remembered);
+  let beginning = end?.beginning ?? remembered?.beginning;
+  let adopted: Adopted | undefined;
+  if (end?.number === 1 && beginning) beginning = { ...beginning, hash: end.hash };
+  if (!end || !beginning) {
+    const purges = await readPurges(tables, keys);
+    end ??= purgedEnd(purges);
+    beginning ??= await oldestBeginning(needed, purges);
+    if (end && beginning && !remembered?.beginning) adopted = { end, beginning, remembered };
+  }
+  const lost = remembered && isLost(remembered, end) ? DigestName.parse(remembered) : undefined;
+  return { end, beginning, adopted, remembered, lost, anchorUnreadable: read === "unreadable" };
+}
+
+/** Where a chain begins whose digests, of an earlier version, don't say it. */
+interface Adopted {
+  end: ChainEnd;
+  beginning: Beginning;
+  remembered: Remembered | undefined;
+}
+
+async function enterAdoption({ enter }: SealDependencies, { end, beginning, remembered }: Adopted): Promise<void> {
+  const { number, interval, hash } = end;
+  await enter({
+    type: "audit.beginningAdopted",
+    caller: { actor: "system", requestId: randomUUID() },
+    outcome: "success",
+    target: { type: "audit", id: beginning.interval },
+    details: {
+      beginning,
+      newestDigest: { number, interval: intervalName(interval), hash },
+      anchor: !remembered ? "empty" : isLost(remembered, end) ? "differs" : "matches",
+    },
+  });
+}
+
+/** The tables end before the digest that was remembered, or hold another one in its place. */
+const isLost = (remembered: DigestName, end: ChainEnd | undefined): boolean =>
+  end === undefined ||
+  remembered.number > end.number ||
+  (remembered.number === end.number && remembered.hash !== end.hash);
+
+/**
+ * What stands where a batch's digests are to be and is not signed with a trusted key, by row key. `genuine` when another
+ * sealer's digests stand there.
+ */
+async function inTheWay(tables: Tables, keys: PublicKeys, batch: Interval[]) {
+  const rows = new Map<string, { hash: string; etag: string | undefined }>();
+  const names = new Set(batch.map(intervalName));
+  const range = { from: intervalName(batch[0]!), before: intervalName(batch.at(-1)! + INTERVAL_MS) };
+  for await (const page of readRows(tables, DigestRow, { partitionKey: DIGESTS_PARTITION, ...range })) {
+    for (const { rowKey, value } of page) {
+      if (!names.has(rowKey)) continue;
+      const { state, hash } = readDigest(rowKey, value?.digest, keys);
+      if (state === "genuine") return "genuine";
+      rows.set(rowKey, { hash, etag: value?.etag ?? (await etagOf(tables, DigestRow, DIGESTS_PARTITION, rowKey)) });
+    }
+  }
+  return rows;
+}
+
+function place(statement: string, rowKey: string, etag: string | undefined): Operation {
+  const value = { digest: statement };
+  return etag === undefined ? insert(DigestRow, rowKey, value) : replace(DigestRow, rowKey, value, etag);
+}
+
+/** The next digest, and the chain with it. */
+function extended(
+  { end, beginning, lost, anchorUnreadable }: Chain,
+  sealed: { interval: Interval; manifest: { entries: number; hash: string }; replaced: string | undefined },
+  signer: SigningKey,
+  clock: Clock,
+): { statement: string; chain: Chain } {
+  const { interval, manifest, replaced } = sealed;
+  const begun: Beginning = beginning ?? { interval: intervalName(interval), hash: null };
+  const digest: Digest = {
+    number: Math.max(end?.number ?? 0, lost?.number ?? 0) + 1,
+    interval: intervalName(interval),
+    minutes: INTERVAL_MINUTES,
+    entries: manifest.entries,
+    total: (end?.total ?? 0) + manifest.entries,
+    manifest: manifest.hash,
+    previous: end?.hash ?? null,
+    sealedAt: clock.now().toISOString(),
+    beginning: begun,
+    ...(lost && { lost }),
+    ...(replaced !== undefined && { replaced }),
+    ...(end &&
+      !end.verified && { unverified: { number: end.number, interval: intervalName(end.interval), hash: end.hash } }),
+    ...(anchorUnreadable && { anchorUnreadable }),
+  };
+  const statement = signStatement("audit-digest", digest, signer);
+  const hash = sha256(statement);
+  const next: ChainEnd = {
+    interval,
+    number: digest.number,
+    total: digest.total,
+    hash,
+    beginning: begun,
+    verified: true,
+  };
+  const known = digest.number === 1 ? { ...begun, hash } : begun;
+  return { statement, chain: { end: next, beginning: known, lost: undefined, anchorUnreadable: false } };
+}
+
+async function* fingerprints(tables: Tables, rows: AsyncIterable<StoredEntry>): AsyncGenerator<Fingerprint> {
+  let pending: AuditEntry[] = [];
+  for await (const row of rows) {
+    const entry = entryOfRow(row);
+    if (!entry) continue; // nothing this service wrote: verification reports it
+    yield fingerprintOf(row);
+    if (pending.push(entry) < MENDED_AT_ONCE) continue;
+    await mendIndex(tables, pending);
+    pending = [];
+  }
+  await mendIndex(tables, pending);
+}
+
+async function* nothing(): AsyncGenerator<StoredEntry[]> {}

@@ -1,0 +1,158 @@
+import type { Tables } from "../../storage/tables.ts";
+import type { Verification } from "../api.ts";
+import { sha256 } from "../canonical.ts";
+import { type Digest, readDigest } from "../chain/digest.ts";
+import { compare, DETAILS, findingsIn, missingDigests } from "../chain/findings.ts";
+import { type Fingerprint, fingerprintOf, readManifests, type Sealed } from "../chain/manifest.ts";
+import type { ChainState } from "../chain/state.ts";
+import { INTERVAL_MS, type Interval, intervalFrom, intervalName, isIntervalName } from "../interval.ts";
+import { readRow, readRows } from "../read.ts";
+import { DIGESTS_PARTITION, DigestRow } from "../rows.ts";
+import { type ByInterval, byInterval, type StoredEntry } from "../stored.ts";
+import type { Found } from "./found.ts";
+
+/** Findings listed for one interval; the rest is told as a number. */
+const MAX_FINDINGS_PER_INTERVAL = 100;
+
+export interface ChainCheck {
+  /** The end of the last interval that was checked. */
+  to: Interval;
+  digests: number;
+  entries: number;
+  /** Whether the limits ended it before the range did. */
+  more: boolean;
+  /** The last digest that a trusted key signed; null when there was none. */
+  lastDigest: Verification["lastDigest"];
+}
+
+/** What the next digest must name; a number where that is known. */
+type Previous = { hash: string | null; number: number | undefined } | undefined;
+
+/**
+ * Checks the digests of `from <= interval <= last` one after the other, and compares each interval's entries with the
+ * fingerprints it was sealed with, in flat memory.
+ *
+ * @param stored - The entries of that range.
+ */
+export async function checkChain(
+  tables: Tables,
+  state: ChainState,
+  range: { from: Interval; last: Interval },
+  stored: AsyncIterable<StoredEntry[]>,
+  found: Found,
+  limits: { entries: number; intervals: number },
+): Promise<ChainCheck> {
+  const { from, last } = range;
+  const sides = {
+    sealed: byInterval(readManifests(tables, { from, to: Math.max(from, last + INTERVAL_MS) })),
+    stored: byInterval(stored),
+  };
+  let previous = await predecessor(tables, state, from);
+  let expected = from;
+  let digests = 0;
+  let entries = 0;
+  let lastDigest: ChainCheck["lastDigest"] = null;
+
+  for await (const { rowKey, value } of digestRows(tables, range)) {
+    if (!isIntervalName(rowKey)) {
+      const detail = `The row ${rowKey} among the digests is none of this service's.`;
+      found.add({ kind: "digestInserted", detail });
+      continue;
+    }
+    const interval = intervalFrom(rowKey);
+    if (digests >= limits.intervals || entries >= limits.entries)
+      return { to: expected, digests, entries, more: true, lastDigest };
+    if (interval > expected) {
+      found.add(missingDigests(expected, interval));
+      previous = undefined;
+    }
+    expected = interval + INTERVAL_MS;
+    digests += 1;
+    const read = readDigest(rowKey, value?.digest, state.keys);
+    if (read.state !== "genuine") {
+      found.add({
+        kind: read.state === "unknownKey" ? "digestUnverifiable" : "digestChanged",
+        interval: rowKey,
+        detail: problemOf(read),
+      });
+      previous = { hash: read.hash, number: undefined };
+      continue;
+    }
+    const { digest, hash } = read;
+    found.add(...findingsIn(digest));
+    if (previous && !follows(digest, previous)) {
+      const detail = "It does not name the digest before it.";
+      found.add({ kind: "chainBroken", interval: rowKey, digestNumber: digest.number, detail });
+    }
+    if (digest.beginning && digest.beginning.interval !== state.beginning?.interval) {
+      const detail = `It says that the log began at ${digest.beginning.interval}, other digests ${state.beginning?.interval}.`;
+      found.add({ kind: "chainBroken", interval: rowKey, digestNumber: digest.number, detail });
+    }
+    previous = { hash, number: digest.number };
+    lastDigest = { number: digest.number, interval: rowKey, hash, sealedAt: digest.sealedAt, kid: read.kid };
+    entries += await checkEntries(digest, sides, found);
+  }
+  // The range may end with digests that are gone while later ones are there.
+  if (expected <= last) found.add(missingDigests(expected, last + INTERVAL_MS));
+  return { to: Math.max(expected, last + INTERVAL_MS), digests, entries, more: false, lastDigest };
+}
+
+async function* digestRows(tables: Tables, { from, last }: { from: Interval; last: Interval }) {
+  if (last < from) return;
+  const range = { partitionKey: DIGESTS_PARTITION, from: intervalName(from), before: `${intervalName(last)}~` };
+  for await (const page of readRows(tables, DigestRow, range)) yield* page;
+}
+
+function problemOf(read: Exclude<ReturnType<typeof readDigest>, { state: "genuine" }>): string {
+  if (read.state === "unknownKey") {
+    return "It is signed with a key that is not known any more. Add that key to AUDIT_SIGNING_KEYS.";
+  }
+  if (read.state === "moved") return `It is the digest of ${read.digest.interval}, moved here.`;
+  return "The digest is not what this service signed.";
+}
+
+/** After a cut the numbers go on behind what was lost. */
+function follows(digest: Digest, previous: NonNullable<Previous>): boolean {
+  if (previous.hash !== digest.previous) return false;
+  return previous.number === undefined || digest.lost !== undefined || previous.number + 1 === digest.number;
+}
+
+/** What the first digest of a range must name; undefined when that can't be known. */
+async function predecessor(tables: Tables, { purges, beginning }: ChainState, from: Interval): Promise<Previous> {
+  const purge = purges.records.at(-1)?.record;
+  if (purge && intervalFrom(purge.to) === from) return { hash: purge.last.hash, number: purge.last.number };
+  if (beginning && intervalFrom(beginning.interval) === from) return { hash: null, number: 0 };
+  const row = await readRow(tables, DigestRow, DIGESTS_PARTITION, intervalName(from - INTERVAL_MS));
+  return row && { hash: sha256(row.value?.digest ?? ""), number: undefined };
+}
+
+/** @returns How many entries were compared. */
+async function checkEntries(
+  digest: Digest,
+  sides: { sealed: ByInterval<Sealed>; stored: ByInterval<StoredEntry> },
+  found: Found,
+): Promise<number> {
+  const interval = intervalFrom(digest.interval);
+  const place = { interval: digest.interval, digestNumber: digest.number };
+  const result = await compare(
+    fingerprints(sides.sealed.of(interval), ({ fingerprint }) => fingerprint),
+    fingerprints(sides.stored.of(interval), fingerprintOf),
+    MAX_FINDINGS_PER_INTERVAL,
+  );
+  const entriesIntact = result.foundHash === digest.manifest;
+  if (result.sealedHash !== digest.manifest) {
+    const detail = entriesIntact
+      ? "The fingerprints were changed; the entries are as they were sealed."
+      : "The fingerprints were changed as well as the entries: which entries differ may not be told right.";
+    found.add({ ...place, kind: "fingerprintsChanged", detail });
+  }
+  if (!entriesIntact) {
+    for (const { kind, entryId } of result.differences) found.add({ ...place, kind, entryId, detail: DETAILS[kind] });
+    found.addUnlisted(result.total - result.differences.length);
+  }
+  return result.entries;
+}
+
+async function* fingerprints<T>(source: AsyncIterable<T>, of: (item: T) => Fingerprint): AsyncGenerator<Fingerprint> {
+  for await (const item of source) yield of(item);
+}

@@ -1,0 +1,23 @@
+import { pMapIterable } from "p-map";
+import type { Tables } from "../../storage/tables.ts";
+import { type Interval, intervalName, intervalsByDay } from "../interval.ts";
+import { bornMark, entriesPartition, openMark } from "../rows.ts";
+import { marksOf } from "../seal/close.ts";
+import type { Found } from "./found.ts";
+
+const DAYS_AT_ONCE = 4;
+
+/** Whether the sealed intervals of `from <= interval < to` are closed for writers, and stay so. A request per day. */
+export async function checkMarks(tables: Tables, range: { from: Interval; to: Interval }, found: Found): Promise<void> {
+  const unclosed = async (day: Interval[]) => {
+    const marks = await marksOf(tables, entriesPartition(day[0]!));
+    return day.filter((interval) => !marks.has(bornMark(interval)) || marks.has(openMark(interval)));
+  };
+  const days = intervalsByDay(range.from, range.to);
+  for await (const intervals of pMapIterable(days, unclosed, { concurrency: DAYS_AT_ONCE })) {
+    for (const interval of intervals) {
+      const detail = "The marks that keep entries out of this sealed interval were changed.";
+      found.add({ kind: "markChanged", interval: intervalName(interval), detail });
+    }
+  }
+}

@@ -1,0 +1,71 @@
+import { decodeTime } from "ulid";
+import { MINUTE_MS } from "../../time.ts";
+import { isUlid } from "../../ulid.ts";
+import { canonicalJson, sha256 } from "../canonical.ts";
+import { compare, DETAILS } from "../chain/findings.ts";
+import type { Fingerprint } from "../chain/manifest.ts";
+import type { ExportStatement } from "../export/statement.ts";
+import { positionText } from "../export/walk.ts";
+import { INTERVAL_MS, type Interval, intervalFrom, intervalOf } from "../interval.ts";
+import { entryKey } from "../rows.ts";
+import type { ExportedDigest } from "./export-chain.ts";
+import { compareText, type Findings, isFiltered, type Part } from "./export-parts.ts";
+
+/** The fingerprints of the entries of all parts, by interval. */
+export function entriesByInterval(parts: readonly Part[]): Map<Interval, Fingerprint[]> {
+  const byInterval = new Map<Interval, Fingerprint[]>();
+  for (const { file } of parts) {
+    for (const entry of file.entries) {
+      const interval = intervalOf(Date.parse(entry.occurredAt));
+      const inInterval = byInterval.get(interval) ?? [];
+      byInterval.set(interval, inInterval);
+      inInterval.push([entry.id, sha256(canonicalJson(entry))]);
+    }
+  }
+  for (const inInterval of byInterval.values()) inInterval.sort(([a], [b]) => compareText(a, b));
+  return byInterval;
+}
+
+/** Compares an interval's entries with the fingerprints that its digest sealed. */
+export async function checkEntries(
+  { digest, fingerprints }: ExportedDigest,
+  entries: readonly Fingerprint[],
+  statements: readonly ExportStatement[],
+  findings: Findings,
+): Promise<void> {
+  const interval = intervalFrom(digest.interval);
+  const result = await compare(fingerprints, entries, Number.POSITIVE_INFINITY);
+  const place = { interval: digest.interval, digestNumber: digest.number };
+  if (result.sealedHash !== digest.manifest) {
+    const detail = "The fingerprints are not those that were sealed.";
+    findings.add({ ...place, kind: "fingerprintsChanged", detail });
+  }
+  for (const { kind, entryId } of result.differences) {
+    if (kind === "entryRemoved" && !isExpected(statements, interval, entryId)) continue;
+    findings.add({ ...place, kind, entryId, detail: DETAILS[kind] });
+  }
+}
+
+/** Whether one of the parts must hold this entry. */
+function isExpected(statements: readonly ExportStatement[], interval: Interval, id: string): boolean {
+  if (statements.some(isFiltered) || !isUlid(id)) return false;
+  const earliest = decodeTime(id);
+  const latest = latestOf(earliest, interval);
+  const position = positionText({ interval, rowKey: entryKey(interval, id) });
+  return statements.some(
+    ({ start, end, after, upTo }) =>
+      earliest >= Date.parse(start) &&
+      latest < Date.parse(end) &&
+      (after === null || position > after) &&
+      (upTo === null || position <= upTo),
+  );
+}
+
+/**
+ * An entry is of its id's instant, unless it counts several events: then its id is the start of its window, which is a
+ * minute for refusals, and for readings a quarter of an hour or what of it lies in the interval.
+ */
+function latestOf(id: number, interval: Interval): number {
+  if (id % (5 * MINUTE_MS) === 0) return interval + INTERVAL_MS - 1;
+  return id % MINUTE_MS === 0 ? id + MINUTE_MS - 1 : id;
+}

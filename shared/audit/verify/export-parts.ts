@@ -1,0 +1,119 @@
+import { canonicalJson, sha256 } from "../canonical.ts";
+import type { Finding } from "../chain/findings.ts";
+import { manifestHash } from "../chain/manifest.ts";
+import { PurgeRecord } from "../chain/purge-record.ts";
+import { type PublicKeys, readStatement } from "../chain/signing.ts";
+import { withVouched } from "../chain/trust.ts";
+import { ExportFile, ExportStatement } from "../export/statement.ts";
+import { INTERVAL_MS, intervalFrom, intervalName } from "../interval.ts";
+
+/** One file of an export; without a statement where its signature does not hold. */
+export interface Part {
+  file: ExportFile;
+  statement: ExportStatement | undefined;
+}
+
+/** Collects findings, each once: the service may have told of one already in what it signed. */
+export interface Findings {
+  readonly all: Finding[];
+  add(...findings: readonly Finding[]): void;
+}
+
+export function createFindings(): Findings {
+  const all: Finding[] = [];
+  const seen = new Set<string>();
+  return {
+    all,
+    add(...findings) {
+      for (const finding of findings) {
+        const { kind, interval, digestNumber, entryId } = finding;
+        const name = JSON.stringify([kind, interval, entryId, entryId === undefined ? digestNumber : undefined]);
+        if (!seen.has(name) || interval === undefined) all.push(finding);
+        seen.add(name);
+      }
+    },
+  };
+}
+
+/** The parts in their order, each checked against its signed statement. */
+export function readParts(files: readonly unknown[], trusted: PublicKeys, findings: Findings): Part[] {
+  const parts = files.flatMap((file, index) => readPart(file, index + 1, trusted, findings) ?? []);
+  return parts.sort((a, b) => compareText(a.statement?.after ?? "", b.statement?.after ?? ""));
+}
+
+function readPart(value: unknown, index: number, trusted: PublicKeys, findings: Findings): Part | undefined {
+  const exportChanged = (detail: string) => findings.add({ kind: "exportChanged", detail: `File ${index}: ${detail}` });
+  const parsed = ExportFile.safeParse(value);
+  if (!parsed.success) {
+    exportChanged("this is no JSON export of the audit log, or parts of it were removed.");
+    return undefined;
+  }
+  const file = parsed.data;
+  if (file.statement === null) {
+    exportChanged("it is not signed.");
+    return { file, statement: undefined };
+  }
+  const read = readStatement("audit-export", ExportStatement, file.statement, withVouched(trusted, file.keys));
+  if (!("payload" in read)) {
+    const unknown = read.problem === "unknownKey";
+    exportChanged(unknown ? "it is signed with a key that was not given." : "its signature does not hold.");
+    return { file, statement: undefined };
+  }
+  const statement = read.payload;
+  const hash = manifestHash();
+  for (const entry of file.entries) hash.add([entry.id, sha256(canonicalJson(entry))]);
+  const asSigned =
+    hash.digest() === statement.fingerprints &&
+    file.entries.length === statement.entries &&
+    file.start === statement.start &&
+    file.end === statement.end;
+  if (!asSigned) exportChanged("its entries or its period are not those that were exported.");
+  return { file, statement };
+}
+
+/** What the files leave out: parts of the export, entries by a filter, time before and after. */
+export function notesOn(statements: readonly ExportStatement[]): string[] {
+  const notes: string[] = [];
+  if (statements.some(isFiltered))
+    notes.push("The export was filtered: whether entries are missing from it can't be told.");
+  for (const [index, { after, start, end }] of statements.entries()) {
+    const before = statements[index - 1];
+    if (before && (before.start !== start || before.end !== end)) {
+      notes.push("The files are parts of different exports.");
+    } else if ((before?.upTo ?? null) !== after) {
+      notes.push(`A part before ${after ?? "the first"} is missing: entries in it were not checked.`);
+    }
+  }
+  const last = statements.at(-1);
+  if (!last) return notes;
+  if (last.upTo !== null) notes.push(`The parts after ${last.upTo} are missing: entries in them were not checked.`);
+  const { start, end, sealedFrom, newest, anchor } = last;
+  if (sealedFrom !== null && Date.parse(start) > intervalFrom(sealedFrom)) {
+    notes.push(`The log begins at ${sealedFrom}; what is before ${start} is not in the export.`);
+  }
+  const sealedTo = newest && intervalFrom(newest.interval) + INTERVAL_MS;
+  if (sealedTo !== null && sealedTo > Date.parse(end)) {
+    notes.push(`The log is sealed up to ${intervalName(sealedTo)}; what is after ${end} is not in the export.`);
+  }
+  if (newest === null) notes.push("Nothing was sealed when this was exported: no digest covers its entries.");
+  if (anchor === null) {
+    notes.push("No key vault remembered the newest digest: cutting off the newest digests can't be found.");
+  }
+  return notes;
+}
+
+export const isFiltered = ({ actor, eventType }: ExportStatement): boolean =>
+  actor !== undefined || eventType !== undefined;
+
+/** The purge records of all parts, oldest first. */
+export function purgeRecords(parts: readonly Part[], keys: PublicKeys, findings: Findings): PurgeRecord[] {
+  const records = new Map<string, PurgeRecord>();
+  for (const statement of new Set(parts.flatMap(({ file }) => file.purges))) {
+    const read = readStatement("audit-purge", PurgeRecord, statement, keys);
+    if ("payload" in read) records.set(read.payload.to, read.payload);
+    else findings.add({ kind: "purgeRecordChanged", detail: "A purge record is not signed with a trusted key." });
+  }
+  return [...records.values()].sort((a, b) => compareText(a.to, b.to));
+}
+
+export const compareText = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);

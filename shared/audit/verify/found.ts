@@ -1,0 +1,29 @@
+import { MAX_FINDINGS } from "../api.ts";
+import type { Finding } from "../chain/findings.ts";
+
+/** The findings of one answer: the first ones in full, all of them counted. */
+export interface Found {
+  readonly listed: Finding[];
+  readonly total: number;
+  add(...findings: readonly Finding[]): void;
+  /** Findings that are not listed. */
+  addUnlisted(count: number): void;
+}
+
+export function createFound(): Found {
+  const listed: Finding[] = [];
+  let total = 0;
+  return {
+    listed,
+    get total() {
+      return total;
+    },
+    add(...findings) {
+      total += findings.length;
+      listed.push(...findings.slice(0, Math.max(0, MAX_FINDINGS - listed.length)));
+    },
+    addUnlisted(count) {
+      total += count;
+    },
+  };
+}

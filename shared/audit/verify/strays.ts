@@ -1,0 +1,219 @@
+import { DAY_MS } from "../../time.ts";
+import { newestFirst } from "../../ulid.ts";
+import { Digest, readDigest } from "../chain/digest.ts";
+import { type Finding, missingPurges } from "../chain/findings.ts";
+import { readStatement } from "../chain/signing.ts";
+import type { ChainState, ReadingDependencies } from "../chain/state.ts";
+import { INTERVAL_MS, type Interval, intervalFrom, intervalName, intervalOf, isIntervalName } from "../interval.ts";
+import { readRows } from "../read.ts";
+import {
+  bornMark,
+  DIGESTS_END,
+  DIGESTS_PARTITION,
+  DigestRow,
+  entriesPartition,
+  FIRST_PARTITION,
+  FirstRow,
+  HEAD,
+  INDEX_PARTITION,
+  IndexRow,
+  indexPrefix,
+  indexRange,
+  instantOf,
+  MANIFESTS_PARTITION,
+  ManifestRow,
+  openMark,
+} from "../rows.ts";
+import { marksOf } from "../seal/close.ts";
+import { storedEntries } from "../stored.ts";
+
+/** Rows of one kind that are looked at and listed: who plants more is found all the same. */
+const LOOKED_AT = 100;
+/** A clock that is ahead by more is none of an instance. */
+const CLOCK_AHEAD_MS = DAY_MS;
+
+/**
+ * What was changed or inserted outside the intervals that verification walks through: what seals the log, and rows before
+ * its beginning or in the future. A dozen requests, however long the log is.
+ */
+export async function findStrays(deps: ReadingDependencies, state: ChainState): Promise<Finding[]> {
+  const { purges, vouchers, beginning } = state;
+  const purged = purges.changed.slice(0, LOOKED_AT).map(
+    (rowKey): Finding => ({
+      kind: "purgeRecordChanged",
+      interval: rowKey,
+      detail: "No trusted key signed this purge record.",
+    }),
+  );
+  const keys = vouchers.changed.slice(0, LOOKED_AT).map(
+    (rowKey): Finding => ({
+      kind: "keyRecordChanged",
+      detail: `No trusted key signed the record ${rowKey} of an older key.`,
+    }),
+  );
+  const records = purges.records.map(({ record }) => record);
+  return [
+    ...purged,
+    ...missingPurges(beginning?.interval, records),
+    ...keys,
+    ...anchorFindings(state),
+    ...(await beginningFindings(deps, state)),
+    ...(await digestFindings(deps, state)),
+    ...(await manifestFindings(deps, state)),
+    ...(await entryFindings(deps, state)),
+    ...(await markFindings(deps)),
+  ];
+}
+
+function anchorFindings({ remembered, beginning }: ChainState): Finding[] {
+  if (remembered === "unreadable") {
+    return [{ kind: "anchorChanged", detail: "What the key vault remembers of the newest digest can't be read." }];
+  }
+  const other = remembered?.beginning;
+  if (!other || !beginning) return [];
+  const sameHash = other.hash === null || beginning.hash === null || other.hash === beginning.hash;
+  if (other.interval === beginning.interval && sameHash) return [];
+  const detail = `The key vault remembers that the log began at ${other.interval}; its digests say ${beginning.interval}.`;
+  return [{ kind: "beginningChanged", interval: other.interval, detail }];
+}
+
+/** The row that says where sealing begins is never believed once there is a digest, but it must not say anything else. */
+async function beginningFindings({ tables }: ReadingDependencies, { beginning }: ChainState): Promise<Finding[]> {
+  if (!beginning) return [];
+  const changed = (said: string): Finding => ({
+    kind: "beginningChanged",
+    interval: beginning.interval,
+    detail: `${said} By the signed digests it is ${beginning.interval}.`,
+  });
+  let found = false;
+  const findings: Finding[] = [];
+  for await (const page of readRows(tables, FirstRow, { partitionKey: FIRST_PARTITION, pageSize: LOOKED_AT })) {
+    for (const { rowKey, value } of page) {
+      if (rowKey !== FIRST_PARTITION)
+        findings.push(changed(`The row ${rowKey} beside the first interval is none of this service's.`));
+      else if (value?.interval !== beginning.interval)
+        findings.push(changed(`The first interval is ${value?.interval ?? "unreadable"}.`));
+      found ||= rowKey === FIRST_PARTITION;
+    }
+    if (findings.length >= LOOKED_AT) break;
+  }
+  return found ? findings : [changed("The row that names the first interval is gone."), ...findings];
+}
+
+/** Rows among the digests that are not of the chain: before its beginning, behind its end, or of no interval. */
+async function digestFindings(
+  { tables }: ReadingDependencies,
+  { keys, end, keptFrom }: ChainState,
+): Promise<Finding[]> {
+  const findings: Finding[] = [];
+  const ranges =
+    end && keptFrom !== undefined
+      ? [
+          { before: intervalName(keptFrom) },
+          { after: intervalName(end.interval), before: DIGESTS_END },
+          { from: DIGESTS_END },
+        ]
+      : [{}];
+  for (const range of ranges) {
+    let seen = 0;
+    for await (const page of readRows(tables, DigestRow, { partitionKey: DIGESTS_PARTITION, ...range })) {
+      for (const { rowKey, value } of page) {
+        if (readDigest(rowKey, value?.digest, keys).state === "genuine") continue;
+        const isHead = rowKey === HEAD && "payload" in readStatement("audit-digest", Digest, value?.digest ?? "", keys);
+        if (isHead || ++seen > LOOKED_AT) continue;
+        findings.push({
+          kind: "digestInserted",
+          ...(isIntervalName(rowKey) && { interval: rowKey }),
+          detail: `The row ${rowKey} among the digests is none of this service's.`,
+        });
+      }
+      if (seen >= LOOKED_AT) break;
+    }
+  }
+  return findings;
+}
+
+async function manifestFindings({ tables }: ReadingDependencies, { end, keptFrom }: ChainState): Promise<Finding[]> {
+  if (!end || keptFrom === undefined) return [];
+  const findings: Finding[] = [];
+  const ranges = [{ before: intervalName(keptFrom) }, { from: intervalName(end.interval + CLOCK_AHEAD_MS) }];
+  for (const range of ranges) {
+    const pages = tables.pages(ManifestRow, {
+      partitionKey: MANIFESTS_PARTITION,
+      ...range,
+      pageSize: LOOKED_AT,
+      select: [],
+    });
+    for await (const page of pages) {
+      for (const { rowKey } of page) {
+        const [name] = rowKey.split("|");
+        // A purge that died left them, or sealing is under way.
+        if (isIntervalName(name!) && intervalFrom(name!) <= end.interval + CLOCK_AHEAD_MS) continue;
+        findings.push({
+          kind: "fingerprintsChanged",
+          detail: `The fingerprints ${rowKey} are of no interval that was sealed.`,
+        });
+      }
+      if (findings.length >= LOOKED_AT) break;
+    }
+  }
+  return findings;
+}
+
+/** Entries before the log begins or in the future, where a list would show them. */
+async function entryFindings({ tables, clock }: ReadingDependencies, state: ChainState): Promise<Finding[]> {
+  const findings: Finding[] = [];
+  const inserted = (interval: Interval, entryId: string, when: string) =>
+    findings.push({
+      kind: "entryInserted",
+      interval: intervalName(interval),
+      entryId,
+      detail: `The entry is of a time ${when}.`,
+    });
+  const begun = state.purges.records.length === 0 ? state.keptFrom : undefined;
+  if (begun !== undefined) {
+    const day = Math.floor(begun / DAY_MS) * DAY_MS;
+    for await (const page of storedEntries(tables, { from: day, to: begun })) {
+      for (const { interval, id } of page) inserted(interval, id, "before the log begins");
+      if (findings.length >= LOOKED_AT) break;
+    }
+  }
+  const prefix = indexPrefix({});
+  const ahead = clock.now().getTime() + CLOCK_AHEAD_MS;
+  const ranges = [
+    { ...indexRange(prefix, ahead), when: "in the future" },
+    ...(begun === undefined
+      ? []
+      : [{ ...indexRange(prefix, undefined, Math.floor(begun / DAY_MS) * DAY_MS), when: "before the log begins" }]),
+  ];
+  for (const { when, ...range } of ranges) {
+    const pages = tables.pages(IndexRow, { partitionKey: INDEX_PARTITION, ...range, pageSize: LOOKED_AT, select: [] });
+    for await (const page of pages) {
+      for (const { rowKey } of page) {
+        const at = instantOf(rowKey.slice(prefix.length));
+        inserted(Number.isFinite(at) && at < 8e15 ? intervalOf(at) : 0, newestFirst(rowKey.slice(prefix.length)), when);
+      }
+      break;
+    }
+  }
+  return findings;
+}
+
+/** An interval that has not begun can't be closed: if it is, entries of its time will be dated later. */
+async function markFindings({ tables, clock }: ReadingDependencies): Promise<Finding[]> {
+  const next = intervalOf(clock.now().getTime()) + INTERVAL_MS;
+  const findings: Finding[] = [];
+  for (const day of new Set([entriesPartition(next), entriesPartition(next + DAY_MS)])) {
+    const marks = await marksOf(tables, day);
+    for (
+      let interval = Math.max(next, Date.parse(`${day}T00:00Z`));
+      entriesPartition(interval) === day;
+      interval += INTERVAL_MS
+    ) {
+      if (marks.has(openMark(interval)) || !marks.has(bornMark(interval))) continue;
+      const detail = "The interval is closed before it has begun: entries of its time will be dated later.";
+      findings.push({ kind: "markChanged", interval: intervalName(interval), detail });
+    }
+  }
+  return findings;
+}

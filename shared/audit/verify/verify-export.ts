@@ -1,0 +1,70 @@
+import type { Finding } from "../chain/findings.ts";
+import { missingPurges } from "../chain/findings.ts";
+import type { PurgeRecord } from "../chain/purge-record.ts";
+import type { PublicKeys } from "../chain/signing.ts";
+import { withVouched } from "../chain/trust.ts";
+import { intervalFrom } from "../interval.ts";
+import { checkDigests, checkEnd, mergedDigests } from "./export-chain.ts";
+import { checkEntries, entriesByInterval } from "./export-entries.ts";
+import { createFindings, notesOn, purgeRecords, readParts } from "./export-parts.ts";
+
+export interface ExportVerification {
+  /** `nothingSealed`: nothing was found wrong, but no digest of a trusted key is among what was exported. */
+  verdict: "intact" | "notIntact" | "nothingSealed";
+  /** True for the verdict `intact` alone. */
+  intact: boolean;
+  findings: Finding[];
+  entries: number;
+  /** Digests that a trusted key signed. */
+  digests: number;
+  /** The interval of the first and the last of them. */
+  sealedFrom: string | null;
+  sealedUpTo: string | null;
+  /** Entries that no digest covers yet; the signature of the export does. */
+  unsealed: number;
+  purges: PurgeRecord[];
+  /** What could not be checked, in words. */
+  notes: string[];
+}
+
+/**
+ * Checks the parts of a JSON export against public keys that were learned some other way; keys that the export itself
+ * brings count only when a trusted one vouches for them.
+ */
+export async function verifyExport(files: readonly unknown[], trusted: PublicKeys): Promise<ExportVerification> {
+  const findings = createFindings();
+  const parts = readParts(files, trusted, findings);
+  const vouchers = parts.flatMap(({ file }) => file.keys);
+  const keys = withVouched(trusted, vouchers);
+  const statements = parts.flatMap(({ statement }) => statement ?? []);
+  findings.add(...statements.flatMap((statement) => statement.findings ?? []));
+
+  const purges = purgeRecords(parts, keys, findings);
+  findings.add(...missingPurges(statements[0]?.beginning?.interval, purges));
+  const digests = mergedDigests(parts, findings);
+  const predecessor = parts[0]?.file.predecessor ?? null;
+  const sealed = checkDigests(digests, { statements, purges, predecessor, keys }, findings);
+  checkEnd(digests, statements, findings);
+  const entries = entriesByInterval(parts);
+  for (const exported of sealed) {
+    const inInterval = entries.get(intervalFrom(exported.digest.interval)) ?? [];
+    await checkEntries(exported, inInterval, statements, findings);
+  }
+
+  const covered = new Set(digests.map(({ interval }) => intervalFrom(interval)));
+  const unsealed = [...entries].filter(([interval]) => !covered.has(interval));
+  const count = (some: [number, unknown[]][]) => some.reduce((sum, [, inInterval]) => sum + inInterval.length, 0);
+  const verdict = findings.all.length > 0 ? "notIntact" : sealed.length === 0 ? "nothingSealed" : "intact";
+  return {
+    verdict,
+    intact: verdict === "intact",
+    findings: findings.all,
+    entries: count([...entries]),
+    digests: sealed.length,
+    sealedFrom: sealed[0]?.digest.interval ?? null,
+    sealedUpTo: sealed.at(-1)?.digest.interval ?? null,
+    unsealed: count(unsealed),
+    purges,
+    notes: notesOn(statements),
+  };
+}

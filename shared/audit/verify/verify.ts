@@ -1,0 +1,121 @@
+import * as z from "zod";
+import { decodeCursor, encodeCursor } from "../../http/paging.ts";
+import type { Verification } from "../api.ts";
+import { digestAt } from "../chain/chain.ts";
+import { keyFingerprint, publicKeyText } from "../chain/signing.ts";
+import { type ChainState, chainState, type ReadingDependencies } from "../chain/state.ts";
+import { INTERVAL_MS, type Interval, intervalFrom, intervalName, intervalOf, isIntervalName } from "../interval.ts";
+import { firstInterval } from "../seal/begin.ts";
+import { storedEntries } from "../stored.ts";
+import { checkChain } from "./check-chain.ts";
+import { createIndexCheck } from "./check-index.ts";
+import { checkMarks } from "./check-marks.ts";
+import { createFound, type Found } from "./found.ts";
+import { findStrays } from "./strays.ts";
+
+/** One answer reads at most this much, so that it comes well within the platform's 230 seconds. */
+export const VERIFY_LIMITS = { entries: 200_000, intervals: 20_000 };
+
+const Cursor = z.object({ from: z.string().refine(isIntervalName), end: z.int().nullable() });
+
+/** Which sealed intervals to check: every one that overlaps `start <= instant < end`. */
+export interface VerifyRequest {
+  start?: Date | undefined;
+  end?: Date | undefined;
+  cursor?: string | undefined;
+}
+
+/**
+ * Checks the chain of digests, compares every entry with the fingerprint it was sealed with and the index with the entries,
+ * one interval after the other. The first answer also tells what was changed outside the intervals asked for.
+ *
+ * @throws {Problem} invalidCursor
+ */
+export async function verifySealed(
+  deps: ReadingDependencies,
+  request: VerifyRequest,
+  limits: { entries: number; intervals: number } = VERIFY_LIMITS,
+): Promise<Verification> {
+  const { tables, clock, trust } = deps;
+  const cursor = request.cursor === undefined ? undefined : decodeCursor(Cursor, request.cursor);
+  const state = await chainState(deps);
+  const { end, purges, keptFrom = 0 } = state;
+  const found = createFound();
+
+  const asked = cursor ? intervalFrom(cursor.from) : request.start ? intervalOf(request.start.getTime()) : keptFrom;
+  const from = Math.max(keptFrom, asked);
+  const until = (cursor ? cursor.end : request.end?.getTime()) ?? Number.POSITIVE_INFINITY;
+  const last = Math.min(
+    end ? end.interval : 0,
+    Number.isFinite(until) ? intervalOf(until - 1) : Number.POSITIVE_INFINITY,
+  );
+  const range = { from, to: Math.max(from, last + INTERVAL_MS) };
+
+  if (!cursor) found.add(...(await findStrays(deps, state)));
+  const anchor = await checkAnchor(deps, state, found);
+  const index = createIndexCheck(tables);
+  const stored = index.watch(storedEntries(tables, range));
+  const checked = await checkChain(tables, state, { from, last }, stored, found, limits);
+  // Entries of intervals whose digest does not hold were passed over.
+  for await (const page of stored) if (checked.more && page.at(-1)!.interval >= checked.to) break;
+  const done = { from, to: checked.more ? checked.to : range.to };
+  await checkMarks(tables, done, found);
+  const compared = await index.check(done, found);
+  const nothing = done.to === done.from;
+
+  return {
+    intact: found.total === 0,
+    sealing: trust.signer ? "configured" : "notConfigured",
+    checkedFrom: nothing ? null : new Date(done.from).toISOString(),
+    checkedTo: nothing ? null : new Date(done.to).toISOString(),
+    digests: checked.digests,
+    entries: checked.entries,
+    lastDigest: checked.lastDigest,
+    index: compared,
+    findings: found.listed,
+    findingsTotal: found.total,
+    beginning: state.beginning ? new Date(intervalFrom(state.beginning.interval)).toISOString() : null,
+    unsealedFrom: instant(end ? end.interval + INTERVAL_MS : await firstInterval(tables, clock)),
+    purges: purges.records
+      .map(({ record }) => record)
+      .filter((record) => intervalFrom(record.to) > asked || asked === keptFrom)
+      .filter((record) => intervalFrom(record.from) < until),
+    anchor,
+    publicKeys: [...state.keys].map(([kid, key]) => ({
+      kid,
+      publicKey: publicKeyText(key),
+      fingerprint: keyFingerprint(key),
+    })),
+    nextCursor: checked.more
+      ? encodeCursor({ from: intervalName(checked.to), end: Number.isFinite(until) ? until : null })
+      : null,
+  };
+}
+
+const instant = (interval: Interval | undefined): string | null =>
+  interval === undefined ? null : new Date(interval).toISOString();
+
+/** Whole tables may have been set back together; what lies in the key vault was not. */
+async function checkAnchor(
+  deps: ReadingDependencies,
+  state: ChainState,
+  found: Found,
+): Promise<Verification["anchor"]> {
+  const { remembered, keptFrom = 0, end } = state;
+  if (!deps.anchor) return { state: "notConfigured" };
+  if (!remembered) return { state: "empty" };
+  if (remembered === "unreadable") return { state: "unreadable" };
+  const { number, interval, hash } = remembered;
+  if (intervalFrom(interval) < keptFrom) return { state: "matches", number, interval, hash };
+  const inTables = await digestAt(deps.tables, interval, state.keys);
+  if (inTables?.hash === hash) return { state: "matches", number, interval, hash };
+  found.add({
+    kind: "digestsCut",
+    interval,
+    digestNumber: number,
+    detail: inTables
+      ? `The key vault remembers another digest ${number} than the tables hold.`
+      : `The key vault remembers digest ${number}; the tables end with ${end ? `digest ${end.number}` : "none"}. Every digest and entry between was cut off.`,
+  });
+  return { state: "differs", number, interval, hash };
+}

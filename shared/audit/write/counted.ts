@@ -1,0 +1,122 @@
+import { createHash } from "node:crypto";
+import { setTimeout as delay } from "node:timers/promises";
+import { encodeTime } from "ulid";
+import type { Randomness } from "../../runtime.ts";
+import { isConflict } from "../../storage/conflict.ts";
+import { merge, RowMissing, replace } from "../../storage/tables.ts";
+import { MINUTE_MS } from "../../time.ts";
+import { entryOf, entryText, readEntry } from "../entry.ts";
+import type { AuditEvent } from "../event.ts";
+import { intervalOf } from "../interval.ts";
+import { readRow } from "../read.ts";
+import { EntryRow, entriesPartition, entryKey, Mark, openMark } from "../rows.ts";
+import { type EntryWriter, type EntryWriterDependencies, MAX_ATTEMPTS } from "./entries.ts";
+
+/** What makes one entry of several events, and for how long. */
+export interface CountedAs {
+  key: string;
+  windowMs: number;
+}
+
+/** Repeats of one refusal, by whom and from where, within a minute. */
+export const asRefusal = ({ type, caller, target }: AuditEvent): CountedAs => ({
+  key: JSON.stringify([type, caller.actor, caller.address, target?.type, target?.id]),
+  windowMs: MINUTE_MS,
+});
+
+/** Readings of one kind and filter by one actor within a quarter of an hour. */
+export const asReading = ({ type, caller, target }: AuditEvent): CountedAs => ({
+  key: JSON.stringify([type, caller.actor, target?.type, target?.id]),
+  windowMs: 15 * MINUTE_MS,
+});
+
+/**
+ * Enters an event, or adds it to the entry of its window, under the id that follows from both: so that instances share it.
+ * Where the window's entry was sealed meanwhile, there is a second one. Within an instance, events that come while the
+ * entry is being written are counted by the next write together.
+ */
+export function createCounter(
+  deps: EntryWriterDependencies & { randomness: Randomness; writer: EntryWriter },
+): (event: AuditEvent, as: CountedAs) => Promise<void> {
+  const { tables, clock, randomness, writer } = deps;
+  /** Per key: the write under way, and those that wait to be counted by the next one. */
+  const writing = new Map<string, Promise<void>>();
+  const waiting = new Map<string, { times: number; done: Promise<void> }>();
+
+  async function count(event: AuditEvent, as: CountedAs, times: number): Promise<void> {
+    let notBefore = 0;
+    let spoilt = 0;
+    for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
+      const at = Math.max(clock.now().getTime(), notBefore);
+      const interval = intervalOf(at);
+      const id = countedId(as, at, spoilt);
+      const key = entryKey(interval, id);
+      const row = await readRow(tables, EntryRow, entriesPartition(interval), key);
+      const before = readEntry(row?.value?.entry);
+      if (row && !before) {
+        // Something else stands in its place. Sealing does not take that for an entry, and verification reports it.
+        spoilt += 1;
+        continue;
+      }
+      if (!row || !before) {
+        const entry = { ...entryOf(event, id, at), count: times };
+        const result = await writer.enter(interval, id, entryText(entry));
+        if (result === "entered") return await writer.index(entry);
+        if (result === "closed") notBefore = await writer.after(interval);
+        continue;
+      }
+      const entry = { ...before, count: before.count + times, lastOccurredAt: new Date(at).toISOString() };
+      try {
+        await tables.transaction(EntryRow.table, entriesPartition(interval), [
+          merge(Mark, openMark(interval), {}),
+          replace(EntryRow, key, { entry: entryText(entry) }, row.value!.etag),
+        ]);
+        return;
+      } catch (error) {
+        if (error instanceof RowMissing && error.rowKey === openMark(interval))
+          notBefore = await writer.after(interval);
+        else if (isConflict(error)) await delay(randomness.number() * 50 * (attempt + 1));
+        else throw error;
+      }
+    }
+    throw new Error(`The audit entry ${event.type} could not be counted: too many writers at once.`);
+  }
+
+  return (event, as) => {
+    const joined = waiting.get(as.key);
+    if (joined) {
+      joined.times += 1;
+      return joined.done;
+    }
+    const underWay = writing.get(as.key);
+    const group = { times: 1, done: Promise.resolve() };
+    if (underWay) waiting.set(as.key, group);
+    group.done = (async () => {
+      if (underWay) {
+        await underWay.catch(() => undefined); // its own caller hears of it
+        waiting.delete(as.key);
+      }
+      await count(event, as, group.times);
+    })();
+    writing.set(as.key, group.done);
+    const forget = () => {
+      if (writing.get(as.key) === group.done) writing.delete(as.key);
+    };
+    group.done.then(forget, forget);
+    return group.done;
+  };
+}
+
+/**
+ * A ULID of the window's start, or of the interval's where that is later, whose random part is a hash: the same for every
+ * instance that enters the same.
+ */
+function countedId({ key, windowMs }: CountedAs, at: number, spoilt: number): string {
+  const start = Math.max(Math.floor(at / windowMs) * windowMs, intervalOf(at));
+  const hash = createHash("sha256")
+    .update(`${start}|${key}${"|".repeat(spoilt)}`)
+    .digest();
+  let random = "";
+  for (let digit = 0; digit < 16; digit++) random += "0123456789ABCDEFGHJKMNPQRSTVWXYZ"[hash[digit]! & 31];
+  return encodeTime(start) + random;
+}

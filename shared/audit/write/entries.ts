@@ -1,0 +1,123 @@
+import type { Clock } from "../../runtime.ts";
+import { insert, merge, put, RowExists, RowMissing, type Tables } from "../../storage/tables.ts";
+import { chainEnd } from "../chain/chain.ts";
+import type { Trust } from "../chain/trust.ts";
+import type { AuditEntry } from "../entry.ts";
+import { INTERVAL_MS, type Interval, intervalFrom, intervalName, intervalOf } from "../interval.ts";
+import { readRow } from "../read.ts";
+import {
+  bornMark,
+  EntryRow,
+  entriesPartition,
+  entryKey,
+  FIRST_PARTITION,
+  FirstRow,
+  INDEX_PARTITION,
+  IndexRow,
+  indexKeys,
+  Mark,
+  openMark,
+} from "../rows.ts";
+
+/** How often one entry may meet a sealed interval, or one counted entry another writer, before the call fails. */
+export const MAX_ATTEMPTS = 20;
+
+export interface EntryWriterDependencies {
+  tables: Tables;
+  clock: Clock;
+  trust: Trust;
+}
+
+/** Puts entries into their intervals. */
+export interface EntryWriter {
+  /** `exists` when a row of that id is there: another writer's, or our own whose answer was lost. */
+  enter(interval: Interval, id: string, text: string): Promise<"entered" | "exists" | "closed">;
+  /** The earliest instant that can still be entered after `interval` was found sealed, whatever this machine's clock says. */
+  after(interval: Interval): Promise<number>;
+  /** All four index rows in one transaction, so that either every filter finds the entry or sealing sees that none does. */
+  index(entry: AuditEntry): Promise<void>;
+}
+
+/**
+ * An interval's first entry inserts its two marks, every later one touches the open mark in its own transaction, and
+ * sealing deletes that mark first: so no entry can land behind a seal. A writer that comes too late fails and takes the
+ * current interval. Writers don't contend: the touch asks only that the mark exists.
+ */
+export function createEntryWriter({ tables, clock, trust }: EntryWriterDependencies): EntryWriter {
+  /** The last interval this instance knows to have been born: from then on, one transaction enters an entry. */
+  let born: Interval | undefined;
+  let first: Promise<Interval> | undefined;
+
+  /**
+   * Where sealing begins, so that no entry stands before it. Written before the first entry of all. What the row says is
+   * believed up to the next interval only: an instance whose clock was a little ahead may have written it.
+   */
+  function firstInterval(candidate: Interval): Promise<Interval> {
+    first ??= (async () => {
+      const row = await readRow(tables, FirstRow, FIRST_PARTITION, FIRST_PARTITION);
+      if (!row) {
+        try {
+          await tables.insert(FirstRow, FIRST_PARTITION, FIRST_PARTITION, { interval: intervalName(candidate) });
+        } catch (error) {
+          if (!(error instanceof RowExists)) throw error;
+          first = undefined;
+          return await firstInterval(candidate);
+        }
+      }
+      const stored = intervalFrom(row?.value?.interval ?? "");
+      return stored <= intervalOf(clock.now().getTime()) + INTERVAL_MS ? stored : candidate;
+    })().catch((error: unknown) => {
+      first = undefined;
+      throw error;
+    });
+    return first;
+  }
+
+  return {
+    async enter(interval, id, text) {
+      const partition = entriesPartition(interval);
+      const key = entryKey(interval, id);
+      if (born !== interval) {
+        if (interval < (await firstInterval(interval))) return "closed";
+        try {
+          await tables.transaction(EntryRow.table, partition, [
+            insert(Mark, bornMark(interval), {}),
+            insert(Mark, openMark(interval), {}),
+            insert(EntryRow, key, { entry: text }),
+          ]);
+          born = interval;
+          return "entered";
+        } catch (error) {
+          // Born already: by another instance, by sealing, or by this very call when its first answer was lost.
+          if (!(error instanceof RowExists)) throw error;
+        }
+      }
+      try {
+        await tables.transaction(EntryRow.table, partition, [
+          merge(Mark, openMark(interval), {}),
+          insert(EntryRow, key, { entry: text }),
+        ]);
+        born = interval;
+        return "entered";
+      } catch (error) {
+        if (error instanceof RowExists) return "exists";
+        if (!(error instanceof RowMissing)) throw error;
+        born = undefined;
+        return (await readRow(tables, EntryRow, partition, key)) ? "exists" : "closed";
+      }
+    },
+
+    async after(interval) {
+      const sealed = (await chainEnd({ tables, clock, keys: await trust.keys() }))?.interval ?? 0;
+      return Math.max(interval, sealed, (await firstInterval(interval)) - INTERVAL_MS) + INTERVAL_MS;
+    },
+
+    async index(entry) {
+      await tables.transaction(
+        IndexRow.table,
+        INDEX_PARTITION,
+        indexKeys(entry).map((key) => put(IndexRow, key, { id: entry.id })),
+      );
+    },
+  };
+}

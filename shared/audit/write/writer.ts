@@ -1,0 +1,37 @@
+import { decodeTime } from "ulid";
+import type { Randomness } from "../../runtime.ts";
+import { entryOf, entryText } from "../entry.ts";
+import type { Appender, AuditEvent } from "../event.ts";
+import { intervalOf } from "../interval.ts";
+import { asReading, asRefusal, createCounter } from "./counted.ts";
+import { createEntryWriter, type EntryWriterDependencies, MAX_ATTEMPTS } from "./entries.ts";
+
+/** Enters events. */
+export interface Writer extends Appender {
+  /** As `append`, but repeats of one refusal (actor, address, type, target) within a minute are one entry with a count. */
+  refused(event: AuditEvent): Promise<void>;
+  /** As `append`, but readings of one kind (type) and filter (target) by one actor in 15 minutes are one entry with a count. */
+  reading(event: AuditEvent): Promise<void>;
+}
+
+export function createWriter(deps: EntryWriterDependencies & { randomness: Randomness }): Writer {
+  const { clock, randomness } = deps;
+  const writer = createEntryWriter(deps);
+  const count = createCounter({ ...deps, writer });
+  return {
+    async append(event) {
+      let notBefore = 0;
+      for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
+        // The entry's instant is its id's: a factory of monotonic ids may be a little ahead of the clock.
+        const id = randomness.ulid(new Date(Math.max(clock.now().getTime(), notBefore)));
+        const at = decodeTime(id);
+        const entry = entryOf(event, id, at);
+        if ((await writer.enter(intervalOf(at), id, entryText(entry))) !== "closed") return await writer.index(entry);
+        notBefore = await writer.after(intervalOf(at));
+      }
+      throw new Error(`The audit entry ${event.type} found every interval sealed.`);
+    },
+    refused: (event) => count(event, asRefusal(event)),
+    reading: (event) => count(event, asReading(event)),
+  };
+}
