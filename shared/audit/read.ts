@@ -10,19 +10,20 @@ export interface FoundRow<T> {
 
 /**
  * The pages of a range, in which a row that can't be read costs only itself: two more requests, and it comes as a row without
- * a value.
+ * a value. With `select` only those members are read.
  */
-export async function* readRows<T>(tables: Tables, e: Entity<T>, range: Range): AsyncGenerator<FoundRow<T>[], void> {
+export async function* readRows<T>(
+  tables: Tables,
+  e: Entity<T>,
+  range: Range & { readonly select?: readonly (keyof T & string)[] },
+): AsyncGenerator<FoundRow<T>[], void> {
   let after = range.after;
   let broken: string | undefined;
   for (;;) {
     const before = broken ?? range.before;
     try {
-      for await (const page of tables.pages(e, {
-        ...range,
-        ...(after !== undefined && { after }),
-        ...(before !== undefined && { before }),
-      })) {
+      const rest: Range = { ...range, ...(after !== undefined && { after }), ...(before !== undefined && { before }) };
+      for await (const page of tables.pages(e, rest)) {
         after = page.at(-1)!.rowKey;
         yield page.map((value) => ({ rowKey: value.rowKey, value }));
       }

@@ -33,8 +33,8 @@ export const Digest = z.object({
   replaced: z.string().optional(),
   /** The digest before this one, where no trusted key signed that. */
   unverified: DigestName.optional(),
-  /** The key vault remembered something that is no digest's name. */
-  anchorUnreadable: z.literal(true).optional(),
+  /** The key vault remembered no digest's name, or that the log began elsewhere. */
+  anchorChanged: z.literal(true).optional(),
 });
 export type Digest = z.infer<typeof Digest>;
 

@@ -47,7 +47,7 @@ export const DETAILS = {
 /** What sealing itself found wrong and said in the digest it signed. */
 export function findingsIn(digest: Digest): Finding[] {
   const place = { interval: digest.interval, digestNumber: digest.number };
-  const { lost, replaced, unverified, anchorUnreadable } = digest;
+  const { lost, replaced, unverified, anchorChanged } = digest;
   const findings: Finding[] = [];
   if (lost) {
     const detail = `When this was sealed, the digests up to number ${lost.number} (${lost.interval}) had been cut off with their entries.`;
@@ -61,8 +61,8 @@ export function findingsIn(digest: Digest): Finding[] {
     const detail = `When this was sealed, no trusted key had signed the digest before it, number ${unverified.number} (${unverified.interval}).`;
     findings.push({ ...place, kind: "digestUnverifiable", detail });
   }
-  if (anchorUnreadable) {
-    const detail = "When this was sealed, what the key vault remembered was no digest's name.";
+  if (anchorChanged) {
+    const detail = "When this was sealed, the key vault remembered what this service had not written there.";
     findings.push({ ...place, kind: "anchorChanged", detail });
   }
   return findings;

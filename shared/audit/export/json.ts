@@ -62,7 +62,8 @@ export function createJsonPart(
 
     async end(upTo, nextCursor) {
       const from = part.after ? part.after.interval : intervalOf(part.start);
-      const last = upTo ? upTo.interval : intervalOf(part.end - 1);
+      const asked = upTo ? upTo.interval : intervalOf(part.end - 1);
+      const last = Math.min(asked, state.end?.interval ?? from - INTERVAL_MS);
       await write('\n],"digests":[');
       await writeDigests(from, last);
       const predecessor = await readRow(tables, DigestRow, DIGESTS_PARTITION, intervalName(from - INTERVAL_MS));

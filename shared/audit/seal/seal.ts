@@ -73,7 +73,7 @@ export function createSealer(deps: SealDependencies): () => Promise<Sealing> {
     const start = await whereToGoOn(deps, keys);
     const { end, remembered, beginning, lost } = start;
     if (lost) log.error("The audit log's newest digest is gone from the tables", { digest: lost.number });
-    if (start.anchorUnreadable) log.error("The audit log's anchor in the service's own key vault can't be read");
+    if (start.anchorChanged) log.error("The audit log's anchor in the service's own key vault was changed");
 
     const found = lost ? { lost } : {};
     const first = end ? end.interval + INTERVAL_MS : await firstInterval(tables, clock);
@@ -128,7 +128,7 @@ interface Chain {
   end: ChainEnd | undefined;
   beginning: Beginning | undefined;
   lost: DigestName | undefined;
-  anchorUnreadable: boolean;
+  anchorChanged: boolean;
 }
 
 /** Where sealing goes on, by signatures and the anchor alone. */
@@ -147,8 +147,9 @@ async function whereToGoOn(deps: SealDependencies, keys: PublicKeys) {
     beginning ??= await oldestBeginning(needed, purges);
     if (end && beginning && !remembered?.beginning) adopted = { end, beginning, remembered };
   }
+  const anchorChanged = read === "unreadable" || beginsElsewhere(remembered?.beginning, end?.beginning);
   const lost = remembered && isLost(remembered, end) ? DigestName.parse(remembered) : undefined;
-  return { end, beginning, adopted, remembered, lost, anchorUnreadable: read === "unreadable" };
+  return { end, beginning, adopted, remembered, lost, anchorChanged };
 }
 
 /** Where a chain begins whose digests, of an earlier version, don't say it. */
@@ -172,6 +173,9 @@ async function enterAdoption({ enter }: SealDependencies, { end, beginning, reme
     },
   });
 }
+
+const beginsElsewhere = (remembered: Beginning | undefined, signed: Beginning | undefined): boolean =>
+  remembered !== undefined && signed !== undefined && remembered.interval !== signed.interval;
 
 /** The tables end before the digest that was remembered, or hold another one in its place. */
 const isLost = (remembered: DigestName, end: ChainEnd | undefined): boolean =>
@@ -205,7 +209,7 @@ function place(statement: string, rowKey: string, etag: string | undefined): Ope
 
 /** The next digest, and the chain with it. */
 function extended(
-  { end, beginning, lost, anchorUnreadable }: Chain,
+  { end, beginning, lost, anchorChanged }: Chain,
   sealed: { interval: Interval; manifest: { entries: number; hash: string }; replaced: string | undefined },
   signer: SigningKey,
   clock: Clock,
@@ -226,7 +230,7 @@ function extended(
     ...(replaced !== undefined && { replaced }),
     ...(end &&
       !end.verified && { unverified: { number: end.number, interval: intervalName(end.interval), hash: end.hash } }),
-    ...(anchorUnreadable && { anchorUnreadable }),
+    ...(anchorChanged && { anchorChanged }),
   };
   const statement = signStatement("audit-digest", digest, signer);
   const hash = sha256(statement);
@@ -239,7 +243,7 @@ function extended(
     verified: true,
   };
   const known = digest.number === 1 ? { ...begun, hash } : begun;
-  return { statement, chain: { end: next, beginning: known, lost: undefined, anchorUnreadable: false } };
+  return { statement, chain: { end: next, beginning: known, lost: undefined, anchorChanged: false } };
 }
 
 async function* fingerprints(tables: Tables, rows: AsyncIterable<StoredEntry>): AsyncGenerator<Fingerprint> {

@@ -4,6 +4,7 @@ import { newestFirst } from "../../ulid.ts";
 import type { Finding } from "../chain/findings.ts";
 import type { AuditEntry } from "../entry.ts";
 import { type Interval, intervalName, intervalOf } from "../interval.ts";
+import { readRows } from "../read.ts";
 import { INDEX_PARTITION, IndexRow, indexKeys, indexPrefix, indexRange, instantOf, position } from "../rows.ts";
 import { entryOfRow, type StoredEntry } from "../stored.ts";
 import type { Found } from "./found.ts";
@@ -69,10 +70,12 @@ export function createIndexCheck(tables: Tables): IndexCheck {
     const missing = new Set(positions.filter(within));
     const inserted: string[] = [];
     const bounds = { partitionKey: INDEX_PARTITION, ...indexRange(prefix, range.from, range.to) };
-    for await (const page of tables.pages(IndexRow, { ...bounds, select: [] })) {
-      for (const { rowKey } of page) {
+    for await (const page of readRows(tables, IndexRow, { ...bounds, select: ["id"] })) {
+      for (const { rowKey, value } of page) {
         const at = rowKey.slice(prefix.length);
-        if (!missing.delete(at)) inserted.push(at);
+        if (!missing.has(at)) inserted.push(at);
+        // Rows of an earlier version have no id, but the entry's text, of which nothing is shown.
+        else if (value && (value.id === undefined || value.id === idAt.get(at))) missing.delete(at);
       }
     }
     return [

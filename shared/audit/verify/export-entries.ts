@@ -2,7 +2,7 @@ import { decodeTime } from "ulid";
 import { MINUTE_MS } from "../../time.ts";
 import { isUlid } from "../../ulid.ts";
 import { canonicalJson, sha256 } from "../canonical.ts";
-import { compare, DETAILS } from "../chain/findings.ts";
+import { compare, DETAILS, type Finding } from "../chain/findings.ts";
 import type { Fingerprint } from "../chain/manifest.ts";
 import type { ExportStatement } from "../export/statement.ts";
 import { positionText } from "../export/walk.ts";
@@ -26,11 +26,20 @@ export function entriesByInterval(parts: readonly Part[]): Map<Interval, Fingerp
   return byInterval;
 }
 
-/** Compares an interval's entries with the fingerprints that its digest sealed. */
+/** Rows that the service found in an entry's place, by interval and id: the export leaves them out. */
+export type Unreadable = Map<string, Finding>;
+
+export const placeOf = (interval: string | undefined, entryId: string | undefined): string => `${interval}|${entryId}`;
+
+/**
+ * Compares an interval's entries with the fingerprints that its digest sealed. What stands unreadable in the place of one
+ * of them is taken out of `unreadable`.
+ */
 export async function checkEntries(
   { digest, fingerprints }: ExportedDigest,
   entries: readonly Fingerprint[],
   statements: readonly ExportStatement[],
+  unreadable: Unreadable,
   findings: Findings,
 ): Promise<void> {
   const interval = intervalFrom(digest.interval);
@@ -40,9 +49,12 @@ export async function checkEntries(
     const detail = "The fingerprints are not those that were sealed.";
     findings.add({ ...place, kind: "fingerprintsChanged", detail });
   }
+  if (result.foundHash === digest.manifest) return;
   for (const { kind, entryId } of result.differences) {
     if (kind === "entryRemoved" && !isExpected(statements, interval, entryId)) continue;
-    findings.add({ ...place, kind, entryId, detail: DETAILS[kind] });
+    const stands = unreadable.delete(placeOf(digest.interval, entryId));
+    const told = kind === "entryRemoved" && stands ? "entryChanged" : kind;
+    findings.add({ ...place, kind: told, entryId, detail: DETAILS[told] });
   }
 }
 

@@ -1,3 +1,4 @@
+import type { Tables } from "../../storage/tables.ts";
 import { DAY_MS } from "../../time.ts";
 import { newestFirst } from "../../ulid.ts";
 import { Digest, readDigest } from "../chain/digest.ts";
@@ -170,7 +171,7 @@ async function entryFindings({ tables, clock }: ReadingDependencies, state: Chai
       entryId,
       detail: `The entry is of a time ${when}.`,
     });
-  const begun = state.purges.records.length === 0 ? state.keptFrom : undefined;
+  const begun = (await isPurging(tables, state)) ? undefined : state.keptFrom;
   if (begun !== undefined) {
     const day = Math.floor(begun / DAY_MS) * DAY_MS;
     for await (const page of storedEntries(tables, { from: day, to: begun })) {
@@ -197,6 +198,16 @@ async function entryFindings({ tables, clock }: ReadingDependencies, state: Chai
     }
   }
   return findings;
+}
+
+/** Whether a purge died that will be gone on with: it removes the entries first and their digests last. */
+async function isPurging(tables: Tables, { keys, keptFrom, purges }: ChainState): Promise<boolean> {
+  if (purges.records.length === 0 || keptFrom === undefined) return false;
+  const range = { partitionKey: DIGESTS_PARTITION, before: intervalName(keptFrom) };
+  for await (const page of readRows(tables, DigestRow, range)) {
+    if (page.some(({ rowKey, value }) => readDigest(rowKey, value?.digest, keys).state === "genuine")) return true;
+  }
+  return false;
 }
 
 /** An interval that has not begun can't be closed: if it is, entries of its time will be dated later. */

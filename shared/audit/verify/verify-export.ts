@@ -5,7 +5,7 @@ import type { PublicKeys } from "../chain/signing.ts";
 import { withVouched } from "../chain/trust.ts";
 import { intervalFrom } from "../interval.ts";
 import { checkDigests, checkEnd, mergedDigests } from "./export-chain.ts";
-import { checkEntries, entriesByInterval } from "./export-entries.ts";
+import { checkEntries, entriesByInterval, placeOf, type Unreadable } from "./export-entries.ts";
 import { createFindings, notesOn, purgeRecords, readParts } from "./export-parts.ts";
 
 export interface ExportVerification {
@@ -37,7 +37,13 @@ export async function verifyExport(files: readonly unknown[], trusted: PublicKey
   const vouchers = parts.flatMap(({ file }) => file.keys);
   const keys = withVouched(trusted, vouchers);
   const statements = parts.flatMap(({ statement }) => statement ?? []);
-  findings.add(...statements.flatMap((statement) => statement.findings ?? []));
+  const told = statements.flatMap((statement) => statement.findings ?? []);
+  const unreadable: Unreadable = new Map(
+    told
+      .filter(({ kind }) => kind === "entryInserted")
+      .map((finding) => [placeOf(finding.interval, finding.entryId), finding]),
+  );
+  findings.add(...told.filter(({ kind }) => kind !== "entryInserted"));
 
   const purges = purgeRecords(parts, keys, findings);
   findings.add(...missingPurges(statements[0]?.beginning?.interval, purges));
@@ -48,8 +54,9 @@ export async function verifyExport(files: readonly unknown[], trusted: PublicKey
   const entries = entriesByInterval(parts);
   for (const exported of sealed) {
     const inInterval = entries.get(intervalFrom(exported.digest.interval)) ?? [];
-    await checkEntries(exported, inInterval, statements, findings);
+    await checkEntries(exported, inInterval, statements, unreadable, findings);
   }
+  findings.add(...unreadable.values());
 
   const covered = new Set(digests.map(({ interval }) => intervalFrom(interval)));
   const unsealed = [...entries].filter(([interval]) => !covered.has(interval));
