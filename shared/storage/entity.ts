@@ -13,6 +13,11 @@ export interface Entity<T> {
   readonly table: string;
   readonly schema: z.ZodObject;
   readonly members: readonly Member[];
+  /**
+   * True when no two writes of such a row hold the same value. Where one is the first of a transaction, that row alone
+   * tells whether a transaction was applied whose answer was lost.
+   */
+  readonly witness: boolean;
   /** Never set: it carries the type. */
   readonly [row]?: T;
 }
@@ -39,14 +44,18 @@ const reserved = new Set(["partitionkey", "rowkey", "timestamp", "etag"]);
  *
  * @throws TypeError for a name the service or the encoding can't take, or a member that JSON would not give back.
  */
-export function entity<S extends z.ZodObject>(table: string, schema: S): Entity<z.infer<S>> {
+export function entity<S extends z.ZodObject>(
+  table: string,
+  schema: S,
+  { witness = false }: { witness?: boolean } = {},
+): Entity<z.infer<S>> {
   if (!tableName.test(table)) throw new TypeError(`${table} is not a table name.`);
   const members = Object.entries(schema.shape).map(([name, member]): Member => {
     if (!memberName.test(name) || reserved.has(name.toLowerCase()))
       throw new TypeError(`${table} can't have a member called ${name}.`);
     return { name, kind: kindOf(table, name, member) };
   });
-  return { table, schema, members };
+  return { table, schema, members, witness };
 }
 
 /** Follows from the schema alone, so that a member never moves between columns when its value changes. */

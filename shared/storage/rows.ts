@@ -18,6 +18,7 @@ import { type Part, readTransactionAnswer, TransactionRefused, transactionBody }
  *   before that, if the answer was lost and another writer was quick.
  * - Two writers of the very same value can't be told apart in that case. Where it matters who won (a lock, a claim), the
  *   value holds the writer's id.
+ * - A transaction that begins with a row of a `witness` entity is judged by that row alone, and then answers its ETag only.
  * - Removing leaves nothing to look at: `remove` may return false, and a transaction that only removes may throw
  *   RowMissing, for rows that it removed itself.
  */
@@ -99,7 +100,8 @@ export function createRows(clients: TableClients): Rows {
         if (!(error instanceof TransactionRefused)) throw error;
         const refused = refusal(error, partitionKey, operations[error.index]!, error.index);
         if (refused === undefined) throw error;
-        const applied = wasResent(error) ? await appliedBefore(partitionKey, operations) : undefined;
+        const evidence = operations[0]!.entity.witness ? operations.slice(0, 1) : operations;
+        const applied = wasResent(error) ? await appliedBefore(partitionKey, evidence) : undefined;
         if (applied === undefined) throw refused;
         return applied;
       }

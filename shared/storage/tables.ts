@@ -8,6 +8,7 @@ import { check, columnOf, decode, encode, isCut, type StoredRow } from "./column
 import type { StorageConnection } from "./connection.ts";
 import type { Entity, Row } from "./entity.ts";
 import { RowChanged, RowExists } from "./errors.ts";
+import { createFence, type Fence, type FenceRecord } from "./fence.ts";
 import { MAX_PAGE_SIZE, MAX_TRANSACTION_BYTES, MAX_TRANSACTION_OPERATIONS } from "./limits.ts";
 import { type Operation, remove } from "./operations.ts";
 import { createRows } from "./rows.ts";
@@ -15,6 +16,7 @@ import { BODY_FRAME_BYTES, checkTable, transactionPart } from "./transaction.ts"
 import { removeIfThere, type WriteOptions, writeAll } from "./write.ts";
 
 export { RowChanged, RowExists, RowInvalid, RowMissing, StorageCorrupt } from "./errors.ts";
+export { type Fence, type FenceRecord, fenceEntity } from "./fence.ts";
 export { insert, merge, type Operation, put, remove, replace } from "./operations.ts";
 export type { WriteOptions } from "./write.ts";
 
@@ -77,6 +79,13 @@ export interface Tables {
    * row are applied in their order; otherwise up to `parallel` transactions run at once.
    */
   write(table: string, partitionKey: string, operations: Iterable<Operation>, options?: WriteOptions): Promise<void>;
+  /** One worker's hold on a fence row. Asks nothing of the service yet. See `Fence`. */
+  fence(
+    e: Entity<FenceRecord>,
+    partitionKey: string,
+    rowKey: string,
+    hold: { readonly owner: string; readonly etag: string | undefined },
+  ): Fence;
   /**
    * Pages of a range, one request each. The service may end a page early, so a page can be short, but an empty one is
    * never yielded. Resume a walk with `after: <last row key>`. `select` reads only those members.
@@ -164,6 +173,8 @@ export function createTables(
       const { address } = await clients.reach(table);
       await writeAll(rows, { table, partitionKey, address }, operations, options);
     },
+
+    fence: (e, partitionKey, rowKey, hold) => createFence({ rows, clients }, e, { partitionKey, rowKey }, hold),
   };
 
   /** Undefined when there is no such table. */

@@ -46,7 +46,7 @@ export async function writeAll(
   };
 
   try {
-    for (const parts of batches(target, operations)) {
+    for (const parts of batches(target, repeatable(operations))) {
       // Operations on one row keep their order: the second waits until the first is done.
       const repeats = parts.some(({ operation }) => rowsUnderWay.has(operation.rowKey));
       while (running.size >= (repeats ? 1 : parallel)) await Promise.race(running);
@@ -60,21 +60,31 @@ export async function writeAll(
   if (failures.length > 0) throw failures[0];
 }
 
-function* batches({ table, partitionKey, address }: Target, operations: Iterable<Operation>): Generator<Part[]> {
+/** An insert that ran before must not fail when it runs again. */
+function* repeatable(operations: Iterable<Operation>): Generator<Operation> {
+  for (const operation of operations) yield operation.kind === "insert" ? { ...operation, kind: "put" } : operation;
+}
+
+/** Operations in their order, as many together as one transaction takes. `reserved` stays free in each. */
+export function* batches(
+  { table, partitionKey, address }: Target,
+  operations: Iterable<Operation>,
+  reserved = { operations: 0, bytes: 0 },
+): Generator<Part[]> {
   let batch: Part[] = [];
   let rowKeys = new Set<string>();
-  let bytes = BODY_FRAME_BYTES;
+  const frame = BODY_FRAME_BYTES + reserved.bytes;
+  let bytes = frame;
   for (const operation of operations) {
     checkTable(table, operation);
-    // An insert that ran before must not fail when it runs again.
-    const repeatable: Operation = operation.kind === "insert" ? { ...operation, kind: "put" } : operation;
-    const part = transactionPart(address, partitionKey, repeatable);
-    const full = batch.length === MAX_TRANSACTION_OPERATIONS || bytes + part.bytes > MAX_TRANSACTION_BYTES;
+    const part = transactionPart(address, partitionKey, operation);
+    const most = MAX_TRANSACTION_OPERATIONS - reserved.operations;
+    const full = batch.length === most || bytes + part.bytes > MAX_TRANSACTION_BYTES;
     if (full || rowKeys.has(operation.rowKey)) {
       yield batch;
       batch = [];
       rowKeys = new Set();
-      bytes = BODY_FRAME_BYTES;
+      bytes = frame;
     }
     batch.push(part);
     rowKeys.add(operation.rowKey);

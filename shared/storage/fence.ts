@@ -1,0 +1,155 @@
+import pMap from "p-map";
+import * as z from "zod";
+import type { TableClients } from "./clients.ts";
+import { repeatOnConflict } from "./conflict.ts";
+import { type Entity, entity } from "./entity.ts";
+import { RowMissing } from "./errors.ts";
+import { insert, type Operation, replace } from "./operations.ts";
+import type { Rows } from "./rows.ts";
+import { type Part, transactionPart } from "./transaction.ts";
+import { batches } from "./write.ts";
+
+/**
+ * What a fence row holds. No two writes of it are alike, so that the row alone tells whether a write was applied whose
+ * answer was lost.
+ */
+const FenceRecord = z.object({
+  /** The one worker, in one piece of work, that wrote last: unique, never used again. */
+  owner: z.string(),
+  /** How many times that worker has written the row. */
+  sequence: z.int(),
+  /** True while that worker's work is not written to its end. */
+  open: z.boolean(),
+});
+export type FenceRecord = z.infer<typeof FenceRecord>;
+
+/** Declares the fence rows of a table. */
+export const fenceEntity = (table: string): Entity<FenceRecord> => entity(table, FenceRecord, { witness: true });
+
+/**
+ * A lease tells workers not to work on the same thing, but it can't stop the request of a worker that was slow: that may
+ * reach the store long after the lease has ended. A fence is a row that every transaction on those rows must replace,
+ * with the ETag of the one before. So the store itself applies them one after the other, and refuses all that a worker
+ * still sends after another one has taken the fence.
+ *
+ * A Fence is one worker's hold on one such row, for one piece of work. Its methods may not run side by side.
+ */
+export interface Fence {
+  /** The row's ETag as this worker knows it; undefined when it knows of no row. */
+  readonly etag: string | undefined;
+  /**
+   * Takes the fence from whoever holds it. From then on nothing they sent can be applied, so what is read afterwards stays
+   * as it is until this worker writes.
+   *
+   * @throws RowChanged or RowExists when others were faster each time.
+   */
+  take(): Promise<void>;
+  /**
+   * Replaces the row alone, for a worker that found nothing to write: what others sent before can't be applied any more.
+   *
+   * @throws RowChanged or RowExists when another worker has taken the fence.
+   */
+  move(): Promise<void>;
+  /**
+   * Writes in as many transactions as it takes, each with the fence, one after the other; not atomic together. Removing a
+   * row that is not there is done already, unless the operation names an ETag.
+   *
+   * @returns how many rows were written and removed.
+   * @throws RowChanged or RowExists when another worker has taken the fence; nothing more was applied then.
+   */
+  write(
+    operations: Iterable<Operation>,
+    options?: { readonly beforeEach?: () => Promise<void> },
+  ): Promise<{ written: number; removed: number }>;
+}
+
+/** More than the fence's own part of a transaction takes: twice its row key, of at most 1,024 characters, and its value. */
+const FENCE_BYTES = 8 * 1024;
+/** Each try is a read and a write, against a worker whose transactions take longer. */
+const TAKE_ATTEMPTS = 10;
+const READS_AT_ONCE = 8;
+
+/** @param hold - `etag` is that of the last write, as far as it is known; a first write without one inserts the row. */
+export function createFence(
+  deps: { rows: Rows; clients: TableClients },
+  e: Entity<FenceRecord>,
+  place: { partitionKey: string; rowKey: string },
+  hold: { owner: string; etag: string | undefined },
+): Fence {
+  const { rows, clients } = deps;
+  const { partitionKey, rowKey } = place;
+  let { etag } = hold;
+  let sequence = 0;
+
+  function next(open: boolean): Operation {
+    const value = { owner: hold.owner, sequence: ++sequence, open };
+    return etag === undefined ? insert(e, rowKey, value) : replace(e, rowKey, value, etag);
+  }
+
+  const moveTo = async (open: boolean): Promise<void> => {
+    etag = await rows.apply(partitionKey, next(open));
+  };
+
+  /** One transaction. Answers how many rows it removed. */
+  async function submit(address: string, parts: Part[], open: boolean): Promise<number> {
+    for (let left = parts; ; ) {
+      const lead = transactionPart(address, partitionKey, next(open));
+      try {
+        etag = (await rows.submit(e.table, partitionKey, [lead, ...left])).get(rowKey);
+        return left.filter(({ operation }) => operation.kind === "remove").length;
+      } catch (error) {
+        if (!(error instanceof RowMissing) || !isAnyRemoval(left[error.index - 1])) throw error;
+        // The fence fitted, so nothing of this transaction was applied, and nobody else writes these rows.
+        left = await withoutMissing(left, error.rowKey);
+      }
+    }
+  }
+
+  /** Without the removals of rows that are not there. One of them is known. */
+  async function withoutMissing(parts: Part[], missing: string): Promise<Part[]> {
+    const stand = await pMap(
+      parts,
+      async (part) => {
+        const key = part.operation.rowKey;
+        if (!isAnyRemoval(part)) return true;
+        return key !== missing && (await rows.read(e.table, partitionKey, key)) !== undefined;
+      },
+      { concurrency: READS_AT_ONCE },
+    );
+    return parts.filter((_, at) => stand[at]);
+  }
+
+  return {
+    get etag() {
+      return etag;
+    },
+
+    async take() {
+      await repeatOnConflict(async () => {
+        etag = (await rows.read(e.table, partitionKey, rowKey))?.row.etag as string | undefined;
+        await moveTo(true);
+      }, TAKE_ATTEMPTS);
+    },
+
+    move: () => moveTo(false),
+
+    async write(operations, { beforeEach } = {}) {
+      const { address } = await clients.reach(e.table);
+      const reserved = { operations: 1, bytes: FENCE_BYTES };
+      const transactions = batches({ table: e.table, partitionKey, address }, operations, reserved);
+      const done = { written: 0, removed: 0 };
+      for (let one = transactions.next(); !one.done; ) {
+        const parts = one.value;
+        one = transactions.next();
+        await beforeEach?.();
+        done.removed += await submit(address, parts, !one.done);
+        done.written += parts.filter(({ operation }) => operation.kind !== "remove").length;
+      }
+      return done;
+    },
+  };
+}
+
+/** Whether it removes a row whatever it holds. */
+const isAnyRemoval = (part: Part | undefined): boolean =>
+  part?.operation.kind === "remove" && part.operation.etag === "*";

@@ -1,0 +1,116 @@
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+import * as z from "zod";
+import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
+import { entity } from "../../shared/storage/entity.ts";
+import {
+  createTables,
+  type Fence,
+  fenceEntity,
+  insert,
+  put,
+  RowChanged,
+  RowExists,
+  remove,
+  type Tables,
+} from "../../shared/storage/tables.ts";
+import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
+
+const Things = entity("Things", z.object({ text: z.string() }));
+const Fences = fenceEntity("Things");
+const thing = (at: number) => `t${String(at).padStart(4, "0")}`;
+const puts = (count: number, text = "x") => Array.from({ length: count }, (_, at) => put(Things, thing(at), { text }));
+
+let azurite: Azurite;
+let proxy: TableProxy;
+let tables: Tables;
+let partition = 0;
+beforeAll(async () => {
+  azurite = await startAzurite();
+  await createTables({ connectionString: azurite.connectionString() }).put(Things, "p0", "t", { text: "x" });
+});
+afterAll(() => azurite?.stop());
+beforeEach(async () => {
+  proxy = await startTableProxy(azurite.connectionString());
+  tables = createTables({ connectionString: proxy.connectionString });
+  partition++;
+});
+afterEach(() => proxy.stop());
+
+const fence = (owner: string, etag?: string): Fence => tables.fence(Fences, `p${partition}`, "fence", { owner, etag });
+async function standing(): Promise<string[]> {
+  const found: string[] = [];
+  for await (const rows of tables.pages(Things, { partitionKey: `p${partition}`, from: "t" }))
+    found.push(...rows.map(({ rowKey, text }) => `${rowKey} ${text}`));
+  return found;
+}
+const batches = () => proxy.requests.filter(({ path }) => path === "$batch").length;
+
+test("250 rows go in three transactions, one after the other, and the next worker goes on with the last ETag", async () => {
+  const first = fence("first");
+  expect(await first.write(puts(250))).toEqual({ written: 250, removed: 0 });
+  expect(batches()).toBe(3);
+  const next = fence("next", first.etag);
+  await next.write([remove(Things, thing(0))]);
+  expect(await standing()).toHaveLength(249);
+  expect(proxy.requests.filter(({ method }) => method !== "POST")).toHaveLength(1);
+  expect(await tables.get(Fences, `p${partition}`, "fence")).toMatchObject({ owner: "next", sequence: 1, open: false });
+});
+
+test("once it is taken, nothing of the one who held it is applied, removals neither", async () => {
+  const slow = fence("slow");
+  await slow.write(puts(2));
+  await fence("other").take();
+  await expect(slow.write([remove(Things, thing(0))])).rejects.toThrow(RowChanged);
+  await expect(slow.write(puts(3, "late"))).rejects.toThrow(RowChanged);
+  await expect(slow.move()).rejects.toThrow(RowChanged);
+  expect(await standing()).toEqual([`${thing(0)} x`, `${thing(1)} x`]);
+});
+
+test("of two who know of no fence one is refused", async () => {
+  const two = [fence("one"), fence("two")];
+  const written = await Promise.allSettled(two.map((one, at) => one.write(puts(1, String(at)))));
+  expect(written.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
+  expect((written.find(({ status }) => status === "rejected") as PromiseRejectedResult).reason).toBeInstanceOf(
+    RowExists,
+  );
+});
+
+test("it is open from its taking, or from the first of several transactions, until the last one", async () => {
+  const one = fence("one");
+  await one.take();
+  expect(await tables.get(Fences, `p${partition}`, "fence")).toMatchObject({ open: true });
+  const opens: boolean[] = [];
+  await one.write(puts(150), {
+    beforeEach: async () => void opens.push((await tables.get(Fences, `p${partition}`, "fence"))!.open),
+  });
+  expect(opens).toEqual([true, true]);
+  expect(await tables.get(Fences, `p${partition}`, "fence")).toMatchObject({ open: false });
+});
+
+test("after a lost answer the fence alone tells that a transaction was applied, even one that only removes", async () => {
+  const one = fence("one");
+  await one.write(puts(40));
+  proxy.fail(["LostAnswer"], ({ path }) => path === "$batch");
+  const removals = Array.from({ length: 40 }, (_, at) => remove(Things, thing(at)));
+  const before = proxy.requests.length;
+  expect(await one.write(removals)).toEqual({ written: 0, removed: 40 });
+  expect(proxy.requests.slice(before).map(({ method }) => method)).toEqual(["POST", "POST", "GET"]);
+  expect(await standing()).toEqual([]);
+});
+
+test("removing rows that are not there is done already, and what stands beside them goes", async () => {
+  const one = fence("one");
+  await one.write(puts(3));
+  const operations = [5, 1, 6, 2, 7].map((at) => remove(Things, thing(at)));
+  expect(await one.write([...operations, put(Things, "u", { text: "new" })])).toEqual({ written: 1, removed: 2 });
+  expect(await standing()).toEqual([`${thing(0)} x`, "u new"]);
+});
+
+test("a removal that names an ETag, and an insert, are refused like the whole", async () => {
+  const one = fence("one");
+  await one.write([insert(Things, thing(0), { text: "x" })]);
+  await expect(one.write([insert(Things, thing(0), { text: "y" })])).rejects.toThrow(RowExists);
+  await expect(one.write([remove(Things, thing(9), 'W/"x"')])).rejects.toThrow();
+  await one.write(puts(1, "z"));
+  expect(await standing()).toEqual([`${thing(0)} z`]);
+});
