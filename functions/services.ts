@@ -103,14 +103,15 @@ export function createServices(config: Config): Services {
   const licensing = createLicensing({ config, clock });
   const access = createAccess({ tables, config, clock, randomness, audit, log, limiter: signInLimiter });
 
-  const writer = createInventoryWriter({ tables, clock });
+  const writer = createInventoryWriter({ tables });
   const inventory = createInventory({
     tables,
     settings,
     clock,
+    randomness,
     ownerTag: config.OWNER_TAG,
     writer,
-    vaultLeaves: (vault, assets) => compliance.changed({ vault, vaultBefore: vault, vaultGone: true, assets }),
+    vaultLeaves: (vault) => compliance.prepareChange({ vault, vaultBefore: vault, vaultGone: true }),
   });
 
   const keyVaults = createKeyVaults({ config, identity, log });
@@ -130,7 +131,13 @@ export function createServices(config: Config): Services {
     configuredSubscriptions: () => subscriptions.configured(),
     ended: () => alerts.requestEvaluation(),
     scanVault: (planned, options) =>
-      scanVault(planned, options, { writer, keyVaults, resourceManager, clock, changed: compliance.changed }),
+      scanVault(planned, options, {
+        writer,
+        keyVaults,
+        resourceManager,
+        clock,
+        prepareChange: compliance.prepareChange,
+      }),
   });
   const discovery = createDiscovery({ tables, queues, active, run: scanRun, audit, clock, randomness, log });
   const watchScans = createScanWatch({ tables, queues, active, run: scanRun, clock, log });

@@ -12,7 +12,7 @@ import { keyEnd } from "../storage/keys.ts";
 import type { Queues } from "../storage/queues.ts";
 import type { Tables } from "../storage/tables.ts";
 import { assetsExpiringIn, momentOf, sweptIntervals } from "./crossed.ts";
-import { createEvaluator, type VaultChange } from "./evaluator.ts";
+import { createEvaluator } from "./evaluator.ts";
 import { createExemptions } from "./exemptions.ts";
 import { type FrameworkResult, frameworkResults } from "./frameworks.ts";
 import { readHistory, recordDay } from "./history.ts";
@@ -29,7 +29,7 @@ import {
   VaultStates,
   vaultsRange,
 } from "./layout.ts";
-import { forgetOldNews, newViolations } from "./news.ts";
+import { newViolations, removeOldNewViolations } from "./new-violations.ts";
 import { countsOf, type Overview, readOverview } from "./overview.ts";
 import { type Score, scoreOf } from "./score.ts";
 import { listViolations, type ViolationFilter } from "./violations.ts";
@@ -64,7 +64,7 @@ export interface ScoreAnswer extends Score {
 }
 
 /**
- * The compliance room. `changed` is told by scans, `handle` by the queue, `runDue` and `recordScore` by timers and
+ * The compliance room. `prepareChange` is run by scans, `handle` by the queue, `runDue` and `recordScore` by timers and
  * `policyChanged` by the settings; the rest answers people.
  */
 export function createCompliance(deps: {
@@ -77,7 +77,7 @@ export function createCompliance(deps: {
   log: Logger;
 }) {
   const { tables, queues, settings, audit, clock, randomness, log } = deps;
-  const evaluator = createEvaluator({ tables, settings, clock });
+  const evaluator = createEvaluator({ tables, settings, clock, log });
   const overview = () => readOverview(tables, clock.now().getTime());
 
   const send = (message: EvaluateMessage, delaySeconds = 0) => queues.send(QUEUE, message, { delaySeconds });
@@ -167,11 +167,6 @@ export function createCompliance(deps: {
     }
   }
 
-  async function changed(change: VaultChange): Promise<void> {
-    const evaluated = await evaluator.changed(change);
-    log.debug("A vault was evaluated", { vault: change.vault.name, kind: "scan", evaluated });
-  }
-
   async function evaluateOne(message: Exclude<EvaluateMessage, { kind: "everything" | "crossed" }>): Promise<void> {
     try {
       const evaluated =
@@ -182,7 +177,7 @@ export function createCompliance(deps: {
     } catch (error) {
       if (!(error instanceof VaultBusy)) throw error;
       // A scan writes it. Waiting must not count as a failed delivery, so a new message waits instead.
-      const seconds = Math.ceil((error.until.getTime() - clock.now().getTime()) / 1000);
+      const seconds = Math.ceil(error.waitMs / 1000);
       await send(message, Math.max(1, seconds));
     }
   }
@@ -271,7 +266,9 @@ export function createCompliance(deps: {
   const exemptions = createExemptions({ tables, audit, clock });
 
   return {
-    changed,
+    prepareChange: evaluator.prepareChange,
+    restore: evaluator.restore,
+    removeOldFences: evaluator.removeOldFences,
     handle,
     failed,
     policyChanged,
@@ -281,7 +278,7 @@ export function createCompliance(deps: {
     /** Once a day: what time alone has changed. Goes through the queue, which repeats what fails. */
     async runDue(): Promise<void> {
       await send({ kind: "crossed" });
-      await forgetOldNews(tables, clock.now());
+      await removeOldNewViolations(tables, clock.now());
     },
 
     /** Keeps today's score as it is now. */

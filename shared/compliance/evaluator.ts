@@ -1,34 +1,78 @@
 import { type AssetRecord, Assets } from "../inventory/asset.ts";
+import type { AssetChange } from "../inventory/changes.ts";
+import { vaultAtRest } from "../inventory/claim.ts";
 import { nameKey, partitions } from "../inventory/layout.ts";
-import { VAULTS, type VaultRecord, Vaults, vaultKey } from "../inventory/vault.ts";
-import { type AssetChange, VaultBusy } from "../inventory/write.ts";
-import type { Clock } from "../runtime.ts";
+import { removeOldFence, subscriptionsOfVaults } from "../inventory/repair.ts";
+import type { VaultRecord } from "../inventory/vault.ts";
+import type { RecordChanges } from "../inventory/write.ts";
+import type { Clock, Logger } from "../runtime.ts";
 import type { Settings } from "../settings/settings.ts";
 import { repeatOnConflict } from "../storage/conflict.ts";
 import type { Row } from "../storage/entity.ts";
-import { RowChanged, RowExists, type Tables } from "../storage/tables.ts";
+import { RowExists, type Tables } from "../storage/tables.ts";
 import type { Context } from "./check.ts";
 import { evaluateAsset, evaluateVault, keyOf } from "./evaluate.ts";
-import { LINES_KEY, Lines, STATE, VaultStates, vaultStateKey } from "./layout.ts";
+import { DetailsRangeRows, detailsRange, LINES_KEY, Lines, ResultFences, STATE, vaultOfFence } from "./layout.ts";
 import { type AssetState, assetKey } from "./pack.ts";
-import { commitState, forgetState, type KnownState, loadState } from "./vault-state.ts";
+import { type KnownState, noState, openState } from "./vault-state.ts";
+import { commitState, forgetState } from "./write-state.ts";
 
 /** Of a vault's assets up to so many are read one by one; more are read with all the others. */
 const MAX_POINT_READS = 20;
 
-/** A vault's facts or assets changed; told before the vault's own rows are written, and perhaps twice. */
+/** A vault that changed or leaves. */
 export interface VaultChange {
   vault: VaultRecord;
+  /** As it stood; undefined for a vault that the inventory does not have yet. */
   vaultBefore: VaultRecord | undefined;
   vaultGone: boolean;
-  assets: AssetChange[];
 }
 
 /** Evaluates vaults, one at a time, and is the only writer of their results. */
-export function createEvaluator(deps: { tables: Tables; settings: Pick<Settings, "values">; clock: Clock }) {
-  const { tables, settings, clock } = deps;
-
+export interface Evaluator {
+  /**
+   * Begins to evaluate what a scan changes. Run before the scan claims the vault; what it answers then writes the results,
+   * before the vault's own rows are written, and may be run again.
+   */
+  prepareChange(change: VaultChange): Promise<RecordChanges>;
+  /**
+   * Evaluates a vault and all its assets, or takes it out when the inventory has it no more. Answers how many assets.
+   *
+   * @throws {VaultBusy} while a scan writes it.
+   */
+  whole(vaultName: string, evaluationId?: string): Promise<number>;
+  /**
+   * Evaluates a vault and these of its assets (`<type>.<name>`), or those that are due by age. Answers how many.
+   *
+   * @throws {VaultBusy} while a scan writes it.
+   */
+  some(vaultName: string, wanted: readonly string[] | "due"): Promise<number>;
+  /**
+   * Evaluates a vault as `whole` does and writes all of its rows anew, whatever stands; rows too many are removed. Of a
+   * vault that the inventory does not have every row is removed. Answers how many assets were evaluated.
+   *
+   * @throws {VaultBusy} while a scan writes it.
+   */
+  restore(vaultName: string): Promise<number>;
+  /**
+   * Removes the fences of vaults that the inventory has no more, a day after they were left. Answers how many. Walks the
+   * keys of all details and of all vaults: a request per 1,000, and two for each fence that is removed.
+   */
+  removeOldFences(): Promise<number>;
   /** The instant and the policy; undefined while evaluation is switched off. */
+  context(): Promise<Context | undefined>;
+  /** Before anything was ever evaluated it is written down since when crossed lines count. One request a process. */
+  ensureLines(at: Context): Promise<void>;
+}
+
+export function createEvaluator(deps: {
+  tables: Tables;
+  settings: Pick<Settings, "values">;
+  clock: Clock;
+  log: Logger;
+}): Evaluator {
+  const { tables, settings, clock, log } = deps;
+
   async function context(): Promise<Context | undefined> {
     const values = await settings.values();
     if (!values.enableComplianceScanning) return undefined;
@@ -39,7 +83,6 @@ export function createEvaluator(deps: { tables: Tables; settings: Pick<Settings,
     };
   }
 
-  /** Before anything was ever evaluated it is written down since when crossed lines count. One request a process. */
   let lines: Promise<void> | undefined;
   function ensureLines({ now, criticalDays, warningDays }: Context): Promise<void> {
     lines ??= (async () => {
@@ -57,64 +100,68 @@ export function createEvaluator(deps: { tables: Tables; settings: Pick<Settings,
     return lines;
   }
 
-  /** Evaluates what a scan changed. Answers how many assets that were. */
-  async function changed({ vault, vaultBefore, vaultGone, assets }: VaultChange): Promise<number> {
-    if (vaultGone) {
-      await repeatOnConflict(() => forget(vault.name));
-      return 0;
+  async function prepareChange(change: VaultChange): Promise<RecordChanges> {
+    const { vault, vaultBefore, vaultGone } = change;
+    if (!vaultGone && !(await context())) return async () => {};
+    const isNew = vaultBefore === undefined && !vaultGone;
+    let prepared: KnownState | undefined = isNew ? noState(tables, vault.name) : await openState(tables, vault.name);
+    return async (assets, confirm) =>
+      await repeatOnConflict(async () => {
+        const known = prepared ?? (await openState(tables, vault.name));
+        // What was read just now may be what another worker wrote that has taken the vault over.
+        if (!prepared) await confirm();
+        prepared = undefined;
+        if (vaultGone) return await forgetState(known);
+        const evaluated = await evaluateChange(known, change, assets);
+        log.debug("A vault was evaluated", { vault: vault.name, kind: "scan", evaluated });
+      });
+  }
+
+  async function evaluateChange(
+    known: KnownState,
+    { vault, vaultBefore }: VaultChange,
+    assets: AssetChange[],
+  ): Promise<number> {
+    const at = await context();
+    if (!at) return 0;
+    await ensureLines(at);
+    if (isCurrent(known, vault)) {
+      const after = new Map(assets.map((change) => [assetKey(change.type, change.name), change.after]));
+      await commitSome(known, vault, at, after);
+      return after.size;
     }
-    const at = await context();
-    if (!at) return 0;
-    await ensureLines(at);
-    return await repeatOnConflict(async () => {
-      const known = await loadState(tables, vault.name);
-      if (isCurrent(known, vault)) {
-        const after = new Map(assets.map((change) => [assetKey(change.type, change.name), change.after]));
-        await commitSome(known, vault, at, after);
-        return after.size;
-      }
-      const all = vaultBefore ? await assetsOf(vault.name) : new Map<string, AssetRecord>();
-      for (const { type, name, after } of assets) {
-        if (after) all.set(assetKey(type, name), after);
-        else all.delete(assetKey(type, name));
-      }
-      await commitAll(known, vault, at, all);
-      return all.size;
-    });
+    const all = vaultBefore ? await assetsOf(vault.name) : new Map<string, AssetRecord>();
+    for (const { type, name, after } of assets) {
+      if (after) all.set(assetKey(type, name), after);
+      else all.delete(assetKey(type, name));
+    }
+    await commitAll(known, vault, at, all);
+    return all.size;
   }
 
-  /**
-   * Evaluates a vault and all its assets, or takes it out when the inventory has it no more.
-   *
-   * @throws {VaultBusy} while a scan writes it.
-   */
-  async function whole(vaultName: string, evaluationId?: string): Promise<number> {
+  const whole = (vaultName: string, evaluationId?: string) => evaluateAll(vaultName, { evaluationId });
+  const restore = (vaultName: string) => evaluateAll(vaultName, { mend: true });
+
+  async function evaluateAll(vaultName: string, options: { evaluationId?: string | undefined; mend?: boolean }) {
     const at = await context();
     if (!at) return 0;
     await ensureLines(at);
-    return await undisturbed(vaultName, async (vault, known, settled) => {
+    return await undisturbed(vaultName, options, async (vault, known) => {
       const all = await assetsOf(vaultName);
-      await settled();
-      await commitAll(known, vault, at, all, evaluationId);
+      await commitAll(known, vault, at, all, options.evaluationId);
       return all.size;
     });
   }
 
-  /**
-   * Evaluates a vault and these of its assets (`<type>.<name>`), or those that are due by age. Answers how many.
-   *
-   * @throws {VaultBusy} while a scan writes it.
-   */
   async function some(vaultName: string, wanted: readonly string[] | "due"): Promise<number> {
     const at = await context();
     if (!at) return 0;
-    return await undisturbed(vaultName, async (vault, known, settled) => {
+    return await undisturbed(vaultName, {}, async (vault, known) => {
       const current = isCurrent(known, vault);
       const keys = wanted === "due" ? dueOf(known, at) : wanted;
       if (current && keys.length === 0) return 0;
       const found =
         current && keys.length <= MAX_POINT_READS ? await readEach(vaultName, keys) : await assetsOf(vaultName);
-      await settled();
       if (!current) {
         await commitAll(known, vault, at, found);
         return found.size;
@@ -164,18 +211,13 @@ export function createEvaluator(deps: { tables: Tables; settings: Pick<Settings,
     evaluated: ReadonlyMap<string, AssetRecord>,
     evaluationId?: string,
   ): Promise<void> {
-    await commitState(tables, known, {
+    await commitState(known, {
       vault,
       results: { ...evaluateVault(vault, at, known.row?.failures), assets },
       evaluated,
       at: new Date(at.now).toISOString(),
       evaluationId,
     });
-  }
-
-  async function forget(vaultName: string): Promise<void> {
-    const row = await tables.get(VaultStates, STATE, vaultStateKey(vaultName));
-    if (row) await forgetState(tables, row);
   }
 
   async function assetsOf(vaultName: string): Promise<Map<string, AssetRecord>> {
@@ -196,31 +238,38 @@ export function createEvaluator(deps: { tables: Tables; settings: Pick<Settings,
   }
 
   /**
-   * Runs `work` on a vault that no scan writes. A scan tells of its changes before it writes the vault's own rows, so what
-   * is read in between is older than what is evaluated: the vault's row must be unlocked before its results are loaded,
-   * and unchanged after its assets were read, which `settled` makes sure of.
+   * Runs `work` on a vault that no scan writes, or takes it out when the inventory has it no more. The results are loaded
+   * before the vault's row is looked at. A scan that claims the vault after that writes its results later too, and before
+   * the vault's own rows: so when it has begun, what `work` writes is refused, and it all begins anew.
    */
   async function undisturbed(
     vaultName: string,
-    work: (vault: Row<VaultRecord>, known: KnownState, settled: () => Promise<void>) => Promise<number>,
+    options: { mend?: boolean },
+    work: (vault: Row<VaultRecord>, known: KnownState) => Promise<number>,
   ): Promise<number> {
     return await repeatOnConflict(async () => {
-      const vault = await tables.get(Vaults, VAULTS, vaultKey(vaultName));
-      if (!vault) {
-        await forget(vaultName);
-        return 0;
-      }
-      const until = vault.pending && vault.lockedUntil ? new Date(vault.lockedUntil) : undefined;
-      if (until && until > clock.now()) throw new VaultBusy(vaultName, until);
-      const known = await loadState(tables, vaultName);
-      return await work(vault, known, async () => {
-        const now = await tables.get(Vaults, VAULTS, vaultKey(vaultName));
-        if (now?.etag !== vault.etag) throw new RowChanged(Vaults.table, VAULTS, vaultKey(vaultName));
-      });
+      const known = await openState(tables, vaultName, options);
+      const vault = await vaultAtRest(tables, vaultName);
+      if (vault) return await work(vault, known);
+      await forgetState(known);
+      return 0;
     });
   }
 
-  return { changed, whole, some, context, ensureLines };
+  async function removeOldFences(): Promise<number> {
+    const vaults = await subscriptionsOfVaults(tables);
+    let removed = 0;
+    for await (const rows of tables.pages(DetailsRangeRows, { ...detailsRange, select: ["owner"] })) {
+      for (const { rowKey } of rows) {
+        const vaultName = vaultOfFence(rowKey);
+        if (vaultName === undefined || vaults.has(vaultName)) continue;
+        if (await removeOldFence(tables, ResultFences, STATE, rowKey)) removed++;
+      }
+    }
+    return removed;
+  }
+
+  return { prepareChange, whole, some, restore, removeOldFences, context, ensureLines };
 }
 
 /** Whether what is stored can be gone on with, rather than made anew from all assets. */

@@ -1,6 +1,7 @@
 import * as z from "zod";
 import { entity } from "../storage/entity.ts";
 import { keyEnd } from "../storage/keys.ts";
+import { fenceEntity } from "../storage/tables.ts";
 import type { Check } from "./check.ts";
 import { severityRank } from "./checks/all.ts";
 
@@ -11,12 +12,13 @@ import { severityRank } from "./checks/all.ts";
 export const TABLE = "Compliance";
 export const STATE = "state";
 
-const NEWS = "0!";
+const NEW_VIOLATIONS = "0!";
 const FINDINGS = "1!";
 const ASSET_EXEMPTION = "2!";
 const EXEMPTION = "3!";
 const VAULT = "5!";
 const DETAILS = "6!";
+const FENCE = "!fence";
 
 /** Ranges of row keys in STATE. */
 export const overviewRange = { partitionKey: STATE, from: EXEMPTION, before: DETAILS };
@@ -33,17 +35,25 @@ export const LINES_KEY = "4!lines";
 export const vaultStateKey = (vaultName: string): string => `${VAULT}${vaultName.toLowerCase()}`;
 const numbered = (index: number): string => String(index).padStart(5, "0");
 export const detailsPrefix = (vaultName: string): string => `${DETAILS}${vaultName.toLowerCase()}!`;
+/** Before the vault's details, so that one request reads both. */
+export const fenceKey = (vaultName: string): string => `${detailsPrefix(vaultName)}${FENCE}`;
+/** The vault of a fence's row key; undefined for a row of details. */
+export const vaultOfFence = (rowKey: string): string | undefined =>
+  rowKey.endsWith(`!${FENCE}`) ? rowKey.slice(DETAILS.length, -FENCE.length - 1) : undefined;
+export const detailsRange = { partitionKey: STATE, from: DETAILS, before: keyEnd(DETAILS) };
 export const detailsKey = (vaultName: string, chunk: number): string => `${detailsPrefix(vaultName)}${numbered(chunk)}`;
+export const findingsPrefix = (check: Check, vaultName: string): string =>
+  `${FINDINGS}${severityRank(check)}!${check.id}!${vaultName.toLowerCase()}!`;
 export const findingsKey = (check: Check, vaultName: string, chunk: number): string =>
-  `${FINDINGS}${severityRank(check)}!${check.id}!${vaultName.toLowerCase()}!${numbered(chunk)}`;
+  `${findingsPrefix(check, vaultName)}${numbered(chunk)}`;
 export const exemptionKey = (id: string, ofAsset: boolean): string => `${ofAsset ? ASSET_EXEMPTION : EXEMPTION}${id}`;
 
 /** Sorts by when the violations arose. */
-export const newsKey = (at: string, vaultName: string, chunk: number): string =>
-  `${NEWS}${at}!${vaultName.toLowerCase()}!${numbered(chunk)}`;
+export const newViolationsKey = (at: string, vaultName: string, chunk: number): string =>
+  `${NEW_VIOLATIONS}${at}!${vaultName.toLowerCase()}!${numbered(chunk)}`;
 /** Before every row of violations that arose at this instant or later. */
-export const newsFrom = (at: string): string => `${NEWS}${at}`;
-export const newsRange = { partitionKey: STATE, from: NEWS, before: FINDINGS };
+export const newViolationsFrom = (at: string): string => `${NEW_VIOLATIONS}${at}`;
+export const newViolationsRange = { partitionKey: STATE, from: NEW_VIOLATIONS, before: FINDINGS };
 
 /** A failing pair: the check's code, since when (unix seconds), and the facts. */
 export const Failure = z.object({ code: z.int(), since: z.int(), evidence: z.string() });
@@ -80,11 +90,19 @@ export const VaultStates = entity(TABLE, VaultState);
 /** A vault's assets with their results: what the next evaluation compares with. Deflated JSON; see pack.ts. */
 export const Details = entity(TABLE, z.object({ assets: z.instanceof(Uint8Array) }));
 
+export const ResultFences = fenceEntity(TABLE);
+
+/** Rows of a vault's details range, whichever they are; their keys tell. */
+export const DetailsRangeRows = entity(
+  TABLE,
+  z.object({ ...ResultFences.schema.shape, ...Details.schema.shape }).partial(),
+);
+
 /** One check's failing assets in one vault, by name: what lists of violations are read from. Deflated JSON. */
 export const Findings = entity(TABLE, z.object({ items: z.instanceof(Uint8Array) }));
 
 /** Violations that arose in one evaluation of one vault, for who tells people of them. Deflated JSON. */
-export const News = entity(
+export const NewViolationRows = entity(
   TABLE,
   z.object({ name: z.string(), vaultId: z.string(), subscriptionId: z.string(), items: z.instanceof(Uint8Array) }),
 );

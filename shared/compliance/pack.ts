@@ -117,9 +117,10 @@ export function findingChunks(findings: readonly Finding[]): Chunk[] {
 export const unpackFindings = (bytes: Uint8Array): Finding[] => StoredFindings.parse(inflate(bytes));
 
 /** A violation that arose: its check's code, the resource's name, since when, and the resource's tags. */
-export type NewsItem = [code: number, name: string, since: number, tags: Record<string, string>];
-const StoredNews = z.array(z.tuple([z.int(), z.string(), z.int(), z.record(z.string(), z.string())]));
-const NEWS_PER_ROW = 1000;
+export type NewViolationItem = [code: number, name: string, since: number, tags: Record<string, string>];
+const StoredNewViolations = z.array(z.tuple([z.int(), z.string(), z.int(), z.record(z.string(), z.string())]));
+const NEW_VIOLATIONS_PER_ROW = 1000;
 
-export const newsChunks = (items: readonly NewsItem[]): Chunk[] => chunksOf(items, NEWS_PER_ROW);
-export const unpackNews = (bytes: Uint8Array): NewsItem[] => StoredNews.parse(inflate(bytes));
+export const newViolationChunks = (items: readonly NewViolationItem[]): Chunk[] =>
+  chunksOf(items, NEW_VIOLATIONS_PER_ROW);
+export const unpackNewViolations = (bytes: Uint8Array): NewViolationItem[] => StoredNewViolations.parse(inflate(bytes));

@@ -227,7 +227,7 @@ export function createScanRun(deps: RunDeps) {
     } catch (error) {
       if (!(error instanceof VaultBusy)) throw error;
       // Another scan writes this vault. Waiting must not count as a failed delivery, so a new message waits instead.
-      const seconds = Math.ceil((error.until.getTime() - clock.now().getTime()) / 1000);
+      const seconds = Math.ceil(error.waitMs / 1000);
       await queues.send(QUEUES.vaults, { scanId, index }, { delaySeconds: Math.max(1, seconds) });
       return undefined;
     }

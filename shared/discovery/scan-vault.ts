@@ -4,30 +4,29 @@ import type { ResourceManager, VaultResource } from "../azure/resource-manager.t
 import { ASSET_TYPES, type AssetRecord, type AssetType, assetId } from "../inventory/asset.ts";
 import { packExpiries } from "../inventory/expiries.ts";
 import { expiriesColumn, type VaultRecord } from "../inventory/vault.ts";
-import type { AssetChange, InventoryWriter, KnownVault } from "../inventory/write.ts";
+import type { AssetChange, InventoryWriter, KnownVault, RecordChanges } from "../inventory/write.ts";
 import type { Clock } from "../runtime.ts";
+import { withoutKeys } from "../storage/entity.ts";
+import { HOUR_MS, MINUTE_MS } from "../time.ts";
 import { contentsOf, failureRecord, listingsOf, readAssets, readListing } from "./read-vault.ts";
 import { emptyTally, MAX_NAMED_CHANGES, type PlannedVault, type ScanMode, type VaultOutcome } from "./scan.ts";
 
 /** First wait before a failed vault is tried again by scans other than `force`; it doubles up to the longest. */
-const BACK_OFF_MS = 5 * 60_000;
-const LONGEST_BACK_OFF_MS = 6 * 3_600_000;
-
-/** What other rooms derive from a vault's change, told before the vault's own rows are written; may be told twice. */
-export type ChangeListener = (change: {
-  vault: VaultRecord;
-  vaultBefore: VaultRecord | undefined;
-  /** True when the vault itself leaves. */
-  vaultGone: boolean;
-  assets: AssetChange[];
-}) => Promise<void>;
+const BACK_OFF_MS = 5 * MINUTE_MS;
+const LONGEST_BACK_OFF_MS = 6 * HOUR_MS;
 
 interface ScanVaultDeps {
   writer: InventoryWriter;
   keyVaults: KeyVaults;
   resourceManager: ResourceManager;
   clock: Clock;
-  changed: ChangeListener;
+  /** Run before a changed vault is claimed; what it answers writes what other rooms derive from the change. */
+  prepareChange: (change: {
+    vault: VaultRecord;
+    vaultBefore: VaultRecord | undefined;
+    /** True when the vault itself leaves. */
+    vaultGone: boolean;
+  }) => Promise<RecordChanges>;
 }
 
 type Outcome = Omit<VaultOutcome, "next">;
@@ -44,6 +43,8 @@ interface TypeResult {
 /**
  * Brings the inventory of one vault up to date and says what came of it. Failures of the cloud are the outcome; anything
  * else (storage, a bug) is thrown, so that the message is delivered again.
+ *
+ * @throws {VaultBusy} while another worker holds the vault.
  */
 export async function scanVault(
   planned: PlannedVault,
@@ -51,20 +52,23 @@ export async function scanVault(
   deps: ScanVaultDeps,
 ): Promise<Outcome> {
   const { writer, clock } = deps;
+  if (planned.action === "skip") {
+    const row = await writer.find(planned.name);
+    if (row) return skipped(planned, row, clock);
+  }
   const known = await writer.known(planned.name);
   const moved = known.row && known.row.subscriptionId.toLowerCase() !== planned.subscriptionId.toLowerCase();
   // A vault that another scan found elsewhere in the meantime is no longer this subscription's to remove.
-  if (planned.action === "remove") return await removeVault(planned, moved ? undefined : known.row, deps);
-  if (planned.action === "skip" && known.row) return skipped(planned, known.row, clock);
+  if (planned.action === "remove") return await removeVault(planned, moved ? undefined : known, options.owner, deps);
 
   const resource = planned.resource as unknown as VaultResource;
   if (moved) {
     // Its rows stand under the old subscription: it leaves there and arrives here as a new one.
-    await removeVault(planned, known.row, deps);
+    await removeVault(planned, known, options.owner, deps);
     return await scanVault(planned, options, deps);
   }
   const now = clock.now().toISOString();
-  const before = known.row && recordOf(known.row);
+  const before = known.row && withoutKeys(known.row);
   const vault: VaultRecord = { ...fresh(resource, now), ...(before ? kept(before) : {}) };
   const failures: VaultOutcome["failures"] = [];
   const fail = (list: string, failure: CloudFailure) => failures.push({ list, ...failureRecord(failure, now) });
@@ -92,12 +96,11 @@ export async function scanVault(
   backOff(vault, failures, clock);
 
   const changes = results.flatMap((result) => result.changes);
-  const tell = (assets: AssetChange[]) => deps.changed({ vault, vaultBefore: before, vaultGone: false, assets });
-  if (changes.length > 0 || known.pending.length > 0) {
-    await writer.apply(known, vault, changes, options.owner, tell);
-  } else {
-    if (!before || JSON.stringify(facts(before)) !== JSON.stringify(facts(vault))) await tell([]);
-    await writer.touch(known, vault);
+  const sameFacts = before !== undefined && JSON.stringify(facts(before)) === JSON.stringify(facts(vault));
+  if (changes.length === 0 && sameFacts && !known.interrupted) await writer.touch(known, vault);
+  else {
+    const prepare = () => deps.prepareChange({ vault, vaultBefore: before, vaultGone: false });
+    await writer.apply(known, vault, changes, options.owner, prepare);
   }
   return outcomeOf(planned, vault, results, failures, now);
 }
@@ -187,13 +190,21 @@ function stale(type: AssetType, standing: Map<string, AssetRecord>, force: Map<s
     .map(([, asset]) => ({ type, name: asset.name, before: asset, after: asset }));
 }
 
-async function removeVault(planned: PlannedVault, vault: KnownVault["row"], deps: ScanVaultDeps): Promise<Outcome> {
+/** `known` is undefined where there is nothing to remove. */
+async function removeVault(
+  planned: PlannedVault,
+  known: KnownVault | undefined,
+  owner: string,
+  deps: ScanVaultDeps,
+): Promise<Outcome> {
   const now = deps.clock.now().toISOString();
-  const gone = vault
-    ? await deps.writer.forget(vault, (assets) =>
-        deps.changed({ vault: recordOf(vault), vaultBefore: recordOf(vault), vaultGone: true, assets }),
-      )
-    : [];
+  let gone: AssetRecord[] = [];
+  if (known?.row) {
+    const vault = withoutKeys(known.row);
+    gone = await deps.writer.forget(known, owner, () =>
+      deps.prepareChange({ vault, vaultBefore: vault, vaultGone: true }),
+    );
+  }
   const names = gone.map(assetId);
   return {
     vaultName: planned.name,
@@ -267,11 +278,6 @@ function backOff(vault: VaultRecord, failures: VaultOutcome["failures"], clock: 
   vault.retryAt = new Date(clock.now().getTime() + wait).toISOString();
 }
 
-const recordOf = (row: VaultRecord & { partitionKey?: string; rowKey?: string; etag?: string }): VaultRecord => {
-  const { partitionKey: _p, rowKey: _r, etag: _e, ...record } = row;
-  return record;
-};
-
 /** A vault as the resource manager describes it, nothing listed yet. */
 function fresh(resource: VaultResource, now: string): VaultRecord {
   return {
@@ -305,7 +311,10 @@ function fresh(resource: VaultResource, now: string): VaultRecord {
 function kept(before: VaultRecord): Partial<VaultRecord> {
   const { firstSeenAt, diagnostics, failedScans, retryAt } = before;
   return {
-    ...{ firstSeenAt, diagnostics, failedScans, retryAt },
+    firstSeenAt,
+    diagnostics,
+    failedScans,
+    retryAt,
     listedAt: { ...before.listedAt },
     failures: { ...before.failures },
     listings: { ...before.listings },
@@ -321,7 +330,16 @@ function facts(vault: VaultRecord): unknown {
   const { name, subscriptionId, softDelete, softDeleteRetentionDays, purgeProtection, rbacAuthorization } = vault;
   const { publicNetworkAccess, networkDefaultAction, privateEndpoints, diagnostics, tags } = vault;
   return [
-    ...[name, subscriptionId, softDelete, softDeleteRetentionDays, purgeProtection, rbacAuthorization],
-    ...[publicNetworkAccess, networkDefaultAction, privateEndpoints, diagnostics ?? null, tags ?? null],
+    name,
+    subscriptionId,
+    softDelete,
+    softDeleteRetentionDays,
+    purgeProtection,
+    rbacAuthorization,
+    publicNetworkAccess,
+    networkDefaultAction,
+    privateEndpoints,
+    diagnostics ?? null,
+    tags ?? null,
   ];
 }

@@ -1,40 +1,54 @@
 import * as z from "zod";
 import { decodeCursor, encodeCursor, type Page, type PageRequest } from "../http/paging.ts";
 import { Problem } from "../http/problem.ts";
-import type { Clock } from "../runtime.ts";
+import type { Clock, Randomness } from "../runtime.ts";
 import type { Settings } from "../settings/settings.ts";
-import type { Row } from "../storage/entity.ts";
+import { type Row, withoutKeys } from "../storage/entity.ts";
 import { keyEnd } from "../storage/keys.ts";
 import type { Tables } from "../storage/tables.ts";
+import type { AssetRecord } from "./asset.ts";
 import type { Moment } from "./health.ts";
-import { createAssetQueries } from "./query.ts";
+import { type AssetQueries, createAssetQueries } from "./query.ts";
 import { VAULTS, type VaultRecord, Vaults, vaultInSubscriptionKey } from "./vault.ts";
-import { type AssetChange, type InventoryWriter, VaultBusy } from "./write.ts";
+import { type InventoryWriter, type RecordChanges, VaultBusy } from "./write.ts";
 
 /** The inventory's questions, and leaving it. Writing is the scans' (write.ts). */
+export interface Inventory {
+  assets: AssetQueries;
+  /** Now, and the thresholds in force. */
+  moment(): Promise<Moment>;
+  /** Vaults by name, of all or of one subscription. A request per 1,000 vaults, which are all counted. */
+  vaults(filter: { subscription?: string | undefined }, request: PageRequest): Promise<Page<Row<VaultRecord>>>;
+  /**
+   * Takes a subscription's vaults and assets out of the inventory; answers how many. May be done again after a failure.
+   *
+   * @throws {Problem} conflict while something else writes one of them.
+   */
+  forgetSubscription(subscriptionId: string): Promise<{ vaults: number; assets: number }>;
+}
+
 export function createInventory(deps: {
   tables: Tables;
   settings: Settings;
   clock: Clock;
+  randomness: Randomness;
   ownerTag: string;
   writer: InventoryWriter;
-  /** Told of every vault that leaves, before its rows do; may be told twice. */
-  vaultLeaves: (vault: VaultRecord, assets: AssetChange[]) => Promise<void>;
-}) {
+  /** Run for every vault that leaves. */
+  vaultLeaves: (vault: VaultRecord) => Promise<RecordChanges>;
+}): Inventory {
   const { tables, clock, writer } = deps;
   const assets = createAssetQueries({ tables, ownerTag: deps.ownerTag });
 
   return {
     assets,
 
-    /** Now, and the thresholds in force. */
-    async moment(): Promise<Moment> {
+    async moment() {
       const { criticalExpiryDays, warningExpiryDays } = await deps.settings.values();
       return { now: clock.now().getTime(), criticalDays: criticalExpiryDays, warningDays: warningExpiryDays };
     },
 
-    /** Vaults by name, of all or of one subscription. A request per 1,000 vaults, which are all counted. */
-    async vaults(filter: { subscription?: string | undefined }, request: PageRequest): Promise<Page<Row<VaultRecord>>> {
+    async vaults(filter, request) {
       const prefix = filter.subscription ? vaultInSubscriptionKey(filter.subscription, "") : "n!";
       const cursor =
         request.cursor === undefined
@@ -64,34 +78,30 @@ export function createInventory(deps: {
       };
     },
 
-    /**
-     * Takes a subscription's vaults and assets out of the inventory. May be done again after a failure.
-     * @throws {Problem} conflict while something else writes one of them.
-     */
-    async forgetSubscription(subscriptionId: string): Promise<{ vaults: number; assets: number }> {
+    async forgetSubscription(subscriptionId) {
       const prefix = vaultInSubscriptionKey(subscriptionId, "");
+      const range = { partitionKey: VAULTS, from: prefix, before: keyEnd(prefix) };
+      const owner = `removal/${deps.randomness.ulid(clock.now())}`;
       const gone = { vaults: 0, assets: 0 };
-      for await (const rows of tables.pages(Vaults, {
-        partitionKey: VAULTS,
-        from: prefix,
-        before: keyEnd(prefix),
-        select: ["name"],
-      })) {
+      for await (const rows of tables.pages(Vaults, { ...range, select: ["name"] })) {
         for (const { name } of rows) {
-          const { row } = await writer.known(name);
-          if (!row) continue;
-          const { partitionKey: _p, rowKey: _r, etag: _e, ...vault } = row;
-          const left = writer.forget(row, (assetsGone) => deps.vaultLeaves(vault, assetsGone));
-          gone.assets += (await left.catch(busyIsConflict)).length;
+          const assets = await forgetVault(name, owner).catch(busyIsConflict);
+          if (!assets) continue;
+          gone.assets += assets.length;
           gone.vaults++;
         }
       }
       return gone;
     },
   };
-}
 
-export type Inventory = ReturnType<typeof createInventory>;
+  async function forgetVault(name: string, owner: string): Promise<AssetRecord[] | undefined> {
+    const known = await writer.known(name);
+    if (!known.row) return undefined;
+    const vault = withoutKeys(known.row);
+    return await writer.forget(known, owner, () => deps.vaultLeaves(vault));
+  }
+}
 
 function busyIsConflict(error: unknown): never {
   if (!(error instanceof VaultBusy)) throw error;

@@ -1,5 +1,6 @@
-import { type Operation, put, remove } from "../storage/tables.ts";
-import { type AssetRecord, Assets, type AssetType } from "./asset.ts";
+import { keyEnd } from "../storage/keys.ts";
+import { fenceEntity } from "../storage/tables.ts";
+import { Assets, type AssetType } from "./asset.ts";
 import { END_OF_TIME } from "./health.ts";
 
 /**
@@ -35,32 +36,9 @@ export const expiryBounds = (type: AssetType, from: number, before: number, unse
   before: expiryPrefix(type) + (unset ? `${NO_EXPIRY}${NO_EXPIRY}` : boundText(before)),
 });
 
-/** One asset's change of its rows: what stands there now (or may), and what should. */
-export interface RowChange {
-  /** The expiry values under which rows may stand that must go. */
-  staleExpiries: (number | undefined)[];
-  type: AssetType;
-  name: string;
-  vaultName: string;
-  /** The asset as it should stand; undefined to remove it. */
-  asset: AssetRecord | undefined;
-}
-
-/**
- * The steps that bring one partition from any state a dead worker may have left to the wanted one. The row by name comes
- * last, since the next worker compares with that one: until it is written, everything before it is done again.
- */
-export function* rowOperations(changes: Iterable<RowChange>): Generator<Operation> {
-  for (const { type, name, vaultName, asset, staleExpiries } of changes) {
-    const wanted = asset && expiryKey(type, asset.expiresOn, name, vaultName);
-    const stale = new Set(staleExpiries.map((expiry) => expiryKey(type, expiry, name, vaultName)));
-    if (wanted) stale.delete(wanted);
-    for (const key of stale) yield remove(Assets, key);
-    if (asset && wanted) {
-      yield put(Assets, wanted, asset);
-      yield put(Assets, nameKey(type, name, vaultName), asset);
-    } else {
-      yield remove(Assets, nameKey(type, name, vaultName));
-    }
-  }
-}
+/** Where a vault's fence stands in each of its partitions: behind every `e!` and before every `n!`, in no list's range. */
+const FENCE = "f!";
+export const fenceKey = (vaultName: string): string => `${FENCE}${vaultName.toLowerCase()}`;
+export const fenceRange = (partitionKey: string) => ({ partitionKey, from: FENCE, before: keyEnd(FENCE) });
+export const vaultOfFence = (rowKey: string): string => rowKey.slice(FENCE.length);
+export const AssetFences = fenceEntity(Assets.table);

@@ -50,7 +50,22 @@ type SummaryRow = Pick<VaultRecord, "name" | "subscriptionId" | "listedAt"> & Pa
 const SUMMARY = ["name", "subscriptionId", "listedAt", "certificateExpiries", "keyExpiries", "secretExpiries"] as const;
 
 /** Questions about assets; each costs the same however many there are. */
-export function createAssetQueries(deps: { tables: Tables; ownerTag: string }) {
+export interface AssetQueries {
+  /**
+   * Assets that match the filter, by name or expiry. At most a request per type and page of 1,000 rows skipped, and one per
+   * 1,000 vaults.
+   *
+   * @param moment - Decides what a status means; a cursor goes on with that of its first page.
+   * @throws {Problem} invalidCursor for a cursor of other filters; invalidRequest for an order the filter rules out.
+   */
+  list(filter: AssetFilter, request: PageRequest, moment: Moment): Promise<Page<FoundAsset>>;
+  /** One asset by id; undefined when there is none. Two point reads. */
+  get(id: string): Promise<FoundAsset | undefined>;
+  /** How many assets have each status, per type. One request per 1,000 vaults. */
+  health(moment: Moment): Promise<Record<AssetType, Record<Status, number>>>;
+}
+
+export function createAssetQueries(deps: { tables: Tables; ownerTag: string }): AssetQueries {
   const { tables, ownerTag } = deps;
 
   /** The vaults a filter is about: one row, one range, or all; a page of 1,000 vaults a request. */
@@ -135,7 +150,10 @@ export function createAssetQueries(deps: { tables: Tables; ownerTag: string }) {
       nextCursor:
         (more || ended) && last
           ? encodeCursor({
-              ...{ f: identity, k: last.key, t: last.type, m: at },
+              f: identity,
+              k: last.key,
+              t: last.type,
+              m: at,
               s: Math.max(0, skipped - matched),
             } satisfies z.infer<typeof Cursor>)
           : null,
@@ -145,8 +163,7 @@ export function createAssetQueries(deps: { tables: Tables; ownerTag: string }) {
   return {
     list,
 
-    /** One asset by id; undefined when there is none. Two point reads. */
-    async get(id: string): Promise<FoundAsset | undefined> {
+    async get(id) {
       const parts = parseAssetId(id);
       if (!parts) return undefined;
       const [asset, vault] = await Promise.all([
@@ -156,8 +173,7 @@ export function createAssetQueries(deps: { tables: Tables; ownerTag: string }) {
       return asset && { asset, lastSeenAt: vault?.listedAt[asset.type] };
     },
 
-    /** How many assets have each status, per type and in all. One request per 1,000 vaults. */
-    async health(moment: Moment): Promise<Record<AssetType, Record<Status, number>>> {
+    async health(moment) {
       const vaults = await summaries({});
       return forEachType((type) => healthOf(vaults, type, moment));
     },

@@ -54,11 +54,14 @@ export const VaultRecord = z.object({
   certificateExpiries: z.instanceof(Uint8Array).optional(),
   keyExpiries: z.instanceof(Uint8Array).optional(),
   secretExpiries: z.instanceof(Uint8Array).optional(),
-  /** The worker that is writing this vault's assets now, and until when nobody else may. */
+  /** The worker that is writing this vault's assets now. How long it may is told by the age of this row. */
   lockOwner: z.string().optional(),
+  /** Written by earlier versions; nobody goes by it. */
   lockedUntil: z.string().optional(),
   /** True while writes are under way: a worker that finds it finishes them with the PendingWrites rows. */
   pending: z.boolean(),
+  /** The ETags of the vault's fences as the last worker left them; absent where nothing was ever written under one. */
+  fences: z.object({ all: z.string(), subscription: z.string(), vault: z.string() }).optional(),
 });
 export type VaultRecord = z.infer<typeof VaultRecord>;
 

@@ -114,7 +114,7 @@ export function openRoom({ connectionString, cloud, violations, environment = {}
   const identity = createIdentity(config);
   const mail = createMailSender(config);
   const vault = createServiceKeyVault({ config, identity, log: quiet });
-  const writer = createInventoryWriter({ tables, clock });
+  const writer = createInventoryWriter({ tables });
 
   const queues: Queues = {
     async send(queue, message, { delaySeconds = 0 } = {}) {
@@ -177,7 +177,7 @@ export function openRoom({ connectionString, cloud, violations, environment = {}
       vault.contents[type] = fingerprint(after.map(({ content }) => content));
       vault[expiriesColumn(type)] = packExpiries(after.map(({ expiresOn }) => expiresOn));
     }
-    if (changes.length > 0) await writer.apply(known, vault, changes, "test", async () => {});
+    if (changes.length > 0) await writer.apply(known, vault, changes, "test", async () => async () => {});
   }
 
   /** A mail rule for somebody of its own, so that its mails are told from every other's. */

@@ -55,17 +55,20 @@ test("a large one is queued, tells how far it is, and names what failed for good
 test("while a scan writes a vault its evaluation waits, and then sees what the scan wrote", async () => {
   await room.scan(vault("kv"), [plain("kv")]);
   const tables = createTables({ connectionString });
-  const writer = createInventoryWriter({ tables, clock: room.clock });
+  const writer = createInventoryWriter({ tables });
   const known = await writer.known("kv");
   const { partitionKey: _p, rowKey: _r, etag: _e, ...before } = known.row!;
   const after = asset("kv", "secret", "a");
   const change = { type: "secret" as const, name: "a", before: plain("kv"), after };
-  await writer.apply(known, before, [change], "scan", async (assets) => {
-    await room.compliance.changed({ vault: before, vaultBefore: before, vaultGone: false, assets });
-    // The vault's own rows still hold the secret as it was.
-    await room.compliance.handle({ kind: "vault", vault: "kv" });
-    expect(room.delays.at(-1)).toBeGreaterThan(0);
-    expect((await room.compliance.violations({}, firstPage())).total).toBe(0);
+  await writer.apply(known, before, [change], "scan", async () => {
+    const write = await room.compliance.prepareChange({ vault: before, vaultBefore: before, vaultGone: false });
+    return async (...changed) => {
+      await write(...changed);
+      // The vault's own rows still hold the secret as it was.
+      await room.compliance.handle({ kind: "vault", vault: "kv" });
+      expect(room.delays.at(-1)).toBeGreaterThan(0);
+      expect((await room.compliance.violations({}, firstPage())).total).toBe(0);
+    };
   });
   await room.drain();
   expect((await room.compliance.violations({}, firstPage())).total).toBe(0);

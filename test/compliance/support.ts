@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { QueueClient } from "@azure/storage-queue";
 import type { AuditEvent } from "../../shared/audit/audit.ts";
 import type { Check, Context } from "../../shared/compliance/check.ts";
@@ -125,7 +126,7 @@ export function openRoom(connectionString: string, measured = connectionString):
     randomness: systemRandomness(),
     log,
   });
-  const writer = createInventoryWriter({ tables, clock });
+  const writer = createInventoryWriter({ tables });
   const inbox = new QueueClient(connectionString, QUEUE);
 
   return {
@@ -151,22 +152,22 @@ export function openRoom(connectionString: string, measured = connectionString):
         );
       }
       const vaultBefore = known.row;
-      const tell = async (told: AssetChange[]) => {
-        for (let time = 0; time < (twice ? 2 : 1); time++) {
-          await compliance.changed({ vault: record, vaultBefore, vaultGone: false, assets: told });
-        }
-      };
-      if (changes.length > 0) return await writer.apply(known, record, changes, "test", tell);
-      if (!vaultBefore || facts(vaultBefore) !== facts(record)) await tell([]);
-      await writer.touch(known, record);
+      if (changes.length === 0 && vaultBefore && facts(vaultBefore) === facts(record)) {
+        return await writer.touch(known, record);
+      }
+      await writer.apply(known, record, changes, `test/${randomUUID()}`, async () => {
+        const write = await compliance.prepareChange({ vault: record, vaultBefore, vaultGone: false });
+        return async (...told) => {
+          for (let time = 0; time < (twice ? 2 : 1); time++) await write(...told);
+        };
+      });
     },
 
     async leave(vaultName) {
-      const { row } = await writer.known(vaultName);
-      if (!row) return;
-      await writer.forget(row, (assets) =>
-        compliance.changed({ vault: row, vaultBefore: row, vaultGone: true, assets }),
-      );
+      const known = await writer.known(vaultName);
+      if (!known.row) return;
+      const left = { vault: known.row, vaultBefore: known.row, vaultGone: true };
+      await writer.forget(known, `test/${randomUUID()}`, () => compliance.prepareChange(left));
     },
 
     async drain() {

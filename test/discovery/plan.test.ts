@@ -106,14 +106,20 @@ function rooms() {
   const audit = { append: async () => {} } as unknown as Audit;
   const randomness = systemRandomness();
   const active = createActiveScans(tables);
-  const writer = createInventoryWriter({ tables, clock });
+  const writer = createInventoryWriter({ tables });
   const run = createScanRun({
     ...{ tables, queues, resourceManager, active, audit, clock, randomness, log },
     settings: { values: async () => settings } as never,
     configuredSubscriptions: async () => [],
     ended: async () => {},
     scanVault: (planned, options) =>
-      scanVault(planned, options, { writer, keyVaults, resourceManager, clock, changed: async () => {} }),
+      scanVault(planned, options, {
+        writer,
+        keyVaults,
+        resourceManager,
+        clock,
+        prepareChange: async () => async () => {},
+      }),
   });
   return {
     ...{ run, active, writer },

@@ -21,8 +21,7 @@ let all: AssetRecord[];
 beforeAll(async () => {
   azurite = await startAzurite();
   proxy = await startTableProxy(azurite.connectionString());
-  const clock = { now: () => new Date(START) };
-  const writer = createInventoryWriter({ tables: createTables({ connectionString: proxy.connectionString }), clock });
+  const writer = createInventoryWriter({ tables: createTables({ connectionString: proxy.connectionString }) });
   all = [];
   for (const [at, name] of VAULTS.entries()) {
     const vault = vaultRecord(name, SUBSCRIPTIONS[at % 2]);

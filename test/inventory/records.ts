@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { ASSET_TYPES, type AssetRecord, type AssetType, contentOf } from "../../shared/inventory/asset.ts";
 import { packExpiries } from "../../shared/inventory/expiries.ts";
 import { expiriesColumn, type VaultRecord } from "../../shared/inventory/vault.ts";
@@ -43,5 +44,5 @@ export async function writeVault(writer: InventoryWriter, vault: VaultRecord, as
     record[expiriesColumn(type)] = packExpiries(wanted.map((asset) => asset.expiresOn));
     record.listings = { ...record.listings, [type]: `${wanted.length}` };
   }
-  await writer.apply(known, record, changes, "test", async () => {});
+  await writer.apply(known, record, changes, `test/${randomUUID()}`, async () => async () => {});
 }

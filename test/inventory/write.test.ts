@@ -1,24 +1,29 @@
+import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { type AssetRecord, assetId } from "../../shared/inventory/asset.ts";
 import { createAssetQueries } from "../../shared/inventory/query.ts";
 import { createInventoryWriter, VaultBusy } from "../../shared/inventory/write.ts";
 import { createTables, type Tables } from "../../shared/storage/tables.ts";
+import { type MovedClock, movedClock } from "../support/moved-clock.ts";
 import { assetRecord, START, SUBSCRIPTIONS, vaultRecord, writeVault } from "./records.ts";
 
 let azurite: Azurite;
+let clock: MovedClock;
 let tables: Tables;
-let now = START;
-const clock = { now: () => new Date(now) };
 const moment = { now: START, criticalDays: 7, warningDays: 30 };
 beforeAll(async () => {
-  azurite = await startAzurite();
+  clock = movedClock();
+  azurite = await startAzurite({ environment: clock.environment });
   tables = createTables({ connectionString: azurite.connectionString() });
 });
-afterAll(() => azurite?.stop());
+afterAll(async () => {
+  await azurite?.stop();
+  clock?.remove();
+});
 
-const nothing = async () => {};
-const writerOn = (on: Tables) => createInventoryWriter({ tables: on, clock });
+const nothing = async () => async () => {};
+const writerOn = (on: Tables) => createInventoryWriter({ tables: on });
 
 /** A vault of its own for each test, with assets of every type, and with what every list says of it. */
 function example(name: string) {
@@ -67,14 +72,29 @@ function dyingAfter(last: number): Tables {
       live();
       return await tables.transaction(table, partitionKey, operations);
     },
-    write: (table, partitionKey, operations, options) =>
-      tables.write(table, partitionKey, operations, {
-        ...options,
-        async beforeEach() {
-          await options?.beforeEach?.();
-          live();
+    fence(...of) {
+      const fence = tables.fence(...of);
+      return {
+        get etag() {
+          return fence.etag;
         },
-      }),
+        async take() {
+          live();
+          await fence.take();
+        },
+        async move() {
+          live();
+          await fence.move();
+        },
+        write: (operations, options) =>
+          fence.write(operations, {
+            async beforeEach() {
+              await options?.beforeEach?.();
+              live();
+            },
+          }),
+      };
+    },
   };
 }
 
@@ -88,8 +108,8 @@ async function dieEverywhere(work: (on: Tables) => Promise<unknown>, next: () =>
         return true;
       },
     );
-    // The dead one's lock runs out.
-    now += 60_000;
+    // The dead one's lease runs out.
+    await clock.add(20_000);
     if (!died) return deaths;
     await next();
   }
@@ -101,10 +121,10 @@ test("a removal that dies at any write, and the vault found again: all of it sta
   const deaths = await dieEverywhere(
     async (on) => {
       const writer = writerOn(on);
-      await writer.forget((await writer.known(vault.name)).row!, nothing);
+      await writer.forget(await writer.known(vault.name), randomUUID(), nothing);
     },
     async () => {
-      const { row } = await writerOn(tables).known(vault.name);
+      const row = await writerOn(tables).find(vault.name);
       // What a scan compares: nothing may look unchanged of which rows are missing.
       if ((await standing(vault.name)).some(({ ids }) => ids.length < assets.length)) {
         expect(row).toMatchObject({ pending: true, listings: {}, contents: {} });
@@ -121,13 +141,13 @@ test("a removal waits for whoever writes the vault, and does not take away what 
   const { vault, assets } = example("kv-both");
   await writeVault(writerOn(tables), vault, assets);
   const writer = writerOn(tables);
-  const seen = (await writer.known(vault.name)).row!;
+  const seen = await writer.known(vault.name);
   await writeVault(writerOn(tables), vault, assets);
-  await expect(writer.forget(seen, nothing)).rejects.toThrow(VaultBusy);
+  await expect(writer.forget(seen, randomUUID(), nothing)).rejects.toThrow(VaultBusy);
   expect(await standing(vault.name)).toEqual(whole(assets));
 
   await expect(
-    writer.forget((await writer.known(vault.name)).row!, async () => {
+    writer.forget(await writer.known(vault.name), randomUUID(), async () => async () => {
       await expect(writeVault(writerOn(tables), vault, assets)).rejects.toThrow(VaultBusy);
     }),
   ).resolves.toHaveLength(assets.length);

@@ -5,9 +5,9 @@ import { remove, type Tables } from "../storage/tables.ts";
 import { DAY_MS } from "../time.ts";
 import type { ResourceType, Severity } from "./check.ts";
 import { checkOfCode } from "./checks/all.ts";
-import { News, newsFrom, newsRange, STATE, TABLE } from "./layout.ts";
+import { NewViolationRows, newViolationsFrom, newViolationsRange, STATE, TABLE } from "./layout.ts";
 import { isActive, type Overview } from "./overview.ts";
-import { assetKey, unpackNews } from "./pack.ts";
+import { assetKey, unpackNewViolations } from "./pack.ts";
 
 /** A violation that was not there before. */
 export interface NewViolation {
@@ -47,16 +47,16 @@ export async function newViolations(
   limit: number,
 ): Promise<{ violations: NewViolation[]; cursor: string; more: boolean }> {
   if (cursor === undefined) {
-    return { violations: [], cursor: encode({ k: newsFrom(now.toISOString()), i: 0 }), more: false };
+    return { violations: [], cursor: encode({ k: newViolationsFrom(now.toISOString()), i: 0 }), more: false };
   }
   const { k, i, next: begun } = decodeCursor(Cursor, cursor);
   // What comes late, however long this walk takes, comes behind where it stood settled when the walk began.
-  const settled = newsFrom(new Date(now.getTime() - OVERLAP_MS).toISOString());
+  const settled = newViolationsFrom(new Date(now.getTime() - OVERLAP_MS).toISOString());
   const next = begun ?? [k, settled].sort()[1]!;
   const found: NewViolation[] = [];
-  for await (const rows of tables.pages(News, { ...newsRange, from: k, pageSize: 100 })) {
+  for await (const rows of tables.pages(NewViolationRows, { ...newViolationsRange, from: k, pageSize: 100 })) {
     for (const { rowKey, items, ...vault } of rows) {
-      const arisen = unpackNews(items);
+      const arisen = unpackNewViolations(items);
       for (let at = rowKey === k ? i : 0; at < arisen.length; at++) {
         if (found.length === limit) {
           const violations = await withoutExempted(found, readOverview);
@@ -69,8 +69,16 @@ export async function newViolations(
         const resourceId =
           resourceType === "vault" ? name.toLowerCase() : assetId({ vaultName: vault.name, type: resourceType, name });
         found.push({
-          ...{ id: `${checkId}.${resourceId}`, checkId, title, severity, resourceId, resourceType, tags },
-          ...{ vaultName: vault.name, vaultId: vault.vaultId, subscriptionId: vault.subscriptionId },
+          id: `${checkId}.${resourceId}`,
+          checkId,
+          title,
+          severity,
+          resourceId,
+          resourceType,
+          tags,
+          vaultName: vault.name,
+          vaultId: vault.vaultId,
+          subscriptionId: vault.subscriptionId,
           firstSeenAt: new Date(since * 1000).toISOString(),
         });
       }
@@ -95,13 +103,14 @@ async function withoutExempted(found: NewViolation[], readOverview: () => Promis
   });
 }
 
-export async function forgetOldNews(tables: Tables, now: Date): Promise<void> {
-  const before = newsFrom(new Date(now.getTime() - KEEP_MS).toISOString());
-  for await (const rows of tables.pages(News, { ...newsRange, before, select: ["name"] })) {
+/** Removes those that arose more than two weeks ago. */
+export async function removeOldNewViolations(tables: Tables, now: Date): Promise<void> {
+  const before = newViolationsFrom(new Date(now.getTime() - KEEP_MS).toISOString());
+  for await (const rows of tables.pages(NewViolationRows, { ...newViolationsRange, before, select: ["name"] })) {
     await tables.write(
       TABLE,
       STATE,
-      rows.map(({ rowKey }) => remove(News, rowKey)),
+      rows.map(({ rowKey }) => remove(NewViolationRows, rowKey)),
     );
   }
 }

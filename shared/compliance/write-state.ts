@@ -1,0 +1,193 @@
+import type { AssetRecord } from "../inventory/asset.ts";
+import type { VaultRecord } from "../inventory/vault.ts";
+import { type Row, withoutKeys } from "../storage/entity.ts";
+import { insert, type Operation, put, remove, replace } from "../storage/tables.ts";
+import { ASSET_CHECKS } from "./checks/all.ts";
+import { tally, type VaultResults } from "./evaluate.ts";
+import {
+  Details,
+  detailsKey,
+  type Failure,
+  Findings,
+  findingsKey,
+  NewViolationRows,
+  newViolationsKey,
+  type VaultState,
+  VaultStates,
+  vaultStateKey,
+} from "./layout.ts";
+import {
+  type AssetState,
+  type Chunk,
+  detailChunks,
+  type Finding,
+  findingChunks,
+  type NewViolationItem,
+  newViolationChunks,
+  packTallies,
+  unpackTallies,
+} from "./pack.ts";
+import { findingRows, isFailing, type KnownState } from "./vault-state.ts";
+
+export interface NextState {
+  vault: VaultRecord;
+  results: VaultResults;
+  /** The assets that were evaluated, by `assetKey`: what tells who cares for one with a new violation. */
+  evaluated: ReadonlyMap<string, AssetRecord>;
+  /** ISO 8601. */
+  at: string;
+  /** The evaluation of everything this belongs to, if any. */
+  evaluationId?: string | undefined;
+}
+
+/**
+ * Writes what differs from `known`, in one transaction where it fits. Else the violations that arose come first, so that
+ * none is lost, and the vault's own row last; until then the fence says that it is not whole. Where nothing differs only
+ * the fence is moved, so that an older evaluation that is still under way can't be written over this one.
+ *
+ * @throws RowChanged or RowExists when another evaluation of the vault came between: open the state again and repeat.
+ */
+export async function commitState(known: KnownState, next: NextState): Promise<void> {
+  const { row, fence } = known;
+  const details = detailChunks(next.results.assets.values());
+  const record = stateOf(row, next, details);
+  if (row && known.whole && sameBut(row, record, ["evaluatedAt"])) return await fence.move();
+  const key = vaultStateKey(next.vault.name);
+  const results = [...findingOperations(known, next), ...detailOperations(known, details, next.vault.name)];
+  await fence.write([
+    ...newViolationOperations(known, next),
+    ...results,
+    ...surplus(known, results),
+    row ? replace(VaultStates, key, record, row.etag) : insert(VaultStates, key, record),
+  ]);
+}
+
+/** Takes a vault out; only its exemptions stay, for when it returns. @throws as `commitState` */
+export async function forgetState(known: KnownState): Promise<void> {
+  const { row, fence } = known;
+  const operations = known.whole ? standingOf(row) : surplus(known, []);
+  if (row && !row.gone) {
+    const key = vaultStateKey(row.name);
+    operations.push(
+      row.exemptions.length > 0
+        ? replace(VaultStates, key, emptied(row), row.etag)
+        : remove(VaultStates, key, row.etag),
+    );
+  }
+  if (operations.length > 0) await fence.write(operations);
+  else await fence.move();
+}
+
+/** The removals of all rows that the vault's own row tells of. */
+function standingOf(row: VaultState | undefined): Operation[] {
+  if (!row) return [];
+  const operations = row.details.map((_, at) => remove(Details, detailsKey(row.name, at)));
+  const tallies = unpackTallies(row.tallies);
+  for (const check of ASSET_CHECKS) {
+    const rows = findingRows(tallies.get(check.code)?.failed ?? 0);
+    for (let at = 0; at < rows; at++) operations.push(remove(Findings, findingsKey(check, row.name, at)));
+  }
+  return operations;
+}
+
+/** The removals of the rows that stand and that nothing is written to. */
+function surplus({ standing }: KnownState, operations: Operation[]): Operation[] {
+  const touched = new Set(operations.map(({ rowKey }) => rowKey));
+  return standing.filter((key) => !touched.has(key)).map((key) => remove(Details, key));
+}
+
+function stateOf(row: VaultState | undefined, next: NextState, details: Chunk[]): VaultState {
+  const { assets, failed } = next.results;
+  const dueAt = [...assets.values()].reduce((least, asset) => Math.min(least, asset.dueAt ?? least), Infinity);
+  const evaluationId = [row?.evaluationId ?? "", next.evaluationId ?? ""].sort()[1]!;
+  return {
+    name: next.vault.name,
+    subscriptionId: next.vault.subscriptionId,
+    tallies: packTallies(tally(next.results)),
+    failures: failed,
+    exemptions: (row?.exemptions ?? []).map((one) => ({ ...one, failing: isFailing(assets, one.asset, one.checkId) })),
+    rbac: next.vault.rbacAuthorization,
+    ...(dueAt === Infinity ? {} : { dueAt }),
+    details: details.map((chunk) => chunk.hash),
+    createdAt: row && !row.gone ? row.createdAt : next.at,
+    evaluatedAt: next.at,
+    ...(evaluationId ? { evaluationId } : {}),
+    gone: false,
+  };
+}
+
+function sameBut(row: VaultState, record: VaultState, ignored: (keyof VaultState)[]): boolean {
+  const shown = (state: VaultState) =>
+    JSON.stringify(
+      (Object.keys(VaultStates.schema.shape) as (keyof VaultState)[])
+        .filter((name) => !ignored.includes(name))
+        .map((name) => (name === "tallies" ? [...state.tallies] : (state[name] ?? null))),
+    );
+  return shown(row) === shown(record);
+}
+
+function* detailOperations(known: KnownState, details: Chunk[], vaultName: string): Generator<Operation> {
+  const before = known.whole ? (known.row?.details ?? []) : [];
+  for (const [at, { hash, bytes }] of details.entries()) {
+    if (before[at] !== hash) yield put(Details, detailsKey(vaultName, at), { assets: bytes() });
+  }
+  for (let at = details.length; at < before.length; at++) yield remove(Details, detailsKey(vaultName, at));
+}
+
+function* findingOperations(known: KnownState, next: NextState): Generator<Operation> {
+  const before = known.whole ? findingsByCheck(known.assets.values()) : new Map<number, Chunk[]>();
+  const after = findingsByCheck(next.results.assets.values());
+  const { name } = next.vault;
+  for (const check of ASSET_CHECKS) {
+    const wanted = after.get(check.code) ?? [];
+    const standing = before.get(check.code) ?? [];
+    for (const [at, { hash, bytes }] of wanted.entries()) {
+      if (standing[at]?.hash !== hash) yield put(Findings, findingsKey(check, name, at), { items: bytes() });
+    }
+    for (let at = wanted.length; at < standing.length; at++) yield remove(Findings, findingsKey(check, name, at));
+  }
+}
+
+/** What did not fail before. */
+function* newViolationOperations(
+  known: KnownState,
+  { vault, results, evaluated, at }: NextState,
+): Generator<Operation> {
+  const items: NewViolationItem[] = [];
+  const add = (
+    name: string,
+    tags: Record<string, string> | undefined,
+    now: Failure[],
+    before: Failure[] | undefined,
+  ) => {
+    for (const { code, since } of now) {
+      if (!before?.some((failure) => failure.code === code)) items.push([code, name, since, tags ?? {}]);
+    }
+  };
+  add(vault.name, vault.tags, results.failed, known.row?.failures);
+  for (const [key, asset] of evaluated) {
+    add(asset.name, asset.tags, results.assets.get(key)?.failed ?? [], known.assets.get(key)?.failed);
+  }
+  const { name, id: vaultId, subscriptionId } = vault;
+  for (const [chunk, { bytes }] of newViolationChunks(items).entries()) {
+    yield put(NewViolationRows, newViolationsKey(at, name, chunk), { name, vaultId, subscriptionId, items: bytes() });
+  }
+}
+
+function findingsByCheck(assets: Iterable<AssetState>): Map<number, Chunk[]> {
+  const findings = new Map<number, Finding[]>();
+  for (const { name, failed } of assets) {
+    for (const { code, since, evidence } of failed) {
+      const list = findings.get(code) ?? [];
+      list.push([name, since, evidence]);
+      findings.set(code, list);
+    }
+  }
+  return new Map([...findings].map(([code, list]) => [code, findingChunks(list)]));
+}
+
+function emptied(row: Row<VaultState>): VaultState {
+  const { dueAt: _due, evaluationId: _id, ...state } = withoutKeys(row);
+  const exemptions = row.exemptions.map((one) => ({ ...one, failing: false }));
+  return { ...state, tallies: new Uint8Array(), failures: [], details: [], exemptions, gone: true };
+}

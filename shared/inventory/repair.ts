@@ -1,0 +1,146 @@
+import { randomUUID } from "node:crypto";
+import pMap from "p-map";
+import { isConflict } from "../storage/conflict.ts";
+import { type Entity, withoutKeys } from "../storage/entity.ts";
+import { keyEnd } from "../storage/keys.ts";
+import type { Fence, FenceRecord, Tables } from "../storage/tables.ts";
+import { DAY_MS } from "../time.ts";
+import { Assets, type AssetType } from "./asset.ts";
+import {
+  type AssetChange,
+  type PendingEntry,
+  pendingEntries,
+  type RowChange,
+  rowChanges,
+  rowOperations,
+} from "./changes.ts";
+import { claimVault, conflictIsBusy, knownVault, LEASE_MS, openFence, VaultBusy } from "./claim.ts";
+import { AssetFences, fenceRange, nameKey, partitions, vaultOfFence } from "./layout.ts";
+import { VAULTS, Vaults, vaultKey } from "./vault.ts";
+
+/** Where a row of an asset is missing, stands and should not, or stands and is not as it should be. */
+export interface IndexEntry {
+  type: AssetType;
+  name: string;
+  /** The expiry it stands under, in unix seconds; undefined for none, and for a row by name. */
+  expiresOn: number | undefined;
+  /** The subscription in whose partition it was seen, where the vault is in another one or in none. */
+  subscriptionId?: string | undefined;
+}
+
+/** Rows that were written and removed. */
+export interface Restored {
+  written: number;
+  removed: number;
+}
+
+const READS_AT_ONCE = 8;
+/** How long a fence outlives its vault's leaving: longer than any request can be under way. */
+const KEEP_FENCE_MS = DAY_MS;
+
+/** See `InventoryWriter.restore`. */
+export async function restoreVault(
+  tables: Tables,
+  vaultName: string,
+  entries: IndexEntry[],
+  owner: string,
+): Promise<Restored> {
+  const known = await knownVault(tables, vaultName);
+  // What a dead worker left is brought to an end by the next scan, which knows the vault as it is now.
+  if (known.interrupted) throw new VaultBusy(vaultName, LEASE_MS);
+  const named = entries.map(({ type, name, expiresOn }): PendingEntry => [type, name, expiresOn ?? null]);
+  const gone = entries.map(({ type, name }): AssetChange => ({ type, name, before: undefined, after: undefined }));
+  const removals = rowChanges(vaultName, gone, named);
+  const here = known.row?.subscriptionId.toLowerCase();
+  const elsewhere = [...new Set(entries.map(({ subscriptionId }) => subscriptionId?.toLowerCase()))]
+    .filter((id) => id !== undefined && id !== here)
+    .map((id) => partitions.subscription(id!));
+  const open = (partitionKeys: string[]) =>
+    partitionKeys.map((partitionKey) => openFence(tables, partitionKey, vaultName, randomUUID()));
+
+  return await conflictIsBusy(vaultName, async () => {
+    if (!known.row) {
+      const fences = open([...elsewhere, partitions.all, partitions.vault(vaultName)]);
+      for (const fence of fences) await fence.take();
+      // A worker that finds the vault claims it before it takes these fences, and writes only after that.
+      if (await tables.get(Vaults, VAULTS, vaultKey(vaultName))) throw new VaultBusy(vaultName, LEASE_MS);
+      return await writeEach(fences, removals);
+    }
+    const rows = rowChanges(vaultName, await asTheyStand(tables, vaultName, entries), named);
+    const vault = withoutKeys(known.row);
+    const claim = await claimVault(tables, known, vault, pendingEntries(rows, []), owner);
+    const others = open(elsewhere);
+    for (const fence of others) await fence.take();
+    await claim.retake();
+    const removed = await writeEach(others, removals);
+    const { all, subscription, vault: own } = claim.fences;
+    const restored = await writeEach([all, subscription, own], rows);
+    await claim.end(vault);
+    return { written: restored.written, removed: restored.removed + removed.removed };
+  });
+}
+
+/** The named assets as the vault's own rows by name have them; undefined where there is none. */
+async function asTheyStand(tables: Tables, vaultName: string, entries: IndexEntry[]): Promise<AssetChange[]> {
+  const read = async ({ type, name }: IndexEntry): Promise<AssetChange> => {
+    const row = await tables.get(Assets, partitions.vault(vaultName), nameKey(type, name, vaultName));
+    const asset = row && withoutKeys(row);
+    return { type, name, before: asset, after: asset };
+  };
+  return await pMap(entries, read, { concurrency: READS_AT_ONCE });
+}
+
+async function writeEach(fences: Fence[], rows: RowChange[]): Promise<Restored> {
+  const done: Restored = { written: 0, removed: 0 };
+  for (const fence of fences) {
+    const { written, removed } = await fence.write(rowOperations(rows));
+    done.written += written;
+    done.removed += removed;
+  }
+  return done;
+}
+
+/** See `InventoryWriter.removeOldFences`. */
+export async function removeOldFences(tables: Tables, partitionKeys: Iterable<string>): Promise<number> {
+  const subscriptions = await subscriptionsOfVaults(tables);
+  let removed = 0;
+  for (const partitionKey of partitionKeys) {
+    for await (const rows of tables.pages(AssetFences, { ...fenceRange(partitionKey), select: ["owner"] })) {
+      for (const { rowKey } of rows) {
+        const subscription = subscriptions.get(vaultOfFence(rowKey));
+        const left = partitionKey.startsWith("sub:")
+          ? subscription === undefined || partitionKey !== partitions.subscription(subscription)
+          : subscription === undefined;
+        if (left && (await removeOldFence(tables, AssetFences, partitionKey, rowKey))) removed++;
+      }
+    }
+  }
+  return removed;
+}
+
+/** Every vault's subscription, by its lower-cased name. One request per 1,000. */
+export async function subscriptionsOfVaults(tables: Tables): Promise<Map<string, string>> {
+  const subscriptions = new Map<string, string>();
+  const range = { partitionKey: VAULTS, from: vaultKey(""), before: keyEnd(vaultKey("")) };
+  for await (const rows of tables.pages(Vaults, { ...range, select: ["name", "subscriptionId"] })) {
+    for (const { name, subscriptionId } of rows) subscriptions.set(name.toLowerCase(), subscriptionId);
+  }
+  return subscriptions;
+}
+
+/** Whether there was one that nobody has written for a day, by the store's clock. */
+export async function removeOldFence(
+  tables: Tables,
+  fences: Entity<FenceRecord>,
+  partitionKey: string,
+  rowKey: string,
+): Promise<boolean> {
+  const found = await tables.aged(fences, partitionKey, rowKey);
+  if (!found || found.ageMs < KEEP_FENCE_MS) return false;
+  try {
+    return await tables.remove(fences, partitionKey, rowKey, found.row.etag);
+  } catch (error) {
+    if (isConflict(error)) return false; // its vault has returned
+    throw error;
+  }
+}

@@ -1,0 +1,129 @@
+import { createServer, type IncomingMessage, request, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { text } from "node:stream/consumers";
+
+/** What becomes of one write on its way to the table service. */
+export type Fate =
+  | "pass"
+  /** It arrives when it is released; the client waits for the answer. */
+  | "hold"
+  /** It arrives when it is released; the client's connection is closed at once. */
+  | "cut"
+  /** It never arrives, and the client's connection is closed. */
+  | "drop"
+  /** It arrives, and the client's connection is closed before the answer. */
+  | "lose";
+
+export interface Write {
+  readonly method: string;
+  /** Decoded: `$batch`, `Assets(PartitionKey='all',RowKey='f!kv')`. */
+  readonly path: string;
+  readonly body: string;
+}
+
+/** What the table service said to a write. */
+export interface Answered extends Write {
+  readonly fate: Fate;
+  readonly applied: boolean;
+  /** Refused for the row that leads a transaction, or for its only row: another writer was faster. */
+  readonly overtaken: boolean;
+}
+
+export interface HeldProxy {
+  /** The connection string it was given, with itself as the table endpoint. */
+  readonly connectionString: string;
+  /** Every write that the table service answered, oldest first. */
+  readonly answered: Answered[];
+  /** Writes that were held and not released yet. */
+  readonly held: { readonly clientWaits: boolean; release(): Promise<void> }[];
+  /** From now on no request arrives and none is answered, but what is held may still be released. */
+  kill(): void;
+  stop(): Promise<void>;
+}
+
+/** Stands in front of a table service, for one worker, and decides of each of its writes when it arrives. */
+export async function startHeldProxy(connectionString: string, fateOf: (write: Write) => Fate): Promise<HeldProxy> {
+  const endpoint = new URL(/TableEndpoint=([^;]+)/.exec(connectionString)?.[1] ?? "");
+  const answered: Answered[] = [];
+  const held: { clientWaits: boolean; release(): Promise<void> }[] = [];
+  let dead = false;
+
+  const handle = async (incoming: IncomingMessage, answer: ServerResponse) => {
+    const url = new URL(incoming.url ?? "/", endpoint);
+    const body = await text(incoming);
+    if (dead) return;
+    const method = incoming.method ?? "GET";
+    const path = decodeURIComponent(url.pathname).replace(/^\/[^/]+\//, "");
+    const write = { method, path, body };
+    const fate = method === "GET" || path === "Tables" ? "pass" : fateOf(write);
+    if (fate === "cut" || fate === "drop") incoming.socket.destroy();
+    if (fate === "drop") return;
+    const arrived = fate === "hold" || fate === "cut" ? await released(fate === "hold") : undefined;
+    try {
+      const got = await forward(incoming, url, body);
+      if (method !== "GET") answered.push({ ...write, fate, ...verdict(got) });
+      if (fate === "lose") incoming.socket.destroy();
+      if (fate === "lose" || fate === "cut" || dead) return;
+      answer.writeHead(got.status, got.headers);
+      answer.end(got.body);
+    } finally {
+      arrived?.();
+    }
+  };
+
+  /** Resolves when it is released, with what is to be called when it has arrived: whoever releases it waits for that. */
+  const released = (clientWaits: boolean) =>
+    new Promise<() => void>((resolve) => {
+      const one = {
+        clientWaits,
+        async release() {
+          held.splice(held.indexOf(one), 1);
+          await new Promise<void>((arrived) => resolve(arrived));
+        },
+      };
+      held.push(one);
+    });
+
+  const server = createServer((incoming, answer) => void handle(incoming, answer).catch(() => answer.destroy()));
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as AddressInfo;
+  return {
+    connectionString: connectionString.replace(endpoint.origin, `http://127.0.0.1:${port}`),
+    answered,
+    held,
+    kill: () => {
+      dead = true;
+    },
+    stop: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        server.closeAllConnections();
+      }),
+  };
+}
+
+interface Got {
+  status: number;
+  headers: Record<string, string | string[] | undefined>;
+  body: string;
+}
+
+/** Of a transaction the first refusal stands inside the answer, with the number of its operation. */
+function verdict({ status, body }: Got): { applied: boolean; overtaken: boolean } {
+  const inside = /HTTP\/1\.1 (4\d\d)/.exec(body)?.[1];
+  const code = status === 202 && inside ? Number(inside) : status;
+  const leads = /"value"\s*:\s*"0:/.test(body) || !/"value"\s*:\s*"\d+:/.test(body);
+  return { applied: code < 300, overtaken: leads && (code === 412 || code === 409 || code === 404) };
+}
+
+function forward(incoming: IncomingMessage, url: URL, body: string) {
+  return new Promise<Got>((resolve, reject) => {
+    const { method, headers } = incoming;
+    const forwarded = request(url, { method, headers }, async (response) => {
+      const { "transfer-encoding": _, ...kept } = response.headers;
+      resolve({ status: response.statusCode ?? 500, headers: kept, body: await text(response) });
+    });
+    forwarded.once("error", reject);
+    forwarded.end(body);
+  });
+}

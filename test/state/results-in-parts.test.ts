@@ -1,0 +1,77 @@
+import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
+import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
+import { createEvaluator } from "../../shared/compliance/evaluator.ts";
+import { NewViolationRows, newViolationsRange } from "../../shared/compliance/layout.ts";
+import { unpackNewViolations } from "../../shared/compliance/pack.ts";
+import type { AssetRecord } from "../../shared/inventory/asset.ts";
+import { DEFINITIONS, SETTING_KEYS, type SettingValues } from "../../shared/settings/definitions.ts";
+import { createTables } from "../../shared/storage/tables.ts";
+import { asset, START, vault } from "../compliance/support.ts";
+import { type HeldProxy, startHeldProxy } from "./held-proxy.ts";
+import { differences, everyRow } from "./room.ts";
+
+vi.mock("../../shared/storage/limits.ts", async (original) => ({
+  ...(await original<object>()),
+  FIRST_RETRY_MS: 5,
+  MAX_RETRY_MS: 20,
+}));
+
+/** So many failing assets that a vault's results don't fit in one transaction. */
+const ASSETS = 17_000;
+const of = vault("kv-large");
+const assets: AssetRecord[] = Array.from({ length: ASSETS }, (_, at) =>
+  asset(of.name, "secret", `s-${String(at).padStart(5, "0")}`, { expiresOn: undefined, contentType: undefined }),
+);
+const changes = assets.map((after) => ({ type: after.type, name: after.name, before: undefined, after }));
+const log = { debug() {}, info() {}, warn() {}, error() {} };
+const settings = Object.fromEntries(
+  SETTING_KEYS.map((key) => [key, DEFINITIONS[key].default]),
+) as unknown as SettingValues;
+
+let azurite: Azurite;
+const proxies: HeldProxy[] = [];
+beforeAll(async () => {
+  azurite = await startAzurite({ accounts: ["found", "wanted"] });
+});
+afterEach(() => Promise.all(proxies.splice(0).map((proxy) => proxy.stop())));
+afterAll(() => azurite?.stop());
+
+const evaluatorOn = (connectionString: string) =>
+  createEvaluator({
+    tables: createTables({ connectionString }),
+    settings: { values: async () => settings },
+    clock: { now: () => new Date(START) },
+    log,
+  });
+
+/** As a scan tells of them, known to the inventory before or not. */
+async function evaluate(connectionString: string, known: boolean): Promise<void> {
+  const evaluator = evaluatorOn(connectionString);
+  const write = await evaluator.prepareChange({ vault: of, vaultBefore: known ? of : undefined, vaultGone: false });
+  await write(changes, async () => {});
+}
+
+test("a worker that dies between the parts of a vault's results: the next one writes all of them, and no violation is lost", {
+  timeout: 120_000,
+}, async () => {
+  const [found, wanted] = [azurite.connectionString("found"), azurite.connectionString("wanted")];
+  let batches = 0;
+  const dying = await startHeldProxy(found, ({ path }) => (path === "$batch" && ++batches === 2 ? "hold" : "pass"));
+  proxies.push(dying);
+  const dead = evaluate(dying.connectionString, false).catch(() => {});
+  await vi.waitFor(() => expect(dying.held).toHaveLength(1), { timeout: 60_000 });
+  dying.kill();
+  expect(dying.answered.filter(({ path, applied }) => path === "$batch" && applied)).toHaveLength(1);
+
+  await evaluate(found, true);
+  await dying.held[0]!.release();
+  expect(dying.answered.at(-1)).toMatchObject({ applied: false });
+  await evaluate(wanted, false);
+  expect(differences(await everyRow(found), await everyRow(wanted))).toEqual([]);
+
+  const told = new Set<string>();
+  for await (const rows of createTables({ connectionString: found }).pages(NewViolationRows, newViolationsRange))
+    for (const { items } of rows) for (const [code, name] of unpackNewViolations(items)) told.add(`${code} ${name}`);
+  expect(told.size).toBe(2 * ASSETS);
+  await Promise.all([...proxies.splice(0).map((proxy) => proxy.stop()), dead]);
+});

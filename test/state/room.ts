@@ -1,0 +1,139 @@
+import { randomUUID } from "node:crypto";
+import { TableClient } from "@azure/data-tables";
+import type { Cloud } from "../../infra/local/cloud/cloud.ts";
+import { createIdentity } from "../../shared/azure/identity.ts";
+import { createKeyVaults } from "../../shared/azure/key-vault.ts";
+import { createResourceManager } from "../../shared/azure/resource-manager.ts";
+import { createEvaluator, type Evaluator } from "../../shared/compliance/evaluator.ts";
+import { unpackDetails, unpackFindings } from "../../shared/compliance/pack.ts";
+import type { Config } from "../../shared/config/config.ts";
+import { planScan } from "../../shared/discovery/plan.ts";
+import type { PlannedVault } from "../../shared/discovery/scan.ts";
+import { scanVault } from "../../shared/discovery/scan-vault.ts";
+import { createInventoryWriter, type InventoryWriter, VaultBusy } from "../../shared/inventory/write.ts";
+import { DEFINITIONS, SETTING_KEYS, type SettingValues } from "../../shared/settings/definitions.ts";
+import { createTables, type Tables } from "../../shared/storage/tables.ts";
+import type { MovedClock } from "../support/moved-clock.ts";
+
+const log = { debug() {}, info() {}, warn() {}, error() {} };
+const settings = Object.fromEntries(
+  SETTING_KEYS.map((key) => [key, DEFINITIONS[key].default]),
+) as unknown as SettingValues;
+
+/** The rooms that bring a vault from the cloud into the tables, as one worker has them. */
+export interface Worker {
+  tables: Tables;
+  writer: InventoryWriter;
+  evaluator: Evaluator;
+  scan(planned: PlannedVault): Promise<unknown>;
+}
+
+/** Workers of one cloud. Every worker sees the same time, so that the same assets give the same results. */
+export function createWorkers({ config }: { cloud: Cloud; config: Config }) {
+  const identity = createIdentity(config);
+  const keyVaults = createKeyVaults({ config, identity, log });
+  const resourceManager = createResourceManager({ config, identity, log });
+  const now = new Date();
+  const clock = { now: () => now };
+
+  function worker(connectionString: string): Worker {
+    const tables = createTables({ connectionString });
+    const writer = createInventoryWriter({ tables });
+    const evaluator = createEvaluator({ tables, settings: { values: async () => settings }, clock, log });
+    return {
+      tables,
+      writer,
+      evaluator,
+      scan: (planned) =>
+        scanVault(
+          planned,
+          { mode: "delta", owner: randomUUID(), signal: AbortSignal.timeout(120_000) },
+          { writer, keyVaults, resourceManager, clock, prepareChange: evaluator.prepareChange },
+        ),
+    };
+  }
+
+  async function plan(tables: Tables, subscriptions: string[]): Promise<PlannedVault[]> {
+    const deps = { tables, resourceManager, clock, configured: async () => [] };
+    return (await planScan({ mode: "delta", subscriptions }, deps)).vaults;
+  }
+
+  /** A delta scan of these subscriptions that nothing disturbs. It waits for leases by moving the time. */
+  async function delta(connectionString: string, subscriptions: string[], time: MovedClock): Promise<void> {
+    const { tables, scan } = worker(connectionString);
+    for (const planned of await plan(tables, subscriptions)) {
+      for (let attempt = 1; ; attempt++) {
+        try {
+          await scan(planned);
+          break;
+        } catch (error) {
+          if (!(error instanceof VaultBusy) || attempt === 5) throw error;
+          await time.add(error.waitMs + 1000);
+        }
+      }
+    }
+  }
+
+  return { worker, plan, delta };
+}
+
+/** Members that tell when something was seen, or by which write: two inventories of one cloud may differ in them. */
+const WHEN =
+  /^(etag|timestamp|partitionKey|rowKey|odata.*|firstSeenAt|listedAt_json|fences_json|createdAt|evaluatedAt|evaluationId)$/;
+
+/**
+ * Every row of assets, vaults and results as text, without fences, and without what says only when. Results keep since when
+ * each failure lasts; that is taken out, and with it the hashes of those rows.
+ */
+export async function everyRow(connectionString: string): Promise<Map<string, string>> {
+  const found = new Map<string, string>();
+  for (const table of ["Assets", "Vaults", "Compliance"]) {
+    const client = TableClient.fromConnectionString(connectionString, table, { allowInsecureConnection: true });
+    try {
+      for await (const row of client.listEntities<Record<string, unknown>>()) {
+        const key = row.rowKey!;
+        const isFence = table === "Compliance" ? key.endsWith("!!fence") : key.startsWith("f!");
+        const isEvent = table === "Compliance" && /^[04]!/.test(key);
+        if (!isFence && !isEvent) found.set(`${table} ${row.partitionKey} ${key}`, textOf(table, row));
+      }
+    } catch (error) {
+      if ((error as { statusCode?: number }).statusCode !== 404) throw error;
+    }
+  }
+  return found;
+}
+
+function textOf(table: string, row: Record<string, unknown>): string {
+  const key = String(row.rowKey);
+  if (table === "Compliance" && key.startsWith("6!")) {
+    const { assets } = unpackDetails(row.assets as Uint8Array);
+    return JSON.stringify(assets.map((asset) => ({ ...asset, failed: asset.failed.map(withoutSince) })));
+  }
+  if (table === "Compliance" && key.startsWith("1!"))
+    return JSON.stringify(unpackFindings(row.items as Uint8Array).map(([name, , evidence]) => [name, evidence]));
+  const members = Object.entries(row).filter(([name]) => !WHEN.test(name));
+  return JSON.stringify(
+    members
+      .map(([name, value]) => {
+        if (value instanceof Uint8Array) return [name, Buffer.from(value).toString("base64")];
+        if (name === "failures_json" && table === "Compliance")
+          return [name, (JSON.parse(String(value)) as { since: number }[]).map(withoutSince)];
+        return name === "details_json" ? [name, (JSON.parse(String(value)) as unknown[]).length] : [name, value];
+      })
+      .sort(([a], [b]) => (String(a) < String(b) ? -1 : 1)),
+  );
+}
+
+const withoutSince = <T extends { since: number }>({ since: _since, ...rest }: T) => rest;
+
+/** What the first has and the second has not, or otherwise, row by row; empty when they are alike. */
+export function differences(found: Map<string, string>, wanted: Map<string, string>): string[] {
+  const all = new Set([...found.keys(), ...wanted.keys()]);
+  return [...all].sort().flatMap((key) => {
+    const [is, should] = [found.get(key), wanted.get(key)];
+    if (is === should) return [];
+    if (is === undefined) return [`missing: ${key}`];
+    if (should === undefined) return [`too many: ${key}`];
+    return [`wrong: ${key}\n  is     ${is}\n  should ${should}`];
+  });
+}

@@ -1,0 +1,34 @@
+import { mkdtempSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { fileURLToPath, pathToFileURL } from "node:url";
+
+/** The preload reads the file again after 100 ms. */
+const NOTICED_MS = 120;
+
+/** Another process's clock, ahead of this one's by what was added. */
+export interface MovedClock {
+  /** For the process that is to have it. */
+  readonly environment: { NODE_OPTIONS: string; MOVED_CLOCK_FILE: string };
+  /** Returns once the process has noticed. */
+  add(milliseconds: number): Promise<void>;
+  remove(): void;
+}
+
+export function movedClock(): MovedClock {
+  const folder = mkdtempSync(join(tmpdir(), "moved-clock-"));
+  const file = join(folder, "offset");
+  const preload = fileURLToPath(new URL("../../infra/local/moved-clock.mjs", import.meta.url));
+  let offset = 0;
+  return {
+    environment: { NODE_OPTIONS: `--import=${pathToFileURL(preload)}`, MOVED_CLOCK_FILE: file },
+    async add(milliseconds) {
+      offset += milliseconds;
+      writeFileSync(`${file}.new`, String(offset));
+      renameSync(`${file}.new`, file);
+      await delay(NOTICED_MS);
+    },
+    remove: () => rmSync(folder, { recursive: true, force: true }),
+  };
+}
