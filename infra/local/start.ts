@@ -63,7 +63,7 @@ try {
   if (!interrupted) throw new Error(reason);
 } catch (error) {
   if (!interrupted) {
-    console.error(`\n${error instanceof Error ? error.message : error}`);
+    console.error(`\n${textOf(error)}`);
     await end();
     process.exit(1);
   }
@@ -122,8 +122,14 @@ async function bringUp(): Promise<number> {
 }
 
 function endWith(error: unknown): never {
-  console.error(error instanceof Error ? error.message : error);
+  console.error(textOf(error));
   process.exit(1);
+}
+
+/** A setting that can't be is said without the places in the code that found it. */
+function textOf(error: unknown): string {
+  const text = error instanceof Error ? error.message : String(error);
+  return text.includes("ConfigError") ? text.replace(/\n\s+at .*/g, "") : text;
 }
 
 function takeFolder(): string {

@@ -116,6 +116,15 @@ test.each([
   expect(readdirSync(data)).toEqual([]);
 });
 
+test("a bad setting ends it with what is wrong with it, and no trace of the code", async () => {
+  const data = mkdtempSync(path.join(tmpdir(), "start-"));
+  const environment = { PORT: String(await freePort()), RATE_LIMIT_PER_MINUTE: "abc" };
+  const { exited, lines } = npmStart(data, ["--no-scan"], environment);
+  expect(await exited).toBe(1);
+  expect(lines.join("\n")).toContain("RATE_LIMIT_PER_MINUTE: must be a whole number");
+  expect(lines.filter((line) => /^\s+at /.test(line))).toEqual([]);
+});
+
 async function takenPort(): Promise<number> {
   const server = createServer().listen(0, "127.0.0.1").unref();
   await once(server, "listening");
