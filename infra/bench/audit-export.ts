@@ -102,7 +102,10 @@ function eventAt(index: number): AuditEvent {
     return { type: "access.refused", caller, outcome: "refused", target, details: { code: "forbidden", role: "user" } };
   }
   return {
-    ...{ type: "alertRule.changed", caller, outcome: "success", target: { type: "alertRule", id: `rule-${index}` } },
+    type: "alertRule.changed",
+    caller,
+    outcome: "success",
+    target: { type: "alertRule", id: `rule-${index}` },
     before: { name: `Payments "on call", team ${index % 40}`, thresholds: [30, 7, 1], enabled: true },
     after: { name: `=Payments on call\nteam ${index % 40}`, thresholds: [60, 30, 7, 1], enabled: index % 3 === 0 },
   };

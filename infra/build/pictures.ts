@@ -40,7 +40,11 @@ function mail(): void {
     days: number,
     owner?: string,
   ): AssetNews => ({
-    ...{ kind: "asset", id: `${vaultName}.${type}.${name}`, type, name, vaultName },
+    kind: "asset",
+    id: `${vaultName}.${type}.${name}`,
+    type,
+    name,
+    vaultName,
     subscriptionId: "7c9e6679-7425-40de-944b-e07fc1f90ae7",
     vaultId: `/subscriptions/7c9e6679-7425-40de-944b-e07fc1f90ae7/resourceGroups/rg-payments/providers/Microsoft.KeyVault/vaults/${vaultName}`,
     ...(owner ? { owner } : {}),
@@ -55,17 +59,25 @@ function mail(): void {
     asset("kv-data-staging", "secret", "reporting-db", 60),
   ];
   const delivery: Omit<DeliveryRecord, "news"> = {
-    ...{ deliveryId: "01KAJ4K3M0T5Q8W2Z7X9C1V6BN", ruleId: "01KAJ4K3M0P4R7S2T9V5W8X1YZ", ruleName: "Payments on call" },
-    ...{ alertType: "expiration", deliveryMethod: "email", deliveryMode: "immediate", test: false },
-    ...{ requestedBy: "system", createdAt: at, status: "pending", parts: [], nextAt: at, revivals: 0 },
+    deliveryId: "01KAJ4K3M0T5Q8W2Z7X9C1V6BN",
+    ruleId: "01KAJ4K3M0P4R7S2T9V5W8X1YZ",
+    ruleName: "Payments on call",
+    alertType: "expiration",
+    deliveryMethod: "email",
+    deliveryMode: "immediate",
+    test: false,
+    requestedBy: "system",
+    createdAt: at,
+    status: "pending",
+    parts: [],
+    nextAt: at,
+    revivals: 0,
     newsTotal: news.length,
   };
   const links = {
-    ...{
-      portal: "https://portal.azure.com",
-      tenantId: "acme.example",
-      publicBaseUrl: "https://lifecycle.acme.example",
-    },
+    portal: "https://portal.azure.com",
+    tenantId: "acme.example",
+    publicBaseUrl: "https://lifecycle.acme.example",
   };
   const { html, text } = mailOf(messageOf(delivery, news, links));
   const page = path.join(folder, "mail.html");
@@ -99,21 +111,32 @@ async function pdf(): Promise<void> {
     const always = { id: `01KAJ${String(index).padStart(21, "0")}`, occurredAt, actor, requestId, count: 1 };
     if (index % 3 === 0) {
       return {
-        ...{ ...always, eventType: "settings.changed", outcome: "success", address: "203.0.113.7" },
-        ...{ target: { type: "settings", id: "compliance-policy" } },
-        ...{ before: { criticalExpiryDays: 7 }, after: { criticalExpiryDays: 14 } },
+        ...always,
+        eventType: "settings.changed",
+        outcome: "success",
+        address: "203.0.113.7",
+        target: { type: "settings", id: "compliance-policy" },
+        before: { criticalExpiryDays: 7 },
+        after: { criticalExpiryDays: 14 },
       };
     }
     if (index % 7 === 0) {
       return {
-        ...{ ...always, eventType: "alertRule.created", outcome: "failure", address: "198.51.100.24" },
-        ...{ target: { type: "alertRule", id: "01KAJ4K3M0P4R7S2T9V5W8X1YZ" } },
+        ...always,
+        eventType: "alertRule.created",
+        outcome: "failure",
+        address: "198.51.100.24",
+        target: { type: "alertRule", id: "01KAJ4K3M0P4R7S2T9V5W8X1YZ" },
         details: { recipients: Array.from({ length: 40 }, (_, number) => `team-${number}@acme.example`) },
       };
     }
     return {
-      ...{ ...always, eventType: "access.refused", outcome: "refused", address: "2001:db8:1:2::/64" },
-      ...{ target: { type: "endpoint", id: "DELETE /alerts/rules/{rule_id}" }, details: { code: "forbidden" } },
+      ...always,
+      eventType: "access.refused",
+      outcome: "refused",
+      address: "2001:db8:1:2::/64",
+      target: { type: "endpoint", id: "DELETE /alerts/rules/{rule_id}" },
+      details: { code: "forbidden" },
       count: 1 + (index % 4),
     };
   });

@@ -21,14 +21,13 @@ const file = (name: string) => join(folder ?? ".", name);
 const address = ["127.0.0.1", 0, 60]; // host, any free port, seconds to keep an idle connection
 // loose, skip the API version check, certificate, key, password, OAuth, only path-style addresses, in memory
 const rest = [false, true, "", "", "", undefined, true, inMemory];
+// debug log, access log, access log stream, debug log path
+const withoutTableLogs = [false, false, undefined, undefined];
+// access log, access log stream, debug log, debug log path
+const withoutQueueLogs = [false, undefined, false, undefined];
 
 const tables = new (load<Server>("table/TableServer"))(
-  new (load("table/TableConfiguration"))(
-    ...address,
-    file("tables.json"),
-    ...[false, false, undefined, undefined], // debug log, access log, access log stream, debug log path
-    ...rest,
-  ),
+  new (load("table/TableConfiguration"))(...address, file("tables.json"), ...withoutTableLogs, ...rest),
 );
 const queues = new (load<Server>("queue/QueueServer"))(
   new (load("queue/QueueConfiguration"))(
@@ -36,7 +35,7 @@ const queues = new (load<Server>("queue/QueueServer"))(
     file("queues.json"),
     file("queue-extents.json"),
     [{ locationId: "Default", locationPath: file("queue-content"), maxConcurrency: 1 }],
-    ...[false, undefined, false, undefined], // access log, access log stream, debug log, debug log path
+    ...withoutQueueLogs,
     ...rest,
   ),
 );

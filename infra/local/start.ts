@@ -111,8 +111,15 @@ async function bringUp(): Promise<number> {
     [
       process.execPath,
       path.join(root, "infra/local/host/main.ts"),
-      ...["--app", app, "--port", wantedPort],
-      ...["--data", path.join(data, "host"), "--log-file", path.join(data, "host.log"), "--ready-json"],
+      "--app",
+      app,
+      "--port",
+      wantedPort,
+      "--data",
+      path.join(data, "host"),
+      "--log-file",
+      path.join(data, "host.log"),
+      "--ready-json",
     ],
     // The service's own settings in our environment are used as they are.
     { environment: { ...environment, ...process.env, ...together(environment) }, isReady: jsonLine },

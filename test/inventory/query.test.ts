@@ -108,7 +108,9 @@ function expected(filter: AssetFilter): string[] {
   const place = (asset: AssetRecord) =>
     [
       ...(byExpiry ? [asset.expiresOn === undefined ? "~" : String(asset.expiresOn).padStart(10, "0")] : []),
-      ...[asset.name.toLowerCase(), asset.vaultName.toLowerCase(), asset.type],
+      asset.name.toLowerCase(),
+      asset.vaultName.toLowerCase(),
+      asset.type,
     ].join("!");
   return found.sort((a, b) => (place(a) < place(b) ? -1 : 1)).map(assetId);
 }

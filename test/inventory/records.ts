@@ -8,12 +8,27 @@ export const START = Date.parse("2026-11-21T10:00:00.000Z");
 export const SUBSCRIPTIONS = ["11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"] as const;
 
 export const vaultRecord = (name: string, subscriptionId: string = SUBSCRIPTIONS[0]): VaultRecord => ({
-  ...{ name, id: `/vaults/${name}`, vaultUri: `https://${name}.vault.azure.net/`, location: "westeurope" },
-  ...{ subscriptionId, resourceGroup: "rg", tenantId: "tenant", sku: "standard" },
-  ...{ softDelete: true, purgeProtection: true, rbacAuthorization: true },
-  ...{ publicNetworkAccess: "Enabled", networkDefaultAction: "Allow", privateEndpoints: 0 },
-  ...{ firstSeenAt: new Date(START).toISOString(), failedScans: 0, pending: false },
-  ...{ listedAt: {}, failures: {}, listings: {}, contents: {} },
+  name,
+  id: `/vaults/${name}`,
+  vaultUri: `https://${name}.vault.azure.net/`,
+  location: "westeurope",
+  subscriptionId,
+  resourceGroup: "rg",
+  tenantId: "tenant",
+  sku: "standard",
+  softDelete: true,
+  purgeProtection: true,
+  rbacAuthorization: true,
+  publicNetworkAccess: "Enabled",
+  networkDefaultAction: "Allow",
+  privateEndpoints: 0,
+  firstSeenAt: new Date(START).toISOString(),
+  failedScans: 0,
+  pending: false,
+  listedAt: {},
+  failures: {},
+  listings: {},
+  contents: {},
 });
 
 export function assetRecord(
@@ -23,7 +38,7 @@ export function assetRecord(
   more: Partial<AssetRecord> = {},
 ): AssetRecord {
   const { name: vaultName, id: vaultId, subscriptionId } = vault;
-  const facts = { ...{ type, name, vaultName, vaultId, subscriptionId }, enabled: true, listing: "", ...more };
+  const facts = { type, name, vaultName, vaultId, subscriptionId, enabled: true, listing: "", ...more };
   return { ...facts, firstSeenAt: new Date(START).toISOString(), content: contentOf(facts) };
 }
 

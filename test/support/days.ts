@@ -98,8 +98,13 @@ export async function runDays(options: DaysOptions): Promise<DaysOutcome> {
   const cloud = await start(
     "The stand-in cloud",
     [
-      ...[process.execPath, path.join(LOCAL, "cloud/main.ts"), "--data", data, "--ready-json"],
-      ...["--company", path.join(folder, "company.json")],
+      process.execPath,
+      path.join(LOCAL, "cloud/main.ts"),
+      "--data",
+      data,
+      "--ready-json",
+      "--company",
+      path.join(folder, "company.json"),
     ],
     { environment: { PATH: process.env.PATH, ...clock.environment, NODE_OPTIONS: preload }, isReady: jsonLine },
   );
@@ -118,17 +123,17 @@ export async function runDays(options: DaysOptions): Promise<DaysOutcome> {
         ...secrets,
         BOOTSTRAP_ADMIN_USERNAME: ADMIN.username,
         BOOTSTRAP_ADMIN_PASSWORD: ADMIN.password,
-        ...{ RATE_LIMIT_PER_MINUTE: "0", RATE_LIMIT_PER_HOUR: "0" },
-        ...{ DELTA_SCAN_SCHEDULE: "0 0 0 1 7 *", FULL_SCAN_SCHEDULE: "0 0 0 1 7 *", SCHEDULE_JITTER_SECONDS: "0" },
+        RATE_LIMIT_PER_MINUTE: "0",
+        RATE_LIMIT_PER_HOUR: "0",
+        DELTA_SCAN_SCHEDULE: "0 0 0 1 7 *",
+        FULL_SCAN_SCHEDULE: "0 0 0 1 7 *",
+        SCHEDULE_JITTER_SECONDS: "0",
         ALLOW_PRIVATE_WEBHOOK_ADDRESSES: "true",
         // Days pass quickly here: queues are looked at often.
         AzureFunctionsJobHost__extensions__queues__maxPollingInterval: "00:00:00.3000000",
       },
       // One data folder: timers that went by while nothing ran are past due at the next start, as on the platform.
-      args: [
-        ...["--data", path.join(folder, "host"), "--lease", "1", "--timer-lease", "1"],
-        ...["--inspect-modules", "--quiet"],
-      ],
+      args: ["--data", path.join(folder, "host"), "--lease", "1", "--timer-lease", "1", "--inspect-modules", "--quiet"],
     });
   };
   const secrets = {
@@ -239,7 +244,9 @@ export async function runDays(options: DaysOptions): Promise<DaysOutcome> {
     const ids: Record<string, string> = {};
     for (const rule of ["immediate", "digest", "webhook"] as const) {
       const made = await admin<{ id: string }>("POST", "/alerts/rules", {
-        ...{ name: rule, alertType: "expiration", thresholds: options.thresholds[rule] },
+        name: rule,
+        alertType: "expiration",
+        thresholds: options.thresholds[rule],
         ...(rule === "webhook"
           ? { deliveryMethod: "webhook", webhookUrl: `${new URL(controlUrl).origin}/sink/days` }
           : { deliveryMethod: "email", recipients: [`${rule}@acme.example`] }),
@@ -296,8 +303,11 @@ export async function runDays(options: DaysOptions): Promise<DaysOutcome> {
       const history = await historyOf(ids[rule]!);
       const received = rule === "webhook" ? posts.size : mine.length;
       rules.push({
-        ...{ rule, expected: expected.length, told: told.length },
-        ...{ missing: without(expected, told), extra: without(told, expected) },
+        rule,
+        expected: expected.length,
+        told: told.length,
+        missing: without(expected, told),
+        extra: without(told, expected),
         messages: rule === "webhook" ? sunk.length : mine.length,
         distinct: rule === "webhook" ? posts.size : new Set(mine.map(({ operationId }) => operationId)).size,
         deliveries: history.entries,
@@ -321,7 +331,8 @@ export async function runDays(options: DaysOptions): Promise<DaysOutcome> {
         if (kind === "certificates") continue;
         const vault = vaultOf(index, options);
         const items = await control<{ name: string; expires: string }[]>("POST", `vaults/${vault}/${kind}`, {
-          ...{ name, expiresInDays: 40.5 },
+          name,
+          expiresInDays: 40.5,
         });
         const expires = Date.parse(items.find((item) => item.name === name)!.expires);
         const known = lives.get(name)!;

@@ -97,7 +97,17 @@ const hostileText = fc.oneof(fc.constantFrom(...HOSTILE_TEXTS), fc.string({ unit
 const hostileMember = fc.oneof(hostileText, fc.constantFrom("\uD800", "a\u0000b", "\uDFFF\uD83D"));
 
 const hostileNumber = fc.constantFrom(
-  ...[0, -0, -1, 1.5, 1e308, -1e308, 2 ** 31, 2 ** 53, -(2 ** 53), 5e-324, 100_000_000_000_000_000_000],
+  0,
+  -0,
+  -1,
+  1.5,
+  1e308,
+  -1e308,
+  2 ** 31,
+  2 ** 53,
+  -(2 ** 53),
+  5e-324,
+  100_000_000_000_000_000_000,
 );
 
 const hostileValue: fc.Arbitrary<unknown> = fc.oneof(
@@ -307,7 +317,9 @@ function requests(
     .map(({ query, body, ...rest }) => {
       const sent = body.text !== undefined && rest.method !== "GET" && rest.method !== "HEAD";
       return {
-        ...{ operation: operation.operationId, method: rest.method, as: rest.as },
+        operation: operation.operationId,
+        method: rest.method,
+        as: rest.as,
         path: query === "" ? rest.path : `${rest.path}?${query}`,
         headers: { ...rest.headers, ...(sent && body.type ? { "Content-Type": body.type } : {}) },
         ...(sent ? { body: body.text! } : {}),
@@ -349,7 +361,9 @@ export async function sendGenerated(
     const headers = { ...request.headers, ...(await authorization(service, request.as)) };
     const address = service.url + request.path;
     const answer = await fetch(address, {
-      ...{ method: request.method, headers, redirect: "manual" as const },
+      method: request.method,
+      headers,
+      redirect: "manual" as const,
       ...(request.body === undefined ? {} : { body: request.body }),
     });
     const answered = await answer.text();

@@ -37,8 +37,12 @@ export async function makeToken(
   const { kid, key } = signingKey(service.environment.JWT_SIGNING_KEYS!);
   const now = Date.now() / 1000;
   return await new SignJWT({
-    ...{ iss: "credential-lifecycle", aud: "credential-lifecycle-api", sub: username, jti: randomUUID() },
-    ...{ iat: now, exp: now + 3600 },
+    iss: "credential-lifecycle",
+    aud: "credential-lifecycle-api",
+    sub: username,
+    jti: randomUUID(),
+    iat: now,
+    exp: now + 3600,
     ...change.claims,
   })
     .setProtectedHeader({ alg: "HS256", kid, typ: "JWT", ...change.header })

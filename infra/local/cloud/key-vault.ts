@@ -10,8 +10,18 @@ import { bearerToken, type Claims } from "./tokens.ts";
 
 /** https://learn.microsoft.com/rest/api/keyvault/versions and the versions the SDKs send. */
 const VERSIONS = new Set([
-  ...["2016-10-01", "7.0", "7.1", "7.2", "7.3", "7.4", "7.5", "7.6", "2025-06-01-preview", "2025-07-01"],
-  ...["2026-03-01-preview", "2026-04-01"],
+  "2016-10-01",
+  "7.0",
+  "7.1",
+  "7.2",
+  "7.3",
+  "7.4",
+  "7.5",
+  "7.6",
+  "2025-06-01-preview",
+  "2025-07-01",
+  "2026-03-01-preview",
+  "2026-04-01",
 ]);
 
 /** https://learn.microsoft.com/rest/api/keyvault/secrets/get-secrets/get-secrets: `maxresults`, 1 to 25. */

@@ -1,0 +1,49 @@
+import { expect, test } from "vitest";
+import { mergedPage, problemsOf, render } from "../../infra/bench/page.ts";
+import { atMost, equalTo, peakMemory, type Section } from "../../infra/bench/section.ts";
+
+const section = (calls: number): Section => ({
+  title: "Calls of a scan",
+  how: "Counted.",
+  figures: [
+    { what: "calls", value: `${calls}`, comparedWith: "100", bound: atMost(calls, 105) },
+    { what: "assets", value: "7", comparedWith: "7", bound: equalTo(7, 7) },
+    { what: "seconds", value: "3", comparedWith: "" },
+  ],
+});
+const page = mergedPage("", "# Benchmarks", ["calls"], new Map([["calls", render("calls", section(101))]]));
+
+test("a figure beyond its bound is a problem, and says so in the table", () => {
+  expect(problemsOf("calls", section(105), page)).toEqual([]);
+  expect(problemsOf("calls", section(106), page)).toEqual(["calls: calls is 106, the bound is ≤ 105"]);
+  expect(render("calls", section(106))).toContain("≤ 105 **EXCEEDED**");
+  const [tooMuch, enough] = [301, 299].map((megabytes) => peakMemory("memory", megabytes * 1024 * 1024).bound);
+  expect([tooMuch, enough]).toMatchObject([{ holds: false }, { holds: true }]);
+});
+
+test("a benchmark without a bound is a problem", () => {
+  const { figures, ...rest } = section(1);
+  expect(problemsOf("calls", { ...rest, figures: figures.slice(2) })).toEqual(["calls has no bound"]);
+});
+
+test("a page with other figures or bounds than are measured is a problem, other values are none", () => {
+  const other = section(102);
+  other.figures[0]!.what = "requests";
+  expect(problemsOf("calls", other, page)).toEqual([
+    expect.stringContaining("BENCHMARKS.md has other figures or bounds"),
+  ]);
+  expect(problemsOf("calls", section(104), page.replace("≤ 105", "≤ 110"))).toHaveLength(1);
+  expect(problemsOf("calls", section(104), "")).toHaveLength(1);
+});
+
+test("sections that were not measured stay as they were", () => {
+  const both = mergedPage(
+    page,
+    "# Benchmarks",
+    ["calls", "memory"],
+    new Map([["memory", render("memory", section(9))]]),
+  );
+  expect(both).toContain("<!-- /calls -->");
+  expect(both).toContain("<!-- /memory -->");
+  expect(problemsOf("calls", section(101), both)).toEqual([]);
+});
