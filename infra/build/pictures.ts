@@ -7,6 +7,7 @@ import type { DeliveryRecord } from "../../shared/alerts/delivery.ts";
 import { mailOf } from "../../shared/alerts/email.ts";
 import { messageOf } from "../../shared/alerts/message.ts";
 import type { AssetNews } from "../../shared/alerts/news.ts";
+import type { Verification } from "../../shared/audit/api.ts";
 import type { AuditEntry } from "../../shared/audit/entry.ts";
 import { createPdf } from "../../shared/audit/export/pdf.ts";
 import { commandLine } from "./command-line.ts";
@@ -29,7 +30,6 @@ const pdftoppm = process.env.PDFTOPPM ?? "/usr/bin/pdftoppm";
 
 mkdirSync(folder, { recursive: true });
 mail();
-await pdf();
 
 function mail(): void {
   const at = "2026-11-21T10:00:00.000Z";
@@ -102,50 +102,95 @@ function mail(): void {
 
 async function pdf(): Promise<void> {
   const font = createRequire(import.meta.url).resolve("@fontsource/unifontex/files/unifontex-latin-400-normal.woff");
-  const start = Date.parse("2026-11-01T00:00:00Z");
-  const actors = ["admin", "ann@acme.example", "Мария", "system", "山田太郎"];
-  const entries = Array.from({ length: 60 }, (_, index): AuditEntry => {
-    const actor = actors[index % actors.length]!;
-    const requestId = `5f0c1b5e-8d53-4c11-9a3e-${String(index).padStart(12, "0")}`;
-    const occurredAt = new Date(start + index * 7_234_567).toISOString();
-    const always = { id: `01KAJ${String(index).padStart(21, "0")}`, occurredAt, actor, requestId, count: 1 };
-    if (index % 3 === 0) {
-      return {
-        ...always,
-        eventType: "settings.changed",
-        outcome: "success",
-        address: "203.0.113.7",
-        target: { type: "settings", id: "compliance-policy" },
-        before: { criticalExpiryDays: 7 },
-        after: { criticalExpiryDays: 14 },
-      };
-    }
-    if (index % 7 === 0) {
-      return {
-        ...always,
-        eventType: "alertRule.created",
-        outcome: "failure",
-        address: "198.51.100.24",
-        target: { type: "alertRule", id: "01KAJ4K3M0P4R7S2T9V5W8X1YZ" },
-        details: { recipients: Array.from({ length: 40 }, (_, number) => `team-${number}@acme.example`) },
-      };
-    }
-    return {
-      ...always,
-      eventType: "access.refused",
-      outcome: "refused",
-      address: "2001:db8:1:2::/64",
-      target: { type: "endpoint", id: "DELETE /alerts/rules/{rule_id}" },
-      details: { code: "forbidden" },
-      count: 1 + (index % 4),
-    };
-  });
-  const end = start + 30 * 86_400_000;
-  const period = { start: new Date(start), end: new Date(end), createdAt: new Date(end + 30_000_000) };
+  const start = new Date("2026-11-01T00:00:00Z");
+  const end = new Date("2026-12-01T00:00:00Z");
+  const entries = Array.from({ length: 98 }, (_, index) => eventAt(index, start.getTime() + index * 7_234_567)).flat();
+  const about = {
+    start,
+    end,
+    actor: undefined,
+    eventType: undefined,
+    createdAt: new Date("2026-12-01T08:20:00Z"),
+    verified: [verification],
+  };
   const file = path.join(folder, "audit.pdf");
-  writeFileSync(file, await createPdf(entries, { ...period, actor: undefined, eventType: undefined }, font));
+  writeFileSync(file, await createPdf(entries, about, font));
   const drawn = spawnSync(pdftoppm, ["-r", "80", "-png", file, path.join(folder, "audit")]);
   if (drawn.error || drawn.status !== 0)
     console.log(`No pdftoppm at ${pdftoppm} (poppler-utils has it): look at ${file} instead`);
   else console.log(`Made ${path.join(folder, "audit")}-*.png`);
 }
+
+/** One event: a change by an administrator with its intent, a refusal, or what a timer did. */
+function eventAt(index: number, at: number): AuditEntry[] {
+  const actors = ["admin", "ann@acme.example", "Мария", "山田太郎"];
+  const entry = (change: Partial<AuditEntry>, later = 0): AuditEntry => ({
+    id: `01KAJ${String(index * 2 + (later > 0 ? 1 : 0)).padStart(21, "0")}`,
+    occurredAt: new Date(at + later).toISOString(),
+    eventType: "settings.changed",
+    outcome: "success",
+    actor: actors[index % actors.length]!,
+    address: "203.0.113.7",
+    requestId: `5f0c1b5e-8d53-4c11-9a3e-${String(index).padStart(12, "0")}`,
+    count: 1,
+    ...change,
+  });
+  if (index % 4 === 0) {
+    const target = { type: "settings", id: "compliance-policy" };
+    const before = { criticalExpiryDays: 7, warningExpiryDays: 30 };
+    return [entry({ target, before, after: { ...before, criticalExpiryDays: 7 + (index % 9) + 1 } })];
+  }
+  if (index % 4 === 1) {
+    const target = { type: "alertRule", id: "01KAJ4K3M0P4R7S2T9V5W8X1YZ" };
+    const rule = { eventType: "alertRule.created", target };
+    const recipients = Array.from({ length: 12 }, (_, number) => `team-${number}@acme.example`);
+    const after = { name: "Payments on call", thresholds: [60, 30, 7, 1], recipients, enabled: true };
+    const outcome = index % 8 === 1 ? "success" : "failure";
+    return [entry({ ...rule, outcome: "intent" }), entry({ ...rule, outcome, after }, index % 3 === 0 ? 4_000 : 120)];
+  }
+  if (index % 4 === 2) {
+    const target = { type: "endpoint", id: "DELETE /alerts/rules/{rule_id}" };
+    const details = { code: "forbidden", role: "user" };
+    const address = "2001:db8:1:2::/64";
+    return [
+      entry({ eventType: "access.refused", outcome: "refused", address, target, details, count: 1 + (index % 5) }),
+    ];
+  }
+  const target = { type: "scan", id: "01KAJ4K3M0T5Q8W2Z7X9C1V6BN" };
+  const details = { status: "completed", vaultsDone: 36, vaultsFailed: 0, assetsFound: 542, added: 3, updated: 12 };
+  return [entry({ eventType: "scan.finished", actor: "system", address: undefined, target, details })];
+}
+
+/** As GET /audit/verify answers it. */
+const verification: Verification = {
+  intact: true,
+  sealing: "configured",
+  checkedFrom: "2026-11-01T00:00:00.000Z",
+  checkedTo: "2026-12-01T00:00:00.000Z",
+  digests: 4320,
+  entries: 147,
+  lastDigest: {
+    number: 12_815,
+    interval: "2026-11-30T23:50Z",
+    hash: "AG2EQVDz7YrMLl3aFUTzshF-O50qLj2c7Z-SxJOolac",
+    sealedAt: "2026-12-01T00:01:30.000Z",
+    kid: "2026-11",
+  },
+  index: { filters: 24, filtersChecked: 24 },
+  findings: [],
+  findingsTotal: 0,
+  beginning: "2026-09-03T00:10:00.000Z",
+  unsealedFrom: "2026-12-01T08:10:00.000Z",
+  purges: [],
+  anchor: { state: "matches", number: 12_864 },
+  publicKeys: [
+    {
+      kid: "2026-11",
+      publicKey: "gTl3Dqh9F19Wo1Rmw0x+zMuNipG07jeiXfYPW4/Js5Q=",
+      fingerprint: "6b3d9f4c2b0f1c9a3c5d7e8f90a1b2c3d4e5f60718293a4b5c6d7e8f90a1b2c3",
+    },
+  ],
+  nextCursor: null,
+};
+
+await pdf();

@@ -4,7 +4,7 @@ import type { AuditEntry } from "../entry.ts";
 /** Longest text of what changed, in characters: the other formats have it in full. */
 const MAX_CHANGE_CHARACTERS = 400;
 /** Members of a list that are shown. */
-const MAX_LISTED = 6;
+const MAX_LISTED = 3;
 const MAX_DEPTH = 3;
 
 /** One line of the document: an entry, or an intent and its outcome together. */

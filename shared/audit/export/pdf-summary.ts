@@ -114,8 +114,8 @@ function verdictOf({ sealing }: Verification, digests: number, findings: number)
 }
 
 const ANCHORS: Record<Verification["anchor"]["state"], string> = {
-  matches: "is the one that the service's own key vault remembers",
-  differs: "is not the one that the service's own key vault remembers",
+  matches: "the service's own key vault remembers the same one",
+  differs: "the service's own key vault remembers another one",
   unreadable: "what the service's own key vault remembers can't be read",
   empty: "the service's own key vault does not remember one yet",
   notConfigured: "no key vault remembers it (SERVICE_KEY_VAULT_URL is not set): a cut end can't be found",

@@ -13,7 +13,7 @@ import { openTypeFromWoff } from "./woff.ts";
 
 /** Answers of the verification that one document takes at most: over a year of intervals. */
 const MAX_VERIFICATIONS = 3;
-const SIZE = 7.5;
+const SIZE = 7;
 
 export interface PdfAbout {
   start: Date;
@@ -63,12 +63,12 @@ export async function createPdf(entries: AuditEntry[], about: PdfAbout, fontFile
 }
 
 const COLUMNS: Column[] = [
-  { title: "Time (UTC)", width: 84 },
-  { title: "Actor, address", width: 128 },
-  { title: "Event", width: 96 },
-  { title: "Target", width: 150 },
-  { title: "What changed, and details", width: 252 },
-  { title: "Outcome", width: 59.89 },
+  { title: "Time (UTC)", width: 80 },
+  { title: "Actor, address", width: 122 },
+  { title: "Event", width: 88 },
+  { title: "Target", width: 146 },
+  { title: "What changed, and details", width: 280 },
+  { title: "Outcome", width: 53.89 },
 ];
 
 function writeEvents(sheet: Sheet, events: readonly PdfEvent[]): void {
@@ -100,6 +100,6 @@ function cellsOf({ at, begunAt, eventType, actor, address, target, outcome, coun
     { paragraphs: [eventType] },
     { paragraphs: [target] },
     { paragraphs: [changes] },
-    { paragraphs: [count > 1 ? `${outcome}, ${count} times` : outcome], ...(!good && { color: ALARM }) },
+    { paragraphs: [count > 1 ? `${outcome} ×${count}` : outcome], ...(!good && { color: ALARM }) },
   ];
 }
