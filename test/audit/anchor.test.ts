@@ -6,18 +6,21 @@ import { CloudFailure } from "../../shared/azure/failure.ts";
 import { createIdentity } from "../../shared/azure/identity.ts";
 import { createServiceKeyVault } from "../../shared/azure/service-key-vault.ts";
 import type { Config } from "../../shared/config/config.ts";
+import { storageAccount } from "../../shared/storage/connection.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { IMPATIENT, recordingLog } from "../azure/services.ts";
 import { by, openRoom } from "./support.ts";
 
 let azurite: Azurite;
+let shared: Azurite;
 let cloud: Cloud;
 let config: Config;
 beforeAll(async () => {
   azurite = await startAzurite();
+  shared = await startAzurite({ accounts: ["payments", "identity"] });
   ({ cloud, config } = await liveIn({ company: "small" }));
 });
-afterAll(() => Promise.all([azurite.stop(), cloud.stop()]));
+afterAll(() => Promise.all([azurite.stop(), shared.stop(), cloud.stop()]));
 
 const vault = (change: Partial<Config> = {}) => {
   const changed = { ...config, ...change };
@@ -58,4 +61,66 @@ test("a vault that does not answer is told as a failure of the cloud", async () 
 test("no address, no vault; an address that is no key vault's is refused", () => {
   expect(vault({ SERVICE_KEY_VAULT_URL: undefined })).toBeUndefined();
   expect(() => vault({ SERVICE_KEY_VAULT_URL: "https://example.com" })).toThrow(CloudFailure);
+});
+
+test("two deployments with one key vault each remember their own digest", async () => {
+  const rooms = ["payments", "identity"].map((account) => {
+    const room = openRoom(shared.connectionString(account));
+    return { ...room, audit: room.instance({ anchor: keyVaultAnchor(vault()!, account) }) };
+  });
+  for (const room of rooms) {
+    await room.audit.append(by("ada"));
+    room.clock.addMinutes(12);
+    await room.audit.seal();
+  }
+  for (const { audit } of rooms) {
+    expect(await audit.verify({})).toMatchObject({ intact: true, anchor: { state: "matches", number: 1 } });
+  }
+});
+
+test("what an earlier version remembered under one name for all is read until the deployment's own is written", async () => {
+  const secrets = vault()!;
+  const anchor = keyVaultAnchor(secrets, "upgraded");
+  const old = { number: "7", interval: "2026-11-21T10:00Z", hash: "h" };
+  await secrets.writeTags("audit-newest-digest", old);
+  expect(await anchor.read()).toEqual({ ...old, number: 7 });
+  const own = {
+    number: 8,
+    interval: "2026-11-21T10:10Z",
+    hash: "i",
+    beginning: { interval: "2026-11-21T09:00Z", hash: "b" },
+  };
+  await anchor.write(own);
+  expect(await anchor.read()).toEqual(own);
+  expect(await secrets.readTags("audit-newest-digest")).toEqual(old);
+});
+
+for (const [name, tags] of [
+  ["an absurd number", { number: "9007199254740991" }],
+  ["a number higher than there are intervals", { number: "99999999" }],
+  ["no number", { number: "NaN" }],
+  ["no interval", { interval: "tomorrow" }],
+  ["no hash", { hash: undefined }],
+] as const) {
+  test(`an anchor with ${name} is unreadable`, async () => {
+    const secrets = vault()!;
+    const { hash, ...rest } = { number: "7", interval: "2026-11-21T10:00Z", hash: "h", ...tags };
+    await secrets.writeTags(anchorSecret("broken"), hash === undefined ? rest : { ...rest, hash });
+    expect(await keyVaultAnchor(secrets, "broken").read()).toBe("unreadable");
+  });
+}
+
+test("a deployment's name is its storage account's, however the service is told of it", () => {
+  const credential = () => Promise.reject(new Error("not asked for"));
+  const uris = {
+    tableServiceUri: "https://acme1.table.core.windows.net",
+    queueServiceUri: "https://acme1.queue.core.windows.net",
+  };
+  expect(storageAccount({ ...uris, credential })).toBe("acme1");
+  expect(storageAccount({ connectionString: "DefaultEndpointsProtocol=https;AccountName=Acme2;AccountKey=eA==" })).toBe(
+    "acme2",
+  );
+  const signature = "TableEndpoint=https://acme3.table.core.windows.net;SharedAccessSignature=sv=x";
+  expect(storageAccount({ connectionString: signature })).toBe("acme3");
+  expect(storageAccount({ connectionString: "UseDevelopmentStorage=true" })).toBe("devstoreaccount1");
 });

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { promisify } from "node:util";
 import { gunzipSync, gzipSync } from "node:zlib";
-import { PDFDocument } from "pdf-lib";
+import { decodePDFRawStream, PDFDocument, PDFRawStream } from "pdf-lib";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { publicKeyText } from "../../shared/audit/chain/signing.ts";
@@ -12,6 +12,7 @@ import { createTrust } from "../../shared/audit/chain/trust.ts";
 import { csvHeader, csvRows } from "../../shared/audit/export/csv.ts";
 import { exportPart, MAX_PDF_ENTRIES } from "../../shared/audit/export/export.ts";
 import { createPdf } from "../../shared/audit/export/pdf.ts";
+import { eventsOf } from "../../shared/audit/export/pdf-events.ts";
 import { intervalOf } from "../../shared/audit/interval.ts";
 import { EntryRow, entriesPartition, entryKey } from "../../shared/audit/rows.ts";
 import { verifyExport } from "../../shared/audit/verify/verify-export.ts";
@@ -174,11 +175,74 @@ describe("a PDF", () => {
     expect(document.getPageCount()).toBeGreaterThanOrEqual(1);
   });
 
-  test("of many entries goes over many pages", async () => {
-    const document = await PDFDocument.load(await createPdf(Array(500).fill(entry()), about, font));
-    expect(document.getPageCount()).toBeGreaterThan(10);
+  test("of 196 entries is a handful of pages", async () => {
+    const intents = Array.from({ length: 98 }, (_, index) => ({ ...entry(), requestId: `request-${index}` }));
+    const entries = intents.flatMap((one) => [{ ...one, outcome: "intent" as const }, one]);
+    const document = await PDFDocument.load(await createPdf(entries, about, font));
+    expect(document.getPageCount()).toBeLessThanOrEqual(5);
+  });
+
+  test("tells an intent and its outcome as one event, and one without an outcome as such", () => {
+    const target = { type: "alertRule", id: "r-1" };
+    const at = (second: number, change: object) => ({
+      ...entry(),
+      eventType: "alertRule.deleted",
+      occurredAt: `2026-11-21T10:00:0${second}.000Z`,
+      target,
+      ...change,
+    });
+    const events = eventsOf([
+      at(0, { outcome: "intent", requestId: "a", before: { name: "Payments" } }),
+      at(1, { outcome: "intent", requestId: "b" }),
+      at(2, { outcome: "failure", requestId: "a", details: { reason: "throttled" } }),
+      at(3, { requestId: "c" }),
+    ]);
+    expect(events.map(({ outcome, begunAt, changes }) => [outcome, begunAt, changes])).toEqual([
+      ["no outcome", undefined, ""],
+      ["failure", "2026-11-21T10:00:00.000Z", "name: Payments (before); reason: throttled"],
+      ["success", undefined, ""],
+    ]);
+  });
+
+  test("says what changed in words, and leaves out what did not", () => {
+    const changes = (change: object) => eventsOf([{ ...entry(), ...change }])[0]!.changes;
+    expect(changes({ before: { days: 7, on: true }, after: { days: 14, on: true } })).toBe("days: 7 → 14");
+    expect(changes({ before: { a: { b: null } }, after: { a: { b: false, c: [] } } })).toBe(
+      "a.b: none → no; a.c: none → none",
+    );
+    expect(changes({ after: { thresholds: [60, 30, 7, 1] } })).toBe("thresholds: 60, 30, 7, 1");
+    const many = Array.from({ length: 9 }, (_, index) => `team-${index}@acme.example`);
+    expect(changes({ after: { to: many } })).toBe(
+      "to: team-0@acme.example, team-1@acme.example, team-2@acme.example and 6 more",
+    );
+    expect(changes({ details: { text: "x".repeat(500) } })).toMatch(/^text: x{394}… \(in full in the JSON export\)$/);
+  });
+
+  test("says what was verified, with which key and up to which digest", async () => {
+    const part = await room.audit.export({ format: "pdf", query: {}, cursor: undefined, gzip: false });
+    const text = await textOf(part.data);
+    const { publicKeys: keys, lastDigest, checkedTo } = await room.audit.verify({});
+    expect(text).toContain("Intact: no sealed entry was changed, removed or inserted");
+    expect(text).toContain(`${lastDigest!.number}, of ${lastDigest!.interval}, sealed`);
+    expect(text).toContain(`with key k1; SHA-256 ${lastDigest!.hash}`);
+    expect(text).toContain(keys[0]!.fingerprint);
+    expect(checkedTo).toBe("2026-11-21T12:10:00.000Z");
+    expect(text).toContain("30 entries against 13 signed digests");
   });
 });
+
+/** Text of a PDF that is set in Helvetica, by its content streams. */
+async function textOf(data: Uint8Array): Promise<string> {
+  const document = await PDFDocument.load(data);
+  const texts: string[] = [];
+  for (const [, object] of document.context.enumerateIndirectObjects()) {
+    if (!(object instanceof PDFRawStream)) continue;
+    const content = Buffer.from(decodePDFRawStream(object).decode()).toString("latin1");
+    for (const [, hex] of content.matchAll(/<([0-9A-F]+)> Tj/g))
+      texts.push(Buffer.from(hex!, "hex").toString("latin1"));
+  }
+  return texts.join("\n");
+}
 
 describe("what is longer than one answer", () => {
   /** The parts of an export of at most `entries` each. */

@@ -75,6 +75,19 @@ test("verify says what is sealed and shows the public keys to keep", async () =>
   expect(body).toMatchObject({ intact: true, sealing: "configured", findings: [], publicKeys: [{ kid: "k1" }] });
 });
 
+test("who read and exported the log stands in it", async () => {
+  const listed = await get("/audit/entries?event_type=audit.listed&actor=admin&limit=1000");
+  const all = listed.body.items.find((entry: { target: { id: string } }) => entry.target.id.startsWith("actor=admin"));
+  expect(all).toMatchObject({ actor: "admin", outcome: "success" });
+  const first = await get("/audit/export?format=csv");
+  const { body } = await get("/audit/entries?event_type=audit.exported");
+  const own = body.items.filter(
+    ({ requestId }: { requestId: string }) => requestId === first.headers.get("x-request-id"),
+  );
+  expect(own.map(({ outcome }: { outcome: string }) => outcome)).toEqual(["success", "intent"]);
+  expect(own[0].details).toMatchObject({ format: "csv", filter: "all", parts: 1 });
+});
+
 test("a call without a token is refused, and one with a bad token is entered as a refusal", async () => {
   expect((await service.call("GET", "/audit/entries")).status).toBe(401);
   const { body } = await get("/audit/entries?event_type=access.refused");

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
+import { sha256 } from "../../shared/audit/canonical.ts";
 import { intervalFrom, intervalName } from "../../shared/audit/interval.ts";
 import { DigestRow, EntryRow, IndexRow, ManifestRow } from "../../shared/audit/rows.ts";
 import { verifyExport } from "../../shared/audit/verify/verify-export.ts";
@@ -127,4 +128,27 @@ test("without signing keys nothing is purged, and the answer says why", async ()
   const room = openRoom(azurite.connectionString(accounts[used++]));
   const audit = room.instance({ keys: [] });
   await expect(audit.purge(2, caller)).rejects.toMatchObject({ status: 409, message: /AUDIT_SIGNING_KEYS/ });
+});
+
+test("a digest that was purged since the key vault remembered it is not missed", async () => {
+  const room = await oldRoom();
+  const purged = (await room.tables.get(DigestRow, "digests", "2026-11-21T10:10Z"))!;
+  await room.audit.purge(2, caller);
+  room.anchor.digest = { number: 2, interval: "2026-11-21T10:10Z", hash: sha256(purged.digest) };
+  const verified = await room.audit.verify({});
+  expect(verified.anchor).toMatchObject({ state: "matches", number: 2 });
+  expect(verified.findings).toEqual([]);
+});
+
+test("a log of which every digest was purged goes on with the next number, under the same beginning", async () => {
+  const room = await oldRoom();
+  const newest = (await room.audit.verify({})).lastDigest!;
+  room.clock.set("2026-11-27T10:00:00Z");
+  let more = true;
+  while (more) ({ more } = await room.audit.purge(2, caller));
+  expect(await count(room, DigestRow, "digests")).toBe(0);
+  expect(await room.audit.seal()).toMatchObject({ configured: true, more: false });
+  const first = await room.audit.verify({ end: new Date(intervalFrom(newest.interval) + 20 * 60_000) });
+  expect(first).toMatchObject({ intact: true, beginning: "2026-11-21T10:00:00.000Z", digests: 1 });
+  expect(first.lastDigest!.number).toBe(newest.number + 1);
 });

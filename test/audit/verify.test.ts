@@ -9,7 +9,7 @@ import { verifySealed } from "../../shared/audit/verify/verify.ts";
 import { verifyExport } from "../../shared/audit/verify/verify-export.ts";
 import { AnyRow, by, exportAll, makeKey, openRoom, page, publicKeys, type Room, START } from "./support.ts";
 
-const accounts = Array.from({ length: 30 }, (_, index) => `verify${index}`);
+const accounts = Array.from({ length: 36 }, (_, index) => `verify${index}`);
 let azurite: Azurite;
 let used = 0;
 beforeAll(async () => {
@@ -334,6 +334,27 @@ test("keys rotate: what an old key signed is verified after it left the configur
   expect((await verifyExport([JSON.parse(part!)], publicKeys(third))).findings).toEqual([]);
 });
 
+for (const kid of ["k1", "k9"]) {
+  test(`all keys replaced at once, under the name ${kid}: the chain goes on, keeps what it has, and says so`, async () => {
+    const room = await sealedRoom();
+    const replaced = room.instance({ keys: [makeKey(kid)], anchor: undefined });
+    room.clock.set("2026-11-21T11:22:00Z");
+    expect(await replaced.seal()).toMatchObject({ sealed: 2 });
+    const { findings, lastDigest } = await replaced.verify({});
+    expect(lastDigest).toMatchObject({ number: 8, kid });
+    expect(findings.filter(({ interval }) => interval === "2026-11-21T11:00Z")).toMatchObject([
+      { kind: "digestUnverifiable", digestNumber: 7 },
+    ]);
+    // With the old key beside the new one, all of it holds again but for what was said then.
+    if (kid !== "k9") return;
+    const restored = room.instance({ keys: [...room.keys], anchor: undefined });
+    const kinds = new Set(
+      (await restored.verify({ end: new Date("2026-11-21T11:00:00Z") })).findings.map(({ kind }) => kind),
+    );
+    expect([...kinds].filter((kind) => kind !== "digestInserted")).toEqual([]);
+  });
+}
+
 test("a key the tables offer is trusted only if a trusted key vouches for it", async () => {
   const room = await sealedRoom();
   const stranger = makeKey("evil");
@@ -341,6 +362,18 @@ test("a key the tables offer is trusted only if a trusted key vouches for it", a
   const [part] = await exportAll(room.instance({ keys: [stranger] }));
   const result = await verifyExport([JSON.parse(part!)], publicKeys(...room.keys));
   expect(result.findings[0]).toMatchObject({ kind: "exportChanged" });
+});
+
+test("a log of which nothing is sealed yet has nothing wrong, and an export of it is not called intact", async () => {
+  const room = openRoom(azurite.connectionString(accounts[used++]));
+  for (const entries of [0, 1]) {
+    if (entries > 0) await room.audit.append(by("ada"));
+    expect(await room.audit.verify({})).toMatchObject({ findings: [], digests: 0, checkedFrom: null, beginning: null });
+    const files = (await exportAll(room.audit)).map((part) => JSON.parse(part));
+    const offline = await verifyExport(files, publicKeys(...room.keys));
+    expect(offline).toMatchObject({ verdict: "nothingSealed", intact: false, findings: [], unsealed: entries });
+    expect(offline.notes.join()).toContain("Nothing was sealed when this was exported");
+  }
 });
 
 test("without signing keys nothing is sealed, and the answer says so", async () => {

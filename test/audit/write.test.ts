@@ -1,10 +1,15 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
+import { createTrust } from "../../shared/audit/chain/trust.ts";
+import { exportPart } from "../../shared/audit/export/export.ts";
 import { intervalOf, timeOf } from "../../shared/audit/interval.ts";
-import { bornMark, entriesPartition, isMark, openMark } from "../../shared/audit/rows.ts";
-import { AnyRow, by, event, openRoom, page, type Room, settableClock } from "./support.ts";
+import { enterExport } from "../../shared/audit/reading.ts";
+import { bornMark, EntryRow, entriesPartition, FirstRow, isMark, openMark } from "../../shared/audit/rows.ts";
+import { createWriter } from "../../shared/audit/write/writer.ts";
+import { systemRandomness } from "../../shared/runtime.ts";
+import { AnyRow, by, event, memoryAnchor, openRoom, page, type Room, settableClock } from "./support.ts";
 
-const accounts = Array.from({ length: 12 }, (_, index) => `write${index}`);
+const accounts = Array.from({ length: 22 }, (_, index) => `write${index}`);
 let azurite: Azurite;
 let used = 0;
 beforeAll(async () => {
@@ -156,4 +161,113 @@ test("200 concurrent writers across a seal lose no entry and leave none unsealed
   // The slow instance's entries were refused by the sealed interval and stand in the next one.
   expect((await interval(room, "2026-11-21T10:00:00Z")).open).toBe(false);
   expect((await interval(room, "2026-11-21T10:10:00Z")).entries).toBeGreaterThan(0);
+});
+
+test("who reads the log is entered: one entry per actor, kind and filter in 15 minutes, with a count of pages", async () => {
+  const room = open();
+  const [ada, bob] = ["ada", "bob"].map((actor) => ({ actor, address: "203.0.113.7", requestId: "req-1" }));
+  const entered = async (eventType: string) =>
+    (await room.audit.list({ eventType }, page())).items.map(({ actor, target, count }) => [actor, target!.id, count]);
+  for (let index = 0; index < 3; index++) await room.audit.list({}, page(), ada);
+  await room.audit.list({ actor: "Eve" }, page(), { ...ada!, address: "198.51.100.9" });
+  await room.audit.list({}, page(), bob);
+  room.clock.set("2026-11-21T10:09:00Z");
+  await room.audit.list({}, page(), ada);
+  await room.audit.verify({}, ada);
+  expect((await entered("audit.listed")).sort()).toEqual([
+    ["ada", "actor=eve", 1],
+    ["ada", "all", 4],
+    ["bob", "all", 1],
+  ]);
+  expect(await entered("audit.verified")).toEqual([["ada", "all", 1]]);
+  room.clock.set("2026-11-21T10:15:00Z");
+  await room.audit.list({}, page(), ada);
+  expect((await entered("audit.listed")).filter(([actor, target]) => actor === "ada" && target === "all")).toEqual([
+    ["ada", "all", 1],
+    ["ada", "all", 4],
+  ]);
+});
+
+test("an export is entered as one intent and one outcome, all parts together", async () => {
+  const room = open();
+  for (let index = 0; index < 5; index++) await room.audit.append(by("ada"));
+  const reader = { actor: "auditor", requestId: "first" };
+  const entered = async () =>
+    (await room.audit.list({ eventType: "audit.exported" }, page())).items.map(
+      ({ outcome, requestId, details, count }) => ({ outcome, requestId, details, count }),
+    );
+  const make = { ...room, trust: createTrust(room.tables, room.keys), unicodeFont: () => "" };
+  const counter = createWriter({ ...make, randomness: systemRandomness() });
+  const part = (cursor: string | undefined, requestId: string) => {
+    const request = { format: "csv" as const, query: { actor: "ada" }, cursor, gzip: false };
+    const limits = { entries: 2, bytes: 1e9 };
+    return enterExport(counter, request, { ...reader, requestId }, (id) => exportPart(make, request, id, limits));
+  };
+  const first = await part(undefined, "first");
+  const filter = "actor=ada";
+  const intent = { outcome: "intent", requestId: "first", details: { format: "csv", filter }, count: 1 };
+  expect(await entered()).toEqual([intent]);
+  const second = await part(first.nextCursor!, "second");
+  const third = await part(second.nextCursor!, "third");
+  expect(third.nextCursor).toBeNull();
+  const details = { format: "csv", filter, parts: 3, entries: 5 };
+  const outcome = { outcome: "success", requestId: "first", details, count: 1 };
+  expect(await entered()).toEqual(expect.arrayContaining([outcome, intent]));
+  await part(second.nextCursor!, "third again");
+  expect(await entered()).toEqual(expect.arrayContaining([{ ...outcome, count: 2 }, intent]));
+
+  // What a cursor says is repeated in the log only where this service signed it.
+  const forged = { ...decoded(second.nextCursor!), entries: 1_000_000 };
+  const text = Buffer.from(JSON.stringify(forged)).toString("base64url");
+  await part(text, "forged");
+  const told = (await entered()).find(({ requestId }) => requestId === "forged");
+  expect(told!.details).toEqual({ format: "csv", filter, parts: 3 });
+  await expect(part("nonsense", "broken")).rejects.toMatchObject({ code: "invalidCursor" });
+  expect(await entered()).toHaveLength(3);
+});
+
+const decoded = (cursor: string) => JSON.parse(Buffer.from(cursor.split(".")[1]!, "base64url").toString());
+
+test("an export that fails says so in the log", async () => {
+  const room = open();
+  await room.audit.append(by("ada"));
+  const failing = { ...memoryAnchor(), read: () => Promise.reject(new TypeError("the vault is down")) };
+  const audit = room.instance({ anchor: failing });
+  const request = { format: "json" as const, query: {}, cursor: undefined, gzip: false };
+  await expect(audit.export(request, { actor: "auditor", requestId: "r" })).rejects.toThrow("the vault is down");
+  const outcomes = (await room.audit.list({ eventType: "audit.exported" }, page())).items;
+  expect(outcomes).toMatchObject([{ outcome: "failure", details: { reason: "TypeError" } }, { outcome: "intent" }]);
+});
+
+test("marks that were planted ahead push entries to the first interval that is open", async () => {
+  const room = open();
+  await room.audit.append(by("first"));
+  for (const time of ["10:10", "10:20"]) await room.tables.put(AnyRow, "2026-11-21", `~born|${time}`, {});
+  room.clock.set("2026-11-21T10:12:00Z");
+  await room.audit.append(by("pushed"));
+  expect((await room.audit.list({ actor: "pushed" }, page())).items[0]!.occurredAt).toBe("2026-11-21T10:30:00.000Z");
+});
+
+for (const interval of ["2099-01-01T00:00Z", "nonsense"]) {
+  test(`a new instance dates its entries by the clock, whatever the first interval is said to be: ${interval}`, async () => {
+    const room = open();
+    await room.audit.append(by("ada"));
+    await room.tables.put(FirstRow, "first", "first", { interval });
+    room.clock.set("2026-11-21T10:12:00Z");
+    await room.instance().append(by("bob"));
+    expect((await room.audit.list({ actor: "bob" }, page())).items[0]!.occurredAt).toBe("2026-11-21T10:12:00.000Z");
+    room.clock.set("2026-11-21T10:32:00Z");
+    expect(await room.audit.seal()).toMatchObject({ sealed: 3 });
+    expect(await room.audit.verify({})).toMatchObject({ entries: 2, findings: [{ kind: "beginningChanged" }] });
+  });
+}
+
+test("a counted entry in whose place something else stands is entered all the same", async () => {
+  const room = open();
+  const refusal = event({ type: "access.refused", outcome: "refused" });
+  await room.audit.refused(refusal);
+  const [entry] = (await room.audit.list({}, page())).items;
+  await room.tables.put(EntryRow, "2026-11-21", `10:00|${entry!.id}`, { entry: "nonsense" });
+  await room.audit.refused(refusal);
+  expect((await room.audit.list({}, page())).items).toMatchObject([{ eventType: "access.refused", count: 1 }]);
 });

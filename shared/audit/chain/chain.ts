@@ -39,8 +39,8 @@ const EARLIEST: Interval = Date.parse("2020-01-01T00:00:00Z");
  * beside it does not move the end. Looks back from now, so that it costs one request however long the chain is, where the
  * last one was sealed within the hour.
  *
- * Where there is no such digest at all, the newest one of an unknown key is taken, unverified, so that a chain goes on
- * after all keys were replaced at once.
+ * Where there is no such digest at all, the newest one of another key is taken, unverified, so that a chain goes on, and
+ * nothing of it is replaced, after all keys were replaced at once.
  */
 export async function chainEnd(deps: ChainDependencies, remembered?: DigestName): Promise<ChainEnd | undefined> {
   const horizon = intervalOf(deps.clock.now().getTime()) + CLOCK_AHEAD_MS;
@@ -70,11 +70,12 @@ async function newestIn(
     for (const { rowKey, value } of page) {
       const found = readDigest(rowKey, value?.digest, keys);
       if (found.state === "genuine") verified = endOf(found.digest, found.hash, true);
-      if (found.state !== "unknownKey") continue;
+      if (found.state === "genuine" || found.state === "moved" || !found.claims) continue;
+      const claims = { ...found.claims, beginning: undefined };
       if (found.hash === remembered?.hash) {
-        verified = endOf({ ...found.claims, number: remembered.number, beginning: undefined }, found.hash, true);
-      } else if (isPlausible(found.claims)) {
-        unknown = endOf({ ...found.claims, beginning: undefined }, found.hash, false);
+        verified = endOf({ ...claims, number: remembered.number }, found.hash, true);
+      } else if (isPlausible(claims)) {
+        unknown = endOf(claims, found.hash, false);
       }
     }
   }
@@ -115,14 +116,17 @@ export async function oldestBeginning(
       const found = readDigest(rowKey, value?.digest, keys);
       if (found.state !== "genuine") continue;
       const { digest, hash } = found;
-      return {
-        interval: intervalName(intervalFrom(rowKey) - (digest.number - 1) * INTERVAL_MS),
-        hash: digest.number === 1 ? hash : null,
-      };
+      return { ...beginningByNumber(digest), hash: digest.number === 1 ? hash : null };
     }
   }
   return undefined;
 }
+
+/** Where a chain with such a digest begins, since each interval has one. */
+export const beginningByNumber = ({ number, interval }: { number: number; interval: string }): Beginning => ({
+  interval: intervalName(intervalFrom(interval) - (number - 1) * INTERVAL_MS),
+  hash: null,
+});
 
 /** What stands where a digest is to be; undefined when nothing does. */
 export async function digestAt(tables: Tables, interval: string, keys: PublicKeys): Promise<FoundDigest | undefined> {

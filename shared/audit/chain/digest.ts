@@ -45,17 +45,21 @@ export type FoundDigest =
   | { state: "unknownKey"; claims: Digest; hash: string }
   /** Signed for another interval. */
   | { state: "moved"; digest: Digest; hash: string }
-  | { state: "changed"; hash: string };
+  /** `claims` where it says something of this interval after all. */
+  | { state: "changed"; claims: Digest | undefined; hash: string };
 
 /** @param statement - Undefined when the row could not be read. */
 export function readDigest(interval: string, statement: string | undefined, keys: PublicKeys): FoundDigest {
   const hash = sha256(statement ?? "");
-  if (statement === undefined || !isIntervalName(interval)) return { state: "changed", hash };
+  if (statement === undefined || !isIntervalName(interval)) return { state: "changed", claims: undefined, hash };
   const read = readStatement("audit-digest", Digest, statement, keys);
   if ("payload" in read) {
     const digest = read.payload;
     return { state: digest.interval === interval ? "genuine" : "moved", digest, hash, kid: read.kid };
   }
-  const claims = read.problem === "unknownKey" ? claimsOf(Digest, statement) : undefined;
-  return claims?.interval === interval ? { state: "unknownKey", claims, hash } : { state: "changed", hash };
+  const claimed = claimsOf(Digest, statement);
+  const claims = claimed?.interval === interval ? claimed : undefined;
+  return claims && read.problem === "unknownKey"
+    ? { state: "unknownKey", claims, hash }
+    : { state: "changed", claims, hash };
 }

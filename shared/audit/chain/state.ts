@@ -1,8 +1,8 @@
 import type { Clock } from "../../runtime.ts";
 import type { Tables } from "../../storage/tables.ts";
-import { INTERVAL_MS, type Interval, intervalFrom, intervalName } from "../interval.ts";
+import { type Interval, intervalFrom, intervalName } from "../interval.ts";
 import type { Anchor, Remembered } from "./anchor.ts";
-import { type ChainEnd, chainEnd, oldestBeginning, purgedEnd } from "./chain.ts";
+import { beginningByNumber, type ChainEnd, chainEnd, oldestBeginning, purgedEnd } from "./chain.ts";
 import type { Beginning } from "./digest.ts";
 import { type Purges, purgedTo, readPurges } from "./purge-record.ts";
 import type { PublicKeys } from "./signing.ts";
@@ -39,13 +39,11 @@ export async function chainState({ tables, clock, trust, anchor }: ReadingDepend
   const needed = { tables, clock, keys };
   const end = (await chainEnd(needed, known)) ?? purgedEnd(purges);
   const beginning =
-    end?.beginning ?? known?.beginning ?? (await oldestBeginning(needed, purges)) ?? (known && begunBefore(known));
+    end?.beginning ??
+    known?.beginning ??
+    (await oldestBeginning(needed, purges)) ??
+    (known && beginningByNumber(known)) ??
+    (end && beginningByNumber({ number: end.number, interval: intervalName(end.interval) }));
   const keptFrom = purgedTo(purges) ?? (beginning && intervalFrom(beginning.interval));
   return { keys, vouchers, purges, end, beginning, keptFrom, remembered };
 }
-
-/** By its number: each interval has one digest. */
-const begunBefore = ({ number, interval }: Remembered): Beginning => ({
-  interval: intervalName(intervalFrom(interval) - (number - 1) * INTERVAL_MS),
-  hash: null,
-});

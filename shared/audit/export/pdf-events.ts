@@ -3,7 +3,8 @@ import type { AuditEntry } from "../entry.ts";
 
 /** Longest text of what changed, in characters: the other formats have it in full. */
 const MAX_CHANGE_CHARACTERS = 400;
-/** Members of a list that are shown. */
+/** A list is shown in full up to this many characters, else its first members. */
+const MAX_LIST_CHARACTERS = 60;
 const MAX_LISTED = 3;
 const MAX_DEPTH = 3;
 
@@ -83,8 +84,10 @@ function flat(value: unknown, path = "", depth = 0): Map<string, string> {
 
 function listOf(values: unknown[]): string {
   if (values.length === 0) return "none";
-  const shown = values.slice(0, MAX_LISTED).map(textOf).join(", ");
-  return values.length > MAX_LISTED ? `${shown} and ${values.length - MAX_LISTED} more` : shown;
+  const texts = values.map(textOf);
+  const all = texts.join(", ");
+  if (all.length <= MAX_LIST_CHARACTERS || texts.length <= MAX_LISTED) return all;
+  return `${texts.slice(0, MAX_LISTED).join(", ")} and ${texts.length - MAX_LISTED} more`;
 }
 
 function textOf(value: unknown): string {

@@ -4,7 +4,7 @@ import { isConflict } from "../../storage/conflict.ts";
 import { insert, type Operation, replace, type Tables } from "../../storage/tables.ts";
 import { sha256 } from "../canonical.ts";
 import type { Anchor, Remembered } from "../chain/anchor.ts";
-import { type ChainEnd, chainEnd, oldestBeginning, purgedEnd } from "../chain/chain.ts";
+import { beginningByNumber, type ChainEnd, chainEnd, oldestBeginning, purgedEnd } from "../chain/chain.ts";
 import { type Beginning, type Digest, DigestName, readDigest } from "../chain/digest.ts";
 import { type Fingerprint, fingerprintOf, writeManifest } from "../chain/manifest.ts";
 import { readPurges } from "../chain/purge-record.ts";
@@ -145,6 +145,7 @@ async function whereToGoOn(deps: SealDependencies, keys: PublicKeys) {
     const purges = await readPurges(tables, keys);
     end ??= purgedEnd(purges);
     beginning ??= await oldestBeginning(needed, purges);
+    beginning ??= end && beginningByNumber({ number: end.number, interval: intervalName(end.interval) });
     if (end && beginning && !remembered?.beginning) adopted = { end, beginning, remembered };
   }
   const anchorChanged = read === "unreadable" || beginsElsewhere(remembered?.beginning, end?.beginning);

@@ -45,10 +45,8 @@ export async function verifySealed(
   const asked = cursor ? intervalFrom(cursor.from) : request.start ? intervalOf(request.start.getTime()) : keptFrom;
   const from = Math.max(keptFrom, asked);
   const until = (cursor ? cursor.end : request.end?.getTime()) ?? Number.POSITIVE_INFINITY;
-  const last = Math.min(
-    end ? end.interval : 0,
-    Number.isFinite(until) ? intervalOf(until - 1) : Number.POSITIVE_INFINITY,
-  );
+  const newest = end?.interval ?? Number.NEGATIVE_INFINITY;
+  const last = Math.min(newest, Number.isFinite(until) ? intervalOf(until - 1) : Number.POSITIVE_INFINITY);
   const range = { from, to: Math.max(from, last + INTERVAL_MS) };
 
   if (!cursor) found.add(...(await findStrays(deps, state)));
