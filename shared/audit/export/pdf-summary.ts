@@ -1,7 +1,18 @@
 import type { Verification } from "../api.ts";
-import type { PdfAbout } from "./pdf.ts";
 import type { PdfEvent } from "./pdf-events.ts";
 import { ALARM, type Column, GOOD, HEADING, MARGIN, MUTED, type Sheet } from "./pdf-layout.ts";
+
+/** What a document is of. */
+export interface PdfAbout {
+  start: Date;
+  /** Exclusive. */
+  end: Date;
+  actor: string | undefined;
+  eventType: string | undefined;
+  createdAt: Date;
+  /** What was verified of the period, in one answer or several. */
+  verified: readonly Verification[];
+}
 
 /** Lines of a table of counts; what is rarer is told together. */
 const MAX_COUNTED = 14;

@@ -7,24 +7,13 @@ import type { AuditQuery } from "../list.ts";
 import { verifySealed } from "../verify/verify.ts";
 import { eventsOf, type PdfEvent } from "./pdf-events.ts";
 import { ALARM, type Cell, CONTENT_BOTTOM, type Column, MARGIN, MUTED, numberPages, Sheet } from "./pdf-layout.ts";
-import { instant, periodText, writeSummary } from "./pdf-summary.ts";
+import { instant, type PdfAbout, periodText, writeSummary } from "./pdf-summary.ts";
 import { Typesetter } from "./typesetter.ts";
 import { openTypeFromWoff } from "./woff.ts";
 
 /** Answers of the verification that one document takes at most: over a year of intervals. */
 const MAX_VERIFICATIONS = 3;
 const SIZE = 7;
-
-export interface PdfAbout {
-  start: Date;
-  /** Exclusive. */
-  end: Date;
-  actor: string | undefined;
-  eventType: string | undefined;
-  createdAt: Date;
-  /** What was verified of the period, in one answer or several. */
-  verified: readonly Verification[];
-}
 
 /** The document of an export, with what was verified of its period just now. */
 export async function pdfOf(
