@@ -1,152 +1,23 @@
 import * as z from "zod";
-import type { ScanProgress } from "../shared/discovery/discovery.ts";
 import {
-  QUEUES,
-  SCAN_MODES,
-  SCAN_STATUSES,
-  ScanMessage,
-  type ScanRecord,
-  StartMessage,
-  Tally,
-  VAULT_OUTCOMES,
-  VaultMessage,
-} from "../shared/discovery/scan.ts";
-import { pageOf, pageParameters, pageRequest, queryInstant } from "../shared/http/paging.ts";
+  progressView,
+  Scan,
+  ScanProgressView,
+  ScanRequest,
+  ScanResults,
+  scanView,
+  vaultResultView,
+} from "../shared/discovery/api.ts";
+import { QUEUES, ScanMessage, StartMessage, VaultMessage } from "../shared/discovery/scan.ts";
+import { pageOf, pageParameters, pageRequest } from "../shared/http/paging.ts";
 import { notFound } from "../shared/http/problem.ts";
 import { content, created, Deleted, deleted, ok } from "../shared/http/reply.ts";
-import { Asset, assetView, Vault, vaultView } from "../shared/inventory/api.ts";
-import { ASSET_TYPES } from "../shared/inventory/asset.ts";
+import { Asset, AssetQuery, assetView, tagFilter, Vault, VaultQuery, vaultView } from "../shared/inventory/api.ts";
 import { assetsCsv } from "../shared/inventory/csv.ts";
-import { STATUSES } from "../shared/inventory/health.ts";
-import { VaultFailure } from "../shared/inventory/vault.ts";
-import type { Logger } from "../shared/runtime.ts";
-import { endpoint, queue, timer } from "./kit.ts";
+import { endpoint, type Invocation, queue, timer } from "./kit.ts";
 
 const tag = "Discovery";
-const instant = z.iso.datetime();
-const guid = z.guid("must be a subscription id (a GUID)");
-
-const ScanRequest = z
-  .strictObject({
-    mode: z.enum(SCAN_MODES).meta({
-      description:
-        "`full` reads all details, `delta` only of what is new or changed, `force` is `full` that also starts while another scan runs and tries vaults again that failed lately.",
-    }),
-    subscriptions: z.array(guid).max(1000).optional().meta({ description: "Only these; all when left out or empty." }),
-  })
-  .meta({ id: "ScanRequest" });
-
-const scanFields = {
-  scanId: z.string(),
-  mode: z.enum(SCAN_MODES),
-  subscriptions: z.array(z.string()).nullable().meta({ description: "As asked for; null for all." }),
-  status: z.enum(SCAN_STATUSES),
-  trigger: z.enum(["api", "schedule"]),
-  requestedBy: z.string(),
-  createdAt: instant,
-  startedAt: instant.nullable(),
-  finishedAt: instant.nullable(),
-  deadline: instant.nullable(),
-  failure: VaultFailure.nullable(),
-};
-const Scan = z.object(scanFields).meta({ id: "Scan" });
-const ScanProgressView = z
-  .object({
-    ...scanFields,
-    progress: z.object({
-      vaultsTotal: z.int(),
-      vaultsDone: z.int(),
-      vaultsFailed: z.int(),
-      assetsFound: z.int(),
-      assetsAdded: z.int(),
-      assetsUpdated: z.int(),
-      assetsRemoved: z.int(),
-    }),
-    subscriptionOutcomes: z.array(
-      z.object({ subscriptionId: z.string(), vaults: z.int(), failure: VaultFailure.nullable() }),
-    ),
-  })
-  .meta({ id: "ScanProgress" });
-const VaultResult = z
-  .object({
-    vaultName: z.string(),
-    subscriptionId: z.string(),
-    outcome: z.enum(VAULT_OUTCOMES),
-    failures: z.array(VaultFailure.extend({ list: z.string() })),
-    tally: Tally,
-    added: z.array(z.string()).meta({ description: "Asset ids; at most 1,000 are named, the tally counts all." }),
-    updated: z.array(z.string()),
-    removed: z.array(z.string()),
-    finishedAt: instant,
-  })
-  .meta({ id: "VaultResult" });
-const ScanResults = pageOf(VaultResult, "VaultResultList")
-  .extend({ scan: ScanProgressView })
-  .meta({ id: "ScanResults" });
-
-const scanView = (scan: ScanRecord): z.infer<typeof Scan> => ({
-  scanId: scan.scanId,
-  mode: scan.mode,
-  subscriptions: scan.subscriptions ?? null,
-  status: scan.status,
-  trigger: scan.trigger,
-  requestedBy: scan.requestedBy,
-  createdAt: scan.createdAt,
-  startedAt: scan.startedAt ?? null,
-  finishedAt: scan.finishedAt ?? null,
-  deadline: scan.deadline ?? null,
-  failure: scan.failure ?? null,
-});
-
-const progressView = (scan: ScanProgress): z.infer<typeof ScanProgressView> => ({
-  ...scanView(scan),
-  progress: {
-    vaultsTotal: scan.vaultsTotal,
-    vaultsDone: scan.vaultsDone,
-    vaultsFailed: scan.vaultsFailed,
-    assetsFound: scan.tally.found.certificate + scan.tally.found.key + scan.tally.found.secret,
-    assetsAdded: scan.tally.added,
-    assetsUpdated: scan.tally.updated,
-    assetsRemoved: scan.tally.removed,
-  },
-  subscriptionOutcomes: scan.subscriptionOutcomes.map((one) => ({ ...one, failure: one.failure ?? null })),
-});
-
 const scanParams = z.object({ scan_id: z.string().meta({ description: "The scanId of the scan." }) });
-
-const vaultName = z.string().regex(/^[a-zA-Z0-9-]{1,127}$/, "must be a vault name");
-const boolean = z.enum(["true", "false"]).transform((value) => value === "true");
-
-const AssetQuery = z.strictObject({
-  type: z.enum(ASSET_TYPES).optional(),
-  status: z.enum(STATUSES).optional(),
-  vault: vaultName.optional().meta({ description: "A vault's name." }),
-  subscription: guid.optional(),
-  search: z.string().min(1).max(127).optional().meta({ description: "Part of the name, in any case." }),
-  expiresBefore: queryInstant("start")
-    .optional()
-    .meta({ description: "Expires before this date or instant.", type: "string" }),
-  expiresAfter: queryInstant("start")
-    .optional()
-    .meta({ description: "Expires after this date or instant.", type: "string" }),
-  enabled: boolean.optional(),
-  tag: z.string().min(1).max(512).optional().meta({ description: "`name` or `name=value`." }),
-  owner: z.string().min(1).max(256).optional(),
-  sort: z
-    .enum(["name", "expiresOn"])
-    .optional()
-    .meta({ description: "By name, unless a filter of expiry orders by it." }),
-  format: z
-    .enum(["json", "csv"])
-    .optional()
-    .meta({ description: "`csv`: a file of up to 10,000 assets a part; `Link` names the next." }),
-  ...pageParameters,
-});
-
-const tagFilter = (text: string): { name: string; value?: string } => {
-  const at = text.indexOf("=");
-  return at < 1 ? { name: text } : { name: text.slice(0, at), value: text.slice(at + 1) };
-};
 
 /** Assets per part of a CSV answer. */
 const CSV_PART = 10_000;
@@ -210,12 +81,7 @@ const getScanResults = endpoint({
   responds: { 200: ScanResults },
   handle: async ({ params, query, services }) => {
     const { scan, page } = await services.discovery.results(params.scan_id, pageRequest(query));
-    const items = page.items.map(({ vaultName: name, subscriptionId, outcome, failures, tally, ...rest }) => ({
-      ...{ vaultName: name, subscriptionId, outcome, tally },
-      failures: failures.map(({ list, code, message, remedy, at }) => ({ list, code, message, remedy, at })),
-      ...{ added: rest.added, updated: rest.updated, removed: rest.removed, finishedAt: rest.finishedAt },
-    }));
-    return ok({ scan: progressView(scan), ...page, items });
+    return ok({ scan: progressView(scan), ...page, items: page.items.map(vaultResultView) });
   },
 });
 
@@ -296,7 +162,7 @@ const listVaults = endpoint({
   tag,
   access: "user",
   tier: "core",
-  query: z.strictObject({ subscription: guid.optional(), ...pageParameters }),
+  query: VaultQuery,
   responds: { 200: pageOf(Vault, "VaultList") },
   handle: async ({ query, services }) => {
     const [page, moment] = await Promise.all([
@@ -319,23 +185,22 @@ export const endpoints = [
 ];
 
 /** Starting by way of a queue gives every deployment its own moment, and a failed start its retries. */
-const schedule = (mode: "full" | "delta") => async (services: Parameters<TimerHandle>[0]["services"], log: Logger) => {
+const schedule = async (mode: "full" | "delta", { services, log }: Invocation) => {
   const delaySeconds = Math.floor(services.randomness.number() * services.config.SCHEDULE_JITTER_SECONDS);
   await services.queues.send(QUEUES.start, { mode }, { delaySeconds });
   log.info("A scheduled scan will start", { mode, delaySeconds });
 };
-type TimerHandle = Parameters<typeof timer>[0]["handle"];
 
 export const timers = [
   timer({
     name: "startDeltaScan",
     schedule: (config) => config.DELTA_SCAN_SCHEDULE,
-    handle: ({ services, log }) => schedule("delta")(services, log),
+    handle: (invocation) => schedule("delta", invocation),
   }),
   timer({
     name: "startFullScan",
     schedule: (config) => config.FULL_SCAN_SCHEDULE,
-    handle: ({ services, log }) => schedule("full")(services, log),
+    handle: (invocation) => schedule("full", invocation),
   }),
   timer({
     name: "watchScans",
@@ -367,19 +232,19 @@ export const queues = [
     name: "planScanFailed",
     queue: `${QUEUES.plan}-poison`,
     message: ScanMessage,
-    handle: ({ scanId }, { services }) => services.discovery.planFailed(scanId),
+    handle: ({ scanId }, { services }) => services.scanRun.planFailed(scanId),
   }),
   queue({
     name: "scanVault",
     queue: QUEUES.vaults,
     message: VaultMessage,
-    handle: (message, { services, delivery }) => services.scanRun.scanChain(message, delivery),
+    handle: (message, { services, delivery }) => services.scanRun.scanVaults(message, delivery),
   }),
   queue({
     name: "scanVaultFailed",
     queue: `${QUEUES.vaults}-poison`,
     message: VaultMessage,
-    handle: ({ scanId, index }, { services }) => services.discovery.vaultFailed(scanId, index),
+    handle: ({ scanId, index }, { services }) => services.scanRun.vaultFailed(scanId, index),
   }),
   queue({
     name: "finishScan",

@@ -116,7 +116,7 @@ export function createServices(config: Config): Services {
 
   const keyVaults = createKeyVaults({ config, identity, log });
   const resourceManager = createResourceManager({ config, identity, log });
-  const active = createActiveScans(tables);
+  const active = createActiveScans({ tables, clock });
   const subscriptions = createSubscriptions({
     ...{ tables, config, clock, audit, resourceManager, keyVaults, identity },
     inventory: {
@@ -127,7 +127,15 @@ export function createServices(config: Config): Services {
     },
   });
   const scanRun = createScanRun({
-    ...{ tables, queues, settings, resourceManager, active, audit, clock, randomness, log },
+    tables,
+    queues,
+    settings,
+    resourceManager,
+    active,
+    audit,
+    clock,
+    randomness,
+    log,
     configuredSubscriptions: () => subscriptions.configured(),
     ended: () => alerts.requestEvaluation(),
     scanVault: (planned, options) =>
@@ -139,7 +147,7 @@ export function createServices(config: Config): Services {
         prepareChange: compliance.prepareChange,
       }),
   });
-  const discovery = createDiscovery({ tables, queues, active, run: scanRun, audit, clock, randomness, log });
+  const discovery = createDiscovery({ tables, queues, active, audit, clock, randomness, log });
   const watchScans = createScanWatch({ tables, queues, active, run: scanRun, clock, log });
   const gate = createGate({ access, licensing, audit, limiter, signInLimiter });
   const health = createHealth({ tables, queues, identity, resourceManager, clock });

@@ -46,3 +46,12 @@ export function* intervalsByDay(
   }
   if (together.length > 0) yield together;
 }
+
+/** Nothing can be entered in an interval once it is sealed. */
+export class IntervalSealed extends Error {
+  override readonly name = "IntervalSealed";
+
+  constructor(interval: Interval) {
+    super(`The interval ${intervalName(interval)} of the audit log is sealed.`);
+  }
+}

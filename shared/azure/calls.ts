@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { PipelinePolicy, PipelineRequest, PipelineResponse } from "@azure/core-rest-pipeline";
-import type * as z from "zod";
+import * as z from "zod";
 import type { Logger, Randomness } from "../runtime.ts";
 import { connections } from "./connections.ts";
 import {
@@ -44,11 +44,28 @@ export const CALL_LIMITS: CallLimits = {
 /** What a path of a service stands for. */
 export interface Route {
   target: CallTarget;
-  /** The members of a successful answer without which it is not usable. */
+  /** The members of a successful answer without which it is not usable; of a page, without those of its entries. */
   answer: z.ZodType;
-  /** The answer is one page of a list, whose links must not lead in a circle. */
+  /** The answer is one page of a list, whose links must not lead in a circle and must come to an end. */
   paged?: boolean;
+  /** The members of each entry of a page's `value`; without it the entries are not looked at. */
+  entry?: z.ZodType;
 }
+
+/** A page of a list, its entries not looked at. A link may be empty at the end of a list. */
+export const page = z.object({
+  value: z.array(z.unknown()),
+  nextLink: z
+    .string()
+    .refine((link) => link === "" || URL.canParse(link))
+    .nullish(),
+});
+
+/**
+ * Pages of one list. Key Vault gives at most 25 entries a page and documents no most per vault; a list of 100,000 that still
+ * goes on is one that does not end, and would fill the memory.
+ */
+const MOST_PAGES = 4_000;
 
 interface CallPolicyOptions {
   /** The only origin a request, and so a token, may go to, such as `https://kv-payments.vault.azure.net`. */
@@ -60,6 +77,13 @@ interface CallPolicyOptions {
   route(path: string): Route | undefined;
   /** Named in the failure when a request would leave the origin. */
   resource: string;
+  /**
+   * Ends every request of the client. It belongs to the client and not to its calls because the SDKs' lists pass a call's
+   * signal to their first page only.
+   */
+  signal?: AbortSignal | undefined;
+  /** Gets the entries of a list that are not what the service documents; without it such an entry fails the list. */
+  unreadable?: ((entry: unknown, failure: CloudFailure) => void) | undefined;
   log: Logger;
   randomness: Randomness;
   limits: CallLimits;
@@ -112,12 +136,13 @@ function callPolicy(options: CallPolicyOptions, bodies: Bodies): PipelinePolicy 
       const { target } = route;
       if (route.paged) {
         if (pagesAsked.has(request.url)) throw malformedAnswer(target, "the pages of the list lead in a circle");
+        if (pagesAsked.size === MOST_PAGES) throw malformedAnswer(target, `the list goes on after ${MOST_PAGES} pages`);
         pagesAsked.add(request.url);
       }
       request.agent ??= connections;
       const body = bodies.get(request);
       if (body !== undefined) request.body = body;
-      const signal = request.abortSignal;
+      const signal = options.signal ?? request.abortSignal;
       let waited = 0;
       for (let tries = 1; ; tries++) {
         if (signal?.aborted) throw ranOutOfTime(target);
@@ -125,7 +150,8 @@ function callPolicy(options: CallPolicyOptions, bodies: Bodies): PipelinePolicy 
         const token = await credential.getToken(options.scope, signal ? { abortSignal: signal } : {});
         request.headers.set("authorization", `Bearer ${token?.token}`);
         try {
-          return usable(await withinTime(request, target, limits.requestTimeoutMs, next), route);
+          const response = await withinTime(request, signal, target, limits.requestTimeoutMs, next);
+          return usable(response, route, options.unreadable);
         } catch (error) {
           const failure = asCloudFailure(error, target);
           const wait = waitBefore(failure, tries, limits, randomness);
@@ -157,11 +183,12 @@ function routeOf(request: PipelineRequest, { origin, resource, route }: CallPoli
  */
 async function withinTime(
   request: PipelineRequest,
+  signal: PipelineRequest["abortSignal"],
   target: CallTarget,
   ms: number,
   send: (request: PipelineRequest) => Promise<PipelineResponse>,
 ): Promise<PipelineResponse> {
-  const callers = request.abortSignal;
+  const own = request.abortSignal;
   const controller = new AbortController();
   let stop: (failure: CloudFailure) => void = () => {};
   const stopped = new Promise<never>((_, reject) => {
@@ -171,21 +198,28 @@ async function withinTime(
     };
   });
   const onAbort = () => stop(ranOutOfTime(target));
-  callers?.addEventListener("abort", onAbort);
+  signal?.addEventListener("abort", onAbort);
   const timer = setTimeout(() => stop(noAnswer(target, `no answer within ${ms / 1000} s`)), ms);
   request.abortSignal = controller.signal;
   try {
     return await Promise.race([send(request), stopped]);
   } finally {
     clearTimeout(timer);
-    callers?.removeEventListener("abort", onAbort);
-    if (callers) request.abortSignal = callers;
+    signal?.removeEventListener("abort", onAbort);
+    if (own) request.abortSignal = own;
     else delete request.abortSignal;
   }
 }
 
-/** @throws {CloudFailure} unless the answer is a success with the members its route needs. */
-function usable(response: PipelineResponse, { target, answer }: Route): PipelineResponse {
+/**
+ * The answer with the entries of its page that are what the service documents.
+ * @throws {CloudFailure} unless it is a success with the members its route needs.
+ */
+function usable(
+  response: PipelineResponse,
+  { target, answer, entry }: Route,
+  unreadable: CallPolicyOptions["unreadable"],
+): PipelineResponse {
   const body = response.bodyAsText ?? "";
   if (response.status !== 200) {
     throw failureOfAnswer({ status: response.status, body, header: (name) => response.headers.get(name) }, target);
@@ -197,11 +231,25 @@ function usable(response: PipelineResponse, { target, answer }: Route): Pipeline
     throw malformedAnswer(target, "the answer is not JSON");
   }
   const checked = answer.safeParse(json);
-  if (!checked.success) {
-    const path = checked.error.issues[0]?.path.join(".") || "the answer";
-    throw malformedAnswer(target, `the answer is not what the service documents, at ${path.slice(0, 100)}`);
-  }
-  return response;
+  if (!checked.success) throw undocumented(target, checked.error);
+  if (!entry) return response;
+  const page = json as { value: unknown[] };
+  const readable = page.value.filter((one) => {
+    const { error } = entry.safeParse(one);
+    if (!error) return true;
+    const failure = undocumented(target, error);
+    if (!unreadable) throw failure;
+    unreadable(one, failure);
+    return false;
+  });
+  if (readable.length === page.value.length) return response;
+  return { ...response, bodyAsText: JSON.stringify({ ...page, value: readable }) };
+}
+
+/** The failure of an answer, or a part of one, whose members are not those the service documents. */
+export function undocumented(target: CallTarget, error: z.ZodError): CloudFailure {
+  const path = error.issues[0]?.path.join(".") || "the answer";
+  return malformedAnswer(target, `the answer is not what the service documents, at ${path.slice(0, 100)}`);
 }
 
 /** Milliseconds to wait before the next try; undefined when there is none. */

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import type { Route } from "./calls.ts";
+import { page, type Route } from "./calls.ts";
 
 /**
  * The members of Key Vault's answers without which the SDKs, or what reads them here, would stumble.
@@ -19,11 +19,16 @@ const managed = z.boolean().nullish();
 const identifier = (collection: string) =>
   z.string().regex(new RegExp(`^https://[^/]+/${collection}/[0-9A-Za-z-]{1,127}(/[0-9A-Za-z]+)?/?$`, "i"));
 
-const page = (item: z.ZodType) => z.object({ value: z.array(item), nextLink: text });
+const secretEntry = z.object({ id: identifier("secrets"), attributes, tags, contentType: text, managed });
+const keyEntry = z.object({ kid: identifier("keys"), attributes, tags, managed });
+const certificateEntry = z.object({ id: identifier("certificates"), attributes, tags, x5t: text });
 
-const secretPage = page(z.object({ id: identifier("secrets"), attributes, tags, contentType: text, managed }));
-const keyPage = page(z.object({ kid: identifier("keys"), attributes, tags, managed }));
-const certificatePage = page(z.object({ id: identifier("certificates"), attributes, tags, x5t: text }));
+/** The name in the identifier of a list's entry, where that much of it can be read. */
+export function nameOfEntry(entry: unknown): string | undefined {
+  const { id, kid } = (typeof entry === "object" && entry !== null ? entry : {}) as { id?: unknown; kid?: unknown };
+  const match = /^https:\/\/[^/]+\/[a-z]+\/([0-9A-Za-z-]{1,127})\/?$/i.exec(String(kid ?? id));
+  return match?.[1];
+}
 
 const key = z.object({
   key: z.object({
@@ -57,14 +62,14 @@ const certificate = z.object({
   tags,
   policy: z
     .object({
-      key_props: z.object({ kty: text, key_size: z.number().nullish(), crv: text }).nullish(),
+      key_props: z.object({ kty: text, key_size: z.int().nullish(), crv: text }).nullish(),
       x509_props: z
         .object({
           subject: text,
           ekus: names,
           key_usage: names,
           sans: z.object({ emails: names, dns_names: names, upns: names, uris: names, ipAddresses: names }).nullish(),
-          validity_months: z.number().nullish(),
+          validity_months: z.int().nullish(),
         })
         .nullish(),
       issuer: z.object({ name: text }).nullish(),
@@ -82,10 +87,10 @@ const certificate = z.object({
     .nullish(),
 });
 
-const ROUTES: { path: RegExp; operation: string; answer: z.ZodType; paged?: boolean }[] = [
-  { path: /^\/secrets$/, operation: "list secrets", answer: secretPage, paged: true },
-  { path: /^\/keys$/, operation: "list keys", answer: keyPage, paged: true },
-  { path: /^\/certificates$/, operation: "list certificates", answer: certificatePage, paged: true },
+const ROUTES: { path: RegExp; operation: string; answer: z.ZodType; entry?: z.ZodType }[] = [
+  { path: /^\/secrets$/, operation: "list secrets", answer: page, entry: secretEntry },
+  { path: /^\/keys$/, operation: "list keys", answer: page, entry: keyEntry },
+  { path: /^\/certificates$/, operation: "list certificates", answer: page, entry: certificateEntry },
   { path: /^\/keys\/[^/]+\/rotationpolicy$/, operation: "read a key's rotation policy", answer: rotationPolicy },
   { path: /^\/keys\/[^/]+$/, operation: "read a key", answer: key },
   { path: /^\/certificates\/[^/]+$/, operation: "read a certificate", answer: certificate },
@@ -98,6 +103,7 @@ const GRANT =
 export function keyVaultRoute(path: string, resource: string): Route | undefined {
   const route = ROUTES.find(({ path: pattern }) => pattern.test(path.replace(/\/$/, "")));
   if (!route) return undefined;
-  const { operation, answer, paged = false } = route;
-  return { target: { operation, resource, grant: GRANT }, answer, paged };
+  const { operation, answer, entry } = route;
+  const target = { operation, resource, grant: GRANT };
+  return entry ? { target, answer, entry, paged: true } : { target, answer };
 }

@@ -5,7 +5,7 @@ import { type Logger, type Randomness, systemRandomness } from "../runtime.ts";
 import { CALL_LIMITS, type CallLimits, clientOptions } from "./calls.ts";
 import { type CallTarget, CloudFailure, foreignHost } from "./failure.ts";
 import type { Identity } from "./identity.ts";
-import { keyVaultRoute } from "./key-vault-answers.ts";
+import { keyVaultRoute, nameOfEntry } from "./key-vault-answers.ts";
 import { readX509 } from "./x509.ts";
 
 /** Instants are whole seconds since 1970, as Key Vault keeps them. */
@@ -36,7 +36,18 @@ export interface ListedCertificate extends Listed {
   thumbprint?: string;
 }
 
-export type ListedAsset = ListedSecret | ListedKey | ListedCertificate;
+/** An entry of a list that is not what the service documents. */
+export interface UnreadableEntry {
+  kind: "unreadable";
+  /** Undefined when not even that can be read: then it may be any of the assets that the list does not name. */
+  name: string | undefined;
+  failure: CloudFailure;
+}
+
+export type ListedAsset = ListedSecret | ListedKey | ListedCertificate | UnreadableEntry;
+
+/** Gets the unreadable entries of a list. */
+export type OnUnreadable = (entry: UnreadableEntry) => void;
 
 export interface KeyDetails {
   version: string;
@@ -80,13 +91,14 @@ export interface CertificateDetails {
 }
 
 /**
- * Reads one vault; no method reads a secret's value. Lists come in the service's pages of up to 25.
- * Every method throws `CloudFailure`.
+ * Reads one vault; no method reads a secret's value. Lists come in the service's pages of up to 25. An entry that is not
+ * what the service documents goes to `unreadable`; without that function it fails the list.
+ * Every method throws `CloudFailure`; `timedOut` once its signal is aborted.
  */
 export interface VaultClient {
-  secrets(signal?: AbortSignal): AsyncGenerator<ListedSecret[]>;
-  keys(signal?: AbortSignal): AsyncGenerator<ListedKey[]>;
-  certificates(signal?: AbortSignal): AsyncGenerator<ListedCertificate[]>;
+  secrets(signal?: AbortSignal, unreadable?: OnUnreadable): AsyncGenerator<ListedSecret[]>;
+  keys(signal?: AbortSignal, unreadable?: OnUnreadable): AsyncGenerator<ListedKey[]>;
+  certificates(signal?: AbortSignal, unreadable?: OnUnreadable): AsyncGenerator<ListedCertificate[]>;
   key(name: string, signal?: AbortSignal): Promise<KeyDetails>;
   /** Undefined when the key has none. */
   rotationPolicy(name: string, signal?: AbortSignal): Promise<RotationPolicy | undefined>;
@@ -120,7 +132,7 @@ export function createKeyVaults({
       const resource = `key vault ${name}`;
       const origin = originOf(vaultUri, suffix, { operation: "open the vault", resource });
       // A client holds no connection of its own, so each call has a new one: its policy knows one list only.
-      const connect: Connect = async () => [
+      const connect: Connect = async (signal, unreadable) => [
         origin,
         await identity.credential(),
         clientOptions({
@@ -129,6 +141,9 @@ export function createKeyVaults({
           identity,
           route: (path) => keyVaultRoute(path, resource),
           resource,
+          signal,
+          unreadable:
+            unreadable && ((entry, failure) => unreadable({ kind: "unreadable", name: nameOfEntry(entry), failure })),
           log,
           randomness,
           limits: { ...CALL_LIMITS, ...limits },
@@ -139,23 +154,26 @@ export function createKeyVaults({
   };
 }
 
-type Connect = () => Promise<[url: string, credential: TokenCredential, options: ReturnType<typeof clientOptions>]>;
+type Connect = (
+  signal: AbortSignal | undefined,
+  unreadable?: OnUnreadable,
+) => Promise<[url: string, credential: TokenCredential, options: ReturnType<typeof clientOptions>]>;
 
 function vaultClient(resource: string, connect: Connect): VaultClient {
-  const keyClient = async () => {
+  const keyClient = async (...options: Parameters<Connect>) => {
     const { KeyClient } = await import("@azure/keyvault-keys");
-    return new KeyClient(...(await connect()));
+    return new KeyClient(...(await connect(...options)));
   };
-  const certificateClient = async () => {
+  const certificateClient = async (...options: Parameters<Connect>) => {
     const { CertificateClient } = await import("@azure/keyvault-certificates");
-    return new CertificateClient(...(await connect()));
+    return new CertificateClient(...(await connect(...options)));
   };
 
   return {
-    async *secrets(signal) {
+    async *secrets(signal, unreadable) {
       const { SecretClient } = await import("@azure/keyvault-secrets");
-      const client = new SecretClient(...(await connect()));
-      for await (const page of client.listPropertiesOfSecrets(calling(signal)).byPage()) {
+      const client = new SecretClient(...(await connect(signal, unreadable)));
+      for await (const page of client.listPropertiesOfSecrets().byPage()) {
         yield page.map((secret) => ({
           kind: "secret",
           ...listed(secret),
@@ -164,16 +182,16 @@ function vaultClient(resource: string, connect: Connect): VaultClient {
       }
     },
 
-    async *keys(signal) {
-      const client = await keyClient();
-      for await (const page of client.listPropertiesOfKeys(calling(signal)).byPage()) {
+    async *keys(signal, unreadable) {
+      const client = await keyClient(signal, unreadable);
+      for await (const page of client.listPropertiesOfKeys().byPage()) {
         yield page.map((key) => ({ kind: "key", ...listed(key) }));
       }
     },
 
-    async *certificates(signal) {
-      const client = await certificateClient();
-      for await (const page of client.listPropertiesOfCertificates(calling(signal)).byPage()) {
+    async *certificates(signal, unreadable) {
+      const client = await certificateClient(signal, unreadable);
+      for await (const page of client.listPropertiesOfCertificates().byPage()) {
         yield page.map((certificate) => ({
           kind: "certificate",
           ...listed(certificate),
@@ -183,7 +201,7 @@ function vaultClient(resource: string, connect: Connect): VaultClient {
     },
 
     async key(name, signal) {
-      const { key, keyType, keyOperations, properties } = await (await keyClient()).getKey(name, calling(signal));
+      const { key, keyType, keyOperations, properties } = await (await keyClient(signal)).getKey(name);
       return {
         version: properties.version ?? "",
         keyType: keyType ?? "",
@@ -193,9 +211,9 @@ function vaultClient(resource: string, connect: Connect): VaultClient {
     },
 
     async rotationPolicy(name, signal) {
-      const client = await keyClient();
+      const client = await keyClient(signal);
       try {
-        const policy = await client.getKeyRotationPolicy(name, calling(signal));
+        const policy = await client.getKeyRotationPolicy(name);
         const lifetimeActions = (policy.lifetimeActions ?? []).map(({ action, timeAfterCreate, timeBeforeExpiry }) => ({
           action: action as "Rotate" | "Notify",
           ...present({ timeAfterCreate, timeBeforeExpiry }),
@@ -208,7 +226,7 @@ function vaultClient(resource: string, connect: Connect): VaultClient {
     },
 
     async certificate(name, signal) {
-      const certificate = await (await certificateClient()).getCertificate(name, calling(signal));
+      const certificate = await (await certificateClient(signal)).getCertificate(name);
       return certificateDetails(certificate, { operation: "read a certificate", resource });
     },
   };
@@ -221,8 +239,6 @@ function originOf(vaultUri: string, suffix: string, target: CallTarget): string 
   }
   return url.origin;
 }
-
-const calling = (signal: AbortSignal | undefined) => (signal ? { abortSignal: signal } : {});
 
 interface SdkProperties {
   name?: string;

@@ -1,53 +1,84 @@
 import * as z from "zod";
-import type { Route } from "./calls.ts";
+import { page, type Route, undocumented } from "./calls.ts";
 
-/** The members of the resource manager's answers that are read here. https://learn.microsoft.com/rest/api/azure/ */
+/**
+ * The members of the resource manager's answers that are read here; the others are not looked at.
+ * https://learn.microsoft.com/rest/api/azure/
+ */
 
 const text = z.string().nullish();
 const flag = z.boolean().nullish();
 
-const subscription = z.object({ subscriptionId: z.string(), displayName: text, state: text, tenantId: text });
-const subscriptionPage = z.object({ value: z.array(subscription), nextLink: text });
+/** A subscription's id, which becomes part of addresses and of storage keys. */
+const SUBSCRIPTION_ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
-const vaultPage = z.object({
-  value: z.array(
-    z.object({
-      id: z.string(),
-      name: z.string(),
-      location: text,
-      tags: z.record(z.string(), z.unknown()).nullish(),
-      systemData: z.object({ createdAt: text, lastModifiedAt: text }).nullish(),
-      properties: z.object({
-        tenantId: text,
-        sku: z.object({ name: text }).nullish(),
-        vaultUri: z.string(),
-        enableSoftDelete: flag,
-        softDeleteRetentionInDays: z.number().nullish(),
-        enablePurgeProtection: flag,
-        enableRbacAuthorization: flag,
-        publicNetworkAccess: text,
-        accessPolicies: z.array(z.object({ permissions: z.object({}).nullish() })).nullish(),
-        networkAcls: z
-          .object({
-            defaultAction: text,
-            ipRules: z.array(z.object({})).nullish(),
-            virtualNetworkRules: z.array(z.object({})).nullish(),
-          })
-          .nullish(),
-        privateEndpointConnections: z
-          .array(
-            z.object({
-              properties: z
-                .object({ privateLinkServiceConnectionState: z.object({ status: text }).nullish() })
-                .nullish(),
-            }),
-          )
-          .nullish(),
-      }),
-    }),
-  ),
-  nextLink: text,
+const subscription = z.object({
+  subscriptionId: z.string().regex(SUBSCRIPTION_ID),
+  displayName: text,
+  state: text,
+  tenantId: text,
 });
+
+/** `/subscriptions/<id>/resourceGroups/<group>/providers/Microsoft.KeyVault/vaults/<name>` */
+const VAULT_ID =
+  "/subscriptions/[0-9a-f-]{36}/resourceGroups/[^/]+/providers/Microsoft\\.KeyVault/vaults/([0-9A-Za-z-]+)";
+export const VAULT_ID_PATTERN = new RegExp(`^${VAULT_ID}$`, "i");
+
+/** A vault's name, which becomes part of storage keys. */
+const vaultName = z.string().regex(/^[0-9A-Za-z-]{1,127}$/);
+
+const vault = z.object({
+  id: z.string().regex(VAULT_ID_PATTERN),
+  name: vaultName,
+  location: text,
+  tags: z.record(z.string(), z.unknown()).nullish(),
+  systemData: z.object({ createdAt: text, lastModifiedAt: text }).nullish(),
+  properties: z.object({
+    tenantId: text,
+    sku: z.object({ name: z.string() }),
+    vaultUri: z.string(),
+    enableSoftDelete: flag,
+    softDeleteRetentionInDays: z.int().nullish(),
+    enablePurgeProtection: flag,
+    enableRbacAuthorization: flag,
+    publicNetworkAccess: text,
+    networkAcls: z.object({ defaultAction: text }).nullish(),
+    privateEndpointConnections: z
+      .array(
+        z.object({
+          properties: z.object({ privateLinkServiceConnectionState: z.object({ status: text }).nullish() }).nullish(),
+        }),
+      )
+      .nullish(),
+  }),
+});
+export type AnsweredVault = z.infer<typeof vault>;
+export type AnsweredSubscription = z.infer<typeof subscription>;
+
+/**
+ * An entry of a list of vaults.
+ * @throws {CloudFailure} badResponse when it is not what the service documents.
+ */
+export function readVaultEntry(entry: unknown): AnsweredVault {
+  const { data, error } = vault.safeParse(entry);
+  if (data) return data;
+  throw undocumented({ operation: "read the description", resource: `key vault ${nameOfVault(entry) ?? "?"}` }, error);
+}
+
+/** The name of an entry of a list of vaults, where that much of it can be read. */
+export function nameOfVault(entry: unknown): string | undefined {
+  return z.object({ name: vaultName }).safeParse(entry).data?.name;
+}
+
+/**
+ * An entry of the list of subscriptions.
+ * @throws {CloudFailure} badResponse when it is not what the service documents.
+ */
+export function readSubscriptionEntry(entry: unknown): AnsweredSubscription {
+  const { data, error } = subscription.safeParse(entry);
+  if (data) return data;
+  throw undocumented({ operation: "read the description", resource: "a subscription" }, error);
+}
 
 const logSettings = z
   .array(
@@ -78,11 +109,6 @@ export const diagnosticSettingsAnswer = z.object({
 
 const READER = "the role Reader on the subscription";
 
-/** `/subscriptions/<id>/resourceGroups/<group>/providers/Microsoft.KeyVault/vaults/<name>` */
-const VAULT_ID =
-  "/subscriptions/[0-9a-f-]{36}/resourceGroups/[^/]+/providers/Microsoft\\.KeyVault/vaults/([0-9A-Za-z-]+)";
-export const VAULT_ID_PATTERN = new RegExp(`^${VAULT_ID}$`, "i");
-
 const ROUTES: {
   path: RegExp;
   operation: string;
@@ -94,7 +120,7 @@ const ROUTES: {
     path: /^\/subscriptions$/i,
     operation: "list subscriptions",
     resource: () => "the resource manager",
-    answer: subscriptionPage,
+    answer: page,
     paged: true,
   },
   {
@@ -107,7 +133,7 @@ const ROUTES: {
     path: /^\/subscriptions\/([^/]+)\/providers\/Microsoft\.KeyVault\/vaults$/i,
     operation: "list vaults",
     resource: (id) => `subscription ${id}`,
-    answer: vaultPage,
+    answer: page,
     paged: true,
   },
   {

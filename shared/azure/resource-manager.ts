@@ -1,9 +1,18 @@
-import type { Vault } from "@azure/arm-keyvault";
+import type { Pipeline } from "@azure/core-rest-pipeline";
 import { systemRandomness } from "../runtime.ts";
-import { CALL_LIMITS, clientOptions } from "./calls.ts";
+import { CALL_LIMITS, clientOptions, page } from "./calls.ts";
 import { CloudFailure } from "./failure.ts";
 import type { CloudServices } from "./key-vault.ts";
-import { diagnosticSettingsAnswer, resourceManagerRoute, VAULT_ID_PATTERN } from "./resource-manager-answers.ts";
+import {
+  type AnsweredSubscription,
+  type AnsweredVault,
+  diagnosticSettingsAnswer,
+  nameOfVault,
+  readSubscriptionEntry,
+  readVaultEntry,
+  resourceManagerRoute,
+  VAULT_ID_PATTERN,
+} from "./resource-manager-answers.ts";
 
 export interface SubscriptionResource {
   subscriptionId: string;
@@ -54,18 +63,31 @@ export interface DiagnosticSetting {
   marketplacePartnerId?: string;
 }
 
-/** Every method throws `CloudFailure`. */
+/** A page of a subscription's vaults. */
+export interface VaultPage {
+  vaults: VaultResource[];
+  /** Those whose description is not what the service documents. Without a name it may be any vault. */
+  unreadable: { name: string | undefined; failure: CloudFailure }[];
+}
+
+/** Every method throws `CloudFailure`; `timedOut` once its signal is aborted. */
 export interface ResourceManager {
-  /** All that the identity may see. */
-  subscriptions(signal?: AbortSignal): Promise<SubscriptionResource[]>;
+  /** All that the identity may see, and why an entry of the list could not be read. */
+  subscriptions(signal?: AbortSignal): Promise<{ subscriptions: SubscriptionResource[]; unreadable: CloudFailure[] }>;
   subscription(subscriptionId: string, signal?: AbortSignal): Promise<SubscriptionResource>;
   /** Page by page; it has seen every vault only when it ends without an error. */
-  vaults(subscriptionId: string, signal?: AbortSignal): AsyncGenerator<VaultResource[]>;
+  vaults(subscriptionId: string, signal?: AbortSignal): AsyncGenerator<VaultPage>;
   diagnosticSettings(vaultResourceId: string, signal?: AbortSignal): Promise<DiagnosticSetting[]>;
 }
 
 /** Vaults per page: the most that the resource manager's lists give. */
 const VAULTS_PER_PAGE = 1000;
+
+/** https://learn.microsoft.com/rest/api/resources/subscriptions */
+const SUBSCRIPTIONS_VERSION = "2022-12-01";
+
+/** https://learn.microsoft.com/rest/api/keyvault/keyvault/vaults/list-by-subscription */
+const VAULTS_VERSION = "2026-02-01";
 
 /** https://learn.microsoft.com/rest/api/monitor/diagnostic-settings/list */
 const DIAGNOSTIC_SETTINGS_VERSION = "2021-05-01-preview";
@@ -80,7 +102,7 @@ export function createResourceManager({
   const endpoint = config.cloud.resourceManager;
   const scope = `${endpoint}/.default`;
   // A policy knows one list only, so each call has its own client; the connections are shared.
-  const options = () => ({
+  const options = (signal: AbortSignal | undefined) => ({
     endpoint,
     credentials: { scopes: [scope] },
     ...clientOptions({
@@ -89,40 +111,51 @@ export function createResourceManager({
       identity,
       route: resourceManagerRoute,
       resource: "the resource manager",
+      signal,
       log,
       randomness,
       limits: { ...CALL_LIMITS, ...limits },
     }),
   });
-  const subscriptionClient = async () => {
+  const subscriptionPipeline = async (signal: AbortSignal | undefined) => {
     const { SubscriptionClient } = await import("@azure/arm-resources-subscriptions");
-    return new SubscriptionClient(await identity.credential(), options());
+    return new SubscriptionClient(await identity.credential(), options(signal)).pipeline;
   };
-  const vaultClient = async (subscriptionId: string) => {
+  const vaultPipeline = async (signal: AbortSignal | undefined) => {
     const { KeyVaultManagementClient } = await import("@azure/arm-keyvault");
-    return new KeyVaultManagementClient(await identity.credential(), subscriptionId, options());
+    return new KeyVaultManagementClient(await identity.credential(), "", options(signal)).pipeline;
   };
 
   return {
     async subscriptions(signal) {
-      const found: SubscriptionResource[] = [];
-      for await (const page of (await subscriptionClient()).subscriptions.list(calling(signal)).byPage()) {
-        found.push(...page.map(subscriptionResource));
+      const subscriptions: SubscriptionResource[] = [];
+      const unreadable: CloudFailure[] = [];
+      const first = `${endpoint}/subscriptions?api-version=${SUBSCRIPTIONS_VERSION}`;
+      for await (const entries of pagesFrom(first, await subscriptionPipeline(signal))) {
+        for (const entry of entries) {
+          try {
+            subscriptions.push(subscriptionResource(readSubscriptionEntry(entry)));
+          } catch (error) {
+            if (!(error instanceof CloudFailure)) throw error;
+            unreadable.push(error);
+          }
+        }
       }
-      return found;
+      return { subscriptions, unreadable };
     },
 
     async subscription(subscriptionId, signal) {
-      return subscriptionResource(
-        await (await subscriptionClient()).subscriptions.get(subscriptionId, calling(signal)),
-      );
+      const id = encodeURIComponent(subscriptionId);
+      const url = `${endpoint}/subscriptions/${id}?api-version=${SUBSCRIPTIONS_VERSION}`;
+      return subscriptionResource(readSubscriptionEntry(await get(url, await subscriptionPipeline(signal))));
     },
 
     async *vaults(subscriptionId, signal) {
-      const { vaults } = await vaultClient(subscriptionId);
+      const vaultsOf = `/subscriptions/${encodeURIComponent(subscriptionId)}/providers/Microsoft.KeyVault/vaults`;
+      const first = `${endpoint}${vaultsOf}?api-version=${VAULTS_VERSION}&$top=${VAULTS_PER_PAGE}`;
       try {
-        for await (const page of vaults.listBySubscription({ top: VAULTS_PER_PAGE, ...calling(signal) }).byPage()) {
-          yield page.map((vault) => vaultResource(vault, subscriptionId));
+        for await (const entries of pagesFrom(first, await vaultPipeline(signal))) {
+          yield vaultPage(entries, subscriptionId);
         }
       } catch (error) {
         // A provider can't be unregistered while any of its resources exist, so this subscription has no vault:
@@ -133,66 +166,91 @@ export function createResourceManager({
 
     async diagnosticSettings(vaultResourceId, signal) {
       if (!VAULT_ID_PATTERN.test(vaultResourceId)) throw new TypeError("Not the resource id of a key vault.");
-      const { createDefaultHttpClient, createPipelineRequest } = await import("@azure/core-rest-pipeline");
-      // No SDK has this operation; the vault client's pipeline carries it.
-      const { pipeline } = await vaultClient("");
       const path = vaultResourceId.split("/").map(encodeURIComponent).join("/");
       const url = `${endpoint}${path}/providers/Microsoft.Insights/diagnosticSettings?api-version=${DIAGNOSTIC_SETTINGS_VERSION}`;
-      const request = createPipelineRequest({ url, ...calling(signal) });
-      const response = await pipeline.sendRequest(createDefaultHttpClient(), request);
-      return diagnosticSettingsAnswer.parse(JSON.parse(response.bodyAsText ?? "")).value.map(diagnosticSetting);
+      const answer = await get(url, await vaultPipeline(signal));
+      return diagnosticSettingsAnswer.parse(answer).value.map(diagnosticSetting);
     },
   };
 }
 
-const calling = (signal: AbortSignal | undefined) => (signal ? { abortSignal: signal } : {});
+/**
+ * The answer as it came. The SDKs' own operations are not used: their deserializers throw a whole page away, with a
+ * TypeError, for one entry that lacks a member; and none of them reads diagnostic settings.
+ */
+async function get(url: string, pipeline: Pipeline): Promise<unknown> {
+  const { createDefaultHttpClient, createPipelineRequest } = await import("@azure/core-rest-pipeline");
+  const response = await pipeline.sendRequest(createDefaultHttpClient(), createPipelineRequest({ url }));
+  return JSON.parse(response.bodyAsText ?? "");
+}
 
-function subscriptionResource(found: {
-  subscriptionId?: string;
-  displayName?: string;
-  state?: string;
-  tenantId?: string;
-}): SubscriptionResource {
-  return {
-    subscriptionId: found.subscriptionId ?? "",
-    displayName: found.displayName ?? "",
-    state: found.state ?? "Enabled",
-    ...(found.tenantId ? { tenantId: found.tenantId } : {}),
-  };
+/** The entries of a list, page by page. */
+async function* pagesFrom(first: string, pipeline: Pipeline): AsyncGenerator<unknown[]> {
+  let next: string | null | undefined = first;
+  while (next) {
+    const { value, nextLink } = page.parse(await get(next, pipeline));
+    yield value;
+    next = nextLink;
+  }
+}
+
+const subscriptionResource = (found: AnsweredSubscription): SubscriptionResource => ({
+  subscriptionId: found.subscriptionId,
+  displayName: found.displayName ?? "",
+  state: found.state ?? "Enabled",
+  ...(found.tenantId ? { tenantId: found.tenantId } : {}),
+});
+
+/** A page of a subscription's vaults from the entries of the answer. */
+export function vaultPage(entries: readonly unknown[], subscriptionId: string): VaultPage {
+  const page: VaultPage = { vaults: [], unreadable: [] };
+  for (const entry of entries) {
+    try {
+      page.vaults.push(vaultResource(readVaultEntry(entry), subscriptionId));
+    } catch (error) {
+      if (!(error instanceof CloudFailure)) throw error;
+      page.unreadable.push({ name: nameOfVault(entry), failure: error });
+    }
+  }
+  return page;
 }
 
 /** Defaults: https://learn.microsoft.com/rest/api/keyvault/keyvault/vaults/list-by-subscription */
-function vaultResource(vault: Vault, subscriptionId: string): VaultResource {
-  const { properties, systemData } = vault;
-  const createdOn = instant(systemData?.createdAt);
-  const updatedOn = instant(systemData?.lastModifiedAt);
-  return {
-    id: vault.id ?? "",
-    name: vault.name ?? "",
-    location: vault.location ?? "",
+function vaultResource({ id, name, location, tags, systemData, properties }: AnsweredVault, subscriptionId: string) {
+  const resource: VaultResource = {
+    id,
+    name,
+    location: location ?? "",
     subscriptionId,
-    resourceGroup: /\/resourceGroups\/([^/]+)/i.exec(vault.id ?? "")?.[1] ?? "",
+    resourceGroup: /\/resourceGroups\/([^/]+)/i.exec(id)?.[1] ?? "",
     tenantId: properties.tenantId ?? "",
-    vaultUri: properties.vaultUri ?? "",
-    sku: properties.sku?.name ?? "standard",
-    tags: Object.fromEntries(Object.entries(vault.tags ?? {}).filter(([, value]) => typeof value === "string")),
+    vaultUri: properties.vaultUri,
+    sku: properties.sku.name,
+    tags: Object.fromEntries(
+      Object.entries(tags ?? {}).filter((tag): tag is [string, string] => typeof tag[1] === "string"),
+    ),
     softDelete: properties.enableSoftDelete ?? true,
-    ...(properties.softDeleteRetentionInDays != null
-      ? { softDeleteRetentionDays: properties.softDeleteRetentionInDays }
-      : {}),
     purgeProtection: properties.enablePurgeProtection ?? false,
     rbacAuthorization: properties.enableRbacAuthorization ?? false,
     publicNetworkAccess: /^enabled$/i.test(properties.publicNetworkAccess ?? "Enabled") ? "Enabled" : "Disabled",
     networkDefaultAction: /^deny$/i.test(properties.networkAcls?.defaultAction ?? "Allow") ? "Deny" : "Allow",
     privateEndpoints: (properties.privateEndpointConnections ?? []).filter(
-      ({ privateLinkServiceConnectionState }) => privateLinkServiceConnectionState?.status === "Approved",
+      (connection) => connection.properties?.privateLinkServiceConnectionState?.status === "Approved",
     ).length,
-    ...(createdOn ? { createdOn } : {}),
-    ...(updatedOn ? { updatedOn } : {}),
   };
+  const createdOn = instant(systemData?.createdAt);
+  const updatedOn = instant(systemData?.lastModifiedAt);
+  if (properties.softDeleteRetentionInDays != null) {
+    resource.softDeleteRetentionDays = properties.softDeleteRetentionInDays;
+  }
+  if (createdOn) resource.createdOn = createdOn;
+  if (updatedOn) resource.updatedOn = updatedOn;
+  return resource;
 }
 
-function instant(date: Date | undefined): string | undefined {
+/** A time in UTC with milliseconds; undefined when the text is none. */
+function instant(text: string | null | undefined): string | undefined {
+  const date = text ? new Date(text) : undefined;
   return date && !Number.isNaN(date.getTime()) ? date.toISOString() : undefined;
 }
 

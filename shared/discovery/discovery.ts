@@ -8,8 +8,7 @@ import type { Row } from "../storage/entity.ts";
 import type { Queues } from "../storage/queues.ts";
 import { remove, type Tables } from "../storage/tables.ts";
 import { isUlid, newestFirst, ULID } from "../ulid.ts";
-import type { ActiveScansRoom } from "./active.ts";
-import type { ScanRun } from "./run.ts";
+import type { ActiveScanList } from "./active.ts";
 import {
   addTally,
   BEYOND,
@@ -39,17 +38,48 @@ export interface ScanProgress extends ScanRecord {
 }
 
 /** What people and timers ask of discovery: start, watch, read and cancel scans. The queues' side is in run.ts. */
-export function createDiscovery(deps: {
+export interface Discovery {
+  /**
+   * Starts a scan: it is queued, and planned by the message that is sent.
+   * @throws {Problem} scanRunning when another one covers any of the same subscriptions, unless the mode is `force`.
+   */
+  start(
+    request: { mode: ScanMode; subscriptions?: string[] | undefined },
+    caller: Caller,
+    trigger?: ScanRecord["trigger"],
+  ): Promise<ScanRecord>;
+  /** @throws {Problem} notFound */
+  progress(scanId: string): Promise<ScanProgress>;
+  /**
+   * What came of each vault so far, in the order of the plan: by subscription and name.
+   * @throws {Problem} notFound, invalidCursor
+   */
+  results(scanId: string, request: PageRequest): Promise<{ scan: ScanProgress; page: Page<VaultOutcome> }>;
+  /** Newest first. @throws {Problem} invalidCursor */
+  list(request: PageRequest): Promise<Page<ScanRecord>>;
+  /**
+   * Ends a scan before its time. Vaults under way are finished, waiting ones are not begun.
+   * @throws {Problem} notFound; conflict when it is over already.
+   */
+  cancel(scanId: string, caller: Caller): Promise<void>;
+  /** A scheduled scan; another one under way is reason enough to leave this one out. */
+  startScheduled(mode: "full" | "delta", requestId: string): Promise<void>;
+  /** A scheduled scan that could not even be begun, in five tries: people find it in the audit log. */
+  scheduledFailed(mode: "full" | "delta", requestId: string): Promise<void>;
+}
+
+export interface DiscoveryDeps {
   tables: Tables;
   queues: Queues;
-  active: ActiveScansRoom;
-  run: ScanRun;
+  active: ActiveScanList;
   audit: Audit;
   clock: Clock;
   randomness: Randomness;
   log: Logger;
-}) {
-  const { tables, queues, active, run, audit, clock, log } = deps;
+}
+
+export function createDiscovery(deps: DiscoveryDeps): Discovery {
+  const { tables, queues, active, audit, clock, log } = deps;
 
   async function record(scanId: string): Promise<Row<ScanRecord>> {
     const scan = isUlid(scanId) ? await tables.get(Scans, scanPartition(scanId), SCAN_ROW) : undefined;
@@ -123,8 +153,7 @@ export function createDiscovery(deps: {
     start,
     progress,
 
-    /** What came of each vault so far, in the order of the plan: by subscription and name. */
-    async results(scanId: string, request: PageRequest): Promise<{ scan: ScanProgress; page: Page<VaultOutcome> }> {
+    async results(scanId, request) {
       const scan = await progress(scanId);
       const after =
         request.cursor === undefined
@@ -154,8 +183,7 @@ export function createDiscovery(deps: {
       };
     },
 
-    /** Newest first. */
-    async list(request: PageRequest): Promise<Page<ScanRecord>> {
+    async list(request) {
       const cursor =
         request.cursor === undefined
           ? undefined
@@ -179,16 +207,14 @@ export function createDiscovery(deps: {
       };
     },
 
-    /**
-     * Ends a scan before its time. Vaults under way are finished, waiting ones are not begun.
-     * @throws {Problem} conflict when it is over already.
-     */
-    async cancel(scanId: string, caller: Caller): Promise<void> {
+    async cancel(scanId, caller) {
       const scan = await record(scanId);
       const partition = scan.partitionKey;
       const changed = await tables.modify(Scans, partition, SCAN_ROW, (row) => {
-        if (!row || isOver(row.status))
-          throw new Problem("conflict", `The scan ${scanId} is over: ${row?.status ?? "gone"}.`);
+        const status = row?.ending?.status ?? row?.status;
+        if (!row || !status || isOver(status)) {
+          throw new Problem("conflict", `The scan ${scanId} is over: ${status ?? "gone"}.`);
+        }
         return { ...row, cancelledBy: caller.actor };
       });
       await audit.append({
@@ -214,8 +240,7 @@ export function createDiscovery(deps: {
       await queues.send(QUEUES.finish, { scanId });
     },
 
-    /** A scheduled scan; another one under way is reason enough to leave this one out. */
-    async startScheduled(mode: "full" | "delta", requestId: string): Promise<void> {
+    async startScheduled(mode, requestId) {
       try {
         await start({ mode }, { actor: "system", requestId }, "schedule");
       } catch (error) {
@@ -233,8 +258,7 @@ export function createDiscovery(deps: {
       }
     },
 
-    /** A scheduled scan that could not even be begun, in five tries: people find it in the audit log. */
-    async scheduledFailed(mode: "full" | "delta", requestId: string): Promise<void> {
+    async scheduledFailed(mode, requestId) {
       log.error("A scheduled scan could not be started", { mode });
       await audit.append({
         type: "scan.startFailed",
@@ -243,42 +267,8 @@ export function createDiscovery(deps: {
         details: { mode },
       });
     },
-
-    /** A plan that failed for good: the scan is over and says why. */
-    async planFailed(scanId: string): Promise<void> {
-      await run.fail(scanId, internalFailure(clock, "The scan could not be planned, in five tries."));
-    },
-
-    /** A vault whose message failed for good: its failure is its outcome, and the scan goes on. */
-    async vaultFailed(scanId: string, index: string): Promise<void> {
-      const scan = await run.runningScan(scanId);
-      const planned = await tables.get(PlannedVaults, scanPartition(scanId), `${CLAIMED}${index}`);
-      if (!scan || !planned) return;
-      const failure = internalFailure(clock, "The vault could not be written to the inventory, in five tries.");
-      const next = await run.endVault(scan, index, planned.chain ?? 0, {
-        vaultName: planned.name,
-        subscriptionId: planned.subscriptionId,
-        outcome: "failed",
-        failures: [{ list: "vault", ...failure }],
-        tally: emptyTally(),
-        added: [],
-        updated: [],
-        removed: [],
-        finishedAt: failure.at,
-      });
-      if (next) await run.sendVault(scanId, next.index, next.vault);
-    },
   };
 }
-
-export type Discovery = ReturnType<typeof createDiscovery>;
-
-const internalFailure = (clock: Clock, message: string) => ({
-  code: "internal",
-  message,
-  remedy: "Look for the scan's id in the logs; start another scan once the cause is mended.",
-  at: clock.now().toISOString(),
-});
 
 async function firstRows<T>(pages: AsyncGenerator<T[]>, count: number): Promise<T[]> {
   const rows: T[] = [];

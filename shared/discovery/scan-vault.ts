@@ -37,7 +37,9 @@ interface TypeResult {
   /** Undefined when the list could not be read: what was known of it stays. */
   list?: { listing: string; contents: string; assets: AssetRecord[] | undefined; found: number };
   changes: AssetChange[];
-  failure?: CloudFailure;
+  failure?: CloudFailure | undefined;
+  /** Of keys: rotation policies that could not be read. */
+  policyFailure?: CloudFailure | undefined;
 }
 
 /**
@@ -82,7 +84,8 @@ export async function scanVault(
     }
   }
   const results = await readTypes(vault, known, options, deps, now);
-  for (const { type, list, failure } of results) {
+  for (const { type, list, failure, policyFailure } of results) {
+    if (policyFailure) fail("rotationPolicies", policyFailure);
     if (failure) {
       fail(LIST_NAMES[type], failure);
       vault.failures[type] = failureRecord(failure, now);
@@ -142,7 +145,7 @@ async function readTypes(
         });
         const contents = contentsOf(read.assets);
         const list = { listing: read.listing, contents, found: read.assets.length };
-        const failure = read.failure ? { failure: read.failure } : {};
+        const failure = { failure: read.failure, policyFailure: read.policyFailure };
         if (known.row?.contents[type] === contents && force.size === 0) {
           return { type, changes: [], list: { ...list, assets: undefined }, ...failure };
         }

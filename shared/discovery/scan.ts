@@ -47,8 +47,8 @@ export const ScanRecord = z.object({
   requestedBy: z.string(),
   requestId: z.string(),
   createdAt: z.string(),
-  /** When it was last tried to plan it. */
-  planningAt: z.string().optional(),
+  /** Who plans it: another one at each step, so that of two planners only one goes on. */
+  planner: z.string().optional(),
   startedAt: z.string().optional(),
   finishedAt: z.string().optional(),
   /** The instant `discoveryScanTimeout` ends it. */
@@ -62,8 +62,19 @@ export const ScanRecord = z.object({
   vaultsDone: z.int().optional(),
   vaultsFailed: z.int().optional(),
   tally: Tally.optional(),
-  /** While one worker ends the scan: until when the others leave it to it. */
-  finishingUntil: z.string().optional(),
+  /** How it ends, once that is decided and until all of its end is written. */
+  ending: z
+    .object({
+      status: z.enum(SCAN_STATUSES),
+      finishedAt: z.string(),
+      vaultsDone: z.int(),
+      vaultsFailed: z.int(),
+      tally: Tally,
+      failure: VaultFailure.optional(),
+      /** The id of its entry in the audit log. */
+      entryId: z.string(),
+    })
+    .optional(),
 });
 export type ScanRecord = z.infer<typeof ScanRecord>;
 
@@ -74,11 +85,17 @@ export const Scans = entity("Scans", ScanRecord);
 export const PlannedVault = z.object({
   name: z.string(),
   subscriptionId: z.string(),
-  /** `remove`: missing from a complete listing. `skip`: failed lately, its back-off is not over. */
-  action: z.enum(["scan", "remove", "skip"]),
-  /** The resource manager's description; absent for `remove`. */
+  /**
+   * `remove`: missing from a complete listing. `skip`: failed lately, its back-off is not over. `fail`: the resource
+   * manager's description of it could not be read.
+   */
+  action: z.enum(["scan", "remove", "skip", "fail"]),
+  /** The resource manager's description; for `scan` and `skip`. */
   resource: z.record(z.string(), z.unknown()).optional(),
-  claimedAt: z.string().optional(),
+  /** For `fail`. */
+  failure: VaultFailure.optional(),
+  /** Of a claimed one: true while a worker has it in hand and renews the row; else its message waits in the queue. */
+  begun: z.boolean().optional(),
   /** Which of the scan's chains of messages claimed it. */
   chain: z.int().optional(),
 });
@@ -94,7 +111,7 @@ export const VaultOutcome = z.object({
   vaultName: z.string(),
   subscriptionId: z.string(),
   outcome: z.enum(VAULT_OUTCOMES),
-  /** Per list that could not be read; `vault` for the vault as a whole. */
+  /** Per list that could not be read; `vault` for the vault as a whole, `rotationPolicies` for those of keys. */
   failures: z.array(VaultFailure.extend({ list: z.string() })),
   tally: Tally,
   added: z.array(z.string()),

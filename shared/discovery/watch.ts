@@ -1,83 +1,94 @@
+import pMap from "p-map";
 import type { Clock, Logger } from "../runtime.ts";
-import type { Row } from "../storage/entity.ts";
+import { unlessChanged } from "../storage/conflict.ts";
 import type { Queues } from "../storage/queues.ts";
-import { RowChanged, type Tables } from "../storage/tables.ts";
-import type { ActiveScansRoom } from "./active.ts";
+import type { Tables } from "../storage/tables.ts";
+import { MINUTE_MS, SECOND_MS } from "../time.ts";
+import type { ActiveScanList } from "./active.ts";
 import type { ScanRun } from "./run.ts";
 import {
   CLAIMED,
   DONE,
+  indexOf,
   isOver,
-  type PlannedVault,
   PlannedVaults,
   QUEUES,
   SCAN_ROW,
+  type ScanRecord,
   Scans,
   scanPartition,
 } from "./scan.ts";
 
-/** A claimed vault whose message has not come to an end in this time has lost it: longer than the platform's lease. */
-const LOST_AFTER_MS = 15 * 60_000;
-/** A scan whose plan was not tried for this long gets the message again. */
-const UNPLANNED_AFTER_MS = 10 * 60_000;
+/** A claim that its worker has not renewed for so long is a dead worker's: three renewals failed to come. */
+const SILENT_MS = 60 * SECOND_MS;
+/**
+ * A claim whose message nobody has begun for so long has lost it. The platform shows the message of a process that died
+ * again after ten minutes.
+ */
+const LOST_MS = 11 * MINUTE_MS;
+/** A scan whose plan was not written to for so long gets the message again. */
+const UNPLANNED_MS = 10 * MINUTE_MS;
 /** How long past the deadline workers may take to notice it themselves. */
-const GRACE_MS = 60_000;
+const GRACE_MS = MINUTE_MS;
+/** Claims looked at side by side. */
+const CLAIMS_AT_ONCE = 8;
 
-/** Looks after scans that are not over: ends those past their time, sends on those whose messages were lost. */
-export function createScanWatch(deps: {
+interface WatchDeps {
   tables: Tables;
   queues: Queues;
-  active: ActiveScansRoom;
-  run: ScanRun;
+  active: ActiveScanList;
+  run: Pick<ScanRun, "finish">;
   clock: Clock;
   log: Logger;
-}) {
-  const { tables, queues, active, run, clock, log } = deps;
+}
 
-  /** False when its worker has just ended it after all. */
-  async function claimAgain(row: Row<PlannedVault>, now: Date): Promise<boolean> {
-    try {
-      await tables.replace(PlannedVaults, { ...row, claimedAt: now.toISOString() });
-      return true;
-    } catch (error) {
-      if (error instanceof RowChanged) return false;
-      throw error;
-    }
-  }
-
+/**
+ * Looks after scans that are not over, every minute: ends those past their time and those whose end was lost, and sends on
+ * those whose messages were lost. What seems lost is told by a row's age, which only storage counts.
+ */
+export function createScanWatch({ tables, queues, active, run, clock, log }: WatchDeps): () => Promise<void> {
   return async function watch(): Promise<void> {
-    const now = clock.now();
     for (const entry of await active.all()) {
       const { scanId } = entry;
-      const scan = await tables.get(Scans, scanPartition(scanId), SCAN_ROW);
-      if (!scan || isOver(scan.status)) {
-        if (!(await active.isAlive(entry, now))) await active.leave(scanId);
-        continue;
-      }
-      if (scan.status === "queued") {
+      const found = await tables.aged(Scans, scanPartition(scanId), SCAN_ROW);
+      if (!found || isOver(found.row.status)) {
+        if (!(await active.isAlive(entry))) await active.leave(scanId);
+      } else if (found.row.status === "queued") {
         // One that waits for free workers is tried every few seconds: another message would never leave it again.
-        const tried = Date.parse(scan.planningAt ?? scan.createdAt);
-        if (now.getTime() - tried > UNPLANNED_AFTER_MS) await queues.send(QUEUES.plan, { scanId });
-        continue;
-      }
-      if (now.getTime() > Date.parse(scan.deadline!) + GRACE_MS) {
+        if (found.ageMs < UNPLANNED_MS) continue;
+        // Written first, so that the next minutes send no more.
+        if (await unlessChanged(tables.replace(Scans, found.row))) await queues.send(QUEUES.plan, { scanId });
+      } else if (isOverdue(found.row)) {
         log.warn("A scan is past its time and is ended", { scanId });
         await run.finish(scanId, true);
-        continue;
+      } else if ((await sendLost(scanId)) === 0) {
+        await run.finish(scanId);
       }
-      let claimed = 0;
-      const range = { partitionKey: scanPartition(scanId), from: CLAIMED, before: DONE };
-      for await (const rows of tables.pages(PlannedVaults, range)) {
-        for (const row of rows) {
-          claimed++;
-          if (now.getTime() - Date.parse(row.claimedAt ?? scan.createdAt) < LOST_AFTER_MS) continue;
-          if (!(await claimAgain(row, now))) continue;
-          log.warn("A vault's message seems lost and is sent again", { scanId, vault: row.name });
-          // Without the vault itself, so that its claim is read first: the vault may just have been done.
-          await queues.send(QUEUES.vaults, { scanId, index: row.rowKey.slice(CLAIMED.length) });
-        }
-      }
-      if (claimed === 0) await queues.send(QUEUES.finish, { scanId });
     }
   };
+
+  function isOverdue(scan: ScanRecord): boolean {
+    return clock.now().getTime() > Date.parse(scan.deadline!) + GRACE_MS;
+  }
+
+  /** Answers how many vaults are claimed. */
+  async function sendLost(scanId: string): Promise<number> {
+    let claimed = 0;
+    const range = { partitionKey: scanPartition(scanId), from: CLAIMED, before: DONE };
+    for await (const rows of tables.pages(PlannedVaults, { ...range, select: ["name"] })) {
+      claimed += rows.length;
+      await pMap(rows, ({ rowKey }) => sendIfLost(scanId, rowKey), { concurrency: CLAIMS_AT_ONCE });
+    }
+    return claimed;
+  }
+
+  async function sendIfLost(scanId: string, rowKey: string): Promise<void> {
+    const found = await tables.aged(PlannedVaults, scanPartition(scanId), rowKey);
+    if (!found || found.ageMs < (found.row.begun ? SILENT_MS : LOST_MS)) return;
+    // Its worker may have ended it in this moment.
+    if (!(await unlessChanged(tables.replace(PlannedVaults, { ...found.row, begun: false })))) return;
+    log.warn("A vault's worker or message seems lost and its message is sent again", { scanId, vault: found.row.name });
+    // Without the vault itself, so that its claim is read first: the vault may just have been done.
+    await queues.send(QUEUES.vaults, { scanId, index: indexOf(rowKey) });
+  }
 }

@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { pageParameters, queryInstant } from "../http/paging.ts";
 import { ASSET_TYPES, type AssetType, assetId, RotationPolicy } from "./asset.ts";
 import { countExpiries } from "./expiries.ts";
 import { daysUntil, type Moment, STATUSES, statusOf } from "./health.ts";
@@ -168,3 +169,43 @@ export function vaultView(vault: VaultRecord, moment: Moment): z.infer<typeof Va
     health,
   };
 }
+
+/** A subscription's id in a request. */
+export const subscriptionId = z.guid("must be a subscription id (a GUID)");
+
+const vaultName = z.string().regex(/^[a-zA-Z0-9-]{1,127}$/, "must be a vault name");
+const boolean = z.enum(["true", "false"]).transform((value) => value === "true");
+
+export const AssetQuery = z.strictObject({
+  type: z.enum(ASSET_TYPES).optional(),
+  status: z.enum(STATUSES).optional(),
+  vault: vaultName.optional().meta({ description: "A vault's name." }),
+  subscription: subscriptionId.optional(),
+  search: z.string().min(1).max(127).optional().meta({ description: "Part of the name, in any case." }),
+  expiresBefore: queryInstant("start")
+    .optional()
+    .meta({ description: "Expires before this date or instant.", type: "string" }),
+  expiresAfter: queryInstant("start")
+    .optional()
+    .meta({ description: "Expires after this date or instant.", type: "string" }),
+  enabled: boolean.optional(),
+  tag: z.string().min(1).max(512).optional().meta({ description: "`name` or `name=value`." }),
+  owner: z.string().min(1).max(256).optional(),
+  sort: z
+    .enum(["name", "expiresOn"])
+    .optional()
+    .meta({ description: "By name, unless a filter of expiry orders by it." }),
+  format: z
+    .enum(["json", "csv"])
+    .optional()
+    .meta({ description: "`csv`: a file of up to 10,000 assets a part; `Link` names the next." }),
+  ...pageParameters,
+});
+
+/** The tag a query asks for: by name, or by name and value. */
+export const tagFilter = (text: string): { name: string; value?: string } => {
+  const at = text.indexOf("=");
+  return at < 1 ? { name: text } : { name: text.slice(0, at), value: text.slice(at + 1) };
+};
+
+export const VaultQuery = z.strictObject({ subscription: subscriptionId.optional(), ...pageParameters });

@@ -21,3 +21,13 @@ export async function repeatOnConflict<T>(work: (attempt: number) => Promise<T>,
     }
   }
 }
+
+/** What the write answers; undefined when another writer has changed the row since it was read. */
+export async function unlessChanged<T>(write: Promise<T>): Promise<T | undefined> {
+  try {
+    return await write;
+  } catch (error) {
+    if (error instanceof RowChanged) return undefined;
+    throw error;
+  }
+}

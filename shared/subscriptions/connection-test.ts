@@ -62,7 +62,7 @@ export async function testConnection(
   const [readable, listable] = await Promise.all([
     attempt("subscriptionReadable", scope, undefined, () => resourceManager.subscription(subscriptionId, signal)),
     attempt("vaultsListable", scope, undefined, async () => {
-      firstVaults = (await firstPage(resourceManager.vaults(subscriptionId, signal))) ?? [];
+      firstVaults = (await firstPage(resourceManager.vaults(subscriptionId, signal)))?.vaults ?? [];
     }),
   ]);
 

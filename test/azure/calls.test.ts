@@ -9,7 +9,7 @@ import { createKeyVaults, type VaultClient } from "../../shared/azure/key-vault.
 import { createResourceManager } from "../../shared/azure/resource-manager.ts";
 import { systemRandomness } from "../../shared/runtime.ts";
 import { type OddServer, startOddServer } from "./odd-server.ts";
-import { all, failureOf, IMPATIENT, plainIdentity, recordingLog, testConfig } from "./services.ts";
+import { all, allVaults, failureOf, IMPATIENT, plainIdentity, recordingLog, testConfig } from "./services.ts";
 
 let server: OddServer;
 
@@ -389,7 +389,7 @@ test("a subscription without the Key Vault provider has no vaults", async () => 
   server.answer((_, response) =>
     response.writeHead(409, JSON_TYPE).end(JSON.stringify({ error: { code: "MissingSubscriptionRegistration" } })),
   );
-  expect(await all(createResourceManager(services()).vaults("5f0c3f5e-0000-4000-8000-000000000001"))).toEqual([]);
+  expect(await allVaults(createResourceManager(services()).vaults("5f0c3f5e-0000-4000-8000-000000000001"))).toEqual([]);
 });
 
 test.each([

@@ -11,7 +11,7 @@ import {
 } from "../../shared/azure/resource-manager.ts";
 import type { Config } from "../../shared/config/config.ts";
 import { liveIn } from "./live-cloud.ts";
-import { all, failureOf, IMPATIENT, recordingLog } from "./services.ts";
+import { all, allVaults, failureOf, IMPATIENT, recordingLog } from "./services.ts";
 
 const PROD = "5f0c3f5e-0000-4000-8000-000000000001";
 const DENIED = "5f0c3f5e-0000-4000-8000-000000000002";
@@ -108,7 +108,7 @@ function vault(name: string): VaultClient {
 }
 
 test("a first look at many vaults costs one token per service and not one challenge", async () => {
-  const found = await all(manager.vaults(PROD));
+  const found = await allVaults(manager.vaults(PROD));
   const open = ["kv-sixty", "kv-mixed", "kv-loose", "kv-metrics"];
   await Promise.all(
     found
@@ -252,22 +252,25 @@ test("a vault whose next page is elsewhere fails, and elsewhere hears nothing", 
   cloud.control.addFault({ match: { vault: "kv-sixty" }, action: { kind: "foreignNextLink" } });
   expect((await failureOf(all(vault("kv-sixty").secrets()))).code).toBe("foreignHost");
   cloud.control.addFault({ match: { operation: "arm.listVaults" }, action: { kind: "foreignNextLink" } });
-  expect((await failureOf(all(manager.vaults(PROD)))).code).toBe("foreignHost");
+  expect((await failureOf(allVaults(manager.vaults(PROD)))).code).toBe("foreignHost");
   expect(cloud.control.foreignRequests()).toEqual([]);
 });
 
 test("a vault whose address is elsewhere is listed and not opened", async () => {
-  const lured = (await all(manager.vaults(PROD))).find(({ name }) => name === "kv-lured")!;
+  const lured = (await allVaults(manager.vaults(PROD))).find(({ name }) => name === "kv-lured")!;
   const vaults = createKeyVaults({ config, identity, log: recordingLog() });
   expect((await failureOf((async () => vaults.open(lured))())).code).toBe("foreignHost");
   expect(cloud.control.foreignRequests()).toEqual([]);
 });
 
 test("all subscriptions are found, page by page, and one by its id", async () => {
-  expect(await manager.subscriptions()).toMatchObject([
-    { subscriptionId: PROD, displayName: "Production", state: "Enabled", tenantId: cloud.app.tenantId },
-    { subscriptionId: DENIED, displayName: "Denied" },
-  ]);
+  expect(await manager.subscriptions()).toMatchObject({
+    subscriptions: [
+      { subscriptionId: PROD, displayName: "Production", state: "Enabled", tenantId: cloud.app.tenantId },
+      { subscriptionId: DENIED, displayName: "Denied" },
+    ],
+    unreadable: [],
+  });
   expect(cloud.control.counts()["arm.listSubscriptions"]).toBe(2);
   expect(await manager.subscription(PROD)).toMatchObject({ displayName: "Production" });
 });
@@ -275,13 +278,13 @@ test("all subscriptions are found, page by page, and one by its id", async () =>
 test("an unknown subscription is not found, and a denied one says which role it takes", async () => {
   const unknown = await failureOf(manager.subscription("5f0c3f5e-0000-4000-8000-00000000dead"));
   expect([unknown.code, unknown.cloudCode]).toEqual(["notFound", "SubscriptionNotFound"]);
-  const denied = await failureOf(all(manager.vaults(DENIED)));
+  const denied = await failureOf(allVaults(manager.vaults(DENIED)));
   expect([denied.code, denied.cloudCode]).toEqual(["accessDenied", "AuthorizationFailed"]);
   expect(denied.remedy).toContain("role Reader");
 });
 
 test("a vault's settings are read, and what is left out means what Azure documents", async () => {
-  const byName = new Map((await all(manager.vaults(PROD))).map((found) => [found.name, found]));
+  const byName = new Map((await allVaults(manager.vaults(PROD))).map((found) => [found.name, found]));
   expect(byName.get("kv-mixed")).toMatchObject({
     location: "northeurope",
     subscriptionId: PROD,
@@ -316,7 +319,7 @@ test.each([
   ["kv-off", [{ auditEvents: false, allMetrics: false }]],
   ["kv-loose", []],
 ])("the diagnostic settings of %s are %j", async (name, settings) => {
-  const { id } = (await all(manager.vaults(PROD))).find((found) => found.name === name)!;
+  const { id } = (await allVaults(manager.vaults(PROD))).find((found) => found.name === name)!;
   expect(await manager.diagnosticSettings(id)).toMatchObject(settings);
   expect(cloud.control.counts()["arm.diagnosticSettings"]).toBe(1);
 });

@@ -1,6 +1,8 @@
+import { expect } from "vitest";
 import type { CallLimits } from "../../shared/azure/calls.ts";
 import { CloudFailure } from "../../shared/azure/failure.ts";
 import type { Identity } from "../../shared/azure/identity.ts";
+import type { VaultPage, VaultResource } from "../../shared/azure/resource-manager.ts";
 import { type Config, loadConfig } from "../../shared/config/config.ts";
 import type { Logger } from "../../shared/runtime.ts";
 
@@ -36,6 +38,16 @@ export async function all<T>(pages: AsyncIterable<T[]>): Promise<T[]> {
   const items: T[] = [];
   for await (const page of pages) items.push(...page);
   return items;
+}
+
+/** The vaults of a subscription, all of which must be readable. */
+export async function allVaults(pages: AsyncIterable<VaultPage>): Promise<VaultResource[]> {
+  const vaults: VaultResource[] = [];
+  for await (const page of pages) {
+    expect(page.unreadable).toEqual([]);
+    vaults.push(...page.vaults);
+  }
+  return vaults;
 }
 
 /** The failure that the work ends with; anything else fails the test. */

@@ -85,13 +85,15 @@ const keyVaults: KeyVaults = {
     }) as unknown as ReturnType<KeyVaults["open"]>,
 };
 const resourceManager: ResourceManager = {
-  subscriptions: async () =>
-    [...estate.keys()].map((subscriptionId) => ({ subscriptionId, displayName: "", state: "Enabled" })),
+  subscriptions: async () => ({
+    subscriptions: [...estate.keys()].map((subscriptionId) => ({ subscriptionId, displayName: "", state: "Enabled" })),
+    unreadable: [],
+  }),
   subscription: async (subscriptionId) => ({ subscriptionId, displayName: "", state: "Enabled" }),
   async *vaults(subscriptionId) {
     const names = estate.get(subscriptionId) ?? [];
     await whileListing();
-    yield names.map((name) => resource(subscriptionId, name));
+    yield { vaults: names.map((name) => resource(subscriptionId, name)), unreadable: [] };
   },
   diagnosticSettings: async () => [],
 };
@@ -105,7 +107,7 @@ function rooms() {
   };
   const audit = { append: async () => {} } as unknown as Audit;
   const randomness = systemRandomness();
-  const active = createActiveScans(tables);
+  const active = createActiveScans({ tables, clock });
   const writer = createInventoryWriter({ tables });
   const run = createScanRun({
     ...{ tables, queues, resourceManager, active, audit, clock, randomness, log },
@@ -113,17 +115,11 @@ function rooms() {
     configuredSubscriptions: async () => [],
     ended: async () => {},
     scanVault: (planned, options) =>
-      scanVault(planned, options, {
-        writer,
-        keyVaults,
-        resourceManager,
-        clock,
-        prepareChange: async () => async () => {},
-      }),
+      scanVault(planned, options, { writer, keyVaults, resourceManager, clock, prepareChange: async () => async () => {} }),
   });
   return {
     ...{ run, active, writer },
-    discovery: createDiscovery({ tables, queues, active, run, audit, clock, randomness, log }),
+    discovery: createDiscovery({ tables, queues, active, audit, clock, randomness, log }),
     watch: createScanWatch({ tables, queues, active, run, clock, log }),
     assets: createAssetQueries({ tables, ownerTag: "owner" }),
   };
@@ -139,7 +135,7 @@ async function deliver(order: "first" | "last" = "first"): Promise<void> {
     sent.splice(sent.indexOf(next), 1);
     const { scanId } = next.message;
     if (next.queue === QUEUES.plan) await run.plan(scanId, 1);
-    else if (next.queue === QUEUES.vaults) await run.scanChain(next.message, 1);
+    else if (next.queue === QUEUES.vaults) await run.scanVaults(next.message, 1);
     else await run.finish(scanId);
   }
 }

@@ -2,7 +2,7 @@ import { decodeTime } from "ulid";
 import type { Randomness } from "../../runtime.ts";
 import { entryOf, entryText } from "../entry.ts";
 import type { Appender, AuditEvent } from "../event.ts";
-import { intervalOf } from "../interval.ts";
+import { IntervalSealed, intervalOf } from "../interval.ts";
 import { asReading, asRefusal, createCounter } from "./counted.ts";
 import { createEntryWriter, type EntryWriterDependencies, MAX_ATTEMPTS } from "./entries.ts";
 
@@ -18,8 +18,19 @@ export function createWriter(deps: EntryWriterDependencies & { randomness: Rando
   const { clock, randomness } = deps;
   const writer = createEntryWriter(deps);
   const count = createCounter({ ...deps, writer });
+
+  /** An entry of that id that is there already is this very event's. */
+  async function appendUnder(id: string, event: AuditEvent): Promise<void> {
+    const at = decodeTime(id);
+    const entry = entryOf(event, id, at);
+    const entered = await writer.enter(intervalOf(at), id, entryText(entry));
+    if (entered === "closed") throw new IntervalSealed(intervalOf(at));
+    await writer.index(entry);
+  }
+
   return {
     async append(event) {
+      if (event.id !== undefined) return await appendUnder(event.id, event);
       let notBefore = 0;
       for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
         // The entry's instant is its id's: a factory of monotonic ids may be a little ahead of the clock.

@@ -1,0 +1,112 @@
+import * as z from "zod";
+import { pageOf } from "../http/paging.ts";
+import { subscriptionId } from "../inventory/api.ts";
+import { VaultFailure } from "../inventory/vault.ts";
+import type { ScanProgress } from "./discovery.ts";
+import { SCAN_MODES, SCAN_STATUSES, type ScanRecord, Tally, VAULT_OUTCOMES, type VaultOutcome } from "./scan.ts";
+
+/** Scans as the API takes and shows them. */
+
+const instant = z.iso.datetime();
+
+export const ScanRequest = z
+  .strictObject({
+    mode: z.enum(SCAN_MODES).meta({
+      description:
+        "`full` reads all details, `delta` only of what is new or changed, `force` is `full` that also starts while another scan runs and tries vaults again that failed lately.",
+    }),
+    subscriptions: z
+      .array(subscriptionId)
+      .max(1000)
+      .optional()
+      .meta({ description: "Only these; all when left out or empty." }),
+  })
+  .meta({ id: "ScanRequest" });
+
+const scanFields = {
+  scanId: z.string(),
+  mode: z.enum(SCAN_MODES),
+  subscriptions: z.array(z.string()).nullable().meta({ description: "As asked for; null for all." }),
+  status: z.enum(SCAN_STATUSES),
+  trigger: z.enum(["api", "schedule"]),
+  requestedBy: z.string(),
+  createdAt: instant,
+  startedAt: instant.nullable(),
+  finishedAt: instant.nullable(),
+  deadline: instant.nullable(),
+  failure: VaultFailure.nullable(),
+};
+export const Scan = z.object(scanFields).meta({ id: "Scan" });
+export const ScanProgressView = z
+  .object({
+    ...scanFields,
+    progress: z.object({
+      vaultsTotal: z.int(),
+      vaultsDone: z.int(),
+      vaultsFailed: z.int(),
+      assetsFound: z.int(),
+      assetsAdded: z.int(),
+      assetsUpdated: z.int(),
+      assetsRemoved: z.int(),
+    }),
+    subscriptionOutcomes: z.array(
+      z.object({ subscriptionId: z.string(), vaults: z.int(), failure: VaultFailure.nullable() }),
+    ),
+  })
+  .meta({ id: "ScanProgress" });
+export const VaultResult = z
+  .object({
+    vaultName: z.string(),
+    subscriptionId: z.string(),
+    outcome: z.enum(VAULT_OUTCOMES),
+    failures: z.array(VaultFailure.extend({ list: z.string() })),
+    tally: Tally,
+    added: z.array(z.string()).meta({ description: "Asset ids; at most 1,000 are named, the tally counts all." }),
+    updated: z.array(z.string()),
+    removed: z.array(z.string()),
+    finishedAt: instant,
+  })
+  .meta({ id: "VaultResult" });
+export const ScanResults = pageOf(VaultResult, "VaultResultList")
+  .extend({ scan: ScanProgressView })
+  .meta({ id: "ScanResults" });
+
+export const scanView = (scan: ScanRecord): z.infer<typeof Scan> => ({
+  scanId: scan.scanId,
+  mode: scan.mode,
+  subscriptions: scan.subscriptions ?? null,
+  status: scan.status,
+  trigger: scan.trigger,
+  requestedBy: scan.requestedBy,
+  createdAt: scan.createdAt,
+  startedAt: scan.startedAt ?? null,
+  finishedAt: scan.finishedAt ?? null,
+  deadline: scan.deadline ?? null,
+  failure: scan.failure ?? null,
+});
+
+export const progressView = (scan: ScanProgress): z.infer<typeof ScanProgressView> => ({
+  ...scanView(scan),
+  progress: {
+    vaultsTotal: scan.vaultsTotal,
+    vaultsDone: scan.vaultsDone,
+    vaultsFailed: scan.vaultsFailed,
+    assetsFound: scan.tally.found.certificate + scan.tally.found.key + scan.tally.found.secret,
+    assetsAdded: scan.tally.added,
+    assetsUpdated: scan.tally.updated,
+    assetsRemoved: scan.tally.removed,
+  },
+  subscriptionOutcomes: scan.subscriptionOutcomes.map((one) => ({ ...one, failure: one.failure ?? null })),
+});
+
+export const vaultResultView = (outcome: VaultOutcome): z.infer<typeof VaultResult> => ({
+  vaultName: outcome.vaultName,
+  subscriptionId: outcome.subscriptionId,
+  outcome: outcome.outcome,
+  failures: outcome.failures.map(({ list, code, message, remedy, at }) => ({ list, code, message, remedy, at })),
+  tally: outcome.tally,
+  added: outcome.added,
+  updated: outcome.updated,
+  removed: outcome.removed,
+  finishedAt: outcome.finishedAt,
+});
