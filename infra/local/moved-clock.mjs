@@ -1,4 +1,5 @@
 import { readFileSync } from "node:fs";
+import { ServerResponse } from "node:http";
 
 /**
  * Preload (`node --import`) that moves a process's clock: `MOVED_CLOCK_FILE` names a file that holds by how many
@@ -43,4 +44,11 @@ if (file) {
     get: (target, name, receiver) => (name === "now" ? movedNow : Reflect.get(target, name, receiver)),
   });
   RealDate.prototype.constructor = globalThis.Date;
+
+  // A server's answers get their `Date` from inside of Node, which keeps the real one.
+  const { writeHead } = ServerResponse.prototype;
+  ServerResponse.prototype.writeHead = function (...args) {
+    if (this.sendDate && !this.hasHeader("date")) this.setHeader("date", new Date().toUTCString());
+    return writeHead.apply(this, args);
+  };
 }

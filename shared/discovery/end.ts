@@ -49,6 +49,9 @@ export interface ScanEnd {
   fail(scanId: string, failure: ScanRecord["failure"]): Promise<void>;
 }
 
+/** How many ids the entry of an end may get in one go; more than two takes a clock that is wrong. */
+const ENTRY_ATTEMPTS = 3;
+
 type Ending = NonNullable<ScanRecord["ending"]>;
 type Decision = Omit<Ending, "entryId" | "finishedAt">;
 
@@ -186,7 +189,7 @@ export function createScanEnd({ tables, active, claims, ended, audit, clock, ran
    * Enters the end in the audit log, once under one id. Where that can't be entered any more, a worker died long ago before
    * it could, and the end gets another id. Answers the scan's row; undefined when another worker has changed it.
    */
-  async function enter(scan: Row<ScanRecord>, ending: Ending): Promise<Row<ScanRecord> | undefined> {
+  async function enter(scan: Row<ScanRecord>, ending: Ending, attempt = 1): Promise<Row<ScanRecord> | undefined> {
     try {
       await audit.append({
         id: ending.entryId,
@@ -208,10 +211,10 @@ export function createScanEnd({ tables, active, claims, ended, audit, clock, ran
       });
       return scan;
     } catch (error) {
-      if (!(error instanceof IntervalSealed)) throw error;
+      if (!(error instanceof IntervalSealed) || attempt === ENTRY_ATTEMPTS) throw error;
       const again = { ...ending, entryId: randomness.ulid(clock.now()) };
       const changed = await unlessChanged(tables.replace(Scans, { ...scan, ending: again }));
-      return changed && (await enter(changed, again));
+      return changed && (await enter(changed, again, attempt + 1));
     }
   }
 
