@@ -6,7 +6,8 @@ import { page, type Route, undocumented } from "./calls.ts";
  * https://learn.microsoft.com/rest/api/azure/
  */
 
-const text = z.string().nullish();
+/** Longer than any text of these; one beyond it would not fit a row. */
+const text = z.string().max(4096).nullish();
 const flag = z.boolean().nullish();
 
 /** A subscription's id, which becomes part of addresses and of storage keys. */
@@ -28,15 +29,19 @@ export const VAULT_ID_PATTERN = new RegExp(`^${VAULT_ID}$`, "i");
 const vaultName = z.string().regex(/^[0-9A-Za-z-]{1,127}$/);
 
 const vault = z.object({
-  id: z.string().regex(VAULT_ID_PATTERN),
+  id: z.string().max(1024).regex(VAULT_ID_PATTERN),
   name: vaultName,
   location: text,
-  tags: z.record(z.string(), z.unknown()).nullish(),
+  /** At most 50 of 512 and 256 characters: https://learn.microsoft.com/azure/azure-resource-manager/management/tag-resources */
+  tags: z
+    .record(z.string(), z.unknown())
+    .refine((tags) => JSON.stringify(tags).length <= 40_000)
+    .nullish(),
   systemData: z.object({ createdAt: text, lastModifiedAt: text }).nullish(),
   properties: z.object({
     tenantId: text,
-    sku: z.object({ name: z.string() }),
-    vaultUri: z.string(),
+    sku: z.object({ name: z.string().max(64) }),
+    vaultUri: z.string().max(512),
     enableSoftDelete: flag,
     softDeleteRetentionInDays: z.int().nullish(),
     enablePurgeProtection: flag,

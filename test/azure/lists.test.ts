@@ -1,0 +1,279 @@
+import type { ServerResponse } from "node:http";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { createKeyVaults, type UnreadableEntry } from "../../shared/azure/key-vault.ts";
+import { createResourceManager, vaultPage } from "../../shared/azure/resource-manager.ts";
+import { planListed } from "../../shared/discovery/plan-vaults.ts";
+import { PlannedVault } from "../../shared/discovery/scan.ts";
+import { type OddServer, startOddServer } from "./odd-server.ts";
+import { all, failureOf, IMPATIENT, plainIdentity, recordingLog, testConfig } from "./services.ts";
+
+/** Lists that do not end, and lists with odd entries. */
+
+let server: OddServer;
+beforeAll(async () => {
+  server = await startOddServer();
+});
+afterAll(() => server.stop());
+
+const SUBSCRIPTION = "5f0c3f5e-0000-4000-8000-000000000001";
+
+function services() {
+  const config = testConfig({
+    AZURE_KEY_VAULT_SUFFIX: "vault.localhost",
+    AZURE_RESOURCE_MANAGER_ENDPOINT: `https://management.localhost:${server.port}`,
+  });
+  return { config, identity: plainIdentity, log: recordingLog(), limits: IMPATIENT };
+}
+const vaultAddress = () => `https://kv-odd.vault.localhost:${server.port}`;
+const vault = () => createKeyVaults(services()).open({ name: "kv-odd", vaultUri: vaultAddress() });
+const manager = () => createResourceManager(services());
+const answerJson = (response: ServerResponse, body: unknown) =>
+  response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(body));
+
+/** Ways to read each list there is. */
+const LISTS: [string, (signal?: AbortSignal) => Promise<unknown>][] = [
+  ["secrets", (signal) => all(vault().secrets(signal))],
+  ["keys", (signal) => all(vault().keys(signal))],
+  ["certificates", (signal) => all(vault().certificates(signal))],
+  ["vaults", (signal) => all(pagesOf(manager().vaults(SUBSCRIPTION, signal)))],
+  ["subscriptions", (signal) => manager().subscriptions(signal)],
+];
+async function* pagesOf<T>(pages: AsyncIterable<T>): AsyncGenerator<T[]> {
+  for await (const page of pages) yield [page];
+}
+
+/** Every page has a next one, at an address of its own. */
+function endless(request: { url?: string | undefined; headers: { host?: string } }, page: number) {
+  const url = new URL(request.url ?? "/", `https://${request.headers.host}`);
+  url.searchParams.set("page", String(page));
+  return { value: [], nextLink: url.href };
+}
+
+describe.each(LISTS)("a list of %s that does not end", (_, read) => {
+  test("ends with the caller's time, whatever page it has come to", async () => {
+    const controller = new AbortController();
+    server.answer((request, response, count) => {
+      if (count === 20) controller.abort();
+      answerJson(response, endless(request, count));
+    });
+    expect((await failureOf(read(controller.signal))).code).toBe("timedOut");
+    expect(server.requests).toHaveLength(20);
+  });
+
+  test("is a bad answer when its links lead in a circle, or nowhere", async () => {
+    server.answer((request, response, count) => answerJson(response, endless(request, count % 3)));
+    expect((await failureOf(read())).code).toBe("badResponse");
+    expect(server.requests.length).toBeLessThanOrEqual(5);
+    server.answer((_request, response) => answerJson(response, { value: [], nextLink: "nowhere" }));
+    expect((await failureOf(read())).code).toBe("badResponse");
+    expect(server.requests).toHaveLength(1);
+  });
+});
+
+test("a list that goes on for ever without a limit of time ends too", async () => {
+  server.answer((request, response, count) => answerJson(response, endless(request, count)));
+  const failure = await failureOf(all(vault().secrets()));
+  expect([failure.code, failure.message]).toEqual(["badResponse", expect.stringContaining("goes on after 4000 pages")]);
+  expect(server.requests).toHaveLength(4000);
+}, 60_000);
+
+describe("an odd entry of a vault's list", () => {
+  const good = (name: string) => ({ id: `${vaultAddress()}/secrets/${name}`, attributes: { enabled: true } });
+  const odd = [
+    ["a wrong expiry", () => ({ ...good("odd"), attributes: { exp: "soon" } }), "odd"],
+    ["tags that are a list of numbers", () => ({ ...good("odd"), tags: 7 }), "odd"],
+    ["no identifier", () => ({ attributes: {} }), undefined],
+    ["an identifier of another kind", () => ({ ...good("odd"), id: `${vaultAddress()}/keys/odd` }), "odd"],
+    ["nothing", () => null, undefined],
+    ["a text", () => "odd", undefined],
+  ] as const;
+
+  test.each(odd)("(%s) is told, and the others are read on every page", async (_, entry, name) => {
+    server.answer((request, response) => {
+      const last = request.url?.includes("page=2");
+      answerJson(response, {
+        value: last ? [good("c")] : [good("a"), entry(), good("b")],
+        nextLink: last ? null : `${vaultAddress()}/secrets?page=2`,
+      });
+    });
+    const unreadable: UnreadableEntry[] = [];
+    const secrets = await all(vault().secrets(undefined, (one) => unreadable.push(one)));
+    expect(secrets.map((secret) => secret.name)).toEqual(["a", "b", "c"]);
+    expect(unreadable.map((one) => [one.name, one.failure.code])).toEqual([[name, "badResponse"]]);
+    // For who does not ask about odd entries, the list has failed.
+    expect((await failureOf(all(vault().secrets()))).code).toBe("badResponse");
+  });
+});
+
+describe("an odd vault in the resource manager's list", () => {
+  const described = (name: string, change: (properties: Record<string, unknown>) => void = () => {}) => {
+    const properties: Record<string, unknown> = {
+      tenantId: "5f0c3f5e-0000-4000-8000-00000000000a",
+      sku: { family: "A", name: "standard" },
+      accessPolicies: [{ tenantId: "t", objectId: "o", permissions: { keys: ["get"] } }],
+      vaultUri: `https://${name}.vault.localhost/`,
+      enableSoftDelete: true,
+      softDeleteRetentionInDays: 90,
+      enablePurgeProtection: true,
+      enableRbacAuthorization: false,
+      publicNetworkAccess: "Enabled",
+      networkAcls: {
+        bypass: "AzureServices",
+        defaultAction: "Deny",
+        ipRules: [{ value: "1.2.3.4" }],
+        virtualNetworkRules: [],
+      },
+      privateEndpointConnections: [
+        {
+          id: "x",
+          properties: { privateLinkServiceConnectionState: { status: "Approved" }, provisioningState: "Succeeded" },
+        },
+      ],
+    };
+    change(properties);
+    return {
+      id: `/subscriptions/${SUBSCRIPTION}/resourceGroups/rg/providers/Microsoft.KeyVault/vaults/${name}`,
+      name,
+      type: "Microsoft.KeyVault/vaults",
+      location: "westeurope",
+      tags: { owner: "team" },
+      systemData: { createdAt: "2026-01-01T00:00:00Z", lastModifiedAt: "2026-01-02T00:00:00Z" },
+      properties,
+    };
+  };
+
+  test("costs only itself, and what is not needed of it costs nothing", async () => {
+    server.answer((_, response) =>
+      answerJson(response, {
+        value: [
+          described("kv-a"),
+          described("kv-no-sku", (properties) => delete properties.sku),
+          described("kv-no-permissions", (properties) => {
+            properties.accessPolicies = [{ objectId: "o" }];
+          }),
+          { ...described("kv-list"), tags: [1, 2] },
+          { ...described("kv-nameless"), name: 7 },
+          described("kv-z"),
+        ],
+      }),
+    );
+    const [page] = await all(pagesOf(manager().vaults(SUBSCRIPTION)));
+    expect(page!.vaults.map(({ name }) => name)).toEqual(["kv-a", "kv-no-permissions", "kv-z"]);
+    expect(page!.unreadable.map(({ name, failure }) => [name, failure.code])).toEqual([
+      ["kv-no-sku", "badResponse"],
+      ["kv-list", "badResponse"],
+      [undefined, "badResponse"],
+    ]);
+    expect(page!.unreadable[0]!.failure.message).toContain("properties.sku");
+  });
+
+  test("is planned as that vault's failure and takes no vault out; one without a name is its subscription's", () => {
+    const known = new Map([
+      ["kv-gone", undefined],
+      ["kv-no-sku", undefined],
+    ]);
+    const page = vaultPage(
+      [described("kv-a"), described("kv-no-sku", (properties) => delete properties.sku)],
+      SUBSCRIPTION,
+    );
+    const plan = planListed(SUBSCRIPTION, page, known, "full", "2026-11-21T00:00:00.000Z");
+    expect(plan.vaults.map(({ name, action, failure }) => [name, action, failure?.code])).toEqual([
+      ["kv-a", "scan", undefined],
+      ["kv-gone", "remove", undefined],
+      ["kv-no-sku", "fail", "badResponse"],
+    ]);
+    expect(plan.subscriptions).toEqual([{ subscriptionId: SUBSCRIPTION, vaults: 1 }]);
+    const nameless = vaultPage([described("kv-a"), null], SUBSCRIPTION);
+    const careful = planListed(SUBSCRIPTION, nameless, known, "full", "2026-11-21T00:00:00.000Z");
+    expect(careful.vaults.map(({ name }) => name)).toEqual(["kv-a"]);
+    expect(careful.subscriptions).toMatchObject([{ failure: { code: "badResponse" } }]);
+  });
+
+  test("never ends the scan of the others: 5,000 answers of which one member is changed", () => {
+    const seed = Number(process.env.MUTATION_SEED ?? 20_261_121);
+    const draw = dice(seed);
+    const kinds = { read: 0, unreadable: 0, nameless: 0 };
+    for (let count = 0; count < 5_000; count++) {
+      const answer = { value: [described("kv-a"), described("kv-b"), described("kv-c")] };
+      mutate(answer.value[1]!, draw);
+      const entries = JSON.parse(JSON.stringify(answer)).value as unknown[];
+      const page = vaultPage(entries, SUBSCRIPTION);
+      const plan = planListed(SUBSCRIPTION, page, new Map(), "full", "2026-11-21T00:00:00.000Z");
+      const names = plan.vaults.filter(({ action }) => action === "scan").map(({ name }) => name);
+      expect(names, `seed ${seed}, answer ${count}: ${JSON.stringify(entries[1])}`).toEqual(
+        expect.arrayContaining(["kv-a", "kv-c"]),
+      );
+      // What is planned is what a row and a message can hold.
+      for (const planned of plan.vaults) PlannedVault.parse(planned);
+      expect(page.vaults.length + page.unreadable.length).toBe(3);
+      if (page.vaults.length === 3) kinds.read++;
+      else if (page.unreadable[0]!.name) kinds.unreadable++;
+      else kinds.nameless++;
+    }
+    console.log(`5,000 mutated answers, seed ${seed}: ${JSON.stringify(kinds)}, none ended the scan`);
+    expect(kinds.read).toBeGreaterThan(500);
+    expect(kinds.unreadable).toBeGreaterThan(500);
+    expect(kinds.nameless).toBeGreaterThan(50);
+  });
+});
+
+test("an odd subscription in the list of subscriptions costs only itself", async () => {
+  server.answer((_, response) =>
+    answerJson(response, {
+      value: [
+        { subscriptionId: SUBSCRIPTION, displayName: "Good" },
+        { subscriptionId: 7 },
+        { subscriptionId: "../../etc" },
+        null,
+      ],
+    }),
+  );
+  const { subscriptions, unreadable } = await manager().subscriptions();
+  expect(subscriptions.map((one) => one.displayName)).toEqual(["Good"]);
+  expect(unreadable.map(({ code }) => code)).toEqual(["badResponse", "badResponse", "badResponse"]);
+});
+
+const ODD_VALUES: readonly unknown[] = [
+  null,
+  undefined,
+  7,
+  -1.5,
+  1e300,
+  "",
+  "text",
+  "\ud800",
+  "a/b\\c#d?e",
+  "x".repeat(70_000),
+  true,
+  [],
+  [null],
+  [[]],
+  {},
+  { toString: 7 },
+  { __proto__: null, constructor: 1 },
+];
+
+/** Replaces one member, drawn from all there are at any depth. */
+function mutate(value: object, draw: (below: number) => number): void {
+  const places: [Record<string, unknown>, string][] = [];
+  const walk = (at: object) => {
+    for (const [name, member] of Object.entries(at)) {
+      places.push([at as Record<string, unknown>, name]);
+      if (typeof member === "object" && member !== null) walk(member);
+    }
+  };
+  walk(value);
+  const [parent, name] = places[draw(places.length)]!;
+  parent[name] = ODD_VALUES[draw(ODD_VALUES.length)];
+}
+
+/** Numbers that follow from a seed. https://en.wikipedia.org/wiki/Xorshift */
+function dice(seed: number): (below: number) => number {
+  let state = seed | 1;
+  return (below) => {
+    state ^= state << 13;
+    state ^= state >>> 17;
+    state ^= state << 5;
+    return (state >>> 0) % below;
+  };
+}

@@ -1,0 +1,172 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
+import { CloudFailure } from "../../shared/azure/failure.ts";
+import { withoutKeys } from "../../shared/storage/entity.ts";
+import { everything, HERE, type Rooms, scanRooms } from "./rooms.ts";
+
+/** What a scan makes of a vault of which something can't be read. */
+
+const ACCOUNTS = Array.from({ length: 16 }, (_, at) => `account${at}`);
+
+let azurite: Azurite;
+let used = 0;
+beforeAll(async () => {
+  azurite = await startAzurite({ accounts: ACCOUNTS });
+});
+afterAll(() => azurite?.stop());
+
+let rooms: Rooms;
+beforeEach(() => {
+  rooms = scanRooms(azurite.connectionString(ACCOUNTS[used++]!));
+  rooms.cloud.vaults.set(HERE, ["kv-one"]);
+});
+
+const failing = (code: CloudFailure["code"]) => () => {
+  throw new CloudFailure(code, `It is ${code}.`, { remedy: "Mend it." });
+};
+
+async function scanned(mode: "full" | "delta") {
+  const { scanId, status, tally } = await rooms.scan(mode);
+  const { page } = await rooms.discovery.results(scanId, everything);
+  const codes = page.items.flatMap(({ failures }) => failures.map(({ list, code }) => `${list}: ${code}`));
+  return { status, codes, added: tally.added, updated: tally.updated, removed: tally.removed };
+}
+const NOTHING_NEW = { added: 0, updated: 0, removed: 0 };
+
+async function asset(type: "secret" | "key" | "certificate", name: string) {
+  const found = await rooms.assets.get(`kv-one.${type}.${name}`);
+  return found && withoutKeys(found.asset);
+}
+
+describe("a rotation policy that can't be read costs only itself", () => {
+  beforeEach(() => {
+    rooms.cloud.listed = { keys: [{ name: "signing" }, { name: "wrapping" }] };
+  });
+
+  test("the key's type, size and version are there, the refusal is told once, and no key is blamed for it", async () => {
+    rooms.cloud.policy = failing("accessDenied");
+    expect(await scanned("full")).toMatchObject({ status: "partial", codes: ["rotationPolicies: accessDenied"] });
+    const key = await asset("key", "signing");
+    expect(key).toMatchObject({ keyType: "RSA", keySize: 3072, version: "1" });
+    expect(key).not.toHaveProperty("rotationPolicy", expect.anything());
+    // What the compliance check goes by: not read, rather than none.
+    expect(key?.listing).toBe("");
+  });
+
+  test("scans of any mode try again, and it is there once it can be read", async () => {
+    rooms.cloud.policy = failing("accessDenied");
+    await scanned("full");
+    expect(await scanned("delta")).toMatchObject({ status: "partial", codes: ["rotationPolicies: accessDenied"] });
+    rooms.cloud.policy = () => ({ lifetimeActions: [{ action: "Rotate" }] });
+    expect(await scanned("delta")).toMatchObject({ status: "completed", updated: 2 });
+    expect(await asset("key", "wrapping")).toMatchObject({
+      rotationPolicy: { lifetimeActions: [{ action: "Rotate" }] },
+    });
+    expect(await scanned("delta")).toMatchObject({ status: "completed", ...NOTHING_NEW });
+  });
+
+  test("one that was read before stays", async () => {
+    rooms.cloud.policy = () => ({ lifetimeActions: [{ action: "Rotate" }] });
+    await scanned("full");
+    rooms.cloud.policy = failing("unreachable");
+    expect(await scanned("full")).toMatchObject({ codes: ["rotationPolicies: unreachable"], ...NOTHING_NEW });
+    expect(await asset("key", "signing")).toMatchObject({
+      rotationPolicy: { lifetimeActions: [{ action: "Rotate" }] },
+    });
+  });
+});
+
+describe("a passing failure of a certificate's details", () => {
+  test("changes nothing of an unchanged one, and counts as no change when it is over", async () => {
+    await scanned("full");
+    const before = await asset("certificate", "www");
+    rooms.cloud.certificate = failing("unreachable");
+    expect(await scanned("full")).toEqual({ status: "partial", codes: ["certificates: unreachable"], ...NOTHING_NEW });
+    expect(await asset("certificate", "www")).toMatchObject({ ...before, listing: "" });
+    let asked = 0;
+    rooms.cloud.certificate = () => {
+      asked++;
+      return { version: "1", subject: "CN=www" };
+    };
+    expect(await scanned("delta")).toEqual({ status: "completed", codes: [], ...NOTHING_NEW });
+    expect(asked).toBe(1);
+    expect(await asset("certificate", "www")).toEqual(before);
+  });
+
+  test("leaves a renewed one as it was until it can be read: one change, counted once", async () => {
+    await scanned("full");
+    rooms.cloud.listed.certificates = [{ name: "www", expiresOn: 2_000_000_000 }];
+    rooms.cloud.certificate = failing("throttled");
+    expect(await scanned("delta")).toEqual({ status: "partial", codes: ["certificates: throttled"], ...NOTHING_NEW });
+    rooms.cloud.certificate = () => ({ version: "2", subject: "CN=www" });
+    expect(await scanned("delta")).toMatchObject({ status: "completed", updated: 1 });
+    expect(await asset("certificate", "www")).toMatchObject({ version: "2", expiresOn: 2_000_000_000 });
+    expect(await scanned("full")).toMatchObject({ status: "completed", ...NOTHING_NEW });
+  });
+
+  test("where it is refused, which may last, the list's own facts are shown all the same", async () => {
+    await scanned("full");
+    rooms.cloud.listed.certificates = [{ name: "www", expiresOn: 2_000_000_000 }];
+    rooms.cloud.certificate = failing("accessDenied");
+    expect(await scanned("delta")).toMatchObject({ codes: ["certificates: accessDenied"], updated: 1 });
+    expect(await asset("certificate", "www")).toMatchObject({ version: "1", expiresOn: 2_000_000_000 });
+  });
+});
+
+describe("an entry of a list that is not what the service documents", () => {
+  const odd = (name: string | undefined) => [
+    {
+      kind: "unreadable" as const,
+      name,
+      failure: new CloudFailure("badResponse", "An entry is odd.", { remedy: "Look at it." }),
+    },
+  ];
+
+  test("costs only itself: what was known of it stays, the others change and leave as they do", async () => {
+    rooms.cloud.listed.certificates = [{ name: "api" }, { name: "old" }, { name: "www" }];
+    await scanned("full");
+    rooms.cloud.listed.certificates = [{ name: "api" }, { name: "new" }];
+    rooms.cloud.unreadableEntries = odd("www");
+    expect(await scanned("delta")).toEqual({
+      status: "partial",
+      codes: ["certificates: badResponse"],
+      added: 1,
+      updated: 0,
+      removed: 1,
+    });
+    expect(await asset("certificate", "www")).toMatchObject({ subject: "CN=www" });
+    expect(await asset("certificate", "old")).toBeUndefined();
+  });
+
+  test("without a name may be any that is missing: none of them is taken out", async () => {
+    rooms.cloud.listed.certificates = [{ name: "api" }, { name: "www" }];
+    await scanned("full");
+    rooms.cloud.listed.certificates = [{ name: "api" }];
+    rooms.cloud.unreadableEntries = odd(undefined);
+    expect(await scanned("full")).toMatchObject({ status: "partial", ...NOTHING_NEW });
+    expect(await asset("certificate", "www")).toBeDefined();
+    rooms.cloud.unreadableEntries = [];
+    expect(await scanned("delta")).toMatchObject({ status: "completed", removed: 1 });
+  });
+});
+
+test("a name that a list gives twice is one asset", async () => {
+  rooms.cloud.listed = { secrets: [{ name: "twice" }, { name: "Twice" }] };
+  expect(await scanned("full")).toMatchObject({ status: "completed", added: 1 });
+});
+
+test("a vault all of whose lists fail is left alone twice as long each time, and no longer once it can be read", async () => {
+  const retryAfterMinutes = async () => {
+    const row = await rooms.writer.known("kv-one");
+    return row.row?.retryAt && Math.round((Date.parse(row.row.retryAt) - rooms.clock.now().getTime()) / 60_000);
+  };
+  const open = rooms.cloud.keyVaults.open;
+  rooms.cloud.keyVaults.open = failing("firewall");
+  for (const minutes of [5, 10, 20, 40, 80, 160, 320, 360, 360]) {
+    await rooms.scan("force");
+    expect(await retryAfterMinutes()).toBe(minutes);
+  }
+  rooms.cloud.keyVaults.open = open;
+  await rooms.scan("force");
+  expect(await retryAfterMinutes()).toBeUndefined();
+});
