@@ -61,7 +61,8 @@ export function createScanWatch({ tables, queues, active, run, clock, log }: Wat
       } else if (isOverdue(found.row)) {
         log.warn("A scan is past its time and is ended", { scanId });
         await run.finish(scanId, true);
-      } else if ((await sendLost(scanId)) === 0) {
+      } else if (found.ageMs >= SILENT_MS && (await sendLost(scanId)) === 0) {
+        // A scan that began to run a moment ago has lost nothing yet.
         await run.finish(scanId);
       }
     }

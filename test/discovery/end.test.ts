@@ -99,6 +99,7 @@ describe("a scan's end is entered once and written whole", () => {
     const rooms = scanRooms(connection, dyingAt(1, "before").wrap);
     await expect(rooms.run.finish(scanId)).rejects.toThrow("died");
     const other = scanRooms(connection);
+    await storage.move(2 * MINUTE_MS);
     for (let minute = 0; minute < 3; minute++) await other.watch();
     expect(rooms.sent).toEqual([]);
     expect(other.sent).toEqual([]);

@@ -51,9 +51,11 @@ export class Service {
       env?: Record<string, string>;
       hosts?: number;
       lease?: number;
+      /** Added to the environment of storage, such as that of a moved clock. */
+      storageEnv?: Record<string, string>;
     } = {},
   ): Promise<Service> {
-    const azurite = await startAzurite();
+    const azurite = await startAzurite(options.storageEnv ? { environment: options.storageEnv } : {});
     const [cloud, tables] = await Promise.all([
       startCloud({ company: options.company ?? "small" }),
       startTableProxy(azurite.connectionString()),
