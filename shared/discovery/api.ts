@@ -34,7 +34,10 @@ const scanFields = {
   startedAt: instant.nullable(),
   finishedAt: instant.nullable(),
   deadline: instant.nullable(),
-  failure: VaultFailure.nullable(),
+  failure: VaultFailure.nullable().meta({
+    description:
+      "Why a scan failed: what kept it from its vaults, or the first of the failures when none could be read.",
+  }),
 };
 export const Scan = z.object(scanFields).meta({ id: "Scan" });
 export const ScanProgressView = z
@@ -59,7 +62,10 @@ export const VaultResult = z
     vaultName: z.string(),
     subscriptionId: z.string(),
     outcome: z.enum(VAULT_OUTCOMES),
-    failures: z.array(VaultFailure.extend({ list: z.string() })),
+    failures: z.array(VaultFailure.extend({ list: z.string() })).meta({
+      description:
+        "What could not be read, by `list`: `secrets`, `keys`, `certificates`, `rotationPolicies` of keys, `diagnosticSettings`, or `vault` for the vault as a whole.",
+    }),
     tally: Tally,
     added: z.array(z.string()).meta({ description: "Asset ids; at most 1,000 are named, the tally counts all." }),
     updated: z.array(z.string()),

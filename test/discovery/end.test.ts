@@ -220,6 +220,45 @@ describe("a scan says how it ended", () => {
   });
 });
 
+describe("a message that failed for good", () => {
+  let rooms: Rooms;
+  beforeEach(() => {
+    rooms = scanRooms(freshStorage());
+  });
+
+  test("of a vault is that vault's failure, and its chain goes on with the next", async () => {
+    rooms.settings.discoveryMaxWorkers = 1;
+    const scanId = await rooms.planned();
+    const [message] = rooms.take(QUEUES.vaults);
+    await rooms.run.vaultFailed(scanId, message!.message.index);
+    // Twice: the second one finds it done.
+    await rooms.run.vaultFailed(scanId, message!.message.index);
+    expect(rooms.sent).toMatchObject([{ queue: QUEUES.vaults, message: { scanId, index: "000001" } }]);
+    await rooms.deliver();
+    expect(await rooms.discovery.progress(scanId)).toMatchObject({ status: "partial", vaultsDone: 3, vaultsFailed: 1 });
+    const { page } = await rooms.discovery.results(scanId, everything);
+    expect(page.items[0]).toMatchObject({
+      outcome: "failed",
+      failures: [{ list: "vault", code: "internal", remedy: expect.stringContaining("logs") }],
+      tally: { added: 0, updated: 0, removed: 0 },
+      added: [],
+      updated: [],
+      removed: [],
+    });
+  });
+
+  test("of a plan ends the scan, which says why", async () => {
+    const { scanId } = await rooms.discovery.start({ mode: "full" }, caller);
+    await rooms.run.planFailed(scanId);
+    expect(await rooms.discovery.progress(scanId)).toMatchObject({
+      status: "failed",
+      failure: { code: "internal", message: "The scan could not be planned, in five tries." },
+    });
+    expect(await rooms.entries("scan.finished")).toMatchObject([{ outcome: "failure", details: { status: "failed" } }]);
+    expect(await rooms.active.all()).toEqual([]);
+  });
+});
+
 test("an error of storage is no vault's failure: the message comes again", async () => {
   const connection = freshStorage();
   const rooms = scanRooms(connection);

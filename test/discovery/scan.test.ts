@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Company } from "../../infra/local/cloud/company/company.ts";
-import { Service } from "../support/service.ts";
+import { type Answer, Service } from "../support/service.ts";
 
 const DAY = 86_400_000;
 
@@ -194,6 +194,19 @@ describe("the inventory answers", () => {
     const [header, ...lines] = answer.text.trimEnd().split("\r\n");
     expect(header).toContain('"id","type","name"');
     expect(lines).toHaveLength(2);
+  });
+
+  test("CSV in parts, of which each names the next", async () => {
+    const lines: string[] = [];
+    let path: string | undefined = "/api/assets/discovery/assets?format=csv&limit=3&offset=2";
+    while (path) {
+      const part: Answer = await service.admin("GET", path);
+      expect(part.status).toBe(200);
+      lines.push(...part.text.trimEnd().split("\r\n").slice(1));
+      path = /^<([^>]+)>; rel="next"$/.exec(part.headers.get("link") ?? "")?.[1];
+    }
+    const names = (await assets()).slice(2).map((asset) => asset.id);
+    expect(lines.map((line) => line.split(",")[0]!.replaceAll('"', ""))).toEqual(names);
   });
 
   test.each([
