@@ -9,7 +9,7 @@ import {
   Scans,
   scanPartition,
 } from "../../shared/discovery/scan.ts";
-import { VaultBusy } from "../../shared/inventory/write.ts";
+import { VaultBusy } from "../../shared/inventory/claim.ts";
 import { HOUR_MS, MINUTE_MS, SECOND_MS } from "../../shared/time.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
 import { caller, type Rooms, scanRooms } from "./rooms.ts";
@@ -130,8 +130,7 @@ describe("a vault's message", () => {
     const scanId = await rooms.planned();
     const [message] = rooms.take(QUEUES.vaults);
     rooms.writer.known = async (name) => {
-      // By a clock that is hours ahead.
-      throw new VaultBusy(name, new Date(Date.now() + 3 * HOUR_MS));
+      throw new VaultBusy(name, 3 * HOUR_MS);
     };
     await rooms.hand(message!);
     expect(rooms.take(QUEUES.vaults)).toEqual([

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { HOUR_MS, MINUTE_MS, SECOND_MS } from "../../shared/time.ts";
-import { movedClock } from "../support/moved-storage.ts";
+import { movedClock } from "../support/moved-clock.ts";
 import { Service } from "../support/service.ts";
 
 const VAULTS = 6;
@@ -40,7 +40,7 @@ async function addWrongHost(): Promise<void> {
 }
 
 test("a host ten minutes ahead, set back by an hour and killed amid a scan, holds it up for two minutes", async () => {
-  await hostClock.move(10 * MINUTE_MS);
+  await hostClock.add(10 * MINUTE_MS);
   await addWrongHost();
   // The second vault of each chain never answers: there the host is killed.
   const hanging = service.cloud.control.addFault({
@@ -53,7 +53,7 @@ test("a host ten minutes ahead, set back by an hour and killed amid a scan, hold
   const status = async () =>
     (await service.admin("GET", `/api/assets/discovery/scan/${started.body.scanId}/status`)).body;
   await expect.poll(async () => (await status()).progress.vaultsDone, { timeout: 30_000 }).toBeGreaterThan(0);
-  await hostClock.move(-HOUR_MS);
+  await hostClock.add(-HOUR_MS);
   await delay(SECOND_MS);
   await service.hosts[0]!.stop("SIGKILL");
   service.hosts.length = 0;
@@ -64,7 +64,7 @@ test("a host ten minutes ahead, set back by an hour and killed amid a scan, hold
   expect((await status()).status).toBe("running");
   let moved = 0;
   for (; (await status()).status === "running" && moved < 12 * MINUTE_MS; moved += 30 * SECOND_MS) {
-    await storageClock.move(30 * SECOND_MS);
+    await storageClock.add(30 * SECOND_MS);
     await fetch(`${service.url}/admin/functions/watchScans`, { method: "POST" });
     await delay(3 * SECOND_MS);
   }

@@ -149,7 +149,7 @@ export function scanRooms(connectionString: string, wrap: (tables: Tables) => Ta
     log,
   });
   const active = createActiveScans({ tables, clock });
-  const writer = createInventoryWriter({ tables, clock });
+  const writer = createInventoryWriter({ tables });
   const run = createScanRun({
     tables,
     queues,
@@ -165,7 +165,7 @@ export function scanRooms(connectionString: string, wrap: (tables: Tables) => Ta
         keyVaults: cloud.keyVaults,
         resourceManager: cloud.resourceManager,
         clock,
-        changed: async () => {},
+        prepareChange: async () => async () => {},
       }),
     clock,
     randomness,

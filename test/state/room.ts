@@ -7,7 +7,7 @@ import { createResourceManager } from "../../shared/azure/resource-manager.ts";
 import { createEvaluator, type Evaluator } from "../../shared/compliance/evaluator.ts";
 import { unpackDetails, unpackFindings } from "../../shared/compliance/pack.ts";
 import type { Config } from "../../shared/config/config.ts";
-import { planScan } from "../../shared/discovery/plan.ts";
+import { planVaults } from "../../shared/discovery/plan-vaults.ts";
 import type { PlannedVault } from "../../shared/discovery/scan.ts";
 import { scanVault } from "../../shared/discovery/scan-vault.ts";
 import { createInventoryWriter, type InventoryWriter, VaultBusy } from "../../shared/inventory/write.ts";
@@ -54,8 +54,9 @@ export function createWorkers({ config }: { cloud: Cloud; config: Config }) {
   }
 
   async function plan(tables: Tables, subscriptions: string[]): Promise<PlannedVault[]> {
-    const deps = { tables, resourceManager, clock, configured: async () => [] };
-    return (await planScan({ mode: "delta", subscriptions }, deps)).vaults;
+    const signal = AbortSignal.timeout(60_000);
+    const deps = { tables, resourceManager, clock, configured: async () => [], signal };
+    return (await planVaults({ mode: "delta", subscriptions }, deps)).vaults;
   }
 
   /** A delta scan of these subscriptions that nothing disturbs. It waits for leases by moving the time. */
