@@ -23,6 +23,7 @@ import { type SnoozeRecord, snoozeId } from "../shared/alerts/snoozes.ts";
 import { pageOf, pageParameters, pageRequest, queryInstant } from "../shared/http/paging.ts";
 import { notFound } from "../shared/http/problem.ts";
 import { created, Deleted, deleted, ok, resource } from "../shared/http/reply.ts";
+import { singleLine } from "../shared/http/text.ts";
 import type { Row } from "../shared/storage/entity.ts";
 import { endpoint, queue, timer } from "./kit.ts";
 
@@ -192,7 +193,7 @@ const NewSnooze = z
   .strictObject({
     ruleId: ulid,
     assetId: z.string().min(1).max(300).meta({ description: "`<vault>.<type>.<name>`" }),
-    reason: z.string().trim().min(1).max(500),
+    reason: singleLine(500),
     until: queryInstant("end").meta({ description: "An instant, or a date whose end it is.", type: "string" }),
   })
   .meta({ id: "NewAlertSnooze" });
@@ -289,7 +290,7 @@ const testAlertRule = endpoint({
   description:
     "Really delivers, once, whether the rule is enabled or not, and answers what the receiver or the mail provider said.",
   tag,
-  access: "admin",
+  access: "operator",
   tier: "core",
   params: ruleParams,
   responds: { 200: TestResult },
@@ -359,7 +360,7 @@ const createAlertSnooze = endpoint({
   summary: "Silence a rule for one asset for a while",
   description: "When it ends, the rule tells of the lowest threshold the asset has crossed meanwhile.",
   tag,
-  access: "admin",
+  access: "operator",
   tier: "core",
   body: NewSnooze,
   responds: { 201: Snooze },
@@ -389,7 +390,7 @@ const deleteAlertSnooze = endpoint({
   route: "alerts/snoozes/{snooze_id}",
   summary: "End a snooze now",
   tag,
-  access: "admin",
+  access: "operator",
   tier: "core",
   params: z.object({ snooze_id: z.string() }),
   responds: { 200: Deleted },

@@ -2,11 +2,13 @@ import * as z from "zod";
 import { RESOURCE_TYPES, SEVERITIES } from "../shared/compliance/check.ts";
 import type { ScoreAnswer } from "../shared/compliance/compliance.ts";
 import { FRAMEWORK_IDS } from "../shared/compliance/controls.ts";
-import type { Exemption } from "../shared/compliance/exemptions.ts";
+import { type Exemption, OPERATOR_EXEMPTION_DAYS } from "../shared/compliance/exemptions.ts";
 import { CONTROL_STATUSES, type FrameworkResult } from "../shared/compliance/frameworks.ts";
 import { EvaluateMessage, EXEMPTION_CATEGORIES, QUEUE, SCOPES } from "../shared/compliance/layout.ts";
+import { ROLES } from "../shared/http/endpoint.ts";
 import { pageOf, pageParameters, pageRequest, queryInstant } from "../shared/http/paging.ts";
 import { created, deleted, ok, resource } from "../shared/http/reply.ts";
+import { singleLine } from "../shared/http/text.ts";
 import { endpoint, queue, timer } from "./kit.ts";
 
 const tag = "Compliance";
@@ -122,14 +124,6 @@ const FrameworkDetails = z
   })
   .meta({ id: "FrameworkDetails" });
 
-const plainText = (longest: number) =>
-  z
-    .string()
-    .trim()
-    .min(1, "must not be empty")
-    .max(longest, `must be at most ${longest} characters`)
-    .regex(/^[^\p{Cc}\p{Cs}]*$/u, "must not hold control characters");
-
 const Scope = z
   .strictObject({
     type: z.enum(SCOPES),
@@ -148,8 +142,8 @@ const NewExemption = z
     category: z.enum(EXEMPTION_CATEGORIES).meta({
       description: "`waiver`: the risk is accepted. `mitigated`: it is met by other means.",
     }),
-    reason: plainText(1000),
-    ticket: plainText(200).optional(),
+    reason: singleLine(1000),
+    ticket: singleLine(200).optional(),
     until: queryInstant("end").meta({
       description: "When it ends: an instant, or a date, whose end it is.",
       type: "string",
@@ -169,6 +163,7 @@ const ExemptionView = z
     active: z.boolean().meta({ description: "False once it has ended." }),
     createdAt: instant,
     createdBy: z.string(),
+    createdByRole: z.enum(ROLES).nullable().meta({ description: "Null where it was not kept." }),
     etag: z.string(),
   })
   .meta({ id: "Exemption" });
@@ -177,10 +172,17 @@ const scoreView = (answer: ScoreAnswer): z.infer<typeof Score> => ({ ...answer }
 
 const frameworkView = ({ controls: _, ...framework }: FrameworkResult): z.infer<typeof Framework> => framework;
 
-const exemptionView = ({ scopeType, scopeId, ticket, ...rest }: Exemption): z.infer<typeof ExemptionView> => ({
+const exemptionView = ({
+  scopeType,
+  scopeId,
+  ticket,
+  createdByRole,
+  ...rest
+}: Exemption): z.infer<typeof ExemptionView> => ({
   ...rest,
   scope: { type: scopeType, id: scopeId ?? null },
   ticket: ticket ?? null,
+  createdByRole: createdByRole ?? null,
 });
 
 const getComplianceScore = endpoint({
@@ -308,10 +310,9 @@ const createExemption = endpoint({
   method: "POST",
   route: "compliance/exemptions",
   summary: "Exempt from a check",
-  description:
-    "Takes effect with the next answer and ends by itself. A check has one exemption per scope: 409 while that has not ended.",
+  description: `Takes effect with the next answer and ends by itself. A check has one exemption per scope: 409 while that has not ended. An operator's ends within ${OPERATOR_EXEMPTION_DAYS} days; a longer one is an administrator's (403).`,
   tag,
-  access: "admin",
+  access: "operator",
   tier: "core",
   body: NewExemption,
   responds: { 201: ExemptionView },
@@ -326,8 +327,9 @@ const removeExemption = endpoint({
   method: "DELETE",
   route: "compliance/exemptions/{exemption_id}",
   summary: "Remove an exemption",
+  description: `One that ends more than ${OPERATOR_EXEMPTION_DAYS} days from now is an administrator's to remove (403).`,
   tag,
-  access: "admin",
+  access: "operator",
   tier: "core",
   conditional: true,
   params: exemptionParams,

@@ -1,10 +1,11 @@
-import { readFile } from "node:fs/promises";
 import path from "node:path";
-import { gzipSync } from "node:zlib";
+import { promisify } from "node:util";
+import { gzip } from "node:zlib";
 import * as z from "zod";
+import { GZIP_HEADERS, takesGzip } from "../shared/http/encoding.ts";
 import type { Endpoint } from "../shared/http/endpoint.ts";
-import { notFound, Problem } from "../shared/http/problem.ts";
 import { content, type Reply } from "../shared/http/reply.ts";
+import { createStoredFiles, STORED_FILE_TYPES } from "../shared/http/stored-files.ts";
 import { endpoint } from "./kit.ts";
 import type { Services } from "./services.ts";
 
@@ -15,31 +16,28 @@ const page = (description: string) => ({ 200: { description, mediaTypes: ["text/
 const PAGE_POLICY =
   "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self' data:; connect-src 'self'; worker-src 'self' blob:; child-src blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-const html = (title: string, head: string, body: string): Reply =>
-  content(
+/** The pages' files lie beside the bundle, where the build puts them. */
+const files = createStoredFiles(path.join(import.meta.dirname, "docs"));
+
+/** A page that draws itself with our files, named by their addresses that never change. */
+async function html(title: string, style: string, element: string, scripts: string[]): Promise<Reply> {
+  const address = async (file: string) => `/docs/files/${await files.address(file)}`;
+  const sources = await Promise.all(scripts.map(address));
+  const head = [
+    `<meta charset="utf-8"><title>${title}</title>`,
+    '<meta name="viewport" content="width=device-width, initial-scale=1">',
+    `<link rel="icon" href="${await address("favicon-32x32.png")}">`,
+    style === "" ? "<style>body{margin:0}</style>" : `<link rel="stylesheet" href="${await address(style)}">`,
+  ].join("");
+  const body = `<div id="${element}"></div>${sources.map((source) => `<script src="${source}"></script>`).join("")}`;
+  return content(
     "text/html; charset=utf-8",
-    `<!doctype html><html lang="en"><head><meta charset="utf-8"><title>${title}</title><meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="/docs/files/favicon-32x32.png">${head}</head><body>${body}</body></html>`,
+    `<!doctype html><html lang="en"><head>${head}</head><body>${body}</body></html>`,
     { "Content-Security-Policy": PAGE_POLICY },
   );
+}
 
 const TITLE = "Credential and Secret Lifecycle Service";
-
-/** Swagger UI adds "Bearer " itself; people paste it too, as the specification writes the header. Both are taken. */
-const SWAGGER_START = `window.ui = SwaggerUIBundle({
-  url: "/openapi.json",
-  dom_id: "#swagger-ui",
-  deepLinking: true,
-  validatorUrl: null,
-  requestInterceptor: (request) => {
-    const header = request.headers.Authorization;
-    if (header) request.headers.Authorization = header.replace(/^(Bearer\\s+)+/i, "Bearer ");
-    return request;
-  },
-});
-`;
-
-const REDOC_START = `Redoc.init("/openapi.json", { hideDownloadButton: false }, document.getElementById("redoc"));
-`;
 
 const docs = endpoint({
   name: "docs",
@@ -50,12 +48,7 @@ const docs = endpoint({
   access: "open",
   tier: "core",
   responds: page("Swagger UI"),
-  handle: async () =>
-    html(
-      TITLE,
-      '<link rel="stylesheet" href="/docs/files/swagger-ui.css">',
-      '<div id="swagger-ui"></div><script src="/docs/files/swagger-ui-bundle.js"></script><script src="/docs/files/swagger-start.js"></script>',
-    ),
+  handle: () => html(TITLE, "swagger-ui.css", "swagger-ui", ["swagger-ui-bundle.js", "swagger-start.js"]),
 });
 
 const redoc = endpoint({
@@ -67,30 +60,9 @@ const redoc = endpoint({
   access: "open",
   tier: "core",
   responds: page("Redoc"),
-  handle: async () =>
-    html(
-      TITLE,
-      "<style>body{margin:0}</style>",
-      '<div id="redoc"></div><script src="/docs/files/redoc.standalone.js"></script><script src="/docs/files/redoc-start.js"></script>',
-    ),
+  handle: () => html(TITLE, "", "redoc", ["redoc.standalone.js", "redoc-start.js"]),
 });
 
-const TYPES: Record<string, string> = {
-  ".js": "text/javascript; charset=utf-8",
-  ".css": "text/css; charset=utf-8",
-  ".png": "image/png",
-};
-const BUNDLED = ["swagger-ui.css", "swagger-ui-bundle.js", "redoc.standalone.js", "favicon-32x32.png"];
-const OURS: Record<string, string> = { "swagger-start.js": SWAGGER_START, "redoc-start.js": REDOC_START };
-
-/** Redoc draws its maker's logo from the internet, which these pages never ask: an empty picture instead. */
-const REDOC_LOGO = "https://cdn.redoc.ly/redoc/logo-mini.svg";
-const EMPTY_PICTURE = "data:image/gif;base64,R0lGODlhAQABAAAAACw=";
-function withoutLogo(file: Buffer): Buffer {
-  return file.includes(REDOC_LOGO) ? Buffer.from(file.toString().replaceAll(REDOC_LOGO, EMPTY_PICTURE)) : file;
-}
-
-/** The pages' files lie beside the bundle. */
 const documentationFile = endpoint({
   name: "docsFile",
   method: "GET",
@@ -99,24 +71,24 @@ const documentationFile = endpoint({
   tag,
   access: "open",
   tier: "core",
-  rateLimit: "none",
   undocumented: true,
   params: z.object({ file: z.string() }),
-  responds: { 200: { description: "The file", mediaTypes: Object.values(TYPES) } },
-  handle: async ({ params: { file }, headers }) => {
-    if (!BUNDLED.includes(file) && !Object.hasOwn(OURS, file)) throw notFound("This file");
-    const data = OURS[file] ?? withoutLogo(await readFile(path.join(import.meta.dirname, "docs", file)));
-    const zipped = /\bgzip\b/.test(headers.get("accept-encoding") ?? "");
-    return content(TYPES[path.extname(file)]!, zipped ? gzipSync(data) : data, {
-      "Cache-Control": "public, max-age=86400",
-      ...(zipped ? { "Content-Encoding": "gzip", Vary: "Accept-Encoding" } : {}),
-    });
-  },
+  query: z.strictObject({ v: z.string().max(64).optional() }),
+  responds: { 200: { description: "The file", mediaTypes: STORED_FILE_TYPES } },
+  handle: ({ params: { file }, query: { v }, headers }) => files.reply(file, v, headers),
 });
+
+/** The API's version, by semantic versioning; the specification's endpoints are its first. */
+const VERSION = "1.0.0";
 
 /** The description of all endpoints is made when it is first asked for; nothing else needs its generator. */
 export function documentation(all: () => Endpoint<Services>[]): Endpoint<Services>[] {
-  let document: Promise<string> | undefined;
+  let document: Promise<{ text: string; zipped: Uint8Array }> | undefined;
+  async function describe() {
+    const { openApiDocument } = await import("../shared/http/openapi.ts");
+    const text = JSON.stringify(openApiDocument(all() as unknown as Endpoint<never>[], VERSION));
+    return { text, zipped: await promisify(gzip)(text) };
+  }
   const openApi = endpoint({
     name: "openApi",
     method: "GET",
@@ -126,53 +98,12 @@ export function documentation(all: () => Endpoint<Services>[]): Endpoint<Service
     access: "open",
     tier: "core",
     responds: { 200: z.looseObject({ openapi: z.string() }).meta({ id: "OpenApiDocument" }) },
-    handle: async () => {
-      document ??= import("../shared/http/openapi.ts").then(({ openApiDocument }) =>
-        JSON.stringify(openApiDocument(all() as unknown as Endpoint<never>[], VERSION)),
-      );
-      return content("application/json; charset=utf-8", await document);
+    handle: async ({ headers }) => {
+      document ??= describe();
+      const { text, zipped } = await document;
+      const type = "application/json; charset=utf-8";
+      return takesGzip(headers) ? content(type, zipped, GZIP_HEADERS) : content(type, text);
     },
   });
   return [docs, documentationFile, openApi, redoc];
 }
-
-/** The API's version, by semantic versioning; the specification's endpoints are its first. */
-const VERSION = "1.0.0";
-
-/**
- * Answers what no other function does: a path that is none, or a method the path does not take. The platform alone would
- * answer an empty 404 to both. Its name sorts last, since the platform asks functions in the order of their names.
- */
-export function catchAll(all: () => Endpoint<Services>[]): Endpoint<Services> {
-  return endpoint({
-    name: "zzCatchAll",
-    method: "GET",
-    route: "{*path}",
-    summary: "Every other path",
-    tag,
-    access: "open",
-    tier: "core",
-    undocumented: true,
-    responds: {},
-    handle: async ({ url }) => {
-      // One slash at the end counts for nothing, as for the platform.
-      const path = url.pathname.replace(/\/$/, "").slice(1);
-      if (path === "") return { status: 302, headers: { Location: "/docs" } };
-      const methods = all()
-        .filter((one) => one.name !== "zzCatchAll" && routePattern(one.route).test(path))
-        .map((one) => one.method);
-      if (methods.length === 0) throw new Problem("unknownPath", "See /docs for the paths there are.");
-      const allow = [...new Set(methods)].sort().join(", ");
-      throw new Problem("methodNotAllowed", `This path takes ${allow}.`, { headers: { Allow: allow } });
-    },
-  });
-}
-
-const routePattern = (route: string): RegExp =>
-  new RegExp(
-    `^${route
-      .split("/")
-      .map((part) => (part.startsWith("{") ? "[^/]+" : part.replace(/[.]/g, "\\.")))
-      .join("/")}$`,
-    "i",
-  );

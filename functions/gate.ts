@@ -1,7 +1,7 @@
 import type { Access } from "../shared/access/access.ts";
 import type { Audit } from "../shared/audit/audit.ts";
 import { CloudFailure } from "../shared/azure/failure.ts";
-import type { Gate } from "../shared/http/pipeline.ts";
+import type { Gate } from "../shared/http/admission.ts";
 import { Problem, retryLater } from "../shared/http/problem.ts";
 import type { RateLimiter } from "../shared/http/rate-limit.ts";
 import type { Licensing } from "../shared/licensing/licensing.ts";

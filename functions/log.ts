@@ -1,26 +1,37 @@
+import { AsyncLocalStorage } from "node:async_hooks";
 import type { InvocationContext } from "@azure/functions";
 import type { Logger } from "../shared/runtime.ts";
 
 /** In rising order of what must be heard. */
 const RANK = { DEBUG: 0, INFO: 1, WARNING: 2, ERROR: 3 } as const;
+type Level = keyof typeof RANK;
 
-/** Writes to the platform's log what is at least of the level asked at that moment: the message, then its fields as JSON. */
-export function loggerFor(
-  context: Pick<InvocationContext | Console, "debug" | "info" | "warn" | "error">,
-  level: () => keyof typeof RANK,
-  always: Record<string, unknown>,
-): Logger {
-  const write = (rank: keyof typeof RANK, to: (line: string) => void) => {
+/** Where lines go: the platform's log of one invocation, or the process's output. */
+type Target = Pick<InvocationContext | Console, "debug" | "info" | "warn" | "error">;
+
+const invocation = new AsyncLocalStorage<{ target: Target; requestId: string }>();
+
+/** Does `work` so that all it logs, whoever logs it, goes to this invocation's log and carries its request id. */
+export const withinInvocation = <T>(target: Target, requestId: string, work: () => Promise<T>): Promise<T> =>
+  invocation.run({ target, requestId }, work);
+
+/**
+ * Logs what is at least of the level asked at that moment: the message, then its fields as JSON, the request id of the
+ * invocation it belongs to first. What belongs to none goes to the process's output, which the platform collects too.
+ */
+export function createLogger(level: () => Level): Logger {
+  const write = (rank: Level, to: (target: Target, line: string) => void) => {
     return (message: string, fields?: Record<string, unknown>) => {
       if (RANK[rank] < RANK[level()]) return;
-      const all = { ...always, ...fields };
-      to(Object.keys(all).length > 0 ? `${message} ${JSON.stringify(all)}` : message);
+      const current = invocation.getStore();
+      const all = { ...(current && { requestId: current.requestId }), ...fields };
+      to(current?.target ?? console, Object.keys(all).length > 0 ? `${message} ${JSON.stringify(all)}` : message);
     };
   };
   return {
-    debug: write("DEBUG", (line) => context.debug(line)),
-    info: write("INFO", (line) => context.info(line)),
-    warn: write("WARNING", (line) => context.warn(line)),
-    error: write("ERROR", (line) => context.error(line)),
+    debug: write("DEBUG", (target, line) => target.debug(line)),
+    info: write("INFO", (target, line) => target.info(line)),
+    warn: write("WARNING", (target, line) => target.warn(line)),
+    error: write("ERROR", (target, line) => target.error(line)),
   };
 }

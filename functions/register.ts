@@ -6,12 +6,12 @@ import {
   type InvocationContext,
 } from "@azure/functions";
 import type { Config } from "../shared/config/config.ts";
-import type { Endpoint } from "../shared/http/endpoint.ts";
-import { serve } from "../shared/http/pipeline.ts";
-import type { Reply } from "../shared/http/reply.ts";
+import { type Endpoint, methodsOf } from "../shared/http/endpoint.ts";
+import { type Answer, serve } from "../shared/http/pipeline.ts";
 import { systemClock, systemRandomness } from "../shared/runtime.ts";
-import type { QueueDeclaration, TimerDeclaration } from "./kit.ts";
-import { loggerFor } from "./log.ts";
+import { CATCH_ALL } from "./catch-all.ts";
+import type { Invocation, QueueDeclaration, TimerDeclaration } from "./kit.ts";
+import { createLogger, withinInvocation } from "./log.ts";
 import type { Services } from "./services.ts";
 
 /** Tells the platform of every declared function. This is all of the app that knows the platform's library. */
@@ -24,25 +24,25 @@ export function register(
   for (const { name, schedule, handle } of declared.timers) {
     app.timer(name, {
       schedule: schedule(config()),
-      handler: async (_timer, context) => handle(await invocationOf(context, config())),
+      handler: (_timer, context) => inInvocation(context, config(), (invocation) => handle(invocation)),
     });
   }
   for (const { name, queue, handle } of declared.queues) {
     app.storageQueue(name, {
       queueName: queue,
       connection: "AzureWebJobsStorage",
-      handler: async (message, context) => handle(message, await invocationOf(context, config())),
+      handler: (message, context) => inInvocation(context, config(), (invocation) => handle(message, invocation)),
     });
   }
 }
 
 function registerEndpoint(endpoint: Endpoint<Services>, config: () => Config): void {
   app.http(endpoint.name, {
-    methods: endpoint.route === CATCH_ALL ? EVERY_METHOD : [endpoint.method],
+    methods: endpoint.route === CATCH_ALL ? EVERY_METHOD : methodsOf(endpoint),
     route: endpoint.route,
     authLevel: "anonymous",
     handler: async (request, context) => {
-      const reply = await serve(endpoint, incoming(request), {
+      const answer = await serve(endpoint, incoming(request), {
         rooms: async () => {
           const services = await servicesOf(config());
           return { gate: services.gate, services };
@@ -50,14 +50,14 @@ function registerEndpoint(endpoint: Endpoint<Services>, config: () => Config): v
         trustedProxyHops: config().TRUSTED_PROXY_HOPS,
         clock: systemClock,
         randomness,
-        log: (requestId) => loggerFor(context, logLevel(config()), { requestId }),
+        log: createLogger(logLevel(config())),
+        within: (requestId, work) => withinInvocation(context, requestId, work),
       });
-      return outgoing(reply);
+      return outgoing(answer);
     },
   });
 }
 
-export const CATCH_ALL = "{*path}";
 const EVERY_METHOD: HttpMethod[] = ["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"];
 
 const randomness = systemRandomness();
@@ -74,11 +74,21 @@ async function servicesOf(config: Config): Promise<Services> {
 /** The setting as last read, so that a change takes effect without a restart. */
 const logLevel = (config: Config) => () => ready?.settings.current()?.logLevel ?? config.LOG_LEVEL ?? "INFO";
 
-async function invocationOf(context: InvocationContext, config: Config) {
-  const services = await servicesOf(config);
+/** Does a timer's or queue's work; the invocation id is the request id of all that it writes and logs. */
+async function inInvocation(
+  context: InvocationContext,
+  config: Config,
+  work: (invocation: Invocation) => Promise<void>,
+): Promise<void> {
   const requestId = context.invocationId;
-  const delivery = Number(context.triggerMetadata?.dequeueCount ?? 1);
-  return { services, requestId, delivery, log: loggerFor(context, logLevel(config), { requestId }) };
+  await withinInvocation(context, requestId, async () =>
+    work({
+      services: await servicesOf(config),
+      requestId,
+      delivery: Number(context.triggerMetadata?.dequeueCount ?? 1),
+      log: createLogger(logLevel(config)),
+    }),
+  );
 }
 
 const incoming = (request: HttpRequest) => ({
@@ -89,14 +99,10 @@ const incoming = (request: HttpRequest) => ({
   bytes: async () => new Uint8Array(await request.arrayBuffer()),
 });
 
-function outgoing(reply: Reply): HttpResponseInit {
-  const { content, json, status, headers, cookies } = reply;
-  const type = content?.type ?? "application/json; charset=utf-8";
-  const body = content ? content.data : json === undefined ? undefined : JSON.stringify(json);
-  return {
-    status,
-    headers: { ...headers, ...(body === undefined ? {} : { "Content-Type": headers?.["Content-Type"] ?? type }) },
-    ...(body === undefined ? {} : { body: body as string }),
-    ...(cookies ? { cookies } : {}),
-  };
-}
+/** The platform's types know no bytes as a body, its library does. */
+const outgoing = ({ status, headers, cookies, body }: Answer): HttpResponseInit => ({
+  status,
+  headers,
+  ...(cookies.length > 0 && { cookies }),
+  ...(body !== undefined && { body: body as string }),
+});

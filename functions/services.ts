@@ -17,7 +17,7 @@ import { createDiscovery, type Discovery } from "../shared/discovery/discovery.t
 import { createScanRun, type ScanRun } from "../shared/discovery/run.ts";
 import { scanVault } from "../shared/discovery/scan-vault.ts";
 import { createScanWatch } from "../shared/discovery/watch.ts";
-import type { Gate } from "../shared/http/pipeline.ts";
+import type { Gate } from "../shared/http/admission.ts";
 import { createRateLimiter, type RateLimiter } from "../shared/http/rate-limit.ts";
 import { createInventory, type Inventory } from "../shared/inventory/inventory.ts";
 import { createInventoryWriter } from "../shared/inventory/write.ts";
@@ -32,7 +32,7 @@ import { createTables, type Tables } from "../shared/storage/tables.ts";
 import { createSubscriptions, type Subscriptions } from "../shared/subscriptions/subscriptions.ts";
 import { createGate } from "./gate.ts";
 import { createHealth, type Health } from "./health.ts";
-import { loggerFor } from "./log.ts";
+import { createLogger } from "./log.ts";
 import { storageConnection } from "./storage-connection.ts";
 
 /** All rooms of the app, wired. The only place that knows which room gets which. */
@@ -71,8 +71,7 @@ export function createServices(config: Config): Services {
   const clock = createStoreClock();
   const randomness = systemRandomness();
   let level = (): SettingValues["logLevel"] => config.LOG_LEVEL ?? "INFO";
-  // For what happens outside any one invocation; the platform collects the process's output too.
-  const log = loggerFor(console, () => level(), {});
+  const log = createLogger(() => level());
   const identity = createIdentity(config);
   const connection = storageConnection(config, identity);
   const tables = createTables(connection, { log, clock });

@@ -2,6 +2,7 @@ import * as z from "zod";
 import type { Endpoint } from "../shared/http/endpoint.ts";
 import { pageOf, pageParameters, pageRequest } from "../shared/http/paging.ts";
 import { created, ok, resource } from "../shared/http/reply.ts";
+import { singleLine } from "../shared/http/text.ts";
 import { STEPS } from "../shared/subscriptions/remedy.ts";
 import { endpoint } from "./kit.ts";
 import type { Services } from "./services.ts";
@@ -64,12 +65,7 @@ const addSubscription = endpoint({
   body: z
     .strictObject({
       subscriptionId,
-      name: z
-        .string()
-        .trim()
-        .min(1, "must not be empty")
-        .max(128, "must be at most 128 characters")
-        .regex(/^[^\p{Cc}\p{Cs}]*$/u, "must not hold control characters"),
+      name: singleLine(128),
     })
     .meta({ id: "NewSubscription" }),
   responds: { 201: Subscription },

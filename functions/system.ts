@@ -1,5 +1,4 @@
 import * as z from "zod";
-import { Problem } from "../shared/http/problem.ts";
 import { ok } from "../shared/http/reply.ts";
 import { endpoint } from "./kit.ts";
 
@@ -22,7 +21,8 @@ const health = endpoint({
   method: "GET",
   route: "health",
   summary: "Whether the service answers",
-  description: "Cheap and open. With deep=true and a token it says which of its dependencies answer.",
+  description:
+    "Cheap, open and not counted. With deep=true it needs a token, is counted, and says which of its dependencies answer.",
   tag: "System",
   access: "open",
   tier: "core",
@@ -32,16 +32,10 @@ const health = endpoint({
     deep: z.enum(["true", "false"]).optional().meta({ description: "Needs a token of any role." }),
   }),
   responds: { 200: HealthStatus },
-  problems: ["unauthorized"],
-  handle: async ({ query, headers, load }) => {
+  problems: ["unauthorized", "rateLimited"],
+  handle: async ({ query, admit }) => {
     if (query.deep !== "true") return ok({ status: "healthy" });
-    const services = await load();
-    const token = /^Bearer +(\S+) *$/i.exec(headers.get("authorization") ?? "")?.[1];
-    if (!token || !(await services.gate.authenticate(token))) {
-      throw new Problem("unauthorized", "deep=true needs a token from POST /auth/login.", {
-        headers: { "WWW-Authenticate": "Bearer" },
-      });
-    }
+    const { services } = await admit("user");
     const dependencies = await services.health.check();
     const status = dependencies.every((one) => one.status === "healthy") ? "healthy" : "degraded";
     return ok({ status, dependencies });

@@ -10,8 +10,9 @@ import { Writable } from "node:stream";
 import { text } from "node:stream/consumers";
 import { parseArgs } from "node:util";
 import * as z from "zod";
-import { NewPassword, ROLES, Username } from "../../shared/access/user.ts";
+import { NewPassword, Username } from "../../shared/access/user.ts";
 import { ConfigError, loadConfig } from "../../shared/config/config.ts";
+import { ROLES } from "../../shared/http/endpoint.ts";
 import { Problem } from "../../shared/http/problem.ts";
 import { createServices } from "../services.ts";
 

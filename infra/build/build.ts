@@ -3,10 +3,12 @@
  * files of the documentation pages. `--development-licence-key kid:x` builds one more licence key in, for
  * development and tests only.
  */
+import { createHash } from "node:crypto";
 import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import path from "node:path";
 import { parseArgs } from "node:util";
+import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
 
 const root = path.resolve(import.meta.dirname, "../..");
@@ -53,17 +55,35 @@ export async function buildApp(
   return outdir;
 }
 
-/** The two documentation pages' own files, so that they work without the internet. */
+/**
+ * The files of the documentation pages, so that they work without the internet: each as it is and gzipped, so that no
+ * request compresses it, and `hashes.json` with what its address ends with.
+ */
 async function copyDocumentation(target: string): Promise<void> {
   const require = createRequire(import.meta.url);
   const swagger = path.dirname(require.resolve("swagger-ui-dist/package.json"));
   const redoc = path.dirname(require.resolve("redoc/package.json"));
+  const sources = [
+    ...["swagger-ui.css", "swagger-ui-bundle.js", "favicon-32x32.png"].map((file) => path.join(swagger, file)),
+    path.join(redoc, "bundles/redoc.standalone.js"),
+    ...["swagger-start.js", "redoc-start.js"].map((file) => path.join(root, "functions/web", file)),
+  ];
   await mkdir(target, { recursive: true });
-  for (const file of ["swagger-ui.css", "swagger-ui-bundle.js", "favicon-32x32.png"]) {
-    await copy(path.join(swagger, file), path.join(target, file));
+  const hashes: Record<string, string> = {};
+  for (const source of sources) {
+    const [file, data] = [path.basename(source), withoutLogo(await readFile(source))];
+    hashes[file] = createHash("sha256").update(data).digest("base64url").slice(0, 22);
+    await writeFile(path.join(target, file), data);
+    await writeFile(path.join(target, `${file}.gz`), gzipSync(data, { level: 9 }));
   }
-  await copy(path.join(redoc, "bundles/redoc.standalone.js"), path.join(target, "redoc.standalone.js"));
+  await writeFile(path.join(target, "hashes.json"), JSON.stringify(hashes));
 }
+
+/** Redoc draws its maker's logo from the internet, which these pages never ask: an empty picture instead. */
+const REDOC_LOGO = "https://cdn.redoc.ly/redoc/logo-mini.svg";
+const EMPTY_PICTURE = "data:image/gif;base64,R0lGODlhAQABAAAAACw=";
+const withoutLogo = (file: Buffer): Buffer =>
+  file.includes(REDOC_LOGO) ? Buffer.from(file.toString().replaceAll(REDOC_LOGO, EMPTY_PICTURE)) : file;
 
 /** The font PDF exports embed, so that any name in any script can be read. */
 async function copyFont(target: string): Promise<void> {

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import type { Role } from "../http/endpoint.ts";
+import { ROLES } from "../http/endpoint.ts";
 import type { Clock, Randomness } from "../runtime.ts";
 import { entity, type Row } from "../storage/entity.ts";
 
@@ -9,8 +9,6 @@ export const USERS_PARTITION = "user";
 export const DIRECTORY_KEY = "|directory";
 export const BOOTSTRAP_KEY = "|bootstrap";
 export const AFTER_USERS = "|";
-
-export const ROLES = ["user", "auditor", "admin"] as const satisfies readonly Role[];
 
 export const Username = z
   .string()

@@ -2,9 +2,11 @@ import * as z from "zod";
 import type { Audit } from "../audit/audit.ts";
 import { CloudFailure } from "../azure/failure.ts";
 import type { ServiceKeyVault } from "../azure/service-key-vault.ts";
+import { changedSince, requireMatch } from "../http/conditional.ts";
 import type { Caller } from "../http/endpoint.ts";
 import { type Page, type PageRequest, pageOfAll } from "../http/paging.ts";
 import { notFound, Problem } from "../http/problem.ts";
+import { singleLine } from "../http/text.ts";
 import type { Clock, Logger, Randomness } from "../runtime.ts";
 import type { Settings } from "../settings/settings.ts";
 import type { Row } from "../storage/entity.ts";
@@ -47,7 +49,7 @@ import { SIGNING_KEY_BYTES, signingKeyOf } from "./webhook.ts";
 const threshold = z.int().min(1).max(MAX_THRESHOLD_DAYS);
 
 const fields = {
-  name: z.string().trim().min(1).max(128),
+  name: singleLine(128),
   alertType: z.enum(ALERT_TYPES),
   thresholdDays: threshold.meta({
     description:
@@ -178,7 +180,8 @@ export function createRules(deps: {
       return (await tables.transaction(Rules.table, RULES, operations)).get(operations[0]!.rowKey) ?? "";
     } catch (error) {
       if (error instanceof RowExists) throw nameTaken(name);
-      if ((error instanceof RowChanged || error instanceof RowMissing) && ifMatch !== undefined) throw stale();
+      if ((error instanceof RowChanged || error instanceof RowMissing) && ifMatch !== undefined)
+        throw changedSince(RULE);
       throw error;
     }
   }
@@ -240,7 +243,7 @@ export function createRules(deps: {
 
     async change(ruleId: string, given: RuleChange, caller: Caller, ifMatch: string | undefined): Promise<ChangedRule> {
       const row = await get(ruleId);
-      requireMatch(row, ifMatch);
+      requireMatch(row.etag, ifMatch, RULE);
       const before = recordOf(row);
       const now = clock.now().toISOString();
       const wanted: RuleRecord = {
@@ -269,7 +272,7 @@ export function createRules(deps: {
     /** A new signing key; for a day messages are signed with the old one too. */
     async rotateSecret(ruleId: string, caller: Caller, ifMatch: string | undefined): Promise<ChangedRule> {
       const row = await get(ruleId);
-      requireMatch(row, ifMatch);
+      requireMatch(row.etag, ifMatch, RULE);
       if (row.deliveryMethod !== "webhook") {
         throw new Problem(
           "conflict",
@@ -299,7 +302,7 @@ export function createRules(deps: {
     /** What it told and its history stay; deliveries that wait are cancelled. */
     async remove(ruleId: string, caller: Caller, ifMatch: string | undefined): Promise<void> {
       const row = await get(ruleId);
-      requireMatch(row, ifMatch);
+      requireMatch(row.etag, ifMatch, RULE);
       const event = { type: "alertRule.deleted", caller, target: target(row), before: recordOf(row) };
       await audited(audit, event, async () => {
         const operations = [remove(Rules, ruleKey(ruleId), row.etag), remove(RuleNames, ruleNameKey(row.name))];
@@ -324,12 +327,8 @@ const target = ({ ruleId }: RuleRecord) => ({ type: "alertRule", id: ruleId });
 const scopeOf = ({ alertType: type, thresholds, filters }: RuleRecord): string =>
   JSON.stringify([type, thresholds, Object.entries(filters).sort()]);
 
-function requireMatch({ etag }: { etag: string }, ifMatch: string | undefined): void {
-  if (ifMatch !== undefined && ifMatch.trim() !== "*" && ifMatch.trim() !== etag) throw stale();
-}
-
-const stale = () =>
-  new Problem("preconditionFailed", "The rule was changed since. Read it again and repeat the change.");
+/** As a problem names it. */
+const RULE = "The alert rule";
 const nameTaken = (taken: string) =>
   new Problem("alreadyExists", `There is an alert rule named ${taken} already. Choose another name.`);
 const invalid = (member: string, message: string) =>

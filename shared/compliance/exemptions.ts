@@ -1,4 +1,6 @@
 import type { Audit, AuditEvent } from "../audit/audit.ts";
+import { roleNeeded } from "../http/admission.ts";
+import { changedSince, requireMatch } from "../http/conditional.ts";
 import type { Caller } from "../http/endpoint.ts";
 import { type Page, type PageRequest, pageOfAll } from "../http/paging.ts";
 import { notFound, Problem } from "../http/problem.ts";
@@ -15,6 +17,7 @@ import {
   replace,
   type Tables,
 } from "../storage/tables.ts";
+import { DAY_MS } from "../time.ts";
 import type { Check } from "./check.ts";
 import { checkOfId } from "./checks/all.ts";
 import {
@@ -47,6 +50,9 @@ export interface Exemption extends ExemptionRecord {
 }
 
 const MAX_ATTEMPTS = 5;
+
+/** Days from now within which an exemption ends that an operator may make or remove. */
+export const OPERATOR_EXEMPTION_DAYS = 90;
 
 const isOfAsset = (id: string): boolean => id.split(".")[1] === "asset";
 
@@ -117,10 +123,11 @@ export function createExemptions(deps: { tables: Tables; audit: Audit; clock: Cl
     return result;
   }
 
-  /** @throws {Problem} invalidRequest; alreadyExists when the check has one for that scope that has not ended. */
+  /** @throws {Problem} invalidRequest; forbidden; alreadyExists when the check has one for that scope that has not ended. */
   async function create(request: ExemptionRequest, caller: Caller): Promise<Exemption> {
     const { check, scopeId } = await checkedScope(request);
     if (request.until.getTime() <= now()) throw invalid("until", "must lie in the future");
+    requireRole(caller, request.until, now());
     const record: ExemptionRecord = {
       id: exemptionId(check.id, request.scope.type, scopeId),
       checkId: check.id,
@@ -132,6 +139,7 @@ export function createExemptions(deps: { tables: Tables; audit: Audit; clock: Cl
       until: request.until.toISOString(),
       createdAt: clock.now().toISOString(),
       createdBy: caller.actor,
+      ...(caller.role === undefined ? {} : { createdByRole: caller.role }),
     };
     const standing = await read(record.id);
     if (standing && isActive(standing, now())) throw standsAlready(record.id);
@@ -180,11 +188,11 @@ export function createExemptions(deps: { tables: Tables; audit: Audit; clock: Cl
     return { check, scopeId };
   }
 
-  /** @throws {Problem} notFound; preconditionFailed when `ifMatch` is stale. */
+  /** @throws {Problem} notFound; forbidden; preconditionFailed when `ifMatch` is stale. */
   async function end(id: string, caller: Caller, ifMatch?: string): Promise<void> {
     const row = await get(id);
-    const wanted = ifMatch?.trim();
-    if (wanted !== undefined && wanted !== "*" && wanted !== row.etag) throw changedSince();
+    requireRole(caller, new Date(row.until), now());
+    requireMatch(row.etag, ifMatch, EXEMPTION);
     const { partitionKey: _p, rowKey, etag, ...record } = row;
     const event = { type: "compliance.exemptionRemoved", caller, target: target(record.id), before: record };
     await recorded(event, async () => {
@@ -192,7 +200,7 @@ export function createExemptions(deps: { tables: Tables; audit: Audit; clock: Cl
         await write(record, remove(Exemptions, rowKey, etag), false);
       } catch (error) {
         if (error instanceof RowMissing) throw notFound(`The exemption ${record.id}`);
-        if (error instanceof RowChanged) throw changedSince();
+        if (error instanceof RowChanged) throw changedSince(EXEMPTION);
         throw error;
       }
     });
@@ -212,6 +220,13 @@ export function createExemptions(deps: { tables: Tables; audit: Audit; clock: Cl
   };
 }
 
+/** @throws {Problem} forbidden when it is an administrator's to make or remove. */
+function requireRole({ role }: Caller, until: Date, now: number): void {
+  if (role !== "operator" || until.getTime() <= now + OPERATOR_EXEMPTION_DAYS * DAY_MS) return;
+  const remedy = `An operator's exemption ends within ${OPERATOR_EXEMPTION_DAYS} days: choose an earlier end, or ask an administrator.`;
+  throw roleNeeded("admin", role, remedy);
+}
+
 const EXEMPTION_ID = /^[a-z0-9-]{1,60}\.(all|subscription|vault|asset)(\.[a-z0-9.-]{1,300})?$/i;
 const GUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 const VAULT_NAME = /^[a-z0-9-]{1,127}$/;
@@ -223,5 +238,5 @@ const invalid = (member: string, message: string) =>
   });
 const standsAlready = (id: string) =>
   new Problem("alreadyExists", `The exemption ${id} is there and has not ended. Remove it first to change it.`);
-const changedSince = () =>
-  new Problem("preconditionFailed", "The exemption was changed since. Read it again and repeat the request.");
+/** As a problem names it. */
+const EXEMPTION = "The exemption";

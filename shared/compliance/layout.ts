@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { ROLES } from "../http/endpoint.ts";
 import { entity } from "../storage/entity.ts";
 import { keyEnd } from "../storage/keys.ts";
 import { fenceEntity } from "../storage/tables.ts";
@@ -122,6 +123,8 @@ export const ExemptionRecord = z.object({
   until: z.string(),
   createdAt: z.string(),
   createdBy: z.string(),
+  /** Absent where a command made it, and in rows written before it was kept. */
+  createdByRole: z.enum(ROLES).optional(),
 });
 export type ExemptionRecord = z.infer<typeof ExemptionRecord>;
 export const Exemptions = entity(TABLE, ExemptionRecord);

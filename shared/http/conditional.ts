@@ -12,6 +12,15 @@ export const changedSince = (what: string): Problem =>
  */
 export function requireMatch(etag: string, ifMatch: string | undefined, what: string): void {
   if (ifMatch === undefined || ifMatch.trim() === "*") return;
-  const accepted = ifMatch.match(/(W\/)?"[^"]*"/g) ?? [ifMatch.trim()];
-  if (!accepted.includes(etag)) throw changedSince(what);
+  if (!tagsIn(ifMatch).includes(etag)) throw changedSince(what);
 }
+
+/** Whether `If-None-Match` (RFC 9110, 13.1.2) names what would be answered, which 304 then says. */
+export function isCurrent(etag: string, ifNoneMatch: string | null): boolean {
+  if (ifNoneMatch === null) return false;
+  const opaque = (tag: string) => tag.replace(/^W\//, "");
+  return ifNoneMatch.trim() === "*" || tagsIn(ifNoneMatch).some((tag) => opaque(tag) === opaque(etag));
+}
+
+/** The entity tags of a list, each as it is written; text that is none counts as one that matches nothing. */
+const tagsIn = (list: string): string[] => list.match(/(W\/)?"[^"]*"/g) ?? [list.trim()];

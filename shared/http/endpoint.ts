@@ -3,9 +3,27 @@ import type { Logger } from "../runtime.ts";
 import type { ProblemCode } from "./problem.ts";
 import type { Reply } from "./reply.ts";
 
-/** Roles in rising order of what they may do; `open` needs no token. The contract's page lists what each may. */
-export type Access = "open" | "user" | "auditor" | "admin";
-export type Role = Exclude<Access, "open">;
+/**
+ * What a user may be. `user` reads; `auditor` also reads the audit log; `operator` also keeps the work going without
+ * changing a rule (scans, snoozes, exemptions, test messages); `admin` may everything.
+ */
+export const ROLES = ["user", "auditor", "operator", "admin"] as const;
+export type Role = (typeof ROLES)[number];
+
+/** The least role that may call an endpoint; `open` needs no token. */
+export type Access = "open" | Role;
+
+/** For each role, the endpoints it may call by their least role. Between auditor and operator there is no order. */
+const REACH: Record<Role, readonly Role[]> = {
+  user: ["user"],
+  auditor: ["user", "auditor"],
+  operator: ["user", "operator"],
+  admin: ROLES,
+};
+
+/** Whether a role may call what needs at least the role `least`. */
+export const mayCall = (role: Role, least: Role): boolean => REACH[role].includes(least);
+
 export type Tier = "core" | "pro";
 export type Method = "GET" | "POST" | "PUT" | "DELETE";
 
@@ -22,6 +40,8 @@ export interface Actor {
 export interface Caller {
   /** The username, `anonymous`, or `system` for timers and queues. */
   actor: string;
+  /** The role it was allowed by; absent where nobody asked (timers, queues, commands). */
+  role?: Role;
   address?: string;
   requestId: string;
 }
@@ -41,8 +61,13 @@ export interface RequestContext<Services, Params, Query, Body> {
   headers: Headers;
   url: URL;
   services: Services;
-  /** Brings the services in; for a standalone endpoint that needs them after all. */
-  load: () => Promise<Services>;
+  /**
+   * For a standalone endpoint that needs a caller or the services after all: lets the caller in as an endpoint with this
+   * access does. It is counted, and a refusal is entered in the audit log.
+   *
+   * @throws {Problem} unauthorized, forbidden, rateLimited
+   */
+  admit: (access: Role) => Promise<{ actor: Actor; services: Services }>;
   log: Logger;
 }
 
@@ -71,6 +96,8 @@ export interface EndpointDeclaration<
   body?: B;
   /** True where the specification lets the body be left out; the schema then gets `{}`. */
   bodyOptional?: boolean;
+  /** Whether the body is also taken as a form (application/x-www-form-urlencoded), all of whose values are text. */
+  form?: boolean;
   /** Whether `If-Match` is honoured, for the description. */
   conditional?: boolean;
   responds: { [status: number]: ResponseDeclaration };
@@ -90,6 +117,10 @@ export type Endpoint<Services> = Omit<EndpointDeclaration<Services>, "handle"> &
   // biome-ignore lint/suspicious/noExplicitAny: the types of params, query and body are checked where it is declared
   handle(context: RequestContext<Services, any, any, any>): Promise<Reply>;
 };
+
+/** The methods a path takes by this endpoint: whatever answers GET answers HEAD (RFC 9110, 9.1), as probes ask. */
+export const methodsOf = ({ method }: { method: Method }): (Method | "HEAD")[] =>
+  method === "GET" ? ["GET", "HEAD"] : [method];
 
 /** Fixes the services once, so that every declaration infers the types of its own input. */
 export function endpointFor<Services>() {

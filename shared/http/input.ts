@@ -69,27 +69,69 @@ function partsOf(issue: z.core.$ZodIssue, where: string): ProblemPart[] {
   return [{ path, message: issue.message }];
 }
 
-/** Reads a JSON body: its type, size, encoding and syntax each refused with what to do about it. */
-export async function readJson(request: {
-  headers: Headers;
-  bytes(): Promise<Uint8Array>;
-}): Promise<{ present: false } | { present: true; value: unknown }> {
+/**
+ * Reads a body: its type, size, encoding and syntax each refused with what to do about it.
+ *
+ * @param form - Whether a form is taken as well as JSON.
+ */
+export async function readBody(
+  request: { headers: Headers; bytes(): Promise<Uint8Array> },
+  form: boolean,
+): Promise<{ present: false } | { present: true; value: unknown }> {
   if (Number(request.headers.get("content-length") ?? 0) > MAX_BODY_BYTES) throw tooLarge();
   const bytes = await request.bytes();
   if (bytes.length === 0) return { present: false };
   if (bytes.length > MAX_BODY_BYTES) throw tooLarge();
   const type = (request.headers.get("content-type") ?? "").split(";")[0]?.trim().toLowerCase() ?? "";
-  if (type !== "application/json" && !/^application\/[\w.-]+\+json$/.test(type)) {
-    throw new Problem("unsupportedMediaType", "Send the body as JSON with the header Content-Type: application/json.");
+  if (form && type === "application/x-www-form-urlencoded") {
+    return { present: true, value: valuesOf(new URLSearchParams(textOf(bytes)), "form field", "body") };
   }
-  try {
-    return { present: true, value: JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes)) };
-  } catch {
+  if (type !== "application/json" && !/^application\/[\w.-]+\+json$/.test(type)) {
+    const other = form ? ", or as a form with application/x-www-form-urlencoded" : "";
     throw new Problem(
-      "malformedRequest",
-      "The body is not valid JSON in UTF-8. Check its quotes, commas and encoding.",
+      "unsupportedMediaType",
+      `Send the body as JSON with the header Content-Type: application/json${other}.`,
     );
   }
+  return { present: true, value: jsonOf(textOf(bytes)) };
+}
+
+function textOf(bytes: Uint8Array): string {
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    throw new Problem("malformedRequest", "The body is not valid UTF-8. Check its encoding.");
+  }
+}
+
+/** UTF-8 can't carry half of a surrogate pair, but an escape in JSON can. No row, key or filter takes one. */
+const ESCAPED_SURROGATE = /\\u[dD][89a-fA-F]/;
+
+function jsonOf(text: string): unknown {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    throw new Problem("malformedRequest", "The body is not valid JSON in UTF-8. Check its quotes and commas.");
+  }
+  if (ESCAPED_SURROGATE.test(text) && !isWellFormed(value)) {
+    throw new Problem("malformedRequest", "A text in the body holds half of a surrogate pair. Send whole characters.");
+  }
+  return value;
+}
+
+/** Whether no text in a JSON value, names included, holds half of a surrogate pair. */
+export function isWellFormed(value: unknown): boolean {
+  const rest = [value];
+  while (rest.length > 0) {
+    const one = rest.pop();
+    if (typeof one === "string") {
+      if (!one.isWellFormed()) return false;
+    } else if (typeof one === "object" && one !== null) {
+      for (const [name, member] of Object.entries(one)) rest.push(name, member);
+    }
+  }
+  return true;
 }
 
 export const missingBody = (): Problem =>
@@ -100,17 +142,18 @@ export const missingBody = (): Problem =>
 
 const tooLarge = (): Problem => new Problem("bodyTooLarge", `A body may hold at most ${MAX_BODY_BYTES} bytes (1 MiB).`);
 
-/** The query as an object by the declared names; a parameter given twice is refused. */
-export function readQuery(url: URL): Record<string, string> {
-  const query: Record<string, string> = {};
-  for (const [name, value] of url.searchParams) {
-    if (Object.hasOwn(query, name)) {
-      const message = "is given more than once";
-      throw new Problem("invalidRequest", `Send the query parameter "${name.slice(0, 64)}" once.`, {
-        errors: [{ path: `query.${name.slice(0, 64)}`, message }],
+/** The query as an object by the names in it; a parameter given twice is refused. */
+export const readQuery = (url: URL): Record<string, string> => valuesOf(url.searchParams, "query parameter", "query");
+
+function valuesOf(given: URLSearchParams, what: string, where: string): Record<string, string> {
+  const values: Record<string, string> = {};
+  for (const [name, value] of given) {
+    if (Object.hasOwn(values, name)) {
+      throw new Problem("invalidRequest", `Send the ${what} "${name.slice(0, 64)}" once.`, {
+        errors: [{ path: `${where}.${name.slice(0, 64)}`, message: "is given more than once" }],
       });
     }
-    Object.defineProperty(query, name, { value, enumerable: true, configurable: true, writable: true });
+    Object.defineProperty(values, name, { value, enumerable: true, configurable: true, writable: true });
   }
-  return query;
+  return values;
 }

@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { createDocument, type ZodOpenApiOperationObject, type ZodOpenApiPathsObject } from "zod-openapi";
-import type { Endpoint, ResponseDeclaration } from "./endpoint.ts";
+import { type Endpoint, mayCall, type ResponseDeclaration, ROLES, type Role } from "./endpoint.ts";
 import { PROBLEMS, type ProblemCode } from "./problem.ts";
 
 const ProblemDocument = z
@@ -55,6 +55,9 @@ function responseOf(status: string, declared: ResponseDeclaration) {
   };
 }
 
+/** The roles that may call it, the least first: "operator or admin". */
+const rolesFor = (least: Role): string => ROLES.filter((role) => mayCall(role, least)).join(" or ");
+
 function operationOf(endpoint: Endpoint<never>): ZodOpenApiOperationObject {
   const problems = problemsOf(endpoint).map((status) => [
     String(status),
@@ -75,7 +78,7 @@ function operationOf(endpoint: Endpoint<never>): ZodOpenApiOperationObject {
   const access =
     endpoint.access === "open"
       ? "Open: needs no token."
-      : `Needs the role ${endpoint.access}${endpoint.tier === "pro" ? " and a PRO licence" : ""}.`;
+      : `Needs the role ${rolesFor(endpoint.access)}${endpoint.tier === "pro" ? " and a PRO licence" : ""}.`;
   return {
     operationId: endpoint.name,
     summary: endpoint.summary,
@@ -98,7 +101,13 @@ function operationOf(endpoint: Endpoint<never>): ZodOpenApiOperationObject {
     },
     ...(endpoint.body
       ? {
-          requestBody: { required: !endpoint.bodyOptional, content: { "application/json": { schema: endpoint.body } } },
+          requestBody: {
+            required: !endpoint.bodyOptional,
+            content: {
+              "application/json": { schema: endpoint.body },
+              ...(endpoint.form && { "application/x-www-form-urlencoded": { schema: endpoint.body } }),
+            },
+          },
         }
       : {}),
     responses: {
@@ -126,7 +135,8 @@ export function openApiDocument(endpoints: readonly Endpoint<never>[], version: 
       description: [
         "Inventories the secrets, keys and certificates of Azure key vaults, says how healthy they are, scores their",
         "compliance and warns before they expire. Bodies are JSON in camelCase; request members and query parameters are",
-        "also taken in snake_case. Instants are ISO 8601 in UTC. Errors are RFC 9457 problem documents with these codes:",
+        "also taken in snake_case. Instants are ISO 8601 in UTC. HEAD is answered wherever GET is. Answers over 1 KiB are",
+        "compressed for callers that take gzip. Errors are RFC 9457 problem documents with these codes:",
         "",
         "| code | status | title |",
         "| --- | --- | --- |",

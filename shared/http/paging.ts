@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { isWellFormed } from "./input.ts";
 import { Problem } from "./problem.ts";
 
 /** Bounds of the list parameters, as the contract says. */
@@ -80,7 +81,9 @@ export function encodeCursor(state: unknown): string {
 /** @throws {Problem} invalidCursor when the text is no cursor of that schema. */
 export function decodeCursor<S extends z.ZodType>(schema: S, cursor: string): z.output<S> {
   try {
-    return schema.parse(JSON.parse(Buffer.from(cursor, "base64url").toString("utf8")));
+    const state: unknown = JSON.parse(Buffer.from(cursor, "base64url").toString("utf8"));
+    if (!isWellFormed(state)) throw new TypeError("A filter can't hold half of a surrogate pair.");
+    return schema.parse(state);
   } catch {
     throw new Problem("invalidCursor", "Send the nextCursor of the answer before, unchanged, with the same filters.", {
       errors: [{ path: "query.cursor", message: "is not valid for this request" }],

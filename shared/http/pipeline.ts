@@ -1,10 +1,11 @@
 import type { Clock, Logger, Randomness } from "../runtime.ts";
 import { clientAddress } from "./address.ts";
-import type { Access, Actor, Caller, Endpoint, Tier } from "./endpoint.ts";
-import { missingBody, parse, readJson, readQuery } from "./input.ts";
-import { Problem, retryLater } from "./problem.ts";
-import type { Decision, RateLimiter } from "./rate-limit.ts";
-import type { Reply } from "./reply.ts";
+import { type Arrival, admit, type Gate } from "./admission.ts";
+import { compressed } from "./encoding.ts";
+import type { Actor, Endpoint } from "./endpoint.ts";
+import { missingBody, parse, readBody, readQuery } from "./input.ts";
+import { Problem } from "./problem.ts";
+import type { Cookie, Reply } from "./reply.ts";
 
 /** A request as the platform hands it over. */
 export interface IncomingRequest {
@@ -15,20 +16,28 @@ export interface IncomingRequest {
   bytes(): Promise<Uint8Array>;
 }
 
-/** What the pipeline needs to know of access, licence and audit, without knowing those rooms. */
-export interface Gate {
-  /** The actor behind a token that holds now, else undefined. */
-  authenticate(token: string): Promise<Actor | undefined>;
-  tier(): Promise<Tier>;
-  /** Told of every 401 and 403, for the audit log. */
-  refused(caller: Caller, endpoint: { name: string; method: string; route: string }, code: string): Promise<void>;
-  limiter: RateLimiter;
-  signInLimiter: RateLimiter;
-  /** A thrown error that is no Problem but has a known answer (a cloud failure), or undefined. */
-  translate(error: unknown): Problem | undefined;
+/** An answer as the platform takes it. */
+export interface Answer {
+  status: number;
+  headers: Record<string, string>;
+  cookies: Cookie[];
+  /** None for HEAD. */
+  body: string | Uint8Array | undefined;
 }
 
-const RANK: Record<Access, number> = { open: 0, user: 1, auditor: 2, admin: 3 };
+/** What serving needs beside the endpoint and the request. */
+export interface Serving<Services> {
+  /** The app's rooms, brought in when they are first needed. */
+  rooms: () => Promise<{ gate: Gate; services: Services }>;
+  /** See `clientAddress`. */
+  trustedProxyHops: number;
+  clock: Clock;
+  randomness: Randomness;
+  log: Logger;
+  /** Does the request's work so that every line it logs, in any room, carries the request id. */
+  within<T>(requestId: string, work: () => Promise<T>): Promise<T>;
+}
+
 const REQUEST_ID = /^[A-Za-z0-9._-]{1,128}$/;
 
 /** https://cheatsheetseries.owasp.org/cheatsheets/REST_Security_Cheat_Sheet.html#security-headers */
@@ -41,151 +50,78 @@ const SECURITY_HEADERS: Record<string, string> = {
   "X-Frame-Options": "DENY",
 };
 
-export interface Serving<Services> {
-  /** The app's rooms, brought in when they are first needed. */
-  rooms: () => Promise<{ gate: Gate; services: Services }>;
-  trustedProxyHops: number;
-  clock: Clock;
-  randomness: Randomness;
-  log: (requestId: string) => Logger;
-}
-
-/** Takes one request through the endpoint: who is it, may it, is the input good, then the handler; errors to problems. */
+/**
+ * Takes one request through the endpoint: who is it, may it, is the input good, then the handler. What any of them throws
+ * becomes a problem document. HEAD is answered as GET is, without the body (RFC 9110, 9.3.2).
+ */
 export async function serve<Services>(
   endpoint: Endpoint<Services>,
   request: IncomingRequest,
   deps: Serving<Services>,
-): Promise<Reply> {
-  const requestId = requestIdOf(request.headers, deps);
-  const log = deps.log(requestId);
-  const headers: Record<string, string> = { ...SECURITY_HEADERS, "X-Request-Id": requestId };
-  let reply: Reply;
-  try {
-    reply = await answer(endpoint, request, requestId, headers, { ...deps, log });
-  } catch (error) {
-    const problem = error instanceof Problem ? error : (await deps.rooms()).gate.translate(error);
-    if (!problem) log.error("The request failed", { endpoint: endpoint.name, error: describe(error) });
-    reply = problemReply(
-      problem ?? new Problem("internal", "Try again; if it stays, report this request id."),
-      requestId,
+): Promise<Answer> {
+  const given = request.headers.get("x-request-id") ?? "";
+  const requestId = REQUEST_ID.test(given) ? given : deps.randomness.ulid(deps.clock.now());
+  return await deps.within(requestId, async () => {
+    const headers: Record<string, string> = { ...SECURITY_HEADERS, "X-Request-Id": requestId };
+    const reply = await handled(endpoint, request, requestId, headers, deps).catch((error: unknown) =>
+      problemOf(error, endpoint, requestId, deps),
     );
-  }
-  return { ...reply, headers: { ...headers, ...reply.headers } };
+    return await answerOf(reply, headers, request);
+  });
 }
 
-async function answer<Services>(
+async function handled<Services>(
   endpoint: Endpoint<Services>,
   request: IncomingRequest,
   requestId: string,
-  headers: Record<string, string>,
-  deps: Omit<Serving<Services>, "log"> & { log: Logger },
+  answerHeaders: Record<string, string>,
+  deps: Serving<Services>,
 ): Promise<Reply> {
-  const rooms = endpoint.standalone ? undefined : await deps.rooms();
   const address = clientAddress(request.headers, deps.trustedProxyHops);
-  const actor = rooms && (await letIn(endpoint, request, { requestId, address }, headers, rooms.gate));
+  const arrival: Arrival = { headers: request.headers, address, requestId };
+  const rooms = endpoint.standalone ? undefined : await deps.rooms();
+  const actor = rooms && (await admit(endpoint, arrival, rooms.gate, answerHeaders));
   const url = new URL(request.url);
   const params = endpoint.params ? parse(endpoint.params, request.params, "path") : undefined;
   const query = endpoint.query ? parse(endpoint.query, readQuery(url), "query") : undefined;
-  const body = endpoint.body ? await readBody(endpoint, request) : undefined;
+  const body = endpoint.body ? await bodyOf(endpoint, request) : undefined;
   return await endpoint.handle({
     params,
     query,
     body,
     // An open endpoint's type has no use for the actor; every other one was let in as somebody.
     actor: actor as Actor,
-    caller: { actor: actor?.username ?? "anonymous", address, requestId },
+    caller: { actor: actor?.username ?? "anonymous", ...(actor && { role: actor.role }), address, requestId },
     ifMatch: request.headers.get("if-match") ?? undefined,
     headers: request.headers,
     url,
-    // A standalone endpoint asks for them by `load`.
+    // A standalone endpoint asks for them by `admit`.
     services: rooms?.services as Services,
-    load: async () => (await deps.rooms()).services,
+    admit: async (access) => {
+      const { gate, services } = await deps.rooms();
+      const admitted = await admit({ ...endpoint, access, rateLimit: "caller" }, arrival, gate, answerHeaders);
+      return { actor: admitted as Actor, services };
+    },
     log: deps.log,
   });
 }
 
-/** Who is calling, counted against the limit and allowed to; undefined for an open endpoint. */
-async function letIn<Services>(
-  endpoint: Endpoint<Services>,
-  request: IncomingRequest,
-  from: { requestId: string; address: string },
-  headers: Record<string, string>,
-  gate: Gate,
-): Promise<Actor | undefined> {
-  const token = bearerToken(request.headers);
-  const actor = token === undefined || endpoint.access === "open" ? undefined : await gate.authenticate(token);
-  if (endpoint.rateLimit !== "none") {
-    const limiter = endpoint.rateLimit === "signIn" ? gate.signInLimiter : gate.limiter;
-    const decision = await limiter.take(actor ? `user:${actor.username}` : `address:${from.address}`);
-    Object.assign(headers, rateLimitHeaders(decision));
-    if (!decision.allowed) {
-      throw retryLater("rateLimited", "Wait as long as Retry-After says.", decision.retryAfterSeconds);
-    }
-  }
-  if (endpoint.access !== "open") {
-    await admit(endpoint, actor, token !== undefined, { actor: actor?.username ?? "anonymous", ...from }, gate);
-  }
-  return actor;
-}
-
-async function admit<Services>(
-  endpoint: Endpoint<Services>,
-  actor: Actor | undefined,
-  tokenSent: boolean,
-  caller: Caller,
-  gate: Gate,
-): Promise<void> {
-  if (!actor) {
-    if (tokenSent) await gate.refused(caller, endpoint, "unauthorized");
-    throw new Problem(
-      "unauthorized",
-      tokenSent
-        ? "The token is not valid or no longer valid. Sign in again with POST /auth/login."
-        : "Send the header Authorization: Bearer <token> with a token from POST /auth/login.",
-      { headers: { "WWW-Authenticate": tokenSent ? 'Bearer error="invalid_token"' : "Bearer" } },
-    );
-  }
-  if (RANK[actor.role] < RANK[endpoint.access]) {
-    await gate.refused(caller, endpoint, "forbidden");
-    throw new Problem("forbidden", `This needs the role ${endpoint.access}; yours is ${actor.role}.`, {
-      members: { requiredRole: endpoint.access },
-    });
-  }
-  if (endpoint.tier === "pro" && (await gate.tier()) !== "pro") {
-    await gate.refused(caller, endpoint, "licenseRequired");
-    throw new Problem("licenseRequired", "This needs the tier pro. GET /system/license/status says what is licensed.", {
-      members: { requiredTier: "pro" },
-    });
-  }
-}
-
-async function readBody<Services>(endpoint: Endpoint<Services>, request: IncomingRequest): Promise<unknown> {
-  const body = await readJson(request);
+async function bodyOf<Services>(endpoint: Endpoint<Services>, request: IncomingRequest): Promise<unknown> {
+  const body = await readBody(request, endpoint.form ?? false);
   if (!body.present && !endpoint.bodyOptional) throw missingBody();
   return parse(endpoint.body!, body.present ? body.value : {}, "body");
 }
 
-function bearerToken(headers: Headers): string | undefined {
-  const match = /^Bearer +(\S+) *$/i.exec(headers.get("authorization") ?? "");
-  // A malformed header counts as a token that does not hold.
-  return match?.[1] ?? (headers.has("authorization") ? "" : undefined);
-}
-
-function requestIdOf(headers: Headers, deps: { clock: Clock; randomness: Randomness }): string {
-  const given = headers.get("x-request-id") ?? "";
-  return REQUEST_ID.test(given) ? given : deps.randomness.ulid(deps.clock.now());
-}
-
-function rateLimitHeaders(decision: Decision): Record<string, string> {
-  if (decision.limit === 0) return {};
-  return {
-    "RateLimit-Limit": String(decision.limit),
-    "RateLimit-Remaining": String(decision.remaining),
-    "RateLimit-Reset": String(decision.resetSeconds),
-  };
-}
-
-function problemReply(problem: Problem, requestId: string): Reply {
+/** The problem document of whatever was thrown; what nobody foresaw is logged and says no more than the request id. */
+async function problemOf<Services>(
+  error: unknown,
+  endpoint: Endpoint<Services>,
+  requestId: string,
+  deps: Serving<Services>,
+): Promise<Reply> {
+  const known = error instanceof Problem ? error : (await deps.rooms()).gate.translate(error);
+  if (!known) deps.log.error("The request failed", { endpoint: endpoint.name, error: describe(error) });
+  const problem = known ?? new Problem("internal", "Try again; if it stays, report this request id.");
   return {
     status: problem.status,
     headers: problem.headers,
@@ -193,7 +129,23 @@ function problemReply(problem: Problem, requestId: string): Reply {
   };
 }
 
+async function answerOf(reply: Reply, headers: Record<string, string>, request: IncomingRequest): Promise<Answer> {
+  const json = reply.json === undefined ? undefined : JSON.stringify(reply.json);
+  const content =
+    reply.content ?? (json === undefined ? undefined : { type: "application/json; charset=utf-8", data: json });
+  const all: Record<string, string> = {
+    ...headers,
+    ...reply.headers,
+    ...(content && { "Content-Type": content.type }),
+  };
+  const { status, cookies = [] } = reply;
+  if (content === undefined || request.method === "HEAD") return { status, headers: all, cookies, body: undefined };
+  if (all["Content-Encoding"] !== undefined) return { status, headers: all, cookies, body: content.data };
+  const encoded = await compressed(content, request.headers);
+  return { status, headers: { ...all, ...encoded.headers }, cookies, body: encoded.data };
+}
+
 /** What a log line may say of an error nobody foresaw. */
-export function describe(error: unknown): string {
+function describe(error: unknown): string {
   return error instanceof Error ? (error.stack ?? `${error.name}: ${error.message}`) : String(error);
 }

@@ -1,33 +1,48 @@
 import type * as z from "zod";
-import { toCsv } from "../http/csv.ts";
+import { type Column, createCsv } from "../csv.ts";
 import type { Asset } from "./api.ts";
 
-const COLUMNS = [
-  ...[
-    "id",
-    "type",
-    "name",
-    "vaultName",
-    "subscriptionId",
-    "status",
-    "enabled",
-    "expiresOn",
-    "daysUntilExpiry",
-    "owner",
-  ],
-  ...[
-    "contentType",
-    "keyType",
-    "keySize",
-    "keyCurve",
-    "subject",
-    "issuer",
-    "thumbprint",
-    "validityMonths",
-    "autoRenew",
-  ],
-  ...["createdOn", "updatedOn", "notBefore", "version", "tags", "firstSeenAt", "lastSeenAt", "vaultId"],
-] as (keyof z.infer<typeof Asset>)[];
+type AssetView = z.infer<typeof Asset>;
+
+const json = (value: unknown): string => (value === null || value === undefined ? "" : JSON.stringify(value));
+
+/** A column named after the member it shows. */
+const member = (
+  name: Exclude<keyof AssetView, "tags" | "rotationPolicy" | "subjectAlternativeNames">,
+): Column<AssetView> => ({ label: name, value: (asset) => asset[name] });
+
+/** Lists and objects are JSON text, but for the names of a certificate, which are told apart by blanks. */
+const csv = createCsv<AssetView>([
+  member("id"),
+  member("type"),
+  member("name"),
+  member("vaultName"),
+  member("subscriptionId"),
+  member("status"),
+  member("enabled"),
+  member("expiresOn"),
+  member("daysUntilExpiry"),
+  member("owner"),
+  member("contentType"),
+  member("keyType"),
+  member("keySize"),
+  member("keyCurve"),
+  { label: "rotationPolicy", value: ({ rotationPolicy }) => json(rotationPolicy) },
+  member("subject"),
+  { label: "subjectAlternativeNames", value: ({ subjectAlternativeNames }) => subjectAlternativeNames?.join(" ") },
+  member("issuer"),
+  member("thumbprint"),
+  member("validityMonths"),
+  member("autoRenew"),
+  member("createdOn"),
+  member("updatedOn"),
+  member("notBefore"),
+  member("version"),
+  { label: "tags", value: ({ tags }) => json(tags) },
+  member("firstSeenAt"),
+  member("lastSeenAt"),
+  member("vaultId"),
+]);
 
 /** The inventory as a CSV file with a header line. */
-export const assetsCsv = (assets: z.infer<typeof Asset>[]): string => toCsv(assets, COLUMNS, true);
+export const assetsCsv = (assets: readonly AssetView[]): string => `${csv.header()}${csv.rows(assets)}\r\n`;

@@ -4,6 +4,7 @@ import type { Audit } from "../audit/audit.ts";
 import type { AppConfiguration } from "../azure/app-configuration.ts";
 import { CloudFailure } from "../azure/failure.ts";
 import type { Config } from "../config/config.ts";
+import { requireMatch } from "../http/conditional.ts";
 import type { Caller } from "../http/endpoint.ts";
 import { parse } from "../http/input.ts";
 import { notFound, Problem } from "../http/problem.ts";
@@ -206,11 +207,6 @@ export function createSettings(deps: SettingsDependencies): Settings {
     return age >= 0 && age < FRESH_MS ? known?.state : undefined;
   }
 
-  function requireMatch(ifMatch: string | undefined, keys: readonly SettingKey[], state: State): void {
-    if (ifMatch === undefined || ifMatch.trim() === "*" || ifMatch.trim() === etagOf(keys, state)) return;
-    throw new Problem("preconditionFailed", "The settings were changed since. Read them again and repeat the change.");
-  }
-
   /**
    * The one way overrides change. `edit` gives the wanted overrides, or undefined when they are as wanted already; it may
    * run again when another writer came between. The intent is entered before the write and the outcome after it.
@@ -222,7 +218,7 @@ export function createSettings(deps: SettingsDependencies): Settings {
     const { keys, caller } = request;
     const plan = (overrides: Overrides) => {
       const before = stateOf(overrides, lastRead);
-      requireMatch(request.ifMatch, keys, before);
+      requireMatch(etagOf(keys, before), request.ifMatch, "The setting");
       const wanted = edit(before);
       const after = wanted ? stateOf(wanted, lastRead) : before;
       return { before, after, wanted, changed: keys.filter((key) => overrides[key] !== after.layers.overrides[key]) };

@@ -47,7 +47,7 @@ async function call(name: string, { params, query = {}, body, ifMatch }: Call = 
     body: endpoint.body && parse(endpoint.body, body, "body"),
     ...{ caller, ifMatch, actor: undefined as never, headers: new Headers(), url: new URL("http://test/") },
     services: { alerts: room.instance(), config: room.config } as never,
-    load: undefined as never,
+    admit: undefined as never,
     log: undefined as never,
   });
   const declared = endpoint.responds[reply.status] as z.ZodObject;

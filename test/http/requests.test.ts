@@ -182,6 +182,86 @@ describe("a body", () => {
   });
 });
 
+const encoded = (text: string): string => Buffer.from(text).toString("base64url");
+
+/** Every list that takes a cursor, from the description. */
+const LISTS = [
+  ...["/api/assets/discovery/scans", ASSETS, "/api/assets/discovery/vaults", "/compliance/violations"],
+  ...["/compliance/exemptions", "/compliance/frameworks", "/alerts/rules", "/alerts/history", "/alerts/snoozes"],
+  ...["/subscriptions", "/audit/entries"],
+];
+
+describe("a cursor", () => {
+  test.each(LISTS)("of %s whose texts hold half of a surrogate pair is refused", async (path) => {
+    const { body } = await service.call("GET", `${path}?limit=1`, { token });
+    const real = body.nextCursor === null ? [] : [Buffer.from(body.nextCursor, "base64url").toString()];
+    const states = [...real, '{"after":"x"}', '{"after":"x","at":"x"}', '["x"]', '"x"'];
+    for (const state of states) {
+      const broken = state.replaceAll(/"[^"]*"(?!:)/g, '"a\\ud83d"');
+      const answer = await service.call("GET", `${path}?cursor=${encoded(broken)}`, { token });
+      isProblem(answer, 400, "invalidCursor");
+    }
+  });
+});
+
+describe("a text", () => {
+  const SUBSCRIPTION = "11111111-2222-4333-8444-555555555555";
+  const rule = { alertType: "expired", deliveryMethod: "email", deliveryMode: "digest", recipients: ["a@example.com"] };
+  const snooze = { ruleId: "01K00000000000000000000000", assetId: "kv-x.secret.y", until: "2027-01-01" };
+  const exemption = { checkId: "secret-content-type", scope: { type: "all" }, category: "waiver", until: "2027-01-01" };
+  const places: [string, string, (text: string) => object, string][] = [
+    ["a rule's name", "/alerts/rules", (name) => ({ ...rule, name }), "body.name"],
+    ["a snooze's reason", "/alerts/snoozes", (reason) => ({ ...snooze, reason }), "body.reason"],
+    ["an exemption's reason", "/compliance/exemptions", (reason) => ({ ...exemption, reason }), "body.reason"],
+    [
+      "an exemption's ticket",
+      "/compliance/exemptions",
+      (ticket) => ({ ...exemption, reason: "x", ticket }),
+      "body.ticket",
+    ],
+    ["a subscription's name", "/subscriptions", (name) => ({ subscriptionId: SUBSCRIPTION, name }), "body.name"],
+  ];
+  const bad = [
+    "a\u0000b",
+    "a\r\nBcc: x",
+    "a\nb",
+    "a\tb",
+    "a\u2028b",
+    "a\u202eb",
+    "a\u2066b",
+    "a\u0085b",
+    "\u200f",
+    "  ",
+  ];
+
+  test.each(places)("that is %s takes no control characters", async (_what, path, bodyOf, where) => {
+    for (const text of bad) {
+      const answer = await post(path, bodyOf(text));
+      isProblem(answer, 400, "invalidRequest");
+      expect(pathsOf(answer)).toEqual([where]);
+    }
+  });
+
+  test("of a name may be in any script, with signs and emoji", async () => {
+    const made = await post("/alerts/rules", { ...rule, name: " Schlüssel 鍵 🔑 (prod): 10 % → on-call " });
+    expect([made.status, made.body.name]).toEqual([201, "Schlüssel 鍵 🔑 (prod): 10 % → on-call"]);
+    await service.call("DELETE", `/alerts/rules/${made.body.id}`, { token });
+  });
+
+  test("with half of a surrogate pair is refused wherever it stands", async () => {
+    for (const body of [
+      '{"mode":"full","x":"\\ud800"}',
+      '{"mode":"\\uDC00full"}',
+      '{"\\ud800":1}',
+      '["\\udfff\\ud83d"]',
+    ]) {
+      isProblem(await post(SCAN, body), 400, "malformedRequest");
+    }
+    // A whole pair is a character.
+    isProblem(await post(SCAN, '{"mode":"\\ud83d\\udd11"}'), 400, "invalidRequest");
+  });
+});
+
 describe("a query", () => {
   const list = (query: string) => service.call("GET", `${ASSETS}?${query}`, { token });
 
@@ -198,6 +278,7 @@ describe("a query", () => {
     ["a day that is none", "expiresBefore=2026-02-30", ["query.expiresBefore"]],
     ["an instant without a zone", "expiresBefore=2026-02-01T00:00:00", ["query.expiresBefore"]],
     ["a cursor that is none", "cursor=abc", ["query.cursor"]],
+    ["a cursor of half a character", `cursor=${encoded('{"after":"\\ud800"}')}`, ["query.cursor"]],
     ["two wrong values", "limit=x&type=y", ["query.limit", "query.type"]],
     ["__proto__", "__proto__=x", ["query.__proto__"]],
     ["constructor", "constructor=x", ["query.constructor"]],
@@ -243,12 +324,12 @@ describe("a path", () => {
   });
 
   test.each([
-    ["POST", "/health", "GET"],
+    ["POST", "/health", "GET, HEAD"],
     ["GET", LOGIN, "POST"],
     ["PUT", SCAN, "POST"],
-    ["DELETE", `${ASSETS}/kv.secret.x`, "GET"],
-    ["PATCH", "/auth/me", "GET"],
-    ["OPTIONS", "/auth/me", "GET"],
+    ["DELETE", `${ASSETS}/kv.secret.x`, "GET, HEAD"],
+    ["PATCH", "/auth/me", "GET, HEAD"],
+    ["OPTIONS", "/auth/me", "GET, HEAD"],
     ["GET", `${SCAN}/01K/`, "DELETE"],
     ["GET", "/AUTH/Login", "POST"],
   ])("is not taken with the method %s: %s is 405 and allows %s", async (method, path, allow) => {
@@ -257,9 +338,39 @@ describe("a path", () => {
     expect(answer.headers.get("allow")).toBe(allow);
   });
 
-  test("is not taken with HEAD, which has no body to say so", async () => {
-    const answer = await fetch(`${service.url}/auth/me`, { method: "HEAD" });
-    expect([answer.status, answer.headers.get("allow"), await answer.text()]).toEqual([405, "GET", ""]);
+  test("that takes no GET is not taken with HEAD, which has no body to say so", async () => {
+    const answer = await fetch(`${service.url}${LOGIN}`, { method: "HEAD" });
+    expect([answer.status, answer.headers.get("allow"), await answer.text()]).toEqual([405, "POST", ""]);
+  });
+
+  test.each([
+    ["/health", 200],
+    ["/auth/me", 200],
+    [`${ASSETS}?limit=1`, 200],
+    ["/system/license/status", 200],
+    ["/openapi.json", 200],
+    ["/docs", 200],
+    ["/docs/files/swagger-ui.css", 200],
+    ["/", 302],
+    [`${ASSETS}/kv.secret.none`, 404],
+    ["/nothing", 404],
+    [`${ASSETS}?limit=0`, 400],
+  ])("is answered to HEAD as to GET, without the body: %s, %i", async (path, status) => {
+    const ask = async (method: string) => {
+      const headers = { Authorization: `Bearer ${token}`, "X-Request-Id": "one", "Accept-Encoding": "identity" };
+      const answer = await fetch(service.url + path, { method, headers, redirect: "manual" });
+      // The connection's and the body's length are the platform's to say, and the time passes.
+      const others = ["content-length", "transfer-encoding", "date", "vary", "connection", "keep-alive"];
+      const own = [...answer.headers].filter(([name]) => !others.includes(name));
+      return { status: answer.status, headers: Object.fromEntries(own), text: await answer.text() };
+    };
+    const [head, get] = [await ask("HEAD"), await ask("GET")];
+    expect([head.status, head.text]).toEqual([status, ""]);
+    expect(head.headers).toEqual(get.headers);
+  });
+
+  test("that needs a token refuses HEAD without one", async () => {
+    expect((await fetch(`${service.url}/auth/me`, { method: "HEAD" })).status).toBe(401);
   });
 
   test("may be written in any case, and end with a slash", async () => {

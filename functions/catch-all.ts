@@ -1,0 +1,44 @@
+import { type Endpoint, methodsOf } from "../shared/http/endpoint.ts";
+import { Problem } from "../shared/http/problem.ts";
+import { endpoint } from "./kit.ts";
+import type { Services } from "./services.ts";
+
+export const CATCH_ALL = "{*path}";
+
+/**
+ * Answers what no other function does: a path that is none, or a method the path does not take. The platform alone would
+ * answer an empty 404 to both. Its name sorts last, since the platform asks functions in the order of their names.
+ */
+export function catchAll(all: () => Endpoint<Services>[]): Endpoint<Services> {
+  return endpoint({
+    name: "zzCatchAll",
+    method: "GET",
+    route: CATCH_ALL,
+    summary: "Every other path",
+    tag: "Documentation",
+    access: "open",
+    tier: "core",
+    undocumented: true,
+    responds: {},
+    handle: async ({ url }) => {
+      // One slash at the end counts for nothing, as for the platform.
+      const path = url.pathname.replace(/\/$/, "").slice(1);
+      if (path === "") return { status: 302, headers: { Location: "/docs" } };
+      const methods = all()
+        .filter(({ route }) => route !== CATCH_ALL && routePattern(route).test(path))
+        .flatMap(methodsOf);
+      if (methods.length === 0) throw new Problem("unknownPath", "See /docs for the paths there are.");
+      const allow = [...new Set(methods)].sort().join(", ");
+      throw new Problem("methodNotAllowed", `This path takes ${allow}.`, { headers: { Allow: allow } });
+    },
+  });
+}
+
+const routePattern = (route: string): RegExp =>
+  new RegExp(
+    `^${route
+      .split("/")
+      .map((part) => (part.startsWith("{") ? "[^/]+" : part.replace(/[.]/g, "\\.")))
+      .join("/")}$`,
+    "i",
+  );

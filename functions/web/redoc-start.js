@@ -1,0 +1,2 @@
+/** Draws /redoc. */
+Redoc.init("/openapi.json", { hideDownloadButton: false }, document.getElementById("redoc"));

@@ -1,0 +1,47 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { ADMIN, Service } from "../support/service.ts";
+import { makeToken } from "../support/users.ts";
+
+let service: Service;
+beforeAll(async () => {
+  // Six from this address: the description that answers are held against, and five of the test.
+  service = await Service.start({ env: { RATE_LIMIT_PER_MINUTE: "6" } });
+  await service.signIn(ADMIN);
+});
+afterAll(() => service.stop());
+
+const deep = (headers: Record<string, string> = {}) => service.call("GET", "/health?deep=true", { headers });
+const bearer = async () => ({ Authorization: `Bearer ${await makeToken(service, "admin")}` });
+
+describe("deep health", () => {
+  test("needs a token, counts each call, and enters a token that does not hold in the audit log", async () => {
+    const none = await deep();
+    expect([none.status, none.body.code, none.headers.get("www-authenticate")]).toEqual([
+      401,
+      "unauthorized",
+      "Bearer",
+    ]);
+    for (const Authorization of ["Bearer nonsense", "Bearer", "Basic YTpi", "nonsense"]) {
+      const bad = await deep({ Authorization });
+      expect([bad.status, bad.body.code]).toEqual([401, "unauthorized"]);
+      expect(bad.headers.get("www-authenticate")).toBe('Bearer error="invalid_token"');
+      expect(bad.headers.get("ratelimit-limit")).toBe("6");
+    }
+    const over = await deep();
+    expect([over.status, over.body.code]).toEqual([429, "rateLimited"]);
+    // Plain health is asked by monitors, as often as they like.
+    expect((await service.call("GET", "/health")).status).toBe(200);
+    const token = await makeToken(service, "admin");
+    const { body } = await service.call("GET", "/audit/entries?event_type=access.refused", { token });
+    expect(body.items).toMatchObject([
+      { actor: "anonymous", target: { id: "GET /health" }, details: { code: "unauthorized" }, count: 4 },
+    ]);
+  });
+
+  test("with a token of any role says which dependencies answer, one by one", async () => {
+    const whole = await deep(await bearer());
+    expect(whole.body.status).toBe("healthy");
+    const names = whole.body.dependencies.map(({ name }: { name: string }) => name);
+    expect(names).toEqual(["tables", "queues", "identity", "resourceManager"]);
+  });
+});
