@@ -363,6 +363,7 @@ const createAlertSnooze = endpoint({
   access: "operator",
   tier: "core",
   body: NewSnooze,
+  problems: ["notFound"],
   responds: { 201: Snooze },
   handle: async ({ body, caller, services }) =>
     created(snoozeView(await services.alerts.snoozes.create(body, caller)), `/alerts/snoozes?rule_id=${body.ruleId}`),

@@ -1,13 +1,16 @@
-import * as z from "zod";
-import { NewPassword, UserView } from "../shared/access/user.ts";
+import {
+  Credentials,
+  PasswordChange,
+  PasswordChanged,
+  SignedIn,
+  SignedOut,
+  SignOut,
+  UserView,
+} from "../shared/access/api.ts";
 import { ok } from "../shared/http/reply.ts";
 import { endpoint } from "./kit.ts";
 
 const tag = "Authentication";
-
-/** Whatever somebody types: only its length is bounded, so that nothing is told of how usernames or passwords look. */
-const typed = z.string().min(1).max(256);
-const typedPassword = typed.meta({ format: "password", writeOnly: true });
 
 const signIn = endpoint({
   name: "signIn",
@@ -15,21 +18,14 @@ const signIn = endpoint({
   route: "auth/login",
   summary: "Sign in",
   description:
-    "The answer's access_token goes into the header `Authorization: Bearer <token>`. After five failures of a username from one address that pair waits 15 minutes (429 with Retry-After); failures from many addresses slow a username down. Neither ends a token that was issued before.",
+    "As JSON or as a form. The answer's access_token goes into the header `Authorization: Bearer <token>`. After five failures of a username from one address that pair waits 15 minutes (429 with Retry-After). Failures from many addresses slow a username down, but not for an address from which it signed in lately. None of it ends a token that was issued before.",
   tag,
   access: "open",
   tier: "core",
   rateLimit: "signIn",
-  body: z.strictObject({ username: typed, password: typedPassword }).meta({ id: "Credentials" }),
-  responds: {
-    200: z
-      .object({
-        access_token: z.string(),
-        token_type: z.literal("bearer"),
-        expires_in: z.int().meta({ description: "Seconds." }),
-      })
-      .meta({ id: "SignedIn" }),
-  },
+  body: Credentials,
+  form: true,
+  responds: { 200: SignedIn },
   handle: async ({ body, caller, services }) => ok(await services.access.signIn(body, caller)),
 });
 
@@ -38,13 +34,15 @@ const signOut = endpoint({
   method: "POST",
   route: "auth/logout",
   summary: "Sign out",
-  description: "Ends the token this is called with, on every instance at once.",
+  description: "Ends the token this is called with, or with everywhere all of yours, on every instance at once.",
   tag,
   access: "user",
   tier: "core",
-  responds: { 200: z.object({ signedOut: z.literal(true) }).meta({ id: "SignedOut" }) },
-  handle: async ({ actor, caller, services }) => {
-    await services.access.signOut(actor, caller);
+  body: SignOut,
+  bodyOptional: true,
+  responds: { 200: SignedOut },
+  handle: async ({ body, actor, caller, services }) => {
+    await services.access.signOut(actor, body.everywhere, caller);
     return ok({ signedOut: true });
   },
 });
@@ -70,8 +68,8 @@ const changePassword = endpoint({
   tag,
   access: "user",
   tier: "core",
-  body: z.strictObject({ currentPassword: typedPassword, newPassword: NewPassword }).meta({ id: "PasswordChange" }),
-  responds: { 200: z.object({ passwordChanged: z.literal(true) }).meta({ id: "PasswordChanged" }) },
+  body: PasswordChange,
+  responds: { 200: PasswordChanged },
   handle: async ({ body, actor, caller, services }) => {
     await services.access.changePassword(actor, body.currentPassword, body.newPassword, caller);
     return ok({ passwordChanged: true });

@@ -1,8 +1,7 @@
 /**
- * Makes a user: `npm run user -- create --username NAME [--role user|auditor|admin] [--email ADDRESS] [--generate]`.
+ * Manages the users of a deployment, in every tier: `npm run user -- help`.
  *
- * Takes the same environment as the service. The password is asked for at a terminal and otherwise read from the first
- * line of standard input; with `--generate`, or when that is empty, one is made and printed, this once.
+ * Takes the same environment as the service. What it does is entered in the audit log as done by `system`.
  */
 import { randomBytes } from "node:crypto";
 import { createInterface } from "node:readline/promises";
@@ -10,48 +9,120 @@ import { Writable } from "node:stream";
 import { text } from "node:stream/consumers";
 import { parseArgs } from "node:util";
 import * as z from "zod";
-import { NewPassword, Username } from "../../shared/access/user.ts";
+import type { Administration } from "../../shared/access/administration.ts";
+import { NewPassword, Username } from "../../shared/access/api.ts";
 import { ConfigError, loadConfig } from "../../shared/config/config.ts";
-import { ROLES } from "../../shared/http/endpoint.ts";
+import { type Caller, ROLES } from "../../shared/http/endpoint.ts";
 import { Problem } from "../../shared/http/problem.ts";
 import { createServices } from "../services.ts";
 
-const USAGE =
-  "Usage: npm run user -- create --username NAME [--role user|auditor|admin] [--email ADDRESS] [--generate]";
+const HELP = `Usage: npm run user -- COMMAND --username NAME [options]
 
-const Wanted = z.object({
-  username: Username,
-  role: z.enum(ROLES).default("user"),
-  email: z.email().optional(),
-  password: NewPassword,
-});
+  list                                  every user: name, role, state, last sign-in, e-mail address
+  create   --role ROLE --email ADDRESS  a new user; the role is user when none is given
+  role     --role ROLE                  another role
+  disable                               no sign-in any more
+  enable                                sign-in again
+  unlock                                forgets failed sign-ins
+  password                              another password
+  delete                                removes the user
 
-async function create(): Promise<void> {
-  const { positionals, values } = parseArgs({
-    allowPositionals: true,
-    options: {
-      username: { type: "string" },
-      role: { type: "string" },
-      email: { type: "string" },
-      generate: { type: "boolean", default: false },
-    },
-  });
-  if (positionals.length !== 1 || positionals[0] !== "create" || values.username === undefined) {
-    throw new UsageError(USAGE);
-  }
-  const config = loadConfig(process.env);
-  const given = values.generate ? "" : await readPassword();
-  const password = given === "" ? randomBytes(18).toString("base64url") : given;
-  const { username, role, email } = values;
-  const wanted = Wanted.safeParse({ username, role, email, password });
-  if (!wanted.success) {
-    throw new UsageError(wanted.error.issues.map((issue) => `${issue.path.join(".")} ${issue.message}`).join("\n"));
-  }
-  const { access, randomness, clock } = createServices(config);
-  const caller = { actor: "system", requestId: randomness.ulid(clock.now()) };
-  const user = await access.users.create(wanted.data, caller);
-  console.log(`Made the user ${user.username} with the role ${user.role}.`);
-  if (given === "") console.log(`Password, shown only now: ${password}`);
+Roles: ${ROLES.join(", ")}. A new role, a new password, disabling and deleting end the user's tokens at once.
+The last administrator can't be demoted, disabled or deleted.
+create and password ask for the password at a terminal, and otherwise read the first line of standard input;
+with --generate, or when that is empty, one is made and printed, this once.`;
+
+const OPTIONS = {
+  username: { type: "string" },
+  role: { type: "string" },
+  email: { type: "string" },
+  generate: { type: "boolean", default: false },
+} as const;
+
+interface Options {
+  username?: string | undefined;
+  role?: string | undefined;
+  email?: string | undefined;
+  generate: boolean;
+}
+
+const Named = z.object({ username: Username });
+const WithRole = Named.extend({ role: z.enum(ROLES) });
+const New = Named.extend({ role: z.enum(ROLES).default("user"), email: z.email().optional() });
+
+type Command = (users: Administration, options: Options, caller: Caller) => Promise<void>;
+
+const COMMANDS: Record<string, Command> = {
+  async list(users) {
+    let cursor: string | undefined;
+    do {
+      const page = await users.list({ limit: 1000, offset: 0, cursor });
+      for (const { username, role, state, lastSignInAt, email } of page.items) {
+        console.log([username, role, state, lastSignInAt ?? "never", email ?? ""].join("\t"));
+      }
+      cursor = page.nextCursor ?? undefined;
+    } while (cursor !== undefined);
+  },
+
+  async create(users, options, caller) {
+    const { username, role, email } = checked(New, options);
+    const { password, made } = await choosePassword(options);
+    const user = await users.create({ username, role, email, password }, caller);
+    console.log(`Made the user ${user.username} with the role ${user.role}.`);
+    if (made) console.log(`Password, shown only now: ${password}`);
+  },
+
+  async password(users, options, caller) {
+    const { username } = checked(Named, options);
+    await users.get(username);
+    const { password, made } = await choosePassword(options);
+    const user = await users.update(username, { password }, undefined, caller);
+    console.log(`${user.username} has a new password; all tokens are ended.`);
+    if (made) console.log(`Password, shown only now: ${password}`);
+  },
+
+  async role(users, options, caller) {
+    const { username, role } = checked(WithRole, options);
+    const user = await users.update(username, { role }, undefined, caller);
+    console.log(`${user.username} has the role ${user.role}.`);
+  },
+
+  async disable(users, options, caller) {
+    const user = await users.update(checked(Named, options).username, { state: "disabled" }, undefined, caller);
+    console.log(`${user.username} is disabled; all tokens are ended.`);
+  },
+
+  async enable(users, options, caller) {
+    const user = await users.update(checked(Named, options).username, { state: "active" }, undefined, caller);
+    console.log(`${user.username} may sign in again.`);
+  },
+
+  async unlock(users, options, caller) {
+    const user = await users.unlock(checked(Named, options).username, caller);
+    console.log(`The failed sign-ins of ${user.username} are forgotten.`);
+  },
+
+  async delete(users, options, caller) {
+    const { username } = checked(Named, options);
+    await users.remove(username, undefined, caller);
+    console.log(`${username} is deleted; all tokens are ended.`);
+  },
+};
+
+/** What the command needs of what was given. @throws UsageError saying what is wrong with it. */
+function checked<S extends z.ZodObject>(schema: S, options: Options): z.output<S> {
+  if (options.username === undefined) throw new UsageError(`--username is missing.\n\n${HELP}`);
+  const result = schema.safeParse(options);
+  if (result.success) return result.data;
+  throw new UsageError(result.error.issues.map((issue) => `${issue.path.join(".")} ${issue.message}`).join("\n"));
+}
+
+async function choosePassword({ generate }: Options): Promise<{ password: string; made: boolean }> {
+  const given = generate ? "" : await readPassword();
+  if (given === "") return { password: randomBytes(18).toString("base64url"), made: true };
+  const problem = NewPassword.safeParse(given).error?.issues[0]?.message;
+  if (problem !== undefined) throw new UsageError(`password ${problem}`);
+  return { password: given, made: false };
 }
 
 /** Without its line end; empty when nothing was typed. */
@@ -70,13 +141,23 @@ async function readPassword(): Promise<string> {
 
 class UsageError extends Error {}
 
+async function main(): Promise<void> {
+  const { positionals, values } = parseArgs({ allowPositionals: true, options: OPTIONS });
+  const [name = "help", ...more] = positionals;
+  if (name === "help") return console.log(HELP);
+  const command = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
+  if (!command || more.length > 0) throw new UsageError(HELP);
+  const { access, randomness, clock } = createServices(loadConfig(process.env));
+  await command(access.users, values, { actor: "system", requestId: randomness.ulid(clock.now()) });
+}
+
 try {
-  await create();
+  await main();
 } catch (error) {
   const isArgument = error instanceof TypeError && "code" in error && String(error.code).startsWith("ERR_PARSE_ARGS");
   if (!(isArgument || error instanceof UsageError || error instanceof Problem || error instanceof ConfigError)) {
     throw error;
   }
-  console.error(isArgument ? `${error.message}\n${USAGE}` : error.message);
+  console.error(isArgument ? `${error.message}\n${HELP}` : error.message);
   process.exitCode = 1;
 }

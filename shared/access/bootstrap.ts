@@ -1,15 +1,15 @@
 import { timingSafeEqual } from "node:crypto";
 import * as z from "zod";
 import type { Audit } from "../audit/audit.ts";
+import { audited } from "../audit/audited.ts";
 import type { Config } from "../config/config.ts";
 import type { Caller } from "../http/endpoint.ts";
 import type { Clock, Logger, Randomness } from "../runtime.ts";
+import { repeatOnConflict } from "../storage/conflict.ts";
 import { entity } from "../storage/entity.ts";
 import { insert, replace, type Tables } from "../storage/tables.ts";
-import { audited } from "./audited.ts";
 import type { Passwords } from "./passwords.ts";
 import { keyedHash } from "./tokens.ts";
-import { untilWritten } from "./until-written.ts";
 import {
   BOOTSTRAP_KEY,
   DIRECTORY_KEY,
@@ -34,6 +34,9 @@ const mark = z.object({
 });
 type Mark = z.infer<typeof mark>;
 const BootstrapMark = entity("Users", mark);
+
+/** How often it is tried while other instances start, too. */
+const ATTEMPTS = 20;
 
 interface Dependencies {
   tables: Tables;
@@ -66,7 +69,7 @@ export async function bootstrapAdministrator(deps: Dependencies): Promise<void> 
   };
   let passwordHash: string | undefined;
 
-  await untilWritten(randomness, async () => {
+  await repeatOnConflict(async () => {
     const stored = await tables.get(BootstrapMark, USERS_PARTITION, BOOTSTRAP_KEY);
     const proven = stored !== undefined && provenBy(stored);
     if (proven && stored.kid === newest.kid) return;
@@ -92,6 +95,7 @@ export async function bootstrapAdministrator(deps: Dependencies): Promise<void> 
       role: "admin",
       state: "active",
       passwordHash,
+      knownAddresses: [],
     };
     const nextMark = { ...newest, passwordHash };
     const caller: Caller = { actor: "system", requestId: randomness.ulid(clock.now()) };
@@ -108,8 +112,7 @@ export async function bootstrapAdministrator(deps: Dependencies): Promise<void> 
           : insert(BootstrapMark, BOOTSTRAP_KEY, nextMark),
       ]);
       await deps.clearFailures(key);
-      return {};
     });
     log.warn(user ? "Reset the bootstrap administrator" : "Made the bootstrap administrator", { username });
-  });
+  }, ATTEMPTS);
 }

@@ -1,19 +1,22 @@
 import * as z from "zod";
-import type { Clock, Randomness } from "../runtime.ts";
+import type { Clock } from "../runtime.ts";
+import { repeatOnConflict } from "../storage/conflict.ts";
 import { entity, type Row } from "../storage/entity.ts";
 import { keyEnd } from "../storage/keys.ts";
 import { insert, type Operation, RowChanged, remove, replace, type Tables } from "../storage/tables.ts";
-import { untilWritten } from "./until-written.ts";
+import { DAY_MS, MINUTE_MS, SECOND_MS } from "../time.ts";
 
 /** Failures of one username from one address after which that pair is refused. */
 const PAIR_LIMIT = 5;
 /** Milliseconds that a pair is refused, and after which its failures are forgotten. */
-const PAIR_BLOCK_MS = 15 * 60_000;
+const PAIR_BLOCK_MS = 15 * MINUTE_MS;
 /** Failures of one username, over all addresses, after which its answers slow down: 2, 4, 8 … seconds. */
 const NAME_LIMIT = 10;
-const MAX_NAME_DELAY_MS = 15 * 60_000;
+const MAX_NAME_DELAY_MS = 15 * MINUTE_MS;
 /** Milliseconds without a failure after which a username's failures are forgotten. */
-const NAME_MEMORY_MS = 24 * 60 * 60_000;
+const NAME_MEMORY_MS = DAY_MS;
+/** How often a count is written that other sign-ins of the username come before. */
+const ATTEMPTS = 20;
 
 const count = z.object({ count: z.number(), lastAt: z.string(), expiresAt: z.string() });
 type Count = z.infer<typeof count>;
@@ -24,11 +27,25 @@ type Count = z.infer<typeof count>;
  */
 const Failures = entity("SignInFailures", count);
 
+/** Whose password is about to be checked. */
+export interface Try {
+  username: string;
+  address: string;
+  /**
+   * Whether the user signed in from there lately. Then only this pair's failures count: whoever fails for the username
+   * from elsewhere keeps nobody out who is known.
+   */
+  known: boolean;
+}
+
 /** A sign-in that was counted as a failure before its password is looked at, and what its rows were before. */
 export interface Attempt {
   readonly partition: string;
   readonly pair: Counted;
-  readonly name: Counted;
+  /** None for a known pair. */
+  readonly name: Counted | undefined;
+  /** True when the pair is refused from now on, unless this attempt succeeds. */
+  readonly isLast: boolean;
 }
 interface Counted {
   readonly key: string;
@@ -42,9 +59,8 @@ interface Counted {
  * the other.
  */
 export interface SignInFailures {
-  /** Seconds that must pass before the next attempt; 0 when it may come now. */
-  wait(username: string, address: string): Promise<number>;
-  begin(username: string, address: string): Promise<Attempt | { waitSeconds: number }>;
+  /** Counts an attempt, unless seconds must pass before it may come. */
+  begin(attempt: Try): Promise<Attempt | { waitSeconds: number }>;
   /** The password was right: the pair starts over, and the username stands as it did before. */
   succeeded(attempt: Attempt): Promise<void>;
   /** The password was not looked at: both stand as they did before. */
@@ -59,10 +75,9 @@ export interface SignInFailures {
 export function createSignInFailures(deps: {
   tables: Tables;
   clock: Clock;
-  randomness: Randomness;
   hash: (text: string) => string;
 }): SignInFailures {
-  const { tables, clock, randomness, hash } = deps;
+  const { tables, clock, hash } = deps;
 
   function keysOf(username: string, address: string) {
     const name = hash(username);
@@ -75,47 +90,44 @@ export function createSignInFailures(deps: {
       tables.get(Failures, partition, pairKey),
       tables.get(Failures, partition, nameKey),
     ]);
-    const now = clock.now().getTime();
-    const waitMs = Math.max(pairWait(pair, now), nameWait(name, now));
-    return { partition, nameKey, pairKey, pair, name, now, waitSeconds: Math.ceil(waitMs / 1000) };
+    return { partition, nameKey, pairKey, pair, name, now: clock.now().getTime() };
   }
 
   /** Writes what the rows were before, or one failure less where another attempt was counted meanwhile. */
   async function takeBack({ partition, pair, name }: Attempt, pairStartsOver: boolean): Promise<void> {
-    const stillOurs = ({ etag, before }: Counted): Standing => ({ etag, without: before });
-    const readAgain = async ({ key, etag, before }: Counted): Promise<Standing | undefined> => {
-      const now = await tables.get(Failures, partition, key);
-      return now && { etag: now.etag, without: now.etag === etag ? before : oneLess(now) };
-    };
-    let standing: (counted: Counted) => Standing | Promise<Standing | undefined> = stillOurs;
-    await untilWritten(randomness, async () => {
-      const [pairNow, nameNow] = await Promise.all([standing(pair), standing(name)]);
-      standing = readAgain;
+    await repeatOnConflict(async (attempt) => {
+      const standing = async ({ key, etag, before }: Counted): Promise<Standing | undefined> => {
+        if (attempt === 1) return { etag, without: before };
+        const now = await tables.get(Failures, partition, key);
+        return now && { etag: now.etag, without: now.etag === etag ? before : oneLess(now) };
+      };
+      const [pairNow, nameNow] = await Promise.all([standing(pair), name && standing(name)]);
       const operations = [
         ...restore(pair.key, pairNow && pairStartsOver ? { ...pairNow, without: undefined } : pairNow),
-        ...restore(name.key, nameNow),
+        ...(name ? restore(name.key, nameNow) : []),
       ];
       if (operations.length > 0) await tables.transaction(Failures.table, partition, operations);
-    });
+    }, ATTEMPTS);
   }
 
   return {
-    wait: async (username, address) => (await read(username, address)).waitSeconds,
-
-    begin: (username, address) =>
-      untilWritten(randomness, async () => {
-        const { partition, nameKey, pairKey, pair, name, now, waitSeconds } = await read(username, address);
-        if (waitSeconds > 0) return { waitSeconds };
+    begin: ({ username, address, known }) =>
+      repeatOnConflict(async () => {
+        const { partition, nameKey, pairKey, pair, name, now } = await read(username, address);
+        const waitMs = known ? pairWait(pair, now) : Math.max(pairWait(pair, now), nameWait(name, now));
+        if (waitMs > 0) return { waitSeconds: Math.ceil(waitMs / SECOND_MS) };
+        const ofPair = counted(pair, now, PAIR_BLOCK_MS);
         const etags = await tables.transaction(Failures.table, partition, [
-          write(pairKey, pair, counted(pair, now, PAIR_BLOCK_MS)),
-          write(nameKey, name, counted(name, now, NAME_MEMORY_MS)),
+          write(pairKey, pair, ofPair),
+          ...(known ? [] : [write(nameKey, name, counted(name, now, NAME_MEMORY_MS))]),
         ]);
         return {
           partition,
           pair: { key: pairKey, before: pair, etag: etags.get(pairKey)! },
-          name: { key: nameKey, before: name, etag: etags.get(nameKey)! },
+          name: known ? undefined : { key: nameKey, before: name, etag: etags.get(nameKey)! },
+          isLast: ofPair.count >= PAIR_LIMIT,
         };
-      }),
+      }, ATTEMPTS),
 
     succeeded: (attempt) => takeBack(attempt, true),
     withdraw: (attempt) => takeBack(attempt, false),
@@ -155,7 +167,7 @@ function pairWait(row: Count | undefined, now: number): number {
 function nameWait(row: Count | undefined, now: number): number {
   const over = failuresOf(row, now) - NAME_LIMIT;
   if (!row || over <= 0) return 0;
-  return Math.max(0, Date.parse(row.lastAt) + Math.min(1000 * 2 ** over, MAX_NAME_DELAY_MS) - now);
+  return Math.max(0, Date.parse(row.lastAt) + Math.min(SECOND_MS * 2 ** over, MAX_NAME_DELAY_MS) - now);
 }
 
 const counted = (row: Count | undefined, now: number, memoryMs: number): Count => ({

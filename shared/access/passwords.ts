@@ -35,19 +35,21 @@ export interface Passwords {
 
 export function createPasswords(deps: { randomness: Randomness; derive?: Derive }): Passwords {
   const { randomness, derive = deriveWithScrypt } = deps;
-  const turns = createTurns(MAX_WAITING);
+  const turns = createTurns({ known: MAX_WAITING, stranger: 0 });
+  /** Sign-ins come here one at a time, each in its turn; beside them only those who are signed in choose a password. */
+  const place = { line: "known", owner: "" } as const;
   const decoy = { salt: randomness.bytes(SALT_BYTES), parameters: parametersOf(LOG_N, R, P) };
 
   return {
     async hash(password) {
       const salt = randomness.bytes(SALT_BYTES);
-      const hash = await turns.take(() => derive(normalized(password), salt, parametersOf(LOG_N, R, P)));
+      const hash = await turns.take(place, () => derive(normalized(password), salt, parametersOf(LOG_N, R, P)));
       return `$scrypt$ln=${LOG_N},r=${R},p=${P}$${base64(salt)}$${base64(hash)}`;
     },
     async verify(password, hashed) {
       const kept = hashed === undefined ? undefined : parse(hashed);
       const { salt, parameters } = kept ?? decoy;
-      const hash = await turns.take(() => derive(normalized(password), salt, parameters));
+      const hash = await turns.take(place, () => derive(normalized(password), salt, parameters));
       return kept !== undefined && hash.length === kept.hash.length && timingSafeEqual(hash, kept.hash);
     },
   };

@@ -10,20 +10,6 @@ export const DIRECTORY_KEY = "|directory";
 export const BOOTSTRAP_KEY = "|bootstrap";
 export const AFTER_USERS = "|";
 
-export const Username = z
-  .string()
-  .regex(
-    /^[A-Za-z0-9][A-Za-z0-9._@+-]{0,127}$/,
-    "must be 1 to 128 letters, digits or . _ @ + -, a letter or digit first",
-  )
-  .meta({ description: "Upper and lower case are the same user.", example: "maria.lopez" });
-
-export const NewPassword = z
-  .string()
-  .min(12, "must have at least 12 characters")
-  .max(256, "must have at most 256 characters")
-  .meta({ description: "12 to 256 characters. Never returned.", writeOnly: true, format: "password" });
-
 const userRecord = z.object({
   /** As it was written when the user was made. */
   username: z.string(),
@@ -43,6 +29,8 @@ const userRecord = z.object({
   updatedAt: z.string(),
   /** The instant of the newest token, too: `tokensValidFrom` is set after it, whatever the clocks of two instances say. */
   lastSignInAt: z.string().optional(),
+  /** Where the user signed in from lately; see KnownAddresses. Absent in rows written before it was kept. */
+  knownAddresses: z.array(z.object({ hash: z.string(), lastAt: z.string() })).optional(),
 });
 export type UserRecord = z.infer<typeof userRecord>;
 export type UserRow = Row<UserRecord>;
@@ -69,55 +57,13 @@ export const revised = (deps: { clock: Clock; randomness: Randomness }) => {
   return { revision: deps.randomness.ulid(now), updatedAt: now.toISOString() };
 };
 
+/** The tokens that were signed out and would otherwise still be valid. */
+export const stillRevoked = (user: UserRecord, clock: Clock): UserRecord["revokedTokens"] =>
+  user.revokedTokens.filter(({ until }) => Date.parse(until) > clock.now().getTime());
+
 /** What ends every token issued so far, on every instance. */
 export function tokensEnded(user: UserRecord, clock: Clock): Pick<UserRecord, "tokensValidFrom" | "revokedTokens"> {
   const afterNewest = user.lastSignInAt === undefined ? 0 : Date.parse(user.lastSignInAt) + 1;
   const from = Math.max(clock.now().getTime(), afterNewest, Date.parse(user.tokensValidFrom));
   return { tokensValidFrom: new Date(from).toISOString(), revokedTokens: [] };
-}
-
-const instant = z.iso.datetime();
-
-/** A user as the API shows it. */
-export const UserView = z
-  .object({
-    id: z.string().meta({ description: "The username in lower case.", example: "maria.lopez" }),
-    username: z.string(),
-    email: z.string().nullable(),
-    role: z.enum(ROLES),
-    state: z.enum(["active", "disabled"]),
-    createdAt: instant,
-    createdBy: z.string(),
-    updatedAt: instant,
-    lastSignInAt: instant.nullable(),
-    etag: z.string(),
-  })
-  .meta({ id: "User" });
-
-/** The members of a row that its view is made of. */
-export const VIEWED = [
-  "username",
-  "email",
-  "role",
-  "state",
-  "revision",
-  "createdAt",
-  "createdBy",
-  "updatedAt",
-  "lastSignInAt",
-] as const satisfies readonly (keyof UserRecord)[];
-
-export function userView(user: Pick<UserRecord, (typeof VIEWED)[number]>): z.infer<typeof UserView> {
-  return {
-    id: userKey(user.username),
-    username: user.username,
-    email: user.email ?? null,
-    role: user.role,
-    state: user.state,
-    createdAt: user.createdAt,
-    createdBy: user.createdBy,
-    updatedAt: user.updatedAt,
-    lastSignInAt: user.lastSignInAt ?? null,
-    etag: `"${user.revision}"`,
-  };
 }

@@ -1,9 +1,9 @@
 import * as z from "zod";
 import { decodeCursor, encodeCursor, type Page, type PageRequest } from "../http/paging.ts";
 import { Problem } from "../http/problem.ts";
-import type { Randomness } from "../runtime.ts";
+import { repeatOnConflict } from "../storage/conflict.ts";
 import { insert, type Operation, remove, replace, type Tables } from "../storage/tables.ts";
-import { untilWritten } from "./until-written.ts";
+import { Username, type UserView, userView, VIEWED } from "./api.ts";
 import {
   AFTER_USERS,
   DIRECTORY_KEY,
@@ -12,13 +12,9 @@ import {
   isAdministrator,
   USERS_PARTITION,
   User,
-  Username,
   type UserRecord,
   type UserRow,
-  type UserView,
   userKey,
-  userView,
-  VIEWED,
 } from "./user.ts";
 
 /** The users as they are stored. The last active administrator can't go, also when two instances remove one each. */
@@ -42,12 +38,13 @@ export interface Users {
    */
   remove(known: UserRow, check: (now: UserRow) => void): Promise<boolean>;
   /** By name. */
-  list(page: PageRequest): Promise<Page<z.infer<typeof UserView>>>;
+  list(page: PageRequest): Promise<Page<UserView>>;
 }
 
-export function createUsers(deps: { tables: Tables; randomness: Randomness }): Users {
-  const { tables, randomness } = deps;
+/** How often a change is tried that other writers keep coming before: of one user there are rarely two. */
+const ATTEMPTS = 20;
 
+export function createUsers(tables: Tables): Users {
   async function find(username: string): Promise<UserRow | undefined> {
     if (!Username.safeParse(username).success) return undefined;
     return await tables.get(User, USERS_PARTITION, userKey(username));
@@ -66,34 +63,31 @@ export function createUsers(deps: { tables: Tables; randomness: Randomness }): U
     find,
 
     create: (user) =>
-      untilWritten(randomness, async () => {
+      repeatOnConflict(async () => {
         if (await find(user.username)) throw userExists(user.username);
         const etag = await apply(undefined, user);
         return { ...user, partitionKey: USERS_PARTITION, rowKey: userKey(user.username), etag };
-      }),
+      }, ATTEMPTS),
 
     async change(known, next) {
-      let now: UserRow | undefined = known;
-      return await untilWritten(randomness, async () => {
-        now ??= await find(known.username);
-        if (!now) return undefined;
-        const before = now;
-        now = undefined; // a further try reads it again
+      return await repeatOnConflict(async (attempt) => {
+        const before = attempt === 1 ? known : await find(known.username);
+        if (!before) return undefined;
         const after = next(before);
         if (!after) return undefined;
         const { partitionKey, rowKey } = before;
         return { ...after, partitionKey, rowKey, etag: await apply(before, after) };
-      });
+      }, ATTEMPTS);
     },
 
     async remove(known, check) {
-      return await untilWritten(randomness, async () => {
+      return await repeatOnConflict(async () => {
         const now = await find(known.username);
         if (!now) return false;
         check(now);
         await apply(now, undefined);
         return true;
-      });
+      }, ATTEMPTS);
     },
 
     async list({ limit, offset, cursor }) {

@@ -58,11 +58,14 @@ export function parse<S extends z.ZodType>(schema: S, value: unknown, where: "bo
   throw new Problem("invalidRequest", detail, { errors });
 }
 
+/** What a problem repeats of a name nobody knows. A body of another type than it says can be one long name, secrets and all. */
+const PLAIN_NAME = /^[\w .-]{1,64}$/;
+
 function partsOf(issue: z.core.$ZodIssue, where: string): ProblemPart[] {
   const path = [where, ...issue.path.map(String)].join(".");
   if (issue.code === "unrecognized_keys") {
     return issue.keys.map((key) => ({
-      path: `${path}.${key.slice(0, 64)}`,
+      path: `${path}.${PLAIN_NAME.test(key) ? key : "…"}`,
       message: where === "query" ? "is not a parameter of this endpoint" : "is not a member of this request",
     }));
   }

@@ -42,21 +42,29 @@ describe("a token", () => {
   test("is ended by signing out, on every instance, and no other one is", async () => {
     const [token, second] = [await signIn(), await signIn()];
     expect([await holds(token), await holds(second)]).toEqual([true, true]);
-    await instance.access.signOut(await actor(token), { ...HERE, actor: "maria" });
+    await instance.access.signOut(await actor(token), false, { ...HERE, actor: "maria" });
     expect([await holds(token), await holds(second)]).toEqual([false, true]);
     expect(await deployment.entries("user.signedOut")).toMatchObject([{ outcome: "success", actor: "maria" }, {}]);
+  });
+
+  test("is ended with all others by signing out everywhere", async () => {
+    const [token, second] = [await signIn(), await signIn(other)];
+    await instance.access.signOut(await actor(token), true, { ...HERE, actor: "maria" });
+    expect([await holds(token), await holds(second), await holds(second, instance)]).toEqual([false, false, false]);
+    expect(await holds(await signIn())).toBe(true);
+    expect((await deployment.entries("user.signedOut"))[0]).toMatchObject({ details: { everywhere: true } });
   });
 
   test("of many that are signed out at once is ended like each of them", async () => {
     const tokens = await Promise.all(Array.from({ length: 8 }, () => signIn()));
     const actors = await Promise.all(tokens.map(actor));
-    await Promise.all(actors.map((one, index) => (index % 2 ? instance : other).access.signOut(one, HERE)));
+    await Promise.all(actors.map((one, index) => (index % 2 ? instance : other).access.signOut(one, false, HERE)));
     expect(await Promise.all(tokens.map((token) => holds(token)))).toEqual(tokens.map(() => false));
   });
 
   test("that was signed out is forgotten once it has expired", async () => {
     const token = await signIn();
-    await instance.access.signOut(await actor(token), HERE);
+    await instance.access.signOut(await actor(token), false, HERE);
     const tokenId = JSON.parse(Buffer.from(token.split(".")[1]!, "base64url").toString()).jti;
     expect(await userRows()).toContain(tokenId);
     deployment.clock.pass(61 * MINUTES);
@@ -130,6 +138,9 @@ describe("changing one's own password", () => {
     }
     const refused = instance.access.changePassword(who, MARIA.password, NEXT, HERE);
     await expect(refused).rejects.toMatchObject({ code: "tooManyAttempts" });
+    expect(await deployment.entries("user.passwordChanged")).toMatchObject([
+      { outcome: "refused", details: { reason: "wrong current password" }, target: { id: "maria" }, count: 5 },
+    ]);
   });
 
   test("to the same one is refused", async () => {

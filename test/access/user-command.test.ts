@@ -1,22 +1,28 @@
 import { execFile } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { fileURLToPath } from "node:url";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { deriveWithScrypt } from "../../shared/access/passwords.ts";
-import { Deployment, HERE } from "./instances.ts";
+import { Deployment, HERE, type Instance } from "./instances.ts";
 
 let azurite: Azurite;
+let deployment: Deployment;
+let instance: Instance;
 
 beforeAll(async () => {
   azurite = await startAzurite();
+  deployment = new Deployment(azurite.connectionString());
+  // No bootstrap administrator: all users are those that the command makes.
+  const none = { BOOTSTRAP_ADMIN_USERNAME: undefined, BOOTSTRAP_ADMIN_PASSWORD: undefined };
+  instance = deployment.start({ derive: deriveWithScrypt, config: none });
 });
 afterAll(() => azurite.stop());
 
 const COMMAND = fileURLToPath(new URL("../../functions/commands/user.ts", import.meta.url));
 
 /** Runs it with `typed` on its standard input. */
-function run(args: string[], typed: string): Promise<{ code: number; out: string; err: string }> {
+function run(args: string[], typed = ""): Promise<{ code: number; out: string; err: string }> {
   const env = {
     PATH: process.env.PATH,
     AzureWebJobsStorage: azurite.connectionString(),
@@ -30,31 +36,96 @@ function run(args: string[], typed: string): Promise<{ code: number; out: string
   });
 }
 
-test("the user command makes users who can sign in, with a given password or one it prints", async () => {
-  const given = await run(["create", "--username", "maria", "--role", "auditor"], "a typed long password\n");
-  expect(given).toMatchObject({ code: 0, err: "" });
-  expect(given.out).toContain("Made the user maria with the role auditor.");
-  expect(given.out).not.toContain("a typed long password");
-  const made = await run(["create", "--username", "bob", "--generate"], "");
-  const password = /shown only now: (\S+)/.exec(made.out)![1]!;
+const signIn = async (username: string, password: string) =>
+  (await instance.access.signIn({ username, password }, HERE)).access_token;
+const holds = async (token: string) => (await instance.access.authenticate(token)).kind === "valid";
 
-  const deployment = new Deployment(azurite.connectionString());
-  const { access } = deployment.start({ derive: deriveWithScrypt });
-  expect(await access.signIn({ username: "maria", password: "a typed long password" }, HERE)).toBeDefined();
-  expect(await access.signIn({ username: "bob", password }, HERE)).toBeDefined();
-  expect(await deployment.entries("user.created")).toHaveLength(4);
-});
+describe("the user command", () => {
+  test("makes users who can sign in, with a given password or one it prints, and lists them", async () => {
+    const given = await run(["create", "--username", "maria", "--role", "auditor"], "a typed long password\n");
+    expect(given).toMatchObject({ code: 0, err: "" });
+    expect(given.out).toContain("Made the user maria with the role auditor.");
+    expect(given.out).not.toContain("a typed long password");
+    const made = await run(["create", "--username", "bob", "--generate", "--email", "bob@example.com"]);
+    const password = /shown only now: (\S+)/.exec(made.out)![1]!;
+    expect(await signIn("maria", "a typed long password")).toBeDefined();
+    expect(await signIn("bob", password)).toBeDefined();
+    expect(await deployment.entries("user.created")).toHaveLength(4);
+    const { out } = await run(["list"]);
+    expect(out.split("\n")).toEqual([
+      expect.stringMatching(/^bob\tuser\tactive\t2026-11-21T\S+\tbob@example\.com$/),
+      expect.stringMatching(/^maria\tauditor\tactive\t2026-11-21T\S+\t$/),
+      "",
+    ]);
+  });
 
-test.each([
-  ["a short password", ["create", "--username", "eve"], "short\n", "password must have at least 12 characters"],
-  ["a bad username", ["create", "--username", "e/ve", "--generate"], "", "username must be"],
-  ["an unknown role", ["create", "--username", "eve", "--role", "root", "--generate"], "", "role "],
-  ["an unknown option", ["create", "--name", "eve"], "", "Usage: npm run user"],
-  ["no username", ["create"], "", "Usage: npm run user"],
-])("the user command refuses %s and says why", async (_what, args, typed, reason) => {
-  const { code, out, err } = await run(args, typed);
-  expect(code).toBe(1);
-  expect(err).toContain(reason);
-  expect(err).not.toContain("    at ");
-  expect(out).toBe("");
+  test("changes role, state and password, unlocks and deletes; tokens end with what was taken away", async () => {
+    await run(["create", "--username", "eve", "--role", "user"], "a typed long password\n");
+    const eve = (password = "a typed long password") => signIn("eve", password);
+
+    let token = await eve();
+    expect((await run(["role", "--username", "eve", "--role", "operator"])).out).toContain(
+      "eve has the role operator.",
+    );
+    expect(await holds(token)).toBe(false);
+
+    token = await eve();
+    expect((await run(["disable", "--username", "eve"])).code).toBe(0);
+    expect(await holds(token)).toBe(false);
+    await expect(eve()).rejects.toMatchObject({ code: "invalidCredentials" });
+    expect((await run(["enable", "--username", "eve"])).code).toBe(0);
+    expect(await holds(token)).toBe(false);
+
+    token = await eve();
+    const reset = await run(["password", "--username", "eve", "--generate"]);
+    const password = /shown only now: (\S+)/.exec(reset.out)![1]!;
+    expect(await holds(token)).toBe(false);
+    await expect(eve()).rejects.toMatchObject({ code: "invalidCredentials" });
+
+    token = await eve(password);
+    const before = await deployment.entries("user.updated");
+    expect(before.every(({ actor }) => actor === "system")).toBe(true);
+    expect(JSON.stringify(before)).not.toContain(password);
+    expect((await run(["unlock", "--username", "eve"])).out).toContain("forgotten");
+    expect(await holds(token)).toBe(true);
+
+    expect((await run(["delete", "--username", "eve"])).code).toBe(0);
+    expect(await holds(token)).toBe(false);
+    expect((await run(["delete", "--username", "eve"])).err).toContain("does not exist");
+  });
+
+  test("keeps the last administrator", async () => {
+    await run(["create", "--username", "root", "--role", "admin", "--generate"]);
+    for (const args of [["delete"], ["disable"], ["role", "--role", "user"]]) {
+      const { code, err } = await run([...args, "--username", "root"]);
+      expect([code, err]).toEqual([1, expect.stringContaining("last administrator")]);
+    }
+    const entries = await deployment.entries("user.deleted");
+    expect(entries[0]).toMatchObject({ outcome: "refused", actor: "system", details: { reason: "conflict" } });
+  });
+
+  test.each([
+    ["a short password", ["create", "--username", "zoe"], "short\n", "password must have at least 12 characters"],
+    ["a common password", ["create", "--username", "zoe"], "password1234\n", "first that are guessed"],
+    ["a bad username", ["create", "--username", "e/ve", "--generate"], "", "username must be"],
+    ["an unknown role", ["create", "--username", "zoe", "--role", "root", "--generate"], "", "role "],
+    ["a role that is not given", ["role", "--username", "maria"], "", "role "],
+    ["an unknown user", ["role", "--username", "nobody", "--role", "user"], "", "does not exist"],
+    ["an unknown option", ["create", "--name", "eve"], "", "Usage: npm run user"],
+    ["no username", ["create"], "", "--username is missing"],
+    ["an unknown command", ["constructor", "--username", "maria"], "", "Usage: npm run user"],
+  ])("refuses %s and says why", async (_what, args, typed, reason) => {
+    const { code, out, err } = await run(args, typed);
+    expect(code).toBe(1);
+    expect(err).toContain(reason);
+    expect(err).not.toContain("    at ");
+    expect(out).toBe("");
+  });
+
+  test("says how it is used", async () => {
+    for (const args of [[], ["help"]]) {
+      const { code, out } = await run(args);
+      expect([code, out]).toEqual([0, expect.stringContaining("Usage: npm run user")]);
+    }
+  });
 });

@@ -1,0 +1,162 @@
+import type { Audit } from "../audit/audit.ts";
+import type { Caller } from "../http/endpoint.ts";
+import { Problem, retryLater } from "../http/problem.ts";
+import type { RateLimiter } from "../http/rate-limit.ts";
+import type { Clock } from "../runtime.ts";
+import type { Attempt, SignInFailures } from "./failures.ts";
+import { type KnownAddresses, UNKNOWN_ADDRESS } from "./known-addresses.ts";
+import type { Passwords } from "./passwords.ts";
+import { TOKEN_SECONDS, type Tokens } from "./tokens.ts";
+import { createTurns } from "./turns.ts";
+import { stillRevoked, type UserRow, userKey } from "./user.ts";
+import type { Users } from "./users.ts";
+
+/** What a sign-in answers, in the names of RFC 6749, 5.1. */
+export interface TokenAnswer {
+  access_token: string;
+  token_type: "bearer";
+  /** Seconds. */
+  expires_in: number;
+}
+
+export interface SignIn {
+  /**
+   * A token for whoever knows the password. A user's own addresses come first, so that strangers keep nobody out: they
+   * neither wait behind strangers nor for what strangers failed at.
+   *
+   * @throws {Problem} invalidCredentials, the same for an unknown user and a wrong password; tooManyAttempts after
+   * failures; rateLimited when this username or this instance is busy with sign-ins.
+   */
+  signIn(credentials: { username: string; password: string }, caller: Caller): Promise<TokenAnswer>;
+  /**
+   * Whether it is the password of a user who is signed in; a wrong one is counted as a failed sign-in.
+   *
+   * @throws {Problem} tooManyAttempts
+   */
+  isPasswordOf(user: UserRow, password: string, caller: Caller): Promise<boolean>;
+}
+
+/**
+ * Sign-ins that wait behind the one being checked. Of strangers no more than one address may begin in a minute: each takes
+ * a third of a second and holds one of the few requests that the platform gives an instance at a time.
+ */
+const MAX_WAITING = { known: 32, stranger: 10 };
+
+export const addressOf = (caller: Caller): string => caller.address ?? UNKNOWN_ADDRESS;
+
+/** @param deps.limiter - Counts strangers' sign-ins per username; it is given keyed hashes of usernames. */
+export function createSignIn(deps: {
+  users: Users;
+  passwords: Passwords;
+  tokens: Tokens;
+  failures: SignInFailures;
+  addresses: KnownAddresses;
+  limiter: RateLimiter;
+  audit: Audit;
+  clock: Clock;
+  hash: (text: string) => string;
+}): SignIn {
+  const { users, passwords, tokens, failures, addresses, limiter, audit, clock, hash } = deps;
+  // One at a time, so that several right sign-ins at once are not taken for several failures: see SignInFailures.
+  const turns = createTurns(MAX_WAITING);
+
+  /** Of a user who does not exist only a hash is entered: people type passwords into the field for their name. */
+  const targetOf = (name: string, user: UserRow | undefined) => ({
+    type: "user",
+    id: user ? user.rowKey : `unknown:${hash(name).slice(0, 16)}`,
+  });
+
+  /**
+   * What becomes of a sign-in whose turn it is: `refused`, or `entered` when the password was right, which is the user as
+   * the sign-in left it, or neither.
+   */
+  async function check(name: string, user: UserRow | undefined, password: string, address: string, known: boolean) {
+    if (!known) {
+      const { allowed, retryAfterSeconds } = await limiter.take(`username:${hash(name)}`);
+      if (!allowed) return { refused: tooOften(retryAfterSeconds) };
+    }
+    const attempt = await failures.begin({ username: name, address, known });
+    if ("waitSeconds" in attempt) return { refused: tooMany(attempt.waitSeconds) };
+    const entered = await orWithdraw(attempt, async () => {
+      const right = await passwords.verify(password, user?.state === "active" ? user.passwordHash : undefined);
+      return user && right ? await enter(user, address) : undefined;
+    });
+    if (entered) await failures.succeeded(attempt);
+    else if (user && known && attempt.isLast) {
+      await users.change(user, (now) => ({ ...now, knownAddresses: addresses.without(now, address) }));
+    }
+    return { entered };
+  }
+
+  /** Writes the sign-in with the ETag of the row its password was checked against; undefined when that no longer holds. */
+  async function enter(known: UserRow, address: string): Promise<UserRow | undefined> {
+    return await users.change(known, (now) => {
+      if (now.state !== "active" || now.passwordHash !== known.passwordHash) return undefined;
+      const at = Math.max(
+        clock.now().getTime(),
+        Date.parse(now.tokensValidFrom),
+        Date.parse(now.lastSignInAt ?? EPOCH),
+      );
+      return {
+        ...now,
+        lastSignInAt: new Date(at).toISOString(),
+        revokedTokens: stillRevoked(now, clock),
+        knownAddresses: addresses.with(now, address, clock.now()),
+      };
+    });
+  }
+
+  async function orWithdraw<T>(attempt: Attempt, work: () => Promise<T>): Promise<T> {
+    try {
+      return await work();
+    } catch (error) {
+      await failures.withdraw(attempt);
+      throw error;
+    }
+  }
+
+  return {
+    async signIn({ username, password }, caller) {
+      const [name, address] = [userKey(username), addressOf(caller)];
+      const user = await users.find(name);
+      const known = user !== undefined && addresses.has(user, address);
+      // Nothing else is asked of storage before: who finds the line full costs this one read.
+      const place = { line: known ? "known" : "stranger", owner: address } as const;
+      const { refused, entered } = await turns.take(place, () => check(name, user, password, address, known));
+
+      const target = targetOf(name, user);
+      if (refused) {
+        const details = { reason: refused.code };
+        await audit.refused({ type: "user.signInRefused", outcome: "refused", caller, target, details });
+        throw refused;
+      }
+      if (!entered) {
+        await audit.refused({ type: "user.signInFailed", outcome: "failure", caller, target });
+        throw new Problem("invalidCredentials", "Check the username and the password.", {
+          headers: { "WWW-Authenticate": "Bearer" },
+        });
+      }
+      const { rowKey, lastSignInAt, username: actor } = entered;
+      const token = await tokens.issue(rowKey, new Date(lastSignInAt!));
+      await audit.append({ type: "user.signedIn", outcome: "success", caller: { ...caller, actor }, target });
+      return { access_token: token, token_type: "bearer", expires_in: TOKEN_SECONDS };
+    },
+
+    async isPasswordOf(user, password, caller) {
+      // Whoever holds a token is no stranger.
+      const attempt = await failures.begin({ username: user.rowKey, address: addressOf(caller), known: true });
+      if ("waitSeconds" in attempt) throw tooMany(attempt.waitSeconds);
+      const right = await orWithdraw(attempt, () => passwords.verify(password, user.passwordHash));
+      if (right) await failures.succeeded(attempt);
+      return right;
+    },
+  };
+}
+
+const EPOCH = "1970-01-01T00:00:00.000Z";
+
+const tooMany = (seconds: number): Problem =>
+  retryLater("tooManyAttempts", "Too many failed sign-ins. Wait as long as Retry-After says.", seconds);
+
+const tooOften = (seconds: number): Problem =>
+  retryLater("rateLimited", "Too many sign-ins of this user. Wait as long as Retry-After says.", seconds);

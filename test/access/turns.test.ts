@@ -1,0 +1,108 @@
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { createTurns, type Place } from "../../shared/access/turns.ts";
+import { Problem } from "../../shared/http/problem.ts";
+
+const stranger = (owner: string): Place => ({ line: "stranger", owner });
+const known = (owner: string): Place => ({ line: "known", owner });
+
+/** Takes turns whose work ends when it is told to, and notes in which order they are served. */
+function room(maxWaiting: number) {
+  const turns = createTurns({ known: maxWaiting, stranger: maxWaiting });
+  const served: string[] = [];
+  const refused: { name: string; problem: Problem }[] = [];
+  let end: (() => void) | undefined;
+  return {
+    served,
+    refused,
+    come: (place: Place, name: string) => {
+      const work = async () => {
+        served.push(name);
+        await new Promise<void>((resolve) => {
+          end = resolve;
+        });
+      };
+      turns.take(place, work).catch((problem: Problem) => refused.push({ name, problem }));
+    },
+    /** Ends the work that is being done, until nobody is left. */
+    async workOff() {
+      for (let before = -1; before < served.length; ) {
+        before = served.length;
+        end?.();
+        for (let tick = 0; tick < 10; tick++) await Promise.resolve();
+      }
+    },
+  };
+}
+
+describe("turns", () => {
+  test("serve who is known right after whoever is being served, however many strangers wait", async () => {
+    const { come, served, workOff } = room(32);
+    for (let address = 0; address < 30; address++) come(stranger(`a${address}`), `stranger ${address}`);
+    come(known("home"), "maria");
+    come(known("office"), "bob");
+    await workOff();
+    expect(served.slice(0, 4)).toEqual(["stranger 0", "maria", "bob", "stranger 1"]);
+    expect(served).toHaveLength(32);
+  });
+
+  test("go round the addresses, so that one with many waiting is served no more often", async () => {
+    const { come, served, workOff } = room(32);
+    come(stranger("busy"), "busy 0");
+    for (let time = 1; time <= 4; time++) come(stranger("busy"), `busy ${time}`);
+    come(stranger("b"), "b 1");
+    come(stranger("c"), "c 1");
+    come(stranger("c"), "c 2");
+    await workOff();
+    expect(served).toEqual(["busy 0", "busy 1", "b 1", "c 1", "busy 2", "c 2", "busy 3", "busy 4"]);
+  });
+
+  test("refuse beyond a full line with Retry-After, and make room for who has fewer waiting", async () => {
+    const { come, served, refused, workOff } = room(3);
+    come(stranger("busy"), "busy 0");
+    for (let time = 1; time <= 4; time++) come(stranger("busy"), `busy ${time}`);
+    come(stranger("b"), "b 1");
+    come(stranger("c"), "c 1");
+    // One each is as few as anybody can have.
+    come(stranger("d"), "d 1");
+    // The known have a line of their own.
+    come(known("home"), "maria");
+    await workOff();
+    expect(refused.map(({ name }) => name)).toEqual(["busy 4", "busy 3", "busy 2", "d 1"]);
+    for (const { problem } of refused) {
+      expect(problem).toBeInstanceOf(Problem);
+      expect([problem.status, problem.headers["Retry-After"]]).toEqual([429, "5"]);
+    }
+    expect(served).toEqual(["busy 0", "maria", "busy 1", "b 1", "c 1"]);
+  });
+
+  test("are taken by everybody exactly once or refused, in whatever order they come", async () => {
+    let refusals = 0;
+    const comers = fc.array(fc.tuple(fc.constantFrom("known", "stranger"), fc.constantFrom("a", "b", "c", "d")), {
+      minLength: 8,
+      maxLength: 40,
+    });
+    await fc.assert(
+      fc.asyncProperty(comers, async (places) => {
+        const { come, served, refused, workOff } = room(5);
+        places.forEach(([line, owner], index) => {
+          come({ line: line as Place["line"], owner }, String(index));
+        });
+        await workOff();
+        refusals += refused.length;
+        const seen = [...served, ...refused.map(({ name }) => name)];
+        expect(seen.sort()).toEqual(places.map((_, index) => String(index)).sort());
+      }),
+      { numRuns: 200 },
+    );
+    expect(refusals).toBeGreaterThan(100);
+  });
+
+  test("go on when the work of one fails", async () => {
+    const turns = createTurns({ known: 2, stranger: 2 });
+    const failing = turns.take(stranger("a"), () => Promise.reject(new Error("out of memory")));
+    const next = turns.take(stranger("b"), async () => "done");
+    await expect(failing).rejects.toThrow("out of memory");
+    expect(await next).toBe("done");
+  });
+});

@@ -1,0 +1,95 @@
+import { RestError } from "@azure/core-rest-pipeline";
+import { describe, expect, test } from "vitest";
+import * as z from "zod";
+import { createGate } from "../../functions/gate.ts";
+import { type Invocation, queue } from "../../functions/kit.ts";
+import { type Arrival, admit, type Gate } from "../../shared/http/admission.ts";
+import type { Role, Tier } from "../../shared/http/endpoint.ts";
+import { RowChanged } from "../../shared/storage/tables.ts";
+
+const allowed = { allowed: true, limit: 0, remaining: 0, resetSeconds: 0, retryAfterSeconds: 0 };
+const limiter = { take: async () => allowed, cleanUp: async () => {} };
+
+function gate(role: Role, tier: Tier): { gate: Gate; refusals: string[] } {
+  const refusals: string[] = [];
+  const tokenExpiresAt = new Date();
+  return {
+    refusals,
+    gate: {
+      authenticate: async () => ({ username: "maria", role, tokenId: "1", tokenExpiresAt }),
+      tier: async () => tier,
+      refused: async (caller, _endpoint, code) => void refusals.push(`${caller.actor} ${code}`),
+      limiter,
+      signInLimiter: limiter,
+      translate: () => undefined,
+    },
+  };
+}
+
+describe("an endpoint of the tier pro", () => {
+  const endpoint = { method: "GET", route: "rotation", tier: "pro", access: "user" } as const;
+  const arrival: Arrival = { headers: new Headers({ authorization: "Bearer x" }), address: "x", requestId: "1" };
+
+  test("is refused without a licence, which is entered", async () => {
+    const { gate: core, refusals } = gate("admin", "core");
+    await expect(admit(endpoint, arrival, core, {})).rejects.toMatchObject({
+      code: "licenseRequired",
+      members: { requiredTier: "pro" },
+    });
+    expect(refusals).toEqual(["maria licenseRequired"]);
+  });
+
+  test("is open with one, and its role is asked for first", async () => {
+    expect(await admit(endpoint, arrival, gate("user", "pro").gate, {})).toMatchObject({ username: "maria" });
+    const refused = admit({ ...endpoint, access: "admin" }, arrival, gate("operator", "core").gate, {});
+    await expect(refused).rejects.toMatchObject({ code: "forbidden", members: { requiredRole: "admin" } });
+  });
+
+  test("does not ask for a licence where the tier is core", async () => {
+    expect(await admit({ ...endpoint, tier: "core" }, arrival, gate("user", "core").gate, {})).toBeDefined();
+  });
+});
+
+describe("an error that is nobody's bug", () => {
+  const { translate } = createGate({} as never);
+
+  test.each([
+    ["no answer of storage at all", new RestError("getaddrinfo ENOTFOUND", { code: "REQUEST_SEND_ERROR" })],
+    ["storage that is busy", new RestError("busy", { statusCode: 503 })],
+    ["storage that fails", new RestError("failed", { statusCode: 500 })],
+  ])("is told as unavailable: %s", (_what, error) => {
+    const problem = translate(error);
+    expect(problem).toMatchObject({ code: "unavailable", status: 503, headers: { "Retry-After": "10" } });
+  });
+
+  test("is told as a conflict when another writer was faster", () => {
+    expect(translate(new RowChanged("Things", "p", "r"))).toMatchObject({ code: "conflict", status: 409 });
+  });
+
+  test.each([
+    ["a request of ours that storage refuses", new RestError("bad filter", { statusCode: 400 })],
+    ["a mistake in the program", new TypeError("x is not a function")],
+    ["no error at all", "text"],
+  ])("is not what this is: %s", (_what, error) => {
+    expect(translate(error)).toBeUndefined();
+  });
+});
+
+describe("a queue's handler", () => {
+  const seen: unknown[] = [];
+  const declared = queue({
+    name: "test",
+    queue: "test",
+    message: z.object({ scanId: z.string() }),
+    handle: async (message) => void seen.push(message),
+  });
+
+  test("gets the message its schema describes, and never another", async () => {
+    await declared.handle({ scanId: "1", more: true }, {} as Invocation);
+    expect(seen).toEqual([{ scanId: "1" }]);
+    for (const garbage of [undefined, "text", {}, { scanId: 1 }]) {
+      await expect(declared.handle(garbage, {} as Invocation)).rejects.toThrow();
+    }
+    expect(seen).toHaveLength(1);
+  });
+});
