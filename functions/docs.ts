@@ -72,6 +72,8 @@ const documentationFile = endpoint({
   access: "open",
   tier: "core",
   undocumented: true,
+  // The largest are half a megabyte: 50 a second.
+  paced: 4,
   params: z.object({ file: z.string() }),
   query: z.strictObject({ v: z.string().max(64).optional() }),
   responds: { 200: { description: "The file", mediaTypes: STORED_FILE_TYPES } },

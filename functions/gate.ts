@@ -2,10 +2,14 @@ import type { Access } from "../shared/access/access.ts";
 import type { Audit } from "../shared/audit/audit.ts";
 import { CloudFailure } from "../shared/azure/failure.ts";
 import type { Gate } from "../shared/http/admission.ts";
+import { createPace } from "../shared/http/pace.ts";
 import { Problem, retryLater } from "../shared/http/problem.ts";
 import type { RateLimiter } from "../shared/http/rate-limit.ts";
 import type { Licensing } from "../shared/licensing/licensing.ts";
 import { RowChanged } from "../shared/storage/tables.ts";
+
+/** 200 a second of an instance, of which a refusal takes it less than a millisecond each. */
+const PACE = { everyMs: 5, maxWaiting: 100 };
 
 /** Seconds a caller is asked to wait when a service this one needs gave no time of its own. */
 const RETRY_SECONDS = 10;
@@ -35,6 +39,7 @@ export function createGate(deps: {
       }),
     limiter,
     signInLimiter,
+    pace: createPace(PACE),
     translate,
   };
 }

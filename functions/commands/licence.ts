@@ -64,8 +64,13 @@ async function run(): Promise<void> {
   const { positionals, values } = parseArgs({
     allowPositionals: true,
     options: {
-      ...{ out: option, kid: option },
-      ...{ key: option, tier: option, customer: option, days: option, tenant: option },
+      out: option,
+      kid: option,
+      key: option,
+      tier: option,
+      customer: option,
+      days: option,
+      tenant: option,
     },
   });
   const [command] = positionals;

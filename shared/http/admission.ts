@@ -1,4 +1,5 @@
 import { type Access, type Actor, type Caller, type Endpoint, mayCall, type Tier } from "./endpoint.ts";
+import type { Pace } from "./pace.ts";
 import { Problem, retryLater } from "./problem.ts";
 import type { Decision, RateLimiter } from "./rate-limit.ts";
 
@@ -14,6 +15,8 @@ export interface Gate {
   limiter: RateLimiter;
   /** Counts sign-ins by address. */
   signInLimiter: RateLimiter;
+  /** Spaces every 429 and the answers of paced endpoints. */
+  pace: Pace;
   /** What a caller is told of an error that is no Problem but has a known answer (a cloud failure), or undefined. */
   translate(error: unknown): Problem | undefined;
 }

@@ -105,6 +105,8 @@ export interface EndpointDeclaration<
   problems?: readonly ProblemCode[];
   /** `caller` (default) counts against the caller, `signIn` against the stricter bucket, `none` not at all. */
   rateLimit?: "caller" | "signIn" | "none";
+  /** Turns of the pace that its answer takes up, so that who loads much of it slows nobody but others who do. */
+  paced?: number;
   /** Open, uncounted, and answered without the services, which then need not even be loaded. */
   standalone?: boolean;
   /** Left out of the OpenAPI document: the catch-all and the files behind the documentation pages. */

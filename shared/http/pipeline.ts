@@ -80,6 +80,7 @@ async function handled<Services>(
   const address = clientAddress(request.headers, deps.trustedProxyHops);
   const arrival: Arrival = { headers: request.headers, address, requestId };
   const rooms = endpoint.standalone ? undefined : await deps.rooms();
+  if (endpoint.paced !== undefined) await rooms?.gate.pace.turn(endpoint.paced);
   const actor = rooms && (await admit(endpoint, arrival, rooms.gate, answerHeaders));
   const url = new URL(request.url);
   const params = endpoint.params ? parse(endpoint.params, request.params, "path") : undefined;
@@ -119,8 +120,10 @@ async function problemOf<Services>(
   requestId: string,
   deps: Serving<Services>,
 ): Promise<Reply> {
-  const known = error instanceof Problem ? error : (await deps.rooms()).gate.translate(error);
+  const { gate } = await deps.rooms();
+  const known = error instanceof Problem ? error : gate.translate(error);
   if (!known) deps.log.error("The request failed", { endpoint: endpoint.name, error: describe(error) });
+  if (known?.status === 429) await gate.pace.turn();
   const problem = known ?? new Problem("internal", "Try again; if it stays, report this request id.");
   return {
     status: problem.status,

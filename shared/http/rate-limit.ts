@@ -4,13 +4,12 @@ import type { Clock } from "../runtime.ts";
 import { entity, type Row } from "../storage/entity.ts";
 import { keyText } from "../storage/keys.ts";
 import { RowChanged, RowExists, type Tables } from "../storage/tables.ts";
+import { HOUR_MS, MINUTE_MS, SECOND_MS } from "../time.ts";
 
-const MINUTE = 60_000;
-const HOUR = 3_600_000;
 /** Callers remembered in memory; the oldest are forgotten first. A forgotten caller only costs one more read. */
 const REMEMBERED_CALLERS = 5_000;
 /** After another instance was seen writing a caller's row, it is read before each write for this long. */
-const SHARED_FOR = MINUTE;
+const SHARED_FOR = MINUTE_MS;
 
 /** One caller's row: the accepted calls of the longest window in force. Partitioned so that a clean-up can walk it. */
 const Calls = entity(
@@ -63,7 +62,7 @@ export function createRateLimiter(deps: { tables: Tables; clock: Clock; limits: 
   const { tables, clock, limits, name } = deps;
   const callers = new Map<string, Memory>();
   /** Older calls count in no window; a row that kept them could outgrow what an entity may hold. */
-  const longest = limits.perHour > 0 ? HOUR : MINUTE;
+  const longest = limits.perHour > 0 ? HOUR_MS : MINUTE_MS;
 
   function remember(caller: string): Memory {
     const known = callers.get(caller);
@@ -142,7 +141,7 @@ export function createRateLimiter(deps: { tables: Tables; clock: Clock; limits: 
     },
 
     async cleanUp() {
-      const before = new Date(clock.now().getTime() - HOUR).toISOString();
+      const before = new Date(clock.now().getTime() - HOUR_MS).toISOString();
       for (const partitionKey of SHARDS) {
         for await (const rows of tables.pages(Calls, { partitionKey, select: ["lastAt"] })) {
           for (const row of rows) {
@@ -164,14 +163,14 @@ const shardOf = (caller: string): string => createHash("sha256").update(caller).
 /** What one more call would get, given the accepted ones (ascending). */
 function decide(times: readonly number[], now: number, limits: Limits): Decision {
   const windows = [
-    { limit: limits.perMinute, length: MINUTE },
-    { limit: limits.perHour, length: HOUR },
+    { limit: limits.perMinute, length: MINUTE_MS },
+    { limit: limits.perHour, length: HOUR_MS },
   ]
     .filter((window) => window.limit > 0)
     .map((window) => {
       const inside = times.filter((time) => time > now - window.length);
       const oldest = inside[Math.max(0, inside.length - window.limit)];
-      const frees = oldest === undefined ? 0 : Math.max(1, Math.ceil((oldest + window.length - now) / 1000));
+      const frees = oldest === undefined ? 0 : Math.max(1, Math.ceil((oldest + window.length - now) / SECOND_MS));
       return { limit: window.limit, remaining: Math.max(0, window.limit - inside.length), frees };
     });
   const tightest = windows.reduce((least, window) => (window.remaining < least.remaining ? window : least));

@@ -1,11 +1,10 @@
 import type { Config } from "../config/config.ts";
 import type { Tier } from "../http/endpoint.ts";
 import type { Clock } from "../runtime.ts";
+import { DAY_MS } from "../time.ts";
 import { builtInKeys } from "./keys.ts";
 import { type License, type LicenseReason, verifyLicense } from "./license.ts";
 import type { LicenseKey } from "./vendor-keys.ts";
-
-const DAY_MS = 24 * 60 * 60_000;
 
 /** Days that an expired licence still opens its tier. */
 export const GRACE_DAYS = 14;
@@ -14,7 +13,8 @@ const CORE_FEATURES = ["discovery", "compliance", "alerts", "subscriptions", "au
 const PRO_FEATURES = ["rotation", "sync", "dependencies", "sso", "users", "b2c"] as const;
 export const FEATURES = [...CORE_FEATURES, ...PRO_FEATURES] as const;
 
-interface LicenseStatus {
+/** What is licensed. */
+export interface LicenseStatus {
   /** The tier that is open now. */
   tier: Tier;
   /** True when there is a licence that holds now, in its days of grace too. */
@@ -30,9 +30,11 @@ interface LicenseStatus {
   features: readonly (typeof FEATURES)[number][];
 }
 
+/** What the licence in LICENSE_KEY opens. */
 export interface Licensing {
   /** By the clock now. The signature is verified once per process. */
   status(): Promise<LicenseStatus>;
+  /** The tier that is open now: `core` without a licence that holds. */
   tier(): Promise<Tier>;
 }
 

@@ -21,6 +21,7 @@ function gate(role: Role, tier: Tier): { gate: Gate; refusals: string[] } {
       refused: async (caller, _endpoint, code) => void refusals.push(`${caller.actor} ${code}`),
       limiter,
       signInLimiter: limiter,
+      pace: { turn: async () => {} },
       translate: () => undefined,
     },
   };
