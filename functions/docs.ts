@@ -73,7 +73,7 @@ const documentationFile = endpoint({
   tier: "core",
   undocumented: true,
   // The largest are half a megabyte: 50 a second.
-  paced: 4,
+  paced: 2,
   params: z.object({ file: z.string() }),
   query: z.strictObject({ v: z.string().max(64).optional() }),
   responds: { 200: { description: "The file", mediaTypes: STORED_FILE_TYPES } },

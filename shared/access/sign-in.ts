@@ -1,3 +1,4 @@
+import pLimit from "p-limit";
 import type { Audit } from "../audit/audit.ts";
 import type { Caller } from "../http/endpoint.ts";
 import { Problem, retryLater } from "../http/problem.ts";
@@ -42,6 +43,9 @@ export interface SignIn {
  */
 const MAX_WAITING = { known: 32, stranger: 10 };
 
+/** Users looked up at once, so that a crowd of strangers leaves room for the requests of who is being served. */
+const LOOKED_UP_AT_ONCE = 4;
+
 export const addressOf = (caller: Caller): string => caller.address ?? UNKNOWN_ADDRESS;
 
 /** @param deps.limiter - Counts strangers' sign-ins per username; it is given keyed hashes of usernames. */
@@ -59,6 +63,7 @@ export function createSignIn(deps: {
   const { users, passwords, tokens, failures, addresses, limiter, audit, clock, hash } = deps;
   // One at a time, so that several right sign-ins at once are not taken for several failures: see SignInFailures.
   const turns = createTurns(MAX_WAITING);
+  const lookedUpAtOnce = pLimit(LOOKED_UP_AT_ONCE);
 
   /** Of a user who does not exist only a hash is entered: people type passwords into the field for their name. */
   const targetOf = (name: string, user: UserRow | undefined) => ({
@@ -118,7 +123,7 @@ export function createSignIn(deps: {
   return {
     async signIn({ username, password }, caller) {
       const [name, address] = [userKey(username), addressOf(caller)];
-      const user = await users.find(name);
+      const user = await lookedUpAtOnce(() => users.find(name));
       const known = user !== undefined && addresses.has(user, address);
       // Nothing else is asked of storage before: who finds the line full costs this one read.
       const place = { line: known ? "known" : "stranger", owner: address } as const;

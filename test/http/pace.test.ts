@@ -23,6 +23,6 @@ test("turns are an even time apart, unused ones are not saved up, and nobody wai
   now += 10;
   expect(await come(1)).toEqual([10]);
   now += 100;
-  await pace.turn(4);
-  expect(await come(1)).toEqual([20]);
+  await pace.turn(2);
+  expect(await come(1)).toEqual([10]);
 });
