@@ -8,6 +8,7 @@ import {
   VerifyQuery,
 } from "../shared/audit/api.ts";
 import type { ExportPart } from "../shared/audit/export/export.ts";
+import { takesGzip } from "../shared/http/encoding.ts";
 import { pageRequest } from "../shared/http/paging.ts";
 import { content, ok } from "../shared/http/reply.ts";
 import { endpoint, timer } from "./kit.ts";
@@ -50,7 +51,7 @@ const exportAudit = endpoint({
   },
   async handle({ query, headers, url, caller, services }) {
     const { format = "json", cursor } = query;
-    const gzip = /\bgzip\b(?!\s*;\s*q=0(\.0*)?\s*(,|$))/i.test(headers.get("accept-encoding") ?? "");
+    const gzip = takesGzip(headers);
     const part = await services.audit.export({ format, query: auditQuery(query), cursor, gzip }, caller);
     return content(part.mediaType, part.data, exportHeaders(part, url));
   },
