@@ -2,7 +2,7 @@ import * as z from "zod";
 import { decodeCursor, encodeCursor } from "../http/paging.ts";
 import { assetId } from "../inventory/asset.ts";
 import { remove, type Tables } from "../storage/tables.ts";
-import { DAY_MS } from "../time.ts";
+import { DAY_MS, MINUTE_MS } from "../time.ts";
 import type { ResourceType, Severity } from "./check.ts";
 import { checkOfCode } from "./checks/all.ts";
 import { NewViolationRows, newViolationsFrom, newViolationsRange, STATE, TABLE } from "./layout.ts";
@@ -25,7 +25,7 @@ export interface NewViolation {
 }
 
 /** Longest time between the instant an evaluation is made for and its rows being there, with room for clocks that differ. */
-const OVERLAP_MS = 10 * 60_000;
+const OVERLAP_MS = 10 * MINUTE_MS;
 /** How long they are kept for who tells of them. */
 const KEEP_MS = 14 * DAY_MS;
 

@@ -119,9 +119,10 @@ function verdict({ status, body }: Got): { applied: boolean; overtaken: boolean 
 function forward(incoming: IncomingMessage, url: URL, body: string) {
   return new Promise<Got>((resolve, reject) => {
     const { method, headers } = incoming;
-    const forwarded = request(url, { method, headers }, async (response) => {
+    const forwarded = request(url, { method, headers }, (response) => {
       const { "transfer-encoding": _, ...kept } = response.headers;
-      resolve({ status: response.statusCode ?? 500, headers: kept, body: await text(response) });
+      const { statusCode: status = 500 } = response;
+      text(response).then((answer) => resolve({ status, headers: kept, body: answer }), reject);
     });
     forwarded.once("error", reject);
     forwarded.end(body);

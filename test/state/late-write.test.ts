@@ -134,6 +134,24 @@ test.each([
   await expectTheCloud();
 });
 
+test("whoever takes over takes the fences before it reads what stands", async () => {
+  expireSoon(50);
+  const slow = await holding(inPartition("vault:kv-t"));
+  slow.scan(await planned()).catch(() => {});
+  await slow.isHeld();
+  slow.proxy.kill();
+  expireSoon(3);
+  await time.add(LEASE_ENDED_MS);
+  const next = await holding(ofClaims);
+  const scan = next.scan(await planned());
+  await next.isHeld();
+  await slow.proxy.held[0]!.release();
+  expect(slow.proxy.answered.at(-1)).toMatchObject({ applied: false });
+  await next.proxy.held[0]!.release();
+  await scan;
+  await expectTheCloud();
+});
+
 test("results of a dead worker are refused though the next one found nothing to write", async () => {
   const before = { expiresInDays: 100 };
   expireSoon(-3);
