@@ -1,7 +1,6 @@
-import { type AssetRecord, Assets } from "../inventory/asset.ts";
+import type { AssetRecord } from "../inventory/asset.ts";
 import type { AssetChange } from "../inventory/changes.ts";
 import { vaultAtRest } from "../inventory/claim.ts";
-import { nameKey, partitions } from "../inventory/layout.ts";
 import { removeOldFence, subscriptionsOfVaults } from "../inventory/repair.ts";
 import type { VaultRecord } from "../inventory/vault.ts";
 import type { RecordChanges } from "../inventory/write.ts";
@@ -11,9 +10,10 @@ import { repeatOnConflict } from "../storage/conflict.ts";
 import type { Row } from "../storage/entity.ts";
 import { RowExists, type Tables } from "../storage/tables.ts";
 import type { Context } from "./check.ts";
-import { evaluateAsset, evaluateVault, keyOf } from "./evaluate.ts";
+import { evaluateAsset, evaluateVault } from "./evaluate.ts";
 import { DetailsRangeRows, detailsRange, LINES_KEY, Lines, ResultFences, STATE, vaultOfFence } from "./layout.ts";
 import { type AssetState, assetKey } from "./pack.ts";
+import { assetsOf, readEach } from "./vault-assets.ts";
 import { type KnownState, noState, openState } from "./vault-state.ts";
 import { commitState, forgetState } from "./write-state.ts";
 
@@ -130,7 +130,7 @@ export function createEvaluator(deps: {
       await commitSome(known, vault, at, after);
       return after.size;
     }
-    const all = vaultBefore ? await assetsOf(vault.name) : new Map<string, AssetRecord>();
+    const all = vaultBefore ? await assetsOf(tables, vault.name) : new Map<string, AssetRecord>();
     for (const { type, name, after } of assets) {
       if (after) all.set(assetKey(type, name), after);
       else all.delete(assetKey(type, name));
@@ -147,7 +147,7 @@ export function createEvaluator(deps: {
     if (!at) return 0;
     await ensureLines(at);
     return await undisturbed(vaultName, options, async (vault, known) => {
-      const all = await assetsOf(vaultName);
+      const all = await assetsOf(tables, vaultName);
       await commitAll(known, vault, at, all, options.evaluationId);
       return all.size;
     });
@@ -161,7 +161,9 @@ export function createEvaluator(deps: {
       const keys = wanted === "due" ? dueOf(known, at) : wanted;
       if (current && keys.length === 0) return 0;
       const found =
-        current && keys.length <= MAX_POINT_READS ? await readEach(vaultName, keys) : await assetsOf(vaultName);
+        current && keys.length <= MAX_POINT_READS
+          ? await readEach(tables, vaultName, keys)
+          : await assetsOf(tables, vaultName);
       if (!current) {
         await commitAll(known, vault, at, found);
         return found.size;
@@ -218,23 +220,6 @@ export function createEvaluator(deps: {
       at: new Date(at.now).toISOString(),
       evaluationId,
     });
-  }
-
-  async function assetsOf(vaultName: string): Promise<Map<string, AssetRecord>> {
-    const assets = new Map<string, AssetRecord>();
-    const range = { partitionKey: partitions.vault(vaultName), from: "n!", before: 'n"' };
-    for await (const rows of tables.pages(Assets, range)) for (const row of rows) assets.set(keyOf(row), row);
-    return assets;
-  }
-
-  async function readEach(vaultName: string, keys: readonly string[]): Promise<Map<string, AssetRecord>> {
-    const rows = await Promise.all(
-      keys.map((key) => {
-        const [type, name] = [key.slice(0, key.indexOf(".")) as AssetRecord["type"], key.slice(key.indexOf(".") + 1)];
-        return tables.get(Assets, partitions.vault(vaultName), nameKey(type, name, vaultName));
-      }),
-    );
-    return new Map(rows.filter((row) => row !== undefined).map((row) => [keyOf(row), row]));
   }
 
   /**

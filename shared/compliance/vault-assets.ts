@@ -1,0 +1,27 @@
+import { type AssetRecord, Assets } from "../inventory/asset.ts";
+import { nameKey, partitions } from "../inventory/layout.ts";
+import type { Tables } from "../storage/tables.ts";
+import { keyOf } from "./evaluate.ts";
+
+/** All assets of a vault as the inventory has them, by `assetKey`. One request per 1,000. */
+export async function assetsOf(tables: Tables, vaultName: string): Promise<Map<string, AssetRecord>> {
+  const assets = new Map<string, AssetRecord>();
+  const range = { partitionKey: partitions.vault(vaultName), from: "n!", before: 'n"' };
+  for await (const rows of tables.pages(Assets, range)) for (const row of rows) assets.set(keyOf(row), row);
+  return assets;
+}
+
+/** These of a vault's assets (`<type>.<name>`), without those that are not there. One request each. */
+export async function readEach(
+  tables: Tables,
+  vaultName: string,
+  keys: readonly string[],
+): Promise<Map<string, AssetRecord>> {
+  const rows = await Promise.all(
+    keys.map((key) => {
+      const [type, name] = [key.slice(0, key.indexOf(".")) as AssetRecord["type"], key.slice(key.indexOf(".") + 1)];
+      return tables.get(Assets, partitions.vault(vaultName), nameKey(type, name, vaultName));
+    }),
+  );
+  return new Map(rows.filter((row) => row !== undefined).map((row) => [keyOf(row), row]));
+}
