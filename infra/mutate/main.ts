@@ -5,7 +5,7 @@
  * seed, and most tests here drive the built app in a process of its own.
  */
 import { createHash } from "node:crypto";
-import { appendFileSync, existsSync, globSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { appendFileSync, existsSync, globSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { commandLine } from "../build/command-line.ts";
 import { type Change, placesIn } from "./changes.ts";
@@ -15,13 +15,14 @@ import { roomOf, testsOf } from "./rooms.ts";
 import { draw } from "./sample.ts";
 import { TestOrder } from "./test-order.ts";
 
-const HELP = `npm run mutate -- --sample N --seed S [--room ROOM] [--workers N] [--resume]
+const HELP = `npm run mutate -- --sample N --seed S [--room ROOM] [--workers N] [--resume | --survivors] [--list]
 
   --sample N    how many changes of one place to draw (400)
   --seed S      what they are drawn by; the same seed and code give the same changes (drawn and printed if left out)
   --room ROOM   only of shared/ROOM, or of functions
   --workers N   how many to try at once, each in a copy of the project (2)
   --resume      go on with the last run of the same seed, sample and room
+  --survivors   try again what survived it, after tests were added
   --list        print what is drawn and end
 
 Each change runs through types, lint and the tests of its room, and stops at the first that fails. Ends with 1 when less
@@ -29,6 +30,9 @@ than 80 % of all or 65 % of a room is noticed. Changes that alter nothing anyone
 infra/mutate/equivalent.json. State lies in .local/mutate/. 400 take two to three hours on two cores.`;
 
 const root = path.resolve(import.meta.dirname, "../..");
+/** What decides which changes are drawn, and what else decides whether they are noticed. */
+const CODE = ["{shared,functions}/**/*.ts", "infra/mutate/*.ts"];
+const TESTS = ["{test,infra/local,infra/build}/**/*.ts"];
 const { values: options } = commandLine(HELP, {
   options: {
     sample: { type: "string", default: "400" },
@@ -36,6 +40,7 @@ const { values: options } = commandLine(HELP, {
     room: { type: "string" },
     workers: { type: "string", default: "2" },
     resume: { type: "boolean", default: false },
+    survivors: { type: "boolean", default: false },
     list: { type: "boolean", default: false },
   },
 });
@@ -81,7 +86,7 @@ process.exitCode = printReport(judged, textOf) ? 0 : 1;
 
 /** Without any change all tests hold; how long they take sets the limit for those with one. */
 async function unchanged(tests: string[]): Promise<void> {
-  const file = path.join(path.dirname(state), `${digest()}.seconds.json`);
+  const file = path.join(path.dirname(state), `${digest(CODE)}-${digest(TESTS)}.seconds.json`);
   if (existsSync(file)) order.learn(JSON.parse(readFileSync(file, "utf8")));
   const unknown = tests.filter((test) => order.secondsOf(test) === undefined);
   if (unknown.length === 0) return;
@@ -136,23 +141,30 @@ async function notice(copy: Copy, change: Change): Promise<Pick<Judged, "noticed
   return { noticed: "tests", by: `${failure.file} ${failure.test}` };
 }
 
-/** One line a judged change, after a first line that says of which code. */
+/**
+ * One line a judged change, after a first line that says of which code and tests. With --resume what is there stays, with
+ * --survivors what was noticed.
+ */
 function stateFile(): string {
   const folder = path.join(root, ".local/mutate");
   mkdirSync(folder, { recursive: true });
   const file = path.join(folder, `${[seed, sample, options.room ?? "all"].join("-")}.jsonl`);
-  const head = JSON.stringify({ code: digest() });
-  if (!options.resume) rmSync(file, { force: true });
-  if (!existsSync(file)) writeFileSync(file, `${head}\n`);
-  if (!readFileSync(file, "utf8").startsWith(`${head}\n`))
-    fail("The code or its tests have changed since that run: start again without --resume.");
+  const head = JSON.stringify({ code: digest(CODE), tests: digest(TESTS) });
+  const [oldHead = "", ...old] = existsSync(file) ? readFileSync(file, "utf8").split("\n").filter(Boolean) : [];
+  const before = oldHead === "" ? undefined : (JSON.parse(oldHead) as { code: string; tests: string });
+  if (options.resume && before && oldHead !== head)
+    fail("The code or its tests have changed since that run: start again without --resume, or with --survivors.");
+  if (options.survivors && before?.code !== digest(CODE))
+    fail("There is no run of this code with the same seed, sample and room: start one without --survivors.");
+  const kept = options.resume ? old : options.survivors ? old.filter((line) => JSON.parse(line).noticed) : [];
+  writeFileSync(file, `${[head, ...kept].join("\n")}\n`);
   return file;
 }
 
-/** Of everything that decides what is drawn and what notices it. */
-function digest(): string {
+/** Of the files that these patterns name, with their paths. */
+function digest(patterns: string[]): string {
   const hash = createHash("sha256");
-  for (const file of globSync("{shared,functions,test,infra}/**/*.{ts,json}", { cwd: root }).sort())
+  for (const file of globSync(patterns, { cwd: root }).sort())
     hash.update(file).update(readFileSync(path.join(root, file)));
   return hash.digest("hex").slice(0, 16);
 }

@@ -198,7 +198,7 @@ describe("the host's own routes", () => {
     expect(await answer.text()).toContain("up and running");
   });
 
-  it("does not open the diagnostics door unless asked", async () => {
+  it("does not open the diagnostics address unless asked", async () => {
     expect((await get("/__host/modules")).status).toBe(404);
   });
 });

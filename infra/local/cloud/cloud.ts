@@ -8,7 +8,7 @@ import { AppConfiguration } from "./app-configuration.ts";
 import { arm } from "./arm.ts";
 import { type CompanyChoice, chosenCompany, companyNamed } from "./company/load.ts";
 import { Control } from "./control.ts";
-import { controlDoor } from "./control-door.ts";
+import { controlApi } from "./control-api.ts";
 import { type CloudState, DataFolder } from "./data-folder.ts";
 import { type AppRegistration, entra } from "./entra.ts";
 import { Faults } from "./faults.ts";
@@ -58,7 +58,7 @@ export interface Cloud {
 /**
  * Starts a cloud on this machine that speaks the wire protocols of Entra, the resource manager, Key Vault, Communication
  * Services e-mail and App Configuration over TLS, all on one port under names that end in `.localhost`; and on a second,
- * plain port the managed identity endpoint, webhook sinks and the control door.
+ * plain port the managed identity endpoint, webhook sinks and the control API.
  */
 export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
   const temporary = options.data === undefined ? mkdtempSync(join(tmpdir(), "stand-in-cloud-")) : undefined;
@@ -143,7 +143,7 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
 
 function controlAnswer(control: Control, request: Incoming) {
   try {
-    return controlDoor(control, request);
+    return controlApi(control, request);
   } catch (error) {
     return { status: 400, body: { error: error instanceof Error ? error.message : String(error) } };
   }

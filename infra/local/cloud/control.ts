@@ -23,7 +23,7 @@ export interface ControlParts {
   appConfiguration: AppConfiguration;
 }
 
-/** A vault as the control door counts it; `managed` secrets and keys are not among the numbers. */
+/** A vault as the control API counts it; `managed` secrets and keys are not among the numbers. */
 export interface VaultSummary {
   name: string;
   subscriptionId: string;
@@ -47,7 +47,7 @@ export interface ItemSummary {
 
 /**
  * What a test, or a person trying something out, can see and do behind the cloud's back. The same operations are served
- * over HTTP by `control-door.ts`.
+ * over HTTP by `control-api.ts`.
  */
 export class Control {
   readonly #parts: ControlParts;

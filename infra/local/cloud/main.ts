@@ -36,7 +36,7 @@ try {
     const { environment, controlUrl, app } = cloud;
     console.log(JSON.stringify({ environment, controlUrl, app }));
   } else {
-    console.log(`The stand-in cloud serves; its control door is ${cloud.controlUrl}`);
+    console.log(`The stand-in cloud serves; its control API is ${cloud.controlUrl}`);
   }
 } catch (error) {
   endWith(error);

@@ -64,7 +64,7 @@ async function readInput(request: IncomingMessage): Promise<string | undefined> 
 }
 
 /**
- * The diagnostics door, which the platform does not have: `GET /__host/modules` tells which files of the app are
+ * The diagnostics address, which the platform does not have: `GET /__host/modules` tells which files of the app are
  * loaded, the memory of the process (app and host together) in bytes, with the highest resident one so far as `peak`, and
  * its processor time; `POST /__host/timers/{name}` runs a timer and answers when it is done.
  * @param loaded From `recordModules`.

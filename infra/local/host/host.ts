@@ -41,7 +41,7 @@ export interface HostOptions {
   data?: string;
   quiet?: boolean;
   logFile?: string;
-  /** Opens the diagnostics door (`host-routes.ts`). */
+  /** Opens the diagnostics address (`host-routes.ts`). */
   inspect?: boolean;
 }
 

@@ -26,7 +26,7 @@ export interface CompanyVault {
   location?: string;
   tags?: Record<string, string>;
   createdDaysAgo?: number;
-  /** What the vault's own door answers the identity, whatever its settings say. Default `open`. */
+  /** What the vault itself answers the identity, whatever its settings say. Default `open`. */
   reach?: "open" | "denied" | "firewalled" | "privateOnly";
   /** Kinds the identity may not list although the vault is open to it. */
   deniedKinds?: AssetKind[];

@@ -22,7 +22,7 @@ type Body = Record<string, unknown>;
  *
  * Bodies are the types of `company/company.ts`, `faults.ts` and `resources/resources.ts`. @throws {Error} with what is wrong.
  */
-export function controlDoor(control: Control, request: Incoming): Answer {
+export function controlApi(control: Control, request: Incoming): Answer {
   const [, area = "", ...rest] = request.segments;
   const { method, query } = request;
   const body = jsonObject(request) ?? {};
