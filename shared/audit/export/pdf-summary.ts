@@ -20,6 +20,18 @@ const MAX_COUNTED = 14;
 const MAX_SHOWN_FINDINGS = 25;
 const TOP = 9;
 
+/** What a document says of itself. */
+export interface PdfAbout {
+  start: Date;
+  /** Exclusive. */
+  end: Date;
+  actor: string | undefined;
+  eventType: string | undefined;
+  createdAt: Date;
+  /** What was verified of the period, in one answer or several. */
+  verified: readonly Verification[];
+}
+
 /** `2026-11-21 10:00:00` */
 export const instant = (date: Date | string): string => new Date(date).toISOString().slice(0, 19).replace("T", " ");
 
