@@ -1,20 +1,21 @@
-import { globSync, readFileSync } from "node:fs";
+import { existsSync, globSync, readFileSync } from "node:fs";
 import path from "node:path";
 
 /** Tests beside test/<room>/ that are about a room. */
 const FURTHER_TESTS: Record<string, string[]> = {
   access: ["test/http/access.test.ts"],
-  compliance: ["test/governance/compliance.test.ts"],
+  compliance: ["test/governance/compliance.test.ts", "test/state"],
   config: ["test/http/configuration.test.ts", "test/azure"],
   discovery: ["test/governance/compliance.test.ts"],
-  functions: ["test/http", "test/docs/openapi.test.ts", "test/governance"],
-  inventory: ["test/discovery/scan.test.ts", "test/http/requests.test.ts"],
+  inventory: ["test/state", "test/discovery/scan.test.ts", "test/http/requests.test.ts"],
   licensing: ["test/http/access.test.ts"],
   settings: ["test/governance/settings.test.ts"],
   subscriptions: ["test/discovery/plan.test.ts"],
 };
-/** For files directly in shared/, which every room uses. */
-const TESTS_OF_FILES = ["test/storage", "test/http", "test/inventory"];
+/** Files of functions/ that are named otherwise than the tests of their area. */
+const AREAS: Record<string, string> = { auth: "access", license: "licensing" };
+/** Rooms whose tests lie under other names: files directly in shared/, which every room uses. */
+const TESTS_OF: Record<string, string[]> = { shared: ["test/storage", "test/http", "test/inventory"] };
 
 /** `shared/<room>/…` or `shared/<file>.ts` -> the room, `functions/…` -> `functions`. */
 export function roomOf(file: string): string {
@@ -23,16 +24,28 @@ export function roomOf(file: string): string {
   return room!.endsWith(".ts") ? "shared" : room!;
 }
 
-/** The test files of a file's room, those that import the file itself first. */
+/** The test files of a file's room, and all that import the file itself, those first. */
 export function testsOf(root: string, file: string): string[] {
   const room = roomOf(file);
-  // functions/alerts.ts is about what test/alerts asks over HTTP.
-  const area = room === "functions" ? path.basename(file, ".ts") : room;
-  const wanted = room === "shared" ? TESTS_OF_FILES : [`test/${area}`, ...(FURTHER_TESTS[room] ?? [])];
-  const found = wanted.flatMap((one) => (one.endsWith(".ts") ? globSync(one, { cwd: root }) : testsUnder(root, one)));
-  const tests = [...new Set(found.map((one) => one.split(path.sep).join("/")))].sort();
-  const isDirect = new Map(tests.map((test) => [test, readFileSync(path.join(root, test), "utf8").includes(file)]));
-  return tests.sort((a, b) => Number(isDirect.get(b)) - Number(isDirect.get(a)));
+  const wanted =
+    room === "functions"
+      ? testsOfFunctions(root, file)
+      : (TESTS_OF[room] ?? [`test/${room}`, ...(FURTHER_TESTS[room] ?? [])]);
+  const ofRoom = wanted.flatMap((one) =>
+    one.endsWith(".ts") ? [one] : globSync(`${one}/**/*.test.ts`, { cwd: root }),
+  );
+  const all = globSync("test/**/*.test.ts", { cwd: root });
+  const importing = new Set(all.filter((test) => readFileSync(path.join(root, test), "utf8").includes(`/${file}"`)));
+  const rest = ofRoom.filter((test) => !importing.has(test)).sort();
+  return [...new Set([...[...importing].sort(), ...rest])].map((test) => test.split(path.sep).join("/"));
 }
 
-const testsUnder = (root: string, folder: string): string[] => globSync(`${folder}/**/*.test.ts`, { cwd: root });
+/** `functions/alerts.ts` is about what `test/alerts` asks over HTTP; what is of no area is about all that is asked. */
+function testsOfFunctions(root: string, file: string): string[] {
+  const name = path.basename(file, ".ts");
+  const area = `test/${AREAS[name] ?? name}`;
+  const ofAll = ["test/http/declarations.test.ts", "test/http/access.test.ts", "test/docs/openapi.test.ts"];
+  return existsSync(path.join(root, area))
+    ? [area, ...ofAll]
+    : ["test/http", "test/docs/openapi.test.ts", "test/governance"];
+}

@@ -1,5 +1,8 @@
+import { existsSync, globSync } from "node:fs";
+import path from "node:path";
 import { expect, test } from "vitest";
 import { placesIn } from "../../infra/mutate/changes.ts";
+import { testsOf } from "../../infra/mutate/rooms.ts";
 import { draw, SMALL_ROOMS } from "../../infra/mutate/sample.ts";
 
 const FILE = "shared/inventory/example.ts";
@@ -57,4 +60,17 @@ test("a draw is the same for one seed, takes a place once, and judges small room
   expect(byGroup.large!.length).toBeGreaterThan(byGroup.medium!.length);
   const taken = drawn.map(({ change }) => `${change.file}:${change.line}:${change.start}`);
   expect(new Set(taken).size).toBe(taken.length);
+});
+
+test("every file has tests that exist, those that import it first", () => {
+  const root = path.resolve(import.meta.dirname, "../..");
+  const files = globSync("{shared,functions}/**/*.ts", { cwd: root }).map((file) => file.split(path.sep).join("/"));
+  expect(files.length).toBeGreaterThan(100);
+  for (const file of files) {
+    const tests = testsOf(root, file);
+    expect(tests.length, file).toBeGreaterThan(0);
+    expect(tests.filter((one) => !existsSync(path.join(root, one)), file)).toEqual([]);
+  }
+  expect(testsOf(root, "shared/inventory/query.ts").slice(0, 4)).toContain("test/inventory/query.test.ts");
+  expect(testsOf(root, "functions/auth.ts")).toContain("test/access/sign-in.test.ts");
 });
