@@ -6,7 +6,8 @@ export default defineConfig({
     globalSetup: ["test/support/global-setup.ts"],
     pool: "forks",
     maxWorkers: 2,
-    testTimeout: 120_000,
-    hookTimeout: 60_000,
+    // Several times what the longest takes: no test waits for time to pass, but the machine may be busy.
+    testTimeout: 300_000,
+    hookTimeout: 180_000,
   },
 });
