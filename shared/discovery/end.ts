@@ -67,11 +67,12 @@ export function createScanEnd({ tables, active, claims, ended, audit, clock, ran
     if (scan.ending) return await complete(scan, scan.ending);
     const queued = scan.status === "queued";
     if (queued && !scan.cancelledBy) return;
-    const done = await countDone(scanId);
+    // Before the outcomes are read, so that none of a vault that ends meanwhile is left out.
     const left = await countLeft(scanId);
     if (left.claimed > 0 && !overdue && !queued) return;
     const inTime = scan.deadline !== undefined && clock.now().toISOString() < scan.deadline;
     if (left.waiting > 0 && inTime && !scan.cancelledBy && !overdue) return await revive(scanId);
+    const done = await countDone(scanId);
     const unfinished = left.waiting + left.claimed > 0 || (done.incomplete > 0 && !inTime);
     const status = scan.cancelledBy ? "cancelled" : unfinished ? "timedOut" : statusOf(scan, done);
     const failure = status === "failed" ? await failureOf(scan) : undefined;
