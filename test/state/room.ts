@@ -53,10 +53,11 @@ export function createWorkers({ config }: { cloud: Cloud; config: Config }) {
     };
   }
 
+  /** Vaults that failed lately are not left alone: that a vault was gone for a while says nothing here. */
   async function plan(tables: Tables, subscriptions: string[]): Promise<PlannedVault[]> {
     const signal = AbortSignal.timeout(60_000);
     const deps = { tables, resourceManager, clock, configured: async () => [], signal };
-    return (await planVaults({ mode: "delta", subscriptions }, deps)).vaults;
+    return (await planVaults({ mode: "force", subscriptions }, deps)).vaults;
   }
 
   /** A delta scan of these subscriptions that nothing disturbs. It waits for leases by moving the time. */

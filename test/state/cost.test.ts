@@ -1,0 +1,72 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
+import type { Cloud } from "../../infra/local/cloud/cloud.ts";
+import { liveIn } from "../azure/live-cloud.ts";
+import { type MovedClock, movedClock } from "../support/moved-clock.ts";
+import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
+import { createWorkers, type Worker } from "./room.ts";
+
+const HERE = "11111111-1111-4111-8111-111111111111";
+const secrets = (count: number) => Array.from({ length: count }, (_, at) => ({ name: `s-${at}`, expiresInDays: at }));
+
+let azurite: Azurite;
+let proxy: TableProxy;
+let cloud: Cloud;
+let time: MovedClock;
+let workers: ReturnType<typeof createWorkers>;
+let worker: Worker;
+beforeAll(async () => {
+  time = movedClock();
+  azurite = await startAzurite({ environment: time.environment });
+  proxy = await startTableProxy(azurite.connectionString());
+  const vaults = [{ name: "kv-warm-up", secrets: secrets(1) }];
+  const live = await liveIn({ company: { subscriptions: [{ name: "Here", id: HERE, vaults }] } });
+  cloud = live.cloud;
+  workers = createWorkers(live);
+  worker = workers.worker(proxy.connectionString);
+  await asked("kv-warm-up");
+});
+afterAll(async () => {
+  await cloud?.stop();
+  await proxy?.stop();
+  await azurite?.stop();
+  time?.remove();
+});
+
+/** What one worker asks of the tables for this vault. */
+async function asked(name: string): Promise<string[]> {
+  const { tables, scan } = worker;
+  const planned = (await workers.plan(tables, [HERE])).find((one) => one.name.toLowerCase() === name)!;
+  proxy.requests.length = 0;
+  await scan(planned);
+  return proxy.requests.map(({ method, path }) => `${method} ${path.replace(/\(.+\)$/, "(row)")}`).sort();
+}
+
+test("fences cost no request of their own where the last worker ended well", async () => {
+  cloud.control.putVault(HERE, { name: "kv-cost", secrets: secrets(140) });
+  // The row, the claim, three transactions in each of three partitions, the results, the end.
+  expect(await asked("kv-cost")).toEqual(["GET Vaults(row)", ...Array.from({ length: 12 }, () => "POST $batch")]);
+  expect(await asked("kv-cost")).toEqual(["GET Vaults(row)", "POST $batch"]);
+
+  cloud.control.putSecret("kv-cost", { name: "s-7", expiresInDays: 400 });
+  expect(await asked("kv-cost")).toEqual([
+    // What stands of the secrets, and the results with their fence.
+    "GET Assets()",
+    "GET Compliance()",
+    "GET Compliance(row)",
+    "GET Vaults(row)",
+    ...Array.from({ length: 6 }, () => "POST $batch"),
+  ]);
+
+  cloud.control.putVault(HERE, { name: "kv-none" });
+  expect(await asked("kv-none")).toEqual(["GET Vaults(row)", "POST $batch", "POST $batch", "POST $batch"]);
+});
+
+test("taking over costs two requests a partition, and a vault that returns no more than that", async () => {
+  cloud.control.removeVault("kv-cost");
+  await asked("kv-cost");
+  cloud.control.putVault(HERE, { name: "kv-cost", secrets: secrets(3) });
+  const requests = await asked("kv-cost");
+  expect(requests.filter((request) => request === "GET Assets(row)")).toHaveLength(3);
+  expect(requests.filter((request) => request === "PUT Assets(row)")).toHaveLength(3);
+});
