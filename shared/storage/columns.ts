@@ -102,8 +102,11 @@ export function isCut(members: readonly Member[], stored: StoredRow): boolean {
 
 /** @throws StorageCorrupt when the row does not fit. */
 export function decode<T>(table: string, schema: z.ZodObject, members: readonly Member[], stored: StoredRow): Row<T> {
-  const partitionKey = stored.partitionKey as string;
-  const rowKey = stored.rowKey as string;
+  const keys = {
+    partitionKey: stored.partitionKey as string,
+    rowKey: stored.rowKey as string,
+    etag: stored.etag as string,
+  };
   const value: Record<string, unknown> = {};
   for (const member of members) {
     const kept = read(stored, columnOf(member));
@@ -114,17 +117,13 @@ export function decode<T>(table: string, schema: z.ZodObject, members: readonly 
         value[member.name] = JSON.parse(kept as string);
       } catch {
         // The parser's own message repeats a part of the text.
-        throw new StorageCorrupt(table, partitionKey, rowKey, `${member.name} (broken JSON)`);
+        throw new StorageCorrupt(table, keys, `${member.name} (broken JSON)`);
       }
     }
   }
   const result = schema.safeParse(value);
-  if (!result.success) throw new StorageCorrupt(table, partitionKey, rowKey, result.error.issues);
-  const data = result.data as Record<string, unknown>;
-  data.partitionKey = partitionKey;
-  data.rowKey = rowKey;
-  data.etag = stored.etag;
-  return data as Row<T>;
+  if (!result.success) throw new StorageCorrupt(table, keys, result.error.issues);
+  return Object.assign(result.data, keys) as Row<T>;
 }
 
 function read(stored: StoredRow, column: string): unknown {

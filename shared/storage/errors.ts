@@ -69,12 +69,18 @@ export class StorageCorrupt extends Error {
   readonly table: string;
   readonly partitionKey: string;
   readonly rowKey: string;
+  readonly etag: string;
 
-  constructor(table: string, partitionKey: string, rowKey: string, problem: string | readonly z.core.$ZodIssue[]) {
+  constructor(
+    table: string,
+    { partitionKey, rowKey, etag }: { partitionKey: string; rowKey: string; etag: string },
+    problem: string | readonly z.core.$ZodIssue[],
+  ) {
     super(`Row ${partitionKey} / ${rowKey} of ${table} can't be read: ${describe(problem)}.`);
     this.table = table;
     this.partitionKey = partitionKey;
     this.rowKey = rowKey;
+    this.etag = etag;
   }
 }
 

@@ -7,7 +7,7 @@ import type { StoreClock } from "./clock.ts";
 import { check, columnOf, decode, encode, isCut, type StoredRow } from "./columns.ts";
 import type { StorageConnection } from "./connection.ts";
 import type { Entity, Row } from "./entity.ts";
-import { RowChanged, RowExists } from "./errors.ts";
+import { RowChanged, RowExists, StorageCorrupt } from "./errors.ts";
 import { createFence, type Fence, type FenceRecord } from "./fence.ts";
 import { MAX_PAGE_SIZE, MAX_TRANSACTION_BYTES, MAX_TRANSACTION_OPERATIONS } from "./limits.ts";
 import { type Operation, remove } from "./operations.ts";
@@ -29,6 +29,8 @@ export interface Range {
   readonly after?: string;
   /** Rows per page, 1..1000, default 1000. */
   readonly pageSize?: number;
+  /** Told of each row that does not fit its entity, which is then left out. Without it such a row ends the walk. */
+  readonly onCorrupt?: (row: StorageCorrupt) => void;
 }
 
 /**
@@ -95,6 +97,11 @@ export interface Tables {
     range: Range & { readonly select: readonly K[] },
   ): AsyncGenerator<Row<Pick<T, K>>[], void>;
   pages<T>(e: Entity<T>, range: Range): AsyncGenerator<Row<T>[], void>;
+  /**
+   * The table's partition keys in their order, `after` exclusive: one request each. For the reconciliation's search for
+   * partitions that nothing else names; it is the only query that is not of one partition.
+   */
+  partitions(table: string, after?: string): AsyncGenerator<string, void>;
 }
 
 const MODIFY_TRIES = 10;
@@ -121,7 +128,7 @@ export function createTables(
     return { ...checked, partitionKey, rowKey, etag };
   }
 
-  const tables: Omit<Tables, "pages"> = {
+  const tables: Omit<Tables, "pages" | "partitions"> = {
     async get<T>(e: Entity<T>, partitionKey: string, rowKey: string) {
       const stored = await rows.read(e.table, partitionKey, rowKey);
       return stored && decode<T>(e.table, e.schema, e.members, stored.row);
@@ -199,7 +206,7 @@ export function createTables(
     e: Entity<T>,
     range: Range & { readonly select?: readonly (keyof T & string)[] },
   ): AsyncGenerator<Row<T>[], void> {
-    const { partitionKey, pageSize = MAX_PAGE_SIZE, select } = range;
+    const { partitionKey, pageSize = MAX_PAGE_SIZE, select, onCorrupt } = range;
     if (!Number.isInteger(pageSize) || pageSize < 1 || pageSize > MAX_PAGE_SIZE)
       throw new RangeError(`A page has 1 to ${MAX_PAGE_SIZE} rows, not ${pageSize}.`);
     const { schema, members } = select === undefined ? e : selected(e, select);
@@ -220,13 +227,47 @@ export function createTables(
               ),
             )
           : page;
-      const found = stored.filter((row) => row !== undefined).map((row) => decode<T>(e.table, schema, members, row));
+      const found: Row<T>[] = [];
+      for (const row of stored) {
+        if (row === undefined) continue;
+        try {
+          found.push(decode<T>(e.table, schema, members, row));
+        } catch (error) {
+          if (!(error instanceof StorageCorrupt) || onCorrupt === undefined) throw error;
+          onCorrupt(error);
+        }
+      }
       if (found.length > 0) yield found;
       continuationToken = page.continuationToken;
     } while (continuationToken !== undefined);
   }
 
-  return { ...tables, pages: pages as Tables["pages"] };
+  async function* partitions(table: string, after?: string): AsyncGenerator<string, void> {
+    let last = after;
+    for (;;) {
+      const next = await nextPartition(table, last);
+      if (next === undefined) return;
+      yield next;
+      last = next;
+    }
+  }
+
+  async function nextPartition(table: string, after: string | undefined): Promise<string | undefined> {
+    const options = {
+      ...(after !== undefined && { filter: `PartitionKey gt ${quoted(after)}` }),
+      select: ["partitionKey"],
+    };
+    let continuationToken: string | undefined;
+    do {
+      const page = await readPage(table, 1, continuationToken, options);
+      if (page === undefined) return undefined;
+      if (page.length > 0) return page[0]!.partitionKey as string;
+      continuationToken = page.continuationToken;
+    } while (continuationToken !== undefined);
+    return undefined;
+  }
+
+  return { ...tables, pages: pages as Tables["pages"], partitions };
 }
 
 type Selected = Pick<Entity<unknown>, "schema" | "members">;
