@@ -25,7 +25,7 @@ import { notFound } from "../shared/http/problem.ts";
 import { created, Deleted, deleted, ok, resource } from "../shared/http/reply.ts";
 import { singleLine } from "../shared/http/text.ts";
 import type { Row } from "../shared/storage/entity.ts";
-import { endpoint, queue, timer } from "./kit.ts";
+import { endpoint, poison, queue, timer } from "./kit.ts";
 
 const tag = "Alerts";
 const instant = z.iso.datetime();
@@ -429,11 +429,11 @@ export const queues = [
     message: z.object({}),
     handle: (_message, { services }) => services.alerts.evaluate(),
   }),
-  queue({
+  poison({
     name: "evaluateAlertsSoonFailed",
-    queue: `${EVALUATION_QUEUE}-poison`,
+    of: EVALUATION_QUEUE,
     message: z.object({}),
-    handle: async (_message, { log }) => log.error("The alert rules could not be evaluated; the timer tries again"),
+    // The timer evaluates them all again within a quarter of an hour.
   }),
   queue({
     name: "deliverAlert",
@@ -441,9 +441,9 @@ export const queues = [
     message: DeliveryMessage,
     handle: ({ deliveryId }, { services }) => services.alerts.deliver(deliveryId),
   }),
-  queue({
+  poison({
     name: "deliverAlertFailed",
-    queue: `${DELIVERY_QUEUE}-poison`,
+    of: DELIVERY_QUEUE,
     message: DeliveryMessage,
     handle: ({ deliveryId }, { services }) => services.alerts.reviveDelivery(deliveryId),
   }),

@@ -9,7 +9,7 @@ import { ROLES } from "../shared/http/endpoint.ts";
 import { pageOf, pageParameters, pageRequest, queryInstant } from "../shared/http/paging.ts";
 import { created, deleted, ok, resource } from "../shared/http/reply.ts";
 import { singleLine } from "../shared/http/text.ts";
-import { endpoint, queue, timer } from "./kit.ts";
+import { endpoint, poison, queue, timer } from "./kit.ts";
 
 const tag = "Compliance";
 const instant = z.iso.datetime();
@@ -372,9 +372,9 @@ export const queues = [
     message: EvaluateMessage,
     handle: (message, { services }) => services.compliance.handle(message),
   }),
-  queue({
+  poison({
     name: "evaluateVaultComplianceFailed",
-    queue: `${QUEUE}-poison`,
+    of: QUEUE,
     message: EvaluateMessage,
     handle: (message, { services, requestId }) => services.compliance.failed(message, requestId),
   }),

@@ -14,7 +14,7 @@ import { notFound } from "../shared/http/problem.ts";
 import { content, created, Deleted, deleted, ok } from "../shared/http/reply.ts";
 import { Asset, AssetQuery, assetView, tagFilter, Vault, VaultQuery, vaultView } from "../shared/inventory/api.ts";
 import { assetsCsv } from "../shared/inventory/csv.ts";
-import { endpoint, type Invocation, queue, timer } from "./kit.ts";
+import { endpoint, type Invocation, poison, queue, timer } from "./kit.ts";
 
 const tag = "Discovery";
 const scanParams = z.object({ scan_id: z.string().meta({ description: "The scanId of the scan." }) });
@@ -216,9 +216,9 @@ export const queues = [
     message: StartMessage,
     handle: ({ mode }, { services, requestId }) => services.discovery.startScheduled(mode, requestId),
   }),
-  queue({
+  poison({
     name: "startScheduledScanFailed",
-    queue: `${QUEUES.start}-poison`,
+    of: QUEUES.start,
     message: StartMessage,
     handle: ({ mode }, { services, requestId }) => services.discovery.scheduledFailed(mode, requestId),
   }),
@@ -228,9 +228,9 @@ export const queues = [
     message: ScanMessage,
     handle: ({ scanId }, { services, delivery }) => services.scanRun.plan(scanId, delivery),
   }),
-  queue({
+  poison({
     name: "planScanFailed",
-    queue: `${QUEUES.plan}-poison`,
+    of: QUEUES.plan,
     message: ScanMessage,
     handle: ({ scanId }, { services }) => services.scanRun.planFailed(scanId),
   }),
@@ -240,9 +240,9 @@ export const queues = [
     message: VaultMessage,
     handle: (message, { services, delivery }) => services.scanRun.scanVaults(message, delivery),
   }),
-  queue({
+  poison({
     name: "scanVaultFailed",
-    queue: `${QUEUES.vaults}-poison`,
+    of: QUEUES.vaults,
     message: VaultMessage,
     handle: ({ scanId, index }, { services }) => services.scanRun.vaultFailed(scanId, index),
   }),
@@ -252,4 +252,6 @@ export const queues = [
     message: ScanMessage,
     handle: ({ scanId }, { services }) => services.scanRun.finish(scanId),
   }),
+  // The scan's watch asks for its end again every minute.
+  poison({ name: "finishScanFailed", of: QUEUES.finish, message: ScanMessage }),
 ];

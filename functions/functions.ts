@@ -10,6 +10,7 @@ import { documentation } from "./docs.ts";
 import type { QueueDeclaration, TimerDeclaration } from "./kit.ts";
 import * as license from "./license.ts";
 import * as maintenance from "./maintenance.ts";
+import * as reconciliation from "./reconciliation.ts";
 import type { Services } from "./services.ts";
 import * as settings from "./settings.ts";
 import * as subscriptions from "./subscriptions.ts";
@@ -25,6 +26,7 @@ export const endpoints: Endpoint<Services>[] = [
   ...compliance.endpoints,
   ...alerts.endpoints,
   ...audit.endpoints,
+  ...reconciliation.endpoints,
   ...documentation(() => endpoints),
   catchAll(() => endpoints),
 ];
@@ -34,6 +36,12 @@ export const timers: TimerDeclaration[] = [
   ...compliance.timers,
   ...alerts.timers,
   ...audit.timers,
+  ...reconciliation.timers,
   ...maintenance.timers,
 ];
-export const queues: QueueDeclaration[] = [...discovery.queues, ...compliance.queues, ...alerts.queues];
+export const queues: QueueDeclaration[] = [
+  ...discovery.queues,
+  ...compliance.queues,
+  ...alerts.queues,
+  ...reconciliation.queues,
+];

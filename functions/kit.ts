@@ -14,6 +14,9 @@ export interface Invocation {
   log: Logger;
   /** Of a queue message: 1 for its first delivery. */
   delivery: number;
+  /** Of a queue message: the platform's id of it, and when it came into the queue. */
+  messageId: string;
+  insertedAt: Date;
 }
 
 /** Work on a schedule. An error escapes to the platform, which logs it and keeps the schedule. */
@@ -24,7 +27,10 @@ export interface TimerDeclaration {
   handle(invocation: Invocation): Promise<void>;
 }
 
-/** Work from a queue. An error escapes, so that the platform delivers again and, after five times, to the poison queue. */
+/**
+ * Work from a queue. An error escapes, so that the platform delivers again and, after five times, to the poison queue, whose
+ * own declaration (`poison`) every queue has.
+ */
 export interface QueueDeclaration {
   name: string;
   queue: string;
@@ -43,4 +49,30 @@ export const queue = <S extends z.ZodType>(declaration: {
 }): QueueDeclaration => ({
   ...declaration,
   handle: async (message, invocation) => await declaration.handle(declaration.message.parse(message), invocation),
+});
+
+/**
+ * Declares what becomes of a queue's messages that failed five times, or are none of ours: people see them in
+ * `GET /system/failed-messages` and in the audit log. `handle` gets those that fit the schema.
+ */
+export const poison = <S extends z.ZodType>(declaration: {
+  name: string;
+  /** The queue they failed in. */
+  of: string;
+  message: S;
+  handle?(message: z.output<S>, invocation: Invocation): Promise<void>;
+}): QueueDeclaration => ({
+  name: declaration.name,
+  queue: `${declaration.of}-poison`,
+  message: declaration.message,
+  handle: async (body, invocation) => {
+    const { services, messageId, insertedAt, delivery, requestId } = invocation;
+    const { of, handle } = declaration;
+    const received = { queue: of, messageId, insertedAt, delivery, body, requestId };
+    await services.failedMessages.receive(
+      received,
+      declaration.message,
+      handle && ((message) => handle(message, invocation)),
+    );
+  },
 });

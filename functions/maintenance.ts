@@ -8,6 +8,7 @@ export const timers = [
     handle: async ({ services }) => {
       await services.limiter.cleanUp();
       await services.access.cleanUp();
+      await services.failedMessages.cleanUp();
     },
   }),
 ];

@@ -81,14 +81,18 @@ async function inInvocation(
   work: (invocation: Invocation) => Promise<void>,
 ): Promise<void> {
   const requestId = context.invocationId;
-  await withinInvocation(context, requestId, async () =>
-    work({
-      services: await servicesOf(config),
+  await withinInvocation(context, requestId, async () => {
+    const services = await servicesOf(config);
+    const inserted = new Date(String(context.triggerMetadata?.insertionTime));
+    await work({
+      services,
       requestId,
       delivery: Number(context.triggerMetadata?.dequeueCount ?? 1),
+      messageId: String(context.triggerMetadata?.id ?? requestId),
+      insertedAt: Number.isNaN(inserted.getTime()) ? services.clock.now() : inserted,
       log: createLogger(logLevel(config)),
-    }),
-  );
+    });
+  });
 }
 
 const incoming = (request: HttpRequest) => ({

@@ -14,6 +14,7 @@ import { type Compliance, createCompliance } from "../shared/compliance/complian
 import type { Config } from "../shared/config/config.ts";
 import { createActiveScans } from "../shared/discovery/active.ts";
 import { createDiscovery, type Discovery } from "../shared/discovery/discovery.ts";
+import { scanHistory } from "../shared/discovery/purge.ts";
 import { createScanRun, type ScanRun } from "../shared/discovery/run.ts";
 import { scanVault } from "../shared/discovery/scan-vault.ts";
 import { createScanWatch } from "../shared/discovery/watch.ts";
@@ -22,6 +23,8 @@ import { createRateLimiter, type RateLimiter } from "../shared/http/rate-limit.t
 import { createInventory, type Inventory } from "../shared/inventory/inventory.ts";
 import { createInventoryWriter } from "../shared/inventory/write.ts";
 import { createLicensing, type Licensing } from "../shared/licensing/licensing.ts";
+import { createFailedMessages, type FailedMessages } from "../shared/messages/failed.ts";
+import { createReconciliation, type Reconciliation } from "../shared/reconciliation/reconciliation.ts";
 import { type Clock, type Randomness, systemRandomness } from "../shared/runtime.ts";
 import { auditHistory, createRetention, type Retention } from "../shared/settings/retention.ts";
 import { createSettings, type Settings, type SettingValues } from "../shared/settings/settings.ts";
@@ -59,6 +62,8 @@ export interface Services {
   retention: Retention;
   alerts: Alerts;
   compliance: Compliance;
+  reconciliation: Reconciliation;
+  failedMessages: FailedMessages;
 }
 
 /** Sign-ins per address and per username: https://owasp.org/API-Security/editions/2023/en/0xa2-broken-authentication/ */
@@ -94,7 +99,7 @@ export function createServices(config: Config): Services {
   });
   const retention = createRetention({
     ...{ settings, audit, clock },
-    stores: [auditHistory(audit), alerts.history.store()],
+    stores: [auditHistory(audit), alerts.history.store(), scanHistory(tables)],
   });
   const limits = { perMinute: config.RATE_LIMIT_PER_MINUTE, perHour: config.RATE_LIMIT_PER_HOUR };
   const limiter = createRateLimiter({ tables, clock, name: "calls", limits });
@@ -148,6 +153,17 @@ export function createServices(config: Config): Services {
   });
   const discovery = createDiscovery({ tables, queues, active, audit, clock, randomness, log });
   const watchScans = createScanWatch({ tables, queues, active, run: scanRun, clock, log });
+  const reconciliation = createReconciliation({
+    writer,
+    compliance,
+    tables,
+    audit,
+    settings,
+    clock,
+    randomness,
+    log,
+  });
+  const failedMessages = createFailedMessages({ tables, queues, audit, clock, log });
   const gate = createGate({ access, licensing, audit, limiter, signInLimiter });
   const health = createHealth({ tables, queues, identity, resourceManager, clock });
 
@@ -166,6 +182,19 @@ export function createServices(config: Config): Services {
       limiter,
       signInLimiter,
     },
-    ...{ gate, inventory, discovery, scanRun, watchScans, health, subscriptions, retention, alerts, compliance },
+    ...{
+      gate,
+      inventory,
+      discovery,
+      scanRun,
+      watchScans,
+      health,
+      subscriptions,
+      retention,
+      alerts,
+      compliance,
+      reconciliation,
+      failedMessages,
+    },
   };
 }

@@ -1,5 +1,7 @@
 import * as z from "zod";
+import { pageParameters, pageRequest } from "../shared/http/paging.ts";
 import { ok } from "../shared/http/reply.ts";
+import { FailedMessageList, failedMessageView } from "../shared/messages/api.ts";
 import { endpoint } from "./kit.ts";
 
 const DependencyView = z.object({
@@ -80,4 +82,21 @@ const identity = endpoint({
   },
 });
 
-export const endpoints = [health, identity];
+const listFailedMessages = endpoint({
+  name: "listFailedMessages",
+  method: "GET",
+  route: "system/failed-messages",
+  summary: "Messages between the service's own functions that failed for good",
+  description: "Newest first, for thirty days. Each is entered in the audit log too, as queue.messageFailed.",
+  tag: "System",
+  access: "user",
+  tier: "core",
+  query: z.strictObject(pageParameters),
+  responds: { 200: FailedMessageList },
+  handle: async ({ query, services }) => {
+    const page = await services.failedMessages.list(pageRequest(query));
+    return ok({ ...page, items: page.items.map(failedMessageView) });
+  },
+});
+
+export const endpoints = [health, identity, listFailedMessages];

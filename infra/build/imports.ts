@@ -15,10 +15,11 @@ const ROOMS = [
   ["http"],
   ["azure"],
   ["audit"],
+  ["messages"],
   ["settings"],
   ["access", "licensing", "inventory"],
   ["subscriptions", "compliance", "discovery"],
-  ["alerts"],
+  ["alerts", "reconciliation"],
 ];
 const SDKS = /^@azure\/(?!functions|core-auth|core-rest-pipeline|core-client)|^@aws-sdk\//;
 

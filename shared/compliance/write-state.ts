@@ -174,7 +174,8 @@ function* newViolationOperations(
   }
 }
 
-function findingsByCheck(assets: Iterable<AssetState>): Map<number, Chunk[]> {
+/** Findings rows as they follow from assets' results, by the check's code. */
+export function findingsByCheck(assets: Iterable<AssetState>): Map<number, Chunk[]> {
   const findings = new Map<number, Finding[]>();
   for (const { name, failed } of assets) {
     for (const { code, since, evidence } of failed) {

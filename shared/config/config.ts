@@ -109,6 +109,8 @@ const Environment = z
     // Schedules, NCRONTAB in UTC.
     DELTA_SCAN_SCHEDULE: schedule.default("0 0 */6 * * *"),
     FULL_SCAN_SCHEDULE: schedule.default("0 30 1 * * *"),
+    /** When the reconciliation goes on with its walk, or begins the next one. */
+    RECONCILIATION_SCHEDULE: schedule.default("0 20 * * * *"),
     /** Longest random wait before a scheduled scan begins, in seconds, so that many deployments don't start as one. */
     SCHEDULE_JITTER_SECONDS: integer(0, 600).default(300),
 
@@ -123,6 +125,7 @@ const Environment = z
     WARNING_EXPIRY_DAYS: integer(1, 730).optional(),
     AUDIT_RETENTION_DAYS: integer(1, 3650).optional(),
     ROTATION_RETENTION_DAYS: integer(1, 3650).optional(),
+    SCAN_RETENTION_DAYS: integer(1, 3650).optional(),
     ROTATION_TRIGGER_DAYS: integer(1, 365).optional(),
     DEFAULT_VALIDITY_DAYS: integer(1, 730).optional(),
   })

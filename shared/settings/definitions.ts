@@ -16,6 +16,7 @@ export interface SettingValues {
   warningExpiryDays: number;
   auditRetentionDays: number;
   rotationRetentionDays: number;
+  scanRetentionDays: number;
   rotationTriggerDays: number;
   defaultValidityDays: number;
 }
@@ -138,6 +139,15 @@ export const DEFINITIONS: { readonly [K in SettingKey]: DefinitionOf<SettingValu
     maximum: 3650,
     environmentVariable: "ROTATION_RETENTION_DAYS",
     description: "Days that the history of rotations and of syncs is kept.",
+  },
+  scanRetentionDays: {
+    category: "retention",
+    type: "integer",
+    default: 90,
+    minimum: 1,
+    maximum: 3650,
+    environmentVariable: "SCAN_RETENTION_DAYS",
+    description: "Days that a scan and what came of its vaults are kept once it is over.",
   },
   rotationTriggerDays: {
     category: "automation",

@@ -4,7 +4,7 @@ import { Problem } from "../http/problem.ts";
 import type { Clock } from "../runtime.ts";
 import type { SettingKey, Settings } from "./settings.ts";
 
-export const HISTORY_TYPES = ["audit", "rotation", "sync", "alerts"] as const;
+export const HISTORY_TYPES = ["audit", "rotation", "sync", "alerts", "scans"] as const;
 export type HistoryType = (typeof HISTORY_TYPES)[number];
 
 /** Which setting says how long a history is kept. */
@@ -13,6 +13,7 @@ const RETENTION_SETTING = {
   alerts: "auditRetentionDays",
   rotation: "rotationRetentionDays",
   sync: "rotationRetentionDays",
+  scans: "scanRetentionDays",
 } as const satisfies Record<HistoryType, SettingKey>;
 
 export interface HistoryStats {

@@ -36,6 +36,7 @@ function values(days: number, on: boolean, logLevel: SettingValues["logLevel"]):
     warningExpiryDays: 100 + days,
     auditRetentionDays: 500 + days,
     rotationRetentionDays: 600 + days,
+    scanRetentionDays: 700 + days,
     rotationTriggerDays: 40 + days,
     defaultValidityDays: 200 + days,
   };

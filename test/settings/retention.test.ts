@@ -52,7 +52,7 @@ const refusing = (type: HistoryType, error: Error): HistoryStore => ({
 test("each history is kept as long as its setting says, or as the request does", async () => {
   const clock = stillClock();
   const ages = [300, 150, 100, 40, 1];
-  const stores = (["audit", "rotation", "sync", "alerts"] as const).map((type) => history(type, ages, clock));
+  const stores = (["audit", "rotation", "sync", "alerts", "scans"] as const).map((type) => history(type, ages, clock));
   const { retention, settings } = retentionOver(stores, clock);
   expect(
     (await retention.purgeAll(undefined, admin)).map((one) => [one.historyType, one.retentionDays, one.removed]),
@@ -61,6 +61,7 @@ test("each history is kept as long as its setting says, or as the request does",
     ["rotation", 50, 3],
     ["sync", 50, 3],
     ["alerts", 200, 1],
+    ["scans", 90, 3],
   ]);
   await settings.update("retention", { auditRetentionDays: 120 }, admin);
   expect((await retention.purge("alerts", undefined, admin)).removed).toBe(1);
@@ -76,14 +77,15 @@ test("each history is kept as long as its setting says, or as the request does",
     ["rotation", 50, 2],
     ["sync", 50, 2],
     ["alerts", 120, 1],
+    ["scans", 90, 2],
   ]);
 });
 
 test("a history that nothing keeps has no entries, and none to purge", async () => {
   const { retention } = retentionOver([]);
-  expect((await retention.stats()).map((one) => [one.total, one.oldest])).toEqual(Array(4).fill([0, null]));
+  expect((await retention.stats()).map((one) => [one.total, one.oldest])).toEqual(Array(5).fill([0, null]));
   expect((await retention.purgeAll(1, admin)).map((one) => [one.removed, one.more, one.problem])).toEqual(
-    Array(4).fill([0, false, null]),
+    Array(5).fill([0, false, null]),
   );
 });
 
@@ -106,6 +108,7 @@ test("a history that can't be purged keeps none of the others from it, and says 
     ["rotation", 0, null],
     ["sync", 1, null],
     ["alerts", 0, null],
+    ["scans", 0, null],
   ]);
   expect((await problemOf(retention.purge("audit", undefined, admin))).code).toBe("conflict");
 });

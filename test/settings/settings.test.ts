@@ -83,6 +83,7 @@ const SAMPLES: Record<SettingKey, [string, string, string | number | boolean]> =
   warningExpiryDays: ["31", "32", 730],
   auditRetentionDays: ["1", "2", 3650],
   rotationRetentionDays: ["1", "2", 3650],
+  scanRetentionDays: ["1", "2", 3650],
   rotationTriggerDays: ["1", "2", 365],
   defaultValidityDays: ["1", "2", 730],
 };

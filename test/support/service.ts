@@ -72,6 +72,7 @@ export class Service {
       // Only what a test starts runs: the schedules are far away.
       DELTA_SCAN_SCHEDULE: "0 0 0 1 1 *",
       FULL_SCAN_SCHEDULE: "0 0 0 1 1 *",
+      RECONCILIATION_SCHEDULE: "0 0 0 1 1 *",
       SCHEDULE_JITTER_SECONDS: "0",
       ...options.env,
     };

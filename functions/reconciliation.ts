@@ -1,0 +1,46 @@
+import * as z from "zod";
+import { ok } from "../shared/http/reply.ts";
+import { ReconciliationView, reconciliationView } from "../shared/reconciliation/api.ts";
+import { QUEUE } from "../shared/reconciliation/walk.ts";
+import { endpoint, poison, queue, timer } from "./kit.ts";
+
+const getReconciliation = endpoint({
+  name: "getReconciliation",
+  method: "GET",
+  route: "system/reconciliation",
+  summary: "The walk that checks what is stored",
+  description:
+    "Every three days a walk compares all stored rows of the inventory and of compliance with the vaults' own, each vault at least weekly, and mends what differs at a second look.",
+  tag: "System",
+  access: "user",
+  tier: "core",
+  responds: { 200: ReconciliationView },
+  handle: async ({ services }) => ok(reconciliationView(await services.reconciliation.status())),
+});
+
+export const endpoints = [getReconciliation];
+
+export const timers = [
+  timer({
+    name: "startReconciliation",
+    schedule: (config) => config.RECONCILIATION_SCHEDULE,
+    // By way of a queue, as a scheduled scan: a moment of its own, and retries.
+    handle: async ({ services }) => {
+      const delaySeconds = Math.floor(services.randomness.number() * services.config.SCHEDULE_JITTER_SECONDS);
+      await services.queues.send(QUEUE, {}, { delaySeconds });
+    },
+  }),
+];
+
+const message = z.object({});
+
+export const queues = [
+  queue({
+    name: "reconcile",
+    queue: QUEUE,
+    message,
+    handle: (_message, { services, requestId }) => services.reconciliation.run(requestId),
+  }),
+  // The timer's next message goes on where this one failed.
+  poison({ name: "reconcileFailed", of: QUEUE, message }),
+];

@@ -1,0 +1,151 @@
+import * as z from "zod";
+import type { Audit } from "../audit/audit.ts";
+import { decodeCursor, encodeCursor, MAX_COUNTED, type Page, type PageRequest } from "../http/paging.ts";
+import type { Clock, Logger } from "../runtime.ts";
+import { entity, withoutKeys } from "../storage/entity.ts";
+import { keyText } from "../storage/keys.ts";
+import type { Queues } from "../storage/queues.ts";
+import { remove, type Tables } from "../storage/tables.ts";
+import { DAY_MS } from "../time.ts";
+
+/** How long a failed message is shown. */
+const KEEP_MS = 30 * DAY_MS;
+/** `maxDequeueCount` of host.json: the platform gives a message to its function so often. */
+const MAX_DELIVERIES = 5;
+const AGAIN_AFTER_SECONDS = 600;
+/** A readable message is shown whole up to so many characters of JSON. None of ours holds a secret. */
+const MAX_SHOWN = 1000;
+
+const FailedMessageRecord = z.object({
+  /** The queue it failed in, without `-poison`. */
+  queue: z.string(),
+  /** The platform's id of the message in the poison queue. */
+  messageId: z.string(),
+  failedAt: z.string(),
+  /** Whether it is a message that this version of the service can have sent. */
+  readable: z.boolean(),
+  /** Its JSON; absent where it is not readable or too long. */
+  message: z.string().optional(),
+});
+export type FailedMessage = z.infer<typeof FailedMessageRecord>;
+
+const FailedMessageRows = entity("FailedMessages", FailedMessageRecord);
+const FAILED = "failed";
+
+/** Newest first: an instant counted down from the last one that 13 digits hold. */
+const countdown = (instant: number): string => String(9_999_999_999_999 - instant).padStart(13, "0");
+
+/** A message as it came from a poison queue. */
+export interface PoisonMessage {
+  readonly queue: string;
+  readonly messageId: string;
+  /** When it came into the poison queue. */
+  readonly insertedAt: Date;
+  /** 1 for its first delivery from the poison queue. */
+  readonly delivery: number;
+  readonly body: unknown;
+  readonly requestId: string;
+}
+
+/** Messages that failed for good, in five tries: kept for people to see, and given to who knows what they meant. */
+export interface FailedMessages {
+  /**
+   * Writes the message down, enters it in the audit log, and hands it over if it is readable. May be called again for the
+   * same message. What fails here comes again; after the last delivery as a new message, since behind a poison queue there
+   * is none to catch it.
+   *
+   * @param handle - What the message's room does about it.
+   */
+  receive<S extends z.ZodType>(
+    message: PoisonMessage,
+    schema: S,
+    handle: ((message: z.output<S>) => Promise<void>) | undefined,
+  ): Promise<void>;
+  /** Newest first. @throws {Problem} invalidCursor */
+  list(request: PageRequest): Promise<Page<FailedMessage>>;
+  /** Removes what is older than thirty days. */
+  cleanUp(): Promise<void>;
+}
+
+export function createFailedMessages(deps: {
+  tables: Tables;
+  queues: Queues;
+  audit: Pick<Audit, "append">;
+  clock: Clock;
+  log: Logger;
+}): FailedMessages {
+  const { tables, queues, audit, clock, log } = deps;
+
+  async function writeDown(message: PoisonMessage, readable: boolean): Promise<void> {
+    const { queue, messageId, insertedAt, requestId } = message;
+    const key = `${countdown(insertedAt.getTime())}|${keyText(messageId)}`;
+    if (await tables.get(FailedMessageRows, FAILED, key)) return;
+    const text = readable ? JSON.stringify(message.body) : undefined;
+    const shown = text !== undefined && text.length <= MAX_SHOWN ? text : undefined;
+    log.error("A message failed for good", { queue, messageId, readable });
+    await audit.append({
+      type: "queue.messageFailed",
+      caller: { actor: "system", requestId },
+      outcome: "failure",
+      target: { type: "queue", id: queue },
+      details: { messageId, readable, ...(shown === undefined ? {} : { message: shown }) },
+    });
+    await tables.put(FailedMessageRows, FAILED, key, {
+      queue,
+      messageId,
+      failedAt: insertedAt.toISOString(),
+      readable,
+      ...(shown === undefined ? {} : { message: shown }),
+    });
+  }
+
+  return {
+    async receive(message, schema, handle) {
+      try {
+        const parsed = schema.safeParse(message.body);
+        await writeDown(message, parsed.success);
+        if (parsed.success) await handle?.(parsed.data);
+      } catch (error) {
+        if (message.delivery < MAX_DELIVERIES) throw error;
+        const queue = `${message.queue}-poison`;
+        await queues.send(queue, message.body ?? null, { delaySeconds: AGAIN_AFTER_SECONDS });
+        log.error("A failed message could not be dealt with and comes again", { queue, messageId: message.messageId });
+      }
+    },
+
+    async list(request) {
+      const after =
+        request.cursor === undefined
+          ? undefined
+          : decodeCursor(z.object({ after: z.string().max(512) }), request.cursor).after;
+      const wanted = request.offset + request.limit;
+      const rows = [];
+      const range = { partitionKey: FAILED, ...(after === undefined ? {} : { after }) };
+      for await (const page of tables.pages(FailedMessageRows, { ...range, pageSize: Math.min(1000, wanted + 1) })) {
+        rows.push(...page);
+        if (rows.length > wanted) break;
+      }
+      let total = 0;
+      for await (const page of tables.pages(FailedMessageRows, { partitionKey: FAILED, select: ["queue"] })) {
+        total += page.length;
+        if (total > MAX_COUNTED) break;
+      }
+      const last = rows[wanted - 1];
+      return {
+        items: rows.slice(request.offset, wanted).map(withoutKeys),
+        ...(total > MAX_COUNTED ? { total: null, totalAtLeast: MAX_COUNTED } : { total }),
+        limit: request.limit,
+        offset: request.offset,
+        nextCursor: rows.length > wanted && last ? encodeCursor({ after: last.rowKey }) : null,
+      };
+    },
+
+    async cleanUp() {
+      const from = countdown(clock.now().getTime() - KEEP_MS);
+      for await (const rows of tables.pages(FailedMessageRows, { partitionKey: FAILED, from, select: [] })) {
+        const removals = rows.map(({ rowKey }) => remove(FailedMessageRows, rowKey));
+        await tables.write(FailedMessageRows.table, FAILED, removals);
+      }
+    },
+  };
+}

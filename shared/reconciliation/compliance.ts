@@ -1,0 +1,251 @@
+import pMap from "p-map";
+import { ASSET_CHECKS, checkOfCode } from "../compliance/checks/all.ts";
+import {
+  Details,
+  detailsPrefix,
+  Findings,
+  fenceKey,
+  findingsKey,
+  findingsPrefix,
+  ResultFences,
+  STATE,
+  type VaultState,
+  VaultStates,
+  vaultStateKey,
+} from "../compliance/layout.ts";
+import { type AssetState, assetKey, unpackDetails, unpackFindings, unpackTallies } from "../compliance/pack.ts";
+import { isFailing } from "../compliance/vault-state.ts";
+import { findingsByCheck } from "../compliance/write-state.ts";
+import { fingerprint } from "../inventory/asset.ts";
+import type { VaultRecord } from "../inventory/vault.ts";
+import type { Row } from "../storage/entity.ts";
+import { keyEnd } from "../storage/keys.ts";
+import type { StorageCorrupt, Tables } from "../storage/tables.ts";
+import { MINUTE_MS } from "../time.ts";
+import { readStanding } from "./doubt.ts";
+
+const RANGES_AT_ONCE = 8;
+/** An evaluation that has written nothing for so long has died. */
+const EVALUATION_MS = MINUTE_MS;
+/** Sorts after everything a vault's name may be followed by in a key, and before every longer name. */
+const AFTER_NAME = '"';
+
+/** Lower-cased vault names, from <= name < before, as they stand in keys. */
+export interface NameRange {
+  readonly from: string;
+  /** Undefined: to the end. */
+  readonly before: string | undefined;
+}
+export const rangeOfVault = (name: string): NameRange => ({
+  from: name.toLowerCase(),
+  before: name.toLowerCase() + AFTER_NAME,
+});
+/** The names behind one, up to and with another. */
+export const rangeBehind = (after: string | undefined, last: string | undefined): NameRange => ({
+  from: after === undefined ? "" : after + AFTER_NAME,
+  before: last === undefined ? undefined : last + AFTER_NAME,
+});
+
+/** A vault that the inventory has, and its assets as `<type>.<name>`. */
+export interface EvaluatedVault {
+  readonly vault: VaultRecord;
+  readonly assets: ReadonlySet<string>;
+}
+
+/** What stands of one vault. */
+interface Results {
+  row?: Row<VaultState>;
+  /** Hashes of the details rows in their order, and all assets in them. */
+  details: string[];
+  assets: Map<string, AssetState>;
+  /** Hashes of findings rows by row key. */
+  findings: Map<string, string>;
+  /** Rows of it that can't be read. */
+  unreadable: { rowKey: string; etag: string }[];
+}
+
+/**
+ * The vaults in a range of names whose results do not agree with each other or with the vault's assets, by lower-cased
+ * name, with what is wrong. A request per check with assets and three more, and one per further 1,000 rows.
+ *
+ * @param known - The vaults of the inventory in the range; rows of any other should not stand.
+ * @param left - Vaults of which nothing is said, since a scan is writing them.
+ */
+export async function inspectResults(
+  tables: Tables,
+  range: NameRange,
+  known: ReadonlyMap<string, EvaluatedVault>,
+  left: ReadonlySet<string>,
+): Promise<Map<string, string>> {
+  const standing = await readResults(tables, range);
+  const wrong = new Map<string, string>();
+  for (const name of new Set([...known.keys(), ...standing.keys()])) {
+    if (left.has(name)) continue;
+    const results = standing.get(name) ?? nothing();
+    const problem = problemOf(results, known.get(name));
+    if (problem) wrong.set(name, problem);
+  }
+  return wrong;
+}
+
+/**
+ * What tells one state of a vault's results from the next: the ETags of its own row and of its fence. Undefined while an
+ * evaluation in several parts is under way.
+ */
+export async function resultsVersion(tables: Tables, vaultName: string): Promise<string | undefined> {
+  const [own, fence] = await Promise.all([
+    readStanding(tables, VaultStates, STATE, vaultStateKey(vaultName)),
+    tables.aged(ResultFences, STATE, fenceKey(vaultName)),
+  ]);
+  if (fence?.row.open && fence.ageMs < EVALUATION_MS) return undefined;
+  return `${own.row?.etag ?? own.unreadable?.etag} ${fence?.row.etag}`;
+}
+
+/** Removes the rows of a vault's results that can't be read, each as it was seen: an evaluation could not get past them. */
+export async function removeUnreadable(tables: Tables, vaultName: string): Promise<void> {
+  const standing = await readResults(tables, rangeOfVault(vaultName));
+  for (const { rowKey, etag } of standing.get(vaultName.toLowerCase())?.unreadable ?? [])
+    await tables.remove(VaultStates, STATE, rowKey, etag);
+}
+
+const nothing = (): Results => ({ details: [], assets: new Map(), findings: new Map(), unreadable: [] });
+
+async function readResults(tables: Tables, range: NameRange): Promise<Map<string, Results>> {
+  const all = new Map<string, Results>();
+  const of = (name: string): Results => {
+    const found = all.get(name) ?? nothing();
+    all.set(name, found);
+    return found;
+  };
+  const rowsOf = (prefix: string) => ({
+    partitionKey: STATE,
+    from: prefix + range.from,
+    before: range.before === undefined ? keyEnd(prefix) : prefix + range.before,
+  });
+  const onCorruptOf =
+    (prefix: string) =>
+    ({ rowKey, etag }: StorageCorrupt) => {
+      const name = vaultIn(rowKey, prefix);
+      if (name !== undefined) of(name).unreadable.push({ rowKey, etag });
+    };
+
+  const ownPrefix = vaultStateKey("");
+  const onCorrupt = ({ rowKey, etag }: StorageCorrupt) => {
+    of(rowKey.slice(ownPrefix.length)).unreadable.push({ rowKey, etag });
+  };
+  for await (const rows of tables.pages(VaultStates, { ...rowsOf(ownPrefix), onCorrupt }))
+    for (const row of rows) of(row.rowKey.slice(ownPrefix.length)).row = row;
+
+  const detailsStart = detailsPrefix("").slice(0, -1);
+  const details = { ...rowsOf(detailsStart), onCorrupt: onCorruptOf(detailsStart) };
+  for await (const rows of tables.pages(Details, details)) {
+    for (const { rowKey, etag, assets } of rows) {
+      const name = vaultIn(rowKey, detailsStart);
+      if (name === undefined) continue;
+      const chunk = readable(() => unpackDetails(assets));
+      const results = of(name);
+      if (!chunk) results.unreadable.push({ rowKey, etag });
+      results.details.push(chunk?.hash ?? "");
+      for (const asset of chunk?.assets ?? []) results.assets.set(assetKey(asset.type, asset.name), asset);
+    }
+  }
+
+  await pMap(
+    ASSET_CHECKS,
+    async (check) => {
+      const prefix = findingsPrefix(check, "").slice(0, -1);
+      for await (const rows of tables.pages(Findings, { ...rowsOf(prefix), onCorrupt: onCorruptOf(prefix) })) {
+        for (const { rowKey, items } of rows) {
+          const name = vaultIn(rowKey, prefix);
+          if (name === undefined) continue;
+          of(name).findings.set(rowKey, readable(() => fingerprint(unpackFindings(items))) ?? "");
+        }
+      }
+    },
+    { concurrency: RANGES_AT_ONCE },
+  );
+  return all;
+}
+
+/** The vault's name in `<prefix><vault>!<number>`; undefined for another kind of row. */
+function vaultIn(rowKey: string, prefix: string): string | undefined {
+  return /^(.*)!\d{5}$/.exec(rowKey.slice(prefix.length))?.[1];
+}
+
+function readable<T>(read: () => T): T | undefined {
+  try {
+    return read();
+  } catch {
+    return undefined; // not what an evaluation wrote
+  }
+}
+
+/** What is wrong, in a few words for the audit log; undefined when all agrees. */
+function problemOf(results: Results, known: EvaluatedVault | undefined): string | undefined {
+  const { row, details, assets, findings } = results;
+  if (results.unreadable.length > 0) return "a row can't be read";
+  if (!known || !row || row.gone) {
+    if (details.length > 0 || findings.size > 0) return "rows of a vault without results stand";
+    if (known) return "the vault's results are missing";
+    return row && !row.gone ? "results of a vault that has left stand" : undefined;
+  }
+  if (row.details.join() !== details.join()) return "details differ from the vault's row";
+  if (!sameNames(known.assets, assets)) return "the assets evaluated are not the vault's";
+  if (row.subscriptionId.toLowerCase() !== known.vault.subscriptionId.toLowerCase()) return "another subscription";
+  if (!talliesAgree(row, assets)) return "tallies differ from the details";
+  if (dueOf(assets) !== row.dueAt) return "the due time differs from the details";
+  if (row.exemptions.some((one) => one.failing !== isFailing(assets, one.asset, one.checkId)))
+    return "exemptions differ from the details";
+  return findingsAgree(known.vault.name, assets, findings) ? undefined : "findings differ from the details";
+}
+
+const sameNames = (a: ReadonlySet<string>, b: ReadonlyMap<string, unknown>): boolean =>
+  a.size === b.size && [...a].every((name) => b.has(name));
+
+function dueOf(assets: ReadonlyMap<string, AssetState>): number | undefined {
+  const due = [...assets.values()].flatMap(({ dueAt }) => (dueAt === undefined ? [] : [dueAt]));
+  return due.length === 0 ? undefined : due.reduce((least, at) => Math.min(least, at));
+}
+
+/** Which checks the vault itself passes stands nowhere else, so of those only the failures are compared. */
+function talliesAgree(row: VaultState, assets: ReadonlyMap<string, AssetState>): boolean {
+  const counted = new Map<number, { passed: number; failed: number }>();
+  const count = (code: number, result: "passed" | "failed") => {
+    const tally = counted.get(code) ?? { passed: 0, failed: 0 };
+    tally[result]++;
+    counted.set(code, tally);
+  };
+  for (const { passed, failed } of assets.values()) {
+    for (const code of passed) count(code, "passed");
+    for (const { code } of failed) count(code, "failed");
+  }
+  const failures = new Set(row.failures.map(({ code }) => code));
+  const tallies = readable(() => unpackTallies(row.tallies));
+  if (!tallies) return false;
+  for (const [code, { passed, failed }] of tallies) {
+    if (checkOfCode.get(code)?.resourceType === "vault") {
+      if (failed !== (failures.has(code) ? 1 : 0)) return false;
+    } else {
+      const of = counted.get(code);
+      if (of?.passed !== passed || of.failed !== failed) return false;
+      counted.delete(code);
+    }
+  }
+  return counted.size === 0 && [...failures].every((code) => tallies.has(code));
+}
+
+function findingsAgree(
+  vaultName: string,
+  assets: ReadonlyMap<string, AssetState>,
+  findings: ReadonlyMap<string, string>,
+): boolean {
+  const wanted = findingsByCheck(assets.values());
+  let rows = 0;
+  for (const check of ASSET_CHECKS) {
+    for (const [at, { hash }] of (wanted.get(check.code) ?? []).entries()) {
+      rows++;
+      if (findings.get(findingsKey(check, vaultName, at)) !== hash) return false;
+    }
+  }
+  return rows === findings.size;
+}

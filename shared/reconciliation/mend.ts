@@ -1,0 +1,321 @@
+import { setTimeout as delay } from "node:timers/promises";
+import type { Audit } from "../audit/audit.ts";
+import { audited } from "../audit/audited.ts";
+import type { Compliance } from "../compliance/compliance.ts";
+import type { Caller } from "../http/endpoint.ts";
+import { type AssetRecord, Assets, type AssetType, contentOf } from "../inventory/asset.ts";
+import { expiryKey, nameKey, partitions } from "../inventory/layout.ts";
+import { VAULTS, type VaultRecord, Vaults, vaultInSubscriptionKey, vaultKey } from "../inventory/vault.ts";
+import {
+  type AssetChange,
+  type IndexEntry,
+  type InventoryWriter,
+  type Restored,
+  VaultBusy,
+} from "../inventory/write.ts";
+import { isConflict } from "../storage/conflict.ts";
+import { type Row, withoutKeys } from "../storage/entity.ts";
+import { keyEnd } from "../storage/keys.ts";
+import { type Operation, put, replace, StorageCorrupt, type Tables } from "../storage/tables.ts";
+import { hashOf } from "./compare.ts";
+import { inspectResults, rangeOfVault, removeUnreadable, resultsVersion } from "./compliance.ts";
+import { type Doubt, parseIndexKey, readStanding } from "./doubt.ts";
+import { type Fault, inspectVault, isItself, lookAgain } from "./inventory.ts";
+import { type FaultCounts, noFaults } from "./walk.ts";
+
+/** Looks at a vault that a scan was writing. */
+const LOOKS = 3;
+/** Rows named in an entry of the audit log; its counts are whole. */
+const MAX_NAMED_ROWS = 20;
+
+/** Who writes what the reconciliation mends. */
+export interface Restorers {
+  readonly writer: Pick<InventoryWriter, "known" | "apply" | "restore" | "forgetListings" | "removeOldFences">;
+  readonly compliance: Pick<Compliance, "restore" | "removeOldFences">;
+}
+
+/** The walk that mends, as entries and leases name it. */
+export interface WalkIdentity {
+  readonly walkId: string;
+  readonly owner: string;
+  readonly caller: Caller;
+}
+
+/** What came of one vault's doubts. */
+export interface Settled {
+  readonly mended: FaultCounts;
+  /** Rows that wait for the vault to be listed again. */
+  readonly awaiting: number;
+  /** Why the vault is left to the next walk, wholly or in part. */
+  readonly left: string | undefined;
+}
+
+/** The vault was written between the reads of a look. */
+class Disturbed extends Error {
+  override readonly name = "Disturbed";
+}
+
+/**
+ * Looks at a vault's doubts once more while no scan writes it, mends what is wrong, and enters that in the audit log. The
+ * vault's own rows by name are what all others follow from; where those are wrong themselves, the vault is listed again.
+ */
+export function createMender(
+  deps: {
+    tables: Tables;
+    audit: Pick<Audit, "append">;
+    /** Milliseconds between looks at a vault that a scan was writing. */
+    pauseMs: number;
+  } & Restorers,
+) {
+  const { tables, audit, writer } = deps;
+
+  return async function settle(vault: string, doubts: readonly Doubt[], walk: WalkIdentity): Promise<Settled> {
+    const mended = noFaults();
+    for (let look = 1; ; look++) {
+      try {
+        const awaiting = await settleOnce(vault, doubts, walk, mended);
+        return { mended, awaiting, left: undefined };
+      } catch (error) {
+        // One vault that can't be mended costs only itself: the walk's record names it, and the next walk sees it again.
+        const busy = error instanceof Disturbed || error instanceof VaultBusy || isConflict(error);
+        if (!busy || look === LOOKS)
+          return { mended, awaiting: 0, left: busy ? "it was being written" : reasonOf(error) };
+        await delay(deps.pauseMs);
+      }
+    }
+  };
+
+  /** Counts what it mends as it goes. Answers how many rows wait for the vault to be listed again. */
+  async function settleOnce(
+    name: string,
+    doubts: readonly Doubt[],
+    walk: WalkIdentity,
+    mended: FaultCounts,
+  ): Promise<number> {
+    const eventOf = (type: string, details: Record<string, unknown>) => ({
+      type,
+      caller: walk.caller,
+      target: { type: "vault", id: name },
+      details: { walkId: walk.walkId, ...details },
+    });
+    const enter = (type: string, details: Record<string, unknown>, effect: () => Promise<unknown>) =>
+      audited(audit, eventOf(type, details), effect);
+    const hasDoubt = (about: Doubt["about"]) => doubts.some((doubt) => doubt.about === about);
+
+    if (hasDoubt("vault") && (await readStanding(tables, Vaults, VAULTS, vaultKey(name))).unreadable) {
+      await enter("inventory.mended", { vaultRow: "unreadable" }, () => mendVaultRow(name));
+      mended.unreadable++;
+    }
+
+    for (const { key } of doubts.filter((doubt) => doubt.about === "copy")) {
+      const fault = await undisturbed(name, (vault) => copyFault(vault, key));
+      if (!fault) continue;
+      await enter("inventory.mended", { vaultCopy: fault.kind, rows: [key] }, fault.mend);
+      mended[fault.kind]++;
+    }
+
+    const rows = doubts.filter((doubt) => doubt.about === "row");
+    const { vault, looked, types } = await undisturbed(name, async (row) => ({
+      vault: row,
+      looked: await lookAgain(tables, row, rows),
+      types: row && hasDoubt("listings") ? (await inspectVault(tables, row)).types : [],
+    }));
+    const awaits = ({ key }: Fault): boolean => {
+      const type = parseIndexKey(key)?.type;
+      return vault !== undefined && type !== undefined && (types.includes(type) || isAwaited(vault, type));
+    };
+    const due = looked.faults.filter((fault) => !awaits(fault));
+    if (due.length + looked.broken.length > 0) {
+      const readAgain = looked.broken.map(({ type, name: asset }) => `${type}.${asset}`);
+      const details = {
+        ...countsOf(due),
+        ...(readAgain.length > 0 ? { readAgain } : {}),
+        rows: due.slice(0, MAX_NAMED_ROWS).map(({ partitionKey, key }) => `${partitionKey} ${key}`),
+      };
+      const event = eventOf("inventory.mended", details);
+      const mend = () => mendRows(name, vault, due, looked.broken, walk.owner);
+      await audited(audit, event, mend, (restored) => ({ details: { ...event.details, ...restored } }));
+      for (const { kind } of due) mended[kind]++;
+      mended.stale += looked.broken.length;
+    }
+    if (vault && types.length > 0) {
+      await enter("inventory.mended", { listedAgain: types }, () => writer.forgetListings(vault.name, types));
+      mended.listings += types.length;
+    }
+
+    const problem = hasDoubt("compliance") ? await resultsProblem(name) : undefined;
+    if (problem !== undefined) {
+      await enter("compliance.mended", { problem }, async () => {
+        await removeUnreadable(tables, name);
+        await deps.compliance.restore(name);
+      });
+      mended.compliance++;
+    }
+    return looked.faults.length - due.length;
+  }
+
+  /**
+   * What `look` finds while nobody writes the vault: its row is not pending, and the same before and after.
+   *
+   * @throws Disturbed; StorageCorrupt when the vault's row can't be read.
+   */
+  async function undisturbed<T>(name: string, look: (vault: Row<VaultRecord> | undefined) => Promise<T>): Promise<T> {
+    const read = async () => (name === "" ? undefined : await tables.get(Vaults, VAULTS, vaultKey(name)));
+    const before = await read();
+    if (before?.pending) throw new Disturbed();
+    const found = await look(before);
+    if ((await read())?.etag !== before?.etag) throw new Disturbed();
+    return found;
+  }
+
+  /**
+   * Under the fences, by the inventory's writer. Only a row under a key that no asset of its partition can have is removed
+   * as it is, by the ETag it was seen with: nobody else ever writes it. Answers what the writer did: all rows of an asset
+   * are written anew together, right ones too.
+   */
+  async function mendRows(
+    name: string,
+    vault: Row<VaultRecord> | undefined,
+    faults: readonly Fault[],
+    broken: readonly { type: AssetType; name: string }[],
+    owner: string,
+  ): Promise<Restored> {
+    const entries: IndexEntry[] = [];
+    let restored: Restored = { written: 0, removed: 0 };
+    for (const fault of faults) {
+      const entry = entryOf(fault, name);
+      if (entry) entries.push(entry);
+      else await tables.remove(Assets, fault.partitionKey, fault.key, fault.etag);
+    }
+    if (entries.length > 0) restored = await writer.restore(vault?.name ?? name, entries, owner);
+    if (vault && broken.length > 0) await readAgain(vault, broken, owner);
+    return restored;
+  }
+
+  /**
+   * Writes these assets from what is left of them, without the hash of their list entry, and forgets their types' lists:
+   * the next scan reads them again.
+   */
+  async function readAgain(
+    vault: Row<VaultRecord>,
+    broken: readonly { type: AssetType; name: string }[],
+    owner: string,
+  ): Promise<void> {
+    const changes: AssetChange[] = [];
+    for (const { type, name } of broken) {
+      const key = nameKey(type, name, vault.name);
+      const own = await readStanding(tables, Assets, partitions.vault(vault.name), key);
+      const copies = [];
+      for (const partition of [partitions.all, partitions.subscription(vault.subscriptionId)])
+        copies.push((await readStanding(tables, Assets, partition, key)).row);
+      const whole = copies.find((copy) => copy && isItself(copy, { type, name }, vault));
+      const kept = whole ?? (own.row && { ...own.row, type, name: own.row.name, vaultName: vault.name });
+      changes.push({ type, name, before: own.row && withoutKeys(own.row), after: kept && unlisted(withoutKeys(kept)) });
+    }
+    const known = await writer.known(vault.name);
+    if (!known.row || known.row.pending) throw new Disturbed();
+    const record = withoutKeys(known.row);
+    const forgotten = Object.fromEntries(broken.map(({ type }) => [type, ""]));
+    const next = {
+      ...record,
+      listings: { ...record.listings, ...forgotten },
+      contents: { ...record.contents, ...forgotten },
+    };
+    // Nothing is derived from it: the next scan tells of what it reads.
+    await writer.apply(known, next, changes, owner, async () => async () => {});
+  }
+
+  async function copyFault(
+    vault: Row<VaultRecord> | undefined,
+    key: string,
+  ): Promise<{ kind: "missing" | "extra" | "stale" | "unreadable"; mend: () => Promise<unknown> } | undefined> {
+    const copy = await readStanding(tables, Vaults, VAULTS, key);
+    const etag = copy.row?.etag ?? copy.unreadable?.etag;
+    if (!vault || key !== vaultInSubscriptionKey(vault.subscriptionId, vault.name)) {
+      return etag === undefined ? undefined : { kind: "extra", mend: () => tables.remove(Vaults, VAULTS, key, etag) };
+    }
+    if (copy.row && hashOf(copy.row) === hashOf(vault)) return undefined;
+    const kind = copy.unreadable ? "unreadable" : copy.row ? "stale" : "missing";
+    // Both rows in one transaction, as every write of a vault: the copy, and the row it follows from as it was seen.
+    const rewrite: Operation[] = [
+      replace(Vaults, vault.rowKey, withoutKeys(vault), vault.etag),
+      put(Vaults, key, withoutKeys(vault)),
+    ];
+    return { kind, mend: () => tables.transaction(Vaults.table, VAULTS, rewrite) };
+  }
+
+  /** From its copy, with nothing listed; without a copy it goes, and the next scan finds the vault anew. */
+  async function mendVaultRow(name: string): Promise<void> {
+    const key = vaultKey(name);
+    const { unreadable } = await readStanding(tables, Vaults, VAULTS, key);
+    if (!unreadable) return;
+    const copy = await copyOf(name);
+    if (!copy) {
+      await tables.remove(Vaults, VAULTS, key, unreadable.etag);
+      return;
+    }
+    const record: VaultRecord = { ...withoutKeys(copy), listings: {}, contents: {} };
+    await tables.transaction(Vaults.table, VAULTS, [
+      replace(Vaults, key, record, unreadable.etag),
+      replace(Vaults, copy.rowKey, record, copy.etag),
+    ]);
+  }
+
+  async function copyOf(name: string): Promise<Row<VaultRecord> | undefined> {
+    const range = { partitionKey: VAULTS, from: "s!", before: keyEnd("s!"), onCorrupt: () => undefined };
+    for await (const rows of tables.pages(Vaults, range)) {
+      const found = rows.find(({ rowKey }) => rowKey.endsWith(`!${name.toLowerCase()}`));
+      if (found) return found;
+    }
+    return undefined;
+  }
+
+  async function resultsProblem(name: string): Promise<string | undefined> {
+    return await undisturbed(name, async (vault) => {
+      const before = await resultsVersion(tables, name);
+      if (before === undefined) throw new Disturbed();
+      const known = new Map(vault ? [[name, { vault, assets: (await inspectVault(tables, vault)).assets }]] : []);
+      const problem = (await inspectResults(tables, rangeOfVault(name), known, new Set())).get(name);
+      if ((await resultsVersion(tables, name)) !== before) throw new Disturbed();
+      return problem;
+    });
+  }
+}
+
+/** Its lists are to be read again by the next scan, and nothing says that this can't be done. */
+const isAwaited = (vault: VaultRecord, type: AssetType): boolean =>
+  vault.listedAt[type] !== undefined && !vault.listings[type] && !vault.contents[type] && !vault.failures[type];
+
+/** What the inventory's writer needs to know of a row; undefined where the row's key is none that it could write. */
+function entryOf({ partitionKey, key }: Fault, vault: string): IndexEntry | undefined {
+  const index = parseIndexKey(key);
+  if (!index) return undefined;
+  const { kind, type, name, expiresOn } = index;
+  const written = kind === "name" ? nameKey(type, name, vault) : expiryKey(type, expiresOn, name, vault);
+  if (key !== written) return undefined;
+  if (partitionKey === partitions.all || partitionKey === partitions.vault(vault)) return { type, name, expiresOn };
+  const subscriptionId = subscriptionOf(partitionKey);
+  return subscriptionId === undefined ? undefined : { type, name, expiresOn, subscriptionId };
+}
+
+const subscriptionOf = (partitionKey: string): string | undefined => {
+  const prefix = partitions.subscription("");
+  return partitionKey.startsWith(prefix) ? partitionKey.slice(prefix.length) : undefined;
+};
+
+function unlisted(asset: AssetRecord): AssetRecord {
+  const { firstSeenAt, content: _content, ...facts } = { ...asset, listing: "" };
+  return { ...facts, firstSeenAt, content: contentOf(facts) };
+}
+
+function countsOf(faults: readonly Fault[]): Record<string, number> {
+  const counts: Record<string, number> = {};
+  for (const { kind } of faults) counts[kind] = (counts[kind] ?? 0) + 1;
+  return counts;
+}
+
+/** Never the error's own text, which may hold what a stranger wrote. */
+function reasonOf(error: unknown): string {
+  if (error instanceof StorageCorrupt) return `a row of ${error.table} can't be read`;
+  return error instanceof Error ? error.name : "unknown";
+}

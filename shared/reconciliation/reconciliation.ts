@@ -1,0 +1,185 @@
+import pMap from "p-map";
+import type { Audit } from "../audit/audit.ts";
+import { LINES_KEY, Lines, STATE } from "../compliance/layout.ts";
+import type { Clock, Logger, Randomness } from "../runtime.ts";
+import type { Settings } from "../settings/settings.ts";
+import { type Row, withoutKeys } from "../storage/entity.ts";
+import { insert, put, RowChanged, RowExists, replace, type Tables } from "../storage/tables.ts";
+import { DAY_MS, MINUTE_MS } from "../time.ts";
+import type { Doubt } from "./doubt.ts";
+import { createMender, type Restorers, type WalkIdentity } from "./mend.ts";
+import { readDirectory, type StageContext, type Step, stepsOf } from "./stages.ts";
+import {
+  BEFORE,
+  type FaultCounts,
+  MAX_NAMED_LEFT,
+  NEWEST,
+  noFaults,
+  STAGES,
+  WALKS,
+  type WalkRecord,
+  Walks,
+} from "./walk.ts";
+
+/** A walk begins so long after the last one began, so that every vault is seen weekly even where one takes days. */
+const EVERY_MS = 3 * DAY_MS;
+/** A run ends with the first step after `runMs`; the next run goes on. */
+const LIMITS = { runMs: 4 * MINUTE_MS, rowsPerStep: 50_000, pauseMs: 2000 };
+const VAULTS_AT_ONCE = 4;
+
+/** The newest walk, and the last one that came to its end. */
+export interface ReconciliationStatus {
+  readonly newest: WalkRecord | undefined;
+  readonly completed: WalkRecord | undefined;
+}
+
+/**
+ * The slow walk that finds and mends what no scan would: rows of the inventory and of compliance that do not follow from
+ * the vaults' own rows, whatever put them there.
+ *
+ * It reads every row whole, so that a change of any member shows. With 5,000 vaults, 500,000 assets and 300 subscriptions
+ * that is some 30,000 requests a walk, 70,000 a week: per vault its partition, its copy and its partition once more beside
+ * its subscription's, a request per 1,000 rows of those, 6,000 for all subscriptions beside all assets, 5,300 for the names
+ * of partitions, and for each 100 vaults one per check.
+ */
+export interface Reconciliation {
+  /**
+   * Goes on with the walk under way for some minutes, or begins one when it is time. May run twice at once: who is second
+   * to write down a step leaves the walk to the other.
+   */
+  run(requestId: string): Promise<void>;
+  /** Two requests. */
+  status(): Promise<ReconciliationStatus>;
+}
+
+export interface ReconciliationDeps extends Restorers {
+  readonly tables: Tables;
+  readonly audit: Pick<Audit, "append">;
+  readonly settings: Pick<Settings, "values">;
+  readonly clock: Clock;
+  readonly randomness: Randomness;
+  readonly log: Logger;
+  /** Milliseconds a run may take, rows a step compares, and milliseconds between looks at a busy vault; for tests. */
+  readonly limits?: { readonly runMs: number; readonly rowsPerStep: number; readonly pauseMs: number };
+}
+
+export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
+  const { tables, writer, clock, log } = deps;
+  const { runMs, rowsPerStep, pauseMs } = deps.limits ?? LIMITS;
+  const settle = createMender({ ...deps, pauseMs });
+
+  const read = (key: string) => tables.get(Walks, WALKS, key);
+
+  async function walkDue(): Promise<Row<WalkRecord> | undefined> {
+    const newest = await read(NEWEST);
+    if (newest && !newest.finishedAt) return newest;
+    const now = clock.now();
+    if (newest && now.getTime() - Date.parse(newest.startedAt) < EVERY_MS) return undefined;
+    const record: WalkRecord = {
+      walkId: deps.randomness.ulid(now),
+      startedAt: now.toISOString(),
+      stage: STAGES[0],
+      at: "",
+      after: "",
+      vaults: 0,
+      rows: 0,
+      mended: noFaults(),
+      awaiting: 0,
+      left: [],
+      leftTotal: 0,
+    };
+    const operations = newest
+      ? [put(Walks, BEFORE, withoutKeys(newest)), replace(Walks, NEWEST, record, newest.etag)]
+      : [insert(Walks, NEWEST, record)];
+    const etags = await tables.transaction(Walks.table, WALKS, operations);
+    return { ...record, partitionKey: WALKS, rowKey: NEWEST, etag: etags.get(NEWEST)! };
+  }
+
+  /** Results change with the rules; while nothing is evaluated, or all of it is about to be, they say nothing. */
+  async function isEvaluating(): Promise<boolean> {
+    const { enableComplianceScanning } = await deps.settings.values();
+    return enableComplianceScanning && (await tables.get(Lines, STATE, LINES_KEY))?.paused === false;
+  }
+
+  async function goOn(begun: Row<WalkRecord>, requestId: string): Promise<void> {
+    const until = clock.now().getTime() + runMs;
+    const owner = `reconciliation/${begun.walkId}/${deps.randomness.ulid(clock.now())}`;
+    const identity: WalkIdentity = { walkId: begun.walkId, owner, caller: { actor: "system", requestId } };
+    const compliance = await isEvaluating();
+    let walk = begun;
+    while (!walk.finishedAt) {
+      // Read anew for each stage: what the one before mended counts.
+      const context: StageContext = {
+        tables,
+        directory: await readDirectory(tables),
+        compliance,
+        rowsPerStep,
+        removeOldFences: (partitionKeys) => writer.removeOldFences(partitionKeys),
+      };
+      for await (const step of stepsOf[walk.stage](context, walk)) {
+        const taken = await settled(walk, step, identity);
+        walk = await tables.replace(Walks, step.ends ? stageDone(taken) : taken);
+        if (clock.now().getTime() >= until) return;
+      }
+    }
+    await deps.compliance.removeOldFences();
+    log.info("A reconciliation is complete", { walkId: walk.walkId, vaults: walk.vaults, ...walk.mended });
+  }
+
+  function stageDone(walk: Row<WalkRecord>): Row<WalkRecord> {
+    const stage = STAGES[STAGES.indexOf(walk.stage) + 1];
+    if (stage === undefined) return { ...walk, finishedAt: clock.now().toISOString() };
+    return { ...walk, stage, at: "", after: "" };
+  }
+
+  /** The walk once a step's doubts are settled. */
+  async function settled(walk: Row<WalkRecord>, step: Step, identity: WalkIdentity): Promise<Row<WalkRecord>> {
+    const byVault = new Map<string, Doubt[]>();
+    for (const doubt of step.doubts) byVault.set(doubt.vault, [...(byVault.get(doubt.vault) ?? []), doubt]);
+    const outcomes = await pMap(
+      byVault,
+      async ([vault, doubts]) => ({ vault, ...(await settle(vault, doubts, identity)) }),
+      { concurrency: VAULTS_AT_ONCE },
+    );
+    const left = outcomes.flatMap(({ vault, left: reason }) => (reason === undefined ? [] : [{ vault, reason }]));
+    for (const { vault, reason } of left) log.warn("A vault is left to the next reconciliation", { vault, reason });
+    return {
+      ...walk,
+      at: step.at,
+      after: step.after,
+      vaults: walk.vaults + step.vaults,
+      rows: walk.rows + step.rows,
+      mended: outcomes.reduce((sum, one) => added(sum, one.mended), walk.mended),
+      awaiting: outcomes.reduce((sum, one) => sum + one.awaiting, walk.awaiting),
+      left: [...walk.left, ...left].slice(0, MAX_NAMED_LEFT),
+      leftTotal: walk.leftTotal + left.length,
+    };
+  }
+
+  return {
+    async run(requestId) {
+      try {
+        const walk = await walkDue();
+        if (walk) await goOn(walk, requestId);
+      } catch (error) {
+        if (!(error instanceof RowChanged || error instanceof RowExists) || error.table !== Walks.table) throw error;
+        log.info("Another worker goes on with the reconciliation");
+      }
+    },
+
+    async status() {
+      const [newest, before] = await Promise.all([read(NEWEST), read(BEFORE)]);
+      const completed = newest?.finishedAt ? newest : before;
+      return { newest: newest && withoutKeys(newest), completed: completed && withoutKeys(completed) };
+    },
+  };
+}
+
+const added = (sum: FaultCounts, part: FaultCounts): FaultCounts => ({
+  missing: sum.missing + part.missing,
+  extra: sum.extra + part.extra,
+  stale: sum.stale + part.stale,
+  unreadable: sum.unreadable + part.unreadable,
+  listings: sum.listings + part.listings,
+  compliance: sum.compliance + part.compliance,
+});

@@ -1,0 +1,101 @@
+import { encodeTime } from "ulid";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
+import { scanHistory } from "../../shared/discovery/purge.ts";
+import {
+  claimedKey,
+  doneKey,
+  emptyTally,
+  PlannedVaults,
+  SCAN_LIST,
+  SCAN_ROW,
+  type ScanRecord,
+  Scans,
+  scanPartition,
+  VaultOutcomes,
+} from "../../shared/discovery/scan.ts";
+import { createTables, type Tables } from "../../shared/storage/tables.ts";
+import { DAY_MS } from "../../shared/time.ts";
+import { newestFirst } from "../../shared/ulid.ts";
+
+const NOW = Date.parse("2026-11-21T10:00:00.000Z");
+const caller = { actor: "system", requestId: "timer" };
+
+let azurite: Azurite;
+let tables: Tables;
+beforeAll(async () => {
+  azurite = await startAzurite();
+  tables = createTables({ connectionString: azurite.connectionString() });
+});
+afterAll(() => azurite.stop());
+
+/** A scan of three vaults that began so many days ago. */
+async function plantScan(daysAgo: number, status: ScanRecord["status"], mark: string): Promise<string> {
+  const at = NOW - daysAgo * DAY_MS;
+  const scanId = encodeTime(at) + mark.repeat(16);
+  const scan: ScanRecord = {
+    scanId,
+    mode: "delta",
+    status,
+    trigger: "schedule",
+    requestedBy: "system",
+    requestId: "request",
+    createdAt: new Date(at).toISOString(),
+    vaultsTotal: 3,
+    subscriptionOutcomes: [],
+  };
+  const partition = scanPartition(scanId);
+  await tables.put(Scans, partition, SCAN_ROW, scan);
+  await tables.put(Scans, SCAN_LIST, newestFirst(scanId), scan);
+  for (const index of ["000000", "000001"]) {
+    await tables.put(VaultOutcomes, partition, doneKey(index), {
+      vaultName: `kv-${index}`,
+      subscriptionId: "s",
+      outcome: "succeeded",
+      failures: [],
+      tally: emptyTally(),
+      added: [],
+      updated: [],
+      removed: [],
+      finishedAt: scan.createdAt,
+    });
+  }
+  await tables.put(PlannedVaults, partition, claimedKey("000002"), { name: "kv", subscriptionId: "s", action: "scan" });
+  return scanId;
+}
+
+const cut = (retentionDays: number) => ({ retentionDays, before: new Date(NOW - retentionDays * DAY_MS) });
+
+async function rowsOf(partitionKey: string): Promise<number> {
+  let rows = 0;
+  for await (const page of tables.pages(Scans, { partitionKey, select: [] })) rows += page.length;
+  return rows;
+}
+
+test("scans older than the retention go with all their rows, younger ones and those not over stay", async () => {
+  const history = scanHistory(tables);
+  const old = [];
+  for (let day = 0; day < 22; day++) old.push(await plantScan(91 + day, "completed", "A"));
+  const running = await plantScan(120, "running", "B");
+  const atTheLimit = await plantScan(90, "partial", "C");
+  const young = await plantScan(1, "failed", "D");
+  expect(await history.stats()).toEqual({ total: 25, oldest: new Date(NOW - 120 * DAY_MS).toISOString() });
+
+  expect(await history.purge(cut(90), caller)).toEqual({ removed: 20, retentionDays: 90, more: true });
+  expect(await history.purge(cut(90), caller)).toEqual({ removed: 2, retentionDays: 90, more: false });
+  expect(await history.purge(cut(90), caller)).toMatchObject({ removed: 0, more: false });
+
+  for (const scanId of old) expect(await rowsOf(scanPartition(scanId))).toBe(0);
+  for (const scanId of [running, atTheLimit, young]) expect(await rowsOf(scanPartition(scanId))).toBe(4);
+  expect(await rowsOf(SCAN_LIST)).toBe(3);
+  expect((await history.stats()).total).toBe(3);
+}, 60_000);
+
+test("a purge that died half way is finished by the next", async () => {
+  const history = scanHistory(tables);
+  const scanId = await plantScan(200, "completed", "E");
+  await tables.remove(Scans, scanPartition(scanId), SCAN_ROW);
+  await tables.remove(VaultOutcomes, scanPartition(scanId), doneKey("000000"));
+  expect(await history.purge(cut(90), caller)).toMatchObject({ removed: 1, more: false });
+  expect(await rowsOf(scanPartition(scanId))).toBe(0);
+});

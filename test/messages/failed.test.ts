@@ -1,0 +1,124 @@
+import { QueueClient } from "@azure/storage-queue";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import * as z from "zod";
+import { endpoints, queues } from "../../functions/functions.ts";
+import { createFailedMessages, type PoisonMessage } from "../../shared/messages/failed.ts";
+import { createQueues } from "../../shared/storage/queues.ts";
+import { createTables } from "../../shared/storage/tables.ts";
+import { DAY_MS } from "../../shared/time.ts";
+import { Service } from "../support/service.ts";
+
+let service: Service;
+beforeAll(async () => {
+  service = await Service.start();
+}, 600_000);
+afterAll(() => service?.stop());
+
+const queueOf = (name: string) =>
+  new QueueClient(service.azurite.connectionString().replace(/TableEndpoint=[^;]+;/, ""), name);
+const packed = (text: string) => Buffer.from(text).toString("base64");
+const failures = async () => (await service.all("/system/failed-messages")) as { queue: string; readable: boolean }[];
+
+test("every queue has a function for the messages that failed in it", () => {
+  const names = queues.map(({ queue }) => queue);
+  const work = names.filter((name) => !name.endsWith("-poison"));
+  expect(work.length).toBeGreaterThan(6);
+  expect(names.filter((name) => name.endsWith("-poison")).sort()).toEqual(work.map((name) => `${name}-poison`).sort());
+});
+
+describe("a message that failed for good", () => {
+  test("is shown with its content and entered in the audit log, whatever queue it failed in", async () => {
+    const poisons = queues.map(({ queue }) => queue).filter((name) => name.endsWith("-poison"));
+    for (const name of poisons) {
+      const queue = queueOf(name);
+      await queue.createIfNotExists();
+      await queue.sendMessage(packed("cut in the mid"));
+      await queue.sendMessage(packed('{"of":"nobody"}'));
+      await queue.sendMessage(packed("\u0000\u0001"));
+    }
+    const scan = queueOf("scan-finish-poison");
+    const scanId = "01J00000000000000000000000";
+    await scan.sendMessage(packed(JSON.stringify({ scanId })));
+    await expect.poll(async () => (await failures()).length, { timeout: 300_000 }).toBe(poisons.length * 3 + 1);
+
+    const shown = await failures();
+    for (const name of poisons)
+      expect(shown.filter(({ queue }) => `${queue}-poison` === name).length).toBeGreaterThanOrEqual(3);
+    expect(shown).toContainEqual(
+      expect.objectContaining({ queue: "scan-finish", readable: true, message: JSON.stringify({ scanId }) }),
+    );
+    expect(shown.filter(({ readable }) => !readable).length).toBeGreaterThanOrEqual(poisons.length);
+    const entries = await service.all("/audit/entries?event_type=queue.messageFailed");
+    expect(entries.length).toBe(shown.length);
+    expect(entries.every(({ outcome }) => outcome === "failure")).toBe(true);
+    // None is left in the queues: none threw.
+    for (const name of poisons) expect((await queueOf(name).getProperties()).approximateMessagesCount).toBe(0);
+  }, 600_000);
+
+  test("is a page at a time, the newest first", async () => {
+    const all = await failures();
+    const { body } = await service.admin("GET", "/system/failed-messages?limit=5");
+    expect(body.items).toEqual(all.slice(0, 5));
+    expect(body.total).toBe(all.length);
+    const next = await service.admin("GET", `/system/failed-messages?limit=5&cursor=${body.nextCursor}`);
+    expect(next.body.items).toEqual(all.slice(5, 10));
+    expect(endpoints.find(({ name }) => name === "listFailedMessages")?.access).toBe("user");
+  });
+});
+
+describe("receiving", () => {
+  const events: object[] = [];
+  const room = () => {
+    const connectionString = service.azurite.connectionString();
+    const log = { debug() {}, info() {}, warn() {}, error() {} };
+    const clock = { now: () => new Date() };
+    const audit = { append: async (event: object) => void events.push(event) };
+    const [tables, queuesRoom] = [createTables({ connectionString }), createQueues({ connectionString })];
+    return createFailedMessages({ tables, queues: queuesRoom, audit, clock, log });
+  };
+  const message = (change: Partial<PoisonMessage>): PoisonMessage => ({
+    queue: "test-work",
+    messageId: "m1",
+    insertedAt: new Date(),
+    delivery: 1,
+    body: { n: 1 },
+    requestId: "r",
+    ...change,
+  });
+  const schema = z.object({ n: z.number() });
+
+  test("the same message twice is one failure", async () => {
+    const twice = message({ messageId: "twice" });
+    const before = (await failures()).length;
+    await room().receive(twice, schema, undefined);
+    await room().receive(twice, schema, undefined);
+    expect((await failures()).length).toBe(before + 1);
+    expect(events.length).toBe(1);
+  });
+
+  test("what can't be dealt with comes again, after the last delivery as a new message", async () => {
+    const failing = async () => {
+      throw new Error("storage is away");
+    };
+    await expect(room().receive(message({ messageId: "again" }), schema, failing)).rejects.toThrow("storage is away");
+    await room().receive(message({ messageId: "again", delivery: 5 }), schema, failing);
+    const { approximateMessagesCount } = await queueOf("test-work-poison").getProperties();
+    expect(approximateMessagesCount).toBe(1);
+  });
+
+  test("is kept for thirty days", async () => {
+    await room().receive(
+      message({ messageId: "old", insertedAt: new Date(Date.now() - 31 * DAY_MS) }),
+      schema,
+      undefined,
+    );
+    await room().receive(
+      message({ messageId: "young", insertedAt: new Date(Date.now() - 29 * DAY_MS) }),
+      schema,
+      undefined,
+    );
+    const before = (await failures()).length;
+    await room().cleanUp();
+    expect((await failures()).length).toBe(before - 1);
+  });
+});

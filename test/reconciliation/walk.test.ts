@@ -1,0 +1,136 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { ASSET_CHECKS } from "../../shared/compliance/checks/all.ts";
+import { Assets } from "../../shared/inventory/asset.ts";
+import { nameKey, partitions } from "../../shared/inventory/layout.ts";
+import { WALKS, Walks } from "../../shared/reconciliation/walk.ts";
+import { withoutKeys } from "../../shared/storage/entity.ts";
+import { Service } from "../support/service.ts";
+import { companyOf, differences, openRoom, SUBSCRIPTIONS, snapshot } from "./room.ts";
+
+const VAULTS = Array.from({ length: 8 }, (_, at) => `kv-walked-${at}`);
+
+let service: Service;
+beforeAll(async () => {
+  service = await Service.start({ company: companyOf(VAULTS) });
+  expect((await service.scan({ mode: "full" })).status).toBe("completed");
+}, 600_000);
+afterAll(() => service?.stop());
+
+describe("while a vault is written", () => {
+  test("a worker between its copies and its own rows is left alone, and its vault is named", async () => {
+    const room = openRoom(service.azurite.connectionString());
+    const vault = VAULTS[0]!;
+    const { writer } = room;
+    const before = await room.tables.get(Assets, partitions.vault(vault), nameKey("secret", "password", vault));
+    const asset = withoutKeys(before!);
+    const known = await writer.known(vault);
+    const after = { ...asset, enabled: false, expiresOn: asset.expiresOn! + 1, content: "changed" };
+    const inBetween = Promise.withResolvers<void>();
+    const walked = Promise.withResolvers<void>();
+    // Nothing of it is listed as it is written here, so that the next scan brings it back.
+    const record = { ...withoutKeys(known.row!), listings: {}, contents: {} };
+    const writing = writer.apply(
+      known,
+      record,
+      [{ type: "secret", name: asset.name, before: asset, after }],
+      "worker",
+      async () => async () => {
+        inBetween.resolve();
+        await walked.promise;
+      },
+    );
+    await inBetween.promise;
+    const standing = await snapshot(room);
+    await room.walk();
+    const { newest } = await room.reconciliation.status();
+    expect(differences(standing, await snapshot(room))).toEqual([]);
+    expect(Object.values(newest!.mended)).toEqual([0, 0, 0, 0, 0, 0]);
+    expect(newest!.left).toContainEqual({ vault, reason: "it was being written" });
+    walked.resolve();
+    await writing;
+    expect((await service.scan({ mode: "force" })).status).toBe("completed");
+    expect(room.events).toEqual([]);
+  }, 600_000);
+
+  test("scans beside walks leave nothing to mend", async () => {
+    const room = openRoom(service.azurite.connectionString(), { runMs: 0, rowsPerStep: 50, pauseMs: 5 });
+    let walks = 0;
+    let scanning = true;
+    const walking = (async () => {
+      while (scanning || walks === 0) {
+        await room.walk();
+        walks++;
+      }
+    })();
+    const changed: string[] = [];
+    for (let round = 0; round < 2; round++) {
+      for (const vault of VAULTS) {
+        const path = `${service.cloud.controlUrl}/vaults/${vault}/secrets`;
+        const body = JSON.stringify({ name: round % 2 ? "password" : `added-${round}`, expiresInDays: 50 + round });
+        const answer = await fetch(path, { method: "POST", body, headers: { "content-type": "application/json" } });
+        expect(answer.ok, await answer.text()).toBe(true);
+      }
+      const { status, progress } = await service.scan({ mode: round % 2 ? "force" : "delta" });
+      expect(status).toBe("completed");
+      changed.push(`${progress.assetsAdded}/${progress.assetsUpdated}`);
+    }
+    scanning = false;
+    await walking;
+    expect(changed).toEqual(["8/0", "0/8"]);
+    expect(walks).toBeGreaterThanOrEqual(1);
+    expect(room.events).toEqual([]);
+    const before = await snapshot(room);
+    await room.walk();
+    expect(room.events).toEqual([]);
+    expect((await room.reconciliation.status()).newest!.leftTotal).toBe(0);
+    expect(differences(before, await snapshot(room))).toEqual([]);
+  }, 600_000);
+});
+
+describe("what a walk costs", () => {
+  test("is two requests for a vault, one for its partition's name, one for its subscription, and few for all", async () => {
+    const room = openRoom(service.tables.connectionString);
+    service.forgetTables();
+    expect(await room.walk()).toBe(1);
+    const requests = service.tableRequests();
+    const walk = requests.filter(({ path }) => !/Settings|RateLimits|Users|Audit/.test(path));
+    const perVault = 4 * VAULTS.length;
+    const results = 2 * (ASSET_CHECKS.length + 2);
+    const partitionsAndStages = 3 * SUBSCRIPTIONS.length + 30;
+    expect(walk.length).toBeLessThanOrEqual(perVault + results + partitionsAndStages);
+    expect(walk.length).toBeGreaterThan(perVault);
+    // Nothing is read of the whole table but its partitions' names, a row at a time.
+    for (const { filter, top } of requests.filter(({ method, path }) => method === "GET" && path.endsWith("()"))) {
+      if (!filter?.startsWith("PartitionKey eq '"))
+        expect([filter ?? "PartitionKey gt ''", top]).toEqual([expect.stringMatching(/^PartitionKey gt '[^']*'$/), 1]);
+    }
+  }, 600_000);
+});
+
+describe("in the service", () => {
+  test("the timer starts it, and people see when it was complete and what it mended", async () => {
+    const room = openRoom(service.azurite.connectionString());
+    const first = await service.admin("GET", "/system/reconciliation");
+    expect(first.status).toBe(200);
+    const asset = await room.tables.get(Assets, partitions.all, nameKey("key", "signing", VAULTS[1]!));
+    await room.tables.remove(Assets, asset!.partitionKey, asset!.rowKey);
+    // As if the last walk had begun days ago.
+    for (const row of ["newest", "before"]) await room.tables.remove(Walks, WALKS, row);
+    expect((await service.admin("GET", "/system/reconciliation")).body).toEqual({ newest: null, completed: null });
+    const started = await fetch(`${service.url}/admin/functions/startReconciliation`, { method: "POST" });
+    expect(started.status).toBe(202);
+    const completed = async () => (await service.admin("GET", "/system/reconciliation")).body.completed;
+    await expect.poll(completed, { timeout: 300_000 }).toMatchObject({
+      vaults: VAULTS.length,
+      mended: { missing: 1, extra: 0, stale: 0, unreadable: 0, listings: 0, compliance: 0 },
+      left: [],
+    });
+    const entries = await service.all("/audit/entries?event_type=inventory.mended");
+    expect(entries.map(({ outcome, target }) => [outcome, target.id]).sort()).toEqual([
+      ["intent", VAULTS[1]],
+      ["success", VAULTS[1]],
+    ]);
+    expect(entries[0].details.rows).toEqual([`${asset!.partitionKey} ${asset!.rowKey}`]);
+    expect(await room.tables.get(Assets, asset!.partitionKey, asset!.rowKey)).toBeDefined();
+  }, 600_000);
+});
