@@ -5,7 +5,7 @@ import type { Compliance } from "../compliance/compliance.ts";
 import type { Caller } from "../http/endpoint.ts";
 import { type AssetRecord, Assets, type AssetType, contentOf } from "../inventory/asset.ts";
 import { expiryKey, nameKey, partitions } from "../inventory/layout.ts";
-import { VAULTS, type VaultRecord, Vaults, vaultInSubscriptionKey, vaultKey } from "../inventory/vault.ts";
+import { VAULTS, type VaultRecord, Vaults, vaultKey } from "../inventory/vault.ts";
 import {
   type AssetChange,
   type IndexEntry,
@@ -15,12 +15,11 @@ import {
 } from "../inventory/write.ts";
 import { isConflict } from "../storage/conflict.ts";
 import { type Row, withoutKeys } from "../storage/entity.ts";
-import { keyEnd } from "../storage/keys.ts";
-import { type Operation, put, replace, StorageCorrupt, type Tables } from "../storage/tables.ts";
-import { hashOf } from "./compare.ts";
+import { StorageCorrupt, type Tables } from "../storage/tables.ts";
 import { inspectResults, rangeOfVault, removeUnreadable, resultsVersion } from "./compliance.ts";
 import { type Doubt, parseIndexKey, readStanding } from "./doubt.ts";
 import { type Fault, inspectVault, isItself, lookAgain } from "./inventory.ts";
+import { copyFault, mendVaultRow } from "./vault-row.ts";
 import { type FaultCounts, noFaults } from "./walk.ts";
 
 /** Looks at a vault that a scan was writing. */
@@ -103,12 +102,12 @@ export function createMender(
     const hasDoubt = (about: Doubt["about"]) => doubts.some((doubt) => doubt.about === about);
 
     if (hasDoubt("vault") && (await readStanding(tables, Vaults, VAULTS, vaultKey(name))).unreadable) {
-      await enter("inventory.mended", { vaultRow: "unreadable" }, () => mendVaultRow(name));
+      await enter("inventory.mended", { vaultRow: "unreadable" }, () => mendVaultRow(tables, name));
       mended.unreadable++;
     }
 
     for (const { key } of doubts.filter((doubt) => doubt.about === "copy")) {
-      const fault = await undisturbed(name, (vault) => copyFault(vault, key));
+      const fault = await undisturbed(name, (vault) => copyFault(tables, vault, key));
       if (!fault) continue;
       await enter("inventory.mended", { vaultCopy: fault.kind, rows: [key] }, fault.mend);
       mended[fault.kind]++;
@@ -223,51 +222,6 @@ export function createMender(
     };
     // Nothing is derived from it: the next scan tells of what it reads.
     await writer.apply(known, next, changes, owner, async () => async () => {});
-  }
-
-  async function copyFault(
-    vault: Row<VaultRecord> | undefined,
-    key: string,
-  ): Promise<{ kind: "missing" | "extra" | "stale" | "unreadable"; mend: () => Promise<unknown> } | undefined> {
-    const copy = await readStanding(tables, Vaults, VAULTS, key);
-    const etag = copy.row?.etag ?? copy.unreadable?.etag;
-    if (!vault || key !== vaultInSubscriptionKey(vault.subscriptionId, vault.name)) {
-      return etag === undefined ? undefined : { kind: "extra", mend: () => tables.remove(Vaults, VAULTS, key, etag) };
-    }
-    if (copy.row && hashOf(copy.row) === hashOf(vault)) return undefined;
-    const kind = copy.unreadable ? "unreadable" : copy.row ? "stale" : "missing";
-    // Both rows in one transaction, as every write of a vault: the copy, and the row it follows from as it was seen.
-    const rewrite: Operation[] = [
-      replace(Vaults, vault.rowKey, withoutKeys(vault), vault.etag),
-      put(Vaults, key, withoutKeys(vault)),
-    ];
-    return { kind, mend: () => tables.transaction(Vaults.table, VAULTS, rewrite) };
-  }
-
-  /** From its copy, with nothing listed; without a copy it goes, and the next scan finds the vault anew. */
-  async function mendVaultRow(name: string): Promise<void> {
-    const key = vaultKey(name);
-    const { unreadable } = await readStanding(tables, Vaults, VAULTS, key);
-    if (!unreadable) return;
-    const copy = await copyOf(name);
-    if (!copy) {
-      await tables.remove(Vaults, VAULTS, key, unreadable.etag);
-      return;
-    }
-    const record: VaultRecord = { ...withoutKeys(copy), listings: {}, contents: {} };
-    await tables.transaction(Vaults.table, VAULTS, [
-      replace(Vaults, key, record, unreadable.etag),
-      replace(Vaults, copy.rowKey, record, copy.etag),
-    ]);
-  }
-
-  async function copyOf(name: string): Promise<Row<VaultRecord> | undefined> {
-    const range = { partitionKey: VAULTS, from: "s!", before: keyEnd("s!"), onCorrupt: () => undefined };
-    for await (const rows of tables.pages(Vaults, range)) {
-      const found = rows.find(({ rowKey }) => rowKey.endsWith(`!${name.toLowerCase()}`));
-      if (found) return found;
-    }
-    return undefined;
   }
 
   async function resultsProblem(name: string): Promise<string | undefined> {

@@ -4,6 +4,7 @@ import { endpoints, queues, timers } from "../../functions/compliance.ts";
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { parse } from "../../shared/http/input.ts";
 import type { Reply } from "../../shared/http/reply.ts";
+import type { PoisonMessage } from "../../shared/messages/failed.ts";
 import { asset, caller, inDays, openRoom, type Room, vault } from "./support.ts";
 
 let azurite: Azurite;
@@ -97,7 +98,12 @@ test("reading is for every user, exempting for operators, evaluating for adminis
 });
 
 test("timers and queue hand on to the room", async () => {
-  const invocation = { services: { compliance: room.compliance }, requestId: "r" } as never;
+  // The room of failed messages hands on what is readable: test/messages.
+  const failedMessages = {
+    receive: (message: PoisonMessage, _schema: unknown, handle: (body: unknown) => Promise<void>) =>
+      handle(message.body),
+  };
+  const invocation = { services: { compliance: room.compliance, failedMessages }, requestId: "r" } as never;
   for (const { handle } of timers) await handle(invocation);
   const [work, poison] = queues;
   for (const message of await room.drain()) {
