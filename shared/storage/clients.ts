@@ -1,11 +1,13 @@
 import { setTimeout as delay } from "node:timers/promises";
-import type { HttpClient, PipelinePolicy, PipelineRequest } from "@azure/core-rest-pipeline";
+import type { HttpClient } from "@azure/core-rest-pipeline";
 import type { TableClient } from "@azure/data-tables";
 import type { Logger } from "../runtime.ts";
 import type { StoreClock } from "./clock.ts";
 import { type StorageConnection, usesPlainHttp } from "./connection.ts";
-import { ANSWER_TIMEOUT_MS, FIRST_RETRY_MS, MAX_DELETION_WAIT_MS, MAX_RETRY_MS, MAX_TRIES } from "./limits.ts";
-import { TransactionRefused } from "./transaction.ts";
+import { errorCode, isUnclear, markResent } from "./errors.ts";
+import { FIRST_RETRY_MS, MAX_DELETION_WAIT_MS, MAX_RETRY_MS, MAX_TRIES } from "./limits.ts";
+import { TransactionCut, TransactionRefused } from "./transaction.ts";
+import { createTransport } from "./transport.ts";
 
 /** One table, reached through the SDK's pipeline. */
 export interface Reached {
@@ -19,8 +21,8 @@ export interface Reached {
 
 export interface TableClients {
   /**
-   * Does something with a table. What the SDK doesn't try again is tried again here: a table being deleted, and a busy
-   * service that says so inside the answer to a transaction. A missing table is created only when that is asked for, and
+   * Does something with a table. What the SDK doesn't try again is tried again here: a table being deleted, a busy service
+   * that says so inside the answer to a transaction, and an answer that stops half-way. A missing table is created only when that is asked for, and
    * only once the service has said that it is missing: no request is spent on tables that exist.
    */
   use<R>(table: string, options: { create: boolean }, action: (reached: Reached) => Promise<R>): Promise<R>;
@@ -50,11 +52,15 @@ export function createTableClients(
       let missing = false;
       let waited = 0;
       let tries = 1;
+      let unclear = false;
       for (;;) {
         try {
           if (missing) await reached.client.createTable();
           return await action(reached);
         } catch (error) {
+          // A clear refusal after an unclear answer may be the effect of the earlier try.
+          if (unclear) markResent(error);
+          unclear ||= isUnclear(error);
           const code = errorCode(error);
           if (code === "TableNotFound" && create && !missing) {
             missing = true;
@@ -74,15 +80,10 @@ export function createTableClients(
 }
 
 async function connect(connection: StorageConnection, table: string, clock: StoreClock | undefined): Promise<Reached> {
-  const [{ TableClient }, { createDefaultHttpClient, RestError }] = await Promise.all([
-    import("@azure/data-tables"),
-    import("@azure/core-rest-pipeline"),
-  ]);
-  const http = createDefaultHttpClient();
+  const [{ TableClient }, http] = await Promise.all([import("@azure/data-tables"), createTransport({ clock })]);
   const options = {
     httpClient: http,
     retryOptions: { maxRetries: MAX_TRIES - 1, retryDelayInMs: FIRST_RETRY_MS, maxRetryDelayInMs: MAX_RETRY_MS },
-    additionalPolicies: [{ policy: tryPolicy(RestError, clock), position: "perRetry" as const }],
   };
   const client =
     "connectionString" in connection
@@ -95,59 +96,10 @@ async function connect(connection: StorageConnection, table: string, clock: Stor
   return { client, http, address: address.replace(/\/$/, ""), signature: query === undefined ? "" : `?${query}` };
 }
 
-const sent = new WeakSet<PipelineRequest>();
-const resent = new WeakSet<PipelineRequest>();
-
-/** Errors of the connection that the SDK's retry policy doesn't know as such. */
-const connectionErrors = new Set(["EPIPE", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH"]);
-
-/**
- * Around every single try: limits its time, lets the retry policy see a broken connection as one, counts it, and takes the
- * service's time from its answer.
- */
-function tryPolicy(
-  RestError: typeof import("@azure/core-rest-pipeline").RestError,
-  clock: StoreClock | undefined,
-): PipelinePolicy {
-  return {
-    name: "storageTryPolicy",
-    async sendRequest(request, next) {
-      if (sent.has(request)) resent.add(request);
-      sent.add(request);
-      request.timeout = ANSWER_TIMEOUT_MS;
-      const sentAt = performance.now();
-      try {
-        const answer = await next(request);
-        clock?.saw(Date.parse(answer.headers.get("date") ?? ""), sentAt, performance.now());
-        return answer;
-      } catch (error) {
-        const { name, code } = error as { name?: string; code?: string };
-        if (name === "AbortError" || (code !== undefined && connectionErrors.has(code)))
-          throw new RestError(`No answer from ${new URL(request.url).host} (${code ?? "timeout"}).`, {
-            code: "ETIMEDOUT",
-            request,
-          });
-        throw error;
-      }
-    },
-  };
-}
-
-/** True when the request behind an error was sent more than once, so that an earlier try may have been applied. */
-export function wasResent(error: unknown): boolean {
-  const request = (error as { request?: PipelineRequest }).request;
-  return request !== undefined && resent.has(request);
-}
-
-/** The service's own error code, e.g. `EntityAlreadyExists`. https://learn.microsoft.com/rest/api/storageservices/table-service-error-codes */
-export function errorCode(error: unknown): string | undefined {
-  const { code, details } = error as { code?: string; details?: { odataError?: { code?: string } } };
-  return code ?? details?.odataError?.code;
-}
-
-export const statusOf = (error: unknown): number | undefined => (error as { statusCode?: number }).statusCode;
-
-/** A transaction is answered 202 even when it failed for being busy, so the SDK's retry policy never sees it. */
-const isBusy = (error: unknown) =>
-  error instanceof TransactionRefused &&
-  (error.statusCode >= 500 || error.statusCode === 429 || error.statusCode === 408);
+/** What the SDK's retry policy can't see: a transaction's refusal within a 202, and an answer that only its reader finds cut. */
+const isBusy = (error: unknown): boolean =>
+  error instanceof TransactionCut ||
+  (error instanceof TransactionRefused &&
+    error.inside &&
+    (error.statusCode >= 500 || error.statusCode === 429 || error.statusCode === 408)) ||
+  (error as { code?: string }).code === "PARSE_ERROR";

@@ -1,4 +1,6 @@
+import type { PipelineRequest } from "@azure/core-rest-pipeline";
 import type * as z from "zod";
+import { wasSentAgain } from "./transport.ts";
 
 /** A row that was to be new is there already. */
 export class RowExists extends Error {
@@ -89,3 +91,40 @@ const describe = (problem: string | readonly z.core.$ZodIssue[]) =>
   typeof problem === "string"
     ? problem
     : problem.map((issue) => `${issue.path.map(String).join(".") || "the row"} (${issue.code})`).join(", ");
+
+/** The service's own error code, e.g. `EntityAlreadyExists`. https://learn.microsoft.com/rest/api/storageservices/table-service-error-codes */
+export function errorCode(error: unknown): string | undefined {
+  const { code, details } = error as { code?: string; details?: { odataError?: { code?: string } } };
+  return code ?? details?.odataError?.code;
+}
+
+export const statusOf = (error: unknown): number | undefined => (error as { statusCode?: number }).statusCode;
+
+const resent = new WeakSet<object>();
+
+/** Notes that what failed was tried before, and that the earlier try may have been applied. */
+export function markResent(error: unknown): void {
+  if (typeof error === "object" && error !== null) resent.add(error);
+}
+
+/** True when what failed was sent more than once, so that an earlier try may have been applied. */
+export function wasResent(error: unknown): boolean {
+  const { request } = error as { request?: PipelineRequest };
+  return resent.has(error as object) || (request !== undefined && wasSentAgain(request));
+}
+
+/** Errors of the storage SDKs and of this room's transactions. Other SDKs' errors become a CloudFailure where they arise. */
+const ANSWER_ERRORS = new Set(["RestError", "TransactionRefused", "TransactionCut", "AbortError"]);
+
+/**
+ * True when storage did not clearly refuse: whether the write was applied is not known, even after looking. That is so
+ * without a whole answer, after 408, 500 or 503, and after a refusal of what was sent more than once. RowExists, RowChanged
+ * and RowMissing are clear. Nothing may then be said of the outcome, neither to a caller nor in the audit log.
+ */
+export function isUnclear(error: unknown): boolean {
+  if (error instanceof AggregateError) return error.errors.some(isUnclear);
+  if (!(error instanceof Error) || !ANSWER_ERRORS.has(error.name)) return false;
+  const status = statusOf(error);
+  const refused = status !== undefined && status >= 300 && status < 500 && status !== 408;
+  return !refused || wasResent(error);
+}

@@ -2,6 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { QueueClient } from "@azure/storage-queue";
 import type { Logger } from "../runtime.ts";
 import type { StorageConnection } from "./connection.ts";
+import { errorCode, isUnclear } from "./errors.ts";
 import {
   ANSWER_TIMEOUT_MS,
   FIRST_RETRY_MS,
@@ -15,7 +16,7 @@ import {
 export interface Queues {
   /**
    * Puts a message into a queue, which is created when it is missing: JSON in base64, as the platform's queue trigger
-   * reads it. When an answer is lost the message is sent again, so it may arrive twice. It is dropped after seven days.
+   * reads it. Without a clear answer the message is sent again, so it may arrive twice. It is dropped after seven days.
    *
    * @param options.delaySeconds - How long the message stays hidden, 0 to just under seven days.
    * @throws RangeError for a message of more than 48 KiB.
@@ -38,38 +39,49 @@ export function createQueues(connection: StorageConnection, { log }: { log?: Log
     return client;
   };
 
+  /** Does something with a queue, and again when its outcome is unclear. */
+  async function use(
+    queue: string,
+    { create }: { create: boolean },
+    action: (client: QueueClient, options: { abortSignal: AbortSignal }) => Promise<unknown>,
+  ): Promise<void> {
+    const client = await reach(queue);
+    const options = () => ({ abortSignal: AbortSignal.timeout(ANSWER_TIMEOUT_MS) });
+    let missing = false;
+    let waited = 0;
+    let tries = 1;
+    for (;;) {
+      try {
+        if (missing) await client.createIfNotExists(options());
+        await action(client, options());
+        return;
+      } catch (error) {
+        const code = errorCode(error);
+        if (code === "QueueNotFound" && create && !missing) {
+          missing = true;
+          log?.info("Creating a queue", { queue });
+          continue;
+        }
+        const settling = code === "QueueBeingDeleted" || (code === "QueueNotFound" && missing);
+        if (settling ? waited >= MAX_DELETION_WAIT_MS : !isUnclear(error) || tries >= MAX_TRIES) throw error;
+        const pause = Math.min(MAX_RETRY_MS, FIRST_RETRY_MS * 2 ** (tries++ - 1)) * (0.5 + Math.random() / 2);
+        log?.warn("Trying a queue again", { queue, code, pauseMs: Math.round(pause) });
+        await delay(pause);
+        waited += pause;
+      }
+    }
+  }
+
   return {
-    async reachable(queue) {
-      const client = await reach(queue);
-      await client.exists();
-    },
+    reachable: (queue) => use(queue, { create: false }, (client, options) => client.exists(options)),
 
     async send(queue, message, { delaySeconds = 0 } = {}) {
       if (!Number.isInteger(delaySeconds) || delaySeconds < 0 || delaySeconds >= MAX_MESSAGE_DELAY_SECONDS)
         throw new RangeError(`A message can't be delayed by ${delaySeconds} seconds.`);
       const text = messageText(queue, message);
-      const client = await reach(queue);
-      let missing = false;
-      let waited = 0;
-      for (let pause = FIRST_RETRY_MS; ; pause = Math.min(MAX_RETRY_MS, pause * 2)) {
-        try {
-          if (missing) await client.createIfNotExists();
-          await client.sendMessage(text, { visibilityTimeout: delaySeconds });
-          return;
-        } catch (error) {
-          const { code } = error as { code?: string };
-          if (code === "QueueNotFound" && !missing) {
-            missing = true;
-            log?.info("Creating a queue", { queue });
-            continue;
-          }
-          const settling = code === "QueueBeingDeleted" || (code === "QueueNotFound" && missing);
-          if (!settling || waited >= MAX_DELETION_WAIT_MS) throw error;
-          log?.warn("Trying a queue again", { queue, code });
-          await delay(pause * (0.5 + Math.random() / 2));
-          waited += pause;
-        }
-      }
+      await use(queue, { create: true }, (client, options) =>
+        client.sendMessage(text, { ...options, visibilityTimeout: delaySeconds }),
+      );
     },
   };
 }
@@ -85,14 +97,8 @@ function messageText(queue: string, message: unknown): string {
 
 async function connect(connection: StorageConnection, queue: string): Promise<QueueClient> {
   const { QueueClient } = await import("@azure/storage-queue");
-  const options = {
-    retryOptions: {
-      maxTries: MAX_TRIES,
-      retryDelayInMs: FIRST_RETRY_MS,
-      maxRetryDelayInMs: MAX_RETRY_MS,
-      tryTimeoutInMs: ANSWER_TIMEOUT_MS,
-    },
-  };
+  // `use` tries again: the SDK's policy neither limits the time of an answer nor knows one that ends early.
+  const options = { retryOptions: { maxTries: 1 } };
   if ("connectionString" in connection) return new QueueClient(connection.connectionString, queue, options);
   const address = `${connection.queueServiceUri.replace(/\/$/, "")}/${queue}`;
   return new QueueClient(address, await connection.credential(), options);

@@ -1,26 +1,25 @@
-import type { PipelineRequest } from "@azure/core-rest-pipeline";
 import type { TableEntity } from "@azure/data-tables";
-import { errorCode, type Reached, statusOf, type TableClients, wasResent } from "./clients.ts";
+import type { Reached, TableClients } from "./clients.ts";
 import { checkLimits, decode, encode, type StoredRow } from "./columns.ts";
-import { RowChanged, RowExists, RowMissing } from "./errors.ts";
+import { errorCode, markResent, RowChanged, RowExists, RowMissing, statusOf, wasResent } from "./errors.ts";
 import type { Operation } from "./operations.ts";
 import { type Part, readTransactionAnswer, TransactionRefused, transactionBody } from "./transaction.ts";
 
 /**
  * Stored rows, read and written one or many at a time, with the service's refusals as RowExists, RowChanged, RowMissing.
  *
- * A request whose answer was lost is sent again and then meets its own effect: an insert finds its row, a replace a newer
- * ETag. So a refusal of a request that was sent more than once is looked into: when every row it writes holds exactly
- * what was to be written, the write is taken as done. What callers may rely on:
+ * A request without a clear answer is sent again and then meets its own effect: an insert finds its row, a replace a newer
+ * ETag, a removal nothing. So a refusal of a request that was sent more than once is looked into: when every row it writes
+ * holds exactly what was to be written, and every row it removes is gone, the request is taken as done. What callers may
+ * rely on:
  *
- * - A write that returns is stored.
- * - RowExists or RowChanged means that somebody else's value is stored now. Their own may have been stored for a moment
- *   before that, if the answer was lost and another writer was quick.
- * - Two writers of the very same value can't be told apart in that case. Where it matters who won (a lock, a claim), the
- *   value holds the writer's id.
+ * - A write that returns is stored, a row that was to be removed is gone.
+ * - RowExists, RowChanged or RowMissing means that another writer's value, or removal, stands now. Their own may have been
+ *   stored for a moment before that, if the answer was lost and another writer was quick.
+ * - Two writers of the very same value, or two who remove the same rows, can't be told apart in that case. Where it matters
+ *   who won (a lock, a claim), the value holds the writer's id, and a claim by removal also writes a row.
  * - A transaction that begins with a row of a `witness` entity is judged by that row alone, and then answers its ETag only.
- * - Removing leaves nothing to look at: `remove` may return false, and a transaction that only removes may throw
- *   RowMissing, for rows that it removed itself.
+ * - Any other error for which `isUnclear` is true leaves open whether the request was applied.
  */
 export interface Rows {
   /** The row, and the `Date` of the answer in milliseconds since 1970. */
@@ -70,11 +69,9 @@ export function createRows(clients: TableClients): Rows {
       const operations = parts.map((part) => part.operation);
       const { contentType, body } = transactionBody(parts.map((part) => part.text));
       const { createHttpHeaders, createPipelineRequest } = await import("@azure/core-rest-pipeline");
-      // The same for all tries of which one may have been applied, so that `wasResent` tells.
-      let request: PipelineRequest | undefined;
       try {
         const etags = await clients.use(table, { create: true }, async (reached: Reached) => {
-          request ??= createPipelineRequest({
+          const request = createPipelineRequest({
             url: `${reached.address}/$batch${reached.signature}`,
             method: "POST",
             headers: createHttpHeaders({
@@ -88,12 +85,7 @@ export function createRows(clients: TableClients): Rows {
             allowInsecureConnection: reached.address.startsWith("http://"),
           });
           const response = await reached.client.pipeline.sendRequest(reached.http, request);
-          try {
-            return readTransactionAnswer(response, parts.length);
-          } catch (error) {
-            if (statusOf(error)! < 500) request = undefined; // refused, as for a missing table: it was not applied
-            throw error;
-          }
+          return readTransactionAnswer(response, parts.length);
         });
         return new Map(operations.map(({ rowKey }, index) => [rowKey, etags[index] ?? ""]));
       } catch (error) {
@@ -108,12 +100,19 @@ export function createRows(clients: TableClients): Rows {
     },
   };
 
-  /** The ETags, when every row that these operations write holds exactly what they write; else undefined. */
+  /**
+   * The ETags ("" for a removed row), when every row that these operations write holds exactly what they write and every
+   * row they remove is gone; else undefined.
+   */
   async function appliedBefore(partitionKey: string, operations: readonly Operation[]) {
     const etags = new Map<string, string>();
     for (const { entity, kind, rowKey, columns } of operations) {
-      if (kind === "remove") continue;
-      const stored = await rows.read(entity.table, partitionKey, rowKey);
+      const stored = await look(entity.table, partitionKey, rowKey);
+      if (kind === "remove") {
+        if (stored !== undefined) return undefined;
+        etags.set(rowKey, "");
+        continue;
+      }
       if (stored === undefined) return undefined;
       const { etag, ...value } = decode<object>(entity.table, entity.schema, entity.members, stored.row);
       const now = encode(entity.members, value);
@@ -121,7 +120,17 @@ export function createRows(clients: TableClients): Rows {
       for (const name of names) if (columns[name] !== now[name]) return undefined;
       etags.set(rowKey, etag);
     }
-    return etags.size > 0 ? etags : undefined;
+    return etags;
+  }
+
+  /** Reads a row after an unclear answer. When even that fails, what was to be found out stays unclear. */
+  async function look(table: string, partitionKey: string, rowKey: string) {
+    try {
+      return await rows.read(table, partitionKey, rowKey);
+    } catch (error) {
+      markResent(error);
+      throw error;
+    }
   }
 
   return rows;

@@ -19,12 +19,26 @@ export class TransactionRefused extends Error {
   readonly statusCode: number;
   readonly index: number;
   readonly request: PipelineRequest;
+  /** Said within a 202, which the SDK's retry policy takes for a success. */
+  readonly inside: boolean;
 
-  constructor(code: string, statusCode: number, index: number, request: PipelineRequest) {
+  constructor(code: string, statusCode: number, index: number, { request, status }: PipelineResponse) {
     super(`The transaction was refused with ${statusCode} ${code} (operation ${index}).`);
     this.code = code;
     this.statusCode = statusCode;
     this.index = index;
+    this.request = request;
+    this.inside = status === 202;
+  }
+}
+
+/** The answer to a transaction ended early: it may have been applied. */
+export class TransactionCut extends Error {
+  override readonly name = "TransactionCut";
+  readonly request: PipelineRequest;
+
+  constructor(request: PipelineRequest) {
+    super("The answer to the transaction ended before it was complete.");
     this.request = request;
   }
 }
@@ -96,18 +110,22 @@ export function transactionBody(parts: readonly string[]): { contentType: string
   return { contentType: `multipart/mixed; boundary=${batch}`, body };
 }
 
-/** The new ETags in the order of the operations (undefined for a removed row). @throws TransactionRefused */
+/** A multipart body's end, https://www.rfc-editor.org/rfc/rfc2046#section-5.1.1: without it parts may be missing. */
+const CLOSED_CHANGE_SET = /--changesetresponse_[^\r\n]*--\s/;
+
+/** The new ETags in the order of the operations (undefined for a removed row). @throws TransactionRefused, TransactionCut */
 export function readTransactionAnswer(response: PipelineResponse, count: number): (string | undefined)[] {
   const { request, bodyAsText } = response;
   const text = bodyAsText ?? "";
   // 202 with a multipart body whether it was applied or not; another status is an error of the whole, with a JSON body.
+  if (response.status === 202 && !CLOSED_CHANGE_SET.test(text)) throw new TransactionCut(request);
   const answers =
     response.status === 202
       ? text.split("--changesetresponse_").slice(1, -1)
       : [`HTTP/1.1 ${response.status}\n${text}`];
   const etags = answers.map((answer) => {
     const status = Number(/HTTP\/1\.1 (\d{3})/.exec(answer)?.[1]);
-    if (!(status >= 200 && status < 300)) throw refusal(answer, status, request);
+    if (!(status >= 200 && status < 300)) throw refusal(answer, status, response);
     return /^ETag: (.+)$/im.exec(answer)?.[1]?.trim();
   });
   if (etags.length !== count)
@@ -115,11 +133,11 @@ export function readTransactionAnswer(response: PipelineResponse, count: number)
   return etags;
 }
 
-function refusal(answer: string, status: number, request: PipelineRequest): TransactionRefused {
+function refusal(answer: string, status: number, response: PipelineResponse): TransactionRefused {
   const code = /(?:"code"\s*:\s*"|<Code>)(\w+)/.exec(answer)?.[1] ?? "Unknown";
   // The message starts with the operation's number: "3:The specified entity already exists."
   const index = Number(/"value"\s*:\s*"(\d+):/.exec(answer)?.[1] ?? 0);
-  return new TransactionRefused(code, status, index, request);
+  return new TransactionRefused(code, status, index, response);
 }
 
 /** @throws TypeError */

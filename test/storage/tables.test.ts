@@ -17,7 +17,7 @@ import {
   StorageCorrupt,
   type Tables,
 } from "../../shared/storage/tables.ts";
-import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
+import { type Fault, startTableProxy, type TableProxy } from "../support/table-proxy.ts";
 
 const Thing = entity(
   "Things",
@@ -485,11 +485,21 @@ describe("a busy service", () => {
     expect(proxy.requests.map(({ status }) => status)).toEqual([503, 204]);
   });
 
-  test("is asked again when it says so inside a transaction's answer", async () => {
-    proxy.fail(["ServerBusyInside"]);
-    await tables.transaction("Things", p, [insert(Thing, "r", { name: "a" })]);
-    expect(proxy.requests).toHaveLength(2);
-    expect(await tables.get(Thing, p, "r")).toMatchObject({ name: "a" });
+  test.each<Fault>(["ServerBusyInside", "OperationTimedOutInside", "ThrottledInside"])(
+    "is asked again when it says so inside a transaction's answer: %s",
+    async (fault) => {
+      proxy.fail([fault]);
+      await tables.transaction("Things", p, [insert(Thing, "r", { name: "a" })]);
+      expect(proxy.requests).toHaveLength(2);
+      expect(await tables.get(Thing, p, "r")).toMatchObject({ name: "a" });
+    },
+  );
+
+  test("is not asked again when what it says inside is a refusal", async () => {
+    proxy.fail(["InvalidInputInside"]);
+    const refused = tables.transaction("Things", p, [insert(Thing, "r", { name: "a" })]);
+    await expect(refused).rejects.toMatchObject({ code: "InvalidInput", statusCode: 400 });
+    expect(proxy.requests).toHaveLength(1);
   });
 });
 

@@ -26,16 +26,38 @@ export type Fault =
   | "UpdateConditionNotSatisfied"
   /** Like ServerBusy, but said inside the 202 answer to a transaction. */
   | "ServerBusyInside"
+  /** 408, 429 and 400 inside the 202 answer to a transaction. */
+  | "OperationTimedOutInside"
+  | "ThrottledInside"
+  | "InvalidInputInside"
+  /** The connection is closed and the request not applied. */
+  | "LostRequest"
   /** The request is applied and the connection closed before the answer. */
-  | "LostAnswer";
+  | "LostAnswer"
+  /** The request is applied and the connection closed within the answer: in its body, or in its head where it has none. */
+  | "CutAnswer"
+  /** The request is applied and its answer ends early, as a whole one would: only its content tells. */
+  | "ShortAnswer"
+  /** 500 or 503, with the request applied. */
+  | "InternalErrorApplied"
+  | "ServerBusyApplied";
+
+/** What a fault is chosen by. */
+export interface FaultedRequest {
+  readonly method: string;
+  readonly path: string;
+  readonly body: string;
+}
 
 export interface TableProxy {
-  /** The connection string it was given, with itself as the table endpoint. */
+  /** The connection string it was given, with itself as the endpoint. */
   readonly connectionString: string;
   /** Every request so far, oldest first. Empty it to start counting again. */
   readonly requests: SeenRequest[];
   /** The next requests that the matcher picks meet these faults, one each. */
-  fail(faults: readonly Fault[], matches?: (seen: { method: string; path: string }) => boolean): void;
+  fail(faults: readonly Fault[], matches?: (seen: FaultedRequest) => boolean): void;
+  /** Takes back the faults that nothing has met yet; answers how many they were. */
+  heal(): number;
   /** From now on a query answers at most `rows` rows a page, and an empty page with a continuation before each. */
   shortPages(rows: number): void;
   stop(): Promise<void>;
@@ -45,12 +67,17 @@ export interface TableProxy {
  * Stands in front of Azurite's table service to count requests and to do what Azure does and Azurite does not. The Host
  * header is passed on as it came: the signature covers the path only, and the addresses inside a transaction must be this
  * proxy's.
+ *
+ * @param service - Which of the account's services it stands in front of.
  */
-export async function startTableProxy(connectionString: string): Promise<TableProxy> {
-  const endpoint = new URL(/TableEndpoint=([^;]+)/.exec(connectionString)?.[1] ?? "");
+export async function startTableProxy(
+  connectionString: string,
+  service: "Table" | "Queue" = "Table",
+): Promise<TableProxy> {
+  const endpoint = new URL(new RegExp(`${service}Endpoint=([^;]+)`).exec(connectionString)?.[1] ?? "");
   const account = endpoint.pathname.split("/")[1]!;
   const requests: SeenRequest[] = [];
-  const faults: { fault: Fault; matches: (seen: { method: string; path: string }) => boolean }[] = [];
+  const faults: { fault: Fault; matches: (seen: FaultedRequest) => boolean }[] = [];
   let rowsPerPage: number | undefined;
 
   const handle = async (incoming: IncomingMessage, answer: ServerResponse) => {
@@ -69,15 +96,21 @@ export async function startTableProxy(connectionString: string): Promise<TablePr
     };
     const note = (status: number) => requests.push({ ...seen, status });
 
-    const next = faults.findIndex(({ matches }) => matches({ method, path }));
+    const next = faults.findIndex(({ matches }) => matches({ method, path, body }));
     const fault = next < 0 ? undefined : faults.splice(next, 1)[0]!.fault;
+    if (fault === "LostRequest") {
+      note(0);
+      incoming.socket.destroy();
+      return;
+    }
     if (fault === "ServerBusy") return refuse(answer, note, 503, fault);
     if (fault === "TableBeingDeleted") return refuse(answer, note, 409, fault);
     if (fault === "UpdateConditionNotSatisfied") return refuse(answer, note, 412, fault);
-    if (fault === "ServerBusyInside") {
+    const inside = INSIDE[fault ?? ""];
+    if (inside) {
       note(202);
       answer.writeHead(202, { "content-type": "multipart/mixed; boundary=batchresponse_x" });
-      answer.end(busyInside);
+      answer.end(refusedInside(inside.status, inside.code));
       return;
     }
 
@@ -107,6 +140,15 @@ export async function startTableProxy(connectionString: string): Promise<TablePr
       incoming.socket.destroy();
       return;
     }
+    if (fault === "InternalErrorApplied") return refuse(answer, () => {}, 500, "InternalError");
+    if (fault === "ServerBusyApplied") return refuse(answer, () => {}, 503, "ServerBusy");
+    if (fault === "CutAnswer") return cut(incoming, answer, applied);
+    if (fault === "ShortAnswer") {
+      const { "content-length": _, ...headers } = applied.headers;
+      answer.writeHead(applied.status, headers);
+      answer.end(applied.body.slice(0, applied.body.length / 2));
+      return;
+    }
     answer.writeHead(applied.status, applied.headers);
     answer.end(applied.body);
   };
@@ -120,6 +162,7 @@ export async function startTableProxy(connectionString: string): Promise<TablePr
   return {
     connectionString: connectionString.replace(endpoint.origin, `http://127.0.0.1:${port}`),
     requests,
+    heal: () => faults.splice(0).length,
     fail: (wanted, matches = () => true) => faults.push(...wanted.map((fault) => ({ fault, matches }))),
     shortPages: (rows) => {
       rowsPerPage = rows;
@@ -134,21 +177,35 @@ export async function startTableProxy(connectionString: string): Promise<TablePr
 
 const emptyPageMark = "after-an-empty-page:";
 
+interface Answered {
+  status: number;
+  headers: Record<string, string | string[] | undefined>;
+  body: string;
+}
+
+function cut(incoming: IncomingMessage, answer: ServerResponse, { status, headers, body }: Answered): void {
+  const close = () => incoming.socket.destroy();
+  if (body === "") {
+    incoming.socket.write(`HTTP/1.1 ${status} No Con`, close);
+    return;
+  }
+  answer.writeHead(status, { ...headers, "content-length": Buffer.byteLength(body) });
+  answer.write(body.slice(0, body.length / 2), close);
+}
+
 function forward(incoming: IncomingMessage, url: URL, body: string) {
-  return new Promise<{ status: number; headers: Record<string, string | string[] | undefined>; body: string }>(
-    (resolve, reject) => {
-      const { method, headers } = incoming;
-      const forwarded = request(url, { method, headers }, (response) => {
-        const { "transfer-encoding": _, ...kept } = response.headers;
-        text(response).then(
-          (answered) => resolve({ status: response.statusCode ?? 500, headers: kept, body: answered }),
-          reject,
-        );
-      });
-      forwarded.once("error", reject);
-      forwarded.end(body);
-    },
-  );
+  return new Promise<Answered>((resolve, reject) => {
+    const { method, headers } = incoming;
+    const forwarded = request(url, { method, headers }, (response) => {
+      const { "transfer-encoding": _, ...kept } = response.headers;
+      text(response).then(
+        (answered) => resolve({ status: response.statusCode ?? 500, headers: kept, body: answered }),
+        reject,
+      );
+    });
+    forwarded.once("error", reject);
+    forwarded.end(body);
+  });
 }
 
 /** Errors as the service words them. https://learn.microsoft.com/rest/api/storageservices/status-and-error-codes2 */
@@ -161,19 +218,27 @@ function refuse(answer: ServerResponse, note: (status: number) => void, status: 
   answer.end(problem(code));
 }
 
-const busyInside = [
-  "--batchresponse_x",
-  "Content-Type: multipart/mixed; boundary=changesetresponse_x",
-  "",
-  "--changesetresponse_x",
-  "Content-Type: application/http",
-  "Content-Transfer-Encoding: binary",
-  "",
-  "HTTP/1.1 503 Service Unavailable",
-  "Content-Type: application/json;odata=minimalmetadata;charset=utf-8",
-  "",
-  problem("ServerBusy", "0:"),
-  "--changesetresponse_x--",
-  "--batchresponse_x--",
-  "",
-].join("\r\n");
+const INSIDE: Record<string, { status: number; code: string } | undefined> = {
+  ServerBusyInside: { status: 503, code: "ServerBusy" },
+  OperationTimedOutInside: { status: 408, code: "OperationTimedOut" },
+  ThrottledInside: { status: 429, code: "TooManyRequests" },
+  InvalidInputInside: { status: 400, code: "InvalidInput" },
+};
+
+const refusedInside = (status: number, code: string): string =>
+  [
+    "--batchresponse_x",
+    "Content-Type: multipart/mixed; boundary=changesetresponse_x",
+    "",
+    "--changesetresponse_x",
+    "Content-Type: application/http",
+    "Content-Transfer-Encoding: binary",
+    "",
+    `HTTP/1.1 ${status} Refused`,
+    "Content-Type: application/json;odata=minimalmetadata;charset=utf-8",
+    "",
+    problem(code, "0:"),
+    "--changesetresponse_x--",
+    "--batchresponse_x--",
+    "",
+  ].join("\r\n");

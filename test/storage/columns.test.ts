@@ -1,0 +1,31 @@
+import { expect, test } from "vitest";
+import * as z from "zod";
+import { encode } from "../../shared/storage/columns.ts";
+import { entity } from "../../shared/storage/entity.ts";
+import { MAX_TEXT_UNITS } from "../../shared/storage/limits.ts";
+
+const { members } = entity("Texts", z.object({ text: z.string() }));
+
+/** Characters of two UTF-16 units: the first and the last of each range of high surrogates, and one between. */
+const PAIRS = ["\u{10000}", "\u{103ff}", "\u{1f511}", "\u{10fc00}", "\u{10ffff}"];
+
+test.each(PAIRS)("a long text is never cut within a character of two units (%j)", (pair) => {
+  for (const before of [MAX_TEXT_UNITS - 2, MAX_TEXT_UNITS - 1, MAX_TEXT_UNITS]) {
+    const text = `${"a".repeat(before)}${pair}${"b".repeat(MAX_TEXT_UNITS)}`;
+    const pieces = Object.values(encode(members, { text })) as string[];
+    expect(pieces.join("")).toBe(text);
+    expect(pieces.length).toBeGreaterThan(1);
+    for (const piece of pieces) {
+      expect(piece.isWellFormed()).toBe(true);
+      expect(piece.length).toBeLessThanOrEqual(MAX_TEXT_UNITS);
+    }
+  }
+});
+
+test("a character of one unit at the end of a piece stays there", () => {
+  const text = `${"a".repeat(MAX_TEXT_UNITS - 1)}\ud7ff${"b".repeat(10)}`;
+  const [first] = Object.values(encode(members, { text })) as string[];
+  expect(first).toHaveLength(MAX_TEXT_UNITS);
+  const beyond = `${"a".repeat(MAX_TEXT_UNITS - 1)}\ue000${"b".repeat(10)}`;
+  expect((Object.values(encode(members, { text: beyond })) as string[])[0]).toHaveLength(MAX_TEXT_UNITS);
+});
