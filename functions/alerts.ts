@@ -1,203 +1,28 @@
 import * as z from "zod";
 import {
-  attemptsOf,
-  DELIVERY_QUEUE,
-  DELIVERY_STATUSES,
-  DeliveryMessage,
-  type DeliveryRecord,
-  type DeliverySummary,
-  EVALUATION_QUEUE,
-  type Part,
-} from "../shared/alerts/delivery.ts";
-import { type News, unpackNews } from "../shared/alerts/news.ts";
-import {
-  ALERT_TYPES,
-  DELIVERY_METHODS,
-  DELIVERY_MODES,
-  DIGEST_FREQUENCIES,
-  RuleFilters,
-  type RuleRecord,
-} from "../shared/alerts/rule.ts";
-import { type ChangedRule, NewRule, RuleChange } from "../shared/alerts/rules.ts";
-import { type SnoozeRecord, snoozeId } from "../shared/alerts/snoozes.ts";
+  AlertRule,
+  AlertRuleWithSecret,
+  AlertTestResult,
+  alertTestView,
+  changedRuleView,
+  HistoryEntry,
+  historyView,
+  NewRule,
+  NewSnooze,
+  RuleChange,
+  ruleView,
+  Snooze,
+  snoozeView,
+  ulid,
+} from "../shared/alerts/api.ts";
+import { DELIVERY_QUEUE, DELIVERY_STATUSES, DeliveryMessage, EVALUATION_QUEUE } from "../shared/alerts/delivery.ts";
+import { unpackItems } from "../shared/alerts/items.ts";
 import { pageOf, pageParameters, pageRequest, queryInstant } from "../shared/http/paging.ts";
 import { notFound } from "../shared/http/problem.ts";
 import { created, Deleted, deleted, ok, resource } from "../shared/http/reply.ts";
-import { singleLine } from "../shared/http/text.ts";
-import type { Row } from "../shared/storage/entity.ts";
 import { endpoint, poison, queue, timer } from "./kit.ts";
 
 const tag = "Alerts";
-const instant = z.iso.datetime();
-const ulid = z.string().regex(/^[0-7][0-9A-HJKMNP-TV-Z]{25}$/, "must be an id (26 letters and digits)");
-
-const ruleFields = {
-  id: z.string(),
-  name: z.string(),
-  alertType: z.enum(ALERT_TYPES),
-  thresholdDays: z.int().nullable().meta({ description: "The highest of thresholds; null unless about expiration." }),
-  thresholds: z.array(z.int()),
-  filters: RuleFilters,
-  deliveryMethod: z.enum(DELIVERY_METHODS),
-  deliveryMode: z.enum(DELIVERY_MODES),
-  digestFrequency: z.enum(DIGEST_FREQUENCIES),
-  recipients: z.array(z.string()),
-  webhookHost: z.string().nullable().meta({ description: "All that is shown of webhookUrl." }),
-  enabled: z.boolean(),
-  createdAt: instant,
-  createdBy: z.string(),
-  updatedAt: instant,
-  updatedBy: z.string(),
-  etag: z.string(),
-};
-const Rule = z.object(ruleFields).meta({ id: "AlertRule" });
-const RuleWithSecret = z
-  .object({
-    ...ruleFields,
-    webhookSecret: z.string().optional().meta({
-      description:
-        "Shown this once, where the call made it: the key that signs the rule's webhooks, as the Standard Webhooks specification says.",
-    }),
-  })
-  .meta({ id: "AlertRuleWithSecret" });
-
-const ruleView = (rule: Row<RuleRecord>): z.infer<typeof Rule> => ({
-  ...{ id: rule.ruleId, name: rule.name, alertType: rule.alertType },
-  ...{ thresholdDays: rule.thresholds[0] ?? null, thresholds: rule.thresholds, filters: rule.filters },
-  ...{ deliveryMethod: rule.deliveryMethod, deliveryMode: rule.deliveryMode, digestFrequency: rule.digestFrequency },
-  ...{ recipients: rule.recipients, webhookHost: rule.webhookHost ?? null, enabled: rule.enabled },
-  ...{ createdAt: rule.createdAt, createdBy: rule.createdBy, updatedAt: rule.updatedAt, updatedBy: rule.updatedBy },
-  etag: rule.etag,
-});
-const changedView = ({ rule, webhookSecret }: ChangedRule): z.infer<typeof RuleWithSecret> => ({
-  ...ruleView(rule),
-  ...(webhookSecret === undefined ? {} : { webhookSecret }),
-});
-
-const Recipient = z
-  .object({
-    recipient: z.string().meta({ description: "An e-mail address, or the webhook's host." }),
-    status: z
-      .enum(["pending", "accepted", "delivered", "failed", "cancelled"])
-      .meta({ description: "Of an e-mail address: what became of the mail that went to it and up to 49 others." }),
-    attempts: z.int(),
-    error: z.string().nullable(),
-    finishedAt: instant.nullable(),
-    mayBeRepeated: z.boolean().meta({
-      description: "It was sent again after an attempt of which it is not known whether it was received.",
-    }),
-  })
-  .meta({ id: "AlertRecipient" });
-const Item = z
-  .object({
-    kind: z.enum(["asset", "violation", "scan"]),
-    id: z.string(),
-    thresholdDays: z
-      .int()
-      .nullable()
-      .meta({ description: "The lowest threshold the asset had crossed; 0 when expired." }),
-    expiresOn: instant.nullable(),
-  })
-  .meta({ id: "AlertItem" });
-const entryFields = {
-  id: z.string(),
-  ruleId: z.string(),
-  ruleName: z.string(),
-  alertType: z.enum(ALERT_TYPES),
-  deliveryMethod: z.enum(DELIVERY_METHODS),
-  deliveryMode: z.enum(DELIVERY_MODES),
-  test: z.boolean(),
-  status: z.enum(DELIVERY_STATUSES),
-  createdAt: instant,
-  finishedAt: instant.nullable(),
-  nextAttemptAt: instant.nullable(),
-  attempts: z.int(),
-  error: z.string().nullable().meta({ description: "The first of the recipients' errors." }),
-  recipients: z.array(Recipient),
-  itemsTotal: z.int(),
-};
-const HistoryEntry = z
-  .object({ ...entryFields, items: z.array(Item).meta({ description: "What it tells; in lists the first ten." }) })
-  .meta({ id: "AlertHistoryEntry" });
-const TestResult = z
-  .object({
-    delivered: z.boolean(),
-    message: z.string(),
-    receiver: z
-      .object({ status: z.int(), body: z.string().meta({ description: "The beginning." }) })
-      .nullable()
-      .meta({ description: "What a webhook's receiver answered." }),
-    delivery: HistoryEntry,
-  })
-  .meta({ id: "AlertTestResult" });
-
-const recipientsOf = (part: Part): z.infer<typeof Recipient>[] =>
-  part.recipients.map((recipient) => ({
-    recipient,
-    status: part.status === "waiting" || part.status === "sending" ? "pending" : part.status,
-    ...{ attempts: part.attempts, error: part.error ?? null, finishedAt: part.finishedAt ?? null },
-    mayBeRepeated: part.mayBeRepeated ?? false,
-  }));
-const itemOf = (news: News): z.infer<typeof Item> => ({
-  ...{ kind: news.kind, id: news.id },
-  thresholdDays: news.kind === "asset" ? news.threshold : null,
-  expiresOn: news.kind === "asset" ? new Date(news.expiresOn * 1000).toISOString() : null,
-});
-const entryView = (
-  delivery: Omit<DeliverySummary, "firstNews">,
-  news: readonly News[],
-): z.infer<typeof HistoryEntry> => ({
-  ...{ id: delivery.deliveryId, ruleId: delivery.ruleId, ruleName: delivery.ruleName, alertType: delivery.alertType },
-  ...{ deliveryMethod: delivery.deliveryMethod, deliveryMode: delivery.deliveryMode, test: delivery.test },
-  ...{ status: delivery.status, createdAt: delivery.createdAt, finishedAt: delivery.finishedAt ?? null },
-  nextAttemptAt: delivery.status === "pending" ? delivery.nextAt : null,
-  attempts: attemptsOf(delivery.parts),
-  error: delivery.parts.find(({ error }) => error !== undefined)?.error ?? null,
-  recipients: delivery.parts.flatMap(recipientsOf),
-  itemsTotal: delivery.newsTotal,
-  items: news.map(itemOf),
-});
-
-function testView(delivery: DeliveryRecord): z.infer<typeof TestResult> {
-  const entry = entryView(delivery, unpackNews(delivery.news));
-  const receiver = delivery.parts[0]?.answer ?? null;
-  const accepted = delivery.parts.every(({ status }) => status === "accepted" || status === "delivered");
-  const messages = {
-    delivered: "It was delivered.",
-    partial: `Some recipients were reached, others not: ${entry.error}`,
-    failed: entry.error ?? "It failed.",
-    cancelled: entry.error ?? "It was cancelled.",
-    pending: accepted
-      ? "The mail provider has accepted it; the history will say what became of it."
-      : `It is not known yet whether it arrived; the history will say. ${entry.error ?? ""}`.trim(),
-  };
-  return { delivered: delivery.status === "delivered", message: messages[delivery.status], receiver, delivery: entry };
-}
-
-const Snooze = z
-  .object({
-    id: z.string(),
-    ruleId: z.string(),
-    assetId: z.string(),
-    reason: z.string(),
-    until: instant,
-    createdAt: instant,
-    createdBy: z.string(),
-  })
-  .meta({ id: "AlertSnooze" });
-const snoozeView = (snooze: SnoozeRecord): z.infer<typeof Snooze> => ({
-  ...{ id: snoozeId(snooze), ruleId: snooze.ruleId, assetId: snooze.assetId, reason: snooze.reason },
-  ...{ until: snooze.until, createdAt: snooze.createdAt, createdBy: snooze.createdBy },
-});
-const NewSnooze = z
-  .strictObject({
-    ruleId: ulid,
-    assetId: z.string().min(1).max(300).meta({ description: "`<vault>.<type>.<name>`" }),
-    reason: singleLine(500),
-    until: queryInstant("end").meta({ description: "An instant, or a date whose end it is.", type: "string" }),
-  })
-  .meta({ id: "NewAlertSnooze" });
-
 const ruleParams = z.object({ rule_id: z.string().meta({ description: "The rule's id." }) });
 
 const createAlertRule = endpoint({
@@ -211,10 +36,10 @@ const createAlertRule = endpoint({
   access: "admin",
   tier: "core",
   body: NewRule,
-  responds: { 201: RuleWithSecret },
+  responds: { 201: AlertRuleWithSecret },
   handle: async ({ body, caller, services }) => {
     const made = await services.alerts.rules.create(body, caller);
-    return created(changedView(made), `/alerts/rules/${made.rule.ruleId}`);
+    return created(changedRuleView(made), `/alerts/rules/${made.rule.ruleId}`);
   },
 });
 
@@ -227,7 +52,7 @@ const listAlertRules = endpoint({
   access: "user",
   tier: "core",
   query: z.strictObject(pageParameters),
-  responds: { 200: pageOf(Rule, "AlertRuleList") },
+  responds: { 200: pageOf(AlertRule, "AlertRuleList") },
   handle: async ({ query, services }) => {
     const page = await services.alerts.rules.list(pageRequest(query));
     return ok({ ...page, items: page.items.map(ruleView) });
@@ -243,7 +68,7 @@ const getAlertRule = endpoint({
   access: "user",
   tier: "core",
   params: ruleParams,
-  responds: { 200: Rule },
+  responds: { 200: AlertRule },
   handle: async ({ params, services }) => resource(ruleView(await services.alerts.rules.get(params.rule_id))),
 });
 
@@ -259,9 +84,9 @@ const updateAlertRule = endpoint({
   params: ruleParams,
   body: RuleChange,
   conditional: true,
-  responds: { 200: RuleWithSecret },
+  responds: { 200: AlertRuleWithSecret },
   handle: async ({ params, body, caller, ifMatch, services }) =>
-    resource(changedView(await services.alerts.rules.change(params.rule_id, body, caller, ifMatch))),
+    resource(changedRuleView(await services.alerts.rules.change(params.rule_id, body, caller, ifMatch))),
 });
 
 const deleteAlertRule = endpoint({
@@ -293,8 +118,8 @@ const testAlertRule = endpoint({
   access: "operator",
   tier: "core",
   params: ruleParams,
-  responds: { 200: TestResult },
-  handle: async ({ params, caller, services }) => ok(testView(await services.alerts.test(params.rule_id, caller))),
+  responds: { 200: AlertTestResult },
+  handle: async ({ params, caller, services }) => ok(alertTestView(await services.alerts.test(params.rule_id, caller))),
 });
 
 const rotateAlertRuleSecret = endpoint({
@@ -308,9 +133,9 @@ const rotateAlertRuleSecret = endpoint({
   tier: "core",
   params: ruleParams,
   conditional: true,
-  responds: { 200: RuleWithSecret },
+  responds: { 200: AlertRuleWithSecret },
   handle: async ({ params, caller, ifMatch, services }) =>
-    resource(changedView(await services.alerts.rules.rotateSecret(params.rule_id, caller, ifMatch))),
+    resource(changedRuleView(await services.alerts.rules.rotateSecret(params.rule_id, caller, ifMatch))),
 });
 
 const listAlertHistory = endpoint({
@@ -332,7 +157,7 @@ const listAlertHistory = endpoint({
   handle: async ({ query, services }) => {
     const filter = { start: query.start_date, end: query.end_date, status: query.status, ruleId: query.rule_id };
     const page = await services.alerts.history.list(filter, pageRequest(query));
-    return ok({ ...page, items: page.items.map((delivery) => entryView(delivery, delivery.firstNews)) });
+    return ok({ ...page, items: page.items.map((delivery) => historyView(delivery, delivery.firstNews)) });
   },
 });
 
@@ -349,7 +174,7 @@ const getAlertHistoryEntry = endpoint({
   handle: async ({ params, services }) => {
     const delivery = await services.alerts.history.get(params.entry_id);
     if (!delivery) throw notFound(`The history entry ${params.entry_id.slice(0, 64)}`);
-    return ok(entryView(delivery, unpackNews(delivery.news)));
+    return ok(historyView(delivery, unpackItems(delivery.news)));
   },
 });
 
@@ -418,7 +243,7 @@ export const timers = [
   timer({
     name: "cleanUpAlerts",
     schedule: () => "0 41 3 * * *",
-    handle: ({ services }) => services.alerts.cleanUp(),
+    handle: ({ services, requestId }) => services.alerts.cleanUp({ actor: "system", requestId }),
   }),
 ];
 

@@ -7,7 +7,7 @@ import { createPace } from "../shared/http/pace.ts";
 import { Problem, retryLater } from "../shared/http/problem.ts";
 import type { RateLimiter } from "../shared/http/rate-limit.ts";
 import type { Licensing } from "../shared/licensing/licensing.ts";
-import { RowChanged } from "../shared/storage/tables.ts";
+import { isUnclear, RowChanged } from "../shared/storage/tables.ts";
 
 /** 100 a second of an instance. A refused sign-in has cost it up to 3 ms of its processor, so the rest is everybody else's. */
 const PACE = { everyMs: 10, maxWaiting: 100 };
@@ -56,15 +56,12 @@ function translate(error: unknown): Problem | undefined {
   }
   if (error instanceof RowChanged)
     return new Problem("conflict", "Somebody else changed this at the same time. Read it again and repeat.");
-  if (isStorageOutage(error)) {
-    return retryLater("unavailable", "The storage account does not answer. Try again shortly.", RETRY_SECONDS);
+  if (isUnclear(error)) {
+    return retryLater(
+      "unavailable",
+      "The storage account does not answer clearly. If this request was to change something, that may have been done: read it again, or repeat the request.",
+      RETRY_SECONDS,
+    );
   }
   return undefined;
-}
-
-/** The storage SDKs' error for no answer at all, or for one of the service's own failures. */
-function isStorageOutage(error: unknown): boolean {
-  if (!(error instanceof Error) || error.name !== "RestError") return false;
-  const status = "statusCode" in error ? error.statusCode : undefined;
-  return status === undefined || (typeof status === "number" && status >= 500);
 }

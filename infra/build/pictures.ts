@@ -5,8 +5,8 @@ import { createRequire } from "node:module";
 import path from "node:path";
 import type { DeliveryRecord } from "../../shared/alerts/delivery.ts";
 import { mailOf } from "../../shared/alerts/email.ts";
+import type { AssetItem } from "../../shared/alerts/items.ts";
 import { messageOf } from "../../shared/alerts/message.ts";
-import type { AssetNews } from "../../shared/alerts/news.ts";
 import type { Verification } from "../../shared/audit/api.ts";
 import type { AuditEntry } from "../../shared/audit/entry.ts";
 import { createPdf } from "../../shared/audit/export/pdf.ts";
@@ -35,11 +35,11 @@ function mail(): void {
   const at = "2026-11-21T10:00:00.000Z";
   const asset = (
     vaultName: string,
-    type: AssetNews["type"],
+    type: AssetItem["type"],
     name: string,
     days: number,
     owner?: string,
-  ): AssetNews => ({
+  ): AssetItem => ({
     kind: "asset",
     id: `${vaultName}.${type}.${name}`,
     type,

@@ -5,26 +5,26 @@ import type { ServiceKeyVault } from "../azure/service-key-vault.ts";
 import type { Config } from "../config/config.ts";
 import type { Caller } from "../http/endpoint.ts";
 import { notFound } from "../http/problem.ts";
-import { DAY } from "../inventory/health.ts";
 import type { Clock, Logger, Randomness } from "../runtime.ts";
 import type { Settings } from "../settings/settings.ts";
+import { withoutKeys } from "../storage/entity.ts";
 import type { Queues } from "../storage/queues.ts";
 import type { Tables } from "../storage/tables.ts";
+import { DAY_MS } from "../time.ts";
 import { createCleanUp } from "./clean-up.ts";
 import { createDeliveries } from "./deliver.ts";
 import { DELIVERY_QUEUE, type DeliveryRecord, EVALUATION_QUEUE } from "./delivery.ts";
 import { createEvaluation, newDelivery } from "./evaluate.ts";
-import type { ViolationSource } from "./happenings.ts";
-import { createHistory } from "./history.ts";
-import type { News } from "./news.ts";
+import type { ViolationSource } from "./events.ts";
+import { createHistory, type History } from "./history.ts";
+import type { Item } from "./items.ts";
+import { createNotificationLog } from "./notification-log.ts";
 import { createOutgoing, type Outgoing } from "./outgoing.ts";
-import { recordOf } from "./record.ts";
 import type { RuleRecord } from "./rule.ts";
-import { createRules } from "./rules.ts";
-import { createSnoozes } from "./snoozes.ts";
-import { createTold } from "./told.ts";
+import { type AlertRules, createRules } from "./rules.ts";
+import { createSnoozes, type Snoozes } from "./snoozes.ts";
 
-export type { NewViolation, ViolationSource } from "./happenings.ts";
+export type { NewViolation, ViolationSource } from "./events.ts";
 
 /** Milliseconds a test waits for what the mail provider reports; after that the history says it. */
 const TEST_WAIT_MS = 12_000;
@@ -51,7 +51,7 @@ export interface AlertsDependencies {
   mail: MailSender | undefined;
   /** Undefined while the service has no key vault of its own: rules that post are then refused. */
   vault: ServiceKeyVault | undefined;
-  /** Undefined: rules about violations have nothing to tell. */
+  /** Undefined: rules about violations find nothing. */
   violations?: ViolationSource | undefined;
   outgoing?: Outgoing;
   clock: Clock;
@@ -59,8 +59,30 @@ export interface AlertsDependencies {
   log: Logger;
 }
 
-/** Rules, what they find to tell, and how it is told. */
-export function createAlerts(deps: AlertsDependencies) {
+/** Alert rules, what they find to notify of, and its delivery. */
+export interface Alerts {
+  readonly rules: AlertRules;
+  readonly snoozes: Snoozes;
+  readonly history: History;
+  /** Finds and commits to what the rules have to notify of; for the timer, and soon after a scan. */
+  evaluate(): Promise<void>;
+  /** Has the rules evaluated soon. */
+  requestEvaluation(): Promise<void>;
+  /** Works on one recorded delivery; for its queue. */
+  deliver(deliveryId: string): Promise<void>;
+  /** A delivery whose message failed too often; for the poison queue. */
+  reviveDelivery(deliveryId: string): Promise<void>;
+  /**
+   * Really delivers an example by a rule and answers what came of it. One attempt; it is in the history as a test.
+   *
+   * @throws {Problem} notFound
+   */
+  test(ruleId: string, caller: Caller): Promise<DeliveryRecord>;
+  /** Removes what no longer means anything; once a day. @throws {CloudFailure} when a deleted rule's secret stays. */
+  cleanUp(caller: Caller): Promise<void>;
+}
+
+export function createAlerts(deps: AlertsDependencies): Alerts {
   const { tables, queues, settings, audit, config, clock, randomness, log } = deps;
   const links = {
     portal: PORTALS[config.AZURE_CLOUD],
@@ -69,19 +91,44 @@ export function createAlerts(deps: AlertsDependencies) {
   };
   const allowPrivate = config.ALLOW_PRIVATE_WEBHOOK_ADDRESSES;
   const rules = createRules({
-    ...{ tables, settings, audit, clock, randomness, log },
-    ...{ vault: deps.vault, allowPrivateWebhooks: allowPrivate },
+    tables,
+    settings,
+    audit,
+    vault: deps.vault,
+    allowPrivateWebhooks: allowPrivate,
+    clock,
+    randomness,
+    log,
   });
   const snoozes = createSnoozes({ tables, rules, audit, clock });
   const history = createHistory(tables);
-  const told = createTold(tables);
+  const notifications = createNotificationLog(tables);
   const deliveries = createDeliveries({
-    ...{ tables, queues, settings, rules, history, audit, links, clock, randomness, log },
-    ...{ mail: deps.mail, outgoing: deps.outgoing ?? createOutgoing({ allowPrivate }) },
+    tables,
+    queues,
+    settings,
+    rules,
+    history,
+    audit,
+    mail: deps.mail,
+    outgoing: deps.outgoing ?? createOutgoing({ allowPrivate }),
+    links,
+    clock,
+    randomness,
+    log,
   });
   const evaluate = createEvaluation({
-    ...{ tables, queues, settings, rules, snoozes, told, history, clock, log },
-    ...{ violations: deps.violations, ownerTag: config.OWNER_TAG },
+    tables,
+    queues,
+    settings,
+    rules,
+    snoozes,
+    notifications,
+    history,
+    violations: deps.violations,
+    ownerTag: config.OWNER_TAG,
+    clock,
+    log,
   });
 
   return {
@@ -89,24 +136,19 @@ export function createAlerts(deps: AlertsDependencies) {
     snoozes,
     history,
 
-    /** Finds and commits to what there is to tell; for the timer, and soon after a scan. */
     evaluate,
 
-    /** Has the rules evaluated soon. */
     requestEvaluation: () => queues.send(EVALUATION_QUEUE, {}),
 
-    /** Works on one recorded delivery; for its queue. */
     deliver: deliveries.handle,
 
-    /** A delivery whose message failed too often; for the poison queue. */
     reviveDelivery: deliveries.revive,
 
-    /** Really delivers an example by a rule and answers what came of it. One attempt; it is in the history as a test. */
-    async test(ruleId: string, caller: Caller): Promise<DeliveryRecord> {
+    async test(ruleId, caller) {
       const rule = await rules.get(ruleId);
       const now = clock.now();
       const deliveryId = randomness.ulid(now);
-      const made = { deliveryId, createdAt: now.toISOString(), news: [exampleOf(rule, now)] };
+      const made = { deliveryId, createdAt: now.toISOString(), items: [exampleOf(rule, now)] };
       await history.record(newDelivery(rule, { ...made, test: true, requestedBy: caller.actor }));
       const deadline = performance.now() + TEST_WAIT_MS;
       for (;;) {
@@ -120,20 +162,18 @@ export function createAlerts(deps: AlertsDependencies) {
       }
       const row = await history.get(deliveryId);
       if (!row) throw notFound(`The delivery ${deliveryId}`);
-      return recordOf(row);
+      return withoutKeys(row);
     },
 
-    /** Forgets what no longer means anything; once a day. */
     cleanUp: createCleanUp({ tables, rules, snoozes, clock, log }),
   };
 }
 
-export type Alerts = ReturnType<typeof createAlerts>;
-
-/** What a test tells of: nothing that exists. */
-function exampleOf(rule: RuleRecord, now: Date): News {
+/** What a test notifies of: nothing that exists. */
+function exampleOf(rule: RuleRecord, now: Date): Item {
   const vault = {
-    ...{ vaultName: "kv-example", subscriptionId: "00000000-0000-0000-0000-000000000000" },
+    vaultName: "kv-example",
+    subscriptionId: "00000000-0000-0000-0000-000000000000",
     vaultId:
       "/subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/example/providers/Microsoft.KeyVault/vaults/kv-example",
   };
@@ -141,20 +181,32 @@ function exampleOf(rule: RuleRecord, now: Date): News {
     case "expiration":
     case "expired": {
       const threshold = rule.thresholds.at(-1) ?? 0;
-      const expiresOn = Math.floor((now.getTime() + threshold * DAY) / 1000) - 3600;
+      const expiresOn = Math.floor((now.getTime() + threshold * DAY_MS) / 1000) - 3600;
       const asset = { id: "kv-example.secret.example-password", type: "secret", name: "example-password" } as const;
       return { kind: "asset", ...asset, ...vault, owner: "example-team", expiresOn, threshold };
     }
     case "complianceViolation":
       return {
-        ...{ kind: "violation", id: "example", checkId: "example-check", title: "An example of a violation" },
-        ...{ severity: "medium", resourceId: "kv-example", resourceType: "vault", ...vault },
-        ...{ owner: "example-team", firstSeenAt: now.toISOString() },
+        kind: "violation",
+        id: "example",
+        checkId: "example-check",
+        title: "An example of a violation",
+        severity: "medium",
+        resourceId: "kv-example",
+        resourceType: "vault",
+        ...vault,
+        owner: "example-team",
+        firstSeenAt: now.toISOString(),
       };
     case "scanFailure":
       return {
-        ...{ kind: "scan", id: "00000000000000000000000000", mode: "full", status: "partial" },
-        ...{ finishedAt: now.toISOString(), vaultsTotal: 10, vaultsFailed: 1 },
+        kind: "scan",
+        id: "00000000000000000000000000",
+        mode: "full",
+        status: "partial",
+        finishedAt: now.toISOString(),
+        vaultsTotal: 10,
+        vaultsFailed: 1,
         message: "An example: one vault's network rules refuse the service's address.",
       };
   }

@@ -1,29 +1,30 @@
 import { decodeTime } from "ulid";
+import type { Caller } from "../http/endpoint.ts";
 import { ASSET_TYPES, Assets, type AssetType } from "../inventory/asset.ts";
-import { DAY } from "../inventory/health.ts";
 import { expiryBounds, partitions } from "../inventory/layout.ts";
 import type { Clock, Logger } from "../runtime.ts";
 import { keyEnd } from "../storage/keys.ts";
 import { remove, type Tables } from "../storage/tables.ts";
-import type { RuleRoom } from "./rules.ts";
-import type { SnoozeRoom } from "./snoozes.ts";
+import { DAY_MS } from "../time.ts";
+import { NotificationRows } from "./notification-log.ts";
+import type { AlertRules } from "./rules.ts";
+import type { Snoozes } from "./snoozes.ts";
 import { RuleStates, STATES } from "./state.ts";
-import { Told } from "./told.ts";
 
-/** Marks are kept at least this long after the expiry, or after the telling where there is none. */
-const KEPT_MS = 30 * DAY;
+/** Rows of the notification log are kept at least this long after the expiry, or after the notification. */
+const KEPT_MS = 30 * DAY_MS;
 
-/** Forgets the marks of assets that are gone, of scans and violations long told of, and all of rules that are gone. */
+/** Removes rows of the notification log: of assets that are gone, of scans and violations long past, of deleted rules. */
 export function createCleanUp(deps: {
   tables: Tables;
-  rules: RuleRoom;
-  snoozes: SnoozeRoom;
+  rules: AlertRules;
+  snoozes: Snoozes;
   clock: Clock;
   log: Logger;
 }) {
   const { tables, rules, snoozes, clock, log } = deps;
 
-  async function cleanUp(): Promise<void> {
+  async function cleanUp(caller: Caller): Promise<void> {
     await snoozes.cleanUp();
     const known = new Set((await rules.all()).map(({ ruleId }) => ruleId));
     const before = new Date(clock.now().getTime() - KEPT_MS);
@@ -34,19 +35,22 @@ export function createCleanUp(deps: {
     for (const ruleId of states) {
       if (known.has(ruleId)) {
         for (const type of ASSET_TYPES) await forgetAssets(ruleId, type, before);
-        for (const prefix of ["s!", "v!"]) await forgetHappenings(ruleId, prefix, before);
+        for (const prefix of ["s!", "v!"]) await forgetEvents(ruleId, prefix, before);
       } else {
-        for await (const rows of tables.pages(Told, { partitionKey: ruleId, select: [] })) await forget(ruleId, rows);
+        for await (const rows of tables.pages(NotificationRows, { partitionKey: ruleId, select: [] }))
+          await forget(ruleId, rows);
         await tables.remove(RuleStates, STATES, ruleId);
-        log.info("What a deleted rule had told is forgotten", { ruleId });
+        log.info("The notification log of a deleted rule is removed", { ruleId });
       }
     }
+    // Last, since a key vault that does not answer ends the run.
+    await rules.cleanUp(caller);
   }
 
-  /** A mark keeps an asset that still has that expiry from being told of again, however long ago it expired. */
+  /** An asset that still has that expiry keeps its row, so that it is not notified of again however long ago it expired. */
   async function forgetAssets(ruleId: string, type: AssetType, before: Date): Promise<void> {
     const { from, before: end } = expiryBounds(type, 0, Math.floor(before.getTime() / 1000), false);
-    for await (const rows of tables.pages(Told, { partitionKey: ruleId, from, before: end, select: [] })) {
+    for await (const rows of tables.pages(NotificationRows, { partitionKey: ruleId, from, before: end, select: [] })) {
       const assetKeys = rows.map(({ rowKey }) => rowKey.slice(0, rowKey.lastIndexOf("!")));
       const standing = new Set<string>();
       const range = { partitionKey: partitions.all, from: assetKeys[0]!, before: keyEnd(assetKeys.at(-1)!) };
@@ -59,9 +63,9 @@ export function createCleanUp(deps: {
     }
   }
 
-  async function forgetHappenings(ruleId: string, prefix: string, before: Date): Promise<void> {
+  async function forgetEvents(ruleId: string, prefix: string, before: Date): Promise<void> {
     const range = { partitionKey: ruleId, from: prefix, before: keyEnd(prefix) };
-    for await (const rows of tables.pages(Told, range)) {
+    for await (const rows of tables.pages(NotificationRows, range)) {
       await forget(
         ruleId,
         rows.filter(({ deliveryId }) => decodeTime(deliveryId) < before.getTime()),
@@ -71,9 +75,9 @@ export function createCleanUp(deps: {
 
   const forget = (ruleId: string, rows: readonly { rowKey: string }[]) =>
     tables.write(
-      Told.table,
+      NotificationRows.table,
       ruleId,
-      rows.map(({ rowKey }) => remove(Told, rowKey)),
+      rows.map(({ rowKey }) => remove(NotificationRows, rowKey)),
     );
 
   return cleanUp;

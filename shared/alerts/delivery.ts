@@ -3,7 +3,7 @@ import { encodeTime } from "ulid";
 import * as z from "zod";
 import { MAX_MAIL_RECIPIENTS } from "../azure/mail.ts";
 import { entity } from "../storage/entity.ts";
-import { markOf, type News, News as NewsSchema } from "./news.ts";
+import { type Item, Item as ItemSchema, notificationKey } from "./items.ts";
 import { ALERT_TYPES, DELIVERY_METHODS, DELIVERY_MODES, type RuleRecord } from "./rule.ts";
 
 /** `pending →` one of the others. `cancelled`: the rule was deleted or disabled before it was sent. */
@@ -11,7 +11,7 @@ export const DELIVERY_STATUSES = ["pending", "delivered", "partial", "failed", "
 export type DeliveryStatus = (typeof DELIVERY_STATUSES)[number];
 
 /** Tellings in one message; what a run has beyond that goes into further messages, the most urgent first. */
-export const MAX_NEWS = 1000;
+export const MAX_ITEMS = 1000;
 
 /** The queue of deliveries that wait to be sent or looked after. */
 export const DELIVERY_QUEUE = "alert-deliveries";
@@ -42,7 +42,7 @@ export const Part = z.object({
 });
 export type Part = z.infer<typeof Part>;
 
-/** What the history shows of a delivery; everything but the whole of its news. */
+/** What the history shows of a delivery; everything but the whole of its items. */
 const summary = {
   deliveryId: z.string(),
   ruleId: z.string(),
@@ -62,9 +62,10 @@ const summary = {
   revivals: z.int(),
   newsTotal: z.int(),
 };
-export const DeliverySummary = z.object({ ...summary, firstNews: z.array(NewsSchema) });
+export const DeliverySummary = z.object({ ...summary, firstNews: z.array(ItemSchema) });
 export type DeliverySummary = z.infer<typeof DeliverySummary>;
 
+/** `news`, `newsTotal` and `firstNews` are what the stored columns of items are called. */
 export const DeliveryRecord = z.object({ ...summary, news: z.instanceof(Uint8Array) });
 export type DeliveryRecord = z.infer<typeof DeliveryRecord>;
 
@@ -72,13 +73,13 @@ export type DeliveryRecord = z.infer<typeof DeliveryRecord>;
 export const Deliveries = entity("AlertDeliveries", DeliveryRecord);
 export const DELIVERY_ROW = "0";
 
-/** How many of its news a delivery shows in lists. */
-export const LISTED_NEWS = 10;
+/** How many of its items a delivery shows in lists. */
+export const LISTED_ITEMS = 10;
 
-/** A ULID that follows from what it tells: its time is the evaluation's, its rest a hash of the rule and the tellings. */
-export function deliveryIdOf(ruleId: string, at: Date, news: readonly News[]): string {
+/** A ULID that follows from what it notifies of: its time is the evaluation's, its rest a hash of the rule and the items. */
+export function deliveryIdOf(ruleId: string, at: Date, items: readonly Item[]): string {
   const hash = createHash("sha256")
-    .update(JSON.stringify([ruleId, news.map(markOf)]))
+    .update(JSON.stringify([ruleId, items.map(notificationKey)]))
     .digest();
   const digits = [...hash.subarray(0, 16)].map((byte) => "0123456789ABCDEFGHJKMNPQRSTVWXYZ"[byte & 31]);
   return encodeTime(at.getTime()) + digits.join("");

@@ -1,6 +1,5 @@
+import { DAY_MS } from "../time.ts";
 import type { DigestFrequency, RuleRecord } from "./rule.ts";
-
-const DAY_MS = 86_400_000;
 
 /** Digests are made at this hour in UTC, weekly ones on Mondays. */
 export const DIGEST_HOUR = 6;

@@ -1,49 +1,50 @@
 import type { Clock, Logger } from "../runtime.ts";
 import type { Settings } from "../settings/settings.ts";
-import type { Row } from "../storage/entity.ts";
+import { type Row, withoutKeys } from "../storage/entity.ts";
 import type { Queues } from "../storage/queues.ts";
 import { RowChanged, RowExists, type Tables } from "../storage/tables.ts";
-import { DELIVERY_QUEUE, type DeliveryRecord, deliveryIdOf, MAX_NEWS, partsOf } from "./delivery.ts";
+import { HOUR_MS, MINUTE_MS } from "../time.ts";
+import { DELIVERY_QUEUE, type DeliveryRecord, deliveryIdOf, MAX_ITEMS, partsOf } from "./delivery.ts";
 import { isDue } from "./due.ts";
-import { type Estate, readEstate } from "./estate.ts";
-import { expiringNews } from "./expiring.ts";
-import { scanNews, type ViolationSource, violationNews } from "./happenings.ts";
+import { scanItems, type ViolationSource, violationItems } from "./events.ts";
+import { expiringItems } from "./expiring.ts";
 import type { History } from "./history.ts";
-import { type News, packNews, unpackNews } from "./news.ts";
-import { recordOf } from "./record.ts";
+import { type Item, packItems, unpackItems } from "./items.ts";
+import type { NotificationLog } from "./notification-log.ts";
 import { isAboutExpiry, type RuleRecord } from "./rule.ts";
-import type { RuleRoom } from "./rules.ts";
-import type { SnoozeRoom } from "./snoozes.ts";
+import type { AlertRules } from "./rules.ts";
+import type { Snoozes } from "./snoozes.ts";
 import { RuleStates, STATES, type StateRecord } from "./state.ts";
-import type { ToldMarks } from "./told.ts";
+import { readVaultSnapshot, type VaultSnapshot } from "./vault-changes.ts";
 
-/** Messages one rule may make in one run; the next run goes on. */
+/** Messages of one rule in one run; the next run goes on. */
 const MAX_ROUNDS = 50;
 /** An idle rule's state is written this often, so that what a threshold passed over stays a short range. */
-const REFRESH_MS = 6 * 3_600_000;
+const REFRESH_MS = 6 * HOUR_MS;
 /** A delivery whose message has not come this long after it was due has lost it. */
-const LOST_AFTER_MS = 30 * 60_000;
+const LOST_AFTER_MS = 30 * MINUTE_MS;
 
 /**
- * Finds what each rule has to tell and commits to it. Of one rule, in this order: a row that says how far the rule was
- * evaluated and what came of it (the commit: before it nothing has happened, after it everything will), the marks of what
- * was told, the delivery, its message, and the row without the delivery. A run that dies after the commit is finished by
- * the next one, before that looks for anything new; each step may be done twice. Two runs at once can't both commit.
+ * Finds what each rule has to notify of and commits to it. Of one rule, in this order: a row that says how far the rule
+ * was evaluated and what came of it (the commit: before it nothing has happened, after it everything will), the rows of
+ * the notification log, the delivery, its message, and the row without the delivery. A run that dies after the commit is
+ * finished by the next one, before that looks for anything new; each step may be done twice. Two runs at once can't both
+ * commit.
  */
 export function createEvaluation(deps: {
   tables: Tables;
   queues: Queues;
   settings: Pick<Settings, "values">;
-  rules: RuleRoom;
-  snoozes: SnoozeRoom;
-  told: ToldMarks;
+  rules: AlertRules;
+  snoozes: Snoozes;
+  notifications: NotificationLog;
   history: History;
   violations: ViolationSource | undefined;
   ownerTag: string;
   clock: Clock;
   log: Logger;
 }) {
-  const { tables, queues, rules, told, history, clock, log } = deps;
+  const { tables, queues, rules, notifications, history, clock, log } = deps;
 
   async function evaluate(): Promise<void> {
     if (!(await deps.settings.values()).enableNotifications) return log.info("Notifications are turned off");
@@ -68,13 +69,13 @@ export function createEvaluation(deps: {
     });
     const due = (await rules.all()).filter((rule) => isDue(rule, evaluatedAt(rule, states.get(rule.ruleId)), now));
     if (due.length > 0) {
-      const [estate, snoozes] = await Promise.all([
-        due.some(({ alertType }) => isAboutExpiry(alertType)) ? readEstate(tables) : undefined,
+      const [vaults, snoozes] = await Promise.all([
+        due.some(({ alertType }) => isAboutExpiry(alertType)) ? readVaultSnapshot(tables) : undefined,
         deps.snoozes.all(),
       ]);
       await each(due, async (rule) => {
         const state = states.get(rule.ruleId);
-        if (!state?.pending) await evaluateRule(rule, state, now, estate, snoozes);
+        if (!state?.pending) await evaluateRule(rule, state, now, vaults, snoozes);
       });
     }
     for (const deliveryId of await history.overdue(new Date(now.getTime() - LOST_AFTER_MS))) {
@@ -89,70 +90,70 @@ export function createEvaluation(deps: {
     rule: RuleRecord,
     stored: Row<StateRecord> | undefined,
     now: Date,
-    estate: Estate | undefined,
-    snoozes: Awaited<ReturnType<SnoozeRoom["all"]>>,
+    vaults: VaultSnapshot | undefined,
+    snoozes: Awaited<ReturnType<Snoozes["all"]>>,
   ): Promise<void> {
     let row = stored;
     for (let round = 0; round < MAX_ROUNDS; round++) {
       const before = startOf(rule, row);
-      const found = await look(rule, before, now, estate, snoozes);
+      const found = await look(rule, before, now, vaults, snoozes);
       const after: StateRecord = {
         generation: rule.generation,
         // What is left over is found again by looking at the same span again.
         at: found.more ? before.at : now.toISOString(),
-        revision: found.more ? before.revision : (estate?.revision ?? before.revision),
+        revision: found.more ? before.revision : (vaults?.revision ?? before.revision),
         ...(found.cursor === undefined ? {} : { violationCursor: found.cursor }),
       };
-      if (found.news.length > 0) row = await tell(rule, row, after, found.news, now);
+      if (found.items.length > 0) row = await notify(rule, row, after, found.items, now);
       else if (found.more || row === undefined || isWorthWriting(rule, row, after))
         row = await commit(rule, row, after);
       if (!found.more) return;
     }
-    log.warn("A rule has more to tell than one run may; the next one goes on", { ruleId: rule.ruleId });
+    log.warn("A rule has more items than one run may notify of; the next one goes on", { ruleId: rule.ruleId });
   }
 
   async function look(
     rule: RuleRecord,
     before: StateRecord,
     now: Date,
-    estate: Estate | undefined,
-    snoozes: Awaited<ReturnType<SnoozeRoom["all"]>>,
-  ): Promise<{ news: News[]; more: boolean; cursor?: string }> {
+    vaults: VaultSnapshot | undefined,
+    snoozes: Awaited<ReturnType<Snoozes["all"]>>,
+  ): Promise<{ items: Item[]; more: boolean; cursor?: string }> {
     const from = new Date(before.at);
     switch (rule.alertType) {
       case "expiration":
       case "expired":
-        return await expiringNews(
+        return await expiringItems(
           rule,
           { from, to: now, revision: before.revision },
-          estate!,
-          { tables, told, ownerTag: deps.ownerTag, ...deps.snoozes.split(snoozes, rule.ruleId, from, now) },
-          MAX_NEWS,
+          vaults!,
+          { tables, notifications, ownerTag: deps.ownerTag, ...deps.snoozes.split(snoozes, rule.ruleId, from, now) },
+          MAX_ITEMS,
         );
       case "scanFailure":
-        return await scanNews(rule, from, { tables, told }, MAX_NEWS);
+        return await scanItems(rule, from, { tables, notifications }, MAX_ITEMS);
       case "complianceViolation":
-        if (!deps.violations) return { news: [], more: false };
-        return await violationNews(
+        if (!deps.violations) return { items: [], more: false };
+        return await violationItems(
           rule,
           before.violationCursor,
-          { source: deps.violations, told, ownerTag: deps.ownerTag },
-          MAX_NEWS,
+          { source: deps.violations, notifications, ownerTag: deps.ownerTag },
+          MAX_ITEMS,
         );
     }
   }
 
-  async function tell(
+  async function notify(
     rule: RuleRecord,
     row: Row<StateRecord> | undefined,
     after: StateRecord,
-    news: News[],
+    items: Item[],
     now: Date,
   ): Promise<Row<StateRecord>> {
-    const deliveryId = deliveryIdOf(rule.ruleId, now, news);
-    const pending = { deliveryId, createdAt: now.toISOString(), rule: ruleOf(rule) };
-    const committed = await commit(rule, row, { ...after, pending, pendingNews: packNews(news) });
-    log.info("A rule has something to tell", { ruleId: rule.ruleId, deliveryId, tellings: news.length });
+    const deliveryId = deliveryIdOf(rule.ruleId, now, items);
+    const pending = { deliveryId, createdAt: now.toISOString(), rule: withoutKeys(rule) };
+    const committed = await commit(rule, row, { ...after, pending, pendingNews: packItems(items) });
+    log.info("A rule notifies", { ruleId: rule.ruleId, deliveryId, items: items.length });
     return await settle(committed);
   }
 
@@ -170,9 +171,9 @@ export function createEvaluation(deps: {
     const { pending, pendingNews, ...rest } = state;
     if (!pending || !pendingNews) return state;
     const { deliveryId, createdAt, rule } = pending;
-    const news = unpackNews(pendingNews);
-    await told.mark(rule.ruleId, deliveryId, news);
-    await history.record(newDelivery(rule, { deliveryId, createdAt, news }));
+    const items = unpackItems(pendingNews);
+    await notifications.add(rule.ruleId, deliveryId, items);
+    await history.record(newDelivery(rule, { deliveryId, createdAt, items }));
     await queues.send(DELIVERY_QUEUE, { deliveryId });
     return await tables.replace(RuleStates, rest);
   }
@@ -183,19 +184,27 @@ export function createEvaluation(deps: {
 /** A delivery of a rule that nothing was done about yet. */
 export function newDelivery(
   rule: RuleRecord,
-  made: { deliveryId: string; createdAt: string; news: readonly News[]; test?: boolean; requestedBy?: string },
+  made: { deliveryId: string; createdAt: string; items: readonly Item[]; test?: boolean; requestedBy?: string },
 ): DeliveryRecord {
-  const { deliveryId, createdAt, news, test = false, requestedBy = "system" } = made;
+  const { deliveryId, createdAt, items, test = false, requestedBy = "system" } = made;
   return {
-    ...{ deliveryId, ruleId: rule.ruleId, ruleName: rule.name, alertType: rule.alertType },
-    ...{ deliveryMethod: rule.deliveryMethod, deliveryMode: rule.deliveryMode, test, requestedBy, createdAt },
-    ...{ status: "pending", parts: partsOf(rule, deliveryId), nextAt: createdAt, revivals: 0 },
-    ...{ newsTotal: news.length, news: packNews(news) },
+    deliveryId,
+    ruleId: rule.ruleId,
+    ruleName: rule.name,
+    alertType: rule.alertType,
+    deliveryMethod: rule.deliveryMethod,
+    deliveryMode: rule.deliveryMode,
+    test,
+    requestedBy,
+    createdAt,
+    status: "pending",
+    parts: partsOf(rule, deliveryId),
+    nextAt: createdAt,
+    revivals: 0,
+    newsTotal: items.length,
+    news: packItems(items),
   };
 }
-
-/** The rule without what the table adds to a row of it. */
-const ruleOf = (rule: RuleRecord | Row<RuleRecord>): RuleRecord => ("etag" in rule ? recordOf(rule) : rule);
 
 const later = (a: string, b: string): string => (a > b ? a : b);
 

@@ -1,13 +1,14 @@
 import { ASSET_TYPES, type AssetRecord, Assets, type AssetType, assetId, parseAssetId } from "../inventory/asset.ts";
-import { DAY, type ExpiryRange } from "../inventory/health.ts";
+import type { ExpiryRange } from "../inventory/health.ts";
 import { expiryBounds, nameKey, partitions } from "../inventory/layout.ts";
 import type { Tables } from "../storage/tables.ts";
-import { countIn, type Estate } from "./estate.ts";
-import { type AssetNews, byUrgency } from "./news.ts";
+import { DAY_MS } from "../time.ts";
+import { type AssetItem, byUrgency } from "./items.ts";
+import type { NotificationLog } from "./notification-log.ts";
 import { fits, type RuleRecord } from "./rule.ts";
-import type { ToldMarks } from "./told.ts";
+import { countIn, type VaultSnapshot } from "./vault-changes.ts";
 
-/** Columns of an asset that a telling needs. */
+/** Columns of an asset that a notification needs. */
 const COLUMNS = [
   "type",
   "name",
@@ -27,7 +28,7 @@ export interface Span {
   /** The instant of the last evaluation, or since when the rule is active. */
   from: Date;
   to: Date;
-  /** The estate's revision at the last evaluation; 0 looks at everything. */
+  /** The snapshot's revision at the last evaluation; 0 looks at everything. */
   revision: number;
 }
 
@@ -39,37 +40,43 @@ interface Source {
 }
 
 /**
- * Assets a rule has to tell of, the most urgent first, at most `limit`.
+ * Assets a rule has to notify of, the most urgent first, at most `limit`.
  *
  * Where to look follows from what happened since the last evaluation: the parts of the index by expiry that a threshold
  * passed over, and, for vaults whose assets changed, all that lies within the highest threshold. Looking at too much does
- * no harm, since the marks of what was told decide; so nothing here needs to be exact but in never looking at too little.
+ * no harm, since the notification log decides; so nothing here needs to be exact but in never looking at too little.
  * Disabled assets are left out: nobody uses them, and enabling one is a change of its vault.
  */
-export async function expiringNews(
+export async function expiringItems(
   rule: RuleRecord,
   span: Span,
-  estate: Estate,
-  deps: { tables: Tables; told: ToldMarks; ownerTag: string; snoozed: ReadonlySet<string>; awake: readonly string[] },
+  snapshot: VaultSnapshot,
+  deps: {
+    tables: Tables;
+    notifications: NotificationLog;
+    ownerTag: string;
+    snoozed: ReadonlySet<string>;
+    awake: readonly string[];
+  },
   limit: number,
-): Promise<{ news: AssetNews[]; more: boolean }> {
-  const { tables, told, ownerTag, snoozed } = deps;
+): Promise<{ items: AssetItem[]; more: boolean }> {
+  const { tables, notifications, ownerTag, snoozed } = deps;
   const thresholds = rule.alertType === "expired" ? [0] : rule.thresholds;
-  const found = new Map<string, AssetNews>();
+  const found = new Map<string, AssetItem>();
   let more = false;
 
   const take = async (candidates: readonly Candidate[]) => {
-    const news = candidates.flatMap((asset) => newsOf(asset, thresholds, span.to, rule, ownerTag));
-    const audible = news.filter(({ id }) => !snoozed.has(id));
+    const items = candidates.flatMap((asset) => itemsOf(asset, thresholds, span.to, rule, ownerTag));
+    const audible = items.filter(({ id }) => !snoozed.has(id));
     if (audible.length === 0) return;
-    for (const one of await told.untoldAssets(rule.ruleId, audible)) found.set(one.id, one);
+    for (const one of await notifications.unnotifiedAssets(rule.ruleId, audible)) found.set(one.id, one);
     if (found.size <= 2 * limit) return;
     more = true;
     const least = [...found.values()].sort(byUrgency).slice(limit);
     for (const { id } of least) found.delete(id);
   };
 
-  for (const { partitionKey, type, range } of sourcesOf(rule, thresholds, span, estate)) {
+  for (const { partitionKey, type, range } of sourcesOf(rule, thresholds, span, snapshot)) {
     const bounds = expiryBounds(type, range.from, range.before, false);
     for await (const rows of tables.pages(Assets, { partitionKey, ...bounds, select: [...COLUMNS] })) await take(rows);
   }
@@ -81,38 +88,45 @@ export async function expiringNews(
     const asset = await tables.get(Assets, partitions.vault(vaultName), nameKey(type, name, vaultName));
     if (asset) await take([asset]);
   }
-  const news = [...found.values()].sort(byUrgency);
-  return { news: news.slice(0, limit), more: more || news.length > limit };
+  const items = [...found.values()].sort(byUrgency);
+  return { items: items.slice(0, limit), more: more || items.length > limit };
 }
 
-/** The telling an asset would be now, if it is in the rule's scope and has crossed a threshold. */
-function newsOf(
+/** The notification an asset would be now, if it is in the rule's scope and has crossed a threshold. */
+function itemsOf(
   asset: Candidate,
   thresholds: readonly number[],
   now: Date,
   rule: RuleRecord,
   ownerTag: string,
-): AssetNews[] {
+): AssetItem[] {
   const { type, name, vaultName, vaultId, subscriptionId, expiresOn, tags } = asset;
   if (!asset.enabled || expiresOn === undefined || !fits(rule.filters, asset, ownerTag)) return [];
   const left = expiresOn * 1000 - now.getTime();
-  // Thresholds crossed together are one telling, of the lowest.
-  const crossed = thresholds.filter((days) => left <= days * DAY);
+  // Thresholds crossed together are one notification, of the lowest.
+  const crossed = thresholds.filter((days) => left <= days * DAY_MS);
   if (crossed.length === 0) return [];
   const owner = tags && Object.hasOwn(tags, ownerTag) ? tags[ownerTag] : undefined;
   return [
     {
-      ...{ kind: "asset", id: assetId(asset), type, name, vaultName, vaultId, subscriptionId },
+      kind: "asset",
+      id: assetId(asset),
+      type,
+      name,
+      vaultName,
+      vaultId,
+      subscriptionId,
       ...(owner === undefined ? {} : { owner }),
-      ...{ expiresOn, threshold: Math.min(...crossed) },
+      expiresOn,
+      threshold: Math.min(...crossed),
     },
   ];
 }
 
-function sourcesOf(rule: RuleRecord, thresholds: readonly number[], span: Span, estate: Estate): Source[] {
+function sourcesOf(rule: RuleRecord, thresholds: readonly number[], span: Span, snapshot: VaultSnapshot): Source[] {
   const { vault, subscription, type } = rule.filters;
   const types = type === undefined ? ASSET_TYPES : [type];
-  const vaults = estate.vaults.filter(
+  const vaults = snapshot.vaults.filter(
     ({ name, subscriptionId }) =>
       (vault === undefined || name.toLowerCase() === vault.toLowerCase()) &&
       (subscription === undefined || subscriptionId.toLowerCase() === subscription.toLowerCase()),
@@ -132,7 +146,7 @@ function sourcesOf(rule: RuleRecord, thresholds: readonly number[], span: Span, 
   const inWindow = (one: (typeof vaults)[number], of: AssetType) => countIn(one, of, window);
 
   const changed = vaults
-    .filter((one) => estate.changedSince(one, span.revision))
+    .filter((one) => snapshot.changedSince(one, span.revision))
     .flatMap((one) => types.filter((of) => inWindow(one, of) > 0).map((of) => ({ vault: one, type: of })));
   const everything = types.map((of) => ({ type: of, count: sum(vaults.map((one) => inWindow(one, of))) }));
   const pages = sum(everything.map(({ count }) => Math.ceil(count / PAGE_ROWS)));
@@ -155,6 +169,6 @@ function sourcesOf(rule: RuleRecord, thresholds: readonly number[], span: Span, 
 }
 
 /** The first whole second after the instant that lies so many days later. */
-const secondAfter = (instant: Date, days: number): number => Math.floor((instant.getTime() + days * DAY) / 1000) + 1;
+const secondAfter = (instant: Date, days: number): number => Math.floor((instant.getTime() + days * DAY_MS) / 1000) + 1;
 
 const sum = (numbers: readonly number[]): number => numbers.reduce((total, one) => total + one, 0);

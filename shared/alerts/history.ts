@@ -5,20 +5,19 @@ import { decodeCursor, encodeCursor, MAX_COUNTED, type Page, type PageRequest } 
 import { Problem } from "../http/problem.ts";
 import { fingerprint } from "../inventory/asset.ts";
 import type { HistoryStats, HistoryStore } from "../settings/retention.ts";
-import { entity } from "../storage/entity.ts";
+import { entity, type Row, withoutKeys } from "../storage/entity.ts";
 import { keyEnd } from "../storage/keys.ts";
 import { put, RowExists, RowMissing, remove, type Tables } from "../storage/tables.ts";
-import { newestFirst } from "../ulid.ts";
+import { isUlid, newestFirst } from "../ulid.ts";
 import {
   DELIVERY_ROW,
   Deliveries,
   type DeliveryRecord,
   type DeliveryStatus,
   DeliverySummary,
-  LISTED_NEWS,
+  LISTED_ITEMS,
 } from "./delivery.ts";
-import { unpackNews } from "./news.ts";
-import { recordOf } from "./record.ts";
+import { unpackItems } from "./items.ts";
 
 /**
  * A delivery as lists show it, once per combination of filters: all, by status, by rule, by rule and status; and once
@@ -69,7 +68,30 @@ const PURGE_ROWS = 1000;
 /** How many deliveries are removed at once. */
 const PURGE_PARALLEL = 8;
 
-export function createHistory(tables: Tables) {
+/** Deliveries and the lists that show them. */
+export interface History {
+  /**
+   * Brings the lists up to date with a delivery, in one transaction, whatever state they are in. `pending` is the only
+   * status that is ever left.
+   */
+  show(delivery: DeliveryRecord): Promise<void>;
+  /** A new delivery and its place in the lists. Nothing happens when it is there already, whatever has become of it. */
+  record(delivery: DeliveryRecord): Promise<void>;
+  /** Undefined for what is no id, and for an unknown one. */
+  get(deliveryId: string): Promise<Row<DeliveryRecord> | undefined>;
+  /**
+   * One page, newest first. With a cursor one request, on every page and with every filter.
+   *
+   * @throws {Problem} invalidCursor
+   */
+  list(filter: HistoryFilter, request: PageRequest): Promise<Page<DeliverySummary>>;
+  /** Pending deliveries that should have been worked on before this instant: their message is lost. One request. */
+  overdue(before: Date): Promise<string[]>;
+  /** For the retention of histories. */
+  store(): HistoryStore;
+}
+
+export function createHistory(tables: Tables): History {
   const rangeOf = (filter: HistoryFilter) => {
     const prefix = prefixOf(filter);
     return {
@@ -80,13 +102,9 @@ export function createHistory(tables: Tables) {
   };
 
   return {
-    /**
-     * Brings the lists up to date with a delivery, in one transaction, whatever state they are in. `pending` is the only
-     * status that is ever left.
-     */
-    async show(delivery: DeliveryRecord): Promise<void> {
-      const { news, ...rest } = delivery;
-      const row: DeliverySummary = { ...rest, firstNews: unpackNews(news).slice(0, LISTED_NEWS) };
+    async show(delivery) {
+      const { news: packed, ...rest } = delivery;
+      const row: DeliverySummary = { ...rest, firstNews: unpackItems(packed).slice(0, LISTED_ITEMS) };
       const { ruleId, deliveryId, status } = delivery;
       const wanted = keysOf(ruleId, deliveryId, status).map((key) => put(HistoryRow, key, row));
       const stale =
@@ -104,24 +122,22 @@ export function createHistory(tables: Tables) {
       }
     },
 
-    /** A new delivery and its place in the lists. Nothing happens when it is there already, whatever has become of it. */
-    async record(delivery: DeliveryRecord): Promise<void> {
+    async record(delivery) {
       try {
         await tables.insert(Deliveries, delivery.deliveryId, DELIVERY_ROW, delivery);
       } catch (error) {
         if (!(error instanceof RowExists)) throw error;
         const now = await tables.get(Deliveries, delivery.deliveryId, DELIVERY_ROW);
-        if (now) await this.show(recordOf(now));
+        if (now) await this.show(withoutKeys(now));
         return;
       }
       await this.show(delivery);
     },
 
-    get: (deliveryId: string) =>
-      ULID.test(deliveryId) ? tables.get(Deliveries, deliveryId, DELIVERY_ROW) : Promise.resolve(undefined),
+    get: (deliveryId) =>
+      isUlid(deliveryId) ? tables.get(Deliveries, deliveryId, DELIVERY_ROW) : Promise.resolve(undefined),
 
-    /** One page, newest first. With a cursor one request, on every page and with every filter. */
-    async list(filter: HistoryFilter, request: PageRequest): Promise<Page<DeliverySummary>> {
+    async list(filter, request) {
       const identity = fingerprint([filter.start, filter.end, filter.status, filter.ruleId]);
       const cursor = request.cursor === undefined ? undefined : decodeCursor(Cursor, request.cursor);
       if (cursor && cursor.filter !== identity) {
@@ -155,15 +171,16 @@ export function createHistory(tables: Tables) {
         nextCursor:
           rows.length > request.limit
             ? encodeCursor({
-                ...{ filter: identity, after: items.at(-1)!.rowKey, offset: offset + items.length },
+                filter: identity,
+                after: items.at(-1)!.rowKey,
+                offset: offset + items.length,
                 total: total ?? null,
               } satisfies z.infer<typeof Cursor>)
             : null,
       };
     },
 
-    /** Pending deliveries that should have been worked on before this instant: their message is lost. One request. */
-    async overdue(before: Date): Promise<string[]> {
+    async overdue(before) {
       const found: string[] = [];
       const range = { ...rangeOf({ status: "pending" }), select: ["deliveryId" as const, "nextAt" as const] };
       for await (const rows of tables.pages(HistoryRow, range))
@@ -171,8 +188,7 @@ export function createHistory(tables: Tables) {
       return found;
     },
 
-    /** For the retention of histories. */
-    store(): HistoryStore {
+    store() {
       return {
         type: "alerts",
         async stats(): Promise<HistoryStats> {
@@ -226,9 +242,5 @@ export function createHistory(tables: Tables) {
     return { total: total > MAX_COUNTED ? null : total, reached: total >= offset, before };
   }
 }
-
-export type History = ReturnType<typeof createHistory>;
-
-const ULID = /^[0-7][0-9A-HJKMNP-TV-Z]{25}$/;
 
 const countOf = (total: number | null) => (total === null ? { total, totalAtLeast: MAX_COUNTED } : { total });

@@ -1,6 +1,6 @@
-import { DAY } from "../inventory/health.ts";
+import { DAY_MS, HOUR_MS } from "../time.ts";
 import type { DeliveryRecord } from "./delivery.ts";
-import type { AssetNews, News, ScanNews, ViolationNews } from "./news.ts";
+import type { AssetItem, Item, ScanItem, ViolationItem } from "./items.ts";
 
 export const URGENCIES = ["expired", "critical", "warning", "notice"] as const;
 export type Urgency = (typeof URGENCIES)[number];
@@ -40,16 +40,16 @@ export interface Links {
 const CRITICAL_DAYS = 7;
 const WARNING_DAYS = 30;
 
-/** The message of a delivery; the same at every attempt, since it is told from the instant the delivery was made. */
-export function messageOf(delivery: Omit<DeliveryRecord, "news">, news: readonly News[], links: Links): Message {
+/** The message of a delivery; the same at every attempt, since it is worded as of the instant the delivery was made. */
+export function messageOf(delivery: Omit<DeliveryRecord, "news">, items: readonly Item[], links: Links): Message {
   const at = new Date(delivery.createdAt);
-  const lines = news.map((one) => lineOf(one, at, links));
+  const lines = items.map((one) => lineOf(one, at, links));
   const base = links.publicBaseUrl?.replace(/\/+$/, "");
   const digest = delivery.deliveryMode === "digest" ? "Digest: " : "";
   const prefix = delivery.test ? "[Test] " : "";
   return {
-    subject: `${prefix}${digest}${headline(news, lines)}`,
-    intro: introOf(delivery, news),
+    subject: `${prefix}${digest}${headline(items, lines)}`,
+    intro: introOf(delivery, items),
     lines,
     why: [
       `You get this because of the alert rule “${delivery.ruleName}” (${delivery.ruleId}).`,
@@ -60,11 +60,11 @@ export function messageOf(delivery: Omit<DeliveryRecord, "news">, news: readonly
   };
 }
 
-function headline(news: readonly News[], lines: readonly MessageLine[]): string {
-  const first = news[0];
+function headline(items: readonly Item[], lines: readonly MessageLine[]): string {
+  const first = items[0];
   const line = lines[0];
-  if (!first || !line) return "Nothing to tell";
-  if (news.length === 1) return `${line.title} ${line.what}`;
+  if (!first || !line) return "Nothing to report";
+  if (items.length === 1) return `${line.title} ${line.what}`;
   switch (first.kind) {
     case "asset": {
       const expired = lines.filter(({ urgency }) => urgency === "expired").length;
@@ -76,68 +76,74 @@ function headline(news: readonly News[], lines: readonly MessageLine[]): string 
       return `${parts.join(", ")}; first ${line.title} ${line.what}`;
     }
     case "violation":
-      return `${news.length} new compliance violations, the most severe ${first.severity}`;
+      return `${items.length} new compliance violations, the most severe ${first.severity}`;
     case "scan":
-      return `${news.length} discovery scans did not complete`;
+      return `${items.length} discovery scans did not complete`;
   }
 }
 
-function introOf({ deliveryMode, test }: Omit<DeliveryRecord, "news">, news: readonly News[]): string {
+function introOf({ deliveryMode, test }: Omit<DeliveryRecord, "news">, items: readonly Item[]): string {
   if (test) return "This is a test of the alert rule. What follows is an example and needs no action.";
-  const many = news.length === 1 ? "One thing is new" : `${news.length} things are new`;
+  const many = items.length === 1 ? "One thing is new" : `${items.length} things are new`;
   const since = deliveryMode === "digest" ? " since the last digest" : "";
-  const order = news.length > 1 ? ", the most urgent first" : "";
+  const order = items.length > 1 ? ", the most urgent first" : "";
   return `${many}${since}${order}.`;
 }
 
-function lineOf(news: News, at: Date, links: Links): MessageLine {
-  switch (news.kind) {
+function lineOf(item: Item, at: Date, links: Links): MessageLine {
+  switch (item.kind) {
     case "asset":
-      return assetLine(news, at, links);
+      return assetLine(item, at, links);
     case "violation":
-      return violationLine(news, links);
+      return violationLine(item, links);
     case "scan":
-      return scanLine(news, links);
+      return scanLine(item, links);
   }
 }
 
 const PORTAL_LIST = { secret: "secrets", key: "keys", certificate: "certificates" } as const;
 const TYPE_NAMES = { secret: "Secret", key: "Key", certificate: "Certificate" } as const;
 
-function assetLine(news: AssetNews, at: Date, links: Links): MessageLine {
-  const left = news.expiresOn * 1000 - at.getTime();
+function assetLine(item: AssetItem, at: Date, links: Links): MessageLine {
+  const left = item.expiresOn * 1000 - at.getTime();
   const urgency =
-    left < 0 ? "expired" : left <= CRITICAL_DAYS * DAY ? "critical" : left <= WARNING_DAYS * DAY ? "warning" : "notice";
-  const on = dateText(new Date(news.expiresOn * 1000));
+    left < 0
+      ? "expired"
+      : left <= CRITICAL_DAYS * DAY_MS
+        ? "critical"
+        : left <= WARNING_DAYS * DAY_MS
+          ? "warning"
+          : "notice";
+  const on = dateText(new Date(item.expiresOn * 1000));
   return {
     urgency,
-    title: `${news.vaultName}/${news.name}`,
+    title: `${item.vaultName}/${item.name}`,
     what: left < 0 ? `expired ${ago(-left)}` : `expires ${within(left)}`,
     facts: [
-      ["Type", TYPE_NAMES[news.type]],
+      ["Type", TYPE_NAMES[item.type]],
       [left < 0 ? "Expired" : "Expires", on],
-      ["Owner", news.owner ?? "none given"],
-      ...(news.threshold > 0 ? ([["Threshold", dayCount(news.threshold)]] as [string, string][]) : []),
+      ["Owner", item.owner ?? "none given"],
+      ...(item.threshold > 0 ? ([["Threshold", dayCount(item.threshold)]] as [string, string][]) : []),
     ],
-    link: { text: "Open in the Azure portal", url: vaultLink(links, news.vaultId, PORTAL_LIST[news.type]) },
+    link: { text: "Open in the Azure portal", url: vaultLink(links, item.vaultId, PORTAL_LIST[item.type]) },
   };
 }
 
 const SEVERITY_URGENCY = { critical: "expired", high: "critical", medium: "warning", low: "notice" } as const;
 
-function violationLine(news: ViolationNews, links: Links): MessageLine {
+function violationLine(item: ViolationItem, links: Links): MessageLine {
   return {
-    urgency: SEVERITY_URGENCY[news.severity],
-    title: news.resourceId,
-    what: `breaks the check ${news.checkId}`,
+    urgency: SEVERITY_URGENCY[item.severity],
+    title: item.resourceId,
+    what: `breaks the check ${item.checkId}`,
     facts: [
-      ["Check", news.title],
-      ["Severity", news.severity],
-      ["Owner", news.owner ?? "none given"],
-      ["Vault", news.vaultName],
-      ["First seen", dateText(new Date(news.firstSeenAt))],
+      ["Check", item.title],
+      ["Severity", item.severity],
+      ["Owner", item.owner ?? "none given"],
+      ["Vault", item.vaultName],
+      ["First seen", dateText(new Date(item.firstSeenAt))],
     ],
-    ...(news.vaultId ? { link: { text: "Open in the Azure portal", url: vaultLink(links, news.vaultId, "") } } : {}),
+    ...(item.vaultId ? { link: { text: "Open in the Azure portal", url: vaultLink(links, item.vaultId, "") } } : {}),
   };
 }
 
@@ -147,19 +153,19 @@ const SCAN_ENDS: Record<string, string> = {
   timedOut: "ran out of time",
 };
 
-function scanLine(news: ScanNews, links: Links): MessageLine {
+function scanLine(item: ScanItem, links: Links): MessageLine {
   const base = links.publicBaseUrl?.replace(/\/+$/, "");
   return {
-    urgency: news.status === "partial" ? "warning" : "critical",
-    title: `Scan ${news.id}`,
-    what: SCAN_ENDS[news.status] ?? `ended as ${news.status}`,
+    urgency: item.status === "partial" ? "warning" : "critical",
+    title: `Scan ${item.id}`,
+    what: SCAN_ENDS[item.status] ?? `ended as ${item.status}`,
     facts: [
-      ["Mode", news.mode],
-      ["Ended", dateText(new Date(news.finishedAt))],
-      ["Vaults not read", `${news.vaultsFailed} of ${news.vaultsTotal}`],
-      ...(news.message ? ([["Reason", news.message]] as [string, string][]) : []),
+      ["Mode", item.mode],
+      ["Ended", dateText(new Date(item.finishedAt))],
+      ["Vaults not read", `${item.vaultsFailed} of ${item.vaultsTotal}`],
+      ...(item.message ? ([["Reason", item.message]] as [string, string][]) : []),
     ],
-    ...(base ? { link: { text: "See the results", url: `${base}/api/assets/discovery/scan/${news.id}/results` } } : {}),
+    ...(base ? { link: { text: "See the results", url: `${base}/api/assets/discovery/scan/${item.id}/results` } } : {}),
   };
 }
 
@@ -173,22 +179,32 @@ export function vaultLink({ portal, tenantId }: Links, vaultId: string, list: st
 const dateText = (date: Date): string =>
   `${date.getUTCDate()} ${MONTHS[date.getUTCMonth()]} ${date.getUTCFullYear()}, ${date.toISOString().slice(11, 16)} UTC`;
 const MONTHS = [
-  ...["January", "February", "March", "April", "May", "June"],
-  ...["July", "August", "September", "October", "November", "December"],
+  "January",
+  "February",
+  "March",
+  "April",
+  "May",
+  "June",
+  "July",
+  "August",
+  "September",
+  "October",
+  "November",
+  "December",
 ];
 
 const dayCount = (days: number): string => (days === 1 ? "1 day" : `${days} days`);
 
 function within(milliseconds: number): string {
-  const days = Math.floor(milliseconds / DAY);
+  const days = Math.floor(milliseconds / DAY_MS);
   if (days >= 1) return `in ${dayCount(days)}`;
-  const hours = Math.floor(milliseconds / 3_600_000);
+  const hours = Math.floor(milliseconds / HOUR_MS);
   return hours >= 1 ? `in ${hours} ${hours === 1 ? "hour" : "hours"}` : "within the hour";
 }
 
 function ago(milliseconds: number): string {
-  const days = Math.floor(milliseconds / DAY);
+  const days = Math.floor(milliseconds / DAY_MS);
   if (days >= 1) return `${dayCount(days)} ago`;
-  const hours = Math.floor(milliseconds / 3_600_000);
+  const hours = Math.floor(milliseconds / HOUR_MS);
   return hours >= 1 ? `${hours} ${hours === 1 ? "hour" : "hours"} ago` : "within the last hour";
 }

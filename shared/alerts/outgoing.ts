@@ -118,7 +118,10 @@ function send(
     const call = (secure ? httpsRequest : httpRequest)(
       url,
       {
-        ...{ method: "POST", agent, lookup, signal },
+        method: "POST",
+        agent,
+        lookup,
+        signal,
         headers: { ...headers, "content-length": bytes.length, "accept-encoding": "identity" },
       },
       (answer) => {

@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { ASSET_TYPES } from "../inventory/asset.ts";
-import { entity } from "../storage/entity.ts";
+import { entity, type Row } from "../storage/entity.ts";
 import { keyText } from "../storage/keys.ts";
 
 export const ALERT_TYPES = ["expiration", "expired", "complianceViolation", "scanFailure"] as const;
@@ -77,6 +77,17 @@ export const RULES = "rules";
 export const RULE_PREFIX = "r|";
 export const ruleKey = (ruleId: string): string => `${RULE_PREFIX}${ruleId}`;
 export const ruleNameKey = (name: string): string => `n|${keyText(name.toLowerCase())}`;
+
+/** Says that a rule's secret is in the key vault, or may be. */
+export const RuleSecretRows = entity("AlertRules", z.object({ ruleId: z.string(), since: z.string() }));
+export const SECRET_PREFIX = "s|";
+export const ruleSecretKey = (ruleId: string): string => `${SECRET_PREFIX}${ruleId}`;
+
+/** A rule as it is now, and its signing key where it was made by this very call. */
+export interface ChangedRule {
+  rule: Row<RuleRecord>;
+  webhookSecret?: string;
+}
 
 export const posts = (method: DeliveryMethod): boolean => method !== "email";
 

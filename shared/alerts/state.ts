@@ -10,7 +10,7 @@ const StateRecord = z.object({
   /** The rule's generation that was evaluated. */
   generation: z.int(),
   at: z.string(),
-  /** The estate's revision that was evaluated. */
+  /** The vault snapshot's revision that was evaluated. */
   revision: z.int(),
   violationCursor: z.string().optional(),
   /** Committed, but perhaps not yet marked, recorded and enqueued: to be settled before anything else. */

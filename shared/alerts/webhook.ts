@@ -1,7 +1,7 @@
 import { createHmac } from "node:crypto";
 import type { DeliveryRecord } from "./delivery.ts";
+import type { Item } from "./items.ts";
 import { type Links, vaultLink } from "./message.ts";
-import type { News } from "./news.ts";
 import type { WebhookSecret } from "./rule.ts";
 
 /** Event types, part of the contract with receivers. */
@@ -13,7 +13,7 @@ const EVENT_TYPES = {
 } as const;
 
 /** The body of a webhook: CloudEvents 1.0 in structured mode, https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/formats/json-format.md */
-export function cloudEventOf(delivery: Omit<DeliveryRecord, "news">, news: readonly News[], links: Links): object {
+export function cloudEventOf(delivery: Omit<DeliveryRecord, "news">, items: readonly Item[], links: Links): object {
   const base = links.publicBaseUrl?.replace(/\/+$/, "");
   return {
     specversion: "1.0",
@@ -27,31 +27,36 @@ export function cloudEventOf(delivery: Omit<DeliveryRecord, "news">, news: reado
       rule: { id: delivery.ruleId, name: delivery.ruleName, alertType: delivery.alertType },
       deliveryMode: delivery.deliveryMode,
       test: delivery.test,
-      total: news.length,
-      items: news.map((one) => itemOf(one, links)),
+      total: items.length,
+      items: items.map((one) => itemOf(one, links)),
       historyUrl: base ? `${base}/alerts/history/${delivery.deliveryId}` : null,
     },
   };
 }
 
-function itemOf(news: News, links: Links): object {
-  switch (news.kind) {
+function itemOf(item: Item, links: Links): object {
+  switch (item.kind) {
     case "asset": {
-      const list = `${news.type}s`;
+      const list = `${item.type}s`;
       return {
-        ...{ id: news.id, type: news.type, name: news.name, vaultName: news.vaultName, vaultId: news.vaultId },
-        ...{ subscriptionId: news.subscriptionId, owner: news.owner ?? null },
-        expiresOn: new Date(news.expiresOn * 1000).toISOString(),
-        thresholdDays: news.threshold,
-        portalUrl: vaultLink(links, news.vaultId, list),
+        id: item.id,
+        type: item.type,
+        name: item.name,
+        vaultName: item.vaultName,
+        vaultId: item.vaultId,
+        subscriptionId: item.subscriptionId,
+        owner: item.owner ?? null,
+        expiresOn: new Date(item.expiresOn * 1000).toISOString(),
+        thresholdDays: item.threshold,
+        portalUrl: vaultLink(links, item.vaultId, list),
       };
     }
     case "violation": {
-      const { kind: _, vaultId, owner, ...rest } = news;
+      const { kind: _, vaultId, owner, ...rest } = item;
       return { ...rest, owner: owner ?? null, portalUrl: vaultId ? vaultLink(links, vaultId, "") : null };
     }
     case "scan": {
-      const { kind: _, id, message, ...rest } = news;
+      const { kind: _, id, message, ...rest } = item;
       return { scanId: id, ...rest, message: message ?? null };
     }
   }

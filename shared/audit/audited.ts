@@ -1,4 +1,7 @@
+import { CloudFailure } from "../azure/failure.ts";
 import { Problem } from "../http/problem.ts";
+import { isConflict } from "../storage/conflict.ts";
+import { isUnclear } from "../storage/errors.ts";
 import type { Appender, AuditEvent } from "./event.ts";
 
 /** What the entry of a finished effect says beside its event. */
@@ -6,7 +9,9 @@ export type Entered = Partial<Pick<AuditEvent, "before" | "after" | "details">>;
 
 /**
  * Has an effect between two entries: the intent, without which nothing happens, and the outcome. What `effect` throws is
- * entered and thrown on: a Problem as `refused`, anything else as `failure`, both with the reason.
+ * entered and thrown on: a Problem of the caller's, or that another writer was faster, as `refused`, anything else as
+ * `failure`, both with the reason. Where storage or a cloud service left open whether the effect came about, nothing is
+ * entered: the intent stands alone, and a repeat of the request settles it. An effect that knows better throws a Problem.
  *
  * @param entered - What the entry of success says of the result.
  */
@@ -21,8 +26,10 @@ export async function audited<T>(
   try {
     result = await effect();
   } catch (error) {
+    if (isUnclear(error) || (error instanceof CloudFailure && error.unclear)) throw error;
     const reason = error instanceof Problem ? error.code : error instanceof Error ? error.name : "unknown";
-    const outcome = error instanceof Problem ? "refused" : "failure";
+    const refused = isConflict(error) || (error instanceof Problem && error.status < 500);
+    const outcome = refused ? "refused" : "failure";
     await audit.append({ ...event, outcome, details: { ...event.details, reason } });
     throw error;
   }

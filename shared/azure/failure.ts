@@ -50,6 +50,11 @@ export class CloudFailure extends Error {
     if (details.retryAfterSeconds !== undefined) this.retryAfterSeconds = details.retryAfterSeconds;
     if (details.cloudCode !== undefined) this.cloudCode = details.cloudCode;
   }
+
+  /** Whether the service may have done what was asked all the same: there was no answer that says so or denies it. */
+  get unclear(): boolean {
+    return this.code === "unreachable" || this.code === "timedOut" || this.code === "badResponse";
+  }
 }
 
 /** The failure of `target` with a reason that completes "Could not … (…): ". */
@@ -210,6 +215,8 @@ function failureOfRestError(error: Error & RestErrorParts, code: string | undefi
   if (code !== undefined && (code === "REQUEST_SEND_ERROR" || isNetworkCode(code))) {
     return noAnswer(target, "no connection came about", code);
   }
+  // The SDK's code for a body that ended early.
+  if (statusCode === undefined && code === "PARSE_ERROR") return noAnswer(target, "the answer ended before its end");
   return malformedAnswer(target, "the answer is not what the service documents");
 }
 

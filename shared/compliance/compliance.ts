@@ -1,4 +1,6 @@
+import pMap from "p-map";
 import type { Audit } from "../audit/audit.ts";
+import { audited } from "../audit/audited.ts";
 import type { Caller } from "../http/endpoint.ts";
 import { type Page, type PageRequest, pageOfAll } from "../http/paging.ts";
 import { notFound, Problem } from "../http/problem.ts";
@@ -8,12 +10,13 @@ import { expiriesOf, VAULTS, Vaults } from "../inventory/vault.ts";
 import { VaultBusy } from "../inventory/write.ts";
 import type { Clock, Logger, Randomness } from "../runtime.ts";
 import type { Settings } from "../settings/settings.ts";
+import { withoutKeys } from "../storage/entity.ts";
 import { keyEnd } from "../storage/keys.ts";
 import type { Queues } from "../storage/queues.ts";
 import type { Tables } from "../storage/tables.ts";
 import { assetsExpiringIn, momentOf, sweptIntervals } from "./crossed.ts";
-import { createEvaluator } from "./evaluator.ts";
-import { createExemptions } from "./exemptions.ts";
+import { createEvaluator, type Evaluator } from "./evaluator.ts";
+import { createExemptions, type ExemptionStore } from "./exemptions.ts";
 import { type FrameworkResult, frameworkResults } from "./frameworks.ts";
 import { readHistory, recordDay } from "./history.ts";
 import {
@@ -29,14 +32,16 @@ import {
   VaultStates,
   vaultsRange,
 } from "./layout.ts";
-import { newViolations, removeOldNewViolations } from "./new-violations.ts";
+import { type NewViolation, newViolations, removeOldNewViolations } from "./new-violations.ts";
 import { countsOf, type Overview, readOverview } from "./overview.ts";
 import { type Score, scoreOf } from "./score.ts";
-import { listViolations, type ViolationFilter } from "./violations.ts";
+import { listViolations, type Violation, type ViolationFilter } from "./violations.ts";
 
 /** Up to so many vaults and assets are evaluated while the request waits. */
 const INLINE_VAULTS = 20;
 const INLINE_ASSETS = 2000;
+/** An evaluation that is made while its request waits is over after so long, or its process died. */
+const FINISHED_INLINE_SECONDS = 300;
 /** Every instance feels a changed setting within this time; what it changes is looked for only then. */
 const SETTINGS_FELT_SECONDS = 30;
 /** Names in one message, each of at most 139 characters: far below 48 KiB. */
@@ -63,10 +68,44 @@ export interface ScoreAnswer extends Score {
   history?: DayScore[];
 }
 
-/**
- * The compliance room. `prepareChange` is run by scans, `handle` by the queue, `runDue` and `recordScore` by timers and
- * `policyChanged` by the settings; the rest answers people.
- */
+/** Evaluates checks, keeps their results and answers what they come to. */
+export interface Compliance extends Pick<Evaluator, "prepareChange" | "restore" | "removeOldFences"> {
+  readonly exemptions: ExemptionStore;
+  /** Works on one message of the queue. */
+  handle(message: EvaluateMessage): Promise<void>;
+  /** A message that failed for good, in five tries: people find it in the audit log and in the evaluation's status. */
+  failed(message: EvaluateMessage, requestId: string): Promise<void>;
+  /** Looks for what changed settings have passed, once every instance judges by them. */
+  policyChanged(keys: readonly string[]): Promise<void>;
+  /**
+   * Evaluates everything: at once where there is little, else by a message per vault.
+   *
+   * @throws {Problem} conflict while `enableComplianceScanning` is false.
+   */
+  evaluate(caller: Caller): Promise<EvaluationStatus & { score: ScoreAnswer | null }>;
+  /** Once a day: what time alone has changed. Goes through the queue, which repeats what fails. */
+  runDue(): Promise<void>;
+  /** Keeps today's score as it is now. */
+  recordScore(): Promise<void>;
+  /**
+   * One request per 1,000 vaults, and one for a history.
+   *
+   * @param historyDays - Also the score of each of so many days.
+   */
+  score(historyDays?: number): Promise<ScoreAnswer>;
+  /** One request per 1,000 vaults, one for when the page's vaults were last seen, and at most four for its rows. */
+  violations(filter: ViolationFilter, request: PageRequest): Promise<Page<Violation>>;
+  /** For alerts: violations that arose behind the cursor; without one, none and the cursor of now. */
+  newViolations(
+    cursor: string | undefined,
+    limit: number,
+  ): Promise<{ violations: NewViolation[]; cursor: string; more: boolean }>;
+  /** By id. */
+  frameworks(request: PageRequest): Promise<Page<FrameworkResult>>;
+  /** @throws {Problem} notFound */
+  framework(id: string): Promise<FrameworkResult>;
+}
+
 export function createCompliance(deps: {
   tables: Tables;
   queues: Queues;
@@ -75,20 +114,14 @@ export function createCompliance(deps: {
   clock: Clock;
   randomness: Randomness;
   log: Logger;
-}) {
+}): Compliance {
   const { tables, queues, settings, audit, clock, randomness, log } = deps;
   const evaluator = createEvaluator({ tables, settings, clock, log });
   const overview = () => readOverview(tables, clock.now().getTime());
 
   const send = (message: EvaluateMessage, delaySeconds = 0) => queues.send(QUEUE, message, { delaySeconds });
-
-  async function sendAll(messages: readonly EvaluateMessage[]): Promise<void> {
-    const left = [...messages];
-    const sender = async () => {
-      for (let message = left.pop(); message; message = left.pop()) await send(message);
-    };
-    await Promise.all(Array.from({ length: SENDS_AT_ONCE }, sender));
-  }
+  const sendAll = (messages: readonly EvaluateMessage[]) =>
+    pMap(messages, (message) => send(message), { concurrency: SENDS_AT_ONCE });
 
   /** Vault names of the inventory, and how many assets they hold. */
   async function inventory(): Promise<{ vaults: string[]; assets: number }> {
@@ -105,11 +138,6 @@ export function createCompliance(deps: {
     return { vaults, assets };
   }
 
-  /**
-   * Evaluates everything: at once where there is little, else by a message per vault.
-   *
-   * @throws {Problem} conflict while `enableComplianceScanning` is false.
-   */
   async function evaluate(caller: Caller): Promise<EvaluationStatus & { score: ScoreAnswer | null }> {
     if (!(await evaluator.context())) {
       throw new Problem(
@@ -121,13 +149,6 @@ export function createCompliance(deps: {
     const evaluationId = randomness.ulid(now);
     const { vaults, assets } = await inventory();
     const inline = vaults.length <= INLINE_VAULTS && assets <= INLINE_ASSETS;
-    await audit.append({
-      type: "compliance.evaluationRequested",
-      caller,
-      outcome: "success",
-      target: { type: "evaluation", id: evaluationId },
-      details: { vaults: vaults.length, assets },
-    });
     const record: EvaluationRecord = {
       evaluationId,
       requestedAt: now.toISOString(),
@@ -135,11 +156,18 @@ export function createCompliance(deps: {
       ...(inline ? { vaults: vaults.length } : {}),
       failedVaults: [],
     };
-    await tables.put(Evaluations, STATE, EVALUATION_KEY, record);
-    if (!inline) {
-      await send({ kind: "everything", evaluationId });
-      return { ...queued(record), score: null };
-    }
+    const event = {
+      type: "compliance.evaluationRequested",
+      caller,
+      target: { type: "evaluation", id: evaluationId },
+      details: { vaults: vaults.length, assets },
+    };
+    await audited(audit, event, async () => {
+      await tables.put(Evaluations, STATE, EVALUATION_KEY, record);
+      // Where this process does the work itself, the message only finishes what it should leave undone.
+      await send({ kind: "everything", evaluationId }, inline ? FINISHED_INLINE_SECONDS : 0);
+    });
+    if (!inline) return { ...queued(record), score: null };
     for (const vault of await everyVault(vaults)) await handle({ kind: "vault", vault, evaluationId });
     const score = await scoreNow();
     await recordDay(tables, clock.now(), score);
@@ -182,13 +210,19 @@ export function createCompliance(deps: {
     }
   }
 
+  async function isOver(evaluationId: string): Promise<boolean> {
+    const { evaluation } = await scoreNow();
+    return evaluation?.evaluationId === evaluationId && ["completed", "partial"].includes(evaluation.status);
+  }
+
   async function sendEverything(evaluationId: string | undefined): Promise<void> {
+    if (evaluationId !== undefined && (await isOver(evaluationId))) return;
     const { vaults } = await inventory();
     const all = await everyVault(vaults);
     await sendAll([...all].map((vault) => ({ kind: "vault", vault, evaluationId })));
     if (evaluationId === undefined) return;
     await tables.modify(Evaluations, STATE, EVALUATION_KEY, (row) =>
-      row && row.evaluationId === evaluationId ? { ...recordOf(row), vaults: all.size } : undefined,
+      row && row.evaluationId === evaluationId ? { ...withoutKeys(row), vaults: all.size } : undefined,
     );
   }
 
@@ -229,7 +263,6 @@ export function createCompliance(deps: {
     await tables.replace(Lines, drawn);
   }
 
-  /** A message that failed for good, in five tries: people find it in the audit log and in the evaluation's status. */
   async function failed(message: EvaluateMessage, requestId: string): Promise<void> {
     const vault = "vault" in message ? message.vault : undefined;
     log.error("An evaluation failed for good", { kind: message.kind, vault });
@@ -242,12 +275,11 @@ export function createCompliance(deps: {
     if (message.kind !== "vault" || message.evaluationId === undefined) return;
     await tables.modify(Evaluations, STATE, EVALUATION_KEY, (row) =>
       row && row.evaluationId === message.evaluationId && !row.failedVaults.includes(message.vault)
-        ? { ...recordOf(row), failedVaults: [...row.failedVaults, message.vault] }
+        ? { ...withoutKeys(row), failedVaults: [...row.failedVaults, message.vault] }
         : undefined,
     );
   }
 
-  /** Looks for what a changed policy has passed, once every instance judges by it. */
   async function policyChanged(keys: readonly string[]): Promise<void> {
     const values = await settings.values();
     if (keys.includes("enableComplianceScanning") && values.enableComplianceScanning) {
@@ -263,7 +295,7 @@ export function createCompliance(deps: {
     return scoreAnswer(await overview());
   }
 
-  const exemptions = createExemptions({ tables, audit, clock });
+  const exemptions = createExemptions({ tables, audit, clock, randomness });
 
   return {
     prepareChange: evaluator.prepareChange,
@@ -275,46 +307,36 @@ export function createCompliance(deps: {
     evaluate,
     exemptions,
 
-    /** Once a day: what time alone has changed. Goes through the queue, which repeats what fails. */
-    async runDue(): Promise<void> {
+    async runDue() {
       await send({ kind: "crossed" });
       await removeOldNewViolations(tables, clock.now());
     },
 
-    /** Keeps today's score as it is now. */
-    async recordScore(): Promise<void> {
+    async recordScore() {
       await recordDay(tables, clock.now(), await scoreNow());
     },
 
-    /** One request per 1,000 vaults, and one for a history. */
-    async score(historyDays?: number): Promise<ScoreAnswer> {
+    async score(historyDays) {
       const answer = await scoreNow();
       if (historyDays === undefined) return answer;
       return { ...answer, history: await readHistory(tables, historyDays, clock.now(), answer) };
     },
 
-    /** One request per 1,000 vaults, one for when the page's vaults were last seen, and at most four for its rows. */
-    violations: async (filter: ViolationFilter, request: PageRequest) =>
-      await listViolations(tables, await overview(), filter, request),
+    violations: async (filter, request) => await listViolations(tables, await overview(), filter, request),
 
-    /** For alerts: see `newViolations`. */
-    newViolations: (cursor: string | undefined, limit: number) =>
-      newViolations(tables, overview, clock.now(), cursor, limit),
+    newViolations: (cursor, limit) => newViolations(tables, overview, clock.now(), cursor, limit),
 
-    async frameworks(request: PageRequest): Promise<Page<FrameworkResult>> {
+    async frameworks(request) {
       return pageOfAll(frameworkResults(await overview()), request, ({ id }) => id);
     },
 
-    /** @throws {Problem} notFound */
-    async framework(id: string): Promise<FrameworkResult> {
+    async framework(id) {
       const found = frameworkResults(await overview()).find((framework) => framework.id === id.toLowerCase());
       if (!found) throw notFound(`The framework ${id.slice(0, 64)}`);
       return found;
     },
   };
 }
-
-export type Compliance = ReturnType<typeof createCompliance>;
 
 function scoreAnswer(overview: Overview): ScoreAnswer {
   const counts = countsOf(overview);
@@ -331,8 +353,13 @@ function scoreAnswer(overview: Overview): ScoreAnswer {
 }
 
 const queued = ({ evaluationId, requestedAt, requestedBy, vaults }: EvaluationRecord): EvaluationStatus => ({
-  ...{ evaluationId, requestedAt, requestedBy },
-  ...{ status: "queued", vaults: vaults ?? null, vaultsLeft: vaults ?? 0, failedVaults: [] },
+  evaluationId,
+  status: "queued",
+  requestedAt,
+  requestedBy,
+  vaults: vaults ?? null,
+  vaultsLeft: vaults ?? 0,
+  failedVaults: [],
 });
 
 /** How far it is, told by the vaults themselves: each says which evaluation last covered it. */
@@ -352,15 +379,4 @@ function evaluationStatus(record: EvaluationRecord, { vaults }: Overview): Evalu
 const daysOf = ({ criticalDays, warningDays }: { criticalDays: number; warningDays: number }) => ({
   criticalDays,
   warningDays,
-});
-
-const recordOf = ({
-  evaluationId,
-  requestedAt,
-  requestedBy,
-  vaults,
-  failedVaults,
-}: EvaluationRecord): EvaluationRecord => ({
-  ...{ evaluationId, requestedAt, requestedBy, failedVaults },
-  ...(vaults === undefined ? {} : { vaults }),
 });

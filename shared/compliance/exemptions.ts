@@ -1,22 +1,15 @@
-import type { Audit, AuditEvent } from "../audit/audit.ts";
+import type { Audit } from "../audit/audit.ts";
+import { audited } from "../audit/audited.ts";
 import { roleNeeded } from "../http/admission.ts";
 import { changedSince, requireMatch } from "../http/conditional.ts";
 import type { Caller } from "../http/endpoint.ts";
 import { type Page, type PageRequest, pageOfAll } from "../http/paging.ts";
-import { notFound, Problem } from "../http/problem.ts";
+import { invalidBody, notFound, Problem } from "../http/problem.ts";
 import { parseAssetId } from "../inventory/asset.ts";
-import type { Clock } from "../runtime.ts";
-import type { Row } from "../storage/entity.ts";
-import {
-  insert,
-  type Operation,
-  RowChanged,
-  RowExists,
-  RowMissing,
-  remove,
-  replace,
-  type Tables,
-} from "../storage/tables.ts";
+import type { Clock, Randomness } from "../runtime.ts";
+import { isConflict, repeatOnConflict } from "../storage/conflict.ts";
+import { type Row, withoutKeys } from "../storage/entity.ts";
+import { insert, type Operation, remove, replace, type Tables } from "../storage/tables.ts";
 import { DAY_MS } from "../time.ts";
 import type { Check } from "./check.ts";
 import { checkOfId } from "./checks/all.ts";
@@ -44,12 +37,10 @@ export interface ExemptionRequest {
 }
 
 /** An exemption, and whether it has not ended yet. */
-export interface Exemption extends ExemptionRecord {
+export interface Exemption extends Omit<ExemptionRecord, "writeId"> {
   active: boolean;
   etag: string;
 }
-
-const MAX_ATTEMPTS = 5;
 
 /** Days from now within which an exemption ends that an operator may make or remove. */
 export const OPERATOR_EXEMPTION_DAYS = 90;
@@ -61,14 +52,31 @@ const isOfAsset = (id: string): boolean => id.split(".")[1] === "asset";
  * asset stand in its vault's row too, which says whether the pair fails. They end by themselves, since answers compare
  * `until` with the clock.
  */
-export function createExemptions(deps: { tables: Tables; audit: Audit; clock: Clock }) {
-  const { tables, audit, clock } = deps;
+export interface ExemptionStore {
+  /** @throws {Problem} invalidRequest; forbidden; alreadyExists when the check has one for that scope that has not ended. */
+  create(request: ExemptionRequest, caller: Caller): Promise<Exemption>;
+  /** @throws {Problem} notFound; forbidden; preconditionFailed when `ifMatch` is stale. */
+  end(id: string, caller: Caller, ifMatch?: string): Promise<void>;
+  /** @throws {Problem} notFound */
+  get(id: string): Promise<Exemption>;
+  /** By id, ended ones too. One request per 1,000. */
+  list(request: PageRequest): Promise<Page<Exemption>>;
+}
+
+export function createExemptions(deps: {
+  tables: Tables;
+  audit: Pick<Audit, "append">;
+  clock: Clock;
+  randomness: Randomness;
+}): ExemptionStore {
+  const { tables, audit, clock, randomness } = deps;
   const now = () => clock.now().getTime();
 
-  const view = ({ partitionKey: _p, rowKey: _r, ...row }: Row<ExemptionRecord>): Exemption => ({
-    ...row,
-    active: isActive(row, now()),
-  });
+  const view = (record: ExemptionRecord, etag: string): Exemption => {
+    const { writeId: _, ...shown } = record;
+    return { ...shown, active: isActive(record, now()), etag };
+  };
+  const viewOf = (row: Row<ExemptionRecord>): Exemption => view(withoutKeys(row), row.etag);
 
   const read = (id: string) => tables.get(Exemptions, STATE, exemptionKey(id, isOfAsset(id)));
 
@@ -80,53 +88,32 @@ export function createExemptions(deps: { tables: Tables; audit: Audit; clock: Cl
 
   /** Changes the exemption's row, and in the same transaction that of the vault its asset is in. */
   async function write(record: ExemptionRecord, change: Operation, stays: boolean): Promise<string> {
-    const key = exemptionKey(record.id, record.scopeType === "asset");
+    // Again from the start when an evaluation of the vault came between.
+    const etags = await repeatOnConflict(async () =>
+      tables.transaction(TABLE, STATE, [change, ...(await vaultChange(record, stays))]),
+    );
+    return etags.get(change.rowKey)!;
+  }
+
+  /** Notes an asset's exemption in its vault's row, where the vault was evaluated. */
+  async function vaultChange(record: ExemptionRecord, stays: boolean): Promise<Operation[]> {
     const asset = record.scopeType === "asset" ? parseAssetId(record.scopeId ?? "") : undefined;
-    if (!asset) return (await tables.transaction(TABLE, STATE, [change])).get(key)!;
-    const vaultStateRow = vaultStateKey(asset.vaultName);
-    for (let attempt = 1; ; attempt++) {
-      const { row, assets } = await loadState(tables, asset.vaultName);
-      const operations = [change];
-      if (row) {
-        const of = assetKey(asset.type, asset.name);
-        const others = row.exemptions.filter((one) => one.id !== record.id);
-        const { id, checkId, until } = record;
-        const entry = { id, checkId, asset: of, until, failing: isFailing(assets, of, checkId) };
-        const { partitionKey: _p, rowKey: _r, etag, ...state } = row;
-        const exemptions = stays ? [...others, entry] : others;
-        operations.push(
-          row.gone && exemptions.length === 0
-            ? remove(VaultStates, vaultStateRow, etag)
-            : replace(VaultStates, vaultStateRow, { ...state, exemptions }, etag),
-        );
-      }
-      try {
-        return (await tables.transaction(TABLE, STATE, operations)).get(key)!;
-      } catch (error) {
-        // An evaluation of the vault came between.
-        const ofVault = (error instanceof RowChanged || error instanceof RowMissing) && error.rowKey === vaultStateRow;
-        if (!ofVault || attempt === MAX_ATTEMPTS) throw error;
-      }
-    }
+    if (!asset) return [];
+    const { row, assets } = await loadState(tables, asset.vaultName);
+    if (!row) return [];
+    const of = assetKey(asset.type, asset.name);
+    const { id, checkId, until } = record;
+    const others = row.exemptions.filter((one) => one.id !== id);
+    const entry = { id, checkId, asset: of, until, failing: isFailing(assets, of, checkId) };
+    const exemptions = stays ? [...others, entry] : others;
+    const key = vaultStateKey(asset.vaultName);
+    if (row.gone && exemptions.length === 0) return [remove(VaultStates, key, row.etag)];
+    return [replace(VaultStates, key, { ...withoutKeys(row), exemptions }, row.etag)];
   }
 
-  async function recorded<T>(event: Omit<AuditEvent, "outcome">, work: () => Promise<T>): Promise<T> {
-    await audit.append({ ...event, outcome: "intent" });
-    let result: T;
-    try {
-      result = await work();
-    } catch (error) {
-      await audit.append({ ...event, outcome: "failure" });
-      throw error;
-    }
-    await audit.append({ ...event, outcome: "success" });
-    return result;
-  }
-
-  /** @throws {Problem} invalidRequest; forbidden; alreadyExists when the check has one for that scope that has not ended. */
   async function create(request: ExemptionRequest, caller: Caller): Promise<Exemption> {
     const { check, scopeId } = await checkedScope(request);
-    if (request.until.getTime() <= now()) throw invalid("until", "must lie in the future");
+    if (request.until.getTime() <= now()) throw invalidBody("until", "must lie in the future");
     requireRole(caller, request.until, now());
     const record: ExemptionRecord = {
       id: exemptionId(check.id, request.scope.type, scopeId),
@@ -140,21 +127,25 @@ export function createExemptions(deps: { tables: Tables; audit: Audit; clock: Cl
       createdAt: clock.now().toISOString(),
       createdBy: caller.actor,
       ...(caller.role === undefined ? {} : { createdByRole: caller.role }),
+      writeId: randomness.ulid(clock.now()),
     };
     const standing = await read(record.id);
     if (standing && isActive(standing, now())) throw standsAlready(record.id);
     const key = exemptionKey(record.id, record.scopeType === "asset");
     const change = standing ? replace(Exemptions, key, record, standing.etag) : insert(Exemptions, key, record);
     const event = { type: "compliance.exemptionCreated", caller, target: target(record.id), after: record };
-    const etag = await recorded(event, async () => {
+    const etag = await audited(audit, event, async () => {
       try {
         return await write(record, change, true);
       } catch (error) {
-        if (error instanceof RowExists || error instanceof RowChanged) throw standsAlready(record.id);
-        throw error;
+        if (!isConflict(error)) throw error;
+        // Its own, where the answer was lost and an evaluation of the vault was quick.
+        const stands = await read(record.id);
+        if (stands?.writeId === record.writeId) return stands!.etag;
+        throw standsAlready(record.id);
       }
     });
-    return { ...record, active: true, etag };
+    return view(record, etag);
   }
 
   async function checkedScope({
@@ -162,46 +153,45 @@ export function createExemptions(deps: { tables: Tables; audit: Audit; clock: Cl
     scope,
   }: ExemptionRequest): Promise<{ check: Check; scopeId: string | undefined }> {
     const check = checkOfId.get(checkId);
-    if (!check) throw invalid("checkId", "is not a check; GET /compliance/frameworks and violations name them");
+    if (!check) throw invalidBody("checkId", "is not a check; GET /compliance/frameworks and violations name them");
     const scopeId = scope.id?.toLowerCase();
     if (scope.type === "all") {
-      if (scopeId !== undefined) throw invalid("scope.id", "can't stand beside the type all");
+      if (scopeId !== undefined) throw invalidBody("scope.id", "can't stand beside the type all");
       return { check, scopeId };
     }
-    if (scopeId === undefined) throw invalid("scope.id", `names the ${scope.type} and is missing`);
+    if (scopeId === undefined) throw invalidBody("scope.id", `names the ${scope.type} and is missing`);
     if (scope.type === "subscription" && !GUID.test(scopeId)) {
-      throw invalid("scope.id", "must be a subscription id (a GUID)");
+      throw invalidBody("scope.id", "must be a subscription id (a GUID)");
     }
     if (scope.type === "vault") {
       const row = VAULT_NAME.test(scopeId) ? await tables.get(VaultStates, STATE, vaultStateKey(scopeId)) : undefined;
-      if (!row || row.gone) throw invalid("scope.id", "is not the name of a vault that was evaluated");
+      if (!row || row.gone) throw invalidBody("scope.id", "is not the name of a vault that was evaluated");
     }
     if (scope.type === "asset") {
       const asset = parseAssetId(scopeId);
-      if (!asset) throw invalid("scope.id", "must be an asset id such as kv-payments.secret.db-password");
+      if (!asset) throw invalidBody("scope.id", "must be an asset id such as kv-payments.secret.db-password");
       if (asset.type !== check.resourceType)
-        throw invalid("scope.id", `must be a ${check.resourceType}, which ${check.id} is about`);
+        throw invalidBody("scope.id", `must be a ${check.resourceType}, which ${check.id} is about`);
       const { assets } = await loadState(tables, asset.vaultName);
       if (!assets.has(assetKey(asset.type, asset.name)))
-        throw invalid("scope.id", "is not an asset that was evaluated");
+        throw invalidBody("scope.id", "is not an asset that was evaluated");
     }
     return { check, scopeId };
   }
 
-  /** @throws {Problem} notFound; forbidden; preconditionFailed when `ifMatch` is stale. */
   async function end(id: string, caller: Caller, ifMatch?: string): Promise<void> {
     const row = await get(id);
     requireRole(caller, new Date(row.until), now());
     requireMatch(row.etag, ifMatch, EXEMPTION);
-    const { partitionKey: _p, rowKey, etag, ...record } = row;
+    const record: ExemptionRecord = withoutKeys(row);
     const event = { type: "compliance.exemptionRemoved", caller, target: target(record.id), before: record };
-    await recorded(event, async () => {
+    await audited(audit, event, async () => {
       try {
-        await write(record, remove(Exemptions, rowKey, etag), false);
+        await write(record, remove(Exemptions, row.rowKey, row.etag), false);
       } catch (error) {
-        if (error instanceof RowMissing) throw notFound(`The exemption ${record.id}`);
-        if (error instanceof RowChanged) throw changedSince(EXEMPTION);
-        throw error;
+        // Gone is gone: another request removed it meanwhile, or this one's answer was lost.
+        if (isConflict(error) && (await read(record.id)) === undefined) return;
+        throw isConflict(error) ? changedSince(EXEMPTION) : error;
       }
     });
   }
@@ -209,12 +199,11 @@ export function createExemptions(deps: { tables: Tables; audit: Audit; clock: Cl
   return {
     create,
     end,
-    get: async (id: string): Promise<Exemption> => view(await get(id)),
+    get: async (id) => viewOf(await get(id)),
 
-    /** By id, ended ones too. One request per 1,000. */
-    async list(request: PageRequest): Promise<Page<Exemption>> {
+    async list(request) {
       const all: Exemption[] = [];
-      for await (const rows of tables.pages(Exemptions, exemptionsRange)) all.push(...rows.map(view));
+      for await (const rows of tables.pages(Exemptions, exemptionsRange)) all.push(...rows.map(viewOf));
       return pageOfAll(all, request, ({ id }) => id);
     },
   };
@@ -231,12 +220,8 @@ const EXEMPTION_ID = /^[a-z0-9-]{1,60}\.(all|subscription|vault|asset)(\.[a-z0-9
 const GUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 const VAULT_NAME = /^[a-z0-9-]{1,127}$/;
 
+const EXEMPTION = "The exemption";
+
 const target = (id: string) => ({ type: "exemption", id });
-const invalid = (member: string, message: string) =>
-  new Problem("invalidRequest", `Correct this and send the request again: body.${member} ${message}`, {
-    errors: [{ path: `body.${member}`, message }],
-  });
 const standsAlready = (id: string) =>
   new Problem("alreadyExists", `The exemption ${id} is there and has not ended. Remove it first to change it.`);
-/** As a problem names it. */
-const EXEMPTION = "The exemption";

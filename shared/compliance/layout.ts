@@ -125,6 +125,8 @@ export const ExemptionRecord = z.object({
   createdBy: z.string(),
   /** Absent where a command made it, and in rows written before it was kept. */
   createdByRole: z.enum(ROLES).optional(),
+  /** Tells two requests for the same exemption apart. Rows of earlier versions have none. */
+  writeId: z.string().optional(),
 });
 export type ExemptionRecord = z.infer<typeof ExemptionRecord>;
 export const Exemptions = entity(TABLE, ExemptionRecord);

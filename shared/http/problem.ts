@@ -79,6 +79,12 @@ export class Problem extends Error {
 
 export const notFound = (what: string): Problem => new Problem("notFound", `${what} does not exist.`);
 
+/** 400 for one member of the body, such as `filters.vault`; `message` completes it: "must be a vault's name". */
+export const invalidBody = (member: string, message: string): Problem =>
+  new Problem("invalidRequest", `Correct this and send the request again: body.${member}: ${message}`, {
+    errors: [{ path: `body.${member}`, message }],
+  });
+
 /** 429 with `Retry-After` in whole seconds, at least one. */
 export function retryLater(code: "rateLimited" | "tooManyAttempts" | "unavailable", detail: string, seconds: number) {
   return new Problem(code, detail, { headers: { "Retry-After": String(Math.max(1, Math.ceil(seconds))) } });

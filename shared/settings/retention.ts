@@ -1,7 +1,9 @@
 import type { Audit } from "../audit/audit.ts";
+import { audited } from "../audit/audited.ts";
 import type { Caller } from "../http/endpoint.ts";
 import { Problem } from "../http/problem.ts";
 import type { Clock } from "../runtime.ts";
+import { DAY_MS } from "../time.ts";
 import type { SettingKey, Settings } from "./settings.ts";
 
 export const HISTORY_TYPES = ["audit", "rotation", "sync", "alerts", "scans"] as const;
@@ -66,7 +68,6 @@ export interface Retention {
   runDue(caller: Caller): Promise<PurgeReport[]>;
 }
 
-const DAY_MS = 86_400_000;
 /** How often the daily run goes back to a history that has more; what is left then is the next day's. */
 const MAX_ROUNDS = 20;
 
@@ -79,6 +80,7 @@ export function createRetention(deps: {
   const { settings, audit, clock } = deps;
   const stores = new Map(deps.stores.map((store) => [store.type, store]));
 
+  /** Each history has its own two entries, whatever it enters of its own. */
   async function purgeOne(
     historyType: HistoryType,
     retentionDays: number,
@@ -88,14 +90,23 @@ export function createRetention(deps: {
     const before = new Date(clock.now().getTime() - retentionDays * DAY_MS);
     const report: PurgeReport = { historyType, removed: 0, retentionDays, more: false, problem: null };
     const store = stores.get(historyType);
-    for (let round = 0; store && round < rounds && (round === 0 || report.more); round++) {
-      const purged = await store.purge({ retentionDays, before }, caller);
-      Object.assign(report, purged, { removed: report.removed + purged.removed });
-    }
-    return report;
+    if (!store) return report;
+    const event = {
+      type: "history.purged",
+      caller,
+      target: { type: "history", id: historyType },
+      details: { retentionDays },
+    };
+    const rest = async () => {
+      for (let round = 0; round < rounds && (round === 0 || report.more); round++) {
+        const purged = await store.purge({ retentionDays, before }, caller);
+        Object.assign(report, purged, { removed: report.removed + purged.removed });
+      }
+      return report;
+    };
+    return await audited(audit, event, rest, () => ({ details: { ...report } }));
   }
 
-  /** One entry before and one after for the whole run, whatever the histories enter of their own. */
   async function run(
     types: readonly HistoryType[],
     asked: number | undefined,
@@ -103,33 +114,20 @@ export function createRetention(deps: {
     rounds: number,
   ): Promise<PurgeReport[]> {
     const values = await settings.values();
-    const days = (type: HistoryType) => asked ?? values[RETENTION_SETTING[type]];
-    const event = {
-      type: "history.purged",
-      caller,
-      target: { type: "history", id: types.length === 1 ? types[0]! : "all" },
-    };
-    const retentionDays = Object.fromEntries(types.map((type) => [type, days(type)]));
-    await audit.append({ ...event, outcome: "intent", details: { retentionDays } });
     const reports: PurgeReport[] = [];
-    const failed: unknown[] = [];
+    const failures: unknown[] = [];
     for (const type of types) {
+      const retentionDays = asked ?? values[RETENTION_SETTING[type]];
       try {
-        reports.push(await purgeOne(type, days(type), caller, rounds));
+        reports.push(await purgeOne(type, retentionDays, caller, rounds));
       } catch (error) {
         if (error instanceof Problem && types.length > 1) {
-          const nothing = { removed: 0, retentionDays: days(type), more: false };
-          reports.push({ historyType: type, ...nothing, problem: error.message });
-        } else failed.push(error);
+          reports.push({ historyType: type, removed: 0, retentionDays, more: false, problem: error.message });
+        } else failures.push(error);
       }
     }
-    await audit.append({
-      ...event,
-      outcome: failed.length === 0 ? "success" : "failure",
-      details: { purged: reports, failed: failed.length },
-    });
-    if (failed.length === 1) throw failed[0];
-    if (failed.length > 1) throw new AggregateError(failed, "Several histories could not be purged");
+    if (failures.length === 1) throw failures[0];
+    if (failures.length > 1) throw new AggregateError(failures, "Several histories could not be purged");
     return reports;
   }
 

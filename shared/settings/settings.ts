@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import * as z from "zod";
 import type { Audit } from "../audit/audit.ts";
+import { audited } from "../audit/audited.ts";
 import type { AppConfiguration } from "../azure/app-configuration.ts";
 import { CloudFailure } from "../azure/failure.ts";
 import type { Config } from "../config/config.ts";
@@ -218,38 +219,37 @@ export function createSettings(deps: SettingsDependencies): Settings {
     const { keys, caller } = request;
     const plan = (overrides: Overrides) => {
       const before = stateOf(overrides, lastRead);
-      requireMatch(etagOf(keys, before), request.ifMatch, "The setting");
+      requireMatch(etagOf(keys, before), request.ifMatch, "One of the settings");
       const wanted = edit(before);
       const after = wanted ? stateOf(wanted, lastRead) : before;
       return { before, after, wanted, changed: keys.filter((key) => overrides[key] !== after.layers.overrides[key]) };
     };
-    const entry = (outcome: "intent" | "success" | "failure", { before, after, changed }: ReturnType<typeof plan>) =>
-      audit.append({
-        type: "settings.changed",
-        caller,
-        outcome,
-        target: { type: "settings", id: request.target },
-        before: shown(changed, before),
-        after: shown(changed, after),
-      });
+    const shownOf = ({ before, after, changed }: ReturnType<typeof plan>) => ({
+      before: shown(changed, before),
+      after: shown(changed, after),
+    });
 
-    let planned = plan((await refresh()).layers.overrides);
-    if (!planned.wanted) return { state: planned.before, changed: [] };
-    await entry("intent", planned);
-    try {
+    const first = plan((await refresh()).layers.overrides);
+    if (!first.wanted) return { state: first.before, changed: [] };
+    const event = {
+      type: "settings.changed",
+      caller,
+      target: { type: "settings", id: request.target },
+      ...shownOf(first),
+    };
+    const write = async () => {
+      let planned = first;
       await tables.modify(SettingsRow, SETTINGS_PARTITION, OVERRIDES, (row) => {
         planned = plan(row?.overrides ?? {});
         return planned.wanted && { overrides: { ...planned.wanted } };
       });
-    } catch (error) {
-      await entry("failure", planned);
-      throw error;
-    }
-    // No younger than the load it builds on: App Configuration was not read again.
-    known = { state: planned.after, at: known?.at ?? clock.now().getTime() };
-    changes++;
-    loading = undefined;
-    await entry("success", planned);
+      // No younger than the load it builds on: App Configuration was not read again.
+      known = { state: planned.after, at: known?.at ?? clock.now().getTime() };
+      changes++;
+      loading = undefined;
+      return planned;
+    };
+    const planned = await audited(audit, event, write, shownOf);
     if (planned.changed.length > 0) for (const listener of listeners) await listener(planned.changed);
     return { state: planned.after, changed: planned.changed };
   }

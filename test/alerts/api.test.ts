@@ -252,7 +252,7 @@ describe("tests, history and snoozes", () => {
       const rule = rules[hour % 2]!;
       const at = new Date(Date.parse(START) + hour * 3_600_000);
       const deliveryId = deliveryIdOf(rule.ruleId, at, []);
-      const made = newDelivery(rule, { deliveryId, createdAt: at.toISOString(), news: [] });
+      const made = newDelivery(rule, { deliveryId, createdAt: at.toISOString(), items: [] });
       await alerts.history.record(made);
       await alerts.history.show({ ...made, status: hour % 3 === 0 ? "failed" : "delivered" });
       ids.unshift(deliveryId);

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
-import { Told } from "../../shared/alerts/told.ts";
+import { NotificationRows } from "../../shared/alerts/notification-log.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { caller, DAY_MS, openRoom, START } from "./room.ts";
 
@@ -28,20 +28,20 @@ test("marks of assets that still stand are kept, so that nothing is told twice; 
   };
   const marks = async () => {
     const keys: string[] = [];
-    for await (const rows of room.tables.pages(Told, { partitionKey: rule.ruleId, select: [] }))
+    for await (const rows of room.tables.pages(NotificationRows, { partitionKey: rule.ruleId, select: [] }))
       keys.push(...rows.map(({ rowKey }) => rowKey.split("!")[3]!));
     return keys;
   };
   await evaluate();
   await room.scanned("kv-a", [stays]);
-  await alerts.cleanUp();
+  await alerts.cleanUp(caller);
   expect(await marks()).toEqual(["stays", "fresh"]);
   await room.scanned("kv-a", [{ ...stays, tags: { changed: "yes" } }]);
   room.clock.add(60_000);
   await evaluate();
   expect(mails()).toHaveLength(1);
   room.clock.set(new Date(Date.parse(START) + 40 * DAY_MS));
-  await alerts.cleanUp();
+  await alerts.cleanUp(caller);
   expect(await marks()).toEqual(["stays"]);
 });
 
@@ -53,8 +53,8 @@ test("of a deleted rule nothing is left but its history", async () => {
   await alerts.evaluate();
   await room.drain(alerts);
   await alerts.rules.remove(rule.ruleId, caller, undefined);
-  await alerts.cleanUp();
-  expect((await room.tables.pages(Told, { partitionKey: rule.ruleId }).next()).done).toBe(true);
+  await alerts.cleanUp(caller);
+  expect((await room.tables.pages(NotificationRows, { partitionKey: rule.ruleId }).next()).done).toBe(true);
   const page = await alerts.history.list({ ruleId: rule.ruleId }, { limit: 10, offset: 0, cursor: undefined });
   expect(page.total).toBe(1);
 });

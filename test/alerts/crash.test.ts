@@ -58,7 +58,7 @@ async function live(
     await survive(() => alerts.evaluate());
     await survive(() => room.drainAll(alerts));
   }
-  const tellings = (text: string) =>
+  const items = (text: string) =>
     namedIn(text).map((name, index) => `${name} ${[...text.matchAll(/Threshold: (\d+)/g)][index]![1]}`);
   const events = new Map(
     webhook.received().map(({ headers, body }) => [headers["webhook-id"], JSON.parse(body) as { data: Data }]),
@@ -67,7 +67,7 @@ async function live(
     rule: mail.rule.ruleId,
     mails: mail
       .mails()
-      .flatMap(({ plainText }) => tellings(plainText!))
+      .flatMap(({ plainText }) => items(plainText!))
       .sort(),
     posts: [...events.values()].flatMap(({ data }) => data.items.map(tellingOf)).sort(),
     ids: events.size,

@@ -2,7 +2,9 @@ import { createHmac } from "node:crypto";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
-import { BACK_OFF_SECONDS, scrubbed } from "../../shared/alerts/deliver.ts";
+import { BACK_OFF_SECONDS } from "../../shared/alerts/attempt.ts";
+import { scrubbed } from "../../shared/alerts/deliver-webhook.ts";
+import { DELIVERY_ROW, Deliveries } from "../../shared/alerts/delivery.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { caller, openRoom, type Room, type RoomOptions } from "./room.ts";
 
@@ -62,6 +64,32 @@ describe("a mail", () => {
     expect(entry!.status).toBe("partial");
     expect(entry!.parts.map(({ status }) => status)).toEqual(["delivered", "failed"]);
     expect(entry!.parts[1]!.error).toContain("EmailDroppedAllRecipientsSuppressed");
+  });
+
+  test("that another worker has in hand is left to it, while the others of the delivery go on", async () => {
+    const recipients = Array.from({ length: 60 }, (_, index) => `q${index}@acme.example`);
+    const { rule } = await room.mailRule({ recipients });
+    const alerts = room.instance();
+    await alerts.evaluate();
+    const { deliveryId } = room.messages[0]!.message as { deliveryId: string };
+    const row = (await room.tables.get(Deliveries, deliveryId, DELIVERY_ROW))!;
+    const leasedUntil = new Date(room.clock.now().getTime() + 60_000).toISOString();
+    const held = { ...row.parts[0]!, status: "sending" as const, attempts: 1, leasedUntil };
+    await room.tables.replace(Deliveries, { ...row, parts: [held, row.parts[1]!] });
+    const sent = cloud.control.mails().length;
+    await alerts.deliver(deliveryId);
+    expect(
+      cloud.control
+        .mails()
+        .slice(sent)
+        .map(({ to }) => to.length),
+    ).toEqual([10]);
+    const parts = async () => (await room.tables.get(Deliveries, deliveryId, DELIVERY_ROW))!.parts;
+    expect((await parts())[0]).toEqual(held);
+    room.clock.add(60_000);
+    await room.drainAll(alerts);
+    expect((await parts()).map(({ status }) => status)).toEqual(["delivered", "delivered"]);
+    expect((await history(rule.ruleId))[0]).toMatchObject({ status: "delivered" });
   });
 
   test("waits while the provider is busy, and that is no failed attempt", async () => {
@@ -191,6 +219,23 @@ describe("a webhook", () => {
       status: "delivered",
       parts: [{ attempts: 4, mayBeRepeated: true, answer: { status: 200, body: "ok" } }],
     });
+  });
+
+  test.each([
+    [1, 5, 6],
+    [1000, 1000, 1000],
+    [99_999, 3600, 3600],
+  ])("whose receiver asks for %i s is tried again after %i to %i s", async (asked, least, most) => {
+    const action = { kind: "throttle", retryAfterSeconds: asked } as const;
+    cloud.control.addFault({ match: { operation: "sink.receive" }, action, times: 1 });
+    const { rule } = await room.webhookRule();
+    const alerts = room.instance();
+    await alerts.evaluate();
+    await room.drain(alerts);
+    const [part] = (await history(rule.ruleId))[0]!.parts;
+    const seconds = (Date.parse(part!.notBefore!) - room.clock.now().getTime()) / 1000;
+    expect(seconds).toBeGreaterThanOrEqual(least);
+    expect(seconds).toBeLessThanOrEqual(most);
   });
 
   test("that is never received has failed, and is not tried for ever", async () => {

@@ -2,8 +2,8 @@ import { describe, expect, test } from "vitest";
 import type { DeliveryRecord } from "../../shared/alerts/delivery.ts";
 import { isDue, lastDigest } from "../../shared/alerts/due.ts";
 import { mailOf } from "../../shared/alerts/email.ts";
+import type { AssetItem, Item } from "../../shared/alerts/items.ts";
 import { messageOf } from "../../shared/alerts/message.ts";
-import type { AssetNews, News } from "../../shared/alerts/news.ts";
 import type { RuleRecord } from "../../shared/alerts/rule.ts";
 import { slackOf } from "../../shared/alerts/slack.ts";
 import { teamsOf } from "../../shared/alerts/teams.ts";
@@ -21,12 +21,12 @@ const delivery: Omit<DeliveryRecord, "news"> = {
   },
   ...{ createdAt: AT, status: "pending", parts: [], nextAt: AT, revivals: 0, newsTotal: 1 },
 };
-const asset = (name: string, daysLeft: number, change: Partial<AssetNews> = {}): AssetNews => ({
+const asset = (name: string, daysLeft: number, change: Partial<AssetItem> = {}): AssetItem => ({
   ...{ kind: "asset", id: `kv-a.secret.${name}`, type: "secret", name, vaultName: "kv-a", subscriptionId: "s-1" },
   vaultId: "/subscriptions/s-1/resourceGroups/rg app/providers/Microsoft.KeyVault/vaults/kv-a",
   ...{ expiresOn: Date.parse(AT) / 1000 + daysLeft * 86_400, threshold: 7, owner: "ann", ...change },
 });
-const message = (news: News[], change: Partial<typeof delivery> = {}) =>
+const message = (news: Item[], change: Partial<typeof delivery> = {}) =>
   messageOf({ ...delivery, ...change }, news, links);
 
 describe("a mail", () => {
@@ -53,6 +53,13 @@ describe("a mail", () => {
       expect(text).toContain("the alert rule “Team <A>” (01KAJ0000000000000000000BB)");
       expect(text).toContain("https://lifecycle.example/alerts/history/01KAJ0000000000000000000AA");
     }
+  });
+
+  test("lets nothing that others wrote begin a line of its own in the plain text", () => {
+    const forged = "x\r\nURGENT: forged\u2028URGENT: forged\u0085URGENT: forged\nURGENT: forged";
+    const { text } = mailOf(message([asset(forged, 3, { owner: forged, vaultName: forged })]));
+    expect(text.match(/URGENT: forged/g)!.length).toBeGreaterThan(3);
+    expect(text.split(/[\r\n\u0085\u2028\u2029]/).filter((line) => line.startsWith("URGENT: forged"))).toEqual([]);
   });
 
   test("does not let a name become markup or a line of its own", () => {

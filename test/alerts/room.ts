@@ -1,7 +1,8 @@
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { type Alerts, createAlerts, type ViolationSource } from "../../shared/alerts/alerts.ts";
+import type { NewRule } from "../../shared/alerts/api.ts";
 import { DELIVERY_QUEUE } from "../../shared/alerts/delivery.ts";
-import type { NewRule } from "../../shared/alerts/rules.ts";
+
 import type { AuditEvent } from "../../shared/audit/audit.ts";
 import { createIdentity } from "../../shared/azure/identity.ts";
 import { createMailSender } from "../../shared/azure/mail.ts";

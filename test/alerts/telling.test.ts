@@ -308,6 +308,37 @@ describe("changes of a rule", () => {
     expect(page.items.map(({ status }) => status)).toEqual(["cancelled"]);
   });
 
+  test("two runs at once tell of each asset once, and neither fails", async () => {
+    const { mails } = await room.mailRule();
+    await room.webhookRule();
+    await room.scanned("kv-a", [{ name: "one", expiresInDays: 5 }]);
+    const alerts = room.instance();
+    // The second one loses every commit to the first, as a new row and as a changed one.
+    for (const days of [0.1, 0.2]) {
+      room.clock.set(new Date(Date.parse(START) + days * DAY_MS));
+      await room.scanned("kv-a", [
+        { name: `of-${days}`, expiresInDays: 5 },
+        { name: "one", expiresInDays: 5 },
+      ]);
+      await Promise.all([alerts.evaluate(), room.instance().evaluate(), room.instance().evaluate()]);
+      await room.drain(alerts);
+    }
+    expect(told(mails()).flat().sort()).toEqual(["kv-a/of-0.1", "kv-a/of-0.2", "kv-a/one"]);
+  });
+
+  test("one rule that can't be evaluated fails the run, after the others were", async () => {
+    const violations = { newViolations: () => Promise.reject(new Error("the table is away")) };
+    const room = open({ violations });
+    const broken = await room.mailRule({ alertType: "complianceViolation", thresholds: undefined });
+    const { mails } = await room.mailRule();
+    await room.scanned("kv-a", [{ name: "one", expiresInDays: 5 }]);
+    const alerts = room.instance();
+    await expect(alerts.evaluate()).rejects.toThrow("the table is away");
+    await room.drain(alerts);
+    expect(mails()).toHaveLength(1);
+    expect(broken.mails()).toHaveLength(0);
+  });
+
   test("while notifications are off nothing is told, and afterwards everything", async () => {
     const { mails } = await room.mailRule();
     await room.scanned("kv-a", [{ name: "one", expiresInDays: 31 }]);

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
+import { STATE, VaultStates, vaultStateKey } from "../../shared/compliance/layout.ts";
 import { VAULTS, Vaults, vaultKey } from "../../shared/inventory/vault.ts";
 import { createInventoryWriter } from "../../shared/inventory/write.ts";
 import { createTables } from "../../shared/storage/tables.ts";
@@ -32,7 +33,29 @@ test("a small estate is evaluated before the answer, which holds the score", asy
     evaluatedAt: new Date(START).toISOString(),
     evaluation: { evaluationId: answer.evaluationId, status: "completed" },
   });
-  expect(room.events).toMatchObject([{ type: "compliance.evaluationRequested", target: { id: answer.evaluationId } }]);
+  const event = { type: "compliance.evaluationRequested", target: { id: answer.evaluationId } };
+  expect(room.events).toMatchObject([
+    { ...event, outcome: "intent" },
+    { ...event, outcome: "success" },
+  ]);
+  // The message that would finish what this process left undone finds nothing to do.
+  expect(room.delays.at(-1)).toBe(300);
+  expect(await room.drain()).toEqual([{ kind: "everything", evaluationId: answer.evaluationId }]);
+});
+
+test("an evaluation that its process left undone is finished by a message", async () => {
+  await room.scan(vault("kv-1"), [plain("kv-1")]);
+  await room.scan(vault("kv-2"), [plain("kv-2")]);
+  room.clock.at += 1000;
+  const { evaluationId } = await room.compliance.evaluate(caller);
+  // As if the process had died before the second vault.
+  const tables = createTables({ connectionString });
+  const state = (await tables.get(VaultStates, STATE, vaultStateKey("kv-2")))!;
+  await tables.replace(VaultStates, { ...state, evaluationId: undefined });
+  expect((await room.compliance.score()).evaluation).toMatchObject({ status: "running", vaultsLeft: 1 });
+  const messages = await room.drain();
+  expect(messages).toContainEqual({ kind: "vault", vault: "kv-2", evaluationId });
+  expect((await room.compliance.score()).evaluation).toMatchObject({ status: "completed", vaultsLeft: 0 });
 });
 
 test("a large one is queued, tells how far it is, and names what failed for good", { timeout: 60_000 }, async () => {

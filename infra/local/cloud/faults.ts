@@ -29,6 +29,10 @@ export type FaultAction =
   | { kind: "reset" }
   /** The operation is done, then the connection ends without an answer: the client can't know. */
   | { kind: "loseAnswer" }
+  /** The operation is done, and the connection ends half-way through the answer's body. */
+  | { kind: "cutAnswer" }
+  /** The operation is done, and the answer is 500 or 503 all the same. */
+  | { kind: "failAfter"; status: number }
   /** 200 with a page that is not JSON, JSON that stops half-way, or JSON of another shape. */
   | { kind: "garbage"; as: "html" | "truncated" | "otherShape" }
   /** The true answer, but its `nextLink` leads to `https://evil.localhost`. */
@@ -53,7 +57,7 @@ export interface ActiveFault extends Fault {
 export type Outcome = { answer: Answer | undefined; fault?: string };
 
 /** These happen on the way, so they happen to a request without a token too. */
-const ON_THE_WAY = new Set<FaultAction["kind"]>(["latency", "hang", "reset", "loseAnswer"]);
+const ON_THE_WAY = new Set<FaultAction["kind"]>(["latency", "hang", "reset", "loseAnswer", "cutAnswer"]);
 
 /** The rules by which the cloud misbehaves, in the order they were added; the first that fits decides. */
 export class Faults {
@@ -122,6 +126,11 @@ async function answerOf(
     case "loseAnswer":
       await operation.answer();
       return undefined;
+    case "cutAnswer":
+      return { ...(await operation.answer()), cut: true };
+    case "failAfter":
+      await operation.answer();
+      return operation.refusals.failed(action.status);
     case "garbage":
       return garbage(action.as);
     case "foreignNextLink": {

@@ -23,6 +23,8 @@ export interface Answer {
   headers?: Record<string, string>;
   body?: unknown;
   text?: { type: string; content: string };
+  /** The connection ends half-way through the JSON body. */
+  cut?: boolean;
 }
 
 /**
@@ -94,7 +96,8 @@ export function send(response: ServerResponse, answer: Answer): void {
       ...headers,
       "content-length": content.length,
     });
-    response.end(content);
+    if (answer.cut) response.write(content.subarray(0, content.length / 2), () => response.destroy());
+    else response.end(content);
   } else {
     response.writeHead(status, status === 204 ? headers : { ...headers, "content-length": 0 });
     response.end();

@@ -6,7 +6,7 @@ import { keyText } from "../storage/keys.ts";
 import { SEVERITIES } from "./rule.ts";
 
 /** An asset that crossed a threshold, or expired (threshold 0). */
-export const AssetNews = z.object({
+export const AssetItem = z.object({
   kind: z.literal("asset"),
   /** `<vault>.<type>.<name>` */
   id: z.string(),
@@ -21,9 +21,9 @@ export const AssetNews = z.object({
   /** Days: the lowest threshold it has crossed. */
   threshold: z.int(),
 });
-export type AssetNews = z.infer<typeof AssetNews>;
+export type AssetItem = z.infer<typeof AssetItem>;
 
-export const ViolationNews = z.object({
+export const ViolationItem = z.object({
   kind: z.literal("violation"),
   id: z.string(),
   checkId: z.string(),
@@ -37,9 +37,9 @@ export const ViolationNews = z.object({
   owner: z.string().optional(),
   firstSeenAt: z.string(),
 });
-export type ViolationNews = z.infer<typeof ViolationNews>;
+export type ViolationItem = z.infer<typeof ViolationItem>;
 
-export const ScanNews = z.object({
+export const ScanItem = z.object({
   kind: z.literal("scan"),
   /** The scan's id. */
   id: z.string(),
@@ -50,32 +50,32 @@ export const ScanNews = z.object({
   vaultsFailed: z.int(),
   message: z.string().optional(),
 });
-export type ScanNews = z.infer<typeof ScanNews>;
+export type ScanItem = z.infer<typeof ScanItem>;
 
-/** One thing a rule tells of. */
-export const News = z.discriminatedUnion("kind", [AssetNews, ViolationNews, ScanNews]);
-export type News = z.infer<typeof News>;
+/** One thing a rule notifies of. */
+export const Item = z.discriminatedUnion("kind", [AssetItem, ViolationItem, ScanItem]);
+export type Item = z.infer<typeof Item>;
 
-/** Keys of the marks of what a rule has told; those of assets sort as the index by expiry does. */
-export const assetMarks = (news: Pick<AssetNews, "type" | "name" | "vaultName" | "expiresOn">): string =>
-  `${expiryKey(news.type, news.expiresOn, news.name, news.vaultName)}!`;
+/** How the keys of an asset's rows in the notification log begin; they sort as the index by expiry does. */
+export const assetKeyPrefix = (item: Pick<AssetItem, "type" | "name" | "vaultName" | "expiresOn">): string =>
+  `${expiryKey(item.type, item.expiresOn, item.name, item.vaultName)}!`;
 const days = (threshold: number): string => String(threshold).padStart(3, "0");
 export const thresholdOf = (markKey: string): number => Number(markKey.slice(markKey.lastIndexOf("!") + 1));
 
-/** The mark of one telling. Another expiry, or a lower threshold, is another telling. */
-export function markOf(news: News): string {
-  switch (news.kind) {
+/** The key in the notification log. Another expiry, or a lower threshold, is another notification. */
+export function notificationKey(item: Item): string {
+  switch (item.kind) {
     case "asset":
-      return assetMarks(news) + days(news.threshold);
+      return assetKeyPrefix(item) + days(item.threshold);
     case "violation":
-      return `v!${keyText(news.id)}!${keyText(news.firstSeenAt)}`;
+      return `v!${keyText(item.id)}!${keyText(item.firstSeenAt)}`;
     case "scan":
-      return `s!${news.id}`;
+      return `s!${item.id}`;
   }
 }
 
 /** The most urgent first: what expires first, the more severe, the newer scan. */
-export function byUrgency(a: News, b: News): number {
+export function byUrgency(a: Item, b: Item): number {
   if (a.kind === "asset" && b.kind === "asset") return a.expiresOn - b.expiresOn || compare(a.id, b.id);
   if (a.kind === "violation" && b.kind === "violation")
     return SEVERITIES.indexOf(a.severity) - SEVERITIES.indexOf(b.severity) || compare(a.id, b.id);
@@ -84,8 +84,8 @@ export function byUrgency(a: News, b: News): number {
 
 const compare = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);
 
-export const packNews = (news: readonly News[]): Uint8Array<ArrayBuffer> =>
-  new Uint8Array(deflateRawSync(JSON.stringify(news)));
+export const packItems = (items: readonly Item[]): Uint8Array<ArrayBuffer> =>
+  new Uint8Array(deflateRawSync(JSON.stringify(items)));
 
-export const unpackNews = (packed: Uint8Array): News[] =>
-  z.array(News).parse(JSON.parse(inflateRawSync(packed).toString("utf8")));
+export const unpackItems = (packed: Uint8Array): Item[] =>
+  z.array(Item).parse(JSON.parse(inflateRawSync(packed).toString("utf8")));

@@ -20,7 +20,7 @@ type SummaryVault = Pick<VaultRecord, "name" | "subscriptionId" | "contents"> & 
 const SUMMARY = ["name", "subscriptionId", "contents", "certificateExpiries", "keyExpiries", "secretExpiries"] as const;
 
 /** All vaults as one run of the rules sees them. */
-export interface Estate {
+export interface VaultSnapshot {
   revision: number;
   vaults: readonly SummaryVault[];
   /** Whether a vault's assets changed after that revision, or it was not there then. */
@@ -32,7 +32,7 @@ export interface Estate {
  * scan writes of it, with a hash over its assets, so when the hash has changed, all of the change can be read. Noticing
  * is kept before any rule is evaluated; a vault that vanished is forgotten, so that its return is a change.
  */
-export async function readEstate(tables: Tables): Promise<Estate> {
+export async function readVaultSnapshot(tables: Tables): Promise<VaultSnapshot> {
   const vaults: SummaryVault[] = [];
   const range = { partitionKey: VAULTS, from: "n!", before: keyEnd("n!"), select: [...SUMMARY] };
   for await (const rows of tables.pages(Vaults, range)) vaults.push(...rows);

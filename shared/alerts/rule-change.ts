@@ -1,0 +1,43 @@
+import { invalidBody } from "../http/problem.ts";
+import type { RuleChange } from "./api.ts";
+import type { RuleFilters, RuleRecord } from "./rule.ts";
+
+/** What decides which assets a rule is about. */
+export const scopeOf = ({ alertType: type, thresholds, filters }: RuleRecord): string =>
+  JSON.stringify([type, thresholds, Object.entries(filters).sort()]);
+
+/** The rule with what was given, checked as a whole. */
+export function withChange(rule: RuleRecord, given: RuleChange, defaultThresholdDays: number): RuleRecord {
+  const { webhookUrl: _, thresholdDays, thresholds, recipients, ...rest } = given;
+  const plain = Object.fromEntries(Object.entries(rest).filter(([, value]) => value !== undefined));
+  const next: RuleRecord = { ...rule, ...plain };
+  if (recipients) next.recipients = distinct(recipients);
+  if (thresholds) next.thresholds = [...new Set(thresholds)].sort((a, b) => b - a);
+  else if (thresholdDays !== undefined) next.thresholds = [thresholdDays];
+  if (thresholds && thresholdDays !== undefined && thresholdDays !== next.thresholds[0]) {
+    throw invalidBody("thresholdDays", "must be the highest of thresholds, or be left out beside them");
+  }
+  if (next.alertType !== "expiration") next.thresholds = [];
+  else if (next.thresholds.length === 0) next.thresholds = [defaultThresholdDays];
+  if (next.deliveryMethod === "email" && next.recipients.length === 0) {
+    throw invalidBody("recipients", "must name at least one e-mail address for the delivery method email");
+  }
+  checkFilters(next);
+  return next;
+}
+
+/** A filter that can't apply would keep a rule silent, or be taken for one that works. */
+function checkFilters({ alertType: type, filters }: RuleRecord): void {
+  const without = (filter: keyof RuleFilters) => {
+    if (filters[filter] !== undefined)
+      throw invalidBody(`filters.${filter}`, `has no meaning for the alert type ${type}`);
+  };
+  if (type !== "complianceViolation") without("severity");
+  if (type === "scanFailure") for (const filter of ["vault", "type", "tag", "owner"] as const) without(filter);
+}
+
+/** Addresses differ in case only for machines. */
+function distinct(addresses: readonly string[]): string[] {
+  const seen = new Map(addresses.map((address) => [address.toLowerCase(), address]));
+  return [...seen.values()];
+}

@@ -1,0 +1,206 @@
+import type { Audit } from "../audit/audit.ts";
+import { audited } from "../audit/audited.ts";
+import { CloudFailure } from "../azure/failure.ts";
+import type { ServiceKeyVault } from "../azure/service-key-vault.ts";
+import type { Caller } from "../http/endpoint.ts";
+import { invalidBody, Problem, retryLater } from "../http/problem.ts";
+import type { Clock, Logger, Randomness } from "../runtime.ts";
+import { keyEnd } from "../storage/keys.ts";
+import { isUnclear, merge, type Operation, put, type Tables } from "../storage/tables.ts";
+import { DAY_MS } from "../time.ts";
+import {
+  posts,
+  RULES,
+  type RuleRecord,
+  RuleSecretRows,
+  Rules,
+  ruleKey,
+  ruleSecretKey,
+  SECRET_PREFIX,
+  secretName,
+  WebhookSecret,
+} from "./rule.ts";
+import { SIGNING_KEY_BYTES, signingKeyOf } from "./webhook.ts";
+
+/** How long messages are signed with the key before as well, so that receivers can change over. */
+const KEY_OVERLAP_MS = DAY_MS;
+/** Signing keys of a rule, so that headers and the secret stay small. */
+const MAX_KEYS = 20;
+/** A secret without a rule is left alone for so long: its rule may be about to be written. */
+const UNUSED_MS = DAY_MS;
+/** Seconds a caller is asked to wait when the key vault gave no time of its own. */
+const RETRY_SECONDS = 10;
+
+const SECRET_CONTENT_TYPE = "application/vnd.credential-lifecycle.webhook+json";
+
+/** What a rule keeps of a secret that was written for it. */
+export interface KeptSecret {
+  /** The rule with the secret's host and version. */
+  rule: RuleRecord;
+  /** A signing key that is new, to be shown this once. */
+  webhookSecret?: string;
+}
+
+/**
+ * The secrets of rules that post, in the service's own key vault. A row in the table says of each rule that its secret may
+ * be there: it is written before the secret and removed after it, so that no secret is left behind unknown.
+ */
+export interface RuleSecrets {
+  /** @throws {Problem} conflict while the service has no key vault of its own. */
+  requireVault(): void;
+  /** @throws {CloudFailure}; {Problem} conflict without a key vault. */
+  read(rule: RuleRecord): Promise<WebhookSecret | undefined>;
+  /**
+   * Writes the secret that a rule is to have, if it is to have another one.
+   *
+   * @param url - The address that was given; without it the one before stays.
+   * @throws {Problem} invalidRequest without any address; unavailable when the key vault fails: the rule is unchanged then.
+   */
+  keep(rule: RuleRecord, url: string | undefined): Promise<KeptSecret>;
+  /** Writes a new signing key; those before stay valid beside it until their time is over. @throws {Problem} as `keep`. */
+  rotate(rule: RuleRecord, now: Date): Promise<Required<KeptSecret>>;
+  /** For the transaction that adds a rule: it fails when the rule's secret was cleaned up meanwhile. */
+  stillKept(rule: RuleRecord): Operation[];
+  /** For the transaction that removes a rule: from then on its secret is to be removed. */
+  toRemove(rule: RuleRecord): Promise<Operation[]>;
+  /** Removes the secret of a rule that is gone. What fails is left to `cleanUp`. */
+  remove(ruleId: string, caller: Caller): Promise<void>;
+  /** Removes secrets that have had no rule for a day. @throws the first failure, after all were tried. */
+  cleanUp(caller: Caller): Promise<void>;
+}
+
+export function createRuleSecrets(deps: {
+  tables: Tables;
+  audit: Pick<Audit, "append">;
+  vault: ServiceKeyVault | undefined;
+  clock: Clock;
+  randomness: Randomness;
+  log: Logger;
+}): RuleSecrets {
+  const { tables, audit, clock, log } = deps;
+
+  function vault(): ServiceKeyVault {
+    if (deps.vault) return deps.vault;
+    throw new Problem(
+      "conflict",
+      "The address of a webhook is a credential and is kept in the service's own key vault, which is not configured. Set SERVICE_KEY_VAULT_URL, or use the delivery method email.",
+    );
+  }
+
+  const newKey = (): string => signingKeyOf(deps.randomness.bytes(SIGNING_KEY_BYTES));
+
+  async function read({ ruleId, webhookVersion }: RuleRecord): Promise<WebhookSecret | undefined> {
+    if (webhookVersion === undefined) return undefined;
+    const text = await vault().readSecret(secretName(ruleId), webhookVersion);
+    return text === undefined ? undefined : WebhookSecret.parse(JSON.parse(text));
+  }
+
+  /** Has the key vault do something before the rule is written: when that fails, the rule is as it was. */
+  async function beforeRule<T>(work: () => Promise<T>): Promise<T> {
+    try {
+      return await work();
+    } catch (error) {
+      if (!(error instanceof CloudFailure)) throw error;
+      const detail = `The rule was not written. ${error.message} ${error.remedy}`;
+      throw retryLater("unavailable", detail, error.retryAfterSeconds ?? RETRY_SECONDS);
+    }
+  }
+
+  async function write(rule: RuleRecord, secret: WebhookSecret): Promise<RuleRecord> {
+    const { ruleId } = rule;
+    await tables.put(RuleSecretRows, RULES, ruleSecretKey(ruleId), rowOf(ruleId));
+    const name = secretName(ruleId);
+    const version = await vault().writeSecret(name, JSON.stringify(secret), SECRET_CONTENT_TYPE);
+    return { ...rule, webhookHost: new URL(secret.url).host, webhookVersion: version };
+  }
+
+  const rowOf = (ruleId: string) => ({ ruleId, since: clock.now().toISOString() });
+
+  async function removeSecret(ruleId: string, caller: Caller): Promise<void> {
+    const name = secretName(ruleId);
+    const event = {
+      type: "alertRule.secretRemoved",
+      caller,
+      target: { type: "alertRule", id: ruleId },
+      details: { name },
+    };
+    await audited(audit, event, () => vault().removeSecret(name));
+    await tables.remove(RuleSecretRows, RULES, ruleSecretKey(ruleId));
+  }
+
+  return {
+    requireVault: () => void vault(),
+    read,
+
+    async keep(rule, url) {
+      if (!posts(rule.deliveryMethod) && url === undefined) return { rule };
+      return await beforeRule(async () => {
+        const before = await read(rule);
+        const address = url ?? before?.url;
+        if (address === undefined) {
+          throw invalidBody("webhookUrl", `is needed for the delivery method ${rule.deliveryMethod}`);
+        }
+        const keys = before?.keys ?? [];
+        const needsKey = rule.deliveryMethod === "webhook" && keys.length === 0;
+        if (before && url === undefined && !needsKey) return { rule };
+        if (!needsKey) return { rule: await write(rule, { url: address, keys }) };
+        const webhookSecret = newKey();
+        return { rule: await write(rule, { url: address, keys: [{ key: webhookSecret }] }), webhookSecret };
+      });
+    },
+
+    async rotate(rule, now) {
+      return await beforeRule(async () => {
+        const secret = await read(rule);
+        if (!secret) {
+          throw new Problem("conflict", "The rule's webhookUrl is not in the key vault any more. Set it again.");
+        }
+        const webhookSecret = newKey();
+        const until = new Date(now.getTime() + KEY_OVERLAP_MS).toISOString();
+        // A rotation whose answer was lost made a key that nobody was shown: the receiver's own must outlive the next one.
+        const others = secret.keys
+          .map(({ key, until: ends = until }) => ({ key, until: ends }))
+          .filter((one) => one.until > now.toISOString());
+        if (others.length >= MAX_KEYS) {
+          throw new Problem("conflict", `The rule has ${others.length} signing keys that are still valid. Wait a day.`);
+        }
+        return {
+          rule: await write(rule, { url: secret.url, keys: [{ key: webhookSecret }, ...others] }),
+          webhookSecret,
+        };
+      });
+    },
+
+    stillKept: ({ ruleId, webhookVersion }) =>
+      webhookVersion === undefined ? [] : [merge(RuleSecretRows, ruleSecretKey(ruleId), { ruleId })],
+
+    async toRemove({ ruleId, webhookVersion }) {
+      const key = ruleSecretKey(ruleId);
+      if (webhookVersion === undefined && !(await tables.get(RuleSecretRows, RULES, key))) return [];
+      return [put(RuleSecretRows, key, rowOf(ruleId))];
+    },
+
+    async remove(ruleId, caller) {
+      try {
+        await removeSecret(ruleId, caller);
+      } catch (error) {
+        if (!(error instanceof CloudFailure || error instanceof Problem || isUnclear(error))) throw error;
+        log.warn("The secret of a deleted rule is left to the daily clean-up", { ruleId, reason: String(error) });
+      }
+    },
+
+    async cleanUp(caller) {
+      if (!deps.vault) return;
+      const unusedSince = new Date(clock.now().getTime() - UNUSED_MS).toISOString();
+      const failures: unknown[] = [];
+      const range = { partitionKey: RULES, from: SECRET_PREFIX, before: keyEnd(SECRET_PREFIX) };
+      for await (const rows of tables.pages(RuleSecretRows, range)) {
+        for (const { ruleId, since } of rows) {
+          if (since > unusedSince || (await tables.get(Rules, RULES, ruleKey(ruleId)))) continue;
+          await removeSecret(ruleId, caller).catch((error: unknown) => failures.push(error));
+        }
+      }
+      if (failures.length > 0) throw failures[0];
+    },
+  };
+}
