@@ -227,10 +227,18 @@ const deleteAlertSnooze = endpoint({
 });
 
 export const endpoints = [
-  ...[createAlertRule, listAlertRules, getAlertRule, updateAlertRule, deleteAlertRule],
-  ...[testAlertRule, rotateAlertRuleSecret],
-  ...[listAlertHistory, getAlertHistoryEntry],
-  ...[createAlertSnooze, listAlertSnoozes, deleteAlertSnooze],
+  createAlertRule,
+  listAlertRules,
+  getAlertRule,
+  updateAlertRule,
+  deleteAlertRule,
+  testAlertRule,
+  rotateAlertRuleSecret,
+  listAlertHistory,
+  getAlertHistoryEntry,
+  createAlertSnooze,
+  listAlertSnoozes,
+  deleteAlertSnooze,
 ];
 
 export const timers = [

@@ -3,6 +3,14 @@ import type { Endpoint } from "../shared/http/endpoint.ts";
 import { notFound } from "../shared/http/problem.ts";
 import { ok } from "../shared/http/reply.ts";
 import {
+  AllSettings,
+  HistoryPurge,
+  HistoryStatistics,
+  PurgeRequest,
+  Setting,
+  SettingList,
+} from "../shared/settings/api.ts";
+import {
   CATEGORIES,
   CATEGORY_NAMES,
   type Category,
@@ -10,47 +18,11 @@ import {
   keysOf,
   SETTING_KEYS,
 } from "../shared/settings/definitions.ts";
-import { SOURCES } from "../shared/settings/resolve.ts";
 import { HISTORY_TYPES, type HistoryType } from "../shared/settings/retention.ts";
 import { endpoint, timer } from "./kit.ts";
 import type { Services } from "./services.ts";
 
 const tag = "Settings";
-
-const settingValue = z.union([z.int(), z.boolean(), z.string()]);
-const Setting = z
-  .object({
-    key: z.enum(SETTING_KEYS),
-    value: settingValue.meta({ description: "What is in force." }),
-    source: z.enum(SOURCES).meta({ description: "Where the value comes from; the sources are listed by precedence." }),
-    default: settingValue,
-    environmentVariable: z.string(),
-    type: z.enum(["integer", "boolean", "string"]),
-    minimum: z.int().nullable(),
-    maximum: z.int().nullable(),
-    allowed: z.array(z.string()).nullable(),
-    description: z.string(),
-    updatedAt: z.iso.datetime().nullable().meta({ description: "When the override was set; null without one." }),
-    updatedBy: z.string().nullable(),
-    ignored: z
-      .array(z.object({ source: z.enum(SOURCES), reason: z.string() }))
-      .meta({ description: "Sources whose value can't be used, and why; the next source is in force instead." }),
-  })
-  .meta({ id: "Setting" });
-const settings = z.array(Setting);
-
-const AllSettings = z
-  .object({
-    licenseTier: z.enum(["core", "pro"]),
-    performance: settings,
-    features: settings,
-    logging: settings,
-    alertDefaults: settings,
-    retention: settings,
-    compliancePolicy: settings,
-    automation: settings,
-  })
-  .meta({ id: "AllSettings" });
 
 const withEtag = (etag: string, json: unknown) => ({ ...ok(json), headers: { ETag: etag } });
 
@@ -105,7 +77,7 @@ const categoryEndpoints = CATEGORY_NAMES.flatMap((category) => [
     tag,
     access: "user",
     tier: "core",
-    responds: { 200: settings },
+    responds: { 200: SettingList },
     handle: async ({ services }) => {
       const described = await services.settings.describe(category);
       return withEtag(described.etag, described.settings);
@@ -122,7 +94,7 @@ const categoryEndpoints = CATEGORY_NAMES.flatMap((category) => [
     tier: "core",
     conditional: true,
     body: changesOf(category).meta({ id: `${titled(category)}Changes` }),
-    responds: { 200: settings },
+    responds: { 200: SettingList },
     handle: async ({ services, body, caller, ifMatch }) => {
       const described = await services.settings.update(category, body, caller, ifMatch);
       return withEtag(described.etag, described.settings);
@@ -152,21 +124,6 @@ const removeOverride = endpoint({
   },
 });
 
-const HistoryStatistics = z
-  .object({
-    histories: z.array(
-      z.object({
-        historyType: z.enum(HISTORY_TYPES),
-        retentionDays: z.int().meta({ description: "How long entries are kept, by the settings." }),
-        total: z.int().nullable().meta({ description: "Entries; null beside totalAtLeast where there are very many." }),
-        totalAtLeast: z.int().optional(),
-        oldest: z.iso.datetime().nullable().meta({ description: "No entry is older than this; null without entries." }),
-      }),
-    ),
-    auditMinimumRetentionDays: z.int().meta({ description: "Audit entries are never purged younger than this." }),
-  })
-  .meta({ id: "HistoryStatistics" });
-
 const getRetentionStats = endpoint({
   name: "getRetentionStats",
   method: "GET",
@@ -182,26 +139,6 @@ const getRetentionStats = endpoint({
       auditMinimumRetentionDays: services.config.AUDIT_MINIMUM_RETENTION_DAYS,
     }),
 });
-
-const PurgeRequest = z
-  .strictObject({
-    retentionDays: z
-      .int({ error: "must be a whole number from 1 to 3650" })
-      .min(1, { error: "must be at least 1" })
-      .max(3650, { error: "must be at most 3650" })
-      .optional()
-      .meta({ description: "Days to keep; what the settings say when left out." }),
-  })
-  .meta({ id: "PurgeRequest" });
-const HistoryPurge = z
-  .object({
-    historyType: z.enum(HISTORY_TYPES),
-    removed: z.int().meta({ description: "Entries this call removed." }),
-    retentionDays: z.int().meta({ description: "Days that were kept: as asked for, or the least that may be kept." }),
-    more: z.boolean().meta({ description: "Whether more is due: call again, or leave it to the daily run." }),
-    problem: z.string().nullable().meta({ description: "Why nothing could be removed." }),
-  })
-  .meta({ id: "HistoryPurge" });
 
 const purgeHistories = endpoint({
   name: "purgeHistories",

@@ -2,28 +2,18 @@ import * as z from "zod";
 import type { Endpoint } from "../shared/http/endpoint.ts";
 import { pageOf, pageParameters, pageRequest } from "../shared/http/paging.ts";
 import { created, ok, resource } from "../shared/http/reply.ts";
-import { singleLine } from "../shared/http/text.ts";
-import { STEPS } from "../shared/subscriptions/remedy.ts";
+import {
+  ConnectionTest,
+  NewSubscription,
+  RemovedSubscription,
+  Subscription,
+  subscriptionId,
+} from "../shared/subscriptions/api.ts";
 import { endpoint } from "./kit.ts";
 import type { Services } from "./services.ts";
 
 const tag = "Subscriptions";
-const subscriptionId = z.guid("must be a subscription id (a GUID)");
 const params = z.object({ subscription_id: subscriptionId });
-
-const Subscription = z
-  .object({
-    subscriptionId: z.string(),
-    name: z.string().meta({ description: "The id again where only the configuration names it." }),
-    source: z.enum(["configuration", "api"]).meta({ description: "configuration: AZURE_SUBSCRIPTION_IDS." }),
-    state: z
-      .enum(["active", "removing"])
-      .meta({ description: "removing: its DELETE did not finish; it is not scanned. Repeat the DELETE." }),
-    addedAt: z.iso.datetime().nullable(),
-    addedBy: z.string().nullable(),
-    etag: z.string(),
-  })
-  .meta({ id: "Subscription" });
 
 const listSubscriptions = endpoint({
   name: "listSubscriptions",
@@ -62,12 +52,7 @@ const addSubscription = endpoint({
   tag,
   access: "admin",
   tier: "core",
-  body: z
-    .strictObject({
-      subscriptionId,
-      name: singleLine(128),
-    })
-    .meta({ id: "NewSubscription" }),
+  body: NewSubscription,
   responds: { 201: Subscription },
   handle: async ({ body, caller, services }) => {
     const subscription = await services.subscriptions.add(body, caller);
@@ -88,49 +73,11 @@ const removeSubscription = endpoint({
   conditional: true,
   params,
   responds: {
-    200: z
-      .object({
-        deleted: z.literal(true),
-        inventory: z.object({
-          outcome: z.enum(["removed", "kept"]).meta({ description: "What became of its vaults and assets." }),
-          vaults: z.int().meta({ description: "Vaults that left the inventory." }),
-          assets: z.int().meta({ description: "Assets that left the inventory." }),
-        }),
-      })
-      .meta({ id: "RemovedSubscription" }),
+    200: RemovedSubscription,
   },
   handle: async ({ params, caller, ifMatch, services }) =>
     ok({ deleted: true, inventory: await services.subscriptions.remove(params.subscription_id, caller, ifMatch) }),
 });
-
-const ConnectionTest = z
-  .object({
-    subscriptionId: z.string(),
-    ok: z.boolean().meta({ description: "Whether every step worked." }),
-    testedAt: z.iso.datetime(),
-    sampledVaults: z.array(z.string()).meta({ description: "Resource ids of the vaults whose lists were tried." }),
-    steps: z.array(
-      z.object({
-        step: z.enum(STEPS),
-        resource: z.string().meta({ description: "Resource id of what it was tried on." }),
-        ok: z.boolean(),
-        code: z.string().nullable().meta({ description: "As of failed vaults in scans; null where it worked." }),
-        detail: z.string().nullable(),
-        remedy: z
-          .object({
-            text: z.string(),
-            roleDefinition: z
-              .object({ name: z.string(), id: z.string() })
-              .nullable()
-              .meta({ description: "The role whose assignment mends it; null where no role would." }),
-            scope: z.string().meta({ description: "Resource id of what to change." }),
-            azCliCommand: z.string().nullable(),
-          })
-          .nullable(),
-      }),
-    ),
-  })
-  .meta({ id: "ConnectionTest" });
 
 const testSubscription = endpoint({
   name: "testSubscription",

@@ -1,3 +1,4 @@
+import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import * as z from "zod";
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
@@ -140,16 +141,13 @@ describe.each(FAULTS)("a write that meets %s is done once, and its caller is tol
 });
 
 describe("another writer", () => {
-  const lost = (p: string, meanwhile: () => Promise<unknown>) =>
-    new Promise<void>((resolve, reject) => {
-      // Once the request was applied and its answer lost, and before it is sent again.
-      const seen = setInterval(async () => {
-        if (!proxy.requests.some(({ method, path, status }) => method !== "GET" && path.includes(p) && status < 300))
-          return;
-        clearInterval(seen);
-        await meanwhile().then(() => resolve(), reject);
-      }, 5);
-    });
+  /** Does something once the request was applied and its answer lost, and before it is sent again. */
+  async function whenLost(p: string, meanwhile: () => Promise<unknown>): Promise<void> {
+    const applied = () =>
+      proxy.requests.some(({ method, path, status }) => method !== "GET" && path.includes(p) && status < 300);
+    while (!applied()) await delay(5);
+    await meanwhile();
+  }
 
   test.concurrent("who removed the row first is told apart while no answer was lost", async () => {
     const p = `partition-${++partitions}-end`;
@@ -164,7 +162,7 @@ describe("another writer", () => {
     const { etag } = await direct.insert(Thing, p, "r", { name: "n" });
     const removing = tables.remove(Thing, p, "r", etag);
     await Promise.all([
-      lost(p, () => direct.insert(Thing, p, "r", { name: "theirs" })),
+      whenLost(p, () => direct.insert(Thing, p, "r", { name: "theirs" })),
       expect(removing).rejects.toThrow(RowChanged),
     ]);
     expect(await value(p, "r")).toMatchObject({ name: "theirs" });
