@@ -1,0 +1,536 @@
+import { randomUUID } from "node:crypto";
+import { setTimeout as delay } from "node:timers/promises";
+import { createServices, type Services } from "../../functions/services.ts";
+import { USERS_PARTITION, User } from "../../shared/access/user.ts";
+import { DELIVERY_ROW, Deliveries } from "../../shared/alerts/delivery.ts";
+import { newDelivery } from "../../shared/alerts/evaluate.ts";
+import { createHistory } from "../../shared/alerts/history.ts";
+import { RULES, Rules, ruleKey } from "../../shared/alerts/rule.ts";
+import { loadConfig } from "../../shared/config/config.ts";
+import { createDiscovery } from "../../shared/discovery/discovery.ts";
+import { withoutKeys } from "../../shared/storage/entity.ts";
+import { DAY_MS } from "../../shared/time.ts";
+import type { Answer, CallOptions, Service } from "../support/service.ts";
+import type { Fault } from "../support/table-proxy.ts";
+import { createUsers, makeToken } from "../support/users.ts";
+
+/** One request that changes something, and how to see whether it did. */
+export interface Change {
+  method: string;
+  path: string;
+  options?: CallOptions;
+  /** The status of success. */
+  status: number;
+  /** What a repeat may answer when the first one's outcome was not told. */
+  settles: number[];
+  /** Whether the change holds now. `begun`: it is under way, shown as such, and a repeat finishes it. */
+  state(): Promise<"done" | "undone" | "begun">;
+  /** The type of its entries in the audit log, and whose they are where they don't carry the request's id. */
+  event: string;
+  ofRequest?: (entry: { details?: Record<string, unknown>; target?: { id: string } }) => boolean;
+  /** Outcomes that the entries of one finished request have; by default `intent` and `success`. */
+  outcomes?: string[];
+  /** Waits until nothing goes on behind the request any more. */
+  settled?(): Promise<void>;
+}
+
+export interface ChangingEndpoint {
+  /** As the OpenAPI document has it. */
+  endpoint: string;
+  prepare(): Promise<Change>;
+  /** The faults that are tried; all when left out. Hashing a password takes long. */
+  faults?: readonly Fault[];
+  /** At most so many of its writes are looked at: the rest repeat these for further rows. */
+  writes?: number;
+}
+
+const PASSWORD = "a long enough passphrase";
+
+/** Endpoints whose request is POST, PUT or DELETE and that change nothing, or share all their code with one that is tried. */
+export const LEFT_OUT: Record<string, string> = {
+  "POST /subscriptions/{subscription_id}/test": "reads only",
+  ...Object.fromEntries(
+    ["features", "logging", "alert-defaults", "retention", "compliance-policy", "automation"].map((category) => [
+      `PUT /api/settings/${category}`,
+      "the same code as PUT /api/settings/performance",
+    ]),
+  ),
+};
+
+/** Every endpoint that changes something, for a service that has scanned a vault `kv-one` with a secret `db`. */
+export function changingEndpoints(service: Service, token: () => string): ChangingEndpoint[] {
+  let number = 0;
+  let rooms: Services | undefined;
+  const services = () =>
+    (rooms ??= createServices(
+      loadConfig({ ...service.environment, AzureWebJobsStorage: service.azurite.connectionString() }),
+    ));
+  const ok = (answer: Answer): Answer => {
+    if (answer.status >= 300) throw new Error(`${answer.status}: ${answer.text}`);
+    return answer;
+  };
+  const call = async (method: string, path: string, body?: unknown) =>
+    ok(await service.call(method, path, { token: token(), body })).body;
+  const statusOf = async (path: string) => (await service.call("GET", path, { token: token() })).status;
+  const exists = (path: string) => async () =>
+    (await statusOf(path)) === 200 ? ("done" as const) : ("undone" as const);
+  const isGone = (path: string) => async () =>
+    (await statusOf(path)) === 404 ? ("done" as const) : ("undone" as const);
+
+  const mailRule = (name: string) => ({
+    name,
+    alertType: "expiration",
+    thresholds: [30],
+    recipients: ["team@acme.example"],
+  });
+  const webhookRule = (name: string) => ({
+    name,
+    alertType: "expired",
+    deliveryMethod: "webhook",
+    webhookUrl: service.cloud.controlUrl.replace("/control", "/sink/outcomes"),
+  });
+  const newRule = (body: object) => call("POST", "/alerts/rules", body);
+  const named = (what: string) => `${what} ${++number}`;
+  const storedRule = (id: string) => services().tables.get(Rules, RULES, ruleKey(id));
+  const ruleNamed = async (name: string) =>
+    (await call("GET", "/alerts/rules?limit=1000")).items.some((rule: { name: string }) => rule.name === name)
+      ? ("done" as const)
+      : ("undone" as const);
+
+  /** A copy of one user under another name, since hashing a password takes its time. */
+  async function user(): Promise<{ username: string; token: string }> {
+    const { tables } = services();
+    const read = () => tables.get(User, USERS_PARTITION, "template");
+    if (!(await read())) await createUsers(service, [{ username: "template", password: PASSWORD, role: "user" }]);
+    const username = `user-${++number}`;
+    await tables.insert(User, USERS_PARTITION, username, { ...withoutKeys((await read())!), username });
+    return { username, token: await makeToken(service, username) };
+  }
+  const tokenHolds = async (held: string) =>
+    (await service.call("GET", "/auth/me", { token: held })).status === 200 ? ("undone" as const) : ("done" as const);
+
+  async function subscription() {
+    const subscriptionId = randomUUID();
+    await call("POST", "/subscriptions", { subscriptionId, name: "one" });
+    return subscriptionId;
+  }
+
+  const performance = async () =>
+    (await call("GET", "/api/settings/performance")).find(
+      ({ key }: { key: string }) => key === "discoveryMaxWorkers",
+    ) as { value: number; source: string };
+  const setWorkers = (value: number) => call("PUT", "/api/settings/performance", { discoveryMaxWorkers: value });
+  const withoutOverride = async () =>
+    (await performance()).source === "override" ? ("undone" as const) : ("done" as const);
+
+  /** A scan that stays queued, since no message is sent. */
+  async function queuedScan(): Promise<string> {
+    const { tables, audit, clock, randomness } = services();
+    const quiet = { debug() {}, info() {}, warn() {}, error() {} };
+    const discovery = createDiscovery({
+      tables,
+      audit,
+      clock,
+      randomness,
+      log: quiet,
+      queues: { send: async () => {}, reachable: async () => {} },
+      active: { enter: async () => {} } as never,
+    });
+    return (await discovery.start({ mode: "force" }, { actor: "admin", requestId: randomUUID() })).scanId;
+  }
+
+  /** Waits until no scan runs. One whose start or message was cut off goes on only with the watch, minutes later. */
+  async function scansSettled(): Promise<void> {
+    for (let tries = 0; tries < 40; tries++) {
+      const { items } = await call("GET", "/api/assets/discovery/scans?limit=3");
+      if (!items.some(({ status }: { status: string }) => status === "queued" || status === "running")) return;
+      await delay(50);
+    }
+  }
+
+  /** A delivery two years old. */
+  async function oldDelivery(): Promise<string> {
+    const { tables, randomness } = services();
+    const { id } = await newRule(mailRule(named("history")));
+    const at = new Date(Date.now() - 2 * 365 * DAY_MS);
+    const deliveryId = randomness.ulid(at);
+    const made = newDelivery((await storedRule(id))!, { deliveryId, createdAt: at.toISOString(), items: [] });
+    await createHistory(tables).record({ ...made, status: "delivered", finishedAt: at.toISOString() });
+    return deliveryId;
+  }
+  const purged = (deliveryId: string) => async () =>
+    (await services().tables.get(Deliveries, deliveryId, DELIVERY_ROW)) ? ("undone" as const) : ("done" as const);
+
+  const exemption = (scope: object) => ({
+    checkId: "secret-content-type",
+    scope,
+    category: "waiver",
+    reason: "outcomes",
+    until: new Date(Date.now() + DAY_MS).toISOString(),
+  });
+  const ASSET = { type: "asset", id: "kv-one.secret.db" };
+
+  return [
+    {
+      endpoint: "POST /auth/login",
+      faults: ["LostAnswer", "CutAnswer"],
+      async prepare() {
+        const { username } = await user();
+        const signedIn = async () =>
+          (await services().tables.get(User, USERS_PARTITION, username))?.lastSignInAt
+            ? ("done" as const)
+            : ("undone" as const);
+        return {
+          method: "POST",
+          path: "/auth/login",
+          options: {
+            body: { username, password: PASSWORD },
+            headers: { "X-Forwarded-For": `192.0.2.${number % 250}` },
+          },
+          status: 200,
+          settles: [200],
+          state: signedIn,
+          event: "user.signedIn",
+          outcomes: ["success"],
+        };
+      },
+    },
+    {
+      endpoint: "POST /auth/logout",
+      async prepare() {
+        const one = await user();
+        return {
+          method: "POST",
+          path: "/auth/logout",
+          options: { token: one.token },
+          status: 200,
+          settles: [200, 401],
+          state: () => tokenHolds(one.token),
+          event: "user.signedOut",
+        };
+      },
+    },
+    {
+      endpoint: "POST /auth/password",
+      faults: ["LostAnswer", "CutAnswer"],
+      async prepare() {
+        const one = await user();
+        return {
+          method: "POST",
+          path: "/auth/password",
+          options: { token: one.token, body: { currentPassword: PASSWORD, newPassword: "another long passphrase" } },
+          status: 200,
+          settles: [200, 401],
+          state: () => tokenHolds(one.token),
+          event: "user.passwordChanged",
+        };
+      },
+    },
+    {
+      endpoint: "POST /subscriptions",
+      async prepare() {
+        const subscriptionId = randomUUID();
+        return {
+          method: "POST",
+          path: "/subscriptions",
+          options: { body: { subscriptionId, name: "one" } },
+          status: 201,
+          settles: [201, 409],
+          state: exists(`/subscriptions/${subscriptionId}`),
+          event: "subscription.added",
+        };
+      },
+    },
+    {
+      endpoint: "DELETE /subscriptions/{subscription_id}",
+      async prepare() {
+        const path = `/subscriptions/${await subscription()}`;
+        return {
+          method: "DELETE",
+          path,
+          status: 200,
+          settles: [200, 404],
+          async state() {
+            const { status, body } = await service.call("GET", path, { token: token() });
+            return status === 404 ? "done" : body.state === "removing" ? "begun" : "undone";
+          },
+          event: "subscription.removed",
+        };
+      },
+    },
+    {
+      endpoint: "POST /alerts/rules",
+      async prepare() {
+        const body = webhookRule(named("created"));
+        return {
+          method: "POST",
+          path: "/alerts/rules",
+          options: { body },
+          status: 201,
+          settles: [201, 409],
+          state: () => ruleNamed(body.name),
+          event: "alertRule.created",
+        };
+      },
+    },
+    {
+      endpoint: "PUT /alerts/rules/{rule_id}",
+      async prepare() {
+        const { id } = await newRule(webhookRule(named("to change")));
+        const name = named("changed");
+        return {
+          method: "PUT",
+          path: `/alerts/rules/${id}`,
+          options: { body: { name, webhookUrl: `${webhookRule("").webhookUrl}-2` } },
+          status: 200,
+          settles: [200],
+          state: () => ruleNamed(name),
+          event: "alertRule.changed",
+        };
+      },
+    },
+    {
+      endpoint: "DELETE /alerts/rules/{rule_id}",
+      async prepare() {
+        const { id } = await newRule(webhookRule(named("to delete")));
+        return {
+          method: "DELETE",
+          path: `/alerts/rules/${id}`,
+          status: 200,
+          settles: [200, 404],
+          state: isGone(`/alerts/rules/${id}`),
+          event: "alertRule.deleted",
+        };
+      },
+    },
+    {
+      endpoint: "POST /alerts/rules/{rule_id}/rotate-secret",
+      async prepare() {
+        const { id } = await newRule(webhookRule(named("to rotate")));
+        const before = (await storedRule(id))!.webhookVersion;
+        return {
+          method: "POST",
+          path: `/alerts/rules/${id}/rotate-secret`,
+          status: 200,
+          settles: [200],
+          state: async () => ((await storedRule(id))!.webhookVersion === before ? "undone" : "done"),
+          event: "alertRule.secretRotated",
+        };
+      },
+    },
+    {
+      endpoint: "POST /alerts/rules/{rule_id}/test",
+      async prepare() {
+        const { id } = await newRule(webhookRule(named("to test")));
+        return {
+          method: "POST",
+          path: `/alerts/rules/${id}/test`,
+          status: 200,
+          settles: [200],
+          async state() {
+            const { items } = await call("GET", `/alerts/history?rule_id=${id}`);
+            const statuses = items.map(({ status }: { status: string }) => status);
+            return statuses.includes("delivered") ? "done" : statuses.includes("pending") ? "begun" : "undone";
+          },
+          event: "alert.sent",
+          ofRequest: ({ details }) => details?.ruleId === id,
+        };
+      },
+    },
+    {
+      endpoint: "POST /alerts/snoozes",
+      async prepare() {
+        const { id } = await newRule(mailRule(named("to snooze")));
+        const until = new Date(Date.now() + DAY_MS).toISOString();
+        return {
+          method: "POST",
+          path: "/alerts/snoozes",
+          options: { body: { ruleId: id, assetId: "kv-one.secret.db", reason: "outcomes", until } },
+          status: 201,
+          settles: [201, 409],
+          state: async () => ((await call("GET", `/alerts/snoozes?rule_id=${id}`)).total === 1 ? "done" : "undone"),
+          event: "alertSnooze.created",
+        };
+      },
+    },
+    {
+      endpoint: "DELETE /alerts/snoozes/{snooze_id}",
+      async prepare() {
+        const { id } = await newRule(mailRule(named("to wake")));
+        const until = new Date(Date.now() + DAY_MS).toISOString();
+        const snooze = { ruleId: id, assetId: "kv-one.secret.db", reason: "outcomes", until };
+        const made = await call("POST", "/alerts/snoozes", snooze);
+        return {
+          method: "DELETE",
+          path: `/alerts/snoozes/${made.id}`,
+          status: 200,
+          settles: [200, 404],
+          state: async () => ((await call("GET", `/alerts/snoozes?rule_id=${id}`)).total === 0 ? "done" : "undone"),
+          event: "alertSnooze.deleted",
+        };
+      },
+    },
+    ...[ASSET, { type: "vault", id: "kv-one" }].map(
+      (scope): ChangingEndpoint => ({
+        endpoint: "POST /compliance/exemptions",
+        async prepare() {
+          const id = `secret-content-type.${scope.type}.${scope.id}`;
+          await service.call("DELETE", `/compliance/exemptions/${id}`, { token: token() });
+          return {
+            method: "POST",
+            path: "/compliance/exemptions",
+            options: { body: exemption(scope) },
+            status: 201,
+            settles: [201, 409],
+            state: exists(`/compliance/exemptions/${id}`),
+            event: "compliance.exemptionCreated",
+          };
+        },
+      }),
+    ),
+    ...[ASSET, { type: "vault", id: "kv-one" }].map(
+      (scope): ChangingEndpoint => ({
+        endpoint: "DELETE /compliance/exemptions/{exemption_id}",
+        async prepare() {
+          const path = `/compliance/exemptions/secret-content-type.${scope.type}.${scope.id}`;
+          await service.call("DELETE", path, { token: token() });
+          await call("POST", "/compliance/exemptions", exemption(scope));
+          return {
+            method: "DELETE",
+            path,
+            status: 200,
+            settles: [200, 404],
+            state: isGone(path),
+            event: "compliance.exemptionRemoved",
+          };
+        },
+      }),
+    ),
+    {
+      endpoint: "POST /compliance/evaluate",
+      async prepare() {
+        const last = async () => (await call("GET", "/compliance/score")).evaluation?.evaluationId;
+        const before = await last();
+        return {
+          method: "POST",
+          path: "/compliance/evaluate",
+          status: 200,
+          settles: [200],
+          state: async () => ((await last()) === before ? "undone" : "done"),
+          event: "compliance.evaluationRequested",
+        };
+      },
+    },
+    {
+      endpoint: "POST /api/settings/retention/purge",
+      async prepare() {
+        const deliveryId = await oldDelivery();
+        return {
+          method: "POST",
+          path: "/api/settings/retention/purge",
+          status: 200,
+          settles: [200],
+          state: purged(deliveryId),
+          event: "history.purged",
+          ofRequest: ({ target }) => target?.id === "alerts",
+        };
+      },
+    },
+    {
+      endpoint: "POST /api/settings/retention/purge/{history_type}",
+      async prepare() {
+        const deliveryId = await oldDelivery();
+        return {
+          method: "POST",
+          path: "/api/settings/retention/purge/alerts",
+          status: 200,
+          settles: [200],
+          state: purged(deliveryId),
+          event: "history.purged",
+        };
+      },
+    },
+    {
+      endpoint: "PUT /api/settings/performance",
+      async prepare() {
+        const value = 11 + (++number % 100);
+        return {
+          method: "PUT",
+          path: "/api/settings/performance",
+          options: { body: { discoveryMaxWorkers: value } },
+          status: 200,
+          settles: [200],
+          state: async () => ((await performance()).value === value ? "done" : "undone"),
+          event: "settings.changed",
+        };
+      },
+    },
+    {
+      endpoint: "DELETE /api/settings/{category}/{key}",
+      async prepare() {
+        await setWorkers(11 + (++number % 100));
+        return {
+          method: "DELETE",
+          path: "/api/settings/performance/discoveryMaxWorkers",
+          status: 200,
+          settles: [200, 404],
+          state: withoutOverride,
+          event: "settings.changed",
+        };
+      },
+    },
+    {
+      endpoint: "DELETE /api/settings/all",
+      async prepare() {
+        await setWorkers(11 + (++number % 100));
+        return {
+          method: "DELETE",
+          path: "/api/settings/all",
+          status: 200,
+          settles: [200],
+          state: withoutOverride,
+          event: "settings.changed",
+        };
+      },
+    },
+    {
+      endpoint: "DELETE /api/assets/discovery/scan/{scan_id}",
+      writes: 8,
+      async prepare() {
+        const scanId = await queuedScan();
+        const path = `/api/assets/discovery/scan/${scanId}`;
+        return {
+          method: "DELETE",
+          path,
+          status: 200,
+          settles: [200, 409],
+          async state() {
+            const { status } = await call("GET", `${path}/status`);
+            if (status === "cancelled") return "done";
+            return status === "queued" || status === "running" ? "undone" : "begun";
+          },
+          event: "scan.cancelled",
+          settled: scansSettled,
+        };
+      },
+    },
+    {
+      endpoint: "POST /api/assets/discovery/scan",
+      async prepare() {
+        const scans = async () => (await call("GET", "/api/assets/discovery/scans?limit=1")).total as number;
+        const before = await scans();
+        return {
+          method: "POST",
+          path: "/api/assets/discovery/scan",
+          options: { body: { mode: "force" } },
+          status: 201,
+          settles: [201],
+          state: async () => ((await scans()) > before ? "done" : "undone"),
+          event: "scan.started",
+          settled: scansSettled,
+          outcomes: ["intent"],
+        };
+      },
+    },
+  ];
+}
