@@ -85,20 +85,33 @@ export function createServices(config: Config): Services {
   const anchor = serviceKeyVault && keyVaultAnchor(serviceKeyVault, storageAccount(connection));
   const audit = createAudit({ tables, clock, randomness, config, log, anchor, unicodeFont: UNICODE_FONT });
   const settings = createSettings({
-    ...{ tables, config, clock, audit, log },
+    tables,
+    config,
+    clock,
+    audit,
+    log,
     appConfiguration: createAppConfiguration({ config, identity }),
   });
   const compliance = createCompliance({ tables, queues, settings, audit, clock, randomness, log });
   level = () => settings.current()?.logLevel ?? config.LOG_LEVEL ?? "INFO";
   settings.onChange((keys) => compliance.policyChanged(keys));
   const alerts = createAlerts({
-    ...{ tables, queues, settings, audit, config, clock, randomness, log },
+    tables,
+    queues,
+    settings,
+    audit,
+    config,
+    clock,
+    randomness,
+    log,
     mail: createMailSender(config),
     vault: serviceKeyVault,
     violations: compliance,
   });
   const retention = createRetention({
-    ...{ settings, audit, clock },
+    settings,
+    audit,
+    clock,
     stores: [auditHistory(audit), alerts.history.store(), scanHistory(tables)],
   });
   const limits = { perMinute: config.RATE_LIMIT_PER_MINUTE, perHour: config.RATE_LIMIT_PER_HOUR };
@@ -122,7 +135,13 @@ export function createServices(config: Config): Services {
   const resourceManager = createResourceManager({ config, identity, log });
   const active = createActiveScans({ tables, clock });
   const subscriptions = createSubscriptions({
-    ...{ tables, config, clock, audit, resourceManager, keyVaults, identity },
+    tables,
+    config,
+    clock,
+    audit,
+    resourceManager,
+    keyVaults,
+    identity,
     inventory: {
       forget: async (subscriptionId) => {
         await active.refuseWhileScanned(subscriptionId);
@@ -168,33 +187,29 @@ export function createServices(config: Config): Services {
   const health = createHealth({ tables, queues, identity, resourceManager, clock });
 
   return {
-    ...{
-      config,
-      clock,
-      randomness,
-      tables,
-      queues,
-      identity,
-      audit,
-      settings,
-      access,
-      licensing,
-      limiter,
-      signInLimiter,
-    },
-    ...{
-      gate,
-      inventory,
-      discovery,
-      scanRun,
-      watchScans,
-      health,
-      subscriptions,
-      retention,
-      alerts,
-      compliance,
-      reconciliation,
-      failedMessages,
-    },
+    config,
+    clock,
+    randomness,
+    tables,
+    queues,
+    identity,
+    audit,
+    settings,
+    access,
+    licensing,
+    limiter,
+    signInLimiter,
+    gate,
+    inventory,
+    discovery,
+    scanRun,
+    watchScans,
+    health,
+    subscriptions,
+    retention,
+    alerts,
+    compliance,
+    reconciliation,
+    failedMessages,
   };
 }

@@ -78,7 +78,10 @@ export class Deployment {
     const tables = createTables({ connectionString: options.connectionString ?? this.connectionString }, { log });
     const audit = {
       ...createAudit({
-        ...{ tables, clock, randomness, log },
+        tables,
+        clock,
+        randomness,
+        log,
         config: { AUDIT_SIGNING_KEYS: undefined, AUDIT_MINIMUM_RETENTION_DAYS: 90 },
       }),
       ...options.audit,
@@ -92,7 +95,12 @@ export class Deployment {
       },
     });
     const access = createAccess({
-      ...{ tables, clock, randomness, audit, log, passwords },
+      tables,
+      clock,
+      randomness,
+      audit,
+      log,
+      passwords,
       config: { ...this.config, ...options.config },
       limiter: createRateLimiter({ tables, clock, limits, name: "signIn" }),
     });

@@ -81,8 +81,13 @@ describe("signing in", () => {
     const kept = ((await deployment.everything()) + deployment.logged.join("\n")).toLowerCase();
     expect(kept).toContain("maria");
     for (const secret of [
-      ...[typed, ADMIN.password, "Planted-Wrong-Password", "Planted-User-Password", "Planted-Next-Password"],
-      ...[access_token, maria.access_token],
+      typed,
+      ADMIN.password,
+      "Planted-Wrong-Password",
+      "Planted-User-Password",
+      "Planted-Next-Password",
+      access_token,
+      maria.access_token,
     ]) {
       expect(kept).not.toContain(secret.toLowerCase());
     }

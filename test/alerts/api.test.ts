@@ -45,7 +45,11 @@ async function call(name: string, { params, query = {}, body, ifMatch }: Call = 
     params: endpoint.params && parse(endpoint.params, params, "path"),
     query: endpoint.query && parse(endpoint.query, query, "query"),
     body: endpoint.body && parse(endpoint.body, body, "body"),
-    ...{ caller, ifMatch, actor: undefined as never, headers: new Headers(), url: new URL("http://test/") },
+    caller,
+    ifMatch,
+    actor: undefined as never,
+    headers: new Headers(),
+    url: new URL("http://test/"),
     services: { alerts: room.instance(), config: room.config } as never,
     admit: undefined as never,
     log: undefined as never,
@@ -70,8 +74,13 @@ describe("rules", () => {
     const first = await call("createAlertRule", { body: { ...snake, recipients: ["a@acme.example"] } });
     const second = await call("createAlertRule", {
       body: {
-        ...{ name: "B", alertType: "expiration", thresholdDays: 14, deliveryMethod: "email", deliveryMode: "digest" },
-        ...{ recipients: ["a@acme.example"], enabled: true },
+        name: "B",
+        alertType: "expiration",
+        thresholdDays: 14,
+        deliveryMethod: "email",
+        deliveryMode: "digest",
+        recipients: ["a@acme.example"],
+        enabled: true,
       },
     });
     expect(first.status).toBe(201);

@@ -201,8 +201,11 @@ describe("a webhook", () => {
     expect(headers["content-type"]).toBe("application/cloudevents+json");
     const event = JSON.parse(body) as Record<string, unknown>;
     expect(event).toMatchObject({
-      ...{ specversion: "1.0", id: headers["webhook-id"], type: "lifecycle.alert.expiration" },
-      ...{ source: "https://lifecycle.example", subject: `alerts/rules/${rule.ruleId}` },
+      specversion: "1.0",
+      id: headers["webhook-id"],
+      type: "lifecycle.alert.expiration",
+      source: "https://lifecycle.example",
+      subject: `alerts/rules/${rule.ruleId}`,
       data: { total: 1, items: [{ id: "kv-a.secret.one", thresholdDays: 7, owner: "ann" }] },
     });
     expect(Math.abs(Number(headers["webhook-timestamp"]) * 1000 - room.clock.now().getTime())).toBeLessThan(60_000);

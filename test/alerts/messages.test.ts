@@ -11,20 +11,33 @@ import { teamsOf } from "../../shared/alerts/teams.ts";
 const AT = "2026-11-21T10:00:00.000Z";
 const links = { portal: "https://portal.azure.com", tenantId: "t-1", publicBaseUrl: "https://lifecycle.example/" };
 const delivery: Omit<DeliveryRecord, "news"> = {
-  ...{ deliveryId: "01KAJ0000000000000000000AA", ruleId: "01KAJ0000000000000000000BB", ruleName: "Team <A>" },
-  ...{
-    alertType: "expiration",
-    deliveryMethod: "email",
-    deliveryMode: "immediate",
-    test: false,
-    requestedBy: "system",
-  },
-  ...{ createdAt: AT, status: "pending", parts: [], nextAt: AT, revivals: 0, newsTotal: 1 },
+  deliveryId: "01KAJ0000000000000000000AA",
+  ruleId: "01KAJ0000000000000000000BB",
+  ruleName: "Team <A>",
+  alertType: "expiration",
+  deliveryMethod: "email",
+  deliveryMode: "immediate",
+  test: false,
+  requestedBy: "system",
+  createdAt: AT,
+  status: "pending",
+  parts: [],
+  nextAt: AT,
+  revivals: 0,
+  newsTotal: 1,
 };
 const asset = (name: string, daysLeft: number, change: Partial<AssetItem> = {}): AssetItem => ({
-  ...{ kind: "asset", id: `kv-a.secret.${name}`, type: "secret", name, vaultName: "kv-a", subscriptionId: "s-1" },
+  kind: "asset",
+  id: `kv-a.secret.${name}`,
+  type: "secret",
+  name,
+  vaultName: "kv-a",
+  subscriptionId: "s-1",
   vaultId: "/subscriptions/s-1/resourceGroups/rg app/providers/Microsoft.KeyVault/vaults/kv-a",
-  ...{ expiresOn: Date.parse(AT) / 1000 + daysLeft * 86_400, threshold: 7, owner: "ann", ...change },
+  expiresOn: Date.parse(AT) / 1000 + daysLeft * 86_400,
+  threshold: 7,
+  owner: "ann",
+  ...change,
 });
 const message = (news: Item[], change: Partial<typeof delivery> = {}) =>
   messageOf({ ...delivery, ...change }, news, links);
@@ -78,14 +91,15 @@ describe("a mail", () => {
     const violation = mailOf(
       message([
         {
-          ...{
-            kind: "violation",
-            id: "v",
-            checkId: "secret-expiry",
-            title: "Secrets have an expiry",
-            severity: "high",
-          },
-          ...{ resourceId: "kv-a.secret.x", resourceType: "secret", vaultName: "kv-a", subscriptionId: "s-1" },
+          kind: "violation",
+          id: "v",
+          checkId: "secret-expiry",
+          title: "Secrets have an expiry",
+          severity: "high",
+          resourceId: "kv-a.secret.x",
+          resourceType: "secret",
+          vaultName: "kv-a",
+          subscriptionId: "s-1",
           firstSeenAt: AT,
         },
       ]),
@@ -94,8 +108,13 @@ describe("a mail", () => {
     const scan = mailOf(
       message([
         {
-          ...{ kind: "scan", id: "01KAJ0000000000000000000CC", mode: "full", status: "partial", finishedAt: AT },
-          ...{ vaultsTotal: 36, vaultsFailed: 2 },
+          kind: "scan",
+          id: "01KAJ0000000000000000000CC",
+          mode: "full",
+          status: "partial",
+          finishedAt: AT,
+          vaultsTotal: 36,
+          vaultsFailed: 2,
         },
       ]),
     );

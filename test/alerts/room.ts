@@ -134,7 +134,10 @@ export function openRoom({ connectionString, cloud, violations, environment = {}
       mail: mail && mortal(mail, steps),
       vault,
       violations,
-      ...{ config, clock, randomness: systemRandomness(), log: quiet },
+      config,
+      clock,
+      randomness: systemRandomness(),
+      log: quiet,
     });
   }
 
@@ -196,7 +199,10 @@ export function openRoom({ connectionString, cloud, violations, environment = {}
     const id = crypto.randomUUID().slice(0, 8);
     const { rule, webhookSecret } = await instance().rules.create(
       {
-        ...{ name: `rule ${id}`, alertType: "expiration", thresholds: [30, 7, 1], deliveryMethod: "webhook" },
+        name: `rule ${id}`,
+        alertType: "expiration",
+        thresholds: [30, 7, 1],
+        deliveryMethod: "webhook",
         webhookUrl: cloud.controlUrl.replace("/control", `/sink/${id}`),
         ...change,
       },
@@ -206,7 +212,18 @@ export function openRoom({ connectionString, cloud, violations, environment = {}
   }
 
   return {
-    ...{ clock, tables, messages, events, settings, config, instance, drain, drainAll, scanned, mailRule, webhookRule },
+    clock,
+    tables,
+    messages,
+    events,
+    settings,
+    config,
+    instance,
+    drain,
+    drainAll,
+    scanned,
+    mailRule,
+    webhookRule,
     vault,
   };
 }
@@ -214,17 +231,38 @@ export function openRoom({ connectionString, cloud, violations, environment = {}
 export type Room = ReturnType<typeof openRoom>;
 
 const emptyVault = (name: string, subscriptionId: string): VaultRecord => ({
-  ...{ name, subscriptionId, vaultUri: `https://${name}.vault.localhost`, location: "westeurope" },
+  name,
+  subscriptionId,
+  vaultUri: `https://${name}.vault.localhost`,
+  location: "westeurope",
   id: `/subscriptions/${subscriptionId}/resourceGroups/rg-app/providers/Microsoft.KeyVault/vaults/${name}`,
-  ...{ resourceGroup: "rg-app", tenantId: SUBSCRIPTION, sku: "standard", softDelete: true, purgeProtection: true },
-  ...{ rbacAuthorization: true, publicNetworkAccess: "Enabled", networkDefaultAction: "Allow", privateEndpoints: 0 },
-  ...{ firstSeenAt: START, listedAt: {}, failures: {}, failedScans: 0, listings: {}, contents: {}, pending: false },
+  resourceGroup: "rg-app",
+  tenantId: SUBSCRIPTION,
+  sku: "standard",
+  softDelete: true,
+  purgeProtection: true,
+  rbacAuthorization: true,
+  publicNetworkAccess: "Enabled",
+  networkDefaultAction: "Allow",
+  privateEndpoints: 0,
+  firstSeenAt: START,
+  listedAt: {},
+  failures: {},
+  failedScans: 0,
+  listings: {},
+  contents: {},
+  pending: false,
 });
 
 function recordOf(asset: TestAsset, vault: VaultRecord): AssetRecord {
   const { name, type = "secret", expiresInDays, enabled = true, tags } = asset;
   const record = {
-    ...{ type, name, vaultName: vault.name, vaultId: vault.id, subscriptionId: vault.subscriptionId, enabled },
+    type,
+    name,
+    vaultName: vault.name,
+    vaultId: vault.id,
+    subscriptionId: vault.subscriptionId,
+    enabled,
     ...(expiresInDays === undefined
       ? {}
       : { expiresOn: Math.round((Date.parse(START) + expiresInDays * DAY_MS) / 1000) }),

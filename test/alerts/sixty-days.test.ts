@@ -11,7 +11,8 @@ test("a thousand assets over sixty days, three rules, a process that dies now an
   const { cloud } = await liveIn({ company: { subscriptions: [] } });
   const room = openRoom({ connectionString: azurite.connectionString("sixty"), cloud });
   const assets = Array.from({ length: ASSETS }, (_, index) => ({
-    ...{ name: `asset-${index}`, type: (["secret", "key", "certificate"] as const)[index % 3] },
+    name: `asset-${index}`,
+    type: (["secret", "key", "certificate"] as const)[index % 3],
     expiresInDays: 0.51 + ((index * 97.3) % 100),
   }));
   for (let vault = 0; vault < 10; vault++) {

@@ -185,8 +185,16 @@ describe("other rules", () => {
       const at = new Date(Date.parse(START) + daysLater * DAY_MS);
       const scanId = ulid(at);
       await room.tables.put(Scans, SCAN_LIST, newestFirst(scanId), {
-        ...{ scanId, mode: "delta", status, trigger: "schedule", requestedBy: "system", requestId: "r" },
-        ...{ createdAt: at.toISOString(), finishedAt: at.toISOString(), vaultsTotal: 9, subscriptionOutcomes: [] },
+        scanId,
+        mode: "delta",
+        status,
+        trigger: "schedule",
+        requestedBy: "system",
+        requestId: "r",
+        createdAt: at.toISOString(),
+        finishedAt: at.toISOString(),
+        vaultsTotal: 9,
+        subscriptionOutcomes: [],
         vaultsFailed: 2,
       });
       return scanId;
@@ -207,8 +215,15 @@ describe("other rules", () => {
       severity: NewViolation["severity"],
       firstSeenAt = "2026-11-21T11:00:00.000Z",
     ): NewViolation => ({
-      ...{ id, checkId: "secret-expiry", title: "Secrets expire", severity, resourceId: `kv-a.secret.${id}` },
-      ...{ resourceType: "secret", vaultName: "kv-a", subscriptionId: "s", firstSeenAt },
+      id,
+      checkId: "secret-expiry",
+      title: "Secrets expire",
+      severity,
+      resourceId: `kv-a.secret.${id}`,
+      resourceType: "secret",
+      vaultName: "kv-a",
+      subscriptionId: "s",
+      firstSeenAt,
     });
     const arisen: NewViolation[] = [violation("old", "high", START)];
     room = open({
@@ -225,7 +240,9 @@ describe("other rules", () => {
       },
     });
     const { mails } = await room.mailRule({
-      ...{ alertType: "complianceViolation", thresholds: undefined, filters: { severity: "high" } },
+      alertType: "complianceViolation",
+      thresholds: undefined,
+      filters: { severity: "high" },
     });
     await run(0);
     arisen.push(violation("new", "high"), violation("minor", "low"));

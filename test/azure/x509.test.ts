@@ -7,9 +7,14 @@ const signingKey = generateKeyPairSync("rsa", { modulusLength: 2048 }).privateKe
 
 const certificateOf = (publicKey: KeyObject): Buffer =>
   makeCertificate({
-    ...{ subject: "CN=www.acme.example, O=Acme", issuer: "CN=Acme CA", serial: randomBytes(8) },
-    ...{ notBefore: new Date("2026-01-01"), notAfter: new Date("2027-01-01") },
-    ...{ publicKey, signingKey, dnsNames: ["www.acme.example", "acme.example"] },
+    subject: "CN=www.acme.example, O=Acme",
+    issuer: "CN=Acme CA",
+    serial: randomBytes(8),
+    notBefore: new Date("2026-01-01"),
+    notAfter: new Date("2027-01-01"),
+    publicKey,
+    signingKey,
+    dnsNames: ["www.acme.example", "acme.example"],
   });
 const ec = (namedCurve: string) => generateKeyPairSync("ec", { namedCurve }).publicKey;
 

@@ -76,8 +76,15 @@ export function asset(
   change: Partial<AssetRecord> = {},
 ): AssetRecord {
   const record = {
-    ...{ type, name, vaultName, vaultId: `/vaults/${vaultName}`, subscriptionId: SUBSCRIPTION, enabled: true },
-    ...{ createdOn: inDays(-100), updatedOn: inDays(-100), expiresOn: inDays(90) },
+    type,
+    name,
+    vaultName,
+    vaultId: `/vaults/${vaultName}`,
+    subscriptionId: SUBSCRIPTION,
+    enabled: true,
+    createdOn: inDays(-100),
+    updatedOn: inDays(-100),
+    expiresOn: inDays(90),
     ...GOOD[type],
     ...change,
     listing: "",
@@ -130,7 +137,11 @@ export function openRoom(connectionString: string, measured = connectionString):
   const inbox = new QueueClient(connectionString, QUEUE);
 
   return {
-    ...{ compliance, clock, settings, events, delays },
+    compliance,
+    clock,
+    settings,
+    events,
+    delays,
 
     async scan(wanted, assets, { twice = false } = {}) {
       const known = await writer.known(wanted.name);

@@ -39,7 +39,7 @@ describe("a plan", () => {
         .filter(({ queue }) => queue === QUEUES.vaults)
         .map(({ message }) => message.index)
         .sort(),
-    ).toEqual([...["000000", "000001", "000002"]]);
+    ).toEqual(["000000", "000001", "000002"]);
     await rooms.deliver();
     expect(await discovery.progress(scanId)).toMatchObject({ status: "completed", vaultsDone: 3 });
   });

@@ -110,7 +110,10 @@ describe("the stand-in company acme", () => {
     expect(body.total).toBe(body.passed + body.failed);
     expect(body.history.at(-1)).toEqual({
       date: new Date().toISOString().slice(0, 10),
-      ...{ score: body.score, passed: body.passed, failed: body.failed, total: body.total },
+      score: body.score,
+      passed: body.passed,
+      failed: body.failed,
+      total: body.total,
     });
   });
 });
@@ -159,21 +162,37 @@ describe("a company of two secrets", () => {
 
   // Passing: the vault's eight checks weigh 28, the dated secret's seven 27, the endless one's two 3. Failing: 5.
   const FAILING = {
-    ...{ score: 92.1, passed: 17, failed: 1, total: 18, exempted: 0 },
+    score: 92.1,
+    passed: 17,
+    failed: 1,
+    total: 18,
+    exempted: 0,
     bySeverity: { critical: 0, high: 1, medium: 0, low: 0 },
   };
   const EXEMPTED = {
-    ...{ score: 100, passed: 17, failed: 0, total: 17, exempted: 1 },
+    score: 100,
+    passed: 17,
+    failed: 0,
+    total: 17,
+    exempted: 1,
     bySeverity: { critical: 0, high: 0, medium: 0, low: 0 },
   };
 
   test("a framework says of each control whether it passes, fails, applies to nothing or needs a person", async () => {
     expect(await statuses()).toEqual({
-      ...{ "8.3.3": "fail" },
-      ...{ "8.3.5": "pass", "8.3.6": "pass", "8.3.7": "pass", "8.3.8": "pass", "6.1.1.4": "pass" },
-      ...{ "8.3.1": "notApplicable", "8.3.2": "notApplicable", "8.3.4": "notApplicable" },
-      ...{ "8.3.9": "notApplicable", "8.3.11": "notApplicable" },
-      ...{ "8.3.10": "manual", "8.1.8.1": "manual" },
+      "8.3.3": "fail",
+      "8.3.5": "pass",
+      "8.3.6": "pass",
+      "8.3.7": "pass",
+      "8.3.8": "pass",
+      "6.1.1.4": "pass",
+      "8.3.1": "notApplicable",
+      "8.3.2": "notApplicable",
+      "8.3.4": "notApplicable",
+      "8.3.9": "notApplicable",
+      "8.3.11": "notApplicable",
+      "8.3.10": "manual",
+      "8.1.8.1": "manual",
     });
     const { body } = await service.admin("GET", `/compliance/frameworks/${FRAMEWORK}`);
     expect(body.controlsByStatus).toEqual({ pass: 5, fail: 1, notApplicable: 5, manual: 2 });
@@ -188,7 +207,11 @@ describe("a company of two secrets", () => {
 
   const exempt = (until: Date, scope: object = { type: "asset", id: "kv-one.secret.endless" }) =>
     service.admin("POST", "/compliance/exemptions", {
-      ...{ checkId: CHECK, scope, category: "waiver", reason: "Replaced next year", ticket: "SEC-1" },
+      checkId: CHECK,
+      scope,
+      category: "waiver",
+      reason: "Replaced next year",
+      ticket: "SEC-1",
       until: until.toISOString(),
     });
   const inAnHour = () => new Date(Date.now() + 3_600_000);
@@ -237,7 +260,11 @@ describe("a company of two secrets", () => {
     ["no reason", { reason: " " }],
   ])("an exemption with %s is refused", async (_, wrong) => {
     const { status } = await service.admin("POST", "/compliance/exemptions", {
-      ...{ checkId: CHECK, scope: { type: "all" }, category: "waiver", reason: "It is", until: inAnHour() },
+      checkId: CHECK,
+      scope: { type: "all" },
+      category: "waiver",
+      reason: "It is",
+      until: inAnHour(),
       ...wrong,
     });
     expect(status).toBe(400);

@@ -57,7 +57,9 @@ describe("signing in", () => {
   test("answers an unknown user as it answers a wrong password", async () => {
     const [wrong, unknown] = [await signIn("user", "wrong password"), await signIn("nobody", "wrong password")];
     const shown = ({ status, headers, body }: Answer) => ({
-      ...{ status, authenticate: headers.get("www-authenticate"), names: [...headers.keys()] },
+      status,
+      authenticate: headers.get("www-authenticate"),
+      names: [...headers.keys()],
       body: { ...body, instance: "" },
     });
     expect(wrong.body.code).toBe("invalidCredentials");

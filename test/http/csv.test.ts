@@ -14,9 +14,27 @@ const cellOf = (text: string) => {
 };
 
 test.each([
-  ...["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "|calc", "%0A"],
-  ...["  =1", "\u00A0=1", "\u200B=1", "\uFEFF=1", "\u0000=1", "＝1", "＋1", "－1", "＠SUM"],
-  ...["\tplain", "\rplain", "\nplain"],
+  "=1+1",
+  "+1",
+  "-1",
+  "@SUM(A1)",
+  "\t=1",
+  "\r=1",
+  "\n=1",
+  "|calc",
+  "%0A",
+  "  =1",
+  "\u00A0=1",
+  "\u200B=1",
+  "\uFEFF=1",
+  "\u0000=1",
+  "＝1",
+  "＋1",
+  "－1",
+  "＠SUM",
+  "\tplain",
+  "\rplain",
+  "\nplain",
 ])("a cell that a spreadsheet would run is text: %j", (text) => {
   expect(cellOf(text)).toBe(`'${text}`);
 });

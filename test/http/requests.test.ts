@@ -186,9 +186,17 @@ const encoded = (text: string): string => Buffer.from(text).toString("base64url"
 
 /** Every list that takes a cursor, from the description. */
 const LISTS = [
-  ...["/api/assets/discovery/scans", ASSETS, "/api/assets/discovery/vaults", "/compliance/violations"],
-  ...["/compliance/exemptions", "/compliance/frameworks", "/alerts/rules", "/alerts/history", "/alerts/snoozes"],
-  ...["/subscriptions", "/audit/entries"],
+  "/api/assets/discovery/scans",
+  ASSETS,
+  "/api/assets/discovery/vaults",
+  "/compliance/violations",
+  "/compliance/exemptions",
+  "/compliance/frameworks",
+  "/alerts/rules",
+  "/alerts/history",
+  "/alerts/snoozes",
+  "/subscriptions",
+  "/audit/entries",
 ];
 
 describe("a cursor", () => {

@@ -97,7 +97,11 @@ describe("the keys in a build", () => {
     const source = 'import { builtInKeys } from "./shared/licensing/keys.ts"; export default builtInKeys();';
     const { outputFiles } = await build({
       stdin: { contents: source, resolveDir: new URL("../..", import.meta.url).pathname },
-      ...{ bundle: true, format: "esm", platform: "node", write: false, define },
+      bundle: true,
+      format: "esm",
+      platform: "node",
+      write: false,
+      define,
     });
     const code = Buffer.from(outputFiles[0]!.text).toString("base64");
     return (await import(/* @vite-ignore */ `data:text/javascript;base64,${code}`)).default;
