@@ -12,11 +12,10 @@ import { readFile, writeFile } from "node:fs/promises";
 import { parseArgs } from "node:util";
 import { CompactSign, importJWK } from "jose";
 import * as z from "zod";
+import { DAY_SECONDS } from "../../shared/time.ts";
 
 const USAGE = `Usage: npm run --silent licence -- keys --out FILE [--kid NAME]
        npm run --silent licence -- issue --key FILE --tier core|pro --customer NAME --days N [--tenant GUID]`;
-
-const DAY_SECONDS = 24 * 60 * 60;
 
 /** A private key file: a JSON Web Key (RFC 8037) with its name. */
 const PrivateKey = z.object({

@@ -1,4 +1,5 @@
 import { type KeyObject, X509Certificate } from "node:crypto";
+import { DAY_MS } from "../time.ts";
 import { type CallTarget, malformedAnswer } from "./failure.ts";
 
 interface X509Facts {
@@ -41,7 +42,7 @@ function alternativeNames(text: string | undefined): string[] {
 }
 
 function months(from: Date, to: Date): number {
-  const averageMonthMs = (365.2425 / 12) * 86_400_000;
+  const averageMonthMs = (365.2425 / 12) * DAY_MS;
   return Math.max(1, Math.round((to.getTime() - from.getTime()) / averageMonthMs));
 }
 

@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { DAY_MS } from "../time.ts";
 import { isWellFormed } from "./input.ts";
 import { Problem } from "./problem.ts";
 
@@ -132,7 +133,7 @@ export const queryInstant = (role: "start" | "end") =>
         context.addIssue("must be a date (2026-11-21) or an instant (2026-11-21T10:00:00Z)");
         return z.NEVER;
       }
-      return role === "end" && DATE.test(value) ? new Date(date.getTime() + 86_400_000) : date;
+      return role === "end" && DATE.test(value) ? new Date(date.getTime() + DAY_MS) : date;
     })
     .meta({
       description:

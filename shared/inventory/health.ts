@@ -1,8 +1,7 @@
+import { DAY_MS } from "../time.ts";
+
 export const STATUSES = ["healthy", "warning", "critical", "expired"] as const;
 export type Status = (typeof STATUSES)[number];
-
-/** A day is 24 hours, whatever the calendar says. */
-export const DAY = 86_400_000;
 
 /** The instant and the thresholds health is judged by; a cursor carries them, so that a walk sees one moment. */
 export interface Moment {
@@ -17,13 +16,13 @@ export function statusOf(expiresOn: number | undefined, moment: Moment): Status 
   if (expiresOn === undefined) return "healthy";
   const left = expiresOn * 1000 - moment.now;
   if (left < 0) return "expired";
-  if (left <= moment.criticalDays * DAY) return "critical";
-  return left <= moment.warningDays * DAY ? "warning" : "healthy";
+  if (left <= moment.criticalDays * DAY_MS) return "critical";
+  return left <= moment.warningDays * DAY_MS ? "warning" : "healthy";
 }
 
 /** Whole days until the expiry, rounded down; negative once it is past. */
 export const daysUntil = (expiresOn: number, moment: Moment): number =>
-  Math.floor((expiresOn * 1000 - moment.now) / DAY);
+  Math.floor((expiresOn * 1000 - moment.now) / DAY_MS);
 
 /** A range of expiry in unix seconds: from <= expiresOn < before. `unset` says whether assets without one belong. */
 export interface ExpiryRange {
@@ -38,8 +37,8 @@ export const END_OF_TIME = 9_999_999_999;
 /** The range of expiry that has the status at that moment. */
 export function rangeOf(status: Status, moment: Moment): ExpiryRange {
   const first = Math.ceil(moment.now / 1000);
-  const afterCritical = Math.floor((moment.now + moment.criticalDays * DAY) / 1000) + 1;
-  const afterWarning = Math.floor((moment.now + moment.warningDays * DAY) / 1000) + 1;
+  const afterCritical = Math.floor((moment.now + moment.criticalDays * DAY_MS) / 1000) + 1;
+  const afterWarning = Math.floor((moment.now + moment.warningDays * DAY_MS) / 1000) + 1;
   switch (status) {
     case "expired":
       return { from: 0, before: first, unset: false };

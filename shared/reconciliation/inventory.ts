@@ -3,7 +3,7 @@ import { ASSET_TYPES, type AssetRecord, Assets, type AssetType, contentOf, finge
 import { packExpiries } from "../inventory/expiries.ts";
 import { expiryKey, nameKey, partitions } from "../inventory/layout.ts";
 import { expiriesOf, forEachType, type VaultRecord } from "../inventory/vault.ts";
-import type { Row } from "../storage/entity.ts";
+import { type Row, withoutKeys } from "../storage/entity.ts";
 import type { Tables } from "../storage/tables.ts";
 import { type DifferenceKind, hashOf } from "./compare.ts";
 import { indexRange, isIndexKey, parseIndexKey, readStanding } from "./doubt.ts";
@@ -150,13 +150,7 @@ export function isItself(
   { type, name }: { type: AssetType; name: string },
   vault: VaultRecord,
 ): boolean {
-  const { firstSeenAt: _first, content, ...rest } = row;
-  const {
-    partitionKey: _p,
-    rowKey: _r,
-    etag: _e,
-    ...facts
-  } = rest as Row<Omit<AssetRecord, "content" | "firstSeenAt">>;
+  const { firstSeenAt: _first, content, ...facts } = withoutKeys(row);
   return (
     row.type === type &&
     row.name.toLowerCase() === name &&

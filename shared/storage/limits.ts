@@ -1,3 +1,5 @@
+import { DAY_SECONDS } from "../time.ts";
+
 // What Azure Table and Queue Storage accept. Azurite lets some of it pass, so it is checked here before anything is sent.
 
 /** Characters of a partition key or a row key.
@@ -38,7 +40,7 @@ export const MAX_MESSAGE_BYTES = 48 * 1024;
 
 /** Seconds a message can be hidden at most (seven days).
  * https://learn.microsoft.com/rest/api/storageservices/put-message */
-export const MAX_MESSAGE_DELAY_SECONDS = 7 * 24 * 60 * 60;
+export const MAX_MESSAGE_DELAY_SECONDS = 7 * DAY_SECONDS;
 
 /** How often one request is sent at most, when the service is busy or unreachable. */
 export const MAX_TRIES = 5;

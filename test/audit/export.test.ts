@@ -9,7 +9,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { publicKeyText } from "../../shared/audit/chain/signing.ts";
 import { createTrust } from "../../shared/audit/chain/trust.ts";
-import { csvHeader, csvRows } from "../../shared/audit/export/csv.ts";
+import { auditCsv } from "../../shared/audit/export/csv.ts";
 import { exportPart, MAX_PDF_ENTRIES } from "../../shared/audit/export/export.ts";
 import { createPdf } from "../../shared/audit/export/pdf.ts";
 import { eventsOf } from "../../shared/audit/export/pdf-events.ts";
@@ -126,7 +126,8 @@ test("an export of nothing is a valid file in every format", async () => {
 });
 
 describe("CSV cells that a spreadsheet would run", () => {
-  const csv = (actor: string) => parseCsv(`${csvHeader().slice(1)}${csvRows([{ ...entry(), actor }])}\r\n`)[1]![4]!;
+  const csv = (actor: string) =>
+    parseCsv(`${auditCsv.header().slice(1)}${auditCsv.rows([{ ...entry(), actor }])}\r\n`)[1]![4]!;
 
   for (const actor of ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "  =1", "\r=1", "＝1", "%00=", "|calc", "\u200B=1"]) {
     test(`are defused: ${JSON.stringify(actor)}`, () => expect(csv(actor)).toBe(`'${actor}`));

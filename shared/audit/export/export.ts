@@ -4,7 +4,7 @@ import type { AuditEntry } from "../entry.ts";
 import { INTERVAL_MS, intervalOf } from "../interval.ts";
 import { type AuditQuery, queryName, refuseOtherQuery } from "../list.ts";
 import { firstInterval } from "../seal/begin.ts";
-import { csvHeader, csvRows } from "./csv.ts";
+import { auditCsv } from "./csv.ts";
 import { type Cursor, readCursor, signCursor } from "./cursor.ts";
 import { createJsonPart } from "./json.ts";
 import type { PartWriter } from "./part.ts";
@@ -161,8 +161,8 @@ const day = (at: number): string => new Date(at).toISOString().slice(0, 10);
 
 function createCsvPart(write: (text: string) => Promise<void>): PartWriter {
   return {
-    begin: () => write(csvHeader()),
-    write: (rows) => write(csvRows(rows.flatMap(({ entry }) => entry ?? []))),
+    begin: () => write(auditCsv.header()),
+    write: (rows) => write(auditCsv.rows(rows.flatMap(({ entry }) => entry ?? []))),
     end: () => write("\r\n"),
   };
 }
