@@ -1,5 +1,6 @@
 import * as z from "zod";
 import type { Audit } from "../audit/audit.ts";
+import { audited } from "../audit/audited.ts";
 import type { Caller } from "../http/endpoint.ts";
 import { decodeCursor, encodeCursor, MAX_COUNTED, type Page, type PageRequest } from "../http/paging.ts";
 import { notFound, Problem } from "../http/problem.ts";
@@ -210,20 +211,17 @@ export function createDiscovery(deps: DiscoveryDeps): Discovery {
     async cancel(scanId, caller) {
       const scan = await record(scanId);
       const partition = scan.partitionKey;
-      const changed = await tables.modify(Scans, partition, SCAN_ROW, (row) => {
+      const event = { type: "scan.cancelled", caller, target: { type: "scan", id: scanId } };
+      const cancelled = (row: Row<ScanRecord> | undefined) => {
         const status = row?.ending?.status ?? row?.status;
         if (!row || !status || isOver(status)) {
           throw new Problem("conflict", `The scan ${scanId} is over: ${status ?? "gone"}.`);
         }
         return { ...row, cancelledBy: caller.actor };
-      });
-      await audit.append({
-        type: "scan.cancelled",
-        caller,
-        outcome: "success",
-        target: { type: "scan", id: scanId },
-        details: { status: changed?.status },
-      });
+      };
+      cancelled(scan);
+      const mark = () => tables.modify(Scans, partition, SCAN_ROW, cancelled);
+      await audited(audit, event, mark, (changed) => ({ details: { status: changed?.status } }));
       // Workers take their next vault from the waiting ones: without any they end.
       for await (const rows of tables.pages(PlannedVaults, {
         partitionKey: partition,

@@ -8,6 +8,7 @@ import { createHistory } from "../../shared/alerts/history.ts";
 import { RULES, Rules, ruleKey } from "../../shared/alerts/rule.ts";
 import { loadConfig } from "../../shared/config/config.ts";
 import { createDiscovery } from "../../shared/discovery/discovery.ts";
+import { SCAN_ROW, Scans, scanPartition } from "../../shared/discovery/scan.ts";
 import { withoutKeys } from "../../shared/storage/entity.ts";
 import { DAY_MS } from "../../shared/time.ts";
 import type { Answer, CallOptions, Service } from "../support/service.ts";
@@ -329,8 +330,13 @@ export function changingEndpoints(service: Service, token: () => string): Changi
           settles: [200],
           async state() {
             const { items } = await call("GET", `/alerts/history?rule_id=${id}`);
-            const statuses = items.map(({ status }: { status: string }) => status);
-            return statuses.includes("delivered") ? "done" : statuses.includes("pending") ? "begun" : "undone";
+            if (items.length === 0) return "undone";
+            // The delivery itself says what was sent; the list follows it, at the latest by the next run of the rules.
+            const entries = await Promise.all(
+              items.map((item: { id: string }) => call("GET", `/alerts/history/${item.id}`)),
+            );
+            const sent = entries.some((entry) => entry.recipients[0].status === "delivered");
+            return sent ? "done" : "begun";
           },
           event: "alert.sent",
           ofRequest: ({ details }) => details?.ruleId === id,
@@ -505,9 +511,8 @@ export function changingEndpoints(service: Service, token: () => string): Changi
           status: 200,
           settles: [200, 409],
           async state() {
-            const { status } = await call("GET", `${path}/status`);
-            if (status === "cancelled") return "done";
-            return status === "queued" || status === "running" ? "undone" : "begun";
+            const scan = await services().tables.get(Scans, scanPartition(scanId), SCAN_ROW);
+            return scan?.cancelledBy === undefined ? "undone" : "done";
           },
           event: "scan.cancelled",
           settled: scansSettled,
