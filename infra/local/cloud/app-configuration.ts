@@ -1,6 +1,10 @@
 import { createHash, randomBytes } from "node:crypto";
 import { signatureProblem } from "./hmac.ts";
 import { type Answer, type Incoming, jsonObject, type Operation, type Refusals, retryAfter } from "./http.ts";
+import { bearerToken, type Tokens, tokenProblem } from "./tokens.ts";
+
+/** What a token for App Configuration is for: the domain of the store, here as in Azure (`azconfig.io`). */
+export const CONFIGURATION_AUDIENCE = "https://azconfig.localhost";
 
 interface KeyValue {
   key: string;
@@ -23,15 +27,17 @@ const PROBLEM = "application/problem+json; charset=utf-8";
 export class AppConfiguration {
   readonly #credential: string;
   readonly #key: Buffer;
+  readonly #tokens: Tokens;
   readonly #pageSize: number;
   /** By label and key. */
   readonly #values = new Map<string, KeyValue>();
   readonly #syncId = randomBytes(6).toString("base64url");
   #sequence = 0;
 
-  constructor(credential: string, key: Buffer, pageSize = PAGE) {
+  constructor(credential: string, key: Buffer, tokens: Tokens, pageSize = PAGE) {
     this.#credential = credential;
     this.#key = key;
+    this.#tokens = tokens;
     this.#pageSize = pageSize;
   }
 
@@ -47,7 +53,11 @@ export class AppConfiguration {
     const key = segments[1];
     const act = this.#action(method, key, request);
     if (act === undefined) return undefined;
-    const problem = signatureProblem(request, this.#key, this.#credential);
+    const { authorization } = request.headers;
+    const problem =
+      bearerToken(authorization) === undefined
+        ? signatureProblem(request, this.#key, this.#credential)
+        : tokenProblem(this.#tokens, authorization, CONFIGURATION_AUDIENCE);
     return {
       name: act.name,
       ...(key !== undefined && { item: key }),

@@ -1,44 +1,22 @@
 import { randomUUID } from "node:crypto";
+import { type ArmOptions, failure, KEY_VAULT_VERSIONS, type Route } from "./arm-call.ts";
+import { deploymentRoute } from "./arm-deployment.ts";
 import { diagnosticSettings, vaultResource } from "./arm-resources.ts";
 import { type Answer, type Incoming, type Refusals, retryAfter, type Service } from "./http.ts";
-import type { Resources, Subscription } from "./resources/resources.ts";
+import type { Subscription } from "./resources/resources.ts";
 import type { Vault } from "./resources/vault.ts";
 import { bearerToken, type Claims, type Tokens } from "./tokens.ts";
 
-export interface ArmOptions {
-  resources: Resources;
-  tokens: Tokens;
-  /** `https://management.localhost:port`: also the audience its tokens must have. */
-  origin: string;
-  /** `https://login.localhost:port` */
-  authority: string;
-  vaultUri(vault: Vault): string;
-  pageSizes: { subscriptions: number; vaults: number };
-}
-
-/** https://learn.microsoft.com/rest/api/keyvault/keyvault/vaults, the stable versions that list vaults with all their properties. */
-const KEY_VAULT_VERSIONS = [
-  "2015-06-01",
-  "2016-10-01",
-  "2018-02-14",
-  "2019-09-01",
-  "2021-10-01",
-  "2022-07-01",
-  "2022-11-01",
-  "2023-02-01",
-  "2023-07-01",
-  "2024-11-01",
-  "2025-05-01",
-  "2026-02-01",
-];
 const SUBSCRIPTION_VERSIONS = ["2016-06-01", "2018-06-01", "2019-11-01", "2020-01-01", "2021-01-01", "2022-12-01"];
 const INSIGHTS_VERSIONS = ["2016-09-01", "2017-05-01-preview", "2021-05-01-preview"];
 
-/** The resource manager: subscriptions, key vaults and the vaults' diagnostic settings, all read-only. */
+/**
+ * The resource manager: subscriptions, key vaults and the vaults' diagnostic settings, all read-only; and what a deployment
+ * does to a vault's secrets and to an app's settings.
+ */
 export function arm(options: ArmOptions): Service {
   return (request) => {
-    if (request.method !== "GET") return undefined;
-    const found = route(options, request);
+    const found = deploymentRoute(options, request) ?? (request.method === "GET" ? route(options, request) : undefined);
     if (found === undefined) return undefined;
     const { versions, answer, ...operation } = found;
     const token = bearerToken(request.headers.authorization);
@@ -56,14 +34,6 @@ export function arm(options: ArmOptions): Service {
   };
 }
 
-interface Route {
-  name: string;
-  versions: readonly string[];
-  subscription?: string;
-  vault?: string;
-  answer(claims: Claims): Answer;
-}
-
 function route(options: ArmOptions, request: Incoming): Route | undefined {
   const { resources } = options;
   const [root, id, ...rest] = request.segments;
@@ -72,10 +42,12 @@ function route(options: ArmOptions, request: Incoming): Route | undefined {
     return {
       name: "arm.listSubscriptions",
       versions: SUBSCRIPTION_VERSIONS,
-      answer: () =>
-        page(options, request, [...resources.subscriptions.values()], options.pageSizes.subscriptions, (one) =>
+      answer: () => {
+        const visible = [...resources.subscriptions.values()].filter(({ id }) => options.authorization.sees(id));
+        return page(options, request, visible, options.pageSizes.subscriptions, (one) =>
           subscriptionResource(one, options.tokens.tenantId),
-        ),
+        );
+      },
     };
   }
 
@@ -285,8 +257,4 @@ function refusals(tokens: Tokens, name: string, scope: string, claims: Claims | 
         ? failure(503, "ServerTimeout", "The request timed out. Please retry.")
         : failure(status, "InternalServerError", "Encountered internal server error. Please retry."),
   };
-}
-
-function failure(status: number, code: string, message: string): Answer {
-  return { status, body: { error: { code, message } } };
 }

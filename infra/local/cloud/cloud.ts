@@ -4,8 +4,9 @@ import { createServer as createTlsServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { AppConfiguration } from "./app-configuration.ts";
+import { AppConfiguration, CONFIGURATION_AUDIENCE } from "./app-configuration.ts";
 import { arm } from "./arm.ts";
+import { Authorization } from "./authorization.ts";
 import { type CompanyChoice, chosenCompany, companyNamed } from "./company/load.ts";
 import { Control } from "./control.ts";
 import { controlApi } from "./control-api.ts";
@@ -16,7 +17,7 @@ import type { Incoming, Service } from "./http.ts";
 import { readRequest, send } from "./http.ts";
 import { keyVault } from "./key-vault.ts";
 import { Ledger } from "./ledger.ts";
-import { MAIL_DOMAIN, Mails } from "./mail.ts";
+import { MAIL_AUDIENCE, MAIL_DOMAIN, Mails } from "./mail.ts";
 import { managedIdentityToken } from "./managed-identity.ts";
 import { CertificateMaker } from "./resources/certificates.ts";
 import { Resources } from "./resources/resources.ts";
@@ -72,17 +73,20 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
   if (resources.vault(SERVICE_VAULT) === undefined) resources.addUnlisted({ name: SERVICE_VAULT });
   resources.restore(folder.changes(), folder.writeChange);
   const [faults, ledger, sinks] = [new Faults(), new Ledger(), new Sinks()];
-  const mails = new Mails(Buffer.from(state.mailKey, "base64"), join(folder.path, "mails"));
+  const authorization = new Authorization(resources);
+  const tokens = new Tokens(signingKey, state.tenantId, options.tokenLifetimeSeconds ?? 3600);
+  const mails = new Mails(Buffer.from(state.mailKey, "base64"), tokens, join(folder.path, "mails"));
   const appConfiguration = new AppConfiguration(
     CONFIGURATION_CREDENTIAL,
     Buffer.from(state.configurationKey, "base64"),
+    tokens,
   );
-  const control = new Control({ resources, faults, ledger, mails, sinks, appConfiguration });
-  const tokens = new Tokens(signingKey, state.tenantId, options.tokenLifetimeSeconds ?? 3600);
+  const control = new Control({ resources, authorization, faults, ledger, mails, sinks, appConfiguration });
 
   // The services' own addresses hold the port, which is known only once the server listens.
   let services: Record<string, Service> = {};
   const listening: Listening = {
+    authorization,
     faults,
     ledger,
     foreignHost: () => `https://evil.localhost:${state.port}`,
@@ -92,11 +96,12 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
   state.port = await listen(main, options.port, state.port);
   const origin = (host: string) => `https://${host}:${state.port}`;
   const [authority, manager] = [origin("login.localhost"), origin("management.localhost")];
-  const audiences = [manager, `https://${SUFFIX}`];
+  const audiences = [manager, `https://${SUFFIX}`, MAIL_AUDIENCE, CONFIGURATION_AUDIENCE];
   services = {
     "login.localhost": entra({ tokens, origin: authority, resources: audiences, apps: [state.app] }),
     "management.localhost": arm({
       resources,
+      authorization,
       tokens,
       origin: manager,
       authority,

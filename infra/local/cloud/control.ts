@@ -1,4 +1,5 @@
 import type { AppConfiguration } from "./app-configuration.ts";
+import type { Assignment, Authorization } from "./authorization.ts";
 import type {
   AssetKind,
   CompanyCertificate,
@@ -21,6 +22,7 @@ export interface ControlParts {
   mails: Mails;
   sinks: Sinks;
   appConfiguration: AppConfiguration;
+  authorization: Authorization;
 }
 
 /** A vault as the control API counts it; `managed` secrets and keys are not among the numbers. */
@@ -195,6 +197,16 @@ export class Control {
 
   clearMails(): void {
     this.#parts.mails.clear();
+  }
+
+  /** From now on tokens are good for what these roles allow and for nothing else; undefined: for everything again. */
+  allowOnly(assignments: readonly Assignment[] | undefined): void {
+    this.#parts.authorization.allowOnly(assignments);
+  }
+
+  /** The id of a vault as a scope; undefined when there is none. */
+  vaultId(name: string): string | undefined {
+    return this.#parts.resources.vault(name)?.id;
   }
 
   /** Sets a value in App Configuration; undefined removes it. */

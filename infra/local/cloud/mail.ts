@@ -3,6 +3,10 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { signatureProblem } from "./hmac.ts";
 import { type Answer, type Incoming, jsonObject, type Operation, type Refusals, retryAfter } from "./http.ts";
+import { bearerToken, type Tokens, tokenProblem } from "./tokens.ts";
+
+/** What a token for Communication Services is for. */
+export const MAIL_AUDIENCE = "https://communication.azure.com";
 
 /** https://learn.microsoft.com/azure/communication-services/concepts/service-limits#email: 50 recipients, 10 MB a message. */
 const MAX_RECIPIENTS = 50;
@@ -38,12 +42,14 @@ export interface KeptMail {
  */
 export class Mails {
   readonly #key: Buffer;
+  readonly #tokens: Tokens;
   readonly #folder: string;
   #kept: KeptMail[] = [];
 
   /** @param folder where each mail is kept as `.html`, `.txt` and `.json`. */
-  constructor(key: Buffer, folder: string) {
+  constructor(key: Buffer, tokens: Tokens, folder: string) {
     this.#key = key;
+    this.#tokens = tokens;
     this.#folder = folder;
   }
 
@@ -58,7 +64,11 @@ export class Mails {
 
   readonly service = (request: Incoming): Operation | undefined => {
     const { method, segments } = request;
-    const problem = signatureProblem(request, this.#key);
+    const { authorization } = request.headers;
+    const problem =
+      bearerToken(authorization) === undefined
+        ? signatureProblem(request, this.#key)
+        : tokenProblem(this.#tokens, authorization, MAIL_AUDIENCE);
     const operation = (name: string, answer: () => Answer): Operation => ({
       name,
       refusals,

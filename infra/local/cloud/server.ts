@@ -1,10 +1,12 @@
 import { randomUUID } from "node:crypto";
 import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
+import type { Authorization } from "./authorization.ts";
 import type { Faults } from "./faults.ts";
 import { type Answer, type Incoming, type Operation, readRequest, type Service, send } from "./http.ts";
 import type { Ledger } from "./ledger.ts";
 
 export interface Listening {
+  authorization: Authorization;
   faults: Faults;
   ledger: Ledger;
   /** `https://evil.localhost:port` */
@@ -29,7 +31,9 @@ export function listener(parts: Listening): RequestListener {
 async function serve(parts: Listening, message: IncomingMessage, response: ServerResponse): Promise<void> {
   const request = await readRequest(message);
   const operation = parts.serviceFor(request)?.(request) ?? nothing(request);
-  const { answer, fault } = await parts.faults.apply(request, operation, parts.foreignHost());
+  const refused = parts.authorization.refuses(request, operation);
+  const permitted = refused ? { ...operation, answer: operation.refusals.denied } : operation;
+  const { answer, fault } = await parts.faults.apply(request, permitted, parts.foreignHost());
   parts.ledger.add({
     at: new Date().toISOString(),
     operation: operation.name,

@@ -83,6 +83,14 @@ export class Tokens {
   }
 }
 
+/** What is wrong with a request's token for a service; undefined when it holds. */
+export function tokenProblem(tokens: Tokens, header: string | undefined, audience: string): string | undefined {
+  const token = bearerToken(header);
+  if (token === undefined) return "The Authorization header with the scheme Bearer is missing.";
+  const claims = tokens.check(token, [audience]);
+  return typeof claims === "string" ? `The token is not valid: ${claims}.` : undefined;
+}
+
 /** The token of an Authorization header; undefined when there is none of the scheme Bearer. */
 export function bearerToken(header: string | undefined): string | undefined {
   return /^Bearer\s+(\S+)$/i.exec(header ?? "")?.[1];

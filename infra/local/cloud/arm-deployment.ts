@@ -1,0 +1,78 @@
+import { randomBytes } from "node:crypto";
+import { type ArmOptions, failure, KEY_VAULT_VERSIONS, type Route } from "./arm-call.ts";
+import { type Answer, type Incoming, jsonObject } from "./http.ts";
+import { current, type Secret } from "./resources/items.ts";
+import type { Vault } from "./resources/vault.ts";
+
+const WEB_VERSIONS = ["2022-03-01", "2022-09-01", "2023-12-01", "2024-04-01", "2024-11-01"];
+const SECRET =
+  /^\/subscriptions\/([^/]+)\/resourcegroups\/([^/]+)\/providers\/microsoft\.keyvault\/vaults\/([^/]+)\/secrets\/([^/]+)$/i;
+const REFRESH =
+  /^\/subscriptions\/([^/]+)\/resourcegroups\/[^/]+\/providers\/microsoft\.web\/sites\/[^/]+\/config\/configreferences\/appsettings\/refresh$/i;
+
+/**
+ * What a deployment does through the resource manager: it reads and writes a vault's secrets
+ * (https://learn.microsoft.com/rest/api/keyvault/secrets) and has an app look at its Key Vault references again
+ * (https://learn.microsoft.com/azure/app-service/app-service-key-vault-references#rotation). A secret's value is never answered.
+ */
+export function deploymentRoute(options: ArmOptions, { method, path, ...request }: Incoming): Route | undefined {
+  const refresh = REFRESH.exec(path);
+  if (refresh && method === "POST") {
+    const answer = () => ({ status: 200, body: { value: [] } });
+    return { name: "arm.refreshReferences", versions: WEB_VERSIONS, subscription: refresh[1]!, answer };
+  }
+  const [, subscription, group, name, secret] = SECRET.exec(path) ?? [];
+  if (secret === undefined || (method !== "GET" && method !== "PUT")) return undefined;
+  const answer = (): Answer => {
+    const vault = options.resources.vault(name!);
+    const [, , id, , owner] = vault?.id.split("/") ?? [];
+    if (vault === undefined || id !== subscription || owner!.toLowerCase() !== group!.toLowerCase()) {
+      return failure(404, "ResourceNotFound", `The Resource 'Microsoft.KeyVault/vaults/${name}' was not found.`);
+    }
+    return method === "GET"
+      ? read(options, vault, secret)
+      : write(options, vault, secret, jsonObject({ ...request, method, path }));
+  };
+  return {
+    name: method === "GET" ? "arm.getSecret" : "arm.putSecret",
+    versions: KEY_VAULT_VERSIONS,
+    subscription: subscription!,
+    vault: name!,
+    answer,
+  };
+}
+
+function read(options: ArmOptions, vault: Vault, name: string): Answer {
+  const found = vault.collections.secrets.get(name);
+  if (found === undefined) return failure(404, "SecretNotFound", `The secret ${name} was not found in this key vault.`);
+  return { status: 200, body: secretResource(options, vault, found) };
+}
+
+function write(options: ArmOptions, vault: Vault, name: string, body: Record<string, unknown> | undefined): Answer {
+  const { value } = (body?.properties ?? {}) as { value?: unknown };
+  if (!/^[0-9a-zA-Z-]{1,127}$/.test(name))
+    return failure(400, "BadParameter", `The secret's name ${name} is not valid.`);
+  if (typeof value !== "string") return failure(400, "BadParameter", "The property properties.value is required.");
+  if (vault.deletedSecrets.has(name.toLowerCase())) {
+    const message = `Secret ${name} is currently in a deleted but recoverable state, and its name cannot be reused; in this state, the secret can only be recovered or purged.`;
+    return failure(409, "ObjectIsDeletedButRecoverable", message);
+  }
+  const before = vault.collections.secrets.get(name);
+  const now = Math.floor(Date.now() / 1000);
+  const version = { id: randomBytes(16).toString("hex"), enabled: true, created: now, updated: now, value };
+  const secret = { name: before?.name ?? name, versions: [...(before?.versions ?? []), version] };
+  options.resources.putItem(vault.name, "secrets", secret);
+  return { status: before === undefined ? 201 : 200, body: secretResource(options, vault, secret) };
+}
+
+function secretResource(options: ArmOptions, vault: Vault, secret: Secret): object {
+  const { id, enabled, created, updated } = current(secret);
+  const secretUri = `${options.vaultUri(vault)}secrets/${secret.name}`;
+  return {
+    id: `${vault.id}/secrets/${secret.name}`,
+    name: secret.name,
+    type: "Microsoft.KeyVault/vaults/secrets",
+    location: vault.location,
+    properties: { attributes: { enabled, created, updated }, secretUri, secretUriWithVersion: `${secretUri}/${id}` },
+  };
+}

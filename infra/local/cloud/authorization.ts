@@ -1,0 +1,102 @@
+import type { Incoming, Operation } from "./http.ts";
+import type { Resources } from "./resources/resources.ts";
+import { bearerToken } from "./tokens.ts";
+
+/** A role on a scope, as far as it matters here: what it allows there. */
+export interface Assignment {
+  /** A subscription's or a resource's id. */
+  scope: string;
+  /** May hold `*`: https://learn.microsoft.com/azure/role-based-access-control/role-definitions */
+  actions: readonly string[];
+  dataActions: readonly string[];
+}
+
+/** The ids of the two resources that no subscription lists. */
+export const MAIL_RESOURCE = "/subscriptions/stand-in/providers/Microsoft.Communication/communicationServices/acme";
+export const CONFIGURATION_RESOURCE =
+  "/subscriptions/stand-in/providers/Microsoft.AppConfiguration/configurationStores/acme";
+
+const SECRETS = "Microsoft.KeyVault/vaults/secrets";
+const [KEYS, CERTIFICATES] = ["Microsoft.KeyVault/vaults/keys/read", "Microsoft.KeyVault/vaults/certificates/read"];
+
+/** https://learn.microsoft.com/azure/role-based-access-control/permissions, by operation. */
+const ACTIONS: Record<string, string> = {
+  "arm.getSubscription": "Microsoft.Resources/subscriptions/read",
+  "arm.listVaults": "Microsoft.KeyVault/vaults/read",
+  "arm.getVault": "Microsoft.KeyVault/vaults/read",
+  "arm.diagnosticSettings": "Microsoft.Insights/diagnosticSettings/read",
+  "mail.send": "Microsoft.Communication/CommunicationServices/write",
+  "mail.getOperation": "Microsoft.Communication/CommunicationServices/read",
+};
+const DATA_ACTIONS: Record<string, string> = {
+  "keyvault.listSecrets": `${SECRETS}/readMetadata/action`,
+  "keyvault.listSecretVersions": `${SECRETS}/readMetadata/action`,
+  "keyvault.getSecret": `${SECRETS}/getSecret/action`,
+  "keyvault.setSecret": `${SECRETS}/setSecret/action`,
+  "keyvault.updateSecret": `${SECRETS}/update/action`,
+  "keyvault.deleteSecret": `${SECRETS}/delete`,
+  "keyvault.recoverSecret": `${SECRETS}/recover/action`,
+  "keyvault.purgeSecret": `${SECRETS}/purge/action`,
+  "keyvault.listDeletedSecrets": `${SECRETS}/readMetadata/action`,
+  "keyvault.getDeletedSecret": `${SECRETS}/readMetadata/action`,
+  "keyvault.listKeys": KEYS,
+  "keyvault.listKeyVersions": KEYS,
+  "keyvault.getKey": KEYS,
+  "keyvault.getRotationPolicy": "Microsoft.KeyVault/vaults/keyrotationpolicies/read",
+  "keyvault.listCertificates": CERTIFICATES,
+  "keyvault.listCertificateVersions": CERTIFICATES,
+  "keyvault.getCertificate": CERTIFICATES,
+  "keyvault.getCertificatePolicy": CERTIFICATES,
+  "appconfiguration.list": "Microsoft.AppConfiguration/configurationStores/keyValues/read",
+  "appconfiguration.get": "Microsoft.AppConfiguration/configurationStores/keyValues/read",
+};
+
+/** Who may do what, by role assignments. Without any, everything is allowed that the company does not deny. */
+export class Authorization {
+  readonly #resources: Resources;
+  #assignments: readonly Assignment[] | undefined;
+
+  constructor(resources: Resources) {
+    this.#resources = resources;
+  }
+
+  allowOnly(assignments: readonly Assignment[] | undefined): void {
+    this.#assignments = assignments;
+  }
+
+  /** A subscription is listed for whoever has a role on it or on something in it. */
+  sees(subscriptionId: string): boolean {
+    const scope = `/subscriptions/${subscriptionId}`.toLowerCase();
+    return this.#assignments?.some((one) => within(one.scope.toLowerCase(), scope)) ?? true;
+  }
+
+  /** Roles are asked about tokens alone: a key opens everything. */
+  refuses(request: Incoming, operation: Operation): boolean {
+    if (this.#assignments === undefined || operation.anonymous) return false;
+    if (bearerToken(request.headers.authorization) === undefined) return false;
+    const [action, dataAction] = [ACTIONS[operation.name], DATA_ACTIONS[operation.name]];
+    if (action === undefined && dataAction === undefined) return false;
+    const scope = this.#scopeOf(operation).toLowerCase();
+    return !this.#assignments.some(
+      (one) =>
+        within(scope, one.scope.toLowerCase()) &&
+        (action === undefined ? allows(one.dataActions, dataAction!) : allows(one.actions, action)),
+    );
+  }
+
+  #scopeOf({ name, vault, subscription }: Operation): string {
+    if (name.startsWith("mail.")) return MAIL_RESOURCE;
+    if (name.startsWith("appconfiguration.")) return CONFIGURATION_RESOURCE;
+    const found = vault === undefined ? undefined : this.#resources.vault(vault);
+    return found?.id ?? `/subscriptions/${subscription}`;
+  }
+}
+
+const within = (scope: string, outer: string): boolean => scope === outer || scope.startsWith(`${outer}/`);
+
+function allows(granted: readonly string[], action: string): boolean {
+  return granted.some((one) => {
+    const pattern = one.split("*").map((part) => part.replace(/[.\\^$+?()[\]{}|]/g, "\\$&"));
+    return new RegExp(`^${pattern.join(".*")}$`, "i").test(action);
+  });
+}
