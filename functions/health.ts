@@ -1,12 +1,28 @@
+import { randomUUID } from "node:crypto";
+import type { AppConfiguration } from "../shared/azure/app-configuration.ts";
 import type { Identity } from "../shared/azure/identity.ts";
+import type { MailSender } from "../shared/azure/mail.ts";
 import type { ResourceManager } from "../shared/azure/resource-manager.ts";
+import type { ServiceKeyVault } from "../shared/azure/service-key-vault.ts";
 import { ACTIVE, ActiveScans, QUEUES } from "../shared/discovery/scan.ts";
 import type { Clock } from "../shared/runtime.ts";
 import type { Queues } from "../shared/storage/queues.ts";
 import type { Tables } from "../shared/storage/tables.ts";
 
+/** The last three only where the configuration names them. */
+export const DEPENDENCIES = [
+  "tables",
+  "queues",
+  "identity",
+  "resourceManager",
+  "serviceKeyVault",
+  "appConfiguration",
+  "mail",
+] as const;
+type DependencyName = (typeof DEPENDENCIES)[number];
+
 export interface Dependency {
-  name: "tables" | "queues" | "identity" | "resourceManager";
+  name: DependencyName;
   status: "healthy" | "unhealthy";
   /** What went wrong, without secrets. */
   detail?: string;
@@ -26,20 +42,28 @@ export function createHealth(deps: {
   queues: Queues;
   identity: Identity;
   resourceManager: ResourceManager;
+  serviceKeyVault?: ServiceKeyVault | undefined;
+  appConfiguration?: AppConfiguration | undefined;
+  mail?: MailSender | undefined;
   clock: Clock;
 }): Health {
   let last: { at: number; checks: Promise<Dependency[]> } | undefined;
-  const probes: Record<Dependency["name"], () => Promise<unknown>> = {
+  const { serviceKeyVault, appConfiguration, mail } = deps;
+  const probes: Partial<Record<DependencyName, () => Promise<unknown>>> = {
     tables: () => deps.tables.get(ActiveScans, ACTIVE, ACTIVE),
     queues: () => deps.queues.reachable(QUEUES.plan),
     identity: () => deps.identity.describe(),
     resourceManager: () => deps.resourceManager.subscriptions(AbortSignal.timeout(TIMEOUT_MS)),
+    // A secret that is not there: to be told so takes the same permission as to read one.
+    ...(serviceKeyVault && { serviceKeyVault: () => serviceKeyVault.readTags("health-check") }),
+    ...(appConfiguration && { appConfiguration: () => appConfiguration.read() }),
+    ...(mail && { mail: () => askOfNoMail(mail) }),
   };
-  async function probe(name: Dependency["name"]): Promise<Dependency> {
+  async function probe(name: DependencyName, work: () => Promise<unknown>): Promise<Dependency> {
     const started = performance.now();
     const milliseconds = () => Math.round(performance.now() - started);
     try {
-      await Promise.race([probes[name](), timeout()]);
+      await Promise.race([work(), timeout()]);
       return { name, status: "healthy", milliseconds: milliseconds() };
     } catch (error) {
       return {
@@ -54,11 +78,20 @@ export function createHealth(deps: {
     async check() {
       const now = deps.clock.now().getTime();
       if (!last || now - last.at > REMEMBERED_MS) {
-        last = { at: now, checks: Promise.all((Object.keys(probes) as Dependency["name"][]).map(probe)) };
+        last = {
+          at: now,
+          checks: Promise.all(DEPENDENCIES.flatMap((name) => (probes[name] ? [probe(name, probes[name])] : []))),
+        };
       }
       return await last.checks;
     },
   };
+}
+
+/** The state of a mail that was never sent: no mail costs less to ask for, and it takes the permission to send. */
+async function askOfNoMail(mail: MailSender): Promise<void> {
+  const answer = await mail.outcome(randomUUID());
+  if ("reason" in answer) throw new Error(answer.reason);
 }
 
 const timeout = (): Promise<never> =>

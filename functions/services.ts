@@ -84,13 +84,15 @@ export function createServices(config: Config): Services {
   const serviceKeyVault = createServiceKeyVault({ config, identity, log });
   const anchor = serviceKeyVault && keyVaultAnchor(serviceKeyVault, storageAccount(connection));
   const audit = createAudit({ tables, clock, randomness, config, log, anchor, unicodeFont: UNICODE_FONT });
+  const appConfiguration = createAppConfiguration({ config, identity });
+  const mail = createMailSender({ config, identity });
   const settings = createSettings({
     tables,
     config,
     clock,
     audit,
     log,
-    appConfiguration: createAppConfiguration({ config, identity }),
+    appConfiguration,
   });
   const compliance = createCompliance({ tables, queues, settings, audit, clock, randomness, log });
   level = () => settings.current()?.logLevel ?? config.LOG_LEVEL ?? "INFO";
@@ -104,7 +106,7 @@ export function createServices(config: Config): Services {
     clock,
     randomness,
     log,
-    mail: createMailSender(config),
+    mail,
     vault: serviceKeyVault,
     violations: compliance,
   });
@@ -184,7 +186,16 @@ export function createServices(config: Config): Services {
   });
   const failedMessages = createFailedMessages({ tables, queues, audit, clock, log });
   const gate = createGate({ access, licensing, audit, limiter, signInLimiter });
-  const health = createHealth({ tables, queues, identity, resourceManager, clock });
+  const health = createHealth({
+    tables,
+    queues,
+    identity,
+    resourceManager,
+    serviceKeyVault,
+    appConfiguration,
+    mail,
+    clock,
+  });
 
   return {
     config,

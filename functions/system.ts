@@ -2,10 +2,11 @@ import * as z from "zod";
 import { pageParameters, pageRequest } from "../shared/http/paging.ts";
 import { ok } from "../shared/http/reply.ts";
 import { FailedMessageList, failedMessageView } from "../shared/messages/api.ts";
+import { DEPENDENCIES } from "./health.ts";
 import { endpoint } from "./kit.ts";
 
 const DependencyView = z.object({
-  name: z.enum(["tables", "queues", "identity", "resourceManager"]),
+  name: z.enum(DEPENDENCIES),
   status: z.enum(["healthy", "unhealthy"]),
   detail: z.string().optional(),
   milliseconds: z.int(),

@@ -10,7 +10,8 @@ const LOOK_SECONDS = [5, 20, 60, 300, 900, 3600];
 
 const NO_MAIL = {
   kind: "unavailable",
-  reason: "No mail can be sent: set COMMUNICATION_CONNECTION_STRING and ALERT_SENDER_ADDRESS.",
+  reason:
+    "No mail can be sent: set COMMUNICATION_ENDPOINT (or COMMUNICATION_CONNECTION_STRING) and ALERT_SENDER_ADDRESS.",
 } as const;
 
 /** Parts that are mails. A mail has a name at the provider, by which its outcome is asked for. */

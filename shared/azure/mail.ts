@@ -1,12 +1,16 @@
 import type { EmailClient, EmailMessage } from "@azure/communication-email";
 import type { Config } from "../config/config.ts";
 import { asCloudFailure, type CallTarget, type CloudFailure, malformedAnswer } from "./failure.ts";
+import type { Identity } from "./identity.ts";
 
 /** Recipients of one mail: https://learn.microsoft.com/azure/communication-services/concepts/service-limits#email */
 export const MAX_MAIL_RECIPIENTS = 50;
 
 /** Milliseconds one request may take. */
 const REQUEST_TIMEOUT_MS = 30_000;
+
+/** What the identity needs; narrower roles are not honoured there. */
+const ROLE = "the role Communication and Email Service Owner on the Communication Services resource";
 
 /** Of the SDK's own requests, since the address of an operation is made here. */
 const API_VERSION = "2025-09-01";
@@ -44,16 +48,24 @@ export interface MailSender {
 /** Seconds to wait when the provider is busy and names no time: its limits are per minute. */
 const DEFAULT_RETRY_SECONDS = 60;
 
-/** Sends through Azure Communication Services; undefined while it has no connection string or no sender. */
-export function createMailSender(
-  config: Pick<Config, "COMMUNICATION_CONNECTION_STRING" | "ALERT_SENDER_ADDRESS">,
-): MailSender | undefined {
-  const { COMMUNICATION_CONNECTION_STRING: connectionString, ALERT_SENDER_ADDRESS: senderAddress } = config;
-  if (connectionString === undefined || senderAddress === undefined) return undefined;
-  const endpoint = /endpoint=([^;]+)/i.exec(connectionString)?.[1]?.replace(/\/$/, "") ?? "";
+/**
+ * Sends through Azure Communication Services: with the key of `COMMUNICATION_CONNECTION_STRING`, else with the service's
+ * identity to `COMMUNICATION_ENDPOINT`. Undefined while neither, or no sender, is set.
+ */
+export function createMailSender(deps: {
+  config: Pick<Config, "COMMUNICATION_CONNECTION_STRING" | "COMMUNICATION_ENDPOINT" | "ALERT_SENDER_ADDRESS">;
+  identity: Identity;
+}): MailSender | undefined {
+  const { COMMUNICATION_CONNECTION_STRING: connectionString, ALERT_SENDER_ADDRESS: senderAddress } = deps.config;
+  const endpoint =
+    connectionString === undefined
+      ? deps.config.COMMUNICATION_ENDPOINT
+      : (/endpoint=([^;]+)/i.exec(connectionString)?.[1]?.replace(/\/$/, "") ?? "");
+  if (endpoint === undefined || senderAddress === undefined) return undefined;
+  const grant = connectionString === undefined ? { grant: ROLE } : {};
   let opened: Promise<EmailClient> | undefined;
   const client = () => {
-    opened ??= open(connectionString, endpoint.startsWith("http://"));
+    opened ??= open(connectionString, endpoint, deps.identity);
     return opened;
   };
 
@@ -91,7 +103,7 @@ export function createMailSender(
   return {
     send: ({ operationId, to, subject, html, text }) =>
       begin(
-        { operation: "send a mail", resource: endpoint },
+        { operation: "send a mail", resource: endpoint, ...grant },
         {
           senderAddress,
           recipients: { to: to.map((address) => ({ address })) },
@@ -102,7 +114,7 @@ export function createMailSender(
       ),
 
     outcome: (operationId) =>
-      begin({ operation: "ask for a mail's outcome", resource: endpoint }, NO_MESSAGE, {
+      begin({ operation: "ask for a mail's outcome", resource: endpoint, ...grant }, NO_MESSAGE, {
         resumeFrom: JSON.stringify({
           state: {
             status: "running",
@@ -120,14 +132,17 @@ export function createMailSender(
 /** A resumed operation sends nothing, but the SDK's signature wants a message. */
 const NO_MESSAGE: EmailMessage = { senderAddress: "", recipients: {}, content: { subject: "", plainText: "" } };
 
-async function open(connectionString: string, plainHttp: boolean): Promise<EmailClient> {
+async function open(connectionString: string | undefined, endpoint: string, identity: Identity): Promise<EmailClient> {
   const { EmailClient } = await import("@azure/communication-email");
-  return new EmailClient(connectionString, {
+  const options = {
     // A repeated send is this caller's to decide, since the provider forgets that it has seen an operation id.
     retryOptions: { maxRetries: 0 },
     redirectOptions: { maxRetries: 0 },
-    allowInsecureConnection: plainHttp,
-  });
+    allowInsecureConnection: endpoint.startsWith("http://"),
+  };
+  return connectionString === undefined
+    ? new EmailClient(endpoint, await identity.credential(), options)
+    : new EmailClient(connectionString, options);
 }
 
 /** What the SDK throws when the operation itself has ended badly: a plain error with the provider's code in its text. */
@@ -144,7 +159,10 @@ function answerOfError(error: unknown, target: CallTarget): MailAnswer {
   if (failure.code === "throttled") {
     return { kind: "throttled", retryAfterSeconds: failure.retryAfterSeconds ?? DEFAULT_RETRY_SECONDS };
   }
-  const reason = `${failure.message} ${REMEDIES[failure.code] ?? ""}`.trim();
+  const denied = failure.code === "unauthenticated" || failure.code === "accessDenied";
+  // By identity there is no key to check.
+  const remedy = denied && target.grant !== undefined ? failure.remedy : (REMEDIES[failure.code] ?? "");
+  const reason = `${failure.message} ${remedy}`.trim();
   if (status === 404 && target.operation !== "send a mail") return { kind: "notFound" };
   if (status === 401 || status === 403) return { kind: "unavailable", reason };
   if (status !== undefined && status >= 400 && status < 500 && status !== 408) return { kind: "refused", reason };

@@ -81,6 +81,8 @@ const Environment = z
     OWNER_TAG: text.max(512).default("owner"),
     SERVICE_KEY_VAULT_URL: httpsUrl.optional(),
     COMMUNICATION_CONNECTION_STRING: text.optional(),
+    /** Mail is sent with the identity to this address, where no connection string is set. */
+    COMMUNICATION_ENDPOINT: httpsUrl.optional(),
     ALERT_SENDER_ADDRESS: z.email().optional(),
     APP_CONFIGURATION_CONNECTION_STRING: text.optional(),
     APP_CONFIGURATION_ENDPOINT: httpsUrl.optional(),
@@ -131,7 +133,14 @@ const Environment = z
   })
   .transform((env) => ({ ...env, cloud: cloudEndpoints(env) }));
 
+/** The names of every setting that is read, in the order above. */
+export const SETTING_NAMES: readonly string[] = Object.keys(Environment.in.shape);
+
 type Given = Record<string, string | undefined>;
+
+/** https://learn.microsoft.com/azure/app-service/app-service-key-vault-references#troubleshoot-key-vault-references */
+const UNRESOLVED_REFERENCE =
+  "is a Key Vault reference that the platform could not resolve: check that the secret exists and that the app's system-assigned identity has the role Key Vault Secrets User";
 
 /** What is wrong only beside something else. Looked at in any case, so that one start names every problem. */
 function contradictions(given: Given): [name: string, message: string][] {
@@ -151,6 +160,10 @@ function contradictions(given: Given): [name: string, message: string][] {
   }
   together("AzureWebJobsStorage__tableServiceUri", "AzureWebJobsStorage__queueServiceUri");
   together("BOOTSTRAP_ADMIN_USERNAME", "BOOTSTRAP_ADMIN_PASSWORD");
+  for (const [name, value] of Object.entries(given)) {
+    // The platform leaves the reference itself in place where it can't resolve it: as a password it would be no secret.
+    if (value?.startsWith("@Microsoft.KeyVault(")) found.push([name, UNRESOLVED_REFERENCE]);
+  }
   if (given.AZURE_CLIENT_SECRET && !(given.AZURE_CLIENT_ID && given.AZURE_TENANT_ID)) {
     found.push(["AZURE_CLIENT_SECRET", "needs AZURE_CLIENT_ID and AZURE_TENANT_ID beside it"]);
   }

@@ -161,6 +161,21 @@ describe("a mail", () => {
     ]);
   });
 
+  test("is sent with the service's identity where only the provider's address is set", async () => {
+    const { origin } = new URL(/endpoint=([^;]+)/.exec(cloud.environment.COMMUNICATION_CONNECTION_STRING!)![1]!);
+    room = open({ environment: { COMMUNICATION_CONNECTION_STRING: undefined, COMMUNICATION_ENDPOINT: origin } });
+    await room.scanned("kv-a", [{ name: "one", expiresInDays: 5 }]);
+    const { rule, mails } = await room.mailRule();
+    await deliver();
+    expect(mails()).toHaveLength(1);
+    expect((await history(rule.ruleId))[0]!.status).toBe("delivered");
+
+    cloud.control.addFault({ match: { operation: "mail.send" }, action: { kind: "deny" } });
+    const { rule: denied } = await room.mailRule();
+    await deliver();
+    expect((await history(denied.ruleId))[0]!.parts[0]!.error).toContain("Communication and Email Service Owner");
+  });
+
   test("from an address that the provider does not know is refused for good at once", async () => {
     room = open({ environment: { ALERT_SENDER_ADDRESS: "alerts@elsewhere.example" } });
     await room.scanned("kv-a", [{ name: "one", expiresInDays: 5 }]);

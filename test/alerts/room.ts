@@ -113,7 +113,7 @@ export function openRoom({ connectionString, cloud, violations, environment = {}
   };
   const settings = { enableNotifications: true, defaultThresholdDays: 30, ...options.settings };
   const identity = createIdentity(config);
-  const mail = createMailSender(config);
+  const mail = createMailSender({ config, identity });
   const vault = createServiceKeyVault({ config, identity, log: quiet });
   const writer = createInventoryWriter({ tables });
 

@@ -39,6 +39,7 @@ test("bad values stop the start, every one named and none of them shown", async 
     DISCOVERY_MAX_WORKERS: "many-planted",
     LOG_LEVEL: "planted-level",
     ENABLE_NOTIFICATIONS: "planted-yes",
+    LICENSE_KEY: "@Microsoft.KeyVault(SecretUri=https://planted.vault.azure.net/secrets/licence)",
   };
   const said = await complaint({ ...good, ...bad });
   for (const [name, value] of Object.entries(bad)) {
