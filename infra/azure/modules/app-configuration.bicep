@@ -1,0 +1,35 @@
+// A store from which settings can be changed without the service's API. Read by identity.
+param name string
+param location string
+param tags object
+param networkEnabled bool
+param principalId string
+
+resource appConfiguration 'Microsoft.AppConfiguration/configurationStores@2024-06-01' = {
+  name: name
+  location: location
+  tags: tags
+  sku: { name: 'standard' }
+  properties: {
+    disableLocalAuth: true
+    enablePurgeProtection: true
+    softDeleteRetentionInDays: 7
+    publicNetworkAccess: networkEnabled ? 'Disabled' : 'Enabled'
+  }
+}
+
+resource appConfigurationRole 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
+  name: guid(appConfiguration.id, principalId, 'App Configuration Data Reader')
+  scope: appConfiguration
+  properties: {
+    roleDefinitionId: subscriptionResourceId(
+      'Microsoft.Authorization/roleDefinitions',
+      '516239f1-63e1-4d78-a4de-a74fb236a071' // App Configuration Data Reader
+    )
+    principalId: principalId
+    principalType: 'ServicePrincipal'
+  }
+}
+
+output appConfigurationId string = appConfiguration.id
+output appConfigurationEndpoint string = appConfiguration.properties.endpoint

@@ -1,0 +1,151 @@
+// The functions app on Flex Consumption, and the settings it reads (shared/config/config.ts).
+param environmentName string
+param suffix string
+param location string
+param tags object
+param identityId string
+param identityClientId string
+param blobEndpoint string
+param queueEndpoint string
+param tableEndpoint string
+param deploymentContainerUrl string
+param vaultName string
+param applicationInsightsConnectionString string
+param mailEnabled bool
+param communicationEndpoint string
+param alertSenderAddress string
+param appConfigurationEnabled bool
+param appConfigurationEndpoint string
+param networkEnabled bool
+param functionSubnetId string
+param watchedSubscriptionIds string[]
+param bootstrapAdminUsername string
+param instanceMemoryMb int
+param maximumInstanceCount int
+param alwaysReadyInstances int
+param nodeVersion string
+param licenseSecretName string
+
+var name = 'func-${environmentName}-${suffix}'
+
+// Domain of the apps in each cloud: https://learn.microsoft.com/azure/azure-government/compare-azure-government-global-azure
+var appDomains = {
+  AzureCloud: 'azurewebsites.net'
+  AzureUSGovernment: 'azurewebsites.us'
+  AzureChinaCloud: 'chinacloudsites.cn'
+}
+var serviceUrl = 'https://${name}.${appDomains[environment().name]}'
+
+resource vault 'Microsoft.KeyVault/vaults@2024-11-01' existing = {
+  name: vaultName
+}
+
+resource plan 'Microsoft.Web/serverfarms@2024-11-01' = {
+  name: 'plan-${environmentName}'
+  location: location
+  tags: tags
+  kind: 'functionapp'
+  sku: {
+    tier: 'FlexConsumption'
+    name: 'FC1'
+  }
+  properties: { reserved: true }
+}
+
+// The user-assigned identity makes the service's calls; the app's own one only resolves the references to the vault.
+resource functionApp 'Microsoft.Web/sites@2024-11-01' = {
+  name: name
+  location: location
+  tags: union(tags, { 'azd-service-name': 'api' })
+  kind: 'functionapp,linux'
+  identity: {
+    type: 'SystemAssigned, UserAssigned'
+    userAssignedIdentities: { '${identityId}': {} }
+  }
+  properties: {
+    serverFarmId: plan.id
+    httpsOnly: true
+    virtualNetworkSubnetId: networkEnabled ? functionSubnetId : null
+    siteConfig: { minTlsVersion: '1.2' }
+    functionAppConfig: {
+      deployment: {
+        storage: {
+          type: 'blobContainer'
+          value: deploymentContainerUrl
+          authentication: {
+            type: 'UserAssignedIdentity'
+            userAssignedIdentityResourceId: identityId
+          }
+        }
+      }
+      runtime: {
+        name: 'node'
+        version: nodeVersion
+      }
+      scaleAndConcurrency: {
+        instanceMemoryMB: instanceMemoryMb
+        maximumInstanceCount: maximumInstanceCount
+        alwaysReady: alwaysReadyInstances == 0 ? [] : [{ name: 'http', instanceCount: alwaysReadyInstances }]
+      }
+    }
+  }
+}
+
+resource publishingPolicy 'Microsoft.Web/sites/basicPublishingCredentialsPolicies@2024-11-01' = {
+  parent: functionApp
+  name: 'scm'
+  properties: { allow: false }
+}
+
+resource vaultReferenceRole 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
+  name: guid(vault.id, functionApp.id, 'Key Vault Secrets User')
+  scope: vault
+  properties: {
+    roleDefinitionId: subscriptionResourceId(
+      'Microsoft.Authorization/roleDefinitions',
+      '4633458b-17de-408a-b874-0445c86b69e6' // Key Vault Secrets User
+    )
+    principalId: functionApp.identity.principalId
+    principalType: 'ServicePrincipal'
+  }
+}
+
+resource appSettings 'Microsoft.Web/sites/config@2024-11-01' = {
+  parent: functionApp
+  name: 'appsettings'
+  properties: union(
+    {
+      AzureWebJobsStorage__blobServiceUri: blobEndpoint
+      AzureWebJobsStorage__queueServiceUri: queueEndpoint
+      AzureWebJobsStorage__tableServiceUri: tableEndpoint
+      AzureWebJobsStorage__credential: 'managedidentity'
+      AzureWebJobsStorage__clientId: identityClientId
+      APPLICATIONINSIGHTS_CONNECTION_STRING: applicationInsightsConnectionString
+      APPLICATIONINSIGHTS_AUTHENTICATION_STRING: 'ClientId=${identityClientId};Authorization=AAD'
+      AZURE_CLOUD: environment().name
+      AZURE_TENANT_ID: subscription().tenantId
+      AZURE_CLIENT_ID: identityClientId
+      AZURE_SUBSCRIPTION_IDS: join(watchedSubscriptionIds, ',')
+      SERVICE_KEY_VAULT_URL: vault.properties.vaultUri
+      PUBLIC_BASE_URL: serviceUrl
+      JWT_SIGNING_KEYS: '@Microsoft.KeyVault(SecretUri=${vault.properties.vaultUri}secrets/jwt-signing-keys)'
+      AUDIT_SIGNING_KEYS: '@Microsoft.KeyVault(SecretUri=${vault.properties.vaultUri}secrets/audit-signing-keys)'
+      BOOTSTRAP_ADMIN_USERNAME: bootstrapAdminUsername
+      BOOTSTRAP_ADMIN_PASSWORD: '@Microsoft.KeyVault(SecretUri=${vault.properties.vaultUri}secrets/bootstrap-admin-password)'
+    },
+    mailEnabled
+      ? {
+          COMMUNICATION_ENDPOINT: communicationEndpoint
+          ALERT_SENDER_ADDRESS: alertSenderAddress
+        }
+      : {},
+    appConfigurationEnabled ? { APP_CONFIGURATION_ENDPOINT: appConfigurationEndpoint } : {},
+    empty(licenseSecretName)
+      ? {}
+      : { LICENSE_KEY: '@Microsoft.KeyVault(SecretUri=${vault.properties.vaultUri}secrets/${licenseSecretName})' }
+  )
+  dependsOn: [vaultReferenceRole]
+}
+
+output functionAppId string = functionApp.id
+output serviceUrl string = serviceUrl

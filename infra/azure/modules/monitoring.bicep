@@ -1,0 +1,60 @@
+// Logs and metrics of the service, and a workbook to read them. Written by identity: local sign-in is off.
+param environmentName string
+param location string
+param tags object
+param logRetentionDays int
+param principalId string
+
+resource logAnalyticsWorkspace 'Microsoft.OperationalInsights/workspaces@2025-02-01' = {
+  name: 'log-${environmentName}'
+  location: location
+  tags: tags
+  properties: {
+    sku: { name: 'PerGB2018' }
+    retentionInDays: logRetentionDays
+    features: { disableLocalAuth: true }
+  }
+}
+
+resource applicationInsights 'Microsoft.Insights/components@2020-02-02' = {
+  name: 'appi-${environmentName}'
+  location: location
+  tags: tags
+  kind: 'web'
+  properties: {
+    Application_Type: 'web'
+    WorkspaceResourceId: logAnalyticsWorkspace.id
+    DisableLocalAuth: true
+  }
+}
+
+resource telemetryRole 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
+  name: guid(applicationInsights.id, principalId, 'Monitoring Metrics Publisher')
+  scope: applicationInsights
+  properties: {
+    roleDefinitionId: subscriptionResourceId(
+      'Microsoft.Authorization/roleDefinitions',
+      '3913510d-42f4-4e42-8a64-420c390055eb' // Monitoring Metrics Publisher
+    )
+    principalId: principalId
+    principalType: 'ServicePrincipal'
+  }
+}
+
+resource workbook 'Microsoft.Insights/workbooks@2023-06-01' = {
+  name: guid(applicationInsights.id, 'workbook')
+  location: location
+  tags: tags
+  kind: 'shared'
+  properties: {
+    displayName: 'Credential and Secret Lifecycle Service'
+    category: 'workbook'
+    sourceId: toLower(applicationInsights.id)
+    serializedData: loadTextContent('../workbook.json')
+  }
+}
+
+output logAnalyticsWorkspaceId string = logAnalyticsWorkspace.id
+output applicationInsightsId string = applicationInsights.id
+// An address, not a credential, since local sign-in is off.
+output applicationInsightsConnectionString string = applicationInsights.properties.ConnectionString

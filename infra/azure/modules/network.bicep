@@ -1,0 +1,41 @@
+// A virtual network with one subnet for the app's instances and one for private endpoints.
+param name string
+param location string
+param tags object
+param networkAddressPrefix string
+
+resource virtualNetwork 'Microsoft.Network/virtualNetworks@2024-07-01' = {
+  name: name
+  location: location
+  tags: tags
+  properties: {
+    addressSpace: { addressPrefixes: [networkAddressPrefix] }
+  }
+}
+
+// The app's instances come and go here: https://learn.microsoft.com/azure/azure-functions/flex-consumption-how-to#enable-virtual-network-integration
+resource functionSubnet 'Microsoft.Network/virtualNetworks/subnets@2024-07-01' = {
+  parent: virtualNetwork
+  name: 'functions'
+  properties: {
+    addressPrefix: cidrSubnet(networkAddressPrefix, 26, 0)
+    delegations: [
+      {
+        name: 'functions'
+        properties: { serviceName: 'Microsoft.App/environments' }
+      }
+    ]
+  }
+}
+
+resource privateEndpointSubnet 'Microsoft.Network/virtualNetworks/subnets@2024-07-01' = {
+  parent: virtualNetwork
+  name: 'private-endpoints'
+  properties: { addressPrefix: cidrSubnet(networkAddressPrefix, 26, 1) }
+  // Azure changes the subnets of one network one at a time.
+  dependsOn: [functionSubnet]
+}
+
+output virtualNetworkId string = virtualNetwork.id
+output functionSubnetId string = functionSubnet.id
+output privateEndpointSubnetId string = privateEndpointSubnet.id

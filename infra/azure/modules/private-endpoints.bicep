@@ -1,0 +1,81 @@
+// A private address in the virtual network, and the name that leads to it, for each service the app uses.
+param environmentName string
+param location string
+param tags object
+param virtualNetworkId string
+param subnetId string
+param storageAccountId string
+param vaultId string
+param appConfigurationEnabled bool
+param appConfigurationId string
+
+var storageSuffix = environment().suffixes.storage
+
+// Group ids and zones: https://learn.microsoft.com/azure/private-link/private-endpoint-dns
+var endpoints = concat(
+  [
+    { groupId: 'blob', resourceId: storageAccountId, zone: 'privatelink.blob.${storageSuffix}' }
+    { groupId: 'table', resourceId: storageAccountId, zone: 'privatelink.table.${storageSuffix}' }
+    { groupId: 'queue', resourceId: storageAccountId, zone: 'privatelink.queue.${storageSuffix}' }
+    { groupId: 'vault', resourceId: vaultId, zone: 'privatelink.vaultcore.azure.net' }
+  ],
+  appConfigurationEnabled
+    ? [{ groupId: 'configurationStores', resourceId: appConfigurationId, zone: 'privatelink.azconfig.io' }]
+    : []
+)
+
+resource privateDnsZone 'Microsoft.Network/privateDnsZones@2024-06-01' = [
+  for endpoint in endpoints: {
+    name: endpoint.zone
+    location: 'global'
+    tags: tags
+  }
+]
+
+resource virtualNetworkLink 'Microsoft.Network/privateDnsZones/virtualNetworkLinks@2024-06-01' = [
+  for (endpoint, index) in endpoints: {
+    parent: privateDnsZone[index]
+    name: environmentName
+    location: 'global'
+    tags: tags
+    properties: {
+      registrationEnabled: false
+      virtualNetwork: { id: virtualNetworkId }
+    }
+  }
+]
+
+resource privateEndpoint 'Microsoft.Network/privateEndpoints@2024-07-01' = [
+  for endpoint in endpoints: {
+    name: 'pe-${environmentName}-${endpoint.groupId}'
+    location: location
+    tags: tags
+    properties: {
+      subnet: { id: subnetId }
+      privateLinkServiceConnections: [
+        {
+          name: endpoint.groupId
+          properties: {
+            privateLinkServiceId: endpoint.resourceId
+            groupIds: [endpoint.groupId]
+          }
+        }
+      ]
+    }
+  }
+]
+
+resource privateDnsZoneGroup 'Microsoft.Network/privateEndpoints/privateDnsZoneGroups@2024-07-01' = [
+  for (endpoint, index) in endpoints: {
+    parent: privateEndpoint[index]
+    name: 'default'
+    properties: {
+      privateDnsZoneConfigs: [
+        {
+          name: endpoint.groupId
+          properties: { privateDnsZoneId: privateDnsZone[index].id }
+        }
+      ]
+    }
+  }
+]

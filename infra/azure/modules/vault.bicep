@@ -1,0 +1,60 @@
+// The service's own key vault: its signing keys, the first administrator's password, webhook addresses, the audit anchor.
+param name string
+param location string
+param tags object
+param networkEnabled bool
+param principalId string
+param logAnalyticsWorkspaceId string
+
+resource vault 'Microsoft.KeyVault/vaults@2024-11-01' = {
+  name: name
+  location: location
+  tags: tags
+  properties: {
+    tenantId: subscription().tenantId
+    sku: {
+      family: 'A'
+      name: 'standard'
+    }
+    enableRbacAuthorization: true
+    enableSoftDelete: true
+    softDeleteRetentionInDays: 90
+    enablePurgeProtection: true
+    publicNetworkAccess: networkEnabled ? 'Disabled' : 'Enabled'
+    networkAcls: {
+      defaultAction: networkEnabled ? 'Deny' : 'Allow'
+      bypass: 'AzureServices'
+    }
+  }
+}
+
+resource vaultRole 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
+  name: guid(vault.id, principalId, 'Key Vault Secrets Officer')
+  scope: vault
+  properties: {
+    roleDefinitionId: subscriptionResourceId(
+      'Microsoft.Authorization/roleDefinitions',
+      'b86a8fe4-44ce-4948-aee5-eccb2c155cd7' // Key Vault Secrets Officer
+    )
+    principalId: principalId
+    principalType: 'ServicePrincipal'
+  }
+}
+
+// Who read and wrote the service's own secrets.
+resource vaultDiagnostics 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = {
+  name: 'audit'
+  scope: vault
+  properties: {
+    workspaceId: logAnalyticsWorkspaceId
+    logs: [
+      {
+        category: 'AuditEvent'
+        enabled: true
+      }
+    ]
+  }
+}
+
+output vaultId string = vault.id
+output vaultName string = vault.name

@@ -1,0 +1,83 @@
+/**
+ * Makes the service's signing keys and the first administrator's password: after `azd provision` (azure.yaml) and after
+ * `terraform apply`. They are written through the resource manager, so that it works where the vault has no public access,
+ * and only where the secret does not exist: a further deployment changes none. No value is printed, or kept anywhere else.
+ *
+ * Needs SERVICE_KEY_VAULT_ID and SERVICE_FUNCTION_APP_ID (the deployment's outputs) and a sign-in of the Azure CLI, the
+ * Azure Developer CLI or an application that may write both resources. Ends with 1 and says what to do when it can't.
+ */
+import { randomBytes } from "node:crypto";
+import { KeyVaultManagementClient } from "@azure/arm-keyvault";
+import { DefaultAzureCredential } from "@azure/identity";
+import { cloudEndpoints } from "../../../shared/config/clouds.ts";
+
+const APP_VERSION = "2024-11-01";
+const VAULT_ID =
+  /^\/subscriptions\/([^/]+)\/resourceGroups\/([^/]+)\/providers\/Microsoft\.KeyVault\/vaults\/([^/]+)$/i;
+const APP_ID = /^\/subscriptions\/[^/]+\/resourceGroups\/[^/]+\/providers\/Microsoft\.Web\/sites\/[^/]+$/i;
+
+/** `kid:base64`, as config.ts reads it. The name is random, so that a key made anew is never taken for the one before. */
+const signingKey = (): string => `${randomBytes(4).toString("hex")}:${randomBytes(32).toString("base64")}`;
+
+/** By the names that the app's settings refer to. */
+const SECRETS: Record<string, () => string> = {
+  "jwt-signing-keys": signingKey,
+  "audit-signing-keys": signingKey,
+  "bootstrap-admin-password": () => randomBytes(24).toString("base64url"),
+};
+
+const [, subscriptionId, group, vault] = required("SERVICE_KEY_VAULT_ID", VAULT_ID);
+const [appId] = required("SERVICE_FUNCTION_APP_ID", APP_ID);
+const { AZURE_CLOUD, AZURE_AUTHORITY_HOST, AZURE_RESOURCE_MANAGER_ENDPOINT } = process.env;
+const cloud = cloudEndpoints({
+  AZURE_CLOUD: AZURE_CLOUD || "AzureCloud",
+  AZURE_AUTHORITY_HOST: AZURE_AUTHORITY_HOST || undefined,
+  AZURE_RESOURCE_MANAGER_ENDPOINT: AZURE_RESOURCE_MANAGER_ENDPOINT || undefined,
+});
+const credential = new DefaultAzureCredential({
+  authorityHost: cloud.authorityHost,
+  // The public cloud knows nothing of an authority that was named by hand.
+  disableInstanceDiscovery: Boolean(AZURE_AUTHORITY_HOST),
+});
+const { secrets } = new KeyVaultManagementClient(credential, subscriptionId!, { endpoint: cloud.resourceManager });
+
+let made = 0;
+for (const [name, value] of Object.entries(SECRETS)) {
+  if (await exists(name)) {
+    console.log(`${name}: is there, left as it is.`);
+    continue;
+  }
+  await secrets.createOrUpdate(group!, vault!, name, { properties: { value: value(), contentType: "text/plain" } });
+  made++;
+  console.log(`${name}: made.`);
+}
+// Also when nothing was made: a run before this one may have ended between the two.
+await refreshReferences();
+console.log(made > 0 ? "The app reads them now." : "Nothing was changed.");
+
+async function exists(name: string): Promise<boolean> {
+  try {
+    await secrets.get(group!, vault!, name);
+    return true;
+  } catch (error) {
+    if ((error as { statusCode?: unknown }).statusCode === 404) return false;
+    throw error;
+  }
+}
+
+/** The platform keeps what it found behind a reference for a day, also that there was nothing. */
+async function refreshReferences(): Promise<void> {
+  const { token } = await credential.getToken(`${cloud.resourceManager}/.default`);
+  const address = `${cloud.resourceManager}${appId}/config/configreferences/appsettings/refresh?api-version=${APP_VERSION}`;
+  const answer = await fetch(address, { method: "POST", headers: { authorization: `Bearer ${token}` } });
+  if (!answer.ok) throw new Error(`The app did not read its references again: ${answer.status} ${await answer.text()}`);
+}
+
+function required(name: string, pattern: RegExp): RegExpExecArray {
+  const found = pattern.exec(process.env[name] ?? "");
+  if (!found) {
+    console.error(`${name} must be the resource's id, as the deployment's outputs have it.`);
+    process.exit(1);
+  }
+  return found;
+}

@@ -1,0 +1,148 @@
+// Everything in the resource group, in the order in which it is needed.
+param environmentName string
+param location string
+param tags object
+param watchedSubscriptionIds string[]
+param bootstrapAdminUsername string
+param instanceMemoryMb int
+param maximumInstanceCount int
+param alwaysReadyInstances int
+param nodeVersion string
+param logRetentionDays int
+param operatorEmailAddresses string[]
+param mailEnabled bool
+param mailDataLocation string
+param appConfigurationEnabled bool
+param networkEnabled bool
+param networkAddressPrefix string
+param licenseSecretName string
+
+// Storage accounts and vaults have names that are unique in all of Azure, of at most 24 letters and digits.
+var suffix = uniqueString(subscription().subscriptionId, environmentName, location)
+
+module identity 'modules/identity.bicep' = {
+  params: {
+    name: 'id-${environmentName}'
+    location: location
+    tags: tags
+  }
+}
+
+module monitoring 'modules/monitoring.bicep' = {
+  params: {
+    environmentName: environmentName
+    location: location
+    tags: tags
+    logRetentionDays: logRetentionDays
+    principalId: identity.outputs.principalId
+  }
+}
+
+module network 'modules/network.bicep' = if (networkEnabled) {
+  params: {
+    name: 'vnet-${environmentName}'
+    location: location
+    tags: tags
+    networkAddressPrefix: networkAddressPrefix
+  }
+}
+
+module storage 'modules/storage.bicep' = {
+  params: {
+    name: 'st${suffix}'
+    location: location
+    tags: tags
+    networkEnabled: networkEnabled
+    principalId: identity.outputs.principalId
+  }
+}
+
+module vault 'modules/vault.bicep' = {
+  params: {
+    name: 'kv-${suffix}'
+    location: location
+    tags: tags
+    networkEnabled: networkEnabled
+    principalId: identity.outputs.principalId
+    logAnalyticsWorkspaceId: monitoring.outputs.logAnalyticsWorkspaceId
+  }
+}
+
+module mail 'modules/mail.bicep' = if (mailEnabled) {
+  params: {
+    name: 'acs-${environmentName}-${suffix}'
+    tags: tags
+    mailDataLocation: mailDataLocation
+    principalId: identity.outputs.principalId
+  }
+}
+
+module appConfiguration 'modules/app-configuration.bicep' = if (appConfigurationEnabled) {
+  params: {
+    name: 'appcs-${environmentName}-${suffix}'
+    location: location
+    tags: tags
+    networkEnabled: networkEnabled
+    principalId: identity.outputs.principalId
+  }
+}
+
+module privateEndpoints 'modules/private-endpoints.bicep' = if (networkEnabled) {
+  params: {
+    environmentName: environmentName
+    location: location
+    tags: tags
+    virtualNetworkId: network!.outputs.virtualNetworkId
+    subnetId: network!.outputs.privateEndpointSubnetId
+    storageAccountId: storage.outputs.storageAccountId
+    vaultId: vault.outputs.vaultId
+    appConfigurationEnabled: appConfigurationEnabled
+    appConfigurationId: appConfigurationEnabled ? appConfiguration!.outputs.appConfigurationId : ''
+  }
+}
+
+module app 'modules/app.bicep' = {
+  params: {
+    environmentName: environmentName
+    suffix: suffix
+    location: location
+    tags: tags
+    identityId: identity.outputs.identityId
+    identityClientId: identity.outputs.clientId
+    blobEndpoint: storage.outputs.blobEndpoint
+    queueEndpoint: storage.outputs.queueEndpoint
+    tableEndpoint: storage.outputs.tableEndpoint
+    deploymentContainerUrl: storage.outputs.deploymentContainerUrl
+    vaultName: vault.outputs.vaultName
+    applicationInsightsConnectionString: monitoring.outputs.applicationInsightsConnectionString
+    mailEnabled: mailEnabled
+    communicationEndpoint: mailEnabled ? mail!.outputs.communicationEndpoint : ''
+    alertSenderAddress: mailEnabled ? mail!.outputs.alertSenderAddress : ''
+    appConfigurationEnabled: appConfigurationEnabled
+    appConfigurationEndpoint: appConfigurationEnabled ? appConfiguration!.outputs.appConfigurationEndpoint : ''
+    networkEnabled: networkEnabled
+    functionSubnetId: networkEnabled ? network!.outputs.functionSubnetId : ''
+    watchedSubscriptionIds: watchedSubscriptionIds
+    bootstrapAdminUsername: bootstrapAdminUsername
+    instanceMemoryMb: instanceMemoryMb
+    maximumInstanceCount: maximumInstanceCount
+    alwaysReadyInstances: alwaysReadyInstances
+    nodeVersion: nodeVersion
+    licenseSecretName: licenseSecretName
+  }
+}
+
+module alerts 'modules/alerts.bicep' = {
+  params: {
+    environmentName: environmentName
+    location: location
+    tags: tags
+    applicationInsightsId: monitoring.outputs.applicationInsightsId
+    operatorEmailAddresses: operatorEmailAddresses
+  }
+}
+
+output identityPrincipalId string = identity.outputs.principalId
+output serviceUrl string = app.outputs.serviceUrl
+output functionAppId string = app.outputs.functionAppId
+output vaultId string = vault.outputs.vaultId

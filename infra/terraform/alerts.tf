@@ -1,0 +1,117 @@
+# Tells the operators when the service itself has a problem. docs/deploy.md says what to do about each.
+resource "azurerm_monitor_action_group" "action_group" {
+  name                = "ag-${var.environment_name}"
+  resource_group_name = azurerm_resource_group.resource_group.name
+  location            = "global"
+  tags                = local.tags
+  short_name          = "lifecycle"
+  enabled             = true
+
+  dynamic "email_receiver" {
+    for_each = var.operator_email_addresses
+
+    content {
+      name                    = "operator-${email_receiver.key}"
+      email_address           = email_receiver.value
+      use_common_alert_schema = true
+    }
+  }
+}
+
+resource "azurerm_monitor_scheduled_query_rules_alert_v2" "failed_scans_alert" {
+  name                 = "alert-${var.environment_name}-failed-scans"
+  resource_group_name  = azurerm_resource_group.resource_group.name
+  location             = var.location
+  tags                 = local.tags
+  display_name         = "A scan failed or ran out of time"
+  severity             = 2
+  enabled              = true
+  evaluation_frequency = "PT15M"
+  window_duration      = "PT15M"
+  scopes               = [azurerm_application_insights.application_insights.id]
+
+  criteria {
+    query                   = file("${path.module}/../azure/queries/failed-scans.kql")
+    time_aggregation_method = "Count"
+    operator                = "GreaterThan"
+    threshold               = 0
+  }
+
+  action {
+    action_groups = [azurerm_monitor_action_group.action_group.id]
+  }
+}
+
+resource "azurerm_monitor_scheduled_query_rules_alert_v2" "poison_queues_alert" {
+  name                 = "alert-${var.environment_name}-poison-queues"
+  resource_group_name  = azurerm_resource_group.resource_group.name
+  location             = var.location
+  tags                 = local.tags
+  display_name         = "A message failed for good"
+  severity             = 2
+  enabled              = true
+  evaluation_frequency = "PT15M"
+  window_duration      = "PT15M"
+  scopes               = [azurerm_application_insights.application_insights.id]
+
+  criteria {
+    query                   = file("${path.module}/../azure/queries/poison-queues.kql")
+    time_aggregation_method = "Count"
+    operator                = "GreaterThan"
+    threshold               = 0
+  }
+
+  action {
+    action_groups = [azurerm_monitor_action_group.action_group.id]
+  }
+}
+
+# The query answers one row with the number of scans, so that no scan is a 0 and not a missing row.
+resource "azurerm_monitor_scheduled_query_rules_alert_v2" "no_scan_alert" {
+  name                 = "alert-${var.environment_name}-no-scan"
+  resource_group_name  = azurerm_resource_group.resource_group.name
+  location             = var.location
+  tags                 = local.tags
+  display_name         = "No scan has ended for a day"
+  severity             = 1
+  enabled              = true
+  evaluation_frequency = "PT1H"
+  window_duration      = "P1D"
+  scopes               = [azurerm_application_insights.application_insights.id]
+
+  criteria {
+    query                   = file("${path.module}/../azure/queries/no-scan.kql")
+    time_aggregation_method = "Total"
+    metric_measure_column   = "scans"
+    operator                = "LessThan"
+    threshold               = 1
+  }
+
+  action {
+    action_groups = [azurerm_monitor_action_group.action_group.id]
+  }
+}
+
+resource "azurerm_monitor_scheduled_query_rules_alert_v2" "errors_alert" {
+  name                 = "alert-${var.environment_name}-errors"
+  resource_group_name  = azurerm_resource_group.resource_group.name
+  location             = var.location
+  tags                 = local.tags
+  display_name         = "Many errors"
+  severity             = 2
+  enabled              = true
+  evaluation_frequency = "PT15M"
+  window_duration      = "PT15M"
+  scopes               = [azurerm_application_insights.application_insights.id]
+
+  criteria {
+    query                   = file("${path.module}/../azure/queries/errors.kql")
+    time_aggregation_method = "Count"
+    operator                = "GreaterThan"
+    threshold               = 10
+  }
+
+  action {
+    action_groups = [azurerm_monitor_action_group.action_group.id]
+  }
+}

@@ -1,0 +1,23 @@
+# A store from which settings can be changed without the service's API. Read by identity.
+resource "azurerm_app_configuration" "app_configuration" {
+  count = var.app_configuration_enabled ? 1 : 0
+
+  name                       = "appcs-${var.environment_name}-${local.suffix}"
+  resource_group_name        = azurerm_resource_group.resource_group.name
+  location                   = var.location
+  tags                       = local.tags
+  sku                        = "standard"
+  local_auth_enabled         = false
+  purge_protection_enabled   = true
+  soft_delete_retention_days = 7
+  public_network_access      = var.network_enabled ? "Disabled" : "Enabled"
+}
+
+resource "azurerm_role_assignment" "app_configuration_role" {
+  count = var.app_configuration_enabled ? 1 : 0
+
+  scope                = azurerm_app_configuration.app_configuration[0].id
+  role_definition_name = "App Configuration Data Reader"
+  principal_id         = azurerm_user_assigned_identity.identity.principal_id
+  principal_type       = "ServicePrincipal"
+}

@@ -1,0 +1,99 @@
+# The functions app on Flex Consumption, and the settings it reads (shared/config/config.ts).
+locals {
+  function_app_name = "func-${var.environment_name}-${local.suffix}"
+
+  # Domain of the apps in each cloud: https://learn.microsoft.com/azure/azure-government/compare-azure-government-global-azure
+  app_domains = {
+    AzureCloud        = "azurewebsites.net"
+    AzureUSGovernment = "azurewebsites.us"
+    AzureChinaCloud   = "chinacloudsites.cn"
+  }
+  service_url = "https://${local.function_app_name}.${local.app_domains[var.azure_cloud]}"
+}
+
+resource "azurerm_service_plan" "plan" {
+  name                = "plan-${var.environment_name}"
+  resource_group_name = azurerm_resource_group.resource_group.name
+  location            = var.location
+  tags                = local.tags
+  os_type             = "Linux"
+  sku_name            = "FC1"
+}
+
+# The user-assigned identity makes the service's calls; the app's own one only resolves the references to the vault.
+resource "azurerm_function_app_flex_consumption" "function_app" {
+  name                                           = local.function_app_name
+  resource_group_name                            = azurerm_resource_group.resource_group.name
+  location                                       = var.location
+  tags                                           = merge(local.tags, { "azd-service-name" = "api" })
+  service_plan_id                                = azurerm_service_plan.plan.id
+  https_only                                     = true
+  webdeploy_publish_basic_authentication_enabled = false
+  virtual_network_subnet_id                      = var.network_enabled ? azurerm_subnet.function_subnet[0].id : null
+  storage_container_type                         = "blobContainer"
+  storage_container_endpoint                     = "${azurerm_storage_account.storage_account.primary_blob_endpoint}${azurerm_storage_container.deployment_container.name}"
+  storage_authentication_type                    = "UserAssignedIdentity"
+  storage_user_assigned_identity_id              = azurerm_user_assigned_identity.identity.id
+  runtime_name                                   = "node"
+  runtime_version                                = var.node_version
+  instance_memory_in_mb                          = var.instance_memory_mb
+  maximum_instance_count                         = var.maximum_instance_count
+
+  identity {
+    type         = "SystemAssigned, UserAssigned"
+    identity_ids = [azurerm_user_assigned_identity.identity.id]
+  }
+
+  dynamic "always_ready" {
+    for_each = var.always_ready_instances == 0 ? [] : [var.always_ready_instances]
+
+    content {
+      name           = "http"
+      instance_count = always_ready.value
+    }
+  }
+
+  site_config {
+    minimum_tls_version                    = "1.2"
+    application_insights_connection_string = azurerm_application_insights.application_insights.connection_string
+  }
+
+  app_settings = merge(
+    {
+      # The provider writes a connection string with an empty key here; empty means that the settings below are used. It
+      # drops the value from its state, so each plan shows it again (docs/deploy.md).
+      AzureWebJobsStorage                       = ""
+      AzureWebJobsStorage__blobServiceUri       = azurerm_storage_account.storage_account.primary_blob_endpoint
+      AzureWebJobsStorage__queueServiceUri      = azurerm_storage_account.storage_account.primary_queue_endpoint
+      AzureWebJobsStorage__tableServiceUri      = azurerm_storage_account.storage_account.primary_table_endpoint
+      AzureWebJobsStorage__credential           = "managedidentity"
+      AzureWebJobsStorage__clientId             = azurerm_user_assigned_identity.identity.client_id
+      APPLICATIONINSIGHTS_AUTHENTICATION_STRING = "ClientId=${azurerm_user_assigned_identity.identity.client_id};Authorization=AAD"
+      AZURE_CLOUD                               = var.azure_cloud
+      AZURE_TENANT_ID                           = data.azurerm_client_config.current.tenant_id
+      AZURE_CLIENT_ID                           = azurerm_user_assigned_identity.identity.client_id
+      AZURE_SUBSCRIPTION_IDS                    = join(",", local.watched_subscription_ids)
+      SERVICE_KEY_VAULT_URL                     = azurerm_key_vault.vault.vault_uri
+      PUBLIC_BASE_URL                           = local.service_url
+      JWT_SIGNING_KEYS                          = "@Microsoft.KeyVault(SecretUri=${azurerm_key_vault.vault.vault_uri}secrets/jwt-signing-keys)"
+      AUDIT_SIGNING_KEYS                        = "@Microsoft.KeyVault(SecretUri=${azurerm_key_vault.vault.vault_uri}secrets/audit-signing-keys)"
+      BOOTSTRAP_ADMIN_USERNAME                  = var.bootstrap_admin_username
+      BOOTSTRAP_ADMIN_PASSWORD                  = "@Microsoft.KeyVault(SecretUri=${azurerm_key_vault.vault.vault_uri}secrets/bootstrap-admin-password)"
+    },
+    var.mail_enabled ? {
+      COMMUNICATION_ENDPOINT = "https://${azurerm_communication_service.communication_service[0].hostname}"
+      ALERT_SENDER_ADDRESS   = "DoNotReply@${azurerm_email_communication_service_domain.email_domain[0].mail_from_sender_domain}"
+    } : {},
+    var.app_configuration_enabled ? { APP_CONFIGURATION_ENDPOINT = azurerm_app_configuration.app_configuration[0].endpoint } : {},
+    var.license_secret_name == "" ? {} : {
+      LICENSE_KEY = "@Microsoft.KeyVault(SecretUri=${azurerm_key_vault.vault.vault_uri}secrets/${var.license_secret_name})"
+    }
+  )
+}
+
+resource "azurerm_role_assignment" "vault_reference_role" {
+  scope                = azurerm_key_vault.vault.id
+  role_definition_name = "Key Vault Secrets User"
+  principal_id         = azurerm_function_app_flex_consumption.function_app.identity[0].principal_id
+  principal_type       = "ServicePrincipal"
+}

@@ -1,0 +1,45 @@
+# Mail by identity, from a domain that Azure manages (DoNotReply@....azurecomm.net).
+resource "azurerm_email_communication_service" "email_service" {
+  count = var.mail_enabled ? 1 : 0
+
+  name                = "acs-${var.environment_name}-${local.suffix}"
+  resource_group_name = azurerm_resource_group.resource_group.name
+  tags                = local.tags
+  data_location       = var.mail_data_location
+}
+
+resource "azurerm_email_communication_service_domain" "email_domain" {
+  count = var.mail_enabled ? 1 : 0
+
+  name                             = "AzureManagedDomain"
+  email_service_id                 = azurerm_email_communication_service.email_service[0].id
+  tags                             = local.tags
+  domain_management                = "AzureManaged"
+  user_engagement_tracking_enabled = false
+}
+
+resource "azurerm_communication_service" "communication_service" {
+  count = var.mail_enabled ? 1 : 0
+
+  name                = "acs-${var.environment_name}-${local.suffix}"
+  resource_group_name = azurerm_resource_group.resource_group.name
+  tags                = local.tags
+  data_location       = var.mail_data_location
+}
+
+resource "azurerm_communication_service_email_domain_association" "linked_domain" {
+  count = var.mail_enabled ? 1 : 0
+
+  communication_service_id = azurerm_communication_service.communication_service[0].id
+  email_service_domain_id  = azurerm_email_communication_service_domain.email_domain[0].id
+}
+
+# Wider than sending: this resource honours no custom role, and no built-in one is narrower. It is given here alone.
+resource "azurerm_role_assignment" "mail_role" {
+  count = var.mail_enabled ? 1 : 0
+
+  scope                = azurerm_communication_service.communication_service[0].id
+  role_definition_name = "Communication and Email Service Owner"
+  principal_id         = azurerm_user_assigned_identity.identity.principal_id
+  principal_type       = "ServicePrincipal"
+}

@@ -1,0 +1,33 @@
+data "azurerm_client_config" "current" {}
+
+locals {
+  tags                     = { "azd-env-name" = var.environment_name }
+  watched_subscription_ids = var.watched_subscription_ids == null ? [data.azurerm_client_config.current.subscription_id] : var.watched_subscription_ids
+
+  # Storage accounts and vaults have names that are unique in all of Azure, of at most 24 letters and digits.
+  suffix = substr(sha1("${data.azurerm_client_config.current.subscription_id}/${var.environment_name}/${var.location}"), 0, 13)
+}
+
+resource "azurerm_resource_group" "resource_group" {
+  name     = "rg-${var.environment_name}"
+  location = var.location
+  tags     = local.tags
+}
+
+# Who the service is, in Azure: every call it makes is made as this identity.
+resource "azurerm_user_assigned_identity" "identity" {
+  name                = "id-${var.environment_name}"
+  resource_group_name = azurerm_resource_group.resource_group.name
+  location            = var.location
+  tags                = local.tags
+}
+
+module "watch" {
+  source   = "./watch"
+  for_each = toset(local.watched_subscription_ids)
+
+  scope            = "/subscriptions/${each.value}"
+  scope_name       = each.value
+  principal_id     = azurerm_user_assigned_identity.identity.principal_id
+  environment_name = var.environment_name
+}

@@ -1,0 +1,19 @@
+output "service_url" {
+  description = "Where the service answers."
+  value       = local.service_url
+}
+
+output "service_key_vault_id" {
+  description = "For make-secrets.ts."
+  value       = azurerm_key_vault.vault.id
+}
+
+output "service_function_app_id" {
+  description = "For make-secrets.ts."
+  value       = azurerm_function_app_flex_consumption.function_app.id
+}
+
+output "service_identity_principal_id" {
+  description = "For watch/ at a management group."
+  value       = azurerm_user_assigned_identity.identity.principal_id
+}

@@ -1,0 +1,61 @@
+# A private address in the virtual network, and the name that leads to it, for each service the app uses.
+locals {
+  storage_domains = {
+    AzureCloud        = "core.windows.net"
+    AzureUSGovernment = "core.usgovcloudapi.net"
+    AzureChinaCloud   = "core.chinacloudapi.cn"
+  }
+  storage_suffix = local.storage_domains[var.azure_cloud]
+
+  # Group ids and zones: https://learn.microsoft.com/azure/private-link/private-endpoint-dns
+  endpoints = merge(
+    {
+      blob  = { resource_id = azurerm_storage_account.storage_account.id, zone = "privatelink.blob.${local.storage_suffix}" }
+      table = { resource_id = azurerm_storage_account.storage_account.id, zone = "privatelink.table.${local.storage_suffix}" }
+      queue = { resource_id = azurerm_storage_account.storage_account.id, zone = "privatelink.queue.${local.storage_suffix}" }
+      vault = { resource_id = azurerm_key_vault.vault.id, zone = "privatelink.vaultcore.azure.net" }
+    },
+    var.app_configuration_enabled ? { configurationStores = { resource_id = azurerm_app_configuration.app_configuration[0].id, zone = "privatelink.azconfig.io" } } : {}
+  )
+  enabled_endpoints = { for group_id, endpoint in local.endpoints : group_id => endpoint if var.network_enabled }
+}
+
+resource "azurerm_private_dns_zone" "private_dns_zone" {
+  for_each = local.enabled_endpoints
+
+  name                = each.value.zone
+  resource_group_name = azurerm_resource_group.resource_group.name
+  tags                = local.tags
+}
+
+resource "azurerm_private_dns_zone_virtual_network_link" "virtual_network_link" {
+  for_each = local.enabled_endpoints
+
+  name                 = var.environment_name
+  private_dns_zone_id  = azurerm_private_dns_zone.private_dns_zone[each.key].id
+  virtual_network_id   = azurerm_virtual_network.virtual_network[0].id
+  registration_enabled = false
+  tags                 = local.tags
+}
+
+resource "azurerm_private_endpoint" "private_endpoint" {
+  for_each = local.enabled_endpoints
+
+  name                = "pe-${var.environment_name}-${each.key}"
+  resource_group_name = azurerm_resource_group.resource_group.name
+  location            = var.location
+  tags                = local.tags
+  subnet_id           = azurerm_subnet.private_endpoint_subnet[0].id
+
+  private_service_connection {
+    name                           = each.key
+    private_connection_resource_id = each.value.resource_id
+    subresource_names              = [each.key]
+    is_manual_connection           = false
+  }
+
+  private_dns_zone_group {
+    name                 = "default"
+    private_dns_zone_ids = [azurerm_private_dns_zone.private_dns_zone[each.key].id]
+  }
+}

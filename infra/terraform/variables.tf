@@ -1,0 +1,144 @@
+variable "environment_name" {
+  description = "Names the resource group (rg-...) and, with a short hash, every resource in it."
+  type        = string
+
+  validation {
+    condition     = length(var.environment_name) >= 2 && length(var.environment_name) <= 20
+    error_message = "environment_name must have 2 to 20 characters."
+  }
+}
+
+variable "location" {
+  description = "Region of every resource that has one."
+  type        = string
+}
+
+variable "azure_cloud" {
+  description = "Which Azure this is. Bicep knows it by itself; the provider does not say."
+  type        = string
+  default     = "AzureCloud"
+
+  validation {
+    condition     = contains(["AzureCloud", "AzureUSGovernment", "AzureChinaCloud"], var.azure_cloud)
+    error_message = "azure_cloud must be AzureCloud, AzureUSGovernment or AzureChinaCloud."
+  }
+}
+
+variable "watched_subscription_ids" {
+  description = "Subscriptions to watch. Null: the one deployed to. Empty: a management group grants the permissions (watch/)."
+  type        = list(string)
+  default     = null
+
+  validation {
+    condition     = alltrue([for id in coalesce(var.watched_subscription_ids, []) : can(regex("^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$", id))])
+    error_message = "watched_subscription_ids must hold GUIDs in lower case."
+  }
+}
+
+variable "bootstrap_admin_username" {
+  description = "User name of the first administrator. The password is made by make-secrets.ts and kept in the vault."
+  type        = string
+  default     = "admin"
+}
+
+variable "instance_memory_mb" {
+  description = "Memory of an instance in MB."
+  type        = number
+  default     = 512
+
+  validation {
+    condition     = contains([512, 2048, 4096], var.instance_memory_mb)
+    error_message = "instance_memory_mb must be 512, 2048 or 4096."
+  }
+}
+
+variable "maximum_instance_count" {
+  description = "Most instances at once."
+  type        = number
+  default     = 40
+
+  validation {
+    condition     = var.maximum_instance_count >= 40 && var.maximum_instance_count <= 1000
+    error_message = "maximum_instance_count must be 40 to 1000."
+  }
+}
+
+variable "always_ready_instances" {
+  description = "Instances that always run for HTTP. 0 costs nothing while nobody calls."
+  type        = number
+  default     = 0
+
+  validation {
+    condition     = var.always_ready_instances >= 0 && var.always_ready_instances <= 20
+    error_message = "always_ready_instances must be 0 to 20."
+  }
+}
+
+variable "node_version" {
+  description = "Major version of Node.js."
+  type        = string
+  default     = "22"
+
+  validation {
+    condition     = contains(["22", "24"], var.node_version)
+    error_message = "node_version must be 22 or 24."
+  }
+}
+
+variable "log_retention_days" {
+  description = "Days that logs and metrics are kept."
+  type        = number
+  default     = 30
+
+  validation {
+    condition     = var.log_retention_days >= 30 && var.log_retention_days <= 730
+    error_message = "log_retention_days must be 30 to 730."
+  }
+}
+
+variable "operator_email_addresses" {
+  description = "Who is told when the service itself has a problem. Empty: the alerts fire and tell nobody."
+  type        = list(string)
+  default     = []
+}
+
+variable "mail_enabled" {
+  description = "Whether the service sends mail, through Communication Services with a domain that Azure manages."
+  type        = bool
+  default     = true
+}
+
+variable "mail_data_location" {
+  description = "Geography in which mail is kept."
+  type        = string
+  default     = "Europe"
+}
+
+variable "app_configuration_enabled" {
+  description = "Whether settings can also come from an App Configuration store."
+  type        = bool
+  default     = false
+}
+
+variable "network_enabled" {
+  description = "Whether storage, vault and App Configuration are reachable through private endpoints only."
+  type        = bool
+  default     = false
+}
+
+variable "network_address_prefix" {
+  description = "Address range of the virtual network, at least a /25."
+  type        = string
+  default     = "10.20.0.0/24"
+
+  validation {
+    condition     = can(cidrsubnet(var.network_address_prefix, 1, 1))
+    error_message = "network_address_prefix must be a range such as 10.20.0.0/24."
+  }
+}
+
+variable "license_secret_name" {
+  description = "Name of a secret in the service vault that holds the licence. Empty: no licence."
+  type        = string
+  default     = ""
+}

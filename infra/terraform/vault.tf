@@ -1,0 +1,36 @@
+# The service's own key vault: its signing keys, the first administrator's password, webhook addresses, the audit anchor.
+resource "azurerm_key_vault" "vault" {
+  name                          = "kv-${local.suffix}"
+  resource_group_name           = azurerm_resource_group.resource_group.name
+  location                      = var.location
+  tags                          = local.tags
+  tenant_id                     = data.azurerm_client_config.current.tenant_id
+  sku_name                      = "standard"
+  rbac_authorization_enabled    = true
+  soft_delete_retention_days    = 90
+  purge_protection_enabled      = true
+  public_network_access_enabled = var.network_enabled ? false : true
+
+  network_acls {
+    default_action = var.network_enabled ? "Deny" : "Allow"
+    bypass         = "AzureServices"
+  }
+}
+
+resource "azurerm_role_assignment" "vault_role" {
+  scope                = azurerm_key_vault.vault.id
+  role_definition_name = "Key Vault Secrets Officer"
+  principal_id         = azurerm_user_assigned_identity.identity.principal_id
+  principal_type       = "ServicePrincipal"
+}
+
+# Who read and wrote the service's own secrets.
+resource "azurerm_monitor_diagnostic_setting" "vault_diagnostics" {
+  name                       = "audit"
+  target_resource_id         = azurerm_key_vault.vault.id
+  log_analytics_workspace_id = azurerm_log_analytics_workspace.log_analytics_workspace.id
+
+  enabled_log {
+    category = "AuditEvent"
+  }
+}

@@ -1,0 +1,24 @@
+variable "scope" {
+  description = "The subscription or management group, as an id: /subscriptions/... or /providers/Microsoft.Management/managementGroups/..."
+  type        = string
+
+  validation {
+    condition     = can(regex("^(/subscriptions/[^/]+|/providers/Microsoft.Management/managementGroups/[^/]+)$", var.scope))
+    error_message = "scope must be the id of a subscription or of a management group."
+  }
+}
+
+variable "scope_name" {
+  description = "The subscription's GUID or the management group's name."
+  type        = string
+}
+
+variable "principal_id" {
+  description = "Object id of the identity of the service (output service_identity_principal_id)."
+  type        = string
+}
+
+variable "environment_name" {
+  description = "As given to the service's own module."
+  type        = string
+}
