@@ -1,0 +1,101 @@
+import type { ObjectType, ResourceType, TypedProperty } from "./library.ts";
+
+/**
+ * The resource types that @azure/mcp has no schema for, as far as the templates use them. Each is taken from Microsoft's
+ * reference of that version: https://learn.microsoft.com/azure/templates/<type>/<version>
+ */
+const p = (name: string, type: string, flags?: string): TypedProperty =>
+  flags === undefined ? { name, type } : { name, type, flags };
+const required = (name: string, type: string) => p(name, type, "Required");
+
+function described(name: string, properties: TypedProperty[], objects: Record<string, TypedProperty[]>): ResourceType {
+  const body: ObjectType = {
+    name,
+    properties: [required("name", "string"), p("id", "string", "ReadOnly"), ...properties],
+  };
+  const named = Object.entries(objects).map(([key, members]): [string, ObjectType] => [
+    key,
+    { name: key, properties: members },
+  ]);
+  const tags: ObjectType = { name: "Tags", properties: [], additionalPropertiesType: "string" };
+  return { name, bodies: [body], objects: new Map([["Tags", tags], ...named]) };
+}
+
+const LOCATED = [required("location", "string"), p("tags", "Tags")];
+
+export const OWN_TYPES: ResourceType[] = [
+  described(
+    "Microsoft.Insights/diagnosticSettings@2021-05-01-preview",
+    [p("scope", "any"), required("properties", "DiagnosticSettings")],
+    {
+      DiagnosticSettings: [
+        p("workspaceId", "string"),
+        p("storageAccountId", "string"),
+        p("logAnalyticsDestinationType", "string"),
+        p("logs", "LogSettings[]"),
+        p("metrics", "MetricSettings[]"),
+      ],
+      LogSettings: [p("category", "string"), p("categoryGroup", "string"), required("enabled", "bool")],
+      MetricSettings: [p("category", "string"), required("enabled", "bool")],
+    },
+  ),
+  described("Microsoft.Insights/actionGroups@2023-01-01", [...LOCATED, p("properties", "ActionGroup")], {
+    ActionGroup: [
+      { name: "groupShortName", type: "string", flags: "Required", modifiers: "maxLength: 12" },
+      required("enabled", "bool"),
+      p("emailReceivers", "EmailReceiver[]"),
+    ],
+    EmailReceiver: [required("name", "string"), required("emailAddress", "string"), p("useCommonAlertSchema", "bool")],
+  }),
+  described(
+    "Microsoft.Insights/scheduledQueryRules@2023-12-01",
+    [
+      ...LOCATED,
+      p("kind", "LogAlert | LogToMetric | EventLogAlert | SimpleLogAlert | string"),
+      required("properties", "ScheduledQueryRule"),
+    ],
+    {
+      ScheduledQueryRule: [
+        p("displayName", "string"),
+        p("description", "string"),
+        { name: "severity", type: "int", modifiers: "minValue: 0, maxValue: 4" },
+        p("enabled", "bool"),
+        p("scopes", "string[]"),
+        p("evaluationFrequency", "string"),
+        p("windowSize", "string"),
+        p("autoMitigate", "bool"),
+        p("skipQueryValidation", "bool"),
+        p("criteria", "Criteria"),
+        p("actions", "Actions"),
+        p("isLegacyLogAnalyticsRule", "bool", "ReadOnly"),
+        p("createdWithApiVersion", "string", "ReadOnly"),
+      ],
+      Criteria: [p("allOf", "Condition[]")],
+      Condition: [
+        p("query", "string"),
+        p("timeAggregation", "Count | Average | Minimum | Maximum | Total | string"),
+        p("metricMeasureColumn", "string"),
+        p("resourceIdColumn", "string"),
+        p("operator", "Equals | GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual | string"),
+        p("threshold", "int"),
+        p("failingPeriods", "FailingPeriods"),
+      ],
+      FailingPeriods: [p("numberOfEvaluationPeriods", "int"), p("minFailingPeriodsToAlert", "int")],
+      Actions: [p("actionGroups", "string[]")],
+    },
+  ),
+  described("Microsoft.Network/privateDnsZones@2024-06-01", LOCATED, {}),
+  described(
+    "Microsoft.Network/privateDnsZones/virtualNetworkLinks@2024-06-01",
+    [p("parent", "any"), ...LOCATED, p("properties", "VirtualNetworkLink")],
+    {
+      VirtualNetworkLink: [
+        p("registrationEnabled", "bool"),
+        p("resolutionPolicy", "Default | NxDomainRedirect | string"),
+        p("virtualNetwork", "SubResource"),
+        p("provisioningState", "string", "ReadOnly"),
+      ],
+      SubResource: [p("id", "string")],
+    },
+  ),
+];

@@ -1,0 +1,65 @@
+import { checkAzureYaml } from "./azure-yaml.ts";
+import { checkBicep } from "./bicep/check.ts";
+import type { TypeLibrary } from "./bicep/library.ts";
+import { type BicepFile, parseBicep } from "./bicep/parse.ts";
+import type { Finding } from "./expression.ts";
+import type { InfraFiles } from "./files.ts";
+import { checkParametersFile, compareParameters } from "./parameters.ts";
+import { checkParity, type ParityRow } from "./parity/parity.ts";
+import { checkPermissionsPage, checkRoleNames } from "./role-names.ts";
+import { checkSettings } from "./settings.ts";
+import { checkTerraform, modulesOf } from "./terraform/check.ts";
+import { parseTerraform, type TerraformFile } from "./terraform/parse.ts";
+
+/** The files, read. */
+export interface Templates {
+  files: InfraFiles;
+  bicep: ReadonlyMap<string, BicepFile>;
+  terraform: ReadonlyMap<string, TerraformFile>;
+}
+
+/** @param before what was read already; only files whose text differs are read again. */
+export async function parseTemplates(files: InfraFiles, before?: Templates): Promise<Templates> {
+  const [bicep, terraform] = [new Map<string, BicepFile>(), new Map<string, TerraformFile>()];
+  for (const [path, text] of files.text) {
+    const same = before?.files.text.get(path) === text;
+    if (path.endsWith(".bicep")) {
+      bicep.set(path, (same && before.bicep.get(path)) || (await parseBicep(path, text)));
+    } else if (path.endsWith(".tf")) {
+      terraform.set(path, (same && before.terraform.get(path)) || (await parseTerraform(path, text)));
+    }
+  }
+  return { files, bicep, terraform };
+}
+
+/** The resource types that the templates name. */
+export function typesIn({ bicep }: Templates): string[] {
+  return [...new Set([...bicep.values()].flatMap((file) => file.resources.map(({ type }) => type)))];
+}
+
+/** Everything that can be said of the templates without a cloud and without the real provider. */
+export function checkInfra(input: {
+  templates: Templates;
+  types: TypeLibrary;
+  /** Names of the scripts in package.json. */
+  scripts: readonly string[];
+}): { findings: Finding[]; table: ParityRow[] } {
+  const { files, bicep, terraform } = input.templates;
+  const modules = modulesOf([...terraform.values()]);
+  const parity = checkParity(bicep, modules);
+  const findings = [
+    ...checkBicep({ files: bicep, types: input.types, exists: files.exists }),
+    ...checkTerraform([...terraform.values()], files.exists),
+    ...checkAzureYaml(files, input.scripts),
+    ...checkParametersFile(files, bicep),
+    ...compareParameters(
+      bicep,
+      modules.find(({ folder }) => folder === "infra/terraform"),
+    ),
+    ...checkRoleNames(files),
+    ...checkPermissionsPage(files, bicep),
+    ...checkSettings(bicep),
+    ...parity.findings,
+  ];
+  return { findings, table: parity.table };
+}

@@ -1,0 +1,81 @@
+/** An expression of Bicep or of Terraform, in one form, so that both sides are looked at by the same code. */
+export type Expression = { line: number } & (
+  | { kind: "literal"; value: string | number | boolean | null }
+  | { kind: "template"; parts: Expression[] }
+  | { kind: "object"; entries: Entry[] }
+  | { kind: "array"; items: Expression[] }
+  | { kind: "name"; name: string }
+  | { kind: "member"; of: Expression; name: string }
+  | { kind: "index"; of: Expression; index: Expression }
+  | { kind: "call"; name: string; args: Expression[] }
+  | { kind: "conditional"; test: Expression; whenTrue: Expression; whenFalse: Expression }
+  | { kind: "for"; variables: string[]; over: Expression; result: Expression[] }
+  /** Operators, and whatever else only combines its parts. */
+  | { kind: "operation"; operator: string; parts: Expression[] }
+);
+
+export interface Entry {
+  /** Undefined when the key is computed. */
+  key: string | undefined;
+  keyExpression?: Expression;
+  value: Expression;
+  line: number;
+}
+
+/** One thing that is wrong. */
+export interface Finding {
+  file: string;
+  /** From 1. */
+  line: number;
+  message: string;
+}
+
+/** The expressions directly inside one. */
+export function children(expression: Expression): Expression[] {
+  switch (expression.kind) {
+    case "template":
+    case "operation":
+      return expression.parts;
+    case "object":
+      return expression.entries.flatMap(({ keyExpression, value }) =>
+        keyExpression ? [keyExpression, value] : [value],
+      );
+    case "array":
+      return expression.items;
+    case "member":
+      return [expression.of];
+    case "index":
+      return [expression.of, expression.index];
+    case "call":
+      return expression.args;
+    case "conditional":
+      return [expression.test, expression.whenTrue, expression.whenFalse];
+    case "for":
+      return [expression.over, ...expression.result];
+    default:
+      return [];
+  }
+}
+
+/** An object's value under a key. */
+export function property(expression: Expression | undefined, ...path: string[]): Expression | undefined {
+  let at = expression;
+  for (const key of path) {
+    at = at?.kind === "object" ? at.entries.find((entry) => entry.key === key)?.value : undefined;
+  }
+  return at;
+}
+
+/** The text of a literal string. */
+export function text(expression: Expression | undefined): string | undefined {
+  return expression?.kind === "literal" && typeof expression.value === "string" ? expression.value : undefined;
+}
+
+/** `a.b.c` as `["a", "b", "c"]`, indexes left out; undefined when it does not begin with a name. */
+export function dotted(expression: Expression): string[] | undefined {
+  if (expression.kind === "name") return [expression.name];
+  if (expression.kind === "index") return dotted(expression.of);
+  if (expression.kind !== "member") return undefined;
+  const of = dotted(expression.of);
+  return of && [...of, expression.name];
+}

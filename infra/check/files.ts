@@ -1,0 +1,22 @@
+import { existsSync, globSync, readFileSync } from "node:fs";
+import path from "node:path";
+
+/** The files the check looks at, by their path from the root of the repository. */
+export interface InfraFiles {
+  text: ReadonlyMap<string, string>;
+  /** Also of files that are only named, such as queries. */
+  exists(file: string): boolean;
+}
+
+export const ROOT = path.resolve(import.meta.dirname, "../..");
+
+export function readInfraFiles(): InfraFiles {
+  const found = globSync(
+    ["azure.yaml", "infra/azure/**/*.{bicep,json}", "infra/terraform/**/*.tf", "docs/permissions.md"],
+    { cwd: ROOT },
+  );
+  return {
+    text: new Map(found.sort().map((file) => [file, readFileSync(path.join(ROOT, file), "utf8")])),
+    exists: (file) => existsSync(path.join(ROOT, file)),
+  };
+}

@@ -1,0 +1,117 @@
+import type { BicepFile, Parameter } from "./bicep/parse.ts";
+import { allowedValues } from "./bicep/scope.ts";
+import type { Expression, Finding } from "./expression.ts";
+import { children, text } from "./expression.ts";
+import type { InfraFiles } from "./files.ts";
+import { snake } from "./parity/normal.ts";
+import { blocks, type TerraformModule } from "./terraform/check.ts";
+
+const MAIN = "infra/azure/main.bicep";
+const FILE = "infra/azure/main.parameters.json";
+
+/** Variables that only Terraform needs, each with the reason. */
+const TERRAFORM_ONLY = new Set(["azure_cloud"]);
+
+/** Names azd puts in for itself: https://learn.microsoft.com/azure/developer/azure-developer-cli/manage-environment-variables */
+const AZD_VARIABLES = new Set(["AZURE_ENV_NAME", "AZURE_LOCATION"]);
+
+/** The parameters file of azd against the parameters of main.bicep. */
+export function checkParametersFile(files: InfraFiles, bicep: ReadonlyMap<string, BicepFile>): Finding[] {
+  const parameters = bicep.get(MAIN)?.parameters ?? [];
+  const finding = (message: string): Finding => ({ file: FILE, line: 1, message });
+  let given: Record<string, { value?: unknown }>;
+  try {
+    given = (JSON.parse(files.text.get(FILE) ?? "") as { parameters: Record<string, { value?: unknown }> }).parameters;
+  } catch (error) {
+    return [finding(error instanceof Error ? error.message : "is no JSON")];
+  }
+  const findings: Finding[] = [];
+  for (const [name, { value }] of Object.entries(given ?? {})) {
+    const parameter = parameters.find((one) => one.name === name);
+    if (!parameter) findings.push(finding(`main.bicep has no parameter ${name}`));
+    const variable = /^\$\{(\w+)\}$/.exec(String(value))?.[1];
+    if (variable !== undefined && !AZD_VARIABLES.has(variable))
+      findings.push(finding(`azd sets no variable ${variable}`));
+    if (value === undefined) findings.push(finding(`${name} has no value`));
+    else if (parameter && typeof value !== JSON_KINDS[parameter.type])
+      findings.push(finding(`${name} must be ${parameter.type}`));
+  }
+  for (const { name, defaultValue } of parameters) {
+    if (!defaultValue && !(name in (given ?? {}))) findings.push(finding(`the parameter ${name} is not given`));
+  }
+  return findings;
+}
+
+const JSON_KINDS: Record<string, string> = { string: "string", int: "number", bool: "boolean", "string[]": "object" };
+
+/** main.bicep's parameters and the module's variables: names, types, defaults and bounds. */
+export function compareParameters(
+  bicep: ReadonlyMap<string, BicepFile>,
+  module: TerraformModule | undefined,
+): Finding[] {
+  const parameters = bicep.get(MAIN)?.parameters ?? [];
+  const variables = module ? blocks(module, "variable") : [];
+  const findings: Finding[] = [];
+  for (const parameter of parameters) {
+    const name = snake(parameter.name);
+    const variable = variables.find(({ block }) => block.labels[0] === name)?.block;
+    const finding = (message: string): Finding => ({
+      file: MAIN,
+      line: parameter.line,
+      message: `${parameter.name}: ${message}`,
+    });
+    if (!variable) {
+      findings.push(finding(`Terraform has no variable ${name}`));
+      continue;
+    }
+    const type = typeText(variable.attributes.get("type")?.value);
+    if (type !== TYPES[parameter.type]) findings.push(finding(`is ${parameter.type}, in Terraform ${type}`));
+    const [left, right] = [literal(parameter.defaultValue), literal(variable.attributes.get("default")?.value)];
+    if (left !== undefined && left !== right) findings.push(finding(`its default is ${left}, in Terraform ${right}`));
+    if (parameter.defaultValue && !variable.attributes.has("default"))
+      findings.push(finding("Terraform has no default"));
+    const bounds = boundsOf(parameter);
+    const written = variable.blocks.flatMap((block) => literals(block.attributes.get("condition")?.value));
+    if (bounds.some((bound) => !written.includes(bound))) {
+      findings.push(
+        finding(`allows ${bounds.join(", ")}, the validation in Terraform has ${written.join(", ") || "nothing"}`),
+      );
+    }
+  }
+  for (const { block, file } of variables) {
+    const name = block.labels[0]!;
+    if (!TERRAFORM_ONLY.has(name) && !parameters.some((parameter) => snake(parameter.name) === name)) {
+      findings.push({ file, line: block.line, message: `Bicep has no parameter for ${name}` });
+    }
+  }
+  return findings;
+}
+
+const TYPES: Record<string, string> = { string: "string", int: "number", bool: "bool", "string[]": "list(string)" };
+
+function typeText(expression: Expression | undefined): string {
+  if (expression?.kind === "name") return expression.name;
+  return expression?.kind === "call" ? `${expression.name}(${expression.args.map(typeText).join(", ")})` : "";
+}
+
+function literal(expression: Expression | undefined): string | undefined {
+  if (expression?.kind === "literal") return JSON.stringify(expression.value);
+  return expression?.kind === "array" && expression.items.length === 0 ? "[]" : undefined;
+}
+
+/** The numbers and values that decorators name. */
+function boundsOf({ decorators }: Parameter): (string | number | boolean | null)[] {
+  return decorators.flatMap((decorator) => {
+    if (decorator.kind !== "call" || decorator.name === "description") return [];
+    return (
+      allowedValues(decorator) ??
+      decorator.args.flatMap((argument) => (argument.kind === "literal" ? [argument.value] : []))
+    );
+  });
+}
+
+function literals(expression: Expression | undefined): (string | number | boolean | null)[] {
+  if (!expression) return [];
+  if (expression.kind === "literal" && text(expression) !== "") return [expression.value];
+  return children(expression).flatMap(literals);
+}

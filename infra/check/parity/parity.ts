@@ -1,0 +1,279 @@
+import path from "node:path";
+import type { BicepFile } from "../bicep/parse.ts";
+import type { Expression, Finding } from "../expression.ts";
+import { roleOfId, roleOfName } from "../roles.ts";
+import { argumentOf, type TerraformModule } from "../terraform/check.ts";
+import type { Block } from "../terraform/parse.ts";
+import { compareEndpoints } from "./endpoints.ts";
+import { KINDS, type Kind, type Pair, TERRAFORM_ONLY } from "./kinds.ts";
+import { type Normal, snake } from "./normal.ts";
+import { bicepSettings, EMPTIED, emptiesStorageKey, terraformSettings } from "./settings.ts";
+import { at, type BicepResource, bicepResources, type TerraformResource, terraformResources } from "./sides.ts";
+
+/** One line of the table: what both sides have, or one side lacks. */
+export interface ParityRow {
+  what: "resource" | "role" | "setting";
+  name: string;
+  bicep: string;
+  terraform: string;
+}
+
+/** Resources, properties, roles and settings of the Bicep files and of the Terraform module, side by side. */
+export function checkParity(
+  files: ReadonlyMap<string, BicepFile>,
+  modules: readonly TerraformModule[],
+): { findings: Finding[]; table: ParityRow[] } {
+  const findings: Finding[] = [];
+  const table: ParityRow[] = [];
+  const bicep = bicepResources(files);
+  const terraform = terraformResources(modules);
+  for (const [key, found] of bicep) {
+    const kind = KINDS.find(({ arm }) => arm.toLowerCase() === found[0]!.resource.type.toLowerCase());
+    if (!kind) {
+      findings.push(at(found[0]!, `${found[0]!.resource.type} is not in the parity table (parity/kinds.ts)`));
+      continue;
+    }
+    const name = kind.inside ? kind.inside.name : key.split(" ")[1]!;
+    const other = terraform.get(`${kind.azurerm} ${name}`);
+    if (!other) findings.push(at(found[0]!, `Terraform has no ${kind.azurerm}.${name}`));
+    table.push(rowOf(kind, found[0]!, other, name));
+    for (const one of found) if (other) findings.push(...compare(kind, one, other));
+  }
+  for (const [key, found] of terraform) {
+    const [type, name] = key.split(" ") as [string, string];
+    findings.push(...onlyTerraform(type, name, found, bicep));
+  }
+  findings.push(...permissionsOfBothScopes(files), ...ownResources(bicep, terraform));
+  const settings = compareSettings(files, modules);
+  return {
+    findings: [...findings, ...settings.findings, ...compareEndpoints(files, modules)],
+    table: [...table, ...settings.table],
+  };
+}
+
+function compare(kind: Kind, bicep: BicepResource, terraform: TerraformResource): Finding[] {
+  const findings: Finding[] = [];
+  const both = `${bicep.resource.name} (${terraform.file}:${terraform.line})`;
+  if (bicep.condition !== terraform.condition && !kind.inside) {
+    findings.push(
+      at(bicep, `${both}: made under the condition "${bicep.condition}" here, "${terraform.condition}" in Terraform`),
+    );
+  }
+  if (kind.inside && !has(terraform.block, kind.inside.argument))
+    findings.push(at(bicep, `${both}: Terraform has no ${kind.inside.argument}`));
+  for (const pair of kind.pairs) {
+    const [left, right] = [bicepValue(bicep, pair.bicep), terraformValue(terraform, pair)];
+    const given = bicep.alone && left !== undefined && /^\{\w+\}$/.test(left);
+    const same = pair.presence || given ? (left === undefined) === (right === undefined) : left === right;
+    // A permission's scope is its file's own scope where nothing else is said.
+    if (!same && !(pair.bicep === "scope" && left === undefined && right === "{scope}")) {
+      findings.push(
+        at(bicep, `${both}: ${pair.bicep} is ${left ?? "not set"}, ${pair.terraform} is ${right ?? "not set"}`),
+      );
+    }
+  }
+  const known = [
+    ...kind.pairs.map((pair) => pair.bicep),
+    ...Object.keys(kind.only?.bicep ?? {}),
+    "parent",
+    "dependsOn",
+    "scope",
+  ];
+  const leaves = bicepLeaves(bicep.resource.body);
+  for (const leaf of leaves) {
+    if (!covered(leaf, known)) findings.push(at(bicep, `${both}: ${leaf} is compared with nothing of Terraform`));
+  }
+  for (const [leaf, reason] of Object.entries(kind.only?.bicep ?? {})) {
+    const [fixed, value] = [/^always (\S+)$/.exec(reason)?.[1], bicepValue(bicep, leaf)];
+    if (fixed !== undefined && value !== undefined && value !== fixed) {
+      findings.push(at(bicep, `${both}: ${leaf} is ${value}, not ${fixed}`));
+    }
+  }
+  const missing = missingFrom(leaves, Object.keys(kind.only?.bicep ?? {}));
+  return [...findings, ...missing.map((one) => at(bicep, `${both}: ${one} is not set`))];
+}
+
+/** What one side alone writes is written wherever the object around it is. */
+function missingFrom(leaves: readonly string[], only: readonly string[]): string[] {
+  return only.filter((one) => {
+    const around = one.split(".").slice(0, -1).join(".");
+    const expected = around === "" || leaves.some((leaf) => leaf.startsWith(`${around}.`));
+    return expected && !leaves.some((leaf) => covered(leaf, [one]));
+  });
+}
+
+/** The two files that grant permissions, for a subscription and for a management group, grant the same. */
+function permissionsOfBothScopes(files: ReadonlyMap<string, BicepFile>): Finding[] {
+  const watch = [...files.values()].filter(({ path }) => path.startsWith("infra/azure/watch/"));
+  const names = new Set(watch.flatMap(({ resources }) => resources.map(({ name }) => name)));
+  return watch.flatMap((file) =>
+    [...names]
+      .filter((name) => !file.resources.some((resource) => resource.name === name))
+      .map((name) => ({ file: file.path, line: 1, message: `has no ${name}, which the other scope has` })),
+  );
+}
+
+/** What is a property in Bicep and a resource of its own in Terraform. */
+function ownResources(
+  bicep: ReadonlyMap<string, BicepResource[]>,
+  terraform: ReadonlyMap<string, TerraformResource>,
+): Finding[] {
+  return Object.entries(TERRAFORM_ONLY).flatMap(([type, { arm, property }]) => {
+    const owner = [...bicep.values()].flat().find((one) => one.resource.type === arm && bicepValue(one, property));
+    const other = [...terraform].find(([key]) => key.startsWith(`${type} `))?.[1];
+    if (owner && !other) return [at(owner, `Terraform has no ${type}, which ${property} is`)];
+    if (other && !owner) return [at(other, `Bicep has no ${property}, which ${type} is`)];
+    const same = owner?.condition === other?.condition;
+    return same
+      ? []
+      : [at(other!, `${type} is made under the condition "${other!.condition}", in Bicep "${owner!.condition}"`)];
+  });
+}
+
+function onlyTerraform(
+  type: string,
+  name: string,
+  found: TerraformResource,
+  bicep: ReadonlyMap<string, BicepResource[]>,
+): Finding[] {
+  if (TERRAFORM_ONLY[type]) return [];
+  const kinds = KINDS.filter((kind) => kind.azurerm === type);
+  const kind = kinds.find(({ inside }) => !inside);
+  if (!kind) return [at(found, `${type} is not in the parity table (parity/kinds.ts)`)];
+  if (!bicep.has(`${kind.arm.toLowerCase()} ${name}`)) return [at(found, `Bicep has no ${kind.arm} ${name}`)];
+  const missing = kinds.filter(
+    ({ inside }) =>
+      inside &&
+      has(found.block, inside.argument) &&
+      ![...bicep.keys()].some((key) =>
+        key.startsWith(`${KINDS.find((one) => one.inside === inside)!.arm.toLowerCase()} `),
+      ),
+  );
+  const known = kinds.flatMap((one) => [
+    ...one.pairs.map((pair) => pair.terraform),
+    ...Object.keys(one.only?.terraform ?? {}),
+  ]);
+  const leaves = terraformLeaves(found.block);
+  return [
+    ...missing.map(({ arm }) => at(found, `Bicep has no ${arm}`)),
+    ...missingFrom(leaves, Object.keys(kind.only?.terraform ?? {})).map((one) =>
+      at(found, `${name}: ${one} is not set`),
+    ),
+    ...leaves
+      .filter((leaf) => !covered(leaf, [...known, "role_definition_id", "count", "for_each"]))
+      .map((leaf) => at(found, `${name}: ${leaf} is compared with nothing of Bicep`)),
+  ];
+}
+
+const has = (block: Block, argument: string): boolean =>
+  block.attributes.has(argument) ||
+  block.blocks.some(({ type, labels }) => type === argument || labels[0] === argument);
+
+const covered = (leaf: string, known: readonly string[]): boolean =>
+  known.some((one) => leaf === one || leaf.startsWith(`${one}.`));
+
+function bicepValue({ resource, normal, file }: BicepResource, at: string): string | undefined {
+  let value: Expression | undefined = resource.body;
+  for (const key of at.split(".")) {
+    value = /^\d$/.test(key)
+      ? value?.kind === "array"
+        ? value.items[Number(key)]
+        : undefined
+      : value?.kind === "object"
+        ? value.entries.find((entry) => entry.key === key)?.value
+        : undefined;
+  }
+  if (!value) return undefined;
+  if (at === "scope") return `{${snake(path.basename(normal(value).slice(1, -1)))}.id}`;
+  if (at === "properties.roleDefinitionId") return roleName(value, normal);
+  return file ? normal(value) : undefined;
+}
+
+/** The role's name, behind its id; a role of our own by its resource. */
+function roleName(value: Expression, normal: Normal): string {
+  const id = value.kind === "call" ? value.args.at(-1) : undefined;
+  return id?.kind === "literal" ? (roleOfId(String(id.value))?.name ?? String(id.value)) : normal(value);
+}
+
+function terraformValue({ block, normal }: TerraformResource, { terraform, words = {} }: Pair): string | undefined {
+  const value =
+    argumentOf(block, terraform) ??
+    (terraform === "role_definition_name" ? argumentOf(block, "role_definition_id") : undefined);
+  if (!value) return undefined;
+  const written = normal(value);
+  if (words[written] !== undefined) return words[written];
+  return written.replace(/\b(true|false)\b/g, (word) => words[word] ?? word);
+}
+
+function bicepLeaves(value: Expression, prefix = ""): string[] {
+  if (value.kind === "object")
+    return value.entries.flatMap((entry) => bicepLeaves(entry.value, join(prefix, entry.key ?? "?")));
+  if (value.kind === "array")
+    return value.items.flatMap((item, index) =>
+      item.kind === "object" ? bicepLeaves(item, join(prefix, String(index))) : [prefix],
+    );
+  return [prefix];
+}
+
+function terraformLeaves(block: Block, prefix = ""): string[] {
+  const own = [...block.attributes.keys()]
+    .filter((name) => block.type !== "dynamic" || name !== "for_each")
+    .map((name) => join(prefix, name));
+  return [
+    ...own,
+    ...block.blocks.flatMap((inner) => {
+      const name = inner.type === "dynamic" ? inner.labels[0]! : inner.type;
+      return terraformLeaves(inner, inner.type === "content" ? prefix : join(prefix, name));
+    }),
+  ];
+}
+
+const join = (prefix: string, name: string): string => (prefix === "" ? name : `${prefix}.${name}`);
+
+function rowOf(kind: Kind, bicep: BicepResource, terraform: TerraformResource | undefined, name: string): ParityRow {
+  const role = kind.azurerm === "azurerm_role_assignment";
+  const written = terraform && argumentOf(terraform.block, "role_definition_name");
+  const named = written && roleOfName(terraform.normal(written))?.name;
+  return {
+    what: role ? "role" : "resource",
+    name: role
+      ? `${bicepValue(bicep, "properties.roleDefinitionId")} on ${bicepValue(bicep, "scope") ?? "{scope}"}`
+      : snake(bicep.resource.name),
+    bicep: bicep.resource.type,
+    terraform: terraform
+      ? `${kind.azurerm}.${name}${kind.inside ? ` (${kind.inside.argument})` : ""}${named ? ` (${named})` : ""}`
+      : "MISSING",
+  };
+}
+
+function compareSettings(
+  files: ReadonlyMap<string, BicepFile>,
+  modules: readonly TerraformModule[],
+): { findings: Finding[]; table: ParityRow[] } {
+  const [left, right] = [bicepSettings(files), terraformSettings(modules)];
+  const findings = left.flatMap((one) => {
+    const other = right.find(({ name }) => name === one.name);
+    if (!other) return [at(one, `Terraform does not write the setting ${one.name}`)];
+    const same = one.value === other.value && one.condition === other.condition;
+    return same
+      ? []
+      : [at(one, `${one.name} is ${shown(one)}, in Terraform (${other.file}:${other.line}) ${shown(other)}`)];
+  });
+  if (!emptiesStorageKey(modules)) {
+    findings.push({ file: "infra/terraform/app.tf", line: 1, message: `app_settings must set ${EMPTIED} to ""` });
+  }
+  const missing = right.filter(({ name }) => !left.some((one) => one.name === name));
+  const written = (name: string): string => (right.some((one) => one.name === name) ? "written" : "MISSING");
+  return {
+    findings: [...findings, ...missing.map((one) => at(one, `Bicep does not write the setting ${one.name}`))],
+    table: left.map(({ name, condition }) => ({
+      what: "setting",
+      name,
+      bicep: condition === "" ? "written" : `if ${condition}`,
+      terraform: written(name),
+    })),
+  };
+}
+
+const shown = ({ value, condition }: { value: string; condition: string }): string =>
+  `"${value}"${condition === "" ? "" : ` if ${condition}`}`;

@@ -1,0 +1,105 @@
+/**
+ * The built-in roles the templates use. Ids, names and permissions:
+ * https://learn.microsoft.com/azure/role-based-access-control/built-in-roles
+ */
+export interface Role {
+  id: string;
+  name: string;
+  actions: readonly string[];
+  dataActions: readonly string[];
+}
+
+const STORAGE = "Microsoft.Storage/storageAccounts";
+
+export const BUILT_IN_ROLES: readonly Role[] = [
+  {
+    id: "b7e6dc6d-f1e8-4753-8033-0f276bb0955b",
+    name: "Storage Blob Data Owner",
+    actions: [`${STORAGE}/blobServices/containers/*`, `${STORAGE}/blobServices/generateUserDelegationKey/action`],
+    dataActions: [`${STORAGE}/blobServices/containers/blobs/*`],
+  },
+  {
+    id: "974c5e8b-45b9-4653-ba55-5f855dd0fb88",
+    name: "Storage Queue Data Contributor",
+    actions: ["delete", "read", "write"].map((verb) => `${STORAGE}/queueServices/queues/${verb}`),
+    dataActions: ["delete", "read", "write", "process/action"].map(
+      (verb) => `${STORAGE}/queueServices/queues/messages/${verb}`,
+    ),
+  },
+  {
+    id: "0a9a7e1f-b9d0-4cc4-a60d-0319b160aaa3",
+    name: "Storage Table Data Contributor",
+    actions: ["read", "write", "delete"].map((verb) => `${STORAGE}/tableServices/tables/${verb}`),
+    dataActions: ["read", "write", "delete", "add/action", "update/action"].map(
+      (verb) => `${STORAGE}/tableServices/tables/entities/${verb}`,
+    ),
+  },
+  {
+    id: "b86a8fe4-44ce-4948-aee5-eccb2c155cd7",
+    name: "Key Vault Secrets Officer",
+    actions: [
+      "Microsoft.Authorization/*/read",
+      "Microsoft.Insights/alertRules/*",
+      "Microsoft.Resources/deployments/*",
+      "Microsoft.Resources/subscriptions/resourceGroups/read",
+      "Microsoft.Support/*",
+      "Microsoft.KeyVault/checkNameAvailability/read",
+      "Microsoft.KeyVault/deletedVaults/read",
+      "Microsoft.KeyVault/locations/*/read",
+      "Microsoft.KeyVault/vaults/*/read",
+      "Microsoft.KeyVault/operations/read",
+    ],
+    dataActions: ["Microsoft.KeyVault/vaults/secrets/*"],
+  },
+  {
+    id: "4633458b-17de-408a-b874-0445c86b69e6",
+    name: "Key Vault Secrets User",
+    actions: [],
+    dataActions: [
+      "Microsoft.KeyVault/vaults/secrets/getSecret/action",
+      "Microsoft.KeyVault/vaults/secrets/readMetadata/action",
+    ],
+  },
+  {
+    id: "21090545-7ca7-4776-b22c-e363652d74d2",
+    name: "Key Vault Reader",
+    actions: [
+      "Microsoft.Authorization/*/read",
+      "Microsoft.Insights/alertRules/*",
+      "Microsoft.Resources/deployments/*",
+      "Microsoft.Resources/subscriptions/resourceGroups/read",
+      "Microsoft.Support/*",
+      "Microsoft.KeyVault/checkNameAvailability/read",
+      "Microsoft.KeyVault/deletedVaults/read",
+      "Microsoft.KeyVault/locations/*/read",
+      "Microsoft.KeyVault/vaults/*/read",
+      "Microsoft.KeyVault/operations/read",
+    ],
+    dataActions: ["Microsoft.KeyVault/vaults/*/read", "Microsoft.KeyVault/vaults/secrets/readMetadata/action"],
+  },
+  {
+    id: "3913510d-42f4-4e42-8a64-420c390055eb",
+    name: "Monitoring Metrics Publisher",
+    actions: [
+      "Microsoft.Insights/Register/Action",
+      "Microsoft.Support/*",
+      "Microsoft.Resources/subscriptions/resourceGroups/read",
+    ],
+    dataActions: ["Microsoft.Insights/Metrics/Write", "Microsoft.Insights/Telemetry/Write"],
+  },
+  {
+    id: "09976791-48a7-449e-bb21-39d1a415f350",
+    name: "Communication and Email Service Owner",
+    actions: ["Microsoft.Communication/CommunicationServices/*", "Microsoft.Communication/EmailServices/*"],
+    dataActions: [],
+  },
+  {
+    id: "516239f1-63e1-4d78-a4de-a74fb236a071",
+    name: "App Configuration Data Reader",
+    actions: [],
+    dataActions: ["Microsoft.AppConfiguration/configurationStores/*/read"],
+  },
+];
+
+export const roleOfId = (id: string): Role | undefined => BUILT_IN_ROLES.find((role) => role.id === id);
+export const roleOfName = (name: string): Role | undefined => BUILT_IN_ROLES.find((role) => role.name === name);

@@ -1,0 +1,61 @@
+import { ConfigError, loadConfig, SETTING_NAMES } from "../../shared/config/config.ts";
+import type { BicepFile } from "./bicep/parse.ts";
+import type { Finding } from "./expression.ts";
+import { bicepSettings } from "./parity/settings.ts";
+
+/** Read by the platform and not by the service: https://learn.microsoft.com/azure/azure-functions/functions-app-settings */
+const PLATFORM_SETTINGS = new Set([
+  "AzureWebJobsStorage__blobServiceUri",
+  "AzureWebJobsStorage__credential",
+  "APPLICATIONINSIGHTS_CONNECTION_STRING",
+  "APPLICATIONINSIGHTS_AUTHENTICATION_STRING",
+]);
+
+/** What stands for values that only a deployment knows. */
+const SAMPLES: [placeholder: RegExp, sample: string][] = [
+  [/^\{(identity\.client_id|tenant_id|watched_subscription_ids)\}$/, "00000000-0000-4000-8000-000000000000"],
+  [/^join\(.*\)$/, "00000000-0000-4000-8000-000000000000"],
+  [/^\{azure_cloud\}$/, "AzureCloud"],
+  [/^\{bootstrap_admin_username\}$/, "admin"],
+  [/secrets\/(jwt|audit)-signing-keys\)$/, `sample:${Buffer.alloc(32, 7).toString("base64")}`],
+  [/^@Microsoft\.KeyVault\(/, "a-sample-of-a-secret"],
+  [
+    /^\{(vault\.vault_uri|app_configuration\.endpoint|storage_account\.primary_endpoints_\w+)\}$/,
+    "https://sample.example",
+  ],
+  [/^https:\/\//, "https://sample.example"],
+  [/@/, "sample@sample.example"],
+];
+
+/**
+ * Every setting the templates write is one that the service or the platform reads, and with all of them, and without those
+ * that have a condition, the service starts: nothing that is required is missing.
+ */
+export function checkSettings(bicep: ReadonlyMap<string, BicepFile>): Finding[] {
+  const settings = bicepSettings(bicep);
+  const known = new Set([...SETTING_NAMES, ...PLATFORM_SETTINGS]);
+  const findings = settings
+    .filter(({ name }) => !known.has(name))
+    .map(({ name, file, line }) => ({ file, line, message: `nothing reads the setting ${name}` }));
+  for (const written of [settings, settings.filter(({ condition }) => condition === "")]) {
+    const environment = Object.fromEntries(written.map(({ name, value }) => [name, sampleOf(value)]));
+    try {
+      loadConfig(environment);
+    } catch (error) {
+      if (!(error instanceof ConfigError)) throw error;
+      const problems = error.message.split("\n").slice(1);
+      findings.push(
+        ...problems.map((problem) => ({
+          file: "infra/azure/modules/app.bicep",
+          line: 1,
+          message: `with the settings written:${problem}`,
+        })),
+      );
+    }
+  }
+  return findings.filter((one, index) => findings.findIndex(({ message }) => message === one.message) === index);
+}
+
+function sampleOf(value: string): string {
+  return SAMPLES.find(([placeholder]) => placeholder.test(value))?.[1] ?? value;
+}

@@ -1,0 +1,20 @@
+/** The functions the module may call, with what each returns. https://developer.hashicorp.com/terraform/language/functions */
+export const FUNCTIONS: Record<string, string | undefined> = {
+  alltrue: "bool",
+  can: "bool",
+  cidrsubnet: "string",
+  coalesce: undefined,
+  contains: "bool",
+  file: "string",
+  join: "string",
+  length: "number",
+  lower: "string",
+  merge: "map",
+  regex: undefined,
+  sha1: "string",
+  split: "list",
+  substr: "string",
+  tonumber: "number",
+  toset: "list",
+  uuidv5: "string",
+};

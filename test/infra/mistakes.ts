@@ -1,0 +1,158 @@
+/** Mistakes that people make in templates, planted into the real files one at a time. */
+
+export interface Mistake {
+  kind: string;
+  /** The resource type it is in, or the file. */
+  subject: string;
+  file: string;
+  line: number;
+  text: string;
+  /** For a person who looks at one that was not found. */
+  what: string;
+}
+
+/** A way to spoil one line; undefined where the line has nothing to spoil in this way. */
+type Spoil = (line: string) => string | undefined;
+
+const KEY = /^(\s*'?)([A-Za-z_][\w-]*)('?\s*[:=]\s*)(.+)$/;
+const whole = (line: string): boolean => {
+  const value = KEY.exec(line)?.[4];
+  return (
+    value !== undefined &&
+    [
+      ["{", "}"],
+      ["[", "]"],
+      ["(", ")"],
+    ].every(([open, close]) => value.split(open!).length === value.split(close!).length)
+  );
+};
+const misspelt = (word: string): string =>
+  `${word.slice(0, -2)}${word.at(-1)}${word.at(-2) === word.at(-1) ? "x" : word.at(-2)}`;
+
+const SPOILS: Record<string, Spoil> = {
+  misspeltKey: (line) =>
+    (line.match(KEY) &&
+      line.replace(KEY, (_, before, key, between, value) => `${before}${misspelt(key)}${between}${value}`)) ||
+    undefined,
+  removed: (line) => (whole(line) ? "" : undefined),
+  wrongType: (line) => {
+    const [, , , , value] = KEY.exec(line) ?? [];
+    if (value === undefined) return undefined;
+    const other = /^(true|false)$/.test(value)
+      ? line.includes("=")
+        ? '"perhaps"'
+        : "'perhaps'"
+      : /^(\d+|'[^'${}]*'|"[^"${}]*")$/.test(value)
+        ? "true"
+        : undefined;
+    return other && line.slice(0, line.length - value.length) + other;
+  },
+  undeclaredName: (line) => {
+    const value = KEY.exec(line)?.[4];
+    if (value === undefined || !/^[a-z]\w*(\.\w+)+$|^[a-z]\w*$/.test(value) || /^(true|false|null)$/.test(value))
+      return undefined;
+    return line.slice(0, line.length - value.length) + value.replace(/\w+$/, misspelt);
+  },
+  otherValue: (line) => {
+    const value = KEY.exec(line)?.[4];
+    if (value === undefined) return undefined;
+    const other =
+      value === "true"
+        ? "false"
+        : value === "false"
+          ? "true"
+          : /^\d+$/.test(value)
+            ? String(Number(value) + 1)
+            : /^(['"])[\w.-]+\1$/.test(value)
+              ? `${value.slice(0, -1)}z${value.at(-1)}`
+              : undefined;
+    return other && line.slice(0, line.length - value.length) + other;
+  },
+};
+
+/** Every mistake that can be planted in the lines of a block, or of a file. */
+function inLines(file: string, lines: readonly string[], from: number, to: number, subject: string): Mistake[] {
+  const found: Mistake[] = [];
+  for (let index = from; index < to; index++) {
+    const line = lines[index]!;
+    if (/^\s*(#|\/\/)/.test(line)) continue;
+    for (const [kind, spoil] of Object.entries(SPOILS)) {
+      const spoilt = spoil(line);
+      if (spoilt === undefined || spoilt === line) continue;
+      const text = [...lines.slice(0, index), ...(kind === "removed" ? [] : [spoilt]), ...lines.slice(index + 1)].join(
+        "\n",
+      );
+      found.push({
+        kind,
+        subject,
+        file,
+        line: index + 1,
+        text,
+        what: `${line.trim()} → ${spoilt.trim() || "nothing"}`,
+      });
+    }
+  }
+  return found;
+}
+
+/** All that can be planted, so that a seed can draw among them. */
+export function allMistakes(files: ReadonlyMap<string, string>): Mistake[] {
+  return [...files]
+    .filter(([file]) => !file.endsWith("workbook.json") && !file.endsWith(".md") && !file.includes("/examples/"))
+    .flatMap(([file, text]) => mistakesIn(file, text));
+}
+
+function mistakesIn(file: string, text: string): Mistake[] {
+  const lines = text.split("\n");
+  const found: Mistake[] = [];
+  let outside = 0;
+  for (const { start, end, subject } of blocksIn(lines, file)) {
+    found.push(...inLines(file, lines, start + 1, end, subject));
+    const without = [...lines.slice(0, start), ...lines.slice(end + 1)].join("\n");
+    found.push({ kind: "blockRemoved", subject, file, line: start + 1, text: without, what: lines[start]! });
+    const version = /@\d{4}-\d{2}-\d{2}/.exec(lines[start]!)?.[0];
+    if (version) {
+      const other = [
+        ...lines.slice(0, start),
+        lines[start]!.replace(version, "@2015-01-01"),
+        ...lines.slice(start + 1),
+      ].join("\n");
+      found.push({ kind: "unknownVersion", subject, file, line: start + 1, text: other, what: version });
+    }
+    found.push(...inLines(file, lines, outside, start, kindOfFile(file)));
+    outside = end + 1;
+  }
+  found.push(...inLines(file, lines, outside, lines.length, kindOfFile(file)));
+  return [...found, ...rolesIn(file, lines)];
+}
+
+/** `resource … {` up to the `}` or `]` in the first column. */
+function blocksIn(lines: readonly string[], file: string): { start: number; end: number; subject: string }[] {
+  const found = [];
+  for (const [start, line] of lines.entries()) {
+    const type = /^resource \w+ '([^'@]+)@/.exec(line)?.[1] ?? /^resource "(\w+)"/.exec(line)?.[1];
+    const module = /^module \w+ '|^module "/.test(line) ? `module in ${kindOfFile(file)}` : undefined;
+    const subject = type ?? module;
+    if (subject === undefined || / existing = /.test(line)) continue;
+    const end = lines.findIndex((one, index) => index > start && /^[}\]]/.test(one));
+    found.push({ start, end, subject });
+  }
+  return found;
+}
+
+/** A role's id exchanged for another's. */
+function rolesIn(file: string, lines: readonly string[]): Mistake[] {
+  return lines.flatMap((line, index) => {
+    const spoilt = line
+      .replace(/'[0-9a-f-]{36}'/, "'8e3af657-a8ff-443c-a75c-2fe8c4bcb635'")
+      .replace(/role_definition_name = ".*"/, 'role_definition_name = "Owner"');
+    if (spoilt === line) return [];
+    const text = [...lines.slice(0, index), spoilt, ...lines.slice(index + 1)].join("\n");
+    return [{ kind: "wrongRole", subject: "role", file, line: index + 1, text, what: line.trim() }];
+  });
+}
+
+function kindOfFile(file: string): string {
+  if (file.endsWith(".bicep")) return "Bicep";
+  return file.endsWith(".tf") ? "Terraform" : file;
+}
