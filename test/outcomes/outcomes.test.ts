@@ -11,7 +11,8 @@ import { type Change, type ChangingEndpoint, changingEndpoints, LEFT_OUT } from 
 
 // Every endpoint that changes something meets faults at every write to storage that its request makes, and at its calls of
 // the key vault. The status, the state, the key vault and the audit log must then say the same. By default each write meets
-// one of the faults, in turn; `OUTCOMES=all npx vitest run test/outcomes` tries every fault at every write, in some minutes.
+// one of the faults, in turn, and storage goes at one of the last two; `OUTCOMES=all npx vitest run test/outcomes` tries
+// every fault at every write, in some minutes.
 
 /** What one write meets once; the request then succeeds. 500 and 503 after applying take turns. */
 const FAULTS: readonly Fault[] = ["LostRequest", "LostAnswer", "CutAnswer", "ServerBusyApplied", "ServerBusy"];
@@ -190,7 +191,7 @@ describe.each(names)("%s", (name) => {
     for (const endpoint of endpoints.filter((one) => one.endpoint === name)) {
       const writes = await writesOf(endpoint);
       const own = [...writes.entries()].filter(([, { audit }]) => !audit).map(([position]) => position);
-      for (const position of own) {
+      for (const position of EVERY ? own : own.slice(-2)) {
         for (const first of inTurn(["ServerBusyApplied", "ServerBusy"] as const, position)) {
           const change = await endpoint.prepare();
           const requestId = randomUUID();
