@@ -5,7 +5,8 @@ export default defineConfig({
     include: ["test/**/*.test.ts"],
     globalSetup: ["test/support/global-setup.ts"],
     pool: "forks",
-    maxWorkers: 2,
+    // One more than cores: many tests wait for other processes.
+    maxWorkers: 3,
     // Several times what the longest takes: no test waits for time to pass, but the machine may be busy.
     testTimeout: 300_000,
     hookTimeout: 180_000,

@@ -3,6 +3,7 @@ import { TableClient } from "@azure/data-tables";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Company } from "../../infra/local/cloud/company/company.ts";
 import { Dice } from "../../infra/local/cloud/company/dice.ts";
+import { movedClock } from "../support/moved-clock.ts";
 import { Service } from "../support/service.ts";
 
 const VAULTS = 8;
@@ -18,11 +19,23 @@ const company: Company = {
   ],
 };
 
+/** Longer than a dead worker's lease on a vault. */
+const LEASES_ENDED_MS = 20_000;
+
+const storageClock = movedClock();
 let service: Service;
 beforeAll(async () => {
-  service = await Service.start({ company, lease: 1, env: { DISCOVERY_MAX_WORKERS: "3" } });
+  service = await Service.start({
+    company,
+    lease: 1,
+    env: { DISCOVERY_MAX_WORKERS: "3" },
+    storageEnv: storageClock.environment,
+  });
 });
-afterAll(() => service?.stop());
+afterAll(async () => {
+  await service?.stop();
+  storageClock.remove();
+});
 
 const ROUNDS = 6;
 /** Draws the moments of the kills; KILL_SEED repeats a run. */
@@ -60,6 +73,7 @@ test(`killed at six writes drawn by the seed ${seed}, every scan still ends, and
     expect(["queued", "running"], kills.at(-1)).toContain(status);
     if (vaultsDone > 0 && vaultsDone < VAULTS) amongVaults++;
 
+    await storageClock.add(LEASES_ENDED_MS);
     await service.addHost();
     const scan = await service.scanEnds(scanId, 100_000);
     expect(scan.status, JSON.stringify(scan)).toBe("completed");
