@@ -42,6 +42,14 @@ describe("deep health", () => {
     const whole = await deep(await bearer());
     expect(whole.body.status).toBe("healthy");
     const names = whole.body.dependencies.map(({ name }: { name: string }) => name);
-    expect(names).toEqual(["tables", "queues", "identity", "resourceManager"]);
+    expect(names).toEqual([
+      "tables",
+      "queues",
+      "identity",
+      "resourceManager",
+      "serviceKeyVault",
+      "appConfiguration",
+      "mail",
+    ]);
   });
 });
