@@ -56,7 +56,8 @@ export async function scanVault(
   const { writer, clock } = deps;
   if (planned.action === "skip") {
     const row = await writer.find(planned.name);
-    if (row) return skipped(planned, row, clock);
+    // What a dead worker half wrote is not left alone with its vault.
+    if (row && !row.pending) return skipped(planned, row, clock);
   }
   const known = await writer.known(planned.name);
   const moved = known.row && known.row.subscriptionId.toLowerCase() !== planned.subscriptionId.toLowerCase();

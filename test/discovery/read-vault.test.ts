@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { CloudFailure } from "../../shared/azure/failure.ts";
+import { Vaults } from "../../shared/inventory/vault.ts";
 import { withoutKeys } from "../../shared/storage/entity.ts";
 import { everything, HERE, type Rooms, scanRooms } from "./rooms.ts";
 
@@ -169,4 +170,33 @@ test("a vault all of whose lists fail is left alone twice as long each time, and
   rooms.cloud.keyVaults.open = open;
   await rooms.scan("force");
   expect(await retryAfterMinutes()).toBeUndefined();
+});
+
+test("a vault that is left alone for a while is scanned all the same where a dead worker left it half written", async () => {
+  await rooms.scan("full");
+  const open = rooms.cloud.keyVaults.open;
+  rooms.cloud.keyVaults.open = failing("firewall");
+  await rooms.scan("force");
+  rooms.cloud.keyVaults.open = open;
+  const before = await rooms.ids();
+
+  const known = await rooms.writer.known("kv-one");
+  const secrets = await rooms.writer.assetsOf("kv-one", "secret");
+  const gone = [...secrets.values()].map((asset) => ({
+    type: asset.type,
+    name: asset.name,
+    before: asset,
+    after: undefined,
+  }));
+  const dies = async () => async () => {
+    throw new Error("died before the vault's own rows");
+  };
+  await expect(rooms.writer.apply(known, withoutKeys(known.row!), gone, "dead", dies)).rejects.toThrow("died");
+  // As storage has it once the dead worker's lease is over.
+  const row = (await rooms.writer.find("kv-one"))!;
+  await rooms.tables.replace(Vaults, { ...row, lockOwner: undefined });
+
+  await rooms.scan("delta");
+  expect(await rooms.ids()).toEqual(before);
+  expect(await rooms.writer.find("kv-one")).toMatchObject({ pending: false, failedScans: 0 });
 });
