@@ -9,34 +9,25 @@ export interface FoundRow<T> {
 }
 
 /**
- * The pages of a range, in which a row that can't be read costs only itself: two more requests, and it comes as a row without
- * a value. With `select` only those members are read.
+ * The pages of a range, in which a row that can't be read costs nothing more: it comes as a row without a value. With
+ * `select` only those members are read.
  */
 export async function* readRows<T>(
   tables: Tables,
   e: Entity<T>,
   range: Range & { readonly select?: readonly (keyof T & string)[] },
 ): AsyncGenerator<FoundRow<T>[], void> {
-  let after = range.after;
-  let broken: string | undefined;
-  for (;;) {
-    const before = broken ?? range.before;
-    try {
-      const rest: Range = { ...range, ...(after !== undefined && { after }), ...(before !== undefined && { before }) };
-      for await (const page of tables.pages(e, rest)) {
-        after = page.at(-1)!.rowKey;
-        yield page.map((value) => ({ rowKey: value.rowKey, value }));
-      }
-      if (broken === undefined) return;
-      yield [{ rowKey: broken, value: undefined }];
-      after = broken;
-      broken = undefined;
-    } catch (error) {
-      if (!(error instanceof StorageCorrupt)) throw error;
-      broken = error.rowKey;
-    }
+  let broken: FoundRow<T>[] = [];
+  const onCorrupt = ({ rowKey }: StorageCorrupt) => broken.push({ rowKey, value: undefined });
+  const lenient: Range = { ...range, onCorrupt };
+  for await (const page of tables.pages(e, lenient)) {
+    const rows = page.map((value): FoundRow<T> => ({ rowKey: value.rowKey, value }));
+    yield broken.length === 0 ? rows : [...rows, ...broken].sort(byKey);
+    broken = [];
   }
 }
+
+const byKey = (a: { rowKey: string }, b: { rowKey: string }): number => (a.rowKey < b.rowKey ? -1 : 1);
 
 /** One row: undefined when it is not there, without a value when it can't be read. */
 export async function readRow<T>(

@@ -29,7 +29,10 @@ export interface Range {
   readonly after?: string;
   /** Rows per page, 1..1000, default 1000. */
   readonly pageSize?: number;
-  /** Told of each row that does not fit its entity, which is then left out. Without it such a row ends the walk. */
+  /**
+   * Told of each row that does not fit its entity, before the page that would hold it is yielded without it, even if nothing
+   * is left of that. Without it such a row ends the walk.
+   */
   readonly onCorrupt?: (row: StorageCorrupt) => void;
 }
 
@@ -90,7 +93,8 @@ export interface Tables {
   ): Fence;
   /**
    * Pages of a range, one request each. The service may end a page early, so a page can be short, but an empty one is
-   * never yielded. Resume a walk with `after: <last row key>`. `select` reads only those members.
+   * yielded only when `onCorrupt` was told of all its rows. Resume a walk with `after: <last row key>`. `select` reads only
+   * those members.
    */
   pages<T, K extends keyof T & string>(
     e: Entity<T>,
@@ -228,6 +232,7 @@ export function createTables(
             )
           : page;
       const found: Row<T>[] = [];
+      let corrupt = 0;
       for (const row of stored) {
         if (row === undefined) continue;
         try {
@@ -235,9 +240,10 @@ export function createTables(
         } catch (error) {
           if (!(error instanceof StorageCorrupt) || onCorrupt === undefined) throw error;
           onCorrupt(error);
+          corrupt++;
         }
       }
-      if (found.length > 0) yield found;
+      if (found.length + corrupt > 0) yield found;
       continuationToken = page.continuationToken;
     } while (continuationToken !== undefined);
   }

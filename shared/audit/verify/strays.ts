@@ -155,7 +155,7 @@ async function manifestFindings({ tables }: ReadingDependencies, { end, keptFrom
           detail: `The fingerprints ${rowKey} are of no interval that was sealed.`,
         });
       }
-      if (findings.length >= LOOKED_AT) break;
+      break;
     }
   }
   return findings;
@@ -200,13 +200,15 @@ async function entryFindings({ tables, clock }: ReadingDependencies, state: Chai
   return findings;
 }
 
-/** Whether a purge died that will be gone on with: it removes the entries first and their digests last. */
+/**
+ * Whether a purge died that will be gone on with: it removes the entries first and their digests last. One page is looked at:
+ * who plants so many rows before those digests that they are not on it is found anyway.
+ */
 async function isPurging(tables: Tables, { keys, keptFrom, purges }: ChainState): Promise<boolean> {
   if (purges.records.length === 0 || keptFrom === undefined) return false;
   const range = { partitionKey: DIGESTS_PARTITION, before: intervalName(keptFrom) };
-  for await (const page of readRows(tables, DigestRow, range)) {
-    if (page.some(({ rowKey, value }) => readDigest(rowKey, value?.digest, keys).state === "genuine")) return true;
-  }
+  for await (const page of readRows(tables, DigestRow, range))
+    return page.some(({ rowKey, value }) => readDigest(rowKey, value?.digest, keys).state === "genuine");
   return false;
 }
 
