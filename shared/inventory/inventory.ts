@@ -85,7 +85,7 @@ export function createInventory(deps: {
       const gone = { vaults: 0, assets: 0 };
       for await (const rows of tables.pages(Vaults, { ...range, select: ["name"] })) {
         for (const { name } of rows) {
-          const assets = await forgetVault(name, owner).catch(busyIsConflict);
+          const assets = await forgetVault(name, subscriptionId, owner).catch(busyIsConflict);
           if (!assets) continue;
           gone.assets += assets.length;
           gone.vaults++;
@@ -95,9 +95,10 @@ export function createInventory(deps: {
     },
   };
 
-  async function forgetVault(name: string, owner: string): Promise<AssetRecord[] | undefined> {
+  /** Undefined when it is not there any more, or was found in another subscription in the meantime. */
+  async function forgetVault(name: string, subscriptionId: string, owner: string): Promise<AssetRecord[] | undefined> {
     const known = await writer.known(name);
-    if (!known.row) return undefined;
+    if (known.row?.subscriptionId.toLowerCase() !== subscriptionId.toLowerCase()) return undefined;
     const vault = withoutKeys(known.row);
     return await writer.forget(known, owner, () => deps.vaultLeaves(vault));
   }

@@ -2,8 +2,10 @@ import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { type AssetRecord, assetId } from "../../shared/inventory/asset.ts";
+import { createInventory } from "../../shared/inventory/inventory.ts";
 import { createAssetQueries } from "../../shared/inventory/query.ts";
 import { createInventoryWriter, VaultBusy } from "../../shared/inventory/write.ts";
+import { systemRandomness } from "../../shared/runtime.ts";
 import { createTables, type Tables } from "../../shared/storage/tables.ts";
 import { type MovedClock, movedClock } from "../support/moved-clock.ts";
 import { assetRecord, START, SUBSCRIPTIONS, vaultRecord, writeVault } from "./records.ts";
@@ -171,3 +173,30 @@ test("what a dead worker wrote of a vault is finished or taken back by the next,
   expect(deaths).toBeGreaterThan(3);
   expect(await standing(vault.name)).toEqual(whole(other));
 }, 120_000);
+
+test("a vault that is found in another subscription while its old one leaves stays", async () => {
+  const { vault, assets } = example("kv-moving");
+  const there = { ...vault, subscriptionId: SUBSCRIPTIONS[1] };
+  const staying = example("kv-staying");
+  for (const one of [{ vault, assets }, staying]) await writeVault(writerOn(tables), one.vault, one.assets);
+  const writer = writerOn(tables);
+  const moves = async (name: string) => {
+    if (name === vault.name) {
+      await writer.forget(await writer.known(name), randomUUID(), nothing);
+      await writeVault(writer, there, assets);
+    }
+    return await writer.known(name);
+  };
+  const inventory = createInventory({
+    tables,
+    settings: undefined as never,
+    clock: { now: () => new Date(START) },
+    randomness: systemRandomness(),
+    ownerTag: "owner",
+    writer: { ...writer, known: moves },
+    vaultLeaves: nothing,
+  });
+  await inventory.forgetSubscription(SUBSCRIPTIONS[0].toUpperCase());
+  expect(await writer.find(vault.name)).toMatchObject({ subscriptionId: SUBSCRIPTIONS[1], pending: false });
+  expect(await writer.find(staying.vault.name)).toBeUndefined();
+}, 60_000);
