@@ -98,10 +98,8 @@ export function createDeliveries(deps: {
       if (row.parts.every(({ attempts }) => attempts === 0)) await enter(row, "intent");
       for (let index = 0; index < row.parts.length; index++) row = await advance(row, index, rule);
       if (row.parts.every(isFinal)) {
-        const status = statusOf(row.parts);
-        await enter(row, status === "delivered" ? "success" : "failure");
-        row = await write(row, { status, finishedAt: clock.now().toISOString() });
-        log.info("A delivery is over", { deliveryId, status });
+        row = await end(row);
+        log.info("A delivery is over", { deliveryId, status: row.status });
       }
       await history.show(withoutKeys(row));
       return row.status === "pending" ? Math.max(1, secondsUntil(row.nextAt)) : undefined;
@@ -168,6 +166,13 @@ export function createDeliveries(deps: {
     return isFinal(next) ? { ...next, finishedAt: clock.now().toISOString() } : next;
   }
 
+  /** A delivery all of whose parts are over: what became of them is entered, and then its own status. */
+  async function end(row: Row<DeliveryRecord>): Promise<Row<DeliveryRecord>> {
+    const status = statusOf(row.parts);
+    await enter(row, status === "delivered" ? "success" : "failure");
+    return await write(row, { status, finishedAt: clock.now().toISOString() });
+  }
+
   /** Under one request id, the delivery's, so that intent and outcome are found together. */
   const enter = (row: DeliveryRecord, outcome: "intent" | "success" | "failure") =>
     audit.append({
@@ -206,9 +211,7 @@ export function createDeliveries(deps: {
       }
       const error = "The service failed at it again and again; its log says why.";
       const parts = row.parts.map((part) => (isFinal(part) ? part : settled(part, { status: "failed", error })));
-      row = await write(row, { parts });
-      await enter(row, "failure");
-      row = await write(row, { status: statusOf(parts), finishedAt: clock.now().toISOString() });
+      row = await end(await write(row, { parts }));
       await history.show(withoutKeys(row));
     },
   };

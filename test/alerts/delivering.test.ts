@@ -402,4 +402,16 @@ describe("a delivery whose message is lost or fails", () => {
     await alerts.reviveDelivery(entry!.deliveryId);
     expect((await history(rule.ruleId))[0]!.status).toBe("failed");
   });
+
+  test("that arrived is entered as such, also where that could not be written until its last return", async () => {
+    const { rule } = await room.mailRule();
+    await deliver();
+    const { deliveryId } = (await history(rule.ruleId))[0]!;
+    const { finishedAt: _, ...row } = (await room.tables.get(Deliveries, deliveryId, DELIVERY_ROW))!;
+    await room.tables.replace(Deliveries, { ...row, status: "pending", revivals: 5 });
+    await room.instance().reviveDelivery(deliveryId);
+    const entries = room.events.filter(({ target }) => target?.id === deliveryId).map(({ outcome }) => outcome);
+    expect(entries).toEqual(["intent", "success", "success"]);
+    expect((await history(rule.ruleId))[0]!.status).toBe("delivered");
+  });
 });
