@@ -17,6 +17,10 @@ export const AuditEntry = z
   .object({
     id: z.string().regex(ULID).meta({ description: "A ULID." }),
     occurredAt: z.string().meta({ description: "The instant it was entered." }),
+    happenedAt: z.string().optional().meta({
+      description:
+        "When it happened, where the log was closed for that time already; occurredAt is then the next instant that was not. Before its interval is over, only a stranger with access to storage closes it.",
+    }),
     eventType: z.string().meta({ example: "settings.changed" }),
     outcome: z
       .enum(["success", "failure", "refused", "intent"])
@@ -36,12 +40,16 @@ export const AuditEntry = z
   .meta({ id: "AuditEntry" });
 export type AuditEntry = z.infer<typeof AuditEntry>;
 
-/** @throws TypeError for an event type that is not `thing.happened`: a mistake of the code that tells it. */
-export function entryOf(event: AuditEvent, id: string, at: number): AuditEntry {
+/**
+ * @param happenedAt - Where it is not entered under its own instant, in milliseconds since 1970.
+ * @throws TypeError for an event type that is not `thing.happened`: a mistake of the code that tells it.
+ */
+export function entryOf(event: AuditEvent, id: string, at: number, happenedAt?: number): AuditEntry {
   if (!EVENT_TYPE.test(event.type)) throw new TypeError(`${event.type} is not an event type like thing.happened.`);
   return {
     id,
     occurredAt: new Date(at).toISOString(),
+    ...(happenedAt === undefined ? {} : { happenedAt: new Date(happenedAt).toISOString() }),
     eventType: event.type,
     outcome: event.outcome,
     actor: event.caller.actor.slice(0, MAX_ACTOR_CHARACTERS).toWellFormed(),

@@ -204,6 +204,8 @@ test("an export is entered as one intent and one outcome, all parts together", a
     return enterExport(counter, request, { ...reader, requestId }, (id) => exportPart(make, request, id, limits));
   };
   const first = await part(undefined, "first");
+  // The export ends with the instant it began, so the outcome that it enters itself is none of its rows.
+  room.clock.addMinutes(1);
   const filter = "actor=ada";
   const intent = { outcome: "intent", requestId: "first", details: { format: "csv", filter }, count: 1 };
   expect(await entered()).toEqual([intent]);
@@ -246,6 +248,24 @@ test("marks that were planted ahead push entries to the first interval that is o
   room.clock.set("2026-11-21T10:12:00Z");
   await room.audit.append(by("pushed"));
   expect((await room.audit.list({ actor: "pushed" }, page())).items[0]!.occurredAt).toBe("2026-11-21T10:30:00.000Z");
+});
+
+test("an entry that planted marks push ahead says when it happened, and that stays in what is sealed", async () => {
+  const room = open();
+  const at = "2026-11-21T10:11:00.000Z";
+  for (const time of ["10:10", "10:20", "10:30"])
+    await room.tables.put(AnyRow, "2026-11-21", bornMark(Date.parse(`2026-11-21T${time}Z`)), {});
+  await room.audit.append(by("ada"));
+  expect((await room.audit.list({}, page())).items[0]).not.toHaveProperty("happenedAt");
+  room.clock.set(at);
+  await room.audit.append(by("bob"));
+  await room.audit.refused(by("eve"));
+  room.clock.addMinutes(60);
+  await room.audit.seal();
+  const { items } = await room.audit.list({}, page());
+  const pushed = { occurredAt: "2026-11-21T10:40:00.000Z", happenedAt: at };
+  expect(items.slice(0, 2)).toMatchObject([pushed, pushed]);
+  expect((await room.audit.verify({})).intact).toBe(true);
 });
 
 for (const interval of ["2099-01-01T00:00Z", "nonsense"]) {

@@ -47,7 +47,8 @@ export function createCounter(
     let notBefore = 0;
     let spoilt = 0;
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
-      const at = Math.max(clock.now().getTime(), notBefore);
+      const now = clock.now().getTime();
+      const at = Math.max(now, notBefore);
       const interval = intervalOf(at);
       const id = countedId(as, at, spoilt);
       const key = entryKey(interval, id);
@@ -59,7 +60,7 @@ export function createCounter(
         continue;
       }
       if (!row || !before) {
-        const entry = { ...entryOf(event, id, at), count: times };
+        const entry = { ...entryOf(event, id, at, notBefore > now ? now : undefined), count: times };
         const result = await writer.enter(interval, id, entryText(entry));
         if (result === "entered") return await writer.index(entry);
         if (result === "closed") notBefore = await writer.after(interval);

@@ -34,9 +34,10 @@ export function createWriter(deps: EntryWriterDependencies & { randomness: Rando
       let notBefore = 0;
       for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
         // The entry's instant is its id's: a factory of monotonic ids may be a little ahead of the clock.
-        const id = randomness.ulid(new Date(Math.max(clock.now().getTime(), notBefore)));
+        const now = clock.now().getTime();
+        const id = randomness.ulid(new Date(Math.max(now, notBefore)));
         const at = decodeTime(id);
-        const entry = entryOf(event, id, at);
+        const entry = entryOf(event, id, at, notBefore > now ? now : undefined);
         if ((await writer.enter(intervalOf(at), id, entryText(entry))) !== "closed") return await writer.index(entry);
         notBefore = await writer.after(intervalOf(at));
       }
