@@ -7,6 +7,7 @@ import { enterExport } from "../../shared/audit/reading.ts";
 import { bornMark, EntryRow, entriesPartition, FirstRow, isMark, openMark } from "../../shared/audit/rows.ts";
 import { createWriter } from "../../shared/audit/write/writer.ts";
 import { systemRandomness } from "../../shared/runtime.ts";
+import { MINUTE_MS } from "../../shared/time.ts";
 import { AnyRow, by, event, memoryAnchor, openRoom, page, type Room, settableClock } from "./support.ts";
 
 const accounts = Array.from({ length: 22 }, (_, index) => `write${index}`);
@@ -241,29 +242,56 @@ test("an export that fails says so in the log", async () => {
   expect(outcomes).toMatchObject([{ outcome: "failure", details: { reason: "TypeError" } }, { outcome: "intent" }]);
 });
 
-test("marks that were planted ahead push entries to the first interval that is open", async () => {
+test("marks that were planted ahead keep no entry out, however many, and are reported", async () => {
   const room = open();
   await room.audit.append(by("first"));
-  for (const time of ["10:10", "10:20"]) await room.tables.put(AnyRow, "2026-11-21", `~born|${time}`, {});
+  const start = Date.parse("2026-11-21T10:10Z");
+  for (let ahead = 0; ahead < 60; ahead++) {
+    const interval = start + ahead * 10 * MINUTE_MS;
+    await room.tables.put(AnyRow, new Date(interval).toISOString().slice(0, 10), bornMark(interval), {});
+  }
   room.clock.set("2026-11-21T10:12:00Z");
-  await room.audit.append(by("pushed"));
-  expect((await room.audit.list({ actor: "pushed" }, page())).items[0]!.occurredAt).toBe("2026-11-21T10:30:00.000Z");
+  await Promise.all([room.audit.append(by("ada")), room.instance().append(by("bob")), room.audit.refused(by("eve"))]);
+  for (const actor of ["ada", "bob", "eve"]) {
+    const [entry] = (await room.audit.list({ actor }, page())).items;
+    expect(entry!.occurredAt).toBe("2026-11-21T10:12:00.000Z");
+    expect(entry).not.toHaveProperty("happenedAt");
+  }
+  room.clock.addMinutes(60);
+  expect(await room.audit.seal()).toMatchObject({ sealed: 7 });
+  const verified = await room.audit.verify({});
+  expect(verified.entries).toBe(4);
+  // Those of intervals to come are nobody's of ours.
+  expect(new Set(verified.findings.map(({ kind }) => kind))).toEqual(new Set(["markChanged"]));
 });
 
-test("an entry that planted marks push ahead says when it happened, and that stays in what is sealed", async () => {
+test("an opening that arrives after its interval was closed is refused", async () => {
   const room = open();
-  const at = "2026-11-21T10:11:00.000Z";
-  for (const time of ["10:10", "10:20", "10:30"])
-    await room.tables.put(AnyRow, "2026-11-21", bornMark(Date.parse(`2026-11-21T${time}Z`)), {});
+  await room.tables.put(AnyRow, "2026-11-21", bornMark(Date.parse("2026-11-21T10:00Z")), {});
   await room.audit.append(by("ada"));
-  expect((await room.audit.list({}, page())).items[0]).not.toHaveProperty("happenedAt");
+  const before = await room.tables.get(AnyRow, "2026-11-21", bornMark(Date.parse("2026-11-21T10:00Z")));
+  room.clock.set("2026-11-21T10:12:00Z");
+  await room.audit.seal();
+  const after = await room.tables.get(AnyRow, "2026-11-21", bornMark(Date.parse("2026-11-21T10:00Z")));
+  expect(after!.etag).not.toBe(before!.etag);
+});
+
+test("an entry that finds its interval sealed says when it happened, and that stays in what is sealed", async () => {
+  const room = open();
+  await room.audit.append(by("ada"));
+  room.clock.set("2026-11-21T10:22:00Z");
+  await room.audit.append(by("ada"));
+  room.clock.set("2026-11-21T10:32:00Z");
+  await room.audit.seal();
+  // This instance's clock falls behind what is sealed.
+  const at = "2026-11-21T10:21:00.000Z";
   room.clock.set(at);
   await room.audit.append(by("bob"));
   await room.audit.refused(by("eve"));
   room.clock.addMinutes(60);
   await room.audit.seal();
   const { items } = await room.audit.list({}, page());
-  const pushed = { occurredAt: "2026-11-21T10:40:00.000Z", happenedAt: at };
+  const pushed = { occurredAt: "2026-11-21T10:30:00.000Z", happenedAt: at };
   expect(items.slice(0, 2)).toMatchObject([pushed, pushed]);
   expect((await room.audit.verify({})).intact).toBe(true);
 });

@@ -1,5 +1,5 @@
 import { repeatOnConflict } from "../../storage/conflict.ts";
-import { insert, remove, type Tables } from "../../storage/tables.ts";
+import { insert, put, remove, type Tables } from "../../storage/tables.ts";
 import type { Interval } from "../interval.ts";
 import { bornMark, entriesPartition, MARKS, Mark, openMark } from "../rows.ts";
 
@@ -7,22 +7,24 @@ import { bornMark, entriesPartition, MARKS, Mark, openMark } from "../rows.ts";
 const MAX_ATTEMPTS = 10;
 
 /**
- * Closes the intervals of one day; says whether any was born. After this no entry can come in: the birth is taken, or the
- * open mark is gone and can't be made again.
+ * Closes the intervals of one day, at most a transaction's worth; says whether any was born. After this no entry can come
+ * in: every birth mark is new, so that neither a birth nor an opening under the one before is taken any more, and the open
+ * marks that stood then are gone.
  */
 export async function close(tables: Tables, intervals: readonly Interval[]): Promise<boolean> {
   const partition = entriesPartition(intervals[0]!);
-  return await repeatOnConflict(async () => {
+  const isBorn = await repeatOnConflict(async () => {
     const marks = await marksOf(tables, partition);
-    const unborn = intervals.filter((interval) => !marks.has(bornMark(interval)));
-    const open = intervals.map(openMark).filter((mark) => marks.has(mark));
-    if (unborn.length > 0) {
-      const births = unborn.map((interval) => insert(Mark, bornMark(interval), {}));
-      await tables.transaction(Mark.table, partition, births);
-    }
-    await tables.write(Mark.table, partition, removals(open));
-    return unborn.length < intervals.length;
+    const births = intervals.map((interval) =>
+      marks.has(bornMark(interval)) ? put(Mark, bornMark(interval), {}) : insert(Mark, bornMark(interval), {}),
+    );
+    await tables.transaction(Mark.table, partition, births);
+    return births.some(({ kind }) => kind === "put");
   }, MAX_ATTEMPTS);
+  if (!isBorn) return false;
+  const marks = await marksOf(tables, partition);
+  await tables.write(Mark.table, partition, removals(intervals.map(openMark).filter((mark) => marks.has(mark))));
+  return true;
 }
 
 /** The row keys of the marks of a day's partition. */

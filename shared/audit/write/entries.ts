@@ -1,5 +1,6 @@
 import type { Clock } from "../../runtime.ts";
-import { insert, merge, put, RowExists, RowMissing, type Tables } from "../../storage/tables.ts";
+import { isConflict } from "../../storage/conflict.ts";
+import { insert, merge, put, RowExists, RowMissing, replace, type Tables } from "../../storage/tables.ts";
 import { chainEnd } from "../chain/chain.ts";
 import type { Trust } from "../chain/trust.ts";
 import type { AuditEntry } from "../entry.ts";
@@ -21,6 +22,8 @@ import {
 
 /** How often one entry may meet a sealed interval, or one counted entry another writer, before the call fails. */
 export const MAX_ATTEMPTS = 20;
+/** How often an entry tries an interval again that it opened anew. */
+const REOPEN_ATTEMPTS = 3;
 
 export interface EntryWriterDependencies {
   tables: Tables;
@@ -41,7 +44,8 @@ export interface EntryWriter {
 /**
  * An interval's first entry inserts its two marks, every later one touches the open mark in its own transaction, and
  * sealing deletes that mark first: so no entry can land behind a seal. A writer that comes too late fails and takes the
- * current interval. Writers don't contend: the touch asks only that the mark exists.
+ * current interval. Writers don't contend: the touch asks only that the mark exists. Marks that somebody else wrote keep no
+ * entry out of an interval that is not over.
  */
 export function createEntryWriter({ tables, clock, trust }: EntryWriterDependencies): EntryWriter {
   /** The last interval this instance knows to have been born: from then on, one transaction enters an entry. */
@@ -73,6 +77,31 @@ export function createEntryWriter({ tables, clock, trust }: EntryWriterDependenc
     return first;
   }
 
+  /** The last interval that a digest of the chain covers; 0 before the first. */
+  const lastSealed = async (): Promise<Interval> =>
+    (await chainEnd({ tables, clock, keys: await trust.keys() }))?.interval ?? 0;
+
+  /**
+   * Opens an interval that is not over although its open mark is missing: sealing closes only what is over, so somebody
+   * else wrote its marks. Closing replaces the birth mark, so that this is refused once an interval is closed, however late
+   * it arrives. False when the interval is over, or was never born.
+   */
+  async function reopen(interval: Interval): Promise<boolean> {
+    if (clock.now().getTime() >= interval + INTERVAL_MS || interval <= (await lastSealed())) return false;
+    const partition = entriesPartition(interval);
+    const birth = await tables.get(Mark, partition, bornMark(interval));
+    if (!birth) return false;
+    try {
+      await tables.transaction(Mark.table, partition, [
+        replace(Mark, bornMark(interval), {}, birth.etag),
+        insert(Mark, openMark(interval), {}),
+      ]);
+    } catch (error) {
+      if (!isConflict(error)) throw error; // another writer opened it
+    }
+    return true;
+  }
+
   return {
     async enter(interval, id, text) {
       const partition = entriesPartition(interval);
@@ -92,24 +121,26 @@ export function createEntryWriter({ tables, clock, trust }: EntryWriterDependenc
           if (!(error instanceof RowExists)) throw error;
         }
       }
-      try {
-        await tables.transaction(EntryRow.table, partition, [
-          merge(Mark, openMark(interval), {}),
-          insert(EntryRow, key, { entry: text }),
-        ]);
-        born = interval;
-        return "entered";
-      } catch (error) {
-        if (error instanceof RowExists) return "exists";
-        if (!(error instanceof RowMissing)) throw error;
-        born = undefined;
-        return (await readRow(tables, EntryRow, partition, key)) ? "exists" : "closed";
+      for (let attempt = 1; ; attempt++) {
+        try {
+          await tables.transaction(EntryRow.table, partition, [
+            merge(Mark, openMark(interval), {}),
+            insert(EntryRow, key, { entry: text }),
+          ]);
+          born = interval;
+          return "entered";
+        } catch (error) {
+          if (error instanceof RowExists) return "exists";
+          if (!(error instanceof RowMissing)) throw error;
+          born = undefined;
+          if (await readRow(tables, EntryRow, partition, key)) return "exists";
+          if (attempt === REOPEN_ATTEMPTS || !(await reopen(interval))) return "closed";
+        }
       }
     },
 
     async after(interval) {
-      const sealed = (await chainEnd({ tables, clock, keys: await trust.keys() }))?.interval ?? 0;
-      return Math.max(interval, sealed, (await firstInterval(interval)) - INTERVAL_MS) + INTERVAL_MS;
+      return Math.max(interval, await lastSealed(), (await firstInterval(interval)) - INTERVAL_MS) + INTERVAL_MS;
     },
 
     async index(entry) {
