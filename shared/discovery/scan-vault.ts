@@ -3,7 +3,7 @@ import type { KeyVaults, ListedAsset } from "../azure/key-vault.ts";
 import type { ResourceManager, VaultResource } from "../azure/resource-manager.ts";
 import { ASSET_TYPES, type AssetRecord, type AssetType, assetId } from "../inventory/asset.ts";
 import { packExpiries } from "../inventory/expiries.ts";
-import { expiriesColumn, type VaultRecord } from "../inventory/vault.ts";
+import { DiagnosticSetting, expiriesColumn, type VaultRecord } from "../inventory/vault.ts";
 import type { AssetChange, InventoryWriter, KnownVault, RecordChanges } from "../inventory/write.ts";
 import type { Clock } from "../runtime.ts";
 import { withoutKeys } from "../storage/entity.ts";
@@ -78,7 +78,9 @@ export async function scanVault(
 
   if (options.mode !== "delta") {
     try {
-      vault.diagnostics = await deps.resourceManager.diagnosticSettings(resource.id, options.signal);
+      const settings = await deps.resourceManager.diagnosticSettings(resource.id, options.signal);
+      // Only what is kept, so that what was kept before compares equal.
+      vault.diagnostics = settings.map((setting) => DiagnosticSetting.parse(setting));
     } catch (error) {
       if (!(error instanceof CloudFailure)) throw error;
       fail("diagnosticSettings", error);
