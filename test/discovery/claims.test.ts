@@ -114,7 +114,8 @@ describe("a vault's message", () => {
     const [message] = rooms.take(QUEUES.vaults);
     await storage.move(12 * MINUTE_MS);
     await rooms.watch();
-    const [again] = rooms.take(QUEUES.vaults);
+    // The watch sends lost messages side by side, so in any order.
+    const again = rooms.take(QUEUES.vaults).find((one) => one.message.index === message!.message.index);
     await hangsIn(message!.message);
     let opened = 0;
     rooms.cloud.keyVaults.open = () => {
@@ -159,7 +160,7 @@ describe("whatever the clocks of those who wrote them say", () => {
     }));
     await racing.watch();
     expect(raced).toBe(1);
-    expect(racing.take(QUEUES.vaults).map(({ message }) => message.index)).toEqual(["000001", "000002"]);
+    expect(racing.take(QUEUES.vaults).map(({ message }) => message.index).sort()).toEqual(["000001", "000002"]);
     expect((await racing.active.all()).map((one) => one.scanId)).toEqual([scanId]);
   });
 
