@@ -1,3 +1,4 @@
+import * as z from "zod";
 import {
   Credentials,
   PasswordChange,
@@ -6,7 +7,9 @@ import {
   SignedOut,
   SignOut,
   UserView,
+  userView,
 } from "../shared/access/api.ts";
+import { requireSameOrigin } from "../shared/http/origin.ts";
 import { ok } from "../shared/http/reply.ts";
 import { endpoint } from "./kit.ts";
 
@@ -25,8 +28,16 @@ const signIn = endpoint({
   rateLimit: "signIn",
   body: Credentials,
   form: true,
-  responds: { 200: SignedIn },
-  handle: async ({ body, caller, services }) => ok(await services.access.signIn(body, caller)),
+  responds: { 200: z.union([SignedIn, z.object({ user: UserView })]) },
+  problems: ["crossSite"],
+  handle: async ({ body, caller, headers, origin, services }) => {
+    const { session, ...credentials } = body;
+    if (!session) return ok(await services.access.signIn(credentials, caller));
+    requireSameOrigin(headers, origin);
+    const userAgent = headers.get("user-agent")?.slice(0, 200);
+    const { user, cookie } = await services.access.signInToSession(credentials, caller, userAgent);
+    return { ...ok({ user: userView(user) }), cookies: [cookie] };
+  },
 });
 
 const signOut = endpoint({
@@ -34,16 +45,18 @@ const signOut = endpoint({
   method: "POST",
   route: "auth/logout",
   summary: "Sign out",
-  description: "Ends the token this is called with, or with everywhere all of yours, on every instance at once.",
+  description:
+    "Ends the token or session this is called with, or with everywhere all of yours, on every instance at once.",
   tag,
   access: "user",
   tier: "core",
+  interactive: true,
   body: SignOut,
   bodyOptional: true,
   responds: { 200: SignedOut },
   handle: async ({ body, actor, caller, services }) => {
     await services.access.signOut(actor, body.everywhere, caller);
-    return ok({ signedOut: true });
+    return { ...ok({ signedOut: true }), cookies: [services.access.noSession] };
   },
 });
 
@@ -64,10 +77,11 @@ const changePassword = endpoint({
   method: "POST",
   route: "auth/password",
   summary: "Change your own password",
-  description: "Ends every token of yours, this one too: sign in again with the new password.",
+  description: "Ends every token and session of yours, this one too: sign in again with the new password.",
   tag,
   access: "user",
   tier: "core",
+  interactive: true,
   body: PasswordChange,
   responds: { 200: PasswordChanged },
   handle: async ({ body, actor, caller, services }) => {

@@ -29,10 +29,7 @@ export function createGate(deps: {
   const { access, licensing, audit, limiter, signInLimiter } = deps;
   const countedAtOnce = pLimit(SIGN_INS_COUNTED_AT_ONCE);
   return {
-    authenticate: async (token) => {
-      const result = await access.authenticate(token);
-      return result.kind === "valid" ? result.actor : undefined;
-    },
+    authenticate: (credential) => access.authenticate(credential),
     tier: async () => licensing.tier(),
     refused: (caller, endpoint, code) =>
       audit.refused({

@@ -48,6 +48,7 @@ function registerEndpoint(endpoint: Endpoint<Services>, config: () => Config): v
           return { gate: services.gate, services };
         },
         trustedProxyHops: config().TRUSTED_PROXY_HOPS,
+        publicBaseUrl: config().PUBLIC_BASE_URL,
         clock: systemClock,
         randomness,
         log: createLogger(logLevel(config())),

@@ -1,9 +1,11 @@
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
 import type { Config } from "../config/config.ts";
+import { badCredential, type Credential, SESSION_COOKIE } from "../http/admission.ts";
 import type { Actor, Caller } from "../http/endpoint.ts";
 import { notFound, Problem } from "../http/problem.ts";
 import type { RateLimiter } from "../http/rate-limit.ts";
+import type { Cookie } from "../http/reply.ts";
 import type { Clock, Logger, Randomness } from "../runtime.ts";
 import type { Tables } from "../storage/tables.ts";
 import { SECOND_MS } from "../time.ts";
@@ -14,6 +16,7 @@ import { createSignInFailures } from "./failures.ts";
 import { createKnownAddresses } from "./known-addresses.ts";
 import { refuseWeakPassword } from "./password-policy.ts";
 import { createPasswords, type Passwords } from "./passwords.ts";
+import { createSessions, sessionCookie } from "./sessions.ts";
 import { addressOf, createSignIn, type SignIn } from "./sign-in.ts";
 import { createTokens, keyedHash } from "./tokens.ts";
 import { revised, stillRevoked, tokensEnded, type UserRow } from "./user.ts";
@@ -23,19 +26,25 @@ import { createUsers } from "./users.ts";
 export interface Access {
   /** See `SignIn`. */
   signIn: SignIn["signIn"];
-  /** Ends the actor's token, or every token of the actor, on every instance at once. */
+  signInToSession: SignIn["signInToSession"];
+  /** Ends the actor's token or session, or every one of the actor, on every instance at once. */
   signOut(actor: Actor, everywhere: boolean, caller: Caller): Promise<void>;
-  /** Who a token stands for now, by one uncached read of the user's row. */
-  authenticate(token: string): Promise<{ kind: "valid"; actor: Actor } | { kind: "invalid" }>;
   /**
-   * Ends every token of the actor.
+   * Who a credential stands for now, else what its bearer is told (401): by one uncached read of the user's row, and for a
+   * session one of its own.
+   */
+  authenticate(credential: Credential): Promise<Actor | Problem>;
+  /** What makes a browser forget its session. */
+  noSession: Cookie;
+  /**
+   * Ends every token and session of the actor.
    *
    * @throws {Problem} invalidRequest (a wrong current or a weak new password), tooManyAttempts, conflict, rateLimited.
    */
   changePassword(actor: Actor, current: string, next: string, caller: Caller): Promise<void>;
   me(actor: Actor): Promise<UserView>;
   users: Administration;
-  /** Removes counts of failed sign-ins that no longer matter. */
+  /** Removes counts of failed sign-ins that no longer matter, and sessions that have ended. */
   cleanUp(): Promise<void>;
 }
 
@@ -70,10 +79,12 @@ export function createAccess(deps: AccessDependencies): Access {
   const hash = (text: string) => keyedHash(config.JWT_SIGNING_KEYS[0]!.key, "sign-in", text);
   const failures = createSignInFailures({ tables, clock, hash });
   const addresses = createKnownAddresses(config.JWT_SIGNING_KEYS);
-  const { signIn, isPasswordOf } = createSignIn({
+  const sessions = createSessions({ tables, users, clock, randomness, cookieName: SESSION_COOKIE });
+  const { signIn, signInToSession, isPasswordOf } = createSignIn({
     users,
     passwords,
     tokens,
+    sessions,
     failures,
     addresses,
     limiter,
@@ -104,11 +115,41 @@ export function createAccess(deps: AccessDependencies): Access {
     return user;
   }
 
+  async function ofToken(token: string): Promise<Actor | undefined> {
+    const claims = await tokens.verify(token);
+    if (!claims) return undefined;
+    await bootstrapped(Infinity);
+    const user = await users.find(claims.username);
+    if (
+      user?.state !== "active" ||
+      claims.issuedAt.getTime() < Date.parse(user.tokensValidFrom) ||
+      user.revokedTokens.some(({ id }) => id === claims.id)
+    ) {
+      return undefined;
+    }
+    const { username, role } = user;
+    return { username, role, credential: { kind: "token", id: claims.id, expiresAt: claims.expiresAt } };
+  }
+
+  async function ofSession(cookie: string): Promise<Actor | undefined> {
+    const found = await sessions.find(cookie);
+    if (!found) return undefined;
+    const { username, role } = found.user;
+    return { username, role, credential: { kind: "session", id: found.id } };
+  }
+
   return {
     async signIn(credentials, caller) {
       await bootstrapped(BOOTSTRAP_HOLDS_MS);
       return await signIn(credentials, caller);
     },
+
+    async signInToSession(credentials, caller, userAgent) {
+      await bootstrapped(BOOTSTRAP_HOLDS_MS);
+      return await signInToSession(credentials, caller, userAgent);
+    },
+
+    noSession: sessionCookie(SESSION_COOKIE, "", 0),
 
     async signOut(actor, everywhere, caller) {
       const user = await users.find(actor.username);
@@ -120,28 +161,23 @@ export function createAccess(deps: AccessDependencies): Access {
         details: { everywhere },
       };
       await audited(audit, event, async () => {
-        const revoked = { id: actor.tokenId, until: actor.tokenExpiresAt.toISOString() };
-        await users.change(user, (now) => ({
-          ...now,
-          ...(everywhere ? tokensEnded(now, clock) : { revokedTokens: [...stillRevoked(now, clock), revoked] }),
-        }));
+        const { credential } = actor;
+        if (everywhere) await users.change(user, (now) => ({ ...now, ...tokensEnded(now, clock) }));
+        else if (credential.kind === "session") await sessions.end(user.rowKey, credential.id);
+        else if (credential.kind === "token") {
+          const revoked = { id: credential.id, until: credential.expiresAt.toISOString() };
+          await users.change(user, (now) => ({
+            ...now,
+            revokedTokens: [...stillRevoked(now, clock), revoked],
+          }));
+        }
       });
     },
 
-    async authenticate(token) {
-      const claims = await tokens.verify(token);
-      if (!claims) return { kind: "invalid" };
-      await bootstrapped(Infinity);
-      const user = await users.find(claims.username);
-      if (
-        user?.state !== "active" ||
-        claims.issuedAt.getTime() < Date.parse(user.tokensValidFrom) ||
-        user.revokedTokens.some(({ id }) => id === claims.id)
-      ) {
-        return { kind: "invalid" };
-      }
-      const { username, role } = user;
-      return { kind: "valid", actor: { username, role, tokenId: claims.id, tokenExpiresAt: claims.expiresAt } };
+    async authenticate(credential) {
+      const actor =
+        credential.kind === "session" ? await ofSession(credential.cookie) : await ofToken(credential.token);
+      return actor ?? badCredential(credential);
     },
 
     async changePassword(actor, current, next, caller) {
@@ -169,7 +205,11 @@ export function createAccess(deps: AccessDependencies): Access {
 
     me: async (actor) => userView(await rowOf(actor)),
     users: createAdministration({ users, passwords, failures, audit, clock, randomness }),
-    cleanUp: () => failures.cleanUp(),
+
+    async cleanUp() {
+      await failures.cleanUp();
+      await sessions.cleanUp();
+    },
   };
 }
 

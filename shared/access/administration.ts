@@ -88,6 +88,8 @@ export function createAdministration(deps: {
       const passwordHash = await passwords.hash(password);
       const now = clock.now().toISOString();
       const user: UserRecord = {
+        uid: deps.randomness.ulid(clock.now()),
+        source: "local",
         username,
         ...(email === undefined ? {} : { email }),
         role,
@@ -137,7 +139,10 @@ export function createAdministration(deps: {
       requireMatch(before.etag, ifMatch, USER);
       const event = { type: "user.deleted", caller, target: target(user.rowKey) };
       const effect = async () => {
-        const removed = await users.remove(user, (now) => requireMatch(userView(now).etag, ifMatch, USER));
+        const removed = await users.remove(user, (now) => {
+          requireMatch(userView(now).etag, ifMatch, USER);
+          return [];
+        });
         if (!removed) throw notFound("This user");
       };
       await audited(audit, event, effect, () => ({ before }));

@@ -30,6 +30,10 @@ export const Credentials = z
   .strictObject({
     username: typed,
     password: typedPassword,
+    session: z
+      .boolean()
+      .default(false)
+      .meta({ description: "For browsers: sets a session's cookie and answers the user instead of a token." }),
     grantType: z
       .literal("password")
       .optional()

@@ -84,6 +84,7 @@ export async function bootstrapAdministrator(deps: Dependencies): Promise<void> 
     ]);
     const now = clock.now().toISOString();
     const administrator: UserRecord = {
+      ...(!user && { uid: randomness.ulid(clock.now()), source: "local" as const }),
       username,
       createdAt: now,
       createdBy: "system",

@@ -3,13 +3,15 @@ import type { Audit } from "../audit/audit.ts";
 import type { Caller } from "../http/endpoint.ts";
 import { Problem, retryLater } from "../http/problem.ts";
 import type { RateLimiter } from "../http/rate-limit.ts";
+import type { Cookie } from "../http/reply.ts";
 import type { Clock } from "../runtime.ts";
 import type { Attempt, SignInFailures } from "./failures.ts";
 import { type KnownAddresses, UNKNOWN_ADDRESS } from "./known-addresses.ts";
 import type { Passwords } from "./passwords.ts";
+import type { NewSession, Sessions } from "./sessions.ts";
 import { TOKEN_SECONDS, type Tokens } from "./tokens.ts";
 import { createTurns } from "./turns.ts";
-import { stillRevoked, type UserRow, userKey } from "./user.ts";
+import { signedIn, type UserRow, userKey } from "./user.ts";
 import type { Users } from "./users.ts";
 
 /** What a sign-in answers, in the names of RFC 6749, 5.1. */
@@ -20,6 +22,11 @@ export interface TokenAnswer {
   expires_in: number;
 }
 
+export interface Credentials {
+  username: string;
+  password: string;
+}
+
 export interface SignIn {
   /**
    * A token for whoever knows the password. A user's own addresses come first, so that strangers keep nobody out: they
@@ -28,7 +35,13 @@ export interface SignIn {
    * @throws {Problem} invalidCredentials, the same for an unknown user and a wrong password; tooManyAttempts after
    * failures; rateLimited when this username or this instance is busy with sign-ins.
    */
-  signIn(credentials: { username: string; password: string }, caller: Caller): Promise<TokenAnswer>;
+  signIn(credentials: Credentials, caller: Caller): Promise<TokenAnswer>;
+  /** The same, for a browser: a session's cookie instead of a token. @param userAgent - What the browser says it is. */
+  signInToSession(
+    credentials: Credentials,
+    caller: Caller,
+    userAgent: string | undefined,
+  ): Promise<{ user: UserRow; cookie: Cookie }>;
   /**
    * Whether it is the password of a user who is signed in; a wrong one is counted as a failed sign-in.
    *
@@ -53,6 +66,7 @@ export function createSignIn(deps: {
   users: Users;
   passwords: Passwords;
   tokens: Tokens;
+  sessions: Sessions;
   failures: SignInFailures;
   addresses: KnownAddresses;
   limiter: RateLimiter;
@@ -60,7 +74,7 @@ export function createSignIn(deps: {
   clock: Clock;
   hash: (text: string) => string;
 }): SignIn {
-  const { users, passwords, tokens, failures, addresses, limiter, audit, clock, hash } = deps;
+  const { users, passwords, tokens, sessions, failures, addresses, limiter, audit, clock, hash } = deps;
   // One at a time, so that several right sign-ins at once are not taken for several failures: see SignInFailures.
   const turns = createTurns(MAX_WAITING);
   const lookedUpAtOnce = pLimit(LOOKED_UP_AT_ONCE);
@@ -75,7 +89,12 @@ export function createSignIn(deps: {
    * What becomes of a sign-in whose turn it is: `refused`, or `entered` when the password was right, which is the user as
    * the sign-in left it, or neither.
    */
-  async function check(name: string, user: UserRow | undefined, password: string, address: string, known: boolean) {
+  async function check(
+    name: string,
+    user: UserRow | undefined,
+    password: string,
+    { address, known, session }: { address: string; known: boolean; session: NewSession | undefined },
+  ) {
     if (!known) {
       const { allowed, retryAfterSeconds } = await limiter.take(`username:${hash(name)}`);
       if (!allowed) return { refused: tooOften(retryAfterSeconds) };
@@ -84,7 +103,7 @@ export function createSignIn(deps: {
     if ("waitSeconds" in attempt) return { refused: tooMany(attempt.waitSeconds) };
     const entered = await orWithdraw(attempt, async () => {
       const right = await passwords.verify(password, user?.state === "active" ? user.passwordHash : undefined);
-      return user && right ? await enter(user, address) : undefined;
+      return user && right ? await enter(user, address, session) : undefined;
     });
     if (entered) await failures.succeeded(attempt);
     else if (user && known && attempt.isLast) {
@@ -94,21 +113,19 @@ export function createSignIn(deps: {
   }
 
   /** Writes the sign-in with the ETag of the row its password was checked against; undefined when that no longer holds. */
-  async function enter(known: UserRow, address: string): Promise<UserRow | undefined> {
-    return await users.change(known, (now) => {
-      if (now.state !== "active" || now.passwordHash !== known.passwordHash) return undefined;
-      const at = Math.max(
-        clock.now().getTime(),
-        Date.parse(now.tokensValidFrom),
-        Date.parse(now.lastSignInAt ?? EPOCH),
-      );
-      return {
-        ...now,
-        lastSignInAt: new Date(at).toISOString(),
-        revokedTokens: stillRevoked(now, clock),
-        knownAddresses: addresses.with(now, address, clock.now()),
-      };
-    });
+  async function enter(known: UserRow, address: string, session: NewSession | undefined): Promise<UserRow | undefined> {
+    return await users.change(
+      known,
+      (now) => {
+        if (now.state !== "active" || now.passwordHash !== known.passwordHash) return undefined;
+        return {
+          ...now,
+          ...signedIn(now, clock),
+          knownAddresses: addresses.with(now, address, clock.now()),
+        };
+      },
+      (after) => (session ? [session.operation(after)] : []),
+    );
   }
 
   async function orWithdraw<T>(attempt: Attempt, work: () => Promise<T>): Promise<T> {
@@ -120,31 +137,55 @@ export function createSignIn(deps: {
     }
   }
 
-  return {
-    async signIn({ username, password }, caller) {
-      const [name, address] = [userKey(username), addressOf(caller)];
-      const user = await lookedUpAtOnce(() => users.find(name));
-      const known = user !== undefined && addresses.has(user, address);
-      // Nothing else is asked of storage before: who finds the line full costs this one read.
-      const place = { line: known ? "known" : "stranger", owner: address } as const;
-      const { refused, entered } = await turns.take(place, () => check(name, user, password, address, known));
+  /** @param begin - Begins the session that the sign-in is for, if any. @returns The user as the sign-in left it. */
+  async function signInAs(
+    { username, password }: Credentials,
+    caller: Caller,
+    begin?: (name: string) => NewSession,
+  ): Promise<{ user: UserRow; session: NewSession | undefined }> {
+    const [name, address] = [userKey(username), addressOf(caller)];
+    const user = await lookedUpAtOnce(() => users.find(name));
+    const known = user !== undefined && addresses.has(user, address);
+    const session = begin?.(name);
+    // Nothing else is asked of storage before: who finds the line full costs this one read.
+    const place = { line: known ? "known" : "stranger", owner: address } as const;
+    const how = { address, known, session };
+    const { refused, entered } = await turns.take(place, () => check(name, user, password, how));
 
-      const target = targetOf(name, user);
-      if (refused) {
-        const details = { reason: refused.code };
-        await audit.refused({ type: "user.signInRefused", outcome: "refused", caller, target, details });
-        throw refused;
-      }
-      if (!entered) {
-        await audit.refused({ type: "user.signInFailed", outcome: "failure", caller, target });
-        throw new Problem("invalidCredentials", "Check the username and the password.", {
-          headers: { "WWW-Authenticate": "Bearer" },
-        });
-      }
-      const { rowKey, lastSignInAt, username: actor } = entered;
-      const token = await tokens.issue(rowKey, new Date(lastSignInAt!));
-      await audit.append({ type: "user.signedIn", outcome: "success", caller: { ...caller, actor }, target });
+    const target = targetOf(name, user);
+    if (refused) {
+      const details = { reason: refused.code };
+      await audit.refused({ type: "user.signInRefused", outcome: "refused", caller, target, details });
+      throw refused;
+    }
+    if (!entered) {
+      await audit.refused({ type: "user.signInFailed", outcome: "failure", caller, target });
+      throw new Problem("invalidCredentials", "Check the username and the password.", {
+        headers: { "WWW-Authenticate": "Bearer" },
+      });
+    }
+    const details = { to: session ? "session" : "token" };
+    await audit.append({
+      type: "user.signedIn",
+      outcome: "success",
+      caller: { ...caller, actor: entered.username },
+      target,
+      details,
+    });
+    return { user: entered, session };
+  }
+
+  return {
+    async signIn(credentials, caller) {
+      const { user } = await signInAs(credentials, caller);
+      const token = await tokens.issue(user.rowKey, new Date(user.lastSignInAt!));
       return { access_token: token, token_type: "bearer", expires_in: TOKEN_SECONDS };
+    },
+
+    async signInToSession(credentials, caller, userAgent) {
+      const begin = (name: string) => sessions.begin(name, { by: "password", userAgent, caller });
+      const { user, session } = await signInAs(credentials, caller, begin);
+      return { user, cookie: session!.cookie };
     },
 
     async isPasswordOf(user, password, caller) {
@@ -157,8 +198,6 @@ export function createSignIn(deps: {
     },
   };
 }
-
-const EPOCH = "1970-01-01T00:00:00.000Z";
 
 const tooMany = (seconds: number): Problem =>
   retryLater("tooManyAttempts", "Too many failed sign-ins. Wait as long as Retry-After says.", seconds);

@@ -11,17 +11,32 @@ export const BOOTSTRAP_KEY = "|bootstrap";
 export const AFTER_USERS = "|";
 
 const userRecord = z.object({
+  /**
+   * Never changes, and never comes again when a user of the same name is made anew. Rows written before it was kept have
+   * none: see `uidOf`.
+   */
+  uid: z.string().optional(),
   /** As it was written when the user was made. */
   username: z.string(),
   email: z.string().optional(),
   role: z.enum(ROLES),
   state: z.enum(["active", "disabled"]),
+  /** Whether it was made here or by single sign-on. Absent in rows written before there was any. */
+  source: z.enum(["local", "sso"]).optional(),
+  /** Whom single sign-on knows it as. A row `|sso|...` leads from the pair to the user, so that no two have the same. */
+  sso: z.object({ issuer: z.string(), subject: z.string() }).optional(),
   /** Absent for a user who signs in elsewhere. */
   passwordHash: z.string().optional(),
+  /** True from an administrator's reset until the user has chosen a password. */
+  mustChangePassword: z.boolean().optional(),
   /** Tokens issued before this instant are no longer valid. */
   tokensValidFrom: z.string(),
   /** Tokens that were signed out and would otherwise be valid until then. The limits on signing in bound how many. */
   revokedTokens: z.array(z.object({ id: z.string(), until: z.string() })),
+  /** API tokens made before this instant are no longer valid; absent while none were ended. */
+  apiTokensValidFrom: z.string().optional(),
+  /** Ids of the user's API tokens, the ended ones until the next is made. */
+  apiTokens: z.array(z.string()).optional(),
   /** Changes with what people see of the user, not with each sign-in: the resource's ETag. */
   revision: z.string(),
   createdAt: z.string(),
@@ -29,6 +44,7 @@ const userRecord = z.object({
   updatedAt: z.string(),
   /** The instant of the newest token, too: `tokensValidFrom` is set after it, whatever the clocks of two instances say. */
   lastSignInAt: z.string().optional(),
+  lastSsoSignInAt: z.string().optional(),
   /** Where the user signed in from lately; see KnownAddresses. Absent in rows written before it was kept. */
   knownAddresses: z.array(z.object({ hash: z.string(), lastAt: z.string() })).optional(),
 });
@@ -51,6 +67,9 @@ export const userKey = (username: string): string => username.toLowerCase();
 export const isAdministrator = (user: UserRecord | undefined): boolean =>
   user?.role === "admin" && user.state === "active";
 
+/** Of a row that has none the instant it was made, which no other user of that name has. */
+export const uidOf = (user: UserRecord): string => user.uid ?? user.createdAt;
+
 /** What every change that people see writes along. */
 export const revised = (deps: { clock: Clock; randomness: Randomness }) => {
   const now = deps.clock.now();
@@ -61,7 +80,14 @@ export const revised = (deps: { clock: Clock; randomness: Randomness }) => {
 export const stillRevoked = (user: UserRecord, clock: Clock): UserRecord["revokedTokens"] =>
   user.revokedTokens.filter(({ until }) => Date.parse(until) > clock.now().getTime());
 
-/** What ends every token issued so far, on every instance. */
+/** What a sign-in writes: its instant is never before what ended earlier ones, whatever the clocks of two instances say. */
+export function signedIn(user: UserRecord, clock: Clock): Pick<UserRecord, "lastSignInAt" | "revokedTokens"> {
+  const earlier = [user.tokensValidFrom, user.lastSignInAt].map((at) => (at === undefined ? 0 : Date.parse(at)));
+  const at = Math.max(clock.now().getTime(), ...earlier);
+  return { lastSignInAt: new Date(at).toISOString(), revokedTokens: stillRevoked(user, clock) };
+}
+
+/** What ends every token and session so far, on every instance. */
 export function tokensEnded(user: UserRecord, clock: Clock): Pick<UserRecord, "tokensValidFrom" | "revokedTokens"> {
   const afterNewest = user.lastSignInAt === undefined ? 0 : Date.parse(user.lastSignInAt) + 1;
   const from = Math.max(clock.now().getTime(), afterNewest, Date.parse(user.tokensValidFrom));

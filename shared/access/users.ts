@@ -21,22 +21,30 @@ import {
 export interface Users {
   /** One uncached point read; none for what can't be a username. */
   find(username: string): Promise<UserRow | undefined>;
-  /** @throws {Problem} alreadyExists */
-  create(user: UserRecord): Promise<UserRow>;
+  /**
+   * @param also - Further operations in the users' partition, for the same transaction.
+   * @throws {Problem} alreadyExists
+   */
+  create(user: UserRecord, also?: readonly Operation[]): Promise<UserRow>;
   /**
    * Writes what `next` makes of the user, beginning with the row that is known and again when it was changed meanwhile.
    * `next` may throw, or return undefined to leave it as it is.
    *
+   * @param also - Further operations in the users' partition, for the same transaction.
    * @returns The user as it is now; undefined when it is gone or was left.
    * @throws {Problem} conflict when it would leave no administrator.
    */
-  change(known: UserRow, next: (now: UserRow) => UserRecord | undefined): Promise<UserRow | undefined>;
+  change(
+    known: UserRow,
+    next: (now: UserRow) => UserRecord | undefined,
+    also?: (after: UserRecord) => readonly Operation[],
+  ): Promise<UserRow | undefined>;
   /**
-   * @param check - May throw to refuse.
+   * @param check - May throw to refuse, or return further operations for the same transaction.
    * @returns False when the user was gone already.
    * @throws {Problem} conflict when it would leave no administrator.
    */
-  remove(known: UserRow, check: (now: UserRow) => void): Promise<boolean>;
+  remove(known: UserRow, check: (now: UserRow) => readonly Operation[]): Promise<boolean>;
   /** By name. */
   list(page: PageRequest): Promise<Page<UserView>>;
 }
@@ -52,9 +60,13 @@ export function createUsers(tables: Tables): Users {
 
   const directory = () => tables.get(Directory, USERS_PARTITION, DIRECTORY_KEY);
 
-  async function apply(before: UserRow | undefined, after: UserRecord | undefined): Promise<string> {
+  async function apply(
+    before: UserRow | undefined,
+    after: UserRecord | undefined,
+    also: readonly Operation[] = [],
+  ): Promise<string> {
     const withDirectory = countedAs(before) !== countedAs(after);
-    const operations = userOperations(before, after, withDirectory ? await directory() : undefined);
+    const operations = [...userOperations(before, after, withDirectory ? await directory() : undefined), ...also];
     const etags = await tables.transaction(User.table, USERS_PARTITION, operations);
     return etags.get(operations[0]!.rowKey)!;
   }
@@ -62,21 +74,21 @@ export function createUsers(tables: Tables): Users {
   return {
     find,
 
-    create: (user) =>
+    create: (user, also) =>
       repeatOnConflict(async () => {
         if (await find(user.username)) throw userExists(user.username);
-        const etag = await apply(undefined, user);
+        const etag = await apply(undefined, user, also);
         return { ...user, partitionKey: USERS_PARTITION, rowKey: userKey(user.username), etag };
       }, ATTEMPTS),
 
-    async change(known, next) {
+    async change(known, next, also) {
       return await repeatOnConflict(async (attempt) => {
         const before = attempt === 1 ? known : await find(known.username);
         if (!before) return undefined;
         const after = next(before);
         if (!after) return undefined;
         const { partitionKey, rowKey } = before;
-        return { ...after, partitionKey, rowKey, etag: await apply(before, after) };
+        return { ...after, partitionKey, rowKey, etag: await apply(before, after, also?.(after)) };
       }, ATTEMPTS);
     },
 
@@ -84,8 +96,7 @@ export function createUsers(tables: Tables): Users {
       return await repeatOnConflict(async () => {
         const now = await find(known.username);
         if (!now) return false;
-        check(now);
-        await apply(now, undefined);
+        await apply(now, undefined, check(now));
         return true;
       }, ATTEMPTS);
     },

@@ -89,6 +89,10 @@ const Environment = z
     ALLOW_PRIVATE_WEBHOOK_ADDRESSES: flag.default(false),
     /** Where people reach this service, for the links in mails and webhooks. */
     PUBLIC_BASE_URL: z.url({ protocol: /^https?$/ }).optional(),
+    /** Exact `host:port` pairs in the service's own network that addresses which people give may name nevertheless. */
+    PRIVATE_TARGET_HOSTS: list
+      .pipe(z.array(z.string().regex(/^[A-Za-z0-9.-]+:\d{1,5}$/, "must be a list of host:port")))
+      .default([]),
 
     // Access.
     JWT_SIGNING_KEYS: tokenKeys,
@@ -99,6 +103,12 @@ const Environment = z
       .regex(/^[A-Za-z0-9][A-Za-z0-9._@-]{0,127}$/, "must be 1 to 128 letters, digits or . _ @ -")
       .optional(),
     BOOTSTRAP_ADMIN_PASSWORD: z.string().min(12).max(256).optional(),
+    /** The application registration of this API in Entra, and the tenants whose access tokens are taken. */
+    ENTRA_API_CLIENT_ID: guid.optional(),
+    ENTRA_TENANT_IDS: list.pipe(z.array(guid)).default([]),
+    ENTRA_API_SCOPE: text.default("access_as_user"),
+    /** Days without a sign-in by SSO after which an SSO user's API tokens are refused. */
+    SSO_TOKEN_MAX_IDLE_DAYS: integer(1, 365).default(30),
     LICENSE_KEY: text.optional(),
     TRUSTED_PROXY_HOPS: integer(1, 10).default(1),
     RATE_LIMIT_PER_MINUTE: integer(0, 10_000).default(60),
@@ -160,6 +170,7 @@ function contradictions(given: Given): [name: string, message: string][] {
   }
   together("AzureWebJobsStorage__tableServiceUri", "AzureWebJobsStorage__queueServiceUri");
   together("BOOTSTRAP_ADMIN_USERNAME", "BOOTSTRAP_ADMIN_PASSWORD");
+  together("ENTRA_API_CLIENT_ID", "ENTRA_TENANT_IDS");
   for (const [name, value] of Object.entries(given)) {
     // The platform leaves the reference itself in place where it can't resolve it: as a password it would be no secret.
     if (value?.startsWith("@Microsoft.KeyVault(")) found.push([name, UNRESOLVED_REFERENCE]);

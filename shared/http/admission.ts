@@ -1,12 +1,20 @@
-import { type Access, type Actor, type Caller, type Endpoint, mayCall, type Tier } from "./endpoint.ts";
+import { cookieOf } from "./cookies.ts";
+import { type Access, type Actor, type Caller, type Endpoint, isInteractive, mayCall, type Tier } from "./endpoint.ts";
+import { requireSameOrigin } from "./origin.ts";
 import type { Pace } from "./pace.ts";
 import { Problem, retryLater } from "./problem.ts";
 import type { Decision, RateLimiter } from "./rate-limit.ts";
 
+/** The cookie of a browser's session. The prefix keeps other hosts of the domain from setting it (RFC 6265bis, 4.1.3.2). */
+export const SESSION_COOKIE = "__Host-session";
+
+/** What a request brings to say who it is made by. */
+export type Credential = { kind: "bearer"; token: string } | { kind: "session"; cookie: string };
+
 /** What stands before every endpoint, from the rooms that know of access, licence and audit. */
 export interface Gate {
-  /** The actor behind a token that holds now, else undefined. */
-  authenticate(token: string): Promise<Actor | undefined>;
+  /** Who a credential stands for now, else what its bearer is told. */
+  authenticate(credential: Credential): Promise<Actor | Problem>;
   /** The tier that is licensed now. */
   tier(): Promise<Tier>;
   /** Enters every 401 of a bad token and every 403 in the audit log. */
@@ -27,26 +35,29 @@ export interface Arrival {
   /** See `clientAddress`. */
   address: string;
   requestId: string;
+  /** See `ownOrigin`. */
+  origin: string | undefined;
 }
 
-type Wanted = Pick<Endpoint<never>, "method" | "route" | "rateLimit" | "tier"> & { access: Access };
+type Wanted = Pick<Endpoint<never>, "method" | "route" | "rateLimit" | "tier" | "interactive"> & { access: Access };
 
 /**
- * Who is calling, counted against the limit and allowed to. The token is looked at first, so that a caller with one is
- * counted as such.
+ * Who is calling, counted against the limit and allowed to. The credential is looked at first, so that a caller with one is
+ * counted as such. A bearer token beside a cookie counts instead of it.
  *
  * @param answerHeaders - Gets the headers that say what is left of the limit.
  * @returns Undefined for an open endpoint.
- * @throws {Problem} rateLimited, unauthorized, forbidden, licenseRequired
+ * @throws {Problem} rateLimited, unauthorized, forbidden, crossSite, interactiveOnly, licenseRequired
  */
 export async function admit(
   endpoint: Wanted,
-  { headers, address, requestId }: Arrival,
+  { headers, address, requestId, origin }: Arrival,
   gate: Gate,
   answerHeaders: Record<string, string>,
 ): Promise<Actor | undefined> {
-  const token = bearerToken(headers);
-  const actor = token === undefined || endpoint.access === "open" ? undefined : await gate.authenticate(token);
+  const credential = credentialOf(headers);
+  const found = credential && endpoint.access !== "open" ? await gate.authenticate(credential) : noCredential();
+  const actor = found instanceof Problem ? undefined : found;
   if (endpoint.rateLimit !== "none") {
     const limiter = endpoint.rateLimit === "signIn" ? gate.signInLimiter : gate.limiter;
     const decision = await limiter.take(actor ? `user:${actor.username}` : `address:${address}`);
@@ -55,22 +66,19 @@ export async function admit(
       throw retryLater("rateLimited", "Wait as long as Retry-After says.", decision.retryAfterSeconds);
     }
   }
-  if (endpoint.access === "open") return undefined;
   const caller = { actor: actor?.username ?? "anonymous", address, requestId };
-  if (!actor) {
-    if (token === undefined) throw noToken();
-    await gate.refused(caller, endpoint, "unauthorized");
-    throw badToken();
-  }
-  if (!mayCall(actor.role, endpoint.access)) {
-    await gate.refused(caller, endpoint, "forbidden");
-    throw roleNeeded(endpoint.access, actor.role);
-  }
-  if (endpoint.tier === "pro" && (await gate.tier()) !== "pro") {
-    await gate.refused(caller, endpoint, "licenseRequired");
-    throw new Problem("licenseRequired", "This needs the tier pro. GET /system/license/status says what is licensed.", {
-      members: { requiredTier: "pro" },
-    });
+  try {
+    if (endpoint.access !== "open") {
+      if (found instanceof Problem) throw found;
+      const readsOnly = endpoint.method === "GET";
+      if (credential?.kind === "session" && !readsOnly) requireSameOrigin(headers, origin);
+      if (!mayCall(found.role, endpoint.access)) throw roleNeeded(endpoint.access, found.role);
+      if (endpoint.interactive && !isInteractive(found)) throw interactiveOnly();
+    }
+    if (endpoint.tier === "pro" && (await gate.tier()) !== "pro") throw licenseRequired();
+  } catch (error) {
+    if (credential && error instanceof Problem) await gate.refused(caller, endpoint, error.code);
+    throw error;
   }
   return actor;
 }
@@ -81,20 +89,40 @@ export function roleNeeded(least: Access, role: string, more = ""): Problem {
   return new Problem("forbidden", detail, { members: { requiredRole: least } });
 }
 
-const noToken = () =>
+const noCredential = () =>
   new Problem("unauthorized", "Send the header Authorization: Bearer <token> with a token from POST /auth/login.", {
     headers: { "WWW-Authenticate": "Bearer" },
   });
 
-const badToken = () =>
-  new Problem("unauthorized", "The token is not valid or no longer valid. Sign in again with POST /auth/login.", {
-    headers: { "WWW-Authenticate": 'Bearer error="invalid_token"' },
+/** 401 for a credential that does not hold, or no longer. */
+export const badCredential = ({ kind }: Credential): Problem =>
+  new Problem(
+    "unauthorized",
+    kind === "session"
+      ? "Your session has ended. Sign in again."
+      : "The token is not valid or no longer valid. Sign in again with POST /auth/login.",
+    { headers: { "WWW-Authenticate": 'Bearer error="invalid_token"' } },
+  );
+
+const interactiveOnly = () =>
+  new Problem(
+    "interactiveOnly",
+    "Passwords, tokens and sessions are changed by somebody who signed in: use a token from POST /auth/login or a session.",
+  );
+
+const licenseRequired = () =>
+  new Problem("licenseRequired", "This needs the tier pro. GET /system/license/status says what is licensed.", {
+    members: { requiredTier: "pro" },
   });
 
 /** RFC 6750, 2.1. A malformed header counts as a token that does not hold. */
-function bearerToken(headers: Headers): string | undefined {
-  const match = /^Bearer +(\S+) *$/i.exec(headers.get("authorization") ?? "");
-  return match?.[1] ?? (headers.has("authorization") ? "" : undefined);
+function credentialOf(headers: Headers): Credential | undefined {
+  if (headers.has("authorization")) {
+    const match = /^Bearer +(\S+) *$/i.exec(headers.get("authorization")!);
+    return { kind: "bearer", token: match?.[1] ?? "" };
+  }
+  const cookie = cookieOf(headers, SESSION_COOKIE);
+  return cookie === undefined ? undefined : { kind: "session", cookie };
 }
 
 function limitHeaders(decision: Decision): Record<string, string> {

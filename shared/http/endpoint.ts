@@ -29,12 +29,22 @@ export type Method = "GET" | "POST" | "PUT" | "DELETE";
 
 /** Who a request is made by. */
 export interface Actor {
+  /** A user's name, or `entra:<tenant>:<object id>` for an access token of Entra. */
   username: string;
   role: Role;
-  /** The token's id and the instant it ends, for signing out. */
-  tokenId: string;
-  tokenExpiresAt: Date;
+  credential: ActorCredential;
 }
+
+/** What a request was authenticated with. `id` is what ends it: see `Access`. */
+export type ActorCredential =
+  | { kind: "token"; id: string; expiresAt: Date }
+  | { kind: "session"; id: string }
+  | { kind: "apiToken"; id: string }
+  | { kind: "entra" };
+
+/** Whether a person stands behind it who signed in here: programs' tokens change no password, token or session. */
+export const isInteractive = ({ credential }: Actor): boolean =>
+  credential.kind === "token" || credential.kind === "session";
 
 /** Who did something, from where and in which request: what the audit log writes beside every effect. */
 export interface Caller {
@@ -60,6 +70,8 @@ export interface RequestContext<Services, Params, Query, Body> {
   ifMatch: string | undefined;
   headers: Headers;
   url: URL;
+  /** Our own origin, undefined when nobody configured it: see `ownOrigin`. */
+  origin: string | undefined;
   services: Services;
   /**
    * For a standalone endpoint that needs a caller or the services after all: lets the caller in as an endpoint with this
@@ -88,7 +100,10 @@ export interface EndpointDeclaration<
   description?: string;
   tag: string;
   access: Access;
+  /** PRO endpoints are refused without a licence, open ones too. */
   tier: Tier;
+  /** True where an API token or a token of Entra is refused: see `isInteractive`. */
+  interactive?: boolean;
   params?: P;
   /** Parameters by the names the specification gives; the camelCase and snake_case form of each are both taken. */
   query?: Q;

@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { createDocument, type ZodOpenApiOperationObject, type ZodOpenApiPathsObject } from "zod-openapi";
+import { SESSION_COOKIE } from "./admission.ts";
 import { type Endpoint, mayCall, type ResponseDeclaration, ROLES, type Role } from "./endpoint.ts";
 import { PROBLEMS, type ProblemCode } from "./problem.ts";
 
@@ -29,6 +30,7 @@ function problemsOf(endpoint: Endpoint<never>): number[] {
   const statuses = [500, 503];
   if (endpoint.params || endpoint.query || endpoint.body) statuses.push(400);
   if (endpoint.access !== "open") statuses.push(401, 403);
+  if (endpoint.tier === "pro") statuses.push(403);
   if (endpoint.rateLimit === "signIn") statuses.push(401);
   if (endpoint.route.includes("{")) statuses.push(404);
   if (endpoint.method === "POST" || endpoint.method === "PUT" || endpoint.method === "DELETE") statuses.push(409);
@@ -84,7 +86,7 @@ function operationOf(endpoint: Endpoint<never>): ZodOpenApiOperationObject {
     summary: endpoint.summary,
     description: [endpoint.description, access].filter(Boolean).join("\n\n"),
     tags: [endpoint.tag],
-    security: endpoint.access === "open" ? [] : [{ bearerAuth: [] }],
+    security: endpoint.access === "open" ? [] : [{ bearerAuth: [] }, { sessionCookie: [] }],
     requestParams: {
       ...(endpoint.params ? { path: endpoint.params } : {}),
       ...(endpoint.query ? { query: endpoint.query } : {}),
@@ -156,6 +158,13 @@ export function openApiDocument(endpoints: readonly Endpoint<never>[], version: 
           scheme: "bearer",
           bearerFormat: "JWT",
           description: "The access_token of POST /auth/login.",
+        },
+        sessionCookie: {
+          type: "apiKey",
+          in: "cookie",
+          name: SESSION_COOKIE,
+          description:
+            "Browsers only: set by POST /auth/login with `session: true`. What changes something must come from a page of this service (Sec-Fetch-Site or Origin).",
         },
       },
     },

@@ -4,6 +4,7 @@ import { type Arrival, admit, type Gate } from "./admission.ts";
 import { compressed } from "./encoding.ts";
 import type { Actor, Endpoint } from "./endpoint.ts";
 import { missingBody, parse, readBody, readQuery } from "./input.ts";
+import { ownOrigin } from "./origin.ts";
 import { Problem } from "./problem.ts";
 import type { Cookie, Reply } from "./reply.ts";
 
@@ -31,6 +32,8 @@ export interface Serving<Services> {
   rooms: () => Promise<{ gate: Gate; services: Services }>;
   /** See `clientAddress`. */
   trustedProxyHops: number;
+  /** See `ownOrigin`. */
+  publicBaseUrl: string | undefined;
   clock: Clock;
   randomness: Randomness;
   log: Logger;
@@ -78,11 +81,12 @@ async function handled<Services>(
   deps: Serving<Services>,
 ): Promise<Reply> {
   const address = clientAddress(request.headers, deps.trustedProxyHops);
-  const arrival: Arrival = { headers: request.headers, address, requestId };
+  const url = new URL(request.url);
+  const origin = ownOrigin(url, deps.publicBaseUrl);
+  const arrival: Arrival = { headers: request.headers, address, requestId, origin };
   const rooms = endpoint.standalone ? undefined : await deps.rooms();
   if (endpoint.paced !== undefined) await rooms?.gate.pace.turn(endpoint.paced);
   const actor = rooms && (await admit(endpoint, arrival, rooms.gate, answerHeaders));
-  const url = new URL(request.url);
   const params = endpoint.params ? parse(endpoint.params, request.params, "path") : undefined;
   const query = endpoint.query ? parse(endpoint.query, readQuery(url), "query") : undefined;
   const body = endpoint.body ? await bodyOf(endpoint, request) : undefined;
@@ -96,6 +100,7 @@ async function handled<Services>(
     ifMatch: request.headers.get("if-match") ?? undefined,
     headers: request.headers,
     url,
+    origin,
     // A standalone endpoint asks for them by `admit`.
     services: rooms?.services as Services,
     admit: async (access) => {

@@ -5,7 +5,8 @@ import { type Access, createAccess } from "../../shared/access/access.ts";
 import { createPasswords, type Derive } from "../../shared/access/passwords.ts";
 import { type Audit, createAudit } from "../../shared/audit/audit.ts";
 import type { AuditEntry } from "../../shared/audit/entry.ts";
-import type { Caller } from "../../shared/http/endpoint.ts";
+import type { Actor, Caller } from "../../shared/http/endpoint.ts";
+import { Problem } from "../../shared/http/problem.ts";
 import { createRateLimiter, type Limits } from "../../shared/http/rate-limit.ts";
 import { type Clock, type Logger, systemRandomness } from "../../shared/runtime.ts";
 import { createTables } from "../../shared/storage/tables.ts";
@@ -148,4 +149,13 @@ export async function startDeployments(tests = 40): Promise<{ next(): Deployment
   const azurite = await startAzurite({ accounts });
   let used = 0;
   return { next: () => new Deployment(azurite.connectionString(accounts[used++])), azurite };
+}
+
+/** Who a token stands for at this instance. */
+export async function whoIs(
+  { access }: Instance,
+  token: string,
+): Promise<{ kind: "valid"; actor: Actor } | { kind: "invalid" }> {
+  const found = await access.authenticate({ kind: "bearer", token });
+  return found instanceof Problem ? { kind: "invalid" } : { kind: "valid", actor: found };
 }

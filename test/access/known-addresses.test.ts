@@ -11,6 +11,7 @@ import {
   SECONDS,
   signingKey,
   startDeployments,
+  whoIs,
 } from "./instances.ts";
 
 let deployments: Awaited<ReturnType<typeof startDeployments>>;
@@ -148,7 +149,7 @@ describe("a user who signed in from an address lately", () => {
     const next = "another horse battery";
     await instance.access.signIn(ADMIN, from("198.51.100.1"));
     const { access_token } = await instance.access.signIn(ADMIN, HERE);
-    const who = await instance.access.authenticate(access_token);
+    const who = await whoIs(instance, access_token);
     if (who.kind !== "valid") throw new Error("The token does not hold.");
     await instance.access.changePassword(who.actor, ADMIN.password, next, HERE);
     await attacked();
@@ -189,9 +190,9 @@ test("whether a username exists can't be told by what is asked of storage for a 
 test("storage that is emptied under a running process is recovered from by signing in again", async () => {
   const before = await instance.access.signIn(ADMIN, HERE);
   await deployment.empty();
-  expect(await instance.access.authenticate(before.access_token)).toEqual({ kind: "invalid" });
+  expect(await whoIs(instance, before.access_token)).toEqual({ kind: "invalid" });
   deployment.clock.pass(11 * SECONDS);
   const after = await instance.access.signIn(ADMIN, HERE);
-  expect(await instance.access.authenticate(after.access_token)).toMatchObject({ kind: "valid" });
+  expect(await whoIs(instance, after.access_token)).toMatchObject({ kind: "valid" });
   expect((await deployment.entries("user.bootstrapped")).length).toBeGreaterThan(0);
 });

@@ -1,7 +1,16 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import type { Actor } from "../../shared/http/endpoint.ts";
 import type { Problem } from "../../shared/http/problem.ts";
-import { type Deployment, HERE, type Instance, MINUTES, quickly, startDeployments, TestClock } from "./instances.ts";
+import {
+  type Deployment,
+  HERE,
+  type Instance,
+  MINUTES,
+  quickly,
+  startDeployments,
+  TestClock,
+  whoIs,
+} from "./instances.ts";
 
 let deployments: Awaited<ReturnType<typeof startDeployments>>;
 let deployment: Deployment;
@@ -25,12 +34,12 @@ const signIn = async (at = instance, { username, password } = MARIA) =>
   (await at.access.signIn({ username, password }, HERE)).access_token;
 
 async function actor(token: string): Promise<Actor> {
-  const who = await instance.access.authenticate(token);
+  const who = await whoIs(instance, token);
   if (who.kind !== "valid") throw new Error("The token does not hold.");
   return who.actor;
 }
 
-const holds = async (token: string, at = other) => (await at.access.authenticate(token)).kind === "valid";
+const holds = async (token: string, at = other) => (await whoIs(at, token)).kind === "valid";
 
 /** The rows of users, as text. */
 async function userRows(): Promise<string> {

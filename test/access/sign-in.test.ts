@@ -10,6 +10,7 @@ import {
   quickly,
   SECONDS,
   startDeployments,
+  whoIs,
 } from "./instances.ts";
 
 let deployments: Awaited<ReturnType<typeof startDeployments>>;
@@ -50,7 +51,7 @@ describe("signing in", () => {
     const answer = await instance.access.signIn({ ...ADMIN, username: "ADMIN" }, HERE);
     expect(Object.keys(answer).sort()).toEqual(["access_token", "expires_in", "token_type"]);
     expect(answer).toMatchObject({ token_type: "bearer", expires_in: 3600 });
-    const who = await instance.access.authenticate(answer.access_token);
+    const who = await whoIs(instance, answer.access_token);
     expect(who).toMatchObject({ kind: "valid", actor: { username: "Admin", role: "admin" } });
     expect(await deployment.entries("user.signedIn")).toMatchObject([
       { actor: "Admin", address: "192.0.2.1", outcome: "success", target: { type: "user", id: "admin" } },
@@ -75,7 +76,7 @@ describe("signing in", () => {
     await code(instance.access.signIn({ username: typed, password: "Planted-Wrong-Password" }, HERE));
     await instance.access.users.create({ username: "maria", password: "Planted-User-Password", role: "user" }, HERE);
     const maria = await instance.access.signIn({ username: "maria", password: "Planted-User-Password" }, HERE);
-    const who = await instance.access.authenticate(maria.access_token);
+    const who = await whoIs(instance, maria.access_token);
     if (who.kind !== "valid") throw new Error("The token does not hold.");
     await instance.access.changePassword(who.actor, "Planted-User-Password", "Planted-Next-Password", HERE);
     const kept = ((await deployment.everything()) + deployment.logged.join("\n")).toLowerCase();
@@ -117,7 +118,7 @@ describe("signing in", () => {
     const { access_token } = await instance.access.signIn(ADMIN, HERE);
     await fail(WRONG, 5);
     expect(await code(instance.access.signIn(ADMIN, HERE))).toBe("tooManyAttempts");
-    expect(await instance.access.authenticate(access_token)).toMatchObject({ kind: "valid" });
+    expect(await whoIs(instance, access_token)).toMatchObject({ kind: "valid" });
     await instance.access.signIn(ADMIN, from("198.51.100.7"));
     const entries = await deployment.entries("user.signInRefused");
     expect(entries).toMatchObject([{ outcome: "refused", details: { reason: "tooManyAttempts" } }]);

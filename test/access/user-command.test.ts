@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { deriveWithScrypt } from "../../shared/access/passwords.ts";
-import { Deployment, HERE, type Instance } from "./instances.ts";
+import { Deployment, HERE, type Instance, whoIs } from "./instances.ts";
 
 let azurite: Azurite;
 let deployment: Deployment;
@@ -38,7 +38,7 @@ function run(args: string[], typed = ""): Promise<{ code: number; out: string; e
 
 const signIn = async (username: string, password: string) =>
   (await instance.access.signIn({ username, password }, HERE)).access_token;
-const holds = async (token: string) => (await instance.access.authenticate(token)).kind === "valid";
+const holds = async (token: string) => (await whoIs(instance, token)).kind === "valid";
 
 describe("the user command", () => {
   test("makes users who can sign in, with a given password or one it prints, and lists them", async () => {
@@ -53,8 +53,8 @@ describe("the user command", () => {
     expect(await deployment.entries("user.created")).toHaveLength(4);
     const { out } = await run(["list"]);
     expect(out.split("\n")).toEqual([
-      expect.stringMatching(/^bob\tuser\tactive\t2026-11-21T\S+\tbob@example\.com$/),
-      expect.stringMatching(/^maria\tauditor\tactive\t2026-11-21T\S+\t$/),
+      expect.stringMatching(/^bob\tuser\tactive\t\d{4}-\d\d-\d\dT\S+\tbob@example\.com$/),
+      expect.stringMatching(/^maria\tauditor\tactive\t\d{4}-\d\d-\d\dT\S+\t$/),
       "",
     ]);
   });

@@ -1,6 +1,15 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { startTableProxy } from "../support/table-proxy.ts";
-import { ADMIN, type Deployment, HERE, type Instance, MINUTES, signingKey, startDeployments } from "./instances.ts";
+import {
+  ADMIN,
+  type Deployment,
+  HERE,
+  type Instance,
+  MINUTES,
+  signingKey,
+  startDeployments,
+  whoIs,
+} from "./instances.ts";
 
 let deployments: Awaited<ReturnType<typeof startDeployments>>;
 let deployment: Deployment;
@@ -39,7 +48,7 @@ describe("the bootstrap administrator", () => {
     await instance.access.signIn(ADMIN, HERE);
     const reset = deployment.start({ config: { BOOTSTRAP_ADMIN_PASSWORD: NEXT_PASSWORD } });
     const { access_token } = await instance.access.signIn(ADMIN, HERE);
-    expect(await reset.access.authenticate(access_token)).toEqual({ kind: "invalid" });
+    expect(await whoIs(reset, access_token)).toEqual({ kind: "invalid" });
   });
 
   test("is reset by a changed password: the old one and all tokens end, and it is audited", async () => {
@@ -49,7 +58,7 @@ describe("the bootstrap administrator", () => {
     }
     const next = deployment.start({ config: { BOOTSTRAP_ADMIN_PASSWORD: NEXT_PASSWORD } });
     await next.access.signIn({ ...ADMIN, password: NEXT_PASSWORD }, HERE);
-    expect(await instance.access.authenticate(access_token)).toEqual({ kind: "invalid" });
+    expect(await whoIs(instance, access_token)).toEqual({ kind: "invalid" });
     await expect(next.access.signIn(ADMIN, HERE)).rejects.toMatchObject({ code: "invalidCredentials" });
     expect(await deployment.entries("user.bootstrapReset")).toMatchObject([
       { actor: "system", outcome: "success", target: { id: "admin" } },
@@ -70,7 +79,7 @@ describe("the bootstrap administrator", () => {
 
   test("keeps its own new password, and a deletion, while the environment stays the same", async () => {
     const { access_token } = await instance.access.signIn(ADMIN, HERE);
-    const who = await instance.access.authenticate(access_token);
+    const who = await whoIs(instance, access_token);
     if (who.kind !== "valid") throw new Error("The token does not hold.");
     await instance.access.changePassword(who.actor, ADMIN.password, NEXT_PASSWORD, HERE);
     const restarted = deployment.start();
@@ -90,7 +99,7 @@ describe("the bootstrap administrator", () => {
     try {
       const restarted = deployment.start({ connectionString: proxy.connectionString });
       for (let time = 0; time < 2; time++) {
-        expect(await restarted.access.authenticate(access_token)).toMatchObject({ kind: "valid" });
+        expect(await whoIs(restarted, access_token)).toMatchObject({ kind: "valid" });
       }
       expect(restarted.derived()).toBe(0);
       expect(proxy.requests.map(({ method, path }) => `${method} ${path}`)).toEqual([

@@ -50,6 +50,7 @@ async function call(name: string, { params, query = {}, body, ifMatch }: Call = 
     actor: undefined as never,
     headers: new Headers(),
     url: new URL("http://test/"),
+    origin: undefined,
     services: { alerts: room.instance(), config: room.config } as never,
     admit: undefined as never,
     log: undefined as never,
@@ -173,6 +174,7 @@ describe("rules", () => {
     const { json: rule } = await call("createAlertRule", { body: WEBHOOK });
     const name = `alert-rule-${rule.id.toLowerCase()}`;
     expect(JSON.parse(cloud.control.secretValue("kv-lifecycle-service", name)!)).toMatchObject({
+      origin: undefined,
       url: WEBHOOK.webhookUrl,
     });
     await call("deleteAlertRule", { params: { rule_id: rule.id } });

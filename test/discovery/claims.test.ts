@@ -160,7 +160,12 @@ describe("whatever the clocks of those who wrote them say", () => {
     }));
     await racing.watch();
     expect(raced).toBe(1);
-    expect(racing.take(QUEUES.vaults).map(({ message }) => message.index).sort()).toEqual(["000001", "000002"]);
+    expect(
+      racing
+        .take(QUEUES.vaults)
+        .map(({ message }) => message.index)
+        .sort(),
+    ).toEqual(["000001", "000002"]);
     expect((await racing.active.all()).map((one) => one.scanId)).toEqual([scanId]);
   });
 

@@ -12,11 +12,10 @@ const limiter = { take: async () => allowed, cleanUp: async () => {} };
 
 function gate(role: Role, tier: Tier): { gate: Gate; refusals: string[] } {
   const refusals: string[] = [];
-  const tokenExpiresAt = new Date();
   return {
     refusals,
     gate: {
-      authenticate: async () => ({ username: "maria", role, tokenId: "1", tokenExpiresAt }),
+      authenticate: async () => ({ username: "maria", role, credential: { kind: "session", id: "1" } }),
       tier: async () => tier,
       refused: async (caller, _endpoint, code) => void refusals.push(`${caller.actor} ${code}`),
       limiter,
@@ -29,7 +28,12 @@ function gate(role: Role, tier: Tier): { gate: Gate; refusals: string[] } {
 
 describe("an endpoint of the tier pro", () => {
   const endpoint = { method: "GET", route: "rotation", tier: "pro", access: "user" } as const;
-  const arrival: Arrival = { headers: new Headers({ authorization: "Bearer x" }), address: "x", requestId: "1" };
+  const arrival: Arrival = {
+    headers: new Headers({ authorization: "Bearer x" }),
+    address: "x",
+    requestId: "1",
+    origin: undefined,
+  };
 
   test("is refused without a licence, which is entered", async () => {
     const { gate: core, refusals } = gate("admin", "core");
