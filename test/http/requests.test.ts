@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { DAY_MS } from "../../shared/time.ts";
 import { rawRequest } from "../support/raw-request.ts";
 import { ADMIN, type Answer, Service } from "../support/service.ts";
 
@@ -215,8 +216,9 @@ describe("a cursor", () => {
 describe("a text", () => {
   const SUBSCRIPTION = "11111111-2222-4333-8444-555555555555";
   const rule = { alertType: "expired", deliveryMethod: "email", deliveryMode: "digest", recipients: ["a@example.com"] };
-  const snooze = { ruleId: "01K00000000000000000000000", assetId: "kv-x.secret.y", until: "2027-01-01" };
-  const exemption = { checkId: "secret-content-type", scope: { type: "all" }, category: "waiver", until: "2027-01-01" };
+  const inAMonth = new Date(Date.now() + 30 * DAY_MS).toISOString().slice(0, 10);
+  const snooze = { ruleId: "01K00000000000000000000000", assetId: "kv-x.secret.y", until: inAMonth };
+  const exemption = { checkId: "secret-content-type", scope: { type: "all" }, category: "waiver", until: inAMonth };
   const places: [string, string, (text: string) => object, string][] = [
     ["a rule's name", "/alerts/rules", (name) => ({ ...rule, name }), "body.name"],
     ["a snooze's reason", "/alerts/snoozes", (reason) => ({ ...snooze, reason }), "body.reason"],
