@@ -13,12 +13,12 @@ const ROOMS = [
   ["config"],
   ["storage"],
   ["http"],
-  ["azure"],
+  ["azure", "outgoing"],
   ["audit"],
   ["messages"],
   ["settings"],
   ["access", "licensing", "inventory"],
-  ["subscriptions", "compliance", "discovery"],
+  ["subscriptions", "compliance", "discovery", "sso"],
   ["alerts", "reconciliation"],
 ];
 const SDKS = /^@azure\/(?!functions|core-auth|core-rest-pipeline|core-client)|^@aws-sdk\//;

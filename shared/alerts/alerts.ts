@@ -5,6 +5,7 @@ import type { ServiceKeyVault } from "../azure/service-key-vault.ts";
 import type { Config } from "../config/config.ts";
 import type { Caller } from "../http/endpoint.ts";
 import { notFound } from "../http/problem.ts";
+import { createOutgoing, type Outgoing } from "../outgoing/outgoing.ts";
 import type { Clock, Logger, Randomness } from "../runtime.ts";
 import type { Settings } from "../settings/settings.ts";
 import { withoutKeys } from "../storage/entity.ts";
@@ -19,10 +20,10 @@ import type { ViolationSource } from "./events.ts";
 import { createHistory, type History } from "./history.ts";
 import type { Item } from "./items.ts";
 import { createNotificationLog } from "./notification-log.ts";
-import { createOutgoing, type Outgoing } from "./outgoing.ts";
 import type { RuleRecord } from "./rule.ts";
 import { type AlertRules, createRules } from "./rules.ts";
 import { createSnoozes, type Snoozes } from "./snoozes.ts";
+import { webhookTargets } from "./webhook.ts";
 
 export type { NewViolation, ViolationSource } from "./events.ts";
 
@@ -111,7 +112,7 @@ export function createAlerts(deps: AlertsDependencies): Alerts {
     history,
     audit,
     mail: deps.mail,
-    outgoing: deps.outgoing ?? createOutgoing({ allowPrivate }),
+    outgoing: deps.outgoing ?? createOutgoing(webhookTargets(allowPrivate)),
     links,
     clock,
     randomness,

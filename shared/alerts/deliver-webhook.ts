@@ -1,11 +1,11 @@
 import { CloudFailure } from "../azure/failure.ts";
 import { Problem } from "../http/problem.ts";
+import { type Outgoing, type OutgoingAnswer, Unreachable } from "../outgoing/outgoing.ts";
 import type { Clock } from "../runtime.ts";
 import type { Attempts, Outcome } from "./attempt.ts";
 import type { DeliveryRecord, Part } from "./delivery.ts";
 import { unpackItems } from "./items.ts";
 import { type Links, messageOf } from "./message.ts";
-import { NotDelivered, type Outgoing, type ReceiverAnswer } from "./outgoing.ts";
 import type { RuleRecord, WebhookSecret } from "./rule.ts";
 import type { AlertRules } from "./rules.ts";
 import { slackOf } from "./slack.ts";
@@ -53,22 +53,31 @@ export function createWebhookDelivery(deps: {
       }
       if (!secret) return retry(part, row.test, "The rule's webhookUrl is not in the key vault. Set it again.");
       const { headers, body } = requestOf(row, secret);
-      let answer: ReceiverAnswer;
+      let answer: OutgoingAnswer;
       try {
-        answer = await outgoing.post(secret.url, headers, body);
+        answer = await outgoing.send(secret.url, { method: "POST", headers, body });
       } catch (error) {
-        if (!(error instanceof NotDelivered)) throw error;
+        if (!(error instanceof Unreachable)) throw error;
         if (error.lasting) return { status: "failed", error: error.message };
         return retry(part, row.test, error.message, error.sent ? { mayBeRepeated: true } : {});
       }
-      const shown = { answer: { status: answer.status, body: scrubbed(answer.body, secret) } };
+      const shown = { answer: { status: answer.status, body: scrubbed(textOf(answer.body), secret) } };
       if (answer.status >= 200 && answer.status < 300) return { ...shown, status: "delivered" };
       const error = `The receiver answered ${answer.status}${answer.status >= 300 && answer.status < 400 ? ", and redirects are not followed" : ""}.`;
       // https://github.com/standard-webhooks/standard-webhooks: 410 means that the receiver wants no more of these.
       if (answer.status === 410) return { ...shown, status: "failed", error };
-      return retry(part, row.test, error, shown, answer.retryAfterSeconds);
+      return retry(part, row.test, error, shown, retryAfterSeconds(answer));
     },
   };
+}
+
+/** The beginning of what was answered; where it is cut may lie within a character. */
+const textOf = (body: Buffer): string => body.toString("utf8").toWellFormed();
+
+/** https://www.rfc-editor.org/rfc/rfc9110#field.retry-after, in seconds only: receivers of webhooks rarely send dates. */
+function retryAfterSeconds({ headers }: OutgoingAnswer): number | undefined {
+  const value = headers["retry-after"];
+  return value !== undefined && /^\d{1,6}$/.test(value) ? Number(value) : undefined;
 }
 
 /** Shortest part of an address that could be a credential. */

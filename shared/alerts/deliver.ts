@@ -1,5 +1,6 @@
 import type { Audit } from "../audit/audit.ts";
 import type { MailSender } from "../azure/mail.ts";
+import type { Outgoing } from "../outgoing/outgoing.ts";
 import type { Clock, Logger, Randomness } from "../runtime.ts";
 import type { Settings } from "../settings/settings.ts";
 import { type Row, withoutKeys } from "../storage/entity.ts";
@@ -21,7 +22,6 @@ import {
 } from "./delivery.ts";
 import type { History } from "./history.ts";
 import type { Links } from "./message.ts";
-import type { Outgoing } from "./outgoing.ts";
 import type { RuleRecord } from "./rule.ts";
 import type { AlertRules } from "./rules.ts";
 

@@ -5,6 +5,7 @@ import { changedSince, requireMatch } from "../http/conditional.ts";
 import type { Caller } from "../http/endpoint.ts";
 import { type Page, type PageRequest, pageOfAll } from "../http/paging.ts";
 import { invalidBody, notFound, Problem } from "../http/problem.ts";
+import { addressProblem } from "../outgoing/outgoing.ts";
 import type { Clock, Logger, Randomness } from "../runtime.ts";
 import type { Settings } from "../settings/settings.ts";
 import { isConflict } from "../storage/conflict.ts";
@@ -13,7 +14,6 @@ import { keyEnd } from "../storage/keys.ts";
 import { insert, type Operation, RowExists, remove, replace, type Tables } from "../storage/tables.ts";
 import { isUlid } from "../ulid.ts";
 import type { NewRule, RuleChange } from "./api.ts";
-import { addressProblem } from "./outgoing.ts";
 import {
   type ChangedRule,
   posts,

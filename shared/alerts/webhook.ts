@@ -1,4 +1,6 @@
 import { createHmac } from "node:crypto";
+import type { OutgoingOptions } from "../outgoing/outgoing.ts";
+import { SECOND_MS } from "../time.ts";
 import type { DeliveryRecord } from "./delivery.ts";
 import type { Item } from "./items.ts";
 import { type Links, vaultLink } from "./message.ts";
@@ -11,6 +13,18 @@ const EVENT_TYPES = {
   complianceViolation: "lifecycle.alert.complianceViolation",
   scanFailure: "lifecycle.alert.scanFailure",
 } as const;
+
+/**
+ * Where webhooks may go: public addresses by https, and the service's own network where that is allowed. Of an answer 4 KiB
+ * are read, which is more than people are shown.
+ */
+export const webhookTargets = (allowPrivate: boolean): OutgoingOptions => ({
+  reach: () => (allowPrivate ? "ownNetwork" : "public"),
+  plainHttp: () => allowPrivate,
+  remedy: "ALLOW_PRIVATE_WEBHOOK_ADDRESSES allows receivers in the service's own network.",
+  timeoutMs: 15 * SECOND_MS,
+  maxAnswerBytes: 4096,
+});
 
 /** The body of a webhook: CloudEvents 1.0 in structured mode, https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/formats/json-format.md */
 export function cloudEventOf(delivery: Omit<DeliveryRecord, "news">, items: readonly Item[], links: Links): object {

@@ -1,0 +1,30 @@
+import { type Outgoing, Unreachable } from "./outgoing.ts";
+
+/** What libraries ask of a `fetch` that they are given. */
+export type Fetch = (
+  address: string,
+  options: { method: string; headers: Record<string, string>; body?: unknown; signal?: AbortSignal },
+) => Promise<Response>;
+
+/** Statuses whose answers have no body: https://fetch.spec.whatwg.org/#null-body-status */
+const WITHOUT_BODY = [204, 205, 304];
+
+/**
+ * Guarded requests in the form that libraries take. Bodies are text or forms. It fails with Unreachable, also for an
+ * answer over the limit.
+ */
+export const guardedFetch =
+  (outgoing: Outgoing): Fetch =>
+  async (address, { method, headers, body, signal }) => {
+    if (method !== "GET" && method !== "POST") throw new TypeError(`The method ${method} is not sent.`);
+    const sent = body === undefined || body === null ? {} : { body: String(body) };
+    const answer = await outgoing.send(address, { method, headers, ...sent, ...(signal && { signal }) });
+    if (!answer.whole) {
+      throw new Unreachable(`${new URL(address).hostname} answered more than is taken.`, { sent: true, lasting: true });
+    }
+    const given = Object.entries(answer.headers).flatMap(([name, values]) =>
+      [values ?? []].flat().map((value): [string, string] => [name, value]),
+    );
+    const content = WITHOUT_BODY.includes(answer.status) ? null : new Uint8Array(answer.body);
+    return new Response(content, { status: answer.status, headers: given });
+  };

@@ -1,0 +1,212 @@
+import { createServer, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { afterEach, describe, expect, test } from "vitest";
+import { type Reach, refusal } from "../../shared/outgoing/addresses.ts";
+import { guardedFetch } from "../../shared/outgoing/fetch.ts";
+import { createOutgoing, hostAndPort, type OutgoingOptions, type Unreachable } from "../../shared/outgoing/outgoing.ts";
+
+describe("where a request may go", () => {
+  test.each([
+    "127.0.0.1",
+    "127.255.0.9",
+    "10.1.2.3",
+    "172.16.0.1",
+    "192.168.1.1",
+    "169.254.169.254",
+    "169.254.1.1",
+    "168.63.129.16",
+    "100.64.0.1",
+    "0.0.0.0",
+    "255.255.255.255",
+    "224.0.0.1",
+    "192.0.2.1",
+    "198.18.0.1",
+    "240.0.0.1",
+    "::1",
+    "::",
+    "::ffff:8.8.8.8",
+    "::ffff:10.0.0.1",
+    "::127.0.0.1",
+    "64:ff9b::a00:1",
+    "2002:7f00:1::",
+    "2001:0:a00:1::",
+    "fe80::1",
+    "fec0::1",
+    "fc00::1",
+    "fd00:ec2::254",
+    "ff02::1",
+    "2001:db8::1",
+    "100::1",
+    "nonsense",
+  ])("%s is refused", (address) => {
+    expect(refusal(address, "public")).toBeTypeOf("string");
+  });
+
+  test.each(["8.8.8.8", "20.50.2.1", "2620:1ec:c11::200", "2a00:1450:4001:831::200e"])("%s is allowed", (address) => {
+    expect(refusal(address, "public")).toBeUndefined();
+  });
+
+  test.each(["127.0.0.1", "10.1.2.3", "::1", "fc00::1", "100.64.0.1", "::ffff:10.0.0.1"])(
+    "%s is allowed where the configuration allows private addresses",
+    (address) => {
+      expect(refusal(address, "ownNetwork")).toBeUndefined();
+    },
+  );
+
+  test.each(["169.254.169.254", "168.63.129.16", "::ffff:169.254.169.254", "fd00:ec2::254", "0.0.0.0", "224.0.0.1"])(
+    "%s is refused whatever the configuration allows",
+    (address) => {
+      expect(refusal(address, "ownNetwork")).toBeTypeOf("string");
+    },
+  );
+});
+
+describe("an address that the configuration names", () => {
+  test.each(["127.0.0.1", "10.1.2.3", "::1", "fc00::1", "100.64.0.1", "8.8.8.8"])("%s is allowed", (address) => {
+    expect(refusal(address, "named")).toBeUndefined();
+  });
+
+  test.each(["169.254.1.1", "fe80::1", "169.254.169.254", "168.63.129.16", "fd00:ec2::254", "0.0.0.0"])(
+    "%s is refused nevertheless",
+    (address) => {
+      expect(refusal(address, "named")).toBeTypeOf("string");
+    },
+  );
+});
+
+/** Where a test's requests may go, 4 KiB of their answers. */
+const targets = (reach: Reach, change: Partial<OutgoingOptions> = {}): OutgoingOptions => ({
+  reach: () => reach,
+  plainHttp: () => reach === "ownNetwork",
+  remedy: "",
+  timeoutMs: 15_000,
+  maxAnswerBytes: 4096,
+  ...change,
+});
+const post = { method: "POST", headers: {}, body: "{}" } as const;
+
+let server: Server | undefined;
+afterEach(() => {
+  server?.closeAllConnections();
+  server?.close();
+});
+async function serve(handler: Parameters<typeof createServer>[1]): Promise<number> {
+  server = createServer(handler);
+  await new Promise<void>((resolve) => server!.listen(0, "127.0.0.1", resolve));
+  return (server.address() as AddressInfo).port;
+}
+const failure = (work: Promise<unknown>) =>
+  work.then(
+    () => new Error("It succeeded."),
+    (error: unknown) => error as Unreachable,
+  );
+
+describe("a request to an address that somebody gave", () => {
+  test.each([
+    "http://example.com/hook",
+    "ftp://example.com/",
+    "https://user:pw@example.com/",
+    "https://127.0.0.1/hook",
+    "https://[::1]/hook",
+    "https://2130706433/",
+    "https://0x7f.1/",
+    "https://[::ffff:169.254.169.254]/latest",
+    "https://localhost/",
+  ])("%s does not leave", async (address) => {
+    let resolved = 0;
+    const outgoing = createOutgoing(
+      targets("public", {
+        resolve: async (host) => {
+          resolved++;
+          return [{ address: host === "localhost" ? "127.0.0.1" : host, family: 4 }];
+        },
+      }),
+    );
+    const error = await failure(outgoing.send(address, post));
+    expect(error).toMatchObject({ name: "Unreachable", sent: false, lasting: true });
+    expect(resolved).toBeLessThanOrEqual(1);
+  });
+
+  test("a name is resolved once, refused when any of its addresses is, and connected to by the address checked", async () => {
+    const hosts: (string | undefined)[] = [];
+    const port = await serve((request, response) => {
+      hosts.push(request.headers.host);
+      response.end("ok");
+    });
+    const answers = [[{ address: "127.0.0.1", family: 4 }], [{ address: "10.0.0.1", family: 4 }]];
+    let asked = 0;
+    const rebinding = createOutgoing(targets("ownNetwork", { resolve: async () => answers[asked++]! }));
+    expect(await rebinding.send(`http://hook.example:${port}/x`, post)).toMatchObject({
+      status: 200,
+      body: Buffer.from("ok"),
+      whole: true,
+    });
+    expect(asked).toBe(1);
+    expect(hosts).toEqual([`hook.example:${port}`]);
+    const mixed = createOutgoing(
+      targets("public", {
+        resolve: async () => [
+          { address: "8.8.8.8", family: 4 },
+          { address: "169.254.169.254", family: 4 },
+        ],
+      }),
+    );
+    expect(await failure(mixed.send("https://hook.example/secret-path", post))).toMatchObject({ lasting: true });
+    expect(String(await failure(mixed.send("https://hook.example/secret-path", post)))).not.toContain("secret-path");
+  });
+
+  test("no redirect is followed", async () => {
+    let requests = 0;
+    const port = await serve((_request, response) => {
+      requests++;
+      response.writeHead(302, { location: `http://127.0.0.1:${port}/elsewhere` }).end();
+    });
+    const outgoing = createOutgoing(targets("ownNetwork"));
+    expect(await outgoing.send(`http://127.0.0.1:${port}/`, post)).toMatchObject({ status: 302 });
+    expect(requests).toBe(1);
+  });
+
+  test("an endless answer is cut", async () => {
+    const port = await serve((_request, response) => {
+      const writing = setInterval(() => response.write("x".repeat(1024)), 1);
+      response.once("close", () => clearInterval(writing));
+    });
+    const answer = await createOutgoing(targets("ownNetwork")).send(`http://127.0.0.1:${port}/`, post);
+    expect(answer.body).toHaveLength(4096);
+    expect(answer.whole).toBe(false);
+  });
+
+  test("a receiver that never answers is given up, and may have received it; one that is not there has not", async () => {
+    const port = await serve(() => {});
+    const outgoing = createOutgoing(targets("ownNetwork", { timeoutMs: 200 }));
+    expect(await failure(outgoing.send(`http://127.0.0.1:${port}/`, post))).toMatchObject({ sent: true });
+    server!.closeAllConnections();
+    await new Promise((resolve) => server!.close(resolve));
+    expect(await failure(outgoing.send(`http://127.0.0.1:${port}/`, post))).toMatchObject({
+      sent: false,
+      lasting: false,
+    });
+  });
+
+  test("made by a library is guarded alike, and one that answers too much has failed", async () => {
+    const port = await serve((request, response) => {
+      if (request.url === "/large") response.end("x".repeat(5000));
+      else if (request.url === "/moved") response.writeHead(302, { location: "/" }).end();
+      else response.writeHead(200, { "content-type": "text/plain" }).end(request.method);
+    });
+    const fetch = guardedFetch(createOutgoing(targets("ownNetwork")));
+    const form = { method: "POST", headers: {}, body: new URLSearchParams({ a: "b" }) };
+    const answer = await fetch(`http://127.0.0.1:${port}/`, form);
+    expect([await answer.text(), answer.headers.get("content-type")]).toEqual(["POST", "text/plain"]);
+    expect((await fetch(`http://127.0.0.1:${port}/moved`, form)).status).toBe(302);
+    const large = await failure(fetch(`http://127.0.0.1:${port}/large`, { method: "GET", headers: {} }));
+    expect(large).toMatchObject({ name: "Unreachable" });
+    const guarded = guardedFetch(createOutgoing(targets("public")));
+    expect(await failure(guarded("https://127.0.0.1/", form))).toMatchObject({ lasting: true, sent: false });
+  });
+
+  test("is compared with the names of the configuration by host and port, whatever the scheme leaves out", () => {
+    const named = ["https://IdP.example/a", "http://idp.example", "https://[::1]:8443/"].map((at) => new URL(at));
+    expect(named.map(hostAndPort)).toEqual(["idp.example:443", "idp.example:80", "[::1]:8443"]);
+  });
+});
