@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import * as z from "zod";
 import { ROLES } from "../http/endpoint.ts";
 import type { Clock, Randomness } from "../runtime.ts";
@@ -54,8 +55,30 @@ export type UserRow = Row<UserRecord>;
 /** Row key: the username in lower case. */
 export const User = entity("Users", userRecord);
 
+const identity = z.object({
+  /** The row key of whoever it signs in. */
+  user: z.string().optional(),
+  /** True after the user was deleted: nobody signs in with it until an administrator removes the row. */
+  refused: z.boolean().optional(),
+  /** What an administrator is shown of a refused one. */
+  issuer: z.string().optional(),
+  subject: z.string().optional(),
+  username: z.string().optional(),
+  refusedAt: z.string().optional(),
+  refusedBy: z.string().optional(),
+});
+export type IdentityRecord = z.infer<typeof identity>;
+/** Leads from what single sign-on knows somebody by to the user. Row key: see `identityKey`. */
+export const Identity = entity("Users", identity);
+export const IDENTITIES = "|sso|";
+export const identityKey = ({ issuer, subject }: { issuer: string; subject: string }): string =>
+  `${IDENTITIES}${createHash("sha256").update(`${issuer}\0${subject}`).digest("hex")}`;
+
 const directory = z.object({
-  /** Row keys of the active users with the role admin. Every change of them replaces this row in its transaction. */
+  /**
+   * Row keys of the active users with the role admin and a password. Every change of them replaces this row in its
+   * transaction.
+   */
   administrators: z.array(z.string()),
   total: z.number(),
 });
@@ -64,8 +87,9 @@ export const Directory = entity("Users", directory);
 
 export const userKey = (username: string): string => username.toLowerCase();
 
+/** Whether the user can let others in again: with a password, since single sign-on may fail. */
 export const isAdministrator = (user: UserRecord | undefined): boolean =>
-  user?.role === "admin" && user.state === "active";
+  user?.role === "admin" && user.state === "active" && user.passwordHash !== undefined;
 
 /** Of a row that has none the instant it was made, which no other user of that name has. */
 export const uidOf = (user: UserRecord): string => user.uid ?? user.createdAt;
