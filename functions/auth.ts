@@ -3,15 +3,20 @@ import {
   Credentials,
   PasswordChange,
   PasswordChanged,
+  SessionView,
   SignedIn,
   SignedOut,
   SignOut,
   UserView,
+  userParameter,
   userView,
 } from "../shared/access/api.ts";
+import type { Endpoint } from "../shared/http/endpoint.ts";
 import { requireSameOrigin } from "../shared/http/origin.ts";
-import { ok } from "../shared/http/reply.ts";
+import { pageOf, pageParameters, pageRequest } from "../shared/http/paging.ts";
+import { Deleted, deleted, ok } from "../shared/http/reply.ts";
 import { endpoint } from "./kit.ts";
+import type { Services } from "./services.ts";
 
 const tag = "Authentication";
 
@@ -46,16 +51,17 @@ const signOut = endpoint({
   route: "auth/logout",
   summary: "Sign out",
   description:
-    "Ends the token or session this is called with, or with everywhere all of yours, on every instance at once.",
+    "Ends the token or session this is called with, or with everywhere all of yours, on every instance at once. API tokens go on, unless apiTokens says otherwise.",
   tag,
   access: "user",
   tier: "core",
   interactive: true,
+  beforePasswordChange: true,
   body: SignOut,
   bodyOptional: true,
   responds: { 200: SignedOut },
   handle: async ({ body, actor, caller, services }) => {
-    await services.access.signOut(actor, body.everywhere, caller);
+    await services.access.signOut(actor, body, caller);
     return { ...ok({ signedOut: true }), cookies: [services.access.noSession] };
   },
 });
@@ -68,6 +74,7 @@ const getMe = endpoint({
   tag,
   access: "user",
   tier: "core",
+  beforePasswordChange: true,
   responds: { 200: UserView },
   handle: async ({ actor, services }) => ok(await services.access.me(actor)),
 });
@@ -77,17 +84,55 @@ const changePassword = endpoint({
   method: "POST",
   route: "auth/password",
   summary: "Change your own password",
-  description: "Ends every token and session of yours, this one too: sign in again with the new password.",
+  description:
+    "Ends every token and session of yours, this one too: sign in again with the new password. API tokens go on, unless apiTokens says otherwise.",
   tag,
   access: "user",
   tier: "core",
   interactive: true,
+  beforePasswordChange: true,
   body: PasswordChange,
   responds: { 200: PasswordChanged },
+  problems: ["conflict", "tooManyAttempts"],
   handle: async ({ body, actor, caller, services }) => {
-    await services.access.changePassword(actor, body.currentPassword, body.newPassword, caller);
+    await services.access.changePassword(actor, body, caller);
     return ok({ passwordChanged: true });
   },
 });
 
-export const endpoints = [signIn, signOut, getMe, changePassword];
+const listSessions = endpoint({
+  name: "listSessions",
+  method: "GET",
+  route: "auth/sessions",
+  summary: "List sessions",
+  description: "Your own sessions of browsers, the newest first. An administrator may ask for another user's.",
+  tag,
+  access: "user",
+  tier: "core",
+  query: z.strictObject({ ...userParameter, ...pageParameters }),
+  responds: { 200: pageOf(SessionView, "SessionList") },
+  handle: async ({ query, actor, services }) =>
+    ok(await services.access.sessions.list(actor, query.user, pageRequest(query))),
+});
+
+const endSession = endpoint({
+  name: "endSession",
+  method: "DELETE",
+  route: "auth/sessions/{session_id}",
+  summary: "End a session",
+  description:
+    "One of your own, or as an administrator anybody's. It is refused at its next request, on every instance.",
+  tag,
+  access: "user",
+  tier: "core",
+  interactive: true,
+  params: z.object({ session_id: z.string() }),
+  responds: { 200: Deleted },
+  problems: ["notFound"],
+  handle: async ({ params, actor, caller, services }) => {
+    await services.access.sessions.end(actor, params.session_id, caller);
+    return deleted();
+  },
+});
+
+export const endpoints: Endpoint<Services>[] = [signIn, signOut, getMe, changePassword, listSessions, endSession];

@@ -1,6 +1,7 @@
 /** Everything the platform calls, in one list. */
 import type { Endpoint } from "../shared/http/endpoint.ts";
 import * as alerts from "./alerts.ts";
+import * as apiTokens from "./api-tokens.ts";
 import * as audit from "./audit.ts";
 import * as auth from "./auth.ts";
 import { catchAll } from "./catch-all.ts";
@@ -15,11 +16,14 @@ import type { Services } from "./services.ts";
 import * as settings from "./settings.ts";
 import * as subscriptions from "./subscriptions.ts";
 import * as system from "./system.ts";
+import * as users from "./users.ts";
 
 export const endpoints: Endpoint<Services>[] = [
   ...system.endpoints,
   ...license.endpoints,
   ...auth.endpoints,
+  ...apiTokens.endpoints,
+  ...users.endpoints,
   ...discovery.endpoints,
   ...subscriptions.endpoints,
   ...settings.endpoints,

@@ -9,16 +9,17 @@ import { Writable } from "node:stream";
 import { text } from "node:stream/consumers";
 import { parseArgs } from "node:util";
 import * as z from "zod";
-import type { Administration } from "../../shared/access/administration.ts";
-import { NewPassword, Username } from "../../shared/access/api.ts";
+import type { Access } from "../../shared/access/access.ts";
+import { NewPassword, NewUsername, Username } from "../../shared/access/api.ts";
 import { ConfigError, loadConfig } from "../../shared/config/config.ts";
 import { type Caller, ROLES } from "../../shared/http/endpoint.ts";
+import type { Page, PageRequest } from "../../shared/http/paging.ts";
 import { Problem } from "../../shared/http/problem.ts";
 import { createServices } from "../services.ts";
 
 const HELP = `Usage: npm run user -- COMMAND --username NAME [options]
 
-  list                                  every user: name, role, state, last sign-in, e-mail address
+  list                                  every user: name, role, state, last sign-in, e-mail address, source, locked until
   create   --role ROLE --email ADDRESS  a new user; the role is user when none is given
   role     --role ROLE                  another role
   disable                               no sign-in any more
@@ -26,9 +27,13 @@ const HELP = `Usage: npm run user -- COMMAND --username NAME [options]
   unlock                                forgets failed sign-ins
   password                              another password
   delete                                removes the user
+  tokens                                every API token: id, user, name, role, expiry, last day of use
+  end-tokens                            ends all API tokens of the user
 
-Roles: ${ROLES.join(", ")}. A new role, a new password, disabling and deleting end the user's tokens at once.
-The last administrator can't be demoted, disabled or deleted.
+Roles: ${ROLES.join(", ")}. A new role, a new password, disabling and deleting end the user's tokens and sessions at once;
+all but the role end the API tokens, too. Whoever gets a password here must choose another one at the next sign-in.
+The last active administrator with a password can't be demoted, disabled or deleted.
+Users of single sign-on have no password here.
 create and password ask for the password at a terminal, and otherwise read the first line of standard input;
 with --generate, or when that is empty, one is made and printed, this once.`;
 
@@ -48,23 +53,29 @@ interface Options {
 
 const Named = z.object({ username: Username });
 const WithRole = Named.extend({ role: z.enum(ROLES) });
-const New = Named.extend({ role: z.enum(ROLES).default("user"), email: z.email().optional() });
+const New = Named.extend({ username: NewUsername, role: z.enum(ROLES).default("user"), email: z.email().optional() });
 
-type Command = (users: Administration, options: Options, caller: Caller) => Promise<void>;
+type Command = (access: Access, options: Options, caller: Caller) => Promise<void>;
+
+/** Reads a list to its end. */
+async function* all<T>(list: (page: PageRequest) => Promise<Page<T>>): AsyncGenerator<T> {
+  let cursor: string | undefined;
+  do {
+    const page = await list({ limit: 1000, offset: 0, cursor });
+    yield* page.items;
+    cursor = page.nextCursor ?? undefined;
+  } while (cursor !== undefined);
+}
 
 const COMMANDS: Record<string, Command> = {
-  async list(users) {
-    let cursor: string | undefined;
-    do {
-      const page = await users.list({ limit: 1000, offset: 0, cursor });
-      for (const { username, role, state, lastSignInAt, email } of page.items) {
-        console.log([username, role, state, lastSignInAt ?? "never", email ?? ""].join("\t"));
-      }
-      cursor = page.nextCursor ?? undefined;
-    } while (cursor !== undefined);
+  async list({ users }) {
+    for await (const user of all(users.list)) {
+      const { username, role, state, lastSignInAt, email, source, lockedUntil } = user;
+      console.log([username, role, state, lastSignInAt ?? "never", email ?? "", source, lockedUntil ?? ""].join("\t"));
+    }
   },
 
-  async create(users, options, caller) {
+  async create({ users }, options, caller) {
     const { username, role, email } = checked(New, options);
     const { password, made } = await choosePassword(options);
     const user = await users.create({ username, role, email, password }, caller);
@@ -72,7 +83,7 @@ const COMMANDS: Record<string, Command> = {
     if (made) console.log(`Password, shown only now: ${password}`);
   },
 
-  async password(users, options, caller) {
+  async password({ users }, options, caller) {
     const { username } = checked(Named, options);
     await users.get(username);
     const { password, made } = await choosePassword(options);
@@ -81,31 +92,45 @@ const COMMANDS: Record<string, Command> = {
     if (made) console.log(`Password, shown only now: ${password}`);
   },
 
-  async role(users, options, caller) {
+  async role({ users }, options, caller) {
     const { username, role } = checked(WithRole, options);
     const user = await users.update(username, { role }, undefined, caller);
     console.log(`${user.username} has the role ${user.role}.`);
   },
 
-  async disable(users, options, caller) {
+  async disable({ users }, options, caller) {
     const user = await users.update(checked(Named, options).username, { state: "disabled" }, undefined, caller);
     console.log(`${user.username} is disabled; all tokens are ended.`);
   },
 
-  async enable(users, options, caller) {
+  async enable({ users }, options, caller) {
     const user = await users.update(checked(Named, options).username, { state: "active" }, undefined, caller);
     console.log(`${user.username} may sign in again.`);
   },
 
-  async unlock(users, options, caller) {
+  async unlock({ users }, options, caller) {
     const user = await users.unlock(checked(Named, options).username, caller);
     console.log(`The failed sign-ins of ${user.username} are forgotten.`);
   },
 
-  async delete(users, options, caller) {
+  async delete({ users }, options, caller) {
     const { username } = checked(Named, options);
     await users.remove(username, undefined, caller);
     console.log(`${username} is deleted; all tokens are ended.`);
+  },
+
+  async tokens({ apiTokens }, { username }, caller) {
+    const everybody = { username: caller.actor, role: "admin" } as const;
+    for await (const token of all((page) => apiTokens.list(everybody, username, page))) {
+      const { id, user, name, role, expiresAt, lastUsedOn } = token;
+      console.log([id, user, name, role, expiresAt, lastUsedOn ?? "never"].join("\t"));
+    }
+  },
+
+  async "end-tokens"({ apiTokens }, options, caller) {
+    const { username } = checked(Named, options);
+    await apiTokens.endAll(username, caller);
+    console.log(`The API tokens of ${username} are ended.`);
   },
 };
 
@@ -148,7 +173,7 @@ async function main(): Promise<void> {
   const command = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
   if (!command || more.length > 0) throw new UsageError(HELP);
   const { access, randomness, clock } = createServices(loadConfig(process.env));
-  await command(access.users, values, { actor: "system", requestId: randomness.ulid(clock.now()) });
+  await command(access, values, { actor: "system", requestId: randomness.ulid(clock.now()) });
 }
 
 try {

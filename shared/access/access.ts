@@ -1,7 +1,7 @@
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
 import type { Config } from "../config/config.ts";
-import { badCredential, type Credential, SESSION_COOKIE } from "../http/admission.ts";
+import { type Credential, SESSION_COOKIE } from "../http/admission.ts";
 import type { Actor, Caller } from "../http/endpoint.ts";
 import { notFound, Problem } from "../http/problem.ts";
 import type { RateLimiter } from "../http/rate-limit.ts";
@@ -11,41 +11,61 @@ import type { Tables } from "../storage/tables.ts";
 import { SECOND_MS } from "../time.ts";
 import { type Administration, createAdministration } from "./administration.ts";
 import { type UserView, userView } from "./api.ts";
+import { type ApiTokens, createApiTokens } from "./api-tokens.ts";
+import { createAuthentication } from "./authentication.ts";
 import { bootstrapAdministrator } from "./bootstrap.ts";
 import { createSignInFailures } from "./failures.ts";
+import { createIdentities, type Identities } from "./identities.ts";
 import { createKnownAddresses } from "./known-addresses.ts";
 import { refuseWeakPassword } from "./password-policy.ts";
 import { createPasswords, type Passwords } from "./passwords.ts";
+import { createSessionAdministration, type SessionAdministration } from "./session-administration.ts";
 import { createSessions, sessionCookie } from "./sessions.ts";
 import { addressOf, createSignIn, type SignIn } from "./sign-in.ts";
 import { createTokens, keyedHash } from "./tokens.ts";
 import { revised, stillRevoked, tokensEnded, type UserRow } from "./user.ts";
 import { createUsers } from "./users.ts";
 
-/** Who may come in: users, their passwords and tokens. */
+/** Who may come in: users, their passwords, tokens and sessions. */
 export interface Access {
   /** See `SignIn`. */
   signIn: SignIn["signIn"];
   signInToSession: SignIn["signInToSession"];
   /** Ends the actor's token or session, or every one of the actor, on every instance at once. */
-  signOut(actor: Actor, everywhere: boolean, caller: Caller): Promise<void>;
+  signOut(actor: Actor, how: SignOutScope, caller: Caller): Promise<void>;
   /**
    * Who a credential stands for now, else what its bearer is told (401): by one uncached read of the user's row, and for a
-   * session one of its own.
+   * session or an API token one of its own.
    */
   authenticate(credential: Credential): Promise<Actor | Problem>;
   /** What makes a browser forget its session. */
   noSession: Cookie;
   /**
-   * Ends every token and session of the actor.
+   * Ends every token and session of the actor, and the API tokens where that is asked for.
    *
    * @throws {Problem} invalidRequest (a wrong current or a weak new password), tooManyAttempts, conflict, rateLimited.
    */
-  changePassword(actor: Actor, current: string, next: string, caller: Caller): Promise<void>;
+  changePassword(actor: Actor, change: PasswordChange, caller: Caller): Promise<void>;
   me(actor: Actor): Promise<UserView>;
   users: Administration;
-  /** Removes counts of failed sign-ins that no longer matter, and sessions that have ended. */
+  identities: Pick<Identities, "refusals" | "allow">;
+  apiTokens: ApiTokens;
+  sessions: SessionAdministration;
+  /** Removes counts of failed sign-ins that no longer matter, and sessions and API tokens that have ended. */
   cleanUp(): Promise<void>;
+}
+
+export interface SignOutScope {
+  everywhere: boolean;
+  /** Only with everywhere. */
+  apiTokens: boolean;
+}
+
+export interface PasswordChange {
+  currentPassword: string;
+  newPassword: string;
+  /** Whether API tokens end, too. */
+  apiTokens: boolean;
 }
 
 /** What the room is made of. */
@@ -53,7 +73,12 @@ export interface AccessDependencies {
   tables: Tables;
   config: Pick<
     Config,
-    "JWT_SIGNING_KEYS" | "JWT_ISSUER" | "JWT_AUDIENCE" | "BOOTSTRAP_ADMIN_USERNAME" | "BOOTSTRAP_ADMIN_PASSWORD"
+    | "JWT_SIGNING_KEYS"
+    | "JWT_ISSUER"
+    | "JWT_AUDIENCE"
+    | "BOOTSTRAP_ADMIN_USERNAME"
+    | "BOOTSTRAP_ADMIN_PASSWORD"
+    | "SSO_TOKEN_MAX_IDLE_DAYS"
   >;
   clock: Clock;
   randomness: Randomness;
@@ -62,6 +87,8 @@ export interface AccessDependencies {
   /** Counts strangers' sign-ins per username, right or wrong; it is given keyed hashes of usernames. */
   limiter: RateLimiter;
   passwords?: Passwords;
+  /** Whether single sign-on works out the roles of its users; it does not where this is left out. */
+  roleMapped?: () => Promise<boolean>;
 }
 
 /**
@@ -80,6 +107,10 @@ export function createAccess(deps: AccessDependencies): Access {
   const failures = createSignInFailures({ tables, clock, hash });
   const addresses = createKnownAddresses(config.JWT_SIGNING_KEYS);
   const sessions = createSessions({ tables, users, clock, randomness, cookieName: SESSION_COOKIE });
+  const maxIdleDays = config.SSO_TOKEN_MAX_IDLE_DAYS;
+  const apiTokens = createApiTokens({ tables, users, audit, clock, randomness, maxIdleDays });
+  const identities = createIdentities({ tables, audit, clock });
+  const roleMapped = deps.roleMapped ?? (async () => false);
   const { signIn, signInToSession, isPasswordOf } = createSignIn({
     users,
     passwords,
@@ -115,29 +146,6 @@ export function createAccess(deps: AccessDependencies): Access {
     return user;
   }
 
-  async function ofToken(token: string): Promise<Actor | undefined> {
-    const claims = await tokens.verify(token);
-    if (!claims) return undefined;
-    await bootstrapped(Infinity);
-    const user = await users.find(claims.username);
-    if (
-      user?.state !== "active" ||
-      claims.issuedAt.getTime() < Date.parse(user.tokensValidFrom) ||
-      user.revokedTokens.some(({ id }) => id === claims.id)
-    ) {
-      return undefined;
-    }
-    const { username, role } = user;
-    return { username, role, credential: { kind: "token", id: claims.id, expiresAt: claims.expiresAt } };
-  }
-
-  async function ofSession(cookie: string): Promise<Actor | undefined> {
-    const found = await sessions.find(cookie);
-    if (!found) return undefined;
-    const { username, role } = found.user;
-    return { username, role, credential: { kind: "session", id: found.id } };
-  }
-
   return {
     async signIn(credentials, caller) {
       await bootstrapped(BOOTSTRAP_HOLDS_MS);
@@ -151,19 +159,20 @@ export function createAccess(deps: AccessDependencies): Access {
 
     noSession: sessionCookie(SESSION_COOKIE, "", 0),
 
-    async signOut(actor, everywhere, caller) {
+    async signOut(actor, how, caller) {
       const user = await users.find(actor.username);
       if (!user) return;
       const event = {
         type: "user.signedOut",
         caller,
         target: { type: "user", id: user.rowKey },
-        details: { everywhere },
+        details: { ...how },
       };
       await audited(audit, event, async () => {
         const { credential } = actor;
-        if (everywhere) await users.change(user, (now) => ({ ...now, ...tokensEnded(now, clock) }));
-        else if (credential.kind === "session") await sessions.end(user.rowKey, credential.id);
+        if (how.everywhere) {
+          await users.change(user, (now) => ({ ...now, ...tokensEnded(now, clock), ...apiTokensEnded(how) }));
+        } else if (credential.kind === "session") await sessions.end(user.rowKey, credential.id);
         else if (credential.kind === "token") {
           const revoked = { id: credential.id, until: credential.expiresAt.toISOString() };
           await users.change(user, (now) => ({
@@ -174,16 +183,27 @@ export function createAccess(deps: AccessDependencies): Access {
       });
     },
 
-    async authenticate(credential) {
-      const actor =
-        credential.kind === "session" ? await ofSession(credential.cookie) : await ofToken(credential.token);
-      return actor ?? badCredential(credential);
-    },
+    authenticate: createAuthentication({
+      tokens,
+      users,
+      sessions,
+      apiTokens,
+      bootstrapped: () => bootstrapped(Infinity),
+    }),
 
-    async changePassword(actor, current, next, caller) {
+    async changePassword(actor, change, caller) {
+      const { currentPassword: current, newPassword: next } = change;
       if (next === current) throw invalidMember("newPassword", "must differ from the current password");
       const user = await rowOf(actor);
-      const event = { type: "user.passwordChanged", caller, target: { type: "user", id: user.rowKey } };
+      if (user.passwordHash === undefined) {
+        throw new Problem("conflict", "You sign in by single sign-on and have no password here.");
+      }
+      const event = {
+        type: "user.passwordChanged",
+        caller,
+        target: { type: "user", id: user.rowKey },
+        details: { apiTokens: change.apiTokens },
+      };
       if (!(await isPasswordOf(user, current, caller))) {
         await audit.refused({ ...event, outcome: "refused", details: { reason: "wrong current password" } });
         throw invalidMember("currentPassword", "is not your current password");
@@ -197,21 +217,28 @@ export function createAccess(deps: AccessDependencies): Access {
           }
           // Whoever knew the old password may be known elsewhere; here is who changed it.
           const knownAddresses = addresses.with({ ...now, knownAddresses: [] }, addressOf(caller), clock.now());
-          return { ...now, passwordHash, knownAddresses, ...tokensEnded(now, clock), ...revised(deps) };
+          const ended = { ...tokensEnded(now, clock), ...apiTokensEnded(change) };
+          return { ...now, passwordHash, mustChangePassword: false, knownAddresses, ...ended, ...revised(deps) };
         });
         if (!changed) throw notFound("This user");
       });
     },
 
     me: async (actor) => userView(await rowOf(actor)),
-    users: createAdministration({ users, passwords, failures, audit, clock, randomness }),
+    users: createAdministration({ users, identities, passwords, failures, audit, clock, randomness, roleMapped }),
+    identities,
+    apiTokens,
+    sessions: createSessionAdministration({ users, sessions, audit }),
 
     async cleanUp() {
       await failures.cleanUp();
       await sessions.cleanUp();
+      await apiTokens.cleanUp();
     },
   };
 }
+
+const apiTokensEnded = ({ apiTokens }: { apiTokens: boolean }) => (apiTokens ? { apiTokens: [] } : {});
 
 function invalidMember(name: string, message: string): Problem {
   const path = `body.${name}`;

@@ -1,12 +1,16 @@
+import pMap from "p-map";
+import type * as z from "zod";
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
 import { requireMatch } from "../http/conditional.ts";
 import type { Caller, Role } from "../http/endpoint.ts";
 import type { Page, PageRequest } from "../http/paging.ts";
-import { notFound } from "../http/problem.ts";
+import { notFound, Problem } from "../http/problem.ts";
 import type { Clock, Randomness } from "../runtime.ts";
-import { type UserView, userView } from "./api.ts";
+import { RowExists } from "../storage/tables.ts";
+import { type AccountView, accountView, type UserChange as ChangeSchema, type Viewed } from "./api.ts";
 import type { SignInFailures } from "./failures.ts";
+import { type Identities, identityTaken } from "./identities.ts";
 import { refuseWeakPassword } from "./password-policy.ts";
 import type { Passwords } from "./passwords.ts";
 import { revised, tokensEnded, type UserRecord, type UserRow, userKey } from "./user.ts";
@@ -14,45 +18,48 @@ import { type Users, userExists } from "./users.ts";
 
 export interface NewUser {
   username: string;
-  email?: string | undefined;
+  email?: string | null | undefined;
   password: string;
   role: Role;
 }
 
-/** What is left out stays as it is. */
-export interface UserChange {
-  /** Null removes it. */
-  email?: string | null | undefined;
-  role?: Role | undefined;
-  state?: UserRecord["state"] | undefined;
-  /** A reset: the user's known addresses are forgotten, too. */
-  password?: string | undefined;
-}
+/** What is left out stays as it is; null takes it away. A password is a reset, and forgets the user's known addresses. */
+export type UserChange = z.output<typeof ChangeSchema>;
 
 /** What an administrator does with users. Whatever takes something away ends the user's tokens on every instance. */
 export interface Administration {
-  list(page: PageRequest): Promise<Page<UserView>>;
+  /** By name. One request more for each user shown, since each has failures of its own. */
+  list(page: PageRequest): Promise<Page<AccountView>>;
   /** @throws {Problem} notFound */
-  get(id: string): Promise<UserView>;
+  get(id: string): Promise<AccountView>;
   /** @throws {Problem} alreadyExists, invalidRequest (a weak password) */
-  create(user: NewUser, caller: Caller): Promise<UserView>;
-  /** @throws {Problem} notFound, preconditionFailed, invalidRequest (a weak password), conflict (last administrator). */
-  update(id: string, change: UserChange, ifMatch: string | undefined, caller: Caller): Promise<UserView>;
+  create(user: NewUser, caller: Caller): Promise<AccountView>;
+  /**
+   * @throws {Problem} notFound, preconditionFailed, invalidRequest (a weak password), conflict (the last administrator, one's
+   * own password, an identity that is another's, what single sign-on decides).
+   */
+  update(id: string, change: UserChange, ifMatch: string | undefined, caller: Caller): Promise<AccountView>;
   /** @throws {Problem} notFound, preconditionFailed, conflict (last administrator). */
   remove(id: string, ifMatch: string | undefined, caller: Caller): Promise<void>;
   /** Forgets the user's failed sign-ins from every address. @throws {Problem} notFound */
-  unlock(id: string, caller: Caller): Promise<UserView>;
+  unlock(id: string, caller: Caller): Promise<AccountView>;
 }
 
+/** Users whose failures are looked up at once for a list. */
+const LOOKED_UP_AT_ONCE = 16;
+
+/** @param deps.roleMapped - Whether single sign-on works out the roles of its users. */
 export function createAdministration(deps: {
   users: Users;
+  identities: Identities;
   passwords: Passwords;
   failures: SignInFailures;
   audit: Audit;
   clock: Clock;
   randomness: Randomness;
+  roleMapped: () => Promise<boolean>;
 }): Administration {
-  const { users, passwords, failures, audit, clock } = deps;
+  const { users, identities, passwords, failures, audit, clock } = deps;
 
   async function existing(id: string): Promise<UserRow> {
     const user = await users.find(id);
@@ -61,26 +68,52 @@ export function createAdministration(deps: {
   }
 
   const target = (id: string) => ({ type: "user", id: userKey(id) });
+  const shown = async (user: Viewed) => accountView(user, await failures.lockedUntil(userKey(user.username)));
+
+  /** Refuses what others decide: single sign-on of its users, everybody of the own password. */
+  async function requireOurs(user: UserRow, { role, password, sso }: UserChange, caller: Caller): Promise<void> {
+    const federated = user.source === "sso";
+    if (password !== undefined && caller.actor === user.username) {
+      throw new Problem("conflict", "Change your own password with POST /auth/password.");
+    }
+    if (password !== undefined && federated) {
+      throw new Problem("conflict", "This user signs in by single sign-on and has no password here.");
+    }
+    if (sso !== undefined && federated) {
+      throw new Problem("conflict", "This user was made for its identity. Link another one to a local user.");
+    }
+    if (role !== undefined && role !== user.role && federated && (await deps.roleMapped())) {
+      throw new Problem("conflict", "The roleMapping of single sign-on gives this user its role at every sign-in.");
+    }
+    if (sso) await identities.requireFree(sso, user.rowKey);
+  }
 
   /** The user as the change leaves it; what the caller may do no longer ends with the tokens that allowed it. */
   function changed(now: UserRow, change: UserChange, passwordHash: string | undefined): UserRecord {
-    const { email, role = now.role, state = now.state } = change;
-    const endsTokens =
-      role !== now.role || (state === "disabled" && now.state === "active") || passwordHash !== undefined;
+    const { email, role = now.role, state = now.state, sso } = change;
+    const disabled = state === "disabled" && now.state === "active";
+    const unlinked = sso !== undefined && now.sso !== undefined && !samePair(now.sso, sso);
+    const reset = passwordHash !== undefined;
     return {
       ...now,
       email: email === undefined ? now.email : (email ?? undefined),
       role,
       state,
-      ...(passwordHash !== undefined && { passwordHash, knownAddresses: [] }),
-      ...(endsTokens && tokensEnded(now, clock)),
+      sso: sso === undefined ? now.sso : (sso ?? undefined),
+      ...(reset && { passwordHash, mustChangePassword: true, knownAddresses: [] }),
+      ...((role !== now.role || disabled || unlinked || reset) && tokensEnded(now, clock)),
+      ...((disabled || reset) && { apiTokens: [] }),
       ...revised(deps),
     };
   }
 
   return {
-    list: (page) => users.list(page),
-    get: async (id) => userView(await existing(id)),
+    async list(page) {
+      const found = await users.list(page);
+      return { ...found, items: await pMap(found.items, shown, { concurrency: LOOKED_UP_AT_ONCE }) };
+    },
+
+    get: async (id) => await shown(await existing(id)),
 
     async create({ username, email, password, role }, caller) {
       if (await users.find(username)) throw userExists(username);
@@ -91,7 +124,7 @@ export function createAdministration(deps: {
         uid: deps.randomness.ulid(clock.now()),
         source: "local",
         username,
-        ...(email === undefined ? {} : { email }),
+        ...(email && { email }),
         role,
         state: "active",
         passwordHash,
@@ -101,7 +134,7 @@ export function createAdministration(deps: {
         createdBy: caller.actor,
         ...revised(deps),
       };
-      const after = userView(user);
+      const after = await shown(user);
       const event = { type: "user.created", caller, target: target(username) };
       await audited(
         audit,
@@ -114,34 +147,44 @@ export function createAdministration(deps: {
 
     async update(id, change, ifMatch, caller) {
       const user = await existing(id);
-      requireMatch(userView(user).etag, ifMatch, USER);
-      const { email, role, state, password } = change;
+      requireMatch(accountView(user, undefined).etag, ifMatch, USER);
+      await requireOurs(user, change, caller);
+      const { email, role, state, password, sso } = change;
       if (password !== undefined) await refuseWeakPassword(password, { ...user, ...(email && { email }) }, "password");
       const passwordHash = password === undefined ? undefined : await passwords.hash(password);
-      const details = { email, role, state, ...(password !== undefined && { passwordReset: true }) };
+      const details = { email, role, state, sso, ...(password !== undefined && { passwordReset: true }) };
       const event = { type: "user.updated", caller, target: target(user.rowKey), details };
       const effect = async () => {
-        let before = userView(user);
-        const row = await users.change(user, (now) => {
-          before = userView(now);
+        let before = accountView(user, undefined);
+        const next = (now: UserRow) => {
+          before = accountView(now, undefined);
           requireMatch(before.etag, ifMatch, USER);
           return changed(now, change, passwordHash);
-        });
+        };
+        const row = await users
+          .change(user, next, (after, now) => identities.changed(now, after))
+          .catch((error) => {
+            throw error instanceof RowExists ? identityTaken() : error;
+          });
         if (!row) throw notFound("This user");
-        return { before, after: userView(row) };
+        return { before, row };
       };
-      return (await audited(audit, event, effect, (result) => result)).after;
+      const { row } = await audited(audit, event, effect, ({ before, row: now }) => ({
+        before,
+        after: accountView(now, undefined),
+      }));
+      return await shown(row);
     },
 
     async remove(id, ifMatch, caller) {
       const user = await existing(id);
-      const before = userView(user);
+      const before = accountView(user, undefined);
       requireMatch(before.etag, ifMatch, USER);
       const event = { type: "user.deleted", caller, target: target(user.rowKey) };
       const effect = async () => {
         const removed = await users.remove(user, (now) => {
-          requireMatch(userView(now).etag, ifMatch, USER);
-          return [];
+          requireMatch(accountView(now, undefined).etag, ifMatch, USER);
+          return identities.refused(now, caller);
         });
         if (!removed) throw notFound("This user");
       };
@@ -152,10 +195,13 @@ export function createAdministration(deps: {
       const user = await existing(id);
       const event = { type: "user.unlocked", caller, target: target(user.rowKey) };
       await audited(audit, event, () => failures.clear(user.rowKey));
-      return userView(user);
+      return await shown(user);
     },
   };
 }
+
+const samePair = (one: UserRecord["sso"], other: UserChange["sso"]): boolean =>
+  one?.issuer === other?.issuer && one?.subject === other?.subject;
 
 /** As a problem names it. */
 const USER = "The user";

@@ -1,6 +1,7 @@
 import * as z from "zod";
 import { ROLES } from "../http/endpoint.ts";
-import { type UserRecord, userKey } from "./user.ts";
+import type { Row } from "../storage/entity.ts";
+import { REFUSALS, type RefusalRecord, type UserRecord, userKey } from "./user.ts";
 
 /** Users, sign-ins and passwords as the API shows and takes them. */
 
@@ -11,6 +12,11 @@ export const Username = z
     "must be 1 to 128 letters, digits or . _ @ + -, a letter or digit first",
   )
   .meta({ description: "Upper and lower case are the same user.", example: "maria.lopez" });
+
+/** What the audit log calls those who are no users, and how single sign-on names its own. */
+const RESERVED = /^(system|anonymous|sso-.*)$/i;
+
+export const NewUsername = Username.refine((name) => !RESERVED.test(name), "is reserved: choose another name");
 
 export const NewPassword = z
   .string()
@@ -49,19 +55,30 @@ export const SignedIn = z
   })
   .meta({ id: "SignedIn" });
 
+const apiTokens = z.boolean().default(false);
+
 export const SignOut = z
   .strictObject({
     everywhere: z
       .boolean()
       .default(false)
-      .meta({ description: "Ends every token of yours, on whatever machine it was got, not only this one." }),
+      .meta({ description: "Ends every token and session of yours, wherever it was got, not only this one." }),
+    apiTokens: apiTokens.meta({ description: "Ends your API tokens as well. Only beside everywhere." }),
+  })
+  .refine(({ everywhere, apiTokens }) => everywhere || !apiTokens, {
+    path: ["apiTokens"],
+    error: "stands only beside everywhere: true",
   })
   .meta({ id: "SignOut" });
 
 export const SignedOut = z.object({ signedOut: z.literal(true) }).meta({ id: "SignedOut" });
 
 export const PasswordChange = z
-  .strictObject({ currentPassword: typedPassword, newPassword: NewPassword })
+  .strictObject({
+    currentPassword: typedPassword,
+    newPassword: NewPassword,
+    apiTokens: apiTokens.meta({ description: "Ends your API tokens as well." }),
+  })
   .meta({ id: "PasswordChange" });
 
 export const PasswordChanged = z.object({ passwordChanged: z.literal(true) }).meta({ id: "PasswordChanged" });
@@ -75,7 +92,11 @@ export const UserView = z
     username: z.string(),
     email: z.string().nullable(),
     role: z.enum(ROLES),
+    source: z.enum(["local", "sso"]).meta({ description: "Whether it was made here or by single sign-on." }),
     state: z.enum(["active", "disabled"]),
+    mustChangePassword: z.boolean().meta({
+      description: "After an administrator's reset. Until then the password opens only POST /auth/password.",
+    }),
     createdAt: instant,
     createdBy: z.string(),
     updatedAt: instant,
@@ -85,26 +106,32 @@ export const UserView = z
   .meta({ id: "User" });
 export type UserView = z.infer<typeof UserView>;
 
-/** The members of a row that its view is made of. */
+/** The members of a row that its views are made of. */
 export const VIEWED = [
   "username",
   "email",
   "role",
+  "source",
+  "sso",
   "state",
+  "mustChangePassword",
   "revision",
   "createdAt",
   "createdBy",
   "updatedAt",
   "lastSignInAt",
 ] as const satisfies readonly (keyof UserRecord)[];
+export type Viewed = Pick<UserRecord, (typeof VIEWED)[number]>;
 
-export function userView(user: Pick<UserRecord, (typeof VIEWED)[number]>): UserView {
+export function userView(user: Viewed): UserView {
   return {
     id: userKey(user.username),
     username: user.username,
     email: user.email ?? null,
     role: user.role,
+    source: user.source ?? "local",
     state: user.state,
+    mustChangePassword: user.mustChangePassword ?? false,
     createdAt: user.createdAt,
     createdBy: user.createdBy,
     updatedAt: user.updatedAt,
@@ -112,3 +139,136 @@ export function userView(user: Pick<UserRecord, (typeof VIEWED)[number]>): UserV
     etag: `"${user.revision}"`,
   };
 }
+
+const SsoIdentity = z
+  .strictObject({
+    issuer: z.string().min(1).max(1024).meta({ description: "The provider's issuer, or its SAML entity id." }),
+    subject: z.string().min(1).max(1024).meta({ description: "Who it is there: never an e-mail address." }),
+  })
+  .meta({ id: "SsoIdentity" });
+
+/** A user as administrators see it. */
+export const AccountView = UserView.extend({
+  sso: SsoIdentity.nullable().meta({ description: "Whom single sign-on knows the user as." }),
+  lockedUntil: instant.nullable().meta({
+    description: "Until when failed sign-ins keep this user out, from at least one address. Null when they do not.",
+  }),
+}).meta({ id: "UserAccount" });
+export type AccountView = z.infer<typeof AccountView>;
+
+export const accountView = (user: Viewed, lockedUntil: Date | undefined): AccountView => ({
+  ...userView(user),
+  sso: user.sso ?? null,
+  lockedUntil: lockedUntil?.toISOString() ?? null,
+});
+
+const Email = z.email("must be an e-mail address").max(254);
+
+export const NewUser = z
+  .strictObject({
+    username: NewUsername,
+    email: Email.nullable().optional(),
+    password: NewPassword,
+    role: z.enum(ROLES).default("user"),
+  })
+  .meta({ id: "NewUser" });
+
+export const UserChange = z
+  .strictObject({
+    email: Email.nullable(),
+    role: z.enum(ROLES),
+    state: z.enum(["active", "disabled"]),
+    password: NewPassword.meta({ description: "A reset: the user must choose another one at the next sign-in." }),
+    sso: SsoIdentity.nullable().meta({
+      description: "Lets this identity sign in as the user; nobody else may have it. Null takes it away.",
+    }),
+  })
+  .partial()
+  .meta({ id: "UserChange" });
+
+/** An identity of a deleted user, with which nobody signs in. */
+export const RefusedIdentity = z
+  .object({
+    id: z.string(),
+    issuer: z.string(),
+    subject: z.string(),
+    username: z.string().meta({ description: "The name of the user who was deleted." }),
+    refusedAt: instant,
+    refusedBy: z.string(),
+  })
+  .meta({ id: "RefusedIdentity" });
+export type RefusedIdentity = z.infer<typeof RefusedIdentity>;
+
+export const refusedIdentityView = (row: Row<RefusalRecord>): RefusedIdentity => ({
+  id: row.rowKey.slice(REFUSALS.length),
+  issuer: row.issuer,
+  subject: row.subject,
+  username: row.username,
+  refusedAt: row.refusedAt,
+  refusedBy: row.refusedBy,
+});
+
+/** A session as the API shows it. */
+export const SessionView = z
+  .object({
+    id: z.string().meta({ description: "The user's id, a dot and the hash of what the cookie holds." }),
+    user: z.string(),
+    current: z.boolean().meta({ description: "Whether this request was made with it." }),
+    createdAt: instant,
+    idleEndsAt: instant.meta({ description: "When it ends unless it is used before." }),
+    endsAt: instant.meta({ description: "When it ends in any case." }),
+    by: z.enum(["password", "sso"]),
+    address: z.string().nullable().meta({ description: "From where the user signed in." }),
+    userAgent: z.string().nullable().meta({ description: "What the browser says it is." }),
+  })
+  .meta({ id: "Session" });
+export type SessionView = z.infer<typeof SessionView>;
+
+const TokenName = z
+  .string()
+  .trim()
+  .min(1)
+  .max(100)
+  .meta({ description: "What it is for; no two tokens of a user have the same.", example: "nightly report" });
+
+export const MAX_TOKEN_DAYS = 365;
+
+export const NewApiToken = z
+  .strictObject({
+    name: TokenName,
+    role: z.enum(ROLES).default("user").meta({
+      description: "Your own role or `user`; an administrator may give any. It never counts for more than your role.",
+    }),
+    expiresInDays: z.int().min(1).max(MAX_TOKEN_DAYS).default(90),
+  })
+  .meta({ id: "NewApiToken" });
+
+/** An API token as the API shows it. */
+export const ApiTokenView = z
+  .object({
+    id: z.string(),
+    user: z.string().meta({ description: "The id of the user it belongs to." }),
+    name: z.string(),
+    role: z.enum(ROLES).meta({ description: "Counts for no more than the user's role is now." }),
+    createdAt: instant,
+    expiresAt: instant,
+    expired: z.boolean(),
+    lastUsedOn: z.iso.date().nullable().meta({ description: "The day it was last used on, in UTC." }),
+  })
+  .meta({ id: "ApiToken" });
+export type ApiTokenView = z.infer<typeof ApiTokenView>;
+
+export const CreatedApiToken = ApiTokenView.extend({
+  token: z.string().meta({ description: "Shown only now. Send it as Authorization: Bearer." }),
+}).meta({ id: "CreatedApiToken" });
+export type CreatedApiToken = z.infer<typeof CreatedApiToken>;
+
+/** Whose sessions or tokens are asked for. */
+export const userParameter = {
+  user: z
+    .string()
+    .min(1)
+    .max(256)
+    .optional()
+    .meta({ description: "A user's id. Others than oneself are for administrators." }),
+};

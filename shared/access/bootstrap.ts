@@ -96,6 +96,8 @@ export async function bootstrapAdministrator(deps: Dependencies): Promise<void> 
       role: "admin",
       state: "active",
       passwordHash,
+      mustChangePassword: false,
+      apiTokens: [],
       knownAddresses: [],
     };
     const nextMark = { ...newest, passwordHash };

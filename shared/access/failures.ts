@@ -65,6 +65,8 @@ export interface SignInFailures {
   succeeded(attempt: Attempt): Promise<void>;
   /** The password was not looked at: both stand as they did before. */
   withdraw(attempt: Attempt): Promise<void>;
+  /** Until when the username is refused or slowed down, from whichever address that is longest. Undefined: from none. */
+  lockedUntil(username: string): Promise<Date | undefined>;
   /** Forgets a username's failures from every address. */
   clear(username: string): Promise<void>;
   /** Removes what no longer counts. */
@@ -82,6 +84,12 @@ export function createSignInFailures(deps: {
   function keysOf(username: string, address: string) {
     const name = hash(username);
     return { partition: name.slice(0, 1), nameKey: `${name}|`, pairKey: `${name}|${hash(address)}` };
+  }
+
+  /** All rows of a username. */
+  function rangeOf(username: string) {
+    const { partition, nameKey } = keysOf(username, "");
+    return { partition, nameKey, range: { partitionKey: partition, from: nameKey, before: keyEnd(nameKey) } };
   }
 
   async function read(username: string, address: string) {
@@ -132,10 +140,21 @@ export function createSignInFailures(deps: {
     succeeded: (attempt) => takeBack(attempt, true),
     withdraw: (attempt) => takeBack(attempt, false),
 
-    async clear(username) {
-      const { partition, nameKey } = keysOf(username, "");
-      const range = { partitionKey: partition, from: nameKey, before: keyEnd(nameKey), select: ["count"] as const };
+    async lockedUntil(username) {
+      const { nameKey, range } = rangeOf(username);
+      const now = clock.now().getTime();
+      let waitMs = 0;
       for await (const rows of tables.pages(Failures, range)) {
+        for (const row of rows) {
+          waitMs = Math.max(waitMs, row.rowKey === nameKey ? nameWait(row, now) : pairWait(row, now));
+        }
+      }
+      return waitMs > 0 ? new Date(now + waitMs) : undefined;
+    },
+
+    async clear(username) {
+      const { partition, range } = rangeOf(username);
+      for await (const rows of tables.pages(Failures, { ...range, select: ["count"] })) {
         const removals = rows.map((row) => remove(Failures, row.rowKey));
         await tables.write(Failures.table, partition, removals);
       }

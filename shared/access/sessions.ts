@@ -5,6 +5,7 @@ import type { Cookie } from "../http/reply.ts";
 import type { Clock, Randomness } from "../runtime.ts";
 import { unlessChanged } from "../storage/conflict.ts";
 import { entity, type Row } from "../storage/entity.ts";
+import { keyEnd } from "../storage/keys.ts";
 import { insert, type Operation, RowChanged, type Tables } from "../storage/tables.ts";
 import { HOUR_MS, MINUTE_MS, SECOND_MS } from "../time.ts";
 import { USERS_PARTITION, type UserRecord, type UserRow, uidOf, userKey } from "./user.ts";
@@ -38,6 +39,7 @@ export type SessionRow = Row<SessionRecord>;
 export const Session = entity("Users", session);
 export const SESSIONS = "|session|";
 export const sessionKey = (user: string, id: string): string => `${SESSIONS}${user}|${id}`;
+export const idOfSession = ({ rowKey }: { rowKey: string }): string => rowKey.slice(rowKey.lastIndexOf("|") + 1);
 
 /** A session that is about to be made. */
 export interface NewSession {
@@ -54,7 +56,9 @@ export interface Sessions {
    * Whose session a cookie stands for now, by one read of its row beside that of the user's; its idle end moves on at most
    * every five minutes. Undefined for whatever is no session that holds.
    */
-  find(cookie: string): Promise<{ id: string; user: UserRow } | undefined>;
+  find(cookie: string): Promise<{ id: string; by: SessionRecord["by"]; user: UserRow } | undefined>;
+  /** Those of a user that hold now. */
+  ofUser(user: UserRow): Promise<SessionRow[]>;
   /** Ends it. False when there is none. */
   end(user: string, id: string): Promise<boolean>;
   /** Removes those that have ended. */
@@ -110,7 +114,17 @@ export function createSessions(deps: {
       const now = clock.now().getTime();
       if (!row || !user || !holds(row, user, now)) return undefined;
       await used(row, now);
-      return { id, user };
+      return { id, by: row.by, user };
+    },
+
+    async ofUser(user) {
+      const prefix = sessionKey(user.rowKey, "");
+      const held: SessionRow[] = [];
+      const range = { partitionKey: USERS_PARTITION, from: prefix, before: keyEnd(prefix) };
+      for await (const rows of tables.pages(Session, range)) {
+        held.push(...rows.filter((row) => holds(row, user, clock.now().getTime())));
+      }
+      return held;
     },
 
     async end(user, id) {
@@ -120,7 +134,7 @@ export function createSessions(deps: {
 
     async cleanUp() {
       const now = clock.now().getTime();
-      const range = { partitionKey: USERS_PARTITION, from: SESSIONS, before: `${SESSIONS}~` };
+      const range = { partitionKey: USERS_PARTITION, from: SESSIONS, before: keyEnd(SESSIONS) };
       for await (const rows of tables.pages(Session, { ...range, select: ["idleEndsAt"] })) {
         for (const row of rows.filter(({ idleEndsAt }) => Date.parse(idleEndsAt) <= now)) {
           // One that was used in this moment keeps its row: the ETag no longer fits.

@@ -34,9 +34,7 @@ const userRecord = z.object({
   tokensValidFrom: z.string(),
   /** Tokens that were signed out and would otherwise be valid until then. The limits on signing in bound how many. */
   revokedTokens: z.array(z.object({ id: z.string(), until: z.string() })),
-  /** API tokens made before this instant are no longer valid; absent while none were ended. */
-  apiTokensValidFrom: z.string().optional(),
-  /** Ids of the user's API tokens, the ended ones until the next is made. */
+  /** Ids of the user's API tokens: no other one holds. Expired ones until the next is made. */
   apiTokens: z.array(z.string()).optional(),
   /** Changes with what people see of the user, not with each sign-in: the resource's ETag. */
   revision: z.string(),
@@ -55,24 +53,32 @@ export type UserRow = Row<UserRecord>;
 /** Row key: the username in lower case. */
 export const User = entity("Users", userRecord);
 
+/** Whom single sign-on knows somebody as: the issuer or entity id, and who it is there. Never an e-mail address. */
+export type Pair = NonNullable<UserRecord["sso"]>;
+
 const identity = z.object({
-  /** The row key of whoever it signs in. */
-  user: z.string().optional(),
-  /** True after the user was deleted: nobody signs in with it until an administrator removes the row. */
+  /** The row key of whoever it signs in, or signed in before the user was deleted. */
+  user: z.string(),
+  /** From the deletion of the user until an administrator takes it back: nobody signs in with it. */
   refused: z.boolean().optional(),
-  /** What an administrator is shown of a refused one. */
-  issuer: z.string().optional(),
-  subject: z.string().optional(),
-  username: z.string().optional(),
-  refusedAt: z.string().optional(),
-  refusedBy: z.string().optional(),
 });
-export type IdentityRecord = z.infer<typeof identity>;
-/** Leads from what single sign-on knows somebody by to the user. Row key: see `identityKey`. */
+/** Leads from a pair to the user; see `identityKey`. */
 export const Identity = entity("Users", identity);
-export const IDENTITIES = "|sso|";
-export const identityKey = ({ issuer, subject }: { issuer: string; subject: string }): string =>
-  `${IDENTITIES}${createHash("sha256").update(`${issuer}\0${subject}`).digest("hex")}`;
+export const identityKey = (pair: Pair): string => `|sso|${identityId(pair)}`;
+export const identityId = ({ issuer, subject }: Pair): string =>
+  createHash("sha256").update(`${issuer}\0${subject}`).digest("hex");
+
+const refusal = z.object({
+  issuer: z.string(),
+  subject: z.string(),
+  username: z.string(),
+  refusedAt: z.string(),
+  refusedBy: z.string(),
+});
+export type RefusalRecord = z.infer<typeof refusal>;
+/** Stands beside each refused identity, for their list. Row key: `|refused|` and the identity's id. */
+export const Refusal = entity("Users", refusal);
+export const REFUSALS = "|refused|";
 
 const directory = z.object({
   /**

@@ -1,9 +1,10 @@
-import * as z from "zod";
-import { decodeCursor, encodeCursor, type Page, type PageRequest } from "../http/paging.ts";
+import type { Page, PageRequest } from "../http/paging.ts";
 import { Problem } from "../http/problem.ts";
 import { repeatOnConflict } from "../storage/conflict.ts";
+import type { Row } from "../storage/entity.ts";
 import { insert, type Operation, remove, replace, type Tables } from "../storage/tables.ts";
-import { Username, type UserView, userView, VIEWED } from "./api.ts";
+import { Username, VIEWED, type Viewed } from "./api.ts";
+import { pageOfRows } from "./row-pages.ts";
 import {
   AFTER_USERS,
   DIRECTORY_KEY,
@@ -37,7 +38,7 @@ export interface Users {
   change(
     known: UserRow,
     next: (now: UserRow) => UserRecord | undefined,
-    also?: (after: UserRecord) => readonly Operation[],
+    also?: (after: UserRecord, before: UserRow) => readonly Operation[],
   ): Promise<UserRow | undefined>;
   /**
    * @param check - May throw to refuse, or return further operations for the same transaction.
@@ -46,7 +47,7 @@ export interface Users {
    */
   remove(known: UserRow, check: (now: UserRow) => readonly Operation[]): Promise<boolean>;
   /** By name. */
-  list(page: PageRequest): Promise<Page<UserView>>;
+  list(page: PageRequest): Promise<Page<Row<Viewed>>>;
 }
 
 /** How often a change is tried that other writers keep coming before: of one user there are rarely two. */
@@ -88,7 +89,7 @@ export function createUsers(tables: Tables): Users {
         const after = next(before);
         if (!after) return undefined;
         const { partitionKey, rowKey } = before;
-        return { ...after, partitionKey, rowKey, etag: await apply(before, after, also?.(after)) };
+        return { ...after, partitionKey, rowKey, etag: await apply(before, after, also?.(after, before)) };
       }, ATTEMPTS);
     },
 
@@ -101,31 +102,16 @@ export function createUsers(tables: Tables): Users {
       }, ATTEMPTS);
     },
 
-    async list({ limit, offset, cursor }) {
-      const after = cursor === undefined ? undefined : decodeCursor(Position, cursor).after;
-      const wanted = offset + limit + 1;
-      const rows: (Pick<UserRecord, (typeof VIEWED)[number]> & { rowKey: string })[] = [];
-      const range = { partitionKey: USERS_PARTITION, before: AFTER_USERS, pageSize: Math.min(1000, wanted) };
-      for await (const page of tables.pages(User, { ...range, ...(after && { after }), select: VIEWED })) {
-        rows.push(...page);
-        if (rows.length >= wanted) break;
-      }
-      const shown = rows.slice(offset, offset + limit);
-      return {
-        items: shown.map(userView),
-        total: (await directory())?.total ?? 0,
-        limit,
-        offset,
-        nextCursor: rows.length >= wanted ? encodeCursor({ after: shown.at(-1)!.rowKey }) : null,
-      };
+    async list(page) {
+      const found = await pageOfRows(tables, User, { before: AFTER_USERS, select: VIEWED }, page);
+      const { totalAtLeast: _, ...rest } = found;
+      return { ...rest, total: (await directory())?.total ?? 0 };
     },
   };
 }
 
 export const userExists = (username: string): Problem =>
   new Problem("alreadyExists", `The user ${username} exists already. Choose another username.`);
-
-const Position = z.object({ after: z.string().min(1).max(1024) });
 
 /** What the directory says of a user; it is part of the transaction only when that changes. */
 const countedAs = (user: UserRecord | undefined) =>
@@ -152,7 +138,7 @@ export function userOperations(
   if (countedAs(before) === countedAs(after)) return operations;
   const others = (directory?.administrators ?? []).filter((administrator) => administrator !== key);
   if (isAdministrator(before) && !isAdministrator(after) && others.length === 0) {
-    throw new Problem("conflict", "This is the last administrator. Make another user an administrator first.");
+    throw new Problem("conflict", "This is the last administrator with a password. Make another user one first.");
   }
   const next = {
     administrators: isAdministrator(after) ? [...others, key] : others,

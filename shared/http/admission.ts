@@ -39,7 +39,10 @@ export interface Arrival {
   origin: string | undefined;
 }
 
-type Wanted = Pick<Endpoint<never>, "method" | "route" | "rateLimit" | "tier" | "interactive"> & { access: Access };
+type Wanted = Pick<
+  Endpoint<never>,
+  "method" | "route" | "rateLimit" | "tier" | "interactive" | "beforePasswordChange"
+> & { access: Access };
 
 /**
  * Who is calling, counted against the limit and allowed to. The credential is looked at first, so that a caller with one is
@@ -47,7 +50,7 @@ type Wanted = Pick<Endpoint<never>, "method" | "route" | "rateLimit" | "tier" | 
  *
  * @param answerHeaders - Gets the headers that say what is left of the limit.
  * @returns Undefined for an open endpoint.
- * @throws {Problem} rateLimited, unauthorized, forbidden, crossSite, interactiveOnly, licenseRequired
+ * @throws {Problem} rateLimited, unauthorized, crossSite, passwordChangeRequired, forbidden, interactiveOnly, licenseRequired
  */
 export async function admit(
   endpoint: Wanted,
@@ -72,8 +75,9 @@ export async function admit(
       if (found instanceof Problem) throw found;
       const readsOnly = endpoint.method === "GET";
       if (credential?.kind === "session" && !readsOnly) requireSameOrigin(headers, origin);
+      if (found.mustChangePassword && !endpoint.beforePasswordChange) throw passwordChangeRequired();
       if (!mayCall(found.role, endpoint.access)) throw roleNeeded(endpoint.access, found.role);
-      if (endpoint.interactive && !isInteractive(found)) throw interactiveOnly();
+      if (endpoint.interactive) requireInteractive(found);
     }
     if (endpoint.tier === "pro" && (await gate.tier()) !== "pro") throw licenseRequired();
   } catch (error) {
@@ -104,11 +108,17 @@ export const badCredential = ({ kind }: Credential): Problem =>
     { headers: { "WWW-Authenticate": 'Bearer error="invalid_token"' } },
   );
 
-const interactiveOnly = () =>
-  new Problem(
+const passwordChangeRequired = () =>
+  new Problem("passwordChangeRequired", "An administrator set your password. Choose another with POST /auth/password.");
+
+/** @throws {Problem} interactiveOnly */
+export function requireInteractive(actor: Actor): void {
+  if (isInteractive(actor)) return;
+  throw new Problem(
     "interactiveOnly",
     "Passwords, tokens and sessions are changed by somebody who signed in: use a token from POST /auth/login or a session.",
   );
+}
 
 const licenseRequired = () =>
   new Problem("licenseRequired", "This needs the tier pro. GET /system/license/status says what is licensed.", {

@@ -33,6 +33,8 @@ export interface Actor {
   username: string;
   role: Role;
   credential: ActorCredential;
+  /** True when the password that it signed in with was set by an administrator: see `beforePasswordChange`. */
+  mustChangePassword?: boolean;
 }
 
 /** What a request was authenticated with. `id` is what ends it: see `Access`. */
@@ -104,6 +106,8 @@ export interface EndpointDeclaration<
   tier: Tier;
   /** True where an API token or a token of Entra is refused: see `isInteractive`. */
   interactive?: boolean;
+  /** True where somebody may call who must choose another password first. */
+  beforePasswordChange?: boolean;
   params?: P;
   /** Parameters by the names the specification gives; the camelCase and snake_case form of each are both taken. */
   query?: Q;

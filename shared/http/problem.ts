@@ -11,6 +11,7 @@ export const PROBLEMS = {
   invalidCredentials: { status: 401, title: "The username or password is wrong" },
   forbidden: { status: 403, title: "Your role does not allow this" },
   interactiveOnly: { status: 403, title: "This needs a token or session of somebody who signed in" },
+  passwordChangeRequired: { status: 403, title: "Your password must be changed first" },
   crossSite: { status: 403, title: "The request came from another site" },
   licenseRequired: { status: 403, title: "Your licence does not include this" },
   notFound: { status: 404, title: "There is no such resource" },

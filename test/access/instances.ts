@@ -53,6 +53,7 @@ export class Deployment {
     JWT_AUDIENCE: "audience",
     BOOTSTRAP_ADMIN_USERNAME: ADMIN.username,
     BOOTSTRAP_ADMIN_PASSWORD: ADMIN.password,
+    SSO_TOKEN_MAX_IDLE_DAYS: 30,
   };
   readonly logged: string[] = [];
   readonly connectionString: string;
@@ -150,6 +151,13 @@ export async function startDeployments(tests = 40): Promise<{ next(): Deployment
   let used = 0;
   return { next: () => new Deployment(azurite.connectionString(accounts[used++])), azurite };
 }
+
+/** What changes one's own password and nothing else. */
+export const passwords = (currentPassword: string, newPassword: string) => ({
+  currentPassword,
+  newPassword,
+  apiTokens: false,
+});
 
 /** Who a token stands for at this instance. */
 export async function whoIs(

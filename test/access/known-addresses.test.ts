@@ -7,6 +7,7 @@ import {
   HERE,
   type Instance,
   MINUTES,
+  passwords,
   quickly,
   SECONDS,
   signingKey,
@@ -151,7 +152,7 @@ describe("a user who signed in from an address lately", () => {
     const { access_token } = await instance.access.signIn(ADMIN, HERE);
     const who = await whoIs(instance, access_token);
     if (who.kind !== "valid") throw new Error("The token does not hold.");
-    await instance.access.changePassword(who.actor, ADMIN.password, next, HERE);
+    await instance.access.changePassword(who.actor, passwords(ADMIN.password, next), HERE);
     await attacked();
     expect(await code(instance.access.signIn({ ...ADMIN, password: next }, from("198.51.100.1")))).toBe(
       "tooManyAttempts",

@@ -6,6 +6,7 @@ import {
   HERE,
   type Instance,
   MINUTES,
+  passwords,
   quickly,
   startDeployments,
   TestClock,
@@ -51,14 +52,22 @@ describe("a token", () => {
   test("is ended by signing out, on every instance, and no other one is", async () => {
     const [token, second] = [await signIn(), await signIn()];
     expect([await holds(token), await holds(second)]).toEqual([true, true]);
-    await instance.access.signOut(await actor(token), false, { ...HERE, actor: "maria" });
+    await instance.access.signOut(
+      await actor(token),
+      { everywhere: false, apiTokens: false },
+      { ...HERE, actor: "maria" },
+    );
     expect([await holds(token), await holds(second)]).toEqual([false, true]);
     expect(await deployment.entries("user.signedOut")).toMatchObject([{ outcome: "success", actor: "maria" }, {}]);
   });
 
   test("is ended with all others by signing out everywhere", async () => {
     const [token, second] = [await signIn(), await signIn(other)];
-    await instance.access.signOut(await actor(token), true, { ...HERE, actor: "maria" });
+    await instance.access.signOut(
+      await actor(token),
+      { everywhere: true, apiTokens: false },
+      { ...HERE, actor: "maria" },
+    );
     expect([await holds(token), await holds(second), await holds(second, instance)]).toEqual([false, false, false]);
     expect(await holds(await signIn())).toBe(true);
     expect((await deployment.entries("user.signedOut"))[0]).toMatchObject({ details: { everywhere: true } });
@@ -67,13 +76,17 @@ describe("a token", () => {
   test("of many that are signed out at once is ended like each of them", async () => {
     const tokens = await Promise.all(Array.from({ length: 8 }, () => signIn()));
     const actors = await Promise.all(tokens.map(actor));
-    await Promise.all(actors.map((one, index) => (index % 2 ? instance : other).access.signOut(one, false, HERE)));
+    await Promise.all(
+      actors.map((one, index) =>
+        (index % 2 ? instance : other).access.signOut(one, { everywhere: false, apiTokens: false }, HERE),
+      ),
+    );
     expect(await Promise.all(tokens.map((token) => holds(token)))).toEqual(tokens.map(() => false));
   });
 
   test("that was signed out is forgotten once it has expired", async () => {
     const token = await signIn();
-    await instance.access.signOut(await actor(token), false, HERE);
+    await instance.access.signOut(await actor(token), { everywhere: false, apiTokens: false }, HERE);
     const tokenId = JSON.parse(Buffer.from(token.split(".")[1]!, "base64url").toString()).jti;
     expect(await userRows()).toContain(tokenId);
     deployment.clock.pass(61 * MINUTES);
@@ -117,7 +130,10 @@ describe("changing one's own password", () => {
 
   test("ends every token, in that very millisecond too, and only the new password signs in", async () => {
     const tokens = [await signIn(), await signIn(other)];
-    await instance.access.changePassword(await actor(tokens[0]!), MARIA.password, NEXT, { ...HERE, actor: "maria" });
+    await instance.access.changePassword(await actor(tokens[0]!), passwords(MARIA.password, NEXT), {
+      ...HERE,
+      actor: "maria",
+    });
     expect([await holds(tokens[0]!), await holds(tokens[1]!)]).toEqual([false, false]);
     const newer = await signIn(instance, { ...MARIA, password: NEXT });
     expect(await holds(newer)).toBe(true);
@@ -132,7 +148,7 @@ describe("changing one's own password", () => {
     const ahead = deployment.start({ clock: TestClock.ahead(deployment.clock, 30_000) });
     const behind = deployment.start({ clock: TestClock.ahead(deployment.clock, -30_000) });
     const token = await signIn(ahead);
-    await instance.access.changePassword(await actor(token), MARIA.password, NEXT, HERE);
+    await instance.access.changePassword(await actor(token), passwords(MARIA.password, NEXT), HERE);
     expect([await holds(token), await holds(token, ahead)]).toEqual([false, false]);
     expect(await holds(await signIn(behind, { ...MARIA, password: NEXT }))).toBe(true);
   });
@@ -140,12 +156,14 @@ describe("changing one's own password", () => {
   test("needs the current one, and guesses are counted as failed sign-ins", async () => {
     const who = await actor(await signIn());
     for (let time = 0; time < 5; time++) {
-      await expect(instance.access.changePassword(who, "a wrong password", NEXT, HERE)).rejects.toMatchObject({
+      await expect(
+        instance.access.changePassword(who, passwords("a wrong password", NEXT), HERE),
+      ).rejects.toMatchObject({
         code: "invalidRequest",
         errors: [{ path: "body.currentPassword" }],
       });
     }
-    const refused = instance.access.changePassword(who, MARIA.password, NEXT, HERE);
+    const refused = instance.access.changePassword(who, passwords(MARIA.password, NEXT), HERE);
     await expect(refused).rejects.toMatchObject({ code: "tooManyAttempts" });
     expect(await deployment.entries("user.passwordChanged")).toMatchObject([
       { outcome: "refused", details: { reason: "wrong current password" }, target: { id: "maria" }, count: 5 },
@@ -153,15 +171,19 @@ describe("changing one's own password", () => {
   });
 
   test("to the same one is refused", async () => {
-    const same = instance.access.changePassword(await actor(await signIn()), MARIA.password, MARIA.password, HERE);
+    const same = instance.access.changePassword(
+      await actor(await signIn()),
+      passwords(MARIA.password, MARIA.password),
+      HERE,
+    );
     await expect(same).rejects.toMatchObject({ code: "invalidRequest", errors: [{ path: "body.newPassword" }] });
   });
 
   test("by two at once is done for one of them", async () => {
     const who = await actor(await signIn());
     const results = await Promise.allSettled([
-      instance.access.changePassword(who, MARIA.password, "the first new password", HERE),
-      other.access.changePassword(who, MARIA.password, "the second new password", HERE),
+      instance.access.changePassword(who, passwords(MARIA.password, "the first new password"), HERE),
+      other.access.changePassword(who, passwords(MARIA.password, "the second new password"), HERE),
     ]);
     const codes = results.map((result) => (result.status === "fulfilled" ? "done" : (result.reason as Problem).code));
     // Whoever comes second finds the password changed, or the given one no longer right.
@@ -175,7 +197,10 @@ describe("changing one's own password", () => {
     const slow = deployment.start({
       // By the time the old password is found right, it has been changed.
       derive: async (password, salt, parameters) => {
-        changing ??= instance.access.changePassword(who, MARIA.password, NEXT, { ...HERE, address: "198.51.100.7" });
+        changing ??= instance.access.changePassword(who, passwords(MARIA.password, NEXT), {
+          ...HERE,
+          address: "198.51.100.7",
+        });
         await changing;
         return await quickly(password, salt, parameters);
       },

@@ -7,6 +7,7 @@ import {
   HERE,
   type Instance,
   MINUTES,
+  passwords,
   quickly,
   SECONDS,
   startDeployments,
@@ -78,7 +79,7 @@ describe("signing in", () => {
     const maria = await instance.access.signIn({ username: "maria", password: "Planted-User-Password" }, HERE);
     const who = await whoIs(instance, maria.access_token);
     if (who.kind !== "valid") throw new Error("The token does not hold.");
-    await instance.access.changePassword(who.actor, "Planted-User-Password", "Planted-Next-Password", HERE);
+    await instance.access.changePassword(who.actor, passwords("Planted-User-Password", "Planted-Next-Password"), HERE);
     const kept = ((await deployment.everything()) + deployment.logged.join("\n")).toLowerCase();
     expect(kept).toContain("maria");
     for (const secret of [

@@ -53,8 +53,8 @@ describe("the user command", () => {
     expect(await deployment.entries("user.created")).toHaveLength(4);
     const { out } = await run(["list"]);
     expect(out.split("\n")).toEqual([
-      expect.stringMatching(/^bob\tuser\tactive\t\d{4}-\d\d-\d\dT\S+\tbob@example\.com$/),
-      expect.stringMatching(/^maria\tauditor\tactive\t\d{4}-\d\d-\d\dT\S+\t$/),
+      expect.stringMatching(/^bob\tuser\tactive\t\d{4}-\d\d-\d\dT\S+\tbob@example\.com\tlocal\t$/),
+      expect.stringMatching(/^maria\tauditor\tactive\t\d{4}-\d\d-\d\dT\S+\t\tlocal\t$/),
       "",
     ]);
   });

@@ -6,6 +6,7 @@ import {
   HERE,
   type Instance,
   MINUTES,
+  passwords,
   signingKey,
   startDeployments,
   whoIs,
@@ -81,7 +82,7 @@ describe("the bootstrap administrator", () => {
     const { access_token } = await instance.access.signIn(ADMIN, HERE);
     const who = await whoIs(instance, access_token);
     if (who.kind !== "valid") throw new Error("The token does not hold.");
-    await instance.access.changePassword(who.actor, ADMIN.password, NEXT_PASSWORD, HERE);
+    await instance.access.changePassword(who.actor, passwords(ADMIN.password, NEXT_PASSWORD), HERE);
     const restarted = deployment.start();
     await restarted.access.signIn({ ...ADMIN, password: NEXT_PASSWORD }, HERE);
     await restarted.access.users.create(person("second", "admin"), HERE);

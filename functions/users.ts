@@ -1,0 +1,157 @@
+import * as z from "zod";
+import { AccountView, NewUser, RefusedIdentity, UserChange } from "../shared/access/api.ts";
+import { requireInteractive } from "../shared/http/admission.ts";
+import type { Endpoint } from "../shared/http/endpoint.ts";
+import { pageOf, pageParameters, pageRequest } from "../shared/http/paging.ts";
+import { created, Deleted, deleted, ok, resource } from "../shared/http/reply.ts";
+import { endpoint } from "./kit.ts";
+import type { Services } from "./services.ts";
+
+const tag = "Users";
+const params = z.object({ user_id: z.string() });
+
+const listUsers = endpoint({
+  name: "listUsers",
+  method: "GET",
+  route: "auth/users",
+  summary: "List users",
+  description: "By name.",
+  tag,
+  access: "admin",
+  tier: "pro",
+  query: z.strictObject(pageParameters),
+  responds: { 200: pageOf(AccountView, "UserAccountList") },
+  handle: async ({ query, services }) => ok(await services.access.users.list(pageRequest(query))),
+});
+
+const getUser = endpoint({
+  name: "getUser",
+  method: "GET",
+  route: "auth/users/{user_id}",
+  summary: "Read one user",
+  tag,
+  access: "admin",
+  tier: "pro",
+  params,
+  responds: { 200: AccountView },
+  problems: ["notFound"],
+  handle: async ({ params, services }) => resource(await services.access.users.get(params.user_id)),
+});
+
+const createUser = endpoint({
+  name: "createUser",
+  method: "POST",
+  route: "auth/users",
+  summary: "Make a user",
+  description: "Names that begin with `sso-`, `system` and `anonymous` are reserved.",
+  tag,
+  access: "admin",
+  tier: "pro",
+  body: NewUser,
+  responds: { 201: AccountView },
+  problems: ["alreadyExists"],
+  handle: async ({ body, caller, services }) => {
+    const user = await services.access.users.create(body, caller);
+    return created(user, `/auth/users/${encodeURIComponent(user.id)}`);
+  },
+});
+
+const changeUser = endpoint({
+  name: "changeUser",
+  method: "PUT",
+  route: "auth/users/{user_id}",
+  summary: "Change a user",
+  description:
+    "Takes any of the members; the others stay. A new role, disabling, a password and another identity end the user's tokens and sessions at once, on every instance; disabling and a password end the API tokens too. A password is a reset and is refused to API tokens and tokens of Entra. 409 for the last active administrator with a password, for one's own password, for an identity that another user has, and for the role of an SSO user while roleMapping gives it.",
+  tag,
+  access: "admin",
+  tier: "pro",
+  conditional: true,
+  params,
+  body: UserChange,
+  responds: { 200: AccountView },
+  problems: ["notFound", "conflict", "interactiveOnly"],
+  handle: async ({ params, body, actor, caller, ifMatch, services }) => {
+    if (body.password !== undefined) requireInteractive(actor);
+    return resource(await services.access.users.update(params.user_id, body, ifMatch, caller));
+  },
+});
+
+const deleteUser = endpoint({
+  name: "deleteUser",
+  method: "DELETE",
+  route: "auth/users/{user_id}",
+  summary: "Delete a user",
+  description:
+    "Ends all tokens and sessions at once, on every instance. 409 for the last active administrator with a password. The identity of a user who signed in by SSO is refused from then on: GET /auth/sso/refused lists those, DELETE /auth/sso/refused/{identity_id} lets one in again.",
+  tag,
+  access: "admin",
+  tier: "pro",
+  conditional: true,
+  params,
+  responds: { 200: Deleted },
+  problems: ["notFound", "conflict"],
+  handle: async ({ params, caller, ifMatch, services }) => {
+    await services.access.users.remove(params.user_id, ifMatch, caller);
+    return deleted();
+  },
+});
+
+const unlockUser = endpoint({
+  name: "unlockUser",
+  method: "POST",
+  route: "auth/users/{user_id}/unlock",
+  summary: "Unlock a user",
+  description: "Forgets the user's failed sign-ins from every address.",
+  tag,
+  access: "admin",
+  tier: "pro",
+  params,
+  responds: { 200: AccountView },
+  problems: ["notFound"],
+  handle: async ({ params, caller, services }) => ok(await services.access.users.unlock(params.user_id, caller)),
+});
+
+const listRefusedIdentities = endpoint({
+  name: "listRefusedIdentities",
+  method: "GET",
+  route: "auth/sso/refused",
+  summary: "List the identities that SSO refuses",
+  description: "Those of deleted users, in the order of their ids.",
+  tag,
+  access: "admin",
+  tier: "pro",
+  query: z.strictObject(pageParameters),
+  responds: { 200: pageOf(RefusedIdentity, "RefusedIdentityList") },
+  handle: async ({ query, services }) => ok(await services.access.identities.refusals(pageRequest(query))),
+});
+
+const allowIdentity = endpoint({
+  name: "allowIdentity",
+  method: "DELETE",
+  route: "auth/sso/refused/{identity_id}",
+  summary: "Let a refused identity in again",
+  description:
+    "It then counts as a stranger: it may be linked to a user, or gets a user of its own where autoCreateUsers says so.",
+  tag,
+  access: "admin",
+  tier: "pro",
+  params: z.object({ identity_id: z.string().max(64) }),
+  responds: { 200: Deleted },
+  problems: ["notFound"],
+  handle: async ({ params, caller, services }) => {
+    await services.access.identities.allow(params.identity_id, caller);
+    return deleted();
+  },
+});
+
+export const endpoints: Endpoint<Services>[] = [
+  listUsers,
+  getUser,
+  createUser,
+  changeUser,
+  deleteUser,
+  unlockUser,
+  listRefusedIdentities,
+  allowIdentity,
+];

@@ -1,0 +1,65 @@
+import { badCredential, type Credential } from "../http/admission.ts";
+import type { Actor } from "../http/endpoint.ts";
+import type { Problem } from "../http/problem.ts";
+import { API_TOKEN_PREFIX } from "./api-token-text.ts";
+import type { ApiTokens } from "./api-tokens.ts";
+import type { Sessions } from "./sessions.ts";
+import type { Tokens } from "./tokens.ts";
+import type { Users } from "./users.ts";
+
+/**
+ * Tells who a credential stands for now, else what its bearer is told (401).
+ *
+ * @param deps.bootstrapped - Ends once the bootstrap administrator is as the environment says: a reset ends what stood before.
+ */
+export function createAuthentication(deps: {
+  tokens: Tokens;
+  users: Users;
+  sessions: Sessions;
+  apiTokens: ApiTokens;
+  bootstrapped: () => Promise<void>;
+}): (credential: Credential) => Promise<Actor | Problem> {
+  const { tokens, users, sessions, apiTokens, bootstrapped } = deps;
+
+  async function ofToken(token: string): Promise<Actor | undefined> {
+    const claims = await tokens.verify(token);
+    if (!claims) return undefined;
+    await bootstrapped();
+    const user = await users.find(claims.username);
+    if (
+      user?.state !== "active" ||
+      claims.issuedAt.getTime() < Date.parse(user.tokensValidFrom) ||
+      user.revokedTokens.some(({ id }) => id === claims.id)
+    ) {
+      return undefined;
+    }
+    const { username, role, mustChangePassword = false } = user;
+    const credential = { kind: "token", id: claims.id, expiresAt: claims.expiresAt } as const;
+    return { username, role, credential, mustChangePassword };
+  }
+
+  async function ofSession(cookie: string): Promise<Actor | undefined> {
+    await bootstrapped();
+    const found = await sessions.find(cookie);
+    if (!found) return undefined;
+    const { username, role, mustChangePassword = false } = found.user;
+    const credential = { kind: "session", id: found.id } as const;
+    // Who came in by single sign-on may not know the password at all.
+    return { username, role, credential, mustChangePassword: mustChangePassword && found.by === "password" };
+  }
+
+  async function ofApiToken(token: string): Promise<Actor | undefined> {
+    await bootstrapped();
+    const found = await apiTokens.find(token);
+    if (!found) return undefined;
+    return { username: found.user.username, role: found.role, credential: { kind: "apiToken", id: found.id } };
+  }
+
+  async function actorOf(credential: Credential): Promise<Actor | undefined> {
+    if (credential.kind === "session") return await ofSession(credential.cookie);
+    if (credential.token.startsWith(API_TOKEN_PREFIX)) return await ofApiToken(credential.token);
+    return await ofToken(credential.token);
+  }
+
+  return async (credential) => (await actorOf(credential)) ?? badCredential(credential);
+}

@@ -1,0 +1,100 @@
+import type { Audit } from "../audit/audit.ts";
+import { audited } from "../audit/audited.ts";
+import type { Caller } from "../http/endpoint.ts";
+import type { Page, PageRequest } from "../http/paging.ts";
+import { notFound, Problem } from "../http/problem.ts";
+import type { Clock } from "../runtime.ts";
+import { keyEnd } from "../storage/keys.ts";
+import { insert, type Operation, put, remove, type Tables } from "../storage/tables.ts";
+import { type RefusedIdentity, refusedIdentityView } from "./api.ts";
+import { pageOfRows } from "./row-pages.ts";
+import {
+  Identity,
+  identityId,
+  identityKey,
+  type Pair,
+  REFUSALS,
+  Refusal,
+  USERS_PARTITION,
+  type UserRecord,
+  userKey,
+} from "./user.ts";
+
+/** Which identities of single sign-on are whose, and with which nobody signs in. */
+export interface Identities {
+  /**
+   * Refuses a pair that is another user's, or refused.
+   *
+   * @throws {Problem} conflict
+   */
+  requireFree(pair: Pair, user: string): Promise<void>;
+  /** What a change of a user's pair writes beside the user. The transaction fails when somebody else has the new one. */
+  changed(before: UserRecord, after: UserRecord): Operation[];
+  /** What the deletion of a user writes beside it: single sign-on does not let the same person in again by itself. */
+  refused(user: UserRecord, caller: Caller): Operation[];
+  /** Refused identities, in the order of their ids. */
+  refusals(page: PageRequest): Promise<Page<RefusedIdentity>>;
+  /** Lets a refused identity in again. @throws {Problem} notFound */
+  allow(id: string, caller: Caller): Promise<void>;
+}
+
+export function createIdentities(deps: { tables: Tables; audit: Audit; clock: Clock }): Identities {
+  const { tables, audit, clock } = deps;
+  return {
+    async requireFree(pair, user) {
+      const row = await tables.get(Identity, USERS_PARTITION, identityKey(pair));
+      if (row?.refused) {
+        throw new Problem(
+          "conflict",
+          "This identity is refused since its user was deleted. Take that back with DELETE /auth/sso/refused/{identity_id} first.",
+        );
+      }
+      if (row && row.user !== user) throw identityTaken();
+    },
+
+    changed(before, after) {
+      const [old, next] = [before.sso && identityKey(before.sso), after.sso && identityKey(after.sso)];
+      if (old === next) return [];
+      return [
+        ...(old === undefined ? [] : [remove(Identity, old)]),
+        ...(next === undefined ? [] : [insert(Identity, next, { user: userKey(after.username) })]),
+      ];
+    },
+
+    refused({ username, sso }, caller) {
+      if (!sso) return [];
+      const refusal = { ...sso, username, refusedAt: clock.now().toISOString(), refusedBy: caller.actor };
+      return [
+        put(Identity, identityKey(sso), { user: userKey(username), refused: true }),
+        put(Refusal, REFUSALS + identityId(sso), refusal),
+      ];
+    },
+
+    async refusals(page) {
+      const select = ["issuer", "subject", "username", "refusedAt", "refusedBy"] as const;
+      const found = await pageOfRows(tables, Refusal, { from: REFUSALS, before: keyEnd(REFUSALS), select }, page);
+      return { ...found, items: found.items.map(refusedIdentityView) };
+    },
+
+    async allow(id, caller) {
+      const refusal = await tables.get(Refusal, USERS_PARTITION, REFUSALS + id);
+      if (!refusal) throw notFound("This refused identity");
+      const { issuer, subject, username } = refusal;
+      const event = {
+        type: "user.identityAllowed",
+        caller,
+        target: { type: "ssoIdentity", id },
+        details: { issuer, subject, username },
+      };
+      await audited(audit, event, () =>
+        tables.transaction(Refusal.table, USERS_PARTITION, [
+          remove(Refusal, refusal.rowKey, refusal.etag),
+          remove(Identity, identityKey(refusal)),
+        ]),
+      );
+    },
+  };
+}
+
+export const identityTaken = (): Problem =>
+  new Problem("conflict", "This identity signs in another user. Take it away there first.");

@@ -1,0 +1,41 @@
+import * as z from "zod";
+import { decodeCursor, encodeCursor, type Page, type PageRequest } from "../http/paging.ts";
+import type { Entity, Row } from "../storage/entity.ts";
+import type { Tables } from "../storage/tables.ts";
+import { USERS_PARTITION } from "./user.ts";
+
+const Position = z.object({ after: z.string().min(1).max(1024) });
+
+/** Rows of the users' partition with `from` <= row key < `before`; `select` reads only those members. */
+interface KeyRange<K extends string> {
+  from?: string;
+  before: string;
+  select: readonly K[];
+}
+
+/**
+ * A page of a range in the order of its keys. Its `total` is exact when this call saw the range from its beginning to its
+ * end, else null beside `totalAtLeast`.
+ *
+ * @throws {Problem} invalidCursor
+ */
+export async function pageOfRows<T, K extends keyof T & string>(
+  tables: Pick<Tables, "pages">,
+  entity: Entity<T>,
+  range: KeyRange<K>,
+  { limit, offset, cursor }: PageRequest,
+): Promise<Page<Row<Pick<T, K>>>> {
+  const after = cursor === undefined ? undefined : decodeCursor(Position, cursor).after;
+  const wanted = offset + limit + 1;
+  const rows: Row<Pick<T, K>>[] = [];
+  const keys = { partitionKey: USERS_PARTITION, ...range, ...(after && { after }) };
+  for await (const page of tables.pages(entity, { ...keys, pageSize: Math.min(1000, wanted) })) {
+    rows.push(...page);
+    if (rows.length >= wanted) break;
+  }
+  const items = rows.slice(offset, offset + limit);
+  const more = rows.length >= wanted;
+  const counted = more || after !== undefined ? { total: null, totalAtLeast: rows.length } : { total: rows.length };
+  const nextCursor = more ? encodeCursor({ after: items.at(-1)!.rowKey }) : null;
+  return { items, ...counted, limit, offset, nextCursor };
+}

@@ -1,0 +1,63 @@
+import type { Audit } from "../audit/audit.ts";
+import { audited } from "../audit/audited.ts";
+import type { Actor, Caller } from "../http/endpoint.ts";
+import { type Page, type PageRequest, pageOfAll } from "../http/paging.ts";
+import { notFound } from "../http/problem.ts";
+import type { SessionView } from "./api.ts";
+import { ownOr } from "./api-tokens.ts";
+import { idOfSession, type SessionRow, type Sessions } from "./sessions.ts";
+import { type UserRow, userKey } from "./user.ts";
+import type { Users } from "./users.ts";
+
+/** The sessions that somebody has, to look at and to end. */
+export interface SessionAdministration {
+  /**
+   * The newest first: the actor's own, or for an administrator another user's.
+   *
+   * @throws {Problem} forbidden
+   */
+  list(actor: Actor, user: string | undefined, page: PageRequest): Promise<Page<SessionView>>;
+  /** Ends one of the actor's, or any for an administrator. @throws {Problem} notFound */
+  end(actor: Actor, id: string, caller: Caller): Promise<void>;
+}
+
+export function createSessionAdministration(deps: {
+  users: Users;
+  sessions: Sessions;
+  audit: Audit;
+}): SessionAdministration {
+  const { users, sessions, audit } = deps;
+  return {
+    async list(actor, name, page) {
+      const user = await users.find(ownOr(name, actor));
+      const rows = user ? await sessions.ofUser(user) : [];
+      const newestFirst = (row: SessionRow) => `${Number.MAX_SAFE_INTEGER - Date.parse(row.createdAt)}${row.rowKey}`;
+      const found = pageOfAll(rows, page, newestFirst);
+      return { ...found, items: found.items.map((row) => view(row, user!, actor)) };
+    },
+
+    async end(actor, id, caller) {
+      const [user, secret] = [id.slice(0, id.lastIndexOf(".")), id.slice(id.lastIndexOf(".") + 1)];
+      if (user !== userKey(actor.username) && actor.role !== "admin") throw notFound("This session");
+      const event = { type: "session.ended", caller, target: { type: "session", id }, details: { user } };
+      await audited(audit, event, async () => {
+        if (!(await sessions.end(user, secret))) throw notFound("This session");
+      });
+    },
+  };
+}
+
+function view(row: SessionRow, user: UserRow, { credential }: Actor): SessionView {
+  const id = idOfSession(row);
+  return {
+    id: `${user.rowKey}.${id}`,
+    user: user.rowKey,
+    current: credential.kind === "session" && credential.id === id,
+    createdAt: row.createdAt,
+    idleEndsAt: row.idleEndsAt,
+    endsAt: row.endsAt,
+    by: row.by,
+    address: row.address ?? null,
+    userAgent: row.userAgent ?? null,
+  };
+}
