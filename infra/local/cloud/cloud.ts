@@ -1,5 +1,5 @@
 import { mkdtempSync, rmSync } from "node:fs";
-import { createServer as createHttpServer, type Server } from "node:http";
+import { createServer as createHttpServer, type RequestListener, type Server } from "node:http";
 import { createServer as createTlsServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
@@ -15,6 +15,9 @@ import { type AppRegistration, entra } from "./entra.ts";
 import { Faults } from "./faults.ts";
 import type { Incoming, Service } from "./http.ts";
 import { readRequest, send } from "./http.ts";
+import { type OidcClient, OidcProvider } from "./idp/oidc.ts";
+import { People } from "./idp/people.ts";
+import { identityProviders } from "./idp/server.ts";
 import { keyVault } from "./key-vault.ts";
 import { Ledger } from "./ledger.ts";
 import { MAIL_AUDIENCE, MAIL_DOMAIN, Mails } from "./mail.ts";
@@ -53,13 +56,15 @@ export interface Cloud {
   control: Control;
   /** An application with a secret, for credentials other than the managed identity. */
   app: AppRegistration & { tenantId: string };
+  /** The company's identity provider: its issuer, and the service as it is registered there. */
+  oidc: { issuer: string } & OidcClient;
   stop(): Promise<void>;
 }
 
 /**
  * Starts a cloud on this machine that speaks the wire protocols of Entra, the resource manager, Key Vault, Communication
  * Services e-mail and App Configuration over TLS, all on one port under names that end in `.localhost`; and on a second,
- * plain port the managed identity endpoint, webhook sinks and the control API.
+ * plain port the managed identity endpoint, webhook sinks and the control API; and on a third the company's identity provider.
  */
 export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
   const temporary = options.data === undefined ? mkdtempSync(join(tmpdir(), "stand-in-cloud-")) : undefined;
@@ -81,7 +86,27 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
     Buffer.from(state.configurationKey, "base64"),
     tokens,
   );
-  const control = new Control({ resources, authorization, faults, ledger, mails, sinks, appConfiguration });
+  const people = new People();
+
+  let identityProvider: RequestListener = (_message, response) => response.destroy();
+  const third = createHttpServer((message, response) => identityProvider(message, response));
+  state.identityProviderPort = await listen(third, undefined, state.identityProviderPort);
+  // By address, where the service is reached by name: two sites, as a company and its identity provider are.
+  const issuer = `http://127.0.0.1:${state.identityProviderPort}`;
+  const oidc = new OidcProvider(issuer, state.oidcClient, people);
+  identityProvider = identityProviders({ oidc, faults, ledger });
+
+  const control = new Control({
+    resources,
+    authorization,
+    faults,
+    ledger,
+    mails,
+    sinks,
+    appConfiguration,
+    people,
+    oidc,
+  });
 
   // The services' own addresses hold the port, which is known only once the server listens.
   let services: Record<string, Service> = {};
@@ -135,12 +160,16 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
   folder.keep(state);
 
   return {
-    environment: environment(state, certificate.authorityPath, authority, manager, origin),
+    environment: {
+      ...environment(state, certificate.authorityPath, authority, manager, origin),
+      PRIVATE_TARGET_HOSTS: new URL(issuer).host,
+    },
     controlUrl: `http://127.0.0.1:${state.controlPort}/control`,
     control,
     app: { ...state.app, tenantId: state.tenantId },
+    oidc: { issuer, ...state.oidcClient },
     async stop() {
-      await Promise.all([close(main), close(second)]);
+      await Promise.all([close(main), close(second), close(third)]);
       if (temporary !== undefined) rmSync(temporary, { recursive: true, force: true });
     },
   };

@@ -1,6 +1,7 @@
 import type { AssetKind } from "./company/company.ts";
 import type { Control } from "./control.ts";
 import { type Answer, type Incoming, jsonObject } from "./http.ts";
+import { isOidcMode } from "./idp/oidc-modes.ts";
 
 type Body = Record<string, unknown>;
 
@@ -19,8 +20,11 @@ type Body = Record<string, unknown>;
  *     GET    /control/mails                       DELETE /control/mails
  *     GET    /control/sink/NAME                   DELETE /control/sink/NAME
  *     PUT    /control/app-configuration/KEY       {"value": "…"}, or null to remove it
+ *     GET    /control/people                      PATCH  /control/people/ID
+ *     GET    /control/oidc                        PUT    /control/oidc       {"mode": "…"}, of idp/oidc-modes.ts
+ *     POST   /control/oidc/roll-keys
  *
- * Bodies are the types of `company/company.ts`, `faults.ts` and `resources/resources.ts`. @throws {Error} with what is wrong.
+ * Bodies are the types of `company/company.ts`, `faults.ts`, `idp/people.ts` and `resources/resources.ts`. @throws {Error} with what is wrong.
  */
 export function controlApi(control: Control, request: Incoming): Answer {
   const [, area = "", ...rest] = request.segments;
@@ -51,9 +55,26 @@ export function controlApi(control: Control, request: Incoming): Answer {
     case "app-configuration":
       control.setConfiguration(rest[0] ?? "", typeof body.value === "string" ? body.value : undefined);
       return ok({ set: true });
+    case "people":
+      if (method === "PATCH" && !control.changePerson(rest[0] ?? "", body)) return notFound();
+      return ok(control.people());
+    case "oidc":
+      return oidc(control, method, rest[0], body);
     default:
       return notFound();
   }
+}
+
+function oidc(control: Control, method: string, part: string | undefined, { mode }: Body): Answer {
+  if (part === "roll-keys") {
+    control.rollOidcKeys();
+    return ok({ rolled: true });
+  }
+  if (method === "PUT") {
+    if (typeof mode !== "string" || !isOidcMode(mode)) throw new Error(`No mode ${mode}`);
+    control.setOidcMode(mode);
+  }
+  return ok({ mode: control.oidcMode() });
 }
 
 function faults(control: Control, method: string, id: string | undefined, body: Body): Answer {

@@ -9,6 +9,9 @@ import type {
   CompanyVault,
 } from "./company/company.ts";
 import type { ActiveFault, Fault, Faults } from "./faults.ts";
+import type { OidcProvider } from "./idp/oidc.ts";
+import type { OidcModeName } from "./idp/oidc-modes.ts";
+import type { People, Person } from "./idp/people.ts";
 import type { Ledger, LoggedRequest } from "./ledger.ts";
 import type { KeptMail, Mails } from "./mail.ts";
 import { current, type Version } from "./resources/items.ts";
@@ -23,6 +26,8 @@ export interface ControlParts {
   sinks: Sinks;
   appConfiguration: AppConfiguration;
   authorization: Authorization;
+  people: People;
+  oidc: OidcProvider;
 }
 
 /** A vault as the control API counts it; `managed` secrets and keys are not among the numbers. */
@@ -221,6 +226,30 @@ export class Control {
 
   clearSink(name: string): void {
     this.#parts.sinks.clear(name);
+  }
+
+  /** Who can sign in with the identity providers. */
+  people(): Person[] {
+    return this.#parts.people.list();
+  }
+
+  /** False when there is nobody with that id. */
+  changePerson(id: string, change: Partial<Omit<Person, "id">>): boolean {
+    return this.#parts.people.change(id, change);
+  }
+
+  oidcMode(): OidcModeName {
+    return this.#parts.oidc.mode;
+  }
+
+  /** From now on the OIDC provider makes this mistake; `correct`: none. */
+  setOidcMode(mode: OidcModeName): void {
+    this.#parts.oidc.setMode(mode);
+  }
+
+  /** From now on the OIDC provider signs with a new key and publishes that one alone. */
+  rollOidcKeys(): void {
+    this.#parts.oidc.rollKeys();
   }
 }
 

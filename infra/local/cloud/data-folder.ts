@@ -3,6 +3,7 @@ import { appendFileSync, existsSync, mkdirSync, readFileSync, renameSync, writeF
 import { join } from "node:path";
 import type { CompanyChoice } from "./company/load.ts";
 import type { AppRegistration } from "./entra.ts";
+import type { OidcClient } from "./idp/oidc.ts";
 import type { Change } from "./resources/resources.ts";
 import type { Principal } from "./tokens.ts";
 
@@ -15,6 +16,9 @@ export interface CloudState {
   /** The ports it had last; taken again when they are free, since people and tables remember addresses. */
   port: number;
   controlPort: number;
+  identityProviderPort: number;
+  /** The service, as it is registered with the identity provider. */
+  oidcClient: OidcClient;
   tenantId: string;
   identity: Principal;
   app: AppRegistration;
@@ -43,7 +47,10 @@ export class DataFolder {
 
   /** The state of the last start; another company or seed begins anew but keeps identities, keys and ports. */
   state(company: CompanyChoice | undefined, seed: number | undefined): CloudState {
-    const before = existsSync(this.#state) ? (JSON.parse(readFileSync(this.#state, "utf8")) as CloudState) : undefined;
+    // A folder of an earlier version lacks what was added since.
+    const before = existsSync(this.#state)
+      ? { ...newState(), ...(JSON.parse(readFileSync(this.#state, "utf8")) as CloudState) }
+      : undefined;
     if (before !== undefined) {
       const wanted = { company: company ?? before.company, seed: seed ?? before.seed };
       const same = JSON.stringify(wanted) === JSON.stringify({ company: before.company, seed: before.seed });
@@ -51,19 +58,7 @@ export class DataFolder {
       writeFileSync(this.#changes, "", { mode: 0o600 });
       return { ...before, ...wanted, base: Math.floor(Date.now() / 1000) };
     }
-    return {
-      company: company ?? "acme",
-      seed: seed ?? 1,
-      base: Math.floor(Date.now() / 1000),
-      port: 0,
-      controlPort: 0,
-      tenantId: randomUUID(),
-      identity: { clientId: randomUUID(), objectId: randomUUID() },
-      app: { clientId: randomUUID(), objectId: randomUUID(), clientSecret: randomBytes(24).toString("base64url") },
-      identityHeader: randomUUID(),
-      mailKey: randomBytes(64).toString("base64"),
-      configurationKey: randomBytes(32).toString("base64"),
-    };
+    return newState(company, seed);
   }
 
   /** Written to a file beside it first, so that a start that is cut short leaves the old state or the new one. */
@@ -91,5 +86,23 @@ export class DataFolder {
 
   readonly writeChange = (change: Change): void => {
     appendFileSync(this.#changes, `${JSON.stringify(change)}\n`, { mode: 0o600 });
+  };
+}
+
+function newState(company: CompanyChoice = "acme", seed = 1): CloudState {
+  return {
+    company,
+    seed,
+    base: Math.floor(Date.now() / 1000),
+    port: 0,
+    controlPort: 0,
+    identityProviderPort: 0,
+    oidcClient: { clientId: "lifecycle-service", clientSecret: randomBytes(24).toString("base64url") },
+    tenantId: randomUUID(),
+    identity: { clientId: randomUUID(), objectId: randomUUID() },
+    app: { clientId: randomUUID(), objectId: randomUUID(), clientSecret: randomBytes(24).toString("base64url") },
+    identityHeader: randomUUID(),
+    mailKey: randomBytes(64).toString("base64"),
+    configurationKey: randomBytes(32).toString("base64"),
   };
 }

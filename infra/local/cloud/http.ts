@@ -67,6 +67,11 @@ export async function readRequest(message: IncomingMessage): Promise<Incoming> {
     if (length > MAX_BODY_BYTES) throw new RangeError("The body is too large");
     parts.push(part);
   }
+  return { ...requestHead(message), body: Buffer.concat(parts) };
+}
+
+/** A request whose body nobody has read yet. */
+export function requestHead(message: IncomingMessage): Omit<Incoming, "body"> {
   const authority = message.headers.host ?? "";
   const target = message.url ?? "/";
   const question = target.indexOf("?");
@@ -80,7 +85,6 @@ export async function readRequest(message: IncomingMessage): Promise<Incoming> {
     path,
     query: new URLSearchParams(question < 0 ? "" : target.slice(question + 1)),
     headers: message.headers,
-    body: Buffer.concat(parts),
   };
 }
 

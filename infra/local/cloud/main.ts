@@ -33,8 +33,8 @@ try {
     });
   }
   if (values["ready-json"]) {
-    const { environment, controlUrl, app } = cloud;
-    console.log(JSON.stringify({ environment, controlUrl, app }));
+    const { environment, controlUrl, app, oidc } = cloud;
+    console.log(JSON.stringify({ environment, controlUrl, app, oidc }));
   } else {
     console.log(`The stand-in cloud serves; its control API is ${cloud.controlUrl}`);
   }

@@ -1,0 +1,251 @@
+import { createHmac, generateKeyPair, type KeyObject, randomBytes, sign } from "node:crypto";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { promisify } from "node:util";
+import type { KoaContextWithOIDC, default as Provider } from "oidc-provider";
+import { OIDC_MODES, type OidcMode, type OidcModeName } from "./oidc-modes.ts";
+import { oidcStore } from "./oidc-store.ts";
+import { choicePage } from "./page.ts";
+import type { People } from "./people.ts";
+
+export interface OidcClient {
+  clientId: string;
+  clientSecret: string;
+}
+
+/** Where the service takes the code, on any port: RFC 8252, 7.3, has ports of loopback addresses left open. */
+const REDIRECT_URI = "http://localhost/auth/sso/callback";
+
+const DISCOVERY = "/.well-known/openid-configuration";
+/** What a redirecting discovery document redirects to; everything is served below it too. */
+const ELSEWHERE = "/elsewhere";
+
+interface Key {
+  id: string;
+  privateKey: KeyObject;
+  publicKey: KeyObject;
+}
+
+/**
+ * An OIDC provider that signs in the company's people by an ordinary page with their names: code flow with PKCE, a client
+ * with a secret, RFC 9207. The library is a certified one, so what it accepts is what the standard says; a mode then
+ * changes its answers. The library is loaded and the first key made at the first request.
+ */
+export class OidcProvider {
+  readonly #issuer: string;
+  readonly #client: OidcClient;
+  readonly #people: People;
+  readonly #store = oidcStore();
+  readonly #cookieKey = randomBytes(32).toString("base64url");
+  #mode: OidcModeName = "correct";
+  #started: Promise<{ provider: Provider; key: Key }> | undefined;
+  #foreignKey: Promise<Key> | undefined;
+
+  constructor(issuer: string, client: OidcClient, people: People) {
+    this.#issuer = issuer;
+    this.#client = client;
+    this.#people = people;
+  }
+
+  get mode(): OidcModeName {
+    return this.#mode;
+  }
+
+  setMode(mode: OidcModeName): void {
+    this.#mode = mode;
+  }
+
+  /** From now on it signs with a new key and publishes that one alone. */
+  rollKeys(): void {
+    this.#started = undefined;
+  }
+
+  async handle(message: IncomingMessage, response: ServerResponse): Promise<void> {
+    const mode: OidcMode = OIDC_MODES[this.#mode];
+    if (mode.redirects && message.url === DISCOVERY) {
+      response.writeHead(302, { location: `${ELSEWHERE}${DISCOVERY}` }).end();
+      return;
+    }
+    if (message.url?.startsWith(ELSEWHERE)) message.url = message.url.slice(ELSEWHERE.length);
+    // Who signed in before is asked again: trying out several people is what this provider is for.
+    if (message.url?.startsWith("/authorize")) forgetSession(message);
+    this.#started ??= this.#start();
+    const { provider } = await this.#started;
+    if (message.url?.startsWith("/interaction/")) return await this.#choose(provider, message, response);
+    await provider.callback()(message, response);
+  }
+
+  async #start() {
+    const [{ default: Provider, interactionPolicy }, key] = await Promise.all([import("oidc-provider"), makeKey()]);
+    const policy = interactionPolicy.base();
+    // The company's administrator consented for all.
+    policy.remove("consent");
+    const provider = new Provider(this.#issuer, {
+      adapter: this.#store,
+      clients: [
+        {
+          client_id: this.#client.clientId,
+          client_secret: this.#client.clientSecret,
+          application_type: "native",
+          redirect_uris: [REDIRECT_URI],
+          response_types: ["code"],
+          grant_types: ["authorization_code"],
+          token_endpoint_auth_method: "client_secret_basic",
+        },
+      ],
+      jwks: { keys: [{ ...key.privateKey.export({ format: "jwk" }), kid: key.id, alg: "RS256", use: "sig" }] },
+      cookies: { keys: [this.#cookieKey] },
+      routes: { authorization: "/authorize", userinfo: "/userinfo" },
+      interactions: { policy, url: (_ctx, interaction) => `/interaction/${interaction.uid}` },
+      features: { devInteractions: { enabled: false }, rpInitiatedLogout: { enabled: false } },
+      pkce: { required: () => true },
+      scopes: ["openid", "profile", "email"],
+      claims: {
+        openid: ["sub", "oid"],
+        profile: ["name", "preferred_username", "groups", "roles", "realm_access"],
+        email: ["email", "email_verified"],
+      },
+      conformIdTokenClaims: false,
+      ttl: { AccessToken: 3600, AuthorizationCode: 60, Grant: 3600, IdToken: 3600, Interaction: 3600, Session: 3600 },
+      findAccount: (_ctx, objectId) => this.#account(objectId),
+      loadExistingGrant: (ctx) => grantAll(provider, ctx),
+      renderError(ctx, out) {
+        ctx.type = "text/plain";
+        ctx.body = `${out.error}: ${out.error_description ?? ""}\n`;
+      },
+    });
+    provider.use(async (ctx, next) => {
+      await next();
+      // The library puts `oidc` there before any route of its own runs.
+      await this.#applyMode(ctx as unknown as KoaContextWithOIDC, key);
+    });
+    return { provider, key };
+  }
+
+  #account(objectId: string) {
+    const person = this.#people.withObjectId(objectId);
+    if (person === undefined) return undefined;
+    const { name, email, emailVerified, groups, roles } = person;
+    const claims = {
+      sub: objectId,
+      oid: objectId,
+      name,
+      preferred_username: email,
+      email,
+      email_verified: emailVerified,
+      groups,
+      roles,
+      // Where Keycloak has them: a claim that is reached by a JSON pointer.
+      realm_access: { roles },
+    };
+    return { accountId: objectId, claims: () => claims };
+  }
+
+  /** The page to choose a name on, and what is done with the choice. */
+  async #choose(provider: Provider, message: IncomingMessage, response: ServerResponse): Promise<void> {
+    try {
+      await provider.interactionDetails(message, response);
+    } catch {
+      response.writeHead(400, { "content-type": "text/plain" });
+      response.end("This sign-in is over or was begun by another browser. Begin again.\n");
+      return;
+    }
+    if (message.method !== "POST") {
+      response.writeHead(200, { "content-type": "text/html; charset=utf-8", "cache-control": "no-store" });
+      response.end(choicePage("Sign in to Acme (OIDC)", this.#people.list()));
+      return;
+    }
+    const form = new URLSearchParams(await textOf(message));
+    const person = this.#people.find(form.get("person") ?? "");
+    const result =
+      person === undefined
+        ? { error: "access_denied", error_description: "<b>Nobody</b> was chosen" }
+        : { login: { accountId: person.objectId } };
+    await provider.interactionFinished(message, response, result, { mergeWithLastSubmission: false });
+  }
+
+  async #applyMode(ctx: KoaContextWithOIDC, key: Key): Promise<void> {
+    const mode: OidcMode = OIDC_MODES[this.#mode];
+    const members = ctx.body as Record<string, unknown>;
+    switch (ctx.oidc?.route) {
+      case "discovery":
+        if (mode.discovery) ctx.body = mode.discovery(members);
+        break;
+      case "token":
+        if (typeof members?.id_token === "string") members.id_token = await this.#idToken(mode, members.id_token, key);
+        break;
+      case "userinfo":
+        if (mode.userinfo && ctx.status === 200) ctx.body = mode.userinfo(members);
+        break;
+      default: {
+        const location = ctx.response.get("location");
+        if (mode.callback && location.includes("/auth/sso/callback?")) {
+          const address = new URL(location);
+          mode.callback(address.searchParams);
+          ctx.set("location", address.href);
+        }
+      }
+    }
+  }
+
+  async #idToken({ claims, signature }: OidcMode, correct: string, key: Key): Promise<string> {
+    if (claims === undefined && signature === undefined) return correct;
+    const [header, payload] = correct
+      .split(".")
+      .slice(0, 2)
+      .map((part) => JSON.parse(Buffer.from(part, "base64url").toString("utf8")) as Record<string, unknown>);
+    const signed = (algorithm: string) =>
+      [{ ...header, alg: algorithm }, claims ? claims(payload!) : payload].map(base64url).join(".");
+    const hmac = (secret: string) => {
+      const text = signed("HS256");
+      return `${text}.${createHmac("sha256", secret).update(text).digest("base64url")}`;
+    };
+    const rsa = ({ privateKey }: Key) => {
+      const text = signed("RS256");
+      return `${text}.${sign("sha256", Buffer.from(text), privateKey).toString("base64url")}`;
+    };
+    switch (signature) {
+      case "none":
+        return `${signed("none")}.`;
+      case "clientSecretHmac":
+        return hmac(this.#client.clientSecret);
+      case "publicKeyHmac":
+        return hmac(key.publicKey.export({ type: "spki", format: "pem" }).toString());
+      case "foreignKey":
+        this.#foreignKey ??= makeKey();
+        return rsa(await this.#foreignKey);
+      case undefined:
+        return rsa(key);
+    }
+  }
+}
+
+function forgetSession(message: IncomingMessage): void {
+  const cookies = (message.headers.cookie ?? "").split("; ").filter((cookie) => !cookie.startsWith("_session"));
+  message.headers.cookie = cookies.join("; ");
+}
+
+/** Everything that is asked for. */
+async function grantAll(provider: Provider, ctx: KoaContextWithOIDC) {
+  const grant = new provider.Grant({
+    accountId: ctx.oidc.session!.accountId!,
+    clientId: ctx.oidc.client!.clientId,
+  });
+  grant.addOIDCScope([...ctx.oidc.requestParamScopes].join(" "));
+  await grant.save();
+  return grant;
+}
+
+const generateKeys = promisify(generateKeyPair);
+
+async function makeKey(): Promise<Key> {
+  const keys = await generateKeys("rsa", { modulusLength: 2048 });
+  return { ...keys, id: randomBytes(8).toString("hex") };
+}
+
+const base64url = (value: unknown): string => Buffer.from(JSON.stringify(value)).toString("base64url");
+
+async function textOf(message: IncomingMessage): Promise<string> {
+  const parts: Buffer[] = [];
+  for await (const part of message) parts.push(part);
+  return Buffer.concat(parts).toString("utf8");
+}

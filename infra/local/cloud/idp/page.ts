@@ -1,0 +1,33 @@
+import type { Person } from "./people.ts";
+
+/** A page with a button for each person, and one to refuse. The form sends `person`, empty for a refusal. */
+export function choicePage(title: string, people: readonly Person[], hidden: Record<string, string> = {}): string {
+  const kept = Object.entries(hidden).map(
+    ([name, value]) => `<input type="hidden" name="${html(name)}" value="${html(value)}">`,
+  );
+  const buttons = people.map(
+    ({ id, name, email, roles }) =>
+      `<li><button name="person" value="${html(id)}">${html(name)}</button> ${html(email)} ${html(roles.join(", "))}</li>`,
+  );
+  return `<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>${html(title)}</title>
+<style>body{font:16px/2.2 system-ui;margin:3rem auto;max-width:44rem}ul{list-style:none;padding:0}button{font:inherit}</style>
+<h1>${html(title)}</h1>
+<p>The stand-in identity provider asks for no password. Who signs in?</p>
+<form method="post">
+${kept.join("\n")}
+<ul>
+${buttons.join("\n")}
+<li><button name="person" value="">Nobody</button></li>
+</ul>
+</form>
+</html>
+`;
+}
+
+export function html(text: string): string {
+  const names: Record<string, string> = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" };
+  return text.replace(/[&<>"]/g, (character) => names[character]!);
+}

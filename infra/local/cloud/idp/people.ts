@@ -1,0 +1,59 @@
+/**
+ * Somebody of the company, as its identity provider knows him. Both protocols take what they say of him from here: OIDC as
+ * claims, SAML as attributes.
+ */
+export interface Person {
+  /** What the sign-in page sends when his name is chosen. */
+  id: string;
+  name: string;
+  email: string;
+  /** Whether the provider vouches for the address. */
+  emailVerified: boolean;
+  groups: readonly string[];
+  /** Values of app roles, as Entra has them. */
+  roles: readonly string[];
+  /** A GUID that never changes: `sub` and `oid` in OIDC, the persistent NameID and `objectidentifier` in SAML. */
+  objectId: string;
+}
+
+const STAFF: readonly Person[] = [
+  person(1, "ada", "Ada Lindqvist", ["platform", "everyone"], ["Lifecycle.Admin"]),
+  person(2, "bruno", "Bruno Keller", ["audit", "everyone"], ["Lifecycle.Auditor"]),
+  person(3, "olga", "Olga Petrova", ["operations", "everyone"], ["Lifecycle.Operator"]),
+  person(4, "uma", "Uma Okafor", ["everyone"], ["Lifecycle.User"]),
+  person(5, "zoe", "Zoë O'Neill", ["everyone"], []),
+  // Auditor and operator exclude each other.
+  person(6, "berta", "Berta Moreau", ["audit", "operations", "everyone"], ["Lifecycle.Auditor", "Lifecycle.Operator"]),
+  { ...person(7, "nils", "Nils Haugen", ["everyone"], ["Lifecycle.User"]), emailVerified: false },
+  { ...person(8, "fritz", "Fritz Brandt", ["guests"], ["Lifecycle.User"]), email: "fritz@partner.example" },
+];
+
+function person(number: number, id: string, name: string, groups: string[], roles: string[]): Person {
+  const objectId = `0a11ce00-0000-4000-8000-${String(number).padStart(12, "0")}`;
+  return { id, name, email: `${id}@acme.example`, emailVerified: true, groups, roles, objectId };
+}
+
+/** The people who can sign in now. What is changed lasts as long as the process. */
+export class People {
+  readonly #people = new Map(STAFF.map((one) => [one.id, one]));
+
+  list(): Person[] {
+    return [...this.#people.values()];
+  }
+
+  find(id: string): Person | undefined {
+    return this.#people.get(id);
+  }
+
+  withObjectId(objectId: string): Person | undefined {
+    return this.list().find((one) => one.objectId === objectId);
+  }
+
+  /** From now on he is so; false when there is nobody with that id. */
+  change(id: string, change: Partial<Omit<Person, "id">>): boolean {
+    const before = this.#people.get(id);
+    if (before === undefined) return false;
+    this.#people.set(id, { ...before, ...change });
+    return true;
+  }
+}

@@ -1,0 +1,69 @@
+import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
+import type { Faults } from "../faults.ts";
+import { type Answer, type Operation, type Refusals, requestHead, retryAfter, send } from "../http.ts";
+import type { Ledger } from "../ledger.ts";
+import type { OidcProvider } from "./oidc.ts";
+
+export interface IdentityProviders {
+  oidc: OidcProvider;
+  faults: Faults;
+  ledger: Ledger;
+}
+
+/** What requests for a path are counted as, and faults are asked for by. The first beginning that fits decides. */
+const OPERATIONS: readonly (readonly [beginning: string, name: string])[] = [
+  ["/.well-known/openid-configuration", "oidc.discovery"],
+  ["/elsewhere/", "oidc.elsewhere"],
+  ["/jwks", "oidc.keys"],
+  ["/authorize", "oidc.authorize"],
+  ["/interaction/", "oidc.choose"],
+  ["/token", "oidc.token"],
+  ["/userinfo", "oidc.userinfo"],
+];
+
+/**
+ * The company's identity providers, on a plain port of their own: `http://127.0.0.1:port` is another site than the service
+ * at `http://localhost:port`, so that browsers treat cookies as they do between two companies.
+ */
+export function identityProviders(parts: IdentityProviders): RequestListener {
+  return (message, response) => {
+    serve(parts, message, response).catch((error: unknown) => {
+      if (response.headersSent) response.destroy();
+      else send(response, { status: 500, body: { error: error instanceof Error ? error.message : String(error) } });
+    });
+  };
+}
+
+async function serve({ oidc, faults, ledger }: IdentityProviders, message: IncomingMessage, response: ServerResponse) {
+  const request = { ...requestHead(message), body: Buffer.alloc(0) };
+  const name = OPERATIONS.find(([beginning]) => request.path.startsWith(beginning))?.[1] ?? "unknown";
+  const goOn: Answer = { status: 200 };
+  const operation: Operation = { name, refusals, answer: () => goOn };
+  const { answer, fault } = await faults.apply(request, operation, "");
+  const entry = {
+    at: new Date().toISOString(),
+    operation: name,
+    method: request.method,
+    host: request.host,
+    path: request.target,
+    token: request.headers.authorization !== undefined,
+    status: 0,
+    ...(fault !== undefined && { fault }),
+  };
+  ledger.add(entry);
+  response.once("finish", () => {
+    entry.status = response.statusCode;
+  });
+  if (answer === undefined) message.socket.destroy();
+  else if (answer !== goOn) send(response, answer);
+  else await oidc.handle(message, response);
+}
+
+const failure = (status: number, error: string): Answer => ({ status, body: { error } });
+
+const refusals: Refusals = {
+  throttled: (seconds) => ({ ...failure(429, "temporarily_unavailable"), headers: retryAfter(seconds) }),
+  denied: () => failure(403, "access_denied"),
+  firewalled: () => failure(403, "access_denied"),
+  failed: (status) => failure(status, "server_error"),
+};
