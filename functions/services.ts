@@ -145,10 +145,8 @@ export function createServices(config: Config): Services {
     keyVaults,
     identity,
     inventory: {
-      forget: async (subscriptionId) => {
-        await active.refuseWhileScanned(subscriptionId);
-        return await inventory.forgetSubscription(subscriptionId);
-      },
+      refuseWhileScanned: (subscriptionId) => active.refuseWhileScanned(subscriptionId),
+      forget: (subscriptionId) => inventory.forgetSubscription(subscriptionId),
     },
   });
   const scanRun = createScanRun({

@@ -51,6 +51,8 @@ export interface RemovedInventory {
 
 /** The part of the inventory that leaves with a subscription. */
 export interface SubscriptionInventory {
+  /** @throws {Problem} scanRunning while a scan covers the subscription: it would bring back what leaves. */
+  refuseWhileScanned(subscriptionId: string): Promise<void>;
   /** Removes the subscription's vaults and assets; may be done again after a failure. */
   forget(subscriptionId: string, caller: Caller): Promise<{ vaults: number; assets: number }>;
 }
@@ -66,7 +68,8 @@ export interface Subscriptions {
    * Removes a subscription that was added, and its inventory unless the configuration names it too. A removal that died
    * is finished by the next call.
    *
-   * @throws {Problem} notFound; conflict when only the configuration names it; preconditionFailed when `ifMatch` is stale.
+   * @throws {Problem} notFound; conflict when only the configuration names it; preconditionFailed when `ifMatch` is stale;
+   * scanRunning while a scan covers it, and then it stays as it was.
    */
   remove(subscriptionId: string, caller: Caller, ifMatch?: string): Promise<RemovedInventory>;
   /** What the identity can do there. @throws {Problem} notFound */
@@ -147,8 +150,11 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
       before: { name: row.name, addedAt: row.addedAt, addedBy: row.addedBy },
     };
     const leave = async (): Promise<RemovedInventory> => {
+      const kept = inConfiguration.has(subscriptionId);
+      if (!kept) await inventory.refuseWhileScanned(subscriptionId);
       const marked = row.removingSince ? row : await mark(row, ifMatch);
-      const result: RemovedInventory = inConfiguration.has(subscriptionId)
+      if (!kept) await refuseNewScan(row, marked);
+      const result: RemovedInventory = kept
         ? { outcome: "kept", vaults: 0, assets: 0 }
         : { outcome: "removed", ...(await inventory.forget(subscriptionId, caller)) };
       await tables.remove(SubscriptionRow, SUBSCRIPTIONS_PARTITION, subscriptionId, marked.etag);
@@ -163,6 +169,16 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
     } catch (error) {
       if (error instanceof RowChanged && ifMatch !== undefined && ifMatch.trim() !== "*")
         throw changedSince(SUBSCRIPTION);
+      throw error;
+    }
+  }
+
+  /** A scan that began before the mark was written took the subscription in: the mark that this call made goes again. */
+  async function refuseNewScan(before: Row<SubscriptionRecord>, marked: Row<SubscriptionRecord>) {
+    try {
+      await inventory.refuseWhileScanned(before.subscriptionId);
+    } catch (error) {
+      if (marked !== before) await tables.replace(SubscriptionRow, { ...before, etag: marked.etag });
       throw error;
     }
   }

@@ -3,6 +3,7 @@ import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import type { Identity } from "../../shared/azure/identity.ts";
 import type { KeyVaults } from "../../shared/azure/key-vault.ts";
 import type { ResourceManager } from "../../shared/azure/resource-manager.ts";
+import { Problem } from "../../shared/http/problem.ts";
 import { createTables, type Tables } from "../../shared/storage/tables.ts";
 import {
   createSubscriptions,
@@ -31,10 +32,17 @@ beforeEach(() => {
 /** Of these rooms nothing is asked here: the connection test has its own. */
 const unused = { resourceManager: {} as ResourceManager, keyVaults: {} as KeyVaults, identity: {} as Identity };
 
-function room({ configured = [], forget }: { configured?: string[]; forget?: SubscriptionInventory["forget"] } = {}) {
+interface RoomOptions {
+  configured?: string[];
+  forget?: SubscriptionInventory["forget"];
+  refuseWhileScanned?: SubscriptionInventory["refuseWhileScanned"];
+}
+
+function room({ configured = [], forget, refuseWhileScanned = async () => {} }: RoomOptions = {}) {
   const audit = recordingAudit();
   const forgotten: string[] = [];
   const inventory: SubscriptionInventory = {
+    refuseWhileScanned,
     forget:
       forget ??
       (async (id) => {
@@ -160,6 +168,24 @@ describe("removing", () => {
     await subscriptions.remove(PAYMENTS, admin);
     expect(forgotten).toEqual([PAYMENTS]);
     expect((await problemOf(subscriptions.get(PAYMENTS))).code).toBe("notFound");
+  });
+
+  test.each([
+    ["runs already", 1],
+    ["began just before the removal was marked", 2],
+  ])("while a scan of it %s, a removal is refused and the subscription stays as it was", async (_, refusedAt) => {
+    let asked = 0;
+    const { subscriptions, audit, forgotten } = room({
+      refuseWhileScanned: async () => {
+        if (++asked === refusedAt) throw new Problem("scanRunning", "A scan covers this subscription.");
+      },
+    });
+    const { etag: _e, ...added } = await subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
+    expect((await problemOf(subscriptions.remove(PAYMENTS, admin))).code).toBe("scanRunning");
+    expect(await subscriptions.get(PAYMENTS)).toMatchObject({ ...added, state: "active" });
+    expect([await subscriptions.configured(), forgotten]).toEqual([[PAYMENTS], []]);
+    expect(audit.events.at(-1)).toMatchObject({ type: "subscription.removed", outcome: "refused" });
+    expect((await subscriptions.remove(PAYMENTS, admin)).outcome).toBe("removed");
   });
 
   test("no scan can take the subscription in while its inventory leaves", async () => {
