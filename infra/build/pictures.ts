@@ -179,6 +179,7 @@ const verification: Verification = {
   index: { filters: 24, filtersChecked: 24 },
   findings: [],
   findingsTotal: 0,
+  lateEntries: { total: 0, listed: [] },
   beginning: "2026-09-03T00:10:00.000Z",
   unsealedFrom: "2026-12-01T08:10:00.000Z",
   purges: [],

@@ -72,6 +72,20 @@ export const MAX_FINDINGS = 1000;
 
 const text = z.string();
 
+export const LateEntries = z
+  .object({
+    total: z.int(),
+    listed: z.array(
+      z.object({ interval: text, entryId: text, occurredAt: text, happenedAt: text }).meta({ id: "AuditLateEntry" }),
+    ),
+  })
+  .meta({
+    id: "AuditLateEntries",
+    description:
+      "Entries that were checked and stand under a later instant (occurredAt) than the one at which they happened (happenedAt), since the log was closed for that already. No finding: a clock that was behind does it too. Many of them, or far behind, are worth a look at who may write to storage. At most 100 are listed; total counts all.",
+  });
+export type LateEntries = z.infer<typeof LateEntries>;
+
 export const Verification = z
   .object({
     intact: z.boolean().meta({ description: "Nothing sealed in what was checked was changed, removed or inserted." }),
@@ -98,6 +112,7 @@ export const Verification = z
       .meta({ id: "AuditIndexCheck" }),
     findings: z.array(Finding).meta({ description: `At most ${MAX_FINDINGS}; findingsTotal counts all.` }),
     findingsTotal: z.int(),
+    lateEntries: LateEntries,
     beginning: text.nullable().meta({
       description:
         "Where the log began, as signed in the digests or remembered by the key vault; null when nothing is sealed.",

@@ -205,6 +205,26 @@ describe("a PDF", () => {
     ]);
   });
 
+  test("tells when an event happened that was entered later", async () => {
+    const late = {
+      ...entry(),
+      occurredAt: "2026-11-21T10:30:00.000Z",
+      happenedAt: "2026-11-21T10:21:07.000Z",
+      eventType: "alertRule.deleted",
+    };
+    const intent = { ...late, outcome: "intent" as const, happenedAt: "2026-11-21T10:21:05.000Z" };
+    expect(eventsOf([intent, late])).toMatchObject([
+      { at: late.occurredAt, happenedAt: late.happenedAt, begunAt: intent.happenedAt },
+    ]);
+    const verified = await room.audit.verify({});
+    const counted = { ...about, verified: [{ ...verified, lateEntries: { total: 2, listed: [] } }] };
+    const text = await textOf(await createPdf([intent, late], counted, font));
+    expect(text).toContain("2 entries stand under a later instant");
+    expect(text.replaceAll("\n", " ")).toContain("happened 2026-11-21 10:21:07");
+    const [header, row] = parseCsv(`${auditCsv.header().slice(1)}${auditCsv.rows([late])}\r\n`);
+    expect(row![header!.indexOf("happenedAt")]).toBe(late.happenedAt);
+  });
+
   test("says what changed in words, and leaves out what did not", () => {
     const changes = (change: object) => eventsOf([{ ...entry(), ...change }])[0]!.changes;
     expect(changes({ before: { days: 7, on: true }, after: { days: 14, on: true } })).toBe("days: 7 → 14");

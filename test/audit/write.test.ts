@@ -5,10 +5,22 @@ import { exportPart } from "../../shared/audit/export/export.ts";
 import { intervalOf, timeOf } from "../../shared/audit/interval.ts";
 import { enterExport } from "../../shared/audit/reading.ts";
 import { bornMark, EntryRow, entriesPartition, FirstRow, isMark, openMark } from "../../shared/audit/rows.ts";
+import { verifyExport } from "../../shared/audit/verify/verify-export.ts";
 import { createWriter } from "../../shared/audit/write/writer.ts";
 import { systemRandomness } from "../../shared/runtime.ts";
 import { MINUTE_MS } from "../../shared/time.ts";
-import { AnyRow, by, event, memoryAnchor, openRoom, page, type Room, settableClock } from "./support.ts";
+import {
+  AnyRow,
+  by,
+  event,
+  exportAll,
+  memoryAnchor,
+  openRoom,
+  page,
+  publicKeys,
+  type Room,
+  settableClock,
+} from "./support.ts";
 
 const accounts = Array.from({ length: 22 }, (_, index) => `write${index}`);
 let azurite: Azurite;
@@ -293,7 +305,16 @@ test("an entry that finds its interval sealed says when it happened, and that st
   const { items } = await room.audit.list({}, page());
   const pushed = { occurredAt: "2026-11-21T10:30:00.000Z", happenedAt: at };
   expect(items.slice(0, 2)).toMatchObject([pushed, pushed]);
-  expect((await room.audit.verify({})).intact).toBe(true);
+  const verified = await room.audit.verify({});
+  expect(verified).toMatchObject({ intact: true, lateEntries: { total: 2 } });
+  expect(verified.lateEntries.listed).toMatchObject([
+    { ...pushed, interval: "2026-11-21T10:30Z" },
+    { ...pushed, interval: "2026-11-21T10:30Z" },
+  ]);
+  expect((await room.audit.verify({ end: new Date("2026-11-21T10:30:00Z") })).lateEntries.total).toBe(0);
+  const [part] = await exportAll(room.audit);
+  const offline = await verifyExport([JSON.parse(part!)], publicKeys(...room.keys));
+  expect(offline).toMatchObject({ intact: true, notes: [expect.stringContaining("2 entries stand under a later")] });
 });
 
 for (const interval of ["2099-01-01T00:00Z", "nonsense"]) {

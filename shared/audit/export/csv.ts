@@ -20,4 +20,5 @@ export const auditCsv = createCsv<AuditEntry>([
   { label: "details", value: ({ details }) => json(details) },
   { label: "count", value: ({ count }) => count },
   { label: "lastOccurredAt", value: ({ lastOccurredAt }) => lastOccurredAt },
+  { label: "happenedAt", value: ({ happenedAt }) => happenedAt },
 ]);

@@ -11,7 +11,9 @@ const MAX_DEPTH = 3;
 /** One line of the document: an entry, or an intent and its outcome together. */
 export interface PdfEvent {
   at: string;
-  /** When its intent was entered, where that is another entry. */
+  /** When it happened, where it was entered under a later instant. */
+  happenedAt: string | undefined;
+  /** When its intent was entered, or happened where that is earlier; undefined where that is no other entry. */
   begunAt: string | undefined;
   eventType: string;
   actor: string;
@@ -42,7 +44,8 @@ function eventOf(entry: AuditEntry, intent: AuditEntry | undefined): PdfEvent {
   const { occurredAt, eventType, actor, address, target, outcome, count } = entry;
   return {
     at: occurredAt,
-    begunAt: intent?.occurredAt,
+    happenedAt: entry.happenedAt,
+    begunAt: intent?.happenedAt ?? intent?.occurredAt,
     eventType,
     actor,
     address,

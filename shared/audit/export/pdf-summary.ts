@@ -119,6 +119,11 @@ function writeVerification(sheet: Sheet, { verified }: PdfAbout): void {
   for (const { from, to, entries, actor, purgedAt } of first.purges.slice(-5)) {
     writeLine(sheet, "Purged", `${entries} entries of ${from} to ${to}, by ${actor} at ${instant(purgedAt)} UTC`);
   }
+  const late = sum(verified, ({ lateEntries }) => lateEntries.total);
+  if (late > 0) {
+    const which = late === 1 ? "1 entry stands" : `${late} entries stand`;
+    writeLine(sheet, "Late entries", `${which} under a later instant than they happened at, as each says`);
+  }
   const listed = verified.flatMap((part) => part.findings);
   for (const { kind, interval, entryId, detail } of listed.slice(0, MAX_SHOWN_FINDINGS)) {
     const place = [interval, entryId].filter(Boolean).join(", ");

@@ -79,12 +79,24 @@ function writeEvents(sheet: Sheet, events: readonly PdfEvent[]): void {
   });
 }
 
-function cellsOf({ at, begunAt, eventType, actor, address, target, outcome, count, changes }: PdfEvent): Cell[] {
+function cellsOf({
+  at,
+  happenedAt,
+  begunAt,
+  eventType,
+  actor,
+  address,
+  target,
+  outcome,
+  count,
+  changes,
+}: PdfEvent): Cell[] {
   const begun =
     begunAt !== undefined && instant(begunAt) !== instant(at) ? [`begun ${instant(begunAt).slice(11)}`] : [];
+  const happened = happenedAt === undefined ? [] : [`happened ${instant(happenedAt)}`];
   const good = outcome === "success";
   return [
-    { paragraphs: [instant(at), ...begun] },
+    { paragraphs: [instant(at), ...happened, ...begun] },
     { paragraphs: [address === undefined ? actor : `${actor}, ${address}`] },
     { paragraphs: [eventType] },
     { paragraphs: [target] },

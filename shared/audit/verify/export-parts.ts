@@ -102,6 +102,16 @@ export function notesOn(statements: readonly ExportStatement[]): string[] {
   return notes;
 }
 
+/** Entries that say that they happened before the instant they stand under. */
+export function lateNotes(parts: readonly Part[]): string[] {
+  const late = parts.flatMap(({ file }) => file.entries).filter(({ happenedAt }) => happenedAt !== undefined);
+  if (late.length === 0) return [];
+  const [{ id, occurredAt, happenedAt }] = late as [(typeof late)[number]];
+  return [
+    `${late.length} ${late.length === 1 ? "entry stands" : "entries stand"} under a later instant than the one at which they happened, since the log was closed for that already: the first is ${id}, entered at ${occurredAt}, happened at ${happenedAt}.`,
+  ];
+}
+
 export const isFiltered = ({ actor, eventType }: ExportStatement): boolean =>
   actor !== undefined || eventType !== undefined;
 

@@ -11,6 +11,7 @@ import { checkChain } from "./check-chain.ts";
 import { createIndexCheck } from "./check-index.ts";
 import { checkMarks } from "./check-marks.ts";
 import { createFound, type Found } from "./found.ts";
+import { createLateCheck } from "./late.ts";
 import { findStrays } from "./strays.ts";
 
 /** One answer reads at most this much, so that it comes well within the platform's 230 seconds. */
@@ -52,7 +53,8 @@ export async function verifySealed(
   if (!cursor) found.add(...(await findStrays(deps, state)));
   const anchor = await checkAnchor(deps, state, found);
   const index = createIndexCheck(tables);
-  const stored = index.watch(storedEntries(tables, range));
+  const late = createLateCheck();
+  const stored = late.watch(index.watch(storedEntries(tables, range)));
   const checked = await checkChain(tables, state, { from, last }, stored, found, limits);
   // Entries of intervals whose digest does not hold were passed over.
   for await (const page of stored) if (checked.more && page.at(-1)!.interval >= checked.to) break;
@@ -72,6 +74,7 @@ export async function verifySealed(
     index: compared,
     findings: found.listed,
     findingsTotal: found.total,
+    lateEntries: late.until(done.to),
     beginning: state.beginning ? new Date(intervalFrom(state.beginning.interval)).toISOString() : null,
     unsealedFrom: instant(end ? end.interval + INTERVAL_MS : await firstInterval(tables, clock)),
     purges: purges.records
