@@ -5,6 +5,7 @@ import { API_TOKEN_PREFIX } from "./api-token-text.ts";
 import type { ApiTokens } from "./api-tokens.ts";
 import type { Sessions } from "./sessions.ts";
 import type { Tokens } from "./tokens.ts";
+import { uidOf } from "./user.ts";
 import type { Users } from "./users.ts";
 
 /**
@@ -28,6 +29,7 @@ export function createAuthentication(deps: {
     const user = await users.find(claims.username);
     if (
       user?.state !== "active" ||
+      (claims.uid ?? uidOf(user)) !== uidOf(user) ||
       claims.issuedAt.getTime() < Date.parse(user.tokensValidFrom) ||
       user.revokedTokens.some(({ id }) => id === claims.id)
     ) {

@@ -11,7 +11,7 @@ import type { Passwords } from "./passwords.ts";
 import type { NewSession, Sessions } from "./sessions.ts";
 import { TOKEN_SECONDS, type Tokens } from "./tokens.ts";
 import { createTurns } from "./turns.ts";
-import { signedIn, type UserRow, userKey } from "./user.ts";
+import { signedIn, type UserRow, uidOf, userKey } from "./user.ts";
 import type { Users } from "./users.ts";
 
 /** What a sign-in answers, in the names of RFC 6749, 5.1. */
@@ -178,7 +178,7 @@ export function createSignIn(deps: {
   return {
     async signIn(credentials, caller) {
       const { user } = await signInAs(credentials, caller);
-      const token = await tokens.issue(user.rowKey, new Date(user.lastSignInAt!));
+      const token = await tokens.issue({ username: user.rowKey, uid: uidOf(user) }, new Date(user.lastSignInAt!));
       return { access_token: token, token_type: "bearer", expires_in: TOKEN_SECONDS };
     },
 

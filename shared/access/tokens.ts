@@ -11,6 +11,8 @@ const ALGORITHM = "HS256";
 /** What a token says. Its bearer's role is not in it: the user's row decides that. */
 interface Claims {
   username: string;
+  /** Of the user it was issued to: see `uidOf`. Absent in tokens that an earlier version issued. */
+  uid: string | undefined;
   id: string;
   issuedAt: Date;
   expiresAt: Date;
@@ -18,13 +20,19 @@ interface Claims {
 
 export interface Tokens {
   /** A token for one hour from `at`, signed with the first key of the ring. */
-  issue(username: string, at: Date): Promise<string>;
+  issue(user: { username: string; uid: string }, at: Date): Promise<string>;
   /** Undefined for whatever is not an unexpired token of ours, signed with any key of the ring. */
   verify(token: string): Promise<Claims | undefined>;
 }
 
 /** `iat` has a fraction (RFC 7519 §2 allows it), so that a token and what ends it can be told apart within a second. */
-const Payload = z.object({ sub: z.string().min(1), jti: z.string().min(1), iat: z.number(), exp: z.number() });
+const Payload = z.object({
+  sub: z.string().min(1),
+  uid: z.string().optional(),
+  jti: z.string().min(1),
+  iat: z.number(),
+  exp: z.number(),
+});
 
 type TokenConfig = Pick<Config, "JWT_SIGNING_KEYS" | "JWT_ISSUER" | "JWT_AUDIENCE">;
 
@@ -34,10 +42,10 @@ export function createTokens(deps: { config: TokenConfig; clock: Clock; randomne
   const keys = new Map([...config.JWT_SIGNING_KEYS].reverse().map(({ kid, key }) => [kid, key]));
 
   return {
-    async issue(username, at) {
+    async issue({ username, uid }, at) {
       const { SignJWT } = await import("jose/jwt/sign");
       const iat = at.getTime() / 1000;
-      return await new SignJWT({ iat, exp: iat + TOKEN_SECONDS })
+      return await new SignJWT({ iat, exp: iat + TOKEN_SECONDS, uid })
         .setProtectedHeader({ alg: ALGORITHM, kid: signing.kid, typ: "JWT" })
         .setIssuer(config.JWT_ISSUER)
         .setAudience(config.JWT_AUDIENCE)
@@ -68,8 +76,8 @@ export function createTokens(deps: { config: TokenConfig; clock: Clock; randomne
         );
         const claims = Payload.safeParse(payload);
         if (!claims.success) return undefined;
-        const { sub, jti, iat, exp } = claims.data;
-        return { username: sub, id: jti, issuedAt: fromSeconds(iat), expiresAt: fromSeconds(exp) };
+        const { sub, uid, jti, iat, exp } = claims.data;
+        return { username: sub, uid, id: jti, issuedAt: fromSeconds(iat), expiresAt: fromSeconds(exp) };
       } catch (error) {
         if (error instanceof JOSEError) return undefined;
         throw error;

@@ -71,6 +71,7 @@ export class Deployment {
       /** Where its tables are, when not reached directly. */
       connectionString?: string;
       derive?: Derive;
+      roleMapped?: () => Promise<boolean>;
     } = {},
   ): Instance {
     const { clock = this.clock, limits = { perMinute: 0, perHour: 0 }, derive = quickly } = options;
@@ -105,6 +106,7 @@ export class Deployment {
       passwords,
       config: { ...this.config, ...options.config },
       limiter: createRateLimiter({ tables, clock, limits, name: "signIn" }),
+      ...(options.roleMapped && { roleMapped: options.roleMapped }),
     });
     return { access, audit, derived: () => derived };
   }

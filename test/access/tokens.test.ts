@@ -38,7 +38,7 @@ describe("tokens", () => {
   test("one holds for an hour, and tells its instant to the millisecond", async () => {
     const { clock, tokens } = setUp();
     clock.pass(123);
-    const token = await tokens.issue("maria", clock.now());
+    const token = await tokens.issue({ username: "maria", uid: "u1" }, clock.now());
     const claims = await tokens.verify(token);
     expect(claims).toMatchObject({ username: "maria", issuedAt: clock.now() });
     expect(claims!.expiresAt.getTime() - claims!.issuedAt.getTime()).toBe(60 * MINUTES);
@@ -51,9 +51,12 @@ describe("tokens", () => {
   test("it says nothing of the role", async () => {
     const { clock, tokens } = setUp();
     const payload = JSON.parse(
-      Buffer.from((await tokens.issue("maria", clock.now())).split(".")[1]!, "base64url").toString(),
+      Buffer.from(
+        (await tokens.issue({ username: "maria", uid: "u1" }, clock.now())).split(".")[1]!,
+        "base64url",
+      ).toString(),
     );
-    expect(Object.keys(payload).sort()).toEqual(["aud", "exp", "iat", "iss", "jti", "sub"]);
+    expect(Object.keys(payload).sort()).toEqual(["aud", "exp", "iat", "iss", "jti", "sub", "uid"]);
   });
 
   test("the control: a token made as ours is made holds", async () => {
@@ -96,10 +99,10 @@ describe("tokens", () => {
 
   test("keys rotate: a token holds until its key has left the ring", async () => {
     const { clock, tokens } = setUp();
-    const token = await tokens.issue("maria", clock.now());
+    const token = await tokens.issue({ username: "maria", uid: "u1" }, clock.now());
     const rotated = setUp({ JWT_SIGNING_KEYS: [second, first] }).tokens;
     expect(await rotated.verify(token)).toBeDefined();
-    const newer = await rotated.issue("maria", clock.now());
+    const newer = await rotated.issue({ username: "maria", uid: "u1" }, clock.now());
     const removed = setUp({ JWT_SIGNING_KEYS: [second] }).tokens;
     expect(await removed.verify(token)).toBeUndefined();
     expect(await removed.verify(newer)).toBeDefined();

@@ -1,0 +1,126 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import type { Credential } from "../../shared/http/admission.ts";
+import type { Actor } from "../../shared/http/endpoint.ts";
+import { Problem } from "../../shared/http/problem.ts";
+import { DAY_MS, HOUR_MS } from "../../shared/time.ts";
+import { tableUnder } from "../support/markdown-table.ts";
+import { ADMIN, type Deployment, HERE, type Instance, startDeployments } from "./instances.ts";
+
+let deployments: Awaited<ReturnType<typeof startDeployments>>;
+let deployment: Deployment;
+/** What happens happens here; what still holds is asked there. */
+let here: Instance;
+let there: Instance;
+let held: { token: Credential; session: Credential; "API token": Credential };
+
+beforeAll(async () => {
+  deployments = await startDeployments();
+});
+afterAll(() => deployments.azurite.stop());
+
+const NEXT = "an entirely new password";
+const PAGE = { limit: 100, offset: 0, cursor: undefined };
+const IDENTITY = { issuer: "https://idp.example", subject: "1234" };
+const KINDS = ["token", "session", "API token"] as const;
+
+/** As the bootstrap administrator beside a second one, who may therefore be deleted, too. */
+beforeEach(async () => {
+  deployment = deployments.next();
+  here = deployment.start();
+  there = deployment.start();
+  const { access } = here;
+  const { access_token } = await access.signIn(ADMIN, HERE);
+  await access.users.create({ username: "second", password: "a second long password", role: "admin" }, HERE);
+  const { cookie } = await access.signInToSession(ADMIN, HERE, undefined);
+  held = {
+    token: { kind: "bearer", token: access_token },
+    session: { kind: "session", cookie: cookie.value },
+    "API token": { kind: "bearer", token: "" },
+  };
+  const wanted = { name: "nightly", role: "auditor", expiresInDays: 3 } as const;
+  const { token } = await access.apiTokens.create(await actorOf("token"), wanted, HERE);
+  held["API token"] = { kind: "bearer", token };
+});
+
+async function actorOf(kind: (typeof KINDS)[number], at = here): Promise<Actor> {
+  const found = await at.access.authenticate(held[kind]);
+  if (found instanceof Problem) throw found;
+  return found;
+}
+
+const update = (change: Parameters<Instance["access"]["users"]["update"]>[1]) =>
+  here.access.users.update("admin", change, undefined, HERE);
+const changePassword = async (apiTokens: boolean) => {
+  const change = { currentPassword: ADMIN.password, newPassword: NEXT, apiTokens };
+  await here.access.changePassword(await actorOf("token"), change, HERE);
+};
+const signOut = async (kind: "token" | "session", everywhere: boolean, apiTokens = false) =>
+  here.access.signOut(await actorOf(kind), { everywhere, apiTokens }, HERE);
+
+/** As the second administrator, or as the user. */
+const second: Actor = { username: "second", role: "admin", credential: { kind: "session", id: "other" } };
+const endSession = async (actor: Actor) => {
+  const { items } = await here.access.sessions.list(actor, "admin", PAGE);
+  await here.access.sessions.end(actor, items[0]!.id, HERE);
+};
+const endApiToken = async (actor: Actor) => {
+  const { items } = await here.access.apiTokens.list(actor, "admin", PAGE);
+  await here.access.apiTokens.end(actor, items[0]!.id, HERE);
+};
+
+const HAPPENINGS: Record<string, () => Promise<unknown>> = {
+  "an administrator changes the role": () => update({ role: "auditor" }),
+  "an administrator disables the user": () => update({ state: "disabled" }),
+  "an administrator disables the user and enables it again": async () => {
+    await update({ state: "disabled" });
+    await update({ state: "active" });
+  },
+  "an administrator deletes the user": () => here.access.users.remove("admin", undefined, HERE),
+  "an administrator deletes the user and makes one of that name": async () => {
+    await here.access.users.remove("admin", undefined, HERE);
+    await here.access.users.create({ ...ADMIN, role: "admin" }, HERE);
+  },
+  "an administrator sets a password": () => update({ password: NEXT }),
+  "an administrator changes the e-mail address": () => update({ email: "admin@example.com" }),
+  "an administrator links an identity": () => update({ sso: IDENTITY }),
+  "an administrator takes the linked identity away": async () => {
+    await update({ sso: IDENTITY });
+    for (const kind of KINDS) await actorOf(kind, there);
+    await update({ sso: null });
+  },
+  "an administrator unlocks the user": () => here.access.users.unlock("admin", HERE),
+  "an administrator ends the session": () => endSession(second),
+  "an administrator ends the API token": () => endApiToken(second),
+  "the command end-tokens": () => here.access.apiTokens.endAll("admin", HERE),
+  "a changed BOOTSTRAP_ADMIN_PASSWORD of this user": async () => {
+    here = deployment.start({ config: { BOOTSTRAP_ADMIN_PASSWORD: NEXT } });
+    // Whatever it is asked first: what the new password ends holds not even once.
+    expect(await here.access.authenticate(held.session)).toBeInstanceOf(Problem);
+  },
+  "one's own new password": () => changePassword(false),
+  "one's own new password, with apiTokens": () => changePassword(true),
+  "signing out with the token": () => signOut("token", false),
+  "signing out with the session": () => signOut("session", false),
+  "signing out everywhere": () => signOut("session", true),
+  "signing out everywhere, with apiTokens": () => signOut("token", true, true),
+  "ending one's own session": async () => endSession(await actorOf("token")),
+  "ending one's own API token": async () => endApiToken(await actorOf("session")),
+  "an hour passes": async () => deployment.clock.pass(HOUR_MS),
+  "the API token's days pass": async () => deployment.clock.pass(3 * DAY_MS),
+};
+
+const rows = tableUnder("docs/roles.md", "## What ends what");
+
+test("the table says of everything that is tried here what ends, and of nothing else", () => {
+  expect(rows.map((row) => row["what happens"])).toEqual(Object.keys(HAPPENINGS));
+});
+
+describe("what ends what, on another instance at the next request", () => {
+  test.each(rows.map((row) => [row["what happens"]!, row] as const))("%s", async (_what, row) => {
+    for (const kind of KINDS) await actorOf(kind, there);
+    await HAPPENINGS[row["what happens"]!]!();
+    const found = await Promise.all(KINDS.map((kind) => there.access.authenticate(held[kind])));
+    const now = found.map((one, at) => [KINDS[at], one instanceof Problem ? "ends" : "goes on"]);
+    expect(Object.fromEntries(now)).toEqual(Object.fromEntries(KINDS.map((kind) => [kind, row[kind]])));
+  });
+});

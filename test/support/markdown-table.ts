@@ -1,0 +1,18 @@
+import { readFileSync } from "node:fs";
+import path from "node:path";
+
+/** The rows of the first table under a heading of a page, by the names of its columns; backquotes are left out. */
+export function tableUnder(page: string, heading: string): Record<string, string>[] {
+  const lines = readFileSync(path.join(import.meta.dirname, "../..", page), "utf8").split("\n");
+  const start = lines.findIndex((line, at) => at > lines.indexOf(heading) && line.startsWith("|"));
+  if (!lines.includes(heading) || start < 0) throw new Error(`${page} has no table under "${heading}".`);
+  const end = lines.findIndex((line, at) => at > start && !line.startsWith("|"));
+  const [columns, , ...rows] = lines.slice(start, end < 0 ? undefined : end).map(cellsOf);
+  return rows.map((cells) => Object.fromEntries(columns!.map((column, at) => [column, cells[at] ?? ""])));
+}
+
+const cellsOf = (line: string): string[] =>
+  line
+    .split("|")
+    .slice(1, -1)
+    .map((cell) => cell.trim().replaceAll("`", ""));
