@@ -1,12 +1,11 @@
 import { createPublicKey, randomBytes } from "node:crypto";
-import { readFileSync } from "node:fs";
-import path from "node:path";
-import { CompactSign, importPKCS8 } from "jose";
+import { CompactSign } from "jose";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { endpoints } from "../../functions/functions.ts";
-import { ROLES, type Role } from "../../shared/http/endpoint.ts";
-import { TEST_APP } from "../support/global-setup.ts";
-import { ADMIN, type Answer, Service } from "../support/service.ts";
+import { ROLES } from "../../shared/http/endpoint.ts";
+import { licence, licenceKey, proClaims } from "../support/licence.ts";
+import { tableUnder } from "../support/markdown-table.ts";
+import { ADMIN, type Answer, type CallOptions, Service } from "../support/service.ts";
 import { createUsers, makeToken, signingKey } from "../support/users.ts";
 
 const PASSWORD = "a password of their own";
@@ -238,63 +237,70 @@ describe("a token", () => {
 });
 
 describe("roles", () => {
-  /** The contract's table: who may call what needs at least the role on the left. */
-  const MAY: Record<Role, readonly Role[]> = {
-    user: ["user", "auditor", "operator", "admin"],
-    auditor: ["auditor", "admin"],
-    operator: ["operator", "admin"],
-    admin: ["admin"],
-  };
-  const answered = endpoints
-    .filter(({ route }) => route !== "{*path}")
-    .map((endpoint) => ({ ...endpoint, id: `${endpoint.method} /${endpoint.route}` }));
+  const table = tableUnder("docs/roles.md", "## Endpoints");
+  /** One of each kind of line; test/http/roles.test.ts has them all, without the wire. */
+  const SAMPLE = [
+    "GET /system/license/status",
+    "GET /subscriptions",
+    "GET /audit/entries",
+    "POST /alerts/snoozes",
+    "PUT /api/settings/logging",
+    "POST /auth/tokens",
+    "GET /auth/users",
+  ];
+  const sameOrigin = { "Sec-Fetch-Site": "same-origin" };
+  const callers: { who: string; role: string; program: boolean; options: CallOptions }[] = [];
 
-  /** With a path that leads to nothing and, where one is taken, a body that is refused: who may call changes little. */
-  const attempt = (endpoint: (typeof answered)[number], token?: string) =>
-    service.call(endpoint.method, `/${endpoint.route.replaceAll(/\{\w+\}/g, "none")}`, {
-      token,
-      ...(endpoint.body ? { body: { "no such member": true } } : {}),
-      headers: { "X-Forwarded-For": anAddress() },
-    });
-
-  test.each(answered)("$id is for $access", async (endpoint) => {
-    const without = await attempt(endpoint);
-    if (endpoint.access === "open") expect(without.body?.code).not.toBe("unauthorized");
-    else expect([without.status, without.body.code]).toEqual([401, "unauthorized"]);
+  beforeAll(async () => {
+    callers.push({ who: "nobody", role: "nobody", program: false, options: {} });
+    const admin = await makeToken(service, "admin");
     for (const role of ROLES) {
-      const answer = await attempt(endpoint, await makeToken(service, role));
+      const token = await makeToken(service, role);
+      callers.push({ who: `the token of ${role}`, role, program: false, options: { token } });
+      const made = await service.call("POST", "/auth/tokens", { token: admin, body: { name: role, role } });
+      callers.push({ who: `API token ${role}`, role, program: true, options: { token: made.body.token } });
+    }
+    const answer = await service.call("POST", "/auth/login", {
+      body: { ...ADMIN, session: true },
+      headers: { ...sameOrigin, "X-Forwarded-For": anAddress() },
+    });
+    const cookie = answer.headers.getSetCookie()[0]!.split(";")[0]!;
+    const headers = { ...sameOrigin, Cookie: cookie };
+    callers.push({ who: "the session of admin", role: "admin", program: false, options: { headers } });
+  });
+
+  test.each(SAMPLE)("%s is for whom docs/roles.md says", async (id) => {
+    const line = table.find((one) => one.endpoint === id)!;
+    const [method, path] = id.split(" ") as [string, string];
+    for (const { who, role, program, options } of callers) {
+      const answer = await service.call(method, path, {
+        ...options,
+        // Who may call is told a 400, and changes nothing.
+        ...(method === "GET" ? {} : { body: { "no such member": true } }),
+        headers: { "X-Forwarded-For": anAddress(), ...options.headers },
+      });
       const code = answer.body?.code;
-      if (endpoint.access !== "open" && !MAY[endpoint.access].includes(role)) {
-        expect([role, answer.status, code]).toEqual([role, 403, "forbidden"]);
-        expect(answer.body.requiredRole).toBe(endpoint.access);
-        expect(answer.body.detail).toContain(`needs the role ${endpoint.access}`);
-      } else if (endpoint.tier === "pro" && endpoint.access !== "open") {
-        expect([role, answer.status, code]).toEqual([role, 403, "licenseRequired"]);
-        expect(answer.body.requiredTier).toBe("pro");
+      if (role === "nobody" && line.nobody !== "yes") {
+        expect([who, answer.status, code]).toEqual([who, 401, "unauthorized"]);
+      } else if (line[role] !== "yes") {
+        expect([who, answer.status, code]).toEqual([who, 403, "forbidden"]);
+        expect(answer.body.detail).toContain(`needs the role ${answer.body.requiredRole}`);
+      } else if (program && line.programs !== "yes") {
+        expect([who, answer.status, code]).toEqual([who, 403, "interactiveOnly"]);
+      } else if (line["no licence"] !== "yes") {
+        expect([who, answer.status, code, answer.body.requiredTier]).toEqual([who, 403, "licenseRequired", "pro"]);
       } else {
-        expect([401, 403]).not.toContain(answer.status);
+        expect([who, answer.status]).toEqual([who, method === "GET" ? 200 : 400]);
       }
     }
   });
 });
 
 describe("the licence", () => {
-  const DAY = 86_400;
   const [TENANT, OTHER] = ["11111111-2222-4333-8444-555555555555", "99999999-2222-4333-8444-555555555555"];
-  const pem = () => readFileSync(path.join(TEST_APP, "license-key.pem"), "utf8");
-  const claims = (daysLeft: number, more: object = {}) => ({
-    tier: "pro",
-    customer: "Acme",
-    exp: Math.floor(Date.now() / 1000) + daysLeft * DAY + 60,
-    ...more,
-  });
-  async function licence(payload: object): Promise<string> {
-    const signer = new CompactSign(new TextEncoder().encode(JSON.stringify(payload)));
-    return await signer.setProtectedHeader({ alg: "EdDSA", kid: "test" }).sign(await importPKCS8(pem(), "EdDSA"));
-  }
   /** Signed with the public key's bytes as a shared secret, for a verifier that lets the licence choose. */
   async function confused(payload: object): Promise<string> {
-    const publicKey = createPublicKey(pem()).export({ format: "jwk" }).x!;
+    const publicKey = createPublicKey(licenceKey()).export({ format: "jwk" }).x!;
     const signer = new CompactSign(new TextEncoder().encode(JSON.stringify(payload)));
     return await signer.setProtectedHeader({ alg: "HS256", kid: "test" }).sign(Buffer.from(publicKey, "base64url"));
   }
@@ -308,28 +314,28 @@ describe("the licence", () => {
   test.each<[string, () => Promise<string> | string, object]>([
     [
       "for this tenant opens PRO",
-      () => licence(claims(30, { tenantId: TENANT })),
+      () => licence(proClaims(30, { tenantId: TENANT })),
       { ...pro, reason: null, inGrace: false, daysLeft: 30, features: expect.arrayContaining(["rotation", "users"]) },
     ],
     [
       "for another tenant opens nothing",
-      () => licence(claims(30, { tenantId: OTHER })),
+      () => licence(proClaims(30, { tenantId: OTHER })),
       { ...core, reason: "wrongTenant" },
     ],
     [
       "that expired 13 days ago still opens PRO",
-      () => licence(claims(-13)),
+      () => licence(proClaims(-13)),
       { ...pro, reason: "expired", inGrace: true },
     ],
     [
       "that expired 15 days ago opens nothing",
-      () => licence(claims(-15)),
+      () => licence(proClaims(-15)),
       { ...core, reason: "expired", inGrace: false },
     ],
-    ["without a signature opens nothing", () => unsigned(claims(30)), { ...core, reason: "malformed" }],
+    ["without a signature opens nothing", () => unsigned(proClaims(30)), { ...core, reason: "malformed" }],
     [
       "signed with the public key as a secret opens nothing",
-      () => confused(claims(30)),
+      () => confused(proClaims(30)),
       { ...core, reason: "malformed" },
     ],
     ["that is garbage opens nothing", () => "garbage", { ...core, reason: "malformed" }],
@@ -344,8 +350,7 @@ describe("the licence", () => {
       const endpoint = endpoints.find(
         ({ tier, method, access }) => tier === "pro" && method === "GET" && access !== "open",
       );
-      if (!endpoint) return;
-      const guarded = await service.call("GET", `${host.url}/${endpoint.route.replaceAll(/\{\w+\}/g, "none")}`, {
+      const guarded = await service.call("GET", `${host.url}/${endpoint!.route.replaceAll(/\{\w+\}/g, "none")}`, {
         token: await makeToken(service, "admin"),
       });
       expect(guarded.body.code === "licenseRequired").toBe(answer.body.tier === "core");

@@ -103,17 +103,3 @@ export const SPECIFICATION: Record<string, readonly string[]> = {
 
 /** Sections that need the paid tier. */
 export const PRO_SECTIONS = ["Rotation", "Sync", "Dependencies", "Users", "B2C registry"];
-
-/** What needs no token: the endpoints the specification marks so, the documentation with its files, the catch-all. */
-export const OPEN = [
-  "POST /auth/login",
-  "GET /health",
-  "GET /system/license/status",
-  "GET /auth/sso/status",
-  "POST /auth/sso/discover",
-  "GET /auth/sso/login",
-  "GET /auth/sso/callback",
-  ...SPECIFICATION["Documentation routes"]!,
-  "GET /docs/files/{file}",
-  "GET /{*path}",
-];

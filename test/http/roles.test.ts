@@ -1,0 +1,169 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { endpoints } from "../../functions/functions.ts";
+import { type Arrival, admit, type Credential, type Gate, SESSION_COOKIE } from "../../shared/http/admission.ts";
+import { type Actor, ROLES, type Role, type Tier } from "../../shared/http/endpoint.ts";
+import { Problem } from "../../shared/http/problem.ts";
+import { HERE, type Instance, startDeployments } from "../access/instances.ts";
+import { tableUnder } from "../support/markdown-table.ts";
+
+/** Every endpoint as every caller, through what stands before the endpoints, held to the page people read. */
+const PAGE = "docs/roles.md";
+const table = tableUnder(PAGE, "## Endpoints");
+const callers = tableUnder(PAGE, "## Callers");
+const idOf = ({ method, route }: { method: string; route: string }) => `${method} /${route}`;
+
+const PASSWORD = "a password of their own";
+const DAYS = { name: "one", expiresInDays: 30 };
+const ORIGIN = "https://service.example";
+
+let deployments: Awaited<ReturnType<typeof startDeployments>>;
+let instance: Instance;
+/** By the words of the page: what the caller sends, and who the service finds. Looked up once. */
+const sent = new Map<string, { headers: Record<string, string>; found: Actor | Problem | undefined }>();
+
+beforeAll(async () => {
+  deployments = await startDeployments(1);
+  const none = { BOOTSTRAP_ADMIN_USERNAME: undefined, BOOTSTRAP_ADMIN_PASSWORD: undefined };
+  instance = deployments.next().start({ config: none });
+  const { access } = instance;
+  const create = (username: string, role: Role) => access.users.create({ username, password: PASSWORD, role }, HERE);
+  const signIn = async (username: string) => (await access.signIn({ username, password: PASSWORD }, HERE)).access_token;
+  const apiTokenOf = async (owner: Actor, role: Role) =>
+    (await access.apiTokens.create(owner, { ...DAYS, name: role, role }, HERE)).token;
+  const bearer = async (who: string, token: string) => {
+    const found = await access.authenticate({ kind: "bearer", token });
+    sent.set(who, { headers: { Authorization: `Bearer ${token}` }, found });
+    return found as Actor;
+  };
+
+  sent.set("nothing to say who it is", { headers: {}, found: undefined });
+  for (const role of ROLES) {
+    const article = /^[ao]/.test(role) ? "an" : "a";
+    await create(role, role);
+    const actor = await bearer(`the token of ${article} ${role}`, await signIn(role));
+    const { cookie } = await access.signInToSession({ username: role, password: PASSWORD }, HERE, undefined);
+    const headers = { Cookie: `${SESSION_COOKIE}=${cookie.value}`, "Sec-Fetch-Site": "same-origin" };
+    const credential: Credential = { kind: "session", cookie: cookie.value };
+    sent.set(`the session of ${article} ${role}`, { headers, found: await access.authenticate(credential) });
+    if (role !== "admin") continue;
+    for (const given of ROLES) {
+      await bearer(`an administrator's API token with the role ${given}`, await apiTokenOf(actor, given));
+    }
+  }
+  for (const [who, from, to] of [
+    ["an auditor's API token, after the auditor became operator", "auditor", "operator"],
+    ["an administrator's API token, after the administrator became user", "admin", "user"],
+  ] as const) {
+    await create(`former-${from}`, from);
+    const owner: Actor = { username: `former-${from}`, role: from, credential: { kind: "session", id: "" } };
+    const token = await apiTokenOf(owner, from);
+    await access.users.update(owner.username, { role: to }, undefined, HERE);
+    await bearer(who, token);
+  }
+  await create("ended", "admin");
+  const ended = await signIn("ended");
+  await access.users.remove("ended", undefined, HERE);
+  await bearer("a credential that ended, or never was one", ended);
+  await create("due", "admin");
+  await access.users.update("due", { password: `${PASSWORD} now` }, undefined, HERE);
+  const { access_token } = await access.signIn({ username: "due", password: `${PASSWORD} now` }, HERE);
+  await bearer("due", access_token);
+  // Who a token of Entra stands for is tested beside what verifies it; here, what such a caller may.
+  for (const { "who calls": who, "counts as": role } of callers.filter((one) => one["who calls"]!.includes("Entra"))) {
+    const found: Actor = { username: "entra:tenant:object", role: role as Role, credential: { kind: "entra" } };
+    sent.set(who!, { headers: { Authorization: "Bearer of-entra" }, found });
+  }
+});
+afterAll(() => deployments.azurite.stop());
+
+const counted = { allowed: true, limit: 0, remaining: 0, resetSeconds: 0, retryAfterSeconds: 0 };
+const limiter = { take: async () => counted, cleanUp: async () => {} };
+
+/** What the caller is told: a problem's code, or `in`. */
+async function answer(
+  endpoint: (typeof endpoints)[number],
+  { headers, found }: { headers: Record<string, string>; found: Actor | Problem | undefined },
+  tier: Tier,
+): Promise<string> {
+  const gate: Gate = {
+    authenticate: async () => found ?? new Problem("internal", "Nobody sent anything."),
+    tier: async () => tier,
+    refused: async () => {},
+    limiter,
+    signInLimiter: limiter,
+    pace: { turn: async () => {} },
+    translate: () => undefined,
+  };
+  const arrival: Arrival = { headers: new Headers(headers), address: "192.0.2.1", requestId: "1", origin: ORIGIN };
+  return await admit(endpoint, arrival, gate, {}).then(
+    () => "in",
+    (problem: Problem) => problem.code,
+  );
+}
+
+type Line = Record<string, string>;
+
+/** What the page says of it, in the order in which it names reasons. */
+function expected(line: Line, role: string, { program = false, due = false, tier = "pro" as Tier }): string {
+  const says = (column: string) => line[column] === "yes";
+  if (role === "nobody" && !says("nobody")) return "unauthorized";
+  if (due && !says("password due")) return "passwordChangeRequired";
+  if (!says(role)) return "forbidden";
+  if (program && !says("programs")) return "interactiveOnly";
+  return tier === "core" && !says("no licence") ? "licenseRequired" : "in";
+}
+
+const declared = endpoints.map((endpoint) => ({ ...endpoint, id: idOf(endpoint) }));
+
+test(`${PAGE} has a line for every endpoint and no other, and every word in it is yes or –`, () => {
+  expect(table.map((line) => line.endpoint).sort()).toEqual(declared.map(({ id }) => id).sort());
+  for (const { endpoint: _, ...cells } of table)
+    for (const cell of Object.values(cells)) expect(cell).toMatch(/^(yes|–)$/);
+});
+
+test(`everybody whom ${PAGE} names was tried, and counts as what it says`, () => {
+  expect(callers.map((line) => line["who calls"]!).filter((who) => !sent.has(who))).toEqual([]);
+  for (const { "who calls": who, "counts as": role, program } of callers) {
+    const { found } = sent.get(who!)!;
+    const actor = found === undefined || found instanceof Problem ? undefined : found;
+    expect([who, actor?.role ?? "nobody"]).toEqual([who, role]);
+    const isProgram = actor?.credential.kind === "apiToken" || actor?.credential.kind === "entra";
+    expect([who, isProgram ? "yes" : "–"]).toEqual([who, program]);
+  }
+});
+
+describe("who may call", () => {
+  test.each(declared)("$id", async (endpoint) => {
+    const line = table.find((one) => one.endpoint === endpoint.id)!;
+    for (const tier of ["pro", "core"] as const) {
+      for (const { "who calls": who, "counts as": role, program } of callers) {
+        const told = await answer(endpoint, sent.get(who!)!, tier);
+        const wanted = expected(line, role!, { program: program === "yes", tier });
+        expect([who, tier, told]).toEqual([who, tier, wanted]);
+      }
+      const due = await answer(endpoint, sent.get("due")!, tier);
+      expect(["password due", tier, due]).toEqual(["password due", tier, expected(line, "admin", { due: true, tier })]);
+    }
+  });
+
+  const changes = declared.filter(({ method, access }) => method !== "GET" && access !== "open");
+  test.each(changes)("$id by a session only from the service's own pages", async (endpoint) => {
+    const { headers, found } = sent.get("the session of an admin")!;
+    const { "Sec-Fetch-Site": _, ...cookie } = headers;
+    const told = (more: Record<string, string>) => answer(endpoint, { headers: { ...cookie, ...more }, found }, "pro");
+    for (const refused of [
+      {},
+      { "Sec-Fetch-Site": "cross-site" },
+      { "Sec-Fetch-Site": "same-site" },
+      { "Sec-Fetch-Site": "none" },
+      { "Sec-Fetch-Site": "cross-site", Origin: ORIGIN },
+      { Origin: "https://elsewhere.example" },
+      { Origin: "null" },
+    ] as Record<string, string>[]) {
+      expect([refused, await told(refused)]).toEqual([refused, "crossSite"]);
+    }
+    for (const taken of [{ "Sec-Fetch-Site": "same-origin" }, { Origin: ORIGIN }] as Record<string, string>[]) {
+      expect([taken, await told(taken)]).toEqual([taken, "in"]);
+    }
+  });
+});

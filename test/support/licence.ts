@@ -1,0 +1,21 @@
+import { readFileSync } from "node:fs";
+import path from "node:path";
+import { CompactSign, importPKCS8 } from "jose";
+import { DAY_SECONDS } from "../../shared/time.ts";
+import { TEST_APP } from "./global-setup.ts";
+
+/** The key pair that the test app was built with: its licences are good ones there. */
+export const licenceKey = (): string => readFileSync(path.join(TEST_APP, "license-key.pem"), "utf8");
+
+/** What a PRO licence says that ends in so many days. */
+export const proClaims = (daysLeft: number, more: object = {}) => ({
+  tier: "pro",
+  customer: "Acme",
+  exp: Math.floor(Date.now() / 1000) + daysLeft * DAY_SECONDS + 60,
+  ...more,
+});
+
+export async function licence(claims: object = proClaims(30)): Promise<string> {
+  const signer = new CompactSign(new TextEncoder().encode(JSON.stringify(claims)));
+  return await signer.setProtectedHeader({ alg: "EdDSA", kid: "test" }).sign(await importPKCS8(licenceKey(), "EdDSA"));
+}
