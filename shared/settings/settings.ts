@@ -10,7 +10,8 @@ import type { Caller } from "../http/endpoint.ts";
 import { parse } from "../http/input.ts";
 import { notFound, Problem } from "../http/problem.ts";
 import type { Clock, Logger } from "../runtime.ts";
-import { entity } from "../storage/entity.ts";
+import { unlessChanged } from "../storage/conflict.ts";
+import { entity, type Row } from "../storage/entity.ts";
 import type { Tables } from "../storage/tables.ts";
 import {
   CATEGORY_NAMES,
@@ -96,10 +97,13 @@ export interface Settings {
   /** Removes every override and answers which there were. @throws {Problem} preconditionFailed. */
   removeAll(caller: Caller, ifMatch?: string): Promise<SettingKey[]>;
   /**
-   * Adds a listener, called after a change is stored and before its request is answered. An error of a listener reaches
-   * the caller although the change holds, so a listener's work must also be done by something that runs on its own.
+   * Adds a listener, called after a change is stored and before its request is answered. Where a listener fails or the
+   * process dies, the change holds all the same and `notify` calls the listeners again: they must bear to hear of a change
+   * twice.
    */
   onChange(listener: ChangeListener): void;
+  /** Tells the listeners of changes they have not all been told of. One table request where there are none. */
+  notify(): Promise<void>;
 }
 
 export interface SettingsDependencies {
@@ -111,16 +115,17 @@ export interface SettingsDependencies {
   log: Logger;
 }
 
+const SettingsRecord = z.object({
+  overrides: z.record(
+    z.string(),
+    z.object({ value: z.union([z.string(), z.number(), z.boolean()]), updatedAt: z.string(), updatedBy: z.string() }),
+  ),
+  /** Settings whose change the listeners have not all been told of. */
+  unnotified: z.array(z.string()).optional(),
+});
+type SettingsRecord = z.infer<typeof SettingsRecord>;
 /** All overrides are one row, so that one read loads them and any change of several is atomic. */
-export const SettingsRow = entity(
-  "Settings",
-  z.object({
-    overrides: z.record(
-      z.string(),
-      z.object({ value: z.union([z.string(), z.number(), z.boolean()]), updatedAt: z.string(), updatedBy: z.string() }),
-    ),
-  }),
-);
+export const SettingsRow = entity("Settings", SettingsRecord);
 export const SETTINGS_PARTITION = "settings";
 export const OVERRIDES = "overrides";
 
@@ -230,7 +235,10 @@ export function createSettings(deps: SettingsDependencies): Settings {
     });
 
     const first = plan((await refresh()).layers.overrides);
-    if (!first.wanted) return { state: first.before, changed: [] };
+    if (!first.wanted) {
+      await notifyOrLeave(notify);
+      return { state: first.before, changed: [] };
+    }
     const event = {
       type: "settings.changed",
       caller,
@@ -239,19 +247,40 @@ export function createSettings(deps: SettingsDependencies): Settings {
     };
     const write = async () => {
       let planned = first;
-      await tables.modify(SettingsRow, SETTINGS_PARTITION, OVERRIDES, (row) => {
+      const stored = await tables.modify(SettingsRow, SETTINGS_PARTITION, OVERRIDES, (row) => {
         planned = plan(row?.overrides ?? {});
-        return planned.wanted && { overrides: { ...planned.wanted } };
+        const unnotified = [...new Set([...(row?.unnotified ?? []), ...planned.changed])];
+        return planned.wanted && { overrides: { ...planned.wanted }, unnotified };
       });
       // No younger than the load it builds on: App Configuration was not read again.
       known = { state: planned.after, at: known?.at ?? clock.now().getTime() };
       changes++;
       loading = undefined;
-      return planned;
+      return { ...planned, stored };
     };
     const planned = await audited(audit, event, write, shownOf);
-    if (planned.changed.length > 0) for (const listener of listeners) await listener(planned.changed);
+    await notifyOrLeave(() => notifyOf(planned.stored));
     return { state: planned.after, changed: planned.changed };
+  }
+
+  const notify = async () => await notifyOf(await tables.get(SettingsRow, SETTINGS_PARTITION, OVERRIDES));
+
+  async function notifyOf(row: Row<SettingsRecord> | undefined): Promise<void> {
+    const keys = SETTING_KEYS.filter((key) => row?.unnotified?.includes(key));
+    if (!row || keys.length === 0) return;
+    for (const listener of listeners) await listener(keys);
+    // Where the row was changed meanwhile, the listeners hear of these once more.
+    await unlessChanged(tables.replace(SettingsRow, { ...row, unnotified: undefined }));
+  }
+
+  /** The change holds whether or not the listeners hear of it now: the timer tells them later. */
+  async function notifyOrLeave(work: () => Promise<void>): Promise<void> {
+    try {
+      await work();
+    } catch (error) {
+      const problem = error instanceof Error ? error.message : String(error);
+      log.error("What follows from a changed setting could not be started; the timer tries again", { problem });
+    }
   }
 
   return {
@@ -318,6 +347,7 @@ export function createSettings(deps: SettingsDependencies): Settings {
     onChange: (listener) => {
       listeners.push(listener);
     },
+    notify,
   };
 }
 

@@ -327,6 +327,44 @@ describe("changing", () => {
       [["criticalExpiryDays"], 7],
     ]);
   });
+
+  test("a change whose listener fails holds, and its repeat or the timer tells the listener of it", async () => {
+    const { settings, audit } = instance({});
+    const heard: string[][] = [];
+    let failures = 2;
+    settings.onChange(async (keys) => {
+      if (failures-- > 0) throw new Error("The queue is out of reach.");
+      heard.push(keys);
+    });
+    const put = () => settings.update("compliance-policy", { criticalExpiryDays: 14 }, admin);
+    await put();
+    expect([(await settings.values()).criticalExpiryDays, audit.events.at(-1)?.outcome]).toEqual([14, "success"]);
+    await expect(settings.notify()).rejects.toThrow("out of reach");
+    await put();
+    expect(heard).toEqual([["criticalExpiryDays"]]);
+    failures = 1;
+    await settings.remove("compliance-policy", "criticalExpiryDays", admin);
+    const later = instance({}).settings;
+    later.onChange(async (keys) => {
+      heard.push(["later", ...keys]);
+    });
+    await later.notify();
+    await later.notify();
+    expect(heard).toEqual([["criticalExpiryDays"], ["later", "criticalExpiryDays"]]);
+  });
+
+  test("a change that comes while listeners are told of another one is not forgotten", async () => {
+    const { settings } = instance({});
+    const other = instance({}).settings;
+    other.onChange(() => Promise.reject(new Error("down")));
+    const heard: string[][] = [];
+    settings.onChange(async (keys) => {
+      if (heard.push(keys) === 1) await other.update("logging", { logLevel: "DEBUG" }, admin);
+    });
+    await settings.update("features", { enableComplianceScanning: false }, admin);
+    await settings.notify();
+    expect(heard).toEqual([["enableComplianceScanning"], ["enableComplianceScanning", "logLevel"]]);
+  });
 });
 
 describe("reading", () => {
