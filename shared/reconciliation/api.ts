@@ -27,6 +27,9 @@ const WalkView = z
       .array(z.object({ vault: z.string(), reason: z.string() }))
       .meta({ description: "Vaults left to the next walk, and why; at most 100 are named." }),
     leftTotal: z.int(),
+    startedOver: z.boolean().meta({
+      description: "The record of the walk before could not be read, so that this one began at the beginning.",
+    }),
   })
   .meta({ id: "ReconciliationWalk" });
 
@@ -34,15 +37,21 @@ export const ReconciliationView = z
   .object({
     newest: WalkView.nullable().meta({ description: "The walk under way, or the last one; null before the first." }),
     completed: WalkView.nullable().meta({ description: "The last walk that came to its end." }),
+    unreadable: z.boolean().meta({
+      description:
+        "A walk's record is not what this service wrote, and is left out. Where it was that of the newest, the next run begins at the beginning.",
+    }),
   })
   .meta({ id: "Reconciliation" });
 
 export const reconciliationView = ({
   newest,
   completed,
+  unreadable,
 }: ReconciliationStatus): z.infer<typeof ReconciliationView> => ({
   newest: newest ? walkView(newest) : null,
   completed: completed ? walkView(completed) : null,
+  unreadable,
 });
 
 const walkView = (walk: WalkRecord): z.infer<typeof WalkView> => ({
@@ -56,4 +65,5 @@ const walkView = (walk: WalkRecord): z.infer<typeof WalkView> => ({
   awaiting: walk.awaiting,
   left: walk.left,
   leftTotal: walk.leftTotal,
+  startedOver: walk.startedOver === true,
 });

@@ -1,12 +1,13 @@
 import pMap from "p-map";
 import type { Audit } from "../audit/audit.ts";
+import { audited } from "../audit/audited.ts";
 import { LINES_KEY, Lines, STATE } from "../compliance/layout.ts";
 import type { Clock, Logger, Randomness } from "../runtime.ts";
 import type { Settings } from "../settings/settings.ts";
 import { type Row, withoutKeys } from "../storage/entity.ts";
-import { insert, put, RowChanged, RowExists, replace, type Tables } from "../storage/tables.ts";
+import { insert, type Operation, put, RowChanged, RowExists, replace, type Tables } from "../storage/tables.ts";
 import { DAY_MS, MINUTE_MS } from "../time.ts";
-import type { Doubt } from "./doubt.ts";
+import { type Doubt, readStanding } from "./doubt.ts";
 import { createMender, type Restorers, type WalkIdentity } from "./mend.ts";
 import { readDirectory, type StageContext, type Step, stepsOf } from "./stages.ts";
 import {
@@ -31,6 +32,8 @@ const VAULTS_AT_ONCE = 4;
 export interface ReconciliationStatus {
   readonly newest: WalkRecord | undefined;
   readonly completed: WalkRecord | undefined;
+  /** The record of one of them can't be read. */
+  readonly unreadable: boolean;
 }
 
 /**
@@ -68,13 +71,14 @@ export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
   const { runMs, rowsPerStep, pauseMs } = deps.limits ?? LIMITS;
   const settle = createMender({ ...deps, pauseMs });
 
-  const read = (key: string) => tables.get(Walks, WALKS, key);
+  const read = (key: string) => readStanding(tables, Walks, WALKS, key);
 
-  async function walkDue(): Promise<Row<WalkRecord> | undefined> {
-    const newest = await read(NEWEST);
+  async function walkDue(requestId: string): Promise<Row<WalkRecord> | undefined> {
+    const { row: newest, unreadable } = await read(NEWEST);
     if (newest && !newest.finishedAt) return newest;
     const now = clock.now();
-    if (newest && now.getTime() - Date.parse(newest.startedAt) < EVERY_MS) return undefined;
+    // A walk that began days from now is none that this service wrote down.
+    if (newest && Math.abs(now.getTime() - Date.parse(newest.startedAt)) < EVERY_MS) return undefined;
     const record: WalkRecord = {
       walkId: deps.randomness.ulid(now),
       startedAt: now.toISOString(),
@@ -88,11 +92,30 @@ export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
       left: [],
       leftTotal: 0,
     };
-    const operations = newest
-      ? [put(Walks, BEFORE, withoutKeys(newest)), replace(Walks, NEWEST, record, newest.etag)]
-      : [insert(Walks, NEWEST, record)];
+    if (unreadable) return await startOver({ ...record, startedOver: true }, unreadable.etag, requestId);
+    return await begin(
+      record,
+      newest
+        ? [put(Walks, BEFORE, withoutKeys(newest)), replace(Walks, NEWEST, record, newest.etag)]
+        : [insert(Walks, NEWEST, record)],
+    );
+  }
+
+  async function begin(record: WalkRecord, operations: Operation[]): Promise<Row<WalkRecord>> {
     const etags = await tables.transaction(Walks.table, WALKS, operations);
     return { ...record, partitionKey: WALKS, rowKey: NEWEST, etag: etags.get(NEWEST)! };
+  }
+
+  /** Where the walk before stood is lost with its record: this one looks at everything, in the record's place. */
+  async function startOver(record: WalkRecord, etag: string, requestId: string): Promise<Row<WalkRecord>> {
+    log.warn("The record of the reconciliation can't be read; it starts over", { walkId: record.walkId });
+    const event = {
+      type: "reconciliation.startedOver",
+      caller: { actor: "system", requestId },
+      target: { type: "reconciliation", id: record.walkId },
+      details: { reason: "the record of the walk before could not be read" },
+    };
+    return await audited(deps.audit, event, () => begin(record, [replace(Walks, NEWEST, record, etag)]));
   }
 
   /** Results change with the rules; while nothing is evaluated, or all of it is about to be, they say nothing. */
@@ -159,7 +182,7 @@ export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
   return {
     async run(requestId) {
       try {
-        const walk = await walkDue();
+        const walk = await walkDue(requestId);
         if (walk) await goOn(walk, requestId);
       } catch (error) {
         if (!(error instanceof RowChanged || error instanceof RowExists) || error.table !== Walks.table) throw error;
@@ -169,8 +192,12 @@ export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
 
     async status() {
       const [newest, before] = await Promise.all([read(NEWEST), read(BEFORE)]);
-      const completed = newest?.finishedAt ? newest : before;
-      return { newest: newest && withoutKeys(newest), completed: completed && withoutKeys(completed) };
+      const completed = newest.row?.finishedAt ? newest.row : before.row;
+      return {
+        newest: newest.row && withoutKeys(newest.row),
+        completed: completed && withoutKeys(completed),
+        unreadable: newest.unreadable !== undefined || before.unreadable !== undefined,
+      };
     },
   };
 }

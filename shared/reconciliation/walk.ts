@@ -47,6 +47,8 @@ export const WalkRecord = z.object({
   /** Vaults that could not be mended, or that a scan was writing at each look. */
   left: z.array(z.object({ vault: z.string(), reason: z.string() })),
   leftTotal: z.int(),
+  /** The record of the walk before could not be read, so that this one began at the beginning. */
+  startedOver: z.boolean().optional(),
 });
 export type WalkRecord = z.infer<typeof WalkRecord>;
 

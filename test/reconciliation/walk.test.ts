@@ -116,7 +116,11 @@ describe("in the service", () => {
     await room.tables.remove(Assets, asset!.partitionKey, asset!.rowKey);
     // As if the last walk had begun days ago.
     for (const row of ["newest", "before"]) await room.tables.remove(Walks, WALKS, row);
-    expect((await service.admin("GET", "/system/reconciliation")).body).toEqual({ newest: null, completed: null });
+    expect((await service.admin("GET", "/system/reconciliation")).body).toEqual({
+      newest: null,
+      completed: null,
+      unreadable: false,
+    });
     const started = await fetch(`${service.url}/admin/functions/startReconciliation`, { method: "POST" });
     expect(started.status).toBe(202);
     const completed = async () => (await service.admin("GET", "/system/reconciliation")).body.completed;
