@@ -24,6 +24,7 @@ const FENCE = "!fence";
 /** Ranges of row keys in STATE. */
 export const overviewRange = { partitionKey: STATE, from: EXEMPTION, before: DETAILS };
 export const vaultsRange = { partitionKey: STATE, from: VAULT, before: keyEnd(VAULT) };
+export const assetExemptionsRange = { partitionKey: STATE, from: ASSET_EXEMPTION, before: EXEMPTION };
 export const exemptionsRange = { partitionKey: STATE, from: ASSET_EXEMPTION, before: "4!" };
 export const isVaultKey = (rowKey: string): boolean => rowKey.startsWith(VAULT);
 export const isExemptionKey = (rowKey: string): boolean => rowKey.startsWith(EXEMPTION);

@@ -1,12 +1,15 @@
 import { randomUUID } from "node:crypto";
 import pMap from "p-map";
+import { parseAssetId } from "../inventory/asset.ts";
 import type { Row } from "../storage/entity.ts";
 import { keyEnd } from "../storage/keys.ts";
 import type { Fence, Tables } from "../storage/tables.ts";
 import { ASSET_CHECKS, checkOfCode } from "./checks/all.ts";
 import {
+  assetExemptionsRange,
   DetailsRangeRows,
   detailsPrefix,
+  Exemptions,
   Findings,
   fenceKey,
   findingsPrefix,
@@ -30,6 +33,8 @@ export interface StoredState {
 /** What stands of a vault's results when an evaluation begins, and the hold on its fence to write others. */
 export interface KnownState extends StoredState {
   fence: Fence;
+  /** Those of the vault's row; where that is lost, as they follow from the exemptions' own rows. */
+  exemptions: VaultState["exemptions"];
   /** Where it is not whole: the keys of all details and findings rows that stand. */
   standing: string[];
 }
@@ -50,6 +55,7 @@ export function noState(tables: Tables, vaultName: string): KnownState {
     row: undefined,
     assets: new Map(),
     whole: true,
+    exemptions: [],
     standing: [],
     fence: openFence(tables, vaultName, undefined),
   };
@@ -69,11 +75,29 @@ export async function openState(
 ): Promise<KnownState> {
   const found = await readState(tables, vaultName);
   const fence = openFence(tables, vaultName, found.fence?.etag);
-  if (found.whole && !mend) return { row: found.row, assets: found.assets, whole: true, standing: [], fence };
+  if (found.whole && !mend) {
+    const { row, assets } = found;
+    return { row, assets, whole: true, exemptions: row?.exemptions ?? [], standing: [], fence };
+  }
   await fence.take();
   const { row, assets, detailsKeys } = await readOnce(tables, vaultName);
   const standing = [...detailsKeys, ...(await findingsKeys(tables, vaultName))];
-  return { row, assets, whole: false, standing, fence };
+  const exemptions = row?.exemptions ?? (await exemptionsIn(tables, vaultName));
+  return { row, assets, whole: false, exemptions, standing, fence };
+}
+
+/** The exemptions of single assets in a vault, by their own rows, as if none of the pairs failed. One request per 1,000. */
+async function exemptionsIn(tables: Tables, vaultName: string): Promise<VaultState["exemptions"]> {
+  const exemptions: VaultState["exemptions"] = [];
+  const range = { ...assetExemptionsRange, onCorrupt: () => {} };
+  for await (const rows of tables.pages(Exemptions, range)) {
+    for (const { id, checkId, until, scopeId = "" } of rows) {
+      const asset = parseAssetId(scopeId);
+      if (asset?.vaultName.toLowerCase() !== vaultName.toLowerCase()) continue;
+      exemptions.push({ id, checkId, until, asset: assetKey(asset.type, asset.name), failing: false });
+    }
+  }
+  return exemptions;
 }
 
 const openFence = (tables: Tables, vaultName: string, etag: string | undefined): Fence =>

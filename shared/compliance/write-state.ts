@@ -50,7 +50,7 @@ export interface NextState {
 export async function commitState(known: KnownState, next: NextState): Promise<void> {
   const { row, fence } = known;
   const details = detailChunks(next.results.assets.values());
-  const record = stateOf(row, next, details);
+  const record = stateOf(known, next, details);
   if (row && known.whole && sameBut(row, record, ["evaluatedAt"])) return await fence.move();
   const key = vaultStateKey(next.vault.name);
   const results = [...findingOperations(known, next), ...detailOperations(known, details, next.vault.name)];
@@ -96,7 +96,7 @@ function surplus({ standing }: KnownState, operations: Operation[]): Operation[]
   return standing.filter((key) => !touched.has(key)).map((key) => remove(Details, key));
 }
 
-function stateOf(row: VaultState | undefined, next: NextState, details: Chunk[]): VaultState {
+function stateOf({ row, exemptions }: KnownState, next: NextState, details: Chunk[]): VaultState {
   const { assets, failed } = next.results;
   const dueAt = [...assets.values()].reduce((least, asset) => Math.min(least, asset.dueAt ?? least), Infinity);
   const evaluationId = [row?.evaluationId ?? "", next.evaluationId ?? ""].sort()[1]!;
@@ -105,7 +105,7 @@ function stateOf(row: VaultState | undefined, next: NextState, details: Chunk[])
     subscriptionId: next.vault.subscriptionId,
     tallies: packTallies(tally(next.results)),
     failures: failed,
-    exemptions: (row?.exemptions ?? []).map((one) => ({ ...one, failing: isFailing(assets, one.asset, one.checkId) })),
+    exemptions: exemptions.map((one) => ({ ...one, failing: isFailing(assets, one.asset, one.checkId) })),
     rbac: next.vault.rbacAuthorization,
     ...(dueAt === Infinity ? {} : { dueAt }),
     details: details.map((chunk) => chunk.hash),

@@ -1,6 +1,10 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import * as z from "zod";
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import type { ExemptionRequest } from "../../shared/compliance/exemptions.ts";
+import { STATE, TABLE, vaultStateKey } from "../../shared/compliance/layout.ts";
+import { removeUnreadable } from "../../shared/reconciliation/compliance.ts";
+import { entity } from "../../shared/storage/entity.ts";
 import { asset, caller, firstPage, openRoom, type Room, SUBSCRIPTION, vault } from "./support.ts";
 
 let azurite: Azurite;
@@ -96,6 +100,21 @@ test("an asset's exemption outlives its vault's leaving", async () => {
   await room.leave("kv-1");
   await room.compliance.exemptions.end("secret-content-type.asset.kv-1.secret.a", caller);
   expect(await state()).toMatchObject({ failed: 1, exempted: 0 });
+});
+
+test("an asset's exemption is found again when its vault's results can't be read and are written anew", async () => {
+  await room.compliance.exemptions.create(request({ type: "asset", id: "kv-1.secret.a" }), caller);
+  await room.compliance.exemptions.create(request({ type: "asset", id: "kv-2.secret.a" }), caller);
+  const before = await state();
+  expect(before).toMatchObject({ failed: 1, exempted: 2, marked: ["kv-1.secret.a", "kv-2.secret.a"] });
+  const Spoiled = entity(TABLE, z.object({ name: z.int() }));
+  await room.tables.put(Spoiled, STATE, vaultStateKey("kv-1"), { name: 7 });
+  await expect(room.compliance.restore("kv-1")).rejects.toThrow("can't be read");
+  await removeUnreadable(room.tables, "kv-1");
+  await room.compliance.restore("kv-1");
+  expect(await state()).toEqual(before);
+  await room.compliance.exemptions.end("secret-content-type.asset.kv-1.secret.a", caller);
+  expect(await state()).toMatchObject({ failed: 2, exempted: 1, marked: ["kv-2.secret.a"] });
 });
 
 test("a check has one exemption per scope; once ended it is replaced", async () => {

@@ -14,7 +14,7 @@ import { type AssetChange, createInventoryWriter } from "../../shared/inventory/
 import { systemRandomness } from "../../shared/runtime.ts";
 import { DEFINITIONS, SETTING_KEYS, type SettingValues } from "../../shared/settings/definitions.ts";
 import { createQueues } from "../../shared/storage/queues.ts";
-import { createTables } from "../../shared/storage/tables.ts";
+import { createTables, type Tables } from "../../shared/storage/tables.ts";
 
 export const START = Date.parse("2026-11-21T10:00:00.000Z");
 export const DAY = 86_400;
@@ -103,6 +103,8 @@ export interface Room {
   /** Writes a vault with these as all its assets, as a scan does; `twice` tells compliance of the changes twice. */
   scan(vault: VaultRecord, assets: AssetRecord[], options?: { twice?: boolean }): Promise<void>;
   leave(vaultName: string): Promise<void>;
+  /** The store itself. */
+  tables: Tables;
   /** Handles the queue's messages until there is none; answers them. */
   drain(): Promise<EvaluateMessage[]>;
 }
@@ -138,6 +140,7 @@ export function openRoom(connectionString: string, measured = connectionString):
 
   return {
     compliance,
+    tables,
     clock,
     settings,
     events,
