@@ -1,14 +1,14 @@
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
 import type { ServiceKeyVault } from "../azure/service-key-vault.ts";
-import { changedSince, requireMatch } from "../http/conditional.ts";
+import { requireMatch } from "../http/conditional.ts";
 import type { Caller } from "../http/endpoint.ts";
 import { type Page, type PageRequest, pageOfAll } from "../http/paging.ts";
 import { invalidBody, notFound, Problem } from "../http/problem.ts";
 import { addressProblem } from "../outgoing/outgoing.ts";
 import type { Clock, Logger, Randomness } from "../runtime.ts";
 import type { Settings } from "../settings/settings.ts";
-import { isConflict } from "../storage/conflict.ts";
+import { repeatOnConflict } from "../storage/conflict.ts";
 import { type Row, withoutKeys } from "../storage/entity.ts";
 import { keyEnd } from "../storage/keys.ts";
 import { insert, type Operation, RowExists, remove, replace, type Tables } from "../storage/tables.ts";
@@ -80,6 +80,13 @@ export function createRules(deps: {
     return rule;
   }
 
+  /** @throws {Problem} notFound; preconditionFailed. */
+  async function matching(ruleId: string, ifMatch: string | undefined): Promise<Row<RuleRecord>> {
+    const rule = await get(ruleId);
+    requireMatch(rule.etag, ifMatch, RULE);
+    return rule;
+  }
+
   async function all(): Promise<Row<RuleRecord>[]> {
     const found: Row<RuleRecord>[] = [];
     const range = { partitionKey: RULES, from: RULE_PREFIX, before: keyEnd(RULE_PREFIX) };
@@ -95,7 +102,7 @@ export function createRules(deps: {
   }
 
   /** The first operation is the rule's own. */
-  async function write({ rule, webhookSecret }: KeptSecret, operations: Operation[], ifMatch?: string) {
+  async function write({ rule, webhookSecret }: KeptSecret, operations: Operation[]) {
     try {
       const etags = await tables.transaction(Rules.table, RULES, operations);
       const row = {
@@ -107,7 +114,6 @@ export function createRules(deps: {
       return { rule: row, ...(webhookSecret === undefined ? {} : { webhookSecret }) };
     } catch (error) {
       if (error instanceof RowExists) throw nameTaken(rule.name);
-      if (isConflict(error) && ifMatch !== undefined) throw changedSince(RULE);
       throw error;
     }
   }
@@ -147,7 +153,7 @@ export function createRules(deps: {
         throw invalidBody("webhookUrl", `is needed for ${wanted.deliveryMethod}`);
       }
       if (await tables.get(RuleNames, RULES, ruleNameKey(wanted.name))) throw nameTaken(wanted.name);
-      const event = { type: "alertRule.created", caller, target: target(wanted), after: wanted };
+      const event = { type: "alertRule.created", caller, target: targetOf(wanted), after: wanted };
       return await audited(audit, event, async () => {
         const kept = await secrets.keep(wanted, given.webhookUrl);
         return await write(kept, [
@@ -159,66 +165,89 @@ export function createRules(deps: {
     },
 
     async change(ruleId, given, caller, ifMatch) {
-      const row = await get(ruleId);
-      requireMatch(row.etag, ifMatch, RULE);
-      const before: RuleRecord = withoutKeys(row);
-      const now = clock.now().toISOString();
-      const wanted: RuleRecord = {
-        ...withChange(before, given, (await deps.settings.values()).defaultThresholdDays),
-        updatedAt: now,
-        updatedBy: caller.actor,
+      const { defaultThresholdDays } = await deps.settings.values();
+      const planned = async () => {
+        const row = await matching(ruleId, ifMatch);
+        const before: RuleRecord = withoutKeys(row);
+        const now = clock.now().toISOString();
+        const wanted: RuleRecord = {
+          ...withChange(before, given, defaultThresholdDays),
+          updatedAt: now,
+          updatedBy: caller.actor,
+        };
+        const enabled = wanted.enabled && !before.enabled;
+        if (enabled) wanted.activeSince = now;
+        if (enabled || scopeOf(wanted) !== scopeOf(before)) wanted.generation = before.generation + 1;
+        return { before, wanted, etag: row.etag };
       };
-      const enabled = wanted.enabled && !before.enabled;
-      if (enabled) wanted.activeSince = now;
-      if (enabled || scopeOf(wanted) !== scopeOf(before)) wanted.generation = before.generation + 1;
+      const first = await planned();
       checkUrl(given.webhookUrl);
-      const event = { type: "alertRule.changed", caller, target: target(before), before, after: wanted };
-      return await audited(audit, event, async () => {
+      const target = targetOf(first.before);
+      const event = { type: "alertRule.changed", caller, target, before: first.before, after: first.wanted };
+      const effect = async (attempt: number) => {
+        const { before, wanted, etag } = attempt === 1 ? first : await planned();
         const kept = await secrets.keep(wanted, given.webhookUrl);
-        const operations: Operation[] = [replace(Rules, ruleKey(ruleId), kept.rule, row.etag)];
+        const operations: Operation[] = [replace(Rules, ruleKey(ruleId), kept.rule, etag)];
         if (ruleNameKey(wanted.name) !== ruleNameKey(before.name)) {
           operations.push(remove(RuleNames, ruleNameKey(before.name)));
           operations.push(insert(RuleNames, ruleNameKey(wanted.name), { ruleId }));
         }
-        return await write(kept, operations, ifMatch);
-      });
+        return { before, wanted, written: await write(kept, operations) };
+      };
+      const { written } = await audited(
+        audit,
+        event,
+        () => repeatOnConflict(effect),
+        ({ before, wanted }) => ({ before, after: wanted }),
+      );
+      return written;
     },
 
     async rotateSecret(ruleId, caller, ifMatch) {
-      const row = await get(ruleId);
-      requireMatch(row.etag, ifMatch, RULE);
-      if (row.deliveryMethod !== "webhook") {
+      const signed = async () => {
+        const row = await matching(ruleId, ifMatch);
+        if (row.deliveryMethod === "webhook") return row;
         throw new Problem(
           "conflict",
           `Only webhooks are signed; this rule's delivery method is ${row.deliveryMethod}.`,
         );
-      }
+      };
+      const first = await signed();
       const now = clock.now();
-      return await audited(audit, { type: "alertRule.secretRotated", caller, target: target(row) }, async () => {
-        const changed = { ...withoutKeys(row), updatedAt: now.toISOString(), updatedBy: caller.actor };
-        const kept = await secrets.rotate(changed, now);
-        return await write(kept, [replace(Rules, ruleKey(ruleId), kept.rule, row.etag)], ifMatch);
-      });
+      const event = { type: "alertRule.secretRotated", caller, target: targetOf(first) };
+      return await audited(audit, event, () =>
+        repeatOnConflict(async (attempt) => {
+          const row = attempt === 1 ? first : await signed();
+          const changed = { ...withoutKeys(row), updatedAt: now.toISOString(), updatedBy: caller.actor };
+          const kept = await secrets.rotate(changed, now);
+          return await write(kept, [replace(Rules, ruleKey(ruleId), kept.rule, row.etag)]);
+        }),
+      );
     },
 
     async remove(ruleId, caller, ifMatch) {
-      const row = await get(ruleId);
-      requireMatch(row.etag, ifMatch, RULE);
-      const event = { type: "alertRule.deleted", caller, target: target(row), before: withoutKeys(row) };
-      const secretToRemove = await secrets.toRemove(row);
-      await audited(audit, event, async () => {
-        try {
-          await tables.transaction(Rules.table, RULES, [
-            remove(Rules, ruleKey(ruleId), row.etag),
-            remove(RuleNames, ruleNameKey(row.name)),
-            ...secretToRemove,
-          ]);
-        } catch (error) {
-          if (!isConflict(error)) throw error;
-          // Gone is gone, and ids are not used again: another request deleted it meanwhile, or this one's answer was lost.
-          if ((await find(ruleId)) !== undefined) throw ifMatch === undefined ? error : changedSince(RULE);
-        }
-      });
+      const first = await matching(ruleId, ifMatch);
+      const event = { type: "alertRule.deleted", caller, target: targetOf(first), before: withoutKeys(first) };
+      const secretOfFirst = await secrets.toRemove(first);
+      const effect = async (attempt: number) => {
+        const row = attempt === 1 ? first : await find(ruleId);
+        // Gone is gone, and ids are not used again: another request deleted it meanwhile, or this one's answer was lost.
+        if (!row) return { before: withoutKeys(first), secretToRemove: secretOfFirst };
+        requireMatch(row.etag, ifMatch, RULE);
+        const secretToRemove = attempt === 1 ? secretOfFirst : await secrets.toRemove(row);
+        await tables.transaction(Rules.table, RULES, [
+          remove(Rules, ruleKey(ruleId), row.etag),
+          remove(RuleNames, ruleNameKey(row.name)),
+          ...secretToRemove,
+        ]);
+        return { before: withoutKeys(row), secretToRemove };
+      };
+      const { secretToRemove } = await audited(
+        audit,
+        event,
+        () => repeatOnConflict(effect),
+        ({ before }) => ({ before }),
+      );
       if (secretToRemove.length > 0) await secrets.remove(ruleId, caller);
     },
   };
@@ -226,7 +255,7 @@ export function createRules(deps: {
 
 const RULE = "The alert rule";
 
-const target = ({ ruleId }: RuleRecord) => ({ type: "alertRule", id: ruleId });
+const targetOf = ({ ruleId }: RuleRecord) => ({ type: "alertRule", id: ruleId });
 
 const nameTaken = (taken: string) =>
   new Problem("alreadyExists", `There is an alert rule named ${taken} already. Choose another name.`);

@@ -1,7 +1,7 @@
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
 import { roleNeeded } from "../http/admission.ts";
-import { changedSince, requireMatch } from "../http/conditional.ts";
+import { requireMatch } from "../http/conditional.ts";
 import type { Caller } from "../http/endpoint.ts";
 import { type Page, type PageRequest, pageOfAll } from "../http/paging.ts";
 import { invalidBody, notFound, Problem } from "../http/problem.ts";
@@ -180,20 +180,28 @@ export function createExemptions(deps: {
   }
 
   async function end(id: string, caller: Caller, ifMatch?: string): Promise<void> {
-    const row = await get(id);
-    requireRole(caller, new Date(row.until), now());
-    requireMatch(row.etag, ifMatch, EXEMPTION);
-    const record: ExemptionRecord = withoutKeys(row);
-    const event = { type: "compliance.exemptionRemoved", caller, target: target(record.id), before: record };
-    await audited(audit, event, async () => {
-      try {
-        await write(record, remove(Exemptions, row.rowKey, row.etag), false);
-      } catch (error) {
-        // Gone is gone: another request removed it meanwhile, or this one's answer was lost.
-        if (isConflict(error) && (await read(record.id)) === undefined) return;
-        throw isConflict(error) ? changedSince(EXEMPTION) : error;
-      }
-    });
+    const allowed = (row: Row<ExemptionRecord>): Row<ExemptionRecord> => {
+      requireRole(caller, new Date(row.until), now());
+      requireMatch(row.etag, ifMatch, EXEMPTION);
+      return row;
+    };
+    const first = allowed(await get(id));
+    const before: ExemptionRecord = withoutKeys(first);
+    const event = { type: "compliance.exemptionRemoved", caller, target: target(first.id), before };
+    const effect = async (attempt: number) => {
+      const row = attempt === 1 ? first : await read(first.id);
+      // Gone is gone: another request removed it meanwhile, or this one's answer was lost.
+      if (!row) return { before };
+      const record: ExemptionRecord = withoutKeys(allowed(row));
+      await write(record, remove(Exemptions, row.rowKey, row.etag), false);
+      return { before: record };
+    };
+    await audited(
+      audit,
+      event,
+      () => repeatOnConflict(effect),
+      (removed) => removed,
+    );
   }
 
   return {

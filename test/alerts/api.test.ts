@@ -155,6 +155,24 @@ describe("rules", () => {
       await expect(call(name, { params })).rejects.toMatchObject({ code: "notFound" });
   });
 
+  test.each([undefined, "*"])(
+    "a request that binds itself to no state (If-Match %s) wins a race all the same",
+    async (ifMatch) => {
+      const { json: rule } = await call("createAlertRule", { body: RULE });
+      const params = { rule_id: rule.id };
+      const recipients = ["a", "b", "c"].map((name) => `${name}@acme.example`);
+      const changes = [{ enabled: false }, { name: "Renamed" }, { deliveryMode: "digest" }, { recipients }];
+      await Promise.all(changes.map((body) => call("updateAlertRule", { params, body, ifMatch })));
+      const { json } = await call("getAlertRule", { params });
+      expect(json).toMatchObject(Object.assign({}, ...changes));
+      const removals = await Promise.allSettled([1, 2, 3].map(() => call("deleteAlertRule", { params, ifMatch })));
+      for (const removal of removals) {
+        if (removal.status === "rejected") expect(removal.reason).toMatchObject({ code: "notFound" });
+      }
+      expect(removals.some(({ status }) => status === "fulfilled")).toBe(true);
+    },
+  );
+
   test("a webhook's secret is shown once, and its address never", async () => {
     const { json: rule } = await call("createAlertRule", { body: WEBHOOK });
     expect(rule).toMatchObject({ webhookHost: "hooks.example" });

@@ -1,9 +1,11 @@
-import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import * as z from "zod";
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
-import type { ExemptionRequest } from "../../shared/compliance/exemptions.ts";
+import type { AuditEvent } from "../../shared/audit/audit.ts";
+import { createExemptions, type ExemptionRequest } from "../../shared/compliance/exemptions.ts";
 import { STATE, TABLE, vaultStateKey } from "../../shared/compliance/layout.ts";
 import { removeUnreadable } from "../../shared/reconciliation/compliance.ts";
+import { systemRandomness } from "../../shared/runtime.ts";
 import { entity } from "../../shared/storage/entity.ts";
 import { asset, caller, firstPage, openRoom, type Room, SUBSCRIPTION, vault } from "./support.ts";
 
@@ -160,6 +162,42 @@ test.each<[string, ExemptionRequest["scope"], Partial<ExemptionRequest>]>([
     errors: [{ path }],
   });
   expect(room.events).toEqual([]);
+});
+
+describe("a removal whose exemption another request renews after its intent", () => {
+  const scope = { type: "vault" as const, id: "kv-2" };
+  const renewed = async () => {
+    const { id, etag } = await room.compliance.exemptions.create(request(scope), caller);
+    room.clock.at += 3_600_000;
+    const events: AuditEvent[] = [];
+    const renewal = () => room.compliance.exemptions.create(request(scope, { reason: "Renewed" }), caller);
+    const append = async (event: AuditEvent) => {
+      if (events.push(event) === 1) await renewal();
+    };
+    const { tables, clock } = room;
+    const exemptions = createExemptions({ tables, clock, audit: { append }, randomness: systemRandomness() });
+    return { id, etag, events, exemptions };
+  };
+
+  test.each([undefined, "*"])(
+    "takes the renewed one out where it is bound to no state (If-Match %s)",
+    async (ifMatch) => {
+      const { id, events, exemptions } = await renewed();
+      await exemptions.end(id, caller, ifMatch);
+      expect(events).toMatchObject([
+        { outcome: "intent", before: { reason: "Legacy system" } },
+        { outcome: "success", before: { reason: "Renewed" } },
+      ]);
+      await expect(exemptions.get(id)).rejects.toMatchObject({ code: "notFound" });
+    },
+  );
+
+  test("is refused where it is bound to a state", async () => {
+    const { id, etag, events, exemptions } = await renewed();
+    await expect(exemptions.end(id, caller, etag)).rejects.toMatchObject({ code: "preconditionFailed" });
+    expect(events.map(({ outcome }) => outcome)).toEqual(["intent", "refused"]);
+    expect((await exemptions.get(id)).active).toBe(true);
+  });
 });
 
 test("If-Match guards removal", async () => {
