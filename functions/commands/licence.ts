@@ -12,6 +12,7 @@ import { readFile, writeFile } from "node:fs/promises";
 import { parseArgs } from "node:util";
 import { CompactSign, importJWK } from "jose";
 import * as z from "zod";
+import { wordsOf } from "../../shared/invalid.ts";
 import { DAY_SECONDS } from "../../shared/time.ts";
 
 const USAGE = `Usage: npm run --silent licence -- keys --out FILE [--kid NAME]
@@ -77,7 +78,7 @@ async function run(): Promise<void> {
     return await makeKeys(values.out, values.kid ?? `key-${new Date().toISOString().slice(0, 10)}`);
   }
   if (command !== "issue") throw new UsageError("Say keys (with --out) or issue.");
-  const wanted = NewLicense.safeParse(values);
+  const wanted = NewLicense.safeParse(values, { error: wordsOf });
   if (!wanted.success) {
     throw new UsageError(
       wanted.error.issues.map((problem) => `--${problem.path.join(".")} ${problem.message}`).join("\n"),

@@ -15,6 +15,7 @@ import { ConfigError, loadConfig } from "../../shared/config/config.ts";
 import { type Caller, ROLES } from "../../shared/http/endpoint.ts";
 import type { Page, PageRequest } from "../../shared/http/paging.ts";
 import { Problem } from "../../shared/http/problem.ts";
+import { wordsOf } from "../../shared/invalid.ts";
 import { createServices } from "../services.ts";
 
 const HELP = `Usage: npm run user -- COMMAND --username NAME [options]
@@ -137,7 +138,7 @@ const COMMANDS: Record<string, Command> = {
 /** What the command needs of what was given. @throws UsageError saying what is wrong with it. */
 function checked<S extends z.ZodObject>(schema: S, options: Options): z.output<S> {
   if (options.username === undefined) throw new UsageError(`--username is missing.\n\n${HELP}`);
-  const result = schema.safeParse(options);
+  const result = schema.safeParse(options, { error: wordsOf });
   if (result.success) return result.data;
   throw new UsageError(result.error.issues.map((issue) => `${issue.path.join(".")} ${issue.message}`).join("\n"));
 }
@@ -145,7 +146,7 @@ function checked<S extends z.ZodObject>(schema: S, options: Options): z.output<S
 async function choosePassword({ generate }: Options): Promise<{ password: string; made: boolean }> {
   const given = generate ? "" : await readPassword();
   if (given === "") return { password: randomBytes(18).toString("base64url"), made: true };
-  const problem = NewPassword.safeParse(given).error?.issues[0]?.message;
+  const problem = NewPassword.safeParse(given, { error: wordsOf }).error?.issues[0]?.message;
   if (problem !== undefined) throw new UsageError(`password ${problem}`);
   return { password: given, made: false };
 }

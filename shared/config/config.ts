@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { wordsOf } from "../invalid.ts";
 import { cloudEndpoints } from "./clouds.ts";
 
 /**
@@ -195,18 +196,15 @@ export class ConfigError extends Error {
   }
 }
 
-const messageOf = (issue: z.core.$ZodIssue): string =>
-  issue.code === "invalid_type" && issue.message.endsWith("received undefined") ? "is missing" : issue.message;
-
 /** @throws {ConfigError} naming every problem. An empty value counts as not set, as Bicep and Terraform write them. */
 export function loadConfig(environment: Given): Config {
   const given = Object.fromEntries(
     Object.entries(environment).filter(([, value]) => value !== undefined && value !== ""),
   ) as Given;
-  const result = Environment.safeParse(given);
+  const result = Environment.safeParse(given, { error: wordsOf });
   const invalid = result.success
     ? []
-    : result.error.issues.map((issue) => [String(issue.path[0] ?? ""), messageOf(issue)] as const);
+    : result.error.issues.map((issue) => [String(issue.path[0] ?? ""), issue.message] as const);
   const problems = [...invalid, ...contradictions(given)];
   if (!result.success || problems.length > 0) throw new ConfigError(problems);
   return result.data;

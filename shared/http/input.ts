@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { wordsOf } from "../invalid.ts";
 import { Problem, type ProblemPart } from "./problem.ts";
 
 /** Largest body that is read, as the contract says. */
@@ -48,7 +49,7 @@ export function withDeclaredNames(schema: z.core.$ZodType, value: unknown, path:
 
 /** Parses `value` with `schema`; what does not fit becomes one problem that names every place. */
 export function parse<S extends z.ZodType>(schema: S, value: unknown, where: "body" | "query" | "path"): z.output<S> {
-  const result = schema.safeParse(withDeclaredNames(schema, value, where));
+  const result = schema.safeParse(withDeclaredNames(schema, value, where), { error: wordsOf });
   if (result.success) return result.data;
   const errors = result.error.issues.flatMap((issue) => partsOf(issue, where)).slice(0, MAX_NAMED_ERRORS);
   const detail = `Correct ${errors.length === 1 ? "this" : "these"} and send the request again: ${errors

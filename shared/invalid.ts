@@ -1,0 +1,78 @@
+import type * as z from "zod";
+
+/**
+ * What is wrong with a value, in words that follow its name: "limit must be at most 1000". For `error` of a schema's parse:
+ * it speaks where the schema itself has no words of its own. It never repeats the value.
+ */
+export const wordsOf: z.core.$ZodErrorMap = (issue) => {
+  if (issue.input === undefined && issue.code !== "unrecognized_keys" && issue.code !== "custom") return "is missing";
+  switch (issue.code) {
+    case "invalid_type":
+      return `must be ${KINDS[issue.expected] ?? "of another kind"}`;
+    case "invalid_value":
+      return `must be ${issue.values.length === 1 ? "" : "one of "}${issue.values.map(String).join(", ")}`;
+    case "too_small":
+      return boundWords(issue.origin, issue.minimum, issue.exact, issue.inclusive ? "at least" : "more than");
+    case "too_big":
+      return boundWords(issue.origin, issue.maximum, issue.exact, issue.inclusive ? "at most" : "less than");
+    case "not_multiple_of":
+      return `must be a multiple of ${issue.divisor}`;
+    case "invalid_format":
+      return FORMATS[issue.format] ?? "is not written as it must be";
+    case "unrecognized_keys":
+      return `has members that are not known: ${issue.keys.map((key) => key.slice(0, 64)).join(", ")}`;
+    case "invalid_union":
+      return unionWords(issue.errors);
+    case "invalid_key":
+      return "has a name that can't be used";
+    case "invalid_element":
+      return "has an item that can't be used";
+    default:
+      return "can't be used here";
+  }
+};
+
+const KINDS: Record<string, string> = {
+  string: "text",
+  number: "a number",
+  int: "a whole number",
+  boolean: "true or false",
+  array: "a list",
+  tuple: "a list",
+  object: "an object",
+  record: "an object",
+  null: "null",
+  date: "a date",
+};
+
+const FORMATS: Record<string, string> = {
+  email: "must be an e-mail address",
+  url: "must be a URL",
+  guid: "must be a GUID",
+  uuid: "must be a UUID",
+  datetime: "must be an instant such as 2026-11-21T10:00:00Z",
+  date: "must be a date such as 2026-11-21",
+  base64: "must be base64",
+};
+
+/** What sizes of texts and lists are counted in; anything else is a number. */
+const UNITS: Record<string, [one: string, many: string]> = {
+  string: ["character", "characters"],
+  array: ["item", "items"],
+};
+
+function boundWords(origin: string, bound: number | bigint, exact: boolean | undefined, word: string): string {
+  const how = exact ? "exactly" : word;
+  const unit = UNITS[origin];
+  if (!unit) return `must be ${how} ${bound}`;
+  if (how === "at least" && Number(bound) === 1) return "must not be empty";
+  return `must have ${how} ${bound} ${unit[Number(bound) === 1 ? 0 : 1]}`;
+}
+
+/** What each form of a union wants of the value as a whole; nothing is said of a form's members. */
+function unionWords(forms: z.core.$ZodIssue[][]): string {
+  const wanted = forms.map((issues) => issues.find(({ path }) => path.length === 0)?.message);
+  return wanted.every((words) => words !== undefined) && wanted.length > 0
+    ? [...new Set(wanted)].join(", or ")
+    : "has none of the forms that are taken here";
+}
