@@ -97,6 +97,11 @@ export function createServices(config: Config): Services {
   const compliance = createCompliance({ tables, queues, settings, audit, clock, randomness, log });
   level = () => settings.current()?.logLevel ?? config.LOG_LEVEL ?? "INFO";
   settings.onChange((keys) => compliance.policyChanged(keys));
+  const limits = { perMinute: config.RATE_LIMIT_PER_MINUTE, perHour: config.RATE_LIMIT_PER_HOUR };
+  const limiter = createRateLimiter({ tables, clock, name: "calls", limits });
+  const signInLimiter = createRateLimiter({ tables, clock, name: "signIn", limits: SIGN_IN_LIMITS });
+  const licensing = createLicensing({ config, clock });
+  const access = createAccess({ tables, config, clock, randomness, audit, log, limiter: signInLimiter });
   const alerts = createAlerts({
     tables,
     queues,
@@ -109,6 +114,7 @@ export function createServices(config: Config): Services {
     mail,
     vault: serviceKeyVault,
     violations: compliance,
+    credentials: [access.apiTokens],
   });
   const retention = createRetention({
     settings,
@@ -116,11 +122,6 @@ export function createServices(config: Config): Services {
     clock,
     stores: [auditHistory(audit), alerts.history.store(), scanHistory(tables)],
   });
-  const limits = { perMinute: config.RATE_LIMIT_PER_MINUTE, perHour: config.RATE_LIMIT_PER_HOUR };
-  const limiter = createRateLimiter({ tables, clock, name: "calls", limits });
-  const signInLimiter = createRateLimiter({ tables, clock, name: "signIn", limits: SIGN_IN_LIMITS });
-  const licensing = createLicensing({ config, clock });
-  const access = createAccess({ tables, config, clock, randomness, audit, log, limiter: signInLimiter });
 
   const writer = createInventoryWriter({ tables });
   const inventory = createInventory({

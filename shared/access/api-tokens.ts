@@ -70,10 +70,20 @@ export interface ApiTokens {
   end(actor: Actor, id: string, caller: Caller): Promise<void>;
   /** Ends all of a user's. @throws {Problem} notFound */
   endAll(user: string, caller: Caller): Promise<void>;
-  /** Those that expire before an instant and still hold. */
-  expiring(before: Date): AsyncGenerator<ApiTokenView>;
+  /** Those that hold now and expire by an instant; for the alerts. */
+  expiring(by: Date): AsyncGenerator<ExpiringToken>;
   /** Removes the rows of those that ended. */
   cleanUp(): Promise<void>;
+}
+
+/** What the alerts tell of one that expires soon. */
+interface ExpiringToken {
+  id: string;
+  what: string;
+  name: string;
+  owner: string;
+  createdAt: string;
+  expiresAt: string;
 }
 
 /** @param deps.maxIdleDays - After so many days without a sign-in by SSO an SSO user's tokens are refused. */
@@ -224,10 +234,13 @@ export function createApiTokens(deps: {
       await audited(audit, event, () => users.change(user, (latest) => ({ ...latest, apiTokens: [] })));
     },
 
-    async *expiring(before) {
+    async *expiring(by) {
       for await (const rows of tables.pages(ApiToken, { partitionKey: USERS_PARTITION, ...RANGE })) {
-        const soon = rows.filter((row) => !isExpired(row) && Date.parse(row.expiresAt) < before.getTime());
-        yield* (await standing(soon)).map(view);
+        const soon = rows.filter((row) => !isExpired(row) && Date.parse(row.expiresAt) <= by.getTime());
+        for (const row of await standing(soon)) {
+          const { user: owner, name, createdAt, expiresAt } = row;
+          yield { id: `apiToken:${idOfRow(row)}`, what: "API token", name, owner, createdAt, expiresAt };
+        }
       }
     },
 

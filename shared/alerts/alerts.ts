@@ -13,6 +13,7 @@ import type { Queues } from "../storage/queues.ts";
 import type { Tables } from "../storage/tables.ts";
 import { DAY_MS } from "../time.ts";
 import { createCleanUp } from "./clean-up.ts";
+import { type CredentialSource, SERVICE_CREDENTIAL_DAYS } from "./credentials.ts";
 import { createDeliveries } from "./deliver.ts";
 import { DELIVERY_QUEUE, type DeliveryRecord, EVALUATION_QUEUE } from "./delivery.ts";
 import { createEvaluation, newDelivery } from "./evaluate.ts";
@@ -25,6 +26,7 @@ import { type AlertRules, createRules } from "./rules.ts";
 import { createSnoozes, type Snoozes } from "./snoozes.ts";
 import { webhookTargets } from "./webhook.ts";
 
+export type { CredentialSource } from "./credentials.ts";
 export type { NewViolation, ViolationSource } from "./events.ts";
 
 /** Milliseconds a test waits for what the mail provider reports; after that the history says it. */
@@ -54,6 +56,8 @@ export interface AlertsDependencies {
   vault: ServiceKeyVault | undefined;
   /** Undefined: rules about violations find nothing. */
   violations?: ViolationSource | undefined;
+  /** Where the credentials of the service itself are told of; none where it is left out. */
+  credentials?: readonly CredentialSource[];
   outgoing?: Outgoing;
   clock: Clock;
   randomness: Randomness;
@@ -127,6 +131,7 @@ export function createAlerts(deps: AlertsDependencies): Alerts {
     notifications,
     history,
     violations: deps.violations,
+    credentials: deps.credentials ?? [],
     ownerTag: config.OWNER_TAG,
     clock,
     log,
@@ -185,6 +190,19 @@ function exampleOf(rule: RuleRecord, now: Date): Item {
       const expiresOn = Math.floor((now.getTime() + threshold * DAY_MS) / 1000) - 3600;
       const asset = { id: "kv-example.secret.example-password", type: "secret", name: "example-password" } as const;
       return { kind: "asset", ...asset, ...vault, owner: "example-team", expiresOn, threshold };
+    }
+    case "serviceCredentialExpiry": {
+      const threshold = SERVICE_CREDENTIAL_DAYS.at(-1)!;
+      const expiresOn = Math.floor((now.getTime() + threshold * DAY_MS) / 1000) - 3600;
+      return {
+        kind: "credential",
+        id: "example",
+        what: "API token",
+        name: "example",
+        owner: "example-user",
+        expiresOn,
+        threshold,
+      };
     }
     case "complianceViolation":
       return {

@@ -25,7 +25,10 @@ const threshold = z.int().min(1).max(MAX_THRESHOLD_DAYS);
 
 const fields = {
   name: singleLine(128),
-  alertType: z.enum(ALERT_TYPES),
+  alertType: z.enum(ALERT_TYPES).meta({
+    description:
+      "`serviceCredentialExpiry`: what the service itself or its users sign in with, such as API tokens, 30, 14 and 3 days before it ends.",
+  }),
   thresholdDays: threshold.meta({
     description:
       "For `expiration`: the days before an asset expires at which it is told of. The simple form of thresholds.",
@@ -135,12 +138,9 @@ const Recipient = z
   .meta({ id: "AlertRecipient" });
 const AlertItem = z
   .object({
-    kind: z.enum(["asset", "violation", "scan"]),
+    kind: z.enum(["asset", "violation", "scan", "credential"]),
     id: z.string(),
-    thresholdDays: z
-      .int()
-      .nullable()
-      .meta({ description: "The lowest threshold the asset had crossed; 0 when expired." }),
+    thresholdDays: z.int().nullable().meta({ description: "The lowest threshold it had crossed; 0 when expired." }),
     expiresOn: instant.nullable(),
   })
   .meta({ id: "AlertItem" });
@@ -188,8 +188,8 @@ const recipientsOf = (part: Part): z.infer<typeof Recipient>[] =>
 const itemOf = (item: Item): z.infer<typeof AlertItem> => ({
   kind: item.kind,
   id: item.id,
-  thresholdDays: item.kind === "asset" ? item.threshold : null,
-  expiresOn: item.kind === "asset" ? new Date(item.expiresOn * 1000).toISOString() : null,
+  thresholdDays: "threshold" in item ? item.threshold : null,
+  expiresOn: "expiresOn" in item ? new Date(item.expiresOn * 1000).toISOString() : null,
 });
 export const historyView = (
   delivery: Omit<DeliverySummary, "firstNews">,

@@ -14,7 +14,7 @@ import { RuleStates, STATES } from "./state.ts";
 /** Rows of the notification log are kept at least this long after the expiry, or after the notification. */
 const KEPT_MS = 30 * DAY_MS;
 
-/** Removes rows of the notification log: of assets that are gone, of scans and violations long past, of deleted rules. */
+/** Removes rows of the notification log: of assets that are gone, of scans, violations and credentials long past, of deleted rules. */
 export function createCleanUp(deps: {
   tables: Tables;
   rules: AlertRules;
@@ -35,7 +35,7 @@ export function createCleanUp(deps: {
     for (const ruleId of states) {
       if (known.has(ruleId)) {
         for (const type of ASSET_TYPES) await forgetAssets(ruleId, type, before);
-        for (const prefix of ["s!", "v!"]) await forgetEvents(ruleId, prefix, before);
+        for (const prefix of ["s!", "v!", "c!"]) await forgetEvents(ruleId, prefix, before);
       } else {
         for await (const rows of tables.pages(NotificationRows, { partitionKey: ruleId, select: [] }))
           await forget(ruleId, rows);

@@ -4,6 +4,7 @@ import { type Row, withoutKeys } from "../storage/entity.ts";
 import type { Queues } from "../storage/queues.ts";
 import { RowChanged, RowExists, type Tables } from "../storage/tables.ts";
 import { HOUR_MS, MINUTE_MS } from "../time.ts";
+import { type CredentialSource, credentialItems } from "./credentials.ts";
 import { DELIVERY_QUEUE, type DeliveryRecord, deliveryIdOf, MAX_ITEMS, partsOf } from "./delivery.ts";
 import { isDue } from "./due.ts";
 import { scanItems, type ViolationSource, violationItems } from "./events.ts";
@@ -40,6 +41,7 @@ export function createEvaluation(deps: {
   notifications: NotificationLog;
   history: History;
   violations: ViolationSource | undefined;
+  credentials: readonly CredentialSource[];
   ownerTag: string;
   clock: Clock;
   log: Logger;
@@ -132,6 +134,8 @@ export function createEvaluation(deps: {
         );
       case "scanFailure":
         return await scanItems(rule, from, { tables, notifications }, MAX_ITEMS);
+      case "serviceCredentialExpiry":
+        return await credentialItems(rule, now, { sources: deps.credentials, notifications }, MAX_ITEMS);
       case "complianceViolation":
         if (!deps.violations) return { items: [], more: false };
         return await violationItems(

@@ -52,8 +52,24 @@ export const ScanItem = z.object({
 });
 export type ScanItem = z.infer<typeof ScanItem>;
 
+/** A credential of the service itself, or of its users, that ends soon. */
+export const CredentialItem = z.object({
+  kind: z.literal("credential"),
+  id: z.string(),
+  /** What it is, such as `API token`. */
+  what: z.string(),
+  name: z.string(),
+  /** The user it belongs to. */
+  owner: z.string().optional(),
+  /** Unix seconds. */
+  expiresOn: z.int(),
+  /** Days: the lowest threshold it has crossed. */
+  threshold: z.int(),
+});
+export type CredentialItem = z.infer<typeof CredentialItem>;
+
 /** One thing a rule notifies of. */
-export const Item = z.discriminatedUnion("kind", [AssetItem, ViolationItem, ScanItem]);
+export const Item = z.discriminatedUnion("kind", [AssetItem, ViolationItem, ScanItem, CredentialItem]);
 export type Item = z.infer<typeof Item>;
 
 /** How the keys of an asset's rows in the notification log begin; they sort as the index by expiry does. */
@@ -71,6 +87,8 @@ export function notificationKey(item: Item): string {
       return `v!${keyText(item.id)}!${keyText(item.firstSeenAt)}`;
     case "scan":
       return `s!${item.id}`;
+    case "credential":
+      return `c!${keyText(item.id)}!${item.expiresOn}!${days(item.threshold)}`;
   }
 }
 
@@ -79,6 +97,7 @@ export function byUrgency(a: Item, b: Item): number {
   if (a.kind === "asset" && b.kind === "asset") return a.expiresOn - b.expiresOn || compare(a.id, b.id);
   if (a.kind === "violation" && b.kind === "violation")
     return SEVERITIES.indexOf(a.severity) - SEVERITIES.indexOf(b.severity) || compare(a.id, b.id);
+  if (a.kind === "credential" && b.kind === "credential") return a.expiresOn - b.expiresOn || compare(a.id, b.id);
   return compare(b.id, a.id);
 }
 

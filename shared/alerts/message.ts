@@ -1,6 +1,6 @@
 import { DAY_MS, HOUR_MS } from "../time.ts";
 import type { DeliveryRecord } from "./delivery.ts";
-import type { AssetItem, Item, ScanItem, ViolationItem } from "./items.ts";
+import type { AssetItem, CredentialItem, Item, ScanItem, ViolationItem } from "./items.ts";
 
 export const URGENCIES = ["expired", "critical", "warning", "notice"] as const;
 export type Urgency = (typeof URGENCIES)[number];
@@ -79,6 +79,8 @@ function headline(items: readonly Item[], lines: readonly MessageLine[]): string
       return `${items.length} new compliance violations, the most severe ${first.severity}`;
     case "scan":
       return `${items.length} discovery scans did not complete`;
+    case "credential":
+      return `${items.length} credentials of the service expire soon; first ${line.title} ${line.what}`;
   }
 }
 
@@ -98,6 +100,8 @@ function lineOf(item: Item, at: Date, links: Links): MessageLine {
       return violationLine(item, links);
     case "scan":
       return scanLine(item, links);
+    case "credential":
+      return credentialLine(item, at);
   }
 }
 
@@ -106,17 +110,9 @@ const TYPE_NAMES = { secret: "Secret", key: "Key", certificate: "Certificate" } 
 
 function assetLine(item: AssetItem, at: Date, links: Links): MessageLine {
   const left = item.expiresOn * 1000 - at.getTime();
-  const urgency =
-    left < 0
-      ? "expired"
-      : left <= CRITICAL_DAYS * DAY_MS
-        ? "critical"
-        : left <= WARNING_DAYS * DAY_MS
-          ? "warning"
-          : "notice";
   const on = dateText(new Date(item.expiresOn * 1000));
   return {
-    urgency,
+    urgency: urgencyOf(left),
     title: `${item.vaultName}/${item.name}`,
     what: left < 0 ? `expired ${ago(-left)}` : `expires ${within(left)}`,
     facts: [
@@ -127,6 +123,13 @@ function assetLine(item: AssetItem, at: Date, links: Links): MessageLine {
     ],
     link: { text: "Open in the Azure portal", url: vaultLink(links, item.vaultId, PORTAL_LIST[item.type]) },
   };
+}
+
+/** @param left - Milliseconds until it expires. */
+function urgencyOf(left: number): Urgency {
+  if (left < 0) return "expired";
+  if (left <= CRITICAL_DAYS * DAY_MS) return "critical";
+  return left <= WARNING_DAYS * DAY_MS ? "warning" : "notice";
 }
 
 const SEVERITY_URGENCY = { critical: "expired", high: "critical", medium: "warning", low: "notice" } as const;
@@ -166,6 +169,20 @@ function scanLine(item: ScanItem, links: Links): MessageLine {
       ...(item.message ? ([["Reason", item.message]] as [string, string][]) : []),
     ],
     ...(base ? { link: { text: "See the results", url: `${base}/api/assets/discovery/scan/${item.id}/results` } } : {}),
+  };
+}
+
+function credentialLine(item: CredentialItem, at: Date): MessageLine {
+  const left = item.expiresOn * 1000 - at.getTime();
+  return {
+    urgency: urgencyOf(left),
+    title: `${item.what} “${item.name}”`,
+    what: left < 0 ? `expired ${ago(-left)}` : `expires ${within(left)}`,
+    facts: [
+      ["Expires", dateText(new Date(item.expiresOn * 1000))],
+      ...(item.owner === undefined ? [] : ([["User", item.owner]] as [string, string][])),
+      ["Threshold", dayCount(item.threshold)],
+    ],
   };
 }
 

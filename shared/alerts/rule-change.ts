@@ -34,6 +34,9 @@ function checkFilters({ alertType: type, filters }: RuleRecord): void {
   };
   if (type !== "complianceViolation") without("severity");
   if (type === "scanFailure") for (const filter of ["vault", "type", "tag", "owner"] as const) without(filter);
+  if (type === "serviceCredentialExpiry") {
+    for (const filter of ["vault", "type", "subscription", "tag", "owner"] as const) without(filter);
+  }
 }
 
 /** Addresses differ in case only for machines. */

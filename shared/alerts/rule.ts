@@ -3,7 +3,13 @@ import { ASSET_TYPES } from "../inventory/asset.ts";
 import { entity, type Row } from "../storage/entity.ts";
 import { keyText } from "../storage/keys.ts";
 
-export const ALERT_TYPES = ["expiration", "expired", "complianceViolation", "scanFailure"] as const;
+export const ALERT_TYPES = [
+  "expiration",
+  "expired",
+  "complianceViolation",
+  "scanFailure",
+  "serviceCredentialExpiry",
+] as const;
 export type AlertType = (typeof ALERT_TYPES)[number];
 /** The types that are about assets and their expiry. */
 export const isAboutExpiry = (type: AlertType): boolean => type === "expiration" || type === "expired";

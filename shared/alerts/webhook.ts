@@ -12,6 +12,7 @@ const EVENT_TYPES = {
   expired: "lifecycle.alert.expired",
   complianceViolation: "lifecycle.alert.complianceViolation",
   scanFailure: "lifecycle.alert.scanFailure",
+  serviceCredentialExpiry: "lifecycle.alert.serviceCredentialExpiry",
 } as const;
 
 /**
@@ -72,6 +73,11 @@ function itemOf(item: Item, links: Links): object {
     case "scan": {
       const { kind: _, id, message, ...rest } = item;
       return { scanId: id, ...rest, message: message ?? null };
+    }
+    case "credential": {
+      const { id, what, name, owner, expiresOn, threshold } = item;
+      const expires = new Date(expiresOn * 1000).toISOString();
+      return { id, what, name, owner: owner ?? null, expiresOn: expires, thresholdDays: threshold };
     }
   }
 }

@@ -1,5 +1,5 @@
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
-import { type Alerts, createAlerts, type ViolationSource } from "../../shared/alerts/alerts.ts";
+import { type Alerts, type CredentialSource, createAlerts, type ViolationSource } from "../../shared/alerts/alerts.ts";
 import type { NewRule } from "../../shared/alerts/api.ts";
 import { DELIVERY_QUEUE } from "../../shared/alerts/delivery.ts";
 
@@ -12,7 +12,7 @@ import { type AssetRecord, type AssetType, contentOf, fingerprint } from "../../
 import { packExpiries } from "../../shared/inventory/expiries.ts";
 import { expiriesColumn, type VaultRecord } from "../../shared/inventory/vault.ts";
 import { type AssetChange, createInventoryWriter } from "../../shared/inventory/write.ts";
-import { systemRandomness } from "../../shared/runtime.ts";
+import { type Clock, systemRandomness } from "../../shared/runtime.ts";
 import type { Queues } from "../../shared/storage/queues.ts";
 import { createTables, type Tables } from "../../shared/storage/tables.ts";
 import { configIn } from "../azure/live-cloud.ts";
@@ -95,12 +95,20 @@ export interface RoomOptions {
   cloud: Cloud;
   settings?: { enableNotifications: boolean };
   violations?: ViolationSource;
+  credentials?: (tables: Tables, clock: Clock) => readonly CredentialSource[];
   /** Changes of the environment. */
   environment?: Record<string, string | undefined>;
 }
 
 /** The alerts of a service, with a clock to move, a queue to drain and instances that can die. */
-export function openRoom({ connectionString, cloud, violations, environment = {}, ...options }: RoomOptions) {
+export function openRoom({
+  connectionString,
+  cloud,
+  violations,
+  credentials,
+  environment = {},
+  ...options
+}: RoomOptions) {
   const clock = settableClock(START);
   const tables = createTables({ connectionString });
   const messages: Message[] = [];
@@ -134,6 +142,7 @@ export function openRoom({ connectionString, cloud, violations, environment = {}
       mail: mail && mortal(mail, steps),
       vault,
       violations,
+      ...(credentials && { credentials: credentials(tables, clock) }),
       config,
       clock,
       randomness: systemRandomness(),

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { knownValues, sendGenerated } from "../support/generated-requests.ts";
+import { licence } from "../support/licence.ts";
 import { Service } from "../support/service.ts";
 
 // Another each time; a failure names it, and `npm run fuzz -- --seed N` repeats it.
@@ -7,7 +8,7 @@ const seed = Math.floor(Math.random() * 2 ** 31);
 
 let service: Service;
 beforeAll(async () => {
-  service = await Service.start();
+  service = await Service.start({ env: { LICENSE_KEY: await licence() } });
 });
 afterAll(() => service.stop());
 

@@ -110,6 +110,9 @@ export function changingEndpoints(service: Service, token: () => string): Changi
   const tokenHolds = async (held: string) =>
     (await service.call("GET", "/auth/me", { token: held })).status === 200 ? ("undone" as const) : ("done" as const);
 
+  const sessionsOf = async (username: string): Promise<{ id: string }[]> =>
+    (await call("GET", `/auth/sessions?user=${username}`)).items;
+
   async function subscription() {
     const subscriptionId = randomUUID();
     await call("POST", "/subscriptions", { subscriptionId, name: "one" });
@@ -224,6 +227,165 @@ export function changingEndpoints(service: Service, token: () => string): Changi
           settles: [200, 401],
           state: () => tokenHolds(one.token),
           event: "user.passwordChanged",
+        };
+      },
+    },
+    {
+      endpoint: "POST /auth/login",
+      faults: ["LostAnswer", "CutAnswer"],
+      async prepare() {
+        const { username } = await user();
+        const from = { "X-Forwarded-For": `192.0.2.${number % 250}`, "Sec-Fetch-Site": "same-origin" };
+        return {
+          method: "POST",
+          path: "/auth/login",
+          options: { body: { username, password: PASSWORD, session: true }, headers: from },
+          status: 200,
+          settles: [200],
+          state: async () => ((await sessionsOf(username)).length > 0 ? "done" : "undone"),
+          event: "user.signedIn",
+          outcomes: ["success"],
+        };
+      },
+    },
+    {
+      endpoint: "DELETE /auth/sessions/{session_id}",
+      async prepare() {
+        const one = await user();
+        const body = { username: one.username, password: PASSWORD, session: true };
+        const from = { "X-Forwarded-For": `192.0.2.${number % 250}`, "Sec-Fetch-Site": "same-origin" };
+        ok(await service.call("POST", "/auth/login", { body, headers: from }));
+        const [session] = await sessionsOf(one.username);
+        return {
+          method: "DELETE",
+          path: `/auth/sessions/${session!.id}`,
+          options: { token: one.token },
+          status: 200,
+          settles: [200, 404],
+          state: async () => ((await sessionsOf(one.username)).length === 0 ? "done" : "undone"),
+          event: "session.ended",
+        };
+      },
+    },
+    {
+      endpoint: "POST /auth/tokens",
+      async prepare() {
+        const one = await user();
+        return {
+          method: "POST",
+          path: "/auth/tokens",
+          options: { token: one.token, body: { name: "nightly" } },
+          status: 201,
+          // The token was shown to nobody: its name says which one to end.
+          settles: [201, 409],
+          state: async () => ((await call("GET", `/auth/tokens?user=${one.username}`)).total === 1 ? "done" : "undone"),
+          event: "apiToken.created",
+        };
+      },
+    },
+    {
+      endpoint: "DELETE /auth/tokens/{token_id}",
+      async prepare() {
+        const one = await user();
+        const made = ok(
+          await service.call("POST", "/auth/tokens", { token: one.token, body: { name: "nightly" } }),
+        ).body;
+        return {
+          method: "DELETE",
+          path: `/auth/tokens/${made.id}`,
+          status: 200,
+          settles: [200, 404],
+          state: () => tokenHolds(made.token),
+          event: "apiToken.ended",
+        };
+      },
+    },
+    {
+      endpoint: "POST /auth/users",
+      faults: ["LostAnswer", "CutAnswer"],
+      async prepare() {
+        const username = `made-${++number}`;
+        return {
+          method: "POST",
+          path: "/auth/users",
+          options: { body: { username, password: PASSWORD } },
+          status: 201,
+          settles: [201, 409],
+          state: exists(`/auth/users/${username}`),
+          event: "user.created",
+        };
+      },
+    },
+    {
+      endpoint: "PUT /auth/users/{user_id}",
+      async prepare() {
+        const one = await user();
+        const sso = { issuer: "https://idp.example", subject: one.username };
+        return {
+          method: "PUT",
+          path: `/auth/users/${one.username}`,
+          options: { body: { role: "admin", sso } },
+          status: 200,
+          settles: [200],
+          state: async () => {
+            const now = await call("GET", `/auth/users/${one.username}`);
+            return now.role === "admin" && now.sso?.subject === one.username ? "done" : "undone";
+          },
+          event: "user.updated",
+        };
+      },
+    },
+    {
+      endpoint: "DELETE /auth/users/{user_id}",
+      async prepare() {
+        const { username } = await user();
+        const sso = { issuer: "https://idp.example", subject: username };
+        await call("PUT", `/auth/users/${username}`, { sso });
+        return {
+          method: "DELETE",
+          path: `/auth/users/${username}`,
+          status: 200,
+          settles: [200, 404],
+          state: isGone(`/auth/users/${username}`),
+          event: "user.deleted",
+        };
+      },
+    },
+    {
+      endpoint: "POST /auth/users/{user_id}/unlock",
+      async prepare() {
+        const { username } = await user();
+        const from = { "X-Forwarded-For": `198.51.100.${number % 250}` };
+        for (let failure = 0; failure < 5; failure++) {
+          await service.call("POST", "/auth/login", { body: { username, password: "wrong" }, headers: from });
+        }
+        return {
+          method: "POST",
+          path: `/auth/users/${username}/unlock`,
+          status: 200,
+          settles: [200],
+          state: async () => ((await call("GET", `/auth/users/${username}`)).lockedUntil === null ? "done" : "undone"),
+          event: "user.unlocked",
+        };
+      },
+    },
+    {
+      endpoint: "DELETE /auth/sso/refused/{identity_id}",
+      async prepare() {
+        const { username } = await user();
+        await call("PUT", `/auth/users/${username}`, { sso: { issuer: "https://idp.example", subject: username } });
+        await call("DELETE", `/auth/users/${username}`);
+        const refused = async () =>
+          (await call("GET", "/auth/sso/refused?limit=1000")).items.find(
+            (one: { username: string }) => one.username === username,
+          );
+        return {
+          method: "DELETE",
+          path: `/auth/sso/refused/${(await refused()).id}`,
+          status: 200,
+          settles: [200, 404],
+          state: async () => ((await refused()) ? "undone" : "done"),
+          event: "user.identityAllowed",
         };
       },
     },

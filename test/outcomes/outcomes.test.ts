@@ -4,6 +4,7 @@ import type { FaultAction } from "../../infra/local/cloud/faults.ts";
 import { RULE_PREFIX, RULES, RuleSecretRows, Rules, SECRET_PREFIX, secretName } from "../../shared/alerts/rule.ts";
 import { keyEnd } from "../../shared/storage/keys.ts";
 import { createTables } from "../../shared/storage/tables.ts";
+import { licence } from "../support/licence.ts";
 import { type Answer, Service } from "../support/service.ts";
 import type { Fault, FaultedRequest } from "../support/table-proxy.ts";
 import { makeToken } from "../support/users.ts";
@@ -50,7 +51,11 @@ beforeAll(async () => {
     company: {
       subscriptions: [{ name: "One", vaults: [{ name: "kv-one", secrets: [{ name: "db", expiresInDays: 5 }] }] }],
     },
-    env: { TRUSTED_PROXY_HOPS: "2", ALLOW_PRIVATE_WEBHOOK_ADDRESSES: "true" },
+    env: {
+      TRUSTED_PROXY_HOPS: "2",
+      ALLOW_PRIVATE_WEBHOOK_ADDRESSES: "true",
+      LICENSE_KEY: await licence(),
+    },
     hosts: 0,
   });
   const shortWaits = `--import=${new URL("./short-waits.mjs", import.meta.url).href}`;

@@ -2,6 +2,7 @@
 import { commandLine } from "../../infra/build/command-line.ts";
 import { knownValues, sendGenerated } from "./generated-requests.ts";
 import buildTestApp from "./global-setup.ts";
+import { licence } from "./licence.ts";
 import { Service } from "./service.ts";
 
 const HELP = `npm run fuzz -- [--count N] [--seed N]
@@ -23,7 +24,7 @@ if (!Number.isSafeInteger(count) || !Number.isSafeInteger(seed)) {
 }
 
 await buildTestApp();
-const service = await Service.start();
+const service = await Service.start({ env: { LICENSE_KEY: await licence() } });
 try {
   console.log(`${count} requests with the seed ${seed}`);
   const known = await knownValues(service);

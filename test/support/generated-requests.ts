@@ -5,7 +5,7 @@
 import fc from "fast-check";
 import { Conformance } from "./conformance.ts";
 import type { Service } from "./service.ts";
-import { makeToken } from "./users.ts";
+import { createUsers, makeToken } from "./users.ts";
 
 interface Schema {
   $ref?: string;
@@ -411,13 +411,15 @@ async function authorization(service: Service, as: GeneratedRequest["as"]): Prom
   return { Authorization: `Bearer ${token}` };
 }
 
-/** What the generated requests can name, after a scan of the service's small company. */
+/** What the generated requests can name, after a scan of the service's small company. The administrator is left alone. */
 export async function knownValues(service: Service): Promise<Known> {
+  await createUsers(service, [{ username: "spare", password: "a spare user's password", role: "user" }]);
   const { scanId } = await service.scan({ mode: "full" });
   const assets = await service.all("/api/assets/discovery/assets");
   return {
     scan_id: [scanId],
     asset_id: assets.map(({ id }: { id: string }) => id),
+    user_id: ["spare"],
     subscription_id: [...new Set(assets.map(({ subscriptionId }: { subscriptionId: string }) => subscriptionId))],
   };
 }

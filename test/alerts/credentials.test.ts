@@ -1,0 +1,129 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
+import type { Cloud } from "../../infra/local/cloud/cloud.ts";
+import { type ApiTokens, createApiTokens } from "../../shared/access/api-tokens.ts";
+import type { UserRecord } from "../../shared/access/user.ts";
+import { createUsers } from "../../shared/access/users.ts";
+import type { Actor } from "../../shared/http/endpoint.ts";
+import { systemRandomness } from "../../shared/runtime.ts";
+import { liveIn } from "../azure/live-cloud.ts";
+import { caller, DAY_MS, openRoom, type Room, START } from "./room.ts";
+
+let azurite: Azurite;
+let cloud: Cloud;
+const ACCOUNTS = Array.from({ length: 10 }, (_, index) => `credentials${index}`);
+let next = 0;
+let room: Room;
+let apiTokens: ApiTokens;
+
+beforeAll(async () => {
+  azurite = await startAzurite({ accounts: ACCOUNTS });
+  ({ cloud } = await liveIn({ company: { subscriptions: [] } }));
+});
+afterAll(async () => {
+  await cloud.stop();
+  await azurite.stop();
+});
+
+const MARIA: Actor = { username: "maria", role: "user", credential: { kind: "session", id: "" } };
+const maria: UserRecord = {
+  username: "maria",
+  role: "user",
+  state: "active",
+  tokensValidFrom: START,
+  revokedTokens: [],
+  revision: "1",
+  createdAt: START,
+  createdBy: "system",
+  updatedAt: START,
+};
+
+beforeEach(async () => {
+  const audit = { append: async () => {} } as never;
+  room = openRoom({
+    connectionString: azurite.connectionString(ACCOUNTS[next++]),
+    cloud,
+    credentials: (tables, clock) => {
+      const users = createUsers(tables);
+      apiTokens = createApiTokens({ tables, users, audit, clock, randomness: systemRandomness(), maxIdleDays: 30 });
+      return [apiTokens];
+    },
+  });
+  room.instance();
+  await createUsers(room.tables).create(maria);
+});
+
+const make = (name: string, expiresInDays: number) =>
+  apiTokens.create(MARIA, { name, role: "user", expiresInDays }, caller);
+async function run(day: number): Promise<void> {
+  room.clock.set(new Date(Date.parse(START) + day * DAY_MS));
+  const alerts = room.instance();
+  await alerts.evaluate();
+  await room.drain(alerts);
+}
+const RULE = { alertType: "serviceCredentialExpiry", thresholds: undefined } as const;
+
+describe("a rule about the service's own credentials", () => {
+  test("tells of an API token 30, 14 and 3 days before it ends, once each", async () => {
+    const { mails } = await room.mailRule(RULE);
+    await make("nightly report", 90);
+    const told: [day: number, thresholds: string[]][] = [];
+    let seen = 0;
+    for (const day of [0, 59.9, 60, 60.1, 75.9, 76, 80, 87, 88, 89.9, 90, 91, 120]) {
+      await run(day);
+      const fresh = mails().slice(seen);
+      told.push([day, fresh.map(({ plainText }) => /Threshold: (\d+) days/.exec(plainText ?? "")![1]!)]);
+      seen = mails().length;
+    }
+    expect(told.filter(([, thresholds]) => thresholds.length > 0)).toEqual([
+      [60, ["30"]],
+      [76, ["14"]],
+      [87, ["3"]],
+    ]);
+    expect(mails()[0]!.subject).toBe("API token “nightly report” expires in 30 days");
+    expect(mails()[0]!.plainText).toContain("User: maria");
+  });
+
+  test("tells once of thresholds that were crossed together, and of several tokens in one message", async () => {
+    const { mails } = await room.mailRule(RULE);
+    await make("a", 90);
+    await make("b", 85);
+    await run(80);
+    await run(81);
+    expect(mails()).toHaveLength(1);
+    expect(mails()[0]!.subject).toBe("2 credentials of the service expire soon; first API token “b” expires in 5 days");
+  });
+
+  test("says nothing at once of one that was made for a short time, and nothing of one that ended", async () => {
+    const { mails } = await room.mailRule(RULE);
+    await make("for ten days", 10);
+    const { id } = await make("ended", 10);
+    await apiTokens.end(MARIA, id, caller);
+    await run(0.5);
+    expect(mails()).toEqual([]);
+    await run(8);
+    expect(mails().map(({ subject }) => subject)).toEqual(["API token “for ten days” expires in 2 days"]);
+  });
+
+  test("is told anew of a token of the same name that was made later", async () => {
+    const { mails } = await room.mailRule(RULE);
+    await make("same", 10);
+    await run(8);
+    await run(11);
+    await make("same", 10);
+    await run(19);
+    expect(mails()).toHaveLength(2);
+  });
+
+  test("takes no filter, since none can apply", async () => {
+    const wrong = room.mailRule({ ...RULE, filters: { vault: "kv-a" } });
+    await expect(wrong).rejects.toMatchObject({ code: "invalidRequest", errors: [{ path: "body.filters.vault" }] });
+  });
+
+  test("is tried with an example", async () => {
+    const { rule, mails } = await room.mailRule(RULE);
+    const delivery = await room.instance().test(rule.ruleId, caller);
+    expect(delivery.status).toBe("delivered");
+    expect(mails()[0]!.subject).toBe("[Test] API token “example” expires in 2 days");
+  });
+});
