@@ -3,8 +3,9 @@ import { TableClient, TableServiceClient } from "@azure/data-tables";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Company } from "../infra/local/cloud/company/company.ts";
 import type { RunningHost } from "./host/run-host.ts";
+import { licence } from "./support/licence.ts";
 import { type QueueRecorder, startQueueRecorder } from "./support/queue-recorder.ts";
-import { ADMIN, type Answer, Service } from "./support/service.ts";
+import { ADMIN, type Answer, type CallOptions, Service } from "./support/service.ts";
 import { createUsers, makeToken } from "./support/users.ts";
 
 /** By what they are; every one is somewhere in what the service is given. */
@@ -23,6 +24,10 @@ const planted: Record<string, string> = {
   "another value in a vault": "planted-vault-value-ZqC",
   "a wrong client secret": "planted-wrong-client-secret-ZqD",
   "a licence that is none": "planted-licence-ZqE",
+  "the password of a user who is made": "planted-made-user-ZqF",
+  "a password that an administrator sets": "planted-reset-ZqG",
+  "a password chosen after that": "planted-after-reset-ZqH",
+  "a password beside a wrong role": "planted-wrong-role-ZqI",
 };
 
 const company: Company = {
@@ -81,7 +86,8 @@ beforeAll(async () => {
   await withoutCloud();
   await wrong.stop();
   service.hosts.length = 0;
-  hosts.push(wrong, await service.addHost());
+  planted["the licence"] = await licence();
+  hosts.push(wrong, await service.addHost({ LICENSE_KEY: planted["the licence"] }));
   await live();
 });
 afterAll(async () => {
@@ -90,12 +96,13 @@ afterAll(async () => {
 });
 
 let clients = 0;
-/** A call whose answer is kept, but for the one that hands out a token. */
-async function call(method: string, path: string, options: { token?: string; body?: unknown } = {}) {
-  const headers = { "X-Forwarded-For": `198.51.100.${++clients}` };
+/** A call whose answer is kept, but for what hands out a token or a session. */
+async function call(method: string, path: string, options: CallOptions = {}) {
+  const headers = { "X-Forwarded-For": `198.51.100.${++clients}`, ...options.headers };
   const answer = await service.call(method, path, { ...options, headers });
-  const issued = answer.body?.access_token;
-  responses.push(`${method} ${path.split("?")[0]} ${JSON.stringify([...answer.headers])} ${issued ? "" : answer.text}`);
+  const issued = answer.body?.access_token ?? answer.body?.token;
+  const shown = [...answer.headers].filter(([name]) => path !== "/auth/login" || name !== "set-cookie");
+  responses.push(`${method} ${path.split("?")[0]} ${JSON.stringify(shown)} ${issued ? "" : answer.text}`);
   return answer;
 }
 
@@ -105,6 +112,55 @@ async function signIn(username: string, password: string): Promise<string> {
   planted[`the signature of token ${Object.keys(planted).length}`] = body.access_token.split(".")[2];
   return body.access_token;
 }
+/** The header of a browser that signed in. */
+async function beginSession(username: string, password: string): Promise<{ Cookie: string; "Sec-Fetch-Site": string }> {
+  const site = { "Sec-Fetch-Site": "same-origin" };
+  const body = { username, password, session: true };
+  const { headers } = await call("POST", "/auth/login", { body, headers: site });
+  const [, value] = /^__Host-session=([^;]+)/.exec(headers.getSetCookie()[0]!)!;
+  planted[`session ${Object.keys(planted).length}`] = value!;
+  planted[`the secret of session ${Object.keys(planted).length}`] = value!.split(".")[1]!;
+  return { ...site, Cookie: `__Host-session=${value}` };
+}
+
+/** Users, API tokens and sessions: good use of each, and what people do wrong with them. */
+async function liveWithSessions(token: string): Promise<void> {
+  const made = { username: "zoe", password: planted["the password of a user who is made"]!, role: "user" };
+  await call("POST", "/auth/users", { token, body: { ...made, role: planted["a password beside a wrong role"] } });
+  await call("POST", "/auth/users", {
+    token,
+    body: { ...made, pin: planted["a password beside a member that is none"] },
+  });
+  expect((await call("POST", "/auth/users", { token, body: made })).status).toBe(201);
+  const session = await beginSession("zoe", made.password);
+  expect((await call("GET", "/auth/sessions", { headers: session })).body.total).toBe(1);
+  await call("POST", "/auth/tokens", { headers: { ...session, "Sec-Fetch-Site": "cross-site" }, body: { name: "x" } });
+  await call("GET", "/auth/me", { headers: { Cookie: `${session.Cookie}x` } });
+  await call("GET", "/auth/me", { token: session.Cookie.split("=")[1]! });
+
+  const created = await call("POST", "/auth/tokens", { headers: session, body: { name: "nightly" } });
+  const apiToken: string = created.body.token;
+  planted["an API token"] = apiToken;
+  planted["the digits of an API token"] = apiToken.slice("clm_".length, -6);
+  expect((await call("GET", "/auth/me", { token: apiToken })).body.id).toBe("zoe");
+  await call("GET", "/auth/me", { token: `${apiToken}x` });
+  await call("GET", `/auth/tokens?user=${apiToken}`, { token });
+  await call("GET", `/auth/me?token=${apiToken}`);
+  await call("POST", "/auth/tokens", { token: apiToken, body: { name: apiToken } });
+  await call("POST", "/auth/login", { body: { username: apiToken, password: apiToken } });
+  await call("PUT", "/auth/users/zoe", { token: apiToken, body: { role: "admin" } });
+
+  const set = planted["a password that an administrator sets"]!;
+  expect((await call("PUT", "/auth/users/zoe", { token, body: { password: set } })).status).toBe(200);
+  const reset = await beginSession("zoe", set);
+  expect((await call("GET", "/subscriptions", { headers: reset })).body.code).toBe("passwordChangeRequired");
+  const next = { currentPassword: set, newPassword: planted["a password chosen after that"]! };
+  expect((await call("POST", "/auth/password", { headers: reset, body: next })).status).toBe(200);
+  const last = await beginSession("zoe", next.newPassword);
+  await call("POST", "/auth/logout", { headers: last, body: { everywhere: true, apiTokens: true } });
+  await call("DELETE", "/auth/users/zoe", { token });
+}
+
 const signInAdministrator = () => signIn(ADMIN.username, planted["the administrator's password"]!);
 
 async function scanEnds(token: string): Promise<Answer["body"]> {
@@ -158,6 +214,7 @@ async function live(): Promise<void> {
   await call("GET", "/identity", { token });
   await call("GET", "/health?deep=true", { token });
   await call("GET", "/system/license/status");
+  await liveWithSessions(token);
 
   service.cloud.control.addFault({ match: { vault: "kv-garbage" }, action: { kind: "garbage", as: "otherShape" } });
   const scan = await scanEnds(token);
@@ -229,7 +286,7 @@ describe("no secret comes out", () => {
   test("in a table row", async () => {
     const all = await rows();
     expect(found(all)).toEqual([]);
-    expect(mentioned(all, ["seen-secret", "maria", "kv-garbage", "access.refused"])).toBe(true);
+    expect(mentioned(all, ["seen-secret", "maria", "kv-garbage", "access.refused", "apiToken.created"])).toBe(true);
   });
 
   test("in a queue message", () => {
