@@ -14,6 +14,7 @@ import * as maintenance from "./maintenance.ts";
 import * as reconciliation from "./reconciliation.ts";
 import type { Services } from "./services.ts";
 import * as settings from "./settings.ts";
+import * as sso from "./sso.ts";
 import * as subscriptions from "./subscriptions.ts";
 import * as system from "./system.ts";
 import * as users from "./users.ts";
@@ -24,6 +25,7 @@ export const endpoints: Endpoint<Services>[] = [
   ...auth.endpoints,
   ...apiTokens.endpoints,
   ...users.endpoints,
+  ...sso.endpoints,
   ...discovery.endpoints,
   ...subscriptions.endpoints,
   ...settings.endpoints,

@@ -5,10 +5,11 @@ export const timers = [
   timer({
     name: "clearExpiredRows",
     schedule: () => "0 17 3 * * *",
-    handle: async ({ services }) => {
+    handle: async ({ services, requestId }) => {
       await services.limiter.cleanUp();
       await services.access.cleanUp();
       await services.failedMessages.cleanUp();
+      await services.sso.cleanUp({ actor: "system", requestId });
     },
   }),
 ];

@@ -28,6 +28,7 @@ import { createReconciliation, type Reconciliation } from "../shared/reconciliat
 import { type Clock, type Randomness, systemRandomness } from "../shared/runtime.ts";
 import { auditHistory, createRetention, type Retention } from "../shared/settings/retention.ts";
 import { createSettings, type Settings, type SettingValues } from "../shared/settings/settings.ts";
+import { createSso, type Sso } from "../shared/sso/sso.ts";
 import { createStoreClock } from "../shared/storage/clock.ts";
 import { storageAccount } from "../shared/storage/connection.ts";
 import { createQueues, type Queues } from "../shared/storage/queues.ts";
@@ -49,6 +50,7 @@ export interface Services {
   audit: Audit;
   settings: Settings;
   access: Access;
+  sso: Sso;
   licensing: Licensing;
   limiter: RateLimiter;
   signInLimiter: RateLimiter;
@@ -68,6 +70,9 @@ export interface Services {
 
 /** Sign-ins per address and per username: https://owasp.org/API-Security/editions/2023/en/0xa2-broken-authentication/ */
 const SIGN_IN_LIMITS = { perMinute: 10, perHour: 100 };
+
+/** Anybody may have an issuer looked at, per address: the contract's figure. */
+const DISCOVER_LIMITS = { perMinute: 10, perHour: 0 };
 
 /** Beside the bundle's files, where the build puts it. */
 const UNICODE_FONT = path.join(import.meta.dirname, "fonts", "unifontex-latin-400-normal.woff");
@@ -101,7 +106,29 @@ export function createServices(config: Config): Services {
   const limiter = createRateLimiter({ tables, clock, name: "calls", limits });
   const signInLimiter = createRateLimiter({ tables, clock, name: "signIn", limits: SIGN_IN_LIMITS });
   const licensing = createLicensing({ config, clock });
-  const access = createAccess({ tables, config, clock, randomness, audit, log, limiter: signInLimiter });
+  const access = createAccess({
+    tables,
+    config,
+    clock,
+    randomness,
+    audit,
+    log,
+    limiter: signInLimiter,
+    passwordSignIn: (username) => sso.passwordSignIn(username),
+    roleMapped: () => sso.roleMapped(),
+  });
+  const sso: Sso = createSso({
+    tables,
+    config,
+    audit,
+    access,
+    licensing,
+    vault: serviceKeyVault,
+    discoverLimiter: createRateLimiter({ tables, clock, name: "ssoDiscover", limits: DISCOVER_LIMITS }),
+    clock,
+    randomness,
+    log,
+  });
   const alerts = createAlerts({
     tables,
     queues,
@@ -206,6 +233,7 @@ export function createServices(config: Config): Services {
     audit,
     settings,
     access,
+    sso,
     licensing,
     limiter,
     signInLimiter,

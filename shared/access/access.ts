@@ -15,15 +15,16 @@ import { type ApiTokens, createApiTokens } from "./api-tokens.ts";
 import { createAuthentication } from "./authentication.ts";
 import { bootstrapAdministrator } from "./bootstrap.ts";
 import { createSignInFailures } from "./failures.ts";
+import { createFederated, type Federated } from "./federated.ts";
 import { createIdentities, type Identities } from "./identities.ts";
 import { createKnownAddresses } from "./known-addresses.ts";
 import { refuseWeakPassword } from "./password-policy.ts";
 import { createPasswords, type Passwords } from "./passwords.ts";
 import { createSessionAdministration, type SessionAdministration } from "./session-administration.ts";
 import { createSessions, sessionCookie } from "./sessions.ts";
-import { addressOf, createSignIn, type SignIn } from "./sign-in.ts";
+import { addressOf, createSignIn, type PasswordSignIn, type SignIn } from "./sign-in.ts";
 import { createTokens, keyedHash } from "./tokens.ts";
-import { revised, stillRevoked, tokensEnded, type UserRow } from "./user.ts";
+import { isAdministrator, revised, stillRevoked, tokensEnded, type UserRow, userKey } from "./user.ts";
 import { createUsers } from "./users.ts";
 
 /** Who may come in: users, their passwords, tokens and sessions. */
@@ -51,6 +52,12 @@ export interface Access {
   identities: Pick<Identities, "refusals" | "allow">;
   apiTokens: ApiTokens;
   sessions: SessionAdministration;
+  federated: Federated;
+  /**
+   * Whether the administrator whom the environment names can let others in again: an active one with a password. By one
+   * read of the user's row.
+   */
+  bootstrapStands(): Promise<boolean>;
   /** Removes counts of failed sign-ins that no longer matter, and sessions and API tokens that have ended. */
   cleanUp(): Promise<void>;
 }
@@ -89,6 +96,8 @@ export interface AccessDependencies {
   passwords?: Passwords;
   /** Whether single sign-on works out the roles of its users; it does not where this is left out. */
   roleMapped?: () => Promise<boolean>;
+  /** Whether passwords are taken of this user now; always, where it is left out. */
+  passwordSignIn?: PasswordSignIn;
 }
 
 /**
@@ -111,6 +120,7 @@ export function createAccess(deps: AccessDependencies): Access {
   const apiTokens = createApiTokens({ tables, users, audit, clock, randomness, maxIdleDays });
   const identities = createIdentities({ tables, audit, clock });
   const roleMapped = deps.roleMapped ?? (async () => false);
+  const passwordSignIn: PasswordSignIn = deps.passwordSignIn ?? (async () => "allowed");
   const { signIn, signInToSession, isPasswordOf } = createSignIn({
     users,
     passwords,
@@ -122,7 +132,10 @@ export function createAccess(deps: AccessDependencies): Access {
     audit,
     clock,
     hash,
+    passwordSignIn,
   });
+  const { BOOTSTRAP_ADMIN_USERNAME: bootstrapUsername } = config;
+  const reserved = bootstrapUsername === undefined ? [] : [userKey(bootstrapUsername)];
 
   let bootstrap: { at: number; done: Promise<void> } | undefined;
   /** Before anybody is let in, and again after `holdsMs` or when it failed. */
@@ -225,10 +238,26 @@ export function createAccess(deps: AccessDependencies): Access {
     },
 
     me: async (actor) => userView(await rowOf(actor)),
-    users: createAdministration({ users, identities, passwords, failures, audit, clock, randomness, roleMapped }),
+    users: createAdministration({
+      users,
+      identities,
+      passwords,
+      failures,
+      audit,
+      clock,
+      randomness,
+      roleMapped,
+      passwordSignIn,
+    }),
     identities,
     apiTokens,
     sessions: createSessionAdministration({ users, sessions, audit }),
+    federated: createFederated({ tables, users, sessions, audit, clock, randomness, reserved }),
+
+    async bootstrapStands() {
+      const user = bootstrapUsername === undefined ? undefined : await users.find(bootstrapUsername);
+      return isAdministrator(user);
+    },
 
     async cleanUp() {
       await failures.cleanUp();

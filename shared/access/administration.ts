@@ -13,6 +13,7 @@ import type { SignInFailures } from "./failures.ts";
 import { type Identities, identityTaken } from "./identities.ts";
 import { refuseWeakPassword } from "./password-policy.ts";
 import type { Passwords } from "./passwords.ts";
+import type { PasswordSignIn } from "./sign-in.ts";
 import { revised, tokensEnded, type UserRecord, type UserRow, userKey } from "./user.ts";
 import { type Users, userExists } from "./users.ts";
 
@@ -48,7 +49,10 @@ export interface Administration {
 /** Users whose failures are looked up at once for a list. */
 const LOOKED_UP_AT_ONCE = 16;
 
-/** @param deps.roleMapped - Whether single sign-on works out the roles of its users. */
+/**
+ * @param deps.roleMapped - Whether single sign-on works out the roles of its users.
+ * @param deps.passwordSignIn - Whose passwords are taken now.
+ */
 export function createAdministration(deps: {
   users: Users;
   identities: Identities;
@@ -58,6 +62,7 @@ export function createAdministration(deps: {
   clock: Clock;
   randomness: Randomness;
   roleMapped: () => Promise<boolean>;
+  passwordSignIn: PasswordSignIn;
 }): Administration {
   const { users, identities, passwords, failures, audit, clock } = deps;
 
@@ -86,6 +91,15 @@ export function createAdministration(deps: {
       throw new Problem("conflict", "The roleMapping of single sign-on gives this user its role at every sign-in.");
     }
     if (sso) await identities.requireFree(sso, user.rowKey);
+  }
+
+  /** Refuses to end the one user who can come in without single sign-on, while nobody else can. */
+  async function requireNoWayBack(user: UserRow): Promise<void> {
+    if ((await deps.passwordSignIn(user.rowKey)) !== "breakGlass") return;
+    throw new Problem(
+      "conflict",
+      "Passwords are switched off, and this user is the way back in. Switch ssoOnlyMode off first: PUT /auth/sso/config.",
+    );
   }
 
   /** The user as the change leaves it; what the caller may do no longer ends with the tokens that allowed it. */
@@ -149,6 +163,7 @@ export function createAdministration(deps: {
       const user = await existing(id);
       requireMatch(accountView(user, undefined).etag, ifMatch, USER);
       await requireOurs(user, change, caller);
+      if (change.state === "disabled" || (change.role ?? "admin") !== "admin") await requireNoWayBack(user);
       const { email, role, state, password, sso } = change;
       if (password !== undefined) await refuseWeakPassword(password, { ...user, ...(email && { email }) }, "password");
       const passwordHash = password === undefined ? undefined : await passwords.hash(password);
@@ -180,6 +195,7 @@ export function createAdministration(deps: {
       const user = await existing(id);
       const before = accountView(user, undefined);
       requireMatch(before.etag, ifMatch, USER);
+      await requireNoWayBack(user);
       const event = { type: "user.deleted", caller, target: target(user.rowKey) };
       const effect = async () => {
         const removed = await users.remove(user, (now) => {

@@ -27,13 +27,16 @@ export interface Credentials {
   password: string;
 }
 
+/** Whether passwords are taken of a user now, and whether that is the way back in while they are of nobody else. */
+export type PasswordSignIn = (username: string) => Promise<"allowed" | "refused" | "breakGlass">;
+
 export interface SignIn {
   /**
    * A token for whoever knows the password. A user's own addresses come first, so that strangers keep nobody out: they
    * neither wait behind strangers nor for what strangers failed at.
    *
    * @throws {Problem} invalidCredentials, the same for an unknown user and a wrong password; tooManyAttempts after
-   * failures; rateLimited when this username or this instance is busy with sign-ins.
+   * failures; rateLimited when this username or this instance is busy with sign-ins; ssoOnly.
    */
   signIn(credentials: Credentials, caller: Caller): Promise<TokenAnswer>;
   /** The same, for a browser: a session's cookie instead of a token. @param userAgent - What the browser says it is. */
@@ -73,6 +76,7 @@ export function createSignIn(deps: {
   audit: Audit;
   clock: Clock;
   hash: (text: string) => string;
+  passwordSignIn: PasswordSignIn;
 }): SignIn {
   const { users, passwords, tokens, sessions, failures, addresses, limiter, audit, clock, hash } = deps;
   // One at a time, so that several right sign-ins at once are not taken for several failures: see SignInFailures.
@@ -144,6 +148,13 @@ export function createSignIn(deps: {
     begin?: (name: string) => NewSession,
   ): Promise<{ user: UserRow; session: NewSession | undefined }> {
     const [name, address] = [userKey(username), addressOf(caller)];
+    const taken = await lookedUpAtOnce(() => deps.passwordSignIn(name));
+    if (taken === "refused") {
+      const details = { reason: "ssoOnly" };
+      const event = { type: "user.signInRefused", caller, target: targetOf(name, undefined), details };
+      await audit.refused({ ...event, outcome: "refused" });
+      throw new Problem("ssoOnly", "Sign in with single sign-on: GET /auth/sso/login, in a browser.");
+    }
     const user = await lookedUpAtOnce(() => users.find(name));
     const known = user !== undefined && addresses.has(user, address);
     const session = begin?.(name);
@@ -164,14 +175,10 @@ export function createSignIn(deps: {
         headers: { "WWW-Authenticate": "Bearer" },
       });
     }
+    const success = { outcome: "success", caller: { ...caller, actor: entered.username }, target } as const;
+    if (taken === "breakGlass") await audit.append({ type: "access.breakGlass", ...success });
     const details = { to: session ? "session" : "token" };
-    await audit.append({
-      type: "user.signedIn",
-      outcome: "success",
-      caller: { ...caller, actor: entered.username },
-      target,
-      details,
-    });
+    await audit.append({ type: "user.signedIn", ...success, details });
     return { user: entered, session };
   }
 

@@ -128,6 +128,8 @@ export interface EndpointDeclaration<
   paced?: number;
   /** Open, uncounted, and answered without the services, which then need not even be loaded. */
   standalone?: boolean;
+  /** For addresses that people's browsers are sent to: who prefers HTML gets its problems as a page. */
+  page?: boolean;
   /** Left out of the OpenAPI document: the catch-all and the files behind the documentation pages. */
   undocumented?: boolean;
   handle(context: RequestContext<Services, Output<P>, Output<Q>, Output<B>>): Promise<Reply>;

@@ -46,6 +46,7 @@ function responseOf(status: string, declared: ResponseDeclaration) {
   const headers = { ...RESPONSE_HEADERS, ...(Number(status) < 300 ? LIMIT_HEADERS : {}) };
   if (declared instanceof z.ZodType)
     return { description, headers, content: { "application/json": { schema: declared } } };
+  if (declared.mediaTypes.length === 0) return { description: declared.description, headers };
   const files = declared.mediaTypes.map((type) => [type, { schema: { type: "string" as const } }] as const);
   return {
     description: declared.description,
@@ -74,7 +75,10 @@ function operationOf(endpoint: Endpoint<never>): ZodOpenApiOperationObject {
           ? { "Retry-After": { description: "Whole seconds.", schema: { type: "string" as const } } }
           : {}),
       },
-      content: { "application/problem+json": { schema: ProblemDocument } },
+      content: {
+        "application/problem+json": { schema: ProblemDocument },
+        ...(endpoint.page && { "text/html": { schema: { type: "string" as const } } }),
+      },
     },
   ]);
   const access =

@@ -6,6 +6,7 @@ import type { Actor, Endpoint } from "./endpoint.ts";
 import { missingBody, parse, readBody, readQuery } from "./input.ts";
 import { ownOrigin } from "./origin.ts";
 import { Problem } from "./problem.ts";
+import { problemPage, takesPages } from "./problem-page.ts";
 import type { Cookie, Reply } from "./reply.ts";
 
 /** A request as the platform hands it over. */
@@ -67,7 +68,7 @@ export async function serve<Services>(
   return await deps.within(requestId, async () => {
     const headers: Record<string, string> = { ...SECURITY_HEADERS, "X-Request-Id": requestId };
     const reply = await handled(endpoint, request, requestId, headers, deps).catch((error: unknown) =>
-      problemOf(error, endpoint, requestId, deps),
+      problemOf(error, endpoint, request, requestId, deps),
     );
     return await answerOf(reply, headers, request);
   });
@@ -122,6 +123,7 @@ async function bodyOf<Services>(endpoint: Endpoint<Services>, request: IncomingR
 async function problemOf<Services>(
   error: unknown,
   endpoint: Endpoint<Services>,
+  request: IncomingRequest,
   requestId: string,
   deps: Serving<Services>,
 ): Promise<Reply> {
@@ -130,6 +132,7 @@ async function problemOf<Services>(
   if (!known) deps.log.error("The request failed", { endpoint: endpoint.name, error: describe(error) });
   if (known?.status === 429) await gate.pace.turn();
   const problem = known ?? new Problem("internal", "Try again; if it stays, report this request id.");
+  if (endpoint.page && takesPages(request.headers)) return problemPage(problem, requestId);
   return {
     status: problem.status,
     headers: problem.headers,

@@ -206,6 +206,10 @@ const shown: Record<keyof typeof OIDC_MODES, () => Promise<void>> = {
     const { aud, azp } = await claimsOf();
     expect([aud, azp]).toEqual([[cloud.oidc.clientId, "another-client"], "another-client"]);
   },
+  otherAuthorizedParty: async () => {
+    const { aud, azp } = await claimsOf();
+    expect([aud, azp]).toEqual([cloud.oidc.clientId, "another-client"]);
+  },
   wrongNonce: async () => {
     const request = sent();
     const { nonce } = opened(await idTokenFor("uma", request)).claims;
@@ -216,6 +220,7 @@ const shown: Record<keyof typeof OIDC_MODES, () => Promise<void>> = {
   missingSubject: async () => expect((await claimsOf()).sub).toBeUndefined(),
   expired: async () => expect((await claimsOf()).exp).toBeLessThan(Date.now() / 1000 - 600),
   missingExpiry: async () => expect((await claimsOf()).exp).toBeUndefined(),
+  issuedLater: async () => expect((await claimsOf()).iat).toBeGreaterThan(Date.now() / 1000 + 600),
   notYetValid: async () => expect((await claimsOf()).nbf).toBeGreaterThan(Date.now() / 1000 + 600),
   algNone: async () => {
     const token = await idTokenFor("uma");

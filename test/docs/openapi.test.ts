@@ -53,7 +53,8 @@ test("every answer is described with what it holds, every problem as a problem d
   for (const { operationId, responses } of operations()) {
     for (const [status, { description, content }] of Object.entries(responses)) {
       expect([operationId, status, description]).toEqual([operationId, status, expect.stringMatching(/\S/)]);
-      if (Number(status) >= 400) expect(Object.keys(content ?? {})).toEqual(["application/problem+json"]);
+      const pages = endpoints.some(({ name, page }) => page && name === operationId) ? ["text/html"] : [];
+      if (Number(status) >= 400) expect(Object.keys(content ?? {})).toEqual(["application/problem+json", ...pages]);
       else if (Number(status) < 300) expect(Object.keys(content ?? {}).length).toBeGreaterThan(0);
     }
   }

@@ -33,6 +33,7 @@ export const OIDC_MODES = {
   wrongAuthorizedParty: {
     claims: (claims) => ({ ...claims, aud: [claims.aud, "another-client"], azp: "another-client" }),
   },
+  otherAuthorizedParty: { claims: (claims) => ({ ...claims, azp: "another-client" }) },
   wrongNonce: { claims: (claims) => ({ ...claims, nonce: "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA" }) },
   missingNonce: { claims: (claims) => without(claims, "nonce") },
   missingSubject: { claims: (claims) => without(claims, "sub") },
@@ -40,6 +41,9 @@ export const OIDC_MODES = {
     claims: (claims) => ({ ...claims, iat: seconds(claims.iat, -7200), exp: seconds(claims.exp, -7200) }),
   },
   missingExpiry: { claims: (claims) => without(claims, "exp") },
+  issuedLater: {
+    claims: (claims) => ({ ...claims, iat: seconds(claims.iat, 3600), exp: seconds(claims.exp, 3600) }),
+  },
   notYetValid: { claims: (claims) => ({ ...claims, nbf: seconds(claims.iat, 3600) }) },
   algNone: { signature: "none" },
   clientSecretHmac: { signature: "clientSecretHmac" },

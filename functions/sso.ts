@@ -1,0 +1,171 @@
+import { cookieOf } from "../shared/http/cookies.ts";
+import { Deleted, deleted, ok, type Reply, resource } from "../shared/http/reply.ts";
+import {
+  SsoCallback,
+  SsoChange,
+  SsoConfigurationView,
+  SsoDiscovered,
+  SsoDiscovery,
+  SsoLogin,
+  SsoStatus,
+  SsoTest,
+  SsoTestResult,
+} from "../shared/sso/api.ts";
+import { BINDING_COOKIES } from "../shared/sso/requests.ts";
+import type { Redirection } from "../shared/sso/sign-ins.ts";
+import { endpoint } from "./kit.ts";
+
+const tag = "Single sign-on";
+
+const redirected = ({ location, cookies }: Redirection): Reply => ({
+  status: 302,
+  headers: { Location: location },
+  cookies,
+});
+
+/** What the browser says it is, as the list of sessions shows it. */
+const userAgentOf = (headers: Headers): string | undefined => headers.get("user-agent")?.slice(0, 200);
+
+const getStatus = endpoint({
+  name: "getSsoStatus",
+  method: "GET",
+  route: "auth/sso/status",
+  summary: "Whether there is single sign-on",
+  description: "What a sign-in page needs to show its button. Without a PRO licence it is switched off.",
+  tag,
+  access: "open",
+  tier: "core",
+  responds: { 200: SsoStatus },
+  handle: async ({ services }) => ok(await services.sso.status()),
+});
+
+const getConfiguration = endpoint({
+  name: "getSsoConfiguration",
+  method: "GET",
+  route: "auth/sso/config",
+  summary: "The configuration of single sign-on",
+  tag,
+  access: "admin",
+  tier: "pro",
+  responds: { 200: SsoConfigurationView },
+  handle: async ({ services }) => resource(await services.sso.configuration()),
+});
+
+const putConfiguration = endpoint({
+  name: "putSsoConfiguration",
+  method: "PUT",
+  route: "auth/sso/config",
+  summary: "Configure single sign-on",
+  description:
+    "Any subset; what is left out stays. What is to be switched on is tried first and refused (400) when it does not work. The client secret is kept in the service's own key vault; a changed issuer needs it again. Needs PUBLIC_BASE_URL (409).",
+  tag,
+  access: "admin",
+  tier: "pro",
+  conditional: true,
+  body: SsoChange,
+  responds: { 200: SsoConfigurationView },
+  handle: async ({ body, ifMatch, caller, origin, services }) =>
+    resource(await services.sso.configure(body, ifMatch, caller, origin)),
+});
+
+const testConfiguration = endpoint({
+  name: "testSsoConfiguration",
+  method: "POST",
+  route: "auth/sso/config/test",
+  summary: "Try a configuration without saving it",
+  description:
+    "Reads the issuer's discovery document and keys, and has the client prove itself. The saved secret is used for the saved issuer and client only.",
+  tag,
+  access: "admin",
+  tier: "pro",
+  body: SsoTest,
+  bodyOptional: true,
+  responds: { 200: SsoTestResult },
+  handle: async ({ body, caller, origin, services }) => ok(await services.sso.test(body, caller, origin)),
+});
+
+const deleteConfiguration = endpoint({
+  name: "deleteSsoConfiguration",
+  method: "DELETE",
+  route: "auth/sso/config",
+  summary: "Switch single sign-on off",
+  description: "The configuration is kept, and can be switched on again. Passwords work.",
+  tag,
+  access: "admin",
+  tier: "pro",
+  conditional: true,
+  responds: { 200: Deleted },
+  problems: ["notFound"],
+  handle: async ({ ifMatch, caller, services }) => {
+    await services.sso.disable(ifMatch, caller);
+    return deleted();
+  },
+});
+
+const discover = endpoint({
+  name: "discoverSso",
+  method: "POST",
+  route: "auth/sso/discover",
+  summary: "An issuer's discovery document",
+  description:
+    "Fetched from its .well-known/openid-configuration, by https from public addresses only; the members that are known here. Ten a minute from one address.",
+  tag,
+  access: "open",
+  tier: "pro",
+  body: SsoDiscovery,
+  responds: { 200: SsoDiscovered },
+  handle: async ({ body, caller, services }) => ok(await services.sso.discover(body.issuerUrl, caller)),
+});
+
+const login = endpoint({
+  name: "ssoLogin",
+  method: "GET",
+  route: "auth/sso/login",
+  summary: "Sign in with the identity provider",
+  description: "For browsers. The sign-in must be completed in the same browser within ten minutes.",
+  tag,
+  access: "open",
+  tier: "pro",
+  page: true,
+  query: SsoLogin,
+  responds: { 302: { description: "To the identity provider.", mediaTypes: [] } },
+  problems: ["conflict", "signInFailed"],
+  handle: async ({ query, origin, caller, services }) =>
+    redirected(await services.sso.begin(query.returnUrl, origin, caller)),
+});
+
+const callback = endpoint({
+  name: "ssoCallback",
+  method: "GET",
+  route: "auth/sso/callback",
+  summary: "Where the identity provider sends browsers back to",
+  description: "Sets the session's cookie.",
+  tag,
+  access: "open",
+  tier: "pro",
+  page: true,
+  query: SsoCallback,
+  responds: { 302: { description: "To the returnUrl of the sign-in.", mediaTypes: [] } },
+  problems: ["conflict", "signInStale", "signInFailed", "signInRefused"],
+  handle: async ({ query, url, headers, origin, caller, services }) => {
+    const arrival = {
+      protocol: "oidc" as const,
+      parameters: url.searchParams,
+      requestId: query.state,
+      cookie: cookieOf(headers, BINDING_COOKIES.oidc.name),
+      userAgent: userAgentOf(headers),
+    };
+    return redirected(await services.sso.complete(arrival, origin, caller));
+  },
+});
+
+export const endpoints = [
+  getStatus,
+  getConfiguration,
+  putConfiguration,
+  testConfiguration,
+  deleteConfiguration,
+  discover,
+  login,
+  callback,
+];

@@ -1,0 +1,217 @@
+import type { Audit } from "../audit/audit.ts";
+import { audited } from "../audit/audited.ts";
+import type { Caller, Role } from "../http/endpoint.ts";
+import { Problem, type ProblemCode } from "../http/problem.ts";
+import type { Cookie } from "../http/reply.ts";
+import type { Clock, Randomness } from "../runtime.ts";
+import { isConflict } from "../storage/conflict.ts";
+import { insert, type Tables } from "../storage/tables.ts";
+import { Username, userView } from "./api.ts";
+import type { Sessions } from "./sessions.ts";
+import {
+  Identity,
+  identityId,
+  identityKey,
+  type Pair,
+  revised,
+  signedIn,
+  tokensEnded,
+  USERS_PARTITION,
+  type UserRecord,
+  type UserRow,
+  userKey,
+} from "./user.ts";
+import type { Users } from "./users.ts";
+
+/** Somebody whom an identity provider vouches for. */
+export interface Arriving {
+  pair: Pair;
+  /** What the provider calls them; a name for somebody new is made of it. */
+  name: string | undefined;
+  email: string | undefined;
+  /** Whether somebody unknown becomes a user. */
+  create: boolean;
+  /**
+   * The role of whoever single sign-on made a user: `now` is the one they have, undefined for somebody new. Not asked for
+   * a user who was made here and linked.
+   */
+  role(now: Role | undefined): Role | { refused: string };
+}
+
+/** Sign-ins of people whom an identity provider vouches for. */
+export interface Federated {
+  /**
+   * Signs in the user that the pair leads to, or a new one; with a new session, in one transaction. A role that changes
+   * ends the user's earlier tokens and sessions.
+   *
+   * @param userAgent - What the browser says it is.
+   * @returns Why it is refused: `stranger`, `removed`, `disabled`, or what `role` says.
+   */
+  signIn(
+    person: Arriving,
+    caller: Caller,
+    userAgent: string | undefined,
+  ): Promise<{ user: UserRow; cookie: Cookie } | { refused: string }>;
+}
+
+/** How often a sign-in begins again when another writer made or changed the user meanwhile. */
+const ATTEMPTS = 5;
+
+/** @param deps.reserved - Usernames that nobody gets by single sign-on, in lower case. */
+export function createFederated(deps: {
+  tables: Tables;
+  users: Users;
+  sessions: Sessions;
+  audit: Audit;
+  clock: Clock;
+  randomness: Randomness;
+  reserved: readonly string[];
+}): Federated {
+  const { tables, users, sessions, audit, clock, reserved } = deps;
+
+  /** The name as it was given where it can be had, else with a part of the identity behind it. */
+  async function freeName({ pair, name }: Arriving): Promise<string> {
+    const id = identityId(pair);
+    const wanted = usernameOf(name);
+    if (wanted === undefined || reserved.includes(userKey(wanted))) return `sso-${id.slice(0, 16)}`;
+    return (await users.find(wanted)) ? `${wanted}-${id.slice(0, 12)}` : wanted;
+  }
+
+  async function create(person: Arriving, caller: Caller, userAgent: string | undefined) {
+    const role = person.role(undefined);
+    if (typeof role !== "string") return role;
+    const username = await freeName(person);
+    const now = clock.now().toISOString();
+    const user: UserRecord = {
+      uid: `sso-${identityId(person.pair).slice(0, 32)}`,
+      source: "sso",
+      sso: person.pair,
+      username,
+      ...(person.email === undefined ? {} : { email: person.email }),
+      role,
+      state: "active",
+      tokensValidFrom: now,
+      revokedTokens: [],
+      lastSignInAt: now,
+      lastSsoSignInAt: now,
+      createdAt: now,
+      createdBy: "sso",
+      ...revised(deps),
+    };
+    const session = sessions.begin(userKey(username), { by: "sso", userAgent, caller });
+    const event = {
+      type: "user.created",
+      caller: { ...caller, actor: username },
+      target: { type: "user", id: userKey(username) },
+      details: { by: "sso", ...person.pair },
+    };
+    const row = await audited(
+      audit,
+      event,
+      () =>
+        users.create(user, [
+          insert(Identity, identityKey(person.pair), { user: userKey(username) }),
+          session.operation(user),
+        ]),
+      (made) => ({ after: userView(made) }),
+    );
+    return { user: row, cookie: session.cookie };
+  }
+
+  async function enter(known: UserRow, person: Arriving, caller: Caller, userAgent: string | undefined) {
+    if (known.state !== "active") return { refused: "disabled" };
+    const linked = known.source !== "sso";
+    const role = linked ? known.role : person.role(known.role);
+    if (typeof role !== "string") return role;
+    const email = linked ? known.email : (person.email ?? known.email);
+    const session = sessions.begin(known.rowKey, { by: "sso", userAgent, caller });
+
+    const effect = async () => {
+      const user = await users.change(
+        known,
+        (now) => {
+          // What was decided above holds for the user that was read; one that another writer changed is looked at anew.
+          if (now.etag !== known.etag) return undefined;
+          const changes = role !== now.role || email !== now.email;
+          const before = role === now.role ? now : { ...now, role, ...tokensEnded(now, clock) };
+          return {
+            ...before,
+            email,
+            ...signedIn(before, clock),
+            lastSsoSignInAt: clock.now().toISOString(),
+            ...(changes && revised(deps)),
+          };
+        },
+        (after) => [session.operation(after)],
+      );
+      if (!user) throw new Problem("conflict", "The user was changed in this moment. Sign in again.");
+      return user;
+    };
+    const event = {
+      type: "user.updated",
+      caller: { ...caller, actor: known.username },
+      target: { type: "user", id: known.rowKey },
+      details: { by: "sso", role },
+    };
+    const user =
+      role === known.role
+        ? await effect()
+        : await audited(audit, event, effect, (after) => ({ before: userView(known), after: userView(after) }));
+    return { user, cookie: session.cookie };
+  }
+
+  async function once(person: Arriving, caller: Caller, userAgent: string | undefined) {
+    const identity = await tables.get(Identity, USERS_PARTITION, identityKey(person.pair));
+    if (identity?.refused) return { refused: "removed" };
+    if (!identity) return person.create ? await create(person, caller, userAgent) : { refused: "stranger" };
+    const user = await users.find(identity.user);
+    const theirs = user?.sso?.issuer === person.pair.issuer && user.sso.subject === person.pair.subject;
+    return user && theirs ? await enter(user, person, caller, userAgent) : { refused: "removed" };
+  }
+
+  return {
+    async signIn(person, caller, userAgent) {
+      const result = await attempted(() => once(person, caller, userAgent));
+      if ("user" in result) {
+        await audit.append({
+          type: "user.signedIn",
+          outcome: "success",
+          caller: { ...caller, actor: result.user.username },
+          target: { type: "user", id: result.user.rowKey },
+          details: { to: "session", by: "sso" },
+        });
+      }
+      return result;
+    },
+  };
+}
+
+/** Again when another writer was faster: the same person at another host, or a username that was taken in between. */
+async function attempted<T>(work: () => Promise<T>): Promise<T> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await work();
+    } catch (error) {
+      const lost = error instanceof Problem ? LOST.includes(error.code) : isConflict(error);
+      if (!lost || attempt === ATTEMPTS) throw error;
+    }
+  }
+}
+const LOST: readonly ProblemCode[] = ["alreadyExists", "conflict"];
+
+/** Longest name that is taken from a provider: a suffix must still fit. */
+const LONGEST = 100;
+/** Names that mean somebody else in the audit log, or look like a user's id. */
+const RESERVED = /^(system$|anonymous$|sso-)/i;
+
+/** What a provider calls somebody as a username; undefined when nothing is left of it. */
+function usernameOf(name: string | undefined): string | undefined {
+  const plain = (name ?? "")
+    .normalize("NFKD")
+    .replace(/\p{M}+/gu, "")
+    .replace(/[^A-Za-z0-9._@+-]+/g, "-")
+    .replace(/^[^A-Za-z0-9]+/, "")
+    .slice(0, LONGEST)
+    .replace(/-+$/, "");
+  return Username.safeParse(plain).success && !RESERVED.test(plain) ? plain : undefined;
+}

@@ -1,0 +1,163 @@
+import * as z from "zod";
+import { ROLES } from "../http/endpoint.ts";
+import type { LoginsRecord, SsoConfiguration } from "./configuration.ts";
+import { DiscoveryDocument } from "./oidc/discovery.ts";
+
+/** Single sign-on as the API shows and takes it. */
+
+const instant = z.iso.datetime();
+const providerType = z.enum(["oidc", "saml"]);
+const defaultRole = z.enum(["user", "auditor", "operator"], {
+  error: "must be user, auditor or operator: to admin, map a value of rolesClaim",
+});
+
+export const SsoStatus = z
+  .object({
+    enabled: z.boolean(),
+    providerType,
+    loginButtonText: z.string(),
+    ssoOnlyMode: z.boolean().meta({ description: "Whether passwords are switched off." }),
+  })
+  .meta({ id: "SsoStatus" });
+
+export const SsoConfigurationView = z
+  .object({
+    providerType,
+    isEnabled: z.boolean(),
+    oidcIssuer: z.string().nullable(),
+    oidcClientId: z.string().nullable(),
+    oidcClientSecretSet: z.boolean().meta({ description: "The secret itself is never returned." }),
+    oidcScopes: z.array(z.string()),
+    autoCreateUsers: z.boolean(),
+    defaultRole: z.enum(ROLES).nullable(),
+    rolesClaim: z.string().nullable(),
+    roleMapping: z.record(z.string(), z.enum(ROLES)).nullable(),
+    allowedEmailDomains: z.array(z.string()).nullable(),
+    ssoOnlyMode: z.boolean(),
+    loginButtonText: z.string(),
+    totalSsoLogins: z.int(),
+    lastSuccessfulLoginAt: instant.nullable(),
+    updatedAt: instant.nullable(),
+    updatedBy: z.string().nullable(),
+    etag: z.string(),
+  })
+  .meta({ id: "SsoConfiguration" });
+export type SsoConfigurationView = z.infer<typeof SsoConfigurationView>;
+
+const issuer = z.url("must be an address").max(2048).meta({ example: "https://login.example.com" });
+const clientId = z.string().min(1).max(512);
+const clientSecret = z.string().min(1).max(4096).meta({ writeOnly: true, format: "password" });
+const scope = z.string().regex(/^[\x21\x23-\x5b\x5d-\x7e]{1,256}$/, "must be one scope, as RFC 6749, 3.3 has it");
+const domain = z
+  .string()
+  .max(253)
+  .regex(/^[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+$/, "must be a domain such as example.com")
+  .transform((name) => name.toLowerCase());
+
+/** Any subset; what is left out stays as it is. */
+export const SsoChange = z
+  .strictObject({
+    providerType,
+    isEnabled: z.boolean(),
+    oidcIssuer: issuer.nullable().meta({
+      description: "Exactly as the provider's discovery document has it. A changed one needs the secret again.",
+    }),
+    oidcClientId: clientId.nullable(),
+    oidcClientSecret: clientSecret.nullable().meta({ description: "Null for a public client." }),
+    oidcScopes: z.array(scope).min(1).max(20),
+    autoCreateUsers: z.boolean().meta({ description: "Whether people who are unknown here become users." }),
+    defaultRole: defaultRole
+      .nullable()
+      .meta({ description: "Of whoever has no role by roleMapping. Null refuses them." }),
+    rolesClaim: z
+      .string()
+      .min(1)
+      .max(512)
+      .nullable()
+      .meta({ description: "A JSON pointer into the claims, or a claim's or attribute's name." }),
+    roleMapping: z
+      .record(z.string().min(1).max(512), z.enum(ROLES))
+      .refine((mapping) => Object.keys(mapping).length <= 200, "may have at most 200 values")
+      .nullable()
+      .meta({ description: "The role that each value at rolesClaim gives; worked out at every sign-in." }),
+    allowedEmailDomains: z
+      .array(domain)
+      .min(1)
+      .max(100)
+      .nullable()
+      .meta({ description: "Only who has an address there, verified by the provider, may sign in." }),
+    ssoOnlyMode: z.boolean().meta({
+      description:
+        "Switches passwords off for all but the bootstrap administrator. Possible after an administrator has signed in by this very configuration; a change of what decides sign-in switches it off.",
+    }),
+    loginButtonText: z.string().min(1).max(64),
+  })
+  .partial()
+  .meta({ id: "SsoChange" });
+export type SsoChange = z.infer<typeof SsoChange>;
+
+/** What is left out is taken from the saved configuration. */
+export const SsoTest = z
+  .strictObject({ providerType, oidcIssuer: issuer, oidcClientId: clientId, oidcClientSecret: clientSecret })
+  .partial()
+  .meta({ id: "SsoTest" });
+export type SsoTest = z.infer<typeof SsoTest>;
+
+export const SsoTestResult = z
+  .object({
+    success: z.boolean(),
+    providerType,
+    checks: z.array(
+      z.object({
+        name: z.enum(["address", "document", "keys", "client"]),
+        passed: z.boolean(),
+        detail: z.string().meta({ description: "What was found, or what to do about it." }),
+      }),
+    ),
+  })
+  .meta({ id: "SsoTestResult" });
+export type SsoTestResult = z.infer<typeof SsoTestResult>;
+
+export const SsoDiscovery = z
+  .strictObject({ issuerUrl: z.url("must be an address").max(2048) })
+  .meta({ id: "SsoDiscovery" });
+
+/** What `discover` answers. */
+export const SsoDiscovered = DiscoveryDocument;
+
+export const SsoLogin = z.strictObject({
+  returnUrl: z
+    .string()
+    .optional()
+    .meta({ description: "A path of this service to come back to; `/` when left out.", example: "/docs" }),
+});
+
+/** What providers add to the two is theirs to choose. */
+export const SsoCallback = z.looseObject({ code: z.string().optional(), state: z.string().optional() });
+
+export const ssoConfigurationView = (
+  config: SsoConfiguration,
+  logins: LoginsRecord | undefined,
+): SsoConfigurationView => {
+  const saved = config.revision !== "none";
+  return {
+    providerType: config.providerType,
+    isEnabled: config.isEnabled,
+    oidcIssuer: config.oidcIssuer ?? null,
+    oidcClientId: config.oidcClientId ?? null,
+    oidcClientSecretSet: config.oidcClientSecret !== undefined,
+    oidcScopes: config.oidcScopes,
+    autoCreateUsers: config.autoCreateUsers,
+    defaultRole: config.defaultRole ?? null,
+    rolesClaim: config.rolesClaim ?? null,
+    roleMapping: config.roleMapping ?? null,
+    allowedEmailDomains: config.allowedEmailDomains ?? null,
+    ssoOnlyMode: config.ssoOnlyMode,
+    loginButtonText: config.loginButtonText,
+    totalSsoLogins: logins?.total ?? 0,
+    lastSuccessfulLoginAt: logins?.lastAt ?? null,
+    updatedAt: saved ? config.updatedAt : null,
+    updatedBy: saved ? config.updatedBy : null,
+    etag: `"${config.revision}"`,
+  };
+};

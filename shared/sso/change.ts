@@ -1,0 +1,87 @@
+import { invalidBody } from "../http/problem.ts";
+import type { OutgoingOptions } from "../outgoing/outgoing.ts";
+import type { SsoChange } from "./api.ts";
+import type { SsoConfiguration } from "./configuration.ts";
+import { isEntraWithoutTenant, isShared } from "./issuers.ts";
+import { issuerProblem } from "./targets.ts";
+
+/** Members that decide neither who signs in nor as what. */
+const UNDECISIVE: readonly string[] = [
+  "ssoOnlyMode",
+  "loginButtonText",
+  "generation",
+  "revision",
+  "updatedAt",
+  "updatedBy",
+];
+
+/** What decides who signs in and as what, to be compared. */
+export const decisive = (config: SsoConfiguration): string =>
+  JSON.stringify(
+    Object.entries(config)
+      .filter(([name]) => !UNDECISIVE.includes(name))
+      .sort(),
+  );
+
+/** The configuration with what was given, but for its secret; null takes a member away. */
+export function withChange(config: SsoConfiguration, given: SsoChange): SsoConfiguration {
+  const { oidcClientSecret: _, ...members } = given;
+  const next: Record<string, unknown> = { ...config };
+  for (const [name, value] of Object.entries(members)) {
+    if (value === null) delete next[name];
+    else if (value !== undefined) next[name] = value;
+  }
+  return next as SsoConfiguration;
+}
+
+/**
+ * Whether the client's secret stays: it goes to the issuer it was given for and to no other.
+ *
+ * @throws {Problem} invalidRequest
+ */
+export function keepsSecret(before: SsoConfiguration, next: SsoConfiguration, given: SsoChange): boolean {
+  if (given.oidcClientSecret !== undefined || !before.oidcClientSecret) return false;
+  if (next.oidcIssuer === before.oidcIssuer) return true;
+  if (next.oidcIssuer === undefined) return false;
+  throw invalidBody(
+    "oidcClientSecret",
+    "is needed again for another issuer: the saved one is not sent there (null for none)",
+  );
+}
+
+/**
+ * Refuses what can't be, whether it is switched on yet or not.
+ *
+ * @throws {Problem} invalidRequest
+ */
+export function checkConfiguration(config: SsoConfiguration, targets: OutgoingOptions): void {
+  const { providerType, isEnabled, oidcIssuer, oidcClientId, autoCreateUsers, allowedEmailDomains } = config;
+  if ((config.rolesClaim === undefined) !== (config.roleMapping === undefined)) {
+    const missing = config.rolesClaim === undefined ? "rolesClaim" : "roleMapping";
+    throw invalidBody(missing, "is needed: rolesClaim and roleMapping mean something only together");
+  }
+  if (providerType === "oidc" && isEnabled) {
+    if (oidcIssuer === undefined) throw invalidBody("oidcIssuer", "is needed to switch single sign-on on");
+    if (oidcClientId === undefined) throw invalidBody("oidcClientId", "is needed to switch single sign-on on");
+  }
+  if (oidcIssuer === undefined) return;
+  checkIssuer(oidcIssuer, targets);
+  if (isShared(oidcIssuer) && autoCreateUsers && !allowedEmailDomains) {
+    throw invalidBody(
+      "allowedEmailDomains",
+      "is needed beside autoCreateUsers: this issuer signs in people of more than one organisation",
+    );
+  }
+}
+
+/** @throws {Problem} invalidRequest for an address where no issuer of ours can be */
+export function checkIssuer(issuer: string, targets: OutgoingOptions): void {
+  const problem = issuerProblem(issuer, targets);
+  if (problem !== undefined) throw invalidBody("oidcIssuer", problem);
+  if (isEntraWithoutTenant(new URL(issuer))) {
+    throw invalidBody(
+      "oidcIssuer",
+      "must be your tenant's: https://login.microsoftonline.com/{your tenant's id}/v2.0, not common, organizations or consumers",
+    );
+  }
+}

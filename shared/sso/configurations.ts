@@ -1,0 +1,184 @@
+import type { Audit } from "../audit/audit.ts";
+import { audited } from "../audit/audited.ts";
+import { changedSince, requireMatch } from "../http/conditional.ts";
+import type { Caller, Role } from "../http/endpoint.ts";
+import { notFound, Problem } from "../http/problem.ts";
+import type { OutgoingOptions } from "../outgoing/outgoing.ts";
+import type { Clock, Logger, Randomness } from "../runtime.ts";
+import { isConflict, repeatOnConflict } from "../storage/conflict.ts";
+import { withoutKeys } from "../storage/entity.ts";
+import { insert, type Operation, replace, type Tables } from "../storage/tables.ts";
+import { type SsoChange, type SsoConfigurationView, ssoConfigurationView } from "./api.ts";
+import { checkConfiguration, decisive, keepsSecret, withChange } from "./change.ts";
+import {
+  CONFIGURATION_KEY,
+  Configuration,
+  LOGINS_KEY,
+  Logins,
+  SSO,
+  type SsoConfiguration,
+  type SsoConfigurationRow,
+  UNCONFIGURED,
+} from "./configuration.ts";
+import type { SsoSecrets } from "./secrets.ts";
+
+/** The one configuration of single sign-on, and what came of it. */
+export interface Configurations {
+  /** By one read; what stands before anybody configured anything, where nobody did. */
+  read(): Promise<SsoConfiguration>;
+  /** What people see of it. */
+  view(): Promise<SsoConfigurationView>;
+  /**
+   * @param tryIt - Tries what is about to be switched on; throws to refuse it.
+   * @throws {Problem} invalidRequest, conflict, preconditionFailed, unavailable
+   */
+  change(
+    given: SsoChange,
+    ifMatch: string | undefined,
+    caller: Caller,
+    tryIt: (next: SsoConfiguration, secret: string | undefined) => Promise<void>,
+  ): Promise<SsoConfigurationView>;
+  /** Switches it off; the rest stays. @throws {Problem} notFound, preconditionFailed */
+  disable(ifMatch: string | undefined, caller: Caller): Promise<void>;
+  /** Counts a sign-in. A count that storage loses is lost: the sign-in stands. */
+  signedIn(config: SsoConfiguration, role: Role): Promise<void>;
+}
+
+/** How often a count is written that other sign-ins come before. */
+const ATTEMPTS = 20;
+
+export function createConfigurations(deps: {
+  tables: Tables;
+  audit: Pick<Audit, "append">;
+  secrets: SsoSecrets;
+  targets: OutgoingOptions;
+  /** Whether there is a way back in while passwords are switched off: see `Access.bootstrapStands`. */
+  bootstrapStands(): Promise<boolean>;
+  clock: Clock;
+  randomness: Randomness;
+  log: Logger;
+}): Configurations {
+  const { tables, audit, secrets, clock, randomness, log } = deps;
+
+  const row = () => tables.get(Configuration, SSO, CONFIGURATION_KEY);
+  const logins = () => tables.get(Logins, SSO, LOGINS_KEY);
+
+  /** @throws {Problem} conflict unless nobody is locked out when passwords are switched off */
+  async function requireWayIn(config: SsoConfiguration): Promise<void> {
+    const refuse = (detail: string) => new Problem("conflict", `Passwords stay switched on. ${detail}`);
+    if (!config.isEnabled) throw refuse("Single sign-on is not switched on.");
+    if ((await logins())?.administratorUnder !== config.generation) {
+      throw refuse("An administrator must have signed in by single sign-on since it was last changed.");
+    }
+    if (!(await deps.bootstrapStands())) {
+      throw refuse(
+        "The administrator whom BOOTSTRAP_ADMIN_USERNAME names must be active, be admin and have a password.",
+      );
+    }
+  }
+
+  async function write(
+    before: SsoConfigurationRow | undefined,
+    next: SsoConfiguration,
+    also: Operation[],
+    ifMatch: string | undefined,
+  ): Promise<void> {
+    const operation = before
+      ? replace(Configuration, CONFIGURATION_KEY, next, before.etag)
+      : insert(Configuration, CONFIGURATION_KEY, next);
+    try {
+      await tables.transaction(Configuration.table, SSO, [operation, ...also]);
+    } catch (error) {
+      if (isConflict(error) && ifMatch !== undefined) throw changedSince(THE_CONFIGURATION);
+      if (isConflict(error))
+        throw new Problem("conflict", `${THE_CONFIGURATION} was changed in this moment. Repeat it.`);
+      throw error;
+    }
+  }
+
+  /** What every change writes along. */
+  function revised(config: SsoConfiguration, before: SsoConfiguration, caller: Caller): SsoConfiguration {
+    const now = clock.now();
+    const revision = randomness.ulid(now);
+    const generation = decisive(config) === decisive(before) ? before.generation : revision;
+    return { ...config, generation, revision, updatedAt: now.toISOString(), updatedBy: caller.actor };
+  }
+
+  const view = async (config: SsoConfiguration) => ssoConfigurationView(config, await logins());
+
+  return {
+    read: async () => {
+      const found = await row();
+      return found ? withoutKeys(found) : UNCONFIGURED;
+    },
+
+    view: async () => view((await row()) ?? UNCONFIGURED),
+
+    async change(given, ifMatch, caller, tryIt) {
+      const found = await row();
+      const before: SsoConfiguration = found ? withoutKeys(found) : UNCONFIGURED;
+      requireMatch(`"${before.revision}"`, ifMatch, THE_CONFIGURATION);
+      const wanted = withChange(before, given);
+      const kept = keepsSecret(before, wanted, given);
+      const { oidcClientSecret: known, ...bare } = wanted;
+      let next: SsoConfiguration = kept && known ? { ...bare, oidcClientSecret: known } : bare;
+      checkConfiguration(next, deps.targets);
+
+      const secret = given.oidcClientSecret ?? undefined;
+      const decides = secret !== undefined || decisive(next) !== decisive(before);
+      if (decides) {
+        if (given.ssoOnlyMode) {
+          const detail =
+            "This changes who can sign in. Save it, have an administrator sign in by it, and switch passwords off then.";
+          throw new Problem("conflict", detail);
+        }
+        next.ssoOnlyMode = false;
+      } else if (next.ssoOnlyMode && !before.ssoOnlyMode) await requireWayIn(next);
+      if (decides && next.isEnabled) await tryIt(next, secret);
+
+      const event = { type: "sso.configured", caller, target: TARGET, before: entered(before) };
+      const effect = async () => {
+        const reference = secret === undefined ? undefined : await secrets.write(secret);
+        if (reference) next = { ...next, oidcClientSecret: reference };
+        next = revised(next, before, caller);
+        await write(found, next, reference ? [secrets.stillKept(reference)] : [], ifMatch);
+        return next;
+      };
+      await audited(audit, event, effect, (after) => ({ after: entered(after) }));
+      return await view(next);
+    },
+
+    async disable(ifMatch, caller) {
+      const found = await row();
+      if (!found) throw notFound(THE_CONFIGURATION);
+      requireMatch(`"${found.revision}"`, ifMatch, THE_CONFIGURATION);
+      const before: SsoConfiguration = withoutKeys(found);
+      const event = { type: "sso.disabled", caller, target: TARGET };
+      await audited(audit, event, async () => {
+        const next = revised({ ...before, isEnabled: false, ssoOnlyMode: false }, before, caller);
+        await write(found, next, [], ifMatch);
+      });
+    },
+
+    async signedIn(config, role) {
+      const lastAt = clock.now().toISOString();
+      try {
+        await repeatOnConflict(async () => {
+          const before = await logins();
+          const under = role === "admin" ? { administratorUnder: config.generation } : {};
+          const next = { ...(before && withoutKeys(before)), total: (before?.total ?? 0) + 1, lastAt, ...under };
+          if (before) await tables.replace(Logins, { ...before, ...next });
+          else await tables.insert(Logins, SSO, LOGINS_KEY, next);
+        }, ATTEMPTS);
+      } catch (error) {
+        log.warn("A sign-in by single sign-on was not counted", { reason: (error as Error).name });
+      }
+    },
+  };
+}
+
+const THE_CONFIGURATION = "The configuration of single sign-on";
+const TARGET = { type: "sso", id: "configuration" };
+
+/** What the audit log has of it: its secret lies elsewhere, and only which version it is stands in the row. */
+const entered = ({ generation: _, revision: __, updatedAt: ___, updatedBy: ____, ...rest }: SsoConfiguration) => rest;

@@ -1,0 +1,49 @@
+/** Issuers that anybody may have an account with, or that sign in people of many organisations under one name. */
+const SHARED_ISSUERS: ReadonlySet<string> = new Set([
+  "https://accounts.google.com",
+  "https://appleid.apple.com",
+  "https://gitlab.com",
+  "https://www.linkedin.com",
+  "https://www.linkedin.com/oauth",
+  "https://www.facebook.com",
+  "https://login.salesforce.com",
+  "https://test.salesforce.com",
+  "https://slack.com",
+  "https://id.twitch.tv/oauth2",
+  "https://www.paypal.com",
+  "https://api.login.yahoo.com",
+  "https://auth.atlassian.com",
+  "https://account.xero.com",
+  "https://identity.xero.com",
+  "https://oauth.id.jumpcloud.com",
+  "https://login.docker.com",
+  "https://discord.com",
+]);
+
+/**
+ * Whether the issuer serves more than one organisation, so that not everybody it knows is one of ours. Maintained by hand:
+ * no discovery document says it.
+ */
+export const isShared = (issuer: string): boolean => SHARED_ISSUERS.has(issuer.replace(/\/+$/, ""));
+
+/** Where Entra signs in, in every cloud: https://learn.microsoft.com/entra/identity-platform/authentication-national-cloud */
+const ENTRA_HOSTS: ReadonlySet<string> = new Set([
+  "login.microsoftonline.com",
+  "login.microsoft.com",
+  "login.windows.net",
+  "sts.windows.net",
+  "login.microsoftonline.us",
+  "login.partner.microsoftonline.cn",
+  "login.chinacloudapi.cn",
+  "sts.chinacloudapi.cn",
+]);
+/** The tenant of personal accounts: https://learn.microsoft.com/entra/identity-platform/id-token-claims-reference (tid) */
+const PERSONAL_TENANT = "9188040d-6c67-4c5b-b112-36a304b66dad";
+const TENANT = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+
+/** Whether it is an issuer of Entra that is not one organisation's tenant: `common`, `organizations`, a domain, `{tenantid}`. */
+export function isEntraWithoutTenant(issuer: URL): boolean {
+  if (!ENTRA_HOSTS.has(issuer.hostname)) return false;
+  const tenant = issuer.pathname.split("/")[1] ?? "";
+  return !TENANT.test(tenant) || tenant.toLowerCase() === PERSONAL_TENANT;
+}

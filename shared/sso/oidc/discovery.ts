@@ -1,0 +1,128 @@
+import * as z from "zod";
+import { type Outgoing, type OutgoingAnswer, Unreachable } from "../../outgoing/outgoing.ts";
+import type { Clock } from "../../runtime.ts";
+import { MINUTE_MS } from "../../time.ts";
+
+const text = z.string().max(2048);
+const texts = z.array(z.string().max(256)).max(500);
+
+/**
+ * The members of a discovery document that are known here; all others are dropped.
+ * https://openid.net/specs/openid-connect-discovery-1_0.html#ProviderMetadata and RFC 8414, 9207
+ */
+export const DiscoveryDocument = z
+  .object({
+    issuer: text,
+    authorization_endpoint: text,
+    token_endpoint: text,
+    jwks_uri: text,
+    userinfo_endpoint: text.optional(),
+    end_session_endpoint: text.optional(),
+    scopes_supported: texts.optional(),
+    response_types_supported: texts.optional(),
+    response_modes_supported: texts.optional(),
+    grant_types_supported: texts.optional(),
+    subject_types_supported: texts.optional(),
+    id_token_signing_alg_values_supported: texts.optional(),
+    token_endpoint_auth_methods_supported: texts.optional(),
+    claims_supported: texts.optional(),
+    code_challenge_methods_supported: texts.optional(),
+    authorization_response_iss_parameter_supported: z.boolean().optional(),
+  })
+  .meta({ id: "OidcDiscoveryDocument" });
+export type DiscoveryDocument = z.infer<typeof DiscoveryDocument>;
+
+/** There is no discovery document to be had. The message is ours alone. */
+export class NoDiscoveryDocument extends Error {
+  override readonly name = "NoDiscoveryDocument";
+  /** Whether something answered. */
+  readonly answered: boolean;
+  constructor(message: string, answered: boolean) {
+    super(message);
+    this.answered = answered;
+  }
+}
+
+/** @throws {NoDiscoveryDocument}; {Unreachable} */
+export async function fetchDiscoveryDocument(issuer: string, outgoing: Outgoing): Promise<DiscoveryDocument> {
+  const address = `${issuer.replace(/\/+$/, "")}/.well-known/openid-configuration`;
+  const answer = await outgoing.send(address, { method: "GET", headers: { accept: "application/json" } });
+  const document = DiscoveryDocument.safeParse(jsonOf(answer));
+  if (!document.success) {
+    const members = [...new Set(document.error.issues.map(({ path }) => String(path[0] ?? "")))].join(", ");
+    throw new NoDiscoveryDocument(`The discovery document lacks or has unusable members: ${members}.`, true);
+  }
+  return document.data;
+}
+
+function jsonOf({ status, headers, body, whole }: OutgoingAnswer): unknown {
+  if (status >= 300 && status < 400) {
+    throw new NoDiscoveryDocument("The issuer answered with a redirect, and none is followed.", true);
+  }
+  if (status !== 200) throw new NoDiscoveryDocument(`The issuer answered ${status}.`, true);
+  if (!whole) throw new NoDiscoveryDocument("The issuer answered more than 256 KiB.", true);
+  if (!/^application\/([\w.-]+\+)?json\b/i.test(headers["content-type"] ?? "")) {
+    throw new NoDiscoveryDocument("The issuer did not answer JSON.", true);
+  }
+  try {
+    return JSON.parse(body.toString("utf8"));
+  } catch {
+    throw new NoDiscoveryDocument("The issuer did not answer JSON.", true);
+  }
+}
+
+/** How ID tokens may be signed: with a private key of the provider's, never with the shared secret, never not at all. */
+const SIGNED_WITH = /^(RS|PS|ES)(256|384|512)$/;
+
+/** What a discovery document lacks to sign people in with, as one sentence each. */
+export function unusable(document: DiscoveryDocument, issuer: string, allowed: (address: string) => boolean): string[] {
+  const problems: string[] = [];
+  if (document.issuer !== issuer)
+    problems.push("The document is another issuer's: its member issuer must be the same.");
+  const endpoints = ["authorization_endpoint", "token_endpoint", "jwks_uri", "userinfo_endpoint"] as const;
+  for (const name of endpoints) {
+    const address = document[name];
+    if (address !== undefined && !allowed(address)) problems.push(`Its ${name} is no address that is allowed.`);
+  }
+  if (algorithms(document).length === 0) problems.push("It signs ID tokens with none of RS, PS and ES.");
+  const methods = document.code_challenge_methods_supported;
+  if (methods && !methods.includes("S256")) problems.push("It does not take PKCE with S256.");
+  return problems;
+}
+
+/** RS256 is what every provider must have (OpenID Connect Core, 15.1). */
+export const algorithms = (document: DiscoveryDocument): string[] =>
+  (document.id_token_signing_alg_values_supported ?? ["RS256"]).filter((name) => SIGNED_WITH.test(name));
+
+/** Discovery documents that this instance has read lately. */
+export interface Discovery {
+  /** @throws {NoDiscoveryDocument}; {Unreachable} */
+  of(issuer: string): Promise<DiscoveryDocument>;
+}
+
+/** How long a document that could be used is not asked for again. */
+const KEPT_MS = 10 * MINUTE_MS;
+
+export function createDiscovery(deps: {
+  outgoing: Outgoing;
+  clock: Clock;
+  allowed: (address: string) => boolean;
+}): Discovery {
+  const { outgoing, clock, allowed } = deps;
+  let kept: { issuer: string; until: number; document: DiscoveryDocument } | undefined;
+  return {
+    async of(issuer) {
+      const now = clock.now().getTime();
+      if (kept?.issuer === issuer && now < kept.until && kept.until - now <= KEPT_MS) return kept.document;
+      const document = await fetchDiscoveryDocument(issuer, outgoing);
+      const [problem] = unusable(document, issuer, allowed);
+      if (problem !== undefined) throw new NoDiscoveryDocument(problem, true);
+      kept = { issuer, until: now + KEPT_MS, document };
+      return document;
+    },
+  };
+}
+
+/** Whether the issuer could not be asked, as against answered wrongly. */
+export const isUnreachable = (error: unknown): boolean =>
+  error instanceof Unreachable || (error instanceof Error && error.cause instanceof Unreachable);

@@ -1,0 +1,186 @@
+import type { Configuration as Client } from "openid-client";
+import { CloudFailure } from "../../azure/failure.ts";
+import { guardedFetch } from "../../outgoing/fetch.ts";
+import type { Outgoing } from "../../outgoing/outgoing.ts";
+import type { Clock } from "../../runtime.ts";
+import type { SsoConfiguration } from "../configuration.ts";
+import type { Person } from "../person.ts";
+import type { Protocol } from "../protocol.ts";
+import { SignInRefused } from "../refusals.ts";
+import type { SsoSecrets } from "../secrets.ts";
+import { algorithms, type Discovery, type DiscoveryDocument, isUnreachable, NoDiscoveryDocument } from "./discovery.ts";
+
+/** Seconds that the provider's clock may differ from ours. */
+const SKEW_SECONDS = 60;
+/** Seconds for each request to the provider. */
+const TIMEOUT_SECONDS = 5;
+
+export const CALLBACK_PATH = "/auth/sso/callback";
+
+/** A client as openid-client has it; it keeps nothing from one sign-in to the next, so that keys are always those of now. */
+export async function openIdClient(
+  document: DiscoveryDocument,
+  client: { id: string; secret: string | undefined },
+  deps: { outgoing: Outgoing; clock: Clock },
+): Promise<Client> {
+  const openid = await import("openid-client");
+  const behind = Math.round((deps.clock.now().getTime() - Date.now()) / 1000);
+  const made = new openid.Configuration(
+    // The library takes every algorithm that the provider says it uses.
+    { ...document, id_token_signing_alg_values_supported: algorithms(document) },
+    client.id,
+    { [openid.clockSkew]: behind, [openid.clockTolerance]: SKEW_SECONDS },
+    authentication(openid, document, client.secret),
+  );
+  made[openid.customFetch] = guardedFetch(deps.outgoing) as NonNullable<Client[typeof openid.customFetch]>;
+  made.timeout = TIMEOUT_SECONDS;
+  // Where plain http may be spoken at all is decided by `providerTargets`, for every request.
+  if (document.issuer.startsWith("http:")) openid.allowInsecureRequests(made);
+  // Without it the library trusts the connection to the token endpoint and verifies no signature.
+  openid.enableNonRepudiationChecks(made);
+  return made;
+}
+
+/** How the client proves who it is: as the document says, by OpenID Connect Core 9 in the header unless it says otherwise. */
+function authentication(
+  openid: typeof import("openid-client"),
+  { token_endpoint_auth_methods_supported: methods = ["client_secret_basic"] }: DiscoveryDocument,
+  secret: string | undefined,
+) {
+  if (secret === undefined) return openid.None();
+  const inBody = !methods.includes("client_secret_basic") && methods.includes("client_secret_post");
+  return inBody ? openid.ClientSecretPost(secret) : openid.ClientSecretBasic(secret);
+}
+
+/** Sign-in by OpenID Connect: code flow with PKCE, state and nonce. https://openid.net/specs/openid-connect-core-1_0.html */
+export function createOidc(deps: {
+  discovery: Discovery;
+  secrets: Pick<SsoSecrets, "read">;
+  outgoing: Outgoing;
+  clock: Clock;
+}): Protocol {
+  const { discovery, secrets } = deps;
+
+  async function documentOf({ oidcIssuer }: SsoConfiguration): Promise<DiscoveryDocument> {
+    try {
+      return await discovery.of(oidcIssuer!);
+    } catch (error) {
+      if (error instanceof NoDiscoveryDocument) throw new SignInRefused("badResponse", { code: "discovery" });
+      if (isUnreachable(error)) throw new SignInRefused("providerUnreachable", { code: "discovery" });
+      throw error;
+    }
+  }
+
+  async function secretOf({ oidcClientSecret }: SsoConfiguration): Promise<string | undefined> {
+    if (!oidcClientSecret) return undefined;
+    let secret: string | undefined;
+    try {
+      secret = await secrets.read(oidcClientSecret);
+    } catch (error) {
+      if (error instanceof CloudFailure) throw new SignInRefused("secretUnreadable", { code: error.code });
+      throw error;
+    }
+    // As a public client it would only be refused, and less clearly.
+    if (secret === undefined) throw new SignInRefused("secretUnreadable", { code: "notFound" });
+    return secret;
+  }
+
+  async function clientOf(config: SsoConfiguration, secret: string | undefined): Promise<Client> {
+    return await openIdClient(await documentOf(config), { id: config.oidcClientId!, secret }, deps);
+  }
+
+  return {
+    async begin(config, request, origin) {
+      const client = await clientOf(config, undefined);
+      const { buildAuthorizationUrl, calculatePKCECodeChallenge } = await import("openid-client");
+      return buildAuthorizationUrl(client, {
+        redirect_uri: origin + CALLBACK_PATH,
+        response_type: "code",
+        response_mode: "query",
+        scope: [...new Set(["openid", ...config.oidcScopes])].join(" "),
+        state: request.id,
+        nonce: request.derived("nonce"),
+        code_challenge: await calculatePKCECodeChallenge(request.derived("verifier")),
+        code_challenge_method: "S256",
+      });
+    },
+
+    async complete(config, request, { parameters }, origin) {
+      if (parameters.has("error")) throw new SignInRefused("providerRefused", { code: known(parameters.get("error")) });
+      const client = await clientOf(config, await secretOf(config));
+      const { authorizationCodeGrant, fetchUserInfo } = await import("openid-client");
+      // Never the address that the request came to: the proxies before us choose that one.
+      const currentUrl = new URL(`${origin}${CALLBACK_PATH}?${parameters}`);
+      try {
+        const tokens = await authorizationCodeGrant(client, currentUrl, {
+          expectedState: request.id,
+          expectedNonce: request.derived("nonce"),
+          pkceCodeVerifier: request.derived("verifier"),
+          idTokenExpected: true,
+        });
+        const claims = tokens.claims()!;
+        const person = { issuer: claims.iss, subject: claims.sub, claims };
+        requireOurs(person, config, deps.clock);
+        if (!client.serverMetadata().userinfo_endpoint || wanted(config).every((name) => Object.hasOwn(claims, name))) {
+          return person;
+        }
+        const more = await fetchUserInfo(client, tokens.access_token, claims.sub);
+        return { ...person, claims: { ...more, ...claims } };
+      } catch (error) {
+        throw refused(error);
+      }
+    },
+  };
+}
+
+/** Claims that, where the ID token lacks one, the provider is asked for once more. */
+function wanted({ rolesClaim, roleMapping }: SsoConfiguration): string[] {
+  const pointer = rolesClaim?.startsWith("/") ? rolesClaim.split("/")[1]! : rolesClaim;
+  return ["email", "preferred_username", ...(roleMapping && pointer !== undefined ? [pointer] : [])];
+}
+
+/** What the library leaves open. @throws {SignInRefused} badResponse */
+function requireOurs({ issuer, subject, claims }: Person, config: SsoConfiguration, clock: Clock): void {
+  const refuse = (code: string) => new SignInRefused("badResponse", { code });
+  if (issuer !== config.oidcIssuer) throw refuse("iss");
+  // It looks at it only beside several audiences: OpenID Connect Core 3.1.3.7, 5.
+  if (claims.azp !== undefined && claims.azp !== config.oidcClientId) throw refuse("azp");
+  // OpenID Connect Core 2: at most 255 ASCII characters.
+  if (!/^[\x20-\x7e]{1,255}$/.test(subject)) throw refuse("sub");
+  if (typeof claims.iat !== "number" || claims.iat > clock.now().getTime() / 1000 + SKEW_SECONDS) throw refuse("iat");
+}
+
+/** Errors that providers name: https://www.iana.org/assignments/oauth-parameters (extensions errors). */
+const ERRORS: readonly string[] = [
+  "access_denied",
+  "account_selection_required",
+  "consent_required",
+  "interaction_required",
+  "invalid_client",
+  "invalid_grant",
+  "invalid_request",
+  "invalid_scope",
+  "login_required",
+  "server_error",
+  "temporarily_unavailable",
+  "unauthorized_client",
+  "unsupported_response_type",
+];
+const known = (error: unknown): string => (ERRORS.includes(String(error)) ? String(error) : "other");
+
+/** What a failed exchange says; the library's errors hold tokens and what the provider wrote, of which nothing goes on. */
+function refused(error: unknown): SignInRefused {
+  if (error instanceof SignInRefused) return error;
+  if (isUnreachable(error)) return new SignInRefused("providerUnreachable", { code: "request" });
+  const { code, error: named, cause } = error as { code?: unknown; error?: unknown; cause?: { status?: unknown } };
+  if (code === "OAUTH_TIMEOUT") return new SignInRefused("providerUnreachable", { code: "timeout" });
+  if (code === "OAUTH_RESPONSE_IS_NOT_CONFORM" && Number(cause?.status) >= 500) {
+    return new SignInRefused("providerUnreachable", { code: "status" });
+  }
+  if (named === "invalid_client" || named === "unauthorized_client") {
+    return new SignInRefused("clientRefused", { code: named });
+  }
+  if (code === "OAUTH_RESPONSE_BODY_ERROR") return new SignInRefused("badResponse", { code: known(named) });
+  const plain = typeof code === "string" && /^OAUTH_[A-Z_]{1,60}$/.test(code) ? code : "other";
+  return new SignInRefused("badResponse", { code: plain });
+}

@@ -1,0 +1,70 @@
+import { Problem, type ProblemCode, retryLater } from "../http/problem.ts";
+
+/**
+ * Why a sign-in ended without one: what the person is told, which never holds what a provider wrote. The reason itself is
+ * entered in the audit log.
+ */
+const REFUSALS = {
+  /** No row of that id, or not of this browser, or over, or used before. */
+  unknownRequest: ["signInStale", "Nobody began this sign-in here."],
+  otherBrowser: [
+    "signInStale",
+    "This sign-in was begun in another browser, or another one was begun in this browser since.",
+  ],
+  expired: ["signInStale", "A sign-in must be completed within ten minutes."],
+  used: ["signInStale", "This sign-in was completed before."],
+  changedMeanwhile: ["signInStale", "Single sign-on was configured anew since this sign-in was begun."],
+  providerRefused: ["signInFailed", "The identity provider did not sign you in."],
+  badResponse: ["signInFailed", "What the identity provider answered does not hold, so nobody was signed in."],
+  clientRefused: [
+    "signInFailed",
+    "The identity provider does not know this service. Tell an administrator: its client secret may have expired.",
+  ],
+  providerUnreachable: ["unavailable", "The identity provider does not answer."],
+  secretUnreadable: ["unavailable", "The service's own key vault does not answer."],
+  stranger: ["signInRefused", "You have no account here. Ask an administrator for one."],
+  removed: ["signInRefused", "Your account was removed. Ask an administrator to let you in again."],
+  disabled: ["signInRefused", "Your account is disabled. Ask an administrator."],
+  emailDomain: ["signInRefused", "Your e-mail address is not one of those that may sign in, or is not verified."],
+  noRole: [
+    "signInRefused",
+    "The identity provider gives you none of the roles that may sign in. Ask an administrator.",
+  ],
+  rolesConflict: [
+    "signInRefused",
+    "The identity provider gives you the roles auditor and operator together, and neither is above the other. Ask an administrator for one of them.",
+  ],
+  rolesNotSent: [
+    "signInRefused",
+    "The identity provider left out your groups because there are too many. Ask an administrator to map application roles instead.",
+  ],
+} as const satisfies Record<string, readonly [ProblemCode, string]>;
+
+export type Reason = keyof typeof REFUSALS;
+
+/** Seconds a person is asked to wait when something that the sign-in needs does not answer. */
+const RETRY_SECONDS = 10;
+
+/** A sign-in that ends here. */
+export class SignInRefused extends Error {
+  override readonly name = "SignInRefused";
+  readonly reason: Reason;
+  /** What the audit log says beside the reason; never what a provider wrote freely, and no secret. */
+  readonly details: Readonly<Record<string, string>>;
+
+  constructor(reason: Reason, details: Record<string, string> = {}) {
+    super(reason);
+    this.reason = reason;
+    this.details = details;
+  }
+
+  problem(): Problem {
+    const [code, text] = REFUSALS[this.reason];
+    if (code === "unavailable") return retryLater(code, `${text} Try again.`, RETRY_SECONDS);
+    return new Problem(code, code === "signInRefused" ? text : `${text} Sign in again.`);
+  }
+}
+
+/** Why somebody was refused as the access room or the mapping says it. */
+export const refusalOf = (reason: string): SignInRefused =>
+  new SignInRefused(Object.hasOwn(REFUSALS, reason) ? (reason as Reason) : "disabled");

@@ -1,0 +1,145 @@
+import type { Federated } from "../access/federated.ts";
+import { identityId } from "../access/user.ts";
+import type { Audit } from "../audit/audit.ts";
+import type { Caller } from "../http/endpoint.ts";
+import { Problem } from "../http/problem.ts";
+import type { Cookie } from "../http/reply.ts";
+import type { Clock, Randomness } from "../runtime.ts";
+import type { Tables } from "../storage/tables.ts";
+import type { SsoConfiguration } from "./configuration.ts";
+import type { Configurations } from "./configurations.ts";
+import { emailOf, nameOf, type Person, verifiedDomainOf } from "./person.ts";
+import type { Protocol } from "./protocol.ts";
+import { refusalOf, SignInRefused } from "./refusals.ts";
+import { bindingCookie, createSignInRequests, type ProtocolName } from "./requests.ts";
+import { isOwnPath } from "./return-url.ts";
+import { roleOf } from "./roles.ts";
+
+/** Where a browser is sent, and with what. */
+export interface Redirection {
+  location: string;
+  cookies: Cookie[];
+}
+
+/** What a provider sent back by way of a browser, and what the browser had of its own. */
+export interface Arrival {
+  protocol: ProtocolName;
+  /** The query, or the form's fields. */
+  parameters: URLSearchParams;
+  /** What the provider was given to hand back: `state`, `RelayState`. */
+  requestId: string | undefined;
+  /** The binding cookie's value. */
+  cookie: string | undefined;
+  /** What the browser says it is. */
+  userAgent: string | undefined;
+}
+
+/** Sign-ins by way of a browser. What they are refused with is for people: see `REFUSALS`. */
+export interface SignIns {
+  /**
+   * @param returnUrl - Where the person wants to be afterwards.
+   * @param origin - Our own origin, undefined when nobody configured it.
+   * @throws {Problem} invalidRequest (a foreign returnUrl), conflict (single sign-on is not configured), signInFailed, unavailable
+   */
+  begin(returnUrl: string | undefined, origin: string | undefined, caller: Caller): Promise<Redirection>;
+  /** @throws {Problem} conflict, signInStale, signInFailed, signInRefused, unavailable */
+  complete(arrival: Arrival, origin: string | undefined, caller: Caller): Promise<Redirection>;
+  /** Removes requests that are over. */
+  cleanUp(): Promise<void>;
+}
+
+export function createSignIns(deps: {
+  tables: Tables;
+  configurations: Configurations;
+  protocols: Partial<Record<ProtocolName, Protocol>>;
+  federated: Federated;
+  audit: Pick<Audit, "refused">;
+  clock: Clock;
+  randomness: Randomness;
+}): SignIns {
+  const { configurations, protocols, federated, audit } = deps;
+  const requests = createSignInRequests(deps);
+
+  /** Enters why a sign-in was refused, and tells the person. */
+  async function told(error: unknown, caller: Caller, person: Person | undefined): Promise<unknown> {
+    if (!(error instanceof SignInRefused)) return error;
+    const identity = person && { issuer: person.issuer, subject: person.subject };
+    await audit.refused({
+      type: "user.signInRefused",
+      caller,
+      outcome: "refused",
+      // Repeats of one target are entered once: of each person refused there must be the pair.
+      target: { type: "ssoIdentity", id: identity ? identityId(identity) : error.reason },
+      details: { reason: error.reason, by: "sso", ...error.details, ...identity },
+    });
+    return error.problem();
+  }
+
+  async function enter(config: SsoConfiguration, person: Person, caller: Caller, userAgent: string | undefined) {
+    const domains = config.allowedEmailDomains;
+    const domain = verifiedDomainOf(person);
+    if (domains && !(domain !== undefined && domains.includes(domain))) throw new SignInRefused("emailDomain");
+    const arriving = {
+      pair: { issuer: person.issuer, subject: person.subject },
+      name: nameOf(person),
+      email: emailOf(person),
+      create: config.autoCreateUsers,
+      role: (now: Parameters<typeof roleOf>[2]) => roleOf(config, person, now),
+    };
+    const entered = await federated.signIn(arriving, caller, userAgent);
+    if ("refused" in entered) throw refusalOf(entered.refused);
+    return entered;
+  }
+
+  return {
+    async begin(returnUrl = "/", origin, caller) {
+      const config = await configurations.read();
+      const { own, protocol } = ready(config, protocols, origin);
+      if (!isOwnPath(returnUrl, own)) {
+        const message = "must be a path of this service, such as /docs";
+        const errors = [{ path: "query.returnUrl", message }];
+        throw new Problem("invalidRequest", `The returnUrl ${message}.`, { errors });
+      }
+      const how = { protocol: config.providerType, returnUrl, generation: config.generation };
+      try {
+        const { request, cookie } = await requests.begin(how);
+        return { location: (await protocol.begin(config, request, own)).href, cookies: [cookie] };
+      } catch (error) {
+        throw await told(error, caller, undefined);
+      }
+    },
+
+    async complete({ protocol: name, parameters, requestId, cookie, userAgent }, origin, caller) {
+      const config = await configurations.read();
+      const { own, protocol } = ready(config, protocols, origin);
+      let person: Person | undefined;
+      try {
+        const request = await requests.complete(name, requestId, cookie);
+        if (name !== config.providerType || request.generation !== config.generation) {
+          throw new SignInRefused("changedMeanwhile");
+        }
+        person = await protocol.complete(config, request, { parameters }, own);
+        const entered = await enter(config, person, caller, userAgent);
+        await configurations.signedIn(config, entered.user.role);
+        return { location: request.returnUrl, cookies: [entered.cookie, bindingCookie(name, "", 0)] };
+      } catch (error) {
+        throw await told(error, caller, person);
+      }
+    },
+
+    cleanUp: () => requests.cleanUp(),
+  };
+}
+
+/** @throws {Problem} conflict while nobody can sign in so */
+function ready(
+  config: SsoConfiguration,
+  protocols: Partial<Record<ProtocolName, Protocol>>,
+  own: string | undefined,
+): { own: string; protocol: Protocol } {
+  const protocol = protocols[config.providerType];
+  if (!config.isEnabled || !protocol || own === undefined) {
+    throw new Problem("conflict", "Single sign-on is not switched on. Sign in with username and password.");
+  }
+  return { own, protocol };
+}

@@ -1,0 +1,217 @@
+import type { Access } from "../access/access.ts";
+import type { PasswordSignIn } from "../access/sign-in.ts";
+import type { Audit } from "../audit/audit.ts";
+import type { ServiceKeyVault } from "../azure/service-key-vault.ts";
+import type { Config } from "../config/config.ts";
+import type { Caller } from "../http/endpoint.ts";
+import { invalidBody, Problem, retryLater } from "../http/problem.ts";
+import type { RateLimiter } from "../http/rate-limit.ts";
+import type { Licensing } from "../licensing/licensing.ts";
+import { createOutgoing, type OutgoingOptions } from "../outgoing/outgoing.ts";
+import type { Clock, Logger, Randomness } from "../runtime.ts";
+import type { Tables } from "../storage/tables.ts";
+import type { SsoChange, SsoConfigurationView, SsoTest, SsoTestResult } from "./api.ts";
+import { checkIssuer } from "./change.ts";
+import type { SsoConfiguration } from "./configuration.ts";
+import { type Configurations, createConfigurations } from "./configurations.ts";
+import { createDiscovery, type DiscoveryDocument, fetchDiscoveryDocument } from "./oidc/discovery.ts";
+import { createOidc } from "./oidc/oidc.ts";
+import { type Candidate, testOidc } from "./oidc/test.ts";
+import type { Check, Protocol } from "./protocol.ts";
+import type { ProtocolName } from "./requests.ts";
+import { createSsoSecrets } from "./secrets.ts";
+import { createSignIns, type SignIns } from "./sign-ins.ts";
+import { issuerProblem, PUBLIC_TARGETS, providerTargets } from "./targets.ts";
+
+/** Single sign-on: its configuration, and people who sign in with an identity provider. */
+export interface Sso {
+  /** What a page needs to show its button, in every tier. */
+  status(): Promise<{
+    enabled: boolean;
+    providerType: ProtocolName;
+    loginButtonText: string;
+    ssoOnlyMode: boolean;
+  }>;
+  configuration(): Promise<SsoConfigurationView>;
+  /**
+   * @param origin - Our own origin, undefined when nobody configured it.
+   * @throws {Problem} invalidRequest, conflict, preconditionFailed, unavailable
+   */
+  configure(
+    given: SsoChange,
+    ifMatch: string | undefined,
+    caller: Caller,
+    origin: string | undefined,
+  ): Promise<SsoConfigurationView>;
+  /** Tries a configuration without saving it. @throws {Problem} invalidRequest, conflict */
+  test(given: SsoTest, caller: Caller, origin: string | undefined): Promise<SsoTestResult>;
+  /** @throws {Problem} notFound, preconditionFailed */
+  disable(ifMatch: string | undefined, caller: Caller): Promise<void>;
+  /** What an issuer says of itself; for anybody, so at public addresses only. @throws {Problem} invalidRequest, rateLimited */
+  discover(issuerUrl: string, caller: Caller): Promise<DiscoveryDocument>;
+  begin: SignIns["begin"];
+  complete: SignIns["complete"];
+  /** Whether passwords are taken of this user now. */
+  passwordSignIn: PasswordSignIn;
+  /** Whether users of single sign-on have their roles from a mapping. */
+  roleMapped(): Promise<boolean>;
+  /** Removes what is over; once a day. @throws {CloudFailure} when a secret stays. */
+  cleanUp(caller: Caller): Promise<void>;
+}
+
+export interface SsoDependencies {
+  tables: Tables;
+  config: Pick<Config, "PRIVATE_TARGET_HOSTS" | "PUBLIC_BASE_URL" | "BOOTSTRAP_ADMIN_USERNAME">;
+  audit: Audit;
+  access: Pick<Access, "federated" | "bootstrapStands">;
+  licensing: Pick<Licensing, "tier">;
+  /** Undefined while the service has no key vault of its own: client secrets are then refused. */
+  vault: ServiceKeyVault | undefined;
+  /** Counts `discover` by address. */
+  discoverLimiter: RateLimiter;
+  clock: Clock;
+  randomness: Randomness;
+  log: Logger;
+  /** How names are resolved; by the system's resolver, unless a test says otherwise. */
+  resolve?: OutgoingOptions["resolve"];
+}
+
+export function createSso(deps: SsoDependencies): Sso {
+  const { tables, config, audit, access, licensing, clock, randomness, log } = deps;
+  const resolving = deps.resolve && { resolve: deps.resolve };
+  const targets = { ...providerTargets(config), ...resolving };
+  const outgoing = createOutgoing(targets);
+  const anybodys = createOutgoing({ ...PUBLIC_TARGETS, ...resolving });
+  const allowed = (address: string) => issuerProblem(address, targets) === undefined;
+  const secrets = createSsoSecrets({ tables, audit, vault: deps.vault, clock, randomness });
+  const configurations: Configurations = createConfigurations({
+    tables,
+    audit,
+    secrets,
+    targets,
+    bootstrapStands: () => access.bootstrapStands(),
+    clock,
+    randomness,
+    log,
+  });
+  const discovery = createDiscovery({ outgoing, clock, allowed });
+  const protocols: Partial<Record<ProtocolName, Protocol>> = {
+    oidc: createOidc({ discovery, secrets, outgoing, clock }),
+  };
+  const signIns = createSignIns({
+    tables,
+    configurations,
+    protocols,
+    federated: access.federated,
+    audit,
+    clock,
+    randomness,
+  });
+
+  const isOn = async ({ isEnabled }: SsoConfiguration) => isEnabled && (await licensing.tier()) === "pro";
+
+  /** What it is now, and whether passwords are off: never without a licence, nor without a way back in. */
+  async function current() {
+    const now = await configurations.read();
+    const enabled = await isOn(now);
+    return { now, enabled, ssoOnlyMode: enabled && now.ssoOnlyMode && (await access.bootstrapStands()) };
+  }
+
+  const tried = (candidate: Candidate, origin: string): Promise<Check[]> =>
+    testOidc(candidate, origin, { outgoing, clock, allowed });
+
+  return {
+    async status() {
+      const { now, enabled, ssoOnlyMode } = await current();
+      return { enabled, providerType: now.providerType, loginButtonText: now.loginButtonText, ssoOnlyMode };
+    },
+
+    configuration: () => configurations.view(),
+
+    async configure(given, ifMatch, caller, origin) {
+      const own = requireOrigin(origin);
+      return await configurations.change(given, ifMatch, caller, async (next, secret) => {
+        if (next.providerType !== "oidc") return;
+        const candidate = { issuer: next.oidcIssuer!, clientId: next.oidcClientId, secret };
+        // A saved secret was tried when it was saved.
+        const failed = (await tried({ ...candidate, ...(!secret && { clientId: undefined }) }, own)).find(
+          ({ passed }) => !passed,
+        );
+        if (failed) {
+          const member = failed.name === "client" ? "oidcClientSecret" : "oidcIssuer";
+          throw invalidBody(member, `does not work: ${failed.detail} It can be saved with isEnabled: false`);
+        }
+      });
+    },
+
+    async test(given, caller, origin) {
+      const own = requireOrigin(origin);
+      const saved = await configurations.read();
+      const providerType = given.providerType ?? saved.providerType;
+      if (providerType !== "oidc") throw invalidBody("providerType", "must be oidc to be tested");
+      const issuer = given.oidcIssuer ?? saved.oidcIssuer;
+      if (issuer === undefined) throw invalidBody("oidcIssuer", "is needed");
+      checkIssuer(issuer, targets);
+      const clientId = given.oidcClientId ?? saved.oidcClientId;
+      // The saved secret goes to the issuer it was given for, for the client it was given for.
+      const same = issuer === saved.oidcIssuer && clientId === saved.oidcClientId;
+      const reference = given.oidcClientSecret === undefined && same ? saved.oidcClientSecret : undefined;
+      const secret = reference ? await secrets.read(reference) : given.oidcClientSecret;
+      const checks = await tried({ issuer, clientId, secret }, own);
+      const success = checks.every(({ passed }) => passed);
+      const details = { providerType, issuer, success };
+      await audit.append({
+        type: "sso.tested",
+        caller,
+        target: { type: "sso", id: "configuration" },
+        outcome: "success",
+        details,
+      });
+      return { success, providerType, checks };
+    },
+
+    disable: (ifMatch, caller) => configurations.disable(ifMatch, caller),
+
+    async discover(issuerUrl, caller) {
+      const { allowed: counted, retryAfterSeconds } = await deps.discoverLimiter.take(`address:${caller.address}`);
+      if (!counted) throw retryLater("rateLimited", "Wait as long as Retry-After says.", retryAfterSeconds);
+      const problem = issuerProblem(issuerUrl, PUBLIC_TARGETS);
+      if (problem !== undefined) throw invalidBody("issuerUrl", problem);
+      if (new URL(issuerUrl).port !== "") throw invalidBody("issuerUrl", "must have no port");
+      try {
+        return await fetchDiscoveryDocument(issuerUrl, anybodys);
+      } catch (error) {
+        // The same whatever it was: nobody learns here which names and hosts there are.
+        if (!EXPECTED.includes((error as Error).name)) throw error;
+        throw invalidBody("issuerUrl", "has no discovery document that can be read at a public address");
+      }
+    },
+
+    begin: signIns.begin,
+    complete: signIns.complete,
+
+    async passwordSignIn(username) {
+      if (!(await current()).ssoOnlyMode) return "allowed";
+      return username === config.BOOTSTRAP_ADMIN_USERNAME?.toLowerCase() ? "breakGlass" : "refused";
+    },
+
+    async roleMapped() {
+      const { now, enabled } = await current();
+      return enabled && now.roleMapping !== undefined;
+    },
+
+    async cleanUp(caller) {
+      await signIns.cleanUp();
+      const { oidcClientSecret } = await configurations.read();
+      await secrets.cleanUp(oidcClientSecret ? [oidcClientSecret] : [], caller);
+    },
+  };
+}
+
+const EXPECTED = ["NoDiscoveryDocument", "Unreachable"];
+
+/** @throws {Problem} conflict: providers are told to come back to an address that nobody who calls may choose */
+function requireOrigin(origin: string | undefined): string {
+  if (origin !== undefined) return origin;
+  throw new Problem("conflict", "Set PUBLIC_BASE_URL to the address at which people reach this service.");
+}

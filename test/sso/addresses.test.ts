@@ -1,0 +1,166 @@
+import type { AddressInfo } from "node:net";
+import { createServer, type Server } from "node:net";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import {
+  ADMINISTRATOR,
+  type Deployment,
+  from,
+  HERE,
+  type Instance,
+  type InstanceOptions,
+  ORIGIN,
+  problemOf,
+  startDeployments,
+} from "./room.ts";
+
+let deployments: Awaited<ReturnType<typeof startDeployments>>;
+let deployment: Deployment;
+beforeAll(async () => {
+  deployments = await startDeployments(60);
+});
+afterAll(() => deployments.stop());
+beforeEach(() => {
+  deployment = deployments.next();
+});
+
+/** Counts whoever connects, on every address of this machine. */
+let listener: Server;
+let port: number;
+let connected = 0;
+beforeAll(async () => {
+  listener = createServer((socket) => {
+    connected += 1;
+    socket.destroy();
+  });
+  await new Promise<void>((resolve) => listener.listen(0, "::", resolve));
+  ({ port } = listener.address() as AddressInfo);
+});
+afterAll(() => void listener.close());
+
+/** Names of a resolver that somebody else controls. */
+const RESOLVED: Record<string, string[][]> = {
+  "private.example": [["10.0.0.1"]],
+  "loopback.example": [["127.0.0.1"]],
+  "six.example": [["::1"]],
+  "mixed.example": [["8.8.8.8", "127.0.0.1"]],
+  "mapped.example": [["::ffff:127.0.0.1"]],
+  "metadata.example": [["169.254.169.254"]],
+  "nat64.example": [["64:ff9b::7f00:1"]],
+  // The first answer is harmless; whoever asks again gets the other one.
+  "rebinding.example": [["127.0.0.1"], ["8.8.8.8"]],
+};
+const resolve: NonNullable<InstanceOptions["resolve"]> = async (host) => {
+  const answers = RESOLVED[host];
+  const found = answers
+    ? answers.length > 1
+      ? answers.shift()!
+      : answers[0]!
+    : [host === "localhost" ? "127.0.0.1" : host];
+  return found.map((address) => ({ address, family: address.includes(":") ? 6 : 4 }));
+};
+
+/** Every way to write an address of this machine or its network that a URL takes. */
+const PRIVATE = [
+  "127.0.0.1",
+  "127.1",
+  "2130706433",
+  "0x7f000001",
+  "0x7f.1",
+  "0177.0.0.1",
+  "0",
+  "0.0.0.0",
+  "127.0.0.1.",
+  "localhost",
+  "[::1]",
+  "[::]",
+  "[::ffff:127.0.0.1]",
+  "[::ffff:7f00:1]",
+  "[0:0:0:0:0:0:0:1]",
+  "[::127.0.0.1]",
+  "[fe80::1]",
+  "10.0.0.1",
+  "172.16.0.1",
+  "192.168.0.1",
+  "100.64.0.1",
+  "169.254.169.254",
+  "168.63.129.16",
+  "[fd00:ec2::254]",
+  "①②⑦.⓪.⓪.①",
+  ...Object.keys(RESOLVED),
+];
+
+const issuers = () => PRIVATE.flatMap((host) => [`https://${host}:${port}`, `https://${host}`]);
+
+describe("no packet reaches a private address", () => {
+  test("by looking an issuer up, for anybody", async () => {
+    const instance = deployment.start({
+      resolve,
+      // Named for configured providers, which means nothing here.
+      config: { PRIVATE_TARGET_HOSTS: [`127.0.0.1:${port}`, `localhost:${port}`, "127.0.0.1:443"] },
+    });
+    let address = 0;
+    const codes = new Set<string>();
+    for (const issuer of [...issuers(), `http://127.0.0.1:${port}`]) {
+      codes.add(await problemOf(instance.sso.discover(issuer, from(`192.0.2.${address++}`))));
+    }
+    expect([...codes]).toEqual(["invalidRequest"]);
+    expect(connected).toBe(0);
+  });
+
+  test("by testing or saving a configuration, but for the hosts that are named", async () => {
+    const instance = deployment.start({ resolve });
+    const client = { oidcClientId: "c", oidcClientSecret: "s" };
+    for (const oidcIssuer of [...issuers(), `http://127.0.0.1:${port}`]) {
+      const tested = await instance.sso.test({ oidcIssuer, ...client }, ADMINISTRATOR, ORIGIN).then(
+        ({ success }) => success,
+        (error: { code: string }) => error.code,
+      );
+      expect([false, "invalidRequest"]).toContain(tested);
+      const saved = instance.sso.configure(
+        { isEnabled: true, oidcIssuer, ...client },
+        undefined,
+        ADMINISTRATOR,
+        ORIGIN,
+      );
+      expect(await problemOf(saved)).toBe("invalidRequest");
+    }
+    expect(connected).toBe(0);
+
+    // The control: the same address, named.
+    const named = deployment.start({ resolve, config: { PRIVATE_TARGET_HOSTS: [`127.0.0.1:${port}`] } });
+    await named.sso.test({ oidcIssuer: `http://127.0.0.1:${port}`, ...client }, ADMINISTRATOR, ORIGIN);
+    expect(connected).toBe(1);
+    connected = 0;
+  });
+
+  test("by plain http once the service itself is reached from elsewhere", async () => {
+    const { issuer: oidcIssuer } = deployments.cloud.oidc;
+    const test = (instance: Instance) => problemOf(instance.sso.test({ oidcIssuer }, ADMINISTRATOR, ORIGIN));
+    expect(await test(deployment.start())).toBe("none");
+    const config = { PUBLIC_BASE_URL: "https://lifecycle.acme.example" };
+    expect(await test(deployment.start({ config }))).toBe("invalidRequest");
+    expect(await test(deployment.start({ config: { PUBLIC_BASE_URL: undefined } }))).toBe("invalidRequest");
+  });
+});
+
+describe("looking an issuer up", () => {
+  test("is done ten times a minute from one address", async () => {
+    const instance = deployment.start({ resolve });
+    const codes: string[] = [];
+    for (let call = 0; call < 11; call++) codes.push(await problemOf(instance.sso.discover("https://127.0.0.1", HERE)));
+    expect(codes).toEqual([...Array.from({ length: 10 }, () => "invalidRequest"), "rateLimited"]);
+    expect(await problemOf(instance.sso.discover("https://127.0.0.1", from("192.0.2.77")))).toBe("invalidRequest");
+  });
+
+  test("says the same of what is not there, not public and not to be understood", async () => {
+    const instance = deployment.start({ resolve });
+    const told = (issuer: string) =>
+      instance.sso.discover(issuer, HERE).then(
+        () => "",
+        (error: Error) => error.message,
+      );
+    const [refused, unknown] = [await told("https://private.example"), await told("https://no.such.name.invalid")];
+    expect(refused).toBe(unknown);
+    expect(refused).not.toContain("10.0.0.1");
+  });
+});

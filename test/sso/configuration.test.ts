@@ -1,0 +1,396 @@
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { USERS_PARTITION, User } from "../../shared/access/user.ts";
+import { secretName } from "../../shared/sso/secrets.ts";
+import { startTableProxy } from "../support/table-proxy.ts";
+import {
+  ADMIN,
+  ADMINISTRATOR,
+  type Deployment,
+  HERE,
+  type Instance,
+  ORIGIN,
+  problemOf,
+  signIn,
+  startDeployments,
+} from "./room.ts";
+
+let deployments: Awaited<ReturnType<typeof startDeployments>>;
+let deployment: Deployment;
+let instance: Instance;
+let other: Instance;
+beforeAll(async () => {
+  deployments = await startDeployments(60);
+});
+afterAll(() => deployments.stop());
+beforeEach(() => {
+  deployment = deployments.next();
+  [instance, other] = [deployment.start(), deployment.start()];
+});
+afterEach(() => {
+  deployments.cloud.control.setOidcMode("correct");
+  deployments.cloud.control.clearFaults();
+});
+
+const HOUR = 3_600_000;
+const put = (change: object, at = instance, ifMatch?: string) =>
+  at.sso.configure(change, ifMatch, ADMINISTRATOR, ORIGIN);
+const messageOf = (work: Promise<unknown>) =>
+  work.then(
+    () => "none",
+    (error: Error) => error.message,
+  );
+const system = { actor: "system", requestId: "test" };
+/** The secrets of single sign-on that the vault holds, by their names. */
+const secrets = () =>
+  deployment.events
+    .concat()
+    .map(({ details }) => details?.name)
+    .filter(Boolean);
+
+describe("the configuration", () => {
+  test("is there before anybody wrote it, and switched off", async () => {
+    expect(await instance.sso.configuration()).toMatchObject({
+      providerType: "oidc",
+      isEnabled: false,
+      oidcIssuer: null,
+      totalSsoLogins: 0,
+      lastSuccessfulLoginAt: null,
+    });
+    expect(await instance.sso.status()).toMatchObject({ enabled: false, ssoOnlyMode: false });
+  });
+
+  test("takes any subset, shows no secret, and holds on every instance", async () => {
+    await put({ loginButtonText: "Acme" });
+    await deployment.configure(other, { allowedEmailDomains: ["acme.example"] });
+    const shown = await instance.sso.configuration();
+    expect(shown).toMatchObject({
+      isEnabled: true,
+      loginButtonText: "Acme",
+      oidcClientSecretSet: true,
+      oidcIssuer: deployments.cloud.oidc.issuer,
+    });
+    expect(await instance.sso.status()).toEqual({
+      enabled: true,
+      providerType: "oidc",
+      loginButtonText: "Acme",
+      ssoOnlyMode: false,
+    });
+    await put({ allowedEmailDomains: null, defaultRole: null });
+    expect(await other.sso.configuration()).toMatchObject({ allowedEmailDomains: null, defaultRole: null });
+    expect(JSON.stringify([shown, deployment.events, deployment.logged])).not.toContain(
+      deployments.cloud.oidc.clientSecret,
+    );
+  });
+
+  test("is not overwritten by who saw an older one, nor by two at once", async () => {
+    const { etag } = await put({ loginButtonText: "one" });
+    await put({ loginButtonText: "two" }, other, etag);
+    expect(await problemOf(put({ loginButtonText: "three" }, instance, etag))).toBe("preconditionFailed");
+    expect(await problemOf(instance.sso.disable(etag, ADMINISTRATOR))).toBe("preconditionFailed");
+    const both = await Promise.all([
+      problemOf(put({ autoCreateUsers: true })),
+      problemOf(put({ defaultRole: null }, other)),
+    ]);
+    expect(both.filter((code) => code === "none").length).toBeGreaterThan(0);
+    for (const code of both) expect(["none", "conflict"]).toContain(code);
+  });
+
+  test("is kept when it is switched off, and not found before", async () => {
+    expect(await problemOf(instance.sso.disable(undefined, ADMINISTRATOR))).toBe("notFound");
+    await deployment.configure(instance);
+    await instance.sso.disable(undefined, ADMINISTRATOR);
+    expect(await other.sso.configuration()).toMatchObject({ isEnabled: false, oidcClientSecretSet: true });
+    await put({ isEnabled: true, autoCreateUsers: true });
+    expect(await problemOf(signIn(instance, "uma"))).toBe("none");
+  });
+
+  test("needs an address of our own, and a key vault for a secret", async () => {
+    expect(await problemOf(instance.sso.configure({}, undefined, ADMINISTRATOR, undefined))).toBe("conflict");
+    const bare = deployment.start({ config: { SERVICE_KEY_VAULT_URL: undefined } });
+    expect(await problemOf(deployment.configure(bare))).toBe("conflict");
+    expect(await instance.sso.configuration()).toMatchObject({ isEnabled: false });
+  });
+
+  test.each<[object, RegExp]>([
+    [{ isEnabled: true }, /oidcIssuer/],
+    [{ isEnabled: true, oidcIssuer: "https://login.acme.example" }, /oidcClientId/],
+    [{ oidcIssuer: "http://login.acme.example" }, /https/],
+    [{ oidcIssuer: "https://a:b@login.acme.example" }, /username or password/],
+    [{ oidcIssuer: "https://login.acme.example/#x" }, /fragment/],
+    [{ oidcIssuer: "https://login.acme.example/?x" }, /query/],
+    [{ rolesClaim: "roles" }, /roleMapping/],
+    [{ roleMapping: { a: "user" } }, /rolesClaim/],
+    [{ oidcIssuer: "https://login.microsoftonline.com/common/v2.0" }, /tenant/],
+    [{ oidcIssuer: "https://login.microsoftonline.com/organizations/v2.0" }, /tenant/],
+    [{ oidcIssuer: "https://login.microsoftonline.com/{tenantid}/v2.0" }, /tenant/],
+    [{ oidcIssuer: "https://login.microsoftonline.us/acme.example/v2.0" }, /tenant/],
+    [{ oidcIssuer: "https://login.microsoftonline.com/9188040d-6c67-4c5b-b112-36a304b66dad/v2.0" }, /tenant/],
+    [{ oidcIssuer: "https://accounts.google.com", autoCreateUsers: true }, /allowedEmailDomains/],
+    [{ oidcIssuer: "https://accounts.google.com/", autoCreateUsers: true }, /allowedEmailDomains/],
+  ])("with %j is refused", async (change, message) => {
+    expect(await messageOf(put(change))).toMatch(message);
+    expect(await instance.sso.configuration()).toMatchObject({ updatedAt: null });
+  });
+
+  test.each<object>([
+    { oidcIssuer: "https://login.microsoftonline.com/11111111-2222-4333-8444-555555555555/v2.0" },
+    { oidcIssuer: "https://accounts.google.com", autoCreateUsers: true, allowedEmailDomains: ["acme.example"] },
+    { oidcIssuer: "https://accounts.google.com", autoCreateUsers: false },
+  ])("with %j is taken", async (change) => {
+    expect(await messageOf(put(change))).toBe("none");
+  });
+});
+
+describe("a client secret", () => {
+  test("goes to the issuer it was given for, and to no other", async () => {
+    await deployment.configure(instance);
+    const elsewhere = { isEnabled: false, oidcIssuer: "https://login.elsewhere.example" };
+    expect(await messageOf(put(elsewhere))).toContain("oidcClientSecret: is needed again");
+    expect(await messageOf(put({ ...elsewhere, oidcClientSecret: null }))).toBe("none");
+    expect(await instance.sso.configuration()).toMatchObject({ oidcClientSecretSet: false });
+  });
+
+  test("does not come back with the issuer it was given for", async () => {
+    await deployment.configure(instance);
+    await put({ isEnabled: false, oidcIssuer: null });
+    await put({ oidcIssuer: deployments.cloud.oidc.issuer });
+    expect(await instance.sso.configuration()).toMatchObject({ oidcClientSecretSet: false });
+  });
+
+  test("is tried before it is saved", async () => {
+    const wrong = deployment.configure(instance, { oidcClientSecret: "a wrong secret of the client" });
+    expect(await messageOf(wrong)).toContain("oidcClientSecret: does not work");
+    expect(await instance.sso.configuration()).toMatchObject({ isEnabled: false, oidcClientSecretSet: false });
+    expect(JSON.stringify(deployment.events)).not.toContain("a wrong secret");
+  });
+
+  test("that is replaced goes a day later; the one in use stays", async () => {
+    const events = () => deployment.events.filter(({ type }) => type === "sso.secretRemoved");
+    await deployment.configure(instance);
+    await deployment.configure(instance);
+    await instance.sso.cleanUp(system);
+    expect(events()).toHaveLength(0);
+    deployment.pass(25 * HOUR);
+    await other.sso.cleanUp(system);
+    expect(events().map(({ outcome }) => outcome)).toEqual(["intent", "success"]);
+    const removed = secrets().at(-1) as string;
+    expect(deployments.cloud.control.secretValue("kv-lifecycle-service", removed)).toBeUndefined();
+    await other.sso.cleanUp(system);
+    expect(events()).toHaveLength(2);
+    // The one in use: the control of it.
+    const { checks } = await other.sso.test({}, ADMINISTRATOR, ORIGIN);
+    expect(checks.at(-1)).toMatchObject({ name: "client", passed: true });
+  });
+
+  test("whose configuration was never written goes a day later", async () => {
+    const proxy = await startTableProxy(deployment.connectionString);
+    try {
+      const broken = deployment.start({ connectionString: proxy.connectionString });
+      proxy.fail(["UpdateConditionNotSatisfied"], ({ path }) => path === "$batch");
+      expect(await problemOf(deployment.configure(broken))).toBe("conflict");
+      expect(deployment.events.at(-1)).toMatchObject({ type: "sso.configured", outcome: "refused" });
+      expect(await instance.sso.configuration()).toMatchObject({ isEnabled: false, oidcClientSecretSet: false });
+      deployment.pass(25 * HOUR);
+      await instance.sso.cleanUp(system);
+      expect(deployment.events.at(-1)).toMatchObject({ type: "sso.secretRemoved", outcome: "success" });
+    } finally {
+      await proxy.stop();
+    }
+  });
+
+  test("that the key vault does not take leaves everything as it was", async () => {
+    deployments.cloud.control.addFault({ match: { operation: "keyvault.setSecret" }, action: { kind: "deny" } });
+    expect(await problemOf(deployment.configure(instance))).toBe("unavailable");
+    expect(await instance.sso.configuration()).toMatchObject({ isEnabled: false, oidcClientSecretSet: false });
+  });
+
+  test("that the key vault does not give ends a sign-in on a clear page", async () => {
+    await deployment.configure(instance, { autoCreateUsers: true });
+    deployments.cloud.control.addFault({ match: { operation: "keyvault.getSecret" }, action: { kind: "deny" } });
+    expect(await problemOf(signIn(other, "uma"))).toBe("unavailable");
+    expect(deployment.refusals().at(-1)).toContain("secretUnreadable");
+    deployments.cloud.control.clearFaults();
+    expect(await problemOf(signIn(other, "uma"))).toBe("none");
+  });
+
+  test("is named by no other secret of the service", () => {
+    expect(secretName("01J00000000000000000000000")).toMatch(/^sso-[0-9A-Z]+$/);
+  });
+});
+
+describe("a test", () => {
+  test("of what works says so, and changes nothing", async () => {
+    const { isEnabled: _, ...settings } = deployment.settings;
+    const result = await instance.sso.test(settings as never, ADMINISTRATOR, ORIGIN);
+    expect(result).toMatchObject({ success: true, providerType: "oidc" });
+    expect(result.checks.map(({ name }) => name)).toEqual(["document", "keys", "client"]);
+    expect(await instance.sso.configuration()).toMatchObject({ updatedAt: null });
+  });
+
+  test("names what does not work", async () => {
+    const failing = async (given: object) => {
+      const { success, checks } = await instance.sso.test(given, ADMINISTRATOR, ORIGIN);
+      expect(success).toBe(false);
+      return `${checks.at(-1)!.name}: ${checks.at(-1)!.detail}`;
+    };
+    const { issuer, clientId } = deployments.cloud.oidc;
+    const client = { oidcIssuer: issuer, oidcClientId: clientId };
+    expect(await failing({ ...client, oidcClientSecret: "wrong" })).toContain("client: ");
+    expect(await failing({ oidcIssuer: issuer, oidcClientId: "unknown", oidcClientSecret: "x" })).toContain("client: ");
+    expect(await failing({ ...client, oidcIssuer: `${issuer}/other` })).toContain("document: ");
+    for (const [mode, text] of [
+      ["wrongDiscoveryIssuer", "another issuer's"],
+      ["templateIssuer", "another issuer's"],
+      ["largeDiscovery", "256 KiB"],
+      ["redirectingDiscovery", "redirect"],
+      ["metadataAddressKeys", "jwks_uri"],
+      ["metadataAddressToken", "token_endpoint"],
+    ] as const) {
+      deployments.cloud.control.setOidcMode(mode);
+      expect(await failing(client)).toContain(text);
+      expect(await messageOf(deployment.configure(instance))).toContain("oidcIssuer: does not work");
+    }
+  });
+
+  test("uses the saved secret for the saved issuer and client only", async () => {
+    await deployment.configure(instance);
+    const clientOf = async (given: object) => (await instance.sso.test(given, ADMINISTRATOR, ORIGIN)).checks.at(-1);
+    expect(await clientOf({})).toMatchObject({ name: "client", passed: true });
+    const reads = () => deployments.cloud.control.counts()["keyvault.getSecret"] ?? 0;
+    const fresh = deployment.start();
+    const before = reads();
+    for (const given of [{ oidcIssuer: `${deployments.cloud.oidc.issuer}/` }, { oidcClientId: "another" }]) {
+      await fresh.sso.test(given, ADMINISTRATOR, ORIGIN);
+    }
+    expect(reads()).toBe(before);
+  });
+});
+
+describe("passwords", () => {
+  const password = () => problemOf(instance.access.signIn(MARIA, HERE));
+  const administrator = (at = instance) => problemOf(at.access.signIn(ADMIN, HERE));
+  const MARIA = { username: "maria", password: "maria's own password" };
+  const mapping = {
+    autoCreateUsers: true,
+    rolesClaim: "roles",
+    roleMapping: { "Lifecycle.Admin": "admin" },
+  } as const;
+
+  /** Single sign-on by which an administrator has signed in, and passwords switched off. */
+  async function switchOff(): Promise<void> {
+    await instance.access.users.create({ ...MARIA, role: "user" }, HERE);
+    expect(await administrator()).toBe("none");
+    await deployment.configure(instance, mapping);
+    await signIn(instance, "ada");
+    await put({ ssoOnlyMode: true });
+  }
+
+  test("are switched off for all but the bootstrap administrator, whose use of one is entered", async () => {
+    await switchOff();
+    expect(await other.sso.status()).toMatchObject({ ssoOnlyMode: true });
+    expect(await password()).toBe("ssoOnly");
+    expect(await administrator(other)).toBe("none");
+    expect(deployment.events.slice(-2)).toMatchObject([
+      { type: "access.breakGlass", outcome: "success", target: { id: "admin" } },
+      { type: "user.signedIn" },
+    ]);
+    await put({ ssoOnlyMode: false });
+    expect(await password()).toBe("none");
+    await administrator();
+    expect(deployment.events.filter(({ type }) => type === "access.breakGlass")).toHaveLength(1);
+  });
+
+  test("stay switched on until an administrator has signed in by this very configuration", async () => {
+    expect(await administrator()).toBe("none");
+    expect(await messageOf(put({ ssoOnlyMode: true }))).toContain("not switched on");
+    await deployment.configure(instance, mapping);
+    expect(await messageOf(put({ ssoOnlyMode: true }))).toContain("must have signed in");
+    await signIn(instance, "uma");
+    expect(await messageOf(put({ ssoOnlyMode: true }))).toContain("must have signed in");
+    await signIn(instance, "ada");
+    await put({ defaultRole: null });
+    expect(await messageOf(put({ ssoOnlyMode: true }))).toContain("must have signed in");
+    await signIn(instance, "ada");
+    await put({ loginButtonText: "decides nothing" });
+    expect(await messageOf(put({ ssoOnlyMode: true }))).toBe("none");
+  });
+
+  test.each<object>([
+    { roleMapping: { "Lifecycle.Admin": "user" } },
+    { defaultRole: null },
+    { allowedEmailDomains: ["acme.example"] },
+    { autoCreateUsers: false },
+    { oidcScopes: ["openid"] },
+    { isEnabled: false },
+  ])("come back with %j, which is refused beside ssoOnlyMode", async (change) => {
+    await switchOff();
+    expect(await problemOf(put({ ...change, ssoOnlyMode: true }))).toBe("conflict");
+    expect(await password()).toBe("ssoOnly");
+    await put(change);
+    expect(await password()).toBe("none");
+  });
+
+  test("come back with a new client secret", async () => {
+    await switchOff();
+    const { clientSecret } = deployments.cloud.oidc;
+    expect(await problemOf(put({ oidcClientSecret: clientSecret, ssoOnlyMode: true }))).toBe("conflict");
+    await put({ oidcClientSecret: clientSecret });
+    expect(await password()).toBe("none");
+  });
+
+  test("stay switched off while the provider is broken, and the administrator still comes in", async () => {
+    await switchOff();
+    deployments.cloud.control.addFault({ match: { operation: "oidc.*" }, action: { kind: "reset" } });
+    expect(await problemOf(signIn(deployment.start(), "ada"))).toBe("unavailable");
+    expect(await password()).toBe("ssoOnly");
+    expect(await administrator()).toBe("none");
+    // And can switch them on again without the provider.
+    await put({ ssoOnlyMode: false });
+    expect(await password()).toBe("none");
+  });
+
+  test("work without a licence, and are off again with one", async () => {
+    await switchOff();
+    const lapsed = deployment.start({ tier: "core" });
+    expect(await lapsed.sso.status()).toMatchObject({ enabled: false, ssoOnlyMode: false });
+    expect(await problemOf(lapsed.access.signIn(MARIA, HERE))).toBe("none");
+    expect(await password()).toBe("ssoOnly");
+  });
+
+  test("while they are off, let the bootstrap administrator be neither deleted, disabled nor demoted", async () => {
+    await switchOff();
+    await instance.access.users.create({ username: "second", password: "another password", role: "admin" }, HERE);
+    const { users } = instance.access;
+    for (const change of [{ state: "disabled" }, { role: "user" }] as const) {
+      expect(await problemOf(users.update("admin", change, undefined, ADMINISTRATOR))).toBe("conflict");
+    }
+    expect(await problemOf(users.remove("admin", undefined, ADMINISTRATOR))).toBe("conflict");
+    expect(await problemOf(users.update("admin", { email: "a@acme.example" }, undefined, ADMINISTRATOR))).toBe("none");
+    expect(await problemOf(users.remove("second", undefined, ADMINISTRATOR))).toBe("none");
+    await put({ ssoOnlyMode: false });
+    await instance.access.users.create({ username: "third", password: "another password", role: "admin" }, HERE);
+    expect(await problemOf(users.remove("admin", undefined, ADMINISTRATOR))).toBe("none");
+  });
+
+  test("work when the bootstrap administrator is gone, disabled or no administrator any more", async () => {
+    await switchOff();
+    const row = (await instance.tables.get(User, USERS_PARTITION, "admin"))!;
+    for (const change of [{ state: "disabled" }, { role: "user" }, { passwordHash: undefined }] as const) {
+      await instance.tables.put(User, USERS_PARTITION, "admin", { ...row, ...change });
+      expect(await password()).toBe("none");
+    }
+    await instance.tables.put(User, USERS_PARTITION, "admin", row);
+    expect(await password()).toBe("ssoOnly");
+    await instance.tables.remove(User, USERS_PARTITION, "admin");
+    expect(await password()).toBe("none");
+    const unnamed = deployment.start({ config: { BOOTSTRAP_ADMIN_USERNAME: undefined } });
+    expect(await problemOf(unnamed.access.signIn(MARIA, HERE))).toBe("none");
+  });
+
+  test("can't be switched off without a bootstrap administrator", async () => {
+    const unnamed = deployment.start({ config: { BOOTSTRAP_ADMIN_USERNAME: undefined } });
+    await deployment.configure(unnamed, mapping);
+    await signIn(unnamed, "ada");
+    expect(await messageOf(put({ ssoOnlyMode: true }, unnamed))).toContain("BOOTSTRAP_ADMIN_USERNAME");
+  });
+});

@@ -1,0 +1,78 @@
+import { describe, expect, test } from "vitest";
+import { ROLES, type Role } from "../../shared/http/endpoint.ts";
+import { type SsoConfiguration, UNCONFIGURED } from "../../shared/sso/configuration.ts";
+import { emailOf, nameOf, verifiedDomainOf } from "../../shared/sso/person.ts";
+import { roleOf } from "../../shared/sso/roles.ts";
+
+const person = (claims: Record<string, unknown>) => ({ issuer: "https://idp.example", subject: "1", claims });
+const config = (change: Partial<SsoConfiguration>): SsoConfiguration => ({ ...UNCONFIGURED, ...change });
+const mapped = (rolesClaim: string, change: Partial<SsoConfiguration> = {}) =>
+  config({ rolesClaim, roleMapping: Object.fromEntries(ROLES.map((role) => [`is-${role}`, role])), ...change });
+
+describe("a role by the mapping", () => {
+  test.each<[readonly string[], Role | string]>([
+    [["is-user"], "user"],
+    [["is-user", "is-auditor"], "auditor"],
+    [["is-operator", "is-user", "other"], "operator"],
+    [["is-admin", "is-auditor", "is-operator"], "admin"],
+    [["is-auditor", "is-operator"], "rolesConflict"],
+    [[], "user"],
+    [["other", "toString", "__proto__"], "user"],
+    [["IS-ADMIN"], "user"],
+  ])("of %j is %s", (values, expected) => {
+    const found = roleOf(mapped("roles"), person({ roles: values }), "operator");
+    expect(typeof found === "string" ? found : found.refused).toBe(expected);
+  });
+
+  test.each<[string, unknown]>([
+    ["roles", { roles: "is-auditor" }],
+    ["roles", { roles: ["is-auditor", 1, null, { a: "is-admin" }] }],
+    ["/realm_access/roles", { realm_access: { roles: ["is-auditor"] } }],
+    ["/a~1b/c~0d/1", { "a/b": { "c~d": ["is-admin", "is-auditor"] } }],
+    ["http://schemas.example/claims/role", { "http://schemas.example/claims/role": ["is-auditor"] }],
+  ])("is looked for at %s", (rolesClaim, claims) => {
+    expect(roleOf(mapped(rolesClaim), person(claims as Record<string, unknown>), undefined)).toBe("auditor");
+  });
+
+  test.each(["/roles/0/x", "/toString", "constructor", "/__proto__/x", "/"])("is not found at %s", (rolesClaim) => {
+    const refusing = mapped(rolesClaim, { defaultRole: undefined as never });
+    expect(roleOf(refusing, person({ roles: ["is-admin"] }), "user")).toEqual({ refused: "noRole" });
+  });
+
+  test("is refused where the provider left the claim out for its length", () => {
+    const claims = { _claim_names: { groups: "src1" }, _claim_sources: {} };
+    expect(roleOf(mapped("groups"), person(claims), "admin")).toEqual({ refused: "rolesNotSent" });
+  });
+
+  test("is the one there is, else the default, where there is no mapping", () => {
+    expect(roleOf(config({}), person({ roles: ["is-admin"] }), "operator")).toBe("operator");
+    expect(roleOf(config({ defaultRole: "auditor" }), person({}), undefined)).toBe("auditor");
+    expect(roleOf(config({ defaultRole: undefined as never }), person({}), undefined)).toEqual({ refused: "noRole" });
+  });
+});
+
+describe("an address", () => {
+  test.each<[Record<string, unknown>, string | undefined]>([
+    [{ email: "a@Acme.Example", email_verified: true }, "acme.example"],
+    [{ email: "a@acme.example", email_verified: "true" }, "acme.example"],
+    [{ email: "a@acme.example", xms_edov: true }, "acme.example"],
+    [{ email: "a@acme.example", xms_edov: "1" }, "acme.example"],
+    [{ email: "a@acme.example" }, undefined],
+    [{ email: "a@acme.example", email_verified: false }, undefined],
+    [{ email: "a@acme.example", email_verified: "yes" }, undefined],
+    [{ email_verified: true, preferred_username: "a@acme.example" }, undefined],
+    [{ email: "a@b@acme.example", email_verified: true }, undefined],
+  ])("%j counts for %s", (claims, domain) => {
+    expect(verifiedDomainOf(person(claims))).toBe(domain);
+  });
+
+  test("is read where each protocol has it, and the name before it", () => {
+    const saml = person({
+      "http://schemas.xmlsoap.org/ws/2005/05/identity/claims/emailaddress": ["a@acme.example"],
+      "http://schemas.xmlsoap.org/ws/2005/05/identity/claims/name": ["ada@acme.example"],
+    });
+    expect([emailOf(saml), nameOf(saml)]).toEqual(["a@acme.example", "ada"]);
+    expect(nameOf(person({ name: "Ada L", email: "al@acme.example" }))).toBe("al");
+    expect(nameOf(person({}))).toBeUndefined();
+  });
+});
