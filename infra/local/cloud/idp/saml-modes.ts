@@ -1,0 +1,128 @@
+import type { SamlMode } from "./saml-response.ts";
+import { wrap } from "./saml-wrapping.ts";
+
+const ELSEWHERE = "https://elsewhere.example/saml";
+
+/** Replaces what must be there, so that no mode quietly changes nothing. */
+const change = (pattern: RegExp, to: string) => (xml: string) => {
+  const changed = xml.replace(pattern, to);
+  if (changed === xml) throw new Error(`The response has nothing like ${pattern}.`);
+  return changed;
+};
+const remove = (pattern: RegExp) => change(pattern, "");
+const steps =
+  (...changes: ((xml: string) => string)[]) =>
+  (xml: string) =>
+    changes.reduce((text, one) => one(text), xml);
+/** Moves the times whose attribute is named, in an element that begins so. */
+const moved = (element: string, attribute: string, minutes: number) => (xml: string) =>
+  xml.replace(new RegExp(`(<saml:${element} [^>]*${attribute}=")([^"]+)`), (_all, before: string, time: string) => {
+    return before + new Date(Date.parse(time) + minutes * 60_000).toISOString();
+  });
+
+const withoutObjectId = remove(/<saml:Attribute Name="[^"]*objectidentifier">.*?<\/saml:Attribute>/);
+const nameId = (format: string) => change(/nameid-format:persistent/, format);
+const UNSPECIFIED = "urn:oasis:names:tc:SAML:1.1:nameid-format:unspecified";
+const EMAIL = "urn:oasis:names:tc:SAML:1.1:nameid-format:emailAddress";
+const withFormat = (format: string) =>
+  steps(withoutObjectId, change(/urn:oasis:names:tc:SAML:2\.0:nameid-format:persistent/, format));
+const ANOTHER = '<saml:Assertion xmlns:saml="urn:oasis:names:tc:SAML:2.0:assertion" ID="_another" Version="2.0"/>';
+
+/** Those that a service provider takes. */
+export const GOOD_SAML_MODES = {
+  correct: {},
+  responseSigned: { signs: "response" },
+  bothSigned: { signs: "both" },
+  sha512: { signature: { hash: "SHA-512" } },
+  withComments: { signature: { canonicalization: "exc-c14n-com" } },
+  nameIdOnly: { assertion: withoutObjectId },
+  /** The comment is no part of what was signed, so it may be put in afterwards; it must not shorten the name. */
+  commentInNameId: { sent: change(/(<saml:NameID[^>]*>.{8})/, "$1<!-- -->") },
+} satisfies Record<string, SamlMode>;
+
+/** Ways in which a provider lies or somebody on the way changes what it said, one mistake each. None may be believed. */
+export const BAD_SAML_MODES = {
+  wrongDestination: { response: change(/Destination="[^"]*"/, `Destination="${ELSEWHERE}"`) },
+  wrongRecipient: { assertion: change(/Recipient="[^"]*"/, `Recipient="${ELSEWHERE}"`) },
+  missingRecipient: { assertion: remove(/Recipient="[^"]*"/) },
+  wrongAudience: { assertion: change(/<saml:Audience>[^<]*/, `<saml:Audience>${ELSEWHERE}`) },
+  missingAudience: { assertion: remove(/<saml:AudienceRestriction>.*<\/saml:AudienceRestriction>/) },
+  secondAudience: {
+    assertion: change(
+      /<\/saml:AudienceRestriction>/,
+      `</saml:AudienceRestriction><saml:AudienceRestriction><saml:Audience>${ELSEWHERE}</saml:Audience></saml:AudienceRestriction>`,
+    ),
+  },
+  missingConditions: { assertion: remove(/<saml:Conditions.*<\/saml:Conditions>/) },
+  unknownCondition: { assertion: change(/<\/saml:Conditions>/, "<saml:Condition/></saml:Conditions>") },
+  conditionsExpired: { assertion: moved("Conditions", "NotOnOrAfter", -62) },
+  conditionsNotYetValid: { assertion: moved("Conditions", "NotBefore", 7) },
+  missingConfirmation: { assertion: remove(/<saml:SubjectConfirmation .*<\/saml:SubjectConfirmation>/) },
+  otherConfirmation: { assertion: change(/cm:bearer/, "cm:sender-vouches") },
+  missingConfirmationData: { assertion: remove(/<saml:SubjectConfirmationData[^>]*\/>/) },
+  confirmationExpired: { assertion: moved("SubjectConfirmationData", "NotOnOrAfter", -7) },
+  missingConfirmationEnd: { assertion: remove(/ NotOnOrAfter="[^"]*"(?= Recipient)/) },
+  sessionOver: {
+    assertion: steps(
+      change(/(<saml:AuthnStatement [^>]*AuthnInstant="([^"]+)")/, '$1 SessionNotOnOrAfter="$2"'),
+      moved("AuthnStatement", "SessionNotOnOrAfter", -60),
+    ),
+  },
+  missingStatement: { assertion: remove(/<saml:AuthnStatement.*<\/saml:AuthnStatement>/) },
+  otherRequest: { response: change(/InResponseTo="[^"]*"/, 'InResponseTo="_another"') },
+  otherRequestConfirmed: { assertion: change(/InResponseTo="[^"]*"/, 'InResponseTo="_another"') },
+  unsolicited: { unsolicited: true },
+  unsolicitedWithoutRequest: {
+    assertion: remove(/InResponseTo="[^"]*"/),
+    response: remove(/InResponseTo="[^"]*"/),
+  },
+  wrongAssertionIssuer: { assertion: change(/<saml:Issuer>[^<]*/, `<saml:Issuer>${ELSEWHERE}`) },
+  wrongResponseIssuer: { response: change(/<saml:Issuer>[^<]*/, `<saml:Issuer>${ELSEWHERE}`) },
+  missingResponseIssuer: { signs: "both", response: change(/<saml:Issuer>[^<]*/, "<saml:Issuer>") },
+  failed: { response: change(/status:Success/, "status:Requester") },
+  notSigned: { signs: "nothing" },
+  foreignKey: { foreignKey: true },
+  foreignKeyOfResponse: { signs: "response", foreignKey: true },
+  tampered: { sent: change(/0a11ce00-0000-4000-8000-\d{12}/g, "0a11ce00-0000-4000-8000-000000000001") },
+  sha1: { signature: { hash: "SHA-1" } },
+  sha1Digest: { signature: { digest: "SHA-1" } },
+  inclusiveCanonicalization: { signature: { canonicalization: "c14n" } },
+  documentType: {
+    response: (xml) => `<!DOCTYPE Response [<!ENTITY who "ada">]>${xml}`,
+  },
+  large: { response: change(/<samlp:Status>/, `<!-- ${"x".repeat(256 * 1024)} --><samlp:Status>`) },
+  deep: { response: change(/<samlp:Status>/, `${"<a>".repeat(1000)}${"</a>".repeat(1000)}<samlp:Status>`) },
+  notWellFormed: { sent: change(/<samlp:Status>/, "<samlp:Status a=b>") },
+  anotherBefore: { response: change(/<saml:Assertion/, `${ANOTHER}<saml:Assertion`) },
+  anotherAfter: { response: change(/<\/samlp:Response>/, `${ANOTHER}</samlp:Response>`) },
+  anotherNamespace: { response: change(/<\/samlp:Response>/, '<Assertion xmlns="urn:example"/></samlp:Response>') },
+  signatureElsewhere: {
+    response: change(
+      /<samlp:Status>/,
+      '<samlp:Extensions><Signature xmlns="urn:example"/></samlp:Extensions><samlp:Status>',
+    ),
+  },
+  transientNameId: { assertion: steps(withoutObjectId, nameId("nameid-format:transient")) },
+  unspecifiedNameId: { assertion: withFormat(UNSPECIFIED) },
+  emailNameId: { assertion: withFormat(EMAIL) },
+  foreignNameId: {
+    assertion: steps(withoutObjectId, change(/<saml:NameID /, `<saml:NameID NameQualifier="${ELSEWHERE}" `)),
+  },
+  twoObjectIds: {
+    assertion: change(/(<saml:AttributeValue>)/, "$1another</saml:AttributeValue><saml:AttributeValue>"),
+  },
+  elementInNameId: { assertion: steps(withoutObjectId, change(/(<saml:NameID[^>]*>.{8})/, "$1<x/>")) },
+  xsw1: { signs: "response", sent: (xml) => wrap(xml, 1) },
+  xsw2: { signs: "response", sent: (xml) => wrap(xml, 2) },
+  xsw3: { sent: (xml) => wrap(xml, 3) },
+  xsw4: { sent: (xml) => wrap(xml, 4) },
+  xsw5: { sent: (xml) => wrap(xml, 5) },
+  xsw6: { sent: (xml) => wrap(xml, 6) },
+  xsw7: { sent: (xml) => wrap(xml, 7) },
+  xsw8: { sent: (xml) => wrap(xml, 8) },
+} satisfies Record<string, SamlMode>;
+
+export const SAML_MODES: Record<SamlModeName, SamlMode> = { ...GOOD_SAML_MODES, ...BAD_SAML_MODES };
+export type SamlModeName = keyof typeof GOOD_SAML_MODES | keyof typeof BAD_SAML_MODES;
+
+export const isSamlMode = (name: string): name is SamlModeName => Object.hasOwn(SAML_MODES, name);

@@ -1,0 +1,43 @@
+import { decrypt } from "xml-encryption";
+import { SamlRefused } from "./refused.ts";
+import { attribute, child, children, named, parseXml } from "./xml.ts";
+
+/**
+ * AES in CBC is what Entra encrypts with. It protects nothing against change, which is why only a signature within counts:
+ * https://www.w3.org/TR/xmlenc-core1/#sec-edata-attacks
+ */
+const CONTENT = [
+  "http://www.w3.org/2001/04/xmlenc#aes128-cbc",
+  "http://www.w3.org/2001/04/xmlenc#aes256-cbc",
+  "http://www.w3.org/2009/xmlenc11#aes128-gcm",
+  "http://www.w3.org/2009/xmlenc11#aes256-gcm",
+];
+/** OAEP only: https://www.w3.org/TR/xmlenc-core1/#rsav15note */
+const KEYS = ["http://www.w3.org/2001/04/xmlenc#rsa-oaep-mgf1p", "http://www.w3.org/2009/xmlenc11#rsa-oaep"];
+
+/**
+ * The XML and root of an assertion that was encrypted for us.
+ *
+ * @param key - Our private key, PEM.
+ * @throws {SamlRefused} algorithm, encrypted, malformed, documentType
+ */
+export async function decryptAssertion(encrypted: Element, key: string): Promise<{ xml: string; root: Element }> {
+  const data = child(encrypted, "encryption", "EncryptedData");
+  const [encryptedKey, ...otherKeys] = named(encrypted, "EncryptedKey");
+  if (!data || !encryptedKey || otherKeys.length > 0) throw new SamlRefused("encrypted");
+  if (!CONTENT.includes(method(data)) || !KEYS.includes(method(encryptedKey))) throw new SamlRefused("algorithm");
+  const xml = await new Promise<string>((resolve, reject) => {
+    // The algorithms were chosen above: by itself it would refuse CBC, and warn of it on the console.
+    const options = { key, disallowDecryptionWithInsecureAlgorithm: false, warnInsecureAlgorithm: false };
+    decrypt(encrypted.toString(), options, (error, result) => {
+      if (error) reject(new SamlRefused("encrypted"));
+      else resolve(result);
+    });
+  });
+  return { xml, root: parseXml(xml) };
+}
+
+const method = (element: Element): string => {
+  const [found] = children(element, "encryption", "EncryptionMethod");
+  return (found && attribute(found, "Algorithm")) ?? "";
+};

@@ -1,0 +1,121 @@
+import { DOMParser } from "@xmldom/xmldom";
+import { type SamlReason, SamlRefused } from "./refused.ts";
+
+export const NAMESPACES = {
+  protocol: "urn:oasis:names:tc:SAML:2.0:protocol",
+  assertion: "urn:oasis:names:tc:SAML:2.0:assertion",
+  metadata: "urn:oasis:names:tc:SAML:2.0:metadata",
+  signature: "http://www.w3.org/2000/09/xmldsig#",
+  encryption: "http://www.w3.org/2001/04/xmlenc#",
+} as const;
+type Namespace = keyof typeof NAMESPACES;
+
+/** Bytes of XML. A response with 150 groups, the most that Entra sends, has about 30 KiB. */
+export const MAX_XML_BYTES = 256 * 1024;
+/** The libraries walk a document by recursion and in more than linear time. Far above what a response has. */
+const MAX_DEPTH = 50;
+const MAX_ELEMENTS = 10_000;
+
+const ELEMENT = 1;
+const TEXT = 3;
+const CDATA = 4;
+
+/**
+ * The root of a document. Whatever the parser would mend or warn of is refused: two parsers mend in two ways.
+ *
+ * @throws {SamlRefused} malformed, documentType
+ */
+export function parseXml(xml: string): Element {
+  if (Buffer.byteLength(xml) > MAX_XML_BYTES) throw new SamlRefused("malformed");
+  if (/<!(DOCTYPE|ENTITY)/i.test(xml)) throw new SamlRefused("documentType");
+  const refuse = () => {
+    throw new SamlRefused("malformed");
+  };
+  let root: Element | null;
+  try {
+    const errorHandler = { warning: refuse, error: refuse, fatalError: refuse };
+    root = new DOMParser({ errorHandler }).parseFromString(xml, "text/xml")?.documentElement ?? null;
+  } catch {
+    throw new SamlRefused("malformed");
+  }
+  if (root === null) throw new SamlRefused("malformed");
+  requireUnambiguous(root);
+  return root;
+}
+
+/** Refuses two elements with one id, of which a signature could mean either, and what no message is as deep or long as. */
+function requireUnambiguous(root: Element): void {
+  const ids = new Set<string>();
+  let elements = 0;
+  for (const { element, depth } of walk(root)) {
+    elements += 1;
+    if (depth > MAX_DEPTH || elements > MAX_ELEMENTS) throw new SamlRefused("malformed");
+    for (const { localName, value } of Array.from(element.attributes)) {
+      if (localName?.toLowerCase() !== "id") continue;
+      if (ids.has(value)) throw new SamlRefused("malformed");
+      ids.add(value);
+    }
+  }
+}
+
+/** An element and all below it, in the order of the document, without recursion. */
+function* walk(root: Element): Generator<{ element: Element; depth: number }> {
+  const open = [{ element: root, depth: 1 }];
+  for (let next = open.pop(); next; next = open.pop()) {
+    yield next;
+    const depth = next.depth + 1;
+    open.push(
+      ...elementsOf(next.element)
+        .map((element) => ({ element, depth }))
+        .reverse(),
+    );
+  }
+}
+
+function elementsOf(parent: Element): Element[] {
+  return Array.from(parent.childNodes).filter((node): node is Element => node.nodeType === ELEMENT);
+}
+
+/** All elements of these names at any depth, whatever their namespace: parsers that look at the name alone see them too. */
+export const named = (root: Element, ...localNames: string[]): Element[] =>
+  [...walk(root)].map(({ element }) => element).filter(({ localName }) => localNames.includes(localName));
+
+export const is = (element: Element, namespace: Namespace, localName: string): boolean =>
+  element.namespaceURI === NAMESPACES[namespace] && element.localName === localName;
+
+export const children = (parent: Element, namespace: Namespace, localName: string): Element[] =>
+  elementsOf(parent).filter((element) => is(element, namespace, localName));
+
+/** The one child of that name, undefined without any. @throws {SamlRefused} `reason` when there are several. */
+export function child(
+  parent: Element,
+  namespace: Namespace,
+  localName: string,
+  reason: SamlReason = "malformed",
+): Element | undefined {
+  const [first, ...more] = children(parent, namespace, localName);
+  if (more.length > 0) throw new SamlRefused(reason);
+  return first;
+}
+
+/** All child elements, for those of which none may be unknown. */
+export const allChildren = elementsOf;
+
+/** An attribute without a namespace; undefined when it is absent or empty. */
+export const attribute = (element: Element, name: string): string | undefined =>
+  element.getAttribute(name) || undefined;
+
+/**
+ * The text of an element without the space around it; undefined when it is empty or holds anything but text. A comment or an
+ * element within would cut it in two for other readers.
+ */
+export function textOf(element: Element | undefined): string | undefined {
+  const nodes = Array.from(element?.childNodes ?? []);
+  if (nodes.some(({ nodeType }) => nodeType !== TEXT && nodeType !== CDATA)) return undefined;
+  return (
+    nodes
+      .map(({ nodeValue }) => nodeValue ?? "")
+      .join("")
+      .trim() || undefined
+  );
+}

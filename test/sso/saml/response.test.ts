@@ -1,0 +1,118 @@
+import { describe, expect, it } from "vitest";
+import { BAD_SAML_MODES, GOOD_SAML_MODES } from "../../../infra/local/cloud/idp/saml-modes.ts";
+import type { SamlMode } from "../../../infra/local/cloud/idp/saml-response.ts";
+import type { SamlReason } from "../../../shared/sso/saml/refused.ts";
+import { verifyResponse } from "../../../shared/sso/saml/response.ts";
+import { base64, outcome, Signer, uma } from "./signing.ts";
+
+const idp = new Signer();
+const MINUTE_MS = 60_000;
+
+/** Each mistake with the check that must find it. */
+const REASONS: Record<keyof typeof BAD_SAML_MODES, SamlReason> = {
+  wrongDestination: "destination",
+  wrongRecipient: "recipient",
+  missingRecipient: "recipient",
+  wrongAudience: "audience",
+  missingAudience: "audience",
+  secondAudience: "audience",
+  missingConditions: "audience",
+  unknownCondition: "malformed",
+  conditionsExpired: "expired",
+  conditionsNotYetValid: "notYetValid",
+  missingConfirmation: "confirmation",
+  otherConfirmation: "confirmation",
+  missingConfirmationData: "confirmation",
+  confirmationExpired: "expired",
+  missingConfirmationEnd: "confirmation",
+  sessionOver: "expired",
+  missingStatement: "malformed",
+  otherRequest: "inResponseTo",
+  otherRequestConfirmed: "inResponseTo",
+  unsolicited: "inResponseTo",
+  unsolicitedWithoutRequest: "inResponseTo",
+  wrongAssertionIssuer: "issuer",
+  wrongResponseIssuer: "issuer",
+  missingResponseIssuer: "issuer",
+  failed: "status",
+  notSigned: "notSigned",
+  foreignKey: "signature",
+  foreignKeyOfResponse: "signature",
+  tampered: "signature",
+  sha1: "algorithm",
+  sha1Digest: "algorithm",
+  inclusiveCanonicalization: "algorithm",
+  documentType: "documentType",
+  large: "malformed",
+  deep: "malformed",
+  notWellFormed: "malformed",
+  anotherBefore: "assertionCount",
+  anotherAfter: "assertionCount",
+  anotherNamespace: "assertionCount",
+  signatureElsewhere: "signature",
+  transientNameId: "noIdentity",
+  unspecifiedNameId: "noIdentity",
+  emailNameId: "noIdentity",
+  foreignNameId: "noIdentity",
+  twoObjectIds: "noIdentity",
+  elementInNameId: "noIdentity",
+  xsw1: "signature",
+  xsw2: "signature",
+  xsw3: "assertionCount",
+  xsw4: "assertionCount",
+  xsw5: "assertionCount",
+  xsw6: "assertionCount",
+  xsw7: "assertionCount",
+  xsw8: "assertionCount",
+};
+
+describe("A response to our request", () => {
+  it.each(Object.entries(GOOD_SAML_MODES) as [string, SamlMode][])("says who signed in: %s", async (_name, mode) => {
+    const person = await verifyResponse(base64(await idp.respond(mode)), idp.expected());
+    expect(person.issuer).toBe(idp.entityId);
+    expect(person.subject).toBe(uma.objectId);
+    expect(person.attributes.get("http://schemas.microsoft.com/ws/2008/06/identity/claims/role")).toEqual(uma.roles);
+    expect(person.endsAt).toEqual(new Date(idp.now.getTime() + 6 * MINUTE_MS));
+  });
+
+  it.each(Object.entries(BAD_SAML_MODES) as [keyof typeof REASONS, SamlMode][])(
+    "is refused: %s",
+    async (name, mode) => {
+      expect(await outcome(await idp.respond(mode), idp.expected())).toBe(REASONS[name]);
+    },
+  );
+
+  it("holds from a minute before its time until a minute after it, by our clock", async () => {
+    const xml = await idp.respond();
+    const at = (ms: number) => outcome(xml, idp.expected({ now: new Date(idp.now.getTime() + ms) }));
+    expect(await at(-6 * MINUTE_MS - 1)).toBe("notYetValid");
+    expect(await at(-6 * MINUTE_MS)).toMatchObject({ subject: uma.objectId });
+    expect(await at(6 * MINUTE_MS - 1)).toMatchObject({ subject: uma.objectId });
+    expect(await at(6 * MINUTE_MS)).toBe("expired");
+  });
+
+  it("may be signed with any of the provider's certificates, and with no other", async () => {
+    const next = await idp.respond({ foreignKey: true });
+    const rolling = idp.expected({ certificates: [idp.certificate, idp.otherCertificate] });
+    expect(await outcome(next, rolling)).toMatchObject({ subject: uma.objectId });
+    expect(await outcome(await idp.respond(), rolling)).toMatchObject({ subject: uma.objectId });
+    expect(await outcome(next, idp.expected({ certificates: [] }))).toBe("signature");
+  });
+
+  it("names the person by the attribute that was chosen, and then by nothing else", async () => {
+    const xml = await idp.respond();
+    const named = (idAttribute: string) => outcome(xml, idp.expected({ idAttribute }));
+    expect(await named("email_verified")).toMatchObject({ subject: "true" });
+    expect(await named("employeeNumber")).toBe("noIdentity");
+    expect(await named("http://schemas.microsoft.com/ws/2008/06/identity/claims/groups")).toMatchObject({
+      subject: "everyone",
+    });
+  });
+
+  it.each(["", "====", "PD94", "%3Cxml", "w6TDtg", "/////w", "PGEv"])(
+    "is refused when it is no XML: %s",
+    async (text) => {
+      await expect(verifyResponse(text, idp.expected())).rejects.toMatchObject({ reason: "malformed" });
+    },
+  );
+});

@@ -1,0 +1,70 @@
+import { generateKeyPairSync, randomBytes } from "node:crypto";
+import { People } from "../../../infra/local/cloud/idp/people.ts";
+import { type SamlMode, type SamlRequest, samlResponse } from "../../../infra/local/cloud/idp/saml-response.ts";
+import type { SamlKey } from "../../../infra/local/cloud/idp/saml-signature.ts";
+import { makeCertificate, pem } from "../../../infra/local/cloud/x509.ts";
+import type { Expected, VerifiedAssertion } from "../../../shared/sso/saml/assertion.ts";
+import { type SamlReason, SamlRefused } from "../../../shared/sso/saml/refused.ts";
+import { verifyResponse } from "../../../shared/sso/saml/response.ts";
+
+export const uma = new People().find("uma")!;
+
+export const base64 = (xml: string): string => Buffer.from(xml).toString("base64");
+
+/** An identity provider that signs what it is told to, with keys of this run. */
+export class Signer {
+  readonly entityId = "http://127.0.0.1:7075/saml/metadata";
+  readonly now = new Date("2026-03-01T12:00:00Z");
+  readonly request: SamlRequest = {
+    id: "_7e57_7e57_7e57",
+    issuer: "https://lifecycle.acme.example/auth/sso/metadata",
+    acsUrl: "https://lifecycle.acme.example/auth/sso/callback",
+  };
+  readonly #key = makeKey();
+  readonly #foreignKey = makeKey();
+
+  get certificate(): string {
+    return pem("CERTIFICATE", Buffer.from(this.#key.certificate, "base64"));
+  }
+
+  get otherCertificate(): string {
+    return pem("CERTIFICATE", Buffer.from(this.#foreignKey.certificate, "base64"));
+  }
+
+  /** XML. */
+  async respond(mode: SamlMode = {}): Promise<string> {
+    const key = mode.foreignKey ? this.#foreignKey : this.#key;
+    const id = () => `_${randomBytes(16).toString("hex")}`;
+    return await samlResponse(this.entityId, this.request, uma, key, { now: this.now, id, mode });
+  }
+
+  expected(more: Partial<Expected> = {}): Expected {
+    return {
+      idpEntityId: this.entityId,
+      certificates: [this.certificate],
+      acsUrl: this.request.acsUrl,
+      spEntityId: this.request.issuer,
+      requestId: this.request.id,
+      now: this.now,
+      ...more,
+    };
+  }
+}
+
+function makeKey(): SamlKey {
+  const { publicKey, privateKey } = generateKeyPairSync("rsa", { modulusLength: 2048 });
+  const names = { subject: "CN=idp", issuer: "CN=idp", serial: Buffer.from([1]) };
+  const times = { notBefore: new Date("2026-01-01"), notAfter: new Date("2027-01-01") };
+  const der = makeCertificate({ ...names, ...times, publicKey, signingKey: privateKey });
+  return { privateKey: privateKey.export({ format: "jwk" }), certificate: der.toString("base64") };
+}
+
+/** Who signed in, or the reason why nobody did. Whatever else is thrown is a mistake of ours. */
+export async function outcome(xml: string, expected: Expected): Promise<VerifiedAssertion | SamlReason> {
+  try {
+    return await verifyResponse(base64(xml), expected);
+  } catch (error) {
+    if (error instanceof SamlRefused) return error.reason;
+    throw error;
+  }
+}
