@@ -17,6 +17,7 @@ import type { Incoming, Service } from "./http.ts";
 import { readRequest, send } from "./http.ts";
 import { type OidcClient, OidcProvider } from "./idp/oidc.ts";
 import { People } from "./idp/people.ts";
+import { SamlProvider } from "./idp/saml.ts";
 import { identityProviders } from "./idp/server.ts";
 import { keyVault } from "./key-vault.ts";
 import { Ledger } from "./ledger.ts";
@@ -58,6 +59,8 @@ export interface Cloud {
   app: AppRegistration & { tenantId: string };
   /** The company's identity provider: its issuer, and the service as it is registered there. */
   oidc: { issuer: string } & OidcClient;
+  /** The company's identity provider for SAML: everything a service must know of it is in its metadata. */
+  saml: { metadata(): string };
   stop(): Promise<void>;
 }
 
@@ -94,7 +97,8 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
   // By address, where the service is reached by name: two sites, as a company and its identity provider are.
   const issuer = `http://127.0.0.1:${state.identityProviderPort}`;
   const oidc = new OidcProvider(issuer, state.oidcClient, people);
-  identityProvider = identityProviders({ oidc, faults, ledger });
+  const saml = new SamlProvider(issuer, people, signingKey);
+  identityProvider = identityProviders({ oidc, saml, faults, ledger });
 
   const control = new Control({
     resources,
@@ -106,6 +110,7 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
     appConfiguration,
     people,
     oidc,
+    saml,
   });
 
   // The services' own addresses hold the port, which is known only once the server listens.
@@ -168,6 +173,7 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
     control,
     app: { ...state.app, tenantId: state.tenantId },
     oidc: { issuer, ...state.oidcClient },
+    saml: { metadata: () => saml.metadata() },
     async stop() {
       await Promise.all([close(main), close(second), close(third)]);
       if (temporary !== undefined) rmSync(temporary, { recursive: true, force: true });

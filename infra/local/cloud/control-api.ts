@@ -2,6 +2,7 @@ import type { AssetKind } from "./company/company.ts";
 import type { Control } from "./control.ts";
 import { type Answer, type Incoming, jsonObject } from "./http.ts";
 import { isOidcMode } from "./idp/oidc-modes.ts";
+import { isSamlMode } from "./idp/saml-modes.ts";
 
 type Body = Record<string, unknown>;
 
@@ -23,6 +24,8 @@ type Body = Record<string, unknown>;
  *     GET    /control/people                      PATCH  /control/people/ID
  *     GET    /control/oidc                        PUT    /control/oidc       {"mode": "…"}, of idp/oidc-modes.ts
  *     POST   /control/oidc/roll-keys
+ *     GET    /control/saml                        PUT    /control/saml       {"mode": "…"}, of idp/saml-modes.ts
+ *     POST   /control/saml/roll-keys
  *
  * Bodies are the types of `company/company.ts`, `faults.ts`, `idp/people.ts` and `resources/resources.ts`. @throws {Error} with what is wrong.
  */
@@ -60,6 +63,8 @@ export function controlApi(control: Control, request: Incoming): Answer {
       return ok(control.people());
     case "oidc":
       return oidc(control, method, rest[0], body);
+    case "saml":
+      return saml(control, method, rest[0], body);
     default:
       return notFound();
   }
@@ -75,6 +80,18 @@ function oidc(control: Control, method: string, part: string | undefined, { mode
     control.setOidcMode(mode);
   }
   return ok({ mode: control.oidcMode() });
+}
+
+function saml(control: Control, method: string, part: string | undefined, { mode }: Body): Answer {
+  if (part === "roll-keys") {
+    control.rollSamlKeys();
+    return ok({ rolled: true });
+  }
+  if (method === "PUT") {
+    if (typeof mode !== "string" || !isSamlMode(mode)) throw new Error(`No mode ${mode}`);
+    control.setSamlMode(mode);
+  }
+  return ok({ mode: control.samlMode() });
 }
 
 function faults(control: Control, method: string, id: string | undefined, body: Body): Answer {

@@ -12,6 +12,8 @@ import type { ActiveFault, Fault, Faults } from "./faults.ts";
 import type { OidcProvider } from "./idp/oidc.ts";
 import type { OidcModeName } from "./idp/oidc-modes.ts";
 import type { People, Person } from "./idp/people.ts";
+import type { SamlProvider } from "./idp/saml.ts";
+import type { SamlModeName } from "./idp/saml-modes.ts";
 import type { Ledger, LoggedRequest } from "./ledger.ts";
 import type { KeptMail, Mails } from "./mail.ts";
 import { current, type Version } from "./resources/items.ts";
@@ -28,6 +30,7 @@ export interface ControlParts {
   authorization: Authorization;
   people: People;
   oidc: OidcProvider;
+  saml: SamlProvider;
 }
 
 /** A vault as the control API counts it; `managed` secrets and keys are not among the numbers. */
@@ -250,6 +253,20 @@ export class Control {
   /** From now on the OIDC provider signs with a new key and publishes that one alone. */
   rollOidcKeys(): void {
     this.#parts.oidc.rollKeys();
+  }
+
+  samlMode(): SamlModeName {
+    return this.#parts.saml.mode;
+  }
+
+  /** From now on the SAML provider makes this mistake; `correct`: none. */
+  setSamlMode(mode: SamlModeName): void {
+    this.#parts.saml.setMode(mode);
+  }
+
+  /** From now on the SAML provider signs with a new key; its metadata has both certificates. */
+  rollSamlKeys(): void {
+    this.#parts.saml.rollKeys();
   }
 }
 

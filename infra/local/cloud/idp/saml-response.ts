@@ -23,9 +23,21 @@ export interface SamlMode {
   foreignKey?: true;
   /** Changes the whole after it was signed. */
   sent?: (xml: string) => string;
-  /** Answers the request before this one, or, first of all, none: as if it had begun here. */
+  /** Answers a request that nobody made. */
   unsolicited?: true;
 }
+
+/** Nobody signed in: a status that says so, and no assertion. Core, 3.2.2.2. */
+export const FAILED: SamlMode = {
+  signs: "response",
+  response: (xml) =>
+    xml
+      .replace(/<saml:Assertion.*<\/saml:Assertion>/, "")
+      .replace(
+        /<samlp:StatusCode [^>]*>/,
+        '<samlp:StatusCode Value="urn:oasis:names:tc:SAML:2.0:status:Responder"><samlp:StatusCode Value="urn:oasis:names:tc:SAML:2.0:status:AuthnFailed"/></samlp:StatusCode><samlp:StatusMessage>&lt;b&gt;Nobody&lt;/b&gt; was chosen</samlp:StatusMessage>',
+      ),
+};
 
 const MINUTE_MS = 60_000;
 
@@ -78,6 +90,7 @@ function attributes({ objectId, name, email, emailVerified, groups, roles }: Per
   const values: Record<string, readonly string[]> = {
     [`${ENTRA}/identity/claims/objectidentifier`]: [objectId],
     [`${ENTRA}/identity/claims/displayname`]: [name],
+    [`${CLAIMS}/name`]: [email],
     [`${CLAIMS}/emailaddress`]: [email],
     email_verified: [String(emailVerified)],
     [`${ENTRA}/ws/2008/06/identity/claims/groups`]: groups,

@@ -3,9 +3,11 @@ import type { Faults } from "../faults.ts";
 import { type Answer, type Operation, type Refusals, requestHead, retryAfter, send } from "../http.ts";
 import type { Ledger } from "../ledger.ts";
 import type { OidcProvider } from "./oidc.ts";
+import { SAML, type SamlProvider } from "./saml.ts";
 
 export interface IdentityProviders {
   oidc: OidcProvider;
+  saml: SamlProvider;
   faults: Faults;
   ledger: Ledger;
 }
@@ -19,6 +21,8 @@ const OPERATIONS: readonly (readonly [beginning: string, name: string])[] = [
   ["/interaction/", "oidc.choose"],
   ["/token", "oidc.token"],
   ["/userinfo", "oidc.userinfo"],
+  [`${SAML}metadata`, "saml.metadata"],
+  [`${SAML}sso`, "saml.signIn"],
 ];
 
 /**
@@ -34,7 +38,11 @@ export function identityProviders(parts: IdentityProviders): RequestListener {
   };
 }
 
-async function serve({ oidc, faults, ledger }: IdentityProviders, message: IncomingMessage, response: ServerResponse) {
+async function serve(
+  { oidc, saml, faults, ledger }: IdentityProviders,
+  message: IncomingMessage,
+  response: ServerResponse,
+) {
   const request = { ...requestHead(message), body: Buffer.alloc(0) };
   const name = OPERATIONS.find(([beginning]) => request.path.startsWith(beginning))?.[1] ?? "unknown";
   const goOn: Answer = { status: 200 };
@@ -56,6 +64,7 @@ async function serve({ oidc, faults, ledger }: IdentityProviders, message: Incom
   });
   if (answer === undefined) message.socket.destroy();
   else if (answer !== goOn) send(response, answer);
+  else if (request.path.startsWith(SAML)) await saml.handle(message, response);
   else await oidc.handle(message, response);
 }
 

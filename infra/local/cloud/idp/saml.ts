@@ -1,0 +1,161 @@
+import { createPublicKey, generateKeyPairSync, type KeyObject, randomBytes } from "node:crypto";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { inflateRawSync } from "node:zlib";
+import { makeCertificate } from "../x509.ts";
+import { choicePage, html } from "./page.ts";
+import type { People } from "./people.ts";
+import { SAML_MODES, type SamlModeName } from "./saml-modes.ts";
+import { FAILED, type SamlMode, type SamlRequest, samlResponse } from "./saml-response.ts";
+import type { SamlKey } from "./saml-signature.ts";
+
+/** Everything of it is below this path; its metadata's address is its entity id too. */
+export const SAML = "/saml/";
+const DAY_MS = 24 * 3600 * 1000;
+
+/**
+ * A SAML identity provider that signs in the company's people by an ordinary page with their names: requests by HTTP-Redirect,
+ * responses by HTTP-POST, which a page of it sends through the browser. It sends them to this machine only. Requests' own
+ * signatures are not looked at. A mode changes its responses.
+ */
+export class SamlProvider {
+  readonly #origin: string;
+  readonly #people: People;
+  /** The first signs; the metadata has all. */
+  #keys: SamlKey[];
+  #foreignKey: SamlKey | undefined;
+  #mode: SamlModeName = "correct";
+
+  /** @param origin - Where it is reached. @param key - RSA; it stays over restarts, since service providers are told of it by hand. */
+  constructor(origin: string, people: People, key: KeyObject) {
+    this.#origin = origin;
+    this.#people = people;
+    this.#keys = [samlKey(key)];
+  }
+
+  get entityId(): string {
+    return `${this.#origin}${SAML}metadata`;
+  }
+
+  get mode(): SamlModeName {
+    return this.#mode;
+  }
+
+  setMode(mode: SamlModeName): void {
+    this.#mode = mode;
+  }
+
+  /** From now on it signs with a new key; its metadata has the certificate before it as well. */
+  rollKeys(): void {
+    this.#keys = [newKey(), this.#keys[0]!];
+  }
+
+  metadata(): string {
+    const keys = this.#keys.map(
+      ({ certificate }) =>
+        `<md:KeyDescriptor use="signing"><ds:KeyInfo xmlns:ds="http://www.w3.org/2000/09/xmldsig#"><ds:X509Data><ds:X509Certificate>${certificate}</ds:X509Certificate></ds:X509Data></ds:KeyInfo></md:KeyDescriptor>`,
+    );
+    const protocol = "urn:oasis:names:tc:SAML:2.0:protocol";
+    const service = `<md:SingleSignOnService Binding="urn:oasis:names:tc:SAML:2.0:bindings:HTTP-Redirect" Location="${this.#origin}${SAML}sso"/>`;
+    return `<md:EntityDescriptor xmlns:md="urn:oasis:names:tc:SAML:2.0:metadata" entityID="${this.entityId}"><md:IDPSSODescriptor protocolSupportEnumeration="${protocol}">${keys.join("")}${service}</md:IDPSSODescriptor></md:EntityDescriptor>`;
+  }
+
+  async handle(message: IncomingMessage, response: ServerResponse): Promise<void> {
+    const url = new URL(message.url ?? "/", this.#origin);
+    if (message.method === "GET" && url.pathname === `${SAML}metadata`)
+      return answer(response, 200, "application/samlmetadata+xml", this.metadata());
+    if (url.pathname !== `${SAML}sso`) return answer(response, 404, "text/plain", "There is nothing here.\n");
+    const request = requestOf(url.searchParams.get("SAMLRequest") ?? "");
+    if (request === undefined)
+      return answer(response, 400, "text/plain", "There is no SAML request of a service on this machine.\n");
+    if (message.method !== "POST")
+      return answer(
+        response,
+        200,
+        "text/html; charset=utf-8",
+        choicePage("Sign in to Acme (SAML)", this.#people.list()),
+      );
+    const person = new URLSearchParams(await textOf(message)).get("person") ?? "";
+    const xml = await this.respond(request, person);
+    answer(
+      response,
+      200,
+      "text/html; charset=utf-8",
+      sendingPage(request.acsUrl, xml, url.searchParams.get("RelayState")),
+    );
+  }
+
+  /** The Response about somebody, as XML; that nobody was signed in, for one who is unknown. */
+  async respond(request: SamlRequest, personId: string): Promise<string> {
+    const person = this.#people.find(personId);
+    const mode: SamlMode = person ? SAML_MODES[this.#mode] : FAILED;
+    this.#foreignKey ??= mode.foreignKey && newKey();
+    const key = mode.foreignKey ? this.#foreignKey! : this.#keys[0]!;
+    const id = () => `_${randomBytes(16).toString("hex")}`;
+    return await samlResponse(this.entityId, request, person ?? this.#people.list()[0]!, key, {
+      now: new Date(),
+      id,
+      mode,
+    });
+  }
+}
+
+/** @returns Undefined for whatever is no AuthnRequest, and for one of a service on another machine. */
+function requestOf(encoded: string): SamlRequest | undefined {
+  let xml: string;
+  try {
+    xml = inflateRawSync(Buffer.from(encoded, "base64")).toString();
+  } catch {
+    return undefined;
+  }
+  const id = / ID="([^"]*)"/.exec(xml)?.[1];
+  const acsUrl = / AssertionConsumerServiceURL="([^"]*)"/.exec(xml)?.[1];
+  const issuer = /<saml:Issuer[^>]*>([^<]*)</.exec(xml)?.[1];
+  if (!id || !acsUrl || !issuer || !URL.canParse(acsUrl)) return undefined;
+  const here = ["localhost", "127.0.0.1"].includes(new URL(acsUrl).hostname);
+  return here ? { id, acsUrl, issuer } : undefined;
+}
+
+/** A page that posts the response to the service, as all identity providers have one. */
+function sendingPage(acsUrl: string, xml: string, relayState: string | null): string {
+  const field = (name: string, value: string) => `<input type="hidden" name="${name}" value="${html(value)}">`;
+  return `<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>Signing in</title>
+<form method="post" action="${html(acsUrl)}">
+${field("SAMLResponse", Buffer.from(xml).toString("base64"))}
+${relayState === null ? "" : field("RelayState", relayState)}
+<button>Go on</button>
+</form>
+<script>document.forms[0].submit()</script>
+</html>
+`;
+}
+
+function newKey(): SamlKey {
+  return samlKey(generateKeyPairSync("rsa", { modulusLength: 2048 }).privateKey);
+}
+
+function samlKey(privateKey: KeyObject): SamlKey {
+  const name = "CN=Acme sign-in";
+  const der = makeCertificate({
+    subject: name,
+    issuer: name,
+    serial: randomBytes(8),
+    notBefore: new Date(Date.now() - DAY_MS),
+    notAfter: new Date(Date.now() + 1000 * DAY_MS),
+    publicKey: createPublicKey(privateKey),
+    signingKey: privateKey,
+  });
+  return { privateKey: privateKey.export({ format: "jwk" }), certificate: der.toString("base64") };
+}
+
+function answer(response: ServerResponse, status: number, type: string, content: string): void {
+  response.writeHead(status, { "content-type": type, "cache-control": "no-store" }).end(content);
+}
+
+async function textOf(message: IncomingMessage): Promise<string> {
+  const parts: Buffer[] = [];
+  for await (const part of message) parts.push(part);
+  return Buffer.concat(parts).toString("utf8");
+}

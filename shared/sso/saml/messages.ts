@@ -1,0 +1,97 @@
+import { IdentityProvider, SamlLib, ServiceProvider } from "samlify";
+import { PERSISTENT } from "./assertion.ts";
+
+const POST = "urn:oasis:names:tc:SAML:2.0:bindings:HTTP-POST";
+const REDIRECT = "urn:oasis:names:tc:SAML:2.0:bindings:HTTP-Redirect";
+const RSA_SHA256 = "http://www.w3.org/2001/04/xmldsig-more#rsa-sha256";
+
+/** We, as identity providers know us. */
+export interface ServiceNames {
+  entityId: string;
+  /** Our assertion consumer service: where responses are sent to. */
+  acsUrl: string;
+}
+
+/** Our addresses follow from our origin, which is configured. */
+export const namesAt = (origin: string): ServiceNames => ({
+  entityId: `${origin}/auth/sso/metadata`,
+  acsUrl: `${origin}/auth/sso/callback`,
+});
+
+/** What an AuthnRequest says, and where it goes. */
+export interface AuthnRequest {
+  /** What the response must answer to. */
+  id: string;
+  issuedAt: Date;
+  relayState: string;
+  /** The identity provider's address, which may have a query. */
+  entryPoint: string;
+  idpEntityId: string;
+  /** Whether a persistent NameID is asked for; not where an attribute names the person. */
+  persistentNameId: boolean;
+  /** Signs the request where it is given, PEM. */
+  signingKey?: string;
+}
+
+/** The address that a browser is redirected to, with the request in it (Bindings, 3.4). */
+export function authnRequestUrl(names: ServiceNames, request: AuthnRequest): URL {
+  const { signingKey } = request;
+  const provider = IdentityProvider({
+    entityID: request.idpEntityId,
+    wantAuthnRequestsSigned: signingKey !== undefined,
+    singleSignOnService: [{ Binding: REDIRECT, Location: request.entryPoint }],
+    // Never used: without one the library writes a warning to the console.
+    singleLogoutService: [{ Binding: REDIRECT, Location: request.entryPoint }],
+  });
+  const { context } = serviceProvider(names, { signingKey, signed: signingKey !== undefined }).createLoginRequest(
+    provider,
+    "redirect",
+    {
+      relayState: request.relayState,
+      customTagReplacement: (template) => ({
+        id: request.id,
+        context: SamlLib.replaceTagsByValue(template, {
+          ID: request.id,
+          IssueInstant: request.issuedAt.toISOString(),
+          Destination: request.entryPoint,
+          Issuer: names.entityId,
+          ProtocolBinding: POST,
+          AssertionConsumerServiceURL: names.acsUrl,
+          NameIDFormat: request.persistentNameId ? PERSISTENT : undefined,
+          AllowCreate: true,
+        }),
+      }),
+    },
+  );
+  return new URL(context);
+}
+
+/**
+ * Our metadata (Metadata for SAML 2.0, 2.4.4).
+ *
+ * @param certificate - PEM; what requests are signed with and assertions may be encrypted for.
+ * @param signed - Whether requests are signed.
+ */
+export function serviceMetadata(
+  names: ServiceNames,
+  { certificate, signed }: { certificate?: string; signed: boolean },
+) {
+  return serviceProvider(names, { certificate, signed }).getMetadata();
+}
+
+function serviceProvider(
+  { entityId, acsUrl }: ServiceNames,
+  { certificate, signingKey, signed }: { certificate?: string; signingKey?: string; signed: boolean },
+) {
+  return ServiceProvider({
+    entityID: entityId,
+    authnRequestsSigned: signed,
+    wantAssertionsSigned: true,
+    requestSignatureAlgorithm: RSA_SHA256,
+    nameIDFormat: [PERSISTENT],
+    assertionConsumerService: [{ Binding: POST, Location: acsUrl, isDefault: true }],
+    signingCert: certificate,
+    encryptCert: certificate,
+    privateKey: signingKey,
+  });
+}

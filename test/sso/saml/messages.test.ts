@@ -1,0 +1,144 @@
+import { createPublicKey, createVerify, X509Certificate } from "node:crypto";
+import { inflateRawSync } from "node:zlib";
+import { describe, expect, it } from "vitest";
+import { readCertificate } from "../../../shared/sso/saml/certificates.ts";
+import { parseIdpMetadata } from "../../../shared/sso/saml/idp-metadata.ts";
+import { authnRequestUrl, namesAt, serviceMetadata } from "../../../shared/sso/saml/messages.ts";
+import { makeServiceKey } from "../../../shared/sso/saml/service-key.ts";
+import { attribute, child, children, parseXml, textOf } from "../../../shared/sso/saml/xml.ts";
+import { Signer } from "./signing.ts";
+
+const names = namesAt("https://lifecycle.acme.example");
+const NOW = new Date("2026-03-01T12:00:00Z");
+const idp = new Signer();
+
+const request = {
+  id: "_request",
+  issuedAt: NOW,
+  relayState: "relay",
+  entryPoint: "https://login.acme.example/saml?tenant=a&app=b",
+  idpEntityId: "https://login.acme.example/",
+  persistentNameId: true,
+};
+
+const requestOf = (url: URL) =>
+  parseXml(inflateRawSync(Buffer.from(url.searchParams.get("SAMLRequest")!, "base64")).toString());
+
+describe("Our request", () => {
+  it("goes to the provider's address as it is, and says where and to what the answer goes", () => {
+    const url = authnRequestUrl(names, request);
+    expect(url.href.startsWith("https://login.acme.example/saml?tenant=a&app=b&SAMLRequest=")).toBe(true);
+    expect(url.searchParams.get("RelayState")).toBe("relay");
+    expect(url.searchParams.has("Signature")).toBe(false);
+    const xml = requestOf(url);
+    expect(Object.fromEntries(Array.from(xml.attributes).map(({ name, value }) => [name, value]))).toMatchObject({
+      ID: "_request",
+      Version: "2.0",
+      IssueInstant: "2026-03-01T12:00:00.000Z",
+      Destination: request.entryPoint,
+      AssertionConsumerServiceURL: "https://lifecycle.acme.example/auth/sso/callback",
+      ProtocolBinding: "urn:oasis:names:tc:SAML:2.0:bindings:HTTP-POST",
+    });
+    expect(textOf(child(xml, "assertion", "Issuer"))).toBe("https://lifecycle.acme.example/auth/sso/metadata");
+    const policy = child(xml, "protocol", "NameIDPolicy")!;
+    expect(attribute(policy, "Format")).toBe("urn:oasis:names:tc:SAML:2.0:nameid-format:persistent");
+  });
+
+  it("leaves the NameID to the provider where an attribute names the person", () => {
+    const policy = child(
+      requestOf(authnRequestUrl(names, { ...request, persistentNameId: false })),
+      "protocol",
+      "NameIDPolicy",
+    )!;
+    expect(attribute(policy, "Format")).toBeUndefined();
+  });
+
+  it("is signed with our key over the query as it is sent, by RSA with SHA-256", async () => {
+    const { key, certificate } = await makeServiceKey("lifecycle.acme.example", NOW);
+    const url = authnRequestUrl(names, { ...request, signingKey: key });
+    expect(url.searchParams.get("SigAlg")).toBe("http://www.w3.org/2001/04/xmldsig-more#rsa-sha256");
+    const signed = /SAMLRequest=.*(?=&Signature=)/.exec(url.search)![0];
+    const verified = createVerify("sha256")
+      .update(signed)
+      .verify(createPublicKey(certificate.pem), url.searchParams.get("Signature")!, "base64");
+    expect(verified).toBe(true);
+  });
+});
+
+describe("Our key", () => {
+  it("has a certificate of its own that OpenSSL takes, for three years", async () => {
+    const { key, certificate } = await makeServiceKey("lifecycle.acme.example", NOW);
+    const x509 = new X509Certificate(certificate.pem);
+    expect(x509.verify(x509.publicKey)).toBe(true);
+    expect(createPublicKey(key).equals(x509.publicKey)).toBe(true);
+    expect(x509.subject).toBe("CN=lifecycle.acme.example");
+    expect(x509.validFromDate).toEqual(NOW);
+    expect(x509.validToDate).toEqual(certificate.expiresOn);
+    expect(readCertificate(certificate.pem)).toEqual(certificate);
+  });
+});
+
+describe("Our metadata", () => {
+  it("names our addresses, and our key for signing and encryption where there is one", async () => {
+    const { certificate } = await makeServiceKey("lifecycle.acme.example", NOW);
+    const root = parseXml(serviceMetadata(names, { certificate: certificate.pem, signed: true }));
+    expect(attribute(root, "entityID")).toBe(names.entityId);
+    const descriptor = child(root, "metadata", "SPSSODescriptor")!;
+    expect(attribute(descriptor, "AuthnRequestsSigned")).toBe("true");
+    expect(attribute(descriptor, "WantAssertionsSigned")).toBe("true");
+    const consumer = child(descriptor, "metadata", "AssertionConsumerService")!;
+    expect(attribute(consumer, "Location")).toBe(names.acsUrl);
+    expect(attribute(consumer, "Binding")).toBe("urn:oasis:names:tc:SAML:2.0:bindings:HTTP-POST");
+    const keys = children(descriptor, "metadata", "KeyDescriptor");
+    expect(keys.map((one) => attribute(one, "use"))).toEqual(["signing", "encryption"]);
+    const plain = child(parseXml(serviceMetadata(names, { signed: false })), "metadata", "SPSSODescriptor")!;
+    expect(children(plain, "metadata", "KeyDescriptor")).toEqual([]);
+    expect(attribute(plain, "AuthnRequestsSigned")).toBe("false");
+  });
+});
+
+const KEY = (use: string, certificate: string) =>
+  `<md:KeyDescriptor${use}><ds:KeyInfo xmlns:ds="http://www.w3.org/2000/09/xmldsig#"><ds:X509Data><ds:X509Certificate>\n${certificate}\n</ds:X509Certificate></ds:X509Data></ds:KeyInfo></md:KeyDescriptor>`;
+const bare = (pem: string) => pem.replace(/-----[A-Z ]+-----|\n/g, "");
+const metadata = (keys: string, more = "") =>
+  `<?xml version="1.0"?><md:EntityDescriptor xmlns:md="urn:oasis:names:tc:SAML:2.0:metadata" entityID="https://login.acme.example/">${more}<md:IDPSSODescriptor protocolSupportEnumeration="urn:oasis:names:tc:SAML:2.0:protocol">${keys}<md:SingleSignOnService Binding="urn:oasis:names:tc:SAML:2.0:bindings:HTTP-POST" Location="https://login.acme.example/post"/><md:SingleSignOnService Binding="urn:oasis:names:tc:SAML:2.0:bindings:HTTP-Redirect" Location="https://login.acme.example/redirect"/></md:IDPSSODescriptor></md:EntityDescriptor>`;
+
+describe("An identity provider's metadata", () => {
+  it("gives its name, its address, and all certificates it may sign with", () => {
+    const [one, other] = [idp.certificate, idp.otherCertificate];
+    const keys = KEY(' use="signing"', bare(one)) + KEY("", bare(other)) + KEY(' use="encryption"', "broken");
+    expect(parseIdpMetadata(metadata(keys))).toEqual({
+      entityId: "https://login.acme.example/",
+      entryPoint: "https://login.acme.example/redirect",
+      certificates: [one, other],
+    });
+  });
+
+  const good = metadata(KEY("", bare(idp.certificate)));
+  it.each([
+    ["a document type", good.replace("<md:Entity", "<!DOCTYPE x><md:Entity"), /document type/],
+    ["no XML", good.slice(0, -3), /well-formed/],
+    ["too much", good.replace("<md:IDP", `<!--${"x".repeat(256 * 1024)}--><md:IDP`), /256 KiB/],
+    [
+      "several providers",
+      `<md:EntitiesDescriptor xmlns:md="urn:oasis:names:tc:SAML:2.0:metadata"/>`,
+      /EntityDescriptor/,
+    ],
+    ["a service provider's", good.replaceAll("IDPSSO", "SPSSO"), /IDPSSODescriptor/],
+    ["SAML 1", good.replace("SAML:2.0:protocol", "SAML:1.1:protocol"), /IDPSSODescriptor/],
+    ["no name", good.replace("entityID", "entity"), /entityID/],
+    ["no redirect binding", good.replace("HTTP-Redirect", "SOAP"), /HTTP-Redirect/],
+    ["no certificate", metadata(""), /certificate/],
+    ["a broken certificate", metadata(KEY("", "AAAA")), /X\.509/],
+  ])("is refused with %s", (_what, xml, message) => {
+    expect(() => parseIdpMetadata(xml)).toThrow(message);
+  });
+});
+
+describe("A certificate", () => {
+  it("must be of RSA with 2048 bits or more", async () => {
+    expect(readCertificate("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----")).toMatch(/X\.509/);
+    expect(readCertificate("")).toMatch(/X\.509/);
+    expect(readCertificate(idp.certificate)).toMatchObject({ pem: idp.certificate });
+  });
+});
