@@ -1,6 +1,7 @@
 import { cookieOf } from "../shared/http/cookies.ts";
 import { Deleted, deleted, ok, type Reply, resource } from "../shared/http/reply.ts";
 import {
+  SamlCallback,
   SsoCallback,
   SsoChange,
   SsoConfigurationView,
@@ -159,6 +160,52 @@ const callback = endpoint({
   },
 });
 
+const samlCallback = endpoint({
+  name: "ssoSamlCallback",
+  method: "POST",
+  route: "auth/sso/callback",
+  summary: "Where a SAML identity provider has browsers post its response",
+  description:
+    "The assertion consumer service (HTTP-POST). The form comes from another site, so it is bound to the browser by the cookie of its sign-in. Sets the session's cookie.",
+  tag,
+  access: "open",
+  tier: "pro",
+  page: true,
+  body: SamlCallback,
+  form: true,
+  responds: { 303: { description: "To the returnUrl of the sign-in.", mediaTypes: [] } },
+  problems: ["conflict", "signInStale", "signInFailed", "signInRefused"],
+  handle: async ({ body, headers, origin, caller, services }) => {
+    const arrival = {
+      protocol: "saml" as const,
+      parameters: new URLSearchParams({ SAMLResponse: body.SAMLResponse }),
+      requestId: body.RelayState,
+      cookie: cookieOf(headers, BINDING_COOKIES.saml.name),
+      userAgent: userAgentOf(headers),
+    };
+    // 303: the browser goes on with GET.
+    return { ...redirected(await services.sso.complete(arrival, origin, caller)), status: 303 };
+  },
+});
+
+const metadata = endpoint({
+  name: "getSsoMetadata",
+  method: "GET",
+  route: "auth/sso/metadata",
+  summary: "Our SAML metadata",
+  description:
+    "What an identity provider must know of this service: its entity id, which is this address, its assertion consumer service and its certificate. Needs PUBLIC_BASE_URL (409).",
+  tag,
+  access: "open",
+  tier: "core",
+  responds: { 200: { description: "An EntityDescriptor.", mediaTypes: ["application/samlmetadata+xml"] } },
+  problems: ["conflict"],
+  handle: async ({ origin, services }) => ({
+    status: 200,
+    content: { type: "application/samlmetadata+xml", data: await services.sso.samlMetadata(origin) },
+  }),
+});
+
 export const endpoints = [
   getStatus,
   getConfiguration,
@@ -168,4 +215,6 @@ export const endpoints = [
   discover,
   login,
   callback,
+  samlCallback,
+  metadata,
 ];

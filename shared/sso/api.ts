@@ -2,6 +2,7 @@ import * as z from "zod";
 import { ROLES } from "../http/endpoint.ts";
 import type { LoginsRecord, SsoConfiguration } from "./configuration.ts";
 import { DiscoveryDocument } from "./oidc/discovery.ts";
+import { expiryOf } from "./saml/certificates.ts";
 
 /** Single sign-on as the API shows and takes it. */
 
@@ -28,6 +29,17 @@ export const SsoConfigurationView = z
     oidcClientId: z.string().nullable(),
     oidcClientSecretSet: z.boolean().meta({ description: "The secret itself is never returned." }),
     oidcScopes: z.array(z.string()),
+    samlEntryPoint: z.string().nullable(),
+    samlIdpEntityId: z.string().nullable(),
+    samlIdpCertificates: z.array(z.object({ certificate: z.string(), expiresOn: instant })).meta({
+      description: "What the identity provider signs with. One that has ended goes on counting until it is taken away.",
+    }),
+    samlIdAttribute: z.string().nullable(),
+    samlSignRequests: z.boolean(),
+    samlServiceCertificate: z
+      .object({ certificate: z.string(), expiresOn: instant })
+      .nullable()
+      .meta({ description: "Of the key that requests are signed with, and assertions may be encrypted for." }),
     autoCreateUsers: z.boolean(),
     defaultRole: z.enum(ROLES).nullable(),
     rolesClaim: z.string().nullable(),
@@ -43,6 +55,9 @@ export const SsoConfigurationView = z
   })
   .meta({ id: "SsoConfiguration" });
 export type SsoConfigurationView = z.infer<typeof SsoConfigurationView>;
+
+const samlIdAttribute = z.string().min(1).max(512);
+const certificate = z.string().min(1).max(8192);
 
 const issuer = z.url("must be an address").max(2048).meta({ example: "https://login.example.com" });
 const clientId = z.string().min(1).max(512);
@@ -65,6 +80,36 @@ export const SsoChange = z
     oidcClientId: clientId.nullable(),
     oidcClientSecret: clientSecret.nullable().meta({ description: "Null for a public client." }),
     oidcScopes: z.array(scope).min(1).max(20),
+    samlEntryPoint: z
+      .url("must be an address")
+      .max(2048)
+      .nullable()
+      .meta({ description: "Where browsers are sent to sign in, by HTTP-Redirect." }),
+    samlIdpEntityId: z.string().min(1).max(1024).nullable(),
+    samlIdpCertificates: z
+      .array(certificate)
+      .min(1)
+      .max(5)
+      .nullable()
+      .meta({
+        description: "PEM; all that the identity provider may sign with, several while it goes over to another.",
+      }),
+    samlIdpMetadataXml: z
+      .string()
+      .min(1)
+      .max(256 * 1024)
+      .meta({
+        writeOnly: true,
+        description: "The identity provider's metadata, in place of the three above, which are taken from it.",
+      }),
+    samlIdAttribute: samlIdAttribute.nullable().meta({
+      description:
+        "The attribute that names a person for good; never an e-mail address. Null: Entra's object identifier, else a persistent NameID.",
+    }),
+    samlSignRequests: z.boolean().meta({
+      description:
+        "True makes a key of our own, whose certificate is in GET /auth/sso/metadata; assertions may be encrypted for it too. False drops it.",
+    }),
     autoCreateUsers: z.boolean().meta({ description: "Whether people who are unknown here become users." }),
     defaultRole: defaultRole
       .nullable()
@@ -132,8 +177,16 @@ export const SsoLogin = z.strictObject({
     .meta({ description: "A path of this service to come back to; `/` when left out.", example: "/docs" }),
 });
 
+/** What an identity provider has a browser post. It may be sent by any site: it counts for what is signed in it. */
+export const SamlCallback = z.looseObject({
+  SAMLResponse: z.string().meta({ description: "The Response in base64." }),
+  RelayState: z.string().optional(),
+});
+
 /** What providers add to the two is theirs to choose. */
 export const SsoCallback = z.looseObject({ code: z.string().optional(), state: z.string().optional() });
+
+const certificateView = (certificate: string) => ({ certificate, expiresOn: expiryOf(certificate).toISOString() });
 
 export const ssoConfigurationView = (
   config: SsoConfiguration,
@@ -147,6 +200,12 @@ export const ssoConfigurationView = (
     oidcClientId: config.oidcClientId ?? null,
     oidcClientSecretSet: config.oidcClientSecret !== undefined,
     oidcScopes: config.oidcScopes,
+    samlEntryPoint: config.samlEntryPoint ?? null,
+    samlIdpEntityId: config.samlIdpEntityId ?? null,
+    samlIdpCertificates: (config.samlIdpCertificates ?? []).map(certificateView),
+    samlIdAttribute: config.samlIdAttribute ?? null,
+    samlSignRequests: config.samlSignRequests ?? false,
+    samlServiceCertificate: config.samlServiceCertificate ? certificateView(config.samlServiceCertificate) : null,
     autoCreateUsers: config.autoCreateUsers,
     defaultRole: config.defaultRole ?? null,
     rolesClaim: config.rolesClaim ?? null,

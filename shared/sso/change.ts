@@ -3,6 +3,7 @@ import type { OutgoingOptions } from "../outgoing/outgoing.ts";
 import type { SsoChange } from "./api.ts";
 import type { SsoConfiguration } from "./configuration.ts";
 import { isEntraWithoutTenant, isShared } from "./issuers.ts";
+import { checkSaml } from "./saml/settings.ts";
 import { issuerProblem } from "./targets.ts";
 
 /** Members that decide neither who signs in nor as what. */
@@ -31,6 +32,8 @@ export function withChange(config: SsoConfiguration, given: SsoChange): SsoConfi
     if (value === null) delete next[name];
     else if (value !== undefined) next[name] = value;
   }
+  // Our own key goes with its use: the next one is another.
+  if (!next.samlSignRequests) for (const name of ["samlServiceKey", "samlServiceCertificate"]) delete next[name];
   return next as SsoConfiguration;
 }
 
@@ -64,6 +67,7 @@ export function checkConfiguration(config: SsoConfiguration, targets: OutgoingOp
     if (oidcIssuer === undefined) throw invalidBody("oidcIssuer", "is needed to switch single sign-on on");
     if (oidcClientId === undefined) throw invalidBody("oidcClientId", "is needed to switch single sign-on on");
   }
+  checkSaml(config, targets);
   if (oidcIssuer === undefined) return;
   checkIssuer(oidcIssuer, targets);
   if (isShared(oidcIssuer) && autoCreateUsers && !allowedEmailDomains) {

@@ -19,6 +19,17 @@ const configuration = z.object({
   /** Of the client at this issuer; absent for a public client. */
   oidcClientSecret: secretReference.optional(),
   oidcScopes: z.array(z.string()),
+  /** Where browsers are sent to sign in. */
+  samlEntryPoint: z.string().optional(),
+  samlIdpEntityId: z.string().optional(),
+  /** PEM; what the identity provider signs with, several while it goes over to another. */
+  samlIdpCertificates: z.array(z.string()).optional(),
+  /** Absent: Entra's object identifier, else a persistent NameID. */
+  samlIdAttribute: z.string().optional(),
+  samlSignRequests: z.boolean().optional(),
+  /** Our own key and its certificate (PEM), as long as requests are signed: assertions may be encrypted for it as well. */
+  samlServiceKey: secretReference.optional(),
+  samlServiceCertificate: z.string().optional(),
   autoCreateUsers: z.boolean(),
   /** Absent: who has no role by the mapping is refused. */
   defaultRole: z.enum(ROLES).optional(),

@@ -20,6 +20,8 @@ import {
   type SsoConfigurationRow,
   UNCONFIGURED,
 } from "./configuration.ts";
+import { fingerprintOf } from "./saml/certificates.ts";
+import { withSamlMetadata } from "./saml/settings.ts";
 import type { SsoSecrets } from "./secrets.ts";
 
 /** The one configuration of single sign-on, and what came of it. */
@@ -104,6 +106,20 @@ export function createConfigurations(deps: {
     return { ...config, generation, revision, updatedAt: now.toISOString(), updatedBy: caller.actor };
   }
 
+  /** The secrets that a configuration is about to name: in the key vault before the row that names them. */
+  async function madeSecrets(config: SsoConfiguration, clientSecret: string | undefined) {
+    const made: Pick<SsoConfiguration, "oidcClientSecret" | "samlServiceKey" | "samlServiceCertificate"> = {};
+    if (clientSecret !== undefined) made.oidcClientSecret = await secrets.write(clientSecret);
+    if (config.samlSignRequests && !config.samlServiceKey) {
+      const { makeServiceKey } = await import("./saml/service-key.ts");
+      const { key, certificate } = await makeServiceKey(SERVICE_KEY_NAME, clock.now());
+      made.samlServiceKey = await secrets.write(key);
+      made.samlServiceCertificate = certificate.pem;
+    }
+    const kept = [made.oidcClientSecret, made.samlServiceKey].flatMap((secret) => secret ?? []);
+    return { made, operations: kept.map((secret) => secrets.stillKept(secret)) };
+  }
+
   const view = async (config: SsoConfiguration) => ssoConfigurationView(config, await logins());
 
   return {
@@ -114,7 +130,8 @@ export function createConfigurations(deps: {
 
     view: async () => view((await row()) ?? UNCONFIGURED),
 
-    async change(given, ifMatch, caller, tryIt) {
+    async change(asked, ifMatch, caller, tryIt) {
+      const given = await withSamlMetadata(asked);
       const found = await row();
       const before: SsoConfiguration = found ? withoutKeys(found) : UNCONFIGURED;
       requireMatch(`"${before.revision}"`, ifMatch, THE_CONFIGURATION);
@@ -138,10 +155,9 @@ export function createConfigurations(deps: {
 
       const event = { type: "sso.configured", caller, target: TARGET, before: entered(before) };
       const effect = async () => {
-        const reference = secret === undefined ? undefined : await secrets.write(secret);
-        if (reference) next = { ...next, oidcClientSecret: reference };
-        next = revised(next, before, caller);
-        await write(found, next, reference ? [secrets.stillKept(reference)] : [], ifMatch);
+        const { made, operations } = await madeSecrets(next, secret);
+        next = revised({ ...next, ...made }, before, caller);
+        await write(found, next, operations, ifMatch);
         return next;
       };
       await audited(audit, event, effect, (after) => ({ after: entered(after) }));
@@ -180,5 +196,16 @@ export function createConfigurations(deps: {
 const THE_CONFIGURATION = "The configuration of single sign-on";
 const TARGET = { type: "sso", id: "configuration" };
 
-/** What the audit log has of it: its secret lies elsewhere, and only which version it is stands in the row. */
-const entered = ({ generation: _, revision: __, updatedAt: ___, updatedBy: ____, ...rest }: SsoConfiguration) => rest;
+/** The common name in our certificate. */
+const SERVICE_KEY_NAME = "credential-lifecycle-service";
+
+/** What the audit log has of it: its secrets lie elsewhere, and only which version it is stands in the row. */
+function entered(config: SsoConfiguration) {
+  const { generation: _, revision: __, updatedAt: ___, updatedBy: ____, ...rest } = config;
+  const { samlIdpCertificates: certificates, samlServiceCertificate: own, ...others } = rest;
+  return {
+    ...others,
+    ...(certificates && { samlIdpCertificates: certificates.map(fingerprintOf) }),
+    ...(own && { samlServiceCertificate: fingerprintOf(own) }),
+  };
+}

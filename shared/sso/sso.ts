@@ -19,6 +19,7 @@ import { createOidc } from "./oidc/oidc.ts";
 import { type Candidate, testOidc } from "./oidc/test.ts";
 import type { Check, Protocol } from "./protocol.ts";
 import type { ProtocolName } from "./requests.ts";
+import { createSaml } from "./saml/saml.ts";
 import { createSsoSecrets } from "./secrets.ts";
 import { createSignIns, type SignIns } from "./sign-ins.ts";
 import { issuerProblem, PUBLIC_TARGETS, providerTargets } from "./targets.ts";
@@ -49,6 +50,8 @@ export interface Sso {
   disable(ifMatch: string | undefined, caller: Caller): Promise<void>;
   /** What an issuer says of itself; for anybody, so at public addresses only. @throws {Problem} invalidRequest, rateLimited */
   discover(issuerUrl: string, caller: Caller): Promise<DiscoveryDocument>;
+  /** What identity providers for SAML must know of us, as XML; in every tier. @throws {Problem} conflict without an origin */
+  samlMetadata(origin: string | undefined): Promise<string>;
   begin: SignIns["begin"];
   complete: SignIns["complete"];
   /** Whether passwords are taken of this user now. */
@@ -95,8 +98,10 @@ export function createSso(deps: SsoDependencies): Sso {
     log,
   });
   const discovery = createDiscovery({ outgoing, clock, allowed });
+  const saml = createSaml({ tables, secrets, clock });
   const protocols: Partial<Record<ProtocolName, Protocol>> = {
     oidc: createOidc({ discovery, secrets, outgoing, clock }),
+    saml,
   };
   const signIns = createSignIns({
     tables,
@@ -187,6 +192,8 @@ export function createSso(deps: SsoDependencies): Sso {
       }
     },
 
+    samlMetadata: async (origin) => await saml.metadata(await configurations.read(), requireOrigin(origin)),
+
     begin: signIns.begin,
     complete: signIns.complete,
 
@@ -202,8 +209,10 @@ export function createSso(deps: SsoDependencies): Sso {
 
     async cleanUp(caller) {
       await signIns.cleanUp();
-      const { oidcClientSecret } = await configurations.read();
-      await secrets.cleanUp(oidcClientSecret ? [oidcClientSecret] : [], caller);
+      await saml.cleanUp();
+      const { oidcClientSecret, samlServiceKey } = await configurations.read();
+      const used = [oidcClientSecret, samlServiceKey].flatMap((secret) => secret ?? []);
+      await secrets.cleanUp(used, caller);
     },
   };
 }

@@ -11,6 +11,12 @@ export interface SamlCertificate {
   expiresOn: Date;
 }
 
+/** @param pem - As `readCertificate` gave it. */
+export const expiryOf = (pem: string): Date => new X509Certificate(pem).validToDate;
+
+/** SHA-256 of it in hex, as tools show it. */
+export const fingerprintOf = (pem: string): string => new X509Certificate(pem).fingerprint256;
+
 /**
  * @param text - PEM, or what stands between its lines, as metadata has it.
  * @returns What is wrong with it, completing "must …", when it is not one that counts.

@@ -1,22 +1,10 @@
 import { IdentityProvider, SamlLib, ServiceProvider } from "samlify";
 import { PERSISTENT } from "./assertion.ts";
+import type { ServiceNames } from "./names.ts";
 
 const POST = "urn:oasis:names:tc:SAML:2.0:bindings:HTTP-POST";
 const REDIRECT = "urn:oasis:names:tc:SAML:2.0:bindings:HTTP-Redirect";
 const RSA_SHA256 = "http://www.w3.org/2001/04/xmldsig-more#rsa-sha256";
-
-/** We, as identity providers know us. */
-export interface ServiceNames {
-  entityId: string;
-  /** Our assertion consumer service: where responses are sent to. */
-  acsUrl: string;
-}
-
-/** Our addresses follow from our origin, which is configured. */
-export const namesAt = (origin: string): ServiceNames => ({
-  entityId: `${origin}/auth/sso/metadata`,
-  acsUrl: `${origin}/auth/sso/callback`,
-});
 
 /** What an AuthnRequest says, and where it goes. */
 export interface AuthnRequest {

@@ -1,0 +1,109 @@
+import { createHash } from "node:crypto";
+import * as z from "zod";
+import { CloudFailure } from "../../azure/failure.ts";
+import type { Clock } from "../../runtime.ts";
+import { entity } from "../../storage/entity.ts";
+import { RowExists, type Tables } from "../../storage/tables.ts";
+import type { SsoConfiguration } from "../configuration.ts";
+import type { Protocol } from "../protocol.ts";
+import { SignInRefused } from "../refusals.ts";
+import type { SignInRequest } from "../requests.ts";
+import type { SsoSecrets } from "../secrets.ts";
+import type { VerifiedAssertion } from "./assertion.ts";
+import { namesAt } from "./names.ts";
+import { SamlRefused } from "./refused.ts";
+
+const PARTITION = "assertions";
+/** From then on nobody takes the assertion any more. */
+const Assertion = entity("Sso", z.object({ endsAt: z.string() }));
+
+export interface Saml extends Protocol {
+  /** Our metadata, for identity providers: XML. @param origin - Our own origin. */
+  metadata(config: SsoConfiguration, origin: string): Promise<string>;
+  /** Removes the memory of assertions that are over. */
+  cleanUp(): Promise<void>;
+}
+
+/**
+ * Sign-in by SAML 2.0: the Web Browser SSO Profile, begun by us, requests by HTTP-Redirect and responses by HTTP-POST.
+ * https://docs.oasis-open.org/security/saml/v2.0/saml-profiles-2.0-os.pdf, 4.1
+ */
+export function createSaml(deps: { tables: Tables; secrets: Pick<SsoSecrets, "read">; clock: Clock }): Saml {
+  const { tables, secrets, clock } = deps;
+
+  /** Our private key, where there is one. */
+  async function serviceKey({ samlServiceKey }: SsoConfiguration): Promise<string | undefined> {
+    if (!samlServiceKey) return undefined;
+    const key = await secrets.read(samlServiceKey).catch((error: unknown) => {
+      if (error instanceof CloudFailure) throw new SignInRefused("secretUnreadable", { code: error.code });
+      throw error;
+    });
+    if (key === undefined) throw new SignInRefused("secretUnreadable", { code: "notFound" });
+    return key;
+  }
+
+  /** Each assertion signs somebody in once, at whatever instance: of two at once, storage takes one. */
+  async function useOnce({ issuer, assertionId, endsAt }: VerifiedAssertion): Promise<void> {
+    const key = createHash("sha256").update(`${issuer}\0${assertionId}`).digest("hex");
+    try {
+      await tables.insert(Assertion, PARTITION, key, { endsAt: endsAt.toISOString() });
+    } catch (error) {
+      if (error instanceof RowExists) throw new SignInRefused("used", { code: "assertion" });
+      throw error;
+    }
+  }
+
+  return {
+    async begin(config, request, origin) {
+      const { authnRequestUrl } = await import("./messages.ts");
+      return authnRequestUrl(namesAt(origin), {
+        id: requestIdOf(request),
+        issuedAt: clock.now(),
+        relayState: request.id,
+        entryPoint: config.samlEntryPoint!,
+        idpEntityId: config.samlIdpEntityId!,
+        persistentNameId: config.samlIdAttribute === undefined,
+        signingKey: await serviceKey(config),
+      });
+    },
+
+    async complete(config, request, { parameters }, origin) {
+      const { verifyResponse } = await import("./response.ts");
+      const { entityId, acsUrl } = namesAt(origin);
+      const assertion = await verifyResponse(parameters.get("SAMLResponse") ?? "", {
+        idpEntityId: config.samlIdpEntityId!,
+        certificates: config.samlIdpCertificates!,
+        acsUrl,
+        spEntityId: entityId,
+        requestId: requestIdOf(request),
+        now: clock.now(),
+        decryptionKey: await serviceKey(config),
+        idAttribute: config.samlIdAttribute,
+      }).catch((error: unknown) => {
+        if (!(error instanceof SamlRefused)) throw error;
+        const refused = error.reason === "status" ? "providerRefused" : "badResponse";
+        throw new SignInRefused(refused, { code: error.reason });
+      });
+      await useOnce(assertion);
+      const { issuer, subject, attributes } = assertion;
+      return { issuer, subject, claims: Object.fromEntries(attributes) };
+    },
+
+    async metadata({ samlServiceCertificate, samlSignRequests = false }, origin) {
+      const { serviceMetadata } = await import("./messages.ts");
+      return serviceMetadata(namesAt(origin), { certificate: samlServiceCertificate, signed: samlSignRequests });
+    },
+
+    async cleanUp() {
+      const now = clock.now().getTime();
+      for await (const rows of tables.pages(Assertion, { partitionKey: PARTITION, select: ["endsAt"] })) {
+        for (const { rowKey, endsAt } of rows) {
+          if (Date.parse(endsAt) <= now) await tables.remove(Assertion, PARTITION, rowKey);
+        }
+      }
+    },
+  };
+}
+
+/** Of our AuthnRequest; it begins as names in XML do. Nobody but the browser and the identity provider see it. */
+const requestIdOf = (request: SignInRequest): string => `_${request.derived("SAML request")}`;
