@@ -1,0 +1,297 @@
+import { generateKeyPairSync, X509Certificate } from "node:crypto";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { encrypt } from "xml-encryption";
+import * as z from "zod";
+import type { SamlModeName } from "../../../infra/local/cloud/idp/saml-modes.ts";
+import { makeCertificate, pem } from "../../../infra/local/cloud/x509.ts";
+import type { SsoChange } from "../../../shared/sso/api.ts";
+import { CONFIGURATION_KEY, Configuration, SSO, UNCONFIGURED } from "../../../shared/sso/configuration.ts";
+import type { SignInRequest } from "../../../shared/sso/requests.ts";
+import { createSaml } from "../../../shared/sso/saml/saml.ts";
+import { entity } from "../../../shared/storage/entity.ts";
+import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../../shared/time.ts";
+import {
+  ADMINISTRATOR,
+  complete,
+  type Deployment,
+  type Instance,
+  ORIGIN,
+  problemOf,
+  startDeployments,
+  whoIs,
+} from "../room.ts";
+import { browseBySaml, chooseBySaml, samlSettings, withResponse } from "./visitor.ts";
+
+let deployments: Awaited<ReturnType<typeof startDeployments>>;
+let deployment: Deployment;
+let instance: Instance;
+let other: Instance;
+beforeAll(async () => {
+  deployments = await startDeployments(30);
+});
+afterAll(() => deployments.stop());
+beforeEach(() => {
+  deployment = deployments.next();
+  [instance, other] = [deployment.start(), deployment.start()];
+});
+afterEach(() => deployments.cloud.control.setSamlMode("correct"));
+
+const put = (change: SsoChange) => instance.sso.configure(change, undefined, ADMINISTRATOR, ORIGIN);
+const configure = (change: SsoChange = {}) => put({ ...samlSettings(deployment), ...change });
+const ROLE = "http://schemas.microsoft.com/ws/2008/06/identity/claims/role";
+
+describe("somebody who signs in by SAML", () => {
+  test("has a session on every instance, under a name and with a role that the attributes give", async () => {
+    await configure({ rolesClaim: ROLE, roleMapping: { "Lifecycle.Auditor": "auditor" } });
+    const done = await complete(other, await browseBySaml(instance, "bruno", "/docs"));
+    expect(done.location).toBe("/docs");
+    expect(done.cookies.map(({ name }) => name)).toEqual(["__Host-session", "__Host-sso-saml"]);
+    expect(await whoIs(instance, done.cookies[0]!.value)).toMatchObject({ username: "bruno", role: "auditor" });
+    expect(await instance.sso.configuration()).toMatchObject({ totalSsoLogins: 1 });
+  });
+
+  test("is the same user at the next sign-in, and is bound by a cookie that comes along from another site", async () => {
+    await configure();
+    const begun = await instance.sso.begin("/", ORIGIN, ADMINISTRATOR);
+    expect(begun.cookies).toEqual([
+      expect.objectContaining({ name: "__Host-sso-saml", sameSite: "None", secure: true, httpOnly: true, path: "/" }),
+    ]);
+    const { action } = await chooseBySaml(begun.location, "uma");
+    expect(action).toBe(`${ORIGIN}/auth/sso/callback`);
+    const names = await Promise.all(
+      [1, 2].map(async () => {
+        const { cookies } = await complete(instance, await browseBySaml(instance, "uma"));
+        return (await whoIs(instance, cookies[0]!.value))?.username;
+      }),
+    );
+    expect(new Set(names).size).toBe(1);
+  });
+
+  test.each<[SamlModeName, string]>([
+    ["wrongRecipient", "badResponse recipient"],
+    ["wrongDestination", "badResponse destination"],
+    ["wrongAudience", "badResponse audience"],
+    ["otherRequestConfirmed", "badResponse inResponseTo"],
+    ["wrongAssertionIssuer", "badResponse issuer"],
+    ["confirmationExpired", "badResponse expired"],
+    ["foreignKey", "badResponse signature"],
+    ["xsw4", "badResponse assertionCount"],
+    ["failed", "providerRefused status"],
+  ])("is refused with a clear answer when the provider lies: %s", async (mode, reason) => {
+    await configure();
+    deployments.cloud.control.setSamlMode(mode);
+    expect(await problemOf(browseBySaml(instance, "uma").then((back) => complete(instance, back)))).toBe(
+      "signInFailed",
+    );
+    expect(deployment.refusals()).toEqual([reason]);
+    expect(JSON.stringify(deployment.events)).not.toContain("elsewhere.example");
+  });
+
+  test("is refused when nobody was chosen, or nothing came", async () => {
+    await configure();
+    expect(await problemOf(complete(instance, await browseBySaml(instance, "")))).toBe("signInFailed");
+    const arrival = await browseBySaml(instance, "uma");
+    expect(await problemOf(complete(instance, { ...arrival, parameters: new URLSearchParams() }))).toBe("signInFailed");
+    expect(deployment.refusals()).toEqual(["providerRefused status", "badResponse malformed"]);
+  });
+});
+
+describe("a response", () => {
+  test("brought by another browser, without the cookie, late or of another sign-in signs nobody in", async () => {
+    await configure();
+    const [one, another] = [await browseBySaml(instance, "uma"), await browseBySaml(instance, "ada")];
+    expect(await problemOf(complete(instance, { ...one, cookie: another.cookie }))).toBe("signInStale");
+    expect(await problemOf(complete(instance, { ...one, cookie: undefined }))).toBe("signInStale");
+    expect(await problemOf(complete(instance, { ...one, requestId: undefined }))).toBe("signInStale");
+    const swapped = { ...another, parameters: one.parameters };
+    expect(await problemOf(complete(instance, swapped))).toBe("signInFailed");
+    deployment.pass(10 * MINUTE_MS);
+    expect(await problemOf(complete(instance, one))).toBe("signInStale");
+    expect(deployment.refusals()).toEqual([
+      "otherBrowser",
+      "otherBrowser",
+      "unknownRequest",
+      "badResponse inResponseTo",
+      "expired",
+    ]);
+  });
+
+  test("signs in once, also when it comes to two instances at once", async () => {
+    await configure();
+    const arrival = await browseBySaml(instance, "uma");
+    const outcomes = await Promise.all([instance, other].map((at) => problemOf(complete(at, arrival))));
+    expect(outcomes.sort()).toEqual(["none", "signInStale"]);
+    expect(await problemOf(complete(other, arrival))).toBe("signInStale");
+  });
+
+  test("has its assertion taken once, even where a request could be answered twice", async () => {
+    await configure();
+    const config = {
+      ...UNCONFIGURED,
+      samlIdpEntityId: entityId(),
+      samlEntryPoint: signInUrl(),
+      samlIdpCertificates: certificates(),
+    };
+    const request: SignInRequest = {
+      id: "relay",
+      returnUrl: "/",
+      generation: "none",
+      derived: (purpose) => purpose.replace(" ", "-"),
+    };
+    const saml = ({ tables }: Instance) =>
+      createSaml({ tables, secrets: { read: async () => undefined }, clock: deployment.clock });
+    const url = await saml(instance).begin(config, request, ORIGIN);
+    const parameters = new URLSearchParams({ ...(await chooseBySaml(url.href, "uma")).form });
+    const work = [instance, other].map((at) => saml(at).complete(config, request, { parameters }, ORIGIN));
+    const outcomes = await Promise.allSettled(work);
+    expect(outcomes.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
+    expect(outcomes.find(({ status }) => status === "rejected")).toMatchObject({ reason: { reason: "used" } });
+
+    const kept = async () => {
+      let rows = 0;
+      for await (const page of instance.tables.pages(ROWS, { partitionKey: "assertions" })) rows += page.length;
+      return rows;
+    };
+    expect(await kept()).toBe(1);
+    await instance.sso.cleanUp(ADMINISTRATOR);
+    expect(await kept()).toBe(1);
+    deployment.pass(6 * MINUTE_MS);
+    await instance.sso.cleanUp(ADMINISTRATOR);
+    expect(await kept()).toBe(0);
+  });
+});
+
+describe("the provider's key", () => {
+  test("rolls over while both its certificates are configured", async () => {
+    await configure();
+    deployments.cloud.control.rollSamlKeys();
+    expect(await problemOf(browseBySaml(instance, "uma").then((back) => complete(instance, back)))).toBe(
+      "signInFailed",
+    );
+    expect(deployment.refusals()).toEqual(["badResponse signature"]);
+    const { samlIdpCertificates: known } = await put({ samlIdpCertificates: certificates() });
+    expect(known).toHaveLength(2);
+    expect(known.every(({ expiresOn }) => Date.parse(expiresOn) > Date.now() + 300 * DAY_MS)).toBe(true);
+    expect(await problemOf(browseBySaml(instance, "uma").then((back) => complete(instance, back)))).toBe("none");
+  });
+});
+
+describe("our own key", () => {
+  test("signs requests, opens assertions that are encrypted for it, and lies in the key vault alone", async () => {
+    const { samlServiceCertificate } = await configure({ samlSignRequests: true });
+    const certificate = samlServiceCertificate!.certificate;
+    expect(Date.parse(samlServiceCertificate!.expiresOn)).toBeGreaterThan(
+      deployment.clock.now().getTime() + 1000 * DAY_MS,
+    );
+    const bare = certificate.replace(/-----[A-Z ]+-----|\n/g, "");
+    expect(await instance.sso.samlMetadata(ORIGIN)).toContain(bare);
+
+    const begun = await other.sso.begin("/", ORIGIN, ADMINISTRATOR);
+    expect(new URL(begun.location).searchParams.has("Signature")).toBe(true);
+    const arrival = await browseBySaml(other, "uma");
+    const encrypted = await encryptedFor(certificate, arrival.parameters.get("SAMLResponse")!);
+    expect(
+      await problemOf(
+        complete(
+          instance,
+          withResponse(arrival, () => encrypted),
+        ),
+      ),
+    ).toBe("none");
+
+    const row = await instance.tables.get(Configuration, SSO, CONFIGURATION_KEY);
+    expect(row?.samlServiceKey).toBeDefined();
+    const everything = JSON.stringify([row, deployment.events, deployment.logged, await instance.sso.configuration()]);
+    expect(everything).not.toMatch(/PRIVATE KEY/);
+
+    await put({ samlSignRequests: false });
+    expect(await instance.sso.samlMetadata(ORIGIN)).not.toContain("X509Certificate");
+    const later = await browseBySaml(instance, "uma");
+    const late = await encryptedFor(certificate, later.parameters.get("SAMLResponse")!);
+    expect(
+      await problemOf(
+        complete(
+          instance,
+          withResponse(later, () => late),
+        ),
+      ),
+    ).toBe("signInFailed");
+    expect(deployment.refusals()).toEqual(["badResponse encrypted"]);
+    deployment.pass(25 * HOUR_MS);
+    await instance.sso.cleanUp(ADMINISTRATOR);
+    expect(deployment.events.filter(({ type }) => type === "sso.secretRemoved")).not.toEqual([]);
+  });
+});
+
+describe("the configuration", () => {
+  test.each<[string, SsoChange]>([
+    ["samlEntryPoint", { samlEntryPoint: "http://login.acme.example/saml" }],
+    ["samlEntryPoint", { samlEntryPoint: "javascript:alert(1)" }],
+    ["samlEntryPoint", { samlEntryPoint: "https://user:secret@login.acme.example/" }],
+    ["samlEntryPoint", { samlEntryPoint: "https://login.acme.example/#saml" }],
+    ["samlIdAttribute", { samlIdAttribute: "http://schemas.xmlsoap.org/ws/2005/05/identity/claims/emailaddress" }],
+    [
+      "samlIdpCertificates.0",
+      { samlIdpCertificates: ["-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----"] },
+    ],
+    ["samlIdpCertificates.0", { samlIdpCertificates: [ellipticCertificate()] }],
+    ["samlIdpMetadataXml", { samlIdpMetadataXml: "<!DOCTYPE a [<!ENTITY b 'c'>]><a>&b;</a>" }],
+    ["samlIdpEntityId", { samlIdpMetadataXml: "<a/>", samlIdpEntityId: "both" }],
+    ["samlEntryPoint", { providerType: "saml", isEnabled: true }],
+  ])("is refused for its %s: %j", async (member, change) => {
+    await expect(put(change)).rejects.toMatchObject({ code: "invalidRequest", errors: [{ path: `body.${member}` }] });
+  });
+
+  test("shows what the metadata said, and tells of certificates by their fingerprints", async () => {
+    const view = await configure({ isEnabled: false });
+    expect(view).toMatchObject({ samlIdpEntityId: entityId(), samlEntryPoint: signInUrl(), samlSignRequests: false });
+    expect(view.samlIdpCertificates.map(({ certificate }) => certificate)).toEqual(certificates());
+    const { after } = deployment.events.find(
+      ({ type, outcome }) => type === "sso.configured" && outcome === "success",
+    )!;
+    expect(after).toMatchObject({
+      samlIdpCertificates: certificates().map((one) => new X509Certificate(one).fingerprint256),
+    });
+  });
+
+  test("that changes ends sign-ins that were begun before", async () => {
+    await configure();
+    const arrival = await browseBySaml(instance, "uma");
+    await put({ samlIdAttribute: "http://schemas.microsoft.com/identity/claims/objectidentifier" });
+    expect(await problemOf(complete(instance, arrival))).toBe("signInStale");
+  });
+});
+
+/** Rows of assertions that were used. */
+const ROWS = entity("Sso", z.object({ endsAt: z.string() }));
+
+const inMetadata = (pattern: RegExp) => pattern.exec(deployments.cloud.saml.metadata())![1]!;
+const entityId = () => inMetadata(/entityID="([^"]*)"/);
+const signInUrl = () => inMetadata(/Location="([^"]*)"/);
+const certificates = () =>
+  (deployments.cloud.saml.metadata().match(/(?<=<ds:X509Certificate>)[^<]*/g) ?? []).map((base64) =>
+    pem("CERTIFICATE", Buffer.from(base64, "base64")),
+  );
+
+function ellipticCertificate(): string {
+  const { publicKey, privateKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
+  const names = { subject: "CN=idp", issuer: "CN=idp", serial: Buffer.from([1]) };
+  const times = { notBefore: new Date("2026-01-01"), notAfter: new Date("2027-01-01") };
+  return pem("CERTIFICATE", makeCertificate({ ...names, ...times, publicKey, signingKey: privateKey }));
+}
+
+/** A response whose assertion only the holder of the certificate's key can read. */
+async function encryptedFor(certificate: string, response: string): Promise<string> {
+  const xml = Buffer.from(response, "base64").toString();
+  const assertion = /<saml:Assertion.*<\/saml:Assertion>/s.exec(xml)![0];
+  const data = await new Promise<string>((resolve, reject) => {
+    const options = {
+      rsa_pub: new X509Certificate(certificate).publicKey.export({ type: "spki", format: "pem" }).toString(),
+      pem: certificate,
+      encryptionAlgorithm: "http://www.w3.org/2009/xmlenc11#aes256-gcm" as const,
+      keyEncryptionAlgorithm: "http://www.w3.org/2001/04/xmlenc#rsa-oaep-mgf1p" as const,
+    };
+    encrypt(assertion, options, (error, result) => (error ? reject(error) : resolve(result)));
+  });
+  return xml.replace(assertion, () => `<saml:EncryptedAssertion>${data}</saml:EncryptedAssertion>`);
+}
