@@ -1,6 +1,7 @@
 import * as z from "zod";
 import {
   Credentials,
+  Me,
   PasswordChange,
   PasswordChanged,
   SessionView,
@@ -75,7 +76,7 @@ const getMe = endpoint({
   access: "user",
   tier: "core",
   beforePasswordChange: true,
-  responds: { 200: UserView },
+  responds: { 200: Me },
   handle: async ({ actor, services }) => ok(await services.access.me(actor)),
 });
 

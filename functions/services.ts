@@ -1,6 +1,7 @@
 import "./memory.ts";
 import path from "node:path";
 import { type Access, createAccess } from "../shared/access/access.ts";
+import { createEntraTokens } from "../shared/access/entra.ts";
 import { type Alerts, createAlerts } from "../shared/alerts/alerts.ts";
 import { type Audit, createAudit } from "../shared/audit/audit.ts";
 import { keyVaultAnchor } from "../shared/audit/chain/anchor.ts";
@@ -114,6 +115,7 @@ export function createServices(config: Config): Services {
     audit,
     log,
     limiter: signInLimiter,
+    entra: createEntraTokens({ config, clock, log }),
     passwordSignIn: (username) => sso.passwordSignIn(username),
     roleMapped: () => sso.roleMapped(),
   });

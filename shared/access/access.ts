@@ -10,10 +10,11 @@ import type { Clock, Logger, Randomness } from "../runtime.ts";
 import type { Tables } from "../storage/tables.ts";
 import { SECOND_MS } from "../time.ts";
 import { type Administration, createAdministration } from "./administration.ts";
-import { type UserView, userView } from "./api.ts";
+import { entraView, type Me, userView } from "./api.ts";
 import { type ApiTokens, createApiTokens } from "./api-tokens.ts";
 import { createAuthentication } from "./authentication.ts";
 import { bootstrapAdministrator } from "./bootstrap.ts";
+import type { EntraTokens } from "./entra.ts";
 import { createSignInFailures } from "./failures.ts";
 import { createFederated, type Federated } from "./federated.ts";
 import { createIdentities, type Identities } from "./identities.ts";
@@ -36,7 +37,7 @@ export interface Access {
   signOut(actor: Actor, how: SignOutScope, caller: Caller): Promise<void>;
   /**
    * Who a credential stands for now, else what its bearer is told (401): by one uncached read of the user's row, and for a
-   * session or an API token one of its own.
+   * session or an API token one of its own; for a token of Entra by that alone, so nothing here ends it before it expires.
    */
   authenticate(credential: Credential): Promise<Actor | Problem>;
   /** What makes a browser forget its session. */
@@ -47,7 +48,7 @@ export interface Access {
    * @throws {Problem} invalidRequest (a wrong current or a weak new password), tooManyAttempts, conflict, rateLimited.
    */
   changePassword(actor: Actor, change: PasswordChange, caller: Caller): Promise<void>;
-  me(actor: Actor): Promise<UserView>;
+  me(actor: Actor): Promise<Me>;
   users: Administration;
   identities: Pick<Identities, "refusals" | "allow">;
   apiTokens: ApiTokens;
@@ -98,6 +99,8 @@ export interface AccessDependencies {
   roleMapped?: () => Promise<boolean>;
   /** Whether passwords are taken of this user now; always, where it is left out. */
   passwordSignIn?: PasswordSignIn;
+  /** Left out, no access token of Entra is taken. */
+  entra?: EntraTokens;
 }
 
 /**
@@ -201,6 +204,7 @@ export function createAccess(deps: AccessDependencies): Access {
       users,
       sessions,
       apiTokens,
+      entra: deps.entra,
       bootstrapped: () => bootstrapped(Infinity),
     }),
 
@@ -237,7 +241,7 @@ export function createAccess(deps: AccessDependencies): Access {
       });
     },
 
-    me: async (actor) => userView(await rowOf(actor)),
+    me: async (actor) => (actor.credential.kind === "entra" ? entraView(actor) : userView(await rowOf(actor))),
     users: createAdministration({
       users,
       identities,

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { ROLES } from "../http/endpoint.ts";
+import { type Actor, ROLES } from "../http/endpoint.ts";
 import type { Row } from "../storage/entity.ts";
 import { REFUSALS, type RefusalRecord, type UserRecord, userKey } from "./user.ts";
 
@@ -105,6 +105,26 @@ export const UserView = z
   })
   .meta({ id: "User" });
 export type UserView = z.infer<typeof UserView>;
+
+/** Who calls with an access token of Entra: nobody keeps a user for it here. */
+export const EntraView = z
+  .object({
+    id: z.string().meta({ description: "As the audit log names its actions: entra:<tenant>:<object id>." }),
+    username: z.string(),
+    role: z.enum(ROLES).meta({ description: "As the token's app roles say." }),
+    source: z.literal("entra"),
+  })
+  .meta({ id: "EntraPrincipal" });
+
+export const Me = z.union([UserView, EntraView]);
+export type Me = z.infer<typeof Me>;
+
+export const entraView = ({ username, role }: Actor): z.infer<typeof EntraView> => ({
+  id: username,
+  username,
+  role,
+  source: "entra",
+});
 
 /** The members of a row that its views are made of. */
 export const VIEWED = [

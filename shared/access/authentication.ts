@@ -3,13 +3,14 @@ import type { Actor } from "../http/endpoint.ts";
 import type { Problem } from "../http/problem.ts";
 import { API_TOKEN_PREFIX } from "./api-token-text.ts";
 import type { ApiTokens } from "./api-tokens.ts";
+import type { EntraTokens } from "./entra.ts";
 import type { Sessions } from "./sessions.ts";
 import type { Tokens } from "./tokens.ts";
 import { uidOf } from "./user.ts";
 import type { Users } from "./users.ts";
 
 /**
- * Tells who a credential stands for now, else what its bearer is told (401).
+ * Tells who a credential stands for now, else what its bearer is told: 401, or what Entra's tokens are told.
  *
  * @param deps.bootstrapped - Ends once the bootstrap administrator is as the environment says: a reset ends what stood before.
  */
@@ -18,9 +19,10 @@ export function createAuthentication(deps: {
   users: Users;
   sessions: Sessions;
   apiTokens: ApiTokens;
+  entra: EntraTokens | undefined;
   bootstrapped: () => Promise<void>;
 }): (credential: Credential) => Promise<Actor | Problem> {
-  const { tokens, users, sessions, apiTokens, bootstrapped } = deps;
+  const { tokens, users, sessions, apiTokens, entra, bootstrapped } = deps;
 
   async function ofToken(token: string): Promise<Actor | undefined> {
     const claims = await tokens.verify(token);
@@ -57,10 +59,10 @@ export function createAuthentication(deps: {
     return { username: found.user.username, role: found.role, credential: { kind: "apiToken", id: found.id } };
   }
 
-  async function actorOf(credential: Credential): Promise<Actor | undefined> {
+  async function actorOf(credential: Credential): Promise<Actor | Problem | undefined> {
     if (credential.kind === "session") return await ofSession(credential.cookie);
     if (credential.token.startsWith(API_TOKEN_PREFIX)) return await ofApiToken(credential.token);
-    return await ofToken(credential.token);
+    return (await entra?.authenticate(credential.token)) ?? (await ofToken(credential.token));
   }
 
   return async (credential) => (await actorOf(credential)) ?? badCredential(credential);

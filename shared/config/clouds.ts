@@ -1,6 +1,8 @@
 /** The addresses of one Azure cloud. All without a trailing slash. */
 export interface CloudEndpoints {
   authorityHost: string;
+  /** What the issuers of Entra's access tokens begin with, by the version of the token. */
+  issuers: { v1: string; v2: string };
   resourceManager: string;
   /** Domain that every vault's address must lie under, such as `vault.azure.net`. */
   keyVaultSuffix: string;
@@ -8,22 +10,28 @@ export interface CloudEndpoints {
   storageSuffix: string;
 }
 
-/** https://learn.microsoft.com/azure/azure-government/compare-azure-government-global-azure and the Azure China guide. */
+/**
+ * https://learn.microsoft.com/azure/azure-government/compare-azure-government-global-azure and the Azure China guide. The
+ * issuers are those that the discovery documents of each cloud's Entra name.
+ */
 const CLOUDS: Record<string, CloudEndpoints> = {
   AzureCloud: {
     authorityHost: "https://login.microsoftonline.com",
+    issuers: { v1: "https://sts.windows.net", v2: "https://login.microsoftonline.com" },
     resourceManager: "https://management.azure.com",
     keyVaultSuffix: "vault.azure.net",
     storageSuffix: "core.windows.net",
   },
   AzureChinaCloud: {
     authorityHost: "https://login.chinacloudapi.cn",
+    issuers: { v1: "https://sts.chinacloudapi.cn", v2: "https://login.partner.microsoftonline.cn" },
     resourceManager: "https://management.chinacloudapi.cn",
     keyVaultSuffix: "vault.azure.cn",
     storageSuffix: "core.chinacloudapi.cn",
   },
   AzureUSGovernment: {
     authorityHost: "https://login.microsoftonline.us",
+    issuers: { v1: "https://sts.windows.net", v2: "https://login.microsoftonline.us" },
     resourceManager: "https://management.usgovcloudapi.net",
     keyVaultSuffix: "vault.usgovcloudapi.net",
     storageSuffix: "core.usgovcloudapi.net",
@@ -38,8 +46,11 @@ export function cloudEndpoints(env: {
   AZURE_KEY_VAULT_SUFFIX?: string | undefined;
 }): CloudEndpoints {
   const named = CLOUDS[env.AZURE_CLOUD]!;
+  const authorityHost = env.AZURE_AUTHORITY_HOST ?? named.authorityHost;
+  const isNamed = authorityHost === named.authorityHost;
   return {
-    authorityHost: env.AZURE_AUTHORITY_HOST ?? named.authorityHost,
+    authorityHost,
+    issuers: { v1: named.issuers.v1, v2: isNamed ? named.issuers.v2 : authorityHost },
     resourceManager: env.AZURE_RESOURCE_MANAGER_ENDPOINT ?? named.resourceManager,
     keyVaultSuffix: env.AZURE_KEY_VAULT_SUFFIX ?? named.keyVaultSuffix,
     storageSuffix: named.storageSuffix,

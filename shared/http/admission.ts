@@ -81,7 +81,8 @@ export async function admit(
     }
     if (endpoint.tier === "pro" && (await gate.tier()) !== "pro") throw licenseRequired();
   } catch (error) {
-    if (credential && error instanceof Problem) await gate.refused(caller, endpoint, error.code);
+    // Who could not be looked at was not refused.
+    if (credential && error instanceof Problem && error.status < 500) await gate.refused(caller, endpoint, error.code);
     throw error;
   }
   return actor;

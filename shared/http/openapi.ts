@@ -161,7 +161,8 @@ export function openApiDocument(endpoints: readonly Endpoint<never>[], version: 
           type: "http",
           scheme: "bearer",
           bearerFormat: "JWT",
-          description: "The access_token of POST /auth/login.",
+          description:
+            "The access_token of POST /auth/login, an API token of POST /auth/tokens, or an access token of Entra for this API where one is registered.",
         },
         sessionCookie: {
           type: "apiKey",

@@ -86,14 +86,9 @@ export const SsoChange = z
       .nullable()
       .meta({ description: "Where browsers are sent to sign in, by HTTP-Redirect." }),
     samlIdpEntityId: z.string().min(1).max(1024).nullable(),
-    samlIdpCertificates: z
-      .array(certificate)
-      .min(1)
-      .max(5)
-      .nullable()
-      .meta({
-        description: "PEM; all that the identity provider may sign with, several while it goes over to another.",
-      }),
+    samlIdpCertificates: z.array(certificate).min(1).max(5).nullable().meta({
+      description: "PEM; all that the identity provider may sign with, several while it goes over to another.",
+    }),
     samlIdpMetadataXml: z
       .string()
       .min(1)

@@ -4,6 +4,7 @@ import { createServer as createTlsServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { ApiTokens } from "./api-tokens.ts";
 import { AppConfiguration, CONFIGURATION_AUDIENCE } from "./app-configuration.ts";
 import { arm } from "./arm.ts";
 import { Authorization } from "./authorization.ts";
@@ -100,19 +101,6 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
   const saml = new SamlProvider(issuer, people, signingKey);
   identityProvider = identityProviders({ oidc, saml, faults, ledger });
 
-  const control = new Control({
-    resources,
-    authorization,
-    faults,
-    ledger,
-    mails,
-    sinks,
-    appConfiguration,
-    people,
-    oidc,
-    saml,
-  });
-
   // The services' own addresses hold the port, which is known only once the server listens.
   let services: Record<string, Service> = {};
   const listening: Listening = {
@@ -126,9 +114,24 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
   state.port = await listen(main, options.port, state.port);
   const origin = (host: string) => `https://${host}:${state.port}`;
   const [authority, manager] = [origin("login.localhost"), origin("management.localhost")];
+  const api = new ApiTokens({ tokens, people, clientId: state.apiClientId, authority });
+  const control = new Control({
+    resources,
+    authorization,
+    faults,
+    ledger,
+    mails,
+    sinks,
+    appConfiguration,
+    people,
+    oidc,
+    saml,
+    tokens,
+    api,
+  });
   const audiences = [manager, `https://${SUFFIX}`, MAIL_AUDIENCE, CONFIGURATION_AUDIENCE];
   services = {
-    "login.localhost": entra({ tokens, origin: authority, resources: audiences, apps: [state.app] }),
+    "login.localhost": entra({ tokens, api, origin: authority, resources: audiences, apps: [state.app] }),
     "management.localhost": arm({
       resources,
       authorization,
@@ -149,7 +152,7 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
     "acme.azconfig.localhost": appConfiguration.service,
   };
 
-  const identity = { tokens, secret: state.identityHeader, identity: state.identity, resources: audiences };
+  const identity = { tokens, api, secret: state.identityHeader, identity: state.identity, resources: audiences };
   const plainServices: Service = (request) => {
     if (request.method === "GET" && request.path === "/msi/token") return managedIdentityToken(identity, request);
     return request.segments[0] === "sink" ? sinks.operation(request) : undefined;
@@ -158,7 +161,7 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
   const second = createHttpServer((message, response) => {
     if (message.url?.startsWith("/control/") !== true) return plain(message, response);
     readRequest(message)
-      .then((request) => send(response, controlAnswer(control, request)))
+      .then(async (request) => send(response, await controlAnswer(control, request)))
       .catch((error: unknown) => response.destroy(error instanceof Error ? error : undefined));
   });
   state.controlPort = await listen(second, options.controlPort, state.controlPort);
@@ -181,9 +184,9 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
   };
 }
 
-function controlAnswer(control: Control, request: Incoming) {
+async function controlAnswer(control: Control, request: Incoming) {
   try {
-    return controlApi(control, request);
+    return await controlApi(control, request);
   } catch (error) {
     return { status: 400, body: { error: error instanceof Error ? error.message : String(error) } };
   }
@@ -199,6 +202,8 @@ function environment(
   return {
     AZURE_TENANT_ID: state.tenantId,
     AZURE_AUTHORITY_HOST: authority,
+    ENTRA_API_CLIENT_ID: state.apiClientId,
+    ENTRA_TENANT_IDS: state.tenantId,
     AZURE_RESOURCE_MANAGER_ENDPOINT: manager,
     AZURE_KEY_VAULT_SUFFIX: SUFFIX,
     SERVICE_KEY_VAULT_URL: origin(`${SERVICE_VAULT}.${SUFFIX}`),

@@ -26,10 +26,13 @@ type Body = Record<string, unknown>;
  *     POST   /control/oidc/roll-keys
  *     GET    /control/saml                        PUT    /control/saml       {"mode": "…"}, of idp/saml-modes.ts
  *     POST   /control/saml/roll-keys
+ *     POST   /control/entra/roll-keys
+ *     PUT    /control/entra/api                   {"version": 2, "roles": ["Lifecycle.User"]} of applications
+ *     POST   /control/entra/api-tokens            an `ApiTokenRequest`, answered with the token
  *
- * Bodies are the types of `company/company.ts`, `faults.ts`, `idp/people.ts` and `resources/resources.ts`. @throws {Error} with what is wrong.
+ * Bodies are the types of `company/company.ts`, `faults.ts`, `idp/people.ts`, `api-tokens.ts` and `resources/resources.ts`. @throws {Error} with what is wrong.
  */
-export function controlApi(control: Control, request: Incoming): Answer {
+export function controlApi(control: Control, request: Incoming): Answer | Promise<Answer> {
   const [, area = "", ...rest] = request.segments;
   const { method, query } = request;
   const body = jsonObject(request) ?? {};
@@ -65,6 +68,8 @@ export function controlApi(control: Control, request: Incoming): Answer {
       return oidc(control, method, rest[0], body);
     case "saml":
       return saml(control, method, rest[0], body);
+    case "entra":
+      return entra(control, rest[0], body);
     default:
       return notFound();
   }
@@ -92,6 +97,21 @@ function saml(control: Control, method: string, part: string | undefined, { mode
     control.setSamlMode(mode);
   }
   return ok({ mode: control.samlMode() });
+}
+
+function entra(control: Control, part: string | undefined, body: Body): Answer | Promise<Answer> {
+  switch (part) {
+    case "roll-keys":
+      control.rollEntraKeys();
+      return ok({ rolled: true });
+    case "api":
+      control.registerApi(body.version === 1 ? 1 : 2, (body.roles ?? []) as string[]);
+      return ok({ registered: true });
+    case "api-tokens":
+      return control.apiToken(body).then((token) => ok({ token }));
+    default:
+      return notFound();
+  }
 }
 
 function faults(control: Control, method: string, id: string | undefined, body: Body): Answer {

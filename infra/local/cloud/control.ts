@@ -1,3 +1,4 @@
+import type { ApiTokenRequest, ApiTokens } from "./api-tokens.ts";
 import type { AppConfiguration } from "./app-configuration.ts";
 import type { Assignment, Authorization } from "./authorization.ts";
 import type {
@@ -18,6 +19,7 @@ import type { Ledger, LoggedRequest } from "./ledger.ts";
 import type { KeptMail, Mails } from "./mail.ts";
 import { current, type Version } from "./resources/items.ts";
 import type { ItemChange, Resources } from "./resources/resources.ts";
+import type { Tokens } from "./tokens.ts";
 import type { Sinks, SunkRequest } from "./webhook-sink.ts";
 
 export interface ControlParts {
@@ -31,6 +33,8 @@ export interface ControlParts {
   people: People;
   oidc: OidcProvider;
   saml: SamlProvider;
+  tokens: Tokens;
+  api: ApiTokens;
 }
 
 /** A vault as the control API counts it; `managed` secrets and keys are not among the numbers. */
@@ -267,6 +271,21 @@ export class Control {
   /** From now on the SAML provider signs with a new key; its metadata has both certificates. */
   rollSamlKeys(): void {
     this.#parts.saml.rollKeys();
+  }
+
+  /** From now on Entra signs with a new key. The one before it stays published, older ones don't. */
+  rollEntraKeys(): void {
+    this.#parts.tokens.rollKeys();
+  }
+
+  /** How the service is registered as an API: its tokens' version, and the app roles that applications have. */
+  registerApi(version: 1 | 2, roles: readonly string[]): void {
+    this.#parts.api.register(version, roles);
+  }
+
+  /** An access token of Entra for the service's API. */
+  async apiToken(request: ApiTokenRequest = {}): Promise<string> {
+    return await this.#parts.api.make(request);
   }
 }
 

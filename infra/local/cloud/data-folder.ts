@@ -20,6 +20,8 @@ export interface CloudState {
   /** The service, as it is registered with the identity provider. */
   oidcClient: OidcClient;
   tenantId: string;
+  /** The service's own registration, as an API that others ask tokens for. */
+  apiClientId: string;
   identity: Principal;
   app: AppRegistration;
   identityHeader: string;
@@ -99,6 +101,7 @@ function newState(company: CompanyChoice = "acme", seed = 1): CloudState {
     identityProviderPort: 0,
     oidcClient: { clientId: "lifecycle-service", clientSecret: randomBytes(24).toString("base64url") },
     tenantId: randomUUID(),
+    apiClientId: randomUUID(),
     identity: { clientId: randomUUID(), objectId: randomUUID() },
     app: { clientId: randomUUID(), objectId: randomUUID(), clientSecret: randomBytes(24).toString("base64url") },
     identityHeader: randomUUID(),

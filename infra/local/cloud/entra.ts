@@ -1,4 +1,5 @@
 import { randomUUID, timingSafeEqual } from "node:crypto";
+import type { ApiTokens } from "./api-tokens.ts";
 import { type Answer, type Incoming, type Operation, type Refusals, retryAfter, type Service } from "./http.ts";
 import type { Principal, Tokens } from "./tokens.ts";
 
@@ -8,6 +9,8 @@ export interface AppRegistration extends Principal {
 
 export interface EntraOptions {
   tokens: Tokens;
+  /** Tokens for the service itself. */
+  api: ApiTokens;
   /** `https://login.localhost:port` */
   origin: string;
   /** Resources a token can be asked for, without a slash at the end. */
@@ -24,14 +27,15 @@ export function entra(options: EntraOptions): Service {
   return (request) => {
     const [tenant = "", ...rest] = request.segments;
     const path = rest.join("/");
-    const operation = (name: string, answer: () => Answer): Operation => ({ name, refusals, answer });
-    if (request.method === "GET" && path === "v2.0/.well-known/openid-configuration") {
+    const operation = (name: string, answer: Operation["answer"]): Operation => ({ name, refusals, answer });
+    const version = path === "v2.0/.well-known/openid-configuration" || path === "discovery/v2.0/keys" ? 2 : 1;
+    if (request.method === "GET" && /^(v2\.0\/)?\.well-known\/openid-configuration$/.test(path)) {
       return operation("entra.openidConfiguration", () =>
-        tenant === options.tokens.tenantId ? discovery(options) : unknownTenant(tenant),
+        tenant === options.tokens.tenantId ? discovery(options, version) : unknownTenant(tenant),
       );
     }
-    if (request.method === "GET" && path === "discovery/v2.0/keys") {
-      return operation("entra.keys", () => ({ status: 200, body: options.tokens.jwks() }));
+    if (request.method === "GET" && (path === "discovery/v2.0/keys" || path === "discovery/keys")) {
+      return operation("entra.keys", async () => ({ status: 200, body: await options.api.jwks(version) }));
     }
     if (request.method === "POST" && path === "oauth2/v2.0/token") {
       return operation("entra.token", () => token(options, tenant, request));
@@ -40,29 +44,30 @@ export function entra(options: EntraOptions): Service {
   };
 }
 
-function discovery({ tokens, origin }: EntraOptions): Answer {
+function discovery({ tokens, origin }: EntraOptions, version: 1 | 2): Answer {
   const tenant = `${origin}/${tokens.tenantId}`;
+  const path = version === 1 ? "oauth2" : "oauth2/v2.0";
   return {
     status: 200,
     body: {
-      token_endpoint: `${tenant}/oauth2/v2.0/token`,
+      token_endpoint: `${tenant}/${path}/token`,
       token_endpoint_auth_methods_supported: ["client_secret_post", "private_key_jwt", "client_secret_basic"],
-      jwks_uri: `${tenant}/discovery/v2.0/keys`,
+      jwks_uri: `${tenant}/discovery/${version === 1 ? "" : "v2.0/"}keys`,
       response_modes_supported: ["query", "fragment", "form_post"],
       subject_types_supported: ["pairwise"],
       id_token_signing_alg_values_supported: ["RS256"],
       response_types_supported: ["code", "id_token", "code id_token", "id_token token"],
       scopes_supported: ["openid", "profile", "email", "offline_access"],
-      issuer: `${tenant}/v2.0`,
-      authorization_endpoint: `${tenant}/oauth2/v2.0/authorize`,
-      end_session_endpoint: `${tenant}/oauth2/v2.0/logout`,
+      issuer: version === 1 ? tokens.issuer : `${tenant}/v2.0`,
+      authorization_endpoint: `${tenant}/${path}/authorize`,
+      end_session_endpoint: `${tenant}/${path}/logout`,
       tenant_region_scope: "EU",
       cloud_instance_name: "localhost",
     },
   };
 }
 
-function token({ tokens, resources, apps }: EntraOptions, tenant: string, request: Incoming): Answer {
+function token({ tokens, api, resources, apps }: EntraOptions, tenant: string, request: Incoming): Answer {
   if (tenant !== tokens.tenantId) return unknownTenant(tenant);
   const form = new URLSearchParams(request.body.toString("utf8"));
   const missing = (name: string) =>
@@ -120,7 +125,8 @@ function token({ tokens, resources, apps }: EntraOptions, tenant: string, reques
     );
   }
   const audience = scopes[0]!.slice(0, -"/.default".length);
-  if (!resources.includes(audience.replace(/\/$/, ""))) {
+  const resource = audience.replace(/\/$/, "");
+  if (!resources.includes(resource) && !api.isFor(resource)) {
     return failure(
       400,
       "invalid_resource",
@@ -136,7 +142,7 @@ function token({ tokens, resources, apps }: EntraOptions, tenant: string, reques
       token_type: "Bearer",
       expires_in: lifetimeSeconds,
       ext_expires_in: lifetimeSeconds,
-      access_token: tokens.issue(app, audience).token,
+      access_token: (api.isFor(resource) ? api.issue(app, resource) : tokens.issue(app, audience)).token,
     },
   };
 }

@@ -1,9 +1,11 @@
 import { randomUUID } from "node:crypto";
+import type { ApiTokens } from "./api-tokens.ts";
 import { type Answer, type Incoming, type Operation, type Refusals, retryAfter } from "./http.ts";
 import type { Principal, Tokens } from "./tokens.ts";
 
 export interface ManagedIdentityOptions {
   tokens: Tokens;
+  api: ApiTokens;
   /** What `X-IDENTITY-HEADER` must say. */
   secret: string;
   identity: Principal;
@@ -18,7 +20,7 @@ export function managedIdentityToken(options: ManagedIdentityOptions, request: I
   return { name: "identity.token", refusals, answer: () => token(options, request) };
 }
 
-function token({ tokens, secret, identity, resources }: ManagedIdentityOptions, request: Incoming): Answer {
+function token({ tokens, api, secret, identity, resources }: ManagedIdentityOptions, request: Incoming): Answer {
   if (request.headers["x-identity-header"] !== secret) {
     // The header is what shows that the request comes from the app itself and not from a page it was lured to.
     return failure(401, "The X-IDENTITY-HEADER header is missing or does not match.");
@@ -32,13 +34,14 @@ function token({ tokens, secret, identity, resources }: ManagedIdentityOptions, 
   if (named !== null && named !== identity.clientId && named !== identity.objectId) {
     return failure(400, "Unable to load the proper Managed Identity.");
   }
-  if (!resources.includes(resource.replace(/\/$/, ""))) {
+  const name = resource.replace(/\/$/, "");
+  if (!resources.includes(name) && !api.isFor(name)) {
     return failure(
       400,
       `AADSTS500011: The resource principal named ${resource} was not found in the tenant named Acme.`,
     );
   }
-  const { token: accessToken, claims } = tokens.issue(identity, resource);
+  const { token: accessToken, claims } = api.isFor(name) ? api.issue(identity, name) : tokens.issue(identity, resource);
   return {
     status: 200,
     body: {

@@ -1,4 +1,5 @@
-import { createPublicKey, type KeyObject, sign, verify } from "node:crypto";
+import { createPublicKey, generateKeyPairSync, type KeyObject, verify } from "node:crypto";
+import { type Members, publicJwk, rs256, type SigningKey } from "./jwt.ts";
 import { versionFrom } from "./resources/identifiers.ts";
 
 /** Who a token speaks for: an application and its service principal. */
@@ -20,23 +21,18 @@ export interface Claims {
 
 export type TokenProblem = "malformed" | "signature" | "expired" | "audience";
 
-const base64url = (value: unknown) => Buffer.from(JSON.stringify(value)).toString("base64url");
-
 /** Issues and checks access tokens: RS256 JWTs in the shape of Entra's version 1 tokens. */
 export class Tokens {
   readonly tenantId: string;
   readonly issuer: string;
   readonly lifetimeSeconds: number;
-  readonly #key: KeyObject;
-  readonly #publicKey: KeyObject;
-  readonly #kid: string;
+  /** The newest first: it signs. The others are published, as Entra publishes them for a while. */
+  #keys: SigningKey[];
   /** Signatures that held, so that a token used many times is verified once. */
   readonly #verified = new Map<string, Claims>();
 
   constructor(key: KeyObject, tenantId: string, lifetimeSeconds: number) {
-    this.#key = key;
-    this.#publicKey = createPublicKey(key);
-    this.#kid = versionFrom(this.#publicKey.export({ type: "spki", format: "pem" }).toString());
+    this.#keys = [withId(key)];
     this.tenantId = tenantId;
     this.issuer = `https://sts.windows.net/${tenantId}/`;
     this.lifetimeSeconds = lifetimeSeconds;
@@ -53,10 +49,24 @@ export class Tokens {
       iat,
       exp: iat + this.lifetimeSeconds,
     };
-    const header = { typ: "JWT", alg: "RS256", kid: this.#kid, x5t: this.#kid };
     const rest = { nbf: iat, appidacr: "1", idp: this.issuer, sub: principal.objectId, idtyp: "app", ver: "1.0" };
-    const signed = `${base64url(header)}.${base64url({ ...claims, ...rest })}`;
-    return { token: `${signed}.${sign("sha256", Buffer.from(signed), this.#key).toString("base64url")}`, claims };
+    return { token: this.sign({ ...claims, ...rest }), claims };
+  }
+
+  sign(claims: Members): string {
+    const key = this.#keys[0]!;
+    return rs256({ typ: "JWT", kid: key.id, x5t: key.id }, claims, key);
+  }
+
+  /** From now on a new key signs. The one before it stays published, older ones don't. */
+  rollKeys(): void {
+    const { privateKey } = generateKeyPairSync("rsa", { modulusLength: 2048 });
+    this.#keys = [withId(privateKey), this.#keys[0]!];
+    this.#verified.clear();
+  }
+
+  get signingKey(): SigningKey {
+    return this.#keys[0]!;
   }
 
   /** @param audiences any of which will do; a slash at the end makes no difference. */
@@ -67,20 +77,28 @@ export class Tokens {
     return audiences.includes(claims.aud.replace(/\/$/, "")) ? claims : "audience";
   }
 
-  jwks(): { keys: object[] } {
-    return { keys: [{ ...this.#publicKey.export({ format: "jwk" }), use: "sig", alg: "RS256", kid: this.#kid }] };
+  /** The published keys. */
+  jwks(): Members[] {
+    return this.#keys.map((key) => ({ ...publicJwk(key), x5t: key.id }));
   }
 
   #verify(token: string): Claims | TokenProblem {
     const [header, payload, signature, ...more] = token.split(".");
     if (header === undefined || payload === undefined || signature === undefined || more.length > 0) return "malformed";
     const signed = Buffer.from(`${header}.${payload}`);
-    if (!verify("sha256", signed, this.#publicKey, Buffer.from(signature, "base64url"))) return "signature";
+    const holds = (key: SigningKey) => verify("sha256", signed, key.publicKey, Buffer.from(signature, "base64url"));
+    if (!this.#keys.some(holds)) return "signature";
     const claims = JSON.parse(Buffer.from(payload, "base64url").toString("utf8")) as Claims;
     if (this.#verified.size > 1000) this.#verified.clear();
     this.#verified.set(token, claims);
     return claims;
   }
+}
+
+function withId(privateKey: KeyObject): SigningKey {
+  const publicKey = createPublicKey(privateKey);
+  const id = versionFrom(publicKey.export({ type: "spki", format: "pem" }).toString());
+  return { id, privateKey, publicKey };
 }
 
 /** What is wrong with a request's token for a service; undefined when it holds. */

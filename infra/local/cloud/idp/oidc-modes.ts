@@ -1,5 +1,4 @@
-/** Claims, or a discovery document. */
-type Members = Record<string, unknown>;
+import type { Members } from "../jwt.ts";
 
 /** What is done to the answers of a provider that is otherwise correct. */
 export interface OidcMode {

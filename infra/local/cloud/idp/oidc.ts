@@ -1,7 +1,7 @@
-import { createHmac, generateKeyPair, type KeyObject, randomBytes, sign } from "node:crypto";
+import { randomBytes } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { promisify } from "node:util";
 import type { KoaContextWithOIDC, default as Provider } from "oidc-provider";
+import { decoded, hs256, publicPem, rs256, type SigningKey, signingKey, unsigned } from "../jwt.ts";
 import { OIDC_MODES, type OidcMode, type OidcModeName } from "./oidc-modes.ts";
 import { oidcStore } from "./oidc-store.ts";
 import { choicePage } from "./page.ts";
@@ -19,12 +19,6 @@ const DISCOVERY = "/.well-known/openid-configuration";
 /** What a redirecting discovery document redirects to; everything is served below it too. */
 const ELSEWHERE = "/elsewhere";
 
-interface Key {
-  id: string;
-  privateKey: KeyObject;
-  publicKey: KeyObject;
-}
-
 /**
  * An OIDC provider that signs in the company's people by an ordinary page with their names: code flow with PKCE, a client
  * with a secret, RFC 9207. The library is a certified one, so what it accepts is what the standard says; a mode then
@@ -37,8 +31,8 @@ export class OidcProvider {
   readonly #store = oidcStore();
   readonly #cookieKey = randomBytes(32).toString("base64url");
   #mode: OidcModeName = "correct";
-  #started: Promise<{ provider: Provider; key: Key }> | undefined;
-  #foreignKey: Promise<Key> | undefined;
+  #started: Promise<{ provider: Provider; key: SigningKey }> | undefined;
+  #foreignKey: Promise<SigningKey> | undefined;
 
   constructor(issuer: string, client: OidcClient, people: People) {
     this.#issuer = issuer;
@@ -75,7 +69,10 @@ export class OidcProvider {
   }
 
   async #start() {
-    const [{ default: Provider, interactionPolicy }, key] = await Promise.all([import("oidc-provider"), makeKey()]);
+    const [{ default: Provider, interactionPolicy }, key] = await Promise.all([
+      import("oidc-provider"),
+      signingKey(randomBytes(8).toString("hex")),
+    ]);
     const policy = interactionPolicy.base();
     // The company's administrator consented for all.
     policy.remove("consent");
@@ -163,7 +160,7 @@ export class OidcProvider {
     await provider.interactionFinished(message, response, result, { mergeWithLastSubmission: false });
   }
 
-  async #applyMode(ctx: KoaContextWithOIDC, key: Key): Promise<void> {
+  async #applyMode(ctx: KoaContextWithOIDC, key: SigningKey): Promise<void> {
     const mode: OidcMode = OIDC_MODES[this.#mode];
     const members = ctx.body as Record<string, unknown>;
     switch (ctx.oidc?.route) {
@@ -187,34 +184,22 @@ export class OidcProvider {
     }
   }
 
-  async #idToken({ claims, signature }: OidcMode, correct: string, key: Key): Promise<string> {
+  async #idToken({ claims, signature }: OidcMode, correct: string, key: SigningKey): Promise<string> {
     if (claims === undefined && signature === undefined) return correct;
-    const [header, payload] = correct
-      .split(".")
-      .slice(0, 2)
-      .map((part) => JSON.parse(Buffer.from(part, "base64url").toString("utf8")) as Record<string, unknown>);
-    const signed = (algorithm: string) =>
-      [{ ...header, alg: algorithm }, claims ? claims(payload!) : payload].map(base64url).join(".");
-    const hmac = (secret: string) => {
-      const text = signed("HS256");
-      return `${text}.${createHmac("sha256", secret).update(text).digest("base64url")}`;
-    };
-    const rsa = ({ privateKey }: Key) => {
-      const text = signed("RS256");
-      return `${text}.${sign("sha256", Buffer.from(text), privateKey).toString("base64url")}`;
-    };
+    const { header, claims: honest } = decoded(correct);
+    const payload = claims === undefined ? honest : claims(honest);
     switch (signature) {
       case "none":
-        return `${signed("none")}.`;
+        return unsigned(header, payload);
       case "clientSecretHmac":
-        return hmac(this.#client.clientSecret);
+        return hs256(header, payload, this.#client.clientSecret);
       case "publicKeyHmac":
-        return hmac(key.publicKey.export({ type: "spki", format: "pem" }).toString());
+        return hs256(header, payload, publicPem(key));
       case "foreignKey":
-        this.#foreignKey ??= makeKey();
-        return rsa(await this.#foreignKey);
+        this.#foreignKey ??= signingKey(key.id);
+        return rs256(header, payload, await this.#foreignKey);
       case undefined:
-        return rsa(key);
+        return rs256(header, payload, key);
     }
   }
 }
@@ -234,15 +219,6 @@ async function grantAll(provider: Provider, ctx: KoaContextWithOIDC) {
   await grant.save();
   return grant;
 }
-
-const generateKeys = promisify(generateKeyPair);
-
-async function makeKey(): Promise<Key> {
-  const keys = await generateKeys("rsa", { modulusLength: 2048 });
-  return { ...keys, id: randomBytes(8).toString("hex") };
-}
-
-const base64url = (value: unknown): string => Buffer.from(JSON.stringify(value)).toString("base64url");
 
 async function textOf(message: IncomingMessage): Promise<string> {
   const parts: Buffer[] = [];

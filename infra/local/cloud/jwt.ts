@@ -1,0 +1,55 @@
+import { createHmac, generateKeyPair, type KeyObject, sign } from "node:crypto";
+import { promisify } from "node:util";
+
+/** JSON Web Tokens, good ones and those that nobody may take. */
+
+export type Members = Record<string, unknown>;
+
+export interface SigningKey {
+  /** The `kid` in headers and key sets. */
+  id: string;
+  privateKey: KeyObject;
+  publicKey: KeyObject;
+}
+
+const base64url = (value: unknown): string => Buffer.from(JSON.stringify(value)).toString("base64url");
+const encoded = (header: Members, claims: Members): string => `${base64url(header)}.${base64url(claims)}`;
+
+export function rs256(header: Members, claims: Members, { privateKey }: SigningKey): string {
+  const text = encoded({ ...header, alg: "RS256" }, claims);
+  return `${text}.${sign("sha256", Buffer.from(text), privateKey).toString("base64url")}`;
+}
+
+export function hs256(header: Members, claims: Members, secret: string): string {
+  const text = encoded({ ...header, alg: "HS256" }, claims);
+  return `${text}.${createHmac("sha256", secret).update(text).digest("base64url")}`;
+}
+
+export function unsigned(header: Members, claims: Members): string {
+  return `${encoded({ ...header, alg: "none" }, claims)}.`;
+}
+
+/** Header and claims of a token, whatever its signature. */
+export function decoded(token: string): { header: Members; claims: Members } {
+  const [header, claims] = token.split(".", 2).map((part) => {
+    return JSON.parse(Buffer.from(part, "base64url").toString("utf8")) as Members;
+  });
+  return { header: header!, claims: claims! };
+}
+
+/** The public key as PEM text: what a careless verifier takes for an HMAC's secret. */
+export function publicPem({ publicKey }: SigningKey): string {
+  return publicKey.export({ type: "spki", format: "pem" }).toString();
+}
+
+/** The public key as a key set has it. */
+export function publicJwk({ id, publicKey }: SigningKey): Members {
+  return { ...publicKey.export({ format: "jwk" }), use: "sig", alg: "RS256", kid: id };
+}
+
+const generateKeys = promisify(generateKeyPair);
+
+/** A new RSA key of 2048 bits. */
+export async function signingKey(id: string): Promise<SigningKey> {
+  return { id, ...(await generateKeys("rsa", { modulusLength: 2048 })) };
+}

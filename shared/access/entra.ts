@@ -1,0 +1,230 @@
+import type { CryptoKey, JSONWebKeySet, JWSHeaderParameters } from "jose";
+import type { RemoteJWKSet } from "jose/jwks/remote";
+import * as z from "zod";
+import type { Config } from "../config/config.ts";
+import { badCredential } from "../http/admission.ts";
+import type { Actor, Role } from "../http/endpoint.ts";
+import { Problem, retryLater } from "../http/problem.ts";
+import type { Clock, Logger } from "../runtime.ts";
+import { HOUR_MS, SECOND_MS } from "../time.ts";
+
+/** The app roles that the registration of this API declares, and what they let their bearer do here. */
+const APP_ROLES = new Map<string, Role>([
+  ["Lifecycle.Admin", "admin"],
+  ["Lifecycle.Auditor", "auditor"],
+  ["Lifecycle.Operator", "operator"],
+  ["Lifecycle.User", "user"],
+]);
+
+/** Chosen by us, never by the token: https://www.rfc-editor.org/rfc/rfc8725#section-3.1 */
+const ALGORITHM = "RS256";
+
+/** How far apart Entra's clock and ours may be. */
+const TOLERANCE_SECONDS = 60;
+
+/** Milliseconds that Entra may take to answer with a document or its keys. */
+const TIMEOUT_MS = 5 * SECOND_MS;
+
+/** Keys are read again after this time; one that is not among them makes that happen at once, but once in 30 s. */
+const KEYS_HOLD_MS = HOUR_MS;
+const UNKNOWN_KEY_WAIT_MS = 30 * SECOND_MS;
+
+/** Seconds a caller is asked to wait when Entra's keys can't be read. */
+const RETRY_SECONDS = 10;
+
+const Metadata = z.object({ issuer: z.string(), jwks_uri: z.url({ protocol: /^https$/ }) });
+
+/** Beyond what `jwtVerify` looks at. https://learn.microsoft.com/entra/identity-platform/access-token-claims-reference */
+const Claims = z.object({
+  tid: z.guid(),
+  oid: z.guid(),
+  ver: z.string(),
+  sub: z.string(),
+  roles: z.array(z.string()).default([]),
+  /** Scopes, with spaces between, that a person let an application have. */
+  scp: z.string().optional(),
+  /** Who it was issued to, `app` or `user`: an optional claim of the registration. */
+  idtyp: z.string().optional(),
+});
+type Claims = z.infer<typeof Claims>;
+
+/** A tenant in one of the two forms its tokens name it by. */
+interface Issuer {
+  /** `iss` in its tokens. */
+  name: string;
+  tenant: string;
+  /** `ver` in its tokens. */
+  version: "1.0" | "2.0";
+  /** The address of its discovery document. */
+  metadata: string;
+  /** What a key of the tenant may say of itself. */
+  keyIssuer: string;
+}
+
+export interface EntraTokens {
+  /**
+   * Who an access token of a configured tenant stands for, or what its bearer is told: 401, 403, or 503 while Entra's keys
+   * can't be read. Undefined when the token does not even claim to be of one of these tenants.
+   */
+  authenticate(token: string): Promise<Actor | Problem | undefined>;
+}
+
+/** Without `ENTRA_API_CLIENT_ID` no token is one of Entra's. */
+export function createEntraTokens(deps: {
+  config: Pick<Config, "ENTRA_API_CLIENT_ID" | "ENTRA_TENANT_IDS" | "ENTRA_API_SCOPE" | "cloud">;
+  clock: Clock;
+  log: Logger;
+}): EntraTokens {
+  const { config, clock, log } = deps;
+  const clientId = config.ENTRA_API_CLIENT_ID;
+  const issuers = new Map(config.ENTRA_TENANT_IDS.flatMap((tenant) => issuersOf(tenant.toLowerCase(), config.cloud)));
+  const keySets = new Map<Issuer, Promise<RemoteJWKSet>>();
+
+  /** One for the process. What could not be read is read again for the next token. */
+  async function keySetOf(issuer: Issuer): Promise<RemoteJWKSet> {
+    const keys = keySets.get(issuer) ?? openKeySet(issuer);
+    keySets.set(issuer, keys);
+    try {
+      return await keys;
+    } catch (error) {
+      if (keySets.get(issuer) === keys) keySets.delete(issuer);
+      throw error;
+    }
+  }
+
+  /** The key that a token names. @throws {JOSEError} when it is none of this issuer's. @throws {KeysUnreadable} */
+  async function keyOf(issuer: Issuer, header: JWSHeaderParameters): Promise<CryptoKey> {
+    const { JWKSMultipleMatchingKeys, JWKSNoMatchingKey } = await import("jose/errors");
+    try {
+      const keys = await keySetOf(issuer);
+      const key = await keys(header);
+      const published = keys.jwks()?.keys.find(({ kid }) => kid === header.kid);
+      if (!published || !isKeyOf(issuer, published)) throw new JWKSNoMatchingKey();
+      return key;
+    } catch (error) {
+      if (error instanceof JWKSNoMatchingKey || error instanceof JWKSMultipleMatchingKeys) throw error;
+      throw new KeysUnreadable(issuer, error);
+    }
+  }
+
+  async function verified(token: string, issuer: Issuer): Promise<Claims | undefined> {
+    const { jwtVerify } = await import("jose/jwt/verify");
+    const { payload } = await jwtVerify(token, (header) => keyOf(issuer, header), {
+      algorithms: [ALGORITHM],
+      issuer: issuer.name,
+      audience: [clientId!, `api://${clientId}`],
+      requiredClaims: ["exp", "iat"],
+      clockTolerance: TOLERANCE_SECONDS,
+      currentDate: clock.now(),
+    });
+    const claims = Claims.safeParse(payload).data;
+    if (claims?.tid.toLowerCase() !== issuer.tenant || claims.ver !== issuer.version) return undefined;
+    return claims;
+  }
+
+  function actorOf(claims: Claims, { tenant }: Issuer): Actor | Problem {
+    // An application's token has no scopes and speaks for itself; a person's ID token has none either.
+    const isApplication = claims.idtyp === undefined ? claims.oid === claims.sub : claims.idtyp === "app";
+    const scopes = claims.scp?.split(" ");
+    if (scopes ? !scopes.includes(config.ENTRA_API_SCOPE) : !isApplication) {
+      const scope = `api://${clientId}/${config.ENTRA_API_SCOPE}`;
+      return new Problem("forbidden", `A person's token needs the scope ${scope}: ask Entra for it.`);
+    }
+    const role = roleOf(claims.roles);
+    if (role instanceof Problem) return role;
+    return { username: `entra:${tenant}:${claims.oid.toLowerCase()}`, role, credential: { kind: "entra" } };
+  }
+
+  return {
+    async authenticate(token) {
+      if (clientId === undefined) return undefined;
+      const issuer = issuers.get(await claimedIssuer(token));
+      if (!issuer) return undefined;
+      const { JOSEError } = await import("jose/errors");
+      try {
+        const claims = await verified(token, issuer);
+        return claims ? actorOf(claims, issuer) : badCredential({ kind: "bearer", token });
+      } catch (error) {
+        if (error instanceof JOSEError) return badCredential({ kind: "bearer", token });
+        if (!(error instanceof KeysUnreadable)) throw error;
+        log.warn(error.message, { error: String(error.cause) });
+        return retryLater(
+          "unavailable",
+          "Entra's keys can't be read now, so its tokens can't be checked.",
+          RETRY_SECONDS,
+        );
+      }
+    },
+  };
+}
+
+function issuersOf(tenant: string, { authorityHost, issuers }: Config["cloud"]): [string, Issuer][] {
+  const [v1, v2] = [`${issuers.v1}/${tenant}/`, `${issuers.v2}/${tenant}/v2.0`];
+  const document = ".well-known/openid-configuration";
+  return [
+    [v1, { name: v1, tenant, version: "1.0", metadata: `${authorityHost}/${tenant}/${document}`, keyIssuer: v2 }],
+    [v2, { name: v2, tenant, version: "2.0", metadata: `${authorityHost}/${tenant}/v2.0/${document}`, keyIssuer: v2 }],
+  ];
+}
+
+/** Who a token says it is from; nothing of it is proved. Empty for what is no token at all. */
+async function claimedIssuer(token: string): Promise<string> {
+  const [{ decodeJwt }, { JOSEError }] = await Promise.all([import("jose/jwt/decode"), import("jose/errors")]);
+  try {
+    return decodeJwt(token).iss ?? "";
+  } catch (error) {
+    if (error instanceof JOSEError) return "";
+    throw error;
+  }
+}
+
+/** @throws {Error} whatever reading the issuer's metadata throws, or what is wrong with them. */
+async function openKeySet(issuer: Issuer): Promise<RemoteJWKSet> {
+  const { createRemoteJWKSet } = await import("jose/jwks/remote");
+  const answer = await fetch(issuer.metadata, { redirect: "error", signal: AbortSignal.timeout(TIMEOUT_MS) });
+  if (!answer.ok) throw new Error(`${issuer.metadata} answered ${answer.status}`);
+  const metadata = Metadata.parse(await answer.json());
+  if (metadata.issuer !== issuer.name) throw new Error(`${issuer.metadata} is of another issuer`);
+  return createRemoteJWKSet(new URL(metadata.jwks_uri), {
+    timeoutDuration: TIMEOUT_MS,
+    cacheMaxAge: KEYS_HOLD_MS,
+    cooldownDuration: UNKNOWN_KEY_WAIT_MS,
+  });
+}
+
+/**
+ * A key that says whose it is belongs to that issuer alone, in its version 2 form: keys of other tenants can stand in the
+ * same set. https://learn.microsoft.com/entra/identity-platform/access-tokens#validate-the-signing-key-issuer
+ */
+function isKeyOf(
+  { tenant, keyIssuer }: Issuer,
+  { issuer }: JSONWebKeySet["keys"][number] & { issuer?: unknown },
+): boolean {
+  return issuer === undefined || (typeof issuer === "string" && issuer.replace("{tenantid}", tenant) === keyIssuer);
+}
+
+function roleOf(appRoles: readonly string[]): Role | Problem {
+  const roles = new Set(appRoles.flatMap((name) => APP_ROLES.get(name) ?? []));
+  if (roles.has("admin")) return "admin";
+  if (roles.has("auditor") && roles.has("operator")) {
+    return new Problem(
+      "forbidden",
+      "The token has the app roles Lifecycle.Auditor and Lifecycle.Operator, which exclude each other. Have one of them taken away in Entra.",
+    );
+  }
+  const role = (["auditor", "operator", "user"] as const).find((one) => roles.has(one));
+  return (
+    role ??
+    new Problem(
+      "forbidden",
+      `The token has no app role of this service. Have one assigned in Entra: ${[...APP_ROLES.keys()].join(", ")}.`,
+    )
+  );
+}
+
+/** The token may be good: nobody can tell now. */
+class KeysUnreadable extends Error {
+  constructor(issuer: Issuer, cause: unknown) {
+    super(`The keys of ${issuer.name} can't be read`, { cause });
+  }
+}

@@ -1,0 +1,341 @@
+import { randomUUID } from "node:crypto";
+import type { RequestListener } from "node:http";
+import { SignJWT } from "jose";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import "../../infra/local/loopback-names.mjs";
+import type { ApiTokenRequest } from "../../infra/local/cloud/api-tokens.ts";
+import { type Cloud, startCloud } from "../../infra/local/cloud/cloud.ts";
+import { createEntraTokens, type EntraTokens } from "../../shared/access/entra.ts";
+import { createTokens } from "../../shared/access/tokens.ts";
+import type { Config } from "../../shared/config/config.ts";
+import { Problem } from "../../shared/http/problem.ts";
+import { systemClock, systemRandomness } from "../../shared/runtime.ts";
+import { SECOND_MS } from "../../shared/time.ts";
+import { startOddServer, trust } from "../azure/odd-server.ts";
+import { recordingLog, testConfig } from "../azure/services.ts";
+
+let cloud: Cloud;
+let config: Config;
+let log: ReturnType<typeof recordingLog>;
+let entra: EntraTokens;
+beforeAll(async () => {
+  cloud = await startCloud({ company: "small" });
+  trust(cloud.environment.NODE_EXTRA_CA_CERTS!);
+  config = testConfig(cloud.environment);
+});
+afterAll(() => cloud?.stop());
+beforeEach(() => {
+  entra = instance();
+  cloud.control.resetCounts();
+});
+afterEach(() => {
+  vi.useRealTimers();
+  cloud.control.clearFaults();
+});
+
+/** A process that has read no key yet. */
+function instance(change: Record<string, string> = {}): EntraTokens {
+  log = recordingLog();
+  return createEntraTokens({ config: testConfig({ ...cloud.environment, ...change }), clock: systemClock, log });
+}
+
+const tenant = () => cloud.app.tenantId;
+const clientId = () => config.ENTRA_API_CLIENT_ID!;
+
+/** What a token is answered: the actor's role, a problem's code, or nothing when it is not for this verifier. */
+async function answer(token: string, at = entra): Promise<string | undefined> {
+  const found = await at.authenticate(token);
+  if (found === undefined) return undefined;
+  return found instanceof Problem ? found.code : found.role;
+}
+
+const make = (request: ApiTokenRequest) => cloud.control.apiToken(request);
+
+/** What tells a client why it is refused. */
+async function refusal(request: ApiTokenRequest): Promise<Problem> {
+  const found = await entra.authenticate(await make(request));
+  if (!(found instanceof Problem)) throw new Error("It was not refused");
+  return found;
+}
+
+const GUID = "11111111-1111-4111-8111-111111111111";
+
+describe.each([1, 2] as const)("a token of version %i", (version) => {
+  test("stands for the application or person it was issued to", async () => {
+    expect(await entra.authenticate(await make({ version, claims: { oid: GUID.toUpperCase(), sub: GUID } }))).toEqual({
+      username: `entra:${tenant()}:${GUID}`,
+      role: "user",
+      credential: { kind: "entra" },
+    });
+    const ada = cloud.control.people().find(({ id }) => id === "ada")!;
+    expect(await entra.authenticate(await make({ version, person: "ada" }))).toMatchObject({
+      username: `entra:${tenant()}:${ada.objectId}`,
+      role: "admin",
+    });
+  });
+
+  test("is what Entra gives an application and a managed identity that ask for one", async () => {
+    cloud.control.registerApi(version, ["Lifecycle.Operator"]);
+    const form = {
+      grant_type: "client_credentials",
+      client_id: cloud.app.clientId,
+      client_secret: cloud.app.clientSecret,
+    };
+    const asked = await fetch(`${cloud.environment.AZURE_AUTHORITY_HOST}/${tenant()}/oauth2/v2.0/token`, {
+      method: "POST",
+      body: new URLSearchParams({ ...form, scope: `api://${clientId()}/.default` }),
+    });
+    const byIdentity = await fetch(
+      `${cloud.environment.IDENTITY_ENDPOINT}?api-version=2019-08-01&resource=api://${clientId()}`,
+      { headers: { "x-identity-header": cloud.environment.IDENTITY_HEADER! } },
+    );
+    for (const given of [asked, byIdentity]) {
+      const { access_token } = (await given.json()) as { access_token: string };
+      expect(await answer(access_token)).toBe("operator");
+    }
+  });
+
+  const past = (seconds: number) => Math.floor(Date.now() / 1000) - seconds;
+
+  test.each<[string, () => ApiTokenRequest]>([
+    ["for another API", () => ({ claims: { aud: GUID } })],
+    ["for Graph", () => ({ claims: { aud: "https://graph.microsoft.com" } })],
+    ["for nobody in particular", () => ({ claims: { aud: null } })],
+    ["of another tenant than its issuer", () => ({ claims: { tid: GUID } })],
+    ["of no tenant", () => ({ claims: { tid: null } })],
+    ["of nobody", () => ({ claims: { oid: null } })],
+    ["of somebody who is no GUID", () => ({ claims: { oid: "admin" } })],
+    ["of the other version", () => ({ claims: { ver: version === 1 ? "2.0" : "1.0" } })],
+    ["of no version", () => ({ claims: { ver: null } })],
+    ["that has expired", () => ({ claims: { exp: past(120) } })],
+    ["that never expires", () => ({ claims: { exp: null } })],
+    ["that was issued at no time", () => ({ claims: { iat: null } })],
+    ["that is not valid yet", () => ({ claims: { nbf: past(-120) } })],
+    ["with roles that are no list", () => ({ claims: { roles: { "Lifecycle.Admin": true } } })],
+    ["signed by nobody", () => ({ signature: "none" })],
+    ["signed with another key of the same name", () => ({ signature: "foreignKey" })],
+    ["signed with the public key as a secret", () => ({ signature: "publicKeyHmac" })],
+    ["with a key nobody knows", () => ({ header: { kid: "unknown" } })],
+    ["with no key named", () => ({ header: { kid: undefined } })],
+    ["with an extension nobody knows", () => ({ header: { crit: ["x"], x: 1 } })],
+  ])("%s is refused", async (_what, request) => {
+    expect(await answer(await make({ version, ...request() }))).toBe("unauthorized");
+    // The same request without its mistake is taken: nothing else refused it.
+    expect(await answer(await make({ version }))).toBe("user");
+  });
+
+  test("just past its end is still taken: clocks differ", async () => {
+    expect(await answer(await make({ version, claims: { exp: past(30) } }))).toBe("user");
+  });
+
+  test("whose text was changed is refused", async () => {
+    const [header, payload, signature] = (await make({ version })).split(".");
+    const claims = JSON.parse(Buffer.from(payload!, "base64url").toString("utf8"));
+    const raised = Buffer.from(JSON.stringify({ ...claims, roles: ["Lifecycle.Admin"] })).toString("base64url");
+    expect(await answer(`${header}.${raised}.${signature}`)).toBe("unauthorized");
+  });
+
+  test.each<[string[], string]>([
+    [["Lifecycle.Admin"], "admin"],
+    [["Lifecycle.Auditor"], "auditor"],
+    [["Lifecycle.Operator", "Lifecycle.User"], "operator"],
+    [["Lifecycle.User", "Something.Else"], "user"],
+    [["Lifecycle.Auditor", "Lifecycle.Operator", "Lifecycle.Admin"], "admin"],
+  ])("with the app roles %j may what %s may", async (roles, role) => {
+    expect(await answer(await make({ version, claims: { roles } }))).toBe(role);
+  });
+
+  test.each([[null], [[]], [["Something.Else"]], [["lifecycle.admin"]], [["constructor"]]])(
+    "with the app roles %j is told which to ask for",
+    async (roles) => {
+      const { code, message } = await refusal({ version, claims: { roles } });
+      expect([code, message]).toEqual(["forbidden", expect.stringContaining("Lifecycle.Auditor, Lifecycle.Operator")]);
+    },
+  );
+
+  test("of an auditor who is operator too is told so", async () => {
+    const { code, message } = await refusal({ version, person: "berta" });
+    expect([code, message]).toEqual(["forbidden", expect.stringContaining("exclude each other")]);
+  });
+
+  test.each<[string, Record<string, unknown>]>([
+    ["another scope", { scp: "read write" }],
+    ["part of the scope's name", { scp: "not_access_as_user" }],
+    // What somebody gets who signs in at the same registration.
+    ["no scope, as an ID token", { scp: null }],
+    ["no scope, and said to be a person's", { scp: null, idtyp: "user", sub: GUID, oid: GUID }],
+  ])("of a person with %s is told which to ask for", async (_what, claims) => {
+    const { code, message } = await refusal({ version, person: "ada", claims });
+    expect([code, message]).toEqual(["forbidden", expect.stringContaining(`api://${clientId()}/access_as_user`)]);
+  });
+
+  test("of a person counts the scope that was configured", async () => {
+    const scoped = instance({ ENTRA_API_SCOPE: "call" });
+    expect(await answer(await make({ version, person: "uma", claims: { scp: "other call" } }), scoped)).toBe("user");
+    expect(await answer(await make({ version, person: "uma" }), scoped)).toBe("forbidden");
+  });
+
+  test("holds over a roll of keys, at the cost of one request", async () => {
+    vi.useFakeTimers({ toFake: ["Date"] });
+    const before = await make({ version });
+    expect(await answer(before)).toBe("user");
+    cloud.control.rollEntraKeys();
+    const after = await make({ version });
+    // Keys are asked for again after half a minute at the soonest, whatever tokens come.
+    expect(await answer(after)).toBe("unauthorized");
+    expect(cloud.control.counts()["entra.keys"]).toBe(1);
+    vi.setSystemTime(Date.now() + 31 * SECOND_MS);
+    expect([await answer(after), await answer(before)]).toEqual(["user", "user"]);
+    for (let token = 0; token < 20; token++) await answer(await make({ version, header: { kid: `made-up-${token}` } }));
+    expect(cloud.control.counts()["entra.keys"]).toBe(2);
+  });
+
+  test("of a key that was withdrawn is refused within the hour", async () => {
+    vi.useFakeTimers({ toFake: ["Date"] });
+    const before = await make({ version, claims: { exp: past(-3 * 3600) } });
+    expect(await answer(before)).toBe("user");
+    cloud.control.rollEntraKeys();
+    cloud.control.rollEntraKeys();
+    vi.setSystemTime(Date.now() + 3600 * SECOND_MS);
+    expect(await answer(before)).toBe("unauthorized");
+  });
+
+  test.each(["entra.openidConfiguration", "entra.keys"])("can't be checked while %s is down", async (operation) => {
+    const fault = cloud.control.addFault({ match: { operation }, action: { kind: "reset" } });
+    const token = await make({ version });
+    const found = await entra.authenticate(token);
+    expect(found).toMatchObject({ code: "unavailable", headers: { "Retry-After": expect.stringMatching(/^[1-9]/) } });
+    expect(log.lines.join()).toContain("can't be read");
+    expect(log.lines.join()).not.toContain(token.split(".")[1]);
+    cloud.control.removeFault(fault);
+    expect(await answer(token)).toBe("user");
+    cloud.control.addFault({ match: { operation: "entra.*" }, action: { kind: "fail", status: 503 } });
+    expect(await answer(token)).toBe("user");
+  });
+});
+
+test("a key of another tenant that stands in the same set signs nothing for this one", async () => {
+  expect(await answer(await make({ signature: "personalKey" }))).toBe("unauthorized");
+});
+
+test.each(["html", "truncated", "otherShape"] as const)("keys that come as %s are none", async (as) => {
+  const action = { kind: "garbage", as } as const;
+  for (const operation of ["entra.openidConfiguration", "entra.keys"]) {
+    cloud.control.addFault({ match: { operation }, action, times: 1 });
+    expect(await answer(await make({}))).toBe("unavailable");
+  }
+  expect(await answer(await make({}))).toBe("user");
+});
+
+test("a discovery document counts only from where it should be, for its issuer, with keys over TLS", async () => {
+  const odd = await startOddServer();
+  const authority = `https://login.localhost:${odd.port}`;
+  const issuer = `${authority}/${tenant()}/v2.0`;
+  const token = await make({ claims: { iss: issuer } });
+  const elsewhere = instance({ AZURE_AUTHORITY_HOST: authority });
+  const keys = { jwks_uri: `${cloud.environment.AZURE_AUTHORITY_HOST}/${tenant()}/discovery/keys` };
+  const document =
+    (members: object): RequestListener =>
+    (_, response) =>
+      response.end(JSON.stringify(members));
+  const redirect: RequestListener = ({ url }, response) => {
+    if (url?.endsWith("?again")) response.end(JSON.stringify({ issuer, ...keys }));
+    else response.writeHead(302, { location: `${url}?again` }).end();
+  };
+  const refused = [
+    redirect,
+    document({ issuer: `${issuer}/`, ...keys }),
+    document({ issuer, jwks_uri: keys.jwks_uri.replace("https:", "http:") }),
+  ];
+  for (const handler of refused) {
+    odd.answer(handler);
+    expect(await answer(token, elsewhere)).toBe("unavailable");
+  }
+  expect(cloud.control.counts()["entra.keys"]).toBeUndefined();
+  odd.answer(document({ issuer, ...keys }));
+  expect(await answer(token, elsewhere)).toBe("user");
+  await odd.stop();
+});
+
+test("many tokens at once ask for the keys once", async () => {
+  const tokens = await Promise.all(Array.from({ length: 20 }, () => make({})));
+  expect(new Set(await Promise.all(tokens.map((token) => answer(token))))).toEqual(new Set(["user"]));
+  expect(cloud.control.counts()).toMatchObject({ "entra.openidConfiguration": 1, "entra.keys": 1 });
+});
+
+test("tokens of Graph, of the resource manager and of strangers are not taken", async () => {
+  const form = {
+    grant_type: "client_credentials",
+    client_id: cloud.app.clientId,
+    client_secret: cloud.app.clientSecret,
+  };
+  const given = await fetch(`${cloud.environment.AZURE_AUTHORITY_HOST}/${tenant()}/oauth2/v2.0/token`, {
+    method: "POST",
+    body: new URLSearchParams({ ...form, scope: `${cloud.environment.AZURE_RESOURCE_MANAGER_ENDPOINT}/.default` }),
+  });
+  expect(await answer(((await given.json()) as { access_token: string }).access_token)).toBe("unauthorized");
+  const elsewhere = randomUUID();
+  for (const iss of [
+    `https://sts.windows.net/${elsewhere}/`,
+    `${cloud.environment.AZURE_AUTHORITY_HOST}/${elsewhere}/v2.0`,
+    `${cloud.environment.AZURE_AUTHORITY_HOST}/common/v2.0`,
+    `https://sts.windows.net/${tenant()}`,
+    "https://login.elsewhere.example",
+  ]) {
+    expect(await answer(await make({ claims: { iss, tid: elsewhere } }))).toBeUndefined();
+  }
+});
+
+test("a version does not vouch for the other's issuer", async () => {
+  const [v1, v2] = [
+    `https://sts.windows.net/${tenant()}/`,
+    `${cloud.environment.AZURE_AUTHORITY_HOST}/${tenant()}/v2.0`,
+  ];
+  expect(await answer(await make({ version: 2, claims: { iss: v1 } }))).toBe("unauthorized");
+  expect(await answer(await make({ version: 1, claims: { iss: v2 } }))).toBe("unauthorized");
+});
+
+test("no key of one kind of token serves for the other", async () => {
+  const tokens = createTokens({ config, clock: systemClock, randomness: systemRandomness() });
+  const own = await tokens.issue({ username: "admin", uid: "1" }, new Date());
+  expect(await entra.authenticate(own)).toBeUndefined();
+  expect(await tokens.verify(own)).toBeDefined();
+
+  const { kid, key } = config.JWT_SIGNING_KEYS[0]!;
+  const claims = { tid: tenant(), oid: GUID, sub: GUID, ver: "2.0", roles: ["Lifecycle.Admin"], aud: clientId() };
+  const issuer = `${cloud.environment.AZURE_AUTHORITY_HOST}/${tenant()}/v2.0`;
+  const ownKey = new SignJWT(claims).setProtectedHeader({ alg: "HS256", kid }).setIssuer(issuer).setIssuedAt();
+  expect(await answer(await ownKey.setExpirationTime("1h").sign(key))).toBe("unauthorized");
+
+  const foreign = await make({
+    claims: { iss: config.JWT_ISSUER, aud: config.JWT_AUDIENCE, sub: "admin", jti: "x" },
+    header: { kid },
+  });
+  expect(await answer(foreign)).toBeUndefined();
+  expect(await tokens.verify(foreign)).toBeUndefined();
+});
+
+test.each(["", "x", "a.b.c", "e30.e30.", "e30.bm90IGpzb24.e30", "clm_token"])(
+  "%j is no token of Entra",
+  async (text) => {
+    expect(await answer(text)).toBeUndefined();
+  },
+);
+
+test("without a registration none is taken, and nothing is asked", async () => {
+  const { ENTRA_API_CLIENT_ID: _, ENTRA_TENANT_IDS: __, ...rest } = cloud.environment;
+  const off = createEntraTokens({ config: testConfig(rest), clock: systemClock, log });
+  expect(await answer(await make({}), off)).toBeUndefined();
+  expect(cloud.control.counts().total).toBe(0);
+});
+
+test("in every cloud the issuers are those of its Entra", async () => {
+  const { ENTRA_API_CLIENT_ID, ENTRA_TENANT_IDS } = cloud.environment as Record<string, string>;
+  for (const [name, v1, v2] of [
+    ["AzureCloud", "https://sts.windows.net", "https://login.microsoftonline.com"],
+    ["AzureUSGovernment", "https://sts.windows.net", "https://login.microsoftonline.us"],
+    ["AzureChinaCloud", "https://sts.chinacloudapi.cn", "https://login.partner.microsoftonline.cn"],
+  ]) {
+    expect(testConfig({ AZURE_CLOUD: name, ENTRA_API_CLIENT_ID, ENTRA_TENANT_IDS }).cloud.issuers).toEqual({ v1, v2 });
+  }
+});

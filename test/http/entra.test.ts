@@ -1,0 +1,73 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import type { ApiTokenRequest } from "../../infra/local/cloud/api-tokens.ts";
+import { ADMIN, Service } from "../support/service.ts";
+
+let service: Service;
+beforeAll(async () => {
+  service = await Service.start();
+});
+afterAll(() => service?.stop());
+
+const call = async (request: ApiTokenRequest, method: string, path: string, body?: unknown) =>
+  await service.call(method, path, { token: await service.cloud.control.apiToken(request), body });
+
+const nameOf = (person: string) => {
+  const { objectId } = service.cloud.control.people().find(({ id }) => id === person)!;
+  return `entra:${service.cloud.app.tenantId}:${objectId}`;
+};
+
+// biome-ignore lint/suspicious/noExplicitAny: a test says what it expects by looking
+const entries = async (query: string): Promise<any[]> =>
+  (await service.admin("GET", `/audit/entries?${query}`)).body.items;
+
+test("with a token of Entra one is who Entra says, and no table is asked", async () => {
+  await call({ person: "ada" }, "GET", "/auth/me");
+  service.forgetTables();
+  const me = await call({ person: "ada" }, "GET", "/auth/me");
+  const name = nameOf("ada");
+  expect([me.status, me.body]).toEqual([200, { id: name, username: name, role: "admin", source: "entra" }]);
+  expect(service.tableRequests()).toEqual([]);
+});
+
+test("a token of Entra has its app role's reach, and its bearer stands in the audit log", async () => {
+  const refused = await call({ person: "uma" }, "GET", "/audit/entries");
+  expect([refused.status, refused.body.code, refused.body.requiredRole]).toEqual([403, "forbidden", "auditor"]);
+  expect((await call({ person: "bruno" }, "GET", "/audit/entries")).status).toBe(200);
+  const [entry] = await entries(`actor=${encodeURIComponent(nameOf("uma"))}`);
+  expect(entry).toMatchObject({ eventType: "access.refused", actor: nameOf("uma"), outcome: "refused" });
+
+  const none = await call({ claims: { roles: null } }, "GET", "/auth/me");
+  expect([none.status, none.body.detail]).toEqual([403, expect.stringContaining("Lifecycle.User")]);
+});
+
+test("a token of Entra manages no passwords, tokens and sessions here, and sees that it has none", async () => {
+  for (const [path, body] of [
+    ["/auth/tokens", { name: "pipeline" }],
+    ["/auth/password", { currentPassword: "x", newPassword: "correct horse battery staple" }],
+    ["/auth/logout", {}],
+  ] as const) {
+    const answer = await call({ person: "ada" }, "POST", path, body);
+    expect([path, answer.status, answer.body.code]).toEqual([path, 403, "interactiveOnly"]);
+  }
+  for (const path of ["/auth/tokens", "/auth/sessions"]) {
+    const answer = await call({ person: "uma" }, "GET", path);
+    expect([path, answer.status, answer.body.items]).toEqual([path, 200, []]);
+  }
+});
+
+test("a token that is wrong is a 401; one that can't be checked a 503 to be repeated, and no refusal", async () => {
+  const wrong = await call({ claims: { aud: "https://graph.microsoft.com" } }, "GET", "/auth/me");
+  expect([wrong.status, wrong.headers.get("www-authenticate")]).toEqual([401, 'Bearer error="invalid_token"']);
+
+  const host = await service.addHost();
+  service.cloud.control.addFault({ match: { operation: "entra.keys" }, action: { kind: "reset" } });
+  const refusals = (await entries("event_type=access.refused")).length;
+  const unchecked = await call({}, "GET", `${host.url}/auth/me`);
+  expect([unchecked.status, unchecked.body.code]).toEqual([503, "unavailable"]);
+  expect(Number(unchecked.headers.get("retry-after"))).toBeGreaterThan(0);
+  expect((await entries("event_type=access.refused")).length).toBe(refusals);
+  // Everybody else comes in, and this one later.
+  expect((await service.call("GET", `${host.url}/auth/me`, { token: await service.signIn(ADMIN) })).status).toBe(200);
+  service.cloud.control.clearFaults();
+  expect((await call({}, "GET", `${host.url}/auth/me`)).status).toBe(200);
+});
