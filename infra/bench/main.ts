@@ -7,6 +7,7 @@ import { commandLine } from "../build/command-line.ts";
 import { auditExport } from "./audit-export.ts";
 import { calls } from "./calls.ts";
 import { compliance } from "./compliance.ts";
+import { credentials } from "./credentials.ts";
 import { large } from "./large.ts";
 import { mergedPage, problemsOf, render } from "./page.ts";
 import type { Section } from "./section.ts";
@@ -18,6 +19,7 @@ const sections: Record<string, () => Promise<Section>> = {
   calls,
   wallTime,
   startUp,
+  credentials,
   large,
   compliance,
   sixtyDays,
@@ -30,7 +32,7 @@ Measures the service, prints the figures and writes them into BENCHMARKS.md. End
   NAME      one of ${Object.keys(sections).join(", ")}; all of them if none is named
   --check   writes nothing, and ends with 1 as well when BENCHMARKS.md has other figures or bounds than are printed
 
-All of them take some 20 minutes; calls, wallTime and startUp a minute each.`;
+All of them take some 20 minutes; calls, wallTime, startUp and credentials a minute each at most.`;
 
 const { values: options, positionals } = commandLine(HELP, {
   allowPositionals: true,

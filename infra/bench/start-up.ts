@@ -24,7 +24,7 @@ export async function startUp(): Promise<Section> {
       assets.push(await first({ app: TEST_APP, env: service.environment }, "/api/assets/discovery/assets", token));
     }
     const healthLoads = await loadedBy(service, "/health");
-    const assetsLoad = await loadedBy(service, "/api/assets/discovery/assets", token);
+    const assetsLoad = await loadedBy(service, "/api/assets/discovery/assets", bearer(token));
     const base = Math.min(...empty);
     return {
       title: "Start-up of the built app",
@@ -55,13 +55,15 @@ export async function startUp(): Promise<Section> {
 async function first(options: Parameters<typeof runHost>[0], address: string, token?: string): Promise<number> {
   const begun = performance.now();
   const host = await runHost(options);
-  const answer = await fetch(host.url + address, token ? { headers: { Authorization: `Bearer ${token}` } } : {});
+  const answer = await fetch(host.url + address, token ? { headers: bearer(token) } : {});
   await answer.arrayBuffer();
   if (!answer.ok) throw new Error(`${address} answered ${answer.status}`);
   const took = performance.now() - begun;
   await host.stop("SIGKILL");
   return took;
 }
+
+export const bearer = (token: string): Record<string, string> => ({ Authorization: `Bearer ${token}` });
 
 interface Loaded {
   files: number;
@@ -71,7 +73,7 @@ interface Loaded {
 }
 
 /** A figure that holds when no SDK but these was loaded. */
-function loaded(by: string, { files, bytes, sdks }: Loaded, wanted: string[]): Figure {
+export function loaded(by: string, { files, bytes, sdks }: Loaded, wanted: string[]): Figure {
   return {
     what: `SDKs loaded by ${by}`,
     value: sdks.join(", ") || "none",
@@ -84,11 +86,15 @@ function loaded(by: string, { files, bytes, sdks }: Loaded, wanted: string[]): F
 const FOUNDATIONS = /^@azure\/(?:functions|abort-controller|logger|core-)/;
 
 /** What a new process has loaded of the bundle after one request: esbuild's own description says what is in a chunk. */
-async function loadedBy(service: Service, address: string, token?: string): Promise<Loaded> {
+export async function loadedBy(
+  service: Service,
+  address: string,
+  headers: Record<string, string> = {},
+): Promise<Loaded> {
   const { outputs } = JSON.parse(readFileSync(path.join(TEST_APP, "metafile.json"), "utf8")) as Metafile;
   const chunks = new Map(Object.entries(outputs).map(([file, output]) => [path.basename(file), output]));
   const host = await service.addHost();
-  await fetch(host.url + address, token ? { headers: { Authorization: `Bearer ${token}` } } : {});
+  await fetch(host.url + address, { headers });
   const { modules } = await processFigures(host.url);
   const found = modules.flatMap((module) => chunks.get(path.basename(new URL(module).pathname)) ?? []);
   if (found.length === 0) throw new Error(`No file of the bundle is among what ${address} loaded`);

@@ -1,0 +1,56 @@
+import { ADMIN, Service } from "../../test/support/service.ts";
+import { atMost, type Figure, type Section } from "./section.ts";
+import { bearer, loaded, loadedBy } from "./start-up.ts";
+
+/** Costs the same whoever asks. */
+const PATH = "/compliance/frameworks";
+
+/** What a call costs by what it is authenticated with. */
+export async function credentials(): Promise<Section> {
+  const service = await Service.start({ env: { RATE_LIMIT_PER_MINUTE: "10000", RATE_LIMIT_PER_HOUR: "10000" } });
+  try {
+    const token = await service.signIn(ADMIN);
+    const made = await service.call("POST", "/auth/tokens", { token, body: { name: "bench" } });
+    const signedIn = await service.call("POST", "/auth/login", {
+      body: { ...ADMIN, session: true },
+      headers: { "Sec-Fetch-Site": "same-origin" },
+    });
+    const cookie = { Cookie: signedIn.headers.getSetCookie()[0]!.split(";")[0]! };
+    const apiToken = bearer(made.body.token);
+
+    const requests = async (headers: Record<string, string>): Promise<number> => {
+      service.forgetTables();
+      const { status } = await service.call("GET", PATH, { headers });
+      if (status !== 200) throw new Error(`${PATH} answered ${status}`);
+      return service.tableRequests().length;
+    };
+    await requests(bearer(token));
+    const ofToken = await requests(bearer(token));
+    const ofSession = await requests(cookie);
+    const firstOfApiToken = await requests(apiToken);
+    const ofApiToken = await requests(apiToken);
+    const beyond = (what: string, count: number, limit: number): Figure => ({
+      what: `table requests of a call, ${what}`,
+      value: String(count),
+      comparedWith: `${ofToken} by a token`,
+      bound: atMost(count, limit),
+    });
+    return {
+      title: "Calls by what they are authenticated with",
+      how: `GET ${PATH} with the rate limits on. A session is written once in five minutes, an API token on the first call of a day: that is one request more. What is loaded is that of a new process.`,
+      figures: [
+        { what: "table requests of a call, by a token", value: String(ofToken), comparedWith: "" },
+        beyond("by a session", ofSession, ofToken + 1),
+        beyond("by an API token", ofApiToken, ofToken + 1),
+        beyond("by an API token, the first of the day", firstOfApiToken, ofToken + 2),
+        loaded("a call with a session", await loadedBy(service, PATH, cookie), SDKS),
+        loaded("a call with an API token", await loadedBy(service, PATH, apiToken), SDKS),
+      ],
+    };
+  } finally {
+    await service.stop();
+  }
+}
+
+/** No SDK of a key vault. */
+const SDKS = ["@azure/data-tables"];
