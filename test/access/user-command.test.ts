@@ -4,6 +4,7 @@ import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { deriveWithScrypt } from "../../shared/access/passwords.ts";
+import type { Actor } from "../../shared/http/endpoint.ts";
 import { Deployment, HERE, type Instance, whoIs } from "./instances.ts";
 
 let azurite: Azurite;
@@ -94,6 +95,24 @@ describe("the user command", () => {
     expect((await run(["delete", "--username", "eve"])).err).toContain("does not exist");
   });
 
+  test("lists API tokens and ends all of a user's, and a password that it set must be changed", async () => {
+    await run(["create", "--username", "tim", "--role", "operator"], "a typed long password\n");
+    const tim: Actor = { username: "tim", role: "operator", credential: { kind: "session", id: "" } };
+    const wanted = { name: "nightly", role: "operator", expiresInDays: 7 } as const;
+    const { id, token } = await instance.access.apiTokens.create(tim, wanted, HERE);
+    const listed = (await run(["tokens"])).out;
+    expect(listed).toMatch(new RegExp(`^${id}\ttim\tnightly\toperator\t\\S+Z\tnever\n$`));
+    expect((await run(["tokens", "--username", "maria"])).out).toBe("");
+    expect(await holds(token)).toBe(true);
+    expect((await run(["end-tokens", "--username", "tim"])).out).toContain("are ended");
+    expect(await holds(token)).toBe(false);
+    expect((await deployment.entries("apiToken.allEnded"))[0]).toMatchObject({ outcome: "success", actor: "system" });
+
+    await run(["password", "--username", "tim"], "another long password\n");
+    const who = await whoIs(instance, await signIn("tim", "another long password"));
+    expect(who).toMatchObject({ actor: { username: "tim", mustChangePassword: true } });
+  });
+
   test("keeps the last administrator", async () => {
     await run(["create", "--username", "root", "--role", "admin", "--generate"]);
     for (const args of [["delete"], ["disable"], ["role", "--role", "user"]]) {
@@ -108,6 +127,7 @@ describe("the user command", () => {
     ["a short password", ["create", "--username", "zoe"], "short\n", "password must have at least 12 characters"],
     ["a common password", ["create", "--username", "zoe"], "password1234\n", "first that are guessed"],
     ["a bad username", ["create", "--username", "e/ve", "--generate"], "", "username must be"],
+    ["a reserved username", ["create", "--username", "System", "--generate"], "", "is reserved"],
     ["an unknown role", ["create", "--username", "zoe", "--role", "root", "--generate"], "", "role "],
     ["a role that is not given", ["role", "--username", "maria"], "", "role "],
     ["an unknown user", ["role", "--username", "nobody", "--role", "user"], "", "does not exist"],
