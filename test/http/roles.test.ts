@@ -1,9 +1,15 @@
+import "../../infra/local/loopback-names.mjs";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { endpoints } from "../../functions/functions.ts";
+import { type Cloud, startCloud } from "../../infra/local/cloud/cloud.ts";
+import { createEntraTokens } from "../../shared/access/entra.ts";
 import { type Arrival, admit, type Credential, type Gate, SESSION_COOKIE } from "../../shared/http/admission.ts";
 import { type Actor, ROLES, type Role, type Tier } from "../../shared/http/endpoint.ts";
 import { Problem } from "../../shared/http/problem.ts";
+import { systemClock } from "../../shared/runtime.ts";
 import { HERE, type Instance, startDeployments } from "../access/instances.ts";
+import { trust } from "../azure/odd-server.ts";
+import { recordingLog, testConfig } from "../azure/services.ts";
 import { tableUnder } from "../support/markdown-table.ts";
 
 /** Every endpoint as every caller, through what stands before the endpoints, held to the page people read. */
@@ -17,6 +23,7 @@ const DAYS = { name: "one", expiresInDays: 30 };
 const ORIGIN = "https://service.example";
 
 let deployments: Awaited<ReturnType<typeof startDeployments>>;
+let cloud: Cloud;
 let instance: Instance;
 /** By the words of the page: what the caller sends, and who the service finds. Looked up once. */
 const sent = new Map<string, { headers: Record<string, string>; found: Actor | Problem | undefined }>();
@@ -68,13 +75,20 @@ beforeAll(async () => {
   await access.users.update("due", { password: `${PASSWORD} now` }, undefined, HERE);
   const { access_token } = await access.signIn({ username: "due", password: `${PASSWORD} now` }, HERE);
   await bearer("due", access_token);
-  // Who a token of Entra stands for is tested beside what verifies it; here, what such a caller may.
-  for (const { "who calls": who, "counts as": role } of callers.filter((one) => one["who calls"]!.includes("Entra"))) {
-    const found: Actor = { username: "entra:tenant:object", role: role as Role, credential: { kind: "entra" } };
-    sent.set(who!, { headers: { Authorization: "Bearer of-entra" }, found });
+  cloud = await startCloud({ company: "small" });
+  trust(cloud.environment.NODE_EXTRA_CA_CERTS!);
+  const config = testConfig(cloud.environment);
+  const entra = createEntraTokens({ config, clock: systemClock, log: recordingLog() });
+  for (const { "who calls": who } of callers.filter((one) => one["who calls"]!.startsWith("a token of Entra"))) {
+    const roles = who!.match(/Lifecycle\.\w+/g) ?? [];
+    const token = await cloud.control.apiToken({ claims: { roles } });
+    sent.set(who!, { headers: { Authorization: `Bearer ${token}` }, found: await entra.authenticate(token) });
   }
 });
-afterAll(() => deployments.azurite.stop());
+afterAll(async () => {
+  await deployments.azurite.stop();
+  await cloud?.stop();
+});
 
 const counted = { allowed: true, limit: 0, remaining: 0, resetSeconds: 0, retryAfterSeconds: 0 };
 const limiter = { take: async () => counted, cleanUp: async () => {} };
@@ -107,8 +121,9 @@ type Line = Record<string, string>;
 function expected(line: Line, role: string, { program = false, due = false, tier = "pro" as Tier }): string {
   const says = (column: string) => line[column] === "yes";
   if (role === "nobody" && !says("nobody")) return "unauthorized";
+  if (role === "refused" && !says("nobody")) return "forbidden";
   if (due && !says("password due")) return "passwordChangeRequired";
-  if (!says(role)) return "forbidden";
+  if (!says(role === "refused" ? "nobody" : role)) return "forbidden";
   if (program && !says("programs")) return "interactiveOnly";
   return tier === "core" && !says("no licence") ? "licenseRequired" : "in";
 }
@@ -126,8 +141,10 @@ test(`everybody whom ${PAGE} names was tried, and counts as what it says`, () =>
   for (const { "who calls": who, "counts as": role, program } of callers) {
     const { found } = sent.get(who!)!;
     const actor = found === undefined || found instanceof Problem ? undefined : found;
-    expect([who, actor?.role ?? "nobody"]).toEqual([who, role]);
-    const isProgram = actor?.credential.kind === "apiToken" || actor?.credential.kind === "entra";
+    const counts = found instanceof Problem && found.code === "forbidden" ? "refused" : (actor?.role ?? "nobody");
+    expect([who, counts]).toEqual([who, role]);
+    const isProgram =
+      counts === "refused" || actor?.credential.kind === "apiToken" || actor?.credential.kind === "entra";
     expect([who, isProgram ? "yes" : "–"]).toEqual([who, program]);
   }
 });
