@@ -3,6 +3,7 @@ import { TableClient, TableServiceClient } from "@azure/data-tables";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Company } from "../infra/local/cloud/company/company.ts";
 import type { RunningHost } from "./host/run-host.ts";
+import { ProviderVisitor } from "./support/chooses.ts";
 import { licence } from "./support/licence.ts";
 import { type QueueRecorder, startQueueRecorder } from "./support/queue-recorder.ts";
 import { ADMIN, type Answer, type CallOptions, Service } from "./support/service.ts";
@@ -23,6 +24,7 @@ const planted: Record<string, string> = {
   "a value in a vault": "planted-vault-value-ZqB",
   "another value in a vault": "planted-vault-value-ZqC",
   "a wrong client secret": "planted-wrong-client-secret-ZqD",
+  "a wrong client secret of single sign-on": "planted-wrong-sso-secret-ZqZ",
   "a licence that is none": "planted-licence-ZqE",
   "the password of a user who is made": "planted-made-user-ZqF",
   "a password that an administrator sets": "planted-reset-ZqG",
@@ -65,6 +67,7 @@ beforeAll(async () => {
       BOOTSTRAP_ADMIN_PASSWORD: planted["the administrator's password"]!,
       LICENSE_KEY: planted["a licence that is none"]!,
       LOG_LEVEL: "DEBUG",
+      PUBLIC_BASE_URL: "http://localhost:7071",
       TRUSTED_PROXY_HOPS: "2",
     },
   });
@@ -101,7 +104,8 @@ async function call(method: string, path: string, options: CallOptions = {}) {
   const headers = { "X-Forwarded-For": `198.51.100.${++clients}`, ...options.headers };
   const answer = await service.call(method, path, { ...options, headers });
   const issued = answer.body?.access_token ?? answer.body?.token;
-  const shown = [...answer.headers].filter(([name]) => path !== "/auth/login" || name !== "set-cookie");
+  const setsCookies = /^\/auth\/(login|sso\/login|sso\/callback)\b/.test(path);
+  const shown = [...answer.headers].filter(([name]) => !setsCookies || name !== "set-cookie");
   responses.push(`${method} ${path.split("?")[0]} ${JSON.stringify(shown)} ${issued ? "" : answer.text}`);
   return answer;
 }
@@ -161,6 +165,36 @@ async function liveWithSessions(token: string): Promise<void> {
   await call("DELETE", "/auth/users/zoe", { token });
 }
 
+/** Single sign-on: a good sign-in, one that is refused, and what administrators do wrong with its secret. */
+async function liveWithSingleSignOn(token: string): Promise<void> {
+  const { issuer, clientId, clientSecret } = service.cloud.oidc;
+  planted["the client secret of single sign-on"] = clientSecret;
+  const wrong = planted["a wrong client secret of single sign-on"]!;
+  const settings = { isEnabled: true, oidcIssuer: issuer, oidcClientId: clientId, oidcClientSecret: clientSecret };
+  const put = (change: object) => call("PUT", "/auth/sso/config", { token, body: { ...settings, ...change } });
+  await put({ oidcClientSecret: wrong });
+  await put({ oidcClientSecret: wrong, oidcIssuer: "https://127.0.0.1" });
+  await put({ oidcClientSecret: wrong, defaultRole: wrong });
+  await call("POST", "/auth/sso/config/test", { token, body: { oidcClientSecret: wrong } });
+  expect((await put({ autoCreateUsers: true })).status).toBe(200);
+  await call("POST", "/auth/sso/config/test", { token, body: {} });
+
+  for (const mode of ["correct", "foreignKey", "wrongState", "wrongNonce"] as const) {
+    service.cloud.control.setOidcMode(mode);
+    const begun = await call("GET", "/auth/sso/login?returnUrl=/docs", { headers: { Accept: "text/html" } });
+    const [Cookie, binding] = /^__Host-sso=([^;]+)/.exec(begun.headers.getSetCookie()[0]!)!;
+    const back = new URL(await new ProviderVisitor().choose(begun.headers.get("location")!, "uma"));
+    planted[`the code of ${mode}`] = back.searchParams.get("code")!;
+    planted[`the cookie of ${mode}`] = binding!;
+    const done = await call("GET", back.pathname + back.search, { headers: { Cookie, Accept: "text/html" } });
+    expect(done.status).toBe(mode === "correct" ? 302 : 400);
+    const session = /^__Host-session=([^;]+)/.exec(done.headers.getSetCookie()[0] ?? "");
+    if (session) planted["the session of single sign-on"] = session[1]!;
+  }
+  service.cloud.control.setOidcMode("correct");
+  expect(planted["the session of single sign-on"]).toBeDefined();
+}
+
 const signInAdministrator = () => signIn(ADMIN.username, planted["the administrator's password"]!);
 
 async function scanEnds(token: string): Promise<Answer["body"]> {
@@ -215,6 +249,7 @@ async function live(): Promise<void> {
   await call("GET", "/health?deep=true", { token });
   await call("GET", "/system/license/status");
   await liveWithSessions(token);
+  await liveWithSingleSignOn(token);
 
   service.cloud.control.addFault({ match: { vault: "kv-garbage" }, action: { kind: "garbage", as: "otherShape" } });
   const scan = await scanEnds(token);
@@ -286,7 +321,9 @@ describe("no secret comes out", () => {
   test("in a table row", async () => {
     const all = await rows();
     expect(found(all)).toEqual([]);
-    expect(mentioned(all, ["seen-secret", "maria", "kv-garbage", "access.refused", "apiToken.created"])).toBe(true);
+    expect(
+      mentioned(all, ["seen-secret", "maria", "kv-garbage", "access.refused", "apiToken.created", "sso.configured"]),
+    ).toBe(true);
   });
 
   test("in a queue message", () => {

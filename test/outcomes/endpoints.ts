@@ -50,6 +50,8 @@ const PASSWORD = "a long enough passphrase";
 /** Endpoints whose request is POST, PUT or DELETE and that change nothing, or share all their code with one that is tried. */
 export const LEFT_OUT: Record<string, string> = {
   "POST /subscriptions/{subscription_id}/test": "reads only",
+  "POST /auth/sso/config/test": "reads only",
+  "POST /auth/sso/discover": "reads only",
   ...Object.fromEntries(
     ["features", "logging", "alert-defaults", "retention", "compliance-policy", "automation"].map((category) => [
       `PUT /api/settings/${category}`,
@@ -386,6 +388,37 @@ export function changingEndpoints(service: Service, token: () => string): Changi
           settles: [200, 404],
           state: async () => ((await refused()) ? "undone" : "done"),
           event: "user.identityAllowed",
+        };
+      },
+    },
+    {
+      endpoint: "PUT /auth/sso/config",
+      async prepare() {
+        const loginButtonText = named("sign in");
+        const shown = async () => (await call("GET", "/auth/sso/config")).loginButtonText;
+        return {
+          method: "PUT",
+          path: "/auth/sso/config",
+          options: { body: { loginButtonText, oidcIssuer: "https://idp.example", oidcClientSecret: "of outcomes" } },
+          status: 200,
+          settles: [200],
+          state: async () => ((await shown()) === loginButtonText ? "done" : "undone"),
+          event: "sso.configured",
+        };
+      },
+    },
+    {
+      endpoint: "DELETE /auth/sso/config",
+      async prepare() {
+        // What switches off is seen by the change alone: it was never on.
+        const { etag } = await call("PUT", "/auth/sso/config", { loginButtonText: named("sign in") });
+        return {
+          method: "DELETE",
+          path: "/auth/sso/config",
+          status: 200,
+          settles: [200],
+          state: async () => ((await call("GET", "/auth/sso/config")).etag === etag ? "undone" : "done"),
+          event: "sso.disabled",
         };
       },
     },
