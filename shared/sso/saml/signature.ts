@@ -27,7 +27,7 @@ export const signatureOf = (element: Element): Element | undefined => child(elem
  */
 export function signedContent(xml: string, element: Element, signature: Element, keys: readonly KeyObject[]): Element {
   for (const key of keys) {
-    const bytes = verified(xml, element, signature, key);
+    const bytes = verified(xml, signature, key);
     if (bytes === undefined) continue;
     const content = parseXml(bytes.toString());
     const same = content.namespaceURI === element.namespaceURI && content.localName === element.localName;
@@ -38,40 +38,29 @@ export function signedContent(xml: string, element: Element, signature: Element,
 }
 
 /** The canonical bytes that were signed; undefined when they were not signed by this key. */
-function verified(xml: string, element: Element, signature: Element, key: KeyObject): Buffer | undefined {
+function verified(xml: string, signature: Element, key: KeyObject): Buffer | undefined {
   const signed = new SignedXml({ publicCert: key });
   try {
     signed.loadSignature(signature);
   } catch {
     throw new SamlRefused("signature");
   }
-  requireKnown(signed, element);
+  requireKnown(signed);
   try {
-    if (!signed.checkSignature(xml)) return undefined;
+    const held = signed.checkSignature(xml);
+    const [content, ...more] = signed.getSignedReferences();
+    return held && content !== undefined && more.length === 0 ? Buffer.from(content) : undefined;
   } catch {
     return undefined;
   }
-  const [content, ...more] = signed.getSignedReferences();
-  return content === undefined || more.length > 0 ? undefined : Buffer.from(content);
 }
 
-/** Refuses other algorithms, and a signature of anything but the element it stands in. */
-function requireKnown(signed: SignedXml, element: Element): void {
-  signed.SignatureAlgorithms = only(signed.SignatureAlgorithms, SIGNATURES);
-  signed.HashAlgorithms = only(signed.HashAlgorithms, DIGESTS);
-  signed.CanonicalizationAlgorithms = only(signed.CanonicalizationAlgorithms, TRANSFORMS);
-  const [reference, ...more] = signed.getReferences();
-  const id = attribute(element, "ID");
-  if (!reference || more.length > 0 || id === undefined || reference.uri !== `#${id}`)
-    throw new SamlRefused("signature");
+/** Refuses algorithms that are not on the lists, before any of them is used. */
+function requireKnown(signed: SignedXml): void {
   const known =
     SIGNATURES.includes(signed.signatureAlgorithm ?? "") &&
     EXCLUSIVE.includes(signed.canonicalizationAlgorithm ?? "") &&
-    DIGESTS.includes(reference.digestAlgorithm) &&
-    reference.transforms.length > 0 &&
-    reference.transforms.every((transform) => TRANSFORMS.includes(transform));
+    signed.getReferences().every(({ digestAlgorithm }) => DIGESTS.includes(digestAlgorithm)) &&
+    signed.getReferences().every(({ transforms }) => transforms.every((name) => TRANSFORMS.includes(name)));
   if (!known) throw new SamlRefused("algorithm");
 }
-
-const only = <T>(all: Record<string, T>, names: readonly string[]): Record<string, T> =>
-  Object.fromEntries(Object.entries(all).filter(([name]) => names.includes(name)));

@@ -36,12 +36,12 @@ describe("A response that xmlsec1 signed", () => {
     expect(await outcome(read("encrypted-not-signed.xml"), expected({ decryptionKey }))).toBe("notSigned");
   });
 
-  it("and encrypted with what others can undo is refused", async () => {
-    const xml = read("encrypted-gcm.xml").replace("xmlenc#rsa-oaep-mgf1p", "xmlenc#rsa-1_5");
-    expect(await outcome(xml, expected({ decryptionKey }))).toBe("algorithm");
-    const content = read("encrypted-cbc.xml").replace("#aes256-cbc", "#tripledes-cbc");
-    expect(await outcome(content, expected({ decryptionKey }))).toBe("algorithm");
-  });
+  it.each(["encrypted-rsa-1_5", "encrypted-tripledes"])(
+    "and encrypted in a way that others can undo is refused: %s",
+    async (name) => {
+      expect(await outcome(read(`${name}.xml`), expected({ decryptionKey }))).toBe("algorithm");
+    },
+  );
 
   it("and encrypted is refused when it was changed", async () => {
     const change = (xml: string) =>

@@ -10,8 +10,10 @@ export interface SamlKey {
 export interface SignatureOptions {
   hash?: "SHA-1" | "SHA-256" | "SHA-512";
   digest?: "SHA-1" | "SHA-256" | "SHA-512";
-  /** Default `exc-c14n`. */
-  canonicalization?: "exc-c14n" | "exc-c14n-com" | "c14n";
+  /** Of what is signed. Default `exc-c14n`. */
+  transform?: "exc-c14n" | "exc-c14n-com" | "c14n";
+  /** Of the signature's own SignedInfo: inclusive, which SAML does not use. */
+  inclusive?: true;
 }
 
 /**
@@ -37,19 +39,20 @@ let loaded: ReturnType<typeof library> | undefined;
 export async function signXml(xml: string, key: SamlKey, options: SignatureOptions = {}): Promise<string> {
   loaded ??= library();
   const { Parse, SignedXml, XMLSerializer } = loaded;
-  const { hash = "SHA-256", digest = hash, canonicalization = "exc-c14n" } = options;
+  const { hash = "SHA-256", digest = hash, transform = "exc-c14n", inclusive } = options;
   const algorithm = { name: "RSASSA-PKCS1-v1_5", hash };
   const privateKey = await webcrypto.subtle.importKey("jwk", key.privateKey, algorithm, false, ["sign"]);
   const document = Parse(xml);
   const id = document.documentElement.getAttribute("ID");
   const signed = new SignedXml();
   const exclusive = "http://www.w3.org/2001/10/xml-exc-c14n#";
-  signed.XmlSignature.SignedInfo.CanonicalizationMethod.Algorithm =
-    canonicalization === "c14n" ? "http://www.w3.org/TR/2001/REC-xml-c14n-20010315" : exclusive;
+  signed.XmlSignature.SignedInfo.CanonicalizationMethod.Algorithm = inclusive
+    ? "http://www.w3.org/TR/2001/REC-xml-c14n-20010315"
+    : exclusive;
   await signed.Sign(algorithm, privateKey as unknown as CryptoKey, document, {
     x509: [key.certificate],
-    references: [{ uri: `#${id}`, hash: digest, transforms: ["enveloped", canonicalization] }],
+    references: [{ uri: `#${id}`, hash: digest, transforms: ["enveloped", transform] }],
   });
   const signature = new XMLSerializer().serializeToString(signed.XmlSignature.GetXml() as never);
-  return xml.replace("</saml:Issuer>", () => `</saml:Issuer>${signature}`);
+  return xml.replace(/^<[^>]*>(<saml:Issuer>[^<]*<\/saml:Issuer>)?/, (start) => start + signature);
 }
