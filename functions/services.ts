@@ -143,7 +143,7 @@ export function createServices(config: Config): Services {
     mail,
     vault: serviceKeyVault,
     violations: compliance,
-    credentials: [access.apiTokens],
+    credentials: [access.apiTokens, sso.credentials],
   });
   const retention = createRetention({
     settings,

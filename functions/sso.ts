@@ -75,7 +75,7 @@ const testConfiguration = endpoint({
   route: "auth/sso/config/test",
   summary: "Try a configuration without saving it",
   description:
-    "Reads the issuer's discovery document and keys, and has the client prove itself. The saved secret is used for the saved issuer and client only.",
+    "For OIDC reads the issuer's discovery document and keys, and has the client prove itself; for SAML looks at address and certificates, since only browsers ever speak with that provider. The saved secret is used for the saved issuer and client only.",
   tag,
   access: "admin",
   tier: "pro",

@@ -69,6 +69,27 @@ const domain = z
   .regex(/^[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+$/, "must be a domain such as example.com")
   .transform((name) => name.toLowerCase());
 
+/** The identity provider for SAML, member by member or by its metadata. */
+const samlProvider = {
+  samlEntryPoint: z
+    .url("must be an address")
+    .max(2048)
+    .nullable()
+    .meta({ description: "Where browsers are sent to sign in, by HTTP-Redirect." }),
+  samlIdpEntityId: z.string().min(1).max(1024).nullable(),
+  samlIdpCertificates: z.array(certificate).min(1).max(5).nullable().meta({
+    description: "PEM; all that the identity provider may sign with, several while it goes over to another.",
+  }),
+  samlIdpMetadataXml: z
+    .string()
+    .min(1)
+    .max(256 * 1024)
+    .meta({
+      writeOnly: true,
+      description: "The identity provider's metadata, in place of the three above, which are taken from it.",
+    }),
+};
+
 /** Any subset; what is left out stays as it is. */
 export const SsoChange = z
   .strictObject({
@@ -80,23 +101,7 @@ export const SsoChange = z
     oidcClientId: clientId.nullable(),
     oidcClientSecret: clientSecret.nullable().meta({ description: "Null for a public client." }),
     oidcScopes: z.array(scope).min(1).max(20),
-    samlEntryPoint: z
-      .url("must be an address")
-      .max(2048)
-      .nullable()
-      .meta({ description: "Where browsers are sent to sign in, by HTTP-Redirect." }),
-    samlIdpEntityId: z.string().min(1).max(1024).nullable(),
-    samlIdpCertificates: z.array(certificate).min(1).max(5).nullable().meta({
-      description: "PEM; all that the identity provider may sign with, several while it goes over to another.",
-    }),
-    samlIdpMetadataXml: z
-      .string()
-      .min(1)
-      .max(256 * 1024)
-      .meta({
-        writeOnly: true,
-        description: "The identity provider's metadata, in place of the three above, which are taken from it.",
-      }),
+    ...samlProvider,
     samlIdAttribute: samlIdAttribute.nullable().meta({
       description:
         "The attribute that names a person for good; never an e-mail address. Null: Entra's object identifier, else a persistent NameID.",
@@ -138,7 +143,13 @@ export type SsoChange = z.infer<typeof SsoChange>;
 
 /** What is left out is taken from the saved configuration. */
 export const SsoTest = z
-  .strictObject({ providerType, oidcIssuer: issuer, oidcClientId: clientId, oidcClientSecret: clientSecret })
+  .strictObject({
+    providerType,
+    oidcIssuer: issuer,
+    oidcClientId: clientId,
+    oidcClientSecret: clientSecret,
+    ...samlProvider,
+  })
   .partial()
   .meta({ id: "SsoTest" });
 export type SsoTest = z.infer<typeof SsoTest>;

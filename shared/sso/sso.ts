@@ -11,7 +11,7 @@ import { createOutgoing, type OutgoingOptions } from "../outgoing/outgoing.ts";
 import type { Clock, Logger, Randomness } from "../runtime.ts";
 import type { Tables } from "../storage/tables.ts";
 import type { SsoChange, SsoConfigurationView, SsoTest, SsoTestResult } from "./api.ts";
-import { checkIssuer } from "./change.ts";
+import { checkIssuer, withChange } from "./change.ts";
 import type { SsoConfiguration } from "./configuration.ts";
 import { type Configurations, createConfigurations } from "./configurations.ts";
 import { createDiscovery, type DiscoveryDocument, fetchDiscoveryDocument } from "./oidc/discovery.ts";
@@ -19,7 +19,10 @@ import { createOidc } from "./oidc/oidc.ts";
 import { type Candidate, testOidc } from "./oidc/test.ts";
 import type { Check, Protocol } from "./protocol.ts";
 import type { ProtocolName } from "./requests.ts";
+import { type ExpiringCertificate, expiringCertificates } from "./saml/expiring.ts";
 import { createSaml } from "./saml/saml.ts";
+import { checkSaml, withSamlMetadata } from "./saml/settings.ts";
+import { testSaml } from "./saml/test.ts";
 import { createSsoSecrets } from "./secrets.ts";
 import { createSignIns, type SignIns } from "./sign-ins.ts";
 import { issuerProblem, PUBLIC_TARGETS, providerTargets } from "./targets.ts";
@@ -58,6 +61,8 @@ export interface Sso {
   passwordSignIn: PasswordSignIn;
   /** Whether users of single sign-on have their roles from a mapping. */
   roleMapped(): Promise<boolean>;
+  /** The certificates that sign-in depends on, for alerts: those that hold now and end by the instant. */
+  credentials: { expiring(by: Date): AsyncIterable<ExpiringCertificate> };
   /** Removes what is over; once a day. @throws {CloudFailure} when a secret stays. */
   cleanUp(caller: Caller): Promise<void>;
 }
@@ -125,6 +130,24 @@ export function createSso(deps: SsoDependencies): Sso {
   const tried = (candidate: Candidate, origin: string): Promise<Check[]> =>
     testOidc(candidate, origin, { outgoing, clock, allowed });
 
+  async function testedOidc(given: SsoTest, saved: SsoConfiguration, own: string) {
+    const issuer = given.oidcIssuer ?? saved.oidcIssuer;
+    if (issuer === undefined) throw invalidBody("oidcIssuer", "is needed");
+    checkIssuer(issuer, targets);
+    const clientId = given.oidcClientId ?? saved.oidcClientId;
+    // The saved secret goes to the issuer it was given for, for the client it was given for.
+    const same = issuer === saved.oidcIssuer && clientId === saved.oidcClientId;
+    const reference = given.oidcClientSecret === undefined && same ? saved.oidcClientSecret : undefined;
+    const secret = reference ? await secrets.read(reference) : given.oidcClientSecret;
+    return { issuer, checks: await tried({ issuer, clientId, secret }, own) };
+  }
+
+  async function testedSaml(given: SsoTest, saved: SsoConfiguration) {
+    const next = withChange(saved, await withSamlMetadata(given));
+    checkSaml({ ...next, isEnabled: false }, targets);
+    return { issuer: next.samlIdpEntityId, checks: testSaml(next, clock.now()) };
+  }
+
   return {
     async status() {
       const { now, enabled, ssoOnlyMode } = await current();
@@ -153,16 +176,8 @@ export function createSso(deps: SsoDependencies): Sso {
       const own = requireOrigin(origin);
       const saved = await configurations.read();
       const providerType = given.providerType ?? saved.providerType;
-      if (providerType !== "oidc") throw invalidBody("providerType", "must be oidc to be tested");
-      const issuer = given.oidcIssuer ?? saved.oidcIssuer;
-      if (issuer === undefined) throw invalidBody("oidcIssuer", "is needed");
-      checkIssuer(issuer, targets);
-      const clientId = given.oidcClientId ?? saved.oidcClientId;
-      // The saved secret goes to the issuer it was given for, for the client it was given for.
-      const same = issuer === saved.oidcIssuer && clientId === saved.oidcClientId;
-      const reference = given.oidcClientSecret === undefined && same ? saved.oidcClientSecret : undefined;
-      const secret = reference ? await secrets.read(reference) : given.oidcClientSecret;
-      const checks = await tried({ issuer, clientId, secret }, own);
+      const { issuer, checks } =
+        providerType === "oidc" ? await testedOidc(given, saved, own) : await testedSaml(given, saved);
       const success = checks.every(({ passed }) => passed);
       const details = { providerType, issuer, success };
       await audit.append({
@@ -205,6 +220,12 @@ export function createSso(deps: SsoDependencies): Sso {
     async roleMapped() {
       const { now, enabled } = await current();
       return enabled && now.roleMapping !== undefined;
+    },
+
+    credentials: {
+      async *expiring(by) {
+        yield* expiringCertificates(await configurations.read(), clock.now(), by);
+      },
     },
 
     async cleanUp(caller) {

@@ -4,7 +4,7 @@ import { encrypt } from "xml-encryption";
 import * as z from "zod";
 import type { SamlModeName } from "../../../infra/local/cloud/idp/saml-modes.ts";
 import { makeCertificate, pem } from "../../../infra/local/cloud/x509.ts";
-import type { SsoChange } from "../../../shared/sso/api.ts";
+import type { SsoChange, SsoTest } from "../../../shared/sso/api.ts";
 import { CONFIGURATION_KEY, Configuration, SSO, UNCONFIGURED } from "../../../shared/sso/configuration.ts";
 import type { SignInRequest } from "../../../shared/sso/requests.ts";
 import { createSaml } from "../../../shared/sso/saml/saml.ts";
@@ -223,6 +223,37 @@ describe("our own key", () => {
   });
 });
 
+describe("certificates that end", () => {
+  test("are told of: ours, and of the provider's the one that ends last, while they are in use", async () => {
+    const ending = async (days: number) => {
+      const found = [];
+      const by = new Date(deployment.clock.now().getTime() + days * DAY_MS);
+      for await (const one of instance.sso.credentials.expiring(by)) found.push(one);
+      return found;
+    };
+    const plain = {
+      samlEntryPoint: signInUrl(),
+      samlIdpEntityId: entityId(),
+      samlIdpCertificates: [certificateUntil(20)],
+    };
+    await put({ providerType: "saml", isEnabled: true, ...plain });
+    expect(await ending(19)).toEqual([]);
+    expect(await ending(30)).toMatchObject([{ what: "SAML identity provider's certificate", name: entityId() }]);
+    await put({ samlIdpCertificates: [certificateUntil(20), certificateUntil(400)] });
+    expect(await ending(30)).toEqual([]);
+    await put({ samlSignRequests: true });
+    const all = await ending(1100);
+    expect(all.map(({ what }) => what)).toEqual([
+      "SAML identity provider's certificate",
+      "SAML service provider's certificate",
+    ]);
+    deployment.pass(401 * DAY_MS);
+    expect(await ending(1100)).toHaveLength(1);
+    await put({ isEnabled: false });
+    expect(await ending(1100)).toEqual([]);
+  });
+});
+
 describe("the configuration", () => {
   test.each<[string, SsoChange]>([
     ["samlEntryPoint", { samlEntryPoint: "http://login.acme.example/saml" }],
@@ -254,6 +285,26 @@ describe("the configuration", () => {
     });
   });
 
+  test("is tried without saving it: what is missing and what has ended is said", async () => {
+    const tried = async (given: SsoTest) => {
+      const { success, checks } = await instance.sso.test({ providerType: "saml", ...given }, ADMINISTRATOR, ORIGIN);
+      return [success, ...checks.map(({ name, passed }) => `${name} ${passed}`)];
+    };
+    expect(await tried({})).toEqual([false, "address false", "keys false"]);
+    const { samlIdpMetadataXml } = samlSettings(deployment);
+    expect(await tried({ samlIdpMetadataXml })).toEqual([true, "address true", "keys true"]);
+    await configure({ isEnabled: false });
+    expect(await tried({})).toEqual([true, "address true", "keys true"]);
+    expect(await tried({ samlIdpCertificates: [certificateUntil(-0.5)] })).toEqual([
+      false,
+      "address true",
+      "keys false",
+    ]);
+    await expect(tried({ samlEntryPoint: "http://login.acme.example/" })).rejects.toMatchObject({
+      code: "invalidRequest",
+    });
+  });
+
   test("that changes ends sign-ins that were begun before", async () => {
     await configure();
     const arrival = await browseBySaml(instance, "uma");
@@ -272,6 +323,15 @@ const certificates = () =>
   (deployments.cloud.saml.metadata().match(/(?<=<ds:X509Certificate>)[^<]*/g) ?? []).map((base64) =>
     pem("CERTIFICATE", Buffer.from(base64, "base64")),
   );
+
+/** Of a key of its own, from yesterday. */
+function certificateUntil(days: number): string {
+  const { publicKey, privateKey } = generateKeyPairSync("rsa", { modulusLength: 2048 });
+  const now = deployment.clock.now().getTime();
+  const names = { subject: "CN=idp", issuer: "CN=idp", serial: Buffer.from([1]) };
+  const times = { notBefore: new Date(now - DAY_MS), notAfter: new Date(now + days * DAY_MS) };
+  return pem("CERTIFICATE", makeCertificate({ ...names, ...times, publicKey, signingKey: privateKey }));
+}
 
 function ellipticCertificate(): string {
   const { publicKey, privateKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
