@@ -143,7 +143,7 @@ export function createServices(config: Config): Services {
     mail,
     vault: serviceKeyVault,
     violations: compliance,
-    credentials: [access.apiTokens, sso.credentials],
+    credentials: [access.apiTokens, sso],
   });
   const retention = createRetention({
     settings,

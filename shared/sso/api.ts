@@ -28,6 +28,7 @@ export const SsoConfigurationView = z
     oidcIssuer: z.string().nullable(),
     oidcClientId: z.string().nullable(),
     oidcClientSecretSet: z.boolean().meta({ description: "The secret itself is never returned." }),
+    oidcClientSecretExpiresOn: instant.nullable(),
     oidcScopes: z.array(z.string()),
     samlEntryPoint: z.string().nullable(),
     samlIdpEntityId: z.string().nullable(),
@@ -100,6 +101,9 @@ export const SsoChange = z
     }),
     oidcClientId: clientId.nullable(),
     oidcClientSecret: clientSecret.nullable().meta({ description: "Null for a public client." }),
+    oidcClientSecretExpiresOn: instant.nullable().meta({
+      description: "Told by the alerts of the type serviceCredentialExpiry. A new secret has none unless it is given.",
+    }),
     oidcScopes: z.array(scope).min(1).max(20),
     ...samlProvider,
     samlIdAttribute: samlIdAttribute.nullable().meta({
@@ -205,6 +209,7 @@ export const ssoConfigurationView = (
     oidcIssuer: config.oidcIssuer ?? null,
     oidcClientId: config.oidcClientId ?? null,
     oidcClientSecretSet: config.oidcClientSecret !== undefined,
+    oidcClientSecretExpiresOn: config.oidcClientSecretExpiresOn ?? null,
     oidcScopes: config.oidcScopes,
     samlEntryPoint: config.samlEntryPoint ?? null,
     samlIdpEntityId: config.samlIdpEntityId ?? null,

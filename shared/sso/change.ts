@@ -10,6 +10,7 @@ import { issuerProblem } from "./targets.ts";
 const UNDECISIVE: readonly string[] = [
   "ssoOnlyMode",
   "loginButtonText",
+  "oidcClientSecretExpiresOn",
   "generation",
   "revision",
   "updatedAt",
@@ -32,6 +33,8 @@ export function withChange(config: SsoConfiguration, given: SsoChange): SsoConfi
     if (value === null) delete next[name];
     else if (value !== undefined) next[name] = value;
   }
+  // What was said of another secret is not true of this one.
+  if (given.oidcClientSecret !== undefined && !given.oidcClientSecretExpiresOn) delete next.oidcClientSecretExpiresOn;
   // Our own key goes with its use: the next one is another.
   if (!next.samlSignRequests) for (const name of ["samlServiceKey", "samlServiceCertificate"]) delete next[name];
   return next as SsoConfiguration;

@@ -18,6 +18,8 @@ const configuration = z.object({
   oidcClientId: z.string().optional(),
   /** Of the client at this issuer; absent for a public client. */
   oidcClientSecret: secretReference.optional(),
+  /** As an administrator says: providers tell nobody. */
+  oidcClientSecretExpiresOn: z.string().optional(),
   oidcScopes: z.array(z.string()),
   /** Where browsers are sent to sign in. */
   samlEntryPoint: z.string().optional(),

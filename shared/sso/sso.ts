@@ -14,12 +14,12 @@ import type { SsoChange, SsoConfigurationView, SsoTest, SsoTestResult } from "./
 import { checkIssuer, withChange } from "./change.ts";
 import type { SsoConfiguration } from "./configuration.ts";
 import { type Configurations, createConfigurations } from "./configurations.ts";
+import { credentialsExpiring, type SsoCredential } from "./expiring.ts";
 import { createDiscovery, type DiscoveryDocument, fetchDiscoveryDocument } from "./oidc/discovery.ts";
 import { createOidc } from "./oidc/oidc.ts";
 import { type Candidate, testOidc } from "./oidc/test.ts";
 import type { Check, Protocol } from "./protocol.ts";
 import type { ProtocolName } from "./requests.ts";
-import { type ExpiringCertificate, expiringCertificates } from "./saml/expiring.ts";
 import { createSaml } from "./saml/saml.ts";
 import { checkSaml, withSamlMetadata } from "./saml/settings.ts";
 import { testSaml } from "./saml/test.ts";
@@ -61,8 +61,8 @@ export interface Sso {
   passwordSignIn: PasswordSignIn;
   /** Whether users of single sign-on have their roles from a mapping. */
   roleMapped(): Promise<boolean>;
-  /** The certificates that sign-in depends on, for alerts: those that hold now and end by the instant. */
-  credentials: { expiring(by: Date): AsyncIterable<ExpiringCertificate> };
+  /** Credentials that single sign-on stands on, while it is on, and that expire by an instant; for the alerts. */
+  expiring(by: Date): AsyncGenerator<SsoCredential>;
   /** Removes what is over; once a day. @throws {CloudFailure} when a secret stays. */
   cleanUp(caller: Caller): Promise<void>;
 }
@@ -222,10 +222,9 @@ export function createSso(deps: SsoDependencies): Sso {
       return enabled && now.roleMapping !== undefined;
     },
 
-    credentials: {
-      async *expiring(by) {
-        yield* expiringCertificates(await configurations.read(), clock.now(), by);
-      },
+    async *expiring(by) {
+      const { now, enabled } = await current();
+      if (enabled) yield* credentialsExpiring(now, clock.now(), by);
     },
 
     async cleanUp(caller) {

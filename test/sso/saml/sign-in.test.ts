@@ -228,7 +228,7 @@ describe("certificates that end", () => {
     const ending = async (days: number) => {
       const found = [];
       const by = new Date(deployment.clock.now().getTime() + days * DAY_MS);
-      for await (const one of instance.sso.credentials.expiring(by)) found.push(one);
+      for await (const one of instance.sso.expiring(by)) found.push(one);
       return found;
     };
     const plain = {

@@ -1,0 +1,43 @@
+import { X509Certificate } from "node:crypto";
+import { decodeTime } from "ulid";
+import type { SsoConfiguration } from "./configuration.ts";
+import { fingerprintOf } from "./saml/certificates.ts";
+
+/** A credential that single sign-on stands on, as the alerts tell of it. Instants are ISO 8601. */
+export interface SsoCredential {
+  id: string;
+  what: string;
+  name: string;
+  createdAt: string;
+  expiresAt: string;
+}
+
+/** Those of the protocol in use that hold now and end by an instant. */
+export function credentialsExpiring(config: SsoConfiguration, now: Date, by: Date): SsoCredential[] {
+  const all = config.providerType === "oidc" ? clientSecret(config) : certificates(config);
+  return all.filter(({ expiresAt }) => Date.parse(expiresAt) > now.getTime() && Date.parse(expiresAt) <= by.getTime());
+}
+
+function clientSecret(config: SsoConfiguration): SsoCredential[] {
+  const { oidcClientSecret: secret, oidcClientSecretExpiresOn: expiresAt, oidcClientId: name = "" } = config;
+  if (!secret || expiresAt === undefined) return [];
+  const createdAt = new Date(decodeTime(secret.id)).toISOString();
+  return [{ id: `sso.${secret.id}`, what: "Client secret of single sign-on", name, createdAt, expiresAt }];
+}
+
+/** Ours, and of the identity provider's the one that ends last, since the others' end is what a roll-over is for. */
+function certificates(config: SsoConfiguration): SsoCredential[] {
+  const { samlIdpEntityId = "", samlIdpCertificates = [], samlServiceCertificate: own } = config;
+  const theirs = samlIdpCertificates.map((pem) =>
+    described(pem, "SAML identity provider's certificate", samlIdpEntityId),
+  );
+  theirs.sort((one, other) => Date.parse(other.expiresAt) - Date.parse(one.expiresAt));
+  const ours = own ? [described(own, "SAML service provider's certificate", "single sign-on")] : [];
+  return [...theirs.slice(0, 1), ...ours];
+}
+
+function described(pem: string, what: string, name: string): SsoCredential {
+  const { validFromDate, validToDate } = new X509Certificate(pem);
+  const times = { createdAt: validFromDate.toISOString(), expiresAt: validToDate.toISOString() };
+  return { id: `saml.${fingerprintOf(pem)}`, what, name, ...times };
+}
