@@ -1,4 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
+import { type Api, asAdministrator, Refused } from "./api.ts";
 
 /** Between two looks at a running scan: well under the 60 requests a minute of one caller. */
 const LOOK_EVERY_MS = 1500;
@@ -12,9 +13,7 @@ interface Scan {
 
 /** Runs a scan over the REST API as any caller would, with a progress bar, and prints what came of it. */
 export async function runScan(base: string, administrator: { username: string; password: string }): Promise<void> {
-  const signIn = await call<{ access_token: string }>(base, "POST", "/auth/login", administrator);
-  const api = <T>(method: string, path: string, body?: object) =>
-    call<T>(base, method, path, body, signIn.access_token);
+  const api = await asAdministrator(base, administrator);
 
   const scanId = await startOrJoin(api);
   let scan: Scan;
@@ -31,8 +30,6 @@ export async function runScan(base: string, administrator: { username: string; p
   await printHealth(api);
   await printNext(api);
 }
-
-type Api = <T>(method: string, path: string, body?: object) => Promise<T>;
 
 /** A scan that is running already, from an earlier start or the schedule, is as good. */
 async function startOrJoin(api: Api): Promise<string> {
@@ -110,41 +107,4 @@ function printTable(rows: string[][]): void {
     console.log(`  ${cells.join("  ")}`);
     if (index === 0) console.log(`  ${widths.map((width) => "─".repeat(width)).join("  ")}`);
   });
-}
-
-class Refused extends Error {
-  readonly problem: Record<string, unknown>;
-  constructor(method: string, path: string, status: number, problem: Record<string, unknown>) {
-    super(`${method} ${path} answered ${status}: ${problem.detail ?? JSON.stringify(problem)}`);
-    this.problem = problem;
-  }
-}
-
-/** One request; a 429 is waited out as it asks. */
-async function call<T>(base: string, method: string, path: string, body?: object, token?: string): Promise<T> {
-  for (;;) {
-    const answer = await fetch(base + path, {
-      method,
-      headers: {
-        ...(token ? { Authorization: `Bearer ${token}` } : {}),
-        ...(body ? { "Content-Type": "application/json" } : {}),
-      },
-      ...(body ? { body: JSON.stringify(body) } : {}),
-    });
-    if (answer.status === 429) {
-      await delay(1000 * Number(answer.headers.get("Retry-After") ?? 1));
-      continue;
-    }
-    const text = await answer.text();
-    if (!answer.ok) throw new Refused(method, path, answer.status, parsed(text));
-    return JSON.parse(text) as T;
-  }
-}
-
-function parsed(text: string): Record<string, unknown> {
-  try {
-    return JSON.parse(text) as Record<string, unknown>;
-  } catch {
-    return { detail: text.slice(0, 500) };
-  }
 }

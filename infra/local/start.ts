@@ -1,6 +1,6 @@
 /** The service on one machine, until Ctrl-C. See HELP. */
 import { readFileSync, writeFileSync } from "node:fs";
-import { createServer } from "node:net";
+import { type AddressInfo, createServer } from "node:net";
 import path from "node:path";
 import { buildLocalApp } from "../build/build.ts";
 import { commandLine } from "../build/command-line.ts";
@@ -9,14 +9,16 @@ import { takeDataFolder } from "./data-folders.ts";
 import { runScan } from "./first-scan.ts";
 import { issueDevelopmentLicense, localSecrets } from "./local-secrets.ts";
 import { jsonLine, type Running, start } from "./processes.ts";
+import { configureSingleSignOn, type StandInProvider } from "./single-sign-on.ts";
 
-const HELP = `npm start -- [--azure] [--pro] [--no-scan] [--data FOLDER]
+const HELP = `npm start -- [--azure] [--pro [--saml]] [--no-scan] [--data FOLDER]
 
 Builds the app, brings up storage, a stand-in cloud and the functions host, runs a scan, prints what it found and goes on
 serving until Ctrl-C. The next start finds its data again.
 
   --azure        the real cloud with your own sign-in (az login) instead of the stand-in cloud; its data is kept apart
-  --pro          with a PRO licence it issues to itself
+  --pro          with a PRO licence it issues to itself, and single sign-on with the stand-in cloud's identity provider
+  --saml         single sign-on by SAML instead of OpenID Connect
   --no-scan      without the scan at the beginning
   --data FOLDER  where the data lies (.local), for its owner only
 
@@ -27,6 +29,7 @@ const { values: options } = commandLine(HELP, {
   options: {
     azure: { type: "boolean", default: false },
     pro: { type: "boolean", default: false },
+    saml: { type: "boolean", default: false },
     data: { type: "string", default: path.join(root, ".local") },
     "no-scan": { type: "boolean", default: false },
   },
@@ -56,9 +59,11 @@ for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
 }
 
 try {
-  const port = await bringUp();
-  if (!options["no-scan"]) await runScan(`http://127.0.0.1:${port}`, administrator());
-  announce(port);
+  const { port, cloud } = await bringUp();
+  const base = `http://localhost:${port}`;
+  if (!options["no-scan"]) await runScan(base, administrator());
+  const protocol = options.saml ? "saml" : "oidc";
+  announce(port, options.pro && cloud ? await configureSingleSignOn(base, administrator(), cloud, protocol) : []);
   const reason = await Promise.race(running.map((one) => one.ended));
   if (!interrupted) throw new Error(reason);
 } catch (error) {
@@ -69,7 +74,7 @@ try {
   }
 }
 
-async function bringUp(): Promise<number> {
+async function bringUp(): Promise<{ port: number; cloud: StandInProvider | undefined }> {
   const secrets = localSecrets(data);
   step("Building the app");
   const app = path.join(data, "app");
@@ -80,6 +85,7 @@ async function bringUp(): Promise<number> {
     AUDIT_SIGNING_KEYS: secrets.auditSigningKeys,
     BOOTSTRAP_ADMIN_USERNAME: "admin",
     BOOTSTRAP_ADMIN_PASSWORD: secrets.adminPassword,
+    PUBLIC_BASE_URL: `http://localhost:${wantedPort}`,
   };
   if (options.pro) environment.LICENSE_KEY = issueDevelopmentLicense(secrets);
   if (!process.env.AzureWebJobsStorage) {
@@ -88,9 +94,10 @@ async function bringUp(): Promise<number> {
     running.push(azurite);
     environment.AzureWebJobsStorage = azurite.connectionString();
   }
+  let cloud: Running | undefined;
   if (!options.azure) {
     step("Starting the stand-in cloud");
-    const cloud = await start(
+    cloud = await start(
       "The stand-in cloud",
       [
         process.execPath,
@@ -125,7 +132,7 @@ async function bringUp(): Promise<number> {
     { environment: { ...environment, ...process.env, ...together(environment) }, isReady: jsonLine },
   );
   running.push(host);
-  return Number(host.ready.port);
+  return { port: Number(host.ready.port), cloud: cloud?.ready as StandInProvider | undefined };
 }
 
 function endWith(error: unknown): never {
@@ -147,7 +154,7 @@ function takeFolder(): string {
   }
 }
 
-/** Before anything is started. @throws {Error} when nobody can listen there. */
+/** Before anything is started; 0 asks for any. @throws {Error} when nobody can listen there. */
 async function freePort(text: string): Promise<string> {
   const port = Number(text);
   if (!/^\d+$/.test(text) || port > 65_535) throw new Error(`PORT is a number up to 65535, not "${text}".`);
@@ -159,8 +166,9 @@ async function freePort(text: string): Promise<string> {
     });
     server.listen(port, "127.0.0.1", resolve);
   });
+  const { port: found } = server.address() as AddressInfo;
   await new Promise((resolve) => server.close(resolve));
-  return text;
+  return String(found);
 }
 
 /** What the commands of package.json need to reach the service that was started last. */
@@ -198,13 +206,14 @@ function administrator(): { username: string; password: string } {
   };
 }
 
-function announce(port: number): void {
+function announce(port: number, singleSignOn: string[]): void {
   const { username, password } = administrator();
   const lines = [
     `Serving at     http://localhost:${port}`,
     `Watching       ${options.azure ? "Azure, with your own sign-in (az login)" : "the stand-in cloud's company, not yours (npm start -- --azure)"}`,
     `Documentation  http://localhost:${port}/docs`,
     `Administrator  ${username} / ${process.env.BOOTSTRAP_ADMIN_PASSWORD ? "(the password in BOOTSTRAP_ADMIN_PASSWORD)" : password}`,
+    ...singleSignOn,
     `Log            ${path.relative(process.cwd(), path.join(data, "host.log"))}`,
     "",
     ...(options.azure && !process.env.SERVICE_KEY_VAULT_URL

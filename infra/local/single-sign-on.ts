@@ -1,0 +1,71 @@
+import { type Api, asAdministrator } from "./api.ts";
+
+/** What the stand-in cloud says of itself when it is ready. */
+export interface StandInProvider {
+  controlUrl: string;
+  oidc: { issuer: string; clientId: string; clientSecret: string };
+}
+
+type Protocol = "oidc" | "saml";
+
+/** As the service answers it; of the rest nothing is needed. */
+interface Configuration {
+  providerType: Protocol;
+  oidcIssuer: string | null;
+  samlIdpEntityId: string | null;
+}
+
+/** The same app roles as in Entra's tokens, under the name that each protocol has for them. */
+const ROLES_CLAIM = { oidc: "roles", saml: "http://schemas.microsoft.com/ws/2008/06/identity/claims/role" };
+const ROLE_MAPPING = {
+  "Lifecycle.Admin": "admin",
+  "Lifecycle.Auditor": "auditor",
+  "Lifecycle.Operator": "operator",
+  "Lifecycle.User": "user",
+};
+
+/**
+ * Has the service sign people in with the stand-in cloud's identity provider, over its REST API as an administrator would.
+ * What is configured already stays, unless it is this provider at another address or by the other protocol.
+ *
+ * @returns Lines that say how to try it.
+ */
+export async function configureSingleSignOn(
+  base: string,
+  administrator: { username: string; password: string },
+  provider: StandInProvider,
+  protocol: Protocol,
+): Promise<string[]> {
+  const api = await asAdministrator(base, administrator);
+  const now = await api<Configuration>("GET", "/auth/sso/config");
+  const name = now.providerType === "oidc" ? now.oidcIssuer : now.samlIdpEntityId;
+  if (name !== null && !name.startsWith("http://127.0.0.1:")) {
+    return [`Single sign-on ${base}/auth/sso/login?returnUrl=/docs  (as you configured it: ${name})`];
+  }
+  if (now.providerType !== protocol || !name?.startsWith(provider.oidc.issuer)) {
+    await configure(api, provider, protocol);
+  }
+  const people = (await (await fetch(`${provider.controlUrl}/people`)).json()) as { name: string; roles: string[] }[];
+  const listed = people.map(({ name, roles }) => `${name} (${roles.join(" and ") || "no role"})`);
+  return [
+    `Single sign-on ${base}/auth/sso/login?returnUrl=/docs  (${protocol.toUpperCase()}; npm start -- --pro${protocol === "oidc" ? " --saml: SAML" : ": OIDC"})`,
+    ...listed.map((line, index) => `${index === 0 ? "People        " : "              "} ${line}`),
+  ];
+}
+
+async function configure(api: Api, { oidc }: StandInProvider, protocol: Protocol): Promise<void> {
+  const same = {
+    providerType: protocol,
+    isEnabled: true,
+    autoCreateUsers: true,
+    defaultRole: "user",
+    rolesClaim: ROLES_CLAIM[protocol],
+    roleMapping: ROLE_MAPPING,
+    loginButtonText: "Sign in with Acme",
+  };
+  const own =
+    protocol === "oidc"
+      ? { oidcIssuer: oidc.issuer, oidcClientId: oidc.clientId, oidcClientSecret: oidc.clientSecret }
+      : { samlIdpMetadataXml: await (await fetch(`${oidc.issuer}/saml/metadata`)).text() };
+  await api("PUT", "/auth/sso/config", { ...same, ...own });
+}
