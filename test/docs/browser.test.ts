@@ -1,47 +1,20 @@
-import { existsSync, mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import path from "node:path";
-import { type BrowserContext, chromium, type Page } from "playwright-core";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import type { BrowserContext, Page } from "playwright-core";
+import { afterAll, beforeAll, expect } from "vitest";
+import { browserTests, openBrowser } from "../support/browser.ts";
 import { ADMIN, Service } from "../support/service.ts";
 
-const executablePath = process.env.CHROMIUM_PATH ?? "/usr/bin/chromium";
-/** Where nobody reads what was skipped, a missing browser is a failure; on a person's machine it is skipped and said. */
-const isRequired = Boolean(process.env.CI || process.env.REQUIRE_BROWSER);
-const isMissing = !existsSync(executablePath);
-const remedy = `No Chromium at ${executablePath}: install it, or name one in CHROMIUM_PATH`;
-if (isMissing && !isRequired) console.warn(`${remedy}. The tests of /docs and /redoc are skipped.`);
-const withBrowser = test.skipIf(isMissing && !isRequired);
+const withBrowser = browserTests("the tests of /docs and /redoc");
 
 let service: Service;
 let token: string;
 let context: BrowserContext;
-let profile: string;
 beforeAll(async () => {
-  if (isMissing) throw new Error(`${remedy}. The tests of /docs and /redoc need it.`);
-  profile = mkdtempSync(path.join(tmpdir(), "browser-"));
-  [service, context] = await Promise.all([
-    Service.start(),
-    chromium.launchPersistentContext(profile, {
-      executablePath,
-      // The browser's own errands would leave the machine.
-      args: [
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-quic",
-        "--no-first-run",
-        "--disable-background-networking",
-        "--disable-component-update",
-        "--disable-sync",
-      ],
-    }),
-  ]);
+  [service, context] = await Promise.all([Service.start(), openBrowser()]);
   token = await service.signIn(ADMIN);
 });
 afterAll(async () => {
   await context?.close();
   await service?.stop();
-  if (profile) rmSync(profile, { recursive: true, force: true });
 });
 
 /** A page, with all it asked for and all it complained of. */

@@ -1,4 +1,3 @@
-import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import {
   existsSync,
@@ -13,41 +12,11 @@ import {
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { createInterface } from "node:readline";
 import { afterEach, expect, test } from "vitest";
 import { freePort } from "../host/run-host.ts";
+import { endStarted, npmStart, root } from "./npm-start.ts";
 
-const root = path.resolve(import.meta.dirname, "../..");
-const children: ChildProcess[] = [];
-afterEach(async () => {
-  for (const child of children.splice(0)) {
-    if (child.exitCode !== null) continue;
-    child.kill("SIGTERM");
-    await once(child, "exit");
-  }
-});
-
-/** Runs `npm start` with its own data folder. `lines` fills while it runs. */
-function npmStart(data: string, args: string[], environment: Record<string, string>) {
-  const child = spawn(process.execPath, [path.join(root, "infra/local/start.ts"), "--data", data, ...args], {
-    cwd: root,
-    env: { PATH: process.env.PATH, HOME: process.env.HOME, ...environment },
-    stdio: ["ignore", "pipe", "pipe"],
-  });
-  children.push(child);
-  const lines: string[] = [];
-  for (const stream of [child.stdout, child.stderr])
-    createInterface({ input: stream }).on("line", (line) => lines.push(line));
-  const exited = once(child, "exit").then(([code]) => code as number | null);
-  const ready = new Promise<void>((resolve, reject) => {
-    createInterface({ input: child.stdout }).on("line", (line) => {
-      if (line.includes("Ctrl-C ends it")) resolve();
-    });
-    exited.then(() => reject(new Error(`It ended:\n${lines.join("\n")}`)), reject);
-  });
-  ready.catch(() => {});
-  return { lines, exited, ready };
-}
+afterEach(endStarted);
 
 /** Every file and folder under a folder whose mode lets others in. */
 function openToOthers(folder: string): string[] {

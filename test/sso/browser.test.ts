@@ -1,0 +1,163 @@
+import { mkdtempSync, readFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import type { BrowserContext, Page } from "playwright-core";
+import { afterAll, beforeAll, beforeEach, expect } from "vitest";
+import { configureSingleSignOn } from "../../infra/local/single-sign-on.ts";
+import { freePort } from "../host/run-host.ts";
+import { endStarted, npmStart } from "../local/npm-start.ts";
+import { browserTests, openBrowser } from "../support/browser.ts";
+
+const withBrowser = browserTests("signing in with a browser");
+
+let base: string;
+let provider: string;
+let switchTo: (protocol: "oidc" | "saml") => Promise<unknown>;
+let context: BrowserContext;
+beforeAll(async () => {
+  const data = mkdtempSync(path.join(tmpdir(), "start-"));
+  const port = await freePort();
+  const started = npmStart(data, ["--pro", "--no-scan"], { PORT: String(port) });
+  [context] = await Promise.all([openBrowser(), started.ready]);
+  base = `http://localhost:${port}`;
+  const cloud = JSON.parse(readFileSync(path.join(data, "stand-in/cloud/cloud.json"), "utf8"));
+  const { adminPassword } = JSON.parse(readFileSync(path.join(data, "stand-in/secrets.json"), "utf8"));
+  provider = `http://127.0.0.1:${cloud.identityProviderPort}`;
+  const standIn = {
+    controlUrl: `http://127.0.0.1:${cloud.controlPort}/control`,
+    oidc: { issuer: provider, ...cloud.oidcClient },
+  };
+  switchTo = (protocol) =>
+    configureSingleSignOn(base, { username: "admin", password: adminPassword }, standIn, protocol);
+  const said = started.lines.join("\n");
+  expect(said).toContain(`${base}/auth/sso/login`);
+  expect(said).toContain("Ada Lindqvist");
+}, 60_000);
+beforeEach(() => context.clearCookies());
+afterAll(async () => {
+  await context?.close();
+  await endStarted();
+});
+
+/**
+ * A page of its own. /docs is where people land here, since its own script may call the service; what it shows is another
+ * test's matter, so the large scripts of it are not loaded.
+ */
+async function newPage(): Promise<Page> {
+  const page = await context.newPage();
+  page.setDefaultTimeout(20_000);
+  const session = await context.newCDPSession(page);
+  await session.send("Network.enable");
+  await session.send("Network.setBlockedURLs", { urls: [`${base}/docs/files/*`] });
+  return page;
+}
+
+async function open(address: string): Promise<Page> {
+  const page = await newPage();
+  await page.goto(base + address);
+  return page;
+}
+
+const choose = (page: Page, name: string) => page.getByRole("button", { name }).click();
+
+/** A request by the page's own script, as the page for people makes them. */
+const call = (page: Page, method: string, address: string) =>
+  page.evaluate(
+    async ([method, address]) => {
+      const answer = await fetch(address!, { method: method! });
+      const text = await answer.text();
+      return { status: answer.status, body: text.startsWith("{") ? JSON.parse(text) : text };
+    },
+    [method, address],
+  );
+
+/** What somebody reads who could not be signed in: a page in words, with the request's id, and no session. */
+async function endsOnPage(page: Page, status: number, address: string | RegExp): Promise<void> {
+  const [answer] = await Promise.all([
+    page.waitForResponse((one) => one.status() === status),
+    page.waitForURL(address),
+  ]);
+  expect(answer.headers()["content-type"]).toContain("text/html");
+  const text = await page.locator("body").innerText();
+  expect(text).toContain(answer.headers()["x-request-id"]);
+  expect(text).toMatch(/sign in|returnUrl/i);
+  const { cookies } = await context.storageState();
+  expect(cookies.filter(({ name }) => name === "__Host-session")).toEqual([]);
+}
+
+withBrowser.each([
+  ["oidc", /\/authorize\?|\/interaction\//, "cross-site"],
+  ["saml", /\/saml\/sso\?/, "cross-site"],
+] as const)(
+  "by %s somebody signs in, comes to where he wanted to, calls with the cookie and signs out",
+  async (protocol, atProvider, site) => {
+    await switchTo(protocol);
+    const page = await open("/auth/sso/login?returnUrl=/docs");
+    expect(page.url().startsWith(provider)).toBe(true);
+    expect(page.url()).toMatch(atProvider);
+    const back = page.waitForRequest((request) => request.url().startsWith(`${base}/auth/sso/callback`));
+    await choose(page, "Ada Lindqvist");
+    await page.waitForURL(`${base}/docs`);
+    const arrived = await back;
+    expect(arrived.method()).toBe(protocol === "saml" ? "POST" : "GET");
+    expect((await arrived.allHeaders())["sec-fetch-site"]).toBe(site);
+
+    const session = (await context.cookies(base)).find(({ name }) => name === "__Host-session");
+    expect(session).toMatchObject({ httpOnly: true, secure: true, sameSite: "Lax", path: "/" });
+    expect(await page.evaluate("document.cookie")).toBe("");
+    const me = await call(page, "GET", "/auth/me");
+    expect(me).toMatchObject({ status: 200, body: { role: "admin", source: "sso", email: "ada@acme.example" } });
+
+    expect((await call(page, "POST", "/auth/logout")).status).toBe(200);
+    expect((await call(page, "GET", "/auth/me")).status).toBe(401);
+    await page.close();
+  },
+);
+
+withBrowser.each(["oidc", "saml"] as const)(
+  "by %s the first of two tabs, and whoever comes back twice, is told to begin again",
+  async (protocol) => {
+    await switchTo(protocol);
+    const first = await open("/auth/sso/login");
+    const second = await open("/auth/sso/login?returnUrl=/docs");
+    await Promise.all([endsOnPage(first, 400, /\/auth\/sso\/callback/), choose(first, "Uma Okafor")]);
+
+    const callback = second.waitForRequest((request) => request.url().startsWith(`${base}/auth/sso/callback`));
+    await choose(second, "Uma Okafor");
+    await second.waitForURL(`${base}/docs`);
+    await call(second, "POST", "/auth/logout");
+    const request = await callback;
+    const replayed = await newPage();
+    if (protocol === "oidc") {
+      await Promise.all([endsOnPage(replayed, 400, /callback/), replayed.goto(request.url())]);
+    } else {
+      // As the provider's page sends it: a form, from its own site.
+      await replayed.goto(`${provider}/jwks`);
+      const fields = Object.fromEntries(new URLSearchParams(request.postData()!));
+      await replayed.setContent(formTo(request.url(), fields));
+      await Promise.all([endsOnPage(replayed, 400, /callback/), replayed.locator("button").click()]);
+    }
+    await Promise.all([first.close(), second.close(), replayed.close()]);
+  },
+);
+
+const formTo = (address: string, fields: Record<string, string>): string => {
+  const inputs = Object.entries(fields).map(([name, value]) => `<input type="hidden" name="${name}" value="${value}">`);
+  return `<form method="post" action="${address}">${inputs.join("")}<button>Send</button></form>`;
+};
+
+withBrowser("a foreign returnUrl, and somebody who refuses, end on a page that says so", async () => {
+  await switchTo("oidc");
+  for (const foreign of ["https://elsewhere.example/", "//elsewhere.example/", "/\\elsewhere.example"]) {
+    const page = await newPage();
+    const address = `${base}/auth/sso/login?returnUrl=${encodeURIComponent(foreign)}`;
+    await Promise.all([endsOnPage(page, 400, address), page.goto(address)]);
+    expect(await page.locator("a[href*=elsewhere]").count()).toBe(0);
+    await page.close();
+  }
+  const page = await open("/auth/sso/login");
+  await Promise.all([endsOnPage(page, 400, /callback/), choose(page, "Nobody")]);
+  // What the provider wrote is not shown.
+  expect(await page.content()).not.toContain("was chosen");
+  await page.close();
+});
