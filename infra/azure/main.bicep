@@ -60,6 +60,9 @@ param networkAddressPrefix string = '10.20.0.0/24'
 @description('Name of a secret in the service vault that holds the licence. Empty: no licence.')
 param licenseSecretName string = ''
 
+@description('Application id of the registration as an API, whose access tokens of this tenant are taken. Empty: none.')
+param entraApiClientId string = ''
+
 var tags = { 'azd-env-name': environmentName }
 
 resource resourceGroup 'Microsoft.Resources/resourceGroups@2025-04-01' = {
@@ -88,6 +91,7 @@ module service 'service.bicep' = {
     networkEnabled: networkEnabled
     networkAddressPrefix: networkAddressPrefix
     licenseSecretName: licenseSecretName
+    entraApiClientId: entraApiClientId
   }
 }
 

@@ -16,6 +16,7 @@ param appConfigurationEnabled bool
 param networkEnabled bool
 param networkAddressPrefix string
 param licenseSecretName string
+param entraApiClientId string
 
 // Storage accounts and vaults have names that are unique in all of Azure, of at most 24 letters and digits.
 var suffix = uniqueString(subscription().subscriptionId, environmentName, location)
@@ -129,6 +130,7 @@ module app 'modules/app.bicep' = {
     alwaysReadyInstances: alwaysReadyInstances
     nodeVersion: nodeVersion
     licenseSecretName: licenseSecretName
+    entraApiClientId: entraApiClientId
   }
 }
 

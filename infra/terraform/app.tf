@@ -87,6 +87,10 @@ resource "azurerm_function_app_flex_consumption" "function_app" {
     var.app_configuration_enabled ? { APP_CONFIGURATION_ENDPOINT = azurerm_app_configuration.app_configuration[0].endpoint } : {},
     var.license_secret_name == "" ? {} : {
       LICENSE_KEY = "@Microsoft.KeyVault(SecretUri=${azurerm_key_vault.vault.vault_uri}secrets/${var.license_secret_name})"
+    },
+    var.entra_api_client_id == "" ? {} : {
+      ENTRA_API_CLIENT_ID = var.entra_api_client_id
+      ENTRA_TENANT_IDS    = data.azurerm_client_config.current.tenant_id
     }
   )
 }

@@ -142,3 +142,9 @@ variable "license_secret_name" {
   type        = string
   default     = ""
 }
+
+variable "entra_api_client_id" {
+  description = "Application id of the registration as an API, whose access tokens of this tenant are taken. Empty: none."
+  type        = string
+  default     = ""
+}

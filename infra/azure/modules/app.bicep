@@ -25,6 +25,7 @@ param maximumInstanceCount int
 param alwaysReadyInstances int
 param nodeVersion string
 param licenseSecretName string
+param entraApiClientId string
 
 var name = 'func-${environmentName}-${suffix}'
 
@@ -142,7 +143,10 @@ resource appSettings 'Microsoft.Web/sites/config@2024-11-01' = {
     appConfigurationEnabled ? { APP_CONFIGURATION_ENDPOINT: appConfigurationEndpoint } : {},
     empty(licenseSecretName)
       ? {}
-      : { LICENSE_KEY: '@Microsoft.KeyVault(SecretUri=${vault.properties.vaultUri}secrets/${licenseSecretName})' }
+      : { LICENSE_KEY: '@Microsoft.KeyVault(SecretUri=${vault.properties.vaultUri}secrets/${licenseSecretName})' },
+    empty(entraApiClientId)
+      ? {}
+      : { ENTRA_API_CLIENT_ID: entraApiClientId, ENTRA_TENANT_IDS: subscription().tenantId }
   )
   dependsOn: [vaultReferenceRole]
 }
