@@ -10,6 +10,7 @@ import { runScan } from "./first-scan.ts";
 import { issueDevelopmentLicense, localSecrets } from "./local-secrets.ts";
 import { jsonLine, type Running, start } from "./processes.ts";
 import { configureSingleSignOn, type StandInProvider } from "./single-sign-on.ts";
+import { whenNpmEnds } from "./starter.ts";
 
 const HELP = `npm start -- [--azure] [--pro [--saml]] [--no-scan] [--data FOLDER]
 
@@ -48,15 +49,18 @@ const end = (): Promise<void> => {
   return ending;
 };
 let interrupted = false;
-// SIGHUP: the terminal was closed. Only by ending in order do the processes we started end too.
-for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
-  process.on(signal, () => {
-    if (interrupted) process.exit(1);
-    interrupted = true;
-    console.log("\nEnding …");
-    end().then(() => process.exit(0), endWith);
-  });
+/** Only by ending in order do the processes we started end too. */
+function interrupt(): void {
+  if (interrupted) process.exit(1);
+  interrupted = true;
+  console.log("\nEnding …");
+  end().then(() => process.exit(0), endWith);
 }
+// SIGHUP: the terminal was closed.
+for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, interrupt);
+whenNpmEnds(() => {
+  if (!interrupted) interrupt();
+});
 
 try {
   const { port, cloud } = await bringUp();

@@ -94,6 +94,37 @@ test("a bad setting ends it with what is wrong with it, and no trace of the code
   expect(lines.filter((line) => /^\s+at /.test(line))).toEqual([]);
 });
 
+test("all of it ends when npm is killed, which tells nobody", async () => {
+  const data = mkdtempSync(path.join(tmpdir(), "start-"));
+  const port = await freePort();
+  const npm = spawn("npm", ["start", "--", "--no-scan", "--data", data], {
+    cwd: root,
+    detached: true,
+    env: { PATH: process.env.PATH, HOME: process.env.HOME, PORT: String(port) },
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  try {
+    const lines = createInterface({ input: npm.stdout });
+    for await (const line of lines) if (line.includes("Ctrl-C ends it")) break;
+    // The pipe closes when the last process that npm started has ended.
+    const closed = once(npm.stdout.resume(), "close");
+    npm.kill("SIGKILL");
+    await closed;
+    await expect(fetch(`http://127.0.0.1:${port}/health`)).rejects.toThrow("fetch failed");
+  } finally {
+    endGroup(npm.pid!);
+  }
+});
+
+/** What is left of the processes that a process started in a group of their own. */
+function endGroup(leader: number): void {
+  try {
+    process.kill(-leader, "SIGTERM");
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "ESRCH") throw error;
+  }
+}
+
 async function takenPort(): Promise<number> {
   const server = createServer().listen(0, "127.0.0.1").unref();
   await once(server, "listening");
