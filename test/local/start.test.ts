@@ -1,3 +1,4 @@
+import { spawn } from "node:child_process";
 import { once } from "node:events";
 import {
   existsSync,
@@ -12,6 +13,8 @@ import {
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
+import { createInterface } from "node:readline";
+import { setTimeout as delay } from "node:timers/promises";
 import { afterEach, expect, test } from "vitest";
 import { freePort } from "../host/run-host.ts";
 import { endStarted, npmStart, root } from "./npm-start.ts";
@@ -107,9 +110,9 @@ test("all of it ends when npm is killed, which tells nobody", async () => {
     const lines = createInterface({ input: npm.stdout });
     for await (const line of lines) if (line.includes("Ctrl-C ends it")) break;
     // The pipe closes when the last process that npm started has ended.
-    const closed = once(npm.stdout.resume(), "close");
+    const closed = once(npm.stdout.resume(), "close").then(() => "ended");
     npm.kill("SIGKILL");
-    await closed;
+    expect(await Promise.race([closed, delay(60_000, "still running", { ref: false })])).toBe("ended");
     await expect(fetch(`http://127.0.0.1:${port}/health`)).rejects.toThrow("fetch failed");
   } finally {
     endGroup(npm.pid!);
