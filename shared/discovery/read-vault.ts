@@ -1,7 +1,7 @@
 import pMap from "p-map";
 import { CloudFailure } from "../azure/failure.ts";
 import type { ListedAsset, UnreadableEntry, VaultClient } from "../azure/key-vault.ts";
-import { type AssetRecord, type AssetType, contentOf, fingerprint } from "../inventory/asset.ts";
+import { type AssetRecord, type AssetType, contentOf, fingerprint, isStale } from "../inventory/asset.ts";
 import type { VaultFailure, VaultRecord } from "../inventory/vault.ts";
 
 /** Keys and certificates whose details are read side by side, per vault. */
@@ -57,7 +57,10 @@ export function listingsOf(entries: ListedAsset[]): string {
 /** Hash over assets. One that waits to be read again differs from the same one read. */
 export const contentsOf = (assets: AssetRecord[]): string =>
   fingerprint(
-    assets.map(({ name, content, listing }) => (listing === "" ? [name, content, "incomplete"] : [name, content])),
+    assets.map((asset) => {
+      const { name, content } = asset;
+      return isStale(asset) ? [name, content, "incomplete"] : [name, content];
+    }),
   );
 
 /** What reading a part of an asset came to: its members, or why there are none. */

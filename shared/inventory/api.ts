@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { pageParameters, queryInstant } from "../http/paging.ts";
-import { ASSET_TYPES, type AssetType, assetId, RotationPolicy } from "./asset.ts";
+import { ASSET_TYPES, type AssetType, assetId, isStale, RotationPolicy } from "./asset.ts";
 import { countExpiries } from "./expiries.ts";
 import { daysUntil, type Moment, STATUSES, statusOf } from "./health.ts";
 import { type FoundAsset, healthOf } from "./query.ts";
@@ -41,6 +41,10 @@ export const Asset = z
     lastSeenAt: instant
       .nullable()
       .meta({ description: "Its vault's last listing of this type that was read to its end." }),
+    stale: z.boolean().meta({
+      description:
+        "When it was last listed, something of it could not be read: that is shown as it was known before, its expiry perhaps too, or null. Every scan tries again; the vault's failures say why.",
+    }),
     keyType: z.string().nullable().optional(),
     keySize: z.int().nullable().optional().meta({ description: "Bits, for RSA." }),
     keyCurve: z.string().nullable().optional(),
@@ -81,6 +85,7 @@ export function assetView(found: FoundAsset, moment: Moment, ownerTag: string): 
     owner: (asset.tags && Object.hasOwn(asset.tags, ownerTag) ? asset.tags[ownerTag] : undefined) ?? null,
     firstSeenAt: asset.firstSeenAt,
     lastSeenAt: lastSeenAt ?? null,
+    stale: isStale(asset),
     ...(asset.type === "secret"
       ? {}
       : { keyType: asset.keyType ?? null, keySize: asset.keySize ?? null, keyCurve: asset.keyCurve ?? null }),

@@ -41,7 +41,10 @@ export const AssetRecord = z.object({
   validityMonths: z.int().optional(),
   autoRenew: z.boolean().optional(),
   firstSeenAt: z.string(),
-  /** Hash of the list entry it was last seen with: a delta scan reads details only when this differs. */
+  /**
+   * Hash of the list entry it was last seen with: a delta scan reads details only when this differs. Empty where something
+   * of it could not be read then, so that every scan tries again.
+   */
   listing: z.string(),
   /** Hash of everything above but `firstSeenAt`: a scan writes only when this differs. */
   content: z.string(),
@@ -49,6 +52,9 @@ export const AssetRecord = z.object({
 export type AssetRecord = z.infer<typeof AssetRecord>;
 
 export const Assets = entity("Assets", AssetRecord);
+
+/** Whether something of it is as it was known before, since it could not be read when it was last listed. */
+export const isStale = ({ listing }: Pick<AssetRecord, "listing">): boolean => listing === "";
 
 /** `<vault>.<type>.<name>`; Key Vault names ignore case, so ids are lower-cased. */
 export const assetId = (asset: { vaultName: string; type: AssetType; name: string }): string =>

@@ -45,6 +45,7 @@ const csv = createCsv<AssetView>([
   member("vaultId"),
   { label: "rotationPolicy", value: ({ rotationPolicy }) => json(rotationPolicy) },
   { label: "subjectAlternativeNames", value: ({ subjectAlternativeNames }) => subjectAlternativeNames?.join(" ") },
+  member("stale"),
 ]);
 
 /** The inventory as a CSV file with a header line. */

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { CloudFailure } from "../../shared/azure/failure.ts";
+import { assetView } from "../../shared/inventory/api.ts";
 import { Vaults } from "../../shared/inventory/vault.ts";
 import { withoutKeys } from "../../shared/storage/entity.ts";
 import { everything, HERE, type Rooms, scanRooms } from "./rooms.ts";
@@ -33,6 +34,12 @@ async function scanned(mode: "full" | "delta") {
   return { status, codes, added: tally.added, updated: tally.updated, removed: tally.removed };
 }
 const NOTHING_NEW = { added: 0, updated: 0, removed: 0 };
+
+/** As the API shows it. */
+async function shown(id: string) {
+  const moment = { now: Date.parse("2026-11-21T10:00:00Z"), criticalDays: 7, warningDays: 30 };
+  return assetView((await rooms.assets.get(id))!, moment, "owner");
+}
 
 async function asset(type: "secret" | "key" | "certificate", name: string) {
   const found = await rooms.assets.get(`kv-one.${type}.${name}`);
@@ -98,10 +105,14 @@ describe("a passing failure of a certificate's details", () => {
     await scanned("full");
     rooms.cloud.listed.certificates = [{ name: "www", expiresOn: 2_000_000_000 }];
     rooms.cloud.certificate = failing("throttled");
+    const { expiresOn } = await shown("kv-one.certificate.www");
     expect(await scanned("delta")).toEqual({ status: "partial", codes: ["certificates: throttled"], ...NOTHING_NEW });
+    // It says that it is old, until it is not.
+    expect(await shown("kv-one.certificate.www")).toMatchObject({ stale: true, expiresOn });
     rooms.cloud.certificate = () => ({ version: "2", subject: "CN=www" });
     expect(await scanned("delta")).toMatchObject({ status: "completed", updated: 1 });
     expect(await asset("certificate", "www")).toMatchObject({ version: "2", expiresOn: 2_000_000_000 });
+    expect((await shown("kv-one.certificate.www")).stale).toBe(false);
     expect(await scanned("full")).toMatchObject({ status: "completed", ...NOTHING_NEW });
   });
 

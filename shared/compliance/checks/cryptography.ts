@@ -1,3 +1,4 @@
+import { isStale } from "../../inventory/asset.ts";
 import { type AssetCheck, assetCheck, fail, notApplicable, pass, type Remediation } from "../check.ts";
 
 /** Azure Policy 75c4f823-d65c-4f29-a733-01d0077fdbcb. */
@@ -90,9 +91,10 @@ const rotationPolicy = assetCheck({
     bicep:
       "resource key 'Microsoft.KeyVault/vaults/keys@2024-11-01' = {\n  parent: vault\n  name: '{name}'\n  properties: {\n    kty: 'RSA'\n    keySize: 3072\n    rotationPolicy: {\n      attributes: { expiryTime: 'P18M' }\n      lifetimeActions: [ { action: { type: 'rotate' }, trigger: { timeAfterCreate: 'P1Y' } } ]\n    }\n  }\n}",
   },
-  evaluate: ({ asset: { keyType: type, rotationPolicy: policy, listing } }) => {
+  evaluate: ({ asset }) => {
+    const { keyType: type, rotationPolicy: policy } = asset;
     if (!type) return notApplicable("Its details could not be read.");
-    if (!policy && listing === "") return notApplicable("Its rotation policy could not be read.");
+    if (!policy && isStale(asset)) return notApplicable("Its rotation policy could not be read.");
     if (!policy) return fail("It has no rotation policy.");
     const rotate = policy.lifetimeActions.find(({ action }) => action.toLowerCase() === "rotate");
     if (!rotate) return fail("Its rotation policy does not rotate it.");
