@@ -124,7 +124,9 @@ function changesOf(node: Node, parent: Node | undefined, text: string): Edit[] {
     case "UnaryExpression":
       return node.operator === "!" ? [instead("not negated", `(${source(child("argument"))})`)] : [];
     case "ReturnStatement":
-      return node.argument ? [instead("returns nothing", "return undefined!;")] : [];
+      return node.argument && source(child("argument")) !== "undefined"
+        ? [instead("returns nothing", "return undefined!;")]
+        : [];
     case "FunctionDeclaration":
     case "FunctionExpression":
     case "ArrowFunctionExpression": {

@@ -33,8 +33,9 @@ test.each([
   "// if (a < 3) b();\n/** true */",
   "import { a } from './a.ts';\nexport { b } from './b.ts';\ntype T = 1 | true;\ninterface I { a: 'x' }",
   "log.info('3 of 4', { a: 1 });\ncontext.log.warn(a < 3);\nconsole.error(1);",
+  "function f() { return undefined; }",
   "const x = new TypeError(`1`, 2); const y = import('./y.ts');",
-])("comments, types, imports and log lines stay as they are: %s", (text) => {
+])("comments, types, imports, log lines and what returns nothing stay as they are: %s", (text) => {
   expect(changesOf(text)).toEqual([]);
 });
 
