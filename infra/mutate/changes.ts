@@ -60,18 +60,20 @@ export function placesIn(file: string, text: string): Place[] {
   const source = (node: Node) => text.slice(node.start, node.end);
   const places: Place[] = [];
 
-  const visit = (node: Node, parent: Node | undefined): void => {
+  const visit = (node: Node, parent: Node | undefined, inTry: boolean): void => {
     if (isLeftAlone(node, source)) return;
-    const changes = changesOf(node, parent, text).map(([operator, start, end, replacement]) => {
+    const edits = !inTry && isAwaitedByCaller(node, parent) ? [] : changesOf(node, parent, text);
+    const changes = edits.map(([operator, start, end, replacement]) => {
       return { file, line: lineOf(start), start, end, operator, replacement };
     });
     if (changes.length > 0) places.push(changes);
+    const within = node.type === "TryStatement" || (inTry && !isFunction(node));
     for (const key of visitorKeys[node.type] ?? []) {
       const child = node[key] as Node | (Node | null)[] | null;
-      for (const one of Array.isArray(child) ? child : [child]) if (one) visit(one, node);
+      for (const one of Array.isArray(child) ? child : [child]) if (one) visit(one, node, within);
     }
   };
-  visit(program as unknown as Node, undefined);
+  visit(program as unknown as Node, undefined, false);
   return places;
 }
 
@@ -83,6 +85,13 @@ function isLeftAlone(node: Node, source: (node: Node) => string): boolean {
   if (node.type === "Property") return TEXT_MEMBER.test(source(node.key as Node).replaceAll('"', ""));
   return node.type === "NewExpression" && /Error$/.test(source(node.callee as Node));
 }
+
+const isFunction = ({ type }: Node): boolean => /^(?:Arrow)?Function/.test(type);
+
+/** What a function answers, outside of any `try`: whether it awaits that itself makes no difference to anybody. */
+const isAwaitedByCaller = (node: Node, parent: Node | undefined): boolean =>
+  node.type === "AwaitExpression" &&
+  (parent?.type === "ReturnStatement" || (parent?.type === "ArrowFunctionExpression" && parent.body === node));
 
 type Edit = [operator: string, start: number, end: number, replacement: string];
 

@@ -23,6 +23,11 @@ test.each([
   ["x = !a && list.some(f);", ["x = !a || list.some(f);", "x = (a) && list.some(f);", "x = !a && list.every(f);"]],
   ["const f = () => { go(); };", ["const f = () => { if (Math) return; go(); };", "const f = () => { ; };"]],
   ["f({ a: 1, b: true });", ["f({  b: true });", "f({ a: 1,  });", "f({ a: 2, b: true });", "f({ a: 1, b: false });"]],
+  ["async () => { return await go(); }", ["async () => { return undefined!; }"]],
+  [
+    "async () => { try { return await go(); } finally { end(); } }",
+    ["async () => { try { return go(); } finally { end(); } }"],
+  ],
   ["throw new Error('gone');", [";"]],
   ["const g = (): string => { return 'x'; };", ["const g = (): string => { return undefined!; };"]],
 ])("%s can become another program at each place", (text, wanted) => {
@@ -34,9 +39,19 @@ test.each([
   "import { a } from './a.ts';\nexport { b } from './b.ts';\ntype T = 1 | true;\ninterface I { a: 'x' }",
   "log.info('3 of 4', { a: 1 });\ncontext.log.warn(a < 3);\nconsole.error(1);",
   "function f() { return undefined; }",
+  "const h = async () => await go();",
   "const x = new TypeError(`1`, 2); const y = import('./y.ts');",
 ])("comments, types, imports, log lines and what returns nothing stay as they are: %s", (text) => {
   expect(changesOf(text)).toEqual([]);
+});
+
+test("what a function only hands on from another is awaited by its caller", () => {
+  expect(changesOf("async () => { try { a(); } catch {} return await go(); }")).not.toContain(
+    "async () => { try { a(); } catch {} return go(); }",
+  );
+  expect(changesOf("async () => { try { f(async () => { return await go(); }); } catch {} }").join("\n")).not.toContain(
+    "return go()",
+  );
 });
 
 test("texts for people stay as they are", () => {
