@@ -111,7 +111,7 @@ export function createEvaluator(deps: {
         // What was read just now may be what another worker wrote that has taken the vault over.
         if (!prepared) await confirm();
         prepared = undefined;
-        if (vaultGone) return await forgetState(known);
+        if (vaultGone) return await forgetState(known, vault.name, clock.now().toISOString());
         const evaluated = await evaluateChange(known, change, assets);
         log.debug("A vault was evaluated", { vault: vault.name, kind: "scan", evaluated });
       });
@@ -236,7 +236,7 @@ export function createEvaluator(deps: {
       const known = await openState(tables, vaultName, options);
       const vault = await vaultAtRest(tables, vaultName);
       if (vault) return await work(vault, known);
-      await forgetState(known);
+      await forgetState(known, vaultName, clock.now().toISOString());
       return 0;
     });
   }

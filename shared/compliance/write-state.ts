@@ -62,8 +62,13 @@ export async function commitState(known: KnownState, next: NextState): Promise<v
   ]);
 }
 
-/** Takes a vault out; only its exemptions stay, for when it returns. @throws as `commitState` */
-export async function forgetState(known: KnownState): Promise<void> {
+/**
+ * Takes a vault out; only its exemptions stay, for when it returns.
+ *
+ * @param at - ISO 8601.
+ * @throws as `commitState`
+ */
+export async function forgetState(known: KnownState, vaultName: string, at: string): Promise<void> {
   const { row, fence } = known;
   const operations = known.whole ? standingOf(row) : surplus(known, []);
   if (row && !row.gone) {
@@ -74,9 +79,26 @@ export async function forgetState(known: KnownState): Promise<void> {
         : remove(VaultStates, key, row.etag),
     );
   }
+  if (!row && known.exemptions.length > 0) {
+    operations.push(insert(VaultStates, vaultStateKey(vaultName), leftBehind(vaultName, known.exemptions, at)));
+  }
   if (operations.length > 0) await fence.write(operations);
   else await fence.move();
 }
+
+/** The row of a vault of which nothing is known but the exemptions of assets that it had. */
+const leftBehind = (name: string, exemptions: VaultState["exemptions"], at: string): VaultState => ({
+  name,
+  subscriptionId: "",
+  tallies: new Uint8Array(),
+  failures: [],
+  exemptions,
+  rbac: false,
+  details: [],
+  createdAt: at,
+  evaluatedAt: at,
+  gone: true,
+});
 
 /** The removals of all rows that the vault's own row tells of. */
 function standingOf(row: VaultState | undefined): Operation[] {

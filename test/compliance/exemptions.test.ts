@@ -33,6 +33,8 @@ const request = (scope: ExemptionRequest["scope"], change: Partial<ExemptionRequ
   until: new Date(room.clock.at + 3_600_000),
   ...change,
 });
+/** No row of compliance. */
+const Spoiled = entity(TABLE, z.object({ name: z.int() }));
 const state = async () => {
   const [{ failed, exempted, total }, { items, total: listed }] = await Promise.all([
     room.compliance.score(),
@@ -109,7 +111,6 @@ test("an asset's exemption is found again when its vault's results can't be read
   await room.compliance.exemptions.create(request({ type: "asset", id: "kv-2.secret.a" }), caller);
   const before = await state();
   expect(before).toMatchObject({ failed: 1, exempted: 2, marked: ["kv-1.secret.a", "kv-2.secret.a"] });
-  const Spoiled = entity(TABLE, z.object({ name: z.int() }));
   await room.tables.put(Spoiled, STATE, vaultStateKey("kv-1"), { name: 7 });
   await expect(room.compliance.restore("kv-1")).rejects.toThrow("can't be read");
   await removeUnreadable(room.tables, "kv-1");
@@ -117,6 +118,17 @@ test("an asset's exemption is found again when its vault's results can't be read
   expect(await state()).toEqual(before);
   await room.compliance.exemptions.end("secret-content-type.asset.kv-1.secret.a", caller);
   expect(await state()).toMatchObject({ failed: 2, exempted: 1, marked: ["kv-2.secret.a"] });
+});
+
+test("an asset's exemption waits for a vault that has left and whose results can't be read", async () => {
+  await room.compliance.exemptions.create(request({ type: "asset", id: "kv-1.secret.a" }), caller);
+  await room.leave("kv-1");
+  await room.tables.put(Spoiled, STATE, vaultStateKey("kv-1"), { name: 7 });
+  await removeUnreadable(room.tables, "kv-1");
+  await room.compliance.restore("kv-1");
+  expect(await state()).toMatchObject({ failed: 1, exempted: 0, listed: 1 });
+  await room.scan(vault("kv-1"), [plain("kv-1", "a")]);
+  expect(await state()).toMatchObject({ failed: 1, exempted: 1, marked: ["kv-1.secret.a"] });
 });
 
 test("a check has one exemption per scope; once ended it is replaced", async () => {
