@@ -144,6 +144,7 @@ export function createServices(config: Config): Services {
     vault: serviceKeyVault,
     violations: compliance,
     credentials: [access.apiTokens, sso],
+    entries: audit,
   });
   const retention = createRetention({
     settings,

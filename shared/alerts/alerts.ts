@@ -58,6 +58,8 @@ export interface AlertsDependencies {
   violations?: ViolationSource | undefined;
   /** Where the credentials of the service itself are told of; none where it is left out. */
   credentials?: readonly CredentialSource[];
+  /** Where sign-ins that are to be told of are entered; none is told of where it is left out. */
+  entries?: Pick<Audit, "list">;
   outgoing?: Outgoing;
   clock: Clock;
   randomness: Randomness;
@@ -132,6 +134,7 @@ export function createAlerts(deps: AlertsDependencies): Alerts {
     history,
     violations: deps.violations,
     credentials: deps.credentials ?? [],
+    audit: deps.entries,
     ownerTag: config.OWNER_TAG,
     clock,
     log,
@@ -204,6 +207,14 @@ function exampleOf(rule: RuleRecord, now: Date): Item {
         threshold,
       };
     }
+    case "breakGlass":
+      return {
+        kind: "breakGlass",
+        id: "00000000000000000000000000",
+        username: "example-administrator",
+        address: "192.0.2.1",
+        at: now.toISOString(),
+      };
     case "complianceViolation":
       return {
         kind: "violation",

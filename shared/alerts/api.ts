@@ -27,7 +27,7 @@ const fields = {
   name: singleLine(128),
   alertType: z.enum(ALERT_TYPES).meta({
     description:
-      "`serviceCredentialExpiry`: what the service itself or its users sign in with, such as API tokens, 30, 14 and 3 days before it ends.",
+      "`serviceCredentialExpiry`: what the service itself or its users sign in with, such as API tokens, 30, 14 and 3 days before it ends. `breakGlass`: a sign-in with a password while single sign-on has them switched off.",
   }),
   thresholdDays: threshold.meta({
     description:
@@ -138,7 +138,7 @@ const Recipient = z
   .meta({ id: "AlertRecipient" });
 const AlertItem = z
   .object({
-    kind: z.enum(["asset", "violation", "scan", "credential"]),
+    kind: z.enum(["asset", "violation", "scan", "credential", "breakGlass"]),
     id: z.string(),
     thresholdDays: z.int().nullable().meta({ description: "The lowest threshold it had crossed; 0 when expired." }),
     expiresOn: instant.nullable(),

@@ -35,7 +35,7 @@ export function createCleanUp(deps: {
     for (const ruleId of states) {
       if (known.has(ruleId)) {
         for (const type of ASSET_TYPES) await forgetAssets(ruleId, type, before);
-        for (const prefix of ["s!", "v!", "c!"]) await forgetEvents(ruleId, prefix, before);
+        for (const prefix of ["s!", "v!", "c!", "b!"]) await forgetEvents(ruleId, prefix, before);
       } else {
         for await (const rows of tables.pages(NotificationRows, { partitionKey: ruleId, select: [] }))
           await forget(ruleId, rows);

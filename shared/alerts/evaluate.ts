@@ -1,9 +1,11 @@
+import type { Audit } from "../audit/audit.ts";
 import type { Clock, Logger } from "../runtime.ts";
 import type { Settings } from "../settings/settings.ts";
 import { type Row, withoutKeys } from "../storage/entity.ts";
 import type { Queues } from "../storage/queues.ts";
 import { RowChanged, RowExists, type Tables } from "../storage/tables.ts";
 import { HOUR_MS, MINUTE_MS } from "../time.ts";
+import { breakGlassItems } from "./break-glass.ts";
 import { type CredentialSource, credentialItems } from "./credentials.ts";
 import { DELIVERY_QUEUE, type DeliveryRecord, deliveryIdOf, MAX_ITEMS, partsOf } from "./delivery.ts";
 import { isDue } from "./due.ts";
@@ -42,6 +44,7 @@ export function createEvaluation(deps: {
   history: History;
   violations: ViolationSource | undefined;
   credentials: readonly CredentialSource[];
+  audit: Pick<Audit, "list"> | undefined;
   ownerTag: string;
   clock: Clock;
   log: Logger;
@@ -136,6 +139,9 @@ export function createEvaluation(deps: {
         return await scanItems(rule, from, { tables, notifications }, MAX_ITEMS);
       case "serviceCredentialExpiry":
         return await credentialItems(rule, now, { sources: deps.credentials, notifications }, MAX_ITEMS);
+      case "breakGlass":
+        if (!deps.audit) return { items: [], more: false };
+        return await breakGlassItems(rule, from, { audit: deps.audit, notifications }, MAX_ITEMS);
       case "complianceViolation":
         if (!deps.violations) return { items: [], more: false };
         return await violationItems(

@@ -68,8 +68,20 @@ export const CredentialItem = z.object({
 });
 export type CredentialItem = z.infer<typeof CredentialItem>;
 
+/** A use of a password while they are switched off for everybody else. */
+export const BreakGlassItem = z.object({
+  kind: z.literal("breakGlass"),
+  /** Of the entry in the audit log. */
+  id: z.string(),
+  username: z.string(),
+  /** The client's address; IPv6 as its /64. */
+  address: z.string().optional(),
+  at: z.string(),
+});
+export type BreakGlassItem = z.infer<typeof BreakGlassItem>;
+
 /** One thing a rule notifies of. */
-export const Item = z.discriminatedUnion("kind", [AssetItem, ViolationItem, ScanItem, CredentialItem]);
+export const Item = z.discriminatedUnion("kind", [AssetItem, ViolationItem, ScanItem, CredentialItem, BreakGlassItem]);
 export type Item = z.infer<typeof Item>;
 
 /** How the keys of an asset's rows in the notification log begin; they sort as the index by expiry does. */
@@ -89,6 +101,8 @@ export function notificationKey(item: Item): string {
       return `s!${item.id}`;
     case "credential":
       return `c!${keyText(item.id)}!${item.expiresOn}!${days(item.threshold)}`;
+    case "breakGlass":
+      return `b!${item.id}`;
   }
 }
 

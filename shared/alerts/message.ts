@@ -1,6 +1,6 @@
 import { DAY_MS, HOUR_MS } from "../time.ts";
 import type { DeliveryRecord } from "./delivery.ts";
-import type { AssetItem, CredentialItem, Item, ScanItem, ViolationItem } from "./items.ts";
+import type { AssetItem, BreakGlassItem, CredentialItem, Item, ScanItem, ViolationItem } from "./items.ts";
 
 export const URGENCIES = ["expired", "critical", "warning", "notice"] as const;
 export type Urgency = (typeof URGENCIES)[number];
@@ -81,6 +81,8 @@ function headline(items: readonly Item[], lines: readonly MessageLine[]): string
       return `${items.length} discovery scans did not complete`;
     case "credential":
       return `${items.length} credentials of the service expire soon; first ${line.title} ${line.what}`;
+    case "breakGlass":
+      return `${items.length} sign-ins with a password while passwords are switched off; first ${line.title}`;
   }
 }
 
@@ -102,6 +104,8 @@ function lineOf(item: Item, at: Date, links: Links): MessageLine {
       return scanLine(item, links);
     case "credential":
       return credentialLine(item, at);
+    case "breakGlass":
+      return breakGlassLine(item);
   }
 }
 
@@ -171,6 +175,16 @@ function scanLine(item: ScanItem, links: Links): MessageLine {
     ...(base ? { link: { text: "See the results", url: `${base}/api/assets/discovery/scan/${item.id}/results` } } : {}),
   };
 }
+
+const breakGlassLine = ({ username, address, at }: BreakGlassItem): MessageLine => ({
+  urgency: "expired",
+  title: username,
+  what: "signed in with a password while passwords are switched off",
+  facts: [
+    ["At", dateText(new Date(at))],
+    ["From", address ?? "unknown"],
+  ],
+});
 
 function credentialLine(item: CredentialItem, at: Date): MessageLine {
   const left = item.expiresOn * 1000 - at.getTime();

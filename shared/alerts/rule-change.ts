@@ -34,7 +34,7 @@ function checkFilters({ alertType: type, filters }: RuleRecord): void {
   };
   if (type !== "complianceViolation") without("severity");
   if (type === "scanFailure") for (const filter of ["vault", "type", "tag", "owner"] as const) without(filter);
-  if (type === "serviceCredentialExpiry") {
+  if (type === "serviceCredentialExpiry" || type === "breakGlass") {
     for (const filter of ["vault", "type", "subscription", "tag", "owner"] as const) without(filter);
   }
 }

@@ -9,6 +9,7 @@ export const ALERT_TYPES = [
   "complianceViolation",
   "scanFailure",
   "serviceCredentialExpiry",
+  "breakGlass",
 ] as const;
 export type AlertType = (typeof ALERT_TYPES)[number];
 /** The types that are about assets and their expiry. */

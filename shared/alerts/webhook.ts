@@ -13,6 +13,7 @@ const EVENT_TYPES = {
   complianceViolation: "lifecycle.alert.complianceViolation",
   scanFailure: "lifecycle.alert.scanFailure",
   serviceCredentialExpiry: "lifecycle.alert.serviceCredentialExpiry",
+  breakGlass: "lifecycle.alert.breakGlass",
 } as const;
 
 /**
@@ -78,6 +79,10 @@ function itemOf(item: Item, links: Links): object {
       const { id, what, name, owner, expiresOn, threshold } = item;
       const expires = new Date(expiresOn * 1000).toISOString();
       return { id, what, name, owner: owner ?? null, expiresOn: expires, thresholdDays: threshold };
+    }
+    case "breakGlass": {
+      const { kind: _, id, address, ...rest } = item;
+      return { entryId: id, ...rest, address: address ?? null };
     }
   }
 }

@@ -3,7 +3,7 @@ import { type Alerts, type CredentialSource, createAlerts, type ViolationSource 
 import type { NewRule } from "../../shared/alerts/api.ts";
 import { DELIVERY_QUEUE } from "../../shared/alerts/delivery.ts";
 
-import type { AuditEvent } from "../../shared/audit/audit.ts";
+import type { Audit, AuditEvent } from "../../shared/audit/audit.ts";
 import { createIdentity } from "../../shared/azure/identity.ts";
 import { createMailSender } from "../../shared/azure/mail.ts";
 import { createServiceKeyVault } from "../../shared/azure/service-key-vault.ts";
@@ -96,6 +96,7 @@ export interface RoomOptions {
   settings?: { enableNotifications: boolean };
   violations?: ViolationSource;
   credentials?: (tables: Tables, clock: Clock) => readonly CredentialSource[];
+  entries?: (tables: Tables, clock: Clock) => Pick<Audit, "list">;
   /** Changes of the environment. */
   environment?: Record<string, string | undefined>;
 }
@@ -106,6 +107,7 @@ export function openRoom({
   cloud,
   violations,
   credentials,
+  entries,
   environment = {},
   ...options
 }: RoomOptions) {
@@ -143,6 +145,7 @@ export function openRoom({
       vault,
       violations,
       ...(credentials && { credentials: credentials(tables, clock) }),
+      ...(entries && { entries: entries(tables, clock) }),
       config,
       clock,
       randomness: systemRandomness(),

@@ -1,0 +1,24 @@
+import type { Audit } from "../audit/audit.ts";
+import { DAY_MS } from "../time.ts";
+import type { BreakGlassItem } from "./items.ts";
+import type { NotificationLog } from "./notification-log.ts";
+import type { RuleRecord } from "./rule.ts";
+
+/** How long before the last evaluation an entry may have been on its way into the audit log. */
+const LATE_MS = DAY_MS;
+
+/** Uses of a password while they are switched off for everybody else, since the rule is active and not told of before. */
+export async function breakGlassItems(
+  rule: RuleRecord,
+  from: Date,
+  deps: { audit: Pick<Audit, "list">; notifications: NotificationLog },
+  limit: number,
+): Promise<{ items: BreakGlassItem[]; more: boolean }> {
+  const start = new Date(Math.max(from.getTime() - LATE_MS, Date.parse(rule.activeSince)));
+  const query = { eventType: "access.breakGlass", start };
+  const { items: entries, nextCursor } = await deps.audit.list(query, { limit, offset: 0, cursor: undefined });
+  const items = entries.map(({ id, actor, address, occurredAt }): BreakGlassItem => {
+    return { kind: "breakGlass", id, username: actor, ...(address !== undefined && { address }), at: occurredAt };
+  });
+  return { items: await deps.notifications.unnotified(rule.ruleId, items), more: nextCursor !== null };
+}

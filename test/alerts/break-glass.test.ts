@@ -1,0 +1,86 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
+import type { Cloud } from "../../infra/local/cloud/cloud.ts";
+import { type Audit, createAudit } from "../../shared/audit/audit.ts";
+import { systemRandomness } from "../../shared/runtime.ts";
+import { liveIn } from "../azure/live-cloud.ts";
+import { caller, openRoom, type Room } from "./room.ts";
+
+let azurite: Azurite;
+let cloud: Cloud;
+const ACCOUNTS = ["glass0", "glass1", "glass2"];
+let next = 0;
+let room: Room;
+let audit: Audit;
+
+beforeAll(async () => {
+  azurite = await startAzurite({ accounts: ACCOUNTS });
+  ({ cloud } = await liveIn({ company: { subscriptions: [] } }));
+});
+afterAll(async () => {
+  await cloud.stop();
+  await azurite.stop();
+});
+beforeEach(() => {
+  const config = { AUDIT_SIGNING_KEYS: undefined, AUDIT_MINIMUM_RETENTION_DAYS: 90 };
+  const log = { debug() {}, info() {}, warn() {}, error() {} };
+  room = openRoom({
+    connectionString: azurite.connectionString(ACCOUNTS[next++]),
+    cloud,
+    entries: (tables, clock) => {
+      audit = createAudit({ tables, clock, randomness: systemRandomness(), log, config });
+      return audit;
+    },
+  });
+  room.instance();
+});
+
+const MINUTES = 60_000;
+const used = (username: string) =>
+  audit.append({
+    type: "access.breakGlass",
+    outcome: "success",
+    caller: { ...caller, actor: username, address: "192.0.2.7" },
+    target: { type: "user", id: username },
+  });
+async function run(): Promise<void> {
+  room.clock.add(15 * MINUTES);
+  const alerts = room.instance();
+  await alerts.evaluate();
+  await room.drain(alerts);
+}
+const RULE = { alertType: "breakGlass", thresholds: undefined } as const;
+
+describe("a rule about passwords that are used while they are switched off", () => {
+  test("tells of each use once, and of none from before it was made", async () => {
+    await used("before");
+    room.clock.add(MINUTES);
+    const { mails } = await room.mailRule(RULE);
+    await run();
+    expect(mails()).toEqual([]);
+    await used("admin");
+    await audit.append({ type: "user.signedIn", outcome: "success", caller });
+    await run();
+    await run();
+    expect(mails().map(({ subject }) => subject)).toEqual([
+      "admin signed in with a password while passwords are switched off",
+    ]);
+    expect(mails()[0]!.plainText).toContain("192.0.2.7");
+    await used("admin");
+    await run();
+    expect(mails()).toHaveLength(2);
+  });
+
+  test("is tried with an example, also by a webhook", async () => {
+    const { rule, mails } = await room.mailRule(RULE);
+    await room.instance().test(rule.ruleId, caller);
+    expect(mails()[0]!.subject).toContain("[Test] example-administrator signed in");
+    const hook = await room.webhookRule(RULE);
+    await used("admin");
+    await run();
+    expect(JSON.parse(hook.received()[0]!.body)).toMatchObject({
+      type: "lifecycle.alert.breakGlass",
+      data: { items: [{ username: "admin", address: "192.0.2.7", at: expect.any(String) }] },
+    });
+  });
+});
