@@ -213,6 +213,24 @@ describe("a client secret", () => {
     expect(await problemOf(signIn(other, "uma"))).toBe("none");
   });
 
+  test("is told of before it expires, as long as that is known of it", async () => {
+    const soon = async (at = instance) => {
+      const found = [];
+      for await (const one of at.sso.expiring(new Date(Date.now() + 30 * 24 * HOUR))) found.push(one);
+      return found;
+    };
+    const expiresOn = new Date(Date.now() + 20 * 24 * HOUR).toISOString();
+    await deployment.configure(instance, { oidcClientSecretExpiresOn: expiresOn });
+    expect(await soon(other)).toMatchObject([{ expiresAt: expiresOn, name: deployments.cloud.oidc.clientId }]);
+    expect(await soon(deployment.start({ tier: "core" }))).toEqual([]);
+    await put({ oidcClientSecretExpiresOn: new Date(Date.now() + 40 * 24 * HOUR).toISOString() });
+    expect(await soon()).toEqual([]);
+    await put({ oidcClientSecretExpiresOn: expiresOn });
+    await deployment.configure(instance);
+    expect(await soon()).toEqual([]);
+    expect(await instance.sso.configuration()).toMatchObject({ oidcClientSecretExpiresOn: null });
+  });
+
   test("is named by no other secret of the service", () => {
     expect(secretName("01J00000000000000000000000")).toMatch(/^sso-[0-9A-Z]+$/);
   });
