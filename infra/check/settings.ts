@@ -13,7 +13,10 @@ const PLATFORM_SETTINGS = new Set([
 
 /** What stands for values that only a deployment knows. */
 const SAMPLES: [placeholder: RegExp, sample: string][] = [
-  [/^\{(identity\.client_id|tenant_id|watched_subscription_ids|entra_api_client_id)\}$/, "00000000-0000-4000-8000-000000000000"],
+  [
+    /^\{(identity\.client_id|tenant_id|watched_subscription_ids|entra_api_client_id)\}$/,
+    "00000000-0000-4000-8000-000000000000",
+  ],
   [/^join\(.*\)$/, "00000000-0000-4000-8000-000000000000"],
   [/^\{azure_cloud\}$/, "AzureCloud"],
   [/^\{bootstrap_admin_username\}$/, "admin"],
