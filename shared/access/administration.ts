@@ -133,7 +133,7 @@ export function createAdministration(deps: {
       if (await users.find(username)) throw userExists(username);
       await refuseWeakPassword(password, { username, email }, "password");
       const passwordHash = await passwords.hash(password);
-      const now = clock.now().toISOString();
+      const { revision, updatedAt: now } = revised(deps);
       const user: UserRecord = {
         uid: deps.randomness.ulid(clock.now()),
         source: "local",
@@ -146,7 +146,8 @@ export function createAdministration(deps: {
         revokedTokens: [],
         createdAt: now,
         createdBy: caller.actor,
-        ...revised(deps),
+        revision,
+        updatedAt: now,
       };
       const after = await shown(user);
       const event = { type: "user.created", caller, target: target(username) };

@@ -146,7 +146,8 @@ describe("an identity of single sign-on", () => {
     const tables = createTables({ connectionString: deployment.connectionString });
     const identity = () => tables.get(Identity, "user", identityKey(PAIR));
     expect(await identity()).toMatchObject({ user: name, refused: true });
-    expect(await codeOf(update("admin", { sso: PAIR }))).toBe("conflict");
+    const linking = update("admin", { sso: PAIR });
+    await expect(linking).rejects.toMatchObject({ code: "conflict", message: expect.stringContaining("is refused") });
     const { identities } = instance.access;
     const { items, total } = await identities.refusals(PAGE);
     expect([items, total]).toEqual([
