@@ -160,6 +160,14 @@ describe("an API token", () => {
     expect(await list()).toEqual(["another", "same"]);
   });
 
+  test("of many that are made at once is kept like each of them", async () => {
+    const names = Array.from({ length: 8 }, (_, at) => `token ${at}`);
+    await Promise.all(
+      names.map((name, at) => (at % 2 ? instance : other).access.apiTokens.create(MARIA, wanted(name), HERE)),
+    );
+    expect(await list()).toEqual(names);
+  });
+
   test("is one of at most 50; expired ones don't count", async () => {
     for (let at = 0; at < 49; at++) await make(`one ${at}`, "user");
     await make("short", "user", 1);
