@@ -55,12 +55,17 @@ function verified(xml: string, signature: Element, key: KeyObject): Buffer | und
   }
 }
 
-/** Refuses algorithms that are not on the lists, before any of them is used. */
+/**
+ * Refuses algorithms that are not on the lists before any of them is used, and more references or transforms than SAML has (Core,
+ * 5.4.2 and 5.4.4): each is work for the library, which does it before it looks at the signature.
+ */
 function requireKnown(signed: SignedXml): void {
+  const [reference, ...more] = signed.getReferences();
+  if (!reference || more.length > 0 || reference.transforms.length > 2) throw new SamlRefused("signature");
   const known =
     SIGNATURES.includes(signed.signatureAlgorithm ?? "") &&
     EXCLUSIVE.includes(signed.canonicalizationAlgorithm ?? "") &&
-    signed.getReferences().every(({ digestAlgorithm }) => DIGESTS.includes(digestAlgorithm)) &&
-    signed.getReferences().every(({ transforms }) => transforms.every((name) => TRANSFORMS.includes(name)));
+    DIGESTS.includes(reference.digestAlgorithm) &&
+    reference.transforms.every((name) => TRANSFORMS.includes(name));
   if (!known) throw new SamlRefused("algorithm");
 }

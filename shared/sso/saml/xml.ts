@@ -14,7 +14,8 @@ type Namespace = keyof typeof NAMESPACES;
 const MAX_XML_BYTES = 256 * 1024;
 /** The libraries walk a document by recursion and in more than linear time. Far above what a response has. */
 const MAX_DEPTH = 50;
-const MAX_ELEMENTS = 10_000;
+/** Elements and attributes together. */
+const MAX_NODES = 5_000;
 
 const ELEMENT = 1;
 const TEXT = 3;
@@ -45,10 +46,10 @@ export function parseXml(xml: string): Element {
 
 /** @throws {SamlRefused} malformed for what no message is as deep or long as */
 function requireModest(root: Element): void {
-  let elements = 0;
-  for (const { depth } of walk(root)) {
-    elements += 1;
-    if (depth > MAX_DEPTH || elements > MAX_ELEMENTS) throw new SamlRefused("malformed");
+  let nodes = 0;
+  for (const { element, depth } of walk(root)) {
+    nodes += 1 + element.attributes.length;
+    if (depth > MAX_DEPTH || nodes > MAX_NODES) throw new SamlRefused("malformed");
   }
 }
 

@@ -70,10 +70,10 @@ describe.each(["assertion", "response", "both"] as const)("A response of which t
           expect(found).toEqual(original);
         }
       }),
-      { numRuns: 300 },
+      { numRuns: 150 },
     );
     // Both must have been reached: what is outside of the signature may change, and white space in tags.
-    expect(refused).toBeGreaterThan(100);
+    expect(refused).toBeGreaterThan(50);
     expect(taken).toBeGreaterThan(0);
   });
 });
