@@ -192,7 +192,6 @@ describe("rules", () => {
     const { json: rule } = await call("createAlertRule", { body: WEBHOOK });
     const name = `alert-rule-${rule.id.toLowerCase()}`;
     expect(JSON.parse(cloud.control.secretValue("kv-lifecycle-service", name)!)).toMatchObject({
-      origin: undefined,
       url: WEBHOOK.webhookUrl,
     });
     await call("deleteAlertRule", { params: { rule_id: rule.id } });

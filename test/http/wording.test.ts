@@ -8,7 +8,7 @@ import { Problem, type ProblemPart } from "../../shared/http/problem.ts";
 const OF_THE_LIBRARY =
   /\b(invalid|expected|received|string|undefined|NaN|boolean|array|nonoptional|pattern|regex|unrecognized|union|discriminator|too (big|small))\b/i;
 /** Words that follow the name of what is wrong. */
-const FOLLOWS_A_NAME = /^(must|is|has|can't|names) /;
+const FOLLOWS_A_NAME = /^(must|is|has|can't|names|stands) /;
 
 const WRONG: unknown[] = [
   undefined,
