@@ -122,11 +122,14 @@ withBrowser.each(["oidc", "saml"] as const)(
     const second = await open("/auth/sso/login?returnUrl=/docs");
     await Promise.all([endsOnPage(first, 400, /\/auth\/sso\/callback/), choose(first, "Uma Okafor")]);
 
+    const bound = await context.cookies(base);
     const callback = second.waitForRequest((request) => request.url().startsWith(`${base}/auth/sso/callback`));
     await choose(second, "Uma Okafor");
     await second.waitForURL(`${base}/docs`);
     await call(second, "POST", "/auth/logout");
     const request = await callback;
+    // Also whoever still has the cookie of that sign-in.
+    await context.addCookies(bound);
     const replayed = await newPage();
     if (protocol === "oidc") {
       await Promise.all([endsOnPage(replayed, 400, /callback/), replayed.goto(request.url())]);
