@@ -67,7 +67,7 @@ export function createAdministration(deps: {
   const { users, identities, passwords, failures, audit, clock } = deps;
 
   async function existing(id: string): Promise<UserRow> {
-    const user = await users.find(id);
+    const user = await users.findById(id);
     if (!user) throw notFound("This user");
     return user;
   }

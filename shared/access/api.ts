@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { type Actor, ROLES } from "../http/endpoint.ts";
 import type { Row } from "../storage/entity.ts";
-import { REFUSALS, type RefusalRecord, type UserRecord, userKey } from "./user.ts";
+import { REFUSALS, type RefusalRecord, type UserRecord, userId } from "./user.ts";
 
 /** Users, sign-ins and passwords as the API shows and takes them. */
 
@@ -88,7 +88,10 @@ const instant = z.iso.datetime();
 /** A user as the API shows it. */
 export const UserView = z
   .object({
-    id: z.string().meta({ description: "The username in lower case.", example: "maria.lopez" }),
+    id: z.string().meta({
+      description: "The username in lower case; `sso-` and a hash of the identity for who was made by single sign-on.",
+      example: "maria.lopez",
+    }),
     username: z.string(),
     email: z.string().nullable(),
     role: z.enum(ROLES),
@@ -145,7 +148,7 @@ export type Viewed = Pick<UserRecord, (typeof VIEWED)[number]>;
 
 export function userView(user: Viewed): UserView {
   return {
-    id: userKey(user.username),
+    id: userId(user),
     username: user.username,
     email: user.email ?? null,
     role: user.role,
@@ -231,7 +234,7 @@ export const refusedIdentityView = (row: Row<RefusalRecord>): RefusedIdentity =>
 /** A session as the API shows it. */
 export const SessionView = z
   .object({
-    id: z.string().meta({ description: "The user's id, a dot and the hash of what the cookie holds." }),
+    id: z.string().meta({ description: "The username in lower case, a dot and the hash of what the cookie holds." }),
     user: z.string(),
     current: z.boolean().meta({ description: "Whether this request was made with it." }),
     createdAt: instant,

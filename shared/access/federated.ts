@@ -83,7 +83,7 @@ export function createFederated(deps: {
     const username = await freeName(person);
     const now = clock.now().toISOString();
     const user: UserRecord = {
-      uid: `sso-${identityId(person.pair).slice(0, 32)}`,
+      uid: deps.randomness.ulid(clock.now()),
       source: "sso",
       sso: person.pair,
       username,

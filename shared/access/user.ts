@@ -64,9 +64,18 @@ const identity = z.object({
 });
 /** Leads from a pair to the user; see `identityKey`. */
 export const Identity = entity("Users", identity);
-export const identityKey = (pair: Pair): string => `|sso|${identityId(pair)}`;
+export const identityKey = (pair: Pair): string => identityRow(identityId(pair));
+/** @param id - See `identityId`. */
+export const identityRow = (id: string): string => `|sso|${id}`;
 export const identityId = ({ issuer, subject }: Pair): string =>
   createHash("sha256").update(`${issuer}\0${subject}`).digest("hex");
+
+/**
+ * What the API knows a user by: `sso-` and the identity's hash for one whom single sign-on made, whatever name it got; the
+ * username in lower case for everybody else, which can't begin so.
+ */
+export const userId = ({ username, source, sso }: Pick<UserRecord, "username" | "source" | "sso">): string =>
+  source === "sso" && sso ? `sso-${identityId(sso)}` : userKey(username);
 
 const refusal = z.object({
   issuer: z.string(),

@@ -10,11 +10,14 @@ import {
   DIRECTORY_KEY,
   Directory,
   type DirectoryRow,
+  Identity,
+  identityRow,
   isAdministrator,
   USERS_PARTITION,
   User,
   type UserRecord,
   type UserRow,
+  userId,
   userKey,
 } from "./user.ts";
 
@@ -22,6 +25,8 @@ import {
 export interface Users {
   /** One uncached point read; none for what can't be a username. */
   find(username: string): Promise<UserRow | undefined>;
+  /** By the username, or by what `userId` says: two reads more. */
+  findById(id: string): Promise<UserRow | undefined>;
   /**
    * @param also - Further operations in the users' partition, for the same transaction.
    * @throws {Problem} alreadyExists
@@ -74,6 +79,15 @@ export function createUsers(tables: Tables): Users {
 
   return {
     find,
+
+    async findById(id) {
+      const named = await find(id);
+      const hash = /^sso-([0-9a-f]{64})$/.exec(id)?.[1];
+      if (named || hash === undefined) return named;
+      const identity = await tables.get(Identity, USERS_PARTITION, identityRow(hash));
+      const user = identity && (await find(identity.user));
+      return user && userId(user) === id ? user : undefined;
+    },
 
     create: (user, also) =>
       repeatOnConflict(async () => {

@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { USERS_PARTITION, User } from "../../shared/access/user.ts";
 import {
@@ -75,8 +76,22 @@ describe("somebody unknown", () => {
       sso: pairOf("uma"),
       role: "user",
       email: "uma@acme.example",
-      uid: expect.stringMatching(/^sso-[0-9a-f]{32}$/),
     });
+  });
+
+  test("is known to administrators by an id that follows from who they are at the provider, whatever their name", async () => {
+    await deployment.configure(instance, { autoCreateUsers: true });
+    await signIn(instance, "uma");
+    const { issuer, subject } = pairOf("uma");
+    const id = `sso-${createHash("sha256").update(`${issuer}\0${subject}`).digest("hex")}`;
+    expect(await instance.access.users.get(id)).toMatchObject({ id, username: "uma", source: "sso" });
+    expect(await instance.access.users.get("uma")).toMatchObject({ id });
+    await instance.access.users.update(id, { state: "disabled" }, undefined, HERE);
+    expect(await find("uma")).toMatchObject({ state: "disabled" });
+    const other = `${id.slice(0, -1)}${id.endsWith("0") ? "1" : "0"}`;
+    await expect(instance.access.users.get(other)).rejects.toMatchObject({ code: "notFound" });
+    await instance.access.users.remove(id, undefined, HERE);
+    await expect(instance.access.users.get(id)).rejects.toMatchObject({ code: "notFound" });
   });
 
   test("never becomes a user that is there, whatever they are called", async () => {
