@@ -1,3 +1,4 @@
+import { licence } from "../../test/support/licence.ts";
 import { ADMIN, Service } from "../../test/support/service.ts";
 import { atMost, type Figure, type Section } from "./section.ts";
 import { bearer, loaded, loadedBy } from "./start-up.ts";
@@ -5,11 +6,24 @@ import { bearer, loaded, loadedBy } from "./start-up.ts";
 /** Costs the same whoever asks. */
 const PATH = "/compliance/frameworks";
 
-/** What a call costs by what it is authenticated with. */
+/** What a call costs by what it is authenticated with, and what the open endpoints of single sign-on load. */
 export async function credentials(): Promise<Section> {
-  const service = await Service.start({ env: { RATE_LIMIT_PER_MINUTE: "10000", RATE_LIMIT_PER_HOUR: "10000" } });
+  const service = await Service.start({
+    env: {
+      RATE_LIMIT_PER_MINUTE: "10000",
+      RATE_LIMIT_PER_HOUR: "10000",
+      LICENSE_KEY: await licence(),
+      PUBLIC_BASE_URL: "http://localhost:7071",
+    },
+  });
   try {
     const token = await service.signIn(ADMIN);
+    const { issuer, clientId, clientSecret } = service.cloud.oidc;
+    const configured = await service.call("PUT", "/auth/sso/config", {
+      token,
+      body: { isEnabled: true, oidcIssuer: issuer, oidcClientId: clientId, oidcClientSecret: clientSecret },
+    });
+    if (configured.status !== 200) throw new Error(`Single sign-on is not configured: ${configured.text}`);
     const made = await service.call("POST", "/auth/tokens", { token, body: { name: "bench" } });
     const signedIn = await service.call("POST", "/auth/login", {
       body: { ...ADMIN, session: true },
@@ -45,6 +59,9 @@ export async function credentials(): Promise<Section> {
         beyond("by an API token, the first of the day", firstOfApiToken, ofToken + 2),
         loaded("a call with a session", await loadedBy(service, PATH, cookie), SDKS),
         loaded("a call with an API token", await loadedBy(service, PATH, apiToken), SDKS),
+        loaded("/auth/sso/status", await loadedBy(service, "/auth/sso/status"), SDKS),
+        loaded("/auth/sso/metadata", await loadedBy(service, "/auth/sso/metadata"), SDKS),
+        loaded("/auth/sso/login, by OIDC", await loadedBy(service, "/auth/sso/login"), SDKS),
       ],
     };
   } finally {

@@ -94,7 +94,8 @@ export async function loadedBy(
   const { outputs } = JSON.parse(readFileSync(path.join(TEST_APP, "metafile.json"), "utf8")) as Metafile;
   const chunks = new Map(Object.entries(outputs).map(([file, output]) => [path.basename(file), output]));
   const host = await service.addHost();
-  await fetch(host.url + address, { headers });
+  const answer = await fetch(host.url + address, { headers, redirect: "manual" });
+  if (answer.status >= 400) throw new Error(`${address} answered ${answer.status}`);
   const { modules } = await processFigures(host.url);
   const found = modules.flatMap((module) => chunks.get(path.basename(new URL(module).pathname)) ?? []);
   if (found.length === 0) throw new Error(`No file of the bundle is among what ${address} loaded`);
