@@ -73,6 +73,8 @@ describe("tokens", () => {
     ["an unknown key", (clock) => forge(clock, (token) => token, { alg: "HS256", kid: "third" })],
     ["no key name", (clock) => forge(clock, (token) => token, { alg: "HS256" })],
     ["no algorithm", async (clock) => unsigned(await forge(clock, (token) => token))],
+    ["an empty name", (clock) => forge(clock, (token) => token.setSubject(""))],
+    ["an empty id", (clock) => forge(clock, (token) => token.setJti(""))],
     ["a changed name", async (clock) => changed(await forge(clock, (token) => token))],
   ])("one with %s does not hold", async (_what, make) => {
     const { clock, tokens } = setUp();

@@ -76,6 +76,16 @@ describe("turns", () => {
     expect(served).toEqual(["busy 0", "maria", "busy 1", "b 1", "c 1"]);
   });
 
+  test("take as many again once a full line is worked off", async () => {
+    const { come, served, refused, workOff } = room(3);
+    for (let round = 0; round < 3; round++) {
+      for (let place = 0; place < 4; place++) come(stranger("a"), `${round}.${place}`);
+      await workOff();
+    }
+    expect(refused).toEqual([]);
+    expect(served).toHaveLength(12);
+  });
+
   test("are taken by everybody exactly once or refused, in whatever order they come", async () => {
     let refusals = 0;
     const comers = fc.array(fc.tuple(fc.constantFrom("known", "stranger"), fc.constantFrom("a", "b", "c", "d")), {

@@ -50,6 +50,21 @@ describe("a mail", () => {
     expect(mailOf(message([asset("soon", 6.5)])).subject).toBe("kv-a/soon expires in 6 days");
   });
 
+  test.each([
+    [3, "expires in 3 days"],
+    [1.5, "expires in 1 day"],
+    [5.5 / 24, "expires in 5 hours"],
+    [1.5 / 24, "expires in 1 hour"],
+    [0.5 / 24, "expires within the hour"],
+    [-0.5 / 24, "expired within the last hour"],
+    [-1.5 / 24, "expired 1 hour ago"],
+    [-5.5 / 24, "expired 5 hours ago"],
+    [-1.5, "expired 1 day ago"],
+    [-3, "expired 3 days ago"],
+  ])("says of an asset with %s days left that it %s", (daysLeft, words) => {
+    expect(mailOf(message([asset("one", daysLeft)])).subject).toBe(`kv-a/one ${words}`);
+  });
+
   test("says of each asset what expires, when, whose it is and where to mend it, in HTML and text", () => {
     const link =
       "https://portal.azure.com/#@t-1/resource/subscriptions/s-1/resourceGroups/rg%20app/providers/Microsoft.KeyVault/vaults/kv-a/secrets";

@@ -118,6 +118,20 @@ describe("a secret whose rule was never written", () => {
       await expect(late).rejects.toThrow(RowMissing);
     }));
 
+  test("and was cleaned up while its rule was about to be written: then the rule is not written either", () =>
+    withRoom(async (room) => {
+      const { transaction } = room.tables;
+      room.tables.transaction = async (...args) => {
+        room.tables.transaction = transaction;
+        room.clock.add(DAY_MS + 1);
+        await room.instance().cleanUp(system);
+        return await transaction(...args);
+      };
+      await expect(room.webhookRule()).rejects.toThrow(RowMissing);
+      expect(await room.instance().rules.all()).toEqual([]);
+      expect(entered(room).at(-1)).toBe("alertRule.created refused");
+    }));
+
   test("of another service that shares the key vault is left alone", () =>
     withRoom(async (theirs) => {
       const { rule } = await theirs.webhookRule();
