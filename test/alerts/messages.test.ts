@@ -51,18 +51,18 @@ describe("a mail", () => {
   });
 
   test.each([
-    [3, "expires in 3 days"],
-    [1.5, "expires in 1 day"],
-    [5.5 / 24, "expires in 5 hours"],
-    [1.5 / 24, "expires in 1 hour"],
-    [0.5 / 24, "expires within the hour"],
-    [-0.5 / 24, "expired within the last hour"],
-    [-1.5 / 24, "expired 1 hour ago"],
-    [-5.5 / 24, "expired 5 hours ago"],
-    [-1.5, "expired 1 day ago"],
-    [-3, "expired 3 days ago"],
-  ])("says of an asset with %s days left that it %s", (daysLeft, words) => {
-    expect(mailOf(message([asset("one", daysLeft)])).subject).toBe(`kv-a/one ${words}`);
+    [72, "expires in 3 days"],
+    [36, "expires in 1 day"],
+    [5.5, "expires in 5 hours"],
+    [1.5, "expires in 1 hour"],
+    [0.5, "expires within the hour"],
+    [-0.5, "expired within the last hour"],
+    [-1.5, "expired 1 hour ago"],
+    [-5.5, "expired 5 hours ago"],
+    [-36, "expired 1 day ago"],
+    [-72, "expired 3 days ago"],
+  ])("says of an asset with %s hours left that it %s", (hoursLeft, words) => {
+    expect(mailOf(message([asset("one", hoursLeft / 24)])).subject).toBe(`kv-a/one ${words}`);
   });
 
   test("says of each asset what expires, when, whose it is and where to mend it, in HTML and text", () => {
