@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { promisify } from "node:util";
 import { gunzipSync, gzipSync } from "node:zlib";
-import { decodePDFRawStream, PDFDocument, PDFRawStream } from "pdf-lib";
+import { decodePDFRawStream, PDFDocument, PDFRawStream, StandardFonts } from "pdf-lib";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { publicKeyText } from "../../shared/audit/chain/signing.ts";
@@ -239,6 +239,63 @@ describe("a PDF", () => {
     expect(changes({ details: { text: "x".repeat(500) } })).toMatch(/^text: x{394}… \(in full in the JSON export\)$/);
   });
 
+  test("keeps every text within the page, and no line over another", async () => {
+    const entries = Array.from({ length: 120 }, (_, index) => ({
+      ...entry(),
+      requestId: `request-${index}`,
+      count: 1 + (index % 3),
+      details: { text: "several words ".repeat(index % 40) },
+    }));
+    const finding = { kind: "entryChanged" as const, entryId: "e", detail: "It is not what was sealed. ".repeat(12) };
+    const verified = { ...(await room.audit.verify({})), findingsTotal: 25, findings: Array(25).fill(finding) };
+    const placed = await textsOf(await createPdf(entries, { ...about, verified: [verified] }, font));
+    expect(placed.length).toBeGreaterThan(500);
+    for (const { x, end, y, size, text } of placed) {
+      expect(x, text).toBeGreaterThanOrEqual(36);
+      expect(end, text).toBeLessThanOrEqual(841.89 - 36);
+      expect(y, text).toBeGreaterThanOrEqual(30);
+      expect(y + size, text).toBeLessThanOrEqual(595.28 - 36 + 1);
+    }
+    for (const line of Map.groupBy(placed, ({ page, y }) => `${page} ${y}`).values()) {
+      const cells = line.sort((a, b) => a.x - b.x);
+      for (const [at, { x, text }] of cells.slice(1).entries())
+        expect(x - cells[at]!.end, text).toBeGreaterThanOrEqual(4);
+    }
+    const columns = Map.groupBy(placed, ({ page, x }) => `${page} ${x}`);
+    for (const column of columns.values()) {
+      const heights = column.sort((a, b) => b.y - a.y);
+      for (const [at, { y, size, text }] of heights.slice(1).entries())
+        expect(heights[at]!.y - y, text).toBeGreaterThanOrEqual(size);
+    }
+  });
+
+  test.each([
+    [{}, "none"],
+    [{ actor: "ada" }, "actor ada"],
+    [{ eventType: "user.signedIn" }, "event type user.signedIn"],
+    [{ actor: "ada", eventType: "user.signedIn" }, "actor ada, event type user.signedIn"],
+  ])("says by what it was filtered: %j", async (change, words) => {
+    const text = await textOf(await createPdf([entry()], { ...about, ...change }, font));
+    expect(text.split("\n")).toContain(words);
+  });
+
+  test.each([
+    [1, "NOT INTACT: 1 finding, see below"],
+    [2, "NOT INTACT: 2 findings, see below"],
+  ])("of a log with %s finding says so", async (findingsTotal, words) => {
+    const finding = {
+      kind: "entryChanged" as const,
+      interval: "2026-11-21T10:10Z",
+      entryId: "e-1",
+      detail: "Changed.",
+    };
+    const verified = { ...(await room.audit.verify({})), findingsTotal, findings: Array(findingsTotal).fill(finding) };
+    const text = await textOf(await createPdf([], { ...about, verified: [verified] }, font));
+    expect(text.split("\n")).toEqual(
+      expect.arrayContaining([words, "entryChanged (2026-11-21T10:10Z, e-1): Changed."]),
+    );
+  });
+
   test("says what was verified, with which key and up to which digest", async () => {
     const part = await room.audit.export({ format: "pdf", query: {}, cursor: undefined, gzip: false });
     const text = await textOf(part.data);
@@ -251,6 +308,22 @@ describe("a PDF", () => {
     expect(text).toContain("30 entries against 13 signed digests");
   });
 });
+
+/** Where each text of a PDF stands, in points from the lower left of its page. */
+async function textsOf(data: Uint8Array) {
+  const document = await PDFDocument.load(data);
+  const font = await document.embedFont(StandardFonts.Helvetica);
+  return [...document.context.enumerateIndirectObjects()].flatMap(([, object], page) => {
+    if (!(object instanceof PDFRawStream)) return [];
+    const content = Buffer.from(decodePDFRawStream(object).decode()).toString("latin1");
+    const texts = content.matchAll(/ (\d+(?:\.\d+)?) Tf[^T]*?(-?[\d.]+) (-?[\d.]+) Tm\s*<([0-9A-F]+)> Tj/g);
+    return [...texts].map(([, size, x, y, hex]) => {
+      const text = new TextDecoder("windows-1252").decode(Buffer.from(hex!, "hex"));
+      const end = Number(x) + font.widthOfTextAtSize(text, Number(size));
+      return { page, size: Number(size), x: Number(x), end, y: Number(y), text };
+    });
+  });
+}
 
 /** Text of a PDF that is set in Helvetica, by its content streams. */
 async function textOf(data: Uint8Array): Promise<string> {

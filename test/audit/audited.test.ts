@@ -1,0 +1,54 @@
+import { expect, test } from "vitest";
+import type { AuditEvent } from "../../shared/audit/audit.ts";
+import { audited } from "../../shared/audit/audited.ts";
+import { CloudFailure } from "../../shared/azure/failure.ts";
+import { Problem } from "../../shared/http/problem.ts";
+import { RowChanged, RowExists, RowMissing } from "../../shared/storage/tables.ts";
+import { event } from "./support.ts";
+
+/** What is entered of an effect that ends so, after its intent. */
+async function entered(effect: () => Promise<unknown>) {
+  const events: AuditEvent[] = [];
+  const append = async (one: AuditEvent) => void events.push(one);
+  const { outcome: _, ...intent } = event({ details: { mode: "full" } });
+  const error = await audited({ append }, intent, effect).then(
+    () => undefined,
+    (thrown: unknown) => thrown,
+  );
+  expect(events.shift()).toEqual({ ...intent, outcome: "intent" });
+  return { error, outcomes: events.map(({ outcome, details }) => ({ outcome, details })) };
+}
+
+test.each<[string, Error, "refused" | "failure", string]>([
+  ["what the caller can mend", new Problem("invalidRequest", "Mend it."), "refused", "invalidRequest"],
+  ["another writer who was faster", new RowChanged("T", "p", "r"), "refused", "RowChanged"],
+  ["a row that is there already", new RowExists("T", "p", "r"), "refused", "RowExists"],
+  ["a row that is gone", new RowMissing("T", "p", "r"), "refused", "RowMissing"],
+  ["a fault of this service", new Problem("internal", "Try again."), "failure", "internal"],
+  ["a service that is not there", new Problem("unavailable", "Try again."), "failure", "unavailable"],
+  ["a mistake of this program", new TypeError("x is undefined"), "failure", "TypeError"],
+])(
+  "an effect that ends with %s is entered with the reason, beside the event's own details",
+  async (_, error, outcome, reason) => {
+    expect(await entered(() => Promise.reject(error))).toEqual({
+      error,
+      outcomes: [{ outcome, details: { mode: "full", reason } }],
+    });
+  },
+);
+
+test("of an effect that may have come about only the intent is entered", async () => {
+  const unclear = new CloudFailure("unreachable", "No answer.", { remedy: "Look." });
+  expect(unclear.unclear).toBe(true);
+  expect(await entered(() => Promise.reject(unclear))).toEqual({ error: unclear, outcomes: [] });
+});
+
+test("without its intent nothing happens", async () => {
+  let happened = false;
+  const append = () => Promise.reject(new Error("the log is out of reach"));
+  const effect = async () => {
+    happened = true;
+  };
+  await expect(audited({ append }, event(), effect)).rejects.toThrow("the log is out of reach");
+  expect(happened).toBe(false);
+});

@@ -1,0 +1,51 @@
+import { expect, test, vi } from "vitest";
+import { createLogger, withinInvocation } from "../../functions/log.ts";
+
+/** Lines of one invocation's log, with the level they came by. */
+function target() {
+  const lines: string[] = [];
+  const write = (level: string) => (line: string) => void lines.push(`${level} ${line}`);
+  return { lines, debug: write("debug"), info: write("info"), warn: write("warn"), error: write("error") } as never as {
+    lines: string[];
+  } & Console;
+}
+
+test("a line carries the request id of its invocation first, then its fields", async () => {
+  const [one, other] = [target(), target()];
+  const log = createLogger(() => "DEBUG");
+  await Promise.all([
+    withinInvocation(one, "r-1", async () => {
+      await Promise.resolve();
+      log.warn("Late", { vault: "kv-a" });
+    }),
+    withinInvocation(other, "r-2", async () => log.debug("Here")),
+  ]);
+  expect(one.lines).toEqual(['warn Late {"requestId":"r-1","vault":"kv-a"}']);
+  expect(other.lines).toEqual(['debug Here {"requestId":"r-2"}']);
+});
+
+test("a line of no invocation goes to the output of the process, without fields where it has none", () => {
+  const output = vi.spyOn(console, "info").mockImplementation(() => {});
+  const log = createLogger(() => "INFO");
+  log.info("Started");
+  log.info("Started", { port: 7071 });
+  expect(output.mock.calls).toEqual([["Started"], ['Started {"port":7071}']]);
+  output.mockRestore();
+});
+
+test.each([
+  ["DEBUG", ["debug", "info", "warn", "error"]],
+  ["INFO", ["info", "warn", "error"]],
+  ["WARNING", ["warn", "error"]],
+  ["ERROR", ["error"]],
+] as const)("at %s only lines of that level and above are written", async (level, written) => {
+  const to = target();
+  const log = createLogger(() => level);
+  await withinInvocation(to, "r", async () => {
+    log.debug("x");
+    log.info("x");
+    log.warn("x");
+    log.error("x");
+  });
+  expect(to.lines.map((line) => line.split(" ")[0])).toEqual(written);
+});
