@@ -66,7 +66,7 @@ describe("signing in as a form", () => {
           .filter(({ requestBody }) => "application/x-www-form-urlencoded" in (requestBody?.content ?? {}))
           .map(() => path),
     );
-    expect(taking).toEqual(["/auth/login"]);
+    expect(taking).toEqual(["/auth/login", "/auth/sso/callback"]);
   });
 });
 

@@ -125,6 +125,7 @@ describe("the store of an earlier version, upgraded in place", () => {
         tags,
         status: _s,
         daysUntilExpiry: _d,
+        stale: _t,
         ...rest
       } = asset;
       expect(old).toMatchObject({ ...rest, expiresOn: old.expiresOn });
