@@ -143,7 +143,7 @@ export function createServices(config: Config): Services {
     mail,
     vault: serviceKeyVault,
     violations: compliance,
-    credentials: [access.apiTokens, sso],
+    credentials: [access.apiTokens, sso, licensing],
     entries: audit,
   });
   const retention = createRetention({

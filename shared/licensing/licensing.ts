@@ -36,6 +36,8 @@ export interface Licensing {
   status(): Promise<LicenseStatus>;
   /** The tier that is open now: `core` without a licence that holds. */
   tier(): Promise<Tier>;
+  /** The licence, while it has not expired, if it does by an instant; for the alerts. Instants are ISO 8601. */
+  expiring(by: Date): AsyncGenerator<{ id: string; what: string; name: string; createdAt: string; expiresAt: string }>;
 }
 
 /** @param deps.keys - What licences are verified with; the keys of this build unless a test names others. */
@@ -69,7 +71,19 @@ export function createLicensing(deps: {
     return { tier, valid: true, ...(inGrace && { reason: "expired" }), ...facts, inGrace, features };
   }
 
-  return { status, tier: async () => (await status()).tier };
+  return {
+    status,
+    tier: async () => (await status()).tier,
+
+    async *expiring(by) {
+      const { tier, valid, inGrace, expiresAt } = await status();
+      if (!valid || inGrace || !expiresAt || expiresAt > by) return;
+      const ends = expiresAt.toISOString();
+      // A licence does not say since when it holds.
+      const createdAt = new Date(0).toISOString();
+      yield { id: `licence.${ends}`, what: "Licence", name: tier.toUpperCase(), createdAt, expiresAt: ends };
+    },
+  };
 }
 
 const core: LicenseStatus = { tier: "core", valid: false, inGrace: false, features: CORE_FEATURES };

@@ -46,6 +46,24 @@ describe("a licence", () => {
     expect(await at(44)).toEqual({ tier: "core", valid: false, inGrace: false, reason: "expired", daysLeft: -14 });
   });
 
+  test("is among what the alerts tell of before it expires, while it holds", async () => {
+    const license = await sign(claims);
+    const told = async (days: number, within: number, key: string | undefined = license) => {
+      const names: string[] = [];
+      const by = new Date(NOW + (days + within) * DAY);
+      for await (const { what, name, expiresAt } of licensed(key, days).expiring(by)) {
+        names.push(`${what} ${name} ${expiresAt}`);
+      }
+      return names;
+    };
+    const line = `Licence PRO ${new Date(claims.exp * 1000).toISOString()}`;
+    expect(await told(0, 29)).toEqual([]);
+    expect(await told(0, 30)).toEqual([line]);
+    expect(await told(29, 3)).toEqual([line]);
+    expect(await told(31, 30)).toEqual([]);
+    expect(await told(0, 60, "garbage")).toEqual([]);
+  });
+
   test("runs out while the process goes on", async () => {
     let now = NOW;
     const config = { LICENSE_KEY: await sign(claims), AZURE_TENANT_ID: undefined };
