@@ -7,13 +7,15 @@ import type { Caller } from "../http/endpoint.ts";
 import type { Clock, Logger, Randomness } from "../runtime.ts";
 import { repeatOnConflict } from "../storage/conflict.ts";
 import { entity } from "../storage/entity.ts";
-import { insert, replace, type Tables } from "../storage/tables.ts";
+import { insert, remove, replace, type Tables } from "../storage/tables.ts";
 import type { Passwords } from "./passwords.ts";
 import { keyedHash } from "./tokens.ts";
 import {
   BOOTSTRAP_KEY,
   DIRECTORY_KEY,
   Directory,
+  Identity,
+  identityKey,
   revised,
   tokensEnded,
   USERS_PARTITION,
@@ -52,8 +54,8 @@ interface Dependencies {
 
 /**
  * Makes the administrator that the environment names, or resets it when the environment's password or username is not
- * the one it was made from: that is the way back in for whoever holds the configuration. A user that was deleted or
- * changed by hand since stays so until then. Mark and user are written in one transaction, so instances can't race.
+ * the one it was made from: that is the way back in for whoever holds the configuration, and for nobody else: no identity
+ * of single sign-on leads to it any more. A user that was deleted or changed by hand since stays so until then. Mark and user are written in one transaction, so instances can't race.
  */
 export async function bootstrapAdministrator(deps: Dependencies): Promise<void> {
   const { tables, config, clock, randomness, audit, log, passwords } = deps;
@@ -82,9 +84,10 @@ export async function bootstrapAdministrator(deps: Dependencies): Promise<void> 
       tables.get(User, USERS_PARTITION, key),
       tables.get(Directory, USERS_PARTITION, DIRECTORY_KEY),
     ]);
+    const identity = user?.sso && (await tables.get(Identity, USERS_PARTITION, identityKey(user.sso)));
     const now = clock.now().toISOString();
     const administrator: UserRecord = {
-      ...(!user && { uid: randomness.ulid(clock.now()), source: "local" as const }),
+      ...(!user && { uid: randomness.ulid(clock.now()) }),
       username,
       createdAt: now,
       createdBy: "system",
@@ -93,6 +96,9 @@ export async function bootstrapAdministrator(deps: Dependencies): Promise<void> 
       ...user,
       ...(user && tokensEnded(user, clock)),
       ...revised(deps),
+      // Whoever came in by single sign-on is somebody else than who holds the configuration.
+      source: "local",
+      sso: undefined,
       role: "admin",
       state: "active",
       passwordHash,
@@ -110,6 +116,7 @@ export async function bootstrapAdministrator(deps: Dependencies): Promise<void> 
     await audited(audit, event, async () => {
       await tables.transaction(User.table, USERS_PARTITION, [
         ...userOperations(user, administrator, directory),
+        ...(identity?.user === key ? [remove(Identity, identity.rowKey, identity.etag)] : []),
         stored
           ? replace(BootstrapMark, BOOTSTRAP_KEY, nextMark, stored.etag)
           : insert(BootstrapMark, BOOTSTRAP_KEY, nextMark),

@@ -50,6 +50,30 @@ const createdUsers = () =>
 const link = (username: string, person: string) =>
   instance.access.users.update(username, { sso: pairOf(person) }, undefined, ADMINISTRATOR);
 
+describe("whom the environment names as the bootstrap administrator", () => {
+  const TAKEN = { BOOTSTRAP_ADMIN_USERNAME: "uma", BOOTSTRAP_ADMIN_PASSWORD: "another horse battery" };
+  const administrator = { username: "uma", password: TAKEN.BOOTSTRAP_ADMIN_PASSWORD };
+
+  test.each(["is by single sign-on", "an administrator has linked"])(
+    "is no longer the person behind the user that %s",
+    async (how) => {
+      await deployment.configure(instance, { autoCreateUsers: true });
+      if (how === "an administrator has linked") {
+        await instance.access.users.create({ username: "uma", password: "uma's own password", role: "user" }, HERE);
+        await link("uma", "uma");
+      }
+      const before = await signIn(instance, "uma");
+      const later = deployment.start({ config: TAKEN });
+      await later.access.signIn(administrator, HERE);
+      expect(await whoIs(later, before)).toBeUndefined();
+      const who = await whoIs(later, await signIn(later, "uma"));
+      expect(who).toMatchObject({ username: expect.stringMatching(/^sso-/), role: "user" });
+      expect(await find("uma")).toMatchObject({ source: "local", role: "admin", state: "active" });
+      expect(await find("uma")).not.toHaveProperty("sso");
+    },
+  );
+});
+
 describe("somebody unknown", () => {
   test("is refused with a clear answer unless users are made, and the pair stands in the audit log", async () => {
     await deployment.configure(instance);
