@@ -3,7 +3,7 @@ import pMap from "p-map";
 import * as z from "zod";
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
-import { roleNeeded } from "../http/admission.ts";
+import { badCredential, roleNeeded } from "../http/admission.ts";
 import { type Actor, type Caller, mayCall, ROLES, type Role } from "../http/endpoint.ts";
 import { type Page, type PageRequest, pageOfAll } from "../http/paging.ts";
 import { notFound, Problem } from "../http/problem.ts";
@@ -16,7 +16,7 @@ import { DAY_MS } from "../time.ts";
 import type { ApiTokenView, CreatedApiToken, NewApiToken } from "./api.ts";
 import { apiTokenText, isApiTokenText } from "./api-token-text.ts";
 import { pageOfRows } from "./row-pages.ts";
-import { USERS_PARTITION, type UserRow } from "./user.ts";
+import { signInHolds, USERS_PARTITION, type UserRow } from "./user.ts";
 import type { Users } from "./users.ts";
 
 /** Tokens that one user may have; expired ones don't count. */
@@ -54,7 +54,10 @@ const idOfRow = ({ rowKey }: { rowKey: string }): string => rowKey.slice(TOKENS.
 export interface ApiTokens {
   /** Whose a token is now, by one read beside that of the user's row. Undefined for whatever does not hold. */
   find(token: string): Promise<{ id: string; user: UserRow; role: Role } | undefined>;
-  /** @throws {Problem} forbidden (a role the caller may not give), alreadyExists (the name), conflict (too many). */
+  /**
+   * @throws {Problem} forbidden (a role the caller may not give), alreadyExists (the name), conflict (too many),
+   * unauthorized (the caller's sign-in was ended meanwhile).
+   */
   create(actor: Actor, wanted: z.output<typeof NewApiToken>, caller: Caller): Promise<CreatedApiToken>;
   /**
    * One user's tokens by name; without a user the actor's own, for an administrator everybody's in the order of their ids.
@@ -189,6 +192,7 @@ export function createApiTokens(deps: {
         repeatOnConflict(async () => {
           const user = await users.find(actor.username);
           if (!user) throw notFound("This user");
+          requireSignedIn(actor, user);
           const added = await add(user, id, { user: user.rowKey, ...value });
           if (!added) throw new RowChanged(ApiToken.table, USERS_PARTITION, user.rowKey);
           return user.rowKey;
@@ -254,6 +258,16 @@ export function createApiTokens(deps: {
       }
     },
   };
+}
+
+/**
+ * A token outlives the sign-in that makes it, so that one has to hold until the token is written: whoever was reset or
+ * disabled in this moment would keep it.
+ *
+ * @throws {Problem} unauthorized
+ */
+function requireSignedIn({ credential }: Actor, user: UserRow): void {
+  if (!("since" in credential && signInHolds(user, credential.since))) throw badCredential(credential);
 }
 
 /** Whose are asked for. @throws {Problem} forbidden for somebody else's, unless by an administrator. */

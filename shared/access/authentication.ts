@@ -6,7 +6,7 @@ import type { ApiTokens } from "./api-tokens.ts";
 import type { EntraTokens } from "./entra.ts";
 import type { Sessions } from "./sessions.ts";
 import type { Tokens } from "./tokens.ts";
-import { uidOf } from "./user.ts";
+import { signInHolds, uidOf } from "./user.ts";
 import type { Users } from "./users.ts";
 
 /**
@@ -30,15 +30,16 @@ export function createAuthentication(deps: {
     await bootstrapped();
     const user = await users.find(claims.username);
     if (
-      user?.state !== "active" ||
+      !user ||
+      !signInHolds(user, claims.issuedAt) ||
       (claims.uid ?? uidOf(user)) !== uidOf(user) ||
-      claims.issuedAt.getTime() < Date.parse(user.tokensValidFrom) ||
       user.revokedTokens.some(({ id }) => id === claims.id)
     ) {
       return undefined;
     }
     const { username, role, mustChangePassword = false } = user;
-    const credential = { kind: "token", id: claims.id, expiresAt: claims.expiresAt } as const;
+    const { id, issuedAt: since, expiresAt } = claims;
+    const credential = { kind: "token", id, since, expiresAt } as const;
     return { username, role, credential, mustChangePassword };
   }
 
@@ -47,7 +48,7 @@ export function createAuthentication(deps: {
     const found = await sessions.find(cookie);
     if (!found) return undefined;
     const { username, role, mustChangePassword = false } = found.user;
-    const credential = { kind: "session", id: found.id } as const;
+    const credential = { kind: "session", id: found.id, since: found.since } as const;
     // Who came in by single sign-on may not know the password at all.
     return { username, role, credential, mustChangePassword: mustChangePassword && found.by === "password" };
   }

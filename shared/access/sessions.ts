@@ -8,7 +8,7 @@ import { entity, type Row } from "../storage/entity.ts";
 import { keyEnd } from "../storage/keys.ts";
 import { insert, type Operation, RowChanged, type Tables } from "../storage/tables.ts";
 import { HOUR_MS, MINUTE_MS, SECOND_MS } from "../time.ts";
-import { USERS_PARTITION, type UserRecord, type UserRow, uidOf, userKey } from "./user.ts";
+import { signInHolds, USERS_PARTITION, type UserRecord, type UserRow, uidOf, userKey } from "./user.ts";
 import type { Users } from "./users.ts";
 
 /** A session ends this long after its last request. */
@@ -56,7 +56,7 @@ export interface Sessions {
    * Whose session a cookie stands for now, by one read of its row beside that of the user's; its idle end moves on at most
    * every five minutes. Undefined for whatever is no session that holds.
    */
-  find(cookie: string): Promise<{ id: string; by: SessionRecord["by"]; user: UserRow } | undefined>;
+  find(cookie: string): Promise<{ id: string; by: SessionRecord["by"]; since: Date; user: UserRow } | undefined>;
   /** Those of a user that hold now. */
   ofUser(user: UserRow): Promise<SessionRow[]>;
   /** Ends it. False when there is none. */
@@ -114,7 +114,7 @@ export function createSessions(deps: {
       const now = clock.now().getTime();
       if (!row || !user || !holds(row, user, now)) return undefined;
       await used(row, now);
-      return { id, by: row.by, user };
+      return { id, by: row.by, since: new Date(row.createdAt), user };
     },
 
     async ofUser(user) {
@@ -157,8 +157,7 @@ const idOf = (secret: string): string => createHash("sha256").update(secret).dig
 export function holds(row: SessionRecord, user: UserRecord, now: number): boolean {
   return (
     row.uid === uidOf(user) &&
-    user.state === "active" &&
-    Date.parse(row.createdAt) >= Date.parse(user.tokensValidFrom) &&
+    signInHolds(user, new Date(row.createdAt)) &&
     Date.parse(row.idleEndsAt) > now &&
     Date.parse(row.endsAt) > now
   );

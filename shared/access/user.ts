@@ -109,6 +109,10 @@ export const isAdministrator = (user: UserRecord | undefined): boolean =>
 /** Of a row that has none the instant it was made, which no other user of that name has. */
 export const uidOf = (user: UserRecord): string => user.uid ?? user.createdAt;
 
+/** Whether a sign-in of this instant still lets the user in: nothing that ends sign-ins came after it. */
+export const signInHolds = (user: UserRecord, since: Date): boolean =>
+  user.state === "active" && since.getTime() >= Date.parse(user.tokensValidFrom);
+
 /** What every change that people see writes along. */
 export const revised = (deps: { clock: Clock; randomness: Randomness }) => {
   const now = deps.clock.now();

@@ -100,7 +100,7 @@ const noCredential = () =>
   });
 
 /** 401 for a credential that does not hold, or no longer. */
-export const badCredential = ({ kind }: Credential): Problem =>
+export const badCredential = ({ kind }: { kind: Credential["kind"] | Actor["credential"]["kind"] }): Problem =>
   new Problem(
     "unauthorized",
     kind === "session"

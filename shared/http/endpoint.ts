@@ -37,10 +37,10 @@ export interface Actor {
   mustChangePassword?: boolean;
 }
 
-/** What a request was authenticated with. `id` is what ends it: see `Access`. */
+/** What a request was authenticated with. `id` is what ends it: see `Access`; `since` is the instant of the sign-in. */
 export type ActorCredential =
-  | { kind: "token"; id: string; expiresAt: Date }
-  | { kind: "session"; id: string }
+  | { kind: "token"; id: string; since: Date; expiresAt: Date }
+  | { kind: "session"; id: string; since: Date }
   | { kind: "apiToken"; id: string }
   | { kind: "entra" };
 

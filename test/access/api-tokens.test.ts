@@ -24,7 +24,12 @@ beforeEach(async () => {
 });
 
 const PAGE = { limit: 100, offset: 0, cursor: undefined };
-const by = (username: string, role: Role): Actor => ({ username, role, credential: { kind: "session", id: "s" } });
+/** Somebody whose sign-in nothing ends. */
+const by = (username: string, role: Role): Actor => ({
+  username,
+  role,
+  credential: { kind: "session", id: "s", since: new Date("9999-01-01") },
+});
 const MARIA = by("maria", "operator");
 const ADMIN = by("admin", "admin");
 const wanted = (name: string, role: Role = "operator", expiresInDays = 90) => ({ name, role, expiresInDays });
@@ -102,6 +107,26 @@ describe("an API token", () => {
       auditor: ["user", "user"],
       user: ["user", "user"],
     });
+  });
+
+  test.each<[string, Parameters<Instance["access"]["users"]["update"]>[1][]]>([
+    ["a reset of the password", [{ password: "another long password" }]],
+    ["disabling, enabled again since,", [{ state: "disabled" }, { state: "active" }]],
+    ["another role", [{ role: "user" }]],
+  ])("is not made by a sign-in that %s has ended since the request was let in", async (_what, changes) => {
+    const credentials = { username: "maria", password: "maria's password" };
+    const { access_token } = await instance.access.signIn(credentials, HERE);
+    const { cookie } = await instance.access.signInToSession(credentials, HERE, undefined);
+    const actors = [
+      await instance.access.authenticate({ kind: "bearer", token: access_token }),
+      await instance.access.authenticate({ kind: "session", cookie: cookie.value }),
+    ] as Actor[];
+    for (const change of changes) await other.access.users.update("maria", change, undefined, HERE);
+    for (const actor of actors) {
+      const making = instance.access.apiTokens.create(actor, wanted("kept", "user"), HERE);
+      await expect(making).rejects.toMatchObject({ code: "unauthorized" });
+    }
+    expect(await list()).toEqual([]);
   });
 
   test.each<[Role, Role[]]>([

@@ -58,7 +58,11 @@ const signOut = async (kind: "token" | "session", everywhere: boolean, apiTokens
   here.access.signOut(await actorOf(kind), { everywhere, apiTokens }, HERE);
 
 /** As the second administrator, or as the user. */
-const second: Actor = { username: "second", role: "admin", credential: { kind: "session", id: "other" } };
+const second: Actor = {
+  username: "second",
+  role: "admin",
+  credential: { kind: "session", id: "other", since: new Date() },
+};
 const endSession = async (actor: Actor) => {
   const { items } = await here.access.sessions.list(actor, "admin", PAGE);
   await here.access.sessions.end(actor, items[0]!.id, HERE);

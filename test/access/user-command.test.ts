@@ -97,7 +97,11 @@ describe("the user command", () => {
 
   test("lists API tokens and ends all of a user's, and a password that it set must be changed", async () => {
     await run(["create", "--username", "tim", "--role", "operator"], "a typed long password\n");
-    const tim: Actor = { username: "tim", role: "operator", credential: { kind: "session", id: "" } };
+    const tim: Actor = {
+      username: "tim",
+      role: "operator",
+      credential: { kind: "session", id: "", since: new Date() },
+    };
     const wanted = { name: "nightly", role: "operator", expiresInDays: 7 } as const;
     const { id, token } = await instance.access.apiTokens.create(tim, wanted, HERE);
     const listed = (await run(["tokens"])).out;

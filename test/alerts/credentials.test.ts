@@ -25,7 +25,11 @@ afterAll(async () => {
   await azurite.stop();
 });
 
-const MARIA: Actor = { username: "maria", role: "user", credential: { kind: "session", id: "" } };
+const MARIA: Actor = {
+  username: "maria",
+  role: "user",
+  credential: { kind: "session", id: "", since: new Date(START) },
+};
 const maria: UserRecord = {
   username: "maria",
   role: "user",

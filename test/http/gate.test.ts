@@ -15,7 +15,11 @@ function gate(role: Role, tier: Tier): { gate: Gate; refusals: string[] } {
   return {
     refusals,
     gate: {
-      authenticate: async () => ({ username: "maria", role, credential: { kind: "session", id: "1" } }),
+      authenticate: async () => ({
+        username: "maria",
+        role,
+        credential: { kind: "session", id: "1", since: new Date() },
+      }),
       tier: async () => tier,
       refused: async (caller, _endpoint, code) => void refusals.push(`${caller.actor} ${code}`),
       limiter,

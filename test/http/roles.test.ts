@@ -62,7 +62,11 @@ beforeAll(async () => {
     ["an administrator's API token, after the administrator became user", "admin", "user"],
   ] as const) {
     await create(`former-${from}`, from);
-    const owner: Actor = { username: `former-${from}`, role: from, credential: { kind: "session", id: "" } };
+    const owner: Actor = {
+      username: `former-${from}`,
+      role: from,
+      credential: { kind: "session", id: "", since: new Date() },
+    };
     const token = await apiTokenOf(owner, from);
     await access.users.update(owner.username, { role: to }, undefined, HERE);
     await bearer(who, token);
