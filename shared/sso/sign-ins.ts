@@ -12,7 +12,7 @@ import { emailOf, nameOf, type Person, verifiedDomainOf } from "./person.ts";
 import type { Protocol } from "./protocol.ts";
 import { refusalOf, SignInRefused } from "./refusals.ts";
 import { bindingCookie, createSignInRequests, type ProtocolName } from "./requests.ts";
-import { isOwnPath } from "./return-url.ts";
+import { asLocation, isOwnPath } from "./return-url.ts";
 import { roleOf } from "./roles.ts";
 
 /** Where a browser is sent, and with what. */
@@ -100,7 +100,8 @@ export function createSignIns(deps: {
         const errors = [{ path: "query.returnUrl", message }];
         throw new Problem("invalidRequest", `The returnUrl ${message}.`, { errors });
       }
-      const how = { protocol: config.providerType, returnUrl, generation: config.generation };
+      const { providerType, generation } = config;
+      const how = { protocol: providerType, returnUrl: asLocation(returnUrl), generation };
       try {
         const { request, cookie } = await requests.begin(how);
         return { location: (await protocol.begin(config, request, own)).href, cookies: [cookie] };

@@ -85,6 +85,15 @@ describe("a browser", () => {
     expect(answer.text).not.toMatch(/script|planted|Nobody|access_denied/);
   });
 
+  test.each([
+    ["/report/ü 日本?q=😀", "/report/%C3%BC%20%E6%97%A5%E6%9C%AC?q=%F0%9F%98%80"],
+    ["/a%20b?c=%zz#d", "/a%20b?c=%zz#d"],
+  ])("that wants to be at %s is led there", async (returnUrl, location) => {
+    const { path, cookie } = await begin("uma", returnUrl);
+    const done = await service.call("GET", path, { headers: { ...BROWSER, cookie } });
+    expect([done.status, done.headers.get("location")]).toEqual([302, location]);
+  });
+
   test("is not led to another site", async () => {
     const answer = await service.call("GET", "/auth/sso/login?returnUrl=https%3A%2F%2Fevil.example%2F", {
       headers: BROWSER,
