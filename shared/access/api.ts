@@ -13,6 +13,8 @@ export const Username = z
   )
   .meta({ description: "Upper and lower case are the same user.", example: "maria.lopez" });
 
+export const isUsername = (text: string): boolean => Username.safeParse(text).success;
+
 /** What the audit log calls those who are no users, and how single sign-on names its own. */
 const RESERVED = /^(system|anonymous|sso-.*)$/i;
 

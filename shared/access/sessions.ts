@@ -8,6 +8,7 @@ import { entity, type Row } from "../storage/entity.ts";
 import { keyEnd } from "../storage/keys.ts";
 import { insert, type Operation, RowChanged, type Tables } from "../storage/tables.ts";
 import { HOUR_MS, MINUTE_MS, SECOND_MS } from "../time.ts";
+import { isUsername } from "./api.ts";
 import { signInHolds, USERS_PARTITION, type UserRecord, type UserRow, uidOf, userKey } from "./user.ts";
 import type { Users } from "./users.ts";
 
@@ -105,7 +106,7 @@ export function createSessions(deps: {
     async find(cookie) {
       const [encoded = "", secret = "", ...more] = cookie.split(".");
       const name = userKey(Buffer.from(encoded, "base64url").toString());
-      if (more.length > 0 || !SECRET.test(secret)) return undefined;
+      if (more.length > 0 || !SECRET.test(secret) || !isUsername(name)) return undefined;
       const id = idOf(secret);
       const [row, user] = await Promise.all([
         tables.get(Session, USERS_PARTITION, sessionKey(name, id)),
@@ -128,7 +129,7 @@ export function createSessions(deps: {
     },
 
     async end(user, id) {
-      if (!ID.test(id)) return false;
+      if (!ID.test(id) || !isUsername(user)) return false;
       return await tables.remove(Session, USERS_PARTITION, sessionKey(user, id));
     },
 

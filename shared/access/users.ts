@@ -3,7 +3,7 @@ import { Problem } from "../http/problem.ts";
 import { repeatOnConflict } from "../storage/conflict.ts";
 import type { Row } from "../storage/entity.ts";
 import { insert, type Operation, remove, replace, type Tables } from "../storage/tables.ts";
-import { Username, VIEWED, type Viewed } from "./api.ts";
+import { isUsername, VIEWED, type Viewed } from "./api.ts";
 import { pageOfRows } from "./row-pages.ts";
 import {
   AFTER_USERS,
@@ -60,7 +60,7 @@ const ATTEMPTS = 20;
 
 export function createUsers(tables: Tables): Users {
   async function find(username: string): Promise<UserRow | undefined> {
-    if (!Username.safeParse(username).success) return undefined;
+    if (!isUsername(username)) return undefined;
     return await tables.get(User, USERS_PARTITION, userKey(username));
   }
 

@@ -2,6 +2,7 @@ import type { TableEntity } from "@azure/data-tables";
 import type { Reached, TableClients } from "./clients.ts";
 import { checkLimits, decode, encode, type StoredRow } from "./columns.ts";
 import { errorCode, markResent, RowChanged, RowExists, RowMissing, statusOf, wasResent } from "./errors.ts";
+import { keyProblem } from "./keys.ts";
 import type { Operation } from "./operations.ts";
 import { type Part, readTransactionAnswer, TransactionRefused, transactionBody } from "./transaction.ts";
 
@@ -33,6 +34,8 @@ export interface Rows {
 export function createRows(clients: TableClients): Rows {
   const rows: Rows = {
     async read(table, partitionKey, rowKey) {
+      // Callers choose some keys. What can't be one has no row, and asking for it is answered in many ways.
+      if (keyProblem(partitionKey) ?? keyProblem(rowKey)) return undefined;
       try {
         return await clients.use(table, { create: false }, async ({ client }) => {
           let date = Number.NaN;

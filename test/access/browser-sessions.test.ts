@@ -46,6 +46,17 @@ describe("a session", () => {
     expect((await begin()).value).not.toBe(cookie.value);
   });
 
+  test.each(["a/b", "a#b", "a|b", "|directory", "\0", "x".repeat(3000)])(
+    "is not one of what can't be a username, nor can that be ended: %#",
+    async (name) => {
+      const secret = "A".repeat(43);
+      expect(await actorOf(`${Buffer.from(name).toString("base64url")}.${secret}`)).toBeUndefined();
+      const admin = (await actorOf((await begin()).value))!;
+      const ending = instance.access.sessions.end({ ...admin, role: "admin" }, `${name}.${secret}`, HERE);
+      await expect(ending).rejects.toMatchObject({ code: "notFound" });
+    },
+  );
+
   test("goes on while it is used, and ends an hour after that, or twelve hours after the sign-in", async () => {
     const [used, idle] = [(await begin()).value, (await begin()).value];
     deployment.clock.pass(HOUR_MS - 1);

@@ -214,6 +214,15 @@ describe("concurrent writers", () => {
     expect(await tables.get(Thing, p, "none")).toBeUndefined();
   });
 
+  test.each(["a/b", "a\\b", "a#b", "a?b", "a%2Fb", "a\u0001", "x".repeat(2000)])(
+    "what can't be a key has no row, without storage being asked: %#",
+    async (key) => {
+      const before = proxy.requests.length;
+      expect(await tables.get(Thing, p, key)).toBeUndefined();
+      expect(proxy.requests.length).toBe(before);
+    },
+  );
+
   test("modify gives up with RowChanged after ten tries", async () => {
     await tables.insert(Thing, p, "r", { name: "a" });
     proxy.fail(Array(10).fill("UpdateConditionNotSatisfied"), ({ method }) => method === "PUT");
