@@ -7,7 +7,7 @@ export const SSO = "sso";
 export const CONFIGURATION_KEY = "configuration";
 export const LOGINS_KEY = "logins";
 
-/** A secret in the service's own key vault. */
+/** A secret in the service's own key vault. The id is a ULID, a hyphen, and a hash of what the secret is for. */
 const secretReference = z.object({ id: z.string(), version: z.string() });
 export type SecretReference = z.infer<typeof secretReference>;
 

@@ -22,7 +22,7 @@ import {
 } from "./configuration.ts";
 import { fingerprintOf } from "./saml/certificates.ts";
 import { withSamlMetadata } from "./saml/settings.ts";
-import type { SsoSecrets } from "./secrets.ts";
+import { SERVICE_KEY_USE, type SsoSecrets } from "./secrets.ts";
 
 /** The one configuration of single sign-on, and what came of it. */
 export interface Configurations {
@@ -109,11 +109,11 @@ export function createConfigurations(deps: {
   /** The secrets that a configuration is about to name: in the key vault before the row that names them. */
   async function madeSecrets(config: SsoConfiguration, clientSecret: string | undefined) {
     const made: Pick<SsoConfiguration, "oidcClientSecret" | "samlServiceKey" | "samlServiceCertificate"> = {};
-    if (clientSecret !== undefined) made.oidcClientSecret = await secrets.write(clientSecret);
+    if (clientSecret !== undefined) made.oidcClientSecret = await secrets.write(clientSecret, config.oidcIssuer ?? "");
     if (config.samlSignRequests && !config.samlServiceKey) {
       const { makeServiceKey } = await import("./saml/service-key.ts");
       const { key, certificate } = await makeServiceKey(SERVICE_KEY_NAME, clock.now());
-      made.samlServiceKey = await secrets.write(key);
+      made.samlServiceKey = await secrets.write(key, SERVICE_KEY_USE);
       made.samlServiceCertificate = certificate.pem;
     }
     const kept = [made.oidcClientSecret, made.samlServiceKey].flatMap((secret) => secret ?? []);

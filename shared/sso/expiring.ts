@@ -21,7 +21,7 @@ export function credentialsExpiring(config: SsoConfiguration, now: Date, by: Dat
 function clientSecret(config: SsoConfiguration): SsoCredential[] {
   const { oidcClientSecret: secret, oidcClientSecretExpiresOn: expiresAt, oidcClientId: name = "" } = config;
   if (!secret || expiresAt === undefined) return [];
-  const createdAt = new Date(decodeTime(secret.id)).toISOString();
+  const createdAt = new Date(decodeTime(secret.id.split("-")[0]!)).toISOString();
   return [{ id: `sso.${secret.id}`, what: "Client secret of single sign-on", name, createdAt, expiresAt }];
 }
 

@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import * as z from "zod";
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
@@ -24,6 +25,9 @@ const CONTENT_TYPE = "application/vnd.credential-lifecycle.sso-secret";
 const secretRow = z.object({ since: z.string() });
 const SecretRows = entity("Sso", secretRow);
 
+/** The use of our own key for SAML, which is sent nowhere. */
+export const SERVICE_KEY_USE = "saml";
+
 /** The secret's name in the key vault. */
 export const secretName = (id: string): string => `sso-${id}`;
 
@@ -32,17 +36,20 @@ export const secretName = (id: string): string => `sso-${id}`;
  * there: it is written before the secret and removed after it, so that none is left behind unknown.
  */
 export interface SsoSecrets {
-  /** @throws {Problem} conflict without a key vault; unavailable when it fails: nothing is configured then. */
-  write(value: string): Promise<SecretReference>;
+  /**
+   * @param use - What the secret is for: the issuer it is sent to, or a word. It is read for nothing else.
+   * @throws {Problem} conflict without a key vault; unavailable when it fails: nothing is configured then.
+   */
+  write(value: string, use: string): Promise<SecretReference>;
   /** For the transaction of the row that names it: it fails when the secret was cleaned up meanwhile. */
   stillKept(secret: SecretReference): Operation;
   /**
    * Asks the key vault at most once in five minutes, for what it could read.
    *
-   * @returns Undefined when it is not there any more.
+   * @returns Undefined when it is not there any more, or is not for this use.
    * @throws {CloudFailure}; {Problem} conflict without a key vault
    */
-  read(secret: SecretReference): Promise<string | undefined>;
+  read(secret: SecretReference, use: string): Promise<string | undefined>;
   /** Removes those that have been unused for a day. @throws the first failure, after all were tried. */
   cleanUp(used: readonly SecretReference[], caller: Caller): Promise<void>;
 }
@@ -66,10 +73,10 @@ export function createSsoSecrets(deps: {
   }
 
   return {
-    async write(value) {
+    async write(value, use) {
       const own = vault();
       const now = clock.now();
-      const id = randomness.ulid(now);
+      const id = `${randomness.ulid(now)}-${hashOf(use)}`;
       await tables.put(SecretRows, SSO, PREFIX + id, { since: now.toISOString() });
       try {
         return { id, version: await own.writeSecret(secretName(id), value, CONTENT_TYPE) };
@@ -82,7 +89,9 @@ export function createSsoSecrets(deps: {
 
     stillKept: ({ id }) => merge(SecretRows, PREFIX + id, {}),
 
-    async read({ id, version }) {
+    async read({ id, version }, use) {
+      // Whoever can write our tables can have the row name another issuer, but not the key vault another secret.
+      if (!id.endsWith(`-${hashOf(use)}`)) return undefined;
       const now = clock.now().getTime();
       const known = read.get(id);
       if (known && now - known.at < KEPT_MS) return await known.value;
@@ -119,3 +128,6 @@ export function createSsoSecrets(deps: {
     },
   };
 }
+
+/** Part of the secret's name: characters that a name may have, and too many to find another use with the same ones. */
+const hashOf = (use: string): string => createHash("sha256").update(use).digest("hex").slice(0, 32);

@@ -138,7 +138,7 @@ export function createSso(deps: SsoDependencies): Sso {
     // The saved secret goes to the issuer it was given for, for the client it was given for.
     const same = issuer === saved.oidcIssuer && clientId === saved.oidcClientId;
     const reference = given.oidcClientSecret === undefined && same ? saved.oidcClientSecret : undefined;
-    const secret = reference ? await secrets.read(reference) : given.oidcClientSecret;
+    const secret = reference ? await secrets.read(reference, issuer) : given.oidcClientSecret;
     return { issuer, checks: await tried({ issuer, clientId, secret }, own) };
   }
 

@@ -1,5 +1,6 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { USERS_PARTITION, User } from "../../shared/access/user.ts";
+import { CONFIGURATION_KEY, Configuration, SSO } from "../../shared/sso/configuration.ts";
 import { secretName } from "../../shared/sso/secrets.ts";
 import { startTableProxy } from "../support/table-proxy.ts";
 import {
@@ -232,7 +233,22 @@ describe("a client secret", () => {
   });
 
   test("is named by no other secret of the service", () => {
-    expect(secretName("01J00000000000000000000000")).toMatch(/^sso-[0-9A-Z]+$/);
+    expect(secretName("01J00000000000000000000000-0f")).toMatch(/^sso-[0-9A-Z]+-[0-9a-f]+$/);
+  });
+
+  test("is sent nowhere else by somebody who can change the row: each secret is for one issuer or use", async () => {
+    const rowNow = async () => (await instance.tables.get(Configuration, SSO, CONFIGURATION_KEY))!;
+    await put({ oidcIssuer: "https://other.example", oidcClientSecret: "for another issuer" });
+    const { oidcClientSecret: foreign } = await rowNow();
+    await deployment.configure(instance, { autoCreateUsers: true, samlSignRequests: true });
+    const { oidcClientSecret: own, samlServiceKey: key } = await rowNow();
+    for (const planted of [foreign, key]) {
+      await instance.tables.replace(Configuration, { ...(await rowNow()), oidcClientSecret: planted! });
+      expect(await problemOf(signIn(instance, "uma"))).toBe("unavailable");
+      expect(deployment.refusals().at(-1)).toBe("secretUnreadable notFound");
+    }
+    await instance.tables.replace(Configuration, { ...(await rowNow()), oidcClientSecret: own! });
+    expect(await problemOf(signIn(instance, "uma"))).toBe("none");
   });
 });
 

@@ -71,11 +71,11 @@ export function createOidc(deps: {
     }
   }
 
-  async function secretOf({ oidcClientSecret }: SsoConfiguration): Promise<string | undefined> {
+  async function secretOf({ oidcClientSecret, oidcIssuer }: SsoConfiguration): Promise<string | undefined> {
     if (!oidcClientSecret) return undefined;
     let secret: string | undefined;
     try {
-      secret = await secrets.read(oidcClientSecret);
+      secret = await secrets.read(oidcClientSecret, oidcIssuer!);
     } catch (error) {
       if (error instanceof CloudFailure) throw new SignInRefused("secretUnreadable", { code: error.code });
       throw error;

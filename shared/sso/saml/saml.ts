@@ -8,7 +8,7 @@ import type { SsoConfiguration } from "../configuration.ts";
 import type { Protocol } from "../protocol.ts";
 import { SignInRefused } from "../refusals.ts";
 import type { SignInRequest } from "../requests.ts";
-import type { SsoSecrets } from "../secrets.ts";
+import { SERVICE_KEY_USE, type SsoSecrets } from "../secrets.ts";
 import type { VerifiedAssertion } from "./assertion.ts";
 import { namesAt } from "./names.ts";
 import { SamlRefused } from "./refused.ts";
@@ -34,7 +34,7 @@ export function createSaml(deps: { tables: Tables; secrets: Pick<SsoSecrets, "re
   /** Our private key, where there is one. */
   async function serviceKey({ samlServiceKey }: SsoConfiguration): Promise<string | undefined> {
     if (!samlServiceKey) return undefined;
-    const key = await secrets.read(samlServiceKey).catch((error: unknown) => {
+    const key = await secrets.read(samlServiceKey, SERVICE_KEY_USE).catch((error: unknown) => {
       if (error instanceof CloudFailure) throw new SignInRefused("secretUnreadable", { code: error.code });
       throw error;
     });
