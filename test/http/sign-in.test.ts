@@ -58,7 +58,7 @@ describe("signing in as a form", () => {
     expect(answer.body.detail).toMatch(/application\/json.*application\/x-www-form-urlencoded/);
   });
 
-  test("is described, and is taken nowhere else", async () => {
+  test("is described, and forms are taken nowhere else but where SAML responses come", async () => {
     const { body } = await service.call("GET", "/openapi.json");
     const taking = Object.entries<Record<string, { requestBody?: { content: object } }>>(body.paths).flatMap(
       ([path, methods]) =>
