@@ -12,6 +12,7 @@ import {
   userParameter,
   userView,
 } from "../shared/access/api.ts";
+import { SESSION_COOKIE } from "../shared/http/admission.ts";
 import type { Endpoint } from "../shared/http/endpoint.ts";
 import { requireSameOrigin } from "../shared/http/origin.ts";
 import { pageOf, pageParameters, pageRequest } from "../shared/http/paging.ts";
@@ -35,7 +36,8 @@ const signIn = endpoint({
   body: Credentials,
   form: true,
   responds: { 200: z.union([SignedIn, z.object({ user: UserView })]) },
-  problems: ["crossSite"],
+  problems: ["crossSite", "ssoOnly"],
+  cookies: [SESSION_COOKIE],
   handle: async ({ body, caller, headers, origin, services }) => {
     const { session, ...credentials } = body;
     if (!session) return ok(await services.access.signIn(credentials, caller));
@@ -61,6 +63,7 @@ const signOut = endpoint({
   body: SignOut,
   bodyOptional: true,
   responds: { 200: SignedOut },
+  cookies: [SESSION_COOKIE],
   handle: async ({ body, actor, caller, services }) => {
     await services.access.signOut(actor, body, caller);
     return { ...ok({ signedOut: true }), cookies: [services.access.noSession] };

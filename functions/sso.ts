@@ -1,3 +1,4 @@
+import { SESSION_COOKIE } from "../shared/http/admission.ts";
 import { cookieOf } from "../shared/http/cookies.ts";
 import { Deleted, deleted, ok, type Reply, resource } from "../shared/http/reply.ts";
 import {
@@ -58,7 +59,7 @@ const putConfiguration = endpoint({
   route: "auth/sso/config",
   summary: "Configure single sign-on",
   description:
-    "Any subset; what is left out stays. What is to be switched on is tried first and refused (400) when it does not work. The client secret is kept in the service's own key vault; a changed issuer needs it again. Needs PUBLIC_BASE_URL (409).",
+    "Any subset; what is left out stays. Register <PUBLIC_BASE_URL>/auth/sso/callback with the provider as the redirect URI (OIDC) or the assertion consumer service (SAML, GET /auth/sso/metadata). What is to be switched on is tried first and refused (400) when it does not work: POST /auth/sso/config/test says the same without saving. The client secret is kept in the service's own key vault (409 without one); a changed issuer needs it again. Needs PUBLIC_BASE_URL (409).",
   tag,
   access: "admin",
   tier: "pro",
@@ -131,6 +132,7 @@ const login = endpoint({
   query: SsoLogin,
   responds: { 302: { description: "To the identity provider.", mediaTypes: [] } },
   problems: ["conflict", "signInFailed"],
+  cookies: [BINDING_COOKIES.oidc.name, BINDING_COOKIES.saml.name],
   handle: async ({ query, origin, caller, services }) =>
     redirected(await services.sso.begin(query.returnUrl, origin, caller)),
 });
@@ -148,6 +150,7 @@ const callback = endpoint({
   query: SsoCallback,
   responds: { 302: { description: "To the returnUrl of the sign-in.", mediaTypes: [] } },
   problems: ["conflict", "signInStale", "signInFailed", "signInRefused"],
+  cookies: [SESSION_COOKIE, BINDING_COOKIES.oidc.name],
   handle: async ({ query, url, headers, origin, caller, services }) => {
     const arrival = {
       protocol: "oidc" as const,
@@ -175,6 +178,7 @@ const samlCallback = endpoint({
   form: true,
   responds: { 303: { description: "To the returnUrl of the sign-in.", mediaTypes: [] } },
   problems: ["conflict", "signInStale", "signInFailed", "signInRefused"],
+  cookies: [SESSION_COOKIE, BINDING_COOKIES.saml.name],
   handle: async ({ body, headers, origin, caller, services }) => {
     const arrival = {
       protocol: "saml" as const,

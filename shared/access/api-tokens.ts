@@ -267,7 +267,8 @@ export function createApiTokens(deps: {
  * @throws {Problem} unauthorized
  */
 function requireSignedIn({ credential }: Actor, user: UserRow): void {
-  if (!("since" in credential && signInHolds(user, credential.since))) throw badCredential(credential);
+  if (!("since" in credential && signInHolds(user, credential.since)))
+    throw badCredential(credential.kind === "session" ? "session" : "bearer");
 }
 
 /** Whose are asked for. @throws {Problem} forbidden for somebody else's, unless by an administrator. */

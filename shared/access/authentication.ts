@@ -60,11 +60,10 @@ export function createAuthentication(deps: {
     return { username: found.user.username, role: found.role, credential: { kind: "apiToken", id: found.id } };
   }
 
-  async function actorOf(credential: Credential): Promise<Actor | Problem | undefined> {
-    if (credential.kind === "session") return await ofSession(credential.cookie);
-    if (credential.token.startsWith(API_TOKEN_PREFIX)) return await ofApiToken(credential.token);
-    return (await entra?.authenticate(credential.token)) ?? (await ofToken(credential.token));
-  }
-
-  return async (credential) => (await actorOf(credential)) ?? badCredential(credential);
+  return async (credential) => {
+    if (credential.kind === "session") return (await ofSession(credential.cookie)) ?? badCredential("session");
+    const { token } = credential;
+    if (token.startsWith(API_TOKEN_PREFIX)) return (await ofApiToken(token)) ?? badCredential("apiToken");
+    return (await entra?.authenticate(token)) ?? (await ofToken(token)) ?? badCredential("bearer");
+  };
 }

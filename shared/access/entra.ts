@@ -143,9 +143,9 @@ export function createEntraTokens(deps: {
       const { JOSEError } = await import("jose/errors");
       try {
         const claims = await verified(token, issuer);
-        return claims ? actorOf(claims, issuer) : badCredential({ kind: "bearer" });
+        return claims ? actorOf(claims, issuer) : badCredential("bearer");
       } catch (error) {
-        if (error instanceof JOSEError) return badCredential({ kind: "bearer" });
+        if (error instanceof JOSEError) return badCredential("bearer");
         if (!(error instanceof KeysUnreadable)) throw error;
         log.warn(error.message, { error: String(error.cause) });
         return retryLater(

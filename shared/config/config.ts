@@ -88,7 +88,7 @@ const Environment = z
     APP_CONFIGURATION_CONNECTION_STRING: text.optional(),
     APP_CONFIGURATION_ENDPOINT: httpsUrl.optional(),
     ALLOW_PRIVATE_WEBHOOK_ADDRESSES: flag.default(false),
-    /** Where people reach this service, for the links in mails and webhooks. */
+    /** Where people reach this service: in the links of mails and webhooks, for single sign-on, and to tell other sites' requests. */
     PUBLIC_BASE_URL: z.url({ protocol: /^https?$/ }).optional(),
     /** Exact `host:port` pairs in the service's own network that addresses which people give may name nevertheless. */
     PRIVATE_TARGET_HOSTS: list

@@ -100,14 +100,15 @@ const noCredential = () =>
   });
 
 /** 401 for a credential that does not hold, or no longer. */
-export const badCredential = ({ kind }: { kind: Credential["kind"] | Actor["credential"]["kind"] }): Problem =>
-  new Problem(
-    "unauthorized",
-    kind === "session"
-      ? "Your session has ended. Sign in again."
-      : "The token is not valid or no longer valid. Sign in again with POST /auth/login.",
-    { headers: { "WWW-Authenticate": 'Bearer error="invalid_token"' } },
-  );
+export const badCredential = (kind: keyof typeof ENDED): Problem =>
+  new Problem("unauthorized", ENDED[kind], { headers: { "WWW-Authenticate": 'Bearer error="invalid_token"' } });
+
+const ENDED = {
+  session: "Your session has ended. Sign in again.",
+  bearer: "The token is not valid or no longer valid. Sign in again with POST /auth/login.",
+  apiToken:
+    "This API token has ended or expired, or is not whole. Whoever it belongs to makes another with POST /auth/tokens.",
+};
 
 const passwordChangeRequired = () =>
   new Problem("passwordChangeRequired", "An administrator set your password. Choose another with POST /auth/password.");

@@ -122,6 +122,8 @@ export interface EndpointDeclaration<
   responds: { [status: number]: ResponseDeclaration };
   /** Problems it answers with beyond those that the rest of its declaration implies, for the description. */
   problems?: readonly ProblemCode[];
+  /** The cookies that an answer sets, or takes away, for the description. */
+  cookies?: readonly string[];
   /** `caller` (default) counts against the caller, `signIn` against the stricter bucket, `none` not at all. */
   rateLimit?: "caller" | "signIn" | "none";
   /** Turns of the pace that its answer takes up, so that who loads much of it slows nobody but others who do. */

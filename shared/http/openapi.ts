@@ -41,9 +41,25 @@ function problemsOf(endpoint: Endpoint<never>): number[] {
   return [...new Set(statuses)];
 }
 
-function responseOf(status: string, declared: ResponseDeclaration) {
-  const description = Number(status) === 201 ? "Created" : "Success";
-  const headers = { ...RESPONSE_HEADERS, ...(Number(status) < 300 ? LIMIT_HEADERS : {}) };
+const LOCATIONS: Record<number, string> = {
+  201: "Where it can be read.",
+  302: "Where the browser goes on.",
+  303: "Where the browser goes on.",
+};
+
+function headersOf(status: number, { rateLimit, cookies = [] }: Endpoint<never>) {
+  const header = (description: string) => ({ description, schema: { type: "string" as const } });
+  return {
+    ...RESPONSE_HEADERS,
+    ...(rateLimit !== "none" && LIMIT_HEADERS),
+    ...(status in LOCATIONS && { Location: header(LOCATIONS[status]!) }),
+    ...(cookies.length > 0 && { "Set-Cookie": header(`Of the cookies ${cookies.join(", ")}, as the request has it.`) }),
+  };
+}
+
+function responseOf(status: number, declared: ResponseDeclaration, endpoint: Endpoint<never>) {
+  const description = status === 201 ? "Created" : "Success";
+  const headers = headersOf(status, endpoint);
   if (declared instanceof z.ZodType)
     return { description, headers, content: { "application/json": { schema: declared } } };
   if (declared.mediaTypes.length === 0) return { description: declared.description, headers };
@@ -119,7 +135,10 @@ function operationOf(endpoint: Endpoint<never>): ZodOpenApiOperationObject {
     responses: {
       ...Object.fromEntries(problems),
       ...Object.fromEntries(
-        Object.entries(endpoint.responds).map(([status, declared]) => [status, responseOf(status, declared)]),
+        Object.entries(endpoint.responds).map(([status, declared]) => [
+          status,
+          responseOf(Number(status), declared, endpoint),
+        ]),
       ),
     },
   };

@@ -29,6 +29,6 @@ export function requireSameOrigin(headers: Headers, origin: string | undefined):
   if (site === null ? origin !== undefined && given === origin : site === "same-origin") return;
   throw new Problem(
     "crossSite",
-    "A request with a session's cookie that changes something must come from a page of this service itself. Programs send the header Authorization: Bearer <token> instead.",
+    "A session is begun, and anything changed by it, only from a page of this service itself. Programs take a token (POST /auth/login without session, POST /auth/tokens) and send it in the header Authorization: Bearer <token>.",
   );
 }

@@ -60,7 +60,10 @@ export type SsoConfigurationView = z.infer<typeof SsoConfigurationView>;
 const samlIdAttribute = z.string().min(1).max(512);
 const certificate = z.string().min(1).max(8192);
 
-const issuer = z.url("must be an address").max(2048).meta({ example: "https://login.example.com" });
+const address = z.url({
+  error: ({ input }) => (input === undefined ? undefined : "must be an address such as https://login.example.com"),
+});
+const issuer = address.max(2048).meta({ example: "https://login.example.com" });
 const clientId = z.string().min(1).max(512);
 const clientSecret = z.string().min(1).max(4096).meta({ writeOnly: true, format: "password" });
 const scope = z.string().regex(/^[\x21\x23-\x5b\x5d-\x7e]{1,256}$/, "must be one scope, as RFC 6749, 3.3 has it");
@@ -72,8 +75,7 @@ const domain = z
 
 /** The identity provider for SAML, member by member or by its metadata. */
 const samlProvider = {
-  samlEntryPoint: z
-    .url("must be an address")
+  samlEntryPoint: address
     .max(2048)
     .nullable()
     .meta({ description: "Where browsers are sent to sign in, by HTTP-Redirect." }),
@@ -104,7 +106,7 @@ export const SsoChange = z
     oidcClientSecretExpiresOn: instant.nullable().meta({
       description: "Told by the alerts of the type serviceCredentialExpiry. A new secret has none unless it is given.",
     }),
-    oidcScopes: z.array(scope).min(1).max(20),
+    oidcScopes: z.array(scope).min(1).max(20).meta({ description: "Asked for; openid always is." }),
     ...samlProvider,
     samlIdAttribute: samlIdAttribute.nullable().meta({
       description:
@@ -173,9 +175,7 @@ export const SsoTestResult = z
   .meta({ id: "SsoTestResult" });
 export type SsoTestResult = z.infer<typeof SsoTestResult>;
 
-export const SsoDiscovery = z
-  .strictObject({ issuerUrl: z.url("must be an address").max(2048) })
-  .meta({ id: "SsoDiscovery" });
+export const SsoDiscovery = z.strictObject({ issuerUrl: issuer }).meta({ id: "SsoDiscovery" });
 
 /** What `discover` answers. */
 export const SsoDiscovered = DiscoveryDocument;
@@ -193,8 +193,13 @@ export const SamlCallback = z.looseObject({
   RelayState: z.string().optional(),
 });
 
-/** What providers add to the two is theirs to choose. */
-export const SsoCallback = z.looseObject({ code: z.string().optional(), state: z.string().optional() });
+/** What providers add is theirs to choose. */
+export const SsoCallback = z.looseObject({
+  code: z.string().optional(),
+  state: z.string().optional(),
+  iss: z.string().optional().meta({ description: "The provider's issuer, where it sends one: RFC 9207." }),
+  error: z.string().optional().meta({ description: "In place of a code: the provider did not sign anybody in." }),
+});
 
 const certificateView = (certificate: string) => ({ certificate, expiresOn: expiryOf(certificate).toISOString() });
 

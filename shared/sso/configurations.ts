@@ -31,14 +31,14 @@ export interface Configurations {
   /** What people see of it. */
   view(): Promise<SsoConfigurationView>;
   /**
-   * @param tryIt - Tries what is about to be switched on; throws to refuse it.
+   * @param tryIt - Tries what is about to be switched on, with the secret that was given; throws to refuse it.
    * @throws {Problem} invalidRequest, conflict, preconditionFailed, unavailable
    */
   change(
     given: SsoChange,
     ifMatch: string | undefined,
     caller: Caller,
-    tryIt: (next: SsoConfiguration, secret: string | undefined) => Promise<void>,
+    tryIt: (next: SsoConfiguration, secret: string | undefined, before: SsoConfiguration) => Promise<void>,
   ): Promise<SsoConfigurationView>;
   /** Switches it off; the rest stays. @throws {Problem} notFound, preconditionFailed */
   disable(ifMatch: string | undefined, caller: Caller): Promise<void>;
@@ -151,7 +151,7 @@ export function createConfigurations(deps: {
         }
         next.ssoOnlyMode = false;
       } else if (next.ssoOnlyMode && !before.ssoOnlyMode) await requireWayIn(next);
-      if (decides && next.isEnabled) await tryIt(next, secret);
+      if (decides && next.isEnabled) await tryIt(next, secret, before);
 
       const event = { type: "sso.configured", caller, target: TARGET, before: entered(before) };
       const effect = async () => {

@@ -130,6 +130,16 @@ export function createSso(deps: SsoDependencies): Sso {
   const tried = (candidate: Candidate, origin: string): Promise<Check[]> =>
     testOidc(candidate, origin, { outgoing, clock, allowed });
 
+  /** @throws {CloudFailure}; {Problem} invalidRequest when somebody took it out of the key vault */
+  async function savedSecret(
+    reference: NonNullable<SsoConfiguration["oidcClientSecret"]>,
+    issuer: string,
+  ): Promise<string> {
+    const secret = await secrets.read(reference, issuer);
+    if (secret !== undefined) return secret;
+    throw invalidBody("oidcClientSecret", "is needed again: it is no longer in the service's own key vault");
+  }
+
   async function testedOidc(given: SsoTest, saved: SsoConfiguration, own: string) {
     const issuer = given.oidcIssuer ?? saved.oidcIssuer;
     if (issuer === undefined) throw invalidBody("oidcIssuer", "is needed");
@@ -138,7 +148,7 @@ export function createSso(deps: SsoDependencies): Sso {
     // The saved secret goes to the issuer it was given for, for the client it was given for.
     const same = issuer === saved.oidcIssuer && clientId === saved.oidcClientId;
     const reference = given.oidcClientSecret === undefined && same ? saved.oidcClientSecret : undefined;
-    const secret = reference ? await secrets.read(reference, issuer) : given.oidcClientSecret;
+    const secret = reference ? await savedSecret(reference, issuer) : given.oidcClientSecret;
     return { issuer, checks: await tried({ issuer, clientId, secret }, own) };
   }
 
@@ -158,13 +168,16 @@ export function createSso(deps: SsoDependencies): Sso {
 
     async configure(given, ifMatch, caller, origin) {
       const own = requireOrigin(origin);
-      return await configurations.change(given, ifMatch, caller, async (next, secret) => {
+      return await configurations.change(given, ifMatch, caller, async (next, given, before) => {
         if (next.providerType !== "oidc") return;
-        const candidate = { issuer: next.oidcIssuer!, clientId: next.oidcClientId, secret };
-        // A saved secret was tried when it was saved.
-        const failed = (await tried({ ...candidate, ...(!secret && { clientId: undefined }) }, own)).find(
-          ({ passed }) => !passed,
-        );
+        const candidate: Candidate = { issuer: next.oidcIssuer!, clientId: undefined, secret: given };
+        // As it stands and is in use, the client was tried before: the key vault is left alone.
+        if (given !== undefined || clientOf(next) !== clientOf(before)) {
+          candidate.clientId = next.oidcClientId;
+          if (next.oidcClientSecret && given === undefined)
+            candidate.secret = await savedSecret(next.oidcClientSecret, candidate.issuer);
+        }
+        const failed = (await tried(candidate, own)).find(({ passed }) => !passed);
         if (failed) {
           const member = failed.name === "client" ? "oidcClientSecret" : "oidcIssuer";
           throw invalidBody(member, `does not work: ${failed.detail} It can be saved with isEnabled: false`);
@@ -236,6 +249,10 @@ export function createSso(deps: SsoDependencies): Sso {
     },
   };
 }
+
+/** What a client at a provider proves itself as, and whether it is in use; to be compared. */
+const clientOf = ({ isEnabled, providerType, oidcIssuer, oidcClientId, oidcClientSecret }: SsoConfiguration): string =>
+  JSON.stringify([isEnabled, providerType, oidcIssuer, oidcClientId, oidcClientSecret]);
 
 const EXPECTED = ["NoDiscoveryDocument", "Unreachable"];
 

@@ -8,7 +8,7 @@ interface Operation {
   operationId: string;
   security: object[];
   requestBody?: { content: Record<string, { schema: object }> };
-  responses: Record<string, { description: string; content?: Record<string, { schema: object }> }>;
+  responses: Record<string, { description: string; content?: Record<string, { schema: object }>; headers?: object }>;
   parameters?: { name: string; in: string; required?: boolean }[];
 }
 
@@ -59,6 +59,17 @@ test("every answer is described with what it holds, every problem as a problem d
       else if (Number(status) < 300) expect(Object.keys(content ?? {}).length).toBeGreaterThan(0);
     }
   }
+});
+
+test("answers that lead on or set cookies are described with what they do so by", () => {
+  const headersOf = (method: string, path: string, status: string) =>
+    Object.keys(document.paths[path]![method]!.responses[status]!.headers ?? {});
+  expect(headersOf("get", "/auth/sso/login", "302")).toEqual(expect.arrayContaining(["Location", "Set-Cookie"]));
+  expect(headersOf("get", "/auth/sso/callback", "302")).toEqual(expect.arrayContaining(["Location", "Set-Cookie"]));
+  expect(headersOf("post", "/auth/sso/callback", "303")).toEqual(expect.arrayContaining(["Location", "Set-Cookie"]));
+  expect(headersOf("post", "/auth/login", "200")).toContain("Set-Cookie");
+  expect(headersOf("post", "/auth/users", "201")).toContain("Location");
+  expect(headersOf("get", "/auth/me", "200")).not.toContain("Set-Cookie");
 });
 
 test("every problem code is in it", () => {

@@ -165,6 +165,24 @@ describe("a client secret", () => {
     expect(JSON.stringify(deployment.events)).not.toContain("a wrong secret");
   });
 
+  test("that was saved is tried before it comes into use, and with another client", async () => {
+    const wrong = { isEnabled: false, oidcClientSecret: "a wrong secret of the client" };
+    expect(await messageOf(deployment.configure(instance, wrong))).toBe("none");
+    expect(await messageOf(put({ isEnabled: true }))).toContain("oidcClientSecret: does not work: It does not know");
+    await deployment.configure(instance);
+    expect(await messageOf(put({ oidcClientId: "another" }))).toContain("does not work: It does not know this client");
+    expect(await instance.sso.configuration()).toMatchObject({ oidcClientId: deployments.cloud.oidc.clientId });
+    // Neither is tried again where nothing of the client changes: the control of it.
+    deployments.cloud.control.addFault({ match: { operation: "keyvault.getSecret" }, action: { kind: "deny" } });
+    expect(
+      await messageOf(deployment.start().sso.configure({ defaultRole: null }, undefined, ADMINISTRATOR, ORIGIN)),
+    ).toBe("none");
+    const fresh = deployment.start();
+    const inUse = fresh.sso.configure({ oidcClientId: "another" }, undefined, ADMINISTRATOR, ORIGIN);
+    await expect(inUse).rejects.toMatchObject({ name: "CloudFailure" });
+    await expect(fresh.sso.test({}, ADMINISTRATOR, ORIGIN)).rejects.toMatchObject({ name: "CloudFailure" });
+  });
+
   test("that is replaced goes a day later; the one in use stays", async () => {
     const events = () => deployment.events.filter(({ type }) => type === "sso.secretRemoved");
     await deployment.configure(instance);
@@ -269,8 +287,10 @@ describe("a test", () => {
     };
     const { issuer, clientId } = deployments.cloud.oidc;
     const client = { oidcIssuer: issuer, oidcClientId: clientId };
-    expect(await failing({ ...client, oidcClientSecret: "wrong" })).toContain("client: ");
-    expect(await failing({ oidcIssuer: issuer, oidcClientId: "unknown", oidcClientSecret: "x" })).toContain("client: ");
+    expect(await failing({ ...client, oidcClientSecret: "wrong" })).toContain("client: It does not know");
+    expect(await failing({ oidcIssuer: issuer, oidcClientId: "unknown", oidcClientSecret: "x" })).toContain(
+      "client: It does not know",
+    );
     expect(await failing({ ...client, oidcIssuer: `${issuer}/other` })).toContain("document: ");
     for (const [mode, text] of [
       ["wrongDiscoveryIssuer", "another issuer's"],

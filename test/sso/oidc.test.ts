@@ -1,5 +1,6 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import type { OidcModeName } from "../../infra/local/cloud/idp/oidc-modes.ts";
+import { CONFIGURATION_KEY, Configuration, SSO } from "../../shared/sso/configuration.ts";
 import { ProviderVisitor } from "../support/chooses.ts";
 import {
   ADMINISTRATOR,
@@ -168,10 +169,12 @@ describe("an answer of the provider", () => {
     expect(await problemOf(deployment.start().sso.begin("/", ORIGIN, HERE))).toBe("unavailable");
   });
 
-  test("to a client whose secret was changed there says what to do", async () => {
-    const arrival = await browse(instance, "uma");
-    deployments.cloud.control.addFault({ match: { operation: "oidc.token" }, action: { kind: "deny" } });
-    expect(await problemOf(complete(instance, arrival))).toBe("signInFailed");
+  test("to a client whose secret is no longer right says what to do", async () => {
+    await deployment.configure(instance, { isEnabled: false, oidcClientSecret: "the secret of last year" });
+    const row = (await instance.tables.get(Configuration, SSO, CONFIGURATION_KEY))!;
+    await instance.tables.replace(Configuration, { ...row, isEnabled: true });
+    await expect(signIn(deployment.start(), "uma")).rejects.toThrow("its client secret may have expired");
+    expect(deployment.refusals()).toEqual(["clientRefused invalid_client"]);
   });
 });
 

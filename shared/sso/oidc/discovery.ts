@@ -78,7 +78,9 @@ const SIGNED_WITH = /^(RS|PS|ES)(256|384|512)$/;
 export function unusable(document: DiscoveryDocument, issuer: string, allowed: (address: string) => boolean): string[] {
   const problems: string[] = [];
   if (document.issuer !== issuer)
-    problems.push("The document is another issuer's: its member issuer must be the same.");
+    problems.push(
+      "The document is another issuer's: its member issuer must be the same, to the letter and to a slash at its end.",
+    );
   const endpoints = ["authorization_endpoint", "token_endpoint", "jwks_uri", "userinfo_endpoint"] as const;
   for (const name of endpoints) {
     const address = document[name];

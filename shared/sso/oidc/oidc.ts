@@ -124,8 +124,10 @@ export function createOidc(deps: {
         if (!client.serverMetadata().userinfo_endpoint || wanted(config).every((name) => Object.hasOwn(claims, name))) {
           return person;
         }
-        const more = await fetchUserInfo(client, tokens.access_token, claims.sub);
-        return { ...person, claims: { ...more, ...claims } };
+        const { email, email_verified, ...more } = await fetchUserInfo(client, tokens.access_token, claims.sub);
+        // An address and whether it is verified are said together: one answer does not vouch for the other's address.
+        const address = Object.hasOwn(claims, "email") ? {} : { email, email_verified };
+        return { ...person, claims: { ...more, ...address, ...claims } };
       } catch (error) {
         throw refused(error);
       }
@@ -168,11 +170,23 @@ const ERRORS: readonly string[] = [
 ];
 const known = (error: unknown): string => (ERRORS.includes(String(error)) ? String(error) : "other");
 
+/**
+ * The error that a token endpoint names: in its body, or in the challenge that a client gets which it refuses (RFC 6749, 5.2),
+ * after which the library reads no body.
+ */
+export function errorNamed(error: unknown): unknown {
+  const { code, error: named, cause } = error as { code?: unknown; error?: unknown; cause?: unknown };
+  if (code !== "OAUTH_WWW_AUTHENTICATE_CHALLENGE") return named;
+  const challenges = cause as readonly { parameters: { error?: string | undefined } }[];
+  return challenges.find(({ parameters }) => parameters.error)?.parameters.error ?? "invalid_client";
+}
+
 /** What a failed exchange says; the library's errors hold tokens and what the provider wrote, of which nothing goes on. */
 function refused(error: unknown): SignInRefused {
   if (error instanceof SignInRefused) return error;
   if (isUnreachable(error)) return new SignInRefused("providerUnreachable", { code: "request" });
-  const { code, error: named, cause } = error as { code?: unknown; error?: unknown; cause?: { status?: unknown } };
+  const { code, cause } = error as { code?: unknown; cause?: { status?: unknown } };
+  const named = errorNamed(error);
   if (code === "OAUTH_TIMEOUT") return new SignInRefused("providerUnreachable", { code: "timeout" });
   if (code === "OAUTH_RESPONSE_IS_NOT_CONFORM" && Number(cause?.status) >= 500) {
     return new SignInRefused("providerUnreachable", { code: "status" });

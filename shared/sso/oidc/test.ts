@@ -3,7 +3,7 @@ import { type Outgoing, Unreachable } from "../../outgoing/outgoing.ts";
 import type { Clock } from "../../runtime.ts";
 import type { Check } from "../protocol.ts";
 import { type DiscoveryDocument, fetchDiscoveryDocument, NoDiscoveryDocument, unusable } from "./discovery.ts";
-import { CALLBACK_PATH, openIdClient } from "./oidc.ts";
+import { CALLBACK_PATH, errorNamed, openIdClient } from "./oidc.ts";
 
 /** A client at an issuer, saved or not. */
 export interface Candidate {
@@ -76,7 +76,7 @@ async function testClient(
   try {
     await genericGrantRequest(made, "authorization_code", noCode);
   } catch (error) {
-    answered = (error as { error?: unknown }).error;
+    answered = errorNamed(error);
   }
   if (CLIENT_IS_KNOWN.includes(String(answered))) return passed("client", "It knows this client and its secret.");
   if (answered === "invalid_client") return failed("client", "It does not know this client, or the secret is wrong.");
