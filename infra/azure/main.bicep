@@ -63,6 +63,12 @@ param licenseSecretName string = ''
 @description('Application id of the registration as an API, whose access tokens of this tenant are taken. Empty: none.')
 param entraApiClientId string = ''
 
+@description('Where people reach the service, when not at the app\'s own address: https://secrets.example.com. Empty: there.')
+param publicBaseUrl string = ''
+
+@description('Addresses in the private network, as host:port, that single sign-on may call. Empty: public addresses only.')
+param privateTargetHosts string = ''
+
 var tags = { 'azd-env-name': environmentName }
 
 resource resourceGroup 'Microsoft.Resources/resourceGroups@2025-04-01' = {
@@ -92,6 +98,8 @@ module service 'service.bicep' = {
     networkAddressPrefix: networkAddressPrefix
     licenseSecretName: licenseSecretName
     entraApiClientId: entraApiClientId
+    publicBaseUrl: publicBaseUrl
+    privateTargetHosts: privateTargetHosts
   }
 }
 

@@ -17,6 +17,8 @@ param networkEnabled bool
 param networkAddressPrefix string
 param licenseSecretName string
 param entraApiClientId string
+param publicBaseUrl string
+param privateTargetHosts string
 
 // Storage accounts and vaults have names that are unique in all of Azure, of at most 24 letters and digits.
 var suffix = uniqueString(subscription().subscriptionId, environmentName, location)
@@ -131,6 +133,8 @@ module app 'modules/app.bicep' = {
     nodeVersion: nodeVersion
     licenseSecretName: licenseSecretName
     entraApiClientId: entraApiClientId
+    publicBaseUrl: publicBaseUrl
+    privateTargetHosts: privateTargetHosts
   }
 }
 

@@ -19,6 +19,7 @@ const SAMPLES: [placeholder: RegExp, sample: string][] = [
   ],
   [/^join\(.*\)$/, "00000000-0000-4000-8000-000000000000"],
   [/^\{azure_cloud\}$/, "AzureCloud"],
+  [/^\{private_target_hosts\}$/, "login.sample.example:443"],
   [/^\{bootstrap_admin_username\}$/, "admin"],
   [/secrets\/(jwt|audit)-signing-keys\)$/, `sample:${Buffer.alloc(32, 7).toString("base64")}`],
   [/^@Microsoft\.KeyVault\(/, "a-sample-of-a-secret"],
@@ -26,6 +27,7 @@ const SAMPLES: [placeholder: RegExp, sample: string][] = [
     /^\{(vault\.vault_uri|app_configuration\.endpoint|storage_account\.primary_endpoints_\w+)\}$/,
     "https://sample.example",
   ],
+  [/^\{public_base_url\} is given \?/, "https://sample.example"],
   [/^https:\/\//, "https://sample.example"],
   [/@/, "sample@sample.example"],
 ];

@@ -74,7 +74,7 @@ resource "azurerm_function_app_flex_consumption" "function_app" {
       AZURE_CLIENT_ID                           = azurerm_user_assigned_identity.identity.client_id
       AZURE_SUBSCRIPTION_IDS                    = join(",", local.watched_subscription_ids)
       SERVICE_KEY_VAULT_URL                     = azurerm_key_vault.vault.vault_uri
-      PUBLIC_BASE_URL                           = local.service_url
+      PUBLIC_BASE_URL                           = var.public_base_url == "" ? local.service_url : var.public_base_url
       JWT_SIGNING_KEYS                          = "@Microsoft.KeyVault(SecretUri=${azurerm_key_vault.vault.vault_uri}secrets/jwt-signing-keys)"
       AUDIT_SIGNING_KEYS                        = "@Microsoft.KeyVault(SecretUri=${azurerm_key_vault.vault.vault_uri}secrets/audit-signing-keys)"
       BOOTSTRAP_ADMIN_USERNAME                  = var.bootstrap_admin_username
@@ -91,7 +91,8 @@ resource "azurerm_function_app_flex_consumption" "function_app" {
     var.entra_api_client_id == "" ? {} : {
       ENTRA_API_CLIENT_ID = var.entra_api_client_id
       ENTRA_TENANT_IDS    = data.azurerm_client_config.current.tenant_id
-    }
+    },
+    var.private_target_hosts == "" ? {} : { PRIVATE_TARGET_HOSTS = var.private_target_hosts }
   )
 }
 

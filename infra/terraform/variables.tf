@@ -148,3 +148,15 @@ variable "entra_api_client_id" {
   type        = string
   default     = ""
 }
+
+variable "public_base_url" {
+  description = "Where people reach the service, when not at the app's own address: https://secrets.example.com. Empty: there."
+  type        = string
+  default     = ""
+}
+
+variable "private_target_hosts" {
+  description = "Addresses in the private network, as host:port, that single sign-on may call. Empty: public addresses only."
+  type        = string
+  default     = ""
+}

@@ -26,6 +26,8 @@ param alwaysReadyInstances int
 param nodeVersion string
 param licenseSecretName string
 param entraApiClientId string
+param publicBaseUrl string
+param privateTargetHosts string
 
 var name = 'func-${environmentName}-${suffix}'
 
@@ -128,7 +130,7 @@ resource appSettings 'Microsoft.Web/sites/config@2024-11-01' = {
       AZURE_CLIENT_ID: identityClientId
       AZURE_SUBSCRIPTION_IDS: join(watchedSubscriptionIds, ',')
       SERVICE_KEY_VAULT_URL: vault.properties.vaultUri
-      PUBLIC_BASE_URL: serviceUrl
+      PUBLIC_BASE_URL: empty(publicBaseUrl) ? serviceUrl : publicBaseUrl
       JWT_SIGNING_KEYS: '@Microsoft.KeyVault(SecretUri=${vault.properties.vaultUri}secrets/jwt-signing-keys)'
       AUDIT_SIGNING_KEYS: '@Microsoft.KeyVault(SecretUri=${vault.properties.vaultUri}secrets/audit-signing-keys)'
       BOOTSTRAP_ADMIN_USERNAME: bootstrapAdminUsername
@@ -146,7 +148,8 @@ resource appSettings 'Microsoft.Web/sites/config@2024-11-01' = {
       : { LICENSE_KEY: '@Microsoft.KeyVault(SecretUri=${vault.properties.vaultUri}secrets/${licenseSecretName})' },
     empty(entraApiClientId)
       ? {}
-      : { ENTRA_API_CLIENT_ID: entraApiClientId, ENTRA_TENANT_IDS: subscription().tenantId }
+      : { ENTRA_API_CLIENT_ID: entraApiClientId, ENTRA_TENANT_IDS: subscription().tenantId },
+    empty(privateTargetHosts) ? {} : { PRIVATE_TARGET_HOSTS: privateTargetHosts }
   )
   dependsOn: [vaultReferenceRole]
 }

@@ -46,8 +46,13 @@ function common(expression: Expression, normal: Normal): string {
         .map(({ key, keyExpression, value }) => `${key ?? normal(keyExpression!)}=${normal(value)}`)
         .sort()
         .join(", ")}}`;
-    case "conditional":
-      return choice(normal(expression.test), normal(expression.whenTrue), normal(expression.whenFalse));
+    case "conditional": {
+      const [then, otherwise] = [normal(expression.whenTrue), normal(expression.whenFalse)];
+      const test = negated(expression.test, normal);
+      return test.endsWith(" is given")
+        ? choice(test, otherwise, then)
+        : choice(normal(expression.test), then, otherwise);
+    }
     case "call": {
       const args = expression.args.map(normal);
       const name = FUNCTION_NAMES[expression.name] ?? expression.name;
