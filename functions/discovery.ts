@@ -32,6 +32,7 @@ const startScan = endpoint({
   tier: "core",
   body: ScanRequest,
   responds: { 201: Scan },
+  problems: ["scanRunning"],
   handle: async ({ body, caller, services }) => {
     const scan = await services.discovery.start(body, caller);
     return created(scanView(scan), `/api/assets/discovery/scan/${scan.scanId}/status`);

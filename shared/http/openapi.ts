@@ -41,6 +41,36 @@ function problemsOf(endpoint: Endpoint<never>): number[] {
   return [...new Set(statuses)];
 }
 
+/** Codes that an endpoint answers with only where its declaration says so; without this every one of its status is named. */
+const ONLY_WHERE: Partial<Record<ProblemCode, (endpoint: Endpoint<never>) => boolean>> = {
+  missingBody: ({ body, bodyOptional }) => body !== undefined && !bodyOptional,
+  malformedRequest: ({ body }) => body !== undefined,
+  invalidCursor: ({ query }) => query !== undefined && "cursor" in query.shape,
+  signInStale: () => false,
+  signInFailed: () => false,
+  signInRefused: () => false,
+  ssoOnly: () => false,
+  unauthorized: ({ access }) => access !== "open",
+  invalidCredentials: ({ rateLimit }) => rateLimit === "signIn",
+  tooManyAttempts: ({ rateLimit }) => rateLimit === "signIn",
+  forbidden: ({ access }) => access !== "open",
+  interactiveOnly: ({ interactive = false }) => interactive,
+  passwordChangeRequired: ({ access, beforePasswordChange }) => access !== "open" && !beforePasswordChange,
+  crossSite: ({ access, method }) => access !== "open" && method !== "GET",
+  licenseRequired: ({ tier }) => tier === "pro",
+  scanRunning: () => false,
+  unknownPath: () => false,
+};
+
+/** The titles of what an endpoint may answer with a status. */
+function titlesOf(endpoint: Endpoint<never>, status: number): string {
+  const may = (code: ProblemCode) => endpoint.problems?.includes(code) || (ONLY_WHERE[code]?.(endpoint) ?? true);
+  return Object.entries(PROBLEMS)
+    .filter(([code, problem]) => problem.status === status && may(code as ProblemCode))
+    .map(([, { title }]) => title)
+    .join("; ");
+}
+
 const LOCATIONS: Record<number, string> = {
   201: "Where it can be read.",
   302: "Where the browser goes on.",
@@ -81,10 +111,7 @@ function operationOf(endpoint: Endpoint<never>): ZodOpenApiOperationObject {
   const problems = problemsOf(endpoint).map((status) => [
     String(status),
     {
-      description: Object.values(PROBLEMS)
-        .filter((problem) => problem.status === status)
-        .map((problem) => problem.title)
-        .join("; "),
+      description: titlesOf(endpoint, status),
       headers: {
         ...RESPONSE_HEADERS,
         ...(status === 429 || status === 503

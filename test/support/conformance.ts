@@ -2,7 +2,10 @@ import { Ajv2020, type ValidateFunction } from "ajv/dist/2020.js";
 import addFormats from "ajv-formats";
 
 interface Operation {
-  responses: Record<string, { content?: Record<string, { schema: object }>; headers?: Record<string, unknown> }>;
+  responses: Record<
+    string,
+    { description: string; content?: Record<string, { schema: object }>; headers?: Record<string, unknown> }
+  >;
 }
 export interface Description {
   paths: Record<string, Record<string, Operation>>;
@@ -37,6 +40,10 @@ export class Conformance {
     if (!validate(JSON.parse(text))) {
       throw new Error(`${where} not as described: ${this.ajv.errorsText(validate.errors)}\n${text.slice(0, 1000)}`);
     }
+    if (status < 400) return;
+    const { code, title } = JSON.parse(text) as { code: string; title: string };
+    if (!response.description.includes(title))
+      throw new Error(`${where} with ${code}, which its description does not have`);
   }
 
   private validator(schema: object): ValidateFunction {
