@@ -241,7 +241,9 @@ export function createAccess(deps: AccessDependencies): Access {
       });
     },
 
-    me: async (actor) => (actor.credential.kind === "entra" ? entraView(actor) : userView(await rowOf(actor))),
+    me: async (actor) =>
+      // What is asked with counts: an API token may have a lower role than its user.
+      actor.credential.kind === "entra" ? entraView(actor) : { ...userView(await rowOf(actor)), role: actor.role },
     users: createAdministration({
       users,
       identities,

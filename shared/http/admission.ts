@@ -123,9 +123,13 @@ export function requireInteractive(actor: Actor): void {
 }
 
 const licenseRequired = () =>
-  new Problem("licenseRequired", "This needs the tier pro. GET /system/license/status says what is licensed.", {
-    members: { requiredTier: "pro" },
-  });
+  new Problem(
+    "licenseRequired",
+    "This needs the tier pro: a PRO licence in LICENSE_KEY. GET /system/license/status says what is licensed.",
+    {
+      members: { requiredTier: "pro" },
+    },
+  );
 
 /** RFC 6750, 2.1. A malformed header counts as a token that does not hold. */
 function credentialOf(headers: Headers): Credential | undefined {

@@ -4,6 +4,7 @@ import type { Audit } from "../audit/audit.ts";
 import type { ServiceKeyVault } from "../azure/service-key-vault.ts";
 import type { Config } from "../config/config.ts";
 import type { Caller } from "../http/endpoint.ts";
+import { isLoopback } from "../http/origin.ts";
 import { invalidBody, Problem, retryLater } from "../http/problem.ts";
 import type { RateLimiter } from "../http/rate-limit.ts";
 import type { Licensing } from "../licensing/licensing.ts";
@@ -168,6 +169,7 @@ export function createSso(deps: SsoDependencies): Sso {
 
     async configure(given, ifMatch, caller, origin) {
       const own = requireOrigin(origin);
+      requirePlainAddress(config.PUBLIC_BASE_URL);
       return await configurations.change(given, ifMatch, caller, async (next, given, before) => {
         if (next.providerType !== "oidc") return;
         const candidate: Candidate = { issuer: next.oidcIssuer!, clientId: undefined, secret: given };
@@ -255,6 +257,22 @@ const clientOf = ({ isEnabled, providerType, oidcIssuer, oidcClientId, oidcClien
   JSON.stringify([isEnabled, providerType, oidcIssuer, oidcClientId, oidcClientSecret]);
 
 const EXPECTED = ["NoDiscoveryDocument", "Unreachable"];
+
+/**
+ * Providers come back to our origin: below a path another service may answer there, and without TLS anybody on the way
+ * reads what they bring.
+ *
+ * @throws {Problem} conflict
+ */
+function requirePlainAddress(publicBaseUrl: string | undefined): void {
+  if (publicBaseUrl === undefined) return;
+  const { protocol, hostname, pathname } = new URL(publicBaseUrl);
+  if (pathname === "/" && (protocol === "https:" || isLoopback(hostname))) return;
+  throw new Problem(
+    "conflict",
+    "For single sign-on PUBLIC_BASE_URL must be an https:// address without a path. Set it to such a one.",
+  );
+}
 
 /** @throws {Problem} conflict: providers are told to come back to an address that nobody who calls may choose */
 function requireOrigin(origin: string | undefined): string {

@@ -67,6 +67,13 @@ describe("the text of an API token", () => {
 });
 
 describe("an API token", () => {
+  test("says the role that it counts as, not its user's", async () => {
+    const { token } = await make("reader", "user");
+    const found = await whoIs(other, token);
+    if (found.kind !== "valid") throw new Error("The token does not hold.");
+    expect(await other.access.me(found.actor)).toMatchObject({ username: "maria", role: "user" });
+  });
+
   test("stands for its user, with its own role, on every instance, and is shown once", async () => {
     const made = await make();
     expect(made).toMatchObject({

@@ -254,6 +254,15 @@ const shown: Record<keyof typeof OIDC_MODES, () => Promise<void>> = {
     const answer = await fetch(`${cloud.oidc.issuer}/userinfo`, { headers });
     expect(await answer.json()).toMatchObject({ sub: "somebody-else" });
   },
+  addressVouchedForElsewhere: async () => {
+    const request = sent();
+    const code = (await codeFor("uma", request)).get("code")!;
+    const { body } = await exchange(code, request.verifier);
+    expect(opened(body.id_token).claims).not.toHaveProperty("email_verified");
+    const headers = { authorization: `Bearer ${body.access_token}` };
+    const answer = await fetch(`${cloud.oidc.issuer}/userinfo`, { headers });
+    expect(await answer.json()).toMatchObject({ email: "somebody@elsewhere.example", email_verified: true });
+  },
   redirectingDiscovery: async () => {
     const address = `${cloud.oidc.issuer}/.well-known/openid-configuration`;
     expect((await fetch(address, { redirect: "manual" })).status).toBe(302);

@@ -105,6 +105,18 @@ describe("the configuration", () => {
     expect(await problemOf(signIn(instance, "uma"))).toBe("none");
   });
 
+  test.each([
+    ["https://gateway.acme.example/lifecycle", /without a path/],
+    ["http://lifecycle.acme.example", /https/],
+    ["https://lifecycle.acme.example", /^none$/],
+    ["http://[::1]:7071", /^none$/],
+  ])("where people reach the service at %s", async (PUBLIC_BASE_URL, message) => {
+    const there = deployment.start({ config: { PUBLIC_BASE_URL } });
+    const { origin } = new URL(PUBLIC_BASE_URL);
+    const change = { loginButtonText: "Sign in" };
+    expect(await messageOf(there.sso.configure(change, undefined, ADMINISTRATOR, origin))).toMatch(message);
+  });
+
   test("needs an address of our own, and a key vault for a secret", async () => {
     expect(await problemOf(instance.sso.configure({}, undefined, ADMINISTRATOR, undefined))).toBe("conflict");
     const bare = deployment.start({ config: { SERVICE_KEY_VAULT_URL: undefined } });

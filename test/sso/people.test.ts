@@ -250,4 +250,15 @@ describe("domains of addresses", () => {
     expect(await problemOf(signIn(instance, "fritz"))).toBe("signInRefused");
     expect(deployment.refusals()).toEqual(["emailDomain", "emailDomain"]);
   });
+
+  test("are not those of an address that another answer of the provider vouches for", async () => {
+    await deployment.configure(instance, { autoCreateUsers: true, allowedEmailDomains: ["acme.example"] });
+    deployments.cloud.control.setOidcMode("addressVouchedForElsewhere");
+    try {
+      expect(await problemOf(signIn(instance, "uma"))).toBe("signInRefused");
+      expect(deployment.refusals()).toEqual(["emailDomain"]);
+    } finally {
+      deployments.cloud.control.setOidcMode("correct");
+    }
+  });
 });

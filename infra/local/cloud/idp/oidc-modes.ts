@@ -52,6 +52,10 @@ export const OIDC_MODES = {
   missingIssuerParameter: { callback: (parameters) => parameters.delete("iss") },
   wrongState: { callback: (parameters) => parameters.set("state", "AAAAAAAAAAAAAAAAAAAAAAAAAA") },
   wrongUserinfoSubject: { userinfo: (claims) => ({ ...claims, sub: "somebody-else" }) },
+  addressVouchedForElsewhere: {
+    claims: (claims) => without(without(claims, "email_verified"), "preferred_username"),
+    userinfo: (claims) => ({ ...claims, email: "somebody@elsewhere.example", email_verified: true }),
+  },
   redirectingDiscovery: { redirects: true },
   largeDiscovery: { discovery: (document) => ({ ...document, padding: "x".repeat(1024 * 1024) }) },
   wrongDiscoveryIssuer: { discovery: (document) => ({ ...document, issuer: ELSEWHERE }) },
