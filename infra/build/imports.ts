@@ -19,6 +19,8 @@ const ROOMS = [
   ["settings"],
   ["access", "licensing", "inventory"],
   ["subscriptions", "compliance", "discovery", "sso"],
+  ["applications"],
+  ["rotation", "sync"],
   ["alerts", "reconciliation"],
 ];
 const SDKS = /^@azure\/(?!functions|core-auth|core-rest-pipeline|core-client)|^@aws-sdk\//;

@@ -1,5 +1,6 @@
 import type { SecretClient } from "@azure/keyvault-secrets";
 import * as z from "zod";
+import type { Config } from "../config/config.ts";
 import { systemRandomness } from "../runtime.ts";
 import { CALL_LIMITS, clientOptions, type Route } from "./calls.ts";
 import { CloudFailure, foreignHost } from "./failure.ts";
@@ -20,6 +21,17 @@ export interface ServiceKeyVault {
   writeSecret(name: string, value: string, contentType: string): Promise<string>;
   /** Deletes all versions (the vault keeps them recoverable); nothing happens when it is not there. */
   removeSecret(name: string): Promise<void>;
+}
+
+/**
+ * Whether a vault, given by name or address in any spelling, is the service's own. Names of vaults are unique in a cloud and
+ * ignore case.
+ */
+export function isServiceVault(config: Pick<Config, "SERVICE_KEY_VAULT_URL">, vault: string): boolean {
+  if (config.SERVICE_KEY_VAULT_URL === undefined) return false;
+  const host = URL.canParse(vault) ? new URL(vault).hostname : vault;
+  const nameOf = (text: string) => text.trim().toLowerCase().split(".")[0];
+  return nameOf(host) === nameOf(new URL(config.SERVICE_KEY_VAULT_URL).hostname);
 }
 
 const GRANT = "the role Key Vault Secrets Officer on the service's own key vault";

@@ -4,6 +4,7 @@ export interface CloudEndpoints {
   /** What the issuers of Entra's access tokens begin with, by the version of the token. */
   issuers: { v1: string; v2: string };
   resourceManager: string;
+  graph: string;
   /** Domain that every vault's address must lie under, such as `vault.azure.net`. */
   keyVaultSuffix: string;
   /** Domain of the storage accounts, such as `core.windows.net`. */
@@ -19,6 +20,7 @@ const CLOUDS: Record<string, CloudEndpoints> = {
     authorityHost: "https://login.microsoftonline.com",
     issuers: { v1: "https://sts.windows.net", v2: "https://login.microsoftonline.com" },
     resourceManager: "https://management.azure.com",
+    graph: "https://graph.microsoft.com",
     keyVaultSuffix: "vault.azure.net",
     storageSuffix: "core.windows.net",
   },
@@ -26,6 +28,7 @@ const CLOUDS: Record<string, CloudEndpoints> = {
     authorityHost: "https://login.chinacloudapi.cn",
     issuers: { v1: "https://sts.chinacloudapi.cn", v2: "https://login.partner.microsoftonline.cn" },
     resourceManager: "https://management.chinacloudapi.cn",
+    graph: "https://microsoftgraph.chinacloudapi.cn",
     keyVaultSuffix: "vault.azure.cn",
     storageSuffix: "core.chinacloudapi.cn",
   },
@@ -33,6 +36,7 @@ const CLOUDS: Record<string, CloudEndpoints> = {
     authorityHost: "https://login.microsoftonline.us",
     issuers: { v1: "https://sts.windows.net", v2: "https://login.microsoftonline.us" },
     resourceManager: "https://management.usgovcloudapi.net",
+    graph: "https://graph.microsoft.us",
     keyVaultSuffix: "vault.usgovcloudapi.net",
     storageSuffix: "core.usgovcloudapi.net",
   },
@@ -43,6 +47,7 @@ export function cloudEndpoints(env: {
   AZURE_CLOUD: keyof typeof CLOUDS;
   AZURE_AUTHORITY_HOST?: string | undefined;
   AZURE_RESOURCE_MANAGER_ENDPOINT?: string | undefined;
+  AZURE_GRAPH_ENDPOINT?: string | undefined;
   AZURE_KEY_VAULT_SUFFIX?: string | undefined;
 }): CloudEndpoints {
   const named = CLOUDS[env.AZURE_CLOUD]!;
@@ -52,6 +57,7 @@ export function cloudEndpoints(env: {
     authorityHost,
     issuers: { v1: named.issuers.v1, v2: isNamed ? named.issuers.v2 : authorityHost },
     resourceManager: env.AZURE_RESOURCE_MANAGER_ENDPOINT ?? named.resourceManager,
+    graph: env.AZURE_GRAPH_ENDPOINT ?? named.graph,
     keyVaultSuffix: env.AZURE_KEY_VAULT_SUFFIX ?? named.keyVaultSuffix,
     storageSuffix: named.storageSuffix,
   };

@@ -79,8 +79,15 @@ const Environment = z
     AZURE_CLIENT_ID: guid.optional(),
     AZURE_CLIENT_SECRET: text.optional(),
     AZURE_SUBSCRIPTION_IDS: list.pipe(z.array(guid)).default([]),
+    AZURE_GRAPH_ENDPOINT: httpsUrl.optional(),
     OWNER_TAG: text.max(512).default("owner"),
     SERVICE_KEY_VAULT_URL: httpsUrl.optional(),
+    /** The key vault that new secrets are handed over in when a rotation writes to none of its matches. */
+    HANDOVER_KEY_VAULT_URL: httpsUrl.optional(),
+    /** Other addresses of the sync providers than their public ones. */
+    AWS_ENDPOINT_URL: z.url({ protocol: /^https?$/ }).optional(),
+    GITHUB_API_URL: httpsUrl.optional(),
+    GOOGLE_SECRET_MANAGER_ENDPOINT: httpsUrl.optional(),
     COMMUNICATION_CONNECTION_STRING: text.optional(),
     /** Mail is sent with the identity to this address, where no connection string is set. */
     COMMUNICATION_ENDPOINT: httpsUrl.optional(),
@@ -124,6 +131,13 @@ const Environment = z
     FULL_SCAN_SCHEDULE: schedule.default("0 30 1 * * *"),
     /** When the reconciliation goes on with its walk, or begins the next one. */
     RECONCILIATION_SCHEDULE: schedule.default("0 20 * * * *"),
+    /** When applications and their credentials are read: all of them, and what changed since. */
+    APPLICATIONS_SCHEDULE: schedule.default("0 45 2 * * *"),
+    APPLICATION_CHANGES_SCHEDULE: schedule.default("0 10 */2 * * *"),
+    /** When rotations that wait are gone on with, and due ones begun. */
+    ROTATION_SCHEDULE: schedule.default("0 */10 * * * *"),
+    /** When sync records that are due are run. */
+    SYNC_SCHEDULE: schedule.default("30 */10 * * * *"),
     /** Longest random wait before a scheduled scan begins, in seconds, so that many deployments don't start as one. */
     SCHEDULE_JITTER_SECONDS: integer(0, 600).default(300),
 

@@ -23,6 +23,7 @@ export const PROBLEMS = {
   methodNotAllowed: { status: 405, title: "This path does not take that method" },
   conflict: { status: 409, title: "The request conflicts with the current state" },
   alreadyExists: { status: 409, title: "It exists already" },
+  serviceVault: { status: 409, title: "The service's own key vault is never touched by this" },
   scanRunning: { status: 409, title: "A scan is already running" },
   preconditionFailed: { status: 412, title: "The resource was changed in the meantime" },
   bodyTooLarge: { status: 413, title: "The request body is too large" },
