@@ -5,9 +5,11 @@ import type { LookupFunction } from "node:net";
 import { type Reach, refusal } from "./addresses.ts";
 
 export interface OutgoingRequest {
-  method: "GET" | "POST";
+  method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
   headers: Record<string, string>;
   body?: string;
+  /** PEM certificates of the authorities that may vouch for the host, in place of the public ones. */
+  authorities?: string | undefined;
   /** Gives it up earlier than the time limit does. */
   signal?: AbortSignal;
 }
@@ -115,7 +117,7 @@ export const hostAndPort = (url: URL): string =>
 function send(
   url: URL,
   chosen: LookupAddress,
-  { method, headers, body }: OutgoingRequest,
+  { method, headers, body, authorities }: OutgoingRequest,
   { signal, maxAnswerBytes }: { signal: AbortSignal; maxAnswerBytes: number },
 ): Promise<OutgoingAnswer> {
   // The name goes into TLS and the Host header; the connection goes to the address that was checked and to no other.
@@ -138,6 +140,7 @@ function send(
         agent,
         lookup,
         signal,
+        ...(authorities !== undefined && { ca: authorities }),
         headers: { ...headers, ...(bytes && { "content-length": bytes.length }), "accept-encoding": "identity" },
       },
       (answer) => {

@@ -1,9 +1,12 @@
 import type * as z from "zod";
+import type { Outgoing } from "../../outgoing/outgoing.ts";
+import type { Clock } from "../../runtime.ts";
 
 /**
  * What a sync target is to the rest of the service. Each provider is one folder beside this file with the same file names:
- * `configuration.ts` (what is configured, and its schema), `target.ts` (implements `SyncTarget`), `failures.ts` (what its
- * errors mean), `names.ts` (which names it takes). `providers.ts` has one line for each.
+ * `configuration.ts` (what is configured, and its schema), `provider.ts` (its `ProviderDefinition`), `target.ts` (implements
+ * `SyncTarget`; loaded with the first call), `failures.ts` (what its errors mean), `names.ts` (which names it takes).
+ * `providers.ts` has one line for each.
  */
 
 /** Says which value of which record a target holds. */
@@ -20,7 +23,10 @@ export interface TargetState {
   exists: boolean;
   /** The record whose mark of ownership it carries; null for none, undefined where the provider can carry none. */
   ownedBy?: string | null;
-  /** The source version it holds, where the provider can tell without a value. */
+  /**
+   * The `markId` of what it holds now, where the provider can tell without a value. Anything else, or undefined: what it
+   * holds was not written under a mark, or was changed since.
+   */
   holds?: string | undefined;
   /** The provider's own id of the version that is current, such as `VersionId`. */
   version?: string | undefined;
@@ -93,8 +99,9 @@ export interface ProviderDefinition<Settings extends object = object, Secrets ex
 
 /** What the providers are given. */
 export interface ProviderDependencies {
-  /** For calls to addresses that people gave: guarded. */
-  fetch: typeof fetch;
+  /** For all calls but an SDK's: guarded, since people give the addresses of some providers. */
+  outgoing: Outgoing;
+  clock: Clock;
   /** Addresses that the environment names in place of the public ones; undefined for the public ones. */
   endpoints: { aws?: string | undefined; github?: string | undefined; google?: string | undefined };
 }
