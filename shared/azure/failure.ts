@@ -11,7 +11,13 @@ export type FailureCode =
   | "badResponse"
   | "timedOut"
   | "foreignHost"
-  | "unauthenticated";
+  | "unauthenticated"
+  /** A deleted secret that can be recovered holds the name. */
+  | "deleted"
+  /** It is switched off. */
+  | "disabled"
+  /** Another change of it is under way. */
+  | "conflict";
 
 /** What was tried, in words that complete "Could not …", on what, and what permission it takes. */
 export interface CallTarget {
@@ -57,6 +63,16 @@ export class CloudFailure extends Error {
   }
 }
 
+/** What the call answers; undefined when the service does not know what was asked for. */
+export async function unlessMissing<T>(work: Promise<T>): Promise<T | undefined> {
+  try {
+    return await work;
+  } catch (error) {
+    if (error instanceof CloudFailure && error.code === "notFound") return undefined;
+    throw error;
+  }
+}
+
 /** The failure of `target` with a reason that completes "Could not … (…): ". */
 export function failure(code: FailureCode, target: CallTarget, reason: string, details: FailureDetails): CloudFailure {
   const shown = details.cloudCode ? `${reason} (${details.cloudCode})` : reason;
@@ -91,6 +107,24 @@ export function failureOfAnswer(answer: FailedAnswer, target: CallTarget, now = 
     return failure("unauthenticated", target, "the service did not accept the identity's token", {
       remedy:
         "Check that the resource trusts the identity's tenant (GET /identity shows it) and that the clock is right.",
+      cloudCode,
+    });
+  }
+  if (status === 409 && cloudCode === "ObjectIsDeletedButRecoverable") {
+    return failure("deleted", target, "a deleted secret holds the name", {
+      remedy: "Recover the deleted secret, or purge it, then try again.",
+      cloudCode,
+    });
+  }
+  if (status === 409) {
+    return failure("conflict", target, "another change of it is under way", {
+      remedy: "Nothing to mend: it is tried again. If it stays, see who else changes this resource.",
+      cloudCode,
+    });
+  }
+  if (status === 403 && cloudCode === "SecretDisabled") {
+    return failure("disabled", target, "this version of the secret is switched off", {
+      remedy: "Enable the secret's current version, or write a new one.",
       cloudCode,
     });
   }

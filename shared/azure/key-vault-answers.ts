@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { page, type Route } from "./calls.ts";
+import type { CallTarget } from "./failure.ts";
 
 /**
  * The members of Key Vault's answers without which the SDKs, or what reads them here, would stumble.
@@ -21,6 +22,9 @@ const identifier = (collection: string) =>
 
 const secretEntry = z.object({ id: identifier("secrets"), attributes, tags, contentType: text, managed });
 const keyEntry = z.object({ kid: identifier("keys"), attributes, tags, managed });
+/** A secret, or an entry of the list of its versions: both name the version. */
+export const secretAnswer = z.object({ ...secretEntry.shape, id: identifier("secrets"), value: text });
+export const deletedSecretAnswer = z.object({ ...secretEntry.shape, recoveryId: text });
 const certificateEntry = z.object({ id: identifier("certificates"), attributes, tags, x5t: text });
 
 /** The name in the identifier of a list's entry, where that much of it can be read. */
@@ -99,6 +103,10 @@ const ROUTES: { path: RegExp; operation: string; answer: z.ZodType; entry?: z.Zo
 /** Either reads what describes a secret and never its value: https://learn.microsoft.com/azure/key-vault/general/rbac-guide */
 const GRANT =
   "the role Key Vault Reader on this vault, or, where it uses access policies, list for secrets, list, get and getrotationpolicy for keys, and list and get for certificates";
+
+/** Undefined when it is no list of a secret's versions. */
+export const secretVersionsRoute = (path: string, target: CallTarget): Route | undefined =>
+  /^\/secrets\/[^/]+\/versions\/?$/.test(path) ? { target, answer: page, entry: secretEntry, paged: true } : undefined;
 
 export function keyVaultRoute(path: string, resource: string): Route | undefined {
   const route = ROUTES.find(({ path: pattern }) => pattern.test(path.replace(/\/$/, "")));

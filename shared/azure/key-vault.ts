@@ -232,7 +232,8 @@ function vaultClient(resource: string, connect: Connect): VaultClient {
   };
 }
 
-function originOf(vaultUri: string, suffix: string, target: CallTarget): string {
+/** @throws {CloudFailure} foreignHost when the address is not https, or not under `suffix`. */
+export function originOf(vaultUri: string, suffix: string, target: CallTarget): string {
   const url = URL.canParse(vaultUri) ? new URL(vaultUri) : undefined;
   if (url?.protocol !== "https:" || !url.hostname.endsWith(`.${suffix}`) || url.username || url.password) {
     throw foreignHost(target, url ? url.origin : "no address at all");
@@ -251,7 +252,7 @@ interface SdkProperties {
   managed?: boolean;
 }
 
-function listed(properties: SdkProperties): Listed {
+export function listed(properties: SdkProperties): Listed {
   return {
     name: properties.name ?? "",
     enabled: properties.enabled ?? true,
@@ -324,7 +325,7 @@ function textTags(tags: Record<string, unknown> | undefined | null): Record<stri
 }
 
 /** Without the members that are undefined, or null as the services sometimes write it. */
-function present<T extends object>(members: T): { [K in keyof T]?: NonNullable<T[K]> } {
+export function present<T extends object>(members: T): { [K in keyof T]?: NonNullable<T[K]> } {
   return Object.fromEntries(Object.entries(members).filter(([, value]) => value !== undefined && value !== null)) as {
     [K in keyof T]?: NonNullable<T[K]>;
   };

@@ -3,7 +3,7 @@ import * as z from "zod";
 import type { Config } from "../config/config.ts";
 import { systemRandomness } from "../runtime.ts";
 import { CALL_LIMITS, clientOptions, type Route } from "./calls.ts";
-import { CloudFailure, foreignHost } from "./failure.ts";
+import { foreignHost, unlessMissing } from "./failure.ts";
 import type { CloudServices } from "./key-vault.ts";
 
 /** The key vault of the service itself, where it keeps what must not lie in its tables. Every method throws `CloudFailure`. */
@@ -93,13 +93,4 @@ export function createServiceKeyVault(services: CloudServices): ServiceKeyVault 
       await unlessMissing((await client("delete a secret")).beginDeleteSecret(name));
     },
   };
-}
-
-async function unlessMissing<T>(work: Promise<T>): Promise<T | undefined> {
-  try {
-    return await work;
-  } catch (error) {
-    if (error instanceof CloudFailure && error.code === "notFound") return undefined;
-    throw error;
-  }
 }

@@ -1,3 +1,12 @@
+import type { SecretClient, SecretProperties } from "@azure/keyvault-secrets";
+import { Problem } from "../http/problem.ts";
+import { systemRandomness } from "../runtime.ts";
+import { CALL_LIMITS, clientOptions, type Route } from "./calls.ts";
+import { failure, unlessMissing } from "./failure.ts";
+import { type CloudServices, listed, originOf, present } from "./key-vault.ts";
+import { deletedSecretAnswer, secretAnswer, secretVersionsRoute } from "./key-vault-answers.ts";
+import { isServiceVault } from "./service-key-vault.ts";
+
 /**
  * Secrets of key vaults, read with their value and written: for rotation and sync only. Instants are whole unix seconds.
  */
@@ -31,21 +40,28 @@ export interface NewSecretVersion {
 
 /** The secrets of one vault. Every method throws `CloudFailure`. */
 export interface VaultSecrets {
-  /** All versions, the newest first, without values; empty when there is no such secret. */
+  /**
+   * All versions, the newest first, without values; empty when there is no such secret. Key Vault dates them by the second:
+   * of versions made within one, the order is not known, and only `read` tells which is the current one.
+   */
   versions(name: string, signal?: AbortSignal): Promise<SecretVersion[]>;
-  /** Undefined when there is none. Without `version` the newest. */
+  /**
+   * Undefined when there is none. Without `version` the current one.
+   *
+   * @throws {CloudFailure} disabled when that version is switched off.
+   */
   read(name: string, version?: string, signal?: AbortSignal): Promise<(SecretVersion & { value: string }) | undefined>;
   /**
    * Adds a version. Sent once: after an `unclear` failure the caller looks for what it wrote by its tags.
    *
-   * @throws {CloudFailure} deleted when a deleted secret holds the name.
+   * @throws {CloudFailure} deleted when a deleted secret holds the name; conflict while one is being deleted or recovered.
    */
   write(name: string, version: NewSecretVersion): Promise<SecretVersion>;
   /** Switches one version off or on. */
   enable(name: string, version: string, enabled: boolean): Promise<void>;
   /** A deleted secret that can be recovered, undefined when there is none. */
   deleted(name: string): Promise<{ tags: Record<string, string> } | undefined>;
-  /** Has a deleted secret recovered; it takes seconds until its name works. */
+  /** Has a deleted secret recovered; it takes seconds until its name works. Nothing happens when there is none. */
   recover(name: string): Promise<void>;
   /** Deletes all versions, recoverable; nothing happens when it is not there. */
   remove(name: string): Promise<void>;
@@ -57,4 +73,107 @@ export interface VaultSecretsClients {
    * @throws {Problem} serviceVault when it is the service's own vault, in any spelling.
    */
   open(vault: { name: string; vaultUri: string }): VaultSecrets;
+}
+
+/** https://learn.microsoft.com/azure/key-vault/general/rbac-guide */
+const GRANT =
+  "the role Key Vault Secrets Officer on this vault, or, where it uses access policies, get, list, set, delete and recover for secrets";
+const SECRET = /^\/secrets\/[0-9A-Za-z-]{1,127}(\/[0-9A-Za-z]*)?$/;
+const DELETED = /^\/deletedsecrets\/[0-9A-Za-z-]{1,127}(\/recover)?$/;
+
+export function createVaultSecrets(services: CloudServices): VaultSecretsClients {
+  const { config, identity, log, randomness = systemRandomness(), limits } = services;
+  const suffix = config.cloud.keyVaultSuffix;
+
+  return {
+    open({ name: vaultName, vaultUri }) {
+      const resource = `key vault ${vaultName}`;
+      const origin = originOf(vaultUri, suffix, { operation: "open the vault", resource });
+      if (isServiceVault(config, vaultName) || isServiceVault(config, origin)) {
+        throw new Problem("serviceVault", `${vaultName} is the service's own key vault. Name another one.`);
+      }
+
+      /** A client holds no connection of its own; the policy of each knows one list only. */
+      async function client(
+        operation: string,
+        { signal, once = false }: { signal?: AbortSignal | undefined; once?: boolean } = {},
+      ): Promise<SecretClient> {
+        const { SecretClient } = await import("@azure/keyvault-secrets");
+        const target = { operation, resource, grant: GRANT };
+        const route = (path: string): Route | undefined => {
+          if (DELETED.test(path))
+            return { target, answer: path.endsWith("/recover") ? secretAnswer : deletedSecretAnswer };
+          return (
+            secretVersionsRoute(path, target) ?? (SECRET.test(path) ? { target, answer: secretAnswer } : undefined)
+          );
+        };
+        const scope = `https://${suffix}/.default`;
+        const allowed = { ...CALL_LIMITS, ...limits, ...(once && { unreachableTries: 1 }) };
+        const options = { origin, scope, identity, route, resource, signal, log, randomness, limits: allowed };
+        return new SecretClient(origin, await identity.credential(), clientOptions(options));
+      }
+
+      return {
+        async versions(name, signal) {
+          const pages = (await client("list versions of a secret", { signal })).listPropertiesOfSecretVersions(name);
+          const versions: SecretVersion[] = [];
+          for await (const page of pages.byPage()) versions.push(...page.map(versionOf));
+          return versions.sort((a, b) => (b.createdOn ?? 0) - (a.createdOn ?? 0));
+        },
+
+        async read(name, version, signal) {
+          const reading = await client("read a secret", { signal });
+          const secret = await unlessMissing(reading.getSecret(name, version === undefined ? {} : { version }));
+          if (secret === undefined) return undefined;
+          if (secret.value === undefined) {
+            const reason = "the answer has no value";
+            throw failure("badResponse", { operation: "read a secret", resource }, reason, {
+              remedy: "Check proxies and private DNS between here and the vault.",
+            });
+          }
+          return { ...versionOf(secret.properties), value: secret.value };
+        },
+
+        async write(name, { value, contentType, tags, notBefore, expiresOn }) {
+          const writing = await client("write a secret", { once: true });
+          const { properties } = await writing.setSecret(name, value, {
+            ...present({ contentType, tags }),
+            ...present({ notBefore: dateOf(notBefore), expiresOn: dateOf(expiresOn) }),
+          });
+          return versionOf(properties);
+        },
+
+        async enable(name, version, enabled) {
+          await (await client("switch a version of a secret on or off")).updateSecretProperties(name, version, {
+            enabled,
+          });
+        },
+
+        async deleted(name) {
+          const secret = await unlessMissing((await client("look at a deleted secret")).getDeletedSecret(name));
+          return secret && { tags: listed(secret.properties).tags };
+        },
+
+        async recover(name) {
+          // The SDK then looks whether the name works already, which it does not for some seconds.
+          await unlessMissing((await client("recover a deleted secret")).beginRecoverDeletedSecret(name));
+        },
+
+        async remove(name) {
+          await unlessMissing((await client("delete a secret")).beginDeleteSecret(name));
+        },
+      };
+    },
+  };
+}
+
+const dateOf = (seconds: number | undefined): Date | undefined =>
+  seconds === undefined ? undefined : new Date(seconds * 1000);
+
+function versionOf(properties: SecretProperties): SecretVersion {
+  return {
+    ...listed(properties),
+    version: properties.version ?? "",
+    ...present({ contentType: properties.contentType }),
+  };
 }

@@ -1,0 +1,138 @@
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import type { Cloud } from "../../infra/local/cloud/cloud.ts";
+import { createIdentity } from "../../shared/azure/identity.ts";
+import { createVaultSecrets, type VaultSecrets, type VaultSecretsClients } from "../../shared/azure/vault-secrets.ts";
+import type { Config } from "../../shared/config/config.ts";
+import { liveIn } from "./live-cloud.ts";
+import { failureOf, IMPATIENT, recordingLog } from "./services.ts";
+
+let cloud: Cloud;
+let config: Config;
+let clients: VaultSecretsClients;
+let vault: VaultSecrets;
+const log = recordingLog();
+
+const uriOf = (name: string) =>
+  `https://${name}.${config.cloud.keyVaultSuffix}:${new URL(config.SERVICE_KEY_VAULT_URL!).port}`;
+
+beforeAll(async () => {
+  const vaults = [
+    {
+      name: "kv-shop",
+      secrets: [
+        { name: "present", value: "value-of-old", contentType: "text/plain", tags: { team: "shop" }, expiresInDays: 9 },
+      ],
+      certificates: [{ name: "www" }],
+    },
+  ];
+  ({ cloud, config } = await liveIn({
+    company: { subscriptions: [{ id: "11111111-1111-4111-8111-111111111111", name: "Shop", vaults }] },
+  }));
+  clients = createVaultSecrets({ config, identity: createIdentity(config), log, limits: IMPATIENT });
+  vault = clients.open({ name: "kv-shop", vaultUri: uriOf("kv-shop") });
+});
+afterAll(() => cloud.stop());
+afterEach(() => {
+  cloud.control.clearFaults();
+  cloud.control.resetCounts();
+});
+
+test("a new version inherits nothing, and all versions are listed without values", async () => {
+  const before = await vault.read("present");
+  expect(before).toMatchObject({
+    value: "value-of-old",
+    contentType: "text/plain",
+    tags: { team: "shop" },
+    managed: false,
+  });
+  const expiresOn = before!.expiresOn! + 1000;
+  const written = await vault.write("present", { value: "value-of-new", expiresOn });
+  expect(written).toMatchObject({ name: "present", enabled: true, expiresOn, tags: {} });
+  expect(JSON.stringify(written)).not.toContain("value-of");
+  cloud.control.resetCounts();
+  const versions = await vault.versions("present");
+  expect(versions.map(({ version }) => version)).toEqual([written.version, before!.version]);
+  expect(JSON.stringify(versions)).not.toContain("value-of");
+  expect(cloud.control.counts()).toMatchObject({ "keyvault.listSecretVersions": 1, total: 1 });
+  expect(await vault.read("present", before!.version)).toMatchObject({ value: "value-of-old", tags: { team: "shop" } });
+});
+
+test("more versions than a page holds are all listed", async () => {
+  for (let at = 0; at < 27; at++) await vault.write("often", { value: `value-of-${at}` });
+  const versions = await vault.versions("often");
+  expect(new Set(versions.map(({ version }) => version)).size).toBe(27);
+});
+
+test("what is not there reads as undefined, and removing it is done already", async () => {
+  expect(await vault.read("never")).toBeUndefined();
+  expect(await vault.versions("never")).toEqual([]);
+  expect(await vault.deleted("never")).toBeUndefined();
+  await vault.remove("never");
+  await vault.recover("never");
+});
+
+test("a version that is switched off says so, and can be switched on again", async () => {
+  const { version } = await vault.write("off", { value: "value-of-off", tags: { kept: "yes" } });
+  await vault.enable("off", version, false);
+  expect((await failureOf(vault.read("off"))).code).toBe("disabled");
+  expect(await vault.versions("off")).toMatchObject([{ enabled: false, tags: { kept: "yes" } }]);
+  await vault.enable("off", version, true);
+  expect(await vault.read("off")).toMatchObject({ value: "value-of-off", enabled: true });
+});
+
+test("a deleted secret holds its name until it is recovered", async () => {
+  await vault.write("gone", { value: "value-of-gone", tags: { owner: "us" } });
+  await vault.remove("gone");
+  expect(await vault.read("gone")).toBeUndefined();
+  expect(await vault.deleted("gone")).toEqual({ tags: { owner: "us" } });
+  const failure = await failureOf(vault.write("gone", { value: "value-of-other" }));
+  expect(failure).toMatchObject({ code: "deleted", unclear: false });
+  expect(failure.remedy).toContain("Recover");
+  await vault.recover("gone");
+  expect(await vault.read("gone")).toMatchObject({ value: "value-of-gone" });
+});
+
+test("a write whose answer is lost is not sent again", async () => {
+  cloud.control.addFault({ match: { operation: "keyvault.setSecret" }, action: { kind: "loseAnswer" } });
+  const failure = await failureOf(vault.write("once", { value: "value-of-once" }));
+  expect(failure).toMatchObject({ code: "unreachable", unclear: true });
+  expect(cloud.control.counts()).toMatchObject({ "keyvault.setSecret": 1 });
+  expect(await vault.versions("once")).toHaveLength(1);
+});
+
+test("a write that was refused for now is sent again", async () => {
+  cloud.control.addFault({ match: { operation: "keyvault.setSecret" }, action: { kind: "throttle" }, times: 2 });
+  await vault.write("patient", { value: "value-of-patient" });
+  expect(await vault.versions("patient")).toHaveLength(1);
+});
+
+test("a missing role is named", async () => {
+  cloud.control.addFault({ match: { operation: "keyvault.setSecret" }, action: { kind: "deny" } });
+  const failure = await failureOf(vault.write("refused", { value: "value-of-refused" }));
+  expect(failure).toMatchObject({ code: "accessDenied", cloudCode: "ForbiddenByRbac" });
+  expect(failure.remedy).toContain("Key Vault Secrets Officer");
+});
+
+test("what backs a certificate is marked as managed", async () => {
+  expect(await vault.versions("www")).toMatchObject([{ managed: true }]);
+});
+
+test("the service's own vault is refused in every spelling, and foreign addresses are", () => {
+  const own = new URL(config.SERVICE_KEY_VAULT_URL!);
+  const name = own.hostname.split(".")[0]!;
+  for (const vaultUri of [own.href, own.origin, `https://${own.host.toUpperCase()}/`, `https://${own.hostname}`]) {
+    expect(() => clients.open({ name: "kv-other", vaultUri })).toThrow(
+      expect.objectContaining({ code: "serviceVault" }),
+    );
+  }
+  expect(() => clients.open({ name: name.toUpperCase(), vaultUri: uriOf("kv-other") })).toThrow(
+    expect.objectContaining({ code: "serviceVault" }),
+  );
+  expect(() => clients.open({ name: "kv-evil", vaultUri: "https://evil.localhost" })).toThrow(
+    expect.objectContaining({ code: "foreignHost" }),
+  );
+});
+
+test("no value is in any line of the log", () => {
+  expect(log.lines.join("\n")).not.toContain("value-of-");
+});
