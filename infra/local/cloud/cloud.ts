@@ -8,12 +8,17 @@ import { ApiTokens } from "./api-tokens.ts";
 import { AppConfiguration, CONFIGURATION_AUDIENCE } from "./app-configuration.ts";
 import { arm } from "./arm.ts";
 import { Authorization } from "./authorization.ts";
+import { CloudClock } from "./clock.ts";
 import { type CompanyChoice, chosenCompany, companyNamed } from "./company/load.ts";
 import { Control } from "./control.ts";
 import { controlApi } from "./control-api.ts";
 import { type CloudState, DataFolder } from "./data-folder.ts";
 import { type AppRegistration, entra } from "./entra.ts";
 import { Faults } from "./faults.ts";
+import { Directory, isDirectoryChange } from "./graph/directory.ts";
+import { DirectoryControl } from "./graph/directory-control.ts";
+import { graph } from "./graph/graph.ts";
+import { Targets } from "./graph/targets.ts";
 import type { Incoming, Service } from "./http.ts";
 import { readRequest, send } from "./http.ts";
 import { type OidcClient, OidcProvider } from "./idp/oidc.ts";
@@ -66,7 +71,7 @@ export interface Cloud {
 }
 
 /**
- * Starts a cloud on this machine that speaks the wire protocols of Entra, the resource manager, Key Vault, Communication
+ * Starts a cloud on this machine that speaks the wire protocols of Entra, the resource manager, Microsoft Graph, Key Vault, Communication
  * Services e-mail and App Configuration over TLS, all on one port under names that end in `.localhost`; and on a second,
  * plain port the managed identity endpoint, webhook sinks and the control API; and on a third the company's identity provider.
  */
@@ -78,9 +83,20 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
   const signingKey = folder.signingKey();
   const certificate = serverCertificate(folder.path);
 
-  const resources = new Resources(chosenCompany(state.company, state.seed), state.base);
+  const [company, clock, changes] = [chosenCompany(state.company, state.seed), new CloudClock(), folder.changes()];
+  const resources = new Resources(company, state.base, clock);
   if (resources.vault(SERVICE_VAULT) === undefined) resources.addUnlisted({ name: SERVICE_VAULT });
-  resources.restore(folder.changes(), folder.writeChange);
+  resources.restore(
+    changes.filter((change) => !isDirectoryChange(change)),
+    folder.writeChange,
+  );
+  const directory = new Directory({
+    applications: company.applications ?? [],
+    base: state.base,
+    clock,
+    service: [state.identity, state.app],
+  });
+  directory.restore(changes.filter(isDirectoryChange), folder.writeChange);
   const [faults, ledger, sinks] = [new Faults(), new Ledger(), new Sinks()];
   const authorization = new Authorization(resources);
   const tokens = new Tokens(signingKey, state.tenantId, options.tokenLifetimeSeconds ?? 3600);
@@ -114,8 +130,14 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
   state.port = await listen(main, options.port, state.port);
   const origin = (host: string) => `https://${host}:${state.port}`;
   const [authority, manager] = [origin("login.localhost"), origin("management.localhost")];
+  const graphOrigin = origin("graph.localhost");
+  tokens.roles.set(graphOrigin, ({ objectId }) => directory.permissionsOf(objectId));
   const api = new ApiTokens({ tokens, people, clientId: state.apiClientId, authority });
+  const targets = new Targets(directory, (vault, name) => control.secretValue(vault, name));
+  resources.secretChanged = (vault, name) => targets.noticed(vault, name);
   const control = new Control({
+    directory: new DirectoryControl(directory, targets),
+    clock,
     resources,
     authorization,
     faults,
@@ -129,9 +151,10 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
     tokens,
     api,
   });
-  const audiences = [manager, `https://${SUFFIX}`, MAIL_AUDIENCE, CONFIGURATION_AUDIENCE];
+  const audiences = [manager, graphOrigin, `https://${SUFFIX}`, MAIL_AUDIENCE, CONFIGURATION_AUDIENCE];
   services = {
-    "login.localhost": entra({ tokens, api, origin: authority, resources: audiences, apps: [state.app] }),
+    "login.localhost": entra({ tokens, api, origin: authority, resources: audiences, apps: [state.app], directory }),
+    "graph.localhost": graph({ directory, tokens, origin: graphOrigin }),
     "management.localhost": arm({
       resources,
       authorization,
@@ -169,6 +192,7 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
 
   return {
     environment: {
+      AZURE_GRAPH_ENDPOINT: graphOrigin,
       ...environment(state, certificate.authorityPath, authority, manager, origin),
       PRIVATE_TARGET_HOSTS: new URL(issuer).host,
     },

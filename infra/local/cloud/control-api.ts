@@ -1,5 +1,7 @@
+import type { CompanyApplication } from "./company/applications.ts";
 import type { AssetKind } from "./company/company.ts";
 import type { Control } from "./control.ts";
+import type { DirectoryControl } from "./graph/directory-control.ts";
 import { type Answer, type Incoming, jsonObject } from "./http.ts";
 import { isOidcMode } from "./idp/oidc-modes.ts";
 import { isSamlMode } from "./idp/saml-modes.ts";
@@ -29,6 +31,16 @@ type Body = Record<string, unknown>;
  *     POST   /control/entra/roll-keys
  *     PUT    /control/entra/api                   {"version": 2, "roles": ["Lifecycle.User"]} of applications
  *     POST   /control/entra/api-tokens            an `ApiTokenRequest`, answered with the token
+ *     GET    /control/clock                       POST   /control/clock      {"moveMilliseconds": 1000}
+ *     GET    /control/graph                       PUT    /control/graph      members of `DirectorySettings`
+ *     POST   /control/graph/forget-delta-links
+ *     GET    /control/applications                POST   /control/applications   a `CompanyApplication`
+ *     PATCH  /control/applications/ID             DELETE /control/applications/ID
+ *     GET    /control/applications/ID/secrets     POST   /control/applications/ID/secrets   {"name": "…", "expiresInDays": 1}
+ *     PATCH  /control/applications/ID/secrets/KEY {"expiresInDays": -1}   DELETE /control/applications/ID/secrets/KEY
+ *     POST   /control/applications/ID/signs-in    {"value": "…"}
+ *     POST   /control/targets                     {"appId": "…", "vault": "…", "secret": "…"}
+ *     GET    /control/targets/gaps
  *
  * Bodies are the types of `company/company.ts`, `faults.ts`, `idp/people.ts`, `api-tokens.ts` and `resources/resources.ts`. @throws {Error} with what is wrong.
  */
@@ -70,6 +82,19 @@ export function controlApi(control: Control, request: Incoming): Answer | Promis
       return saml(control, method, rest[0], body);
     case "entra":
       return entra(control, rest[0], body);
+    case "clock":
+      if (method === "POST") control.moveClock(Number(body.moveMilliseconds));
+      return ok({ now: control.now() });
+    case "graph":
+      if (method === "PUT") control.directory.set(body);
+      if (rest[0] === "forget-delta-links") control.directory.forgetDeltaLinks();
+      return ok(control.directory.settings());
+    case "applications":
+      return applications(control.directory, method, rest, body);
+    case "targets":
+      if (method === "POST")
+        control.directory.watchTarget(body as unknown as Parameters<DirectoryControl["watchTarget"]>[0]);
+      return ok(control.directory.gaps());
     default:
       return notFound();
   }
@@ -112,6 +137,30 @@ function entra(control: Control, part: string | undefined, body: Body): Answer |
     default:
       return notFound();
   }
+}
+
+function applications(directory: DirectoryControl, method: string, path: string[], body: Body): Answer {
+  const [id, part, keyId] = path;
+  if (id === undefined) {
+    if (method === "POST") return ok({ appId: directory.putApplication(body as unknown as CompanyApplication) });
+    return ok(directory.applications());
+  }
+  if (part === undefined) {
+    if (method === "DELETE") return directory.removeApplication(id) ? ok({ removed: true }) : notFound();
+    return method === "PATCH" && directory.changeApplication(id, body) ? ok({ changed: true }) : notFound();
+  }
+  if (part === "signs-in") return ok({ signsIn: directory.signsIn(id, String(body.value)) });
+  if (part !== "secrets") return notFound();
+  if (keyId !== undefined) {
+    if (method === "DELETE") return directory.removeSecret(id, keyId) ? ok({ removed: true }) : notFound();
+    const changed = method === "PATCH" && directory.expireSecret(id, keyId, Number(body.expiresInDays));
+    return changed ? ok({ changed: true }) : notFound();
+  }
+  if (method === "POST") {
+    const { keyId: made } = directory.addSecret(id, body as unknown as Parameters<DirectoryControl["addSecret"]>[1]);
+    return ok({ keyId: made });
+  }
+  return ok(directory.secrets(id));
 }
 
 function faults(control: Control, method: string, id: string | undefined, body: Body): Answer {

@@ -1,6 +1,7 @@
 import type { ApiTokenRequest, ApiTokens } from "./api-tokens.ts";
 import type { AppConfiguration } from "./app-configuration.ts";
 import type { Assignment, Authorization } from "./authorization.ts";
+import type { CloudClock } from "./clock.ts";
 import type {
   AssetKind,
   CompanyCertificate,
@@ -10,6 +11,7 @@ import type {
   CompanyVault,
 } from "./company/company.ts";
 import type { ActiveFault, Fault, Faults } from "./faults.ts";
+import type { DirectoryControl } from "./graph/directory-control.ts";
 import type { OidcProvider } from "./idp/oidc.ts";
 import type { OidcModeName } from "./idp/oidc-modes.ts";
 import type { People, Person } from "./idp/people.ts";
@@ -35,6 +37,8 @@ export interface ControlParts {
   saml: SamlProvider;
   tokens: Tokens;
   api: ApiTokens;
+  directory: DirectoryControl;
+  clock: CloudClock;
 }
 
 /** A vault as the control API counts it; `managed` secrets and keys are not among the numbers. */
@@ -66,8 +70,22 @@ export interface ItemSummary {
 export class Control {
   readonly #parts: ControlParts;
 
+  /** The tenant's applications. */
+  readonly directory: DirectoryControl;
+
   constructor(parts: ControlParts) {
     this.#parts = parts;
+    this.directory = parts.directory;
+  }
+
+  /** ISO 8601. Of applications, their secrets and what is written to vaults; tokens go by the machine's time. */
+  now(): string {
+    return new Date(this.#parts.clock.now()).toISOString();
+  }
+
+  /** Moves that time ahead. */
+  moveClock(milliseconds: number): void {
+    this.#parts.clock.move(milliseconds);
   }
 
   /** Requests so far by operation, with `total`. */

@@ -3,6 +3,7 @@ import { appendFileSync, existsSync, mkdirSync, readFileSync, renameSync, writeF
 import { join } from "node:path";
 import type { CompanyChoice } from "./company/load.ts";
 import type { AppRegistration } from "./entra.ts";
+import type { DirectoryChange } from "./graph/directory.ts";
 import type { OidcClient } from "./idp/oidc.ts";
 import type { Change } from "./resources/resources.ts";
 import type { Principal } from "./tokens.ts";
@@ -78,15 +79,15 @@ export class DataFolder {
   }
 
   /** What was written down since the company was made. A last line that was cut off is left out. */
-  changes(): Change[] {
+  changes(): (Change | DirectoryChange)[] {
     if (!existsSync(this.#changes)) return [];
     const lines = readFileSync(this.#changes, "utf8").split("\n");
     const whole = lines.slice(0, -1).join("\n");
     if (lines.at(-1) !== "") writeFileSync(this.#changes, whole === "" ? "" : `${whole}\n`, { mode: 0o600 });
-    return whole === "" ? [] : whole.split("\n").map((line) => JSON.parse(line) as Change);
+    return whole === "" ? [] : whole.split("\n").map((line) => JSON.parse(line) as Change | DirectoryChange);
   }
 
-  readonly writeChange = (change: Change): void => {
+  readonly writeChange = (change: Change | DirectoryChange): void => {
     appendFileSync(this.#changes, `${JSON.stringify(change)}\n`, { mode: 0o600 });
   };
 }

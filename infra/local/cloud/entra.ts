@@ -1,5 +1,7 @@
 import { randomUUID, timingSafeEqual } from "node:crypto";
 import type { ApiTokens } from "./api-tokens.ts";
+import type { Directory } from "./graph/directory.ts";
+import type { ApplicationRecord } from "./graph/records.ts";
 import { type Answer, type Incoming, type Operation, type Refusals, retryAfter, type Service } from "./http.ts";
 import type { Principal, Tokens } from "./tokens.ts";
 
@@ -15,7 +17,10 @@ export interface EntraOptions {
   origin: string;
   /** Resources a token can be asked for, without a slash at the end. */
   resources: readonly string[];
+  /** Applications of the service's own. */
   apps: readonly AppRegistration[];
+  /** The tenant's applications. */
+  directory: Directory;
 }
 
 /**
@@ -38,7 +43,8 @@ export function entra(options: EntraOptions): Service {
       return operation("entra.keys", async () => ({ status: 200, body: await options.api.jwks(version) }));
     }
     if (request.method === "POST" && path === "oauth2/v2.0/token") {
-      return operation("entra.token", () => token(options, tenant, request));
+      const item = new URLSearchParams(request.body.toString("utf8")).get("client_id");
+      return { ...operation("entra.token", () => token(options, tenant, request)), ...(item && { item }) };
     }
     return undefined;
   };
@@ -67,7 +73,7 @@ function discovery({ tokens, origin }: EntraOptions, version: 1 | 2): Answer {
   };
 }
 
-function token({ tokens, api, resources, apps }: EntraOptions, tenant: string, request: Incoming): Answer {
+function token({ tokens, api, resources, apps, directory }: EntraOptions, tenant: string, request: Incoming): Answer {
   if (tenant !== tokens.tenantId) return unknownTenant(tenant);
   const form = new URLSearchParams(request.body.toString("utf8"));
   const missing = (name: string) =>
@@ -79,8 +85,8 @@ function token({ tokens, api, resources, apps }: EntraOptions, tenant: string, r
   }
   const clientId = form.get("client_id");
   if (!clientId) return missing("client_id");
-  const app = apps.find((one) => one.clientId === clientId);
-  if (app === undefined) {
+  const known = apps.find((one) => one.clientId === clientId) ?? directory.truth(clientId);
+  if (known === undefined) {
     return failure(
       400,
       "unauthorized_client",
@@ -97,14 +103,9 @@ function token({ tokens, api, resources, apps }: EntraOptions, tenant: string, r
       "The request body must contain the following parameter: 'client_assertion' or 'client_secret'.",
     );
   }
-  if (!equal(secret, app.clientSecret)) {
-    return failure(
-      401,
-      "invalid_client",
-      7000215,
-      `Invalid client secret provided. Ensure the secret being sent in the request is the client secret value, not the client secret ID, for a secret added to app '${clientId}'.`,
-    );
-  }
+  const refused = "clientSecret" in known ? ownRefusal(known, secret) : refusal(directory, known, secret);
+  if (refused !== undefined) return refused;
+  const app = "clientSecret" in known ? known : { clientId: known.appId, objectId: known.servicePrincipalId };
   const scope = form.get("scope")?.trim();
   if (!scope) return missing("scope");
   const scopes = scope.split(/\s+/).filter((one) => !["openid", "profile", "offline_access", "email"].includes(one));
@@ -147,6 +148,47 @@ function token({ tokens, api, resources, apps }: EntraOptions, tenant: string, r
   };
 }
 
+function ownRefusal({ clientId, clientSecret }: AppRegistration, secret: string): Answer | undefined {
+  return equal(secret, clientSecret) ? undefined : wrongSecret(clientId);
+}
+
+/** Why one of the tenant's applications may not sign in with a secret. */
+function refusal(directory: Directory, application: ApplicationRecord, secret: string): Answer | undefined {
+  const { appId, displayName, signIn } = application;
+  if (signIn === "none") {
+    return failure(
+      401,
+      "invalid_client",
+      7000229,
+      `The client application ${appId} is missing service principal in the tenant. See instructions here: https://go.microsoft.com/fwlink/?linkid=2225119`,
+    );
+  }
+  if (signIn === "disabled") {
+    return failure(400, "unauthorized_client", 7000112, `Application '${appId}'(${displayName}) is disabled.`);
+  }
+  const answer = directory.signIn(application, secret);
+  if (answer === 7000222) {
+    return failure(
+      401,
+      "invalid_client",
+      7000222,
+      `The provided client secret keys for app '${appId}' are expired. Visit the Azure portal to create new keys for your app: https://aka.ms/NewClientSecret, or consider using certificate credentials for added security: https://aka.ms/certCreds.`,
+    );
+  }
+  if (answer === 7000215) return wrongSecret(appId);
+  // Conditional Access looks at those alone who have shown who they are.
+  return signIn === "blocked" ? refusals.firewalled() : undefined;
+}
+
+function wrongSecret(clientId: string): Answer {
+  return failure(
+    401,
+    "invalid_client",
+    7000215,
+    `Invalid client secret provided. Ensure the secret being sent in the request is the client secret value, not the client secret ID, for a secret added to app '${clientId}'.`,
+  );
+}
+
 function unknownTenant(tenant: string): Answer {
   return failure(
     400,
@@ -164,7 +206,7 @@ function failure(status: number, error: string, code: number, message: string): 
     headers: { "cache-control": "no-store, no-cache" },
     body: {
       error,
-      error_description: `AADSTS${code}: ${message} Trace ID: ${traceId} Correlation ID: ${correlationId} Timestamp: ${timestamp}`,
+      error_description: `AADSTS${code}: ${message}\r\nTrace ID: ${traceId}\r\nCorrelation ID: ${correlationId}\r\nTimestamp: ${timestamp}`,
       error_codes: [code],
       timestamp,
       trace_id: traceId,

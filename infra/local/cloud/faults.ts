@@ -21,10 +21,14 @@ export type FaultAction =
   | { kind: "deny" }
   /** 403: the address is not let in. */
   | { kind: "firewall" }
+  /** What only this service says, by the name in its `refusals.named`. */
+  | { kind: "refuse"; as: string }
   /** 500, 502, 503 or 504, or any other status. */
   | { kind: "fail"; status: number }
   /** No answer at all, until the client gives up. */
   | { kind: "hang" }
+  /** The operation is done, then no answer at all. */
+  | { kind: "hangAfter" }
   /** The connection ends before anything is done; clients see a reset. */
   | { kind: "reset" }
   /** The operation is done, then the connection ends without an answer: the client can't know. */
@@ -35,7 +39,7 @@ export type FaultAction =
   | { kind: "failAfter"; status: number }
   /** 200 with a page that is not JSON, JSON that stops half-way, or JSON of another shape. */
   | { kind: "garbage"; as: "html" | "truncated" | "otherShape" }
-  /** The true answer, but its `nextLink` leads to `https://evil.localhost`. */
+  /** The true answer, but its next link leads to `https://evil.localhost`. */
   | { kind: "foreignNextLink" };
 
 export interface Fault {
@@ -57,7 +61,7 @@ export interface ActiveFault extends Fault {
 export type Outcome = { answer: Answer | undefined; fault?: string };
 
 /** These happen on the way, so they happen to a request without a token too. */
-const ON_THE_WAY = new Set<FaultAction["kind"]>(["latency", "hang", "reset", "loseAnswer", "cutAnswer"]);
+const ON_THE_WAY = new Set<FaultAction["kind"]>(["latency", "hang", "hangAfter", "reset", "loseAnswer", "cutAnswer"]);
 
 /** The rules by which the cloud misbehaves, in the order they were added; the first that fits decides. */
 export class Faults {
@@ -116,10 +120,18 @@ async function answerOf(
       return operation.refusals.denied();
     case "firewall":
       return operation.refusals.firewalled();
+    case "refuse": {
+      const refusal = operation.refusals.named?.[action.as];
+      if (refusal === undefined) throw new Error(`${operation.name} has no refusal "${action.as}"`);
+      return refusal();
+    }
     case "fail":
       return operation.refusals.failed(action.status);
     case "hang":
       // Never settles: the client's own time limit, or the end of the cloud, closes the connection.
+      return new Promise(() => {});
+    case "hangAfter":
+      await operation.answer();
       return new Promise(() => {});
     case "reset":
       return undefined;
@@ -136,7 +148,8 @@ async function answerOf(
     case "foreignNextLink": {
       const answer = await operation.answer();
       if (typeof answer.body !== "object" || answer.body === null) return answer;
-      return { ...answer, body: { ...answer.body, nextLink: `${foreignHost}/stolen?page=2` } };
+      const name = "@odata.context" in answer.body ? "@odata.nextLink" : "nextLink";
+      return { ...answer, body: { ...answer.body, [name]: `${foreignHost}/stolen?page=2` } };
     }
   }
 }

@@ -50,6 +50,8 @@ export interface Refusals {
   denied(): Answer;
   firewalled(): Answer;
   failed(status: number): Answer;
+  /** Refusals that only this service has, by the names that a fault asks for them with. */
+  named?: Record<string, () => Answer>;
 }
 
 /** Finds the operation a request asks for; undefined when the service has none at that path. */

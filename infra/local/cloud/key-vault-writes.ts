@@ -27,7 +27,7 @@ export function setSecret({ options, vault, shapes, request, name }: VaultCall):
   if (typeof changes === "string") return badParameter(changes);
 
   const before = vault.collections.secrets.get(name);
-  const now = Math.floor(Date.now() / 1000);
+  const now = options.resources.now();
   const id = randomBytes(16).toString("hex");
   const version: SecretVersion = { id, enabled: true, created: now, updated: now, value: body.value, ...changes };
   const secret = { name: before?.name ?? name, versions: [...(before?.versions ?? []), version] };
@@ -47,7 +47,7 @@ export function updateSecret({ options, vault, shapes, request, name, version: i
   if (body === undefined) return badParameter("The request body is not a JSON object.");
   const changes = changesIn(body);
   if (typeof changes === "string") return badParameter(changes);
-  const updated = { ...version, updated: Math.floor(Date.now() / 1000), ...changes };
+  const updated = { ...version, updated: options.resources.now(), ...changes };
   const versions = secret.versions.map((one) => (one.id === version.id ? updated : one));
   options.resources.putItem(vault.name, "secrets", { ...secret, versions });
   // The answer to an update has everything but the value.

@@ -10,6 +10,7 @@ import { makeCertificate, pem } from "./x509.ts";
 const NAMES = [
   "login.localhost",
   "management.localhost",
+  "graph.localhost",
   "*.vault.localhost",
   "*.communication.localhost",
   "*.azconfig.localhost",

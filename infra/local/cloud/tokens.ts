@@ -28,6 +28,8 @@ export class Tokens {
   readonly lifetimeSeconds: number;
   /** The newest first: it signs. The others are published, as Entra publishes them for a while. */
   #keys: SigningKey[];
+  /** The application permissions that stand in a token for a resource, by the resource. */
+  readonly roles = new Map<string, (principal: Principal) => readonly string[]>();
   /** Signatures that held, so that a token used many times is verified once. */
   readonly #verified = new Map<string, Claims>();
 
@@ -49,7 +51,16 @@ export class Tokens {
       iat,
       exp: iat + this.lifetimeSeconds,
     };
-    const rest = { nbf: iat, appidacr: "1", idp: this.issuer, sub: principal.objectId, idtyp: "app", ver: "1.0" };
+    const roles = this.roles.get(audience.replace(/\/$/, ""))?.(principal) ?? [];
+    const rest = {
+      ...(roles.length > 0 && { roles }),
+      nbf: iat,
+      appidacr: "1",
+      idp: this.issuer,
+      sub: principal.objectId,
+      idtyp: "app",
+      ver: "1.0",
+    };
     return { token: this.sign({ ...claims, ...rest }), claims };
   }
 

@@ -1,3 +1,5 @@
+import type { CompanyApplication } from "./applications.ts";
+
 /**
  * A company as a person writes it down: what the cloud holds when it starts. Everything but names has a default, so a
  * test says only what it is about. Days are counted from the moment the cloud first started on its data folder, may be
@@ -5,6 +7,8 @@
  */
 export interface Company {
   subscriptions: CompanySubscription[];
+  /** Of its one tenant. */
+  applications?: CompanyApplication[];
 }
 
 export interface CompanySubscription {
@@ -119,4 +123,7 @@ export interface SizedCompany {
   bigVault?: number;
   /** Over how many subscriptions the vaults are spread. Default 1. */
   subscriptions?: number;
+  applications?: number;
+  /** Secrets and certificates of all applications together. Default one each. */
+  credentials?: number;
 }

@@ -1,3 +1,4 @@
+import type { CompanyApplication } from "./applications.ts";
 import type { Company, SizedCompany } from "./company.ts";
 
 /** Vaults `kv-bench-00000`, … dealt out over the subscriptions in turn; their contents are computed when asked for. */
@@ -13,5 +14,23 @@ export function sizedCompany(size: SizedCompany): Company {
     });
   }
   if (size.bigVault) subscriptions[0]!.vaults.push({ name: "kv-big", generate: { secrets: size.bigVault } });
-  return { subscriptions };
+  return { subscriptions, applications: sizedApplications(size.applications ?? 0, size.credentials) };
+}
+
+/** Applications `app-00000`, …; their credentials, of which every tenth is a certificate, are dealt out in turn. */
+function sizedApplications(count: number, credentials = count): CompanyApplication[] {
+  return Array.from({ length: count }, (_, index): CompanyApplication => {
+    const own = Math.floor(credentials / count) + (index < credentials % count ? 1 : 0);
+    const each = Array.from({ length: own }, (_, number) => ({
+      name: `credential ${number}`,
+      expiresInDays: (((index + number * 7) * 37) % 751) - 30,
+      createdDaysAgo: 40 + (index % 300),
+    }));
+    const certificate = index % 10 === 0;
+    return {
+      name: `app-${String(index).padStart(5, "0")}`,
+      owners: [`team-${index % 50}@acme.example`],
+      ...(certificate ? { certificates: each } : { secrets: each }),
+    };
+  });
 }

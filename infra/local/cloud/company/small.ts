@@ -1,3 +1,4 @@
+import { secretValueOf } from "./applications.ts";
 import type { Company } from "./company.ts";
 
 /** A handful of everything, with plain names: enough to see each state once. */
@@ -12,7 +13,7 @@ export const smallCompany: Company = {
           secrets: [
             { name: "db-password", expiresInDays: 90, contentType: "text/plain", tags: { owner: "dba@acme.example" } },
             { name: "smtp-password", expiresInDays: 5.5 },
-            { name: "payment-api-key", expiresInDays: 20 },
+            { name: "payment-api-key", expiresInDays: 20, value: secretValueOf("Payment API", "gateway") },
             { name: "old-api-key", expiresInDays: -3 },
             { name: "session-salt" },
           ],
@@ -33,6 +34,29 @@ export const smallCompany: Company = {
           secrets: [{ name: "ftp-password", enabled: false, expiresInDays: -400 }],
         },
         { name: "kv-shop-empty" },
+      ],
+    },
+  ],
+  applications: [
+    {
+      name: "Payment API",
+      owners: ["shop@acme.example"],
+      secrets: [{ name: "gateway", expiresInDays: 20, createdDaysAgo: 345 }],
+    },
+    {
+      name: "Shop Web",
+      owners: ["shop@acme.example", "web@acme.example"],
+      certificates: [{ name: "shop-web", expiresInDays: 200 }],
+      federated: [
+        { name: "main", issuer: "https://token.actions.githubusercontent.com", subject: "repo:acme/shop:ref:main" },
+      ],
+    },
+    {
+      name: "Old Importer",
+      serviceOwns: false,
+      secrets: [
+        { name: "first", expiresInDays: -3, createdDaysAgo: 733 },
+        { name: "forgotten", expiresInDays: 900, createdDaysAgo: 100 },
       ],
     },
   ],

@@ -1,4 +1,5 @@
 import { randomBytes } from "node:crypto";
+import type { CloudClock } from "../clock.ts";
 import type {
   AssetKind,
   Company,
@@ -33,8 +34,6 @@ export type Change =
   | { what: "noItem"; vault: string; kind: AssetKind; name: string; deletedAt?: number }
   | { what: "recovered" | "purged"; vault: string; name: string };
 
-const now = () => Math.floor(Date.now() / 1000);
-
 /**
  * Everything the company owns, as it is now. What changes it goes through `#change`, which also hands the change to the
  * journal, so that a restart on the same data folder finds it again.
@@ -44,11 +43,15 @@ export class Resources {
   /** By name in lower case; names are unique over all subscriptions. */
   readonly vaults = new Map<string, Vault>();
   readonly #base: number;
+  readonly #clock: CloudClock;
   #journal: ((change: Change) => void) | undefined;
+  /** Told of each secret that may have another current value than before. */
+  secretChanged: (vault: string, name: string) => void = () => {};
 
   /** @param base Unix seconds: the moment the company's days are counted from. */
-  constructor(company: Company, base: number) {
+  constructor(company: Company, base: number, clock: CloudClock) {
     this.#base = base;
+    this.#clock = clock;
     for (const declared of company.subscriptions) this.#apply({ what: "subscription", declared });
   }
 
@@ -61,6 +64,11 @@ export class Resources {
   /** A vault in a subscription that no listing shows. It is part of every start, so the journal need not know it. */
   addUnlisted(declared: CompanyVault): void {
     this.#applyVault(declared, guidFrom("unlisted"), this.#base);
+  }
+
+  /** Unix seconds. */
+  now(): number {
+    return this.#clock.seconds();
   }
 
   vault(name: string): Vault | undefined {
@@ -82,7 +90,7 @@ export class Resources {
   /** Replaces a vault of the same name, contents and all. Days are counted from now. */
   putVault(subscription: string, declared: CompanyVault): void {
     if (!this.subscriptions.has(subscription.toLowerCase())) throw new Error(`No subscription ${subscription}`);
-    this.#change({ what: "vault", subscriptionId: subscription, declared, at: now() });
+    this.#change({ what: "vault", subscriptionId: subscription, declared, at: this.now() });
   }
 
   changeVault(name: string, settings: Partial<CompanyVault>): boolean {
@@ -100,7 +108,7 @@ export class Resources {
   /** A new thing, or a new version of the one of that name. Days are counted from now, and it is new unless it says otherwise. */
   put<K extends AssetKind>(vault: string, kind: K, declared: DeclarationOf[K]): void {
     const owner = this.#owner(vault);
-    const made = itemFrom(kind, declared, owner.name);
+    const made = itemFrom(kind, declared, owner.name, this.now());
     const version = made.versions[0]!;
     version.id = randomBytes(16).toString("hex");
     const before = owner.collections[kind].get(declared.name);
@@ -118,12 +126,12 @@ export class Resources {
   change<K extends AssetKind>(vault: string, kind: K, name: string, change: ItemChange): boolean {
     const item = this.#owner(vault).collections[kind].get(name);
     if (item === undefined) return false;
-    const version = { ...current<ItemOf[K]["versions"][number]>(item as never), updated: now() };
+    const version = { ...current<ItemOf[K]["versions"][number]>(item as never), updated: this.now() };
     if (change.enabled !== undefined) version.enabled = change.enabled;
     if (change.expiresInDays === null) delete version.expires;
-    else if (change.expiresInDays !== undefined) version.expires = inDays(change.expiresInDays);
+    else if (change.expiresInDays !== undefined) version.expires = this.#inDays(change.expiresInDays);
     if (change.activeInDays === null) delete version.notBefore;
-    else if (change.activeInDays !== undefined) version.notBefore = inDays(change.activeInDays);
+    else if (change.activeInDays !== undefined) version.notBefore = this.#inDays(change.activeInDays);
     if (change.tags === null) delete version.tags;
     else if (change.tags !== undefined) version.tags = change.tags;
     if ("value" in version) {
@@ -155,7 +163,7 @@ export class Resources {
   }
 
   deleteSecret(vault: string, name: string): void {
-    this.#change({ what: "noItem", vault, kind: "secrets", name, deletedAt: now() });
+    this.#change({ what: "noItem", vault, kind: "secrets", name, deletedAt: this.now() });
   }
 
   recoverSecret(vault: string, name: string): void {
@@ -164,6 +172,10 @@ export class Resources {
 
   purgeSecret(vault: string, name: string): void {
     this.#change({ what: "purged", vault, name });
+  }
+
+  #inDays(days: number): number {
+    return Math.round(this.now() + days * 86_400);
   }
 
   #owner(name: string): Vault {
@@ -175,6 +187,8 @@ export class Resources {
   #change(change: Change): void {
     this.#apply(change);
     this.#journal?.(change);
+    const secret = secretOf(change);
+    if (secret !== undefined) this.secretChanged(secret.vault, secret.name);
   }
 
   #apply(change: Change): void {
@@ -253,14 +267,31 @@ export interface ItemChange {
   contentType?: string | null;
 }
 
-const inDays = (days: number) => Math.round(Date.now() / 1000 + days * 86_400);
-
-function itemFrom<K extends AssetKind>(kind: K, declared: DeclarationOf[K], vault: string): Secret | Key | Certificate {
-  const moment = { at: now(), ageDays: 0 };
+function itemFrom<K extends AssetKind>(
+  kind: K,
+  declared: DeclarationOf[K],
+  vault: string,
+  at: number,
+): Secret | Key | Certificate {
+  const moment = { at, ageDays: 0 };
   if (kind === "secrets") return secretFrom(declared, vault, moment);
   return kind === "keys" ? keyFrom(declared, vault, moment) : certificateFrom(declared, vault, moment);
 }
 
 function subscriptionId(declared: CompanySubscription): string {
   return (declared.id ?? guidFrom(`subscription ${declared.name}`)).toLowerCase();
+}
+
+/** The secret that a change is about. */
+function secretOf(change: Change): { vault: string; name: string } | undefined {
+  switch (change.what) {
+    case "item":
+      return change.kind === "secrets" ? { vault: change.vault, name: change.item.name } : undefined;
+    case "noItem":
+      return change.kind === "secrets" ? change : undefined;
+    case "recovered":
+      return change;
+    default:
+      return undefined;
+  }
 }

@@ -1,0 +1,167 @@
+import type { Answer, Incoming, Operation, Service } from "../http.ts";
+import { bearerToken, type Claims, type Tokens } from "../tokens.ts";
+import { badRequest, denied, failure, refusalsOf, unauthorized, withHeaders } from "./answers.ts";
+import type { Directory } from "./directory.ts";
+import { QueryProblem } from "./odata.ts";
+import { tenantPolicyShape } from "./policies.ts";
+import type { GraphCall } from "./reads.ts";
+import * as reads from "./reads.ts";
+import type { ApplicationRecord } from "./records.ts";
+import { addPassword, removePassword } from "./writes.ts";
+
+export interface GraphOptions {
+  directory: Directory;
+  tokens: Tokens;
+  /** `https://graph.localhost:port`: also the audience its tokens must have. */
+  origin: string;
+}
+
+const READ = [
+  "Application.Read.All",
+  "Application.ReadWrite.All",
+  "Application.ReadWrite.OwnedBy",
+  "Directory.Read.All",
+] as const;
+/** The least is another in every year of the documentation; the right to own applications was never enough. */
+const DELTA = READ.filter((permission) => permission !== "Application.ReadWrite.OwnedBy");
+const POLICIES = [
+  "Policy.Read.ApplicationConfiguration",
+  "Policy.ReadWrite.ApplicationConfiguration",
+  "Policy.Read.All",
+] as const;
+
+interface Route {
+  name: string;
+  /** Any of these application permissions will do; left out, the operation looks itself. */
+  permissions?: readonly string[];
+  /** The object id or `(appId='…')` in the path. */
+  id?: string;
+  answer(call: GraphCall): Answer;
+}
+
+/** Microsoft Graph v1.0, as far as applications and their credentials are concerned. */
+export function graph(options: GraphOptions): Service {
+  return (request): Operation | undefined => {
+    if (request.segments[0] !== "v1.0") return undefined;
+    const token = bearerToken(request.headers.authorization);
+    const claims = token === undefined ? "missing" : options.tokens.check(token, [options.origin]);
+    const route = routeOf(request);
+    const { directory } = options;
+    const item = route.id === undefined ? undefined : appIdOf(directory, route.id);
+    return {
+      name: route.name,
+      ...(item !== undefined && { item }),
+      refusals: refusalsOf(request),
+      anonymous: typeof claims === "string",
+      answer: () =>
+        withHeaders(
+          request,
+          typeof claims === "string"
+            ? unauthorized(
+                claims === "missing" ? "Access token is empty." : `Access token validation failure: ${claims}.`,
+              )
+            : answerOf(options, request, route, claims),
+        ),
+    };
+  };
+}
+
+function answerOf(
+  { directory, tokens, origin }: GraphOptions,
+  request: Incoming,
+  route: Route,
+  claims: Claims,
+): Answer {
+  const permissions = directory.permissionsOf(claims.oid);
+  if (route.permissions?.some((one) => permissions.includes(one)) === false) return denied();
+  const call = { directory, view: directory.view(), origin, tenantId: tokens.tenantId, caller: claims.oid, request };
+  try {
+    return route.answer(call);
+  } catch (error) {
+    if (error instanceof QueryProblem) return failure(400, "Request_UnsupportedQuery", error.message);
+    throw error;
+  }
+}
+
+/** The client id of the application that a path names; faults are aimed by it. */
+function appIdOf(directory: Directory, id: string): string {
+  const named = /^\(appId='([^']*)'\)$/.exec(id)?.[1] ?? id;
+  return directory.truth(named)?.appId ?? named;
+}
+
+function routeOf({ method, segments }: Incoming): Route {
+  const [, set = "", second, third, ...more] = segments;
+  const unknown: Route = {
+    name: "unknown",
+    answer: () => failure(400, "BadRequest", `Resource not found for the segment '${set}'.`),
+  };
+  if (more.length > 0) return unknown;
+  const bySecond = set === "applications" && second !== undefined;
+  const id = /^applications(\(appId='[^']*'\))$/.exec(set)?.[1] ?? (bySecond ? second : undefined);
+  const action = bySecond ? third : second;
+  if (bySecond && third === undefined && /^(microsoft\.graph\.)?delta(\(\))?$/.test(second)) {
+    return only("GET", { name: "graph.applicationsDelta", permissions: DELTA, answer: reads.delta });
+  }
+  if (id !== undefined) return applicationRoute(id, action);
+  if (second !== undefined && !(set === "policies" && third === undefined)) return unknown;
+  switch (set) {
+    case "applications":
+      return only("GET", {
+        name: "graph.listApplications",
+        permissions: READ,
+        answer: (call) => reads.list(call, "application"),
+      });
+    case "servicePrincipals":
+      return only("GET", {
+        name: "graph.listServicePrincipals",
+        permissions: READ,
+        answer: (call) => reads.list(call, "servicePrincipal"),
+      });
+    case "organization":
+      return only("GET", {
+        name: "graph.getOrganization",
+        permissions: ["Organization.Read.All", "Directory.Read.All"],
+        answer: reads.organization,
+      });
+    case "policies":
+      if (second !== "defaultAppManagementPolicy") return unknown;
+      return only("GET", {
+        name: "graph.getTenantPolicy",
+        permissions: POLICIES,
+        answer: ({ directory }) => ({ status: 200, body: tenantPolicyShape(directory) }),
+      });
+    default:
+      return unknown;
+  }
+
+  function applicationRoute(id: string, action: string | undefined): Route {
+    const withOne = (answer: (call: GraphCall, application: ApplicationRecord) => Answer) => (call: GraphCall) => {
+      const found = reads.find(call, id);
+      return "status" in found ? found : answer(call, found);
+    };
+    switch (action) {
+      case undefined:
+        return only("GET", { name: "graph.getApplication", permissions: READ, id, answer: withOne(reads.one) });
+      case "owners":
+        return only("GET", { name: "graph.listOwners", permissions: READ, id, answer: withOne(reads.owners) });
+      case "federatedIdentityCredentials": {
+        const answer = withOne(reads.federatedCredentials);
+        return only("GET", { name: "graph.listFederatedCredentials", permissions: READ, id, answer });
+      }
+      case "addPassword":
+        return only("POST", { name: "graph.addPassword", id, answer: (call) => addPassword(call, id) });
+      case "removePassword":
+        return only("POST", { name: "graph.removePassword", id, answer: (call) => removePassword(call, id) });
+      default:
+        return unknown;
+    }
+  }
+
+  function only(wanted: string, route: Route): Route {
+    if (method === wanted) return route;
+    return {
+      ...route,
+      answer: () => ({ ...badRequest("Specified HTTP method is not allowed for the request target."), status: 405 }),
+    };
+  }
+}

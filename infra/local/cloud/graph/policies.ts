@@ -1,0 +1,68 @@
+import type { PasswordPolicy } from "../company/applications.ts";
+import type { Directory } from "./directory.ts";
+import type { ApplicationRecord } from "./records.ts";
+import { instant } from "./shapes.ts";
+
+const DAY = 86_400;
+
+/** https://learn.microsoft.com/graph/api/resources/passwordcredentialconfiguration */
+function passwordCredentials(policy: PasswordPolicy | undefined, now: number) {
+  const days = policy?.forAppsCreatedInLastDays;
+  const after = days === undefined ? null : instant(now - days * DAY);
+  const restriction = (restrictionType: string, maxLifetime: string | null) => ({
+    restrictionType,
+    state: "enabled",
+    maxLifetime,
+    restrictForAppsCreatedAfterDateTime: after,
+  });
+  return [
+    ...(policy?.additionRefused ? [restriction("passwordAddition", null)] : []),
+    ...(policy?.longestDays === undefined ? [] : [restriction("passwordLifetime", `P${policy.longestDays}D`)]),
+  ];
+}
+
+/** https://learn.microsoft.com/graph/api/tenantappmanagementpolicy-get */
+export function tenantPolicyShape({ settings, clock }: Directory): Record<string, unknown> {
+  const restrictions = passwordCredentials(settings.policy, clock.seconds());
+  return {
+    id: "00000000-0000-0000-0000-000000000000",
+    displayName: "Default app management tenant policy",
+    description:
+      "Default tenant policy that enforces app management restrictions on applications and service principals.",
+    isEnabled: settings.policy !== undefined,
+    applicationRestrictions: { passwordCredentials: restrictions, keyCredentials: [] },
+    servicePrincipalRestrictions: { passwordCredentials: [], keyCredentials: [] },
+  };
+}
+
+/** https://learn.microsoft.com/graph/api/resources/appmanagementpolicy */
+export function assignedPolicyShape({ clock }: Directory, { policy }: ApplicationRecord): Record<string, unknown>[] {
+  if (policy === undefined) return [];
+  const restrictions = { passwordCredentials: passwordCredentials(policy, clock.seconds()), keyCredentials: [] };
+  return [
+    {
+      id: "db9d58b5-d15c-4da4-8b0f-5d35ae12f9b0",
+      displayName: "Assigned policy",
+      description: null,
+      isEnabled: true,
+      restrictions,
+    },
+  ];
+}
+
+/** Which restriction a new secret would break: an assigned policy counts before the tenant's, each restriction by itself. */
+export function brokenRestriction(
+  { settings, clock }: Directory,
+  application: ApplicationRecord,
+  lifetimeSeconds: number,
+): "addition" | "lifetime" | undefined {
+  const policies = [application.policy, settings.policy].filter(
+    (policy): policy is PasswordPolicy =>
+      policy !== undefined &&
+      (policy.forAppsCreatedInLastDays === undefined ||
+        application.createdAt > clock.seconds() - policy.forAppsCreatedInLastDays * DAY),
+  );
+  if (policies.find((policy) => policy.additionRefused !== undefined)?.additionRefused) return "addition";
+  const longest = policies.find((policy) => policy.longestDays !== undefined)?.longestDays;
+  return longest !== undefined && lifetimeSeconds > longest * DAY ? "lifetime" : undefined;
+}

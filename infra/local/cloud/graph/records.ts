@@ -1,0 +1,124 @@
+import { createHash, randomUUID } from "node:crypto";
+import {
+  appIdOf,
+  type CompanyApplication,
+  keyIdOf,
+  objectIdOf,
+  type PasswordPolicy,
+  secretValueOf,
+} from "../company/applications.ts";
+import { guidFrom } from "../resources/identifiers.ts";
+
+/** A client secret with what only the cloud knows of it. Days of validity are unix seconds, moments unix milliseconds. */
+export interface SecretRecord {
+  keyId: string;
+  displayName: string | null;
+  value: string;
+  startsOn: number;
+  expiresOn: number;
+  madeBy: "company" | "graph" | "control";
+  madeAt: number;
+  /** Before it nothing that signs in knows the secret; between the two some do and some don't. */
+  worksFrom: number;
+  settlesAt: number;
+  removedAt?: number;
+}
+
+export interface KeyRecord {
+  keyId: string;
+  displayName: string;
+  usage: "Verify" | "Sign";
+  /** 20 bytes in hexadecimal. */
+  thumbprint: string;
+  startsOn: number;
+  expiresOn: number;
+}
+
+export interface OwnerRecord {
+  id: string;
+  kind: "user" | "servicePrincipal";
+  displayName: string;
+  mail?: string;
+}
+
+/** An application with its service principal. Never changed in place: earlier states stay to be read by lagging replicas. */
+export interface ApplicationRecord {
+  objectId: string;
+  appId: string;
+  servicePrincipalId: string;
+  displayName: string;
+  audience: NonNullable<CompanyApplication["audience"]>;
+  /** Unix seconds. */
+  createdAt: number;
+  owners: OwnerRecord[];
+  serviceOwns: boolean;
+  signIn: NonNullable<CompanyApplication["signIn"]>;
+  secrets: SecretRecord[];
+  /** Those that were removed, so that a test can tell. */
+  removed: SecretRecord[];
+  keys: KeyRecord[];
+  samlKeys: KeyRecord[];
+  federated: { id: string; name: string; issuer: string; subject: string }[];
+  policy?: PasswordPolicy;
+  notes?: string;
+  tags: string[];
+}
+
+const DAY = 86_400;
+
+/** @param at unix seconds from which the days are counted. */
+export function applicationFrom(declared: CompanyApplication, at: number): ApplicationRecord {
+  const { name } = declared;
+  const after = (days: number) => Math.round(at + days * DAY);
+  const certificate = (
+    one: { name: string; expiresInDays: number; createdDaysAgo?: number },
+    usage: KeyRecord["usage"],
+  ): KeyRecord => ({
+    keyId: keyIdOf(name, `${usage} ${one.name}`),
+    displayName: `CN=${one.name}`,
+    usage,
+    thumbprint: createHash("sha1").update(`${name}/${one.name}`).digest("hex"),
+    startsOn: after(-(one.createdDaysAgo ?? 30)),
+    expiresOn: after(one.expiresInDays),
+  });
+  const saml = declared.samlSigning && { name: `${name} SAML signing`, ...declared.samlSigning };
+  return {
+    objectId: objectIdOf(name),
+    appId: appIdOf(name),
+    servicePrincipalId: guidFrom(`service principal ${name}`),
+    displayName: name,
+    audience: declared.audience ?? "AzureADMyOrg",
+    createdAt: after(-(declared.createdDaysAgo ?? 400)),
+    owners: (declared.owners ?? []).map(ownerFrom),
+    serviceOwns: declared.serviceOwns ?? true,
+    signIn: declared.signIn ?? "enabled",
+    secrets: (declared.secrets ?? []).map((secret) => {
+      const madeAt = after(-(secret.createdDaysAgo ?? 30)) * 1000;
+      return {
+        keyId: keyIdOf(name, secret.name),
+        displayName: secret.name,
+        value: secretValueOf(name, secret.name),
+        startsOn: madeAt / 1000,
+        expiresOn: after(secret.expiresInDays),
+        madeBy: "company",
+        madeAt,
+        worksFrom: madeAt,
+        settlesAt: madeAt,
+      };
+    }),
+    removed: [],
+    keys: (declared.certificates ?? []).map((one) => certificate(one, "Verify")),
+    samlKeys: saml ? [certificate(saml, "Sign"), certificate(saml, "Verify")] : [],
+    federated: (declared.federated ?? []).map((one) => ({ id: guidFrom(`federated ${name}/${one.name}`), ...one })),
+    ...(declared.policy && { policy: declared.policy }),
+    ...(declared.notes !== undefined && { notes: declared.notes }),
+    tags: declared.tags ?? [],
+  };
+}
+
+function ownerFrom(mail: string): OwnerRecord {
+  const name = mail.split("@")[0]!;
+  return { id: guidFrom(`person ${mail}`), kind: "user", displayName: name.replace(/[._-]/g, " "), mail };
+}
+
+export const newKeyId = (): string => randomUUID();
