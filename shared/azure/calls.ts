@@ -7,6 +7,7 @@ import {
   asCloudFailure,
   type CallTarget,
   type CloudFailure,
+  type FailedAnswer,
   failureOfAnswer,
   foreignHost,
   malformedAnswer,
@@ -19,6 +20,8 @@ import type { Identity } from "./identity.ts";
 export interface CallLimits {
   /** Requests in all while the answer is 429, or 503 with a Retry-After. */
   throttledTries: number;
+  /** Requests in all while the answer is that another write was under way. */
+  concurrencyTries: number;
   /** Requests in all while there is no answer, or a 5xx. */
   unreachableTries: number;
   /** Milliseconds one request may take, its body included. */
@@ -35,6 +38,7 @@ export interface CallLimits {
  */
 export const CALL_LIMITS: CallLimits = {
   throttledTries: 5,
+  concurrencyTries: 4,
   unreachableTries: 3,
   requestTimeoutMs: 30_000,
   totalWaitMs: 60_000,
@@ -44,8 +48,11 @@ export const CALL_LIMITS: CallLimits = {
 /** What a path of a service stands for. */
 export interface Route {
   target: CallTarget;
-  /** The members of a successful answer without which it is not usable; of a page, without those of its entries. */
-  answer: z.ZodType;
+  /**
+   * The members of a successful answer without which it is not usable; of a page, without those of its entries. `nothing`:
+   * success is 204, without a body.
+   */
+  answer: z.ZodType | "nothing";
   /** The answer is one page of a list, whose links must not lead in a circle and must come to an end. */
   paged?: boolean;
   /** The members of each entry of a page's `value`; without it the entries are not looked at. */
@@ -84,6 +91,8 @@ interface CallPolicyOptions {
   signal?: AbortSignal | undefined;
   /** Gets the entries of a list that are not what the service documents; without it such an entry fails the list. */
   unreadable?: ((entry: unknown, failure: CloudFailure) => void) | undefined;
+  /** What an answer means in this service alone; undefined for what it means everywhere. */
+  failureOf?: ((answer: FailedAnswer, target: CallTarget) => CloudFailure | undefined) | undefined;
   log: Logger;
   randomness: Randomness;
   limits: CallLimits;
@@ -151,7 +160,7 @@ function callPolicy(options: CallPolicyOptions, bodies: Bodies): PipelinePolicy 
         request.headers.set("authorization", `Bearer ${token?.token}`);
         try {
           const response = await withinTime(request, signal, target, limits.requestTimeoutMs, next);
-          return usable(response, route, options.unreadable);
+          return usable(response, route, options);
         } catch (error) {
           const failure = asCloudFailure(error, target);
           const wait = waitBefore(failure, tries, limits, randomness);
@@ -218,12 +227,14 @@ async function withinTime(
 function usable(
   response: PipelineResponse,
   { target, answer, entry }: Route,
-  unreadable: CallPolicyOptions["unreadable"],
+  { unreadable, failureOf }: CallPolicyOptions,
 ): PipelineResponse {
   const body = response.bodyAsText ?? "";
-  if (response.status !== 200) {
-    throw failureOfAnswer({ status: response.status, body, header: (name) => response.headers.get(name) }, target);
+  if (response.status !== (answer === "nothing" ? 204 : 200)) {
+    const failed = { status: response.status, body, header: (name: string) => response.headers.get(name) };
+    throw failureOf?.(failed, target) ?? failureOfAnswer(failed, target);
   }
+  if (answer === "nothing") return response;
   let json: unknown;
   try {
     json = JSON.parse(body);
@@ -259,8 +270,8 @@ function waitBefore(
   limits: CallLimits,
   randomness: Randomness,
 ): number | undefined {
-  const allowed =
-    { throttled: limits.throttledTries, unreachable: limits.unreachableTries }[failure.code as string] ?? 1;
+  const { throttledTries: throttled, concurrencyTries: concurrency, unreachableTries: unreachable } = limits;
+  const allowed = { throttled, concurrency, unreachable }[failure.code as string] ?? 1;
   if (tries >= allowed) return undefined;
   const jittered = limits.firstWaitMs * (0.5 + randomness.number() / 2);
   // Past a named wait, the jitter keeps the calls that were refused together from coming back together.

@@ -1,5 +1,5 @@
 /**
- * How a call to the cloud ended for good. `throttled`, `unreachable` and `timedOut` may pass by themselves;
+ * How a call to the cloud ended for good. `throttled`, `concurrency`, `unreachable` and `timedOut` may pass by themselves;
  * the others need a person.
  */
 export type FailureCode =
@@ -17,7 +17,16 @@ export type FailureCode =
   /** It is switched off. */
   | "disabled"
   /** Another change of it is under way. */
-  | "conflict";
+  | "conflict"
+  /** Another write to the tenant was under way; this one was not applied. */
+  | "concurrency"
+  /** The application holds as many credentials as it may. */
+  | "noRoomForSecret"
+  /** A policy of the tenant or of the application allows new secrets for a shorter time only, or none at all. */
+  | "lifetimePolicy"
+  | "typePolicy"
+  /** A delta link is not known any more: list everything again. */
+  | "resyncRequired";
 
 /** What was tried, in words that complete "Could not …", on what, and what permission it takes. */
 export interface CallTarget {
@@ -80,7 +89,7 @@ export function failure(code: FailureCode, target: CallTarget, reason: string, d
 }
 
 /** What an HTTP answer says that is no success. */
-interface FailedAnswer {
+export interface FailedAnswer {
   status: number;
   /** Read for the cloud's short codes, never repeated. */
   body: string;
@@ -169,7 +178,8 @@ export function malformedAnswer(target: CallTarget, reason: string): CloudFailur
 /** The failure of a call that would have left for another host; nothing was sent. */
 export function foreignHost(target: CallTarget, host: string): CloudFailure {
   return failure("foreignHost", target, `the address it gives leads to ${host.slice(0, 200)}, where no token may go`, {
-    remedy: "Check this resource, and AZURE_KEY_VAULT_SUFFIX and AZURE_RESOURCE_MANAGER_ENDPOINT of this service.",
+    remedy:
+      "Check this resource, and AZURE_KEY_VAULT_SUFFIX, AZURE_RESOURCE_MANAGER_ENDPOINT and AZURE_GRAPH_ENDPOINT of this service.",
   });
 }
 
@@ -262,7 +272,7 @@ function isNetworkCode(code: string): boolean {
 }
 
 /** The innermost of the codes in an error body, if it looks like a code. */
-function shortCode(body: string): string | undefined {
+export function shortCode(body: string): string | undefined {
   const error = member(parsed(body), "error");
   const inner = member(error, "innererror") ?? member(error, "innerError");
   for (const code of [member(inner, "code"), member(error, "code")]) {
@@ -284,7 +294,7 @@ function member(value: unknown, name: string): unknown {
 }
 
 /** Seconds, rounded up. https://www.rfc-editor.org/rfc/rfc9110#field.retry-after, and the milliseconds Azure also sends. */
-function retryAfter(answer: FailedAnswer, now: Date): number | undefined {
+export function retryAfter(answer: FailedAnswer, now = new Date()): number | undefined {
   for (const name of ["retry-after-ms", "x-ms-retry-after-ms"]) {
     const value = answer.header(name);
     if (value !== undefined && /^\d{1,9}$/.test(value)) return Math.ceil(Number(value) / 1000);

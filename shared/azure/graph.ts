@@ -1,3 +1,22 @@
+import { systemRandomness } from "../runtime.ts";
+import { CALL_LIMITS, type CallLimits, clientOptions } from "./calls.ts";
+import { CloudFailure } from "./failure.ts";
+import {
+  type GraphPage,
+  graphPage,
+  graphRoute,
+  passwordPolicyOf,
+  readApplication,
+  readChanges,
+  readFederated,
+  readNewPassword,
+  readOwner,
+  readRights,
+  readServicePrincipal,
+} from "./graph-answers.ts";
+import { graphFailure } from "./graph-failures.ts";
+import type { CloudServices } from "./key-vault.ts";
+
 /**
  * Microsoft Graph v1.0, as far as application credentials need it.
  * https://learn.microsoft.com/graph/api/resources/application. Instants are whole unix seconds.
@@ -74,7 +93,7 @@ export interface NewPassword extends PasswordCredential {
   secretText: string;
 }
 
-/** Every method throws `GraphFailure` or `CloudFailure`; `timedOut` once its signal is aborted. */
+/** Every method throws `CloudFailure`; `timedOut` once its signal is aborted. */
 export interface Graph {
   /** All applications with their credentials and owners, in pages of up to 999. */
   applications(signal?: AbortSignal): AsyncGenerator<GraphApplication[]>;
@@ -83,7 +102,7 @@ export interface Graph {
   /**
    * What changed since `link`. Without one nothing is listed: the only page has a link that starts now.
    *
-   * @throws {GraphFailure} resyncRequired when the link is no longer known: list everything again.
+   * @throws {CloudFailure} resyncRequired when the link is no longer known: list everything again.
    */
   changes(link: string | undefined, signal?: AbortSignal): AsyncGenerator<ApplicationChanges>;
   /** Undefined when there is none. */
@@ -98,15 +117,179 @@ export interface Graph {
    *
    * `longestDays` is undefined where nothing limits them.
    */
-  passwordPolicy(
-    objectId: string,
-    signal?: AbortSignal,
-  ): Promise<{ allowed: boolean; longestDays?: number } | "unknown">;
+  passwordPolicy(objectId: string, signal?: AbortSignal): Promise<PasswordPolicy | "unknown">;
   /**
    * Adds a client secret. It is not idempotent and is sent once more only after an answer that says it was not applied
-   * (`concurrency`, `throttled`): after `unclear` failures the caller looks for the display name.
+   * (`concurrency`, `throttled`): after `unclear` failures the caller looks for the display name. What was just added may be
+   * missing from the answers to reads for minutes.
+   *
+   * @throws {CloudFailure} noRoomForSecret, lifetimePolicy or typePolicy when it is refused for good.
    */
   addPassword(objectId: string, secret: { displayName: string; expiresOn: number }): Promise<NewPassword>;
-  /** Removes one client secret; `absent` when there is none such (any more). */
+  /**
+   * Removes one client secret; `absent` when there is none such (any more). One that was added in the last minutes may be
+   * answered `absent` all the same.
+   */
   removePassword(objectId: string, keyId: string): Promise<"removed" | "absent">;
+  /** Who the service is for Microsoft Graph, and which application permissions its token has. */
+  rights(): Promise<{ objectId: string | undefined; permissions: string[] }>;
+}
+
+/** What may be added as a client secret. */
+export interface PasswordPolicy {
+  allowed: boolean;
+  longestDays?: number;
+}
+
+/** Applications per page, the most that there are: https://learn.microsoft.com/graph/api/application-list */
+const PER_PAGE = 999;
+
+const CREDENTIALS = "passwordCredentials,keyCredentials";
+const APPLICATION = `id,appId,displayName,signInAudience,createdDateTime,${CREDENTIALS}`;
+const OWNER = "id,displayName,userPrincipalName,mail";
+
+/** Milliseconds of waiting between the tries of one write: they are refused while another is under way in the tenant. */
+const WRITE_WAIT_MS = 90_000;
+
+/** Microsoft Graph with the service's own identity. */
+export function createGraph({ config, identity, log, randomness = systemRandomness(), limits }: CloudServices): Graph {
+  const endpoint = config.cloud.graph;
+  const scope = `${endpoint}/.default`;
+  const base = `${endpoint}/v1.0`;
+
+  /** Sends the requests of one call: the pages of one list, or a single one. */
+  async function sender(signal?: AbortSignal, own: Partial<CallLimits> = {}) {
+    const { createDefaultHttpClient, createPipelineFromOptions, createPipelineRequest } = await import(
+      "@azure/core-rest-pipeline"
+    );
+    const { additionalPolicies, ...options } = clientOptions({
+      origin: new URL(endpoint).origin,
+      scope,
+      identity,
+      route: graphRoute,
+      resource: "Microsoft Graph",
+      signal,
+      failureOf: graphFailure,
+      log,
+      randomness,
+      limits: { ...CALL_LIMITS, ...limits, ...own },
+    });
+    const telemetryOptions = { clientRequestIdHeaderName: "client-request-id" };
+    const pipeline = createPipelineFromOptions({ ...options, telemetryOptions });
+    for (const { policy, position } of additionalPolicies) {
+      pipeline.addPolicy(policy, position === "perRetry" ? { afterPhase: "Sign" } : {});
+    }
+    const client = createDefaultHttpClient();
+    return async (url: string, body?: object): Promise<unknown> => {
+      const request = createPipelineRequest({ url, ...(body && { method: "POST", body: JSON.stringify(body) }) });
+      if (body) request.headers.set("content-type", "application/json");
+      const { bodyAsText } = await pipeline.sendRequest(client, request);
+      return bodyAsText ? JSON.parse(bodyAsText) : undefined;
+    };
+  }
+
+  /** The entries of a list, page by page, and the delta link of the last one. */
+  async function* pages(first: string, signal?: AbortSignal) {
+    const send = await sender(signal);
+    for (let next: string | undefined = first; next; ) {
+      const answer: GraphPage = graphPage.parse(await send(next));
+      yield { value: answer.value, deltaLink: answer["@odata.deltaLink"] };
+      next = answer["@odata.nextLink"];
+    }
+  }
+
+  async function all<T>(first: string, read: (entry: unknown) => T, signal?: AbortSignal): Promise<T[]> {
+    const found: T[] = [];
+    for await (const { value } of pages(first, signal)) found.push(...value.map(read));
+    return found;
+  }
+
+  const one = (objectId: string) => `${base}/applications/${encodeURIComponent(objectId)}`;
+
+  return {
+    async *applications(signal) {
+      const owners = `owners($select=${OWNER})`;
+      for await (const { value } of pages(
+        `${base}/applications?$select=${APPLICATION}&$expand=${owners}&$top=${PER_PAGE}`,
+        signal,
+      )) {
+        yield value.map(readApplication);
+      }
+    },
+
+    async *servicePrincipals(signal) {
+      const select = `id,appId,displayName,${CREDENTIALS}`;
+      for await (const { value } of pages(`${base}/servicePrincipals?$select=${select}&$top=${PER_PAGE}`, signal)) {
+        yield value.map(readServicePrincipal).filter(({ passwords, keys }) => passwords.length + keys.length > 0);
+      }
+    },
+
+    async *changes(link, signal) {
+      const first = link ?? `${base}/applications/delta?$select=${APPLICATION}&$deltatoken=latest`;
+      for await (const { value, deltaLink } of pages(first, signal)) {
+        yield { ...readChanges(value), ...(deltaLink !== undefined && { deltaLink }) };
+      }
+    },
+
+    async application(by, signal) {
+      const address =
+        "objectId" in by ? one(by.objectId) : `${base}/applications(appId='${encodeURIComponent(by.appId)}')`;
+      const expand = `$expand=owners($select=${OWNER})`;
+      const answer = await unlessMissing((await sender(signal))(`${address}?$select=${APPLICATION}&${expand}`));
+      return answer === undefined ? undefined : readApplication(answer);
+    },
+
+    async owners(objectId, signal) {
+      return all(`${one(objectId)}/owners?$select=${OWNER}&$top=${PER_PAGE}`, readOwner, signal);
+    },
+
+    async federatedCredentials(objectId, signal) {
+      return all(`${one(objectId)}/federatedIdentityCredentials`, readFederated, signal);
+    },
+
+    async passwordPolicy(objectId, signal) {
+      const send = await sender(signal);
+      try {
+        const application = await send(`${one(objectId)}?$select=id,createdDateTime&$expand=appManagementPolicies`);
+        return passwordPolicyOf(application, await send(`${base}/policies/defaultAppManagementPolicy`));
+      } catch (error) {
+        if (error instanceof CloudFailure && error.code === "accessDenied") return "unknown";
+        throw error;
+      }
+    },
+
+    async addPassword(objectId, { displayName, expiresOn }) {
+      // Sent again after no answer, it could add a second one.
+      const send = await sender(undefined, { unreachableTries: 1, totalWaitMs: WRITE_WAIT_MS });
+      const endDateTime = new Date(expiresOn * 1000).toISOString();
+      return readNewPassword(
+        await send(`${one(objectId)}/addPassword`, { passwordCredential: { displayName, endDateTime } }),
+      );
+    },
+
+    async removePassword(objectId, keyId) {
+      const send = await sender(undefined, { totalWaitMs: WRITE_WAIT_MS });
+      try {
+        await send(`${one(objectId)}/removePassword`, { keyId });
+        return "removed";
+      } catch (error) {
+        if (error instanceof CloudFailure && error.code === "notFound") return "absent";
+        throw error;
+      }
+    },
+
+    async rights() {
+      const token = await (await identity.credential()).getToken(scope);
+      return readRights(token?.token ?? "");
+    },
+  };
+}
+
+async function unlessMissing<T>(work: Promise<T>): Promise<T | undefined> {
+  try {
+    return await work;
+  } catch (error) {
+    if (error instanceof CloudFailure && error.code === "notFound") return undefined;
+    throw error;
+  }
 }

@@ -153,7 +153,7 @@ export function federatedCredentials(call: GraphCall, application: ApplicationRe
  */
 export function delta(call: GraphCall): Answer {
   const { request, view, directory, origin } = call;
-  const query = optionsOf(request, ["$select", "$top", "$skiptoken", "$deltatoken"]);
+  const query = optionsOf(request, ["$select", "$skiptoken", "$deltatoken"]);
   const names = selectOf(query, "application", shapeOf("application", EXAMPLE));
   const now = directory.clock.now();
   const position = positionOf(query, view.sequence, now);

@@ -1,0 +1,240 @@
+import { decodeJwt } from "jose";
+import * as z from "zod";
+import { DAY_SECONDS } from "../time.ts";
+import type { Route } from "./calls.ts";
+import type {
+  ApplicationChanges,
+  DirectoryOwner,
+  FederatedCredential,
+  GraphApplication,
+  KeyCredential,
+  NewPassword,
+  PasswordCredential,
+  PasswordPolicy,
+} from "./graph.ts";
+
+/**
+ * The members of Microsoft Graph's answers that are read here; the others are not looked at.
+ * https://learn.microsoft.com/graph/api/resources/application
+ */
+
+/** Longer than any text of these. */
+const text = z.string().max(4096).nullish();
+/** Becomes part of addresses and of storage keys. */
+const guid = z.string().regex(/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i);
+const instant = z.iso.datetime({ offset: true }).nullish();
+
+const password = z.object({
+  keyId: guid,
+  displayName: text,
+  hint: z.string().max(16).nullish(),
+  startDateTime: instant,
+  endDateTime: instant,
+});
+const key = z.object({
+  keyId: guid,
+  displayName: text,
+  type: z.string().max(64),
+  usage: z.string().max(64),
+  customKeyIdentifier: text,
+  startDateTime: instant,
+  endDateTime: instant,
+});
+const owner = z.object({ id: guid, displayName: text, userPrincipalName: text, mail: text });
+const servicePrincipal = z.object({
+  id: guid,
+  appId: guid,
+  displayName: text,
+  passwordCredentials: z.array(password),
+  keyCredentials: z.array(key),
+});
+const application = servicePrincipal.extend({
+  signInAudience: text,
+  createdDateTime: instant,
+  owners: z.array(owner).nullish(),
+});
+const removed = z.object({ id: guid, "@removed": z.object({}) });
+const changes = z.union([removed, application]);
+const federated = z.object({ id: guid, name: z.string(), issuer: z.string(), subject: z.string() });
+
+const link = z
+  .string()
+  .refine((one) => URL.canParse(one))
+  .optional();
+
+/** A page of a list, its entries not looked at. */
+export const graphPage = z.object({
+  value: z.array(z.unknown()),
+  "@odata.nextLink": link,
+  "@odata.deltaLink": link,
+});
+export type GraphPage = z.infer<typeof graphPage>;
+
+/** https://learn.microsoft.com/graph/api/resources/appmanagementpolicy */
+const restriction = z.object({
+  restrictionType: z.string(),
+  state: text,
+  maxLifetime: text,
+  restrictForAppsCreatedAfterDateTime: instant,
+});
+type Restriction = z.infer<typeof restriction>;
+const restrictions = z.object({ passwordCredentials: z.array(restriction).nullish() }).nullish();
+const assignedPolicies = z.object({
+  createdDateTime: instant,
+  appManagementPolicies: z.array(z.object({ isEnabled: z.boolean(), restrictions })),
+});
+const tenantPolicy = z.object({ isEnabled: z.boolean(), applicationRestrictions: restrictions });
+
+const newPassword = password.extend({ secretText: z.string().min(1) });
+
+const READ = "the application permission Application.Read.All of Microsoft Graph";
+const DELTA = `${READ} (or Directory.Read.All)`;
+const POLICY = "the application permission Policy.Read.ApplicationConfiguration of Microsoft Graph";
+const WRITE =
+  "the application permission Application.ReadWrite.OwnedBy of Microsoft Graph, and make its service principal an owner of the application";
+
+const target = (operation: string, grant: string) => ({ operation, resource: "Microsoft Graph", grant });
+const listOf = (entry: z.ZodType) => ({ answer: graphPage, entry, paged: true });
+
+const ONE = "applications(?:/[0-9a-f-]{36}|\\(appId='[0-9a-f-]{36}'\\))";
+
+const ROUTES: [path: RegExp, route: Route][] = [
+  [/^applications$/, { ...listOf(application), target: target("list applications", READ) }],
+  [/^applications\/delta$/, { ...listOf(changes), target: target("list changed applications", DELTA) }],
+  [/^servicePrincipals$/, { ...listOf(servicePrincipal), target: target("list service principals", READ) }],
+  [new RegExp(`^${ONE}/owners$`), { ...listOf(owner), target: target("list an application's owners", READ) }],
+  [
+    new RegExp(`^${ONE}/federatedIdentityCredentials$`),
+    { ...listOf(federated), target: target("list an application's federated credentials", READ) },
+  ],
+  [new RegExp(`^${ONE}$`), { answer: z.object({ id: guid }), target: target("read an application", READ) }],
+  [/^policies\/defaultAppManagementPolicy$/, { answer: tenantPolicy, target: target("read the policy", POLICY) }],
+  [new RegExp(`^${ONE}/addPassword$`), { answer: newPassword, target: target("add a client secret", WRITE) }],
+  [new RegExp(`^${ONE}/removePassword$`), { answer: "nothing", target: target("remove a client secret", WRITE) }],
+];
+
+/** The route of a path; undefined when no request of ours goes there. */
+export function graphRoute(path: string): Route | undefined {
+  const below = /^\/v1\.0\/(.+)$/.exec(path)?.[1];
+  return below === undefined ? undefined : ROUTES.find(([pattern]) => pattern.test(below))?.[1];
+}
+
+export function readApplication(entry: unknown): GraphApplication {
+  const { signInAudience, createdDateTime, owners, ...rest } = application.parse(entry);
+  return {
+    kind: "application",
+    ...credentialsOf(rest),
+    ...said({ signInAudience, createdOn: seconds(createdDateTime) }),
+    ...(owners && { owners: owners.map(readOwner) }),
+  };
+}
+
+export function readServicePrincipal(entry: unknown): GraphApplication {
+  return { kind: "servicePrincipal", ...credentialsOf(servicePrincipal.parse(entry)) };
+}
+
+function credentialsOf(found: z.infer<typeof servicePrincipal>) {
+  return {
+    objectId: found.id.toLowerCase(),
+    appId: found.appId.toLowerCase(),
+    displayName: found.displayName ?? "",
+    passwords: found.passwordCredentials.map(passwordOf),
+    keys: found.keyCredentials.map(keyOf),
+  };
+}
+
+export function readChanges(entries: readonly unknown[]): ApplicationChanges {
+  const all = entries.map((entry) => changes.parse(entry));
+  return {
+    changed: all.filter((one) => !("@removed" in one)).map(readApplication),
+    removed: all.filter((one) => "@removed" in one).map(({ id }) => id.toLowerCase()),
+  };
+}
+
+export function readOwner(entry: unknown): DirectoryOwner {
+  const { id, ...names } = owner.parse(entry);
+  return { id: id.toLowerCase(), ...said(names) };
+}
+
+export const readFederated = (entry: unknown): FederatedCredential => federated.parse(entry);
+
+export function readNewPassword(answer: unknown): NewPassword {
+  const made = newPassword.parse(answer);
+  return { ...passwordOf(made), secretText: made.secretText };
+}
+
+function passwordOf({ keyId, displayName, hint, ...dates }: z.infer<typeof password>): PasswordCredential {
+  return { keyId: keyId.toLowerCase(), ...said({ displayName, hint }), ...life(dates) };
+}
+
+function keyOf({ keyId, displayName, type, usage, customKeyIdentifier, ...dates }: z.infer<typeof key>): KeyCredential {
+  const thumbprint = thumbprintOf(customKeyIdentifier);
+  return { keyId: keyId.toLowerCase(), type, usage, ...said({ displayName, thumbprint }), ...life(dates) };
+}
+
+const life = (dates: { startDateTime?: string | null | undefined; endDateTime?: string | null | undefined }) =>
+  said({ startsOn: seconds(dates.startDateTime), expiresOn: seconds(dates.endDateTime) });
+
+/** The portal writes a thumbprint in hexadecimal, other clients its 20 bytes in base64. */
+function thumbprintOf(identifier: string | null | undefined): string | undefined {
+  if (!identifier) return undefined;
+  if (/^[0-9a-f]{40}$/i.test(identifier)) return identifier.toUpperCase();
+  const bytes = Buffer.from(identifier, "base64");
+  return bytes.length === 20 ? bytes.toString("hex").toUpperCase() : undefined;
+}
+
+/**
+ * What an application's assigned policy and the tenant's come to. A restriction of the assigned one stands before the same of
+ * the tenant's, switched off ones included: that is how an application is exempted.
+ */
+export function passwordPolicyOf(applicationAnswer: unknown, tenantAnswer: unknown): PasswordPolicy {
+  const { createdDateTime, appManagementPolicies } = assignedPolicies.parse(applicationAnswer);
+  const tenant = tenantPolicy.parse(tenantAnswer);
+  const assigned = appManagementPolicies.filter(({ isEnabled }) => isEnabled).map((policy) => policy.restrictions);
+  const inOrder = [...assigned, ...(tenant.isEnabled ? [tenant.applicationRestrictions] : [])];
+  const restrictionOf = (type: string): Restriction | undefined => {
+    const all = inOrder.flatMap((one) => one?.passwordCredentials ?? []);
+    const first = all.find(({ restrictionType }) => restrictionType.toLowerCase() === type.toLowerCase());
+    return first && applies(first, createdDateTime) ? first : undefined;
+  };
+  const lifetime = restrictionOf("passwordLifetime")?.maxLifetime;
+  const longestDays = lifetime ? daysOf(lifetime) : undefined;
+  return { allowed: restrictionOf("passwordAddition") === undefined, ...said({ longestDays }) };
+}
+
+function applies(
+  { state, restrictForAppsCreatedAfterDateTime: after }: Restriction,
+  created: string | null | undefined,
+) {
+  if (state?.toLowerCase() === "disabled") return false;
+  return !after || !created || Date.parse(created) >= Date.parse(after);
+}
+
+/** Whole days of a duration of ISO 8601, a year as 365 days and a month as 28: rather too short than refused. */
+function daysOf(duration: string): number | undefined {
+  const match = /^P(?:(\d+)Y)?(?:(\d+)M)?(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.\d+)?S)?)?$/.exec(
+    duration,
+  );
+  if (match === null) return undefined;
+  const [years = 0, months = 0, weeks = 0, days = 0, hours = 0, minutes = 0, secs = 0] = match
+    .slice(1)
+    .map((part) => Number(part ?? 0));
+  const whole = years * 365 + months * 28 + weeks * 7 + days;
+  return whole + Math.floor((hours * 3600 + minutes * 60 + secs) / DAY_SECONDS);
+}
+
+/** Read for what may be done, so not verified: Microsoft Graph does that. */
+export function readRights(token: string): { objectId: string | undefined; permissions: string[] } {
+  const { oid, roles } = decodeJwt(token);
+  const permissions = Array.isArray(roles) ? roles.filter((role): role is string => typeof role === "string") : [];
+  return { objectId: typeof oid === "string" ? oid.toLowerCase() : undefined, permissions };
+}
+
+const seconds = (time: string | null | undefined): number | undefined =>
+  time ? Math.floor(Date.parse(time) / 1000) : undefined;
+
+/** Without the members that say nothing. */
+function said<T extends object>(members: T): { [K in keyof T]?: NonNullable<T[K]> } {
+  const kept = Object.entries(members).filter(([, value]) => value !== undefined && value !== null && value !== "");
+  return Object.fromEntries(kept) as { [K in keyof T]?: NonNullable<T[K]> };
+}

@@ -1,0 +1,67 @@
+import { type CallTarget, type CloudFailure, type FailedAnswer, failure, retryAfter, shortCode } from "./failure.ts";
+
+/**
+ * What an answer of Microsoft Graph means that no other service gives; undefined for the others. The codes are those of
+ * https://learn.microsoft.com/graph/errors and of what has been seen. Texts decide only where the code does not.
+ */
+export function graphFailure(answer: FailedAnswer, target: CallTarget): CloudFailure | undefined {
+  const { status, body } = answer;
+  const cloudCode = shortCode(body);
+  if (status === 429) {
+    return failure("throttled", target, "the service answered 429, too many requests", {
+      remedy: "Nothing to mend: it is tried again later.",
+      retryAfterSeconds: retryAfter(answer),
+      cloudCode,
+    });
+  }
+  // It may have been done all the same, also where a Retry-After comes with it.
+  if (status >= 500) {
+    return failure("unreachable", target, `the service answered ${status}`, {
+      remedy: "Look for an outage at https://status.azure.com; it is tried again later.",
+      cloudCode,
+    });
+  }
+  if (cloudCode === "Directory_ConcurrencyViolation" || /concurrent requests being made/i.test(body)) {
+    return failure("concurrency", target, "another write to the tenant was under way", {
+      remedy: "Nothing to mend: it was not done and is tried again later.",
+      cloudCode,
+    });
+  }
+  if (cloudCode === "resyncRequired" || cloudCode === "syncStateNotFound" || status === 410) {
+    return failure("resyncRequired", target, "what changed since then is not known any more", {
+      remedy: "Nothing to mend: everything is listed again.",
+      cloudCode,
+    });
+  }
+  return status === 400 ? refusedWrite(body, cloudCode, target) : undefined;
+}
+
+function refusedWrite(body: string, cloudCode: string | undefined, target: CallTarget): CloudFailure | undefined {
+  if (cloudCode === "CredentialInvalidLifetimeAsPerAppPolicy") {
+    return failure("lifetimePolicy", target, "a policy allows new secrets for a shorter time only", {
+      remedy:
+        "Choose a shorter validity, or give the service's identity the application permission Policy.Read.ApplicationConfiguration of Microsoft Graph, with which it keeps to the policy by itself.",
+      cloudCode,
+    });
+  }
+  if (cloudCode === "CredentialTypeNotAllowedAsPerAppPolicy") {
+    return failure("typePolicy", target, "a policy allows this application no new secrets", {
+      remedy: "Let the application sign in with a certificate or a federated credential, or exempt it from the policy.",
+      cloudCode,
+    });
+  }
+  // Applications with personal accounts may have two secrets; the texts of that refusal differ, its code is not documented.
+  if (cloudCode === "Directory_ResourceSizeExceeded" || /maximum of \d+|credential limit/i.test(body)) {
+    return failure("noRoomForSecret", target, "the application holds as many credentials as it may", {
+      remedy: "Remove a secret that nobody uses from the application.",
+      cloudCode,
+    });
+  }
+  if (/No password credential found/i.test(body)) {
+    return failure("notFound", target, "the application has no such secret", {
+      remedy: "It may have been removed already.",
+      cloudCode,
+    });
+  }
+  return undefined;
+}
