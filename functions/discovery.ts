@@ -146,12 +146,15 @@ const getAsset = endpoint({
   tag,
   access: "user",
   tier: "core",
-  params: z.object({ asset_id: z.string().meta({ description: "`<vault>.<type>.<name>`" }) }),
+  params: z.object({
+    asset_id: z.string().meta({ description: "`<vault>.<type>.<name>`, or `entra.<tenantId>.<appId>.<keyId>`" }),
+  }),
   responds: { 200: Asset },
   handle: async ({ params, services }) => {
-    const found = await services.inventory.assets.get(params.asset_id);
+    const moment = await services.inventory.moment();
+    const found = await services.inventory.assets.get(params.asset_id, moment);
     if (!found) throw notFound(`The asset ${params.asset_id.slice(0, 300)}`);
-    return ok(assetView(found, await services.inventory.moment(), services.config.OWNER_TAG));
+    return ok(assetView(found, moment, services.config.OWNER_TAG));
   },
 });
 

@@ -100,13 +100,14 @@ export function createServices(config: Config): Services {
     log,
     appConfiguration,
   });
-  const compliance = createCompliance({ tables, queues, settings, audit, clock, randomness, log });
+  const licensing = createLicensing({ config, clock });
+  const licensed = async () => (await licensing.tier()) === "pro";
+  const compliance = createCompliance({ tables, queues, settings, audit, licensed, clock, randomness, log });
   level = () => settings.current()?.logLevel ?? config.LOG_LEVEL ?? "INFO";
   settings.onChange((keys) => compliance.policyChanged(keys));
   const limits = { perMinute: config.RATE_LIMIT_PER_MINUTE, perHour: config.RATE_LIMIT_PER_HOUR };
   const limiter = createRateLimiter({ tables, clock, name: "calls", limits });
   const signInLimiter = createRateLimiter({ tables, clock, name: "signIn", limits: SIGN_IN_LIMITS });
-  const licensing = createLicensing({ config, clock });
   const access = createAccess({
     tables,
     config,
@@ -142,6 +143,7 @@ export function createServices(config: Config): Services {
     log,
     mail,
     vault: serviceKeyVault,
+    licensed,
     violations: compliance,
     credentials: [access.apiTokens, sso, licensing],
     entries: audit,
@@ -160,6 +162,7 @@ export function createServices(config: Config): Services {
     clock,
     randomness,
     ownerTag: config.OWNER_TAG,
+    licensed,
     writer,
     vaultLeaves: (vault) => compliance.prepareChange({ vault, vaultBefore: vault, vaultGone: true }),
   });

@@ -58,6 +58,8 @@ export interface AlertsDependencies {
   violations?: ViolationSource | undefined;
   /** Where the credentials of the service itself are told of; none where it is left out. */
   credentials?: readonly CredentialSource[];
+  /** Whether there is a PRO licence: without one nothing is told of credentials that are no vault's. */
+  licensed: () => Promise<boolean>;
   /** Where sign-ins that are to be told of are entered; none is told of where it is left out. */
   entries?: Pick<Audit, "list">;
   outgoing?: Outgoing;
@@ -132,6 +134,7 @@ export function createAlerts(deps: AlertsDependencies): Alerts {
     snoozes,
     notifications,
     history,
+    licensed: deps.licensed,
     violations: deps.violations,
     credentials: deps.credentials ?? [],
     audit: deps.entries,
@@ -193,6 +196,20 @@ function exampleOf(rule: RuleRecord, now: Date): Item {
       const expiresOn = Math.floor((now.getTime() + threshold * DAY_MS) / 1000) - 3600;
       const asset = { id: "kv-example.secret.example-password", type: "secret", name: "example-password" } as const;
       return { kind: "asset", ...asset, ...vault, owner: "example-team", expiresOn, threshold };
+    }
+    case "credentialExpiry": {
+      const threshold = rule.thresholds.at(-1) ?? 0;
+      const expiresOn = Math.floor((now.getTime() + threshold * DAY_MS) / 1000) - 3600;
+      const none = "00000000-0000-0000-0000-000000000000";
+      const credential = {
+        tenantId: none,
+        appId: none,
+        applicationName: "Example",
+        keyId: none,
+        displayName: "example",
+      };
+      const asset = { id: `entra.${none}.${none}.${none}`, type: "secret", name: `${none}-${none}` } as const;
+      return { kind: "asset", ...asset, ...vault, owner: "example-owner", expiresOn, threshold, credential };
     }
     case "serviceCredentialExpiry": {
       const threshold = SERVICE_CREDENTIAL_DAYS.at(-1)!;

@@ -42,6 +42,7 @@ export function createEvaluation(deps: {
   snoozes: Snoozes;
   notifications: NotificationLog;
   history: History;
+  licensed: () => Promise<boolean>;
   violations: ViolationSource | undefined;
   credentials: readonly CredentialSource[];
   audit: Pick<Audit, "list"> | undefined;
@@ -75,7 +76,9 @@ export function createEvaluation(deps: {
     const due = (await rules.all()).filter((rule) => isDue(rule, evaluatedAt(rule, states.get(rule.ruleId)), now));
     if (due.length > 0) {
       const [vaults, snoozes] = await Promise.all([
-        due.some(({ alertType }) => isAboutExpiry(alertType)) ? readVaultSnapshot(tables) : undefined,
+        due.some(({ alertType }) => isAboutExpiry(alertType))
+          ? readVaultSnapshot(tables, await deps.licensed())
+          : undefined,
         deps.snoozes.all(),
       ]);
       await each(due, async (rule) => {
@@ -128,6 +131,7 @@ export function createEvaluation(deps: {
     switch (rule.alertType) {
       case "expiration":
       case "expired":
+      case "credentialExpiry":
         return await expiringItems(
           rule,
           { from, to: now, revision: before.revision },

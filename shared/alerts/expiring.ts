@@ -1,5 +1,15 @@
-import { ASSET_TYPES, type AssetRecord, Assets, type AssetType, assetId, parseAssetId } from "../inventory/asset.ts";
+import {
+  ASSET_TYPES,
+  type AssetRecord,
+  Assets,
+  type AssetType,
+  assetId,
+  type Credential,
+  placesOf,
+  sourceOf,
+} from "../inventory/asset.ts";
 import type { ExpiryRange } from "../inventory/health.ts";
+import { holderSubscription, ownersOf } from "../inventory/holder.ts";
 import { expiryBounds, nameKey, partitions } from "../inventory/layout.ts";
 import type { Tables } from "../storage/tables.ts";
 import { DAY_MS } from "../time.ts";
@@ -18,6 +28,8 @@ const COLUMNS = [
   "enabled",
   "expiresOn",
   "tags",
+  "source",
+  "credential",
 ] as const satisfies (keyof AssetRecord)[];
 type Candidate = Pick<AssetRecord, (typeof COLUMNS)[number]>;
 
@@ -61,12 +73,14 @@ export async function expiringItems(
   limit: number,
 ): Promise<{ items: AssetItem[]; more: boolean }> {
   const { tables, notifications, ownerTag, snoozed } = deps;
-  const thresholds = rule.alertType === "expired" ? [0] : rule.thresholds;
+  const thresholds = thresholdsOf(rule);
+  const hidden = new Set(snapshot.hidden);
   const found = new Map<string, AssetItem>();
   let more = false;
 
   const take = async (candidates: readonly Candidate[]) => {
-    const items = candidates.flatMap((asset) => itemsOf(asset, thresholds, span.to, rule, ownerTag));
+    const shown = candidates.filter(({ vaultName }) => !hidden.has(vaultName.toLowerCase()));
+    const items = shown.flatMap((asset) => itemsOf(asset, thresholds, span.to, rule, ownerTag));
     const audible = items.filter(({ id }) => !snoozed.has(id));
     if (audible.length === 0) return;
     for (const one of await notifications.unnotifiedAssets(rule.ruleId, audible)) found.set(one.id, one);
@@ -82,11 +96,10 @@ export async function expiringItems(
   }
   // A snooze that ended: what was passed over meanwhile is looked at by name.
   for (const id of deps.awake) {
-    const parts = parseAssetId(id);
-    if (!parts) continue;
-    const { type, name, vaultName } = parts;
-    const asset = await tables.get(Assets, partitions.vault(vaultName), nameKey(type, name, vaultName));
-    if (asset) await take([asset]);
+    for (const { type, name, vaultName } of placesOf(id)) {
+      const asset = await tables.get(Assets, partitions.vault(vaultName), nameKey(type, name, vaultName));
+      if (asset) await take([asset]);
+    }
   }
   const items = [...found.values()].sort(byUrgency);
   return { items: items.slice(0, limit), more: more || items.length > limit };
@@ -100,13 +113,14 @@ function itemsOf(
   rule: RuleRecord,
   ownerTag: string,
 ): AssetItem[] {
-  const { type, name, vaultName, vaultId, subscriptionId, expiresOn, tags } = asset;
+  const { type, name, vaultName, vaultId, subscriptionId, expiresOn, credential } = asset;
   if (!asset.enabled || expiresOn === undefined || !fits(rule.filters, asset, ownerTag)) return [];
+  if (rule.alertType === "credentialExpiry" && !credential) return [];
   const left = expiresOn * 1000 - now.getTime();
   // Thresholds crossed together are one notification, of the lowest.
   const crossed = thresholds.filter((days) => left <= days * DAY_MS);
   if (crossed.length === 0) return [];
-  const owner = tags && Object.hasOwn(tags, ownerTag) ? tags[ownerTag] : undefined;
+  const [owner] = ownersOf(asset, ownerTag);
   return [
     {
       kind: "asset",
@@ -119,15 +133,32 @@ function itemsOf(
       ...(owner === undefined ? {} : { owner }),
       expiresOn,
       threshold: Math.min(...crossed),
+      ...(credential === undefined ? {} : { credential: shownCredential(credential) }),
     },
   ];
 }
 
+/** An expired credential stops what uses it, so a rule about credentials tells of that too. */
+export const thresholdsOf = ({ alertType, thresholds }: Pick<RuleRecord, "alertType" | "thresholds">): number[] => {
+  if (alertType === "expired") return [0];
+  return alertType === "credentialExpiry" ? [...new Set([...thresholds, 0])] : thresholds;
+};
+
+const shownCredential = ({ tenantId, appId, applicationName, keyId, displayName }: Credential) => ({
+  tenantId,
+  appId,
+  applicationName,
+  keyId,
+  ...(displayName === undefined ? {} : { displayName }),
+});
+
 function sourcesOf(rule: RuleRecord, thresholds: readonly number[], span: Span, snapshot: VaultSnapshot): Source[] {
   const { vault, subscription, type } = rule.filters;
   const types = type === undefined ? ASSET_TYPES : [type];
+  const source = rule.alertType === "credentialExpiry" ? "entra" : rule.filters.source;
   const vaults = snapshot.vaults.filter(
-    ({ name, subscriptionId }) =>
+    ({ name, subscriptionId, source: of }) =>
+      (source === undefined || sourceOf({ source: of }) === source) &&
       (vault === undefined || name.toLowerCase() === vault.toLowerCase()) &&
       (subscription === undefined || subscriptionId.toLowerCase() === subscription.toLowerCase()),
   );
@@ -136,10 +167,12 @@ function sourcesOf(rule: RuleRecord, thresholds: readonly number[], span: Span, 
       ? partitions.vault(vault)
       : subscription !== undefined
         ? partitions.subscription(subscription)
-        : partitions.all;
+        : source !== undefined && source !== "keyVault"
+          ? partitions.subscription(holderSubscription(source))
+          : partitions.all;
   // An expiration rule leaves alone what had expired before it looked the last time: that is for a rule about `expired`.
   const window: ExpiryRange = {
-    from: rule.alertType === "expired" ? 0 : secondAfter(span.from, 0),
+    from: rule.alertType === "expiration" ? secondAfter(span.from, 0) : 0,
     before: secondAfter(span.to, Math.max(...thresholds)),
     unset: false,
   };

@@ -20,6 +20,16 @@ export const AssetItem = z.object({
   expiresOn: z.int(),
   /** Days: the lowest threshold it has crossed. */
   threshold: z.int(),
+  /** Of an application's credential: whose it is. Its vault is none that people know. */
+  credential: z
+    .object({
+      tenantId: z.string(),
+      appId: z.string(),
+      applicationName: z.string(),
+      keyId: z.string(),
+      displayName: z.string().optional(),
+    })
+    .optional(),
 });
 export type AssetItem = z.infer<typeof AssetItem>;
 

@@ -111,21 +111,36 @@ function lineOf(item: Item, at: Date, links: Links): MessageLine {
 
 const PORTAL_LIST = { secret: "secrets", key: "keys", certificate: "certificates" } as const;
 const TYPE_NAMES = { secret: "Secret", key: "Key", certificate: "Certificate" } as const;
+const CREDENTIAL_NAMES = { secret: "Client secret", key: "Key", certificate: "Certificate" } as const;
 
 function assetLine(item: AssetItem, at: Date, links: Links): MessageLine {
   const left = item.expiresOn * 1000 - at.getTime();
   const on = dateText(new Date(item.expiresOn * 1000));
+  const { credential } = item;
   return {
     urgency: urgencyOf(left),
-    title: `${item.vaultName}/${item.name}`,
+    title: credential
+      ? `${credential.applicationName}/${credential.displayName ?? credential.keyId}`
+      : `${item.vaultName}/${item.name}`,
     what: left < 0 ? `expired ${ago(-left)}` : `expires ${within(left)}`,
     facts: [
-      ["Type", TYPE_NAMES[item.type]],
+      ["Type", credential ? `${CREDENTIAL_NAMES[item.type]} of an application` : TYPE_NAMES[item.type]],
+      ...(credential
+        ? ([
+            ["Client id", credential.appId],
+            ["Key id", credential.keyId],
+          ] as [string, string][])
+        : []),
       [left < 0 ? "Expired" : "Expires", on],
       ["Owner", item.owner ?? "none given"],
       ...(item.threshold > 0 ? ([["Threshold", dayCount(item.threshold)]] as [string, string][]) : []),
     ],
-    link: { text: "Open in the Azure portal", url: vaultLink(links, item.vaultId, PORTAL_LIST[item.type]) },
+    link: {
+      text: "Open in the Azure portal",
+      url: credential
+        ? credentialsLink(links, credential.appId)
+        : vaultLink(links, item.vaultId, PORTAL_LIST[item.type]),
+    },
   };
 }
 
@@ -147,7 +162,7 @@ function violationLine(item: ViolationItem, links: Links): MessageLine {
       ["Check", item.title],
       ["Severity", item.severity],
       ["Owner", item.owner ?? "none given"],
-      ["Vault", item.vaultName],
+      ...(isCredentialId(item.resourceId) ? [] : ([["Vault", item.vaultName]] as [string, string][])),
       ["First seen", dateText(new Date(item.firstSeenAt))],
     ],
     ...(item.vaultId ? { link: { text: "Open in the Azure portal", url: vaultLink(links, item.vaultId, "") } } : {}),
@@ -205,6 +220,13 @@ export function vaultLink({ portal, tenantId }: Links, vaultId: string, list: st
   const path = vaultId.split("/").map(encodeURIComponent).join("/");
   return `${portal}/#${tenantId ? `@${tenantId}` : ""}/resource${path}${list ? `/${list}` : ""}`;
 }
+
+/** Whether an asset's id is that of an application's credential, which is in no vault. */
+export const isCredentialId = (id: string): boolean => id.startsWith("entra.");
+
+/** The page of an application registration's certificates and secrets. */
+export const credentialsLink = ({ portal }: Links, appId: string): string =>
+  `${portal}/#view/Microsoft_AAD_RegisteredApps/ApplicationMenuBlade/~/Credentials/appId/${encodeURIComponent(appId)}`;
 
 /** In UTC and in a form that reads the same in every country. */
 const dateText = (date: Date): string =>

@@ -1,6 +1,6 @@
 import { invalidBody } from "../http/problem.ts";
 import type { RuleChange } from "./api.ts";
-import type { RuleFilters, RuleRecord } from "./rule.ts";
+import { hasThresholds, isAboutExpiry, type RuleFilters, type RuleRecord } from "./rule.ts";
 
 /** What decides which assets a rule is about. */
 export const scopeOf = ({ alertType: type, thresholds, filters }: RuleRecord): string =>
@@ -17,7 +17,7 @@ export function withChange(rule: RuleRecord, given: RuleChange, defaultThreshold
   if (thresholds && thresholdDays !== undefined && thresholdDays !== next.thresholds[0]) {
     throw invalidBody("thresholdDays", "must be the highest of thresholds, or be left out beside them");
   }
-  if (next.alertType !== "expiration") next.thresholds = [];
+  if (!hasThresholds(next.alertType)) next.thresholds = [];
   else if (next.thresholds.length === 0) next.thresholds = [defaultThresholdDays];
   if (next.deliveryMethod === "email" && next.recipients.length === 0) {
     throw invalidBody("recipients", "must name at least one e-mail address for the delivery method email");
@@ -33,6 +33,8 @@ function checkFilters({ alertType: type, filters }: RuleRecord): void {
       throw invalidBody(`filters.${filter}`, `has no meaning for the alert type ${type}`);
   };
   if (type !== "complianceViolation") without("severity");
+  if (!isAboutExpiry(type) || type === "credentialExpiry") without("source");
+  if (type === "credentialExpiry") for (const filter of ["vault", "subscription", "tag"] as const) without(filter);
   if (type === "scanFailure") for (const filter of ["vault", "type", "tag", "owner"] as const) without(filter);
   if (type === "serviceCredentialExpiry" || type === "breakGlass") {
     for (const filter of ["vault", "type", "subscription", "tag", "owner"] as const) without(filter);

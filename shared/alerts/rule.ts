@@ -1,11 +1,13 @@
 import * as z from "zod";
-import { ASSET_TYPES } from "../inventory/asset.ts";
+import { ASSET_TYPES, type AssetSource, type Credential, SOURCES, sourceOf } from "../inventory/asset.ts";
+import { ownersOf } from "../inventory/holder.ts";
 import { entity, type Row } from "../storage/entity.ts";
 import { keyText } from "../storage/keys.ts";
 
 export const ALERT_TYPES = [
   "expiration",
   "expired",
+  "credentialExpiry",
   "complianceViolation",
   "scanFailure",
   "serviceCredentialExpiry",
@@ -13,7 +15,9 @@ export const ALERT_TYPES = [
 ] as const;
 export type AlertType = (typeof ALERT_TYPES)[number];
 /** The types that are about assets and their expiry. */
-export const isAboutExpiry = (type: AlertType): boolean => type === "expiration" || type === "expired";
+export const isAboutExpiry = (type: AlertType): boolean => type === "expired" || hasThresholds(type);
+/** `credentialExpiry` is about credentials of applications alone, and tells of the expired ones too. */
+export const hasThresholds = (type: AlertType): boolean => type === "expiration" || type === "credentialExpiry";
 
 export const DELIVERY_METHODS = ["email", "webhook", "teams", "slack"] as const;
 export type DeliveryMethod = (typeof DELIVERY_METHODS)[number];
@@ -39,8 +43,14 @@ export const RuleFilters = z
       .meta({ description: "Only this vault." }),
     type: z.enum(ASSET_TYPES).optional(),
     subscription: z.guid("must be a subscription id (a GUID)").optional(),
+    source: z.enum(SOURCES).optional().meta({ description: "Only what key vaults hold, or what applications hold." }),
     tag: z.string().min(1).max(512).optional().meta({ description: "`name` or `name=value`." }),
-    owner: z.string().min(1).max(256).optional().meta({ description: "The value of the tag that OWNER_TAG names." }),
+    owner: z
+      .string()
+      .min(1)
+      .max(256)
+      .optional()
+      .meta({ description: "The value of the tag that OWNER_TAG names, or an owner of the application." }),
     severity: z
       .enum(SEVERITIES)
       .optional()
@@ -53,7 +63,7 @@ export const RuleRecord = z.object({
   ruleId: z.string(),
   name: z.string(),
   alertType: z.enum(ALERT_TYPES),
-  /** Days, falling; empty unless the type is `expiration`. */
+  /** Days, falling; empty unless the type is `expiration` or `credentialExpiry`. */
   thresholds: z.array(z.int()),
   filters: RuleFilters,
   deliveryMethod: z.enum(DELIVERY_METHODS),
@@ -119,17 +129,20 @@ export interface Subject {
   type?: string | undefined;
   subscriptionId?: string | undefined;
   tags?: Record<string, string> | undefined;
+  source?: AssetSource | undefined;
+  credential?: Credential | undefined;
   severity?: Severity | undefined;
 }
 
 export function fits(filters: RuleFilters, subject: Subject, ownerTag: string): boolean {
-  const { vault, type, subscription, tag, owner, severity } = filters;
+  const { vault, type, subscription, source, tag, owner, severity } = filters;
   const tagValue = (name: string) =>
     subject.tags && Object.hasOwn(subject.tags, name) ? subject.tags[name] : undefined;
   if (vault !== undefined && subject.vaultName?.toLowerCase() !== vault.toLowerCase()) return false;
   if (type !== undefined && subject.type !== type) return false;
   if (subscription !== undefined && subject.subscriptionId?.toLowerCase() !== subscription.toLowerCase()) return false;
-  if (owner !== undefined && tagValue(ownerTag) !== owner) return false;
+  if (source !== undefined && sourceOf(subject) !== source) return false;
+  if (owner !== undefined && !ownersOf(subject, ownerTag).includes(owner)) return false;
   if (tag !== undefined) {
     const wanted = tagOf(tag);
     const value = tagValue(wanted.name);

@@ -3,7 +3,7 @@ import { audited } from "../audit/audited.ts";
 import type { Caller } from "../http/endpoint.ts";
 import { type Page, type PageRequest, pageOfAll } from "../http/paging.ts";
 import { invalidBody, notFound, Problem } from "../http/problem.ts";
-import { Assets, assetId, parseAssetId } from "../inventory/asset.ts";
+import { Assets, assetId, placesOf } from "../inventory/asset.ts";
 import { nameKey, partitions } from "../inventory/layout.ts";
 import type { Clock } from "../runtime.ts";
 import { type Row, withoutKeys } from "../storage/entity.ts";
@@ -84,13 +84,14 @@ export function createSnoozes(deps: {
 
     async create(request, caller) {
       const now = clock.now();
-      const parts = parseAssetId(request.assetId);
-      const [rule, asset] = await Promise.all([
+      const [rule, ...found] = await Promise.all([
         rules.get(request.ruleId),
-        parts &&
-          tables.get(Assets, partitions.vault(parts.vaultName), nameKey(parts.type, parts.name, parts.vaultName)),
+        ...placesOf(request.assetId).map(({ vaultName, type, name }) =>
+          tables.get(Assets, partitions.vault(vaultName), nameKey(type, name, vaultName)),
+        ),
       ]);
-      if (!parts || !asset) throw notFound(`The asset ${request.assetId.slice(0, 300)}`);
+      const asset = found.find((one) => one !== undefined);
+      if (!asset) throw notFound(`The asset ${request.assetId.slice(0, 300)}`);
       if (!isAboutExpiry(rule.alertType)) {
         throw new Problem(
           "invalidRequest",

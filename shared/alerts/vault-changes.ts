@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { deflateRawSync, inflateRawSync } from "node:zlib";
 import * as z from "zod";
-import type { AssetType } from "../inventory/asset.ts";
+import { type AssetType, sourceOf } from "../inventory/asset.ts";
 import { countExpiries } from "../inventory/expiries.ts";
 import type { ExpiryRange } from "../inventory/health.ts";
 import { expiriesOf, VAULTS, type VaultRecord, Vaults } from "../inventory/vault.ts";
@@ -17,12 +17,22 @@ const VaultVersions = entity("AlertStates", z.object({ revision: z.int(), versio
 const VERSIONS = "vaultVersions";
 
 type SummaryVault = Pick<VaultRecord, "name" | "subscriptionId" | "contents"> & Partial<VaultRecord>;
-const SUMMARY = ["name", "subscriptionId", "contents", "certificateExpiries", "keyExpiries", "secretExpiries"] as const;
+const SUMMARY = [
+  "name",
+  "source",
+  "subscriptionId",
+  "contents",
+  "certificateExpiries",
+  "keyExpiries",
+  "secretExpiries",
+] as const;
 
 /** All vaults as one run of the rules sees them. */
 export interface VaultSnapshot {
   revision: number;
   vaults: readonly SummaryVault[];
+  /** Lower-cased names of those whose assets nothing is told of: holders of credentials, without a PRO licence. */
+  hidden: readonly string[];
   /** Whether a vault's assets changed after that revision, or it was not there then. */
   changedSince(vault: SummaryVault, revision: number): boolean;
 }
@@ -32,10 +42,16 @@ export interface VaultSnapshot {
  * scan writes of it, with a hash over its assets, so when the hash has changed, all of the change can be read. Noticing
  * is kept before any rule is evaluated; a vault that vanished is forgotten, so that its return is a change.
  */
-export async function readVaultSnapshot(tables: Tables): Promise<VaultSnapshot> {
+export async function readVaultSnapshot(tables: Tables, licensed: boolean): Promise<VaultSnapshot> {
   const vaults: SummaryVault[] = [];
+  const hidden: string[] = [];
   const range = { partitionKey: VAULTS, from: "n!", before: keyEnd("n!"), select: [...SUMMARY] };
-  for await (const rows of tables.pages(Vaults, range)) vaults.push(...rows);
+  for await (const rows of tables.pages(Vaults, range)) {
+    for (const row of rows) {
+      if (licensed || sourceOf(row) === "keyVault") vaults.push(row);
+      else hidden.push(row.name.toLowerCase());
+    }
+  }
 
   let versions: Versions = {};
   const row = await tables.modify(VaultVersions, VERSIONS, VERSIONS, (known) => {
@@ -55,6 +71,7 @@ export async function readVaultSnapshot(tables: Tables): Promise<VaultSnapshot> 
   return {
     revision: row?.revision ?? 0,
     vaults,
+    hidden,
     changedSince: ({ name }, revision) => (versions[name.toLowerCase()]?.[1] ?? Number.POSITIVE_INFINITY) > revision,
   };
 }

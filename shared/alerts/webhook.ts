@@ -3,13 +3,14 @@ import type { OutgoingOptions } from "../outgoing/outgoing.ts";
 import { SECOND_MS } from "../time.ts";
 import type { DeliveryRecord } from "./delivery.ts";
 import type { Item } from "./items.ts";
-import { type Links, vaultLink } from "./message.ts";
+import { credentialsLink, isCredentialId, type Links, vaultLink } from "./message.ts";
 import type { WebhookSecret } from "./rule.ts";
 
 /** Event types, part of the contract with receivers. */
 const EVENT_TYPES = {
   expiration: "lifecycle.alert.expiration",
   expired: "lifecycle.alert.expired",
+  credentialExpiry: "lifecycle.alert.credentialExpiry",
   complianceViolation: "lifecycle.alert.complianceViolation",
   scanFailure: "lifecycle.alert.scanFailure",
   serviceCredentialExpiry: "lifecycle.alert.serviceCredentialExpiry",
@@ -53,23 +54,27 @@ export function cloudEventOf(delivery: Omit<DeliveryRecord, "news">, items: read
 function itemOf(item: Item, links: Links): object {
   switch (item.kind) {
     case "asset": {
-      const list = `${item.type}s`;
+      const { credential } = item;
       return {
         id: item.id,
         type: item.type,
         name: item.name,
-        vaultName: item.vaultName,
-        vaultId: item.vaultId,
-        subscriptionId: item.subscriptionId,
+        vaultName: credential ? null : item.vaultName,
+        vaultId: credential ? null : item.vaultId,
+        subscriptionId: credential ? null : item.subscriptionId,
+        ...(credential ? { credential } : {}),
         owner: item.owner ?? null,
         expiresOn: new Date(item.expiresOn * 1000).toISOString(),
         thresholdDays: item.threshold,
-        portalUrl: vaultLink(links, item.vaultId, list),
+        portalUrl: credential
+          ? credentialsLink(links, credential.appId)
+          : vaultLink(links, item.vaultId, `${item.type}s`),
       };
     }
     case "violation": {
       const { kind: _, vaultId, owner, ...rest } = item;
-      return { ...rest, owner: owner ?? null, portalUrl: vaultId ? vaultLink(links, vaultId, "") : null };
+      const place = isCredentialId(item.resourceId) ? { vaultName: null, subscriptionId: null } : {};
+      return { ...rest, ...place, owner: owner ?? null, portalUrl: vaultId ? vaultLink(links, vaultId, "") : null };
     }
     case "scan": {
       const { kind: _, id, message, ...rest } = item;

@@ -1,4 +1,4 @@
-import type { AssetRecord, AssetType } from "../inventory/asset.ts";
+import type { AssetRecord, AssetSource, AssetType } from "../inventory/asset.ts";
 import type { VaultRecord } from "../inventory/vault.ts";
 
 /** In the order violations are listed. */
@@ -60,6 +60,8 @@ export interface VaultCheck extends CheckFacts {
 /** Each is about one type of asset, so that it has one severity and one set of controls. */
 export interface AssetCheck extends CheckFacts {
   resourceType: AssetType;
+  /** Whose assets it is about; absent: key vaults'. */
+  source?: AssetSource;
   /**
    * What makes its result change with time: `expiry`, when the expiry crosses now or one of the policy's lines, which the
    * inventory's index by expiry finds; `age`, at the `changesAt` of its evaluation. Absent: nothing does.

@@ -111,13 +111,15 @@ export function createCompliance(deps: {
   queues: Queues;
   settings: Pick<Settings, "values">;
   audit: Audit;
+  /** Whether there is a PRO licence: credentials that are no vault's count only with one. */
+  licensed: () => Promise<boolean>;
   clock: Clock;
   randomness: Randomness;
   log: Logger;
 }): Compliance {
   const { tables, queues, settings, audit, clock, randomness, log } = deps;
   const evaluator = createEvaluator({ tables, settings, clock, log });
-  const overview = () => readOverview(tables, clock.now().getTime());
+  const overview = async () => readOverview(tables, clock.now().getTime(), await deps.licensed());
 
   const send = (message: EvaluateMessage, delaySeconds = 0) => queues.send(QUEUE, message, { delaySeconds });
   const sendAll = (messages: readonly EvaluateMessage[]) =>

@@ -1,4 +1,4 @@
-import type { AssetRecord } from "../inventory/asset.ts";
+import { type AssetRecord, sourceOf } from "../inventory/asset.ts";
 import type { VaultRecord } from "../inventory/vault.ts";
 import type { AssetCheck, Context } from "./check.ts";
 import { ASSET_CHECKS } from "./checks/all.ts";
@@ -28,7 +28,7 @@ export function evaluateAsset(
 ): AssetState {
   const state: AssetState = { type: asset.type, name: asset.name, passed: [], failed: [] };
   for (const check of checks) {
-    if (check.resourceType !== asset.type) continue;
+    if (check.resourceType !== asset.type || sourceOf(check) !== sourceOf(asset)) continue;
     const { result, evidence, changesAt } = check.evaluate({ asset, vaultUsesRbac }, context);
     if (result === "pass") state.passed.push(check.code);
     if (result === "fail") {
@@ -46,7 +46,8 @@ export function evaluateVault(
 ): Pick<VaultResults, "passed" | "failed"> {
   const passed: number[] = [];
   const failed: Failure[] = [];
-  for (const check of vaultChecks) {
+  // What holds an application's credentials is no vault.
+  for (const check of sourceOf(vault) === "keyVault" ? vaultChecks : []) {
     const { result, evidence } = check.evaluate(vault);
     if (result === "pass") passed.push(check.code);
     if (result === "fail") failed.push({ code: check.code, since: since(before, check.code, context.now), evidence });

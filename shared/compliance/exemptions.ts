@@ -5,7 +5,7 @@ import { requireMatch } from "../http/conditional.ts";
 import type { Caller } from "../http/endpoint.ts";
 import { type Page, type PageRequest, pageOfAll } from "../http/paging.ts";
 import { invalidBody, notFound, Problem } from "../http/problem.ts";
-import { parseAssetId } from "../inventory/asset.ts";
+import { placesOf } from "../inventory/asset.ts";
 import type { Clock, Randomness } from "../runtime.ts";
 import { isConflict, repeatOnConflict } from "../storage/conflict.ts";
 import { type Row, withoutKeys } from "../storage/entity.ts";
@@ -97,7 +97,8 @@ export function createExemptions(deps: {
 
   /** Notes an asset's exemption in its vault's row, where the vault was evaluated. */
   async function vaultChange(record: ExemptionRecord, stays: boolean): Promise<Operation[]> {
-    const asset = record.scopeType === "asset" ? parseAssetId(record.scopeId ?? "") : undefined;
+    const type = checkOfId.get(record.checkId)?.resourceType;
+    const asset = record.scopeType === "asset" && placesOf(record.scopeId ?? "").find((place) => place.type === type);
     if (!asset) return [];
     const { row, assets } = await loadState(tables, asset.vaultName);
     if (!row) return [];
@@ -168,10 +169,11 @@ export function createExemptions(deps: {
       if (!row || row.gone) throw invalidBody("scope.id", "is not the name of a vault that was evaluated");
     }
     if (scope.type === "asset") {
-      const asset = parseAssetId(scopeId);
-      if (!asset) throw invalidBody("scope.id", "must be an asset id such as kv-payments.secret.db-password");
-      if (asset.type !== check.resourceType)
-        throw invalidBody("scope.id", `must be a ${check.resourceType}, which ${check.id} is about`);
+      const places = placesOf(scopeId);
+      if (places.length === 0)
+        throw invalidBody("scope.id", "must be an asset id such as kv-payments.secret.db-password");
+      const asset = places.find(({ type }) => type === check.resourceType);
+      if (!asset) throw invalidBody("scope.id", `must be a ${check.resourceType}, which ${check.id} is about`);
       const { assets } = await loadState(tables, asset.vaultName);
       if (!assets.has(assetKey(asset.type, asset.name)))
         throw invalidBody("scope.id", "is not an asset that was evaluated");

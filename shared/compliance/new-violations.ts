@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { decodeCursor, encodeCursor } from "../http/paging.ts";
-import { assetId } from "../inventory/asset.ts";
+import { assetId, placesOf } from "../inventory/asset.ts";
 import { remove, type Tables } from "../storage/tables.ts";
 import { DAY_MS, MINUTE_MS } from "../time.ts";
 import type { ResourceType, Severity } from "./check.ts";
@@ -96,7 +96,8 @@ async function withoutExempted(found: NewViolation[], readOverview: () => Promis
     if (!vault) return false;
     if (overview.exemptionOf(checkId, vault)) return false;
     if (resourceType === "vault") return true;
-    const asset = assetKey(resourceType, resourceId.slice(vaultName.length + resourceType.length + 2));
+    const place = placesOf(resourceId).find(({ type }) => type === resourceType);
+    const asset = place && assetKey(place.type, place.name);
     return !vault.exemptions.some(
       (one) => one.checkId === checkId && one.asset === asset && isActive(one, overview.now),
     );

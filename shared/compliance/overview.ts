@@ -1,3 +1,6 @@
+import { holderSubscription, notCounted } from "../inventory/holder.ts";
+import { VAULTS, Vaults, vaultInSubscriptionKey } from "../inventory/vault.ts";
+import { keyEnd } from "../storage/keys.ts";
 import type { Tables } from "../storage/tables.ts";
 import type { Check } from "./check.ts";
 import { CHECKS, checkOfCode } from "./checks/all.ts";
@@ -22,7 +25,7 @@ export interface VaultOverview extends Omit<VaultSummary, "tallies"> {
 
 /** What every answer is computed from. */
 export interface Overview {
-  /** By name, without those that left. */
+  /** By name, without those that left, and without holders of credentials that don't count now. */
   vaults: VaultOverview[];
   /** The exemption of a whole vault, its subscription or everything that covers the check there, now. */
   exemptionOf(checkId: string, vault: VaultOverview): ExemptionRecord | undefined;
@@ -31,8 +34,8 @@ export interface Overview {
   now: number;
 }
 
-/** One request per 1,000 vaults. */
-export async function readOverview(tables: Tables, now: number): Promise<Overview> {
+/** One request per 1,000 vaults; one more where there are credentials that are no vault's. */
+export async function readOverview(tables: Tables, now: number, licensed: boolean): Promise<Overview> {
   const vaults: VaultOverview[] = [];
   const broad = new Map<string, ExemptionRecord>();
   let evaluation: EvaluationRecord | undefined;
@@ -47,8 +50,11 @@ export async function readOverview(tables: Tables, now: number): Promise<Overvie
       } else if (row.rowKey === EVALUATION_KEY) evaluation = EvaluationRecord.parse(row);
     }
   }
+  const uncounted = vaults.some(({ subscriptionId }) => subscriptionId === ENTRA)
+    ? await uncountedHolders(tables, { now, licensed })
+    : new Set();
   return {
-    vaults,
+    vaults: vaults.filter(({ name }) => !uncounted.has(name.toLowerCase())),
     exemptionOf: (checkId, vault) =>
       broad.get(exemptionId(checkId, "vault", vault.name)) ??
       broad.get(exemptionId(checkId, "subscription", vault.subscriptionId)) ??
@@ -56,6 +62,17 @@ export async function readOverview(tables: Tables, now: number): Promise<Overvie
     evaluation,
     now,
   };
+}
+
+const ENTRA = holderSubscription("entra");
+
+async function uncountedHolders(tables: Tables, now: { now: number; licensed: boolean }): Promise<Set<string>> {
+  const names = new Set<string>();
+  const prefix = vaultInSubscriptionKey(ENTRA, "");
+  const range = { partitionKey: VAULTS, from: prefix, before: keyEnd(prefix) };
+  for await (const rows of tables.pages(Vaults, { ...range, select: ["name", "source", "listedAt"] }))
+    for (const row of rows) if (notCounted(row, now) !== undefined) names.add(row.name.toLowerCase());
+  return names;
 }
 
 /** The natural name of an exemption: a check has at most one per scope. */

@@ -1,10 +1,10 @@
 import { randomUUID } from "node:crypto";
 import pMap from "p-map";
-import { parseAssetId } from "../inventory/asset.ts";
+import { placesOf } from "../inventory/asset.ts";
 import type { Row } from "../storage/entity.ts";
 import { keyEnd } from "../storage/keys.ts";
 import type { Fence, Tables } from "../storage/tables.ts";
-import { ASSET_CHECKS, checkOfCode } from "./checks/all.ts";
+import { ASSET_CHECKS, checkOfCode, checkOfId } from "./checks/all.ts";
 import {
   assetExemptionsRange,
   DetailsRangeRows,
@@ -92,7 +92,8 @@ async function exemptionsIn(tables: Tables, vaultName: string): Promise<VaultSta
   const range = { ...assetExemptionsRange, onCorrupt: () => {} };
   for await (const rows of tables.pages(Exemptions, range)) {
     for (const { id, checkId, until, scopeId = "" } of rows) {
-      const asset = parseAssetId(scopeId);
+      const type = checkOfId.get(checkId)?.resourceType;
+      const asset = placesOf(scopeId).find((place) => place.type === type);
       if (asset?.vaultName.toLowerCase() !== vaultName.toLowerCase()) continue;
       exemptions.push({ id, checkId, until, asset: assetKey(asset.type, asset.name), failing: false });
     }

@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { decodeCursor, encodeCursor, type Page, type PageRequest } from "../http/paging.ts";
 import { Problem } from "../http/problem.ts";
-import { assetId } from "../inventory/asset.ts";
+import { assetId, sourceOf } from "../inventory/asset.ts";
 import { VAULTS, Vaults, vaultKey } from "../inventory/vault.ts";
 import type { Tables } from "../storage/tables.ts";
 import type { Check, Remediation, ResourceType, Severity } from "./check.ts";
@@ -22,8 +22,9 @@ export interface Violation {
   resourceId: string;
   resourceType: ResourceType;
   resourceName: string;
-  vaultName: string;
-  subscriptionId: string;
+  /** Null, as the subscription, for what is no key vault's. */
+  vaultName: string | null;
+  subscriptionId: string | null;
   checkId: string;
   title: string;
   severity: Severity;
@@ -272,6 +273,7 @@ function violation(slice: Slice, [name, since, evidence]: Finding, overview: Ove
   const { resourceType } = check;
   const resourceId =
     resourceType === "vault" ? vault.name.toLowerCase() : assetId({ vaultName: vault.name, type: resourceType, name });
+  const isHolder = check.resourceType !== "vault" && sourceOf(check) !== "keyVault";
   const firstSeenAt = new Date(since * 1000).toISOString();
   const listedAt = seen.get(vault.name.toLowerCase())?.[resourceType] ?? firstSeenAt;
   const controls = controlsOfCheck(check.id);
@@ -283,8 +285,8 @@ function violation(slice: Slice, [name, since, evidence]: Finding, overview: Ove
     resourceId,
     resourceType,
     resourceName: name,
-    vaultName: vault.name,
-    subscriptionId: vault.subscriptionId,
+    vaultName: isHolder ? null : vault.name,
+    subscriptionId: isHolder ? null : vault.subscriptionId,
     checkId: check.id,
     title: check.title,
     severity: check.severity,

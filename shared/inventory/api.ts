@@ -1,8 +1,18 @@
 import * as z from "zod";
 import { pageParameters, queryInstant } from "../http/paging.ts";
-import { ASSET_TYPES, type AssetType, assetId, isStale, RotationPolicy } from "./asset.ts";
+import {
+  ASSET_TYPES,
+  type AssetType,
+  assetId,
+  Credential,
+  isStale,
+  RotationPolicy,
+  SOURCES,
+  sourceOf,
+} from "./asset.ts";
 import { countExpiries } from "./expiries.ts";
 import { daysUntil, type Moment, STATUSES, statusOf } from "./health.ts";
+import { NOT_COUNTED, ownersOf } from "./holder.ts";
 import { type FoundAsset, healthOf } from "./query.ts";
 import { DiagnosticSetting, expiriesOf, forEachType, VaultFailure, type VaultRecord } from "./vault.ts";
 
@@ -12,12 +22,16 @@ const instant = z.iso.datetime().meta({ description: "ISO 8601 in UTC." });
 
 export const Asset = z
   .object({
-    id: z.string().meta({ description: "`<vault>.<type>.<name>`", example: "kv-payments.secret.db-password" }),
+    id: z.string().meta({
+      description: "`<vault>.<type>.<name>`; of an application's credential `entra.<tenantId>.<appId>.<keyId>`.",
+      example: "kv-payments.secret.db-password",
+    }),
+    source: z.enum(SOURCES).meta({ description: "What holds it." }),
     type: z.enum(ASSET_TYPES),
-    name: z.string(),
-    vaultName: z.string(),
-    vaultId: z.string().meta({ description: "The vault's Azure resource id." }),
-    subscriptionId: z.string(),
+    name: z.string().meta({ description: "Of an application's credential `<appId>-<keyId>`." }),
+    vaultName: z.string().nullable().meta({ description: "Null for what is no key vault's." }),
+    vaultId: z.string().nullable().meta({ description: "The vault's Azure resource id." }),
+    subscriptionId: z.string().nullable(),
     status: z
       .enum(STATUSES)
       .meta({ description: "By the time until it expires and the compliance policy, computed now." }),
@@ -36,7 +50,10 @@ export const Asset = z
       .meta({ description: "Whole days of 24 hours, rounded down; negative once expired." }),
     contentType: z.string().nullable(),
     tags: z.record(z.string(), z.string()),
-    owner: z.string().nullable().meta({ description: "The tag that the setting OWNER_TAG names." }),
+    owner: z.string().nullable().meta({
+      description:
+        "The tag that the setting OWNER_TAG names; of an application's credential the application's first owner.",
+    }),
     firstSeenAt: instant,
     lastSeenAt: instant
       .nullable()
@@ -45,6 +62,22 @@ export const Asset = z
       description:
         "When it was last listed, something of it could not be read: that is shown as it was known before, its expiry perhaps too, or null. Every scan tries again; the vault's failures say why.",
     }),
+    notCounted: z.enum(NOT_COUNTED).nullable().meta({
+      description:
+        "Why it is in no count and in no score: a credential that is no key vault's was not seen for 7 days, or there is no PRO licence.",
+    }),
+    credential: Credential.pick({
+      tenantId: true,
+      appId: true,
+      applicationName: true,
+      keyId: true,
+      of: true,
+      displayName: true,
+      hint: true,
+      owners: true,
+    })
+      .meta({ id: "AssetCredential", description: "Of an application's credential: whose it is." })
+      .optional(),
     keyType: z.string().nullable().optional(),
     keySize: z.int().nullable().optional().meta({ description: "Bits, for RSA." }),
     keyCurve: z.string().nullable().optional(),
@@ -64,13 +97,16 @@ const toInstant = (seconds: number | undefined): string | null =>
 export function assetView(found: FoundAsset, moment: Moment, ownerTag: string): z.infer<typeof Asset> {
   const { asset, lastSeenAt } = found;
   const certificate = asset.type === "certificate";
+  const source = sourceOf(asset);
+  const ofVault = <T>(value: T): T | null => (source === "keyVault" ? value : null);
   return {
     id: assetId(asset),
+    source,
     type: asset.type,
     name: asset.name,
-    vaultName: asset.vaultName,
-    vaultId: asset.vaultId,
-    subscriptionId: asset.subscriptionId,
+    vaultName: ofVault(asset.vaultName),
+    vaultId: ofVault(asset.vaultId),
+    subscriptionId: ofVault(asset.subscriptionId),
     status: statusOf(asset.expiresOn, moment),
     enabled: asset.enabled,
     managed: false,
@@ -82,10 +118,12 @@ export function assetView(found: FoundAsset, moment: Moment, ownerTag: string): 
     daysUntilExpiry: asset.expiresOn === undefined ? null : daysUntil(asset.expiresOn, moment),
     contentType: asset.contentType ?? null,
     tags: asset.tags ?? {},
-    owner: (asset.tags && Object.hasOwn(asset.tags, ownerTag) ? asset.tags[ownerTag] : undefined) ?? null,
+    owner: ownersOf(asset, ownerTag)[0] ?? null,
     firstSeenAt: asset.firstSeenAt,
     lastSeenAt: lastSeenAt ?? null,
     stale: isStale(asset),
+    notCounted: found.notCounted ?? null,
+    ...(asset.credential ? { credential: credentialView(asset.credential) } : {}),
     ...(asset.type === "secret"
       ? {}
       : { keyType: asset.keyType ?? null, keySize: asset.keySize ?? null, keyCurve: asset.keyCurve ?? null }),
@@ -102,6 +140,9 @@ export function assetView(found: FoundAsset, moment: Moment, ownerTag: string): 
       : {}),
   };
 }
+
+const credentialView = ({ secretsUntil: _, ...shown }: Credential): NonNullable<z.infer<typeof Asset>["credential"]> =>
+  shown;
 
 const TypeCounts = z.object({ certificate: z.int(), key: z.int(), secret: z.int() });
 const StatusCounts = z.object({ healthy: z.int(), warning: z.int(), critical: z.int(), expired: z.int() });
@@ -186,7 +227,17 @@ export const AssetQuery = z.strictObject({
   status: z.enum(STATUSES).optional(),
   vault: vaultName.optional().meta({ description: "A vault's name." }),
   subscription: subscriptionId.optional(),
-  search: z.string().min(1).max(127).optional().meta({ description: "Part of the name, in any case." }),
+  source: z.enum(SOURCES).optional().meta({ description: "What holds it: key vaults, or applications of Entra." }),
+  counted: boolean.optional().meta({
+    description:
+      "`false` answers what is in no count and in no score instead: credentials that were not seen for 7 days, or without a PRO licence.",
+  }),
+  search: z
+    .string()
+    .min(1)
+    .max(127)
+    .optional()
+    .meta({ description: "Part of the name, or of a credential's or its application's display name, in any case." }),
   expiresBefore: queryInstant("start")
     .optional()
     .meta({ description: "Expires before this date or instant.", type: "string" }),

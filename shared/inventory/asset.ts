@@ -5,6 +5,31 @@ import { entity } from "../storage/entity.ts";
 export const ASSET_TYPES = ["certificate", "key", "secret"] as const;
 export type AssetType = (typeof ASSET_TYPES)[number];
 
+/** Where an asset comes from. */
+export const SOURCES = ["keyVault", "entra", "b2c"] as const;
+export type AssetSource = (typeof SOURCES)[number];
+/** Rows of earlier versions have none: they are a key vault's. */
+export const sourceOf = ({ source }: { source?: AssetSource | undefined }): AssetSource => source ?? "keyVault";
+
+/** What an application's credential has that a vault's asset has not. */
+export const Credential = z.object({
+  tenantId: z.string(),
+  /** The client id. */
+  appId: z.string(),
+  applicationName: z.string(),
+  keyId: z.string(),
+  /** Of a service principal: its application is another tenant's, or has credentials of its own. */
+  of: z.enum(["application", "servicePrincipal"]),
+  displayName: z.string().optional(),
+  /** The first three characters of a client secret. */
+  hint: z.string().optional(),
+  /** What the application's owners sign in with, else their names; undefined where that is not known. */
+  owners: z.array(z.string()).optional(),
+  /** When each of the application's client secrets ends, this one among them; null for never. Unix seconds, sorted. */
+  secretsUntil: z.array(z.int().nullable()),
+});
+export type Credential = z.infer<typeof Credential>;
+
 export const RotationPolicy = z.object({
   expiresIn: z.string().optional(),
   lifetimeActions: z.array(
@@ -40,6 +65,10 @@ export const AssetRecord = z.object({
   thumbprint: z.string().optional(),
   validityMonths: z.int().optional(),
   autoRenew: z.boolean().optional(),
+  /** Absent: a key vault's. */
+  source: z.enum(SOURCES).optional(),
+  /** Of those that are no key vault's. */
+  credential: Credential.optional(),
   firstSeenAt: z.string(),
   /**
    * Hash of the list entry it was last seen with: a delta scan reads details only when this differs. Empty where something
@@ -56,16 +85,47 @@ export const Assets = entity("Assets", AssetRecord);
 /** Whether something of it is as it was known before, since it could not be read when it was last listed. */
 export const isStale = ({ listing }: Pick<AssetRecord, "listing">): boolean => listing === "";
 
-/** `<vault>.<type>.<name>`; Key Vault names ignore case, so ids are lower-cased. */
-export const assetId = (asset: { vaultName: string; type: AssetType; name: string }): string =>
-  `${asset.vaultName}.${asset.type}.${asset.name}`.toLowerCase();
+/**
+ * `<vault>.<type>.<name>`; Key Vault names ignore case, so ids are lower-cased. An application's credential, whose holder and
+ * name say whose it is (holder.ts), has the id `entra.<tenantId>.<appId>.<keyId>`.
+ */
+export function assetId({ vaultName, type, name }: AssetPlace): string {
+  const holder = HOLDER.exec(vaultName);
+  const credential = holder && CREDENTIAL_NAME.exec(name);
+  return (
+    credential ? `entra.${holder[1]}.${credential[1]}.${credential[2]}` : `${vaultName}.${type}.${name}`
+  ).toLowerCase();
+}
 
+/** Where an asset stands. */
+export interface AssetPlace {
+  vaultName: string;
+  type: AssetType;
+  name: string;
+}
+
+const GUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}";
+const HOLDER = new RegExp(`^entra-(${GUID})-[0-9a-f]$`, "i");
+const CREDENTIAL_NAME = new RegExp(`^(${GUID})-(${GUID})$`, "i");
+const CREDENTIAL_ID = new RegExp(`^entra\\.(${GUID})\\.(${GUID})\\.(${GUID})$`);
 const ASSET_ID = /^([a-z0-9-]{1,127})\.(secret|key|certificate)\.([a-z0-9-]{1,127})$/;
 
-/** The parts of an asset id, or undefined when the text is none. */
-export function parseAssetId(id: string): { vaultName: string; type: AssetType; name: string } | undefined {
-  const match = ASSET_ID.exec(id.toLowerCase());
-  return match ? { vaultName: match[1]!, type: match[2] as AssetType, name: match[3]! } : undefined;
+/**
+ * Where the asset with this id stands: one place; two for a credential, whose id does not say whether it is a secret or a
+ * certificate; none when the text is no id.
+ */
+export function placesOf(id: string): AssetPlace[] {
+  const text = id.toLowerCase();
+  const credential = CREDENTIAL_ID.exec(text);
+  if (credential) {
+    const [, tenantId, appId, keyId] = credential as unknown as [string, string, string, string];
+    const vaultName = `entra-${tenantId}-${appId[0]}`;
+    return (["secret", "certificate"] as const).map((type) => ({ vaultName, type, name: `${appId}-${keyId}` }));
+  }
+  const asset = ASSET_ID.exec(text);
+  // A credential has one id and no other.
+  if (!asset || HOLDER.test(asset[1]!)) return [];
+  return [{ vaultName: asset[1]!, type: asset[2] as AssetType, name: asset[3]! }];
 }
 
 /** A short, stable hash of a JSON value whose members come in a fixed order. */

@@ -8,7 +8,7 @@ const json = (value: unknown): string => (value === null || value === undefined 
 
 /** A column named after the member it shows. */
 const member = (
-  name: Exclude<keyof AssetView, "tags" | "rotationPolicy" | "subjectAlternativeNames">,
+  name: Exclude<keyof AssetView, "tags" | "rotationPolicy" | "subjectAlternativeNames" | "credential">,
 ): Column<AssetView> => ({ label: name, value: (asset) => asset[name] });
 
 /**
@@ -46,6 +46,13 @@ const csv = createCsv<AssetView>([
   { label: "rotationPolicy", value: ({ rotationPolicy }) => json(rotationPolicy) },
   { label: "subjectAlternativeNames", value: ({ subjectAlternativeNames }) => subjectAlternativeNames?.join(" ") },
   member("stale"),
+  member("source"),
+  member("notCounted"),
+  { label: "appId", value: ({ credential }) => credential?.appId },
+  { label: "applicationName", value: ({ credential }) => credential?.applicationName },
+  { label: "keyId", value: ({ credential }) => credential?.keyId },
+  { label: "credentialName", value: ({ credential }) => credential?.displayName },
+  { label: "owners", value: ({ credential }) => credential?.owners?.join(" ") },
 ]);
 
 /** The inventory as a CSV file with a header line. */

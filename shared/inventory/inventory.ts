@@ -6,7 +6,7 @@ import type { Settings } from "../settings/settings.ts";
 import { type Row, withoutKeys } from "../storage/entity.ts";
 import { keyEnd } from "../storage/keys.ts";
 import type { Tables } from "../storage/tables.ts";
-import type { AssetRecord } from "./asset.ts";
+import { type AssetRecord, sourceOf } from "./asset.ts";
 import type { Moment } from "./health.ts";
 import { type AssetQueries, createAssetQueries } from "./query.ts";
 import { VAULTS, type VaultRecord, Vaults, vaultInSubscriptionKey } from "./vault.ts";
@@ -34,11 +34,13 @@ export function createInventory(deps: {
   randomness: Randomness;
   ownerTag: string;
   writer: InventoryWriter;
+  /** Whether there is a PRO licence: credentials that are no vault's count only with one. */
+  licensed: () => Promise<boolean>;
   /** Run for every vault that leaves. */
   vaultLeaves: (vault: VaultRecord) => Promise<RecordChanges>;
 }): Inventory {
   const { tables, clock, writer } = deps;
-  const assets = createAssetQueries({ tables, ownerTag: deps.ownerTag });
+  const assets = createAssetQueries({ tables, ownerTag: deps.ownerTag, licensed: deps.licensed });
 
   return {
     assets,
@@ -57,16 +59,17 @@ export function createInventory(deps: {
       const range = { partitionKey: VAULTS, from: prefix, before: keyEnd(prefix) };
       let total = 0;
       const keys: string[] = [];
-      for await (const rows of tables.pages(Vaults, { ...range, select: ["name"] })) {
-        total += rows.length;
-        for (const row of rows) if (!cursor || row.rowKey > prefix + cursor.after) keys.push(row.rowKey);
+      for await (const rows of tables.pages(Vaults, { ...range, select: ["name", "source"] })) {
+        const found = rows.filter((row) => sourceOf(row) === "keyVault");
+        total += found.length;
+        for (const row of found) if (!cursor || row.rowKey > prefix + cursor.after) keys.push(row.rowKey);
       }
       const wanted = keys.slice(request.offset, request.offset + request.limit);
       const items: Row<VaultRecord>[] = [];
       const [first, last] = [wanted[0], wanted.at(-1)];
       if (first !== undefined && last !== undefined) {
         for await (const rows of tables.pages(Vaults, { partitionKey: VAULTS, from: first, before: `${last}!` }))
-          items.push(...rows);
+          items.push(...rows.filter((row) => sourceOf(row) === "keyVault"));
       }
       return {
         items,

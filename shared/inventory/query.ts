@@ -4,9 +4,19 @@ import { Problem } from "../http/problem.ts";
 import type { Row } from "../storage/entity.ts";
 import { keyEnd } from "../storage/keys.ts";
 import type { Tables } from "../storage/tables.ts";
-import { ASSET_TYPES, type AssetRecord, Assets, type AssetType, fingerprint, parseAssetId } from "./asset.ts";
+import {
+  ASSET_TYPES,
+  type AssetRecord,
+  type AssetSource,
+  Assets,
+  type AssetType,
+  fingerprint,
+  placesOf,
+  sourceOf,
+} from "./asset.ts";
 import { countExpiries } from "./expiries.ts";
 import { END_OF_TIME, type ExpiryRange, intersect, type Moment, rangeOf, STATUSES, type Status } from "./health.ts";
+import { holderSubscription, type NotCounted, notCounted, ownersOf } from "./holder.ts";
 import { expiryBounds, expiryPrefix, nameKey, namePrefix, partitions } from "./layout.ts";
 import { expiriesOf, forEachType, VAULTS, type VaultRecord, Vaults, vaultKey } from "./vault.ts";
 
@@ -19,6 +29,9 @@ export interface AssetFilter {
   status?: Status;
   vault?: string;
   subscription?: string;
+  source?: AssetSource;
+  /** False: those that leave counts and score, and only those. */
+  counted?: boolean;
   /** Expires before this instant; assets without an expiry never match. */
   expiresBefore?: Date;
   expiresAfter?: Date;
@@ -33,6 +46,8 @@ export interface AssetFilter {
 export interface FoundAsset {
   asset: AssetRecord;
   lastSeenAt: string | undefined;
+  /** Why it is in no count and in no score; undefined where it is. */
+  notCounted: NotCounted | undefined;
 }
 
 const Cursor = z.object({
@@ -47,7 +62,15 @@ const Cursor = z.object({
 });
 
 type SummaryRow = Pick<VaultRecord, "name" | "subscriptionId" | "listedAt"> & Partial<VaultRecord>;
-const SUMMARY = ["name", "subscriptionId", "listedAt", "certificateExpiries", "keyExpiries", "secretExpiries"] as const;
+const SUMMARY = [
+  "name",
+  "source",
+  "subscriptionId",
+  "listedAt",
+  "certificateExpiries",
+  "keyExpiries",
+  "secretExpiries",
+] as const;
 
 /** Questions about assets; each costs the same however many there are. */
 export interface AssetQueries {
@@ -59,24 +82,32 @@ export interface AssetQueries {
    * @throws {Problem} invalidCursor for a cursor of other filters; invalidRequest for an order the filter rules out.
    */
   list(filter: AssetFilter, request: PageRequest, moment: Moment): Promise<Page<FoundAsset>>;
-  /** One asset by id; undefined when there is none. Two point reads. */
-  get(id: string): Promise<FoundAsset | undefined>;
-  /** How many assets have each status, per type. One request per 1,000 vaults. */
+  /** One asset by id; undefined when there is none. Two point reads, three for a credential. */
+  get(id: string, moment: Pick<Moment, "now">): Promise<FoundAsset | undefined>;
+  /** How many assets that count have each status, per type. One request per 1,000 vaults. */
   health(moment: Moment): Promise<Record<AssetType, Record<Status, number>>>;
 }
 
-export function createAssetQueries(deps: { tables: Tables; ownerTag: string }): AssetQueries {
-  const { tables, ownerTag } = deps;
+export function createAssetQueries(deps: {
+  tables: Tables;
+  ownerTag: string;
+  /** Whether there is a PRO licence. */
+  licensed: () => Promise<boolean>;
+}): AssetQueries {
+  const { tables, ownerTag, licensed } = deps;
 
   /** The vaults a filter is about: one row, one range, or all; a page of 1,000 vaults a request. */
   async function summaries(filter: AssetFilter): Promise<SummaryRow[]> {
     if (filter.vault !== undefined) {
       const row = await tables.get(Vaults, VAULTS, vaultKey(filter.vault));
       const fits =
-        row && (!filter.subscription || row.subscriptionId.toLowerCase() === filter.subscription.toLowerCase());
+        row &&
+        sourceOf(row) === "keyVault" &&
+        (!filter.subscription || row.subscriptionId.toLowerCase() === filter.subscription.toLowerCase());
       return fits ? [row] : [];
     }
-    const prefix = filter.subscription ? `s!${filter.subscription.toLowerCase()}!` : "n!";
+    const subscription = subscriptionOf(filter);
+    const prefix = subscription ? `s!${subscription.toLowerCase()}!` : "n!";
     const found: SummaryRow[] = [];
     const range = { partitionKey: VAULTS, from: prefix, before: keyEnd(prefix), select: [...SUMMARY] };
     for await (const rows of tables.pages(Vaults, range)) found.push(...rows);
@@ -101,15 +132,27 @@ export function createAssetQueries(deps: { tables: Tables; ownerTag: string }): 
         errors: [{ path: "query.sort", message }],
       });
     }
-    const vaults = await summaries(filter);
+    const known = await summaries(filter);
+    const now = { now: at.now, licensed: await licensed() };
+    const vaults = known.filter(
+      (vault) =>
+        (filter.source === undefined || sourceOf(vault) === filter.source) &&
+        (notCounted(vault, now) === undefined) === (filter.counted ?? true),
+    );
     const types = filter.type ? [filter.type] : ASSET_TYPES;
     const indexed = sum(vaults, (vault) => sum(types, (type) => countExpiries(expiriesOf(vault, type), range)));
-    const matches = unindexedFilter(filter, ownerTag);
+    const unindexed = unindexedFilter(filter, ownerTag);
+    const hidden = hiddenVaults(known, vaults, types);
+    const matches =
+      hidden.size === 0
+        ? unindexed
+        : (asset: AssetRecord) => !hidden.has(asset.vaultName.toLowerCase()) && (!unindexed || unindexed(asset));
+    const subscription = subscriptionOf(filter);
     const partitionKey =
       filter.vault !== undefined
         ? partitions.vault(filter.vault)
-        : filter.subscription
-          ? partitions.subscription(filter.subscription)
+        : subscription
+          ? partitions.subscription(subscription)
           : partitions.all;
     const empty = indexed === 0 || (range && range.before <= range.from && !range.unset);
     const budget = { pages: matches ? MAX_SCANNED_PAGES : Number.POSITIVE_INFINITY };
@@ -130,17 +173,20 @@ export function createAssetQueries(deps: { tables: Tables; ownerTag: string }): 
         if (matched >= wanted) {
           more = true;
           // Where nothing else is counted by rows, the one row beyond the page says all there is to know.
-          if (!matches || cursor) break;
+          if (!unindexed || cursor) break;
         } else if (matched >= skipped) items.push(head.row);
         matched++;
       }
       if (matched <= wanted && !more) last = head;
     }
     const ended = budget.pages <= 0 && streams.some((one) => one.cut);
-    const seen = new Map(vaults.map((vault) => [vault.name.toLowerCase(), vault.listedAt]));
+    const seen = new Map(vaults.map((vault) => [vault.name.toLowerCase(), vault]));
     return {
-      items: items.map((asset) => ({ asset, lastSeenAt: seen.get(asset.vaultName.toLowerCase())?.[asset.type] })),
-      ...(!matches
+      items: items.map((asset) => {
+        const vault = seen.get(asset.vaultName.toLowerCase());
+        return foundAsset(asset, vault, now);
+      }),
+      ...(!unindexed
         ? { total: indexed }
         : cursor || ended
           ? { total: null, totalAtLeast: Math.max(matched, items.length) }
@@ -163,18 +209,23 @@ export function createAssetQueries(deps: { tables: Tables; ownerTag: string }): 
   return {
     list,
 
-    async get(id) {
-      const parts = parseAssetId(id);
-      if (!parts) return undefined;
-      const [asset, vault] = await Promise.all([
-        tables.get(Assets, partitions.vault(parts.vaultName), nameKey(parts.type, parts.name, parts.vaultName)),
-        tables.get(Vaults, VAULTS, vaultKey(parts.vaultName)),
+    async get(id, { now }) {
+      const places = placesOf(id);
+      const [first] = places;
+      if (!first) return undefined;
+      const [vault, ...assets] = await Promise.all([
+        tables.get(Vaults, VAULTS, vaultKey(first.vaultName)),
+        ...places.map(({ vaultName, type, name }) =>
+          tables.get(Assets, partitions.vault(vaultName), nameKey(type, name, vaultName)),
+        ),
       ]);
-      return asset && { asset, lastSeenAt: vault?.listedAt[asset.type] };
+      const asset = assets.find((one) => one !== undefined);
+      return asset && foundAsset(asset, vault, { now, licensed: await licensed() });
     },
 
     async health(moment) {
-      const vaults = await summaries({});
+      const now = { now: moment.now, licensed: await licensed() };
+      const vaults = (await summaries({})).filter((vault) => notCounted(vault, now) === undefined);
       return forEachType((type) => healthOf(vaults, type, moment));
     },
   };
@@ -185,6 +236,28 @@ export function healthOf(vaults: Partial<VaultRecord>[], type: AssetType, moment
   const count = (status: Status) =>
     sum(vaults, (vault) => countExpiries(expiriesOf(vault, type), rangeOf(status, moment)));
   return Object.fromEntries(STATUSES.map((status) => [status, count(status)])) as Record<Status, number>;
+}
+
+/** A source other than key vaults has a partition of its own, as a subscription has. */
+const subscriptionOf = ({ subscription, source }: AssetFilter): string | undefined =>
+  subscription ?? (source === undefined || source === "keyVault" ? undefined : holderSubscription(source));
+
+/** Those among which the wanted vaults' assets stand and whose own are not asked for, by lower-cased name. */
+function hiddenVaults(known: SummaryRow[], wanted: SummaryRow[], types: readonly AssetType[]): Set<string> {
+  const shown = new Set(wanted);
+  const hidden = known.filter((vault) => !shown.has(vault) && types.some((type) => expiriesOf(vault, type)?.length));
+  return new Set(hidden.map(({ name }) => name.toLowerCase()));
+}
+
+function foundAsset(
+  asset: AssetRecord,
+  vault: Pick<VaultRecord, "source" | "listedAt"> | undefined,
+  now: { now: number; licensed: boolean },
+): FoundAsset {
+  const listedAt = vault?.listedAt[asset.type];
+  // A credential that a reading of changes found was seen after the last complete one.
+  const lastSeenAt = asset.credential && listedAt && listedAt < asset.firstSeenAt ? asset.firstSeenAt : listedAt;
+  return { asset, lastSeenAt, notCounted: vault && notCounted(vault, now) };
 }
 
 const sum = <T>(values: readonly T[], of: (value: T) => number): number =>
@@ -207,9 +280,14 @@ function expiryRangeOf(filter: AssetFilter, moment: Moment): ExpiryRange | undef
 function unindexedFilter(filter: AssetFilter, ownerTag: string): ((asset: AssetRecord) => boolean) | undefined {
   const tests: ((asset: AssetRecord) => boolean)[] = [];
   const { search, enabled, tag, owner } = filter;
-  if (search !== undefined) tests.push((asset) => asset.name.toLowerCase().includes(search.toLowerCase()));
+  if (search !== undefined) {
+    const text = search.toLowerCase();
+    tests.push(({ name, credential }) =>
+      [name, credential?.displayName, credential?.applicationName].some((one) => one?.toLowerCase().includes(text)),
+    );
+  }
   if (enabled !== undefined) tests.push((asset) => asset.enabled === enabled);
-  if (owner !== undefined) tests.push((asset) => asset.tags?.[ownerTag] === owner);
+  if (owner !== undefined) tests.push((asset) => ownersOf(asset, ownerTag).includes(owner));
   if (tag) {
     tests.push((asset) => {
       const value = asset.tags && Object.hasOwn(asset.tags, tag.name) ? asset.tags[tag.name] : undefined;

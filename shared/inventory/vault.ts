@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { entity } from "../storage/entity.ts";
-import { ASSET_TYPES, type AssetType } from "./asset.ts";
+import { ASSET_TYPES, type AssetType, SOURCES } from "./asset.ts";
 
 /** Why one of a vault's lists (or the vault itself) could not be read, and what to do about it. */
 export const VaultFailure = z.object({
@@ -23,6 +23,8 @@ export const DiagnosticSetting = z.object({
 /** A vault as the resource manager describes it, beside what the scans know of it. */
 export const VaultRecord = z.object({
   name: z.string(),
+  /** Absent: a key vault. Otherwise it is a holder of credentials; see holder.ts. */
+  source: z.enum(SOURCES).optional(),
   id: z.string(),
   vaultUri: z.string(),
   location: z.string(),

@@ -142,6 +142,7 @@ export function openRoom({
       audit: mortal({ append: async (event: AuditEvent) => void events.push(event) }, steps),
       settings: { values: async () => settings as never },
       mail: mail && mortal(mail, steps),
+      licensed: async () => true,
       vault,
       violations,
       ...(credentials && { credentials: credentials(tables, clock) }),

@@ -68,7 +68,7 @@ async function expectAnswersOf(room: Room, estate: Estate, at = context): Promis
 type Listed = Awaited<ReturnType<typeof walk>>[number];
 const inOrder = (a: Listed, b: Listed): number => {
   const key = ({ severity, checkId, vaultName, resourceName }: Listed) =>
-    [SEVERITIES.indexOf(severity), checkId, vaultName.toLowerCase(), resourceName.toLowerCase()].join("!");
+    [SEVERITIES.indexOf(severity), checkId, vaultName!.toLowerCase(), resourceName.toLowerCase()].join("!");
   return key(a) < key(b) ? -1 : 1;
 };
 

@@ -122,6 +122,7 @@ export function openRoom(connectionString: string, measured = connectionString):
   const log = { debug() {}, info() {}, warn() {}, error() {} };
   const compliance = createCompliance({
     tables: createTables({ connectionString: measured }),
+    licensed: async () => true,
     queues: {
       ...queues,
       send: async (queue, message, options) => {

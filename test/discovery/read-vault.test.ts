@@ -38,11 +38,11 @@ const NOTHING_NEW = { added: 0, updated: 0, removed: 0 };
 /** As the API shows it. */
 async function shown(id: string) {
   const moment = { now: Date.parse("2026-11-21T10:00:00Z"), criticalDays: 7, warningDays: 30 };
-  return assetView((await rooms.assets.get(id))!, moment, "owner");
+  return assetView((await rooms.assets.get(id, moment))!, moment, "owner");
 }
 
 async function asset(type: "secret" | "key" | "certificate", name: string) {
-  const found = await rooms.assets.get(`kv-one.${type}.${name}`);
+  const found = await rooms.assets.get(`kv-one.${type}.${name}`, { now: 0 });
   return found && withoutKeys(found.asset);
 }
 

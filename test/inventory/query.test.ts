@@ -42,6 +42,7 @@ beforeAll(async () => {
   queries = createAssetQueries({
     tables: createTables({ connectionString: proxy.connectionString }),
     ownerTag: "owner",
+    licensed: async () => true,
   });
 });
 afterAll(async () => {
@@ -63,6 +64,8 @@ const facts: { [K in keyof AssetFilter]-?: (asset: AssetRecord) => AssetFilter[K
   tag: (asset) => asset.tags && { name: "owner", value: asset.tags.owner! },
   owner: (asset) => asset.tags?.owner,
   sort: () => "expiresOn",
+  source: () => "keyVault",
+  counted: () => true,
 };
 const MEMBERS = Object.keys(facts) as (keyof AssetFilter)[];
 /** What matches no asset, or matches the other ones. */

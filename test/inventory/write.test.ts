@@ -39,7 +39,7 @@ function example(name: string) {
 }
 
 async function standing(name: string): Promise<{ ids: string[]; totals: (number | null)[] }[]> {
-  const queries = createAssetQueries({ tables, ownerTag: "owner" });
+  const queries = createAssetQueries({ tables, ownerTag: "owner", licensed: async () => true });
   const everything = { limit: 1000, offset: 0, cursor: undefined };
   const filters = [
     { vault: name },
@@ -193,6 +193,7 @@ test("a vault that is found in another subscription while its old one leaves sta
     clock: { now: () => new Date(START) },
     randomness: systemRandomness(),
     ownerTag: "owner",
+    licensed: async () => true,
     writer: { ...writer, known: moves },
     vaultLeaves: nothing,
   });

@@ -69,6 +69,7 @@ export function openRoom(connectionString: string, limits = { runMs: 60_000, row
     queues,
     settings,
     audit: audit as never,
+    licensed: async () => true,
     clock: storeClock,
     randomness,
     log,
