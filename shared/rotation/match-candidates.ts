@@ -1,0 +1,165 @@
+import pMap from "p-map";
+import type { PasswordCredential } from "../azure/graph.ts";
+import { type AssetRecord, Assets } from "../inventory/asset.ts";
+import { expiryBounds, nameKey, namePrefix, partitions } from "../inventory/layout.ts";
+import { keyEnd } from "../storage/keys.ts";
+import type { Tables } from "../storage/tables.ts";
+import {
+  COMPARED,
+  type ComparedSecret,
+  type MatchedApp,
+  type MatchRecord,
+  MatchRows,
+  matchKey,
+  matchPartition,
+} from "./match.ts";
+import { type Beside, EXPIRY_WINDOW_SECONDS, holdsId, wordsOf } from "./match-evidence.ts";
+import type { MatchIndex } from "./match-index.ts";
+
+/** Credentials that are looked for, those that end last first: an application may hold hundreds. */
+const MAX_CREDENTIALS = 20;
+/** Secrets that hold one id, and pages of 1,000 of one range, that one question looks at. */
+const MAX_HOLDING = 200;
+const MAX_PAGES = 2;
+const PARALLEL = 8;
+/** A shorter word begins the names of too many secrets. */
+const SHORTEST_WORD = 3;
+
+export interface Candidate {
+  secret: ComparedSecret;
+  beside: Beside;
+}
+
+/** Secrets that may hold a credential of an application, and what could not be looked at, as sentences. */
+export interface Candidates {
+  candidates: Candidate[];
+  coverage: string[];
+}
+
+/**
+ * Finds them by ranges of the inventory's own indexes and by the index of GUIDs, never by reading all assets: one request
+ * for each id and window of expiry (up to two where more than 1,000 secrets lie in one), up to two for names, one for what
+ * was said before, and a point read for each secret that holds an id.
+ */
+export async function candidatesOf(
+  app: MatchedApp,
+  deps: { tables: Tables; index: MatchIndex; isServiceVault: (name: string) => boolean },
+): Promise<Candidates> {
+  const { tables, index } = deps;
+  const coverage: string[] = [];
+  const found = new Map<string, ComparedSecret>();
+  const take = (secret: ComparedSecret) => {
+    if (!deps.isServiceVault(secret.vaultName)) found.set(matchKey(secret.vaultName, secret.name), secret);
+  };
+  const credentials = newestFirst(app.passwords).slice(0, MAX_CREDENTIALS);
+  if (credentials.length < app.passwords.length)
+    coverage.push(`Of ${app.passwords.length} credentials only the ${MAX_CREDENTIALS} that end last were looked for.`);
+
+  const records = new Map<string, MatchRecord>();
+  for await (const rows of tables.pages(MatchRows, { partitionKey: matchPartition(app.appId) }))
+    for (const row of rows) records.set(row.rowKey, row);
+
+  const windows = await pMap(credentials, async (one) => ({ keyId: one.keyId, ...(await endingWith(one)) }), {
+    concurrency: PARALLEL,
+  });
+  for (const { secrets } of windows) for (const secret of secrets) take(secret);
+  if (windows.some(({ more }) => more))
+    coverage.push("More secrets expire on one of the credentials' days than were looked at.");
+
+  const named = await withNameOf(app);
+  for (const secret of named.secrets) take(secret);
+  if (named.more) coverage.push("More secrets begin with the application's name than were looked at.");
+
+  const ids = [app.appId, app.objectId, ...credentials.map(({ keyId }) => keyId)];
+  const holding = (await pMap(ids, (id) => index.holding(id, MAX_HOLDING), { concurrency: PARALLEL })).flat();
+  const wanted = new Map(holding.map((one) => [matchKey(one.vaultName, one.secretName), one]));
+  for (const { vaultName, secretName } of holding)
+    for (const beside of companionsOf(secretName))
+      wanted.set(matchKey(vaultName, beside), { vaultName, secretName: beside });
+  for (const { vaultName, secretName } of records.values())
+    wanted.set(matchKey(vaultName, secretName), { vaultName, secretName });
+  const missing = [...wanted].filter(([key]) => !found.has(key)).map(([, one]) => one);
+  for (const secret of await pMap(missing, (one) => secretOf(tables, one.vaultName, one.secretName), {
+    concurrency: PARALLEL,
+  }))
+    if (secret) take(secret);
+
+  const status = await index.status();
+  if (status === undefined) coverage.push("The index of ids in tags, content types and names is not built yet.");
+  else if (status.waiting > 0)
+    coverage.push(
+      `Tags, content types and names of ${status.waiting} of ${status.vaults} vaults are not in the index yet.`,
+    );
+
+  // A window that was not read to its end may hold others.
+  const alone = new Set(windows.filter(({ secrets, more }) => !more && secrets.length === 1).map(({ keyId }) => keyId));
+  const companions = new Set(
+    [...found.values()]
+      .filter((secret) => holdsId(secret, app))
+      .flatMap(({ vaultName, name }) => companionsOf(name).map((beside) => matchKey(vaultName, beside))),
+  );
+  const candidates = [...found]
+    .filter(([, { name }]) => !IDENTIFIER.test(name))
+    .map(([key, secret]) => ({
+      secret,
+      beside: {
+        aloneIn: (keyId: string) => alone.has(keyId),
+        companion: companions.has(key),
+        record: records.get(key),
+      },
+    }));
+  return { candidates, coverage };
+
+  async function endingWith({ expiresOn }: PasswordCredential) {
+    if (expiresOn === undefined) return { secrets: [], more: false };
+    const bounds = expiryBounds(
+      "secret",
+      expiresOn - EXPIRY_WINDOW_SECONDS,
+      expiresOn + EXPIRY_WINDOW_SECONDS + 1,
+      false,
+    );
+    const { secrets, more } = await secretsIn(bounds);
+    return { secrets: secrets.filter(({ vaultName }) => !deps.isServiceVault(vaultName)), more };
+  }
+
+  async function withNameOf({ displayName }: MatchedApp) {
+    const words = wordsOf(displayName);
+    const first = words[0];
+    if (first === undefined || first.length < SHORTEST_WORD || !/^[a-z0-9]+$/.test(first))
+      return { secrets: [], more: false };
+    const prefix = namePrefix("secret") + first;
+    return await secretsIn({ from: prefix, before: keyEnd(prefix) });
+  }
+
+  async function secretsIn(bounds: {
+    from: string;
+    before: string;
+  }): Promise<{ secrets: ComparedSecret[]; more: boolean }> {
+    const secrets: ComparedSecret[] = [];
+    let pages = 0;
+    for await (const rows of tables.pages(Assets, { partitionKey: partitions.all, ...bounds, select: [...COMPARED] })) {
+      if (pages === MAX_PAGES) return { secrets, more: true };
+      secrets.push(...rows);
+      pages++;
+    }
+    return { secrets, more: false };
+  }
+}
+
+/** The secret as the inventory knows it. */
+export const secretOf = async (tables: Tables, vaultName: string, name: string): Promise<AssetRecord | undefined> =>
+  await tables.get(Assets, partitions.vault(vaultName), nameKey("secret", name, vaultName));
+
+const newestFirst = (credentials: readonly PasswordCredential[]): PasswordCredential[] =>
+  [...credentials].sort((a, b) => (b.expiresOn ?? 0) - (a.expiresOn ?? 0));
+
+/** Names of secrets that hold an id, not a credential. */
+const IDENTIFIER = /(client|tenant|object|app(lication)?|key)-?id$/i;
+
+/** The names of the secrets that go with `<prefix>-client-id`, as Terraform modules name them. */
+function companionsOf(name: string): string[] {
+  const prefix = /^(.*?)-?client-?id$/i.exec(name)?.[1];
+  if (prefix === undefined) return [];
+  const dash = prefix === "" ? "" : `${prefix}-`;
+  return ["client-secret", "clientsecret", "secret"].map((end) => dash + end);
+}

@@ -1,0 +1,87 @@
+import { CloudFailure } from "../azure/failure.ts";
+import type { SecretVersion, VaultSecrets } from "../azure/vault-secrets.ts";
+import type { MatchedApp } from "./match.ts";
+
+/** What one token request with a secret says of it. */
+export type SignInProof =
+  | { outcome: "accepted" | "notYet" | "expired" | "unclear" }
+  | { outcome: "impossible"; code: string };
+
+/** What a try to prove a match came to. */
+export const PROOF_OUTCOMES = [
+  "accepted",
+  "expired",
+  "refused",
+  "otherHint",
+  "impossible",
+  "unclear",
+  "unreadable",
+] as const;
+export type ProofOutcome = (typeof PROOF_OUTCOMES)[number];
+
+export interface Proof {
+  outcome: ProofOutcome;
+  /** What it means and what to do, as sentences. */
+  message: string;
+  /** What was read; undefined when nothing could be. */
+  version?: SecretVersion;
+  /** The credentials whose hint the value begins with. */
+  keyIds: string[];
+}
+
+/** Tries to sign in with a secret, of one application: each wrong one is a failed sign-in in the tenant's log. */
+export const PROOF_LIMITS = { perMinute: 5, perHour: 20 };
+
+/**
+ * Reads the newest version of a secret, compares its beginning with the hints of the application's credentials, and signs in
+ * with it once where one fits. The value goes no further than this function.
+ *
+ * @throws {CloudFailure} throttled; whatever else keeps it from being read is `unreadable`.
+ */
+export async function prove(
+  app: MatchedApp,
+  name: string,
+  secrets: VaultSecrets,
+  proveSignIn: (appId: string, secret: string) => Promise<SignInProof>,
+): Promise<Proof> {
+  const read = await readable(secrets.read(name));
+  if (read instanceof CloudFailure)
+    return { outcome: "unreadable", message: `${read.message} ${read.remedy}`, keyIds: [] };
+  if (!read)
+    return { outcome: "unreadable", message: "The vault has no such secret any more: scan it again.", keyIds: [] };
+  const { value, ...version } = read;
+  const keyIds = app.passwords.filter(({ hint }) => hint && value.startsWith(hint)).map(({ keyId }) => keyId);
+  if (keyIds.length === 0 && app.passwords.every(({ hint }) => hint)) {
+    const message = "Its value begins otherwise than every secret of this application, so no sign-in was tried.";
+    return { outcome: "otherHint", message, version, keyIds };
+  }
+  const signIn = await proveSignIn(app.appId, value);
+  const outcome = signIn.outcome === "notYet" ? "refused" : signIn.outcome;
+  return { outcome, message: messageOf(signIn, keyIds), version, keyIds };
+}
+
+const MESSAGES = {
+  accepted: "It signed in: this is a secret of the application.",
+  expired: "It is a secret of the application that has expired.",
+  notYet: "It was refused: it is no secret of the application that works.",
+  unclear: "The sign-in service gave no clear answer. Try again later.",
+} as const;
+
+function messageOf(proof: SignInProof, keyIds: readonly string[]): string {
+  if (proof.outcome === "impossible") {
+    const code = /^(AADSTS)?\d+$/.test(proof.code) ? ` (AADSTS${proof.code.replace("AADSTS", "")})` : "";
+    return `A sign-in can prove nothing here${code}: the application is disabled, or has no service principal in this tenant.`;
+  }
+  const told = proof.outcome !== "accepted" || keyIds.length === 1;
+  return MESSAGES[proof.outcome] + (told ? "" : " Which of its secrets it is, the hints do not tell.");
+}
+
+/** What keeps a value from being read is an answer, not an error: people are told what to grant. */
+export async function readable<T>(reading: Promise<T>): Promise<T | CloudFailure> {
+  try {
+    return await reading;
+  } catch (error) {
+    if (error instanceof CloudFailure && error.code !== "throttled") return error;
+    throw error;
+  }
+}

@@ -1,0 +1,105 @@
+import * as z from "zod";
+import { pageOf } from "../http/paging.ts";
+import { assetId } from "../inventory/asset.ts";
+import { CONFIDENCES, EVIDENCE, EVIDENCE_WORDS, type Match, VERIFIED } from "./match.ts";
+import { PROOF_OUTCOMES, type Proof } from "./match-proof.ts";
+
+/** Matches of applications' credentials with secrets of vaults, as the API takes and shows them. */
+
+export const clientId = z
+  .guid("must be a client id (a GUID)")
+  .meta({ description: "The application's client id, which Entra calls appId." });
+
+export const RotationMatch = z
+  .object({
+    vaultName: z.string(),
+    secretName: z.string(),
+    version: z.string().nullable().meta({
+      description: "The version that was proved or confirmed; null before that, since lists of vaults name none.",
+    }),
+    assetId: z.string().meta({ description: "`<vault>.secret.<name>`" }),
+    confidence: z.enum(CONFIDENCES).meta({
+      description:
+        "`certain`: the secret names the credential itself, was confirmed, or signed in. A rotation writes only to these, and before it does, the value there must sign in or be confirmed. `likely`, `possible`: never written.",
+    }),
+    evidence: z.array(z.enum(EVIDENCE)).meta({
+      description: `The strongest first. ${EVIDENCE.map((kind) => `\`${kind}\`: ${EVIDENCE_WORDS[kind]}`).join("; ")}.`,
+    }),
+    keyId: z
+      .string()
+      .nullable()
+      .meta({ description: "The credential it is thought to hold; null when nothing tells which." }),
+    enabled: z.boolean().meta({ description: "Whether the secret is enabled. A rotation writes to no disabled one." }),
+    verified: z.enum(VERIFIED).meta({
+      description: "What its value has shown: that it begins with the credential's hint, or that it signs in.",
+    }),
+  })
+  .meta({ id: "RotationMatch" });
+
+const matches = pageOf(RotationMatch, "RotationMatchPage");
+export const RotationMatchList = z
+  .object({
+    ...matches.shape,
+    coverage: z
+      .array(z.string())
+      .meta({ description: "What could not be looked at, as sentences; empty when nothing." }),
+  })
+  .meta({ id: "RotationMatchList" });
+
+const matchedSecret = z
+  .string()
+  .min(1)
+  .max(300)
+  .meta({ description: "The asset id of a vault's secret.", example: "kv-payments.secret.payments-client-secret" });
+
+export const MatchToVerify = z.strictObject({ assetId: matchedSecret }).meta({ id: "RotationMatchToVerify" });
+
+export const MatchToConfirm = z
+  .strictObject({
+    assetId: matchedSecret,
+    keyId: z
+      .guid("must be a key id (a GUID)")
+      .optional()
+      .meta({ description: "The credential it holds. May be left out when the application has only one secret." }),
+    confirmed: z.boolean().default(true).meta({ description: "false takes an earlier word back." }),
+  })
+  .meta({ id: "RotationMatchToConfirm" });
+
+export const VerifiedMatch = z
+  .object({
+    result: z.enum(PROOF_OUTCOMES).meta({
+      description:
+        "`accepted`: its value signed in. `expired`: a secret of the application that has ended. `refused`: none that works. `otherHint`: it begins otherwise, nothing was tried. `impossible`, `unclear`: a sign-in could prove nothing. `unreadable`: the vault did not give the value.",
+    }),
+    message: z.string().meta({ description: "What that means and what to do." }),
+    match: RotationMatch.nullable().meta({ description: "As it is now; null when nothing speaks for it." }),
+  })
+  .meta({ id: "VerifiedRotationMatch" });
+
+export const ConfirmedMatch = z
+  .object({ match: RotationMatch.nullable().meta({ description: "As it is now; null when nothing speaks for it." }) })
+  .meta({ id: "ConfirmedRotationMatch" });
+
+export const matchView = (match: Match): z.infer<typeof RotationMatch> => ({
+  vaultName: match.secret.vaultName,
+  secretName: match.secret.name,
+  version: match.version ?? null,
+  assetId: assetId({ ...match.secret, type: "secret" }),
+  confidence: match.confidence,
+  evidence: match.evidence,
+  keyId: match.keyId ?? null,
+  enabled: match.secret.enabled,
+  verified: match.verified,
+});
+
+export const verifiedMatchView = ({
+  match,
+  proof,
+}: {
+  match: Match | undefined;
+  proof: Proof;
+}): z.infer<typeof VerifiedMatch> => ({
+  result: proof.outcome,
+  message: proof.message,
+  match: match ? matchView(match) : null,
+});

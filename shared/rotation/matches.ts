@@ -1,0 +1,288 @@
+import pMap from "p-map";
+import { audited } from "../audit/audited.ts";
+import type { Appender } from "../audit/event.ts";
+import { CloudFailure } from "../azure/failure.ts";
+import { isServiceVault } from "../azure/service-key-vault.ts";
+import type { SecretVersion, VaultSecrets, VaultSecretsClients } from "../azure/vault-secrets.ts";
+import type { Config } from "../config/config.ts";
+import type { Caller } from "../http/endpoint.ts";
+import { invalidBody, notFound, Problem, retryLater } from "../http/problem.ts";
+import type { RateLimiter } from "../http/rate-limit.ts";
+import { assetId, parseAssetId } from "../inventory/asset.ts";
+import { VAULTS, Vaults, vaultKey } from "../inventory/vault.ts";
+import type { Clock, Logger } from "../runtime.ts";
+import { withoutKeys } from "../storage/entity.ts";
+import type { Tables } from "../storage/tables.ts";
+import {
+  type ComparedSecret,
+  type Confidence,
+  type Match,
+  type MatchedApp,
+  type MatchRecord,
+  MatchRows,
+  matchKey,
+  matchPartition,
+  type Word,
+} from "./match.ts";
+import { candidatesOf, secretOf } from "./match-candidates.ts";
+import { weigh } from "./match-evidence.ts";
+import { createMatchIndex, type MatchIndex } from "./match-index.ts";
+import { PROOF_LIMITS, type Proof, prove, readable, type SignInProof } from "./match-proof.ts";
+
+/** Vaults that are asked at once about the targets of a rotation. */
+const PARALLEL = 4;
+
+/** A vault's secret as a rotation is told of it. */
+export interface MatchedTarget {
+  vaultName: string;
+  vaultUri: string;
+  secretName: string;
+  confidence: Confidence;
+  confirmed: boolean;
+}
+
+/** Which secrets of vaults hold which credentials of applications. */
+export interface MatchFinder {
+  readonly index: MatchIndex;
+  /**
+   * By metadata alone, the most certain first, and what could not be looked at, as sentences.
+   *
+   * @throws {Problem} notFound for an application nobody knows of.
+   */
+  of(appId: string): Promise<{ matches: Match[]; coverage: string[] }>;
+  /**
+   * Reads the newest version of one secret, compares its beginning with the hints, and signs in with it once. What that
+   * showed is kept with the version; the value is not.
+   *
+   * @throws {Problem} notFound; serviceVault; rateLimited beyond `PROOF_LIMITS`.
+   */
+  verify(
+    appId: string,
+    secret: { assetId: string },
+    caller: Caller,
+  ): Promise<{ match: Match | undefined; proof: Proof }>;
+  /**
+   * Keeps or takes back a person's word that the version a secret has now holds a credential.
+   *
+   * @throws {Problem} notFound; serviceVault; conflict; invalidRequest for a credential that the application has not.
+   */
+  confirm(
+    appId: string,
+    word: { assetId: string; keyId?: string | undefined; confirmed: boolean },
+    caller: Caller,
+  ): Promise<Match | undefined>;
+  /**
+   * The secrets that hold, or may hold, one credential, as they are now. Tags and content types can be written by whoever may
+   * write to a vault, so `certain` here is only what was confirmed, or what signed in as the application, in the version that
+   * the vault has now: what was not proved yet is read and tried, once for each version.
+   *
+   * @throws {CloudFailure} throttled
+   */
+  targetsOf(app: MatchedApp, keyId: string): Promise<MatchedTarget[]>;
+}
+
+export interface MatchDependencies {
+  tables: Tables;
+  audit: Appender;
+  config: Pick<Config, "SERVICE_KEY_VAULT_URL">;
+  clock: Clock;
+  log: Logger;
+  limiter: RateLimiter;
+  vaults: VaultSecretsClients;
+  /** Undefined for an application nobody knows of. */
+  app: (appId: string) => Promise<MatchedApp | undefined>;
+  proveSignIn: (appId: string, secret: string) => Promise<SignInProof>;
+}
+
+/** Who looks at the targets of a rotation. */
+const SYSTEM: Caller = { actor: "system", requestId: "rotation" };
+
+export function createMatches(deps: MatchDependencies): MatchFinder {
+  const { tables, audit, clock } = deps;
+  const index = createMatchIndex(deps);
+  const isOwn = (vaultName: string) => isServiceVault(deps.config, vaultName);
+
+  async function known(appId: string): Promise<MatchedApp> {
+    const app = await deps.app(appId);
+    if (!app) throw notFound(`The application ${appId}`);
+    return app;
+  }
+
+  async function find(app: MatchedApp) {
+    const { candidates, coverage } = await candidatesOf(app, { tables, index, isServiceVault: isOwn });
+    const matches = candidates.flatMap(({ secret, beside }) => weigh(secret, app, beside) ?? []);
+    return { matches: matches.sort((a, b) => (orderOf(a) < orderOf(b) ? -1 : 1)), coverage };
+  }
+
+  /** As the list shows it now. */
+  async function matchOf(app: MatchedApp, { vaultName, name }: ComparedSecret): Promise<Match | undefined> {
+    const { matches } = await find(app);
+    return matches.find(({ secret }) => secret.vaultName === vaultName && secret.name === name);
+  }
+
+  /** The secret that a caller names, with a client for its vault. */
+  async function named(id: string): Promise<{ secret: ComparedSecret; secrets: VaultSecrets }> {
+    const parts = parseAssetId(id);
+    if (parts && isOwn(parts.vaultName))
+      throw new Problem("serviceVault", "The service's own key vault is never matched, read or written by a rotation.");
+    const secret = parts?.type === "secret" ? await secretOf(tables, parts.vaultName, parts.name) : undefined;
+    const vault = secret && (await tables.get(Vaults, VAULTS, vaultKey(secret.vaultName)));
+    if (!secret || !vault) throw notFound(`The secret ${id}`);
+    return { secret, secrets: deps.vaults.open(vault) };
+  }
+
+  const recordOf = (app: MatchedApp, { vaultName, name }: ComparedSecret) =>
+    tables.get(MatchRows, matchPartition(app.appId), matchKey(vaultName, name));
+
+  async function keep(
+    app: MatchedApp,
+    secret: ComparedSecret,
+    words: Partial<Pick<MatchRecord, "verified" | "confirmed">>,
+  ) {
+    const { vaultName, name: secretName } = secret;
+    await tables.modify(MatchRows, matchPartition(app.appId), matchKey(vaultName, secretName), (now) => ({
+      ...(now ? withoutKeys(now) : { vaultName, secretName }),
+      ...words,
+    }));
+  }
+
+  const wordOf = (version: SecretVersion, keyId: string | undefined, caller: Caller): Word => ({
+    ...(keyId !== undefined && { keyId }),
+    version: version.version,
+    versionCreatedOn: version.createdOn ?? 0,
+    at: clock.now().toISOString(),
+    by: caller.actor,
+  });
+
+  /** @param claimed - The credential that the secret says it holds: tells which, where several have the same hint. */
+  async function proveAndKeep(
+    app: MatchedApp,
+    secret: ComparedSecret,
+    secrets: VaultSecrets,
+    caller: Caller,
+    claimed?: string,
+  ): Promise<Proof> {
+    const event = { type: "rotation.matchVerified", caller, ...about(app, secret) };
+    const outcome = (proof: Proof) => ({ details: { ...event.details, result: proof.outcome } });
+    const tried = async () => {
+      const proof = await prove(app, secret.name, secrets, deps.proveSignIn);
+      const { version, keyIds } = proof;
+      const keyId = keyIds.length === 1 ? keyIds[0] : keyIds.find((one) => one === claimed);
+      const kind =
+        proof.outcome === "accepted"
+          ? ("signIn" as const)
+          : keyIds.length === 1 && proof.outcome !== "refused" && ("hint" as const);
+      // What could not be looked at says nothing against what was shown before.
+      if (version)
+        await keep(app, secret, { verified: kind ? { ...wordOf(version, keyId, caller), kind } : undefined });
+      return proof;
+    };
+    return await audited(audit, event, tried, outcome);
+  }
+
+  return {
+    index,
+
+    of: async (appId) => await find(await known(appId)),
+
+    async verify(appId, { assetId: id }, caller) {
+      const app = await known(appId);
+      const { secret, secrets } = await named(id);
+      const { allowed, retryAfterSeconds } = await deps.limiter.take(app.appId.toLowerCase());
+      if (!allowed) {
+        const detail = `Each try may be a failed sign-in in the tenant's log, so an application has ${PROOF_LIMITS.perHour} an hour. Try again later.`;
+        throw retryLater("rateLimited", detail, retryAfterSeconds);
+      }
+      const proof = await proveAndKeep(app, secret, secrets, caller);
+      return { match: await matchOf(app, secret), proof };
+    },
+
+    async confirm(appId, { assetId: id, keyId, confirmed }, caller) {
+      const app = await known(appId);
+      const { secret, secrets } = await named(id);
+      const credentialId = confirmed ? credentialOf(app, keyId) : undefined;
+      const { target, details } = about(app, secret);
+      const event = {
+        type: "rotation.matchConfirmed",
+        caller,
+        target,
+        details: { ...details, confirmed, credentialId },
+      };
+      await audited(audit, event, async () => {
+        if (!confirmed) return await keep(app, secret, { confirmed: undefined });
+        const [version] = await secrets.versions(secret.name);
+        if (!version) throw notFound(`The secret ${id}`);
+        if (version.managed)
+          throw new Problem(
+            "conflict",
+            "This secret only backs a certificate and can't be written: renew the certificate.",
+          );
+        await keep(app, secret, { confirmed: wordOf(version, credentialId, caller) });
+      });
+      return await matchOf(app, secret);
+    },
+
+    async targetsOf(app, keyId) {
+      const { matches } = await find(app);
+      const key = app.passwords.find((one) => one.keyId.toLowerCase() === keyId.toLowerCase())?.keyId;
+      const fits = (match: Match) =>
+        match.secret.enabled && (match.keyId === key || (match.keyId === undefined && match.confidence !== "certain"));
+      const targets = await pMap(matches.filter(fits), (match) => targetOf(app, match), { concurrency: PARALLEL });
+      return targets.filter((target) => target !== undefined);
+    },
+  };
+
+  async function newestOf(vault: { name: string; vaultUri: string }, name: string) {
+    const secrets = deps.vaults.open(vault);
+    return { secrets, newest: (await secrets.versions(name))[0] };
+  }
+
+  /** Undefined where the vault or the secret is gone, switched off, or only backs a certificate. */
+  async function targetOf(app: MatchedApp, match: Match): Promise<MatchedTarget | undefined> {
+    const { secret, keyId, confidence } = match;
+    const vault = await tables.get(Vaults, VAULTS, vaultKey(secret.vaultName));
+    if (!vault) return undefined;
+    const target = { vaultName: vault.name, vaultUri: vault.vaultUri, secretName: secret.name };
+    const doubtful: MatchedTarget = {
+      ...target,
+      confidence: confidence === "certain" ? "likely" : confidence,
+      confirmed: false,
+    };
+    if (confidence !== "certain") return doubtful;
+    const looked = await readable(newestOf(vault, secret.name));
+    if (looked instanceof CloudFailure) return doubtful;
+    const { secrets, newest } = looked;
+    if (!newest?.enabled || newest.managed) return undefined;
+    const record = await recordOf(app, secret);
+    const stands = (word: Word | undefined) => word?.version === newest.version && word.keyId === keyId;
+    if (stands(record?.confirmed)) return { ...target, confidence, confirmed: true };
+    if (record?.verified?.kind === "signIn" && stands(record.verified))
+      return { ...target, confidence, confirmed: false };
+    const { outcome, keyIds } = await proveAndKeep(app, secret, secrets, SYSTEM, keyId);
+    const holds = keyId !== undefined && keyIds.includes(keyId);
+    return holds && (outcome === "accepted" || outcome === "expired")
+      ? { ...target, confidence, confirmed: false }
+      : doubtful;
+  }
+}
+
+/** What an entry of the audit log is about. */
+const about = (app: MatchedApp, secret: ComparedSecret) => ({
+  target: { type: "application", id: app.appId },
+  details: { assetId: assetId({ ...secret, type: "secret" }) },
+});
+
+/** The credential that a person's word is about. */
+function credentialOf(app: MatchedApp, keyId: string | undefined): string {
+  const ids = app.passwords.map((one) => one.keyId);
+  if (keyId === undefined && ids.length === 1) return ids[0]!;
+  const found = ids.find((one) => one.toLowerCase() === keyId?.toLowerCase());
+  if (found !== undefined) return found;
+  const has = ids.length === 0 ? "it has none" : `it has ${ids.slice(0, 20).join(", ")}`;
+  throw invalidBody("keyId", `must be the key id of one of the application's client secrets: ${has}`);
+}
+
+const ORDER = { certain: 0, likely: 1, possible: 2 } as const;
+/** Sorts matches, the most certain first, and tells them apart. */
+export const orderOf = ({ confidence, secret }: Match): string =>
+  `${ORDER[confidence]}!${assetId({ ...secret, type: "secret" })}`;
