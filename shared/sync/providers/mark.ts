@@ -10,3 +10,23 @@ export const markId = ({ recordId, sourceVersion }: Pick<Mark, "recordId" | "sou
 
 /** What a target carries to say whose it is: as tags, annotations or metadata, whatever the provider calls them. */
 export const MANAGED_BY = "credential-lifecycle";
+
+/** The names of a mark's members, where a provider has tags, annotations or the like. */
+export const MARK_TAGS = {
+  product: "managed-by",
+  record: "sync-record",
+  mark: "sync-mark",
+  source: "sync-source",
+} as const;
+
+/** A mark as tags. */
+export const tagsOf = (mark: Mark): Record<string, string> => ({
+  [MARK_TAGS.product]: MANAGED_BY,
+  [MARK_TAGS.record]: mark.recordId,
+  [MARK_TAGS.mark]: markId(mark),
+  [MARK_TAGS.source]: mark.source,
+});
+
+/** The record that tags name as the owner; null where they name none. */
+export const ownerOf = (tags: Readonly<Record<string, string>>): string | null =>
+  tags[MARK_TAGS.product] === MANAGED_BY ? (tags[MARK_TAGS.record] ?? null) : null;

@@ -1,4 +1,5 @@
 import type * as z from "zod";
+import type { VaultSecrets } from "../../azure/vault-secrets.ts";
 import type { Outgoing } from "../../outgoing/outgoing.ts";
 import type { Clock } from "../../runtime.ts";
 
@@ -55,7 +56,7 @@ export interface SyncTarget {
   put(name: string, value: string, mark: Mark, expected: TargetState, signal?: AbortSignal): Promise<Written>;
   /** Makes the version that holds `mark` current again, without a value; undefined where that can't be done. */
   restoreVersion?(name: string, mark: Mark, expected: TargetState, signal?: AbortSignal): Promise<Written>;
-  /** Takes over one that exists: gives it the mark of ownership. */
+  /** Takes over one that exists: gives it the mark of ownership. Left out where that comes with the first write. */
   adopt?(name: string, mark: Mark, signal?: AbortSignal): Promise<void>;
   /** Brings a deleted one back within its recovery window. */
   undelete?(name: string, signal?: AbortSignal): Promise<void>;
@@ -65,6 +66,8 @@ export interface SyncTarget {
 
 /** One service of a provider, such as `secretsmanager`. */
 export interface TargetService {
+  /** What a name that means the same secret is written like, such as in lower case; left out, every spelling is another. */
+  sameName?(name: string): string;
   /** Why a name can't be one, to complete "targetName: "; undefined when it can. */
   nameProblem(name: string): string | undefined;
   /** Bytes of a value at most, with the source of the figure where it is defined. */
@@ -78,15 +81,18 @@ export interface ProviderDefinition<Settings extends object = object, Secrets ex
   /** As in `targetProvider` and `{provider}`. */
   readonly id: string;
   readonly title: string;
-  /** The body of `POST /api/automation/sync/providers/{provider}`: flat, secrets write-only. */
-  readonly configuration: z.ZodType<Settings & Secrets>;
+  /** The body of `POST /api/automation/sync/providers/{provider}`: flat, secrets write-only; strict. */
+  readonly configuration: z.ZodObject & z.ZodType<Settings & Secrets>;
   /** The members of the configuration that are secret. */
   readonly secretMembers: readonly (keyof Secrets & string)[];
   /** The members that decide where the secrets are sent: changing one needs the secrets again. */
   readonly addressMembers: readonly (keyof Settings & string)[];
   readonly services: Readonly<Record<string, TargetService>>;
-  /** What `targetRegion` means here, and why one can't be; undefined when it can. */
-  regionProblem(region: string | undefined, settings: Settings): string | undefined;
+  /**
+   * Why a `targetRegion` can't be one, to complete "targetRegion: "; undefined when it can. `settings` are empty while the
+   * provider is not configured. A member `region` of the settings stands in for a region that was not given.
+   */
+  regionProblem(region: string | undefined, settings: Partial<Settings>): string | undefined;
   /** Checks the configuration with one call that changes nothing. @throws {SyncFailure} */
   check(settings: Settings, secrets: Secrets, deps: ProviderDependencies, signal?: AbortSignal): Promise<void>;
   open(
@@ -104,9 +110,11 @@ export interface ProviderDependencies {
   clock: Clock;
   /** Addresses that the environment names in place of the public ones; undefined for the public ones. */
   endpoints: { aws?: string | undefined; github?: string | undefined; google?: string | undefined };
+  /** The secrets of a key vault of the inventory, by the vault's name. @throws {SyncFailure} notFound */
+  vaultSecrets(vault: string): Promise<VaultSecrets>;
 }
 
-/** Why a target could not be read or written. */
+/** Why a target could not be read or written; of those from `notConfigured` on, why a record could not be run at all. */
 export type SyncFailureCode =
   | "badCredentials"
   | "accessDenied"
@@ -121,7 +129,14 @@ export type SyncFailureCode =
   | "tooLarge"
   | "invalidName"
   | "limitReached"
-  | "encryption";
+  | "encryption"
+  | "notConfigured"
+  | "syncLoop"
+  | "sourceNotFound"
+  | "sourceDisabled"
+  | "sourceExpired"
+  | "sourceNotYetValid"
+  | "sourceManaged";
 
 /**
  * A call to a provider that failed for good, its retries included. `message` and `remedy` are written by us: nothing of an
@@ -146,5 +161,10 @@ export class SyncFailure extends Error {
     this.remedy = details.remedy;
     this.providerCode = details.providerCode;
     this.retryAfterSeconds = details.retryAfterSeconds;
+  }
+
+  /** Whether a write may have been done all the same: there was no answer that says so or denies it. */
+  get unclear(): boolean {
+    return this.code === "unreachable" || this.code === "badResponse";
   }
 }

@@ -1,0 +1,17 @@
+import type { ProviderDefinition } from "../provider.ts";
+import { AzureConfiguration } from "./configuration.ts";
+import { maxBytes, nameProblem, regionProblem, sameName } from "./names.ts";
+import { azureTarget } from "./target.ts";
+
+export const azure: ProviderDefinition = {
+  id: "azure",
+  title: "Azure Key Vault",
+  configuration: AzureConfiguration,
+  secretMembers: [],
+  addressMembers: [],
+  services: { keyvault: { nameProblem, sameName, maxBytes, marks: true } },
+  regionProblem,
+  /** There is nothing to check: which vault it is, each record says. */
+  check: async () => {},
+  open: ({ region }, _settings, _secrets, { vaultSecrets }) => azureTarget(() => vaultSecrets(region ?? "")),
+};

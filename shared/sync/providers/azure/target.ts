@@ -1,0 +1,92 @@
+import type { SecretVersion, VaultSecrets } from "../../../azure/vault-secrets.ts";
+import { MARK_TAGS, markId, ownerOf, tagsOf } from "../mark.ts";
+import type { SyncTarget, TargetState } from "../provider.ts";
+import { SyncFailure } from "../provider.ts";
+import { asSyncFailure } from "./failures.ts";
+
+/** Until when a deleted secret can be recovered, Key Vault says only in days from a moment it does not tell here. */
+const UNTIL_UNKNOWN = "unknown";
+
+/**
+ * Secrets of another key vault. The mark is in the version's tags. Key Vault has no conditional write: what somebody else
+ * writes between the last look and the write is covered by a newer version, and stays readable below it.
+ */
+export function azureTarget(open: () => Promise<VaultSecrets>): SyncTarget {
+  /** Every error as a failure of the target. */
+  async function use<T>(work: (vault: VaultSecrets) => Promise<T>): Promise<T> {
+    try {
+      return await work(await open());
+    } catch (error) {
+      throw asSyncFailure(error);
+    }
+  }
+
+  async function describe(vault: VaultSecrets, name: string, versions: readonly SecretVersion[]): Promise<TargetState> {
+    if (versions.length > 0) return stateOf(versions);
+    const deleted = await vault.deleted(name);
+    if (!deleted) return { exists: false };
+    return { exists: false, deletedUntil: UNTIL_UNKNOWN, ownedBy: ownerOf(deleted.tags) };
+  }
+
+  return {
+    describe: (name, signal) => use(async (vault) => describe(vault, name, await vault.versions(name, signal))),
+
+    put: (name, value, mark, expected, signal) =>
+      use(async (vault) => {
+        const versions = await vault.versions(name, signal);
+        const now = await describe(vault, name, versions);
+        if (now.holds === markId(mark)) return { version: now.version, created: false };
+        if (now.exists !== expected.exists || now.version !== expected.version) throw changed(name);
+        const { version } = await vault.write(name, { value, tags: { ...tagsOf(mark), ...above(versions) } });
+        return { version, created: !now.exists };
+      }),
+
+    undelete: (name) => use((vault) => vault.recover(name)),
+    remove: (name) => use((vault) => vault.remove(name)),
+  };
+}
+
+function stateOf(versions: readonly SecretVersion[]): TargetState {
+  const newest = newestOf(versions);
+  const current = newest.length === 1 ? newest[0] : newest.find((one) => liesAbove(one, newest));
+  return {
+    exists: true,
+    ownedBy: ownerIn(versions),
+    // Which of several is current can't be told: it is not known to hold what we wrote.
+    holds: current && ownerOf(current.tags) !== null ? current.tags[MARK_TAGS.mark] : undefined,
+    version: newest
+      .map(({ version }) => version)
+      .sort()
+      .join(" "),
+    ...(newest[0]!.managed && {
+      refused: "it belongs to a certificate of the same name and can't be written by itself",
+    }),
+  };
+}
+
+/** Key Vault dates versions by the second, and versions of one second have no order. */
+const newestOf = (versions: readonly SecretVersion[]): SecretVersion[] =>
+  versions.filter(({ createdOn }) => createdOn === versions[0]?.createdOn);
+
+/** Names in its tags the versions that it was written over, by the beginnings of their ids, as many as a tag holds. */
+const ABOVE = "sync-above";
+const MAX_ABOVE = 28;
+const shortId = ({ version }: SecretVersion): string => version.slice(0, 8);
+
+const above = (versions: readonly SecretVersion[]): Record<string, string> => ({
+  [ABOVE]: newestOf(versions).slice(0, MAX_ABOVE).map(shortId).join(" "),
+});
+
+function liesAbove(one: SecretVersion, others: readonly SecretVersion[]): boolean {
+  const below = new Set((one.tags[ABOVE] ?? "").split(" "));
+  return ownerOf(one.tags) !== null && others.every((other) => other === one || below.has(shortId(other)));
+}
+
+/** Versions do not inherit tags: one that somebody else wrote on top of ours leaves the secret ours. */
+const ownerIn = (versions: readonly SecretVersion[]): string | null =>
+  versions.map(({ tags }) => ownerOf(tags)).find((owner) => owner !== null) ?? null;
+
+const changed = (name: string) =>
+  new SyncFailure("changedMeanwhile", `The secret ${name} was changed between the last look and the write.`, {
+    remedy: "Nothing to mend: the next run looks again.",
+  });
