@@ -33,14 +33,10 @@ const fields = {
     description:
       "For `expiration` and `credentialExpiry`: the days before an asset expires at which it is told of. The simple form of thresholds.",
   }),
-  thresholds: z
-    .array(threshold)
-    .min(1)
-    .max(MAX_THRESHOLDS)
-    .meta({
-      description:
-        "For `expiration` and `credentialExpiry`: several thresholds in days. Each asset is told of once per threshold.",
-    }),
+  thresholds: z.array(threshold).min(1).max(MAX_THRESHOLDS).meta({
+    description:
+      "For `expiration` and `credentialExpiry`: several thresholds in days. Each asset is told of once per threshold.",
+  }),
   filters: RuleFilters,
   deliveryMethod: z.enum(DELIVERY_METHODS),
   deliveryMode: z.enum(DELIVERY_MODES),

@@ -8,7 +8,7 @@ import type { Config } from "../config/config.ts";
 import type { Caller } from "../http/endpoint.ts";
 import { invalidBody, notFound, Problem, retryLater } from "../http/problem.ts";
 import type { RateLimiter } from "../http/rate-limit.ts";
-import { assetId, parseAssetId } from "../inventory/asset.ts";
+import { assetId, placesOf } from "../inventory/asset.ts";
 import { VAULTS, Vaults, vaultKey } from "../inventory/vault.ts";
 import type { Clock, Logger } from "../runtime.ts";
 import { withoutKeys } from "../storage/entity.ts";
@@ -122,7 +122,7 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
 
   /** The secret that a caller names, with a client for its vault. */
   async function named(id: string): Promise<{ secret: ComparedSecret; secrets: VaultSecrets }> {
-    const parts = parseAssetId(id);
+    const [parts] = placesOf(id);
     if (parts && isOwn(parts.vaultName))
       throw new Problem("serviceVault", "The service's own key vault is never matched, read or written by a rotation.");
     const secret = parts?.type === "secret" ? await secretOf(tables, parts.vaultName, parts.name) : undefined;

@@ -29,6 +29,7 @@ import { keyVault } from "./key-vault.ts";
 import { Ledger } from "./ledger.ts";
 import { MAIL_AUDIENCE, MAIL_DOMAIN, Mails } from "./mail.ts";
 import { managedIdentityToken } from "./managed-identity.ts";
+import { Providers } from "./providers/providers.ts";
 import { CertificateMaker } from "./resources/certificates.ts";
 import { Resources } from "./resources/resources.ts";
 import { type Listening, listener } from "./server.ts";
@@ -107,6 +108,7 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
     tokens,
   );
   const people = new People();
+  const providers = new Providers(state.providers);
 
   let identityProvider: RequestListener = (_message, response) => response.destroy();
   const third = createHttpServer((message, response) => identityProvider(message, response));
@@ -150,6 +152,7 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
     saml,
     tokens,
     api,
+    providers,
   });
   const audiences = [manager, graphOrigin, `https://${SUFFIX}`, MAIL_AUDIENCE, CONFIGURATION_AUDIENCE];
   services = {
@@ -173,6 +176,7 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
     }),
     "acme.communication.localhost": mails.service,
     "acme.azconfig.localhost": appConfiguration.service,
+    ...providers.services(),
   };
 
   const identity = { tokens, api, secret: state.identityHeader, identity: state.identity, resources: audiences };
@@ -194,6 +198,7 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
     environment: {
       AZURE_GRAPH_ENDPOINT: graphOrigin,
       ...environment(state, certificate.authorityPath, authority, manager, origin),
+      ...providers.environment(origin),
       PRIVATE_TARGET_HOSTS: new URL(issuer).host,
     },
     controlUrl: `http://127.0.0.1:${state.controlPort}/control`,

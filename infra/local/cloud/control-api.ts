@@ -23,6 +23,7 @@ type Body = Record<string, unknown>;
  *     GET    /control/mails                       DELETE /control/mails
  *     GET    /control/sink/NAME                   DELETE /control/sink/NAME
  *     PUT    /control/app-configuration/KEY       {"value": "…"}, or null to remove it
+ *     GET    /control/providers                   what the service is configured with for each sync provider
  *     GET    /control/people                      PATCH  /control/people/ID
  *     GET    /control/oidc                        PUT    /control/oidc       {"mode": "…"}, of idp/oidc-modes.ts
  *     POST   /control/oidc/roll-keys
@@ -73,6 +74,8 @@ export function controlApi(control: Control, request: Incoming): Answer | Promis
     case "app-configuration":
       control.setConfiguration(rest[0] ?? "", typeof body.value === "string" ? body.value : undefined);
       return ok({ set: true });
+    case "providers":
+      return ok(control.providers.configurations());
     case "people":
       if (method === "PATCH" && !control.changePerson(rest[0] ?? "", body)) return notFound();
       return ok(control.people());

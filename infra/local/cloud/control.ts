@@ -19,6 +19,7 @@ import type { SamlProvider } from "./idp/saml.ts";
 import type { SamlModeName } from "./idp/saml-modes.ts";
 import type { Ledger, LoggedRequest } from "./ledger.ts";
 import type { KeptMail, Mails } from "./mail.ts";
+import type { Providers } from "./providers/providers.ts";
 import { current, type Version } from "./resources/items.ts";
 import type { ItemChange, Resources } from "./resources/resources.ts";
 import type { Tokens } from "./tokens.ts";
@@ -39,6 +40,7 @@ export interface ControlParts {
   api: ApiTokens;
   directory: DirectoryControl;
   clock: CloudClock;
+  providers: Providers;
 }
 
 /** A vault as the control API counts it; `managed` secrets and keys are not among the numbers. */
@@ -251,6 +253,11 @@ export class Control {
 
   clearSink(name: string): void {
     this.#parts.sinks.clear(name);
+  }
+
+  /** The other clouds that secrets are copied to. */
+  get providers(): Providers {
+    return this.#parts.providers;
   }
 
   /** Who can sign in with the identity providers. */

@@ -5,6 +5,7 @@ import type { CompanyChoice } from "./company/load.ts";
 import type { AppRegistration } from "./entra.ts";
 import type { DirectoryChange } from "./graph/directory.ts";
 import type { OidcClient } from "./idp/oidc.ts";
+import { newProviderCredentials, type ProviderCredentials } from "./providers/providers.ts";
 import type { Change } from "./resources/resources.ts";
 import type { Principal } from "./tokens.ts";
 
@@ -29,6 +30,7 @@ export interface CloudState {
   /** Base64 access keys of the mail and the configuration service. */
   mailKey: string;
   configurationKey: string;
+  providers: ProviderCredentials;
 }
 
 /**
@@ -108,5 +110,6 @@ function newState(company: CompanyChoice = "acme", seed = 1): CloudState {
     identityHeader: randomUUID(),
     mailKey: randomBytes(64).toString("base64"),
     configurationKey: randomBytes(32).toString("base64"),
+    providers: newProviderCredentials(),
   };
 }

@@ -14,6 +14,7 @@ const NAMES = [
   "*.vault.localhost",
   "*.communication.localhost",
   "*.azconfig.localhost",
+  "aws.localhost",
   "evil.localhost",
   "localhost",
 ];

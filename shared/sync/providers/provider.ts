@@ -5,9 +5,9 @@ import type { Clock } from "../../runtime.ts";
 
 /**
  * What a sync target is to the rest of the service. Each provider is one folder beside this file with the same file names:
- * `configuration.ts` (what is configured, and its schema), `provider.ts` (its `ProviderDefinition`), `target.ts` (implements
- * `SyncTarget`; loaded with the first call), `failures.ts` (what its errors mean), `names.ts` (which names it takes).
- * `providers.ts` has one line for each.
+ * `configuration.ts` (what is configured, and its schema), `provider.ts` (its `ProviderDefinition`), `target.ts` or a file for
+ * each service (implements `SyncTarget`), `failures.ts` (what its errors mean), `names.ts` (which names it takes). An SDK is
+ * loaded with the first call. `providers.ts` has one line for each.
  */
 
 /** Says which value of which record a target holds. */
@@ -54,8 +54,11 @@ export interface SyncTarget {
    * `describe` just answered: where the provider has conditional writes, a target changed since is `changedMeanwhile`.
    */
   put(name: string, value: string, mark: Mark, expected: TargetState, signal?: AbortSignal): Promise<Written>;
-  /** Makes the version that holds `mark` current again, without a value; undefined where that can't be done. */
-  restoreVersion?(name: string, mark: Mark, expected: TargetState, signal?: AbortSignal): Promise<Written>;
+  /**
+   * Makes the version that holds `mark` current again, without a value. Answers undefined when that version is no longer
+   * there: then only `put` mends it. Left out where no provider's call does it.
+   */
+  restoreVersion?(name: string, mark: Mark, expected: TargetState, signal?: AbortSignal): Promise<Written | undefined>;
   /** Takes over one that exists: gives it the mark of ownership. Left out where that comes with the first write. */
   adopt?(name: string, mark: Mark, signal?: AbortSignal): Promise<void>;
   /** Brings a deleted one back within its recovery window. */
@@ -115,7 +118,7 @@ export interface ProviderDependencies {
 }
 
 /** Why a target could not be read or written; of those from `notConfigured` on, why a record could not be run at all. */
-export type SyncFailureCode =
+export type TargetFailureCode =
   | "badCredentials"
   | "accessDenied"
   | "throttled"
@@ -129,7 +132,11 @@ export type SyncFailureCode =
   | "tooLarge"
   | "invalidName"
   | "limitReached"
-  | "encryption"
+  | "encryption";
+
+/** Why a record could not be synced: its target, or itself and its source. */
+export type SyncFailureCode =
+  | TargetFailureCode
   | "notConfigured"
   | "syncLoop"
   | "sourceNotFound"

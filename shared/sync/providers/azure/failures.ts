@@ -1,7 +1,8 @@
 import { CloudFailure, type FailureCode } from "../../../azure/failure.ts";
 import { SyncFailure, type SyncFailureCode } from "../provider.ts";
 
-const CODES: Record<FailureCode, SyncFailureCode> = {
+/** Those that Key Vault answers with; the others are Microsoft Graph's. */
+const CODES: Partial<Record<FailureCode, SyncFailureCode>> = {
   accessDenied: "accessDenied",
   firewall: "accessDenied",
   notFound: "notFound",
@@ -21,5 +22,5 @@ export function asSyncFailure(error: unknown): SyncFailure {
   if (error instanceof SyncFailure) return error;
   if (!(error instanceof CloudFailure)) throw error;
   const { message, remedy, cloudCode: providerCode, retryAfterSeconds } = error;
-  return new SyncFailure(CODES[error.code], message, { remedy, providerCode, retryAfterSeconds });
+  return new SyncFailure(CODES[error.code] ?? "badResponse", message, { remedy, providerCode, retryAfterSeconds });
 }

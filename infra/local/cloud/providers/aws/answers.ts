@@ -1,0 +1,47 @@
+import { randomUUID } from "node:crypto";
+import { type Answer, type Refusals, retryAfter } from "../../http.ts";
+
+/** A call that AWS refuses: thrown by the services, answered with 400 as their JSON protocols do. */
+export class AwsError extends Error {
+  readonly code: string;
+  readonly status: number;
+  constructor(code: string, message: string, status = 400) {
+    super(message);
+    this.code = code;
+    this.status = status;
+  }
+}
+
+export const awsAnswer = (body: object): Answer => ({ status: 200, headers: HEADERS(), body });
+
+export const awsFailure = ({ code, message, status }: { code: string; message: string; status?: number }): Answer => ({
+  status: status ?? 400,
+  headers: HEADERS(),
+  body: { __type: code, Message: message },
+});
+
+const HEADERS = () => ({ "content-type": "application/x-amz-json-1.1", "x-amzn-requestid": randomUUID() });
+
+export const awsRefusals = (right: string): Refusals => ({
+  throttled: (seconds) => {
+    const answer = awsFailure({ code: "ThrottlingException", message: "Rate exceeded" });
+    return { ...answer, headers: { ...answer.headers, ...retryAfter(seconds) } };
+  },
+  denied: () =>
+    awsFailure({
+      code: "AccessDeniedException",
+      message: `User: arn:aws:iam::123456789012:user/sync is not authorized to perform: ${right} because no identity-based policy allows it`,
+    }),
+  firewalled: () => awsFailure({ code: "AccessDeniedException", message: "An explicit deny of a network policy." }),
+  // What stands before the services answers with a page of its own.
+  failed: (status) =>
+    status === 500
+      ? awsFailure({ code: "InternalServiceError", message: "An error occurred on the server side.", status })
+      : {
+          status,
+          text: {
+            type: "text/html",
+            content: `<html><body><b>Http/1.1 ${status} Service Unavailable</b></body></html>`,
+          },
+        },
+});

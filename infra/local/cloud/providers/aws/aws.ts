@@ -1,0 +1,42 @@
+import { type Answer, type Incoming, jsonObject, type Operation } from "../../http.ts";
+import { AwsError, awsAnswer, awsFailure, awsRefusals } from "./answers.ts";
+import { ParameterStore } from "./parameter-store.ts";
+import { SecretsManager } from "./secrets-manager.ts";
+import { type AccessKey, verified } from "./signature.ts";
+
+/** Amazon Web Services: one account with one access key, all regions at one address. */
+export class Aws {
+  readonly key: AccessKey;
+  readonly secretsManager = new SecretsManager();
+  readonly parameterStore = new ParameterStore();
+
+  constructor(key: AccessKey) {
+    this.key = key;
+  }
+
+  readonly service = (request: Incoming): Operation | undefined => {
+    const target = /^(secretsmanager|AmazonSSM)\.(\w+)$/.exec(String(request.headers["x-amz-target"] ?? ""));
+    if (request.method !== "POST" || request.path !== "/" || !target) return undefined;
+    const [service, name] = [target[1] === "AmazonSSM" ? "ssm" : "secretsmanager", target[2]!];
+    const signature = verified(request, this.key, service);
+    const body = jsonObject(request) ?? {};
+    const item = body.SecretId ?? body.Name ?? body.ResourceId;
+    const answer = (): Answer => {
+      if ("code" in signature) return awsFailure(signature);
+      try {
+        const served = service === "ssm" ? this.parameterStore : this.secretsManager;
+        return awsAnswer(served.operation(signature.region, name, body));
+      } catch (error) {
+        if (error instanceof AwsError) return awsFailure(error);
+        throw error;
+      }
+    };
+    return {
+      name: `${service}.${name.charAt(0).toLowerCase()}${name.slice(1)}`,
+      ...(typeof item === "string" && { item }),
+      refusals: awsRefusals(`${service}:${name}`),
+      anonymous: "code" in signature,
+      answer,
+    };
+  };
+}

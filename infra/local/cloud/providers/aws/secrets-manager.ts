@@ -1,0 +1,295 @@
+import { randomBytes } from "node:crypto";
+import { AwsError } from "./answers.ts";
+
+const ACCOUNT = "123456789012";
+const DAY_MS = 86_400_000;
+const [CURRENT, PREVIOUS] = ["AWSCURRENT", "AWSPREVIOUS"];
+
+interface Tag {
+  Key: string;
+  Value: string;
+}
+
+interface Version {
+  id: string;
+  value: string;
+  stages: Set<string>;
+}
+
+interface Secret {
+  arn: string;
+  name: string;
+  description?: string | undefined;
+  tags: Map<string, string>;
+  versions: Version[];
+  created: number;
+  changed: number;
+  /** Milliseconds; it can be restored until then. */
+  deletedAt?: number;
+  owningService?: string;
+  primaryRegion: string;
+}
+
+type Body = Record<string, unknown>;
+
+/**
+ * AWS Secrets Manager as far as a writer of secrets sees it. https://docs.aws.amazon.com/secretsmanager/latest/apireference
+ * In the recovery window a secret is described with its date, and refuses everything else but to be restored.
+ */
+export class SecretsManager {
+  readonly #secrets = new Map<string, Secret>();
+
+  /** Every value that a secret ever had, oldest first; a test counts writes with it. */
+  history(region: string, name: string): string[] {
+    return (this.#secrets.get(`${region}/${name}`)?.versions ?? []).map(({ value }) => value);
+  }
+
+  /** The current value; undefined without one, or while it is deleted. */
+  value(region: string, name: string): string | undefined {
+    const secret = this.#secrets.get(`${region}/${name}`);
+    return secret?.deletedAt === undefined ? secret && current(secret)?.value : undefined;
+  }
+
+  /** Changes what no caller can: that a service owns it, or where its primary copy is. */
+  change(region: string, name: string, change: { owningService?: string; primaryRegion?: string }): void {
+    Object.assign(this.#existing(region, { SecretId: name }), change);
+  }
+
+  operation(region: string, name: string, body: Body): object {
+    switch (name) {
+      case "CreateSecret":
+        return this.#create(region, body);
+      case "PutSecretValue":
+        return this.#put(region, body);
+      case "DescribeSecret":
+        return describe(this.#existing(region, body));
+      case "GetSecretValue":
+        return this.#get(region, body);
+      case "TagResource":
+        return this.#tag(region, body);
+      case "UpdateSecretVersionStage":
+        return this.#updateStage(region, body);
+      case "DeleteSecret":
+        return this.#delete(region, body);
+      case "RestoreSecret":
+        return this.#restore(region, body);
+      case "ListSecrets":
+        return this.#list(region, body);
+      default:
+        throw new AwsError("UnknownOperationException", `${name} is not served.`);
+    }
+  }
+
+  #existing(region: string, { SecretId: id }: Body): Secret {
+    if (typeof id !== "string" || id === "") throw invalidParameter("You must provide a value for SecretId.");
+    const found = [...this.#secrets].find(([key, { arn }]) => key === `${region}/${id}` || arn === id)?.[1];
+    if (found?.deletedAt !== undefined && found.deletedAt < Date.now()) {
+      this.#secrets.delete(`${region}/${found.name}`);
+      return this.#existing(region, { SecretId: id });
+    }
+    if (!found) throw new AwsError("ResourceNotFoundException", "Secrets Manager can't find the specified secret.");
+    return found;
+  }
+
+  /** One that is not deleted. */
+  #live(region: string, body: Body): Secret {
+    const secret = this.#existing(region, body);
+    if (secret.deletedAt !== undefined) {
+      throw invalidRequest("You can't perform this operation on the secret because it was marked for deletion.");
+    }
+    return secret;
+  }
+
+  /** One whose values its callers may change. */
+  #writable(region: string, body: Body): Secret {
+    const secret = this.#live(region, body);
+    if (secret.owningService) throw invalidRequest(`The secret is managed by ${secret.owningService}.`);
+    if (secret.primaryRegion !== region) throw invalidRequest("Operation not permitted on a replica secret.");
+    return secret;
+  }
+
+  #create(region: string, body: Body): object {
+    const { Name: name, Description: description, Tags: tags } = body;
+    if (typeof name !== "string" || !/^[A-Za-z0-9/_+=.@-]{1,512}$/.test(name)) {
+      throw new AwsError(
+        "ValidationException",
+        "Invalid name. Must be a valid name containing alphanumeric characters.",
+      );
+    }
+    const [token, value] = [tokenIn(body), valueIn(body)];
+    const key = `${region}/${name}`;
+    const before = this.#secrets.get(key);
+    if (before) {
+      if (before.deletedAt !== undefined) {
+        throw invalidRequest(
+          "You can't create this secret because a secret with this name is already scheduled for deletion.",
+        );
+      }
+      if (before.versions.some((one) => one.id === token && one.value === value)) return written(before, token);
+      throw exists(`The operation failed because the secret ${name} already exists.`);
+    }
+    const now = Date.now();
+    const secret: Secret = {
+      arn: `arn:aws:secretsmanager:${region}:${ACCOUNT}:secret:${name}-${randomBytes(3).toString("hex")}`,
+      name,
+      ...(typeof description === "string" && { description }),
+      tags: new Map(tagsIn(tags)),
+      versions: [{ id: token, value, stages: new Set([CURRENT!]) }],
+      created: now,
+      changed: now,
+      primaryRegion: region,
+    };
+    this.#secrets.set(key, secret);
+    return written(secret, token);
+  }
+
+  #put(region: string, body: Body): object {
+    const secret = this.#writable(region, body);
+    const [token, value] = [tokenIn(body), valueIn(body)];
+    const before = secret.versions.find(({ id }) => id === token);
+    if (before) {
+      if (before.value === value) return { ...written(secret, token), VersionStages: [...before.stages] };
+      throw exists("The version already exists with another value: a version can't be changed.");
+    }
+    const stages = Array.isArray(body.VersionStages) ? (body.VersionStages as string[]) : [CURRENT!];
+    secret.versions.push({ id: token, value, stages: new Set() });
+    for (const stage of stages) move(secret, stage, token);
+    secret.changed = Date.now();
+    return { ...written(secret, token), VersionStages: stages };
+  }
+
+  #get(region: string, body: Body): object {
+    const secret = this.#live(region, body);
+    const stage = typeof body.VersionStage === "string" ? body.VersionStage : CURRENT!;
+    const found = secret.versions.find(({ id, stages }) =>
+      body.VersionId === undefined ? stages.has(stage) : id === body.VersionId,
+    );
+    if (!found) {
+      throw new AwsError("ResourceNotFoundException", `Secrets Manager can't find the secret value for ${stage}.`);
+    }
+    return { ...written(secret, found.id), SecretString: found.value, VersionStages: [...found.stages] };
+  }
+
+  #tag(region: string, body: Body): object {
+    const secret = this.#live(region, body);
+    for (const [key, value] of tagsIn(body.Tags)) secret.tags.set(key, value);
+    return {};
+  }
+
+  #updateStage(region: string, body: Body): object {
+    const secret = this.#writable(region, body);
+    const { VersionStage: stage, MoveToVersionId: to, RemoveFromVersionId: from } = body;
+    if (typeof stage !== "string") throw invalidParameter("You must provide a value for VersionStage.");
+    const holder = secret.versions.find(({ stages }) => stages.has(stage));
+    if (typeof to === "string" && !secret.versions.some(({ id }) => id === to)) {
+      throw new AwsError("ResourceNotFoundException", "Secrets Manager can't find the specified secret version.");
+    }
+    if (holder && holder.id !== from) {
+      throw invalidParameter(
+        `The parameter RemoveFromVersionId can't be empty or another: ${stage} is on ${holder.id}.`,
+      );
+    }
+    if (typeof to === "string") move(secret, stage, to);
+    else if (stage === CURRENT) throw invalidParameter("AWSCURRENT can't be removed without being moved.");
+    else holder?.stages.delete(stage);
+    return { ARN: secret.arn, Name: secret.name };
+  }
+
+  #delete(region: string, body: Body): object {
+    const secret = this.#existing(region, body);
+    const { RecoveryWindowInDays: days = 30, ForceDeleteWithoutRecovery: force } = body;
+    if (force === true) {
+      this.#secrets.delete(`${region}/${secret.name}`);
+      return { ARN: secret.arn, Name: secret.name, DeletionDate: seconds(Date.now()) };
+    }
+    if (typeof days !== "number" || days < 7 || days > 30) {
+      throw invalidParameter("The RecoveryWindowInDays value must be between 7 and 30 days (inclusive).");
+    }
+    if (secret.deletedAt !== undefined) {
+      throw invalidRequest(
+        "You can't perform this operation on the secret because it was already scheduled for deletion.",
+      );
+    }
+    secret.deletedAt = Date.now() + days * DAY_MS;
+    return { ARN: secret.arn, Name: secret.name, DeletionDate: seconds(secret.deletedAt) };
+  }
+
+  #restore(region: string, body: Body): object {
+    const secret = this.#existing(region, body);
+    delete secret.deletedAt;
+    return { ARN: secret.arn, Name: secret.name };
+  }
+
+  #list(region: string, body: Body): object {
+    const { MaxResults: most = 100, NextToken: token } = body;
+    if (typeof most !== "number" || most < 1 || most > 100) throw invalidParameter("MaxResults must be 1 to 100.");
+    const start = token === undefined ? 0 : Number(token);
+    if (!Number.isInteger(start)) throw new AwsError("InvalidNextTokenException", "The NextToken value is invalid.");
+    const live = [...this.#secrets].filter(([key, one]) => key.startsWith(`${region}/`) && one.deletedAt === undefined);
+    const rest = live.length > start + most ? { NextToken: String(start + most) } : {};
+    return { SecretList: live.slice(start, start + most).map(([, secret]) => describe(secret)), ...rest };
+  }
+}
+
+function describe(secret: Secret): object {
+  const staged = secret.versions.filter(({ stages }) => stages.size > 0);
+  return {
+    ARN: secret.arn,
+    Name: secret.name,
+    Description: secret.description,
+    Tags: [...secret.tags].map(([Key, Value]) => ({ Key, Value })),
+    // Versions without a label count as deprecated and are not shown.
+    VersionIdsToStages: Object.fromEntries(staged.map(({ id, stages }) => [id, [...stages]])),
+    CreatedDate: seconds(secret.created),
+    LastChangedDate: seconds(secret.changed),
+    DeletedDate: secret.deletedAt === undefined ? undefined : seconds(secret.deletedAt),
+    OwningService: secret.owningService,
+    PrimaryRegion: secret.primaryRegion,
+  };
+}
+
+const current = (secret: Secret): Version | undefined => secret.versions.find(({ stages }) => stages.has(CURRENT!));
+
+function move(secret: Secret, stage: string, to: string): void {
+  const from = secret.versions.find(({ stages }) => stages.has(stage));
+  const target = secret.versions.find(({ id }) => id === to)!;
+  if (from === target) return;
+  if (stage === CURRENT && from) {
+    for (const { stages } of secret.versions) stages.delete(PREVIOUS!);
+    from.stages.add(PREVIOUS!);
+  }
+  from?.stages.delete(stage);
+  target.stages.add(stage);
+}
+
+function tokenIn({ ClientRequestToken: token }: Body): string {
+  if (typeof token !== "string") throw invalidRequest("You must provide a ClientRequestToken value.");
+  if (token.length < 32 || token.length > 64)
+    throw invalidParameter("ClientRequestToken must have 32 to 64 characters.");
+  return token;
+}
+
+function valueIn({ SecretString: value }: Body): string {
+  if (typeof value !== "string" || value === "")
+    throw invalidRequest("You must provide either SecretString or SecretBinary.");
+  if (Buffer.byteLength(value) > 65_536)
+    throw new AwsError("ValidationException", "SecretString is longer than 65536 bytes.");
+  return value;
+}
+
+function tagsIn(tags: unknown): [string, string][] {
+  const list = (Array.isArray(tags) ? tags : []) as Tag[];
+  if (list.length > 50) throw invalidParameter("A secret can have at most 50 tags.");
+  for (const { Key, Value } of list) {
+    if (!/^(?!aws:)[\p{L}\p{Z}\p{N}_.:/=+\-@]{1,128}$/u.test(Key))
+      throw invalidParameter(`The tag key ${Key} is invalid.`);
+    if (!/^[\p{L}\p{Z}\p{N}_.:/=+\-@]{0,256}$/u.test(Value)) throw invalidParameter("A tag value is invalid.");
+  }
+  return list.map(({ Key, Value }) => [Key, Value]);
+}
+
+const written = ({ arn, name }: Secret, id: string) => ({ ARN: arn, Name: name, VersionId: id });
+const seconds = (milliseconds: number) => milliseconds / 1000;
+const invalidParameter = (message: string) => new AwsError("InvalidParameterException", message);
+const invalidRequest = (message: string) => new AwsError("InvalidRequestException", message);
+const exists = (message: string) => new AwsError("ResourceExistsException", message);

@@ -1,0 +1,53 @@
+import { connections } from "../../../azure/connections.ts";
+import { SECOND_MS } from "../../../time.ts";
+import type { ProviderCall } from "../failures.ts";
+import { MANAGED_BY } from "../mark.ts";
+import type { Mark } from "../provider.ts";
+import type { AwsSecrets } from "./configuration.ts";
+import { awsFailure } from "./failures.ts";
+
+export interface AwsAddress {
+  region: string;
+  /** In place of the region's public address. */
+  endpoint: string | undefined;
+}
+
+/**
+ * What a client of the SDK is made with. Throttled and unanswered requests are sent three times in all, within 2 seconds,
+ * unless `maxAttempts` says otherwise.
+ */
+export const clientOptions = ({ region, endpoint }: AwsAddress, credentials: AwsSecrets, maxAttempts = 3) => ({
+  region,
+  credentials,
+  ...(endpoint !== undefined && { endpoint }),
+  retryMode: "standard" as const,
+  maxAttempts,
+  requestHandler: {
+    httpsAgent: connections,
+    connectionTimeout: 5 * SECOND_MS,
+    requestTimeout: 30 * SECOND_MS,
+    throwOnRequestTimeout: true,
+  },
+});
+
+/** @throws {SyncFailure} for whatever the SDK throws. */
+export async function awsCall<T>(call: ProviderCall, send: () => Promise<T>): Promise<T> {
+  try {
+    return await send();
+  } catch (error) {
+    throw awsFailure(error, call);
+  }
+}
+
+/** https://docs.aws.amazon.com/general/latest/gr/aws_tagging.html: keys to 128 characters, values to 256. */
+export const RECORD_TAG = "sync-record";
+
+export const tagsOf = ({ recordId, source }: Mark) => [
+  { Key: "managed-by", Value: MANAGED_BY },
+  { Key: RECORD_TAG, Value: recordId },
+  { Key: "sync-source", Value: source },
+];
+
+/** The record that the tags name as the owner; null when they name none. */
+export const ownerIn = (tags: readonly { Key?: string | undefined; Value?: string | undefined }[]): string | null =>
+  tags.find(({ Key }) => Key === RECORD_TAG)?.Value ?? null;

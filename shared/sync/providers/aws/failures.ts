@@ -1,0 +1,89 @@
+import { type ProviderCall, syncFailure } from "../failures.ts";
+import { SyncFailure, type SyncFailureCode } from "../provider.ts";
+
+/**
+ * https://docs.aws.amazon.com/secretsmanager/latest/apireference/CommonErrors.html, the same page of Systems Manager, and the
+ * errors of each operation.
+ */
+const CODES: Readonly<Record<string, readonly [SyncFailureCode, reason: string]>> = {
+  ...all(
+    [
+      "UnrecognizedClientException",
+      "InvalidClientTokenId",
+      "InvalidSignatureException",
+      "SignatureDoesNotMatch",
+      "IncompleteSignature",
+      "MissingAuthenticationTokenException",
+      "MissingAuthenticationToken",
+      "ExpiredTokenException",
+      "ExpiredToken",
+      "InvalidAccessKeyId",
+      "OptInRequired",
+    ],
+    ["badCredentials", "the access key was not accepted"],
+  ),
+  ...all(["AccessDeniedException", "AccessDenied"], ["accessDenied", "the access key may not do that"]),
+  ...all(
+    ["ThrottlingException", "Throttling", "TooManyRequestsException", "RequestLimitExceeded", "TooManyUpdates"],
+    ["throttled", "there were too many requests"],
+  ),
+  ...all(["ResourceNotFoundException", "ParameterNotFound"], ["notFound", "it is not there"]),
+  ...all(
+    ["ResourceExistsException", "ParameterAlreadyExists"],
+    ["changedMeanwhile", "another one came to be there in between"],
+  ),
+  ...all(
+    ["EncryptionFailure", "DecryptionFailure", "InvalidKeyId"],
+    ["encryption", "its encryption key was not usable"],
+  ),
+  ...all(
+    ["LimitExceededException", "ParameterLimitExceeded", "ParameterMaxVersionLimitExceeded"],
+    ["limitReached", "a quota is used up"],
+  ),
+  ...all(
+    [
+      "InvalidParameterException",
+      "ValidationException",
+      "PreconditionNotMetException",
+      "ParameterPatternMismatchException",
+    ],
+    ["targetRefused", "the request was refused"],
+  ),
+  ...all(["InternalServiceError", "InternalServerError"], ["unreachable", "the service has a fault"]),
+};
+
+/** What an error of the SDK means, its own retries included. */
+export function awsFailure(error: unknown, call: ProviderCall): SyncFailure {
+  if (error instanceof SyncFailure) return error;
+  const { name, message, $metadata, $response } = error as Partial<SdkError>;
+  // What is no answer of the service, such as a proxy's page, fails to be read: the error has no status of its own then.
+  const status = $metadata?.httpStatusCode ?? $response?.statusCode;
+  const known = name === undefined ? undefined : CODES[name];
+  if (known) return syncFailure(known[0], call, known[1], { providerCode: name });
+  if (name === "InvalidRequestException") {
+    // The code alone does not say which of its cases it is.
+    const deleted = /scheduled for deletion|marked for deletion/.test(message ?? "");
+    if (deleted) return syncFailure("targetDeleted", call, "it is scheduled for deletion", { providerCode: name });
+    return syncFailure("targetRefused", call, "the request does not fit its state", { providerCode: name });
+  }
+  if (status === undefined) return syncFailure("unreachable", call, `there was no answer (${networkCode(error)})`);
+  if (status >= 500) return syncFailure("unreachable", call, `the answer was ${status}`);
+  if (status === 429) return syncFailure("throttled", call, "there were too many requests");
+  return syncFailure("badResponse", call, `the answer (${status}) is not the service's`);
+}
+
+interface SdkError {
+  name: string;
+  message: string;
+  $metadata: { httpStatusCode?: number };
+  $response: { statusCode?: number };
+}
+
+function networkCode(error: unknown): string {
+  const { code, name } = error as { code?: unknown; name?: unknown };
+  return [code, name].find((one) => typeof one === "string" && /^[A-Za-z_]{1,40}$/.test(one))?.toString() ?? "no code";
+}
+
+function all<T>(codes: readonly string[], meaning: T): Record<string, T> {
+  return Object.fromEntries(codes.map((code) => [code, meaning]));
+}

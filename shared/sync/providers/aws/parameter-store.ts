@@ -1,0 +1,109 @@
+import type { SSMClient } from "@aws-sdk/client-ssm";
+import type { ProviderCall } from "../failures.ts";
+import { MANAGED_BY, markId } from "../mark.ts";
+import { type Mark, SyncFailure, type SyncTarget, type Written } from "../provider.ts";
+import { type AwsAddress, awsCall, clientOptions, ownerIn, tagsOf } from "./client.ts";
+import type { AwsSecrets } from "./configuration.ts";
+
+type Sdk = typeof import("@aws-sdk/client-ssm");
+
+/**
+ * AWS Systems Manager Parameter Store, as `SecureString`. The description is written with the value in one call and names
+ * the mark together with the number the new version will have: once somebody else writes, the numbers differ, whether the
+ * description stayed or not.
+ */
+export function parameterStore(to: AwsAddress, credentials: AwsSecrets): SyncTarget {
+  let opened: Promise<[Sdk, SSMClient]> | undefined;
+  const open = async (maxAttempts?: number): Promise<[Sdk, SSMClient]> => {
+    const sdk = await import("@aws-sdk/client-ssm");
+    return [sdk, new sdk.SSMClient(clientOptions(to, credentials, maxAttempts))];
+  };
+  const call = async <T>(
+    [operation, right]: [operation: string, right: string],
+    name: string,
+    send: (sdk: Sdk, client: SSMClient) => Promise<T>,
+  ): Promise<T> => {
+    // A value whose answer was lost would become a second version when it is sent again.
+    const once = operation === "write";
+    opened ??= open();
+    const [sdk, client] = await (once ? open(1) : opened);
+    const failing: ProviderCall = {
+      operation: `${operation} the parameter ${name}`,
+      at: `AWS Parameter Store in ${to.region}`,
+      grant: `ssm:${right} on this parameter`,
+    };
+    return await awsCall(failing, () => send(sdk, client));
+  };
+  const optional = (signal: AbortSignal | undefined) => (signal ? { abortSignal: signal } : {});
+
+  return {
+    async describe(name, signal) {
+      const { Parameters: found = [] } = await call(["look at", "DescribeParameters"], name, (sdk, client) =>
+        client.send(
+          new sdk.DescribeParametersCommand({ ParameterFilters: [{ Key: "Name", Option: "Equals", Values: [name] }] }),
+          optional(signal),
+        ),
+      );
+      const parameter = found.find(({ Name }) => Name === name);
+      if (!parameter) return { exists: false };
+      const { TagList = [] } = await call(["look at", "ListTagsForResource"], name, (sdk, client) =>
+        client.send(
+          new sdk.ListTagsForResourceCommand({ ResourceType: "Parameter", ResourceId: name }),
+          optional(signal),
+        ),
+      );
+      const version = String(parameter.Version ?? "");
+      const noted = NOTE.exec(parameter.Description ?? "");
+      return {
+        exists: true,
+        ownedBy: ownerIn(TagList),
+        holds: noted?.[2] === version ? noted[1] : undefined,
+        version,
+        refused: parameter.Type === "SecureString" ? undefined : "it is not a SecureString",
+      };
+    },
+
+    async put(name, value, mark, expected, signal): Promise<Written> {
+      const next = expected.exists ? Number(expected.version) + 1 : 1;
+      const { Version } = await call(["write", "PutParameter and ssm:AddTagsToResource"], name, (sdk, client) =>
+        client.send(
+          new sdk.PutParameterCommand({
+            Name: name,
+            Value: value,
+            Type: "SecureString",
+            Description: noteOf(mark, next),
+            // Tags can be given to a new one only.
+            ...(expected.exists ? { Overwrite: true } : { Overwrite: false, Tags: tagsOf(mark) }),
+          }),
+          optional(signal),
+        ),
+      );
+      return { version: String(Version ?? next), created: !expected.exists };
+    },
+
+    async adopt(name, mark, signal) {
+      await call(["tag", "AddTagsToResource"], name, (sdk, client) =>
+        client.send(
+          new sdk.AddTagsToResourceCommand({ ResourceType: "Parameter", ResourceId: name, Tags: tagsOf(mark) }),
+          optional(signal),
+        ),
+      );
+    },
+
+    async remove(name, signal) {
+      try {
+        await call(["delete", "DeleteParameter"], name, (sdk, client) =>
+          client.send(new sdk.DeleteParameterCommand({ Name: name }), optional(signal)),
+        );
+      } catch (error) {
+        if (!(error instanceof SyncFailure && error.code === "notFound")) throw error;
+      }
+    },
+  };
+}
+
+const NOTE = /\bmark ([0-9a-f-]{36}), version (\d+)\b/;
+
+/** At most 1,024 characters. */
+const noteOf = (mark: Mark, version: number): string =>
+  `Kept in sync with ${mark.source} by ${MANAGED_BY}: mark ${markId(mark)}, version ${version}`;

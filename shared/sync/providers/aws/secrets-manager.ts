@@ -1,0 +1,165 @@
+import type { SecretsManagerClient } from "@aws-sdk/client-secrets-manager";
+import type { ProviderCall } from "../failures.ts";
+import { MANAGED_BY, markId } from "../mark.ts";
+import { type Mark, SyncFailure, type SyncTarget, type TargetState, type Written } from "../provider.ts";
+import { type AwsAddress, awsCall, clientOptions, ownerIn, tagsOf } from "./client.ts";
+import type { AwsSecrets } from "./configuration.ts";
+
+/** Days a deleted secret can be restored: the most there is. https://docs.aws.amazon.com/secretsmanager/latest/apireference/API_DeleteSecret.html */
+const RECOVERY_DAYS = 30;
+
+const CURRENT = "AWSCURRENT";
+
+type Sdk = typeof import("@aws-sdk/client-secrets-manager");
+
+/**
+ * AWS Secrets Manager. A version's id is the mark's: the token that makes a write happen once becomes the `VersionId`, so
+ * that a list of versions says which one is current without a value being read.
+ */
+export function secretsManager(to: AwsAddress, credentials: AwsSecrets): SyncTarget {
+  let opened: Promise<[Sdk, SecretsManagerClient]> | undefined;
+  const open = async (): Promise<[Sdk, SecretsManagerClient]> => {
+    const sdk = await import("@aws-sdk/client-secrets-manager");
+    return [sdk, new sdk.SecretsManagerClient(clientOptions(to, credentials))];
+  };
+  const call = async <T>(
+    [operation, right]: [operation: string, right: string],
+    name: string,
+    send: (sdk: Sdk, client: SecretsManagerClient) => Promise<T>,
+  ): Promise<T> => {
+    opened ??= open();
+    const [sdk, client] = await opened;
+    const failing: ProviderCall = {
+      operation: `${operation} the secret ${name}`,
+      at: `AWS Secrets Manager in ${to.region}`,
+      grant: `secretsmanager:${right} on this secret`,
+    };
+    return await awsCall(failing, () => send(sdk, client));
+  };
+  const optional = (signal: AbortSignal | undefined) => (signal ? { abortSignal: signal } : {});
+
+  /** Undefined when it is not there. */
+  async function look(name: string, signal?: AbortSignal) {
+    try {
+      return await call(["look at", "DescribeSecret"], name, (sdk, client) =>
+        client.send(new sdk.DescribeSecretCommand({ SecretId: name }), optional(signal)),
+      );
+    } catch (error) {
+      if (error instanceof SyncFailure && error.code === "notFound") return undefined;
+      throw error;
+    }
+  }
+
+  /** Moves the label of the current version to the one with this id. False when there is no such version any more. */
+  async function makeCurrent(name: string, id: string, signal?: AbortSignal): Promise<boolean> {
+    const current = currentVersion((await look(name, signal))?.VersionIdsToStages);
+    if (current === id) return true;
+    const move = {
+      SecretId: name,
+      VersionStage: CURRENT,
+      MoveToVersionId: id,
+      ...(current !== undefined && { RemoveFromVersionId: current }),
+    };
+    try {
+      await call(["move the current version of", "UpdateSecretVersionStage"], name, (sdk, client) =>
+        client.send(new sdk.UpdateSecretVersionStageCommand(move), optional(signal)),
+      );
+      return true;
+    } catch (error) {
+      if (!(error instanceof SyncFailure)) throw error;
+      if (error.code === "notFound") return false;
+      // Also refused when a first answer was lost: the label is no longer where it is to be taken from.
+      if (error.code !== "targetRefused") throw error;
+      if (currentVersion((await look(name, signal))?.VersionIdsToStages) === id) return true;
+      throw error;
+    }
+  }
+
+  return {
+    async describe(name, signal) {
+      const found = await look(name, signal);
+      if (!found) return { exists: false };
+      const version = currentVersion(found.VersionIdsToStages);
+      return {
+        exists: true,
+        ownedBy: ownerIn(found.Tags ?? []),
+        holds: version,
+        version,
+        deletedUntil: found.DeletedDate?.toISOString(),
+        refused: refusal(found, to.region),
+      };
+    },
+
+    async put(name, value, mark, expected, signal): Promise<Written> {
+      const version = markId(mark);
+      if (!expected.exists) {
+        await call(["create", "CreateSecret and secretsmanager:TagResource"], name, (sdk, client) =>
+          client.send(
+            new sdk.CreateSecretCommand({
+              Name: name,
+              SecretString: value,
+              ClientRequestToken: version,
+              Description: `Kept in sync with ${mark.source} by ${MANAGED_BY}.`,
+              Tags: tagsOf(mark),
+            }),
+            optional(signal),
+          ),
+        );
+        return { version, created: true };
+      }
+      const written = await call(["write", "PutSecretValue"], name, (sdk, client) =>
+        client.send(
+          new sdk.PutSecretValueCommand({ SecretId: name, SecretString: value, ClientRequestToken: version }),
+          optional(signal),
+        ),
+      );
+      // A version that is there already is left as it is, also when another has become current since.
+      if (!written.VersionStages?.includes(CURRENT)) await makeCurrent(name, version, signal);
+      return { version, created: false };
+    },
+
+    async restoreVersion(name: string, mark: Mark, _expected: TargetState, signal?: AbortSignal) {
+      const version = markId(mark);
+      return (await makeCurrent(name, version, signal)) ? { version, created: false } : undefined;
+    },
+
+    async adopt(name, mark, signal) {
+      await call(["tag", "TagResource"], name, (sdk, client) =>
+        client.send(new sdk.TagResourceCommand({ SecretId: name, Tags: tagsOf(mark) }), optional(signal)),
+      );
+    },
+
+    async undelete(name, signal) {
+      await call(["restore", "RestoreSecret"], name, (sdk, client) =>
+        client.send(new sdk.RestoreSecretCommand({ SecretId: name }), optional(signal)),
+      );
+    },
+
+    async remove(name, signal) {
+      try {
+        await call(["delete", "DeleteSecret"], name, (sdk, client) =>
+          client.send(
+            new sdk.DeleteSecretCommand({ SecretId: name, RecoveryWindowInDays: RECOVERY_DAYS }),
+            optional(signal),
+          ),
+        );
+      } catch (error) {
+        const gone = error instanceof SyncFailure && (error.code === "notFound" || error.code === "targetDeleted");
+        if (!gone) throw error;
+      }
+    },
+  };
+}
+
+const currentVersion = (stages: Record<string, string[]> | undefined): string | undefined =>
+  Object.entries(stages ?? {}).find(([, labels]) => labels.includes(CURRENT))?.[0];
+
+function refusal(
+  { OwningService, PrimaryRegion }: { OwningService?: string | undefined; PrimaryRegion?: string | undefined },
+  region: string,
+): string | undefined {
+  if (OwningService) return "another service of AWS manages it";
+  if (PrimaryRegion && PrimaryRegion !== region)
+    return `it is a copy of the secret in ${PrimaryRegion}, which alone can be written`;
+  return undefined;
+}
