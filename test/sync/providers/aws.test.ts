@@ -15,7 +15,9 @@ let name = "";
 let made = 0;
 beforeAll(async () => {
   cloud = await startCloud({ company: "small" });
-  deps = providerDependencies(reachable(cloud), systemClock);
+  deps = providerDependencies(reachable(cloud), systemClock, () =>
+    Promise.reject(new Error("AWS opens no key vault.")),
+  );
 });
 beforeEach(() => {
   name = `app/db-${++made}`;

@@ -1,11 +1,11 @@
 import { type ProviderCall, syncFailure } from "../failures.ts";
-import { SyncFailure, type SyncFailureCode } from "../provider.ts";
+import { SyncFailure, type TargetFailureCode } from "../provider.ts";
 
 /**
  * https://docs.aws.amazon.com/secretsmanager/latest/apireference/CommonErrors.html, the same page of Systems Manager, and the
  * errors of each operation.
  */
-const CODES: Readonly<Record<string, readonly [SyncFailureCode, reason: string]>> = {
+const CODES: Readonly<Record<string, readonly [TargetFailureCode, reason: string]>> = {
   ...all(
     [
       "UnrecognizedClientException",
