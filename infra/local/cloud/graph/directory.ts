@@ -99,9 +99,10 @@ export class Directory {
 
   /** Applies what an earlier run wrote down, and from then on reports each change. */
   restore(changes: readonly DirectoryChange[], journal: (change: DirectoryChange) => void): void {
-    // The clock may have been moved then and is not any more.
-    const now = this.clock.now();
-    for (const change of changes) this.#apply({ ...change, at: Math.min(change.at, now) });
+    for (const change of changes) this.#apply(change);
+    // Where the clock had been moved it does not go back.
+    const newest = Math.max(0, ...changes.map(({ at }) => at));
+    this.clock.move(Math.max(0, newest - this.clock.now()));
     this.#journal = journal;
   }
 
