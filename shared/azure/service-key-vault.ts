@@ -15,10 +15,10 @@ export interface ServiceKeyVault {
   readTags(name: string): Promise<Record<string, string> | undefined>;
   /** Sets them on the version there is: a new version each time would pile up, since versions can't be removed. */
   writeTags(name: string, tags: Record<string, string>): Promise<void>;
-  /** The value of one version of a secret; undefined when there is none. */
-  readSecret(name: string, version: string): Promise<string | undefined>;
+  /** The value of one version of a secret, the newest without `version`; undefined when there is none. */
+  readSecret(name: string, version?: string): Promise<string | undefined>;
   /** Adds a version and answers which; earlier ones stay readable. */
-  writeSecret(name: string, value: string, contentType: string): Promise<string>;
+  writeSecret(name: string, value: string, contentType: string, tags?: Record<string, string>): Promise<string>;
   /** Deletes all versions (the vault keeps them recoverable); nothing happens when it is not there. */
   removeSecret(name: string): Promise<void>;
 }
@@ -80,11 +80,14 @@ export function createServiceKeyVault(services: CloudServices): ServiceKeyVault 
     },
 
     async readSecret(name, version) {
-      return (await unlessMissing((await client("read a secret")).getSecret(name, { version })))?.value;
+      return (
+        await unlessMissing((await client("read a secret")).getSecret(name, version === undefined ? {} : { version }))
+      )?.value;
     },
 
-    async writeSecret(name, value, contentType) {
-      const { properties } = await (await client("write a secret")).setSecret(name, value, { contentType });
+    async writeSecret(name, value, contentType, tags) {
+      const options = tags === undefined ? { contentType } : { contentType, tags };
+      const { properties } = await (await client("write a secret")).setSecret(name, value, options);
       if (!properties.version) throw new Error("A secret that was written has a version.");
       return properties.version;
     },

@@ -1,0 +1,157 @@
+import { pageOf, pageRequest } from "../shared/http/paging.ts";
+import { created, ok } from "../shared/http/reply.ts";
+import {
+  FinishRequest,
+  planView,
+  RotateRequest,
+  RotationParams,
+  RotationQuery,
+  RotationSummaryView,
+  RotationView,
+  rotationSummaryView,
+  rotationView,
+} from "../shared/rotation/api.ts";
+import { ROTATION_QUEUE, RotationMessage } from "../shared/rotation/rotation.ts";
+import { endpoint, poison, queue, timer } from "./kit.ts";
+
+const tag = "Rotation";
+const base = "api/automation/rotation";
+const LICENSED = "What began under a PRO licence can be followed and ended without one; else this needs it (403).";
+
+const rotate = endpoint({
+  name: "rotateSecret",
+  method: "POST",
+  route: `${base}/rotate`,
+  summary: "Rotate a client secret",
+  description:
+    "Adds a new secret, proves that it signs in, writes it to the key vault secrets that are known to hold the old one, lets both live for a while and then removes the old one. It goes on by itself; follow it with GET. One rotation of an application at a time (409 with its id).",
+  tag,
+  access: "admin",
+  tier: "pro",
+  body: RotateRequest,
+  responds: { 200: RotationView, 201: RotationView },
+  problems: [
+    "notFound",
+    "conflict",
+    "rotationUnfinished",
+    "notRotatable",
+    "noRoomForSecret",
+    "serviceVault",
+    "unavailable",
+  ],
+  handle: async ({ body, caller, services }) => {
+    const { dryRun, ...request } = body;
+    if (dryRun) return ok(planView(await services.rotations.plan(request)));
+    const rotation = await services.rotations.begin(request, caller);
+    return created(rotationView(rotation), `/${base}/rotations/${rotation.rotationId}`);
+  },
+});
+
+const getRotation = endpoint({
+  name: "getRotation",
+  method: "GET",
+  route: `${base}/rotations/{rotation_id}`,
+  summary: "A rotation, with its steps",
+  description: LICENSED,
+  tag,
+  access: "user",
+  tier: "core",
+  params: RotationParams,
+  responds: { 200: RotationView },
+  problems: ["licenseRequired"],
+  handle: async ({ params, services }) => ok(rotationView(await services.rotations.get(params.rotation_id))),
+});
+
+const cancelRotation = endpoint({
+  name: "cancelRotation",
+  method: "POST",
+  route: `${base}/rotations/{rotation_id}/cancel`,
+  summary: "Cancel a rotation",
+  description: `What was written is put back and the new secret is removed. Not once the old secret is being removed (409). ${LICENSED}`,
+  tag,
+  access: "admin",
+  tier: "core",
+  params: RotationParams,
+  responds: { 200: RotationView },
+  problems: ["licenseRequired", "conflict"],
+  handle: async ({ params, caller, services }) =>
+    ok(rotationView(await services.rotations.cancel(params.rotation_id, caller))),
+});
+
+const retryRotation = endpoint({
+  name: "retryRotation",
+  method: "POST",
+  route: `${base}/rotations/{rotation_id}/retry`,
+  summary: "Go on with a rotation that needs attention",
+  description: LICENSED,
+  tag,
+  access: "admin",
+  tier: "core",
+  params: RotationParams,
+  responds: { 200: RotationView },
+  problems: ["licenseRequired", "conflict"],
+  handle: async ({ params, caller, services }) =>
+    ok(rotationView(await services.rotations.retry(params.rotation_id, caller))),
+});
+
+const finishRotation = endpoint({
+  name: "finishRotation",
+  method: "POST",
+  route: `${base}/rotations/{rotation_id}/finish`,
+  summary: "End the overlap and remove the old secret",
+  description: `Looks first whether everything holds the new secret, and says what does not (409). With force the old secret is removed all the same. ${LICENSED}`,
+  tag,
+  access: "admin",
+  tier: "core",
+  params: RotationParams,
+  body: FinishRequest,
+  bodyOptional: true,
+  responds: { 200: RotationView },
+  problems: ["licenseRequired", "conflict", "notFinishable"],
+  handle: async ({ params, body, caller, services }) =>
+    ok(rotationView(await services.rotations.finish(params.rotation_id, body.force, caller))),
+});
+
+const listRotations = endpoint({
+  name: "listRotations",
+  method: "GET",
+  route: `${base}/history`,
+  summary: "The rotations, newest first",
+  description: LICENSED,
+  tag,
+  access: "user",
+  tier: "core",
+  query: RotationQuery,
+  responds: { 200: pageOf(RotationSummaryView, "RotationList") },
+  problems: ["licenseRequired"],
+  handle: async ({ query, services }) => {
+    const filter = { status: query.status, appId: query.appId, start: query.start_date, end: query.end_date };
+    const page = await services.rotations.history(filter, pageRequest(query));
+    return ok({ ...page, items: page.items.map(rotationSummaryView) });
+  },
+});
+
+export const endpoints = [rotate, getRotation, cancelRotation, retryRotation, finishRotation, listRotations];
+
+export const timers = [
+  timer({
+    name: "wakeRotations",
+    schedule: (config) => config.ROTATION_SCHEDULE,
+    handle: ({ services }) => services.rotations.wake(),
+  }),
+];
+
+export const queues = [
+  queue({
+    name: "workRotation",
+    queue: ROTATION_QUEUE,
+    message: RotationMessage,
+    handle: ({ rotationId }, { services, requestId }) => services.rotations.work(rotationId, requestId),
+  }),
+  poison({
+    name: "workRotationPoison",
+    of: ROTATION_QUEUE,
+    message: RotationMessage,
+    handle: ({ rotationId }, { services }) => services.rotations.giveUp(rotationId),
+  }),
+];

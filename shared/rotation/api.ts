@@ -1,0 +1,242 @@
+import * as z from "zod";
+import { pageParameters, queryInstant } from "../http/paging.ts";
+import { placeOf } from "./publications.ts";
+import { ROTATION_STATUSES, type RotationRecord, type RotationSummary, STEPS } from "./rotation.ts";
+
+const guid = z.guid().transform((id) => id.toLowerCase());
+
+export const RotateRequest = z
+  .strictObject({
+    appId: guid.meta({ description: "The application's client id." }),
+    secretId: guid.meta({ description: "The keyId of the client secret to replace." }),
+    expiryDays: z
+      .int()
+      .min(1)
+      .max(730)
+      .optional()
+      .meta({
+        description:
+          "Days the new secret is good for; defaultValidityDays when left out. A tenant's policy may cut it.",
+      }),
+    updateKeyVaults: z.boolean().default(true).meta({
+      description:
+        "Whether the new value is written to the key vault secrets that are known to hold the old one. False: it is put into the vault that HANDOVER_KEY_VAULT_URL names.",
+    }),
+    overlapDays: z.int().min(0).max(90).default(7).meta({ description: "Days that both secrets live." }),
+    removeExpired: z.boolean().default(false).meta({
+      description: "Whether an expired client secret is removed first where the application can't have another one.",
+    }),
+    dryRun: z.boolean().default(false).meta({ description: "Answers the plan and does nothing." }),
+  })
+  .meta({ id: "RotateRequest" });
+
+export const FinishRequest = z
+  .strictObject({
+    force: z.boolean().default(false).meta({ description: "Removes the old secret whatever stands against it." }),
+  })
+  .meta({ id: "FinishRequest" });
+
+export const RotationParams = z.object({
+  rotation_id: z.string().meta({ description: "The rotationId of the rotation." }),
+});
+
+const status = z.enum(ROTATION_STATUSES);
+
+export const RotationQuery = z.strictObject({
+  ...pageParameters,
+  status: status.optional(),
+  appId: guid.optional().meta({ description: "Rotations of this application; its client id." }),
+  start_date: queryInstant("start").optional(),
+  end_date: queryInstant("end").optional(),
+});
+
+const Failure = z
+  .object({
+    code: z.string(),
+    message: z.string(),
+    remedy: z.string().meta({ description: "What a person can do." }),
+  })
+  .meta({ id: "RotationFailure" });
+
+const instant = z.iso.datetime().nullable();
+
+const summary = {
+  rotationId: z.string().nullable().meta({ description: "Null for a plan." }),
+  appId: z.string(),
+  appName: z.string(),
+  oldKeyId: z.string(),
+  newKeyId: z.string().nullable().meta({ description: "Null until the new secret is made." }),
+  status,
+  automatic: z.boolean().meta({ description: "Whether a policy began it." }),
+  requestedBy: z.string(),
+  createdAt: z.iso.datetime(),
+  endedAt: instant,
+  needsConfirmation: z
+    .boolean()
+    .meta({ description: "Whether the old secret stays until a person finishes the rotation." }),
+  failure: Failure.nullable().meta({ description: "Why it ended without success, or goes back." }),
+};
+
+export const RotationSummaryView = z.object(summary).meta({ id: "RotationSummary" });
+
+export const RotationView = z
+  .object({
+    ...summary,
+    expiryDays: z.int(),
+    expiresAt: instant.meta({ description: "When the new secret ends; null until it is made." }),
+    overlapDays: z.int(),
+    overlapEndsAt: instant,
+    updateKeyVaults: z.boolean(),
+    plan: z
+      .array(z.object({ step: z.enum(STEPS), text: z.string() }))
+      .meta({ description: "What is done, in this order." }),
+    steps: z.array(
+      z
+        .object({
+          name: z.enum(STEPS),
+          status: z.enum(["waiting", "running", "done", "failed", "skipped"]),
+          startedAt: instant,
+          finishedAt: instant,
+          attempts: z.int().meta({ description: "How often it was begun; waiting for its time counts too." }),
+          failure: Failure.nullable().meta({ description: "Its last failure." }),
+        })
+        .meta({ id: "RotationStep" }),
+    ),
+    targets: z.array(
+      z
+        .object({
+          vaultName: z.string(),
+          secretName: z.string(),
+          kind: z.enum(["match", "handover"]).meta({ description: "handover: where people fetch the value from." }),
+          state: z.enum(["planned", "writing", "written", "restoring", "restored", "left"]).meta({
+            description: "left: somebody else changed it, and it is not touched.",
+          }),
+          previousVersion: z.string().nullable(),
+          version: z.string().nullable().meta({ description: "The version with the new value." }),
+        })
+        .meta({ id: "RotationTarget" }),
+    ),
+    notUpdated: z
+      .array(
+        z.object({
+          vaultName: z.string(),
+          secretName: z.string(),
+          confidence: z.enum(["certain", "likely", "possible"]),
+        }),
+      )
+      .meta({ description: "May hold the old secret and are not written: confirm the matches." }),
+    notes: z.array(z.string()).meta({ description: "What was decided otherwise than asked for." }),
+    coverage: z.array(z.string()).meta({ description: "What could not be looked into." }),
+    reasons: z.array(z.string()).meta({ description: "What stands against removing the old secret." }),
+    goingBack: z.enum(["failed", "cancelled", "rolledBack"]).nullable().meta({
+      description: "How it is going to end, while what was done is being undone.",
+    }),
+    nextAt: instant.meta({ description: "When it goes on; null when it is over or waits for a person." }),
+    attention: z
+      .object({
+        code: z.string(),
+        message: z.string(),
+        done: z.string().meta({ description: "What was done." }),
+        safe: z.string().meta({ description: "What is safe as it stands." }),
+        next: z.string().meta({ description: "What to do." }),
+        since: z.iso.datetime(),
+      })
+      .nullable()
+      .meta({ description: "Why a person must look; null otherwise." }),
+  })
+  .meta({ id: "Rotation" });
+
+export function rotationSummaryView(record: RotationSummary): z.input<typeof RotationSummaryView> {
+  const { rotationId, appId, appName, oldKeyId, newKeyId, automatic, requestedBy, createdAt } = record;
+  return {
+    rotationId,
+    appId,
+    appName,
+    oldKeyId,
+    newKeyId: newKeyId ?? null,
+    status: record.status,
+    automatic,
+    requestedBy,
+    createdAt,
+    endedAt: record.endedAt ?? null,
+    needsConfirmation: record.needsConfirmation,
+    failure: record.failure ?? null,
+  };
+}
+
+export function rotationView(record: RotationRecord): z.input<typeof RotationView> {
+  const { attention, endedAt, status: state } = record;
+  const waits = endedAt !== undefined || state === "needsAttention";
+  return {
+    ...rotationSummaryView(record),
+    expiryDays: record.expiryDays,
+    expiresAt: record.newExpiresAt ?? null,
+    overlapDays: record.overlapDays,
+    overlapEndsAt: record.overlapEndsAt ?? null,
+    updateKeyVaults: record.updateKeyVaults,
+    plan: planTexts(record),
+    steps: record.steps.map(({ name, status: at, startedAt, finishedAt, attempts, failure }) => ({
+      name,
+      status: at,
+      startedAt: startedAt ?? null,
+      finishedAt: finishedAt ?? null,
+      attempts,
+      failure: failure ?? null,
+    })),
+    targets: record.publications.map(({ vaultName, secretName, kind, state: at, plannedVersion, writtenVersion }) => ({
+      vaultName,
+      secretName,
+      kind,
+      state: at,
+      previousVersion: plannedVersion ?? null,
+      version: writtenVersion ?? null,
+    })),
+    notUpdated: record.notUpdated,
+    notes: record.notes,
+    coverage: record.coverage,
+    reasons: record.reasons,
+    goingBack: endedAt === undefined ? (record.ending ?? null) : null,
+    nextAt: waits ? null : record.dueAt,
+    attention: attention === undefined ? null : withoutResume(attention),
+  };
+}
+
+/** The plan of what nobody asked for yet. */
+export const planView = (record: RotationRecord): z.input<typeof RotationView> => ({
+  ...rotationView(record),
+  rotationId: null,
+  nextAt: null,
+});
+
+function withoutResume({ resume: _, ...attention }: NonNullable<RotationRecord["attention"]>) {
+  return attention;
+}
+
+function planTexts(record: RotationRecord): { step: (typeof STEPS)[number]; text: string }[] {
+  const { appName, appId, oldKeyId, expiryDays, overlapDays, publications, removeExpired } = record;
+  const places = publications.map(placeOf).join(", ");
+  const handover = publications.every(({ kind }) => kind === "handover");
+  return [
+    ...(removeExpired === undefined
+      ? []
+      : [{ step: "makeRoom" as const, text: `Remove the expired client secret ${removeExpired}.` }]),
+    {
+      step: "create",
+      text: `Add a client secret to ${appName} (${appId}), good for ${expiryDays} days, and hold its value in the service's own key vault.`,
+    },
+    {
+      step: "prove",
+      text: "Sign in with it until it works reliably: several times in a row, spread over more than 15 seconds.",
+    },
+    { step: "publish", text: handover ? `Hand it over in ${places}.` : `Write it as a new version to ${places}.` },
+    { step: "verify", text: "Have those who use it refreshed, as far as they are known, and see that they hold it." },
+    { step: "overlap", text: `Let both secrets live for ${overlapDays} days.` },
+    {
+      step: "revoke",
+      text: handover
+        ? `Remove the client secret ${oldKeyId} once a person finishes the rotation.`
+        : `See that everything still holds the new secret, then remove the client secret ${oldKeyId}.`,
+    },
+    { step: "cleanUp", text: "Remove the held value." },
+  ];
+}

@@ -1,0 +1,17 @@
+import { audited } from "../audit/audited.ts";
+import type { Turn } from "./turn.ts";
+
+/** Has an effect between its two entries in the audit log. `details` never hold a value. */
+export async function entered<T>(
+  { world, caller, record }: Turn,
+  type: `rotation.${string}`,
+  details: Record<string, unknown>,
+  effect: () => Promise<T>,
+  result: (answer: T) => Record<string, unknown> = () => ({}),
+): Promise<T> {
+  const target = { type: "rotation", id: record.rotationId };
+  const all = { appId: record.appId, ...details };
+  return await audited(world.audit, { type, caller, target, details: all }, effect, (answer) => ({
+    details: { ...all, ...result(answer) },
+  }));
+}

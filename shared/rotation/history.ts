@@ -1,0 +1,159 @@
+import { encodeTime } from "ulid";
+import * as z from "zod";
+import { decodeCursor, encodeCursor, MAX_COUNTED, type Page, type PageRequest } from "../http/paging.ts";
+import { Problem } from "../http/problem.ts";
+import { fingerprint } from "../inventory/asset.ts";
+import type { HistoryStore } from "../settings/retention.ts";
+import { type Row, withoutKeys } from "../storage/entity.ts";
+import { keyEnd } from "../storage/keys.ts";
+import { remove, type Tables } from "../storage/tables.ts";
+import {
+  isOver,
+  ROTATIONS,
+  RotationEvents,
+  type RotationStatus,
+  RotationSummaries,
+  type RotationSummary,
+} from "./rotation.ts";
+import { EVENTS, listPrefix, listRange, type RotationRows } from "./rows.ts";
+
+export interface HistoryFilter {
+  status?: RotationStatus | undefined;
+  appId?: string | undefined;
+  start?: Date | undefined;
+  /** Exclusive. */
+  end?: Date | undefined;
+}
+
+/** A rotation has ended or needs attention. `after` is where to go on reading. */
+export type RotationEvent = RotationSummary & { at: string; after: string };
+
+/** Rotations that one call of a purge removes. */
+const PURGED_PER_CALL = 200;
+
+const Cursor = z.object({
+  filter: z.string(),
+  after: z.string().max(256),
+  offset: z.int(),
+  total: z.int().nullable(),
+});
+
+/** The rotations there were, and are. */
+export interface RotationHistory {
+  /** Newest first. @throws {Problem} invalidCursor */
+  list(filter: HistoryFilter, request: PageRequest): Promise<Page<RotationSummary>>;
+  /** Whether there was ever one. */
+  any(): Promise<boolean>;
+  /** Those that ended or need attention, in that order, from behind `after` on. */
+  events(after?: string): AsyncGenerator<RotationEvent[]>;
+  store(): HistoryStore;
+}
+
+export function createRotationHistory(tables: Tables, rows: RotationRows): RotationHistory {
+  async function count(range: ReturnType<typeof listRange>, offset: number) {
+    let before: string | undefined;
+    let total = 0;
+    for await (const page of tables.pages(RotationSummaries, { ...range, select: [] })) {
+      if (total < offset) before = page[Math.min(offset - total, page.length) - 1]!.rowKey;
+      total += page.length;
+      if (total > MAX_COUNTED) break;
+    }
+    return { total: total > MAX_COUNTED ? null : total, before };
+  }
+
+  return {
+    async list(filter, request) {
+      const identity = fingerprint([filter.start, filter.end, filter.status, filter.appId]);
+      const cursor = request.cursor === undefined ? undefined : decodeCursor(Cursor, request.cursor);
+      if (cursor && cursor.filter !== identity) {
+        const detail = "This cursor belongs to other filters. Send the same filters with it, or start without it.";
+        throw new Problem("invalidCursor", detail);
+      }
+      const range = listRange(listPrefix(filter), filter);
+      const from = cursor ? { total: cursor.total, before: cursor.after } : await count(range, request.offset);
+      const offset = cursor?.offset ?? request.offset;
+      const beyond = cursor === undefined && from.total !== null && from.total < offset;
+      const found: Row<RotationSummary>[] = [];
+      const after = from.before === undefined ? {} : { after: from.before };
+      const pageSize = Math.min(request.limit + 1, 1000);
+      if (!beyond) {
+        for await (const page of tables.pages(RotationSummaries, { ...range, ...after, pageSize })) {
+          found.push(...page);
+          if (found.length > request.limit) break;
+        }
+      }
+      const items = found.slice(0, request.limit);
+      const next = {
+        filter: identity,
+        after: items.at(-1)?.rowKey ?? "",
+        offset: offset + items.length,
+        total: from.total,
+      };
+      return {
+        items: items.map(withoutKeys),
+        ...countOf(from.total),
+        limit: request.limit,
+        offset,
+        nextCursor: found.length > request.limit ? encodeCursor(next) : null,
+      };
+    },
+
+    async any() {
+      for await (const _ of tables.pages(RotationSummaries, {
+        ...listRange(listPrefix({}), {}),
+        pageSize: 1,
+        select: [],
+      })) {
+        return true;
+      }
+      return false;
+    },
+
+    async *events(after) {
+      const range = { partitionKey: ROTATIONS, from: EVENTS, before: keyEnd(EVENTS) };
+      for await (const page of tables.pages(RotationEvents, { ...range, ...(after !== undefined && { after }) })) {
+        yield page.map((row) => ({ ...withoutKeys(row), after: row.rowKey }));
+      }
+    },
+
+    store() {
+      return {
+        type: "rotation",
+
+        async stats() {
+          const range = listRange(listPrefix({}), {});
+          const { total } = await count(range, 0);
+          let oldest: string | null = null;
+          for await (const page of tables.pages(RotationSummaries, { ...range, select: ["createdAt"] })) {
+            oldest = page.at(-1)?.createdAt ?? oldest;
+          }
+          return { ...countOf(total), oldest };
+        },
+
+        async purge({ retentionDays, before }) {
+          let removed = 0;
+          for await (const page of tables.pages(RotationSummaries, listRange(listPrefix({}), { end: before }))) {
+            for (const summary of page) {
+              if (!isOver(summary.status)) continue;
+              if (removed === PURGED_PER_CALL) return { removed, retentionDays, more: true };
+              await rows.forget(summary);
+              removed++;
+            }
+          }
+          const old = {
+            partitionKey: ROTATIONS,
+            from: EVENTS,
+            before: EVENTS + encodeTime(Math.max(0, before.getTime())),
+          };
+          for await (const page of tables.pages(RotationEvents, { ...old, select: [] })) {
+            const removals = page.map(({ rowKey }) => remove(RotationEvents, rowKey));
+            await tables.write(RotationEvents.table, ROTATIONS, removals);
+          }
+          return { removed, retentionDays, more: false };
+        },
+      };
+    },
+  };
+}
+
+const countOf = (total: number | null) => (total === null ? { total, totalAtLeast: MAX_COUNTED } : { total });

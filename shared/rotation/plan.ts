@@ -1,0 +1,215 @@
+import type { Graph, GraphApplication, PasswordCredential } from "../azure/graph.ts";
+import { isServiceVault } from "../azure/service-key-vault.ts";
+import type { SecretVersion, VaultSecretsClients } from "../azure/vault-secrets.ts";
+import type { Config } from "../config/config.ts";
+import { invalidBody, notFound, Problem } from "../http/problem.ts";
+import { MINUTE_MS, SECOND_MS } from "../time.ts";
+import { hasRoomForTags, placeOf } from "./publications.ts";
+import type { Publication, RotationRecord } from "./rotation.ts";
+import { isWritten, type Matches, type Target } from "./targets.ts";
+
+/** What is asked for. */
+export interface RotationRequest {
+  /** The client id. */
+  appId: string;
+  /** The keyId of the client secret to replace. */
+  secretId: string;
+  /** 1 to 730; `defaultValidityDays` when left out. */
+  expiryDays?: number | undefined;
+  /** False: the new value is handed over in the vault that `HANDOVER_KEY_VAULT_URL` names. */
+  updateKeyVaults: boolean;
+  /** How long both secrets live, 0 to 90 days. */
+  overlapDays: number;
+  /** Whether an expired client secret may be removed to make room. */
+  removeExpired: boolean;
+  /** Writes to these matches only. */
+  targets?: readonly { vaultName: string; secretName: string }[] | undefined;
+}
+
+/** What is going to be done, from what is there now. */
+export type RotationPlan = Pick<
+  RotationRecord,
+  | "appId"
+  | "objectId"
+  | "appName"
+  | "oldKeyId"
+  | "oldHint"
+  | "expiryDays"
+  | "overlapDays"
+  | "updateKeyVaults"
+  | "knownKeyIds"
+  | "removeExpired"
+  | "publications"
+  | "notUpdated"
+  | "notes"
+>;
+
+export interface PlanWorld {
+  graph: Graph;
+  vaults: VaultSecretsClients;
+  matches: Matches;
+  config: Pick<Config, "SERVICE_KEY_VAULT_URL" | "HANDOVER_KEY_VAULT_URL">;
+}
+
+/** Applications that people with personal accounts sign in to: https://learn.microsoft.com/entra/identity-platform/supported-accounts-validation */
+const TWO_SECRETS = new Set(["AzureADandPersonalMicrosoftAccount", "PersonalMicrosoftAccount"]);
+const MOST_SECRETS = 2;
+/** By how much clocks may differ before an expired secret is taken for expired. */
+const CLOCKS_DIFFER_MS = 10 * MINUTE_MS;
+
+/**
+ * Changes nothing and reads no value, unless Key Vault does not tell which of two versions is the current one.
+ *
+ * @throws {Problem} for what stands against it; {CloudFailure}
+ */
+export async function planRotation(
+  world: PlanWorld,
+  request: RotationRequest & { expiryDays: number },
+  now: Date,
+): Promise<RotationPlan> {
+  const app = await world.graph.application({ appId: request.appId });
+  if (app === undefined) throw notFound(`An application with the client id ${request.appId}`);
+  const old = secretOf(app, request.secretId);
+  const removeExpired = roomFor(app, request, now);
+  const { expiryDays, notes } = await lifetimeOf(world.graph, app, request.expiryDays);
+  const targets = await world.matches.targetsOf(app, old.keyId);
+  const publications = request.updateKeyVaults
+    ? await matchesToWrite(world, targets, request.targets)
+    : [await handover(world, app.appId)];
+  const written = new Set(publications.map(placeOf));
+  return {
+    appId: app.appId,
+    objectId: app.objectId,
+    appName: app.displayName,
+    oldKeyId: old.keyId,
+    oldHint: old.hint,
+    expiryDays,
+    overlapDays: request.overlapDays,
+    updateKeyVaults: request.updateKeyVaults,
+    knownKeyIds: app.passwords.map(({ keyId }) => keyId),
+    removeExpired,
+    publications,
+    notUpdated: targets
+      .filter((target) => !written.has(placeOf(target)))
+      .map(({ vaultName, secretName, confidence }) => ({ vaultName, secretName, confidence })),
+    notes,
+  };
+}
+
+function secretOf(app: GraphApplication, keyId: string): PasswordCredential {
+  const found = app.passwords.find((one) => one.keyId.toLowerCase() === keyId.toLowerCase());
+  if (found) return found;
+  if (app.keys.some((one) => one.keyId.toLowerCase() === keyId.toLowerCase())) {
+    throw new Problem(
+      "notRotatable",
+      `${keyId} is a certificate of ${app.displayName}. Name one of its client secrets.`,
+    );
+  }
+  throw notFound(`A client secret ${keyId} of ${app.displayName}`);
+}
+
+/** Whether it has surely expired, whoever's clock is right. */
+export const isExpired = ({ expiresOn }: PasswordCredential, now: Date): boolean =>
+  expiresOn !== undefined && expiresOn < (now.getTime() - CLOCKS_DIFFER_MS) / SECOND_MS;
+
+/** The expired secret that must go first; undefined where there is room. */
+function roomFor(app: GraphApplication, { removeExpired }: RotationRequest, now: Date): string | undefined {
+  if (!TWO_SECRETS.has(app.signInAudience ?? "") || app.passwords.length < MOST_SECRETS) return undefined;
+  const expired = app.passwords.find((one) => isExpired(one, now));
+  if (expired && removeExpired) return expired.keyId;
+  const keyIds = app.passwords.map(({ keyId }) => keyId);
+  const remedy = expired
+    ? `${expired.keyId} has expired: send removeExpired to have it removed first.`
+    : "Remove the one that nobody uses, then rotate the other.";
+  throw new Problem(
+    "noRoomForSecret",
+    `An application for personal accounts has at most ${MOST_SECRETS} client secrets, and ${app.displayName} has ${keyIds.join(" and ")}. ${remedy}`,
+    { members: { keyIds } },
+  );
+}
+
+async function lifetimeOf(graph: Graph, app: GraphApplication, wanted: number) {
+  const policy = await graph.passwordPolicy(app.objectId);
+  if (policy === "unknown") {
+    return {
+      expiryDays: wanted,
+      notes: [
+        "What the tenant's policy says of client secrets can't be read: a shorter limit shows when the secret is made.",
+      ],
+    };
+  }
+  if (!policy.allowed) {
+    throw new Problem(
+      "notRotatable",
+      `A policy of the tenant forbids new client secrets of ${app.displayName}. Use a certificate or a federated credential.`,
+    );
+  }
+  if (policy.longestDays === undefined || policy.longestDays >= wanted) return { expiryDays: wanted, notes: [] };
+  return {
+    expiryDays: policy.longestDays,
+    notes: [`The tenant's policy cuts the new secret's life from ${wanted} to ${policy.longestDays} days.`],
+  };
+}
+
+async function matchesToWrite(
+  { vaults, config }: PlanWorld,
+  targets: readonly Target[],
+  only: RotationRequest["targets"],
+): Promise<Publication[]> {
+  const named = only && new Set(only.map(placeOf));
+  const chosen = targets.filter((target) => isWritten(target) && (named === undefined || named.has(placeOf(target))));
+  if (chosen.length === 0) {
+    throw new Problem(
+      "notRotatable",
+      "No key vault secret is known for certain to hold this client secret, so nobody would get the new one. Confirm a match, or send updateKeyVaults: false to have it handed over.",
+    );
+  }
+  return await Promise.all(
+    chosen.map(async ({ vaultName, vaultUri, secretName }): Promise<Publication> => {
+      if (isServiceVault(config, vaultName)) throw ownVault(vaultName);
+      const current = await currentVersion(vaults, { vaultName, vaultUri, secretName });
+      const place = placeOf({ vaultName, secretName });
+      if (current === undefined)
+        throw new Problem("notRotatable", `${place} is not there any more. Discover the vault again.`);
+      if (current.managed) throw new Problem("notRotatable", `${place} belongs to a certificate and can't be written.`);
+      if (!current.enabled)
+        throw new Problem("notRotatable", `The current version of ${place} is switched off. Enable it first.`);
+      if (!hasRoomForTags(current))
+        throw new Problem("notRotatable", `${place} has too many tags: remove two of them first.`);
+      return { vaultName, vaultUri, secretName, kind: "match", plannedVersion: current.version, state: "planned" };
+    }),
+  );
+}
+
+async function currentVersion(
+  vaults: VaultSecretsClients,
+  { vaultName, vaultUri, secretName }: Pick<Target, "vaultName" | "vaultUri" | "secretName">,
+): Promise<SecretVersion | undefined> {
+  const vault = vaults.open({ name: vaultName, vaultUri });
+  const [newest, second] = await vault.versions(secretName);
+  if (newest === undefined || second?.createdOn !== newest.createdOn) return newest;
+  return await vault.read(secretName);
+}
+
+/** Where a value is put for people who bring it to its place themselves. */
+async function handover({ config, vaults }: PlanWorld, appId: string): Promise<Publication> {
+  const address = config.HANDOVER_KEY_VAULT_URL;
+  if (address === undefined) {
+    throw invalidBody(
+      "updateKeyVaults",
+      "can't be false while HANDOVER_KEY_VAULT_URL names no vault to hand the value over in",
+    );
+  }
+  const vaultName = new URL(address).hostname.split(".")[0]!;
+  if (isServiceVault(config, address)) throw ownVault(vaultName);
+  const place = { vaultName, vaultUri: address, secretName: `client-secret-${appId}` };
+  const current = await currentVersion(vaults, place);
+  if (current && current.tags["entra-app-id"] !== appId) {
+    const text = `${placeOf(place)}, where the value is handed over, holds something that this service did not write.`;
+    throw new Problem("notRotatable", `${text} Rename or remove it.`);
+  }
+  return { ...place, kind: "handover", plannedVersion: current?.version, state: "planned" };
+}
+
+const ownVault = (vaultName: string): Problem =>
+  new Problem("serviceVault", `${vaultName} is the service's own key vault. Name another one.`);

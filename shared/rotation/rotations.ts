@@ -1,0 +1,304 @@
+import type { Audit } from "../audit/audit.ts";
+import { audited } from "../audit/audited.ts";
+import { CloudFailure } from "../azure/failure.ts";
+import type { ServiceKeyVault } from "../azure/service-key-vault.ts";
+import type { Config } from "../config/config.ts";
+import type { Caller, Tier } from "../http/endpoint.ts";
+import type { Page, PageRequest } from "../http/paging.ts";
+import { notFound, Problem, retryLater } from "../http/problem.ts";
+import type { HistoryStore } from "../settings/retention.ts";
+import type { Settings } from "../settings/settings.ts";
+import { repeatOnConflict } from "../storage/conflict.ts";
+import type { Row } from "../storage/entity.ts";
+import type { Queues } from "../storage/queues.ts";
+import { reasonsAgainstRemoval } from "./conditions.ts";
+import { createRotationHistory, type HistoryFilter, type RotationEvent } from "./history.ts";
+import { type PlanWorld, planRotation, type RotationPlan, type RotationRequest } from "./plan.ts";
+import { isOver, type RotationRecord, type RotationSummary, type StepName } from "./rotation.ts";
+import { createRotationRows, UnfinishedRotation } from "./rows.ts";
+import { createTurn, type RotationWorld } from "./turn.ts";
+import { createRotationWork } from "./work.ts";
+
+/**
+ * Rotation of client secrets. What began under a licence is gone on with and told of without one; only `begin` needs it.
+ */
+export interface Rotations {
+  /** What a rotation would do; nothing is done. @throws {Problem} for what stands against it. */
+  plan(request: RotationRequest): Promise<RotationRecord>;
+  /**
+   * Begins one. It goes on by itself.
+   *
+   * @param automatic - Whether a policy asks for it.
+   * @throws {Problem} licenseRequired; rotationUnfinished with the id of the one that is not over; for what stands against it.
+   */
+  begin(request: RotationRequest, caller: Caller, automatic?: boolean): Promise<RotationRecord>;
+  /** @throws {Problem} notFound; licenseRequired for an unknown one without a licence. */
+  get(rotationId: string): Promise<RotationRecord>;
+  /** Has everything put back that was done. @throws {Problem} conflict once the old secret is being removed. */
+  cancel(rotationId: string, caller: Caller): Promise<RotationRecord>;
+  /** Goes on where a person had to look. @throws {Problem} conflict when it needs no attention. */
+  retry(rotationId: string, caller: Caller): Promise<RotationRecord>;
+  /**
+   * Ends the overlap now.
+   *
+   * @param force - Whatever stands against it.
+   * @throws {Problem} notFinishable with the reasons; conflict when there is no overlap to end.
+   */
+  finish(rotationId: string, force: boolean, caller: Caller): Promise<RotationRecord>;
+  /** Newest first. @throws {Problem} invalidCursor; licenseRequired where there is nothing to show and no licence. */
+  history(filter: HistoryFilter, request: PageRequest): Promise<Page<RotationSummary>>;
+  /** The rotation of an application that is not over. */
+  unfinishedOf(appId: string): Promise<string | undefined>;
+  /** Those that ended or need attention, in that order, from behind `after` on: for alerts. */
+  events(after?: string): AsyncGenerator<RotationEvent[]>;
+  /** For the queue: does what is due of one. */
+  work(rotationId: string, requestId: string): Promise<void>;
+  /** For the timer: has those gone on with that are due and that no message calls. */
+  wake(): Promise<void>;
+  /** For the poison queue. */
+  giveUp(rotationId: string): Promise<void>;
+  store(): HistoryStore;
+}
+
+export type RotationDependencies = Omit<RotationWorld, "rows" | "own" | "audit"> &
+  PlanWorld & {
+    own: ServiceKeyVault | undefined;
+    audit: Pick<Audit, "append">;
+    queues: Queues;
+    settings: Pick<Settings, "values">;
+    licensing: { tier(): Promise<Tier> };
+    config: Pick<Config, "SERVICE_KEY_VAULT_URL" | "HANDOVER_KEY_VAULT_URL">;
+  };
+
+/** Seconds a caller is asked to wait when a service gave no time of its own. */
+const RETRY_SECONDS = 10;
+
+const FORWARD: readonly StepName[] = ["create", "prove", "publish", "verify", "overlap", "revoke", "cleanUp"];
+
+export function createRotations(deps: RotationDependencies): Rotations {
+  const { tables, queues, settings, licensing, audit, clock, randomness, own } = deps;
+  const rows = createRotationRows({ tables, clock, randomness });
+  const history = createRotationHistory(tables, rows);
+  const world: RotationWorld = { ...deps, rows, own: own ?? noVault };
+  const work = createRotationWork(world, queues);
+
+  async function needLicence(): Promise<void> {
+    if ((await licensing.tier()) !== "pro") throw licenceRequired();
+  }
+
+  async function planned(request: RotationRequest, caller: Caller, automatic: boolean): Promise<Draft> {
+    const { defaultValidityDays } = await settings.values();
+    const now = clock.now();
+    const expiryDays = request.expiryDays ?? defaultValidityDays;
+    const plan = await planRotation(deps, { ...request, expiryDays }, now).catch(asProblem);
+    return draft(plan, { rotationId: randomness.ulid(now), caller, automatic, now });
+  }
+
+  async function found(rotationId: string): Promise<Row<RotationRecord>> {
+    const row = await rows.get(rotationId);
+    if (row) return row;
+    await needLicence();
+    throw notFound(`The rotation ${rotationId}`);
+  }
+
+  /** Changes what people decide; the work is called to see it. */
+  async function decided(
+    type: string,
+    rotationId: string,
+    caller: Caller,
+    details: Record<string, unknown>,
+    change: (row: Row<RotationRecord>) => Promise<Partial<RotationRecord>>,
+  ): Promise<RotationRecord> {
+    await found(rotationId);
+    const target = { type: "rotation", id: rotationId };
+    const saved = await audited(audit, { type, caller, target, details }, () =>
+      repeatOnConflict(async () => {
+        const row = await found(rotationId);
+        const dueAt = clock.now().toISOString();
+        return await rows.save(row, { ...row, dueAt, ...(await change(row)) });
+      }),
+    );
+    await work.call(saved);
+    return saved;
+  }
+
+  return {
+    plan: async (request) => {
+      await needLicence();
+      return { ...(await planned(request, { actor: "nobody", requestId: "" }, false)), writeId: "" };
+    },
+
+    async begin(request, caller, automatic = false) {
+      await needLicence();
+      if (own === undefined) throw noServiceVault();
+      const unfinished = await rows.unfinishedOf(request.appId);
+      if (unfinished !== undefined) throw rotationUnfinished(unfinished);
+      const record = await planned(request, caller, automatic);
+      const { rotationId, appId, oldKeyId, expiryDays, publications } = record;
+      const places = publications.map(({ vaultName, secretName }) => `${vaultName}/${secretName}`);
+      const event = {
+        type: "rotation.begun",
+        caller,
+        target: { type: "rotation", id: rotationId },
+        details: { appId, oldKeyId, expiryDays, places, automatic },
+      };
+      await audited(audit, event, async () => {
+        try {
+          await rows.insert(record);
+        } catch (error) {
+          if (error instanceof UnfinishedRotation) throw rotationUnfinished(error.rotationId);
+          throw error;
+        }
+      });
+      await work.call(record);
+      return (await rows.get(rotationId))!;
+    },
+
+    get: found,
+
+    cancel: (rotationId, caller) =>
+      decided("rotation.cancelled", rotationId, caller, {}, async (row) => {
+        if (isOver(row.status)) throw conflict("This rotation is over.");
+        if (row.ending !== undefined) throw conflict("This rotation is being put back already.");
+        if (row.status === "revoking" || row.revokingSince !== undefined) {
+          throw conflict("The old secret is being removed: this can't be undone any more.");
+        }
+        const cancel = { by: caller.actor, at: clock.now().toISOString() };
+        return { cancel, ...resumed(row) };
+      }),
+
+    retry: (rotationId, caller) =>
+      decided("rotation.retried", rotationId, caller, {}, async (row) => {
+        if (row.status !== "needsAttention") throw conflict("This rotation does not wait for anybody to look.");
+        return resumed(row);
+      }),
+
+    async finish(rotationId, force, caller) {
+      const before = await found(rotationId);
+      refuseUnfinishable(before);
+      if (!force) {
+        // The same looks as at the end of the overlap, with nobody's hold on the rotation: nothing is written.
+        const turn = createTurn(world, before, "", caller);
+        const reasons = await reasonsAgainstRemoval(turn);
+        if (reasons.length > 0) {
+          throw new Problem(
+            "notFinishable",
+            `${reasons.join(" ")} Send force: true to remove the old secret all the same.`,
+            {
+              members: { reasons },
+            },
+          );
+        }
+      }
+      return await decided("rotation.finished", rotationId, caller, { force }, async (row) => {
+        refuseUnfinishable(row);
+        const now = clock.now().toISOString();
+        return {
+          ...resumed(row),
+          status: "overlapping",
+          ending: undefined,
+          cancel: undefined,
+          failure: undefined,
+          finish: { by: caller.actor, at: now, force },
+          overlapEndsAt: row.overlapEndsAt ?? now,
+        };
+      });
+    },
+
+    async history(filter, request) {
+      const page = await history.list(filter, request);
+      if (page.total === 0 && !(await history.any())) await needLicence();
+      return page;
+    },
+
+    unfinishedOf: (appId) => rows.unfinishedOf(appId),
+    events: (after) => history.events(after),
+    work: (rotationId, requestId) => work.turn(rotationId, requestId),
+
+    async wake() {
+      for await (const rotationIds of rows.overdue()) {
+        for (const rotationId of rotationIds) await work.call({ rotationId, dueAt: clock.now().toISOString() });
+      }
+    },
+
+    giveUp: (rotationId) => work.giveUp(rotationId),
+    store: () => history.store(),
+  };
+}
+
+type Draft = Omit<RotationRecord, "writeId">;
+
+function draft(
+  plan: RotationPlan,
+  { rotationId, caller, automatic, now }: { rotationId: string; caller: Caller; automatic: boolean; now: Date },
+): Draft {
+  const steps = plan.removeExpired === undefined ? FORWARD : (["makeRoom", ...FORWARD] as const);
+  return {
+    ...plan,
+    rotationId,
+    status: "planned",
+    automatic,
+    requestedBy: caller.actor,
+    requestId: caller.requestId,
+    createdAt: now.toISOString(),
+    dueAt: now.toISOString(),
+    needsConfirmation: false,
+    reasons: [],
+    coverage: [],
+    attempts: [],
+    steps: steps.map((name) => ({ name, status: "waiting", attempts: 0 })),
+    failures: 0,
+  };
+}
+
+/** Where it goes on that waited for a person. */
+const resumed = ({ status, attention }: RotationRecord): Partial<RotationRecord> =>
+  status === "needsAttention" && attention !== undefined
+    ? { status: attention.resume, attention: undefined, failures: 0 }
+    : {};
+
+function refuseUnfinishable(row: RotationRecord): void {
+  const status = row.status === "needsAttention" ? "overlapping" : row.status;
+  const made = row.attempts.some(({ keyId, state }) => keyId === row.newKeyId && state === "made");
+  if (row.revokingSince !== undefined) throw conflict("The old secret is being removed already.");
+  if (status !== "overlapping" || !made || (row.ending !== undefined && row.status !== "needsAttention")) {
+    throw conflict("There is no overlap to end: only then does the new secret stand beside the old one.");
+  }
+}
+
+const conflict = (detail: string): Problem => new Problem("conflict", detail);
+
+const rotationUnfinished = (rotationId: string): Problem =>
+  new Problem(
+    "rotationUnfinished",
+    `Rotation ${rotationId} of this application is not over. Follow, finish or cancel it.`,
+    {
+      members: { rotationId },
+    },
+  );
+
+const noServiceVault = (): Problem =>
+  conflict("A new secret is held in the service's own key vault until it is in use. Set SERVICE_KEY_VAULT_URL.");
+
+const licenceRequired = (): Problem =>
+  new Problem(
+    "licenseRequired",
+    "This needs the tier pro: a PRO licence in LICENSE_KEY. GET /system/license/status says what is licensed.",
+    { members: { requiredTier: "pro" } },
+  );
+
+/** Where there is no vault nothing began that would need one. */
+const noVault: ServiceKeyVault = {
+  readTags: () => Promise.reject(noServiceVault()),
+  writeTags: () => Promise.reject(noServiceVault()),
+  readSecret: () => Promise.reject(noServiceVault()),
+  writeSecret: () => Promise.reject(noServiceVault()),
+  removeSecret: () => Promise.reject(noServiceVault()),
+};
+
+/** What the cloud refuses while a caller waits. */
+function asProblem(error: unknown): never {
+  if (!(error instanceof CloudFailure)) throw error;
+  const detail = `Nothing was done. ${error.message} ${error.remedy}`;
+  throw retryLater("unavailable", detail, error.retryAfterSeconds ?? RETRY_SECONDS);
+}

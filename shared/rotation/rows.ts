@@ -1,0 +1,168 @@
+import { encodeTime } from "ulid";
+import type { Clock, Randomness } from "../runtime.ts";
+import { type Row, withoutKeys } from "../storage/entity.ts";
+import { keyEnd, keyText } from "../storage/keys.ts";
+import { insert, type Operation, put, RowExists, remove, replace, type Tables } from "../storage/tables.ts";
+import { MINUTE_MS } from "../time.ts";
+import { isUlid, newestFirst } from "../ulid.ts";
+import {
+  isOver,
+  ROTATIONS,
+  RotationEvents,
+  RotationPointers,
+  type RotationRecord,
+  type RotationStatus,
+  RotationSummaries,
+  type RotationSummary,
+  Rotations,
+  summaryOf,
+} from "./rotation.ts";
+
+/** Another rotation of the application is not over. */
+export class UnfinishedRotation extends Error {
+  override readonly name = "UnfinishedRotation";
+  readonly rotationId: string;
+
+  constructor(rotationId: string) {
+    super(`Rotation ${rotationId} is not over.`);
+    this.rotationId = rotationId;
+  }
+}
+
+/** A message that is later than this is taken for lost: the timer then sends another. */
+const LOST_MS = 15 * MINUTE_MS;
+
+const recordKey = (rotationId: string): string => `r|${rotationId}`;
+const unfinishedKey = (appId: string): string => `u|${keyText(appId.toLowerCase())}`;
+const DUE = "d|";
+export const EVENTS = "e|";
+
+/** The prefix of a list: of all, by status, by application, by both. */
+export const listPrefix = ({
+  status,
+  appId,
+}: {
+  status?: RotationStatus | undefined;
+  appId?: string | undefined;
+}): string =>
+  appId === undefined
+    ? status === undefined
+      ? "a|"
+      : `s|${status}|`
+    : status === undefined
+      ? `p|${keyText(appId.toLowerCase())}|`
+      : `b|${keyText(appId.toLowerCase())}|${status}|`;
+
+const listKeys = ({ appId, status, rotationId }: RotationSummary): string[] =>
+  [{}, { status }, { appId }, { appId, status }].map((filter) => listPrefix(filter) + newestFirst(rotationId));
+
+/** Undefined where nothing is to be done without a person. */
+function dueKey({ status, dueAt, rotationId }: RotationRecord): string | undefined {
+  if (isOver(status) || status === "needsAttention") return undefined;
+  return `${DUE}${encodeTime(Date.parse(dueAt) + LOST_MS)}|${rotationId}`;
+}
+
+/** Rotations with the rows that lead to them. */
+export interface RotationRows {
+  /** Undefined for what is no id, and for an unknown one. */
+  get(rotationId: string): Promise<Row<RotationRecord> | undefined>;
+  /** With how long ago it was last written, by the store's clock. */
+  aged(rotationId: string): Promise<{ row: Row<RotationRecord>; ageMs: number } | undefined>;
+  /** The rotation of an application that is not over. */
+  unfinishedOf(appId: string): Promise<string | undefined>;
+  /** @throws {UnfinishedRotation} */
+  insert(record: Omit<RotationRecord, "writeId">): Promise<void>;
+  /** All rows in one transaction. @throws {RowChanged} when the rotation is no longer as it was read. */
+  save(before: Row<RotationRecord>, after: RotationRecord): Promise<Row<RotationRecord>>;
+  /** Those that are due although no message came, the longest overdue first. */
+  overdue(): AsyncGenerator<string[]>;
+  /** Removes a rotation that is over, with what shows it. */
+  forget(rotation: RotationSummary): Promise<void>;
+}
+
+export function createRotationRows(deps: { tables: Tables; clock: Clock; randomness: Randomness }): RotationRows {
+  const { tables, clock, randomness } = deps;
+  const writeId = (): string => randomness.ulid(clock.now());
+
+  return {
+    get: async (rotationId) =>
+      isUlid(rotationId) ? await tables.get(Rotations, ROTATIONS, recordKey(rotationId)) : undefined,
+
+    aged: async (rotationId) =>
+      isUlid(rotationId) ? await tables.aged(Rotations, ROTATIONS, recordKey(rotationId)) : undefined,
+
+    async unfinishedOf(appId) {
+      return (await tables.get(RotationPointers, ROTATIONS, unfinishedKey(appId)))?.rotationId;
+    },
+
+    async insert(record) {
+      const { rotationId, appId } = record;
+      const written = { ...record, writeId: writeId() };
+      const operations = [
+        insert(Rotations, recordKey(rotationId), written),
+        insert(RotationPointers, unfinishedKey(appId), { rotationId }),
+        put(RotationPointers, dueKey(written)!, { rotationId }),
+        ...listKeys(written).map((key) => put(RotationSummaries, key, summaryOf(written))),
+      ];
+      try {
+        await tables.transaction(Rotations.table, ROTATIONS, operations);
+      } catch (error) {
+        if (!(error instanceof RowExists)) throw error;
+        throw new UnfinishedRotation((await this.unfinishedOf(appId)) ?? rotationId);
+      }
+    },
+
+    async save(before, changed) {
+      const after = { ...withoutKeys(changed), writeId: writeId() };
+      const { rotationId, appId, status } = after;
+      const operations: Operation[] = [replace(Rotations, before.rowKey, after, before.etag)];
+      const [dueBefore, dueAfter] = [dueKey(before), dueKey(after)];
+      if (dueBefore !== dueAfter) {
+        if (dueBefore !== undefined) operations.push(remove(RotationPointers, dueBefore));
+        if (dueAfter !== undefined) operations.push(put(RotationPointers, dueAfter, { rotationId }));
+      }
+      const summary = summaryOf(after);
+      if (JSON.stringify(summary) !== JSON.stringify(summaryOf(before))) {
+        const keys = listKeys(after);
+        operations.push(...keys.map((key) => put(RotationSummaries, key, summary)));
+        const left = listKeys(before).filter((key) => !keys.includes(key));
+        operations.push(...left.map((key) => remove(RotationSummaries, key)));
+      }
+      if (status !== before.status && (isOver(status) || status === "needsAttention")) {
+        const at = clock.now();
+        operations.push(put(RotationEvents, EVENTS + randomness.ulid(at), { ...summary, at: at.toISOString() }));
+      }
+      if (isOver(status) && !isOver(before.status)) operations.push(remove(RotationPointers, unfinishedKey(appId)));
+      const etags = await tables.transaction(Rotations.table, ROTATIONS, operations);
+      return { ...after, partitionKey: ROTATIONS, rowKey: before.rowKey, etag: etags.get(before.rowKey)! };
+    },
+
+    async *overdue() {
+      const before = DUE + encodeTime(clock.now().getTime());
+      for await (const rows of tables.pages(RotationPointers, { partitionKey: ROTATIONS, from: DUE, before })) {
+        yield rows.map(({ rotationId }) => rotationId);
+      }
+    },
+
+    async forget(rotation) {
+      const keys = [recordKey(rotation.rotationId), ...listKeys(rotation)];
+      await tables.write(
+        Rotations.table,
+        ROTATIONS,
+        // The list of all goes last, so that a purge that died finds the rotation again.
+        [keys[0]!, ...keys.slice(2), keys[1]!].map((key) => remove(RotationSummaries, key)),
+      );
+    },
+  };
+}
+
+/** The rows of a list between two instants, the newest first; `end` is exclusive. */
+export function listRange(prefix: string, { start, end }: { start?: Date | undefined; end?: Date | undefined }) {
+  return {
+    partitionKey: ROTATIONS,
+    from: prefix + (end ? newestFirst(encodeTime(Math.max(0, end.getTime() - 1)) + "Z".repeat(16)) : ""),
+    before: start
+      ? prefix + keyEnd(newestFirst(encodeTime(Math.max(0, start.getTime())) + "0".repeat(16)))
+      : keyEnd(prefix),
+  };
+}

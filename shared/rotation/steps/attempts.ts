@@ -1,0 +1,95 @@
+import { unlessMissing } from "../../azure/failure.ts";
+import type { GraphApplication, PasswordCredential } from "../../azure/graph.ts";
+import { MINUTE_MS, SECOND_MS } from "../../time.ts";
+import { entered } from "../effect.ts";
+import type { Attempt, RotationRecord } from "../rotation.ts";
+import { GoBack, Later } from "../stop.ts";
+import type { Turn } from "../turn.ts";
+
+/**
+ * After so long a request without an answer was either carried out or never will be, and every replica of the directory
+ * shows it: reads have been seen to lag by up to five minutes.
+ */
+export const SETTLED_MS = 15 * MINUTE_MS;
+const AGAIN_SECONDS = 60;
+
+/** @throws {GoBack} when the application is gone. */
+export async function applicationOf({ world, record }: Turn): Promise<GraphApplication> {
+  const app = await world.graph.application({ objectId: record.objectId });
+  if (app) return app;
+  throw new GoBack(
+    "applicationGone",
+    `The application ${record.appName} (${record.appId}) is not in the directory any more.`,
+    "If it was deleted by mistake, restore it within 30 days and begin a new rotation.",
+  );
+}
+
+/**
+ * Client secrets that this rotation asked for and whose value nobody has: their display names are those of its tries. They
+ * are not in use and not known to the record yet.
+ */
+function strays({ attempts, knownKeyIds }: RotationRecord, app: GraphApplication): PasswordCredential[] {
+  const named = attempts.flatMap(({ keyId }) => keyId ?? []);
+  return app.passwords.filter(
+    ({ keyId, displayName }) =>
+      attempts.some((attempt) => attempt.displayName === displayName) &&
+      !knownKeyIds.includes(keyId) &&
+      !named.includes(keyId),
+  );
+}
+
+const changed = (attempts: readonly Attempt[], which: (one: Attempt) => boolean, change: Partial<Attempt>): Attempt[] =>
+  attempts.map((one) => (which(one) ? { ...one, ...change } : one));
+
+/** Writes down that a try is in another state. */
+export const settle = (turn: Turn, displayName: string, change: Partial<Attempt>): Promise<void> =>
+  turn.save(({ attempts }) => ({ attempts: changed(attempts, (one) => one.displayName === displayName, change) }));
+
+/**
+ * Finds the secrets of tries whose answer was lost, writes their key ids into the record and removes them, and all others
+ * that are to be discarded.
+ *
+ * @param final - Nothing more will be asked for: waits until no lost request can come to light any more.
+ * @throws {Later} while that is so.
+ */
+export async function reconcile(turn: Turn, { final }: { final: boolean }): Promise<void> {
+  const unsettled = () => turn.record.attempts.filter(({ state }) => state === "asked");
+  if (unsettled().length > 0) {
+    const app = await turn.world.graph.application({ objectId: turn.record.objectId });
+    for (const { keyId, displayName } of app === undefined ? [] : strays(turn.record, app)) {
+      await settle(turn, displayName ?? "", { state: "discarding", keyId });
+    }
+  }
+  for (const { keyId, state, askedAt, displayName } of turn.record.attempts) {
+    if (state !== "discarding" || keyId === undefined) continue;
+    await removeMade(turn, keyId, askedAt);
+    await settle(turn, displayName, { state: "removed" });
+  }
+  if (!final) return;
+  for (const { askedAt, displayName } of unsettled()) {
+    const wait = Date.parse(askedAt) + SETTLED_MS - turn.now().getTime();
+    if (wait > 0) throw new Later(Math.ceil(wait / SECOND_MS));
+    await settle(turn, displayName, { state: "refused" });
+  }
+}
+
+/**
+ * Removes a client secret that this rotation made; the record names it already.
+ *
+ * @throws {Later} when the directory says that it is not there, which it may say of a young one that is.
+ */
+async function removeMade(turn: Turn, keyId: string, askedAt: string): Promise<void> {
+  const { graph } = turn.world;
+  const { objectId } = turn.record;
+  const removed = await turn.directory(() =>
+    entered(
+      turn,
+      "rotation.secretRemoved",
+      { keyId, which: "new" },
+      async () => (await unlessMissing(graph.removePassword(objectId, keyId))) ?? "absent",
+      (result) => ({ result }),
+    ),
+  );
+  if (removed === "removed" || turn.now().getTime() - Date.parse(askedAt) > SETTLED_MS) return;
+  throw new Later(AGAIN_SECONDS);
+}

@@ -1,0 +1,101 @@
+import { MINUTE_MS, SECOND_MS } from "../../time.ts";
+import { entered } from "../effect.ts";
+import { heldValue } from "../holding.ts";
+import { lookAt, placeOf, progress, vaultOf } from "../publications.ts";
+import type { Publication } from "../rotation.ts";
+import { Later, NeedsPerson } from "../stop.ts";
+import type { Turn } from "../turn.ts";
+import { reconcile } from "./attempts.ts";
+
+/** A write without an answer has come or will never come after so long. */
+const LATE_WRITE_MS = 2 * MINUTE_MS;
+const TRIES = 5;
+const AGAIN_SECONDS = 15;
+
+const touched = ({ state }: Publication): boolean =>
+  state === "writing" || state === "written" || state === "restoring";
+
+export const hasToPutBack = (publications: readonly Publication[]): boolean => publications.some(touched);
+
+/** Gives the place that was written last the value it had before. @throws {Later} while there are more. */
+export async function putBack(turn: Turn): Promise<void> {
+  const left = turn.record.publications.filter(touched);
+  const last = left.at(-1);
+  if (last === undefined) return;
+  await putBackAt(turn, last);
+  if (left.length > 1) throw new Later(0);
+}
+
+async function putBackAt(turn: Turn, publication: Publication): Promise<void> {
+  const { state, writtenAt = "", vaultName, secretName, plannedVersion } = publication;
+  const wait = Date.parse(writtenAt) + LATE_WRITE_MS - turn.now().getTime();
+  if (state === "writing" && wait > 0) throw new Later(Math.ceil(wait / SECOND_MS));
+  const { holds, current } = await lookAt(turn, publication, await heldValue(turn));
+  if (holds === "planned") return await progress(turn, publication, { state: "restored" });
+  const vault = vaultOf(turn, publication);
+  const before = plannedVersion === undefined ? undefined : await previous(turn, publication, plannedVersion);
+  if (holds === "other") {
+    // An earlier write whose answer was lost, or what somebody else put there.
+    const restored = state === "restoring" && before !== undefined && current?.value === before.value;
+    return await progress(turn, publication, { state: restored ? "restored" : "left" });
+  }
+  const details = { vaultName, secretName, version: plannedVersion };
+  if (before === undefined) {
+    const { version } = current!;
+    await entered(turn, "rotation.secretPutBack", details, () => vault.enable(secretName, version, false));
+    return await progress(turn, publication, { state: "restored" });
+  }
+  await stillSignsIn(turn, publication, before.value);
+  await progress(turn, publication, { state: "restoring" });
+  const { value, contentType, tags, notBefore, expiresOn } = before;
+  const version = { value, contentType, tags, notBefore, expiresOn };
+  await entered(turn, "rotation.secretPutBack", details, () => vault.write(secretName, version));
+  await progress(turn, publication, { state: "restored" });
+}
+
+async function previous(turn: Turn, publication: Publication, version: string) {
+  const before = await vaultOf(turn, publication).read(publication.secretName, version);
+  if (before) return before;
+  throw new NeedsPerson(
+    "previousVersionGone",
+    `The version ${version} that ${placeOf(publication)} had before is not there any more.`,
+    "The new client secret works and stays there. Finish the rotation, or write the value you want and cancel again.",
+  );
+}
+
+/** @throws {NeedsPerson} when it does not: putting it back would be the outage. */
+async function stillSignsIn(turn: Turn, publication: Publication, value: string): Promise<void> {
+  const { kind } = await turn.world.signIn(turn.record.appId, value);
+  if (kind === "accepted") return;
+  const tries = turn.record.steps.find(({ name }) => name === "putBack")?.attempts ?? 0;
+  if (tries < TRIES || kind === "unclear") throw new Later(AGAIN_SECONDS);
+  throw new NeedsPerson(
+    "previousValueDead",
+    `The value that ${placeOf(publication)} had before does not sign in any more, so it was not put back.`,
+    "The new client secret works and stays there. Finish the rotation with force, or write a value that works and retry.",
+  );
+}
+
+/** Removes the new secret, once nothing holds it. @throws {Later} while it may still come to light. */
+export async function removeNew(turn: Turn): Promise<void> {
+  const value = await heldValue(turn);
+  for (const publication of turn.record.publications.filter(({ state }) => state !== "planned")) {
+    const { holds, current } = await lookAtEnabled(turn, publication, value);
+    if (holds !== "new") continue;
+    throw new NeedsPerson(
+      "stillInUse",
+      `${placeOf(publication)} still holds the new client secret, in version ${current?.version}.`,
+      "Write a value that works there and retry, or finish the rotation.",
+    );
+  }
+  await turn.save(({ attempts }) => ({
+    attempts: attempts.map((one) => (one.state === "made" ? { ...one, state: "discarding" } : one)),
+  }));
+  await reconcile(turn, { final: true });
+}
+
+/** A handed over version that was put back is switched off, and can't be read. */
+async function lookAtEnabled(turn: Turn, publication: Publication, value: string | undefined) {
+  if (publication.plannedVersion === undefined) return { holds: "other" as const, current: undefined };
+  return await lookAt(turn, publication, value);
+}

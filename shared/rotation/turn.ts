@@ -1,0 +1,136 @@
+import type { Appender } from "../audit/event.ts";
+import { CloudFailure } from "../azure/failure.ts";
+import type { Graph } from "../azure/graph.ts";
+import type { ServiceKeyVault } from "../azure/service-key-vault.ts";
+import type { VaultSecretsClients } from "../azure/vault-secrets.ts";
+import type { Caller } from "../http/endpoint.ts";
+import type { Clock, Logger, Randomness } from "../runtime.ts";
+import { isConflict, unlessChanged } from "../storage/conflict.ts";
+import type { Row } from "../storage/entity.ts";
+import { RowChanged, type Tables } from "../storage/tables.ts";
+import { MINUTE_MS, SECOND_MS } from "../time.ts";
+import type { Consumers } from "./consumers.ts";
+import { ROTATIONS, type RotationRecord, WriterLeases } from "./rotation.ts";
+import type { RotationRows } from "./rows.ts";
+import { Later, TakenOver } from "./stop.ts";
+import type { Matches } from "./targets.ts";
+
+/**
+ * A worker that has not written for so long is taken for dead. Each write of the turn makes it last longer; one call to the
+ * cloud ends within 4 minutes, its repeats included (`CALL_LIMITS`).
+ */
+export const LEASE_MS = 5 * MINUTE_MS;
+
+/**
+ * Between two changes of the tenant's applications: two within 300 ms are refused. The store's clock counts seconds, so that
+ * an age of two is more than one. https://learn.microsoft.com/graph/throttling-limits
+ */
+const PAUSE_MS = 2 * SECOND_MS;
+const BUSY_SECONDS = 5;
+const LEASE_ROW = "tenant";
+
+/** Signs in once with a client secret of an application, on a new connection. Nothing is kept. */
+export type SignIn = (
+  appId: string,
+  secret: string,
+) => Promise<
+  { kind: "accepted" | "notYet" | "expired" | "unclear" } | { kind: "impossible"; code: number; reason: string }
+>;
+
+/** What the steps of a rotation work with. */
+export interface RotationWorld {
+  tables: Tables;
+  rows: RotationRows;
+  graph: Graph;
+  signIn: SignIn;
+  vaults: VaultSecretsClients;
+  /** Where a new secret is held until it is in use. */
+  own: ServiceKeyVault;
+  matches: Matches;
+  consumers: Consumers;
+  audit: Appender;
+  clock: Clock;
+  randomness: Randomness;
+  log: Logger;
+}
+
+/** One worker's hold on a rotation, for one step of it. */
+export interface Turn {
+  readonly world: RotationWorld;
+  readonly caller: Caller;
+  /** As it was last read or written. */
+  readonly record: RotationRecord;
+  now(): Date;
+  /**
+   * Writes what changes. `change` may be called again: people cancel and finish meanwhile.
+   *
+   * @throws {TakenOver} when another worker has the rotation.
+   */
+  save(change: (record: RotationRecord) => Partial<RotationRecord>): Promise<void>;
+  /**
+   * Changes applications of the tenant, while nobody else of this service does.
+   *
+   * @throws {Later} when somebody does, or did just now.
+   */
+  directory<T>(write: () => Promise<T>): Promise<T>;
+}
+
+export function createTurn(world: RotationWorld, claimed: Row<RotationRecord>, owner: string, caller: Caller): Turn {
+  const { tables, rows, clock, randomness } = world;
+  let row = claimed;
+
+  async function save(change: (record: RotationRecord) => Partial<RotationRecord>): Promise<void> {
+    for (;;) {
+      try {
+        row = await rows.save(row, { ...row, ...change(row) });
+        return;
+      } catch (error) {
+        if (!(error instanceof RowChanged)) throw error;
+        const now = await rows.get(row.rotationId);
+        if (now?.working !== owner) throw new TakenOver();
+        row = now;
+      }
+    }
+  }
+
+  /** @returns what gives the lease back. */
+  async function lease(): Promise<() => Promise<void>> {
+    const found = await tables.aged(WriterLeases, ROTATIONS, LEASE_ROW);
+    if (found && found.row.owner !== "" && found.ageMs < LEASE_MS) throw new Later(BUSY_SECONDS);
+    if (found && found.row.owner === "" && found.ageMs < PAUSE_MS) throw new Later(PAUSE_MS / SECOND_MS);
+    const write = (held: string) => ({ owner: held, writeId: randomness.ulid(clock.now()) });
+    try {
+      const taken =
+        found === undefined
+          ? await tables.insert(WriterLeases, ROTATIONS, LEASE_ROW, write(owner))
+          : await tables.replace(WriterLeases, { ...found.row, ...write(owner) });
+      return async () => void (await unlessChanged(tables.replace(WriterLeases, { ...taken, ...write("") })));
+    } catch (error) {
+      if (isConflict(error)) throw new Later(BUSY_SECONDS);
+      throw error;
+    }
+  }
+
+  return {
+    world,
+    caller,
+    get record() {
+      return row;
+    },
+    now: () => clock.now(),
+    save,
+    async directory<T>(write: () => Promise<T>) {
+      const giveBack = await lease();
+      let result: T;
+      try {
+        result = await write();
+      } catch (error) {
+        // Without an answer the write may still be under way: then the lease ends by itself.
+        if (!(error instanceof CloudFailure && error.unclear)) await giveBack();
+        throw error;
+      }
+      await giveBack();
+      return result;
+    },
+  };
+}

@@ -1,0 +1,267 @@
+import { CloudFailure } from "../azure/failure.ts";
+import type { Caller } from "../http/endpoint.ts";
+import type { Queues } from "../storage/queues.ts";
+import { RowChanged } from "../storage/tables.ts";
+import { HOUR_MS, SECOND_MS } from "../time.ts";
+import { attentionFor } from "./attention.ts";
+import {
+  isOver,
+  ROTATION_QUEUE,
+  type RotationFailure,
+  type RotationRecord,
+  type RotationStatus,
+  type Step,
+  type StepName,
+} from "./rotation.ts";
+import { create, makeRoom } from "./steps/create.ts";
+import { prove } from "./steps/prove.ts";
+import { publish } from "./steps/publish.ts";
+import { hasToPutBack, putBack, removeNew } from "./steps/put-back.ts";
+import { cleanUp, overlap, revoke, verify } from "./steps/retire.ts";
+import { GoBack, Later, NeedsPerson, TakenOver } from "./stop.ts";
+import { createTurn, LEASE_MS, type RotationWorld, type Turn } from "./turn.ts";
+
+/** Longer waits are left to the timer. */
+const LONGEST_MESSAGE_WAIT_MS = HOUR_MS;
+/** Failures in a row that may pass by themselves: with their pauses about an hour. */
+const MAX_FAILURES = 10;
+const FIRST_PAUSE_SECONDS = 10;
+const LONGEST_PAUSE_SECONDS = 600;
+
+const PASSING = new Set([
+  "throttled",
+  "unreachable",
+  "timedOut",
+  "badResponse",
+  "conflict",
+  "concurrency",
+  "unauthenticated",
+]);
+
+/** What each step does, and where a rotation stands after it. */
+const WORK: Record<StepName, { run: (turn: Turn) => Promise<void>; next: RotationStatus | "ended" | undefined }> = {
+  makeRoom: { run: makeRoom, next: undefined },
+  create: { run: create, next: "proving" },
+  prove: { run: prove, next: "publishing" },
+  publish: { run: publish, next: "verifying" },
+  verify: { run: verify, next: "overlapping" },
+  overlap: { run: overlap, next: "revoking" },
+  revoke: { run: revoke, next: undefined },
+  putBack: { run: putBack, next: undefined },
+  removeNew: { run: removeNew, next: undefined },
+  cleanUp: { run: cleanUp, next: "ended" },
+};
+
+const isDone = ({ steps }: RotationRecord, name: StepName): boolean =>
+  steps.some((step) => step.name === name && step.status === "done");
+
+/** The step that comes next. */
+export function stepOf(record: RotationRecord): StepName {
+  if (record.ending) {
+    if (hasToPutBack(record.publications)) return "putBack";
+    return record.attempts.some(({ state }) => state !== "refused" && state !== "removed") ? "removeNew" : "cleanUp";
+  }
+  switch (record.status) {
+    case "proving":
+      return "prove";
+    case "publishing":
+      return "publish";
+    case "verifying":
+      return "verify";
+    case "overlapping":
+      return "overlap";
+    case "revoking":
+      return isDone(record, "revoke") ? "cleanUp" : "revoke";
+    default:
+      return record.removeExpired !== undefined && !isDone(record, "makeRoom") ? "makeRoom" : "create";
+  }
+}
+
+/** Works on rotations, a step at a time. */
+export interface RotationWork {
+  /** Does what is due of a rotation. May be called twice for the same, also at once. */
+  turn(rotationId: string, requestId: string): Promise<void>;
+  /** Has the next turn come when it is due. */
+  call(record: Pick<RotationRecord, "rotationId" | "dueAt">): Promise<void>;
+  /** A message failed for good: a person must look. */
+  giveUp(rotationId: string): Promise<void>;
+}
+
+export function createRotationWork(world: RotationWorld, queues: Queues): RotationWork {
+  const { rows, clock, randomness, log } = world;
+
+  const send = (rotationId: string, delayMs: number): Promise<void> =>
+    queues.send(ROTATION_QUEUE, { rotationId }, { delaySeconds: Math.max(0, Math.ceil(delayMs / SECOND_MS)) });
+
+  async function call({ rotationId, dueAt }: Pick<RotationRecord, "rotationId" | "dueAt">): Promise<void> {
+    const wait = Date.parse(dueAt) - clock.now().getTime();
+    if (wait <= LONGEST_MESSAGE_WAIT_MS) await send(rotationId, wait);
+  }
+
+  async function run(turn: Turn, name: StepName): Promise<void> {
+    const dueIn = (seconds: number) => new Date(clock.now().getTime() + seconds * SECOND_MS).toISOString();
+    const free = { working: undefined, failures: 0 };
+    try {
+      await WORK[name].run(turn);
+      await turn.save((record) => ({ ...free, ...after(record, name, clock.now()), dueAt: dueIn(0) }));
+    } catch (error) {
+      if (error instanceof TakenOver) throw error;
+      if (error instanceof Later) {
+        await turn.save((record) => {
+          // Somebody who finished or cancelled meanwhile is not kept waiting.
+          const seconds = record.cancel || record.finish ? Math.min(error.seconds, FIRST_PAUSE_SECONDS) : error.seconds;
+          return { ...free, dueAt: dueIn(seconds) };
+        });
+      } else if (error instanceof GoBack && turn.record.ending === undefined) {
+        await turn.save((record) => ({
+          ...free,
+          ...goingBack(record, name, error.failure, clock.now()),
+          dueAt: dueIn(0),
+        }));
+      } else if (error instanceof NeedsPerson || error instanceof GoBack) {
+        await turn.save((record) => ({ ...free, ...waiting(record, name, error.failure, clock.now()) }));
+      } else await failed(turn, name, error);
+    }
+    await call(turn.record);
+  }
+
+  /** A failure of the cloud, or of this service. */
+  async function failed(turn: Turn, name: StepName, error: unknown): Promise<void> {
+    const now = clock.now();
+    const failure = failureOf(error);
+    const { failures, ending } = turn.record;
+    const passing = !(error instanceof CloudFailure) || PASSING.has(error.code);
+    if (passing && failures + 1 < MAX_FAILURES) {
+      const named = error instanceof CloudFailure ? (error.retryAfterSeconds ?? 0) : 0;
+      const pause = Math.max(named, Math.min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** failures));
+      const dueAt = new Date(now.getTime() + pause * SECOND_MS).toISOString();
+      await turn.save(({ steps }) => ({
+        working: undefined,
+        failures: failures + 1,
+        steps: steps.map((step) => (step.name === name ? { ...step, failure } : step)),
+        dueAt,
+      }));
+    } else {
+      const back = ending === undefined && (BACKWARDS as readonly StepName[]).includes(name);
+      const change = back ? goingBack : waiting;
+      await turn.save((record) => ({ working: undefined, failures: 0, ...change(record, name, failure, now) }));
+    }
+    // What is no answer of the cloud is a mistake here, or storage: the platform is to know.
+    if (!(error instanceof CloudFailure)) throw error;
+  }
+
+  return {
+    call,
+
+    async turn(rotationId, requestId) {
+      const found = await rows.aged(rotationId);
+      if (found === undefined || isOver(found.row.status) || found.row.status === "needsAttention") return;
+      const { row, ageMs } = found;
+      if (row.working !== undefined && ageMs < LEASE_MS) return await send(rotationId, LEASE_MS - ageMs + SECOND_MS);
+      if (Date.parse(row.dueAt) > clock.now().getTime()) return await call(row);
+      const owner = randomness.ulid(clock.now());
+      const caller: Caller = { actor: "system", requestId };
+      try {
+        const claimed = await rows.save(row, { ...row, ...begun(row, clock.now()), working: owner });
+        log.info("A rotation goes on", { rotationId, status: claimed.status, step: stepOf(claimed) });
+        await run(createTurn(world, claimed, owner, caller), stepOf(claimed));
+      } catch (error) {
+        if (error instanceof TakenOver) return;
+        if (!(error instanceof RowChanged)) throw error;
+        await send(rotationId, SECOND_MS);
+      }
+    },
+
+    async giveUp(rotationId) {
+      const row = await rows.get(rotationId);
+      if (row === undefined || isOver(row.status) || row.status === "needsAttention") return;
+      await rows.save(row, {
+        ...row,
+        ...waiting(row, stepOf(row), failureOf(undefined), clock.now()),
+        working: undefined,
+      });
+    },
+  };
+}
+
+/** Steps from which everything can still be undone by itself. */
+const BACKWARDS = ["makeRoom", "create", "prove", "publish", "verify"] as const;
+
+function failureOf(error: unknown): RotationFailure {
+  if (error instanceof CloudFailure) return { code: error.code, message: error.message, remedy: error.remedy };
+  return {
+    code: "internal",
+    message: "The service failed at this step again and again.",
+    remedy:
+      "The service's log has the errors, with this rotation's id beside them. Report them if they don't explain themselves.",
+  };
+}
+
+const stepBegun =
+  (now: Date) =>
+  (step: Step): Step => ({
+    ...step,
+    status: "running",
+    attempts: step.attempts + 1,
+    startedAt: step.startedAt ?? now.toISOString(),
+  });
+
+const withStep = (steps: readonly Step[], name: StepName, change: (step: Step) => Step): Step[] => {
+  const all = steps.some((step) => step.name === name)
+    ? steps
+    : [...steps, { name, status: "waiting" as const, attempts: 0 }];
+  return all.map((step) => (step.name === name ? change(step) : step));
+};
+
+/** A turn begins: what people asked for counts from here. */
+function begun(record: RotationRecord, now: Date): Partial<RotationRecord> {
+  const cancelled = record.cancel && !record.ending && record.status !== "revoking";
+  const next = { ...record, ...(cancelled && { ending: "cancelled" as const }) };
+  return {
+    ...(cancelled && { ending: "cancelled" }),
+    ...(record.status === "planned" && !cancelled && { status: "creating" }),
+    steps: withStep(record.steps, stepOf(next), stepBegun(now)),
+  };
+}
+
+/** A step is done. */
+function after(record: RotationRecord, name: StepName, now: Date): Partial<RotationRecord> {
+  const steps = withStep(record.steps, name, (step) => ({
+    ...step,
+    status: "done",
+    finishedAt: now.toISOString(),
+    failure: undefined,
+  }));
+  const { next } = WORK[name];
+  if (next === "ended") {
+    const left = (step: Step): Step => (step.status === "waiting" ? { ...step, status: "skipped" } : step);
+    return { steps: steps.map(left), status: record.ending ?? "completed", endedAt: now.toISOString() };
+  }
+  // Cancelled just now: the next turn goes back from where it stands.
+  const held = record.cancel !== undefined && next === "revoking";
+  return { steps, ...(next !== undefined && !held && { status: next }) };
+}
+
+function goingBack(
+  record: RotationRecord,
+  name: StepName,
+  failure: RotationFailure,
+  now: Date,
+): Partial<RotationRecord> {
+  return {
+    steps: stepFailed(record, name, failure, now),
+    failure,
+    ending: hasToPutBack(record.publications) ? "rolledBack" : "failed",
+  };
+}
+
+function waiting(record: RotationRecord, name: StepName, failure: RotationFailure, now: Date): Partial<RotationRecord> {
+  return {
+    steps: stepFailed(record, name, failure, now),
+    attention: attentionFor(record, failure, now),
+    status: "needsAttention",
+  };
+}
+
+const stepFailed = ({ steps }: RotationRecord, name: StepName, failure: RotationFailure, now: Date): Step[] =>
+  withStep(steps, name, (step) => ({ ...step, status: "failed", finishedAt: now.toISOString(), failure }));
