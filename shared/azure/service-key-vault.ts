@@ -17,6 +17,8 @@ export interface ServiceKeyVault {
   writeTags(name: string, tags: Record<string, string>): Promise<void>;
   /** The value of one version of a secret, the newest without `version`; undefined when there is none. */
   readSecret(name: string, version?: string): Promise<string | undefined>;
+  /** The newest version of a secret, with its value; undefined when there is none. */
+  readNewest(name: string): Promise<{ version: string; value: string } | undefined>;
   /** Adds a version and answers which; earlier ones stay readable. */
   writeSecret(name: string, value: string, contentType: string, tags?: Record<string, string>): Promise<string>;
   /** Deletes all versions (the vault keeps them recoverable); nothing happens when it is not there. */
@@ -85,15 +87,24 @@ export function createServiceKeyVault(services: CloudServices): ServiceKeyVault 
       )?.value;
     },
 
+    async readNewest(name) {
+      const found = await unlessMissing((await client("read a secret")).getSecret(name));
+      return found && { version: versionOf(found.properties), value: found.value ?? "" };
+    },
+
     async writeSecret(name, value, contentType, tags) {
       const options = tags === undefined ? { contentType } : { contentType, tags };
       const { properties } = await (await client("write a secret")).setSecret(name, value, options);
-      if (!properties.version) throw new Error("A secret that was written has a version.");
-      return properties.version;
+      return versionOf(properties);
     },
 
     async removeSecret(name) {
       await unlessMissing((await client("delete a secret")).beginDeleteSecret(name));
     },
   };
+}
+
+function versionOf({ version }: { version?: string }): string {
+  if (!version) throw new Error("A secret that was read or written has a version.");
+  return version;
 }

@@ -9,15 +9,9 @@ export const RotateRequest = z
   .strictObject({
     appId: guid.meta({ description: "The application's client id." }),
     secretId: guid.meta({ description: "The keyId of the client secret to replace." }),
-    expiryDays: z
-      .int()
-      .min(1)
-      .max(730)
-      .optional()
-      .meta({
-        description:
-          "Days the new secret is good for; defaultValidityDays when left out. A tenant's policy may cut it.",
-      }),
+    expiryDays: z.int().min(1).max(730).optional().meta({
+      description: "Days the new secret is good for; defaultValidityDays when left out. A tenant's policy may cut it.",
+    }),
     updateKeyVaults: z.boolean().default(true).meta({
       description:
         "Whether the new value is written to the key vault secrets that are known to hold the old one. False: it is put into the vault that HANDOVER_KEY_VAULT_URL names.",

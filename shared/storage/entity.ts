@@ -18,6 +18,11 @@ export interface Entity<T> {
    * tells whether a transaction was applied whose answer was lost.
    */
   readonly witness: boolean;
+  /**
+   * True when its rows are signed (signing.ts): what decides where secrets are sent or which are removed. They are written
+   * whole, in `transaction` and not in `write`, and are read whole.
+   */
+  readonly signed: boolean;
   /** Never set: it carries the type. */
   readonly [row]?: T;
 }
@@ -47,7 +52,7 @@ const reserved = new Set(["partitionkey", "rowkey", "timestamp", "etag"]);
 export function entity<S extends z.ZodObject>(
   table: string,
   schema: S,
-  { witness = false }: { witness?: boolean } = {},
+  { witness = false, signed = false }: { witness?: boolean; signed?: boolean } = {},
 ): Entity<z.infer<S>> {
   if (!tableName.test(table)) throw new TypeError(`${table} is not a table name.`);
   const members = Object.entries(schema.shape).map(([name, member]): Member => {
@@ -55,7 +60,7 @@ export function entity<S extends z.ZodObject>(
       throw new TypeError(`${table} can't have a member called ${name}.`);
     return { name, kind: kindOf(table, name, member) };
   });
-  return { table, schema, members, witness };
+  return { table, schema, members, witness, signed };
 }
 
 /** Follows from the schema alone, so that a member never moves between columns when its value changes. */

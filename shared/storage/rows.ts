@@ -4,6 +4,7 @@ import { checkLimits, decode, encode, type StoredRow } from "./columns.ts";
 import { errorCode, markResent, RowChanged, RowExists, RowMissing, statusOf, wasResent } from "./errors.ts";
 import { keyProblem } from "./keys.ts";
 import type { Operation } from "./operations.ts";
+import { SIGNATURE } from "./signing.ts";
 import { type Part, readTransactionAnswer, TransactionRefused, transactionBody } from "./transaction.ts";
 
 /**
@@ -120,7 +121,7 @@ export function createRows(clients: TableClients): Rows {
       const { etag, ...value } = decode<object>(entity.table, entity.schema, entity.members, stored.row);
       const now = encode(entity.members, value);
       const names = kind === "merge" ? Object.keys(columns) : new Set([...Object.keys(columns), ...Object.keys(now)]);
-      for (const name of names) if (columns[name] !== now[name]) return undefined;
+      for (const name of names) if (name !== SIGNATURE && columns[name] !== now[name]) return undefined;
       etags.set(rowKey, etag);
     }
     return etags;

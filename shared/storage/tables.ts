@@ -12,6 +12,7 @@ import { createFence, type Fence, type FenceRecord } from "./fence.ts";
 import { MAX_PAGE_SIZE, MAX_TRANSACTION_BYTES, MAX_TRANSACTION_OPERATIONS } from "./limits.ts";
 import { type Operation, remove } from "./operations.ts";
 import { createRows } from "./rows.ts";
+import { createRowSigning, type RowKeys } from "./signing.ts";
 import { BODY_FRAME_BYTES, checkTable, transactionPart } from "./transaction.ts";
 import { removeIfThere, type WriteOptions, writeAll } from "./write.ts";
 
@@ -114,10 +115,16 @@ const MODIFY_MAX_PAUSE_MS = 500;
 
 export function createTables(
   connection: StorageConnection,
-  { log, clock }: { log?: Logger; clock?: StoreClock } = {},
+  { log, clock, keys }: { log?: Logger; clock?: StoreClock; keys?: RowKeys | undefined } = {},
 ): Tables {
   const clients = createTableClients(connection, { log, clock });
   const rows = createRows(clients);
+  const signing = createRowSigning(keys);
+
+  async function opened<T>(e: Entity<T>, stored: StoredRow): Promise<Row<T>> {
+    if (e.signed) await signing.verify(e.table, stored);
+    return decode<T>(e.table, e.schema, e.members, stored);
+  }
 
   async function apply<T>(
     e: Entity<T>,
@@ -128,20 +135,20 @@ export function createTables(
   ) {
     const checked = check(e, rowKey, value);
     const operation: Operation = { ...how, entity: e, rowKey, columns: encode(e.members, checked as object) };
-    const etag = await rows.apply(partitionKey, operation);
+    const etag = await rows.apply(partitionKey, await signing.seal(partitionKey, operation));
     return { ...checked, partitionKey, rowKey, etag };
   }
 
   const tables: Omit<Tables, "pages" | "partitions"> = {
     async get<T>(e: Entity<T>, partitionKey: string, rowKey: string) {
       const stored = await rows.read(e.table, partitionKey, rowKey);
-      return stored && decode<T>(e.table, e.schema, e.members, stored.row);
+      return stored && (await opened(e, stored.row));
     },
     async aged<T>(e: Entity<T>, partitionKey: string, rowKey: string) {
       const stored = await rows.read(e.table, partitionKey, rowKey);
       if (stored === undefined) return undefined;
       const ageMs = stored.date - Date.parse(stored.row.timestamp as string);
-      return { row: decode<T>(e.table, e.schema, e.members, stored.row), ageMs };
+      return { row: await opened(e, stored.row), ageMs };
     },
     insert: (e, partitionKey, rowKey, value) => apply(e, partitionKey, rowKey, value, { kind: "insert" }),
     put: (e, partitionKey, rowKey, value) => apply(e, partitionKey, rowKey, value, { kind: "put" }),
@@ -173,7 +180,8 @@ export function createTables(
         throw new RangeError("A transaction can't touch a row twice.");
       for (const operation of operations) checkTable(table, operation);
       const { address } = await clients.reach(table);
-      const parts = operations.map((operation) => transactionPart(address, partitionKey, operation));
+      const sealed = await Promise.all(operations.map((operation) => signing.seal(partitionKey, operation)));
+      const parts = sealed.map((operation) => transactionPart(address, partitionKey, operation));
       const bytes = parts.reduce((sum, part) => sum + part.bytes, BODY_FRAME_BYTES);
       if (bytes > MAX_TRANSACTION_BYTES)
         throw new RangeError(`A transaction of ${bytes} bytes is larger than ${MAX_TRANSACTION_BYTES}.`);
@@ -213,6 +221,7 @@ export function createTables(
     const { partitionKey, pageSize = MAX_PAGE_SIZE, select, onCorrupt } = range;
     if (!Number.isInteger(pageSize) || pageSize < 1 || pageSize > MAX_PAGE_SIZE)
       throw new RangeError(`A page has 1 to ${MAX_PAGE_SIZE} rows, not ${pageSize}.`);
+    if (e.signed && select) throw new TypeError(`A signed row of ${e.table} is read whole.`);
     const { schema, members } = select === undefined ? e : selected(e, select);
     const columns = select && ["partitionKey", "rowKey", ...members.map(columnOf)];
     let continuationToken: string | undefined;
@@ -236,6 +245,7 @@ export function createTables(
       for (const row of stored) {
         if (row === undefined) continue;
         try {
+          if (e.signed) await signing.verify(e.table, row);
           found.push(decode<T>(e.table, schema, members, row));
         } catch (error) {
           if (!(error instanceof StorageCorrupt) || onCorrupt === undefined) throw error;

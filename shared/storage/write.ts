@@ -77,6 +77,8 @@ export function* batches(
   let bytes = frame;
   for (const operation of operations) {
     checkTable(table, operation);
+    if (operation.entity.signed && operation.kind !== "remove")
+      throw new TypeError(`A signed row of ${table} is written in a transaction of its own.`);
     const part = transactionPart(address, partitionKey, operation);
     const most = MAX_TRANSACTION_OPERATIONS - reserved.operations;
     const full = batch.length === most || bytes + part.bytes > MAX_TRANSACTION_BYTES;
