@@ -165,7 +165,7 @@ async function matchesToWrite(
     );
   }
   return await Promise.all(
-    chosen.map(async ({ vaultName, vaultUri, secretName }): Promise<Publication> => {
+    chosen.map(async ({ vaultName, vaultUri, secretName, confirmed }): Promise<Publication> => {
       if (isServiceVault(config, vaultName)) throw ownVault(vaultName);
       const current = await currentVersion(vaults, { vaultName, vaultUri, secretName });
       const place = placeOf({ vaultName, secretName });
@@ -176,7 +176,8 @@ async function matchesToWrite(
         throw new Problem("notRotatable", `The current version of ${place} is switched off. Enable it first.`);
       if (!hasRoomForTags(current))
         throw new Problem("notRotatable", `${place} has too many tags: remove two of them first.`);
-      return { vaultName, vaultUri, secretName, kind: "match", plannedVersion: current.version, state: "planned" };
+      const plannedVersion = current.version;
+      return { vaultName, vaultUri, secretName, kind: "match", confirmed, plannedVersion, state: "planned" };
     }),
   );
 }

@@ -71,6 +71,8 @@ const Publication = z.object({
   secretName: z.string(),
   /** `handover`: in the vault that people fetch the value from; nothing there was in use before. */
   kind: z.enum(["match", "handover"]),
+  /** A person said that it holds the old secret. */
+  confirmed: z.boolean().optional(),
   /** The current version when it was planned; absent where there was no such secret. */
   plannedVersion: z.string().optional(),
   /** `writing` and `restoring` are written before the request. `left`: somebody else changed it, and it is not touched. */

@@ -5,6 +5,9 @@ import type { Publication } from "../rotation.ts";
 import { GoBack, Later, NeedsPerson } from "../stop.ts";
 import type { Turn } from "../turn.ts";
 
+/** Until a sign-in that said nothing is tried again. */
+const UNCLEAR_SECONDS = 30;
+
 /** Writes the new value to the next place that has not got it. @throws {Later} while there are more. */
 export async function publish(turn: Turn): Promise<void> {
   const left = turn.record.publications.filter(({ state }) => state !== "written");
@@ -28,8 +31,7 @@ async function publishTo(turn: Turn, publication: Publication): Promise<void> {
     const message = `${place} was changed by somebody else after this rotation was planned. It was not overwritten.`;
     throw new GoBack("targetChanged", message, "See who changed it and what it holds now, then begin a new rotation.");
   }
-  const { oldHint } = turn.record;
-  if (current && oldHint && publication.kind === "match" && !current.value.startsWith(oldHint)) {
+  if (current && publication.kind === "match" && !(await holdsOld(turn, publication, current.value))) {
     const message = `${place} does not hold the client secret that is to be replaced. It was not overwritten.`;
     throw new GoBack("targetHoldsOther", message, "Correct the match of this secret, then begin a new rotation.");
   }
@@ -59,4 +61,19 @@ async function publishTo(turn: Turn, publication: Publication): Promise<void> {
     `Somebody else wrote version ${between.version} of ${place} at the same moment; ours came after it.`,
     "Look at what that version was meant to be. If it should be the current one, write it again and cancel this rotation; if not, retry.",
   );
+}
+
+/**
+ * Whether a value is that of the client secret which is to be replaced: it begins with its hint and signs in, or did until it
+ * expired. What a secret says of itself is no proof, since whoever may write to any vault could have the new value sent there. A
+ * place that a person confirmed need not sign in.
+ *
+ * @throws {Later} while the sign-in says nothing.
+ */
+async function holdsOld({ record, world }: Turn, { confirmed }: Publication, value: string): Promise<boolean> {
+  if (record.oldHint !== undefined && !value.startsWith(record.oldHint)) return false;
+  if (confirmed) return true;
+  const { kind } = await world.signIn(record.appId, value);
+  if (kind === "unclear") throw new Later(UNCLEAR_SECONDS);
+  return kind === "accepted" || kind === "expired";
 }
