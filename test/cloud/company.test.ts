@@ -59,6 +59,24 @@ describe("the company acme", () => {
     });
   });
 
+  test("has applications, and vaults that hold the secrets of many of them", async () => {
+    await during(({ control }) => {
+      const applications = control.directory.applications();
+      expect(applications).toHaveLength(40);
+      const values = control
+        .vaults()
+        .flatMap(({ name }) => control.items(name, "secrets").map((item) => control.secretValue(name, item.name)));
+      const held = applications.filter(({ appId }) =>
+        control.directory
+          .secrets(appId)
+          .some(({ keyId }) => values.includes(control.directory.secretValue(appId, keyId))),
+      );
+      expect(held.length).toBeGreaterThan(15);
+      expect(applications.filter(({ secrets }) => secrets > 1).length).toBeGreaterThan(5);
+      expect(applications.filter(({ certificates }) => certificates > 0).length).toBeGreaterThan(5);
+    });
+  });
+
   test("is the same at the second start, and so are addresses and identities", async () => {
     const look = (cloud: Cloud) => ({ all: everything(cloud), environment: cloud.environment, app: cloud.app });
     const first = await during(look);

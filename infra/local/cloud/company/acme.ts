@@ -1,3 +1,4 @@
+import { acmeApplications, withApplicationSecrets } from "./acme-applications.ts";
 import type {
   Company,
   CompanyCertificate,
@@ -10,7 +11,7 @@ import { Dice } from "./dice.ts";
 
 /**
  * A company one could believe in: four subscriptions, 36 vaults of many teams, hundreds of secrets, keys and certificates
- * in every state of health, and settings that keep and break each rule. The same seed gives the same company.
+ * in every state of health, 40 applications, and settings that keep and break each rule. The same seed gives the same company.
  */
 export function acmeCompany(seed: number): Company {
   const dice = new Dice(seed);
@@ -32,7 +33,7 @@ export function acmeCompany(seed: number): Company {
       vaults: ["ledger", "treasury", "payroll", "tax"].map((team) => teamVault(dice, team, "prod")),
     },
   ];
-  return { subscriptions };
+  return { subscriptions: withApplicationSecrets(subscriptions, TEAMS), applications: acmeApplications(TEAMS) };
 }
 
 const TEAMS = [

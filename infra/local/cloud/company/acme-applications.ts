@@ -1,0 +1,127 @@
+import { appIdOf, type CompanyApplication, keyIdOf, objectIdOf, secretValueOf } from "./applications.ts";
+import type { CompanySecret, CompanySubscription } from "./company.ts";
+
+/** Days until the current secret of a team's API ends, by the team's place. */
+const API_DAYS = [20, -5, 3, 6, 12, 25, 40, 80, 150, 300, 500, 700];
+const IMPORTER_DAYS = [45, 9, 400, -30, 28, 5, 190, 60, 2, 350, 14, 100];
+
+const title = (team: string) => (team.length <= 3 ? team.toUpperCase() : `${team[0]!.toUpperCase()}${team.slice(1)}`);
+
+/** Three applications of each team, in every state of health, and some that stand alone. */
+export function acmeApplications(teams: readonly string[]): CompanyApplication[] {
+  return [...teams.flatMap((team, index) => applicationsOf(team, index)), ...ALONE];
+}
+
+function applicationsOf(team: string, index: number): CompanyApplication[] {
+  const [name, mail] = [title(team), `${team}@acme.example`];
+  const personal = index % 4 === 1;
+  return [
+    {
+      name: `${name} API`,
+      owners: [mail],
+      ...(index === 11 && { serviceOwns: false }),
+      secrets: [{ name: "current", expiresInDays: API_DAYS[index]!, createdDaysAgo: 45 }],
+    },
+    {
+      name: `${name} Importer`,
+      ...(index % 3 !== 0 && { owners: [mail, "platform@acme.example"] }),
+      secrets: [
+        { name: "before", expiresInDays: IMPORTER_DAYS[index]! - 90, createdDaysAgo: 300 },
+        { name: "now", expiresInDays: IMPORTER_DAYS[index]!, createdDaysAgo: 110 },
+      ],
+    },
+    {
+      name: `${name} Portal`,
+      owners: [mail],
+      ...(personal && {
+        audience: "AzureADandPersonalMicrosoftAccount",
+        secrets: [
+          { name: "blue", expiresInDays: 33 + index, createdDaysAgo: 140 },
+          { name: "green", expiresInDays: 90 + index, createdDaysAgo: 80 },
+        ],
+      }),
+      ...(!personal && { certificates: [{ name: `portal-${team}`, expiresInDays: 10 + 35 * index }] }),
+      ...(index % 2 === 0 && {
+        federated: [
+          {
+            name: "deploy",
+            issuer: "https://token.actions.githubusercontent.com",
+            subject: `repo:acme/${team}-portal:environment:prod`,
+          },
+        ],
+      }),
+    },
+  ];
+}
+
+const ALONE: CompanyApplication[] = [
+  { name: "Legacy Sync", secrets: [{ name: "initial", expiresInDays: -400, createdDaysAgo: 1130 }] },
+  {
+    name: "Partner Gateway",
+    owners: ["platform@acme.example"],
+    secrets: [{ name: "for the partner", expiresInDays: 1500, createdDaysAgo: 325 }],
+  },
+  {
+    name: "Nightly Reporter",
+    owners: ["analytics@acme.example"],
+    signIn: "disabled",
+    secrets: [{ name: "reports", expiresInDays: 18 }],
+  },
+  { name: "Travel Expenses", owners: ["hr@acme.example"], samlSigning: { expiresInDays: 26 } },
+];
+
+/**
+ * Puts what holds the applications' secrets into the teams' vaults: those whose metadata say so, in the ways in which people
+ * write it down, and some that mislead.
+ */
+export function withApplicationSecrets(
+  subscriptions: readonly CompanySubscription[],
+  teams: readonly string[],
+): CompanySubscription[] {
+  const inVault = new Map(teams.map((team, index) => [`kv-${team}-prod`, secretsOf(team, index)]));
+  return subscriptions.map((subscription) => ({
+    ...subscription,
+    vaults: (subscription.vaults ?? []).map((vault) => ({
+      ...vault,
+      secrets: [...(vault.secrets ?? []), ...(inVault.get(vault.name) ?? [])],
+    })),
+  }));
+}
+
+function secretsOf(team: string, index: number): CompanySecret[] {
+  const [api, importer] = [`${title(team)} API`, `${title(team)} Importer`];
+  const expiresInDays = IMPORTER_DAYS[index]!;
+  const importers: CompanySecret[] = [
+    { name: `${team}-importer`, expiresInDays, createdDaysAgo: 110, value: secretValueOf(importer, "now") },
+    // Another thing that ends on the same day.
+    ...(index % 4 === 2 ? [{ name: "ftp-batch-password", expiresInDays, createdDaysAgo: 20 }] : []),
+  ];
+  // It is called as another team's is and holds something else.
+  const foreign: CompanySecret[] =
+    team === "orders" ? [{ name: "payments-api-client-secret", createdDaysAgo: 500 }] : [];
+  return [apiSecret(team, api, index), ...(index % 3 === 1 ? [] : importers), ...foreign];
+}
+
+function apiSecret(team: string, application: string, index: number): CompanySecret {
+  const secret = {
+    name: `${team}-api-client-secret`,
+    createdDaysAgo: 45,
+    value: secretValueOf(application, "current"),
+  };
+  const [appId, keyId] = [appIdOf(application), keyIdOf(application, "current")];
+  const expires = { expiresInDays: API_DAYS[index]! };
+  switch (index % 4) {
+    case 0:
+      return {
+        ...secret,
+        ...expires,
+        tags: { CredentialId: keyId, ProviderAddress: objectIdOf(application), ValidityPeriodDays: "180" },
+      };
+    case 1:
+      return { ...secret, ...expires, contentType: `${team}-api:${appId}:${keyId}` };
+    case 2:
+      return { ...secret, ...expires, tags: { "client-id": appId } };
+    default:
+      return secret;
+  }
+}
