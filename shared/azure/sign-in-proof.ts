@@ -52,30 +52,23 @@ export function createSignInProof(config: Pick<Config, "cloud">): ProveSignIn {
       client_secret: secret,
       scope: `${graph}/.default`,
     });
+    const request = createPipelineRequest({
+      url: `${authorityHost}/${encodeURIComponent(tenantId)}/oauth2/v2.0/token`,
+      method: "POST",
+      headers: createHttpHeaders({ "content-type": "application/x-www-form-urlencoded", accept: "application/json" }),
+      body: form.toString(),
+      abortSignal: AbortSignal.timeout(TIMEOUT_MS),
+    });
     // A new connection may reach another server, which may not know a new secret yet.
-    const agent = new Agent({ keepAlive: false });
+    request.agent = new Agent({ keepAlive: false });
     try {
-      const { status, bodyAsText } = await createDefaultHttpClient().sendRequest(
-        createPipelineRequest({
-          url: `${authorityHost}/${encodeURIComponent(tenantId)}/oauth2/v2.0/token`,
-          method: "POST",
-          headers: createHttpHeaders({
-            "content-type": "application/x-www-form-urlencoded",
-            accept: "application/json",
-          }),
-          body: form.toString(),
-          agent,
-          abortSignal: AbortSignal.timeout(TIMEOUT_MS),
-        }),
-      );
+      const { status, bodyAsText } = await createDefaultHttpClient().sendRequest(request);
       return outcomeOf(status, bodyAsText ?? "");
     } catch (error) {
       if (error instanceof Error && ["RestError", "AbortError", "TimeoutError"].includes(error.name)) {
         return { kind: "unclear" };
       }
       throw error;
-    } finally {
-      agent.destroy();
     }
   };
 }
@@ -85,7 +78,7 @@ function outcomeOf(status: number, body: string): SignInOutcome {
   const json = jsonOf(body);
   if (status === 200) return { kind: tokenAnswer.safeParse(json).success ? "accepted" : "unclear" };
   const code = errorAnswer.safeParse(json).data?.error_codes[0];
-  if (code === undefined || status === 429 || status >= 500) return { kind: "unclear" };
+  if (code === undefined) return { kind: "unclear" };
   if (AFTER_AUTHENTICATION.has(code)) return { kind: "accepted" };
   if (code === 7000215) return { kind: "notYet" };
   if (code === 7000222) return { kind: "expired" };

@@ -1,3 +1,4 @@
+import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { appIdOf, keyIdOf, objectIdOf, secretValueOf } from "../../infra/local/cloud/company/applications.ts";
@@ -343,6 +344,12 @@ describe("an odd server", () => {
     expect((await failureOf(all(odd().applications()))).code).toBe("badResponse");
   });
 
+  test("a service that asks for another try may have done what was asked", async () => {
+    server.answer((_, response) => response.writeHead(503, { ...JSON_TYPE, "retry-after": "0" }).end("{}"));
+    const failure = await failureOf(odd().addPassword(payments, { displayName: "new", expiresOn: inDays(90) }));
+    expect([failure.unclear, server.requests.length]).toEqual([true, 1]);
+  });
+
   test("each sign-in has a connection of its own", async () => {
     const connections = new Set<unknown>();
     server.answer((request, response) => {
@@ -356,6 +363,8 @@ describe("an odd server", () => {
       }),
     );
     for (let times = 0; times < 3; times++) {
+      // A connection that were kept would be free by then.
+      await delay(20);
       expect(await signIn(appIdOf("Payments"), "a~secret+with/odd=parts", "tenant")).toEqual({ kind: "accepted" });
     }
     expect(connections.size).toBe(3);
