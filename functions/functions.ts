@@ -2,6 +2,7 @@
 import type { Endpoint } from "../shared/http/endpoint.ts";
 import * as alerts from "./alerts.ts";
 import * as apiTokens from "./api-tokens.ts";
+import * as applications from "./applications.ts";
 import * as audit from "./audit.ts";
 import * as auth from "./auth.ts";
 import { catchAll } from "./catch-all.ts";
@@ -28,6 +29,7 @@ export const endpoints: Endpoint<Services>[] = [
   ...sso.endpoints,
   ...discovery.endpoints,
   ...subscriptions.endpoints,
+  ...applications.endpoints,
   ...settings.endpoints,
   ...compliance.endpoints,
   ...alerts.endpoints,
@@ -38,6 +40,7 @@ export const endpoints: Endpoint<Services>[] = [
 ];
 export const timers: TimerDeclaration[] = [
   ...discovery.timers,
+  ...applications.timers,
   ...settings.timers,
   ...compliance.timers,
   ...alerts.timers,
@@ -47,6 +50,7 @@ export const timers: TimerDeclaration[] = [
 ];
 export const queues: QueueDeclaration[] = [
   ...discovery.queues,
+  ...applications.queues,
   ...compliance.queues,
   ...alerts.queues,
   ...reconciliation.queues,

@@ -3,9 +3,11 @@ import path from "node:path";
 import { type Access, createAccess } from "../shared/access/access.ts";
 import { createEntraTokens } from "../shared/access/entra.ts";
 import { type Alerts, createAlerts } from "../shared/alerts/alerts.ts";
+import { type ApplicationsRoom, createApplications } from "../shared/applications/applications.ts";
 import { type Audit, createAudit } from "../shared/audit/audit.ts";
 import { keyVaultAnchor } from "../shared/audit/chain/anchor.ts";
 import { createAppConfiguration } from "../shared/azure/app-configuration.ts";
+import { createGraph } from "../shared/azure/graph.ts";
 import { createIdentity, type Identity } from "../shared/azure/identity.ts";
 import { createKeyVaults } from "../shared/azure/key-vault.ts";
 import { createMailSender } from "../shared/azure/mail.ts";
@@ -58,6 +60,7 @@ export interface Services {
   signInLimiter: RateLimiter;
   gate: Gate;
   inventory: Inventory;
+  applications: ApplicationsRoom;
   discovery: Discovery;
   scanRun: ScanRun;
   watchScans: () => Promise<void>;
@@ -169,6 +172,21 @@ export function createServices(config: Config): Services {
     vaultLeaves: (vault) => compliance.prepareChange({ vault, vaultBefore: vault, vaultGone: true }),
   });
 
+  const applications = createApplications({
+    tables,
+    queues,
+    graph: createGraph({ config, identity, log }),
+    tenantId: async () => config.AZURE_TENANT_ID ?? (await identity.describe()).tenantId ?? "",
+    inventory: { writer, prepareChange: compliance.prepareChange },
+    moment: () => inventory.moment(),
+    licensed,
+    audit,
+    ended: () => alerts.requestEvaluation(),
+    clock,
+    randomness,
+    log,
+  });
+
   const keyVaults = createKeyVaults({ config, identity, log });
   const resourceManager = createResourceManager({ config, identity, log });
   const active = createActiveScans({ tables, clock });
@@ -247,6 +265,7 @@ export function createServices(config: Config): Services {
     signInLimiter,
     gate,
     inventory,
+    applications,
     discovery,
     scanRun,
     watchScans,

@@ -23,7 +23,7 @@ export const Credential = z.object({
   displayName: z.string().optional(),
   /** The first three characters of a client secret. */
   hint: z.string().optional(),
-  /** What the application's owners sign in with, else their names; undefined where that is not known. */
+  /** What the people who own the application sign in with; undefined where no list said. */
   owners: z.array(z.string()).optional(),
   /** When each of the application's client secrets ends, this one among them; null for never. Unix seconds, sorted. */
   secretsUntil: z.array(z.int().nullable()),

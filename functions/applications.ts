@@ -1,0 +1,117 @@
+import * as z from "zod";
+import { Application, ApplicationQuery, applicationView, DiscoveryRun, runView } from "../shared/applications/api.ts";
+import { DiscoverMessage, QUEUE } from "../shared/applications/applications.ts";
+import { pageOf, pageRequest } from "../shared/http/paging.ts";
+import { created, ok } from "../shared/http/reply.ts";
+import { endpoint, type Invocation, poison, queue, timer } from "./kit.ts";
+
+const tag = "Rotation";
+
+const discoverApplications = endpoint({
+  name: "discoverApplications",
+  method: "POST",
+  route: "api/automation/rotation/discover",
+  summary: "Discover applications and their credentials",
+  description:
+    "Reads all applications and service principals of the tenant with their secrets and certificates from Microsoft Graph. Answers the run when it is over, or after 20 seconds as `running`. While a run of all applications is under way, that one is answered. Needs the application permission Application.Read.All of Microsoft Graph; what could not be read stands in `failures`.",
+  tag,
+  access: "operator",
+  tier: "pro",
+  responds: { 200: DiscoveryRun, 201: DiscoveryRun },
+  problems: ["conflict"],
+  handle: async ({ caller, services }) => {
+    const { run, isNew } = await services.applications.discover(caller);
+    return isNew ? created(runView(run), `/api/automation/rotation/runs/${run.runId}`) : ok(runView(run));
+  },
+});
+
+const getApplicationDiscovery = endpoint({
+  name: "getApplicationDiscovery",
+  method: "GET",
+  route: "api/automation/rotation/runs/{run_id}",
+  summary: "A discovery of applications",
+  description: "Runs are kept for 30 days. Answers without a PRO licence, too: what began under one is told of.",
+  tag,
+  access: "user",
+  tier: "core",
+  params: z.object({ run_id: z.string().meta({ description: "The runId of the discovery." }) }),
+  responds: { 200: DiscoveryRun },
+  problems: ["notFound"],
+  handle: async ({ params, services }) => ok(runView(await services.applications.run(params.run_id))),
+});
+
+const listApplications = endpoint({
+  name: "listApplications",
+  method: "GET",
+  route: "api/automation/rotation/apps",
+  summary: "The applications, by name",
+  description:
+    "Applications of the tenant, and service principals of other tenants' applications that have credentials of their own here. All filters work together and have no index: one call looks through up to 10,000 applications and then answers what it found with a nextCursor.",
+  tag,
+  access: "user",
+  tier: "pro",
+  query: ApplicationQuery,
+  responds: { 200: pageOf(Application, "ApplicationList") },
+  handle: async ({ query, services }) => {
+    const { limit: _limit, offset: _offset, cursor: _cursor, ...filter } = query;
+    const moment = await services.applications.moment();
+    const page = await services.applications.list(filter, pageRequest(query));
+    return ok({ ...page, items: page.items.map((found) => applicationView(found, moment)) });
+  },
+});
+
+const getApplication = endpoint({
+  name: "getApplication",
+  method: "GET",
+  route: "api/automation/rotation/apps/{app_id}",
+  summary: "One application",
+  description: "Also reads its federated credentials and policies from Microsoft Graph, at most once a day.",
+  tag,
+  access: "user",
+  tier: "pro",
+  params: z.object({ app_id: z.string().meta({ description: "The application's client id." }) }),
+  responds: { 200: Application },
+  problems: ["notFound"],
+  handle: async ({ params, services }) => {
+    const found = await services.applications.get(params.app_id);
+    return ok(applicationView(found, await services.applications.moment()));
+  },
+});
+
+export const endpoints = [discoverApplications, getApplicationDiscovery, listApplications, getApplication];
+
+/** By way of a queue: a moment of its own for each deployment, and retries. */
+const schedule = async (mode: "full" | "changes", { services }: Invocation) => {
+  const delaySeconds = Math.floor(services.randomness.number() * services.config.SCHEDULE_JITTER_SECONDS);
+  await services.queues.send(QUEUE, { mode }, { delaySeconds });
+};
+
+export const timers = [
+  timer({
+    name: "discoverAllApplications",
+    schedule: (config) => config.APPLICATIONS_SCHEDULE,
+    handle: (invocation) => schedule("full", invocation),
+  }),
+  timer({
+    name: "discoverChangedApplications",
+    schedule: (config) => config.APPLICATION_CHANGES_SCHEDULE,
+    handle: (invocation) => schedule("changes", invocation),
+  }),
+];
+
+const system = (requestId: string) => ({ actor: "system", requestId });
+
+export const queues = [
+  queue({
+    name: "discoverApplicationsQueue",
+    queue: QUEUE,
+    message: DiscoverMessage,
+    handle: (message, { services, requestId }) => services.applications.handle(message, system(requestId)),
+  }),
+  poison({
+    name: "discoverApplicationsFailed",
+    of: QUEUE,
+    message: DiscoverMessage,
+    handle: (message, { services, requestId }) => services.applications.failed(message, system(requestId)),
+  }),
+];

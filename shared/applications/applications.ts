@@ -1,0 +1,255 @@
+import * as z from "zod";
+import type { Audit } from "../audit/audit.ts";
+import { audited } from "../audit/audited.ts";
+import { CloudFailure } from "../azure/failure.ts";
+import type { Caller } from "../http/endpoint.ts";
+import type { Page, PageRequest } from "../http/paging.ts";
+import { notFound, Problem } from "../http/problem.ts";
+import type { Moment } from "../inventory/health.ts";
+import { VaultBusy } from "../inventory/write.ts";
+import type { Clock, Logger } from "../runtime.ts";
+import { isConflict } from "../storage/conflict.ts";
+import { type Row, withoutKeys } from "../storage/entity.ts";
+import type { Queues } from "../storage/queues.ts";
+import { merge } from "../storage/tables.ts";
+import { DAY_MS, HOUR_MS, SECOND_MS } from "../time.ts";
+import {
+  APPS,
+  type ApplicationRecord,
+  Applications,
+  type Details,
+  idKey,
+  nameKey,
+  type RunRecord,
+  STATE_KEY,
+  States,
+  TABLE,
+} from "./application.ts";
+import { type DiscoverDeps, discover } from "./discover.ts";
+import {
+  type ApplicationFilter,
+  type FoundApplication,
+  foundApplication,
+  listApplications,
+  type PoliciesOf,
+} from "./query.ts";
+import { createRuns, RunBusy } from "./runs.ts";
+
+export const QUEUE = "applications-discover";
+export const DiscoverMessage = z.object({
+  /** Absent: a scheduled one, which is to begin. */
+  runId: z.string().optional(),
+  mode: z.enum(["full", "changes"]).optional(),
+});
+export type DiscoverMessage = z.infer<typeof DiscoverMessage>;
+
+/** A request waits so long for its run to end: the contract's figure. */
+const WAIT_MS = 20 * SECOND_MS;
+/** The message that finishes what the request's process leaves undone comes so much later. */
+const MESSAGE_DELAY_SECONDS = 30;
+const LONGEST_BUSY_SECONDS = 60;
+/** How long what was read of one application is kept. */
+const DETAILS_MS = DAY_MS;
+/** The longest time between two listings of everything: a failed one is made up for by the next reading of changes. */
+const FULL_AFTER_MS = 25 * HOUR_MS;
+
+/** The tenant's applications with their credentials: discovering, listing and finding them. */
+export interface ApplicationsRoom {
+  /**
+   * Reads all applications, and answers the run once it is over or after 20 seconds. While one is under way, that is answered
+   * and no new one begins.
+   *
+   * @throws {Problem} conflict while only changes are being read.
+   */
+  discover(caller: Caller): Promise<{ run: RunRecord; isNew: boolean }>;
+  /** @throws {Problem} notFound */
+  run(runId: string): Promise<RunRecord>;
+  /** Works on one message of the queue. */
+  handle(message: DiscoverMessage, caller: Caller): Promise<void>;
+  /** A message that failed for good: the run fails. */
+  failed(message: DiscoverMessage, caller: Caller): Promise<void>;
+  /** Applications by name. At most a request per 1,000 that are looked through, and three. */
+  list(filter: ApplicationFilter, request: PageRequest): Promise<Page<FoundApplication>>;
+  /**
+   * One application by client id. Its federated credentials and policies are asked for where they were not in the last day;
+   * where that fails, what was known of them is answered.
+   *
+   * @throws {Problem} notFound
+   */
+  get(appId: string): Promise<FoundApplication>;
+  moment(): Promise<Moment>;
+}
+
+export function createApplications(
+  deps: DiscoverDeps & {
+    audit: Pick<Audit, "append">;
+    queues: Queues;
+    /** Whether there is a PRO licence: without one no run begins. */
+    licensed: () => Promise<boolean>;
+    policiesOf?: PoliciesOf;
+    clock: Clock;
+    log: Logger;
+    /** Milliseconds a request waits for its run; for tests. */
+    waitMs?: number;
+  },
+): ApplicationsRoom {
+  const { tables, queues, graph, audit, clock, log, moment } = deps;
+  const { policiesOf = async () => new Map(), waitMs = WAIT_MS } = deps;
+  const runs = createRuns(deps);
+
+  /** Works on a run to its end, or to where another worker or message goes on. */
+  async function work(runId: string): Promise<void> {
+    let held: Awaited<ReturnType<typeof runs.hold>>;
+    try {
+      held = await runs.hold(runId);
+      if (!held) return;
+      await discover(held, deps);
+      if (held.run.mode === "full") await runs.removeOld();
+    } catch (error) {
+      await held?.release();
+      throw error;
+    }
+  }
+
+  async function begin(mode: RunRecord["mode"], trigger: RunRecord["trigger"], caller: Caller): Promise<RunRecord> {
+    const event = { type: "applications.discoveryRequested", caller, details: { mode, trigger } };
+    return await audited(
+      audit,
+      event,
+      async () => {
+        const { run } = await runs.begin({ mode, trigger }, caller);
+        // Where one was under way, its message may be lost; another does no harm.
+        const delaySeconds = trigger === "api" ? MESSAGE_DELAY_SECONDS : 0;
+        await queues.send(QUEUE, { runId: run.runId }, { delaySeconds });
+        return run;
+      },
+      (run) => ({ details: { ...event.details, runId: run.runId } }),
+    );
+  }
+
+  async function beginScheduled(mode: RunRecord["mode"], caller: Caller): Promise<void> {
+    if (!(await deps.licensed())) return await skip(mode, caller);
+    const state = await tables.get(States, APPS, STATE_KEY);
+    const listedAt = state?.applicationsAt;
+    const overdue = listedAt === undefined || clock.now().getTime() - Date.parse(listedAt) > FULL_AFTER_MS;
+    const run = await begin(overdue || state?.deltaLink === undefined ? "full" : mode, "schedule", caller);
+    log.info("Applications will be discovered", { runId: run.runId, mode: run.mode });
+  }
+
+  async function skip(mode: RunRecord["mode"], caller: Caller): Promise<void> {
+    log.info("Applications are not discovered: there is no PRO licence", { mode });
+    // Once a day is enough to say so.
+    if (mode !== "full") return;
+    const details = { mode, reason: "licenseRequired" };
+    await audit.append({ type: "applications.discovered", caller, outcome: "refused", details });
+  }
+
+  async function withDetails(app: Row<ApplicationRecord>): Promise<ApplicationRecord> {
+    const readAt = app.details?.readAt;
+    const fresh = readAt !== undefined && Math.abs(clock.now().getTime() - Date.parse(readAt)) < DETAILS_MS;
+    if (fresh || app.kind === "servicePrincipal") return withoutKeys(app);
+    let details: Details;
+    try {
+      const policy = await graph.passwordPolicy(app.objectId);
+      details = {
+        readAt: clock.now().toISOString(),
+        federated: (await graph.federatedCredentials(app.objectId)).map(({ id, name, issuer, subject }) => {
+          return { id, name, issuer, subject };
+        }),
+        ...(policy === "unknown" ? {} : { policy }),
+      };
+    } catch (error) {
+      // What Graph can't say now stays as it was known; the application itself is known all the same.
+      if (!(error instanceof CloudFailure)) throw error;
+      log.warn("An application's details could not be read", { appId: app.appId, code: error.code });
+      return withoutKeys(app);
+    }
+    try {
+      // Only a memory: where a discovery writes the application at the same time, it is read again another day.
+      await tables.transaction(TABLE, APPS, [
+        merge(Applications, idKey(app.appId), { details }, app.etag),
+        merge(Applications, nameKey(app), { details }),
+      ]);
+    } catch (error) {
+      if (!isConflict(error)) throw error;
+    }
+    return { ...withoutKeys(app), details };
+  }
+
+  return {
+    moment,
+    run: (runId) => runs.get(runId),
+
+    async discover(caller) {
+      const under = await runs.active();
+      if (under?.mode === "changes") {
+        const detail = `The discovery ${under.runId} is reading what changed. Repeat the request in a minute.`;
+        throw new Problem("conflict", detail, { members: { runId: under.runId } });
+      }
+      const { runId } = under ?? (await begin("full", "api", caller));
+      let timer: NodeJS.Timeout | undefined;
+      const late = new Promise<void>((resolve) => {
+        timer = setTimeout(resolve, waitMs);
+      });
+      // What goes on after the answer, or fails, is finished by the queue's message.
+      const done = work(runId).catch((error: unknown) => {
+        log.warn("A discovery is left to its message", { runId, reason: error instanceof Error ? error.name : "" });
+      });
+      await Promise.race([done, late]);
+      clearTimeout(timer);
+      return { run: await runs.get(runId), isNew: under === undefined };
+    },
+
+    async handle({ runId, mode = "full" }, caller) {
+      if (runId === undefined) return await beginScheduled(mode, caller);
+      try {
+        await work(runId);
+      } catch (error) {
+        // Another worker has the run, or writes the same rows: waiting must not count as a failed delivery.
+        const waitMs =
+          error instanceof RunBusy || error instanceof VaultBusy
+            ? error.waitMs
+            : isConflict(error)
+              ? SECOND_MS
+              : undefined;
+        if (waitMs === undefined) throw error;
+        const delaySeconds = Math.min(LONGEST_BUSY_SECONDS, Math.max(1, Math.ceil(waitMs / SECOND_MS)));
+        await queues.send(QUEUE, { runId }, { delaySeconds });
+      }
+    },
+
+    async failed({ runId, mode = "full" }, caller) {
+      log.error("A discovery of applications failed for good", { runId, mode });
+      const failure = {
+        list: "applications",
+        code: "internal",
+        message: "The applications could not be written, in five tries.",
+        remedy: "Look at GET /system/failed-messages and at the log; the next scheduled discovery tries it again.",
+        at: clock.now().toISOString(),
+      };
+      const run = runId === undefined ? undefined : await runs.giveUp(runId, failure);
+      await audit.append({
+        type: "applications.discovered",
+        caller,
+        outcome: "failure",
+        target: { type: "applicationDiscovery", id: runId ?? mode },
+        details: { mode: run?.mode ?? mode, status: "failed", failures: ["applications: internal"] },
+      });
+    },
+
+    list: async (filter, request) => listApplications(filter, request, await moment(), { tables, policiesOf }),
+
+    async get(appId) {
+      const id = appId.toLowerCase();
+      const [row, state] = await Promise.all([
+        GUID.test(id) ? tables.get(Applications, APPS, idKey(id)) : undefined,
+        tables.get(States, APPS, STATE_KEY),
+      ]);
+      if (!row) throw notFound(`The application ${appId.slice(0, 64)}`);
+      const [app, policies, at] = await Promise.all([withDetails(row), policiesOf([id]), moment()]);
+      return foundApplication(app, state, policies, at);
+    },
+  };
+}
+
+const GUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;

@@ -1,0 +1,356 @@
+import pMap from "p-map";
+import type { Audit } from "../audit/audit.ts";
+import { IntervalSealed } from "../audit/interval.ts";
+import { CloudFailure } from "../azure/failure.ts";
+import type { Graph, GraphApplication } from "../azure/graph.ts";
+import { ASSET_TYPES } from "../inventory/asset.ts";
+import { countExpiries } from "../inventory/expiries.ts";
+import { type Moment, rangeOf } from "../inventory/health.ts";
+import { BUCKETS, bucketOf, holderSubscription, UNSEEN_AFTER_MS } from "../inventory/holder.ts";
+import { expiriesOf, VAULTS, Vaults, vaultInSubscriptionKey } from "../inventory/vault.ts";
+import type { Clock, Logger, Randomness } from "../runtime.ts";
+import { withoutKeys } from "../storage/entity.ts";
+import { keyEnd } from "../storage/keys.ts";
+import type { Tables } from "../storage/tables.ts";
+import { MINUTE_MS } from "../time.ts";
+import {
+  APPS,
+  AppFences,
+  type ApplicationRecord,
+  Buckets,
+  bucketsRange,
+  credentialsOf,
+  fenceKey,
+  type RunRecord,
+  STATE_KEY,
+  type StateRecord,
+  States,
+} from "./application.ts";
+import { writeCredentials } from "./credentials.ts";
+import { merged, type ReadApplication, readAll, readChanges, startOfChanges } from "./read.ts";
+import type { HeldRun } from "./runs.ts";
+import { appIdOf, contentsOf, endBucket, readBucket, writeApplications } from "./write.ts";
+
+/** Reading all of Graph may take so long: below the longest time of one invocation (host.json). */
+const READING_MS = 8 * MINUTE_MS;
+const BUCKETS_AT_ONCE = 4;
+
+/** What reads applications needs of the client of Microsoft Graph. */
+export type DirectoryReader = Pick<
+  Graph,
+  "applications" | "servicePrincipals" | "changes" | "owners" | "federatedCredentials" | "passwordPolicy" | "rights"
+>;
+
+export interface DiscoverDeps {
+  tables: Tables;
+  graph: DirectoryReader;
+  /** The tenant that Graph answers for. */
+  tenantId: () => Promise<string>;
+  inventory: Omit<Parameters<typeof writeCredentials>[1], "confirm">;
+  moment: () => Promise<Moment>;
+  audit: Pick<Audit, "append">;
+  /** Run when a run has ended that may have changed something. */
+  ended: () => Promise<void>;
+  clock: Clock;
+  randomness: Randomness;
+  log: Logger;
+}
+
+/** What a bucket should hold. */
+interface Wanted {
+  /** Where everything was read: nothing of what stands is needed to know it. */
+  complete?: ReadonlyMap<string, ReadApplication> | undefined;
+  of(standing: ReadonlyMap<string, ApplicationRecord>): ReadonlyMap<string, ReadApplication>;
+}
+
+/** What a reading came to. */
+interface Reading {
+  wanted: ReadonlyMap<string, Wanted>;
+  state: StateRecord;
+  failures: RunRecord["failures"];
+}
+
+/**
+ * Reads the tenant's applications and brings the rows and the inventory up to date: of each sixteenth the applications, then
+ * their credentials in the inventory, and last the row that says what it holds. A worker that dies anywhere leaves that row
+ * older than what it wrote; the next one does it again. A failure of Graph is the run's outcome, anything else is thrown, so
+ * that the message comes again.
+ */
+export async function discover(held: HeldRun, deps: DiscoverDeps): Promise<void> {
+  const { tables, clock, log } = deps;
+  const { run } = held;
+  if (run.ending) return await complete(held, run.ending, deps);
+  const now = clock.now().toISOString();
+  const before = await tables.get(States, APPS, STATE_KEY);
+  const reading = await read(held, before && withoutKeys(before), now, deps);
+  if (held.signal.aborted) throw new Error("Another worker has taken the discovery over.");
+
+  const known = new Map<string, string>();
+  for await (const rows of tables.pages(Buckets, { ...bucketsRange, select: ["contents"] }))
+    for (const { rowKey, contents } of rows) known.set(rowKey.slice(2), contents);
+  const changed = { added: 0, updated: 0, removed: 0 };
+  await pMap(
+    reading.wanted,
+    async ([bucket, wanted]) => {
+      const done = await writeBucket(bucket, wanted, known.get(bucket), { held, reading, now, deps });
+      changed.added += done.added;
+      changed.updated += done.updated;
+      changed.removed += done.removed;
+    },
+    { concurrency: BUCKETS_AT_ONCE },
+  );
+  await held.confirm();
+  if (reading.state.tenantId !== "") await tables.put(States, APPS, STATE_KEY, reading.state);
+
+  const failed = reading.failures.length > 0;
+  const ending: NonNullable<RunRecord["ending"]> = {
+    status: failed ? (reading.wanted.size > 0 ? "partial" : "failed") : "completed",
+    finishedAt: clock.now().toISOString(),
+    entryId: deps.randomness.ulid(clock.now()),
+    ...changed,
+    ...(await totals(deps)),
+  };
+  await held.change({ failures: reading.failures, ending });
+  log.info("Applications were discovered", { runId: run.runId, mode: held.run.mode, ...ending });
+  await complete(held, ending, deps);
+}
+
+async function read(held: HeldRun, before: StateRecord | undefined, now: string, deps: DiscoverDeps): Promise<Reading> {
+  const { graph } = deps;
+  const signal = AbortSignal.any([held.signal, AbortSignal.timeout(READING_MS)]);
+  const failures: RunRecord["failures"] = [];
+  const fail = (list: string, { code, message, remedy }: CloudFailure) =>
+    failures.push({ list, code, message, remedy, at: now });
+  let state: StateRecord;
+  try {
+    state = { ...before, tenantId: await deps.tenantId(), rights: await graph.rights() };
+  } catch (error) {
+    if (!(error instanceof CloudFailure)) throw error;
+    fail("applications", error);
+    return { wanted: new Map(), state: before ?? { tenantId: "" }, failures };
+  }
+  if (held.run.mode === "changes" && state.deltaLink !== undefined) {
+    try {
+      const changes = await readChanges(graph, state.deltaLink, signal);
+      const wanted = await wantedOfChanges(changes.applications, signal, deps);
+      return { wanted, state: { ...state, deltaLink: changes.deltaLink }, failures };
+    } catch (error) {
+      if (!(error instanceof CloudFailure)) throw error;
+      if (!isLinkLost(error)) {
+        fail("changes", error);
+        return { wanted: new Map(), state, failures };
+      }
+      deps.log.warn("What changed can't be asked for; all applications are listed", { code: error.code });
+      delete state.deltaLink;
+    }
+  }
+  if (held.run.mode === "changes") await held.change({ mode: "full" });
+  // Taken before the lists are read: what changes meanwhile comes again with the next changes.
+  const deltaLink = state.deltaLink ?? (await startOfChanges(graph, signal));
+  const { applications, servicePrincipals } = await readAll(graph, signal);
+  if (applications instanceof CloudFailure) fail("applications", applications);
+  else state = { ...state, ...(deltaLink === undefined ? {} : { deltaLink }), applicationsAt: now };
+  if (servicePrincipals instanceof CloudFailure) fail("servicePrincipals", servicePrincipals);
+  else state = { ...state, servicePrincipalsAt: now };
+  return { wanted: wantedOfLists(applications, servicePrincipals, state, now), state, failures };
+}
+
+/** What Graph does not know any more, or does not let the identity ask for, is no failure: everything can be listed. */
+const isLinkLost = ({ code }: CloudFailure): boolean =>
+  code === "resyncRequired" || code === "accessDenied" || code === "foreignHost";
+
+function wantedOfLists(
+  applications: GraphApplication[] | CloudFailure,
+  servicePrincipals: GraphApplication[] | CloudFailure,
+  { servicePrincipalsAt }: StateRecord,
+  now: string,
+): Map<string, Wanted> {
+  if (applications instanceof CloudFailure && servicePrincipals instanceof CloudFailure) return new Map();
+  const byBucket = <T extends { appId: string }>(all: readonly T[] | CloudFailure) => {
+    if (all instanceof CloudFailure) return undefined;
+    const buckets = new Map(BUCKETS.map((bucket) => [bucket, new Map<string, T>()]));
+    for (const one of all) buckets.get(bucketOf(one.appId))?.set(one.appId, one);
+    return buckets;
+  };
+  const listed = byBucket(applications);
+  const principals = byBucket(servicePrincipals);
+  const unseen =
+    servicePrincipalsAt === undefined || Date.parse(now) - Date.parse(servicePrincipalsAt) > UNSEEN_AFTER_MS;
+  return new Map(
+    BUCKETS.map((bucket): [string, Wanted] => {
+      const [apps, own] = [listed?.get(bucket), principals?.get(bucket)];
+      const of = (standing: ReadonlyMap<string, ApplicationRecord>) => {
+        const wanted = new Map<string, ReadApplication>();
+        const ids = new Set([...(apps?.keys() ?? []), ...(own?.keys() ?? []), ...standing.keys()]);
+        for (const appId of ids) {
+          const known = standing.get(appId);
+          const principal = own?.get(appId);
+          const one = merged(
+            apps ? apps.get(appId) : known && asListed(known, "application"),
+            own
+              ? principal && { ...principal, credentials: credentialsOf(principal) }
+              : known && !unseen
+                ? asPrincipal(known)
+                : undefined,
+            known?.owners,
+          );
+          if (one) wanted.set(appId, one);
+        }
+        return wanted;
+      };
+      return [bucket, { of, ...(apps && own ? { complete: of(new Map()) } : {}) }];
+    }),
+  );
+}
+
+/** The applications that changed, as their buckets should hold them; the others stay as they stand. */
+async function wantedOfChanges(
+  changes: ReadonlyMap<string, GraphApplication | undefined>,
+  signal: AbortSignal,
+  { tables, graph }: DiscoverDeps,
+): Promise<Map<string, Wanted>> {
+  const byBucket = new Map<string, Map<string, GraphApplication | undefined>>();
+  for (const [objectId, app] of changes) {
+    const appId = app?.appId ?? (await appIdOf(tables, objectId));
+    if (appId === undefined) continue;
+    const bucket = bucketOf(appId);
+    byBucket.set(bucket, (byBucket.get(bucket) ?? new Map()).set(appId, app));
+  }
+  const wanted = new Map<string, Wanted>();
+  for (const [bucket, changed] of byBucket) {
+    const standing = await readBucket(tables, bucket);
+    const owners = new Map<string, ApplicationRecord["owners"]>();
+    // A list of changes does not name owners: they are asked for once, where nothing is known of them.
+    for (const [appId, app] of changed)
+      if (app && !app.owners && !standing.get(appId)?.owners)
+        owners.set(appId, await graph.owners(app.objectId, signal));
+    wanted.set(bucket, {
+      of(known) {
+        const all = new Map<string, ReadApplication>([...known].map(([appId, app]) => [appId, asRead(app)]));
+        for (const [appId, app] of changed) {
+          const before = known.get(appId);
+          const one = app && merged(app, before && asPrincipal(before), before?.owners ?? owners.get(appId));
+          if (one) all.set(appId, one);
+          else all.delete(appId);
+        }
+        return all;
+      },
+    });
+  }
+  return wanted;
+}
+
+const asRead = ({ firstSeenAt: _first, details: _details, ...app }: ApplicationRecord): ReadApplication => app;
+
+/** What stands of the application itself, as Graph would list it; undefined where it is another tenant's. */
+function asListed(app: ApplicationRecord, kind: "application"): GraphApplication | undefined {
+  if (app.kind !== kind) return undefined;
+  const { objectId, appId, displayName, signInAudience, createdOn, owners, credentials } = app;
+  const own = credentials.filter(({ of }) => of === kind);
+  return {
+    kind,
+    objectId,
+    appId,
+    displayName,
+    ...(signInAudience === undefined ? {} : { signInAudience }),
+    ...(createdOn === undefined ? {} : { createdOn }),
+    ...(owners === undefined ? {} : { owners }),
+    passwords: own.filter((one) => one.kind === "secret").map(({ kind: _, of: __, ...rest }) => rest),
+    keys: own
+      .filter((one) => one.kind === "certificate")
+      .map(({ kind: _, of: __, usage = "", ...rest }) => ({ ...rest, usage, type: "" })),
+  };
+}
+
+/** What stands of the application's service principal here; undefined where that holds nothing. */
+function asPrincipal({ objectId, appId, displayName, credentials }: ApplicationRecord) {
+  const own = credentials.filter(({ of }) => of === "servicePrincipal");
+  return own.length === 0 ? undefined : { objectId, appId, displayName, credentials: own };
+}
+
+async function writeBucket(
+  bucket: string,
+  wanted: Wanted,
+  contents: string | undefined,
+  { held, reading, now, deps }: { held: HeldRun; reading: Reading; now: string; deps: DiscoverDeps },
+) {
+  const { tables } = deps;
+  const { tenantId, applicationsAt } = reading.state;
+  const credentials = (apps: ReadonlyMap<string, ReadApplication>) =>
+    writeCredentials(
+      { tenantId, bucket, apps: apps.values(), now, seenAt: applicationsAt ?? now, owner: held.worker },
+      { ...deps.inventory, confirm: held.confirm },
+    );
+  const { complete: all } = wanted;
+  // What a dead worker sent may still be applied: whoever takes its run over takes the fences, too.
+  const first = held.run.attempts === 1;
+  if (first && all && (contents === contentsOf(all) || (contents === undefined && all.size === 0))) {
+    await credentials(all);
+    return { added: 0, updated: 0, removed: 0 };
+  }
+  const fence = tables.fence(AppFences, APPS, fenceKey(bucket), { owner: held.worker, etag: undefined });
+  await fence.take();
+  // From here on nothing that an earlier worker sent is applied; and nothing of this one, once it lost the run before.
+  await held.confirm();
+  const standing = await readBucket(tables, bucket);
+  const apps = wanted.of(standing);
+  const changes = await writeApplications(fence, standing, apps, now);
+  await credentials(apps);
+  await endBucket(fence, bucket, apps);
+  return changes;
+}
+
+/** What is known now, in all. Two requests. */
+async function totals({
+  tables,
+  moment,
+}: DiscoverDeps): Promise<{ apps: number; credentials: number; expiring: number }> {
+  const sums = { apps: 0, credentials: 0, expiring: 0 };
+  for await (const rows of tables.pages(Buckets, { ...bucketsRange, select: ["apps", "credentials"] })) {
+    for (const row of rows) {
+      sums.apps += row.apps;
+      sums.credentials += row.credentials;
+    }
+  }
+  const at = await moment();
+  const ranges = [rangeOf("critical", at), rangeOf("warning", at)];
+  const prefix = vaultInSubscriptionKey(holderSubscription("entra"), "");
+  const holders = { partitionKey: VAULTS, from: prefix, before: keyEnd(prefix) };
+  for await (const rows of tables.pages(Vaults, holders))
+    for (const row of rows)
+      for (const type of ASSET_TYPES)
+        for (const range of ranges) sums.expiring += countExpiries(expiriesOf(row, type), range);
+  return sums;
+}
+
+const ENTRY_ATTEMPTS = 3;
+
+/** Enters the run's end in the audit log, once under one id, and ends it. */
+async function complete(
+  held: HeldRun,
+  ending: NonNullable<RunRecord["ending"]>,
+  deps: DiscoverDeps,
+  attempt = 1,
+): Promise<void> {
+  const { runId, mode, requestId, failures } = held.run;
+  const { entryId, finishedAt, status, ...counts } = ending;
+  const { apps, credentials, expiring } = counts;
+  try {
+    await deps.audit.append({
+      id: entryId,
+      type: "applications.discovered",
+      caller: { actor: "system", requestId },
+      outcome: status === "completed" ? "success" : "failure",
+      target: { type: "applicationDiscovery", id: runId },
+      details: { mode, status, ...counts, failures: failures.map(({ list, code }) => `${list}: ${code}`) },
+    });
+  } catch (error) {
+    // A worker died long ago before it could enter it, and the time of that id is sealed.
+    if (!(error instanceof IntervalSealed) || attempt === ENTRY_ATTEMPTS) throw error;
+    const again = { ...ending, entryId: deps.randomness.ulid(deps.clock.now()) };
+    await held.change({ ending: again });
+    return await complete(held, again, deps, attempt + 1);
+  }
+  await deps.ended();
+  await held.end({ status, finishedAt, apps, credentials, expiring, ending: undefined });
+}

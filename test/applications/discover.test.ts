@@ -1,0 +1,120 @@
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import type { Cloud } from "../../infra/local/cloud/cloud.ts";
+import { appIdOf, keyIdOf } from "../../infra/local/cloud/company/applications.ts";
+import type { Config } from "../../shared/config/config.ts";
+import { liveIn } from "../azure/live-cloud.ts";
+import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
+import { applications, caller, Deployment, everything } from "./room.ts";
+
+const APPS = 40;
+let storage: MovedStorage;
+let live: { cloud: Cloud; config: Config };
+let account = 0;
+let deployment: Deployment;
+
+beforeAll(async () => {
+  const accounts = Array.from({ length: 20 }, (_, index) => `apps${index}`);
+  [storage, live] = await Promise.all([
+    startMovedStorage(accounts),
+    liveIn({ company: { subscriptions: [], applications: applications(APPS) } }),
+  ]);
+});
+beforeEach(() => {
+  deployment = new Deployment(storage.azurite.connectionString(`apps${account++}`), live);
+  live.cloud.control.resetCounts();
+});
+afterEach(() => live.cloud.control.clearFaults());
+afterAll(async () => {
+  await live?.cloud.stop();
+  await storage?.stop();
+});
+
+const graphCalls = () =>
+  Object.entries(live.cloud.control.counts())
+    .filter(([name]) => name.startsWith("graph."))
+    .reduce((sum, [, count]) => sum + count, 0);
+
+const truth = () => {
+  const all = live.cloud.control.directory.applications();
+  return { apps: all.length, credentials: all.reduce((sum, one) => sum + one.secrets + one.certificates, 0) };
+};
+
+describe("a discovery", () => {
+  test("reads every application with its credentials, and the inventory has each once", async () => {
+    const { applications: room, inventory } = deployment.start();
+    const { run } = await room.discover(caller);
+    expect(run).toMatchObject({ status: "completed", mode: "full", ...truth(), failures: [] });
+    const page = await room.list({}, everything);
+    expect(page.total).toBe(truth().apps);
+    expect(page.items.map(({ app }) => app.displayName)).toEqual(page.items.map(({ app }) => app.displayName).sort());
+    const moment = await inventory.moment();
+    const assets = await inventory.assets.list({ source: "entra" }, everything, moment);
+    expect(assets.total).toBe(truth().credentials);
+    expect(new Set(assets.items.map(({ asset }) => asset.credential?.keyId)).size).toBe(truth().credentials);
+    const health = await inventory.assets.health(moment);
+    expect(run.expiring).toBe(
+      health.secret.warning + health.secret.critical + health.certificate.warning + health.certificate.critical,
+    );
+    const one = await room.get(appIdOf("App 003").toUpperCase());
+    expect(one).toMatchObject({ app: { displayName: "App 003" }, reasons: [], policy: null });
+    const id = `entra.${one.tenantId}.${one.app.appId}.${keyIdOf("App 003", "secret-1")}`;
+    expect(await inventory.assets.get(id, moment)).toMatchObject({
+      asset: {
+        type: "secret",
+        credential: { applicationName: "App 003", displayName: "secret-1", owners: ["owner0@acme.example"] },
+      },
+      notCounted: undefined,
+    });
+    expect((await inventory.vaults({}, everything)).total).toBe(0);
+    expect(deployment.evaluations).toBe(1);
+  });
+
+  test("that finds nothing changed reads Graph once, and no application's row", async () => {
+    const process = deployment.start();
+    await process.applications.discover(caller);
+    deployment.messages.length = 0;
+    live.cloud.control.resetCounts();
+    expect(await deployment.scheduled("full", process)).toMatchObject({ status: "completed", ...truth() });
+    expect(graphCalls()).toBe(2);
+    live.cloud.control.resetCounts();
+    expect(await deployment.scheduled("changes", process)).toMatchObject({ mode: "changes", ...truth() });
+    expect(graphCalls()).toBe(1);
+  });
+
+  test("of changes brings in what is new, changed and gone, and asks for new owners only", async () => {
+    const process = deployment.start();
+    await process.applications.discover(caller);
+    deployment.messages.length = 0;
+    const { directory } = live.cloud.control;
+    const before = truth();
+    directory.putApplication({
+      name: "New one",
+      owners: ["new@acme.example"],
+      secrets: [{ name: "s", expiresInDays: 5 }],
+    });
+    directory.addSecret(appIdOf("App 001"), { name: "second", expiresInDays: 90 });
+    directory.removeApplication(appIdOf("App 002"));
+    live.cloud.control.resetCounts();
+    const run = await deployment.scheduled("changes", process);
+    expect(run).toMatchObject({ status: "completed", mode: "changes", ...truth() });
+    expect(truth().credentials).toBe(before.credentials + 2 - 1);
+    expect(graphCalls()).toBe(2);
+    const fresh = await process.applications.get(appIdOf("New one"));
+    expect(fresh.app.owners?.map(({ userPrincipalName }) => userPrincipalName)).toContain("new@acme.example");
+    await expect(process.applications.get(appIdOf("App 002"))).rejects.toMatchObject({ code: "notFound" });
+    const moment = await process.inventory.moment();
+    const list = await process.inventory.assets.list({ source: "entra" }, everything, moment);
+    expect(list.total).toBe(truth().credentials);
+    expect(list.items.filter(({ asset }) => asset.credential?.appId === appIdOf("App 002"))).toEqual([]);
+    const again = await deployment.scheduled("full", process);
+    expect(again).toMatchObject({ status: "completed", ...truth() });
+  });
+
+  test("lists everything where the link is lost or may not be used", async () => {
+    const process = deployment.start();
+    await process.applications.discover(caller);
+    deployment.messages.length = 0;
+    live.cloud.control.addFault({ match: { operation: "graph.applicationsDelta" }, action: { kind: "deny" } });
+    expect(await deployment.scheduled("changes", process)).toMatchObject({ mode: "full", status: "completed" });
+  });
+});

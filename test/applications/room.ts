@@ -1,0 +1,194 @@
+import type { Cloud } from "../../infra/local/cloud/cloud.ts";
+import type { CompanyApplication } from "../../infra/local/cloud/company/applications.ts";
+import type { RunRecord } from "../../shared/applications/application.ts";
+import {
+  type ApplicationsRoom,
+  createApplications,
+  type DiscoverMessage,
+} from "../../shared/applications/applications.ts";
+import { createAudit } from "../../shared/audit/audit.ts";
+import { createGraph } from "../../shared/azure/graph.ts";
+import { createIdentity } from "../../shared/azure/identity.ts";
+import { createCompliance } from "../../shared/compliance/compliance.ts";
+import type { Config } from "../../shared/config/config.ts";
+import { createInventory } from "../../shared/inventory/inventory.ts";
+import { createInventoryWriter } from "../../shared/inventory/write.ts";
+import { systemRandomness } from "../../shared/runtime.ts";
+import { DEFINITIONS, SETTING_KEYS, type SettingValues } from "../../shared/settings/definitions.ts";
+import { createStoreClock } from "../../shared/storage/clock.ts";
+import type { Fence } from "../../shared/storage/fence.ts";
+import type { Queues } from "../../shared/storage/queues.ts";
+import { createTables, type Tables } from "../../shared/storage/tables.ts";
+import { IMPATIENT } from "../azure/services.ts";
+
+/** The rooms that discover applications, on real tables and the stand-in cloud, with queues that the test holds. */
+
+export const caller = { actor: "admin", requestId: "request-1" };
+export const everything = { limit: 1000, offset: 0, cursor: undefined };
+const quiet = { debug() {}, info() {}, warn() {}, error() {} };
+const settings = Object.fromEntries(
+  SETTING_KEYS.map((key) => [key, DEFINITIONS[key].default]),
+) as unknown as SettingValues;
+
+/** So many applications, of which every third has two secrets, and some none, with a certificate each fifth. */
+export const applications = (count: number): CompanyApplication[] =>
+  Array.from({ length: count }, (_, index) => ({
+    name: `App ${String(index).padStart(3, "0")}`,
+    owners: [`owner${index % 3}@acme.example`],
+    secrets: Array.from({ length: index % 7 === 6 ? 0 : index % 3 === 0 ? 2 : 1 }, (_one, at) => ({
+      name: `secret-${at}`,
+      expiresInDays: ((index * 13) % 300) + at - 20,
+    })),
+    ...(index % 5 === 4 ? { certificates: [{ name: "cert", expiresInDays: 100 + index }] } : {}),
+  }));
+
+/** Which write of a process ends its life, and whether that was applied. */
+export interface Death {
+  at: number;
+  applied: boolean;
+  taken: number;
+  dead: boolean;
+}
+export const mayDie = (at = Number.POSITIVE_INFINITY, applied = false): Death => ({
+  at,
+  applied,
+  taken: 0,
+  dead: false,
+});
+
+const WRITES = new Set([
+  "insert",
+  "put",
+  "replace",
+  "remove",
+  "modify",
+  "transaction",
+  "write",
+  "take",
+  "move",
+  "send",
+]);
+
+/** Calls of a process that dies at one of its writes; nothing comes out of it after that. */
+function mortal<T extends object>(inner: T, death: Death): T {
+  return new Proxy(inner, {
+    get(target, name) {
+      const member: unknown = Reflect.get(target, name, target);
+      if (typeof member !== "function" || typeof name !== "string") return member;
+      return (...args: unknown[]) => {
+        if (death.dead) throw new Error("dead");
+        if (name === "fence") return mortal(member.apply(target, args) as Fence, death);
+        if (!WRITES.has(name)) return member.apply(target, args) as unknown;
+        if (++death.taken !== death.at) return member.apply(target, args) as unknown;
+        if (!death.applied) {
+          death.dead = true;
+          return Promise.reject(new Error("dead"));
+        }
+        return Promise.resolve(member.apply(target, args)).finally(() => {
+          death.dead = true;
+          throw new Error("dead");
+        });
+      };
+    },
+  });
+}
+
+export interface Process {
+  applications: ApplicationsRoom;
+  inventory: ReturnType<typeof createInventory>;
+  compliance: ReturnType<typeof createCompliance>;
+  writer: ReturnType<typeof createInventoryWriter>;
+  tables: Tables;
+}
+
+/** One store, and as many processes on it as a test starts. */
+export class Deployment {
+  readonly connectionString: string;
+  readonly config: Config;
+  readonly messages: { message: DiscoverMessage; delaySeconds: number }[] = [];
+  licensed = true;
+  evaluations = 0;
+
+  constructor(connectionString: string, { config }: { cloud: Cloud; config: Config }) {
+    this.connectionString = connectionString;
+    this.config = config;
+  }
+
+  /** @param ahead - Milliseconds that everybody's clock is ahead of the store's. */
+  start({ death = mayDie(), waitMs, ahead = 0 }: { death?: Death; waitMs?: number; ahead?: number } = {}): Process {
+    const storeClock = createStoreClock();
+    const clock = { now: () => new Date(storeClock.now().getTime() + ahead) };
+    const tables = mortal(createTables({ connectionString: this.connectionString }, { clock: storeClock }), death);
+    const queues: Queues = mortal(
+      {
+        reachable: async () => {},
+        send: async (_queue: string, message: unknown, { delaySeconds = 0 } = {}) => {
+          this.messages.push({ message: message as DiscoverMessage, delaySeconds });
+        },
+      },
+      death,
+    );
+    const randomness = systemRandomness();
+    const identity = createIdentity(this.config);
+    const audit = createAudit({
+      tables,
+      clock,
+      randomness,
+      config: { AUDIT_SIGNING_KEYS: undefined, AUDIT_MINIMUM_RETENTION_DAYS: 90 },
+      log: quiet,
+    });
+    const values = { values: async () => settings } as never;
+    const licensed = async () => this.licensed;
+    const compliance = createCompliance({
+      tables,
+      queues,
+      settings: values,
+      audit,
+      licensed,
+      clock,
+      randomness,
+      log: quiet,
+    });
+    const writer = createInventoryWriter({ tables });
+    const inventory = createInventory({
+      tables,
+      settings: values,
+      clock,
+      randomness,
+      ownerTag: "owner",
+      licensed,
+      writer,
+      vaultLeaves: (vault) => compliance.prepareChange({ vault, vaultBefore: vault, vaultGone: true }),
+    });
+    const room = createApplications({
+      tables,
+      queues,
+      graph: createGraph({ config: this.config, identity, log: quiet, limits: IMPATIENT }),
+      tenantId: async () => (await identity.describe()).tenantId!,
+      inventory: { writer, prepareChange: compliance.prepareChange },
+      moment: () => inventory.moment(),
+      licensed,
+      audit,
+      ended: async () => void this.evaluations++,
+      clock,
+      randomness,
+      log: quiet,
+      ...(waitMs === undefined ? {} : { waitMs }),
+    });
+    return { applications: room, inventory, compliance, writer, tables };
+  }
+
+  /** A run of this mode, as the timer begins it, to its end. */
+  async scheduled(mode: "full" | "changes", process = this.start()): Promise<RunRecord | undefined> {
+    await process.applications.handle({ mode }, caller);
+    const last = this.messages.at(-1)?.message.runId;
+    await this.drain(process);
+    return last === undefined ? undefined : await process.applications.run(last);
+  }
+
+  /** Hands out what lies in the queue, until nothing does. */
+  async drain(process = this.start()): Promise<void> {
+    for (let next = this.messages.shift(); next; next = this.messages.shift())
+      await process.applications.handle(next.message, caller);
+  }
+}
