@@ -13,6 +13,7 @@ import type { QueueDeclaration, TimerDeclaration } from "./kit.ts";
 import * as license from "./license.ts";
 import * as maintenance from "./maintenance.ts";
 import * as reconciliation from "./reconciliation.ts";
+import * as rotations from "./rotations.ts";
 import type { Services } from "./services.ts";
 import * as settings from "./settings.ts";
 import * as sso from "./sso.ts";
@@ -34,6 +35,7 @@ export const endpoints: Endpoint<Services>[] = [
   ...compliance.endpoints,
   ...alerts.endpoints,
   ...audit.endpoints,
+  ...rotations.endpoints,
   ...reconciliation.endpoints,
   ...documentation(() => endpoints),
   catchAll(() => endpoints),
@@ -46,6 +48,7 @@ export const timers: TimerDeclaration[] = [
   ...alerts.timers,
   ...audit.timers,
   ...reconciliation.timers,
+  ...rotations.timers,
   ...maintenance.timers,
 ];
 export const queues: QueueDeclaration[] = [
@@ -54,4 +57,5 @@ export const queues: QueueDeclaration[] = [
   ...compliance.queues,
   ...alerts.queues,
   ...reconciliation.queues,
+  ...rotations.queues,
 ];

@@ -14,6 +14,8 @@ import { createMailSender } from "../shared/azure/mail.ts";
 import { createResourceManager } from "../shared/azure/resource-manager.ts";
 import { keyVaultRowKeys } from "../shared/azure/row-keys.ts";
 import { createServiceKeyVault } from "../shared/azure/service-key-vault.ts";
+import { createSignInProof } from "../shared/azure/sign-in-proof.ts";
+import { createVaultSecrets } from "../shared/azure/vault-secrets.ts";
 import { type Compliance, createCompliance } from "../shared/compliance/compliance.ts";
 import type { Config } from "../shared/config/config.ts";
 import { createActiveScans } from "../shared/discovery/active.ts";
@@ -29,6 +31,10 @@ import { createInventoryWriter } from "../shared/inventory/write.ts";
 import { createLicensing, type Licensing } from "../shared/licensing/licensing.ts";
 import { createFailedMessages, type FailedMessages } from "../shared/messages/failed.ts";
 import { createReconciliation, type Reconciliation } from "../shared/reconciliation/reconciliation.ts";
+import { unknownConsumers } from "../shared/rotation/consumers.ts";
+import { PROOF_LIMITS } from "../shared/rotation/match-proof.ts";
+import { createMatches } from "../shared/rotation/matches.ts";
+import { createRotations, type Rotations } from "../shared/rotation/rotations.ts";
 import { type Clock, type Randomness, systemRandomness } from "../shared/runtime.ts";
 import { auditHistory, createRetention, type Retention } from "../shared/settings/retention.ts";
 import { createSettings, type Settings, type SettingValues } from "../shared/settings/settings.ts";
@@ -70,6 +76,7 @@ export interface Services {
   alerts: Alerts;
   compliance: Compliance;
   reconciliation: Reconciliation;
+  rotations: Rotations;
   failedMessages: FailedMessages;
 }
 
@@ -153,11 +160,53 @@ export function createServices(config: Config): Services {
     credentials: [access.apiTokens, sso, licensing],
     entries: audit,
   });
+  const graph = createGraph({ config, identity, log });
+  const vaultSecrets = createVaultSecrets({ config, identity, log });
+  const proveSignIn = createSignInProof(config);
+  const signIn = async (appId: string, secret: string) => {
+    const { tenantId } = await identity.describe();
+    // Every token of Entra names its tenant.
+    if (tenantId === undefined) throw new Error("The identity's token names no tenant.");
+    return await proveSignIn(appId, secret, tenantId);
+  };
+  const matches = createMatches({
+    tables,
+    audit,
+    config,
+    clock,
+    log,
+    limiter: createRateLimiter({ tables, clock, name: "matchProofs", limits: PROOF_LIMITS }),
+    vaults: vaultSecrets,
+    app: (appId) => graph.application({ appId }),
+    proveSignIn: async (appId, secret) => {
+      const result = await signIn(appId, secret);
+      return result.kind === "impossible"
+        ? { outcome: result.kind, code: String(result.code) }
+        : { outcome: result.kind };
+    },
+  });
+  const rotations = createRotations({
+    tables,
+    queues,
+    settings,
+    licensing,
+    audit,
+    config,
+    clock,
+    randomness,
+    log,
+    graph,
+    signIn,
+    vaults: vaultSecrets,
+    own: serviceKeyVault,
+    matches,
+    consumers: unknownConsumers(),
+  });
   const retention = createRetention({
     settings,
     audit,
     clock,
-    stores: [auditHistory(audit), alerts.history.store(), scanHistory(tables)],
+    stores: [auditHistory(audit), alerts.history.store(), scanHistory(tables), rotations.store()],
   });
 
   const writer = createInventoryWriter({ tables });
@@ -275,6 +324,7 @@ export function createServices(config: Config): Services {
     alerts,
     compliance,
     reconciliation,
+    rotations,
     failedMessages,
   };
 }

@@ -2,6 +2,7 @@ import type { Appender } from "../audit/event.ts";
 import { CloudFailure } from "../azure/failure.ts";
 import type { Graph } from "../azure/graph.ts";
 import type { ServiceKeyVault } from "../azure/service-key-vault.ts";
+import type { SignInOutcome } from "../azure/sign-in-proof.ts";
 import type { VaultSecretsClients } from "../azure/vault-secrets.ts";
 import type { Caller } from "../http/endpoint.ts";
 import type { Clock, Logger, Randomness } from "../runtime.ts";
@@ -30,12 +31,7 @@ const BUSY_SECONDS = 5;
 const LEASE_ROW = "tenant";
 
 /** Signs in once with a client secret of an application, on a new connection. Nothing is kept. */
-export type SignIn = (
-  appId: string,
-  secret: string,
-) => Promise<
-  { kind: "accepted" | "notYet" | "expired" | "unclear" } | { kind: "impossible"; code: number; reason: string }
->;
+export type SignIn = (appId: string, secret: string) => Promise<SignInOutcome>;
 
 /** What the steps of a rotation work with. */
 export interface RotationWorld {

@@ -69,7 +69,7 @@ async function addSecret(turn: Turn): Promise<void> {
       await settle(turn, displayName, { state: "refused" });
       // A secret of an earlier try, which no answer shows yet, may be what takes the place.
       const lost = turn.record.attempts.some(({ state }) => state === "asked");
-      if ((error.code as string) === "noRoomForSecret" && lost) throw new Later(AGAIN_SECONDS);
+      if (error.code === "noRoomForSecret" && lost) throw new Later(AGAIN_SECONDS);
     }
     throw error;
   });

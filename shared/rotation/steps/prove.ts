@@ -36,7 +36,7 @@ export async function prove(turn: Turn): Promise<void> {
   if (result.kind === "impossible") {
     throw new GoBack(
       "signInImpossible",
-      `The application can't sign in with any secret: ${result.reason} (AADSTS${result.code})`,
+      `The application can't sign in with any secret. ${result.reason} (AADSTS${result.code}).`,
       "See that the application is enabled and has a service principal in this tenant, then begin a new rotation.",
     );
   }
