@@ -1,0 +1,103 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
+import { secretValueOf } from "../../infra/local/cloud/company/applications.ts";
+import { unknownConsumers } from "../../shared/rotation/consumers.ts";
+import type { RotationStatus } from "../../shared/rotation/rotation.ts";
+import { MINUTE_MS } from "../../shared/time.ts";
+import { liveIn } from "../azure/live-cloud.ts";
+import { holds, keepsSecrets } from "./invariants.ts";
+import { BOSS, type Death, VAULT, World } from "./room.ts";
+
+/**
+ * Workers die at each of their calls to storage and the cloud: before it is sent, after it was carried out, and so that it is
+ * carried out after another worker has gone on. `ROTATION_DEATHS=all` tries every call; otherwise a few, another few with
+ * another `KILL_SEED`.
+ */
+const ALL = process.env.ROTATION_DEATHS === "all";
+const SEED = Number(process.env.KILL_SEED ?? Math.floor(Math.random() * 1000));
+/** Every so many calls one death. */
+const STRIDE = ALL ? 1 : 29;
+const HOW: Death["how"][] = ["before", "after", "late"];
+
+let world: World;
+let azurite: Azurite;
+const values: string[] = [];
+
+beforeAll(async () => {
+  azurite = await startAzurite();
+  const subscriptions = [{ id: "11111111-1111-4111-8111-111111111111", name: "Shop", vaults: [{ name: VAULT }] }];
+  const { cloud, config } = await liveIn({ company: { subscriptions } });
+  world = new World(cloud, config, azurite.connectionString());
+});
+afterAll(async () => {
+  await world.cloud.stop();
+  await azurite.stop();
+});
+
+interface Scenario {
+  name: string;
+  prepare(): void;
+  ends: RotationStatus;
+  directory: { readLagSeconds: number; writesLag: boolean; signInDelaySeconds: number; flappingSeconds: number };
+}
+
+const calm = { readLagSeconds: 0, writesLag: false, signInDelaySeconds: 0, flappingSeconds: 0 };
+const lagging = { readLagSeconds: 300, writesLag: true, signInDelaySeconds: 60, flappingSeconds: 240 };
+const failing = async () => ({ consumers: [], coverage: [], failed: "web-shop did not start.", slowestSeconds: 0 });
+
+const scenarios: Scenario[] = [
+  { name: "a rotation", prepare: () => {}, ends: "completed", directory: calm },
+  {
+    name: "a rotation while the directory lags and new secrets flap",
+    prepare: () => {},
+    ends: "completed",
+    directory: lagging,
+  },
+  {
+    name: "a rotation that is put back",
+    prepare: () => {
+      world.consumers = { ...unknownConsumers(), refresh: failing };
+    },
+    ends: "rolledBack",
+    directory: lagging,
+  },
+];
+
+/** Goes through a rotation whose first worker dies; answers whether it got that far. */
+async function dies(scenario: Scenario, death: Death | undefined): Promise<boolean> {
+  const name = `${scenarios.indexOf(scenario)}-${death?.how ?? "no"}-${death?.at ?? 0}`;
+  world.targets = [];
+  world.messages.length = 0;
+  world.consumers = unknownConsumers();
+  scenario.prepare();
+  const app = world.application(name, { places: 2 });
+  world.cloud.control.directory.set(scenario.directory);
+  world.pass(10 * MINUTE_MS);
+  const { rotationId } = await world.start().begin(app.request, BOSS);
+  const { row, deaths } = await world.run(rotationId, death ? { death } : {});
+  expect(row.status, `${name}: ${JSON.stringify(row.attention)}`).toBe(scenario.ends);
+  await holds(world, app, row);
+  values.push(secretValueOf(name, "old"), world.cloud.control.secretValue(VAULT, app.places[0]!)!);
+  return deaths > 0;
+}
+
+test.each(scenarios)("whoever dies where in $name, it goes on", { timeout: 1_800_000 }, async (scenario) => {
+  const before = world.calls.length;
+  await dies(scenario, undefined);
+  const calls = world.calls.length - before;
+  let died = 0;
+  for (let at = ALL ? 1 : 1 + (SEED % STRIDE); at < calls; at += STRIDE) {
+    for (const how of ALL ? HOW : [HOW[(SEED + at) % 3]!]) {
+      const happened = await dies(scenario, { at, how }).catch((error: unknown) => {
+        throw new Error(`KILL_SEED=${SEED}, ${how} call ${at}: ${error instanceof Error ? error.message : error}`, {
+          cause: error,
+        });
+      });
+      if (happened) died++;
+    }
+  }
+  expect(died).toBeGreaterThan(0);
+  if (ALL) console.log(`${scenario.name}: ${died} deaths, ${calls} calls of a rotation without one`);
+});
+
+test("no value was written down on the way", () => keepsSecrets(world, azurite.connectionString(), values));
