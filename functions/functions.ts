@@ -13,6 +13,7 @@ import type { QueueDeclaration, TimerDeclaration } from "./kit.ts";
 import * as license from "./license.ts";
 import * as maintenance from "./maintenance.ts";
 import * as reconciliation from "./reconciliation.ts";
+import * as rotationMatches from "./rotation-matches.ts";
 import * as rotations from "./rotations.ts";
 import type { Services } from "./services.ts";
 import * as settings from "./settings.ts";
@@ -37,6 +38,7 @@ export const endpoints: Endpoint<Services>[] = [
   ...audit.endpoints,
   ...rotations.endpoints,
   ...reconciliation.endpoints,
+  ...rotationMatches.endpoints,
   ...documentation(() => endpoints),
   catchAll(() => endpoints),
 ];
@@ -49,6 +51,7 @@ export const timers: TimerDeclaration[] = [
   ...audit.timers,
   ...reconciliation.timers,
   ...rotations.timers,
+  ...rotationMatches.timers,
   ...maintenance.timers,
 ];
 export const queues: QueueDeclaration[] = [

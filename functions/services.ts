@@ -33,7 +33,8 @@ import { createFailedMessages, type FailedMessages } from "../shared/messages/fa
 import { createReconciliation, type Reconciliation } from "../shared/reconciliation/reconciliation.ts";
 import { unknownConsumers } from "../shared/rotation/consumers.ts";
 import { PROOF_LIMITS } from "../shared/rotation/match-proof.ts";
-import { createMatches } from "../shared/rotation/matches.ts";
+import { createMatches, type MatchFinder } from "../shared/rotation/matches.ts";
+import { createPolicies, type RotationPolicies } from "../shared/rotation/policies.ts";
 import { createRotations, type Rotations } from "../shared/rotation/rotations.ts";
 import { type Clock, type Randomness, systemRandomness } from "../shared/runtime.ts";
 import { auditHistory, createRetention, type Retention } from "../shared/settings/retention.ts";
@@ -77,6 +78,8 @@ export interface Services {
   compliance: Compliance;
   reconciliation: Reconciliation;
   rotations: Rotations;
+  matches: MatchFinder;
+  policies: RotationPolicies;
   failedMessages: FailedMessages;
 }
 
@@ -285,6 +288,35 @@ export function createServices(config: Config): Services {
     randomness,
     log,
   });
+  const graph = createGraph({ config, identity, log });
+  const vaultSecrets = createVaultSecrets({ config, identity, log });
+  const proveSignIn = createSignInProof(config);
+  const signIn = async (appId: string, secret: string) =>
+    await proveSignIn(appId, secret, config.AZURE_TENANT_ID ?? (await identity.describe()).tenantId ?? "organizations");
+  const matches = createMatches({
+    tables,
+    audit,
+    config,
+    clock,
+    log,
+    limiter: createRateLimiter({ tables, clock, name: "matchProofs", limits: PROOF_LIMITS }),
+    vaults: vaultSecrets,
+    app: (appId) => graph.application({ appId }),
+    proveSignIn: signIn,
+  });
+  const policies = createPolicies({
+    tables,
+    settings,
+    audit,
+    config,
+    clock,
+    app: async (appId) => {
+      const app = await graph.application({ appId });
+      return app && { ...app, reasons: [] };
+    },
+    passwordPolicy: graph.passwordPolicy,
+    matches,
+  });
   const failedMessages = createFailedMessages({ tables, queues, audit, clock, log });
   const gate = createGate({ access, licensing, audit, limiter, signInLimiter });
   const health = createHealth({
@@ -325,6 +357,8 @@ export function createServices(config: Config): Services {
     compliance,
     reconciliation,
     rotations,
+    matches,
+    policies,
     failedMessages,
   };
 }

@@ -1,6 +1,6 @@
 import pMap from "p-map";
 import type { PasswordCredential } from "../azure/graph.ts";
-import { type AssetRecord, Assets } from "../inventory/asset.ts";
+import { type AssetRecord, Assets, placesOf, sourceOf } from "../inventory/asset.ts";
 import { expiryBounds, nameKey, namePrefix, partitions } from "../inventory/layout.ts";
 import { keyEnd } from "../storage/keys.ts";
 import type { Tables } from "../storage/tables.ts";
@@ -48,8 +48,10 @@ export async function candidatesOf(
   const { tables, index } = deps;
   const coverage: string[] = [];
   const found = new Map<string, ComparedSecret>();
+  /** The applications' own credentials are assets, too. */
+  const mayHold = (secret: ComparedSecret) => sourceOf(secret) === "keyVault" && !deps.isServiceVault(secret.vaultName);
   const take = (secret: ComparedSecret) => {
-    if (!deps.isServiceVault(secret.vaultName)) found.set(matchKey(secret.vaultName, secret.name), secret);
+    if (mayHold(secret)) found.set(matchKey(secret.vaultName, secret.name), secret);
   };
   const credentials = newestFirst(app.passwords).slice(0, MAX_CREDENTIALS);
   if (credentials.length < app.passwords.length)
@@ -119,7 +121,7 @@ export async function candidatesOf(
       false,
     );
     const { secrets, more } = await secretsIn(bounds);
-    return { secrets: secrets.filter(({ vaultName }) => !deps.isServiceVault(vaultName)), more };
+    return { secrets: secrets.filter(mayHold), more };
   }
 
   async function withNameOf({ displayName }: MatchedApp) {
@@ -144,6 +146,12 @@ export async function candidatesOf(
     }
     return { secrets, more: false };
   }
+}
+
+/** The vault and the name in the asset id of a vault's secret; undefined for another asset's, and for what is no id. */
+export function secretPlace(id: string): { vaultName: string; name: string } | undefined {
+  const [place, other] = placesOf(id);
+  return place?.type === "secret" && other === undefined ? place : undefined;
 }
 
 /** The secret as the inventory knows it. */

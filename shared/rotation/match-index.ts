@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { deflateRawSync, inflateRawSync } from "node:zlib";
 import pMap from "p-map";
 import * as z from "zod";
-import { Assets } from "../inventory/asset.ts";
+import { Assets, sourceOf } from "../inventory/asset.ts";
 import { namePrefix, partitions } from "../inventory/layout.ts";
 import { VAULTS, Vaults } from "../inventory/vault.ts";
 import type { Clock, Logger } from "../runtime.ts";
@@ -127,10 +127,13 @@ export function createMatchIndex(deps: { tables: Tables; clock: Clock; log: Logg
         partitionKey: VAULTS,
         from: "n!",
         before: keyEnd("n!"),
-        select: ["name" as const, "contents" as const],
+        select: ["name" as const, "source" as const, "contents" as const],
       };
       for await (const rows of tables.pages(Vaults, range)) {
-        for (const { name, contents } of rows) {
+        for (const vault of rows) {
+          const { name, contents } = vault;
+          // What stands in a vault's place for the credentials of applications holds no secret of a vault.
+          if (sourceOf(vault) !== "keyVault") continue;
           vaults++;
           const wanted = hashOf(contents.secret);
           const built = known.get(name.toLowerCase());

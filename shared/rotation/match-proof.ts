@@ -1,11 +1,7 @@
 import { CloudFailure } from "../azure/failure.ts";
+import type { SignInOutcome } from "../azure/sign-in-proof.ts";
 import type { SecretVersion, VaultSecrets } from "../azure/vault-secrets.ts";
 import type { MatchedApp } from "./match.ts";
-
-/** What one token request with a secret says of it. */
-export type SignInProof =
-  | { outcome: "accepted" | "notYet" | "expired" | "unclear" }
-  | { outcome: "impossible"; code: string };
 
 /** What a try to prove a match came to. */
 export const PROOF_OUTCOMES = [
@@ -42,7 +38,7 @@ export async function prove(
   app: MatchedApp,
   name: string,
   secrets: VaultSecrets,
-  proveSignIn: (appId: string, secret: string) => Promise<SignInProof>,
+  proveSignIn: (appId: string, secret: string) => Promise<SignInOutcome>,
 ): Promise<Proof> {
   const read = await readable(secrets.read(name));
   if (read instanceof CloudFailure)
@@ -56,7 +52,7 @@ export async function prove(
     return { outcome: "otherHint", message, version, keyIds };
   }
   const signIn = await proveSignIn(app.appId, value);
-  const outcome = signIn.outcome === "notYet" ? "refused" : signIn.outcome;
+  const outcome = signIn.kind === "notYet" ? "refused" : signIn.kind;
   return { outcome, message: messageOf(signIn, keyIds), version, keyIds };
 }
 
@@ -67,13 +63,10 @@ const MESSAGES = {
   unclear: "The sign-in service gave no clear answer. Try again later.",
 } as const;
 
-function messageOf(proof: SignInProof, keyIds: readonly string[]): string {
-  if (proof.outcome === "impossible") {
-    const code = /^(AADSTS)?\d+$/.test(proof.code) ? ` (AADSTS${proof.code.replace("AADSTS", "")})` : "";
-    return `A sign-in can prove nothing here${code}: the application is disabled, or has no service principal in this tenant.`;
-  }
-  const told = proof.outcome !== "accepted" || keyIds.length === 1;
-  return MESSAGES[proof.outcome] + (told ? "" : " Which of its secrets it is, the hints do not tell.");
+function messageOf(signIn: SignInOutcome, keyIds: readonly string[]): string {
+  if (signIn.kind === "impossible") return `A sign-in can prove nothing here. ${signIn.reason}`;
+  const told = signIn.kind !== "accepted" || keyIds.length === 1;
+  return MESSAGES[signIn.kind] + (told ? "" : " Which of its secrets it is, the hints do not tell.");
 }
 
 /** What keeps a value from being read is an answer, not an error: people are told what to grant. */

@@ -61,6 +61,7 @@ export const COMPARED = [
   "expiresOn",
   "contentType",
   "tags",
+  "source",
 ] as const satisfies (keyof AssetRecord)[];
 export type ComparedSecret = Pick<AssetRecord, (typeof COMPARED)[number]>;
 
@@ -93,6 +94,8 @@ export const MatchRecord = z.object({
   vaultName: z.string(),
   secretName: z.string(),
   verified: Word.extend({ kind: z.enum(["hint", "signIn"]) }).optional(),
+  /** It was tried and is no working secret of the application. */
+  refused: Word.optional(),
   confirmed: Word.optional(),
 });
 export type MatchRecord = z.infer<typeof MatchRecord>;

@@ -3,19 +3,20 @@ import { audited } from "../audit/audited.ts";
 import type { Appender } from "../audit/event.ts";
 import { CloudFailure } from "../azure/failure.ts";
 import { isServiceVault } from "../azure/service-key-vault.ts";
+import type { SignInOutcome } from "../azure/sign-in-proof.ts";
 import type { SecretVersion, VaultSecrets, VaultSecretsClients } from "../azure/vault-secrets.ts";
 import type { Config } from "../config/config.ts";
 import type { Caller } from "../http/endpoint.ts";
 import { invalidBody, notFound, Problem, retryLater } from "../http/problem.ts";
 import type { RateLimiter } from "../http/rate-limit.ts";
-import { assetId, placesOf } from "../inventory/asset.ts";
+import { assetId } from "../inventory/asset.ts";
 import { VAULTS, Vaults, vaultKey } from "../inventory/vault.ts";
 import type { Clock, Logger } from "../runtime.ts";
 import { withoutKeys } from "../storage/entity.ts";
 import type { Tables } from "../storage/tables.ts";
+import { DAY_MS } from "../time.ts";
 import {
   type ComparedSecret,
-  type Confidence,
   type Match,
   type MatchedApp,
   type MatchRecord,
@@ -24,25 +25,17 @@ import {
   matchPartition,
   type Word,
 } from "./match.ts";
-import { candidatesOf, secretOf } from "./match-candidates.ts";
+import { candidatesOf, secretOf, secretPlace } from "./match-candidates.ts";
 import { weigh } from "./match-evidence.ts";
 import { createMatchIndex, type MatchIndex } from "./match-index.ts";
-import { PROOF_LIMITS, type Proof, prove, readable, type SignInProof } from "./match-proof.ts";
+import { PROOF_LIMITS, type Proof, prove, readable } from "./match-proof.ts";
+import type { Matches, Target } from "./targets.ts";
 
 /** Vaults that are asked at once about the targets of a rotation. */
 const PARALLEL = 4;
 
-/** A vault's secret as a rotation is told of it. */
-export interface MatchedTarget {
-  vaultName: string;
-  vaultUri: string;
-  secretName: string;
-  confidence: Confidence;
-  confirmed: boolean;
-}
-
 /** Which secrets of vaults hold which credentials of applications. */
-export interface MatchFinder {
+export interface MatchFinder extends Matches {
   readonly index: MatchIndex;
   /**
    * By metadata alone, the most certain first, and what could not be looked at, as sentences.
@@ -78,7 +71,7 @@ export interface MatchFinder {
    *
    * @throws {CloudFailure} throttled
    */
-  targetsOf(app: MatchedApp, keyId: string): Promise<MatchedTarget[]>;
+  targetsOf(app: MatchedApp, keyId: string): Promise<Target[]>;
 }
 
 export interface MatchDependencies {
@@ -91,7 +84,7 @@ export interface MatchDependencies {
   vaults: VaultSecretsClients;
   /** Undefined for an application nobody knows of. */
   app: (appId: string) => Promise<MatchedApp | undefined>;
-  proveSignIn: (appId: string, secret: string) => Promise<SignInProof>;
+  proveSignIn: (appId: string, secret: string) => Promise<SignInOutcome>;
 }
 
 /** Who looks at the targets of a rotation. */
@@ -122,10 +115,10 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
 
   /** The secret that a caller names, with a client for its vault. */
   async function named(id: string): Promise<{ secret: ComparedSecret; secrets: VaultSecrets }> {
-    const [parts] = placesOf(id);
-    if (parts && isOwn(parts.vaultName))
+    const place = secretPlace(id);
+    if (place && isOwn(place.vaultName))
       throw new Problem("serviceVault", "The service's own key vault is never matched, read or written by a rotation.");
-    const secret = parts?.type === "secret" ? await secretOf(tables, parts.vaultName, parts.name) : undefined;
+    const secret = place && (await secretOf(tables, place.vaultName, place.name));
     const vault = secret && (await tables.get(Vaults, VAULTS, vaultKey(secret.vaultName)));
     if (!secret || !vault) throw notFound(`The secret ${id}`);
     return { secret, secrets: deps.vaults.open(vault) };
@@ -137,7 +130,7 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
   async function keep(
     app: MatchedApp,
     secret: ComparedSecret,
-    words: Partial<Pick<MatchRecord, "verified" | "confirmed">>,
+    words: Pick<MatchRecord, "verified" | "refused"> | Pick<MatchRecord, "confirmed">,
   ) {
     const { vaultName, name: secretName } = secret;
     await tables.modify(MatchRows, matchPartition(app.appId), matchKey(vaultName, secretName), (now) => ({
@@ -168,13 +161,16 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
       const proof = await prove(app, secret.name, secrets, deps.proveSignIn);
       const { version, keyIds } = proof;
       const keyId = keyIds.length === 1 ? keyIds[0] : keyIds.find((one) => one === claimed);
-      const kind =
-        proof.outcome === "accepted"
-          ? ("signIn" as const)
-          : keyIds.length === 1 && proof.outcome !== "refused" && ("hint" as const);
+      const word = version && wordOf(version, keyId, caller);
+      const signedIn = proof.outcome === "accepted";
+      const wrong = proof.outcome === "refused" || proof.outcome === "otherHint";
       // What could not be looked at says nothing against what was shown before.
-      if (version)
-        await keep(app, secret, { verified: kind ? { ...wordOf(version, keyId, caller), kind } : undefined });
+      if (word)
+        await keep(app, secret, {
+          verified:
+            signedIn || (keyIds.length === 1 && !wrong) ? { ...word, kind: signedIn ? "signIn" : "hint" } : undefined,
+          refused: wrong ? word : undefined,
+        });
       return proof;
     };
     return await audited(audit, event, tried, outcome);
@@ -238,12 +234,12 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
   }
 
   /** Undefined where the vault or the secret is gone, switched off, or only backs a certificate. */
-  async function targetOf(app: MatchedApp, match: Match): Promise<MatchedTarget | undefined> {
+  async function targetOf(app: MatchedApp, match: Match): Promise<Target | undefined> {
     const { secret, keyId, confidence } = match;
     const vault = await tables.get(Vaults, VAULTS, vaultKey(secret.vaultName));
     if (!vault) return undefined;
     const target = { vaultName: vault.name, vaultUri: vault.vaultUri, secretName: secret.name };
-    const doubtful: MatchedTarget = {
+    const doubtful: Target = {
       ...target,
       confidence: confidence === "certain" ? "likely" : confidence,
       confirmed: false,
@@ -258,6 +254,9 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
     if (stands(record?.confirmed)) return { ...target, confidence, confirmed: true };
     if (record?.verified?.kind === "signIn" && stands(record.verified))
       return { ...target, confidence, confirmed: false };
+    // A rotation asks again and again: a wrong value is tried once a day.
+    const refused = record?.refused;
+    if (refused?.version === newest.version && clock.now().getTime() - Date.parse(refused.at) < DAY_MS) return doubtful;
     const { outcome, keyIds } = await proveAndKeep(app, secret, secrets, SYSTEM, keyId);
     const holds = keyId !== undefined && keyIds.includes(keyId);
     return holds && (outcome === "accepted" || outcome === "expired")

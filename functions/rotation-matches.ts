@@ -1,0 +1,147 @@
+import * as z from "zod";
+import { pageOfAll, pageParameters, pageRequest } from "../shared/http/paging.ts";
+import { Deleted, deleted, ok, resource } from "../shared/http/reply.ts";
+import { orderOf } from "../shared/rotation/matches.ts";
+import {
+  ConfirmedMatch,
+  clientId,
+  MatchToConfirm,
+  MatchToVerify,
+  matchView,
+  RotationMatchList,
+  VerifiedMatch,
+  verifiedMatchView,
+} from "../shared/rotation/matches-api.ts";
+import { Policy, PolicyChange, policyView } from "../shared/rotation/policies-api.ts";
+import { endpoint, timer } from "./kit.ts";
+
+const tag = "Rotation";
+const params = z.object({ app_id: clientId });
+
+const listRotationMatches = endpoint({
+  name: "listRotationMatches",
+  method: "GET",
+  route: "api/automation/rotation/apps/{app_id}/matches",
+  summary: "The vault secrets that hold an application's credentials, or may hold them",
+  description:
+    "By what the inventory knows of them: tags, content types, names and dates. No value is read. A secret that says it is another application's is left out. The most certain first.",
+  tag,
+  access: "user",
+  tier: "pro",
+  params,
+  query: z.strictObject(pageParameters),
+  responds: { 200: RotationMatchList },
+  handle: async ({ params, query, services }) => {
+    const { matches, coverage } = await services.matches.of(params.app_id);
+    const page = pageOfAll(matches, pageRequest(query), orderOf);
+    return ok({ ...page, items: page.items.map(matchView), coverage });
+  },
+});
+
+const verifyRotationMatch = endpoint({
+  name: "verifyRotationMatch",
+  method: "POST",
+  route: "api/automation/rotation/apps/{app_id}/matches/verify",
+  summary: "Prove whether a vault secret holds a credential of an application",
+  description:
+    "Reads its value, compares the beginning with the hints of the application's secrets, and signs in with it once where one fits. The value is kept and answered nowhere. At most 20 times an hour for an application, since a wrong value is a failed sign-in in the tenant's log.",
+  tag,
+  access: "operator",
+  tier: "pro",
+  params,
+  body: MatchToVerify,
+  problems: ["serviceVault"],
+  responds: { 200: VerifiedMatch },
+  handle: async ({ params, body, caller, services }) =>
+    ok(verifiedMatchView(await services.matches.verify(params.app_id, body, caller))),
+});
+
+const confirmRotationMatch = endpoint({
+  name: "confirmRotationMatch",
+  method: "POST",
+  route: "api/automation/rotation/apps/{app_id}/matches/confirm",
+  summary: "Say that a vault secret holds a credential of an application",
+  description:
+    "Of the version that it has now: a rotation then writes the new value to it. A version that somebody else writes later needs a new word.",
+  tag,
+  access: "admin",
+  tier: "pro",
+  params,
+  body: MatchToConfirm,
+  problems: ["serviceVault", "conflict"],
+  responds: { 200: ConfirmedMatch },
+  handle: async ({ params, body, caller, services }) => {
+    const match = await services.matches.confirm(params.app_id, body, caller);
+    return ok({ match: match ? matchView(match) : null });
+  },
+});
+
+const getRotationPolicy = endpoint({
+  name: "getRotationPolicy",
+  method: "GET",
+  route: "api/automation/rotation/apps/{app_id}/policy",
+  summary: "How an application's client secrets are rotated",
+  description: "404 when nobody has set it: then its secrets are rotated only when somebody asks.",
+  tag,
+  access: "user",
+  tier: "pro",
+  params,
+  responds: { 200: Policy },
+  handle: async ({ params, services }) => resource(policyView(await services.policies.get(params.app_id))),
+});
+
+const setRotationPolicy = endpoint({
+  name: "setRotationPolicy",
+  method: "PUT",
+  route: "api/automation/rotation/apps/{app_id}/policy",
+  summary: "Set how an application's client secrets are rotated",
+  description:
+    "All of it: what is left out takes its default. `automatic` is refused (400) where a rotation could never end by itself: without a certain match to write to, without an end of the secrets, or where a new secret would live no longer than `rotationTriggerDays`, `overlapDays` and a day, after the tenant's own limit.",
+  tag,
+  access: "admin",
+  tier: "pro",
+  params,
+  body: PolicyChange,
+  conditional: true,
+  problems: ["serviceVault"],
+  responds: { 200: Policy },
+  handle: async ({ params, body, caller, ifMatch, services }) =>
+    resource(policyView(await services.policies.set(params.app_id, body, caller, ifMatch))),
+});
+
+const deleteRotationPolicy = endpoint({
+  name: "deleteRotationPolicy",
+  method: "DELETE",
+  route: "api/automation/rotation/apps/{app_id}/policy",
+  summary: "Remove an application's rotation policy",
+  description: "A rotation that is under way goes on.",
+  tag,
+  access: "admin",
+  tier: "pro",
+  params,
+  conditional: true,
+  responds: { 200: Deleted },
+  handle: async ({ params, caller, ifMatch, services }) => {
+    await services.policies.remove(params.app_id, caller, ifMatch);
+    return deleted();
+  },
+});
+
+export const endpoints = [
+  listRotationMatches,
+  verifyRotationMatch,
+  confirmRotationMatch,
+  getRotationPolicy,
+  setRotationPolicy,
+  deleteRotationPolicy,
+];
+
+export const timers = [
+  timer({
+    name: "indexRotationMatches",
+    schedule: () => "20 */15 * * * *",
+    handle: async ({ services }) => {
+      if ((await services.licensing.tier()) === "pro") await services.matches.index.update();
+    },
+  }),
+];

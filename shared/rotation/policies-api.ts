@@ -1,0 +1,74 @@
+import * as z from "zod";
+import type { Row } from "../storage/entity.ts";
+import {
+  DEFAULT_OVERLAP_DAYS,
+  MAX_EXPIRY_DAYS,
+  MAX_OVERLAP_DAYS,
+  MAX_TARGETS,
+  PolicyAttention,
+  type PolicyRecord,
+} from "./policy.ts";
+
+/** Rotation policies as the API takes and shows them. */
+
+const instant = z.iso.datetime();
+
+export const PolicyChange = z
+  .strictObject({
+    automatic: z.boolean().default(false).meta({
+      description: "Whether a secret that ends within `rotationTriggerDays` is rotated without anybody asking.",
+    }),
+    expiryDays: z
+      .int()
+      .min(1)
+      .max(MAX_EXPIRY_DAYS)
+      .nullable()
+      .default(null)
+      .meta({ description: "Days that a new secret lives; null for the setting `defaultValidityDays`." }),
+    overlapDays: z
+      .int()
+      .min(1)
+      .max(MAX_OVERLAP_DAYS)
+      .default(DEFAULT_OVERLAP_DAYS)
+      .meta({ description: "Days that the old secret goes on working beside the new one, at least." }),
+    updateKeyVaults: z.boolean().default(true).meta({ description: "Whether vault secrets are written." }),
+    targets: z
+      .array(z.string().min(1).max(300))
+      .max(MAX_TARGETS)
+      .default([])
+      .meta({ description: "Asset ids of the only vault secrets that are written; empty for every certain match." }),
+  })
+  .meta({ id: "RotationPolicyChange" });
+export type PolicyChange = z.infer<typeof PolicyChange>;
+
+export const Policy = z
+  .object({
+    appId: z.string(),
+    automatic: z.boolean(),
+    expiryDays: z.int().nullable(),
+    overlapDays: z.int(),
+    updateKeyVaults: z.boolean(),
+    targets: z.array(z.string()),
+    state: z.enum(["active", "needsAttention"]).meta({
+      description: "`needsAttention`: it is not rotated by itself as things are; `attention` says why and what to do.",
+    }),
+    attention: PolicyAttention.meta({ id: "RotationPolicyAttention" }).nullable(),
+    updatedAt: instant,
+    updatedBy: z.string(),
+    etag: z.string(),
+  })
+  .meta({ id: "RotationPolicy" });
+
+export const policyView = (row: Row<PolicyRecord>): z.infer<typeof Policy> => ({
+  appId: row.appId,
+  automatic: row.automatic,
+  expiryDays: row.expiryDays ?? null,
+  overlapDays: row.overlapDays,
+  updateKeyVaults: row.updateKeyVaults,
+  targets: row.targets,
+  state: row.attention ? "needsAttention" : "active",
+  attention: row.attention ?? null,
+  updatedAt: row.updatedAt,
+  updatedBy: row.updatedBy,
+  etag: row.etag,
+});

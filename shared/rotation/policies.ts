@@ -1,0 +1,194 @@
+import { audited } from "../audit/audited.ts";
+import type { Appender } from "../audit/event.ts";
+import type { Graph } from "../azure/graph.ts";
+import { isServiceVault } from "../azure/service-key-vault.ts";
+import type { Config } from "../config/config.ts";
+import { changedSince, requireMatch } from "../http/conditional.ts";
+import type { Caller } from "../http/endpoint.ts";
+import { invalidBody, notFound, Problem } from "../http/problem.ts";
+import { assetId } from "../inventory/asset.ts";
+import type { Clock } from "../runtime.ts";
+import type { Settings } from "../settings/settings.ts";
+import { isConflict } from "../storage/conflict.ts";
+import type { Row } from "../storage/entity.ts";
+import type { Tables } from "../storage/tables.ts";
+import type { MatchedApp } from "./match.ts";
+import { secretPlace } from "./match-candidates.ts";
+import type { MatchFinder } from "./matches.ts";
+import type { PolicyChange } from "./policies-api.ts";
+import { leastLife, POLICIES, Policies, type PolicyRecord, policyKey } from "./policy.ts";
+
+/** An application as far as policies need it. */
+export interface PolicyApp extends MatchedApp {
+  /** Why none of its secrets can be rotated, as sentences; empty when they can. */
+  reasons: readonly string[];
+}
+
+/** How applications are rotated, and which of them by themselves. */
+export interface RotationPolicies {
+  /** @throws {Problem} notFound when the application has none. */
+  get(appId: string): Promise<Row<PolicyRecord>>;
+  /** Those of these applications that have one, by lower-cased client id. One request each, or one per 1,000 policies. */
+  of(appIds: readonly string[]): Promise<Map<string, Row<PolicyRecord>>>;
+  /**
+   * Sets all of an application's policy.
+   *
+   * @throws {Problem} notFound for an application nobody knows of; invalidRequest naming the member that can't be so;
+   * serviceVault; preconditionFailed.
+   */
+  set(appId: string, change: PolicyChange, caller: Caller, ifMatch: string | undefined): Promise<Row<PolicyRecord>>;
+  /** @throws {Problem} notFound, preconditionFailed */
+  remove(appId: string, caller: Caller, ifMatch: string | undefined): Promise<void>;
+}
+
+/** Up to here policies are looked up one by one. */
+const SINGLE_LOOK_UPS = 20;
+
+export function createPolicies(deps: {
+  tables: Tables;
+  settings: Pick<Settings, "values">;
+  audit: Appender;
+  config: Pick<Config, "SERVICE_KEY_VAULT_URL">;
+  clock: Clock;
+  app: (appId: string) => Promise<PolicyApp | undefined>;
+  passwordPolicy: Graph["passwordPolicy"];
+  matches: Pick<MatchFinder, "of">;
+}): RotationPolicies {
+  const { tables, audit, clock } = deps;
+
+  const stored = (appId: string) => tables.get(Policies, POLICIES, policyKey(appId));
+
+  async function existing(appId: string, ifMatch: string | undefined): Promise<Row<PolicyRecord>> {
+    const row = await stored(appId);
+    if (!row) throw notFound(`A policy of the application ${appId}`);
+    requireMatch(row.etag, ifMatch, "The policy");
+    return row;
+  }
+
+  /** Nothing that could never be done is promised. */
+  async function refuseImpossible(app: PolicyApp, change: PolicyChange): Promise<void> {
+    for (const target of change.targets) {
+      const place = secretPlace(target);
+      if (!place) throw invalidBody("targets", `${target} must be the asset id of a vault's secret`);
+      if (isServiceVault(deps.config, place.vaultName))
+        throw new Problem("serviceVault", "The service's own key vault is never written by a rotation.");
+    }
+    if (!change.automatic) return;
+    const refuse = (member: string, message: string) => {
+      throw invalidBody(member, message);
+    };
+    if (app.reasons.length > 0) refuse("automatic", `can't be true: ${app.reasons.join(" ")}`);
+    if (!app.passwords.some(({ expiresOn }) => expiresOn !== undefined))
+      refuse("automatic", "can't be true: the application has no client secret that ends, so none would ever be due");
+    if (!change.updateKeyVaults)
+      refuse("updateKeyVaults", "must be true: a rotation that writes to no vault secret needs a person to end it");
+    const { rotationTriggerDays, defaultValidityDays } = await deps.settings.values();
+    const policy = await deps.passwordPolicy(app.objectId);
+    if (policy !== "unknown" && !policy.allowed)
+      refuse("automatic", "can't be true: an app management policy of the tenant forbids new client secrets");
+    const days = lifeOf(change.expiryDays ?? defaultValidityDays, policy);
+    const least = leastLife(rotationTriggerDays, change.overlapDays);
+    if (days <= least)
+      refuse(
+        "expiryDays",
+        `must leave more than ${least} days, but a new secret would live ${days}: rotationTriggerDays (${rotationTriggerDays}), overlapDays (${change.overlapDays}) and one day to spare${policy !== "unknown" && policy.longestDays !== undefined ? `, with at most ${policy.longestDays} by the tenant's policy` : ""}`,
+      );
+    const certain = new Set(
+      (await deps.matches.of(app.appId)).matches
+        .filter(({ confidence }) => confidence === "certain")
+        .map(({ secret }) => assetId({ ...secret, type: "secret" })),
+    );
+    for (const target of change.targets)
+      if (!certain.has(target.toLowerCase()))
+        refuse("targets", `${target} is no certain match of the application: verify or confirm it first`);
+    if (certain.size === 0)
+      refuse(
+        "automatic",
+        "can't be true: no vault secret is a certain match, so the old secret could never be removed. Verify or confirm one first",
+      );
+  }
+
+  return {
+    get: async (appId) => await existing(appId, undefined),
+
+    async of(appIds) {
+      const found = new Map<string, Row<PolicyRecord>>();
+      if (appIds.length <= SINGLE_LOOK_UPS) {
+        for (const row of await Promise.all(appIds.map(stored))) if (row) found.set(row.rowKey, row);
+        return found;
+      }
+      const wanted = new Set(appIds.map(policyKey));
+      for await (const rows of tables.pages(Policies, { partitionKey: POLICIES }))
+        for (const row of rows) if (wanted.has(row.rowKey)) found.set(row.rowKey, row);
+      return found;
+    },
+
+    async set(appId, change, caller, ifMatch) {
+      const app = await deps.app(appId);
+      if (!app) throw notFound(`The application ${appId}`);
+      const before = await stored(appId);
+      if (before) requireMatch(before.etag, ifMatch, "The policy");
+      else if (ifMatch !== undefined) throw changedSince("The policy");
+      await refuseImpossible(app, change);
+      const { expiryDays, ...rest } = change;
+      const record: PolicyRecord = {
+        ...rest,
+        ...(expiryDays !== null && { expiryDays }),
+        appId: app.appId,
+        appName: app.displayName,
+        targets: change.targets.map((target) => target.toLowerCase()),
+        updatedAt: clock.now().toISOString(),
+        updatedBy: caller.actor,
+      };
+      const event = {
+        type: "rotation.policyChanged",
+        caller,
+        target: { type: "application", id: app.appId },
+        ...(before && { before: shownOf(before) }),
+        after: shownOf(record),
+      };
+      return await audited(audit, event, () =>
+        unlessChangedMeanwhile(
+          before
+            ? tables.replace(Policies, { ...record, partitionKey: POLICIES, rowKey: before.rowKey, etag: before.etag })
+            : tables.insert(Policies, POLICIES, policyKey(appId), record),
+        ),
+      );
+    },
+
+    async remove(appId, caller, ifMatch) {
+      const row = await existing(appId, ifMatch);
+      const event = {
+        type: "rotation.policyRemoved",
+        caller,
+        target: { type: "application", id: row.appId },
+        before: shownOf(row),
+      };
+      await audited(audit, event, () =>
+        unlessChangedMeanwhile(tables.remove(Policies, POLICIES, row.rowKey, row.etag)),
+      );
+    },
+  };
+}
+
+/** Days that a new secret lives once the tenant's policy has had its say. */
+export const lifeOf = (days: number, policy: Awaited<ReturnType<Graph["passwordPolicy"]>>): number =>
+  policy === "unknown" || policy.longestDays === undefined ? days : Math.min(days, policy.longestDays);
+
+/** What people set of it. */
+const shownOf = ({ automatic, expiryDays, overlapDays, updateKeyVaults, targets }: PolicyRecord) => ({
+  automatic,
+  expiryDays: expiryDays ?? null,
+  overlapDays,
+  updateKeyVaults,
+  targets,
+});
+
+async function unlessChangedMeanwhile<T>(write: Promise<T>): Promise<T> {
+  try {
+    return await write;
+  } catch (error) {
+    if (isConflict(error)) throw changedSince("The policy");
+    throw error;
+  }
+}
