@@ -36,9 +36,9 @@ export const endpoints: Endpoint<Services>[] = [
   ...compliance.endpoints,
   ...alerts.endpoints,
   ...audit.endpoints,
-  ...rotations.endpoints,
   ...reconciliation.endpoints,
   ...rotationMatches.endpoints,
+  ...rotations.endpoints,
   ...documentation(() => endpoints),
   catchAll(() => endpoints),
 ];
@@ -50,8 +50,8 @@ export const timers: TimerDeclaration[] = [
   ...alerts.timers,
   ...audit.timers,
   ...reconciliation.timers,
-  ...rotations.timers,
   ...rotationMatches.timers,
+  ...rotations.timers,
   ...maintenance.timers,
 ];
 export const queues: QueueDeclaration[] = [
@@ -60,5 +60,6 @@ export const queues: QueueDeclaration[] = [
   ...compliance.queues,
   ...alerts.queues,
   ...reconciliation.queues,
+  ...rotationMatches.queues,
   ...rotations.queues,
 ];

@@ -1,6 +1,7 @@
 import * as z from "zod";
 import { pageOfAll, pageParameters, pageRequest } from "../shared/http/paging.ts";
 import { Deleted, deleted, ok, resource } from "../shared/http/reply.ts";
+import { DUE_QUEUE, DueMessage } from "../shared/rotation/automatic.ts";
 import { orderOf } from "../shared/rotation/matches.ts";
 import {
   ConfirmedMatch,
@@ -13,7 +14,7 @@ import {
   verifiedMatchView,
 } from "../shared/rotation/matches-api.ts";
 import { Policy, PolicyChange, policyView } from "../shared/rotation/policies-api.ts";
-import { endpoint, timer } from "./kit.ts";
+import { endpoint, poison, queue, timer } from "./kit.ts";
 
 const tag = "Rotation";
 const params = z.object({ app_id: clientId });
@@ -138,10 +139,30 @@ export const endpoints = [
 
 export const timers = [
   timer({
+    name: "beginDueRotations",
+    schedule: (config) => config.ROTATION_SCHEDULE,
+    handle: ({ services }) => services.automaticRotation.enqueueDue(),
+  }),
+  timer({
     name: "indexRotationMatches",
     schedule: () => "20 */15 * * * *",
     handle: async ({ services }) => {
       if ((await services.licensing.tier()) === "pro") await services.matches.index.update();
     },
+  }),
+];
+
+export const queues = [
+  queue({
+    name: "beginDueRotation",
+    queue: DUE_QUEUE,
+    message: DueMessage,
+    handle: ({ appId }, { services, requestId }) => services.automaticRotation.begin(appId, requestId),
+  }),
+  poison({
+    name: "beginDueRotationFailed",
+    of: DUE_QUEUE,
+    message: DueMessage,
+    handle: ({ appId }, { services }) => services.automaticRotation.failed(appId),
   }),
 ];

@@ -31,6 +31,7 @@ import { createInventoryWriter } from "../shared/inventory/write.ts";
 import { createLicensing, type Licensing } from "../shared/licensing/licensing.ts";
 import { createFailedMessages, type FailedMessages } from "../shared/messages/failed.ts";
 import { createReconciliation, type Reconciliation } from "../shared/reconciliation/reconciliation.ts";
+import { type AutomaticRotation, createAutomaticRotation } from "../shared/rotation/automatic.ts";
 import { unknownConsumers } from "../shared/rotation/consumers.ts";
 import { PROOF_LIMITS } from "../shared/rotation/match-proof.ts";
 import { createMatches, type MatchFinder } from "../shared/rotation/matches.ts";
@@ -77,9 +78,10 @@ export interface Services {
   alerts: Alerts;
   compliance: Compliance;
   reconciliation: Reconciliation;
-  rotations: Rotations;
   matches: MatchFinder;
   policies: RotationPolicies;
+  rotations: Rotations;
+  automaticRotation: AutomaticRotation;
   failedMessages: FailedMessages;
 }
 
@@ -163,55 +165,6 @@ export function createServices(config: Config): Services {
     credentials: [access.apiTokens, sso, licensing],
     entries: audit,
   });
-  const graph = createGraph({ config, identity, log });
-  const vaultSecrets = createVaultSecrets({ config, identity, log });
-  const proveSignIn = createSignInProof(config);
-  const signIn = async (appId: string, secret: string) => {
-    const { tenantId } = await identity.describe();
-    // Every token of Entra names its tenant.
-    if (tenantId === undefined) throw new Error("The identity's token names no tenant.");
-    return await proveSignIn(appId, secret, tenantId);
-  };
-  const matches = createMatches({
-    tables,
-    audit,
-    config,
-    clock,
-    log,
-    limiter: createRateLimiter({ tables, clock, name: "matchProofs", limits: PROOF_LIMITS }),
-    vaults: vaultSecrets,
-    app: (appId) => graph.application({ appId }),
-    proveSignIn: async (appId, secret) => {
-      const result = await signIn(appId, secret);
-      return result.kind === "impossible"
-        ? { outcome: result.kind, code: String(result.code) }
-        : { outcome: result.kind };
-    },
-  });
-  const rotations = createRotations({
-    tables,
-    queues,
-    settings,
-    licensing,
-    audit,
-    config,
-    clock,
-    randomness,
-    log,
-    graph,
-    signIn,
-    vaults: vaultSecrets,
-    own: serviceKeyVault,
-    matches,
-    consumers: unknownConsumers(),
-  });
-  const retention = createRetention({
-    settings,
-    audit,
-    clock,
-    stores: [auditHistory(audit), alerts.history.store(), scanHistory(tables), rotations.store()],
-  });
-
   const writer = createInventoryWriter({ tables });
   const inventory = createInventory({
     tables,
@@ -317,6 +270,40 @@ export function createServices(config: Config): Services {
     passwordPolicy: graph.passwordPolicy,
     matches,
   });
+  const rotations = createRotations({
+    tables,
+    queues,
+    settings,
+    licensing,
+    audit,
+    config,
+    graph,
+    signIn,
+    vaults: vaultSecrets,
+    own: serviceKeyVault,
+    matches,
+    consumers: unknownConsumers(),
+    clock,
+    randomness,
+    log,
+  });
+  const automaticRotation = createAutomaticRotation({
+    tables,
+    queues,
+    settings,
+    clock,
+    log,
+    licensed,
+    graph,
+    matches,
+    rotations,
+  });
+  const retention = createRetention({
+    settings,
+    audit,
+    clock,
+    stores: [auditHistory(audit), alerts.history.store(), scanHistory(tables), rotations.store()],
+  });
   const failedMessages = createFailedMessages({ tables, queues, audit, clock, log });
   const gate = createGate({ access, licensing, audit, limiter, signInLimiter });
   const health = createHealth({
@@ -356,9 +343,10 @@ export function createServices(config: Config): Services {
     alerts,
     compliance,
     reconciliation,
-    rotations,
     matches,
     policies,
+    rotations,
+    automaticRotation,
     failedMessages,
   };
 }

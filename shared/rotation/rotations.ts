@@ -292,6 +292,7 @@ const noVault: ServiceKeyVault = {
   readTags: () => Promise.reject(noServiceVault()),
   writeTags: () => Promise.reject(noServiceVault()),
   readSecret: () => Promise.reject(noServiceVault()),
+  readNewest: () => Promise.reject(noServiceVault()),
   writeSecret: () => Promise.reject(noServiceVault()),
   removeSecret: () => Promise.reject(noServiceVault()),
 };

@@ -1,0 +1,237 @@
+import * as z from "zod";
+import type { Graph, GraphApplication, PasswordCredential } from "../azure/graph.ts";
+import { Problem } from "../http/problem.ts";
+import { assetId } from "../inventory/asset.ts";
+import type { Clock, Logger } from "../runtime.ts";
+import type { Settings } from "../settings/settings.ts";
+import { type Row, withoutKeys } from "../storage/entity.ts";
+import type { Queues } from "../storage/queues.ts";
+import type { Tables } from "../storage/tables.ts";
+import { DAY_MS, DAY_SECONDS } from "../time.ts";
+import { dueSecrets, LATEST_SECONDS } from "./due.ts";
+import { secretPlace } from "./match-candidates.ts";
+import type { MatchFinder } from "./matches.ts";
+import { lifeOf } from "./policies.ts";
+import { leastLife, POLICIES, Policies, type PolicyRecord, policyKey } from "./policy.ts";
+import { isOver, type RotationSummary } from "./rotation.ts";
+import type { Rotations } from "./rotations.ts";
+
+export const DUE_QUEUE = "rotation-due";
+export const DueMessage = z.object({ appId: z.string() });
+
+/** An application with a policy is looked at again after this long, whatever came of it. */
+const CHECK_EVERY_MS = DAY_MS;
+/** Rotations of one secret that may end without success before a person has to look. */
+const MAX_TRIES = 3;
+
+/** Rotation of what is due by itself, as policies say. */
+export interface AutomaticRotation {
+  /** Sends a message for each application with an automatic policy and a due secret. One request when there is no such policy. */
+  enqueueDue(): Promise<void>;
+  /** Begins the rotation of one application's due secret, or says in its policy why not; for the queue. */
+  begin(appId: string, requestId: string): Promise<void>;
+  /** A message that failed too often: the policy says so, and it is tried again the next day. */
+  failed(appId: string): Promise<void>;
+}
+
+/** Rotations of one application that are looked at to see what was tried: more than a year of retries. */
+const LOOKED_AT = 100;
+
+export function createAutomaticRotation(deps: {
+  tables: Tables;
+  queues: Queues;
+  settings: Pick<Settings, "values">;
+  clock: Clock;
+  log: Logger;
+  licensed: () => Promise<boolean>;
+  graph: Pick<Graph, "application" | "passwordPolicy">;
+  matches: Pick<MatchFinder, "targetsOf">;
+  rotations: Pick<Rotations, "begin" | "history">;
+}): AutomaticRotation {
+  const { tables, queues, clock, log } = deps;
+
+  /** Keeps what came of a look, unless somebody changed the policy meanwhile: then it is looked at again. */
+  async function settle(
+    row: Row<PolicyRecord>,
+    attention: Omit<NonNullable<PolicyRecord["attention"]>, "since"> | undefined,
+  ) {
+    const now = clock.now();
+    const { attention: before, ...record } = withoutKeys(row);
+    const same = before !== undefined && before.code === attention?.code && before.message === attention.message;
+    const since = same ? before.since : now.toISOString();
+    await tables.modify(Policies, POLICIES, row.rowKey, (current) =>
+      current?.updatedAt === row.updatedAt && current.updatedBy === row.updatedBy
+        ? {
+            ...record,
+            ...(attention && { attention: { ...attention, since } }),
+            nextCheckAt: new Date(now.getTime() + CHECK_EVERY_MS).toISOString(),
+          }
+        : undefined,
+    );
+    if (attention) log.warn("An application is not rotated by itself", { appId: row.appId, code: attention.code });
+  }
+
+  const waits = ({ nextCheckAt }: Pick<PolicyRecord, "nextCheckAt">): boolean =>
+    nextCheckAt !== undefined && Date.parse(nextCheckAt) > clock.now().getTime();
+
+  return {
+    async enqueueDue() {
+      if (!(await deps.licensed())) return;
+      const wanted = new Set<string>();
+      const range = {
+        partitionKey: POLICIES,
+        select: ["appId" as const, "automatic" as const, "nextCheckAt" as const],
+      };
+      for await (const rows of tables.pages(Policies, range))
+        for (const row of rows) if (row.automatic && !waits(row)) wanted.add(row.rowKey);
+      if (wanted.size === 0) return;
+      const { rotationTriggerDays } = await deps.settings.values();
+      const now = clock.now();
+      for await (const due of dueSecrets(tables, now, new Date(now.getTime() + rotationTriggerDays * DAY_MS))) {
+        for (const { appId } of due) if (wanted.delete(policyKey(appId))) await queues.send(DUE_QUEUE, { appId });
+      }
+    },
+
+    async begin(appId, requestId) {
+      const row = await tables.get(Policies, POLICIES, policyKey(appId));
+      if (!row?.automatic || waits(row) || !(await deps.licensed())) return;
+      const app = await deps.graph.application({ appId: row.appId });
+      if (!app) {
+        const remedy = "If it was deleted for good, delete the policy.";
+        return await settle(row, {
+          code: "applicationGone",
+          message: "The directory has no such application.",
+          remedy,
+        });
+      }
+      const page = { limit: LOOKED_AT, offset: 0, cursor: undefined };
+      const { items: rotations } = await deps.rotations.history({ appId: row.appId }, page);
+      if (rotations.some(({ status }) => !isOver(status))) return await settle(row, row.attention);
+      const { rotationTriggerDays, defaultValidityDays } = await deps.settings.values();
+      const due = dueOf(app, rotations, rotationTriggerDays, clock.now());
+      if (due.length === 0) return await settle(row, undefined);
+
+      const days = row.expiryDays ?? defaultValidityDays;
+      const shortLived = await shortLife(app, days, leastLife(rotationTriggerDays, row.overlapDays));
+      if (shortLived) return await settle(row, shortLived);
+      // One at a time: the next one is due again once this one's rotation is over.
+      const refusals: NonNullable<ReturnType<typeof attentionOf>>[] = [];
+      for (const credential of due) {
+        const refused = await refusal(row, app, credential, rotations);
+        if (refused) {
+          refusals.push(refused);
+          continue;
+        }
+        const { overlapDays, updateKeyVaults } = row;
+        const request = {
+          appId: row.appId,
+          secretId: credential.keyId,
+          expiryDays: days,
+          overlapDays,
+          updateKeyVaults,
+          removeExpired: false,
+          ...(row.targets.length > 0 && { targets: row.targets.map(placeOf) }),
+        };
+        try {
+          const { rotationId } = await deps.rotations.begin(request, { actor: "system", requestId }, true);
+          log.info("A rotation began by itself", { appId: row.appId, rotationId });
+          return await settle(row, undefined);
+        } catch (error) {
+          if (!(error instanceof Problem) || error.status >= 500) throw error;
+          refusals.push(attentionOf(error.code, error.message, "Once that is mended, it is tried again within a day."));
+        }
+      }
+      await settle(row, refusals[0]);
+    },
+
+    async failed(appId) {
+      const row = await tables.get(Policies, POLICIES, policyKey(appId));
+      if (!row) return;
+      const message =
+        "What a rotation needs to begin failed several times; GET /system/failed-messages has its reason.";
+      await settle(row, attentionOf("failedMessage", message, "It is tried again within a day."));
+    },
+  };
+
+  async function shortLife(app: GraphApplication, days: number, least: number) {
+    const policy = await deps.graph.passwordPolicy(app.objectId);
+    if (policy !== "unknown" && !policy.allowed) {
+      const message = "An app management policy of the tenant forbids new client secrets.";
+      return attentionOf(
+        "secretsForbidden",
+        message,
+        "Exempt the application from it, or move it to a certificate or federation.",
+      );
+    }
+    const life = lifeOf(days, policy);
+    if (life > least) return undefined;
+    return attentionOf(
+      "lifeTooShort",
+      `A new secret would live ${life} days, by the policy or the tenant's cut; it must be more than ${least}, else it would be due as soon as it is made.`,
+      "Raise expiryDays or the tenant's limit, or lower overlapDays or the setting rotationTriggerDays.",
+    );
+  }
+
+  /** Why this secret is not rotated by itself now. */
+  async function refusal(
+    row: PolicyRecord,
+    app: GraphApplication,
+    { keyId }: PasswordCredential,
+    rotations: readonly RotationSummary[],
+  ) {
+    const tries = rotations.filter(
+      ({ oldKeyId, automatic, createdAt }) => automatic && same(oldKeyId, keyId) && createdAt > row.updatedAt,
+    );
+    if (tries.length >= MAX_TRIES) {
+      const message = `${tries.length} rotations of the secret ${keyId} ended without success, the last one ${tries[0]!.rotationId}.`;
+      return attentionOf(
+        "failedRepeatedly",
+        message,
+        "See there why, rotate it by hand, or set the policy again to have it tried again.",
+      );
+    }
+    const targets = await deps.matches.targetsOf(app, keyId);
+    const certain = targets
+      .filter(({ confidence, confirmed }) => confidence === "certain" || confirmed)
+      .map(({ vaultName, secretName: name }) => assetId({ vaultName, name, type: "secret" }));
+    const missing = row.targets.filter((target) => !certain.includes(target));
+    if (certain.length > 0 && missing.length === 0) return undefined;
+    const what =
+      missing.length > 0 ? `${missing.join(", ")} did not prove to hold it` : "no vault secret proved to hold it";
+    const message = `The secret ${keyId} ends soon, but ${what}.`;
+    return attentionOf(
+      "noTarget",
+      message,
+      "See the application's matches: verify or confirm one, or rotate it by hand.",
+    );
+  }
+}
+
+/** Policies only take ids of vaults' secrets. */
+function placeOf(target: string): { vaultName: string; secretName: string } {
+  const { vaultName, name } = secretPlace(target)!;
+  return { vaultName, secretName: name };
+}
+
+const attentionOf = (code: string, message: string, remedy: string) => ({ code, message, remedy });
+const same = (a: string, b: string): boolean => a.toLowerCase() === b.toLowerCase();
+
+/** Secrets that end within the trigger, the first to end first, without those of ours that are younger than half their life. */
+function dueOf(
+  app: GraphApplication,
+  rotations: readonly RotationSummary[],
+  triggerDays: number,
+  at: Date,
+): PasswordCredential[] {
+  const now = at.getTime() / 1000;
+  const isOurs = (keyId: string) => rotations.some(({ newKeyId }) => newKeyId !== undefined && same(newKeyId, keyId));
+  const isYoung = ({ keyId, startsOn, expiresOn }: PasswordCredential) =>
+    startsOn !== undefined && expiresOn !== undefined && isOurs(keyId) && now < (startsOn + expiresOn) / 2;
+  return app.passwords
+    .filter((one) => {
+      const { expiresOn } = one;
+      if (expiresOn === undefined || expiresOn < now - LATEST_SECONDS) return false;
+      return expiresOn <= now + triggerDays * DAY_SECONDS && !isYoung(one);
+    })
+    .sort((a, b) => a.expiresOn! - b.expiresOn!);
+}
