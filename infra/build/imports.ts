@@ -15,7 +15,7 @@ const ROOMS = [
   ["http"],
   ["azure", "outgoing"],
   ["audit"],
-  ["messages"],
+  ["messages", "secrets"],
   ["settings"],
   ["access", "licensing", "inventory"],
   ["subscriptions", "compliance", "discovery", "sso"],

@@ -1,4 +1,3 @@
-import { CloudFailure } from "../azure/failure.ts";
 import { Problem } from "../http/problem.ts";
 import { isConflict } from "../storage/conflict.ts";
 import { isUnclear } from "../storage/errors.ts";
@@ -26,7 +25,7 @@ export async function audited<T>(
   try {
     result = await effect();
   } catch (error) {
-    if (isUnclear(error) || (error instanceof CloudFailure && error.unclear)) throw error;
+    if (isUnclear(error) || leavesOpen(error)) throw error;
     const reason = error instanceof Problem ? error.code : error instanceof Error ? error.name : "unknown";
     const refused = isConflict(error) || (error instanceof Problem && error.status < 500);
     const outcome = refused ? "refused" : "failure";
@@ -36,3 +35,6 @@ export async function audited<T>(
   await audit.append({ ...event, ...entered(result), outcome: "success" });
   return result;
 }
+
+/** Failures of other services say so themselves: `CloudFailure`, and those of sync targets. */
+const leavesOpen = (error: unknown): boolean => error instanceof Error && "unclear" in error && error.unclear === true;

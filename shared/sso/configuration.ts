@@ -1,15 +1,12 @@
 import * as z from "zod";
 import { ROLES } from "../http/endpoint.ts";
+import { secretReference } from "../secrets/kept-secrets.ts";
 import { entity, type Row } from "../storage/entity.ts";
 
 /** Everything of single sign-on but its sign-in requests stands in one partition, so that a change is one transaction. */
 export const SSO = "sso";
 export const CONFIGURATION_KEY = "configuration";
 export const LOGINS_KEY = "logins";
-
-/** A secret in the service's own key vault. The id is a ULID, a hyphen, and a hash of what the secret is for. */
-const secretReference = z.object({ id: z.string(), version: z.string() });
-export type SecretReference = z.infer<typeof secretReference>;
 
 const configuration = z.object({
   providerType: z.enum(["oidc", "saml"]),

@@ -1,133 +1,17 @@
-import { createHash } from "node:crypto";
-import * as z from "zod";
-import type { Audit } from "../audit/audit.ts";
-import { audited } from "../audit/audited.ts";
-import { CloudFailure } from "../azure/failure.ts";
-import type { ServiceKeyVault } from "../azure/service-key-vault.ts";
-import type { Caller } from "../http/endpoint.ts";
-import { Problem, retryLater } from "../http/problem.ts";
-import type { Clock, Randomness } from "../runtime.ts";
-import { entity } from "../storage/entity.ts";
-import { keyEnd } from "../storage/keys.ts";
-import { merge, type Operation, type Tables } from "../storage/tables.ts";
-import { DAY_MS, MINUTE_MS } from "../time.ts";
-import { type SecretReference, SSO } from "./configuration.ts";
-
-/** An instance keeps what it read for so long. */
-const KEPT_MS = 5 * MINUTE_MS;
-/** A secret that no configuration names is left alone for so long: one may be about to be written. */
-const UNUSED_MS = DAY_MS;
-/** Seconds a caller is asked to wait when the key vault gave no time of its own. */
-const RETRY_SECONDS = 10;
-
-const PREFIX = "secret|";
-const CONTENT_TYPE = "application/vnd.credential-lifecycle.sso-secret";
-const secretRow = z.object({ since: z.string() });
-const SecretRows = entity("Sso", secretRow);
+import type { KeptSecrets, SecretsOwner } from "../secrets/kept-secrets.ts";
+import { SSO } from "./configuration.ts";
 
 /** The use of our own key for SAML, which is sent nowhere. */
 export const SERVICE_KEY_USE = "saml";
 
-/** The secret's name in the key vault. */
-export const secretName = (id: string): string => `sso-${id}`;
+/** The client's secret, for the issuer it is sent to, and our own key for SAML. */
+export type SsoSecrets = KeptSecrets;
 
-/**
- * Secrets of single sign-on in the service's own key vault, each under a name of its own. A row says of each that it may be
- * there: it is written before the secret and removed after it, so that none is left behind unknown.
- */
-export interface SsoSecrets {
-  /**
-   * @param use - What the secret is for: the issuer it is sent to, or a word. It is read for nothing else.
-   * @throws {Problem} conflict without a key vault; unavailable when it fails: nothing is configured then.
-   */
-  write(value: string, use: string): Promise<SecretReference>;
-  /** For the transaction of the row that names it: it fails when the secret was cleaned up meanwhile. */
-  stillKept(secret: SecretReference): Operation;
-  /**
-   * Asks the key vault at most once in five minutes, for what it could read.
-   *
-   * @returns Undefined when it is not there any more, or is not for this use.
-   * @throws {CloudFailure}; {Problem} conflict without a key vault
-   */
-  read(secret: SecretReference, use: string): Promise<string | undefined>;
-  /** Removes those that have been unused for a day. @throws the first failure, after all were tried. */
-  cleanUp(used: readonly SecretReference[], caller: Caller): Promise<void>;
-}
-
-export function createSsoSecrets(deps: {
-  tables: Tables;
-  audit: Pick<Audit, "append">;
-  vault: ServiceKeyVault | undefined;
-  clock: Clock;
-  randomness: Randomness;
-}): SsoSecrets {
-  const { tables, audit, clock, randomness } = deps;
-  const read = new Map<string, { at: number; value: Promise<string | undefined> }>();
-
-  function vault(): ServiceKeyVault {
-    if (deps.vault) return deps.vault;
-    throw new Problem(
-      "conflict",
-      "Secrets of single sign-on are kept in the service's own key vault, which is not configured. Set SERVICE_KEY_VAULT_URL.",
-    );
-  }
-
-  return {
-    async write(value, use) {
-      const own = vault();
-      const now = clock.now();
-      const id = `${randomness.ulid(now)}-${hashOf(use)}`;
-      await tables.put(SecretRows, SSO, PREFIX + id, { since: now.toISOString() });
-      try {
-        return { id, version: await own.writeSecret(secretName(id), value, CONTENT_TYPE) };
-      } catch (error) {
-        if (!(error instanceof CloudFailure)) throw error;
-        const detail = `Nothing was changed. ${error.message} ${error.remedy}`;
-        throw retryLater("unavailable", detail, error.retryAfterSeconds ?? RETRY_SECONDS);
-      }
-    },
-
-    stillKept: ({ id }) => merge(SecretRows, PREFIX + id, {}),
-
-    async read({ id, version }, use) {
-      // Whoever can write our tables can have the row name another issuer, but not the key vault another secret.
-      if (!id.endsWith(`-${hashOf(use)}`)) return undefined;
-      const now = clock.now().getTime();
-      const known = read.get(id);
-      if (known && now - known.at < KEPT_MS) return await known.value;
-      const value = vault().readSecret(secretName(id), version);
-      // One secret is in use at a time.
-      read.clear();
-      read.set(id, { at: now, value });
-      try {
-        return await value;
-      } catch (error) {
-        if (read.get(id)?.value === value) read.delete(id);
-        throw error;
-      }
-    },
-
-    async cleanUp(used, caller) {
-      if (!deps.vault) return;
-      const unusedSince = new Date(clock.now().getTime() - UNUSED_MS).toISOString();
-      const failures: unknown[] = [];
-      const range = { partitionKey: SSO, from: PREFIX, before: keyEnd(PREFIX) };
-      for await (const rows of tables.pages(SecretRows, range)) {
-        for (const { rowKey, since } of rows) {
-          const id = rowKey.slice(PREFIX.length);
-          if (since > unusedSince || used.some((secret) => secret.id === id)) continue;
-          const name = secretName(id);
-          const event = { type: "sso.secretRemoved", caller, target: { type: "sso", id: "secret" }, details: { name } };
-          const removed = audited(audit, event, () => vault().removeSecret(name));
-          await removed
-            .then(() => tables.remove(SecretRows, SSO, rowKey))
-            .catch((error: unknown) => failures.push(error));
-        }
-      }
-      if (failures.length > 0) throw failures[0];
-    },
-  };
-}
-
-/** Part of the secret's name: characters that a name may have, and too many to find another use with the same ones. */
-const hashOf = (use: string): string => createHash("sha256").update(use).digest("hex").slice(0, 32);
+export const SSO_SECRETS: SecretsOwner = {
+  what: "Secrets of single sign-on",
+  table: "Sso",
+  partitionKey: SSO,
+  namePrefix: "sso",
+  contentType: "application/vnd.credential-lifecycle.sso-secret",
+  removed: { type: "sso.secretRemoved", target: { type: "sso", id: "secret" } },
+};

@@ -10,6 +10,7 @@ import type { RateLimiter } from "../http/rate-limit.ts";
 import type { Licensing } from "../licensing/licensing.ts";
 import { createOutgoing, type OutgoingOptions } from "../outgoing/outgoing.ts";
 import type { Clock, Logger, Randomness } from "../runtime.ts";
+import { createKeptSecrets } from "../secrets/kept-secrets.ts";
 import type { Tables } from "../storage/tables.ts";
 import type { SsoChange, SsoConfigurationView, SsoTest, SsoTestResult } from "./api.ts";
 import { checkIssuer, withChange } from "./change.ts";
@@ -24,7 +25,7 @@ import type { ProtocolName } from "./requests.ts";
 import { createSaml } from "./saml/saml.ts";
 import { checkSaml, withSamlMetadata } from "./saml/settings.ts";
 import { testSaml } from "./saml/test.ts";
-import { createSsoSecrets } from "./secrets.ts";
+import { SSO_SECRETS } from "./secrets.ts";
 import { createSignIns, type SignIns } from "./sign-ins.ts";
 import { issuerProblem, PUBLIC_TARGETS, providerTargets } from "./targets.ts";
 
@@ -92,7 +93,7 @@ export function createSso(deps: SsoDependencies): Sso {
   const outgoing = createOutgoing(targets);
   const anybodys = createOutgoing({ ...PUBLIC_TARGETS, ...resolving });
   const allowed = (address: string) => issuerProblem(address, targets) === undefined;
-  const secrets = createSsoSecrets({ tables, audit, vault: deps.vault, clock, randomness });
+  const secrets = createKeptSecrets(SSO_SECRETS, { tables, audit, vault: deps.vault, clock, randomness });
   const configurations: Configurations = createConfigurations({
     tables,
     audit,
