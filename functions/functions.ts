@@ -19,6 +19,7 @@ import type { Services } from "./services.ts";
 import * as settings from "./settings.ts";
 import * as sso from "./sso.ts";
 import * as subscriptions from "./subscriptions.ts";
+import * as sync from "./sync.ts";
 import * as system from "./system.ts";
 import * as users from "./users.ts";
 
@@ -34,6 +35,7 @@ export const endpoints: Endpoint<Services>[] = [
   ...applications.endpoints,
   ...settings.endpoints,
   ...compliance.endpoints,
+  ...sync.endpoints,
   ...alerts.endpoints,
   ...audit.endpoints,
   ...reconciliation.endpoints,
@@ -47,6 +49,7 @@ export const timers: TimerDeclaration[] = [
   ...applications.timers,
   ...settings.timers,
   ...compliance.timers,
+  ...sync.timers,
   ...alerts.timers,
   ...audit.timers,
   ...reconciliation.timers,
@@ -58,6 +61,7 @@ export const queues: QueueDeclaration[] = [
   ...discovery.queues,
   ...applications.queues,
   ...compliance.queues,
+  ...sync.queues,
   ...alerts.queues,
   ...reconciliation.queues,
   ...rotationMatches.queues,

@@ -46,6 +46,7 @@ import { storageAccount } from "../shared/storage/connection.ts";
 import { createQueues, type Queues } from "../shared/storage/queues.ts";
 import { createTables, type Tables } from "../shared/storage/tables.ts";
 import { createSubscriptions, type Subscriptions } from "../shared/subscriptions/subscriptions.ts";
+import { createSync, type Sync } from "../shared/sync/sync.ts";
 import { createGate } from "./gate.ts";
 import { createHealth, type Health } from "./health.ts";
 import { createLogger } from "./log.ts";
@@ -75,6 +76,7 @@ export interface Services {
   health: Health;
   subscriptions: Subscriptions;
   retention: Retention;
+  sync: Sync;
   alerts: Alerts;
   compliance: Compliance;
   reconciliation: Reconciliation;
@@ -149,6 +151,19 @@ export function createServices(config: Config): Services {
     randomness,
     log,
   });
+  const vaultSecrets = createVaultSecrets({ config, identity, log });
+  const sync = createSync({
+    tables,
+    queues,
+    audit,
+    config,
+    licensing,
+    vault: serviceKeyVault,
+    vaultSecrets,
+    clock,
+    randomness,
+    log,
+  });
   const alerts = createAlerts({
     tables,
     queues,
@@ -162,7 +177,7 @@ export function createServices(config: Config): Services {
     vault: serviceKeyVault,
     licensed,
     violations: compliance,
-    credentials: [access.apiTokens, sso, licensing],
+    credentials: [access.apiTokens, sso, licensing, sync.configurations],
     entries: audit,
   });
   const writer = createInventoryWriter({ tables });
@@ -242,7 +257,6 @@ export function createServices(config: Config): Services {
     log,
   });
   const graph = createGraph({ config, identity, log });
-  const vaultSecrets = createVaultSecrets({ config, identity, log });
   const proveSignIn = createSignInProof(config);
   const signIn = async (appId: string, secret: string) =>
     await proveSignIn(appId, secret, config.AZURE_TENANT_ID ?? (await identity.describe()).tenantId ?? "organizations");
@@ -302,7 +316,7 @@ export function createServices(config: Config): Services {
     settings,
     audit,
     clock,
-    stores: [auditHistory(audit), alerts.history.store(), scanHistory(tables), rotations.store()],
+    stores: [auditHistory(audit), alerts.history.store(), scanHistory(tables), rotations.store(), sync.historyStore()],
   });
   const failedMessages = createFailedMessages({ tables, queues, audit, clock, log });
   const gate = createGate({ access, licensing, audit, limiter, signInLimiter });
@@ -340,6 +354,7 @@ export function createServices(config: Config): Services {
     health,
     subscriptions,
     retention,
+    sync,
     alerts,
     compliance,
     reconciliation,

@@ -122,7 +122,8 @@ export function requireInteractive(actor: Actor): void {
   );
 }
 
-const licenseRequired = () =>
+/** What an endpoint of the tier pro, or a room that opens only a part without a licence, refuses with. */
+export const licenseRequired = () =>
   new Problem(
     "licenseRequired",
     "This needs the tier pro: a PRO licence in LICENSE_KEY. GET /system/license/status says what is licensed.",

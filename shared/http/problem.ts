@@ -28,6 +28,7 @@ export const PROBLEMS = {
   notRotatable: { status: 409, title: "This can't be rotated" },
   noRoomForSecret: { status: 409, title: "The application can't have another client secret" },
   notFinishable: { status: 409, title: "The old secret can't be removed yet" },
+  syncLoop: { status: 409, title: "Secrets would be copied in a circle" },
   scanRunning: { status: 409, title: "A scan is already running" },
   preconditionFailed: { status: 412, title: "The resource was changed in the meantime" },
   bodyTooLarge: { status: 413, title: "The request body is too large" },

@@ -45,8 +45,12 @@ describe("the specification", () => {
 
   test.each(begun)("its section %s is declared whole", (section, ids) => {
     expect(declared.map(({ id }) => id)).toEqual(expect.arrayContaining([...ids]));
-    const tiers = new Set(declared.filter(({ id }) => ids.includes(id)).map(({ tier }) => tier));
-    if (section !== "SSO") expect([...tiers]).toEqual([PRO_SECTIONS.includes(section) ? "pro" : "core"]);
+    const isPro = PRO_SECTIONS.includes(section);
+    // Of a section of PRO, what began under a licence stays to be seen: those endpoints ask for it in their room.
+    const asksItself = ({ method, problems = [] }: (typeof declared)[number]) =>
+      isPro && method === "GET" && problems.includes("licenseRequired");
+    const tiers = declared.filter((one) => ids.includes(one.id) && !asksItself(one)).map(({ tier }) => tier);
+    if (section !== "SSO") expect([...new Set(tiers)]).toEqual([isPro ? "pro" : "core"]);
   });
 
   test("the foundation's sections are there", () => {

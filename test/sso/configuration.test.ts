@@ -1,7 +1,8 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { USERS_PARTITION, User } from "../../shared/access/user.ts";
 import { CONFIGURATION_KEY, Configuration, SSO } from "../../shared/sso/configuration.ts";
-import { secretName } from "../../shared/sso/secrets.ts";
+import { SSO_SECRETS } from "../../shared/sso/secrets.ts";
+import { PROVIDER_SECRETS } from "../../shared/sync/configurations.ts";
 import { startTableProxy } from "../support/table-proxy.ts";
 import {
   ADMIN,
@@ -263,7 +264,7 @@ describe("a client secret", () => {
   });
 
   test("is named by no other secret of the service", () => {
-    expect(secretName("01J00000000000000000000000-0f")).toMatch(/^sso-[0-9A-Z]+-[0-9a-f]+$/);
+    expect([SSO_SECRETS.namePrefix, PROVIDER_SECRETS.namePrefix]).toEqual(["sso", "sync"]);
   });
 
   test("is sent nowhere else by somebody who can change the row: each secret is for one issuer or use", async () => {

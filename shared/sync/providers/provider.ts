@@ -138,6 +138,7 @@ export type TargetFailureCode =
 export type SyncFailureCode =
   | TargetFailureCode
   | "notConfigured"
+  | "serviceVault"
   | "syncLoop"
   | "sourceNotFound"
   | "sourceDisabled"

@@ -1,0 +1,326 @@
+import * as z from "zod";
+import { pageOf, pageParameters, pageRequest } from "../shared/http/paging.ts";
+import { created, Deleted, deleted, ok, resource } from "../shared/http/reply.ts";
+import {
+  entryView,
+  NewSyncRecord,
+  ProviderChange,
+  ProviderView,
+  planView,
+  providerParams,
+  providerView,
+  recordParams,
+  recordQuery,
+  recordView,
+  SyncEntryView,
+  SyncPlan,
+  SyncRecordChange,
+  SyncRecordView,
+  SyncStatus,
+  SyncTriggered,
+  statusView,
+  triggeredView,
+} from "../shared/sync/api.ts";
+import { PROVIDERS } from "../shared/sync/providers/providers.ts";
+import { CONFIGURED_QUEUE, ConfiguredMessage, RUN_QUEUE, RunMessage } from "../shared/sync/record.ts";
+import { endpoint, poison, queue, timer } from "./kit.ts";
+
+const tag = "Sync";
+const RECORDS = "api/automation/sync/records";
+const PROVIDER = "api/automation/sync/providers";
+/** What began under a licence stays to be seen and ended. */
+const STAYS_OPEN =
+  "Without a PRO licence it goes on answering for records that there are, and is 403 where there is none.";
+
+const createRecord = endpoint({
+  name: "createSyncRecord",
+  method: "POST",
+  route: RECORDS,
+  summary: "Copy a vault's secret to another provider",
+  description:
+    "Makes a record, which is run at once and then by its schedule, and whenever a new version is heard of. A target has one record (409). What is copied is not copied on (409 syncLoop). The service's own key vault is refused (409 serviceVault).",
+  tag,
+  access: "admin",
+  tier: "pro",
+  body: NewSyncRecord,
+  problems: ["alreadyExists", "serviceVault", "syncLoop"],
+  responds: { 201: SyncRecordView },
+  handle: async ({ body, caller, services }) => {
+    const record = await services.sync.records.create(body, caller);
+    return created(recordView(record), `/${RECORDS}/${record.recordId}`);
+  },
+});
+
+const listRecords = endpoint({
+  name: "listSyncRecords",
+  method: "GET",
+  route: RECORDS,
+  summary: "The sync records, in the order they were made",
+  description: STAYS_OPEN,
+  tag,
+  access: "user",
+  tier: "core",
+  query: recordQuery,
+  problems: ["licenseRequired"],
+  responds: { 200: pageOf(SyncRecordView, "SyncRecordList") },
+  handle: async ({ query, services }) => {
+    const { state, target_provider: targetProvider, source_vault: sourceVault, source_secret: sourceSecret } = query;
+    const filter = { state, targetProvider, sourceVault, sourceSecret };
+    const page = await services.sync.list(filter, pageRequest(query));
+    return ok({ ...page, items: page.items.map(recordView) });
+  },
+});
+
+const getRecord = endpoint({
+  name: "getSyncRecord",
+  method: "GET",
+  route: `${RECORDS}/{record_id}`,
+  summary: "One sync record",
+  description: STAYS_OPEN,
+  tag,
+  access: "user",
+  tier: "core",
+  params: recordParams,
+  problems: ["licenseRequired"],
+  responds: { 200: SyncRecordView },
+  handle: async ({ params, services }) => resource(recordView(await services.sync.get(params.record_id))),
+});
+
+const updateRecord = endpoint({
+  name: "updateSyncRecord",
+  method: "PUT",
+  route: `${RECORDS}/{record_id}`,
+  summary: "Change or pause a sync record",
+  description: "Any subset of the fields; source and target stay what they are. An enabled record then runs at once.",
+  tag,
+  access: "admin",
+  tier: "pro",
+  params: recordParams,
+  body: SyncRecordChange,
+  conditional: true,
+  responds: { 200: SyncRecordView },
+  handle: async ({ params, body, caller, ifMatch, services }) =>
+    resource(recordView(await services.sync.records.change(params.record_id, body, caller, ifMatch))),
+});
+
+const deleteRecord = endpoint({
+  name: "deleteSyncRecord",
+  method: "DELETE",
+  route: `${RECORDS}/{record_id}`,
+  summary: "Delete a sync record",
+  description: `The target stays, unless removeTarget says otherwise. Its history stays for the retention. ${STAYS_OPEN}`,
+  tag,
+  access: "admin",
+  tier: "core",
+  params: recordParams,
+  query: z.strictObject({
+    removeTarget: z.enum(["true", "false"]).default("false").meta({
+      description: "Deletes the target as well: recoverably where the provider can, and only one that is ours.",
+    }),
+  }),
+  conditional: true,
+  problems: ["conflict", "licenseRequired"],
+  responds: { 200: Deleted },
+  handle: async ({ params, query, caller, ifMatch, services }) => {
+    await services.sync.remove(params.record_id, query.removeTarget === "true", ifMatch, caller);
+    return deleted();
+  },
+});
+
+const runRecord = endpoint({
+  name: "runSyncRecord",
+  method: "POST",
+  route: `${RECORDS}/{record_id}/sync`,
+  summary: "Run a sync record now",
+  description: "Answers once it is due; GET …/status follows the run.",
+  tag,
+  access: "operator",
+  tier: "pro",
+  params: recordParams,
+  problems: ["conflict"],
+  responds: { 202: SyncTriggered },
+  handle: async ({ params, caller, services }) => ({
+    status: 202,
+    json: triggeredView(await services.sync.trigger(params.record_id, caller)),
+  }),
+});
+
+const planRecord = endpoint({
+  name: "planSyncRecord",
+  method: "POST",
+  route: `${RECORDS}/{record_id}/plan`,
+  summary: "What a run of a sync record would do",
+  description: "Looks at source and target as a run does, without reading or writing a value.",
+  tag,
+  access: "operator",
+  tier: "pro",
+  params: recordParams,
+  responds: { 200: SyncPlan },
+  handle: async ({ params, services }) => ok(planView(params.record_id, await services.sync.plan(params.record_id))),
+});
+
+const getStatus = endpoint({
+  name: "getSyncRecordStatus",
+  method: "GET",
+  route: `${RECORDS}/{record_id}/status`,
+  summary: "How a sync record stands",
+  description: STAYS_OPEN,
+  tag,
+  access: "user",
+  tier: "core",
+  params: recordParams,
+  problems: ["licenseRequired"],
+  responds: { 200: SyncStatus },
+  handle: async ({ params, services }) => {
+    const { record, running } = await services.sync.status(params.record_id);
+    return resource(statusView(record, running));
+  },
+});
+
+const listHistory = endpoint({
+  name: "listSyncRecordHistory",
+  method: "GET",
+  route: `${RECORDS}/{record_id}/history`,
+  summary: "What happened to a sync record, newest first",
+  description: `Runs that found everything as it should be are not listed. ${STAYS_OPEN}`,
+  tag,
+  access: "user",
+  tier: "core",
+  params: recordParams,
+  query: z.strictObject(pageParameters),
+  problems: ["licenseRequired"],
+  responds: { 200: pageOf(SyncEntryView, "SyncHistory") },
+  handle: async ({ params, query, services }) => {
+    const page = await services.sync.history(params.record_id, pageRequest(query));
+    return ok({ ...page, items: page.items.map(entryView) });
+  },
+});
+
+const configureProvider = endpoint({
+  name: "configureSyncProvider",
+  method: "POST",
+  route: `${PROVIDER}/{provider}`,
+  summary: "Configure a sync provider",
+  description:
+    "The credentials are tried without side effect first and refused (400) when they don't work; then they are kept in the service's own key vault (409 without one). Records that failed for want of them run at once.",
+  tag,
+  access: "admin",
+  tier: "pro",
+  params: providerParams,
+  body: ProviderChange,
+  conditional: true,
+  problems: ["notFound", "conflict"],
+  responds: { 200: ProviderView },
+  handle: async ({ params: { provider }, body, caller, ifMatch, services }) =>
+    ok(providerView(provider, await services.sync.configurations.save(provider, body, ifMatch, caller))),
+});
+
+const listProviders = endpoint({
+  name: "listSyncProviders",
+  method: "GET",
+  route: PROVIDER,
+  summary: "The sync providers, and which are configured",
+  tag,
+  access: "admin",
+  tier: "pro",
+  responds: { 200: z.object({ items: z.array(ProviderView) }).meta({ id: "SyncProviderList" }) },
+  handle: async ({ services }) => {
+    const found = await services.sync.configurations.all();
+    const items = PROVIDERS.map(({ id }) =>
+      providerView(
+        id,
+        found.find(({ provider }) => provider === id),
+      ),
+    );
+    return ok({ items });
+  },
+});
+
+const getProvider = endpoint({
+  name: "getSyncProvider",
+  method: "GET",
+  route: `${PROVIDER}/{provider}`,
+  summary: "One sync provider",
+  tag,
+  access: "admin",
+  tier: "pro",
+  params: providerParams,
+  responds: { 200: ProviderView },
+  handle: async ({ params: { provider }, services }) =>
+    ok(providerView(provider, await services.sync.configurations.find(provider))),
+});
+
+const deleteProvider = endpoint({
+  name: "deleteSyncProvider",
+  method: "DELETE",
+  route: `${PROVIDER}/{provider}`,
+  summary: "Forget a sync provider's configuration",
+  description:
+    "Its records stay and fail until it is configured again. The credentials leave the key vault within two days.",
+  tag,
+  access: "admin",
+  tier: "pro",
+  params: providerParams,
+  conditional: true,
+  responds: { 200: Deleted },
+  handle: async ({ params: { provider }, caller, ifMatch, services }) => {
+    await services.sync.configurations.remove(provider, ifMatch, caller);
+    return deleted();
+  },
+});
+
+export const endpoints = [
+  createRecord,
+  listRecords,
+  getRecord,
+  updateRecord,
+  deleteRecord,
+  runRecord,
+  planRecord,
+  getStatus,
+  listHistory,
+  configureProvider,
+  listProviders,
+  getProvider,
+  deleteProvider,
+];
+
+export const timers = [
+  timer({
+    name: "runDueSyncs",
+    schedule: (config) => config.SYNC_SCHEDULE,
+    handle: ({ services }) => services.sync.tick(),
+  }),
+  timer({
+    name: "cleanUpSync",
+    schedule: () => "0 47 3 * * *",
+    handle: ({ services, requestId }) => services.sync.cleanUp({ actor: "system", requestId }),
+  }),
+];
+
+export const queues = [
+  queue({
+    name: "runSync",
+    queue: RUN_QUEUE,
+    message: RunMessage,
+    handle: ({ recordId }, { services }) => services.sync.run(recordId),
+  }),
+  poison({
+    name: "runSyncFailed",
+    of: RUN_QUEUE,
+    message: RunMessage,
+    handle: ({ recordId }, { services }) => services.sync.gaveUp(recordId),
+  }),
+  queue({
+    name: "syncConfigured",
+    queue: CONFIGURED_QUEUE,
+    message: ConfiguredMessage,
+    handle: ({ provider }, { services }) => services.sync.configured(provider),
+  }),
+  poison({
+    name: "syncConfiguredFailed",
+    of: CONFIGURED_QUEUE,
+    message: ConfiguredMessage,
+    // Its records run again by their schedule.
+  }),
+];

@@ -1,0 +1,319 @@
+import type { Audit } from "../audit/audit.ts";
+import { audited } from "../audit/audited.ts";
+import type { ServiceKeyVault } from "../azure/service-key-vault.ts";
+import { requireMatch } from "../http/conditional.ts";
+import type { Caller } from "../http/endpoint.ts";
+import { parse } from "../http/input.ts";
+import { invalidBody, notFound, Problem, retryLater } from "../http/problem.ts";
+import type { Clock, Randomness } from "../runtime.ts";
+import { createKeptSecrets, type SecretReference, type SecretsOwner } from "../secrets/kept-secrets.ts";
+import { isConflict } from "../storage/conflict.ts";
+import { type Row, withoutKeys } from "../storage/entity.ts";
+import { keyEnd } from "../storage/keys.ts";
+import type { Queues } from "../storage/queues.ts";
+import { insert, type Operation, remove, replace, type Tables } from "../storage/tables.ts";
+import { SECOND_MS } from "../time.ts";
+import type { ProviderChange } from "./api.ts";
+import { type ProviderDependencies, SyncFailure } from "./providers/provider.ts";
+import { type AnyProvider, PROVIDERS, providerOf } from "./providers/providers.ts";
+import {
+  CONFIGURATION_PREFIX,
+  CONFIGURED_QUEUE,
+  Configurations,
+  configurationKey,
+  type ProviderConfiguration,
+  SYNC,
+} from "./record.ts";
+
+/** A check that is not over by then is given up. */
+const CHECK_MS = 30 * SECOND_MS;
+/** Seconds a caller is asked to wait when a provider that is busy gave no time of its own. */
+const RETRY_SECONDS = 10;
+
+export const PROVIDER_SECRETS: SecretsOwner = {
+  what: "Credentials of sync providers",
+  table: "Sync",
+  partitionKey: SYNC,
+  namePrefix: "sync",
+  contentType: "application/vnd.credential-lifecycle.sync-provider+json",
+  removed: { type: "syncProvider.secretRemoved", target: { type: "syncProvider", id: "secret" } },
+};
+
+/** What a target is opened with. */
+export interface OpenedProvider {
+  provider: AnyProvider;
+  settings: Record<string, unknown>;
+  secrets: Record<string, unknown>;
+  /** Of the configuration; undefined where the provider needs none. */
+  revision: string | undefined;
+}
+
+/** A credential of a provider, as the alerts tell of it. Instants are ISO 8601. */
+export interface ProviderCredential {
+  id: string;
+  what: string;
+  name: string;
+  createdAt: string;
+  expiresAt: string;
+}
+
+/** What the providers are configured with. Secrets lie in the service's own key vault and are never given out. */
+export interface ProviderConfigurations {
+  /** Undefined while it is not configured. @throws {Problem} notFound for no provider's name */
+  find(provider: string): Promise<Row<ProviderConfiguration> | undefined>;
+  /** Those that are configured. */
+  all(): Promise<Row<ProviderConfiguration>[]>;
+  /**
+   * Checks, without side effect, and saves. Secrets that are left out stay, if they go to the same address.
+   *
+   * @throws {Problem} notFound, invalidRequest, preconditionFailed, conflict, unavailable
+   */
+  save(
+    provider: string,
+    given: ProviderChange,
+    ifMatch: string | undefined,
+    caller: Caller,
+  ): Promise<Row<ProviderConfiguration>>;
+  /** @throws {Problem} notFound, preconditionFailed */
+  remove(provider: string, ifMatch: string | undefined, caller: Caller): Promise<void>;
+  /** For a run. @throws {SyncFailure} notConfigured; badCredentials for those that were refused; {CloudFailure} */
+  open(provider: string): Promise<OpenedProvider>;
+  /** The provider refused these credentials: nobody tries them again. */
+  refused(opened: OpenedProvider, providerCode: string | undefined): Promise<void>;
+  expiring(by: Date): AsyncGenerator<ProviderCredential>;
+  /** Removes secrets that no configuration names any more; once a day. */
+  cleanUp(caller: Caller): Promise<void>;
+}
+
+export function createConfigurations(deps: {
+  tables: Tables;
+  queues: Queues;
+  audit: Pick<Audit, "append">;
+  vault: ServiceKeyVault | undefined;
+  providers: ProviderDependencies;
+  clock: Clock;
+  randomness: Randomness;
+}): ProviderConfigurations {
+  const { tables, queues, audit, clock, randomness } = deps;
+  const secrets = createKeptSecrets(PROVIDER_SECRETS, deps);
+
+  function known(id: string): AnyProvider {
+    const provider = providerOf(id);
+    if (provider) return provider;
+    const ids = PROVIDERS.map((one) => one.id).join(", ");
+    throw new Problem("notFound", `There is no sync provider ${id.slice(0, 64)}. There are ${ids}.`);
+  }
+
+  const row = (id: string) => tables.get(Configurations, SYNC, configurationKey(id));
+
+  async function all(): Promise<Row<ProviderConfiguration>[]> {
+    const found: Row<ProviderConfiguration>[] = [];
+    const range = { partitionKey: SYNC, from: CONFIGURATION_PREFIX, before: keyEnd(CONFIGURATION_PREFIX) };
+    for await (const rows of tables.pages(Configurations, range)) found.push(...rows);
+    return found;
+  }
+
+  async function storedSecrets(provider: AnyProvider, stored: ProviderConfiguration): Promise<Record<string, unknown>> {
+    if (!stored.secret) return {};
+    const text = deps.vault && (await secrets.read(stored.secret, useOf(provider, stored.settings)));
+    if (text === undefined) {
+      throw new SyncFailure(
+        "notConfigured",
+        `The credentials of ${provider.title} are not in the key vault any more.`,
+        {
+          remedy: `Send them again: POST /api/automation/sync/providers/${provider.id}.`,
+        },
+      );
+    }
+    return JSON.parse(text) as Record<string, unknown>;
+  }
+
+  /** What was given, with the stored secrets where all were left out. */
+  async function completed(
+    provider: AnyProvider,
+    given: Record<string, unknown>,
+    before: ProviderConfiguration | undefined,
+  ): Promise<{ settings: Record<string, unknown>; secret: Record<string, unknown>; kept: boolean }> {
+    const anyGiven = provider.secretMembers.some((member) => given[member] !== undefined);
+    const kept = !anyGiven && before?.secret !== undefined;
+    const stored = kept ? await storedSecrets(provider, before).catch(asInvalid(provider)) : {};
+    const whole = parse(provider.configuration, { ...given, ...stored }, "body") as Record<string, unknown>;
+    const moved = kept && provider.addressMembers.find((member) => !same(whole[member], before.settings[member]));
+    if (moved) {
+      throw invalidBody(
+        provider.secretMembers[0]!,
+        `is needed again: ${moved} changes, and saved credentials are not sent to another address`,
+      );
+    }
+    const isSecret = (member: string) => provider.secretMembers.includes(member);
+    const entries = Object.entries(whole).filter(([, value]) => value !== undefined);
+    return {
+      settings: Object.fromEntries(entries.filter(([member]) => !isSecret(member))),
+      secret: Object.fromEntries(entries.filter(([member]) => isSecret(member))),
+      kept,
+    };
+  }
+
+  async function check(provider: AnyProvider, settings: Record<string, unknown>, secret: Record<string, unknown>) {
+    try {
+      await provider.check(settings, secret, deps.providers, AbortSignal.timeout(CHECK_MS));
+    } catch (error) {
+      if (!(error instanceof SyncFailure)) throw error;
+      const detail = `Nothing was changed. ${error.message} ${error.remedy}`;
+      if (error.code === "throttled") throw retryLater("unavailable", detail, error.retryAfterSeconds ?? RETRY_SECONDS);
+      throw new Problem("invalidRequest", detail, {
+        errors: [{ path: "body", message: `does not work: ${error.message}` }],
+        members: { failure: error.code },
+      });
+    }
+  }
+
+  return {
+    find: async (id) => await row(known(id).id),
+    all,
+
+    async save(id, { expiresOn, ...given }, ifMatch, caller) {
+      const provider = known(id);
+      const before = await row(id);
+      if (before) requireMatch(before.etag, ifMatch, THE_CONFIGURATION);
+      const { settings, secret, kept } = await completed(provider, given, before);
+      const event = {
+        type: "syncProvider.configured",
+        caller,
+        target: { type: "syncProvider", id },
+        ...(before && { before: { settings: before.settings, expiresOn: before.expiresOn } }),
+        after: { settings, expiresOn, newSecret: !kept },
+      };
+      return await audited(audit, event, async () => {
+        await check(provider, settings, secret);
+        const now = clock.now();
+        const at = now.toISOString();
+        const reference = await secretOf(provider, settings, secret, kept ? before?.secret : undefined);
+        const next: ProviderConfiguration = {
+          provider: id,
+          settings,
+          ...(reference && { secret: reference }),
+          secretsSet: Object.keys(secret),
+          ...((expiresOn ?? (kept ? before?.expiresOn : undefined)) && {
+            expiresOn: expiresOn ?? before!.expiresOn!,
+          }),
+          revision: randomness.ulid(now),
+          createdAt: before?.createdAt ?? at,
+          checkedAt: at,
+          updatedAt: at,
+          updatedBy: caller.actor,
+        };
+        const operations: Operation[] = [
+          before
+            ? replace(Configurations, configurationKey(id), next, before.etag)
+            : insert(Configurations, configurationKey(id), next),
+        ];
+        if (reference && !kept) operations.push(secrets.stillKept(reference));
+        const etags = await write(operations);
+        await queues.send(CONFIGURED_QUEUE, { provider: id });
+        return { ...next, partitionKey: SYNC, rowKey: configurationKey(id), etag: etags.get(configurationKey(id))! };
+      });
+    },
+
+    async remove(id, ifMatch, caller) {
+      const before = await row(known(id).id);
+      if (!before) throw notFound(`A configuration of ${id}`);
+      requireMatch(before.etag, ifMatch, THE_CONFIGURATION);
+      const event = { type: "syncProvider.removed", caller, target: { type: "syncProvider", id } };
+      await audited(audit, { ...event, before: { settings: before.settings } }, () =>
+        write([remove(Configurations, configurationKey(id), before.etag)]),
+      );
+    },
+
+    async open(id) {
+      const provider = known(id);
+      const found = await row(id);
+      if (!found) {
+        if (provider.secretMembers.length === 0) return { provider, settings: {}, secrets: {}, revision: undefined };
+        throw new SyncFailure("notConfigured", `${provider.title} is not configured.`, {
+          remedy: `Send its credentials: POST /api/automation/sync/providers/${id}.`,
+        });
+      }
+      if (found.refused) throw refusedFailure(provider, found.refused.providerCode);
+      return {
+        provider,
+        settings: found.settings,
+        secrets: await storedSecrets(provider, found),
+        revision: found.revision,
+      };
+    },
+
+    async refused({ provider, revision }, providerCode) {
+      if (revision === undefined) return;
+      const at = clock.now().toISOString();
+      await tables.modify(Configurations, SYNC, configurationKey(provider.id), (now) =>
+        now?.revision === revision && !now.refused
+          ? { ...withoutKeys(now), refused: { at, ...(providerCode !== undefined && { providerCode }) } }
+          : undefined,
+      );
+    },
+
+    async *expiring(by) {
+      const now = clock.now().toISOString();
+      for (const { provider, expiresOn, updatedAt, revision } of await all()) {
+        if (expiresOn === undefined || expiresOn <= now || Date.parse(expiresOn) > by.getTime()) continue;
+        const name = providerOf(provider)?.title ?? provider;
+        yield {
+          id: `sync.${provider}.${revision}`,
+          what: "Credentials of a sync provider",
+          name,
+          createdAt: updatedAt,
+          expiresAt: expiresOn,
+        };
+      }
+    },
+
+    cleanUp: async (caller) =>
+      await secrets.cleanUp(
+        (await all()).flatMap(({ secret }) => secret ?? []),
+        caller,
+      ),
+  };
+
+  async function secretOf(
+    provider: AnyProvider,
+    settings: Record<string, unknown>,
+    secret: Record<string, unknown>,
+    kept: SecretReference | undefined,
+  ): Promise<SecretReference | undefined> {
+    if (kept || Object.keys(secret).length === 0) return kept;
+    return await secrets.write(JSON.stringify(secret), useOf(provider, settings));
+  }
+
+  async function write(operations: Operation[]): Promise<Map<string, string>> {
+    try {
+      return await tables.transaction(Configurations.table, SYNC, operations);
+    } catch (error) {
+      if (isConflict(error))
+        throw new Problem("conflict", `${THE_CONFIGURATION} was changed in this moment. Repeat it.`);
+      throw error;
+    }
+  }
+}
+
+const THE_CONFIGURATION = "The provider's configuration";
+
+/** Where the secrets are sent: they are read for nothing else, whatever a row says. */
+const useOf = ({ id, addressMembers }: AnyProvider, settings: Record<string, unknown>): string =>
+  JSON.stringify([id, ...addressMembers.map((member) => settings[member] ?? null)]);
+
+const same = (one: unknown, other: unknown): boolean => JSON.stringify(one) === JSON.stringify(other);
+
+const asInvalid = (provider: AnyProvider) => (error: unknown) => {
+  if (!(error instanceof SyncFailure)) throw error;
+  throw invalidBody(
+    provider.secretMembers[0]!,
+    "is needed again: the saved credentials are not in the key vault any more",
+  );
+};
+
+const refusedFailure = (provider: AnyProvider, providerCode: string | undefined) =>
+  new SyncFailure("badCredentials", `${provider.title} refused the configured credentials.`, {
+    remedy: `Send others: POST /api/automation/sync/providers/${provider.id}. Until then they are not tried again.`,
+    providerCode,
+  });

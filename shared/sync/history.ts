@@ -1,0 +1,104 @@
+import { encodeTime } from "ulid";
+import * as z from "zod";
+import { decodeCursor, encodeCursor, MAX_COUNTED, type Page, type PageRequest } from "../http/paging.ts";
+import type { HistoryStore } from "../settings/retention.ts";
+import { keyEnd } from "../storage/keys.ts";
+import { type Operation, put, type Range, remove, type Tables } from "../storage/tables.ts";
+import { ENTRY_PREFIX, Entries, entryKeys, entryPrefix, SYNC, type SyncEntry } from "./record.ts";
+
+/** Entries one call of a purge removes: a few seconds' work. */
+const PURGE_ROWS = 1000;
+
+/** What happened to records. Entries are written by the transaction of what they tell. */
+export interface SyncHistory {
+  /** For the transaction of what it tells. */
+  enter(entry: SyncEntry): Operation[];
+  /** Of one record, newest first. With a cursor one request, on every page. @throws {Problem} invalidCursor */
+  list(recordId: string, request: PageRequest): Promise<Page<SyncEntry>>;
+  /** The newest entry of a record. */
+  last(recordId: string): Promise<SyncEntry | undefined>;
+  /** All entries after one, of every record, the oldest first; for the alerts. */
+  since(entryId: string | undefined): AsyncGenerator<SyncEntry>;
+  /** For the retention of histories. */
+  store(): HistoryStore;
+}
+
+const Cursor = z.object({ after: z.string().max(256), offset: z.int(), total: z.int().nullable() });
+
+export function createHistory(tables: Tables): SyncHistory {
+  const rangeOf = (prefix: string) => ({ partitionKey: SYNC, from: prefix, before: keyEnd(prefix) });
+
+  /** Exact, or null beyond what is counted; and the row before the one at `offset`. */
+  async function count(range: Range, offset = 0) {
+    let total = 0;
+    let before: string | undefined;
+    for await (const rows of tables.pages(Entries, { ...range, select: [] })) {
+      if (total < offset) before = rows[Math.min(offset - total, rows.length) - 1]!.rowKey;
+      total += rows.length;
+      if (total > MAX_COUNTED) break;
+    }
+    return { total: total > MAX_COUNTED ? null : total, reached: total >= offset, before };
+  }
+
+  async function take(range: Range, limit: number) {
+    const found: (SyncEntry & { rowKey: string })[] = [];
+    for await (const rows of tables.pages(Entries, { ...range, pageSize: Math.min(limit, 1000) })) {
+      found.push(...rows);
+      if (found.length >= limit) break;
+    }
+    return found.slice(0, limit);
+  }
+
+  return {
+    enter: (entry) => entryKeys(entry).map((key) => put(Entries, key, entry)),
+
+    async list(recordId, { limit, offset: wanted, cursor: text }) {
+      const range = rangeOf(entryPrefix(recordId));
+      const cursor = text === undefined ? undefined : decodeCursor(Cursor, text);
+      const counted = cursor ? undefined : await count(range, wanted);
+      const total = cursor ? cursor.total : counted!.total;
+      const offset = cursor?.offset ?? wanted;
+      const after = cursor?.after ?? counted?.before;
+      const rows =
+        counted?.reached === false ? [] : await take({ ...range, ...(after !== undefined && { after }) }, limit + 1);
+      const items = rows.slice(0, limit);
+      const next = { after: items.at(-1)?.rowKey ?? "", offset: offset + items.length, total };
+      return {
+        items,
+        ...countOf(total),
+        limit,
+        offset,
+        nextCursor: rows.length > limit ? encodeCursor(next satisfies z.infer<typeof Cursor>) : null,
+      };
+    },
+
+    last: async (recordId) => (await take(rangeOf(entryPrefix(recordId)), 1))[0],
+
+    async *since(entryId) {
+      const after = entryId === undefined ? {} : { after: ENTRY_PREFIX + entryId };
+      for await (const rows of tables.pages(Entries, { ...rangeOf(ENTRY_PREFIX), ...after })) yield* rows;
+    },
+
+    store: () => ({
+      type: "sync",
+
+      async stats() {
+        const { total } = await count(rangeOf(ENTRY_PREFIX));
+        return { ...countOf(total), oldest: (await take(rangeOf(ENTRY_PREFIX), 1))[0]?.at ?? null };
+      },
+
+      async purge({ retentionDays, before }) {
+        const end = ENTRY_PREFIX + encodeTime(Math.max(0, before.getTime()));
+        const old = await take({ ...rangeOf(ENTRY_PREFIX), before: end }, PURGE_ROWS);
+        // Their places in the list by time go last, so that a purge that died finds them again.
+        for (const place of [0, 1] as const) {
+          const keys = old.map((entry) => remove(Entries, entryKeys(entry)[place]));
+          await tables.write(Entries.table, SYNC, keys);
+        }
+        return { removed: old.length, retentionDays, more: old.length === PURGE_ROWS };
+      },
+    }),
+  };
+}
+
+const countOf = (total: number | null) => (total === null ? { total, totalAtLeast: MAX_COUNTED } : { total });

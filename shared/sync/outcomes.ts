@@ -1,0 +1,109 @@
+import type { Clock, Randomness } from "../runtime.ts";
+import { isConflict } from "../storage/conflict.ts";
+import { withoutKeys } from "../storage/entity.ts";
+import type { Queues } from "../storage/queues.ts";
+import { replace, type Tables } from "../storage/tables.ts";
+import { HOUR_MS, MINUTE_MS, SECOND_MS } from "../time.ts";
+import type { RunFailed } from "./failure.ts";
+import type { SyncHistory } from "./history.ts";
+import type { Lease } from "./leases.ts";
+import { Records, RUN_QUEUE, SYNC, type SyncEntry, type SyncRecord, sourceOf, targetOf } from "./record.ts";
+import { movedDue, type SyncRecords } from "./records.ts";
+
+/** The first wait after a failure that may pass; it doubles with each further one, up to the record's schedule. */
+const FIRST_RETRY_MS = 10 * MINUTE_MS;
+const MAX_DOUBLINGS = 8;
+/** How often an outcome is written anew because people change the record. */
+const ATTEMPTS = 10;
+
+/** What a run came to. */
+export interface Outcome {
+  /** Members of the record that change; undefined takes one away. */
+  change: { [K in keyof SyncRecord]?: SyncRecord[K] | undefined };
+  /** What the history tells of it. */
+  entry?: Omit<SyncEntry, "entryId" | "recordId" | "at" | "source" | "target"> | undefined;
+  /** When to run again, instead of by the schedule. */
+  againInSeconds?: number | undefined;
+}
+
+/** Writes what runs came to. */
+export interface Outcomes {
+  /** In one transaction with the end of the lease: false when another worker has taken the record. */
+  settle(started: SyncRecord, outcome: Outcome, lease: Lease): Promise<boolean>;
+  /** What a failure comes to. What may pass is tried again soon, less and less often. */
+  failed(record: SyncRecord, failed: Pick<RunFailed, "failure" | "passing" | "retryAfterSeconds">): Outcome;
+}
+
+export function createOutcomes(deps: {
+  tables: Tables;
+  queues: Queues;
+  records: SyncRecords;
+  history: SyncHistory;
+  clock: Clock;
+  randomness: Randomness;
+}): Outcomes {
+  const { tables, queues, records, history, clock, randomness } = deps;
+
+  /** The record with a run's outcome on it. What people changed during the run stays. */
+  function after(started: SyncRecord, now: SyncRecord, { change, againInSeconds }: Outcome): SyncRecord {
+    const next: Record<string, unknown> = { ...now, ...change };
+    if (now.requests !== started.requests) {
+      // Whoever asked for another run in the meantime gets it.
+      next.state = now.state;
+    } else if (now.enabled) {
+      const waitMs = againInSeconds === undefined ? now.scheduleHours * HOUR_MS : againInSeconds * SECOND_MS;
+      next.nextRunAt = new Date(clock.now().getTime() + waitMs).toISOString();
+    }
+    return Object.fromEntries(Object.entries(next).filter(([, value]) => value !== undefined)) as SyncRecord;
+  }
+
+  function entered(record: SyncRecord, { entry }: Outcome) {
+    if (!entry) return [];
+    const now = clock.now();
+    const { recordId } = record;
+    const told = { recordId, at: now.toISOString(), source: sourceOf(record), target: targetOf(record), ...entry };
+    return history.enter({ entryId: randomness.ulid(now), ...told });
+  }
+
+  return {
+    async settle(started, outcome, lease) {
+      const end = lease.end();
+      for (let attempt = 1; ; attempt++) {
+        const row = await records.find(started.recordId);
+        const next = row && after(started, withoutKeys(row), outcome);
+        try {
+          const operations = next
+            ? [replace(Records, row.rowKey, next, row.etag), ...movedDue(row, next), ...entered(next, outcome)]
+            : [];
+          await tables.transaction(Records.table, SYNC, [end, ...operations]);
+        } catch (error) {
+          if (!isConflict(error)) throw error;
+          if (error.rowKey === end.rowKey) return false;
+          if (attempt === ATTEMPTS) throw error;
+          // Somebody changed the record in the meantime.
+          continue;
+        }
+        if (!next?.enabled) return true;
+        const { recordId } = next;
+        if (next.requests !== started.requests) await queues.send(RUN_QUEUE, { recordId });
+        else if (next.state === "pending") {
+          await queues.send(RUN_QUEUE, { recordId }, { delaySeconds: outcome.againInSeconds ?? 0 });
+        }
+        return true;
+      }
+    },
+
+    failed(record, { failure, passing, retryAfterSeconds }) {
+      const before = record.failure;
+      const isNews = before?.code !== failure.code || before.side !== failure.side;
+      const now = { ...failure, since: isNews ? clock.now().toISOString() : before.since };
+      const backOff = FIRST_RETRY_MS * 2 ** Math.min(record.failedRuns, MAX_DOUBLINGS);
+      const soonest = Math.max((retryAfterSeconds ?? 0) * SECOND_MS, backOff);
+      return {
+        change: { state: "failing", failure: now, failedRuns: record.failedRuns + 1 },
+        entry: isNews ? { kind: "failed", failure: now } : undefined,
+        againInSeconds: passing ? Math.min(soonest, record.scheduleHours * HOUR_MS) / SECOND_MS : undefined,
+      };
+    },
+  };
+}

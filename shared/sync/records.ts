@@ -1,0 +1,305 @@
+import * as z from "zod";
+import type { Audit } from "../audit/audit.ts";
+import { audited } from "../audit/audited.ts";
+import { requireMatch } from "../http/conditional.ts";
+import type { Caller } from "../http/endpoint.ts";
+import { decodeCursor, encodeCursor, type Page, type PageRequest } from "../http/paging.ts";
+import { notFound, Problem } from "../http/problem.ts";
+import type { Clock, Randomness } from "../runtime.ts";
+import { repeatOnConflict } from "../storage/conflict.ts";
+import { withoutKeys } from "../storage/entity.ts";
+import { keyEnd } from "../storage/keys.ts";
+import type { Queues } from "../storage/queues.ts";
+import { insert, type Operation, put, RowExists, remove, replace, type Tables } from "../storage/tables.ts";
+import type { NewSyncRecord, SyncRecordChange } from "./api.ts";
+import { providerOf } from "./providers/providers.ts";
+import {
+  DueRows,
+  dueKey,
+  isRecordId,
+  RECORD_PREFIX,
+  type RecordState,
+  Records,
+  References,
+  RUN_QUEUE,
+  recordKey,
+  SYNC,
+  type SyncRecord,
+  type SyncRecordRow,
+  sourceKey,
+  sourcePrefix,
+  stateOf,
+  targetKey,
+} from "./record.ts";
+import type { RecordRules } from "./rules.ts";
+
+export interface RecordFilter {
+  state?: RecordState | undefined;
+  targetProvider?: string | undefined;
+  sourceVault?: string | undefined;
+  sourceSecret?: string | undefined;
+}
+
+/** Sync records: the only place that writes what people say of them. Every change is entered in the audit log. */
+export interface SyncRecords {
+  /** Undefined when there is none of that id. */
+  find(recordId: string): Promise<SyncRecordRow | undefined>;
+  /** @throws {Problem} notFound */
+  get(recordId: string): Promise<SyncRecordRow>;
+  /** Whether there is any. One request. */
+  any(): Promise<boolean>;
+  /** In the order they were made. A request per 1,000 records, which are all counted. */
+  list(filter: RecordFilter, request: PageRequest): Promise<Page<SyncRecordRow>>;
+  /**
+   * It is run at once, unless it is paused.
+   *
+   * @throws {Problem} invalidRequest; serviceVault; syncLoop; alreadyExists for a target that another record has
+   */
+  create(given: NewSyncRecord, caller: Caller): Promise<SyncRecordRow>;
+  /** @throws {Problem} notFound; invalidRequest for another source or target; preconditionFailed */
+  change(
+    recordId: string,
+    given: SyncRecordChange,
+    caller: Caller,
+    ifMatch: string | undefined,
+  ): Promise<SyncRecordRow>;
+  /** Has a record run as soon as a worker is free. Answers it as it is then; undefined when it is gone or paused. */
+  request(recordId: string): Promise<SyncRecordRow | undefined>;
+  /** The records of a source. */
+  ofSource(vault: string, secret: string): Promise<string[]>;
+  /** What removes a record and its places in the indexes, for a transaction. */
+  removal(record: SyncRecordRow): Operation[];
+}
+
+const Cursor = z.object({ after: z.string().max(64), filter: z.string() });
+
+export function createRecords(deps: {
+  tables: Tables;
+  queues: Queues;
+  audit: Pick<Audit, "append">;
+  rules: RecordRules;
+  clock: Clock;
+  randomness: Randomness;
+}): SyncRecords {
+  const { tables, queues, audit, rules, clock, randomness } = deps;
+
+  const find = async (recordId: string): Promise<SyncRecordRow | undefined> =>
+    isRecordId(recordId) ? await tables.get(Records, SYNC, recordKey(recordId)) : undefined;
+
+  async function get(recordId: string): Promise<SyncRecordRow> {
+    const record = await find(recordId);
+    if (!record) throw notFound(`The sync record ${recordId.slice(0, 64)}`);
+    return record;
+  }
+
+  const asRow = (record: SyncRecord, etag: string): SyncRecordRow => ({
+    ...record,
+    partitionKey: SYNC,
+    rowKey: recordKey(record.recordId),
+    etag,
+  });
+
+  /** A record as it was, and as it is to be, with its place among those that are due. */
+  async function write(before: SyncRecordRow, next: SyncRecord): Promise<SyncRecordRow> {
+    const etags = await tables.transaction(Records.table, SYNC, [
+      replace(Records, before.rowKey, next, before.etag),
+      ...movedDue(before, next),
+    ]);
+    return asRow(next, etags.get(before.rowKey)!);
+  }
+
+  const send = (recordId: string) => queues.send(RUN_QUEUE, { recordId });
+
+  /** The record as it is once it is due at once. */
+  const dueNow = (record: SyncRecord): SyncRecord => ({
+    ...record,
+    state: record.state === "new" ? "new" : "pending",
+    nextRunAt: clock.now().toISOString(),
+    requests: record.requests + 1,
+  });
+
+  return {
+    find,
+    get,
+
+    async any() {
+      const range = { partitionKey: SYNC, from: RECORD_PREFIX, before: keyEnd(RECORD_PREFIX), pageSize: 1 };
+      for await (const _ of tables.pages(Records, { ...range, select: [] })) return true;
+      return false;
+    },
+
+    async list(filter, request) {
+      const identity = JSON.stringify(filter);
+      const cursor = request.cursor === undefined ? undefined : decodeCursor(Cursor, request.cursor);
+      if (cursor && cursor.filter !== identity) {
+        throw new Problem("invalidCursor", "This cursor belongs to other filters. Start without it.");
+      }
+      const range = { partitionKey: SYNC, from: RECORD_PREFIX, before: keyEnd(RECORD_PREFIX) };
+      const select = ["enabled", "state", "targetProvider", "sourceVault", "sourceSecret"] as const;
+      const keys: string[] = [];
+      let total = 0;
+      for await (const rows of tables.pages(Records, { ...range, select: [...select] })) {
+        for (const row of rows) {
+          if (!fits(row as SyncRecordRow, filter)) continue;
+          total += 1;
+          if (!cursor || row.rowKey > cursor.after) keys.push(row.rowKey);
+        }
+      }
+      const wanted = keys.slice(request.offset, request.offset + request.limit);
+      const [first, last] = [wanted[0], wanted.at(-1)];
+      const items: SyncRecordRow[] = [];
+      if (first !== undefined && last !== undefined) {
+        const chosen = new Set(wanted);
+        for await (const rows of tables.pages(Records, { partitionKey: SYNC, from: first, before: keyEnd(last) }))
+          items.push(...rows.filter(({ rowKey }) => chosen.has(rowKey)));
+      }
+      const nextCursor =
+        last !== undefined && last !== keys.at(-1) ? encodeCursor({ after: last, filter: identity }) : null;
+      return { items, total, limit: request.limit, offset: request.offset, nextCursor };
+    },
+
+    async create(given, caller) {
+      const ends = await rules.check(given);
+      const now = clock.now();
+      const at = now.toISOString();
+      const { scheduleHours, enabled, onDrift, adopt } = given;
+      const record: SyncRecord = {
+        recordId: randomness.ulid(now),
+        ...ends,
+        scheduleHours,
+        enabled,
+        onDrift,
+        adopt,
+        state: "new",
+        targetOwned: false,
+        failedRuns: 0,
+        ...(enabled && { nextRunAt: at }),
+        requests: 0,
+        createdAt: at,
+        createdBy: caller.actor,
+        updatedAt: at,
+        updatedBy: caller.actor,
+      };
+      const { recordId } = record;
+      const event = { type: "syncRecord.created", caller, target: recordTarget(recordId), after: record };
+      const etags = await audited(audit, event, async () => {
+        try {
+          return await tables.transaction(Records.table, SYNC, [
+            insert(Records, recordKey(recordId), record),
+            insert(References, keyOfTarget(record), { recordId }),
+            insert(References, sourceKey(record), { recordId }),
+            ...(enabled ? [insert(DueRows, dueKey(at, recordId), { sentAt: at })] : []),
+          ]);
+        } catch (error) {
+          if (error instanceof RowExists) throw await targetTaken(record);
+          throw error;
+        }
+      });
+      if (enabled) await send(recordId);
+      return asRow(record, etags.get(recordKey(recordId))!);
+    },
+
+    async change(recordId, given, caller, ifMatch) {
+      const planned = async () => {
+        const row = await get(recordId);
+        requireMatch(row.etag, ifMatch, THE_RECORD);
+        await rules.checkUnchanged(row, given);
+        const before: SyncRecord = withoutKeys(row);
+        const { scheduleHours, enabled, onDrift, adopt } = { ...before, ...given };
+        const changed: SyncRecord = {
+          ...before,
+          ...{ scheduleHours, enabled, onDrift, adopt },
+          updatedAt: clock.now().toISOString(),
+          updatedBy: caller.actor,
+        };
+        return { row, before, next: enabled ? dueNow(changed) : paused(changed) };
+      };
+      const first = await planned();
+      const { before, next: after } = first;
+      const event = { type: "syncRecord.changed", caller, target: recordTarget(recordId), before, after };
+      const effect = async (attempt: number) => {
+        const { row, before, next } = attempt === 1 ? first : await planned();
+        return { before, written: await write(row, next) };
+      };
+      const { written } = await audited(
+        audit,
+        event,
+        () => repeatOnConflict(effect),
+        ({ before, written }) => ({ before, after: withoutKeys(written) }),
+      );
+      if (written.enabled) await send(recordId);
+      return written;
+    },
+
+    async request(recordId) {
+      const written = await repeatOnConflict(async () => {
+        const row = await find(recordId);
+        return row?.enabled ? await write(row, dueNow(withoutKeys(row))) : undefined;
+      });
+      if (written) await send(recordId);
+      return written;
+    },
+
+    async ofSource(vault, secret) {
+      const found: string[] = [];
+      const prefix = sourcePrefix(vault, secret);
+      const range = { partitionKey: SYNC, from: prefix, before: keyEnd(prefix) };
+      for await (const rows of tables.pages(References, range)) found.push(...rows.map(({ recordId }) => recordId));
+      return found;
+    },
+
+    removal: (record) => [
+      remove(Records, record.rowKey, record.etag),
+      remove(References, keyOfTarget(record)),
+      remove(References, sourceKey(record)),
+      ...(record.nextRunAt === undefined ? [] : [remove(DueRows, dueKey(record.nextRunAt, record.recordId))]),
+    ],
+  };
+
+  async function targetTaken(record: SyncRecord): Promise<Problem> {
+    const recordId = (await tables.get(References, SYNC, keyOfTarget(record)))?.recordId;
+    const detail = `The sync record ${recordId} writes this target already. One target has one record.`;
+    return new Problem("alreadyExists", detail, { members: { recordId } });
+  }
+}
+
+/** What moves a record's place among those that are due. */
+export function movedDue(before: SyncRecord, next: SyncRecord, sentAt?: string): Operation[] {
+  if (before.nextRunAt === next.nextRunAt) return [];
+  const { recordId } = next;
+  return [
+    ...(before.nextRunAt === undefined ? [] : [remove(DueRows, dueKey(before.nextRunAt, recordId))]),
+    ...(next.nextRunAt === undefined
+      ? []
+      : [put(DueRows, dueKey(next.nextRunAt, recordId), sentAt === undefined ? {} : { sentAt })]),
+  ];
+}
+
+function paused(record: SyncRecord): SyncRecord {
+  const { nextRunAt: _, ...rest } = record;
+  return rest;
+}
+
+function fits(row: SyncRecordRow, filter: RecordFilter): boolean {
+  const same = (wanted: string | undefined, is: string) =>
+    wanted === undefined || wanted.toLowerCase() === is.toLowerCase();
+  return (
+    (filter.state === undefined || stateOf(row) === filter.state) &&
+    same(filter.targetProvider, row.targetProvider) &&
+    same(filter.sourceVault, row.sourceVault) &&
+    same(filter.sourceSecret, row.sourceSecret)
+  );
+}
+
+/** @returns The key under which there is one record for the target, whatever the spelling. */
+export function keyOfTarget(
+  record: Pick<SyncRecord, "targetProvider" | "targetService" | "targetRegion" | "targetName">,
+) {
+  const { targetProvider, targetService, targetRegion, targetName } = record;
+  const service = providerOf(targetProvider)?.services[targetService];
+  return targetKey(targetProvider, targetService, targetRegion, service?.sameName?.(targetName) ?? targetName);
+}
+
+const THE_RECORD = "The sync record";
+
+export const recordTarget = (recordId: string) => ({ type: "syncRecord", id: recordId });

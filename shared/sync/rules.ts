@@ -1,0 +1,126 @@
+import { isServiceVault } from "../azure/service-key-vault.ts";
+import type { Config } from "../config/config.ts";
+import { invalidBody, Problem } from "../http/problem.ts";
+import { keyEnd } from "../storage/keys.ts";
+import type { Tables } from "../storage/tables.ts";
+import type { NewSyncRecord, SyncRecordChange } from "./api.ts";
+import type { ProviderConfigurations } from "./configurations.ts";
+import { type AnyProvider, providerOf } from "./providers/providers.ts";
+import { References, SYNC, type SyncRecord, sourcePrefix, targetKey } from "./record.ts";
+import { type SyncVaults, vaultNameOf } from "./vaults.ts";
+
+/** Source and target of a record, as they are kept. */
+export type Ends = Pick<
+  SyncRecord,
+  "sourceVault" | "sourceSecret" | "targetProvider" | "targetService" | "targetName" | "targetRegion"
+>;
+
+/** What a record may be. */
+export interface RecordRules {
+  /** @throws {Problem} invalidRequest, serviceVault, syncLoop */
+  check(given: NewSyncRecord): Promise<Ends>;
+  /** Refuses a change of source or target. @throws {Problem} invalidRequest */
+  checkUnchanged(record: SyncRecord, given: SyncRecordChange): Promise<void>;
+}
+
+export function createRules(deps: {
+  tables: Tables;
+  config: Pick<Config, "SERVICE_KEY_VAULT_URL" | "cloud">;
+  vaults: SyncVaults;
+  configurations: Pick<ProviderConfigurations, "find">;
+}): RecordRules {
+  const { tables, config, vaults, configurations } = deps;
+
+  /** The name of a vault of the inventory, as it is written there. */
+  async function vault(member: "sourceVault" | "targetRegion", given: string): Promise<string> {
+    const name = vaultNameOf(given, config.cloud.keyVaultSuffix);
+    if (name === undefined) throw invalidBody(member, "must be a key vault's name or its https address");
+    if (isServiceVault(config, name)) {
+      throw new Problem("serviceVault", `${name} is the service's own key vault: it is neither source nor target.`);
+    }
+    const found = await vaults.find(name);
+    if (!found) {
+      throw invalidBody(member, "names a key vault that is not in the inventory. Run a scan of its subscription first");
+    }
+    return found.name;
+  }
+
+  async function region(provider: AnyProvider, given: string | undefined): Promise<string | undefined> {
+    if (provider.id === "azure") {
+      if (given === undefined) throw invalidBody("targetRegion", "is needed: the name of the key vault to write to");
+      return await vault("targetRegion", given);
+    }
+    const settings = (await configurations.find(provider.id))?.settings;
+    const problem = provider.regionProblem(given, settings ?? {});
+    if (problem) throw invalidBody("targetRegion", problem);
+    if (given !== undefined) return given;
+    if (!settings && "region" in provider.configuration.shape) {
+      throw invalidBody("targetRegion", "is needed while the provider is not configured");
+    }
+    return typeof settings?.region === "string" ? settings.region : undefined;
+  }
+
+  async function firstRecord(prefix: string): Promise<string | undefined> {
+    const range = { partitionKey: SYNC, from: prefix, before: keyEnd(prefix), pageSize: 1 };
+    for await (const rows of tables.pages(References, range)) return rows[0]!.recordId;
+    return undefined;
+  }
+
+  /** No record's target may be a source: what is copied would be copied on, and at the end over itself. */
+  async function refuseLoops(ends: Ends): Promise<void> {
+    const refuse = (detail: string, recordId?: string) =>
+      new Problem("syncLoop", detail, recordId === undefined ? {} : { members: { recordId } });
+    const source = await tables.get(
+      References,
+      SYNC,
+      targetKey("azure", "keyvault", ends.sourceVault, ends.sourceSecret.toLowerCase()),
+    );
+    if (source) {
+      throw refuse(
+        "The source is the target of another sync record. Copy from that record's source instead.",
+        source.recordId,
+      );
+    }
+    if (ends.targetProvider !== "azure" || ends.targetRegion === undefined) return;
+    if (ends.targetRegion === ends.sourceVault && ends.targetName.toLowerCase() === ends.sourceSecret.toLowerCase()) {
+      throw refuse("Source and target are the same secret.");
+    }
+    const target = await firstRecord(sourcePrefix(ends.targetRegion, ends.targetName));
+    if (target)
+      throw refuse("The target is the source of another sync record. Let that one copy from this source.", target);
+  }
+
+  return {
+    async check(given) {
+      const provider = providerOf(given.targetProvider);
+      if (!provider) throw invalidBody("targetProvider", "names no provider");
+      const service = Object.hasOwn(provider.services, given.targetService) && provider.services[given.targetService];
+      if (!service) {
+        throw invalidBody("targetService", `must be one of ${Object.keys(provider.services).join(", ")}`);
+      }
+      const problem = service.nameProblem(given.targetName);
+      if (problem) throw invalidBody("targetName", problem);
+      const sourceVault = await vault("sourceVault", given.sourceVault);
+      const targetRegion = await region(provider, given.targetRegion ?? undefined);
+      const { sourceSecret, targetProvider, targetService, targetName } = given;
+      const ends = { sourceVault, sourceSecret, targetProvider, targetService, targetName };
+      const whole = { ...ends, ...(targetRegion !== undefined && { targetRegion }) };
+      await refuseLoops(whole);
+      return whole;
+    },
+
+    async checkUnchanged(record, given) {
+      const nameOf = (text: string) => (vaultNameOf(text, config.cloud.keyVaultSuffix) ?? text).toLowerCase();
+      for (const member of ENDS) {
+        const value = given[member];
+        if (value === undefined || value === record[member] || (value === null && record[member] === undefined))
+          continue;
+        const isVault = member === "sourceVault" || (member === "targetRegion" && record.targetProvider === "azure");
+        if (isVault && value !== null && nameOf(value) === nameOf(record[member] ?? "")) continue;
+        throw invalidBody(member, "can't be changed: a record stays what it is. Make a new one and delete this one");
+      }
+    },
+  };
+}
+
+const ENDS = ["sourceVault", "sourceSecret", "targetProvider", "targetService", "targetName", "targetRegion"] as const;

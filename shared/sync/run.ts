@@ -1,0 +1,213 @@
+import { randomUUID } from "node:crypto";
+import type { Audit } from "../audit/audit.ts";
+import { audited } from "../audit/audited.ts";
+import type { Clock, Logger } from "../runtime.ts";
+import type { Queues } from "../storage/queues.ts";
+import type { Tables } from "../storage/tables.ts";
+import { MINUTE_MS, SECOND_MS } from "../time.ts";
+import { on, RunFailed } from "./failure.ts";
+import { type Lease, takeLease } from "./leases.ts";
+import type { Outcome, Outcomes } from "./outcomes.ts";
+import { type Decision, decide } from "./plan.ts";
+import { LOOK_MS, type Plans, type Seen } from "./plans.ts";
+import { markId } from "./providers/mark.ts";
+import { SyncFailure, type Written } from "./providers/provider.ts";
+import { RUN_QUEUE, type SyncRecord, sourceOf, targetOf } from "./record.ts";
+import { recordTarget, type SyncRecords } from "./records.ts";
+import type { Sources } from "./source.ts";
+
+/** A worker whose clock is a little behind still takes what is due by another's. */
+const CLOCK_SLACK_MS = MINUTE_MS;
+/** How long a target that was brought back is left alone: its name works after some seconds. */
+const RECOVERY_SECONDS = 20;
+
+/** Brings the targets of records up to date. */
+export interface Runs {
+  /**
+   * Runs a record that is due; otherwise nothing happens. A source version is written once where the provider tells what a
+   * target holds, however often and wherever this is called and wherever it dies; elsewhere it may be written twice.
+   */
+  run(recordId: string): Promise<void>;
+  /** A run ended five times with an error of ours: the record says so, and waits for its schedule. */
+  gaveUp(recordId: string): Promise<void>;
+}
+
+export function createRuns(deps: {
+  tables: Tables;
+  queues: Queues;
+  audit: Pick<Audit, "append">;
+  records: SyncRecords;
+  plans: Plans;
+  sources: Sources;
+  outcomes: Outcomes;
+  clock: Clock;
+  log: Logger;
+}): Runs {
+  const { tables, queues, audit, records, plans, sources, outcomes, clock, log } = deps;
+
+  const isDue = ({ nextRunAt }: SyncRecord): boolean =>
+    nextRunAt !== undefined && Date.parse(nextRunAt) <= clock.now().getTime() + CLOCK_SLACK_MS;
+
+  /** @throws {RunFailed}; {LeaseLost} */
+  async function work(record: SyncRecord, lease: Lease): Promise<Outcome> {
+    const signal = AbortSignal.timeout(LOOK_MS);
+    const seen = await plans.look(record, signal);
+    const { source, mark, state } = seen;
+    const decision = await on("target", async () => decide(record, seen, lease.before));
+    const at = clock.now().toISOString();
+    const looked = {
+      tiedVersions: source.tiedVersions,
+      currentVersion: source.tiedVersions && source.version,
+      lastCheckedAt: at,
+      failure: undefined,
+      failedRuns: 0,
+    };
+    const holds = { targetOwned: true, lastSourceVersion: source.version, targetMark: markId(mark) };
+
+    if (decision.action === "report") {
+      const entry = record.state === "drifted" ? undefined : { kind: decision.kind!, sourceVersion: source.version };
+      return { change: { ...looked, state: "drifted" }, entry };
+    }
+    if (decision.undelete) {
+      const event = { ...eventOf(record, source.version, decision), type: "syncTarget.recovered" };
+      await audited(audit, event, () => plans.onTarget(seen, () => seen.target.undelete!(record.targetName)));
+      return { change: { ...looked, state: "pending" }, againInSeconds: RECOVERY_SECONDS };
+    }
+    const inSync = { ...looked, ...holds, state: "inSync" as const };
+    if (decision.action === "none") {
+      if (decision.kind === undefined) {
+        return { change: inSync, entry: record.failure && { kind: "recovered", sourceVersion: source.version } };
+      }
+      // The worker that wrote it died before it could say so.
+      await audit.append({ ...eventOf(record, source.version, decision), outcome: "success" });
+      const entry = { kind: decision.kind, sourceVersion: source.version, targetVersion: state.version };
+      return { change: { ...inSync, lastSyncedAt: at }, entry };
+    }
+    const event = eventOf(record, source.version, decision);
+    const { version } = await audited(audit, event, () => bring(record, seen, decision, lease, signal));
+    const entry = { kind: decision.kind!, sourceVersion: source.version, targetVersion: version };
+    return { change: { ...inSync, lastSyncedAt: clock.now().toISOString() }, entry };
+  }
+
+  /** Has the target hold the source's version. */
+  async function bring(
+    record: SyncRecord,
+    seen: Seen,
+    decision: Decision,
+    lease: Lease,
+    signal: AbortSignal,
+  ): Promise<Pick<Written, "version">> {
+    const { target, mark, source, service } = seen;
+    const { targetName: name } = record;
+    const announce = async () => {
+      if (!(await lease.announce(source.version, !seen.state.exists))) throw new LeaseLost();
+    };
+    let { state } = seen;
+    if (decision.adopt && target.adopt) {
+      await announce();
+      await plans.onTarget(seen, () => target.adopt!(name, mark, signal));
+      state = await plans.onTarget(seen, () => target.describe(name, signal));
+    }
+    if (decision.action === "restore") {
+      await announce();
+      const restored = await settled(seen, name, () => target.restoreVersion!(name, mark, state, signal));
+      if (restored) return restored;
+    }
+    const value = await on("source", () => sources.read(record, source.version, signal));
+    const bytes = Buffer.byteLength(value);
+    if (bytes > service.maxBytes) throw new RunFailed("target", tooLarge(bytes, service.maxBytes));
+    // Last before the write, so that all of what one write takes ends within the lease.
+    await announce();
+    return (await settled(seen, name, () => target.put(name, value, mark, state, signal))) ?? {};
+  }
+
+  /** After an unclear answer the target is looked at before anything is said. */
+  async function settled(
+    seen: Seen,
+    name: string,
+    write: () => Promise<Written>,
+  ): Promise<Pick<Written, "version"> | undefined> {
+    try {
+      return await plans.onTarget(seen, write);
+    } catch (error) {
+      if (!(error instanceof RunFailed && error.unclear && seen.service.marks)) throw error;
+      const now = await seen.target.describe(name, AbortSignal.timeout(LOOK_MS)).catch((failure: unknown) => {
+        // It stays unclear: the next run looks again.
+        if (failure instanceof SyncFailure) return undefined;
+        throw failure;
+      });
+      if (now?.holds === markId(seen.mark)) return { version: now.version };
+      throw error;
+    }
+  }
+
+  async function underLease(record: SyncRecord, lease: Lease, work: () => Promise<Outcome>): Promise<void> {
+    let outcome: Outcome;
+    try {
+      outcome = await work().catch((error: unknown) => {
+        if (!(error instanceof RunFailed)) throw error;
+        const failed = outcomes.failed(record, error);
+        // Perhaps it was made: the next run then takes it for its own.
+        if (error.unclear && lease.creating) failed.change.targetOwned = true;
+        return failed;
+      });
+    } catch (error) {
+      await lease.release();
+      if (!(error instanceof LeaseLost)) throw error;
+      log.warn("Another worker has taken a sync record over", { recordId: record.recordId });
+      return;
+    }
+    if (!(await outcomes.settle(record, outcome, lease))) {
+      log.warn("Another worker has taken a sync record over", { recordId: record.recordId });
+    }
+  }
+
+  async function lease(recordId: string): Promise<Lease | undefined> {
+    const taken = await takeLease(tables, recordId, randomUUID());
+    if (taken.lease) return taken.lease;
+    // That worker may be dead: then this message is the one that goes on.
+    const delaySeconds = Math.ceil(taken.waitMs / SECOND_MS) + 1;
+    await queues.send(RUN_QUEUE, { recordId }, { delaySeconds });
+    return undefined;
+  }
+
+  return {
+    async run(recordId) {
+      const record = await records.find(recordId);
+      if (!record || !isDue(record)) return;
+      const held = await lease(recordId);
+      if (held) await underLease(record, held, () => work(record, held));
+    },
+
+    async gaveUp(recordId) {
+      const record = await records.find(recordId);
+      const held = record && isDue(record) ? await lease(recordId) : undefined;
+      if (!record || !held) return;
+      const failure = {
+        code: "internal",
+        side: "service" as const,
+        message: "The run failed five times by an error of this service.",
+        remedy: "GET /system/failed-messages and the log say more. It is run again by its schedule.",
+      };
+      const failed = outcomes.failed(record, { failure, passing: false, retryAfterSeconds: undefined });
+      await underLease(record, held, async () => failed);
+    },
+  };
+}
+
+function eventOf(record: SyncRecord, sourceVersion: string, { action, why }: Decision) {
+  const { recordId } = record;
+  const details = { source: sourceOf(record), target: targetOf(record), sourceVersion, action, why };
+  const caller = { actor: "system", requestId: recordId };
+  return { type: "syncTarget.written", caller, target: recordTarget(recordId), details };
+}
+
+/** Another worker has taken the record: this one writes nothing any more. */
+class LeaseLost extends Error {
+  override readonly name = "LeaseLost";
+}
+
+const tooLarge = (bytes: number, most: number) =>
+  new SyncFailure("tooLarge", `The value has ${bytes} bytes; the target takes ${most} at most.`, {
+    remedy: "Shorten the secret, or choose a target that takes more.",
+  });

@@ -1,0 +1,103 @@
+import pMap from "p-map";
+import type { Audit } from "../audit/audit.ts";
+import type { Tier } from "../http/endpoint.ts";
+import type { Clock, Logger } from "../runtime.ts";
+import { keyEnd } from "../storage/keys.ts";
+import type { Queues } from "../storage/queues.ts";
+import { merge, type Operation, RowMissing, type Tables } from "../storage/tables.ts";
+import { MINUTE_MS } from "../time.ts";
+import { DUE_PREFIX, DueRows, LICENCE_NOTICE, Notices, RECORD_PREFIX, Records, RUN_QUEUE, SYNC } from "./record.ts";
+import type { SyncRecords } from "./records.ts";
+
+/** A message that was sent is not sent again for so long: its run is waiting in the queue, or under way. */
+const SENT_MS = 30 * MINUTE_MS;
+/** Messages that are sent at once. */
+const SENDING = 16;
+/** Rows that are marked in one transaction. */
+const MARKED = 100;
+
+/** Has records run when their time has come. */
+export interface SyncSchedule {
+  /**
+   * Sends the messages of the records that are due. It costs what is due: a page of the index per 1,000, a message each, and
+   * a transaction per 100. Without a licence nothing is sent; the log and, once a day, the audit log say so.
+   */
+  tick(): Promise<void>;
+  /** Has run at once what failed for want of this provider's configuration. */
+  configured(provider: string): Promise<void>;
+}
+
+export function createSchedule(deps: {
+  tables: Tables;
+  queues: Queues;
+  records: SyncRecords;
+  licensing: { tier(): Promise<Tier> };
+  audit: Pick<Audit, "append">;
+  clock: Clock;
+  log: Logger;
+}): SyncSchedule {
+  const { tables, queues, records, licensing, audit, clock, log } = deps;
+
+  async function sayUnlicensed(): Promise<void> {
+    log.warn("Sync records are due and left alone: there is no PRO licence");
+    const day = clock.now().toISOString().slice(0, 10);
+    if ((await tables.get(Notices, SYNC, LICENCE_NOTICE))?.day === day) return;
+    await audit.append({
+      type: "sync.unlicensed",
+      caller: { actor: "system", requestId: "sync" },
+      outcome: "refused",
+      target: { type: "timer", id: "runDueSyncs" },
+    });
+    await tables.put(Notices, SYNC, LICENCE_NOTICE, { day });
+  }
+
+  /** The others' rows, when one is gone: its record was run or changed in this moment. */
+  async function mark(rowKeys: readonly string[], sentAt: string): Promise<void> {
+    let left: Operation[] = rowKeys.map((rowKey) => merge(DueRows, rowKey, { sentAt }));
+    while (left.length > 0) {
+      try {
+        await tables.transaction(DueRows.table, SYNC, left);
+        return;
+      } catch (error) {
+        if (!(error instanceof RowMissing)) throw error;
+        left = left.filter(({ rowKey }) => rowKey !== error.rowKey);
+      }
+    }
+  }
+
+  return {
+    async tick() {
+      const now = clock.now();
+      const sentBefore = new Date(now.getTime() - SENT_MS).toISOString();
+      const range = { partitionKey: SYNC, from: DUE_PREFIX, before: keyEnd(DUE_PREFIX + now.toISOString()) };
+      for await (const rows of tables.pages(DueRows, range)) {
+        if ((await licensing.tier()) !== "pro") return await sayUnlicensed();
+        const due = rows
+          .filter(({ sentAt }) => sentAt === undefined || sentAt < sentBefore)
+          .map(({ rowKey }) => rowKey);
+        // Sent first: a message that comes twice does no harm, one that never comes would wait half an hour.
+        await pMap(due, (rowKey) => queues.send(RUN_QUEUE, { recordId: recordIdIn(rowKey) }), { concurrency: SENDING });
+        for (let start = 0; start < due.length; start += MARKED) {
+          await mark(due.slice(start, start + MARKED), now.toISOString());
+        }
+      }
+    },
+
+    async configured(provider) {
+      if ((await licensing.tier()) !== "pro") return;
+      const range = { partitionKey: SYNC, from: RECORD_PREFIX, before: keyEnd(RECORD_PREFIX) };
+      const select = ["recordId", "targetProvider", "state", "failure"] as const;
+      for await (const rows of tables.pages(Records, { ...range, select: [...select] })) {
+        const waiting = rows.filter(
+          ({ targetProvider, failure }) => targetProvider === provider && WAITS_FOR_IT.has(failure?.code ?? ""),
+        );
+        await pMap(waiting, ({ recordId }) => records.request(recordId), { concurrency: SENDING });
+      }
+    },
+  };
+}
+
+/** Failures that a provider's configuration mends. */
+const WAITS_FOR_IT = new Set(["badCredentials", "notConfigured", "accessDenied"]);
+
+const recordIdIn = (dueRowKey: string): string => dueRowKey.slice(dueRowKey.lastIndexOf("|") + 1);

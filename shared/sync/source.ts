@@ -1,0 +1,101 @@
+import type { SecretVersion } from "../azure/vault-secrets.ts";
+import type { Clock } from "../runtime.ts";
+import { SECOND_MS } from "../time.ts";
+import { ownerOf } from "./providers/mark.ts";
+import { SyncFailure } from "./providers/provider.ts";
+import { type SyncRecord, sourceOf } from "./record.ts";
+import type { SyncVaults } from "./vaults.ts";
+
+/** The version of the source that a target should hold. */
+export interface SourceVersion {
+  version: string;
+  /** See `SyncRecord.tiedVersions`. */
+  tiedVersions?: string;
+}
+
+/** Secrets of key vaults that are copied. Every method throws `SyncFailure` or `CloudFailure`. */
+export interface Sources {
+  /**
+   * Looks which version is current, without a value: only where several are of one second, and others than at the last run,
+   * the value is read, since nothing else tells.
+   *
+   * @throws {SyncFailure} sourceNotFound, sourceManaged, sourceDisabled, sourceNotYetValid, sourceExpired, syncLoop
+   */
+  look(record: SyncRecord, signal: AbortSignal): Promise<SourceVersion>;
+  /** The value of that very version. @throws {SyncFailure} sourceNotFound when it is gone. */
+  read(record: SyncRecord, version: string, signal: AbortSignal): Promise<string>;
+}
+
+export function createSources({ vaults, clock }: { vaults: SyncVaults; clock: Clock }): Sources {
+  async function current(record: SyncRecord, versions: SecretVersion[], signal: AbortSignal) {
+    const tied = versions.filter(({ createdOn }) => createdOn === versions[0]?.createdOn);
+    if (tied.length < 2) return { found: tied[0] };
+    const tiedVersions = tied
+      .map(({ version }) => version)
+      .sort()
+      .join(" ");
+    const known = tiedVersions === record.tiedVersions && tied.find(({ version }) => version === record.currentVersion);
+    if (known) return { found: known, tiedVersions };
+    const secrets = await vaults.secretsOf(record.sourceVault);
+    const read = await secrets.read(record.sourceSecret, undefined, signal);
+    return { found: tied.find(({ version }) => version === read?.version) ?? read, tiedVersions };
+  }
+
+  return {
+    async look(record, signal) {
+      const secrets = await vaults.secretsOf(record.sourceVault);
+      const versions = await secrets.versions(record.sourceSecret, signal);
+      const { found, tiedVersions } = await current(record, versions, signal);
+      if (!found) throw missing(record);
+      checkUsable(record, found, Math.floor(clock.now().getTime() / SECOND_MS));
+      return { version: found.version, ...(tiedVersions !== undefined && { tiedVersions }) };
+    },
+
+    async read(record, version, signal) {
+      const secrets = await vaults.secretsOf(record.sourceVault);
+      const secret = await secrets.read(record.sourceSecret, version, signal);
+      if (!secret) throw missing(record);
+      return secret.value;
+    },
+  };
+}
+
+/** @param now - Unix seconds. */
+function checkUsable(record: SyncRecord, { managed, enabled, notBefore, expiresOn, tags }: SecretVersion, now: number) {
+  const source = sourceOf(record);
+  const refuse = (code: SyncFailure["code"], what: string, remedy: string) =>
+    new SyncFailure(code, `The secret ${source} ${what}.`, { remedy });
+  const owner = ownerOf(tags);
+  if (owner !== null) {
+    throw refuse(
+      "syncLoop",
+      `is itself a copy: the sync record ${owner} writes it`,
+      "Copy from where it comes from instead.",
+    );
+  }
+  if (managed) {
+    throw refuse(
+      "sourceManaged",
+      "holds a certificate's private key and is not copied",
+      "Name a secret of its own as the source.",
+    );
+  }
+  if (!enabled) {
+    throw refuse("sourceDisabled", "is disabled in its current version", "Enable that version, or write a new one.");
+  }
+  if (expiresOn !== undefined && expiresOn <= now) {
+    throw refuse("sourceExpired", "has expired", "Write a new version; the target keeps what it holds.");
+  }
+  if (notBefore !== undefined && notBefore > now) {
+    throw refuse(
+      "sourceNotYetValid",
+      "is not valid yet in its current version",
+      "Nothing to mend: it is copied once it is valid.",
+    );
+  }
+}
+
+const missing = (record: SyncRecord) =>
+  new SyncFailure("sourceNotFound", `There is no secret ${sourceOf(record)}.`, {
+    remedy: "Check the source's name, or recover it if it was deleted. The target keeps what it holds.",
+  });

@@ -1,0 +1,216 @@
+import type { Audit } from "../audit/audit.ts";
+import { audited } from "../audit/audited.ts";
+import type { ServiceKeyVault } from "../azure/service-key-vault.ts";
+import type { VaultSecretsClients } from "../azure/vault-secrets.ts";
+import type { Config } from "../config/config.ts";
+import { licenseRequired } from "../http/admission.ts";
+import { requireMatch } from "../http/conditional.ts";
+import type { Caller, Tier } from "../http/endpoint.ts";
+import type { Page, PageRequest } from "../http/paging.ts";
+import { Problem, retryLater } from "../http/problem.ts";
+import type { Clock, Logger, Randomness } from "../runtime.ts";
+import type { HistoryStore } from "../settings/retention.ts";
+import { repeatOnConflict } from "../storage/conflict.ts";
+import { withoutKeys } from "../storage/entity.ts";
+import type { Queues } from "../storage/queues.ts";
+import type { Tables } from "../storage/tables.ts";
+import { SECOND_MS } from "../time.ts";
+import { createConfigurations, type ProviderConfigurations } from "./configurations.ts";
+import { on, RunFailed } from "./failure.ts";
+import { createHistory } from "./history.ts";
+import { isHeld, takeLease } from "./leases.ts";
+import { createOutcomes } from "./outcomes.ts";
+import { createPlans, LOOK_MS, type Planned } from "./plans.ts";
+import { providerDependencies } from "./providers/dependencies.ts";
+import { Records, SYNC, type SyncEntry, type SyncRecordRow } from "./record.ts";
+import { createRecords, type RecordFilter, recordTarget, type SyncRecords } from "./records.ts";
+import { createRules } from "./rules.ts";
+import { createRuns } from "./run.ts";
+import { createSchedule } from "./schedule.ts";
+import { createSources } from "./source.ts";
+import { createSyncVaults } from "./vaults.ts";
+
+/**
+ * Keeps copies of vault secrets elsewhere true. Without a PRO licence nothing begins; what there is can still be looked at
+ * and deleted.
+ */
+export interface Sync {
+  records: Pick<SyncRecords, "create" | "change">;
+  /** What the providers are configured with. */
+  configurations: Pick<ProviderConfigurations, "find" | "all" | "save" | "remove" | "expiring">;
+  /** @throws {Problem} notFound; licenseRequired without a licence while there is no such record */
+  get(recordId: string): Promise<SyncRecordRow>;
+  /** @throws {Problem} invalidCursor; licenseRequired without a licence while there is no record */
+  list(filter: RecordFilter, request: PageRequest): Promise<Page<SyncRecordRow>>;
+  /** A record, and whether a run of it is under way. @throws {Problem} as `get` */
+  status(recordId: string): Promise<{ record: SyncRecordRow; running: boolean }>;
+  /** Newest first. @throws {Problem} as `get`; invalidCursor */
+  history(recordId: string, request: PageRequest): Promise<Page<SyncEntry>>;
+  /** What a run would do now. @throws {Problem} notFound */
+  plan(recordId: string): Promise<Planned>;
+  /** Has a record run at once. @throws {Problem} notFound; conflict for a paused one */
+  trigger(recordId: string, caller: Caller): Promise<SyncRecordRow>;
+  /**
+   * @param removeTarget - Deletes the target as well, recoverably where the provider can; only one that is ours.
+   * @throws {Problem} notFound; preconditionFailed; conflict while it runs, or for a target that is not ours; unavailable
+   */
+  remove(recordId: string, removeTarget: boolean, ifMatch: string | undefined, caller: Caller): Promise<void>;
+  /** A secret of a vault has a new version: its records are run at once. Nothing happens without a licence. */
+  runFor(vault: string, secret: string): Promise<void>;
+  /** For the queues and timers of sync. */
+  run(recordId: string): Promise<void>;
+  gaveUp(recordId: string): Promise<void>;
+  tick(): Promise<void>;
+  configured(provider: string): Promise<void>;
+  cleanUp(caller: Caller): Promise<void>;
+  /** What happened to all records after an entry, the oldest first; for the alerts. */
+  entriesSince(entryId: string | undefined): AsyncGenerator<SyncEntry>;
+  historyStore(): HistoryStore;
+}
+
+export interface SyncDependencies {
+  tables: Tables;
+  queues: Queues;
+  audit: Pick<Audit, "append">;
+  config: Pick<
+    Config,
+    | "SERVICE_KEY_VAULT_URL"
+    | "cloud"
+    | "PRIVATE_TARGET_HOSTS"
+    | "AWS_ENDPOINT_URL"
+    | "GITHUB_API_URL"
+    | "GOOGLE_SECRET_MANAGER_ENDPOINT"
+  >;
+  licensing: { tier(): Promise<Tier> };
+  /** The service's own key vault, for the providers' credentials; undefined while it has none. */
+  vault: ServiceKeyVault | undefined;
+  vaultSecrets: VaultSecretsClients;
+  clock: Clock;
+  randomness: Randomness;
+  log: Logger;
+}
+
+export function createSync(deps: SyncDependencies): Sync {
+  const { tables, audit, config, licensing, clock } = deps;
+  const vaults = createSyncVaults({ tables, config, clients: deps.vaultSecrets });
+  const providers = providerDependencies(config, clock, (name) => vaults.secretsOf(name));
+  const configurations = createConfigurations({ ...deps, providers });
+  const sources = createSources({ vaults, clock });
+  const plans = createPlans({ configurations, sources, providers });
+  const records = createRecords({ ...deps, rules: createRules({ tables, config, vaults, configurations }) });
+  const history = createHistory(tables);
+  const outcomes = createOutcomes({ ...deps, records, history });
+  const runs = createRuns({ ...deps, records, plans, sources, outcomes });
+  const schedule = createSchedule({ ...deps, records });
+
+  const licensed = async () => (await licensing.tier()) === "pro";
+
+  /** What there is stays to be seen; who never had a licence is told what this needs. */
+  async function get(recordId: string): Promise<SyncRecordRow> {
+    const record = await records.find(recordId);
+    if (!record && !(await licensed())) throw licenseRequired();
+    return record ?? (await records.get(recordId));
+  }
+
+  /** Deletes the target of a record, if it is ours. */
+  async function removeTarget(record: SyncRecordRow): Promise<void> {
+    const opened = await on("service", () => configurations.open(record.targetProvider));
+    const { provider, settings, secrets } = opened;
+    const to = { service: record.targetService, region: record.targetRegion };
+    const target = provider.open(to, settings, secrets, providers);
+    const signal = AbortSignal.timeout(LOOK_MS);
+    const state = await plans.onTarget({ opened }, () => target.describe(record.targetName, signal));
+    if (!state.exists) return;
+    const ours = state.ownedBy === undefined ? record.targetOwned : state.ownedBy === record.recordId;
+    if (!ours)
+      throw new Problem("conflict", "The target is not this record's: delete the record without removeTarget.");
+    await plans.onTarget({ opened }, () => target.remove(record.targetName, signal));
+  }
+
+  return {
+    records,
+    configurations,
+    get,
+
+    async list(filter, request) {
+      if (!(await licensed()) && !(await records.any())) throw licenseRequired();
+      return await records.list(filter, request);
+    },
+
+    async status(recordId) {
+      const record = await get(recordId);
+      return { record, running: await isHeld(tables, recordId) };
+    },
+
+    async history(recordId, request) {
+      await get(recordId);
+      return await history.list(recordId, request);
+    },
+
+    plan: async (recordId) => await plans.plan(await records.get(recordId)),
+
+    async trigger(recordId, caller) {
+      await records.get(recordId);
+      const event = { type: "syncRecord.runRequested", caller, target: recordTarget(recordId) };
+      return await audited(audit, event, async () => {
+        const record = await records.request(recordId);
+        if (!record) throw new Problem("conflict", "The record is paused. Set enabled to true: it then runs at once.");
+        return record;
+      });
+    },
+
+    async remove(recordId, withTarget, ifMatch, caller) {
+      const first = await get(recordId);
+      requireMatch(first.etag, ifMatch, "The sync record");
+      const target = recordTarget(recordId);
+      const details = { removeTarget: withTarget };
+      const event = { type: "syncRecord.deleted", caller, target, before: withoutKeys(first), details };
+      await audited(audit, event, async () => {
+        const held = await takeLease(tables, recordId, `delete ${caller.requestId}`);
+        if (!held.lease) {
+          throw retryLater(
+            "unavailable",
+            "A run of it is under way. Repeat the request then.",
+            held.waitMs / SECOND_MS,
+          );
+        }
+        const { lease } = held;
+        try {
+          if (withTarget) await removeTarget(first).catch(asProblem);
+          await repeatOnConflict(async () => {
+            const row = await records.find(recordId);
+            if (!row) return;
+            requireMatch(row.etag, ifMatch, "The sync record");
+            await tables.transaction(Records.table, SYNC, [lease.end(), ...records.removal(row)]);
+          });
+        } catch (error) {
+          await lease.release();
+          throw error;
+        }
+      });
+    },
+
+    async runFor(vault, secret) {
+      const found = await records.ofSource(vault, secret);
+      if (found.length === 0 || !(await licensed())) return;
+      for (const recordId of found) await records.request(recordId);
+    },
+
+    run: runs.run,
+    gaveUp: runs.gaveUp,
+    tick: schedule.tick,
+    configured: schedule.configured,
+    cleanUp: configurations.cleanUp,
+    entriesSince: history.since,
+    historyStore: history.store,
+  };
+}
+
+/** What a person who waits is told of a target that can't be deleted now. */
+function asProblem(error: unknown): never {
+  if (!(error instanceof RunFailed)) throw error;
+  const { failure, retryAfterSeconds = 10, passing } = error;
+  const detail = `The record was not deleted. ${failure.message} ${failure.remedy}`;
+  if (passing) throw retryLater("unavailable", detail, retryAfterSeconds);
+  throw new Problem("conflict", detail, { members: { failure: failure.code } });
+}
