@@ -25,13 +25,9 @@ export const recordParams = z.strictObject({ record_id: z.string() });
 export const providerParams = z.strictObject({ provider: z.string() });
 
 const changeable = {
-  scheduleHours: z
-    .int()
-    .min(1)
-    .max(720)
-    .meta({
-      description: "How often the target is looked at, in hours. A new version is copied at once when it is heard of.",
-    }),
+  scheduleHours: z.int().min(1).max(720).meta({
+    description: "How often the target is looked at, in hours. A new version is copied at once when it is heard of.",
+  }),
   enabled: z.boolean().meta({ description: "false pauses the record." }),
   onDrift: z.enum(ON_DRIFT).meta({
     description:

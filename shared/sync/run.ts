@@ -125,7 +125,7 @@ export function createRuns(deps: {
   async function settled(
     seen: Seen,
     name: string,
-    write: () => Promise<Written>,
+    write: () => Promise<Written | undefined>,
   ): Promise<Pick<Written, "version"> | undefined> {
     try {
       return await plans.onTarget(seen, write);

@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { createServer as createHttpServer, type RequestListener, type Server } from "node:http";
 import { createServer as createTlsServer } from "node:https";
 import type { AddressInfo } from "node:net";
@@ -74,7 +74,8 @@ export interface Cloud {
 /**
  * Starts a cloud on this machine that speaks the wire protocols of Entra, the resource manager, Microsoft Graph, Key Vault, Communication
  * Services e-mail and App Configuration over TLS, all on one port under names that end in `.localhost`; and on a second,
- * plain port the managed identity endpoint, webhook sinks and the control API; and on a third the company's identity provider.
+ * plain port the managed identity endpoint, webhook sinks and the control API; on a third the company's identity provider; and on a
+ * fourth the API server of a Kubernetes cluster.
  */
 export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
   const temporary = options.data === undefined ? mkdtempSync(join(tmpdir(), "stand-in-cloud-")) : undefined;
@@ -108,7 +109,6 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
     tokens,
   );
   const people = new People();
-  const providers = new Providers(state.providers);
 
   let identityProvider: RequestListener = (_message, response) => response.destroy();
   const third = createHttpServer((message, response) => identityProvider(message, response));
@@ -133,6 +133,19 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
   const origin = (host: string) => `https://${host}:${state.port}`;
   const [authority, manager] = [origin("login.localhost"), origin("management.localhost")];
   const graphOrigin = origin("graph.localhost");
+  const cluster = serverCertificate(join(folder.path, "kubernetes"));
+  const fourth = createTlsServer(
+    { key: cluster.key, cert: cluster.certificate },
+    listener({ ...listening, serviceFor: () => providers.kubernetes.service }),
+  );
+  state.kubernetesPort = await listen(fourth, undefined, state.kubernetesPort);
+  const providers = new Providers(state.providers, {
+    origin,
+    kubernetes: {
+      address: `https://kubernetes.localhost:${state.kubernetesPort}`,
+      caCertificate: readFileSync(cluster.authorityPath, "utf8"),
+    },
+  });
   tokens.roles.set(graphOrigin, ({ objectId }) => directory.permissionsOf(objectId));
   const api = new ApiTokens({ tokens, people, clientId: state.apiClientId, authority });
   const targets = new Targets(directory, (vault, name) => control.secretValue(vault, name));
@@ -198,8 +211,8 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
     environment: {
       AZURE_GRAPH_ENDPOINT: graphOrigin,
       ...environment(state, certificate.authorityPath, authority, manager, origin),
-      ...providers.environment(origin),
-      PRIVATE_TARGET_HOSTS: new URL(issuer).host,
+      ...providers.environment(),
+      PRIVATE_TARGET_HOSTS: [new URL(issuer).host, ...providers.privateHosts()].join(","),
     },
     controlUrl: `http://127.0.0.1:${state.controlPort}/control`,
     control,
@@ -207,7 +220,7 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
     oidc: { issuer, ...state.oidcClient },
     saml: { metadata: () => saml.metadata() },
     async stop() {
-      await Promise.all([close(main), close(second), close(third)]);
+      await Promise.all([close(main), close(second), close(third), close(fourth)]);
       if (temporary !== undefined) rmSync(temporary, { recursive: true, force: true });
     },
   };

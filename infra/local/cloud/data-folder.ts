@@ -19,6 +19,7 @@ export interface CloudState {
   port: number;
   controlPort: number;
   identityProviderPort: number;
+  kubernetesPort: number;
   /** The service, as it is registered with the identity provider. */
   oidcClient: OidcClient;
   tenantId: string;
@@ -102,6 +103,7 @@ function newState(company: CompanyChoice = "acme", seed = 1): CloudState {
     port: 0,
     controlPort: 0,
     identityProviderPort: 0,
+    kubernetesPort: 0,
     oidcClient: { clientId: "lifecycle-service", clientSecret: randomBytes(24).toString("base64url") },
     tenantId: randomUUID(),
     apiClientId: randomUUID(),

@@ -1,5 +1,5 @@
 import { generateKeyPairSync, randomBytes, X509Certificate } from "node:crypto";
-import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { makeCertificate, pem } from "./x509.ts";
 
@@ -15,6 +15,8 @@ const NAMES = [
   "*.communication.localhost",
   "*.azconfig.localhost",
   "aws.localhost",
+  "hashicorp.localhost",
+  "kubernetes.localhost",
   "evil.localhost",
   "localhost",
 ];
@@ -34,6 +36,7 @@ export interface ServerCertificate {
  * else can be signed in its name.
  */
 export function serverCertificate(folder: string): ServerCertificate {
+  mkdirSync(folder, { recursive: true, mode: 0o700 });
   const [authorityPath, path] = [join(folder, "ca.pem"), join(folder, "server.pem")];
   if (existsSync(authorityPath) && existsSync(path)) {
     const text = readFileSync(path, "utf8");

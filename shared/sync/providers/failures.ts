@@ -1,4 +1,4 @@
-import { SyncFailure, type TargetFailureCode } from "./provider.ts";
+import { SyncFailure, type SyncFailureCode } from "./provider.ts";
 
 /** What was tried at a provider. */
 export interface ProviderCall {
@@ -17,9 +17,33 @@ interface Details {
   remedy?: string | undefined;
 }
 
+const REMEDIES = {
+  badCredentials: ({ at }: ProviderCall) =>
+    `Configure the provider again with credentials that ${at} accepts. Nothing more is sent with these until then.`,
+  accessDenied: ({ grant }: ProviderCall) => `Give the configured credential ${grant}.`,
+  throttled: () => "Nothing to mend: it is tried again later. If it stays, run fewer records in one hour.",
+  unreachable: ({ at }: ProviderCall) =>
+    `Check that ${at} is up and can be reached from this service; it is tried again later.`,
+  badResponse: ({ at }: ProviderCall) =>
+    `Check that what answers is ${at}, and no proxy or sign-in page in front of it; it is tried again later.`,
+  notFound: () => "It may have been deleted in between; the next run looks again and creates it.",
+  targetNotOwned: () => "Choose another name for the target, or set adopt to true to take it over.",
+  targetRefused: () => "Choose another name for the target.",
+  targetDeleted: () => "The next run brings it back within its recovery window. After that it can be created again.",
+  changedMeanwhile: () => "Somebody else changed it at the same time. The next run looks again.",
+  tooLarge: () => "Shorten the secret, or sync it to a provider that takes larger ones.",
+  invalidName: () => "Choose a name that the provider takes.",
+  limitReached: ({ at }: ProviderCall) => `Delete what is no longer needed in ${at}, or have its quota raised.`,
+  encryption: () =>
+    "Check the encryption key of the target: that it exists, is enabled, and may be used by the credential.",
+} satisfies Partial<Record<SyncFailureCode, (call: ProviderCall) => string>>;
+
+/** The codes of calls to a provider; the others are of records that could not be run. */
+export type ProviderFailureCode = keyof typeof REMEDIES;
+
 /** The failure of a call, with a reason that completes "Could not … (…): ". Nothing of an answer goes into it but the short code. */
 export function syncFailure(
-  code: TargetFailureCode,
+  code: ProviderFailureCode,
   call: ProviderCall,
   reason: string,
   { remedy, ...details }: Details = {},
@@ -29,29 +53,9 @@ export function syncFailure(
   return new SyncFailure(code, `Could not ${call.operation} (${call.at}): ${shown}.`, {
     ...details,
     providerCode,
-    remedy: remedy ?? REMEDIES[code](call),
+    remedy: remedy ?? (REMEDIES[code] as (call: ProviderCall) => string)(call),
   });
 }
-
-const REMEDIES: Record<TargetFailureCode, (call: ProviderCall) => string> = {
-  badCredentials: ({ at }) =>
-    `Configure the provider again with credentials that ${at} accepts. Nothing more is sent with these until then.`,
-  accessDenied: ({ grant }) => `Give the configured credential ${grant}.`,
-  throttled: () => "Nothing to mend: it is tried again later. If it stays, run fewer records in one hour.",
-  unreachable: ({ at }) => `Check that ${at} is up and can be reached from this service; it is tried again later.`,
-  badResponse: ({ at }) =>
-    `Check that what answers is ${at}, and no proxy or sign-in page in front of it; it is tried again later.`,
-  notFound: () => "It may have been deleted in between; the next run looks again and creates it.",
-  targetNotOwned: () => "Choose another name for the target, or set adopt to true to take it over.",
-  targetRefused: () => "Choose another name for the target.",
-  targetDeleted: () => "The next run brings it back within its recovery window. After that it can be created again.",
-  changedMeanwhile: () => "Somebody else changed it at the same time. The next run looks again.",
-  tooLarge: () => "Shorten the secret, or sync it to a provider that takes larger ones.",
-  invalidName: () => "Choose a name that the provider takes.",
-  limitReached: ({ at }) => `Delete what is no longer needed in ${at}, or have its quota raised.`,
-  encryption: () =>
-    "Check the encryption key of the target: that it exists, is enabled, and may be used by the credential.",
-};
 
 /** A provider's own code, as short as codes are; anything else is left out, for it may be a text with anything in it. */
 const shortCode = (code: string | undefined): string | undefined =>

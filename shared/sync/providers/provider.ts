@@ -118,7 +118,7 @@ export interface ProviderDependencies {
 }
 
 /** Why a target could not be read or written; of those from `notConfigured` on, why a record could not be run at all. */
-export type TargetFailureCode =
+export type SyncFailureCode =
   | "badCredentials"
   | "accessDenied"
   | "throttled"
@@ -132,11 +132,7 @@ export type TargetFailureCode =
   | "tooLarge"
   | "invalidName"
   | "limitReached"
-  | "encryption";
-
-/** Why a record could not be synced: its target, or itself and its source. */
-export type SyncFailureCode =
-  | TargetFailureCode
+  | "encryption"
   | "notConfigured"
   | "serviceVault"
   | "syncLoop"

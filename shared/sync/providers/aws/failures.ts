@@ -1,11 +1,11 @@
-import { type ProviderCall, syncFailure } from "../failures.ts";
-import { SyncFailure, type TargetFailureCode } from "../provider.ts";
+import { type ProviderCall, type ProviderFailureCode, syncFailure } from "../failures.ts";
+import { SyncFailure } from "../provider.ts";
 
 /**
  * https://docs.aws.amazon.com/secretsmanager/latest/apireference/CommonErrors.html, the same page of Systems Manager, and the
  * errors of each operation.
  */
-const CODES: Readonly<Record<string, readonly [TargetFailureCode, reason: string]>> = {
+const CODES: Readonly<Record<string, readonly [ProviderFailureCode, reason: string]>> = {
   ...all(
     [
       "UnrecognizedClientException",

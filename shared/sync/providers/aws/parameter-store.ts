@@ -64,6 +64,7 @@ export function parameterStore(to: AwsAddress, credentials: AwsSecrets): SyncTar
     },
 
     async put(name, value, mark, expected, signal): Promise<Written> {
+      if (expected.holds === markId(mark)) return { version: expected.version, created: false };
       const next = expected.exists ? Number(expected.version) + 1 : 1;
       const { Version } = await call(["write", "PutParameter and ssm:AddTagsToResource"], name, (sdk, client) =>
         client.send(

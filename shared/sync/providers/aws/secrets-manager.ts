@@ -80,10 +80,11 @@ export function secretsManager(to: AwsAddress, credentials: AwsSecrets): SyncTar
       const found = await look(name, signal);
       if (!found) return { exists: false };
       const version = currentVersion(found.VersionIdsToStages);
+      const ownedBy = ownerIn(found.Tags ?? []);
       return {
-        exists: true,
-        ownedBy: ownerIn(found.Tags ?? []),
-        holds: version,
+        exists: found.DeletedDate === undefined,
+        ownedBy,
+        holds: ownedBy === null ? undefined : version,
         version,
         deletedUntil: found.DeletedDate?.toISOString(),
         refused: refusal(found, to.region),

@@ -34,8 +34,13 @@ export const awsRefusals = (right: string): Refusals => ({
     }),
   firewalled: () => awsFailure({ code: "AccessDeniedException", message: "An explicit deny of a network policy." }),
   // What stands before the services answers with a page of its own.
-  failed: (status) =>
-    status === 500
+  failed: (status) => {
+    if (status === 401)
+      return awsFailure({
+        code: "UnrecognizedClientException",
+        message: "The security token included in the request is invalid.",
+      });
+    return status === 500
       ? awsFailure({ code: "InternalServiceError", message: "An error occurred on the server side.", status })
       : {
           status,
@@ -43,5 +48,6 @@ export const awsRefusals = (right: string): Refusals => ({
             type: "text/html",
             content: `<html><body><b>Http/1.1 ${status} Service Unavailable</b></body></html>`,
           },
-        },
+        };
+  },
 });

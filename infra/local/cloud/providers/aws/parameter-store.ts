@@ -19,6 +19,15 @@ export class ParameterStore {
     return (this.#parameters.get(`${region}${name}`)?.versions ?? []).map(({ value }) => value);
   }
 
+  /** How many versions all parameters have. */
+  written(): number {
+    return [...this.#parameters.values()].reduce((sum, { versions }) => sum + versions.length, 0);
+  }
+
+  value(region: string, name: string): string | undefined {
+    return this.history(region, name).at(-1);
+  }
+
   operation(region: string, name: string, body: Body): object {
     switch (name) {
       case "PutParameter":

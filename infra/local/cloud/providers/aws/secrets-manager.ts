@@ -44,6 +44,11 @@ export class SecretsManager {
     return (this.#secrets.get(`${region}/${name}`)?.versions ?? []).map(({ value }) => value);
   }
 
+  /** How many versions all secrets have. */
+  written(): number {
+    return [...this.#secrets.values()].reduce((sum, { versions }) => sum + versions.length, 0);
+  }
+
   /** The current value; undefined without one, or while it is deleted. */
   value(region: string, name: string): string | undefined {
     const secret = this.#secrets.get(`${region}/${name}`);

@@ -1,0 +1,222 @@
+import { randomUUID } from "node:crypto";
+import { type Answer, type Incoming, jsonObject, type Operation, type Refusals, retryAfter } from "../http.ts";
+
+/** Where the KV engines are mounted, by their version. */
+const MOUNTS: Record<string, string> = { secret: "2", "old-kv": "1" };
+
+/** https://developer.hashicorp.com/vault/docs/internals/limits: an entry with integrated storage. */
+const MAX_ENTRY_BYTES = 1024 * 1024;
+
+interface Version {
+  data: Record<string, unknown>;
+  created: string;
+  /** Empty while it is not deleted. */
+  deleted: string;
+  destroyed: boolean;
+}
+
+interface Secret {
+  custom: Record<string, string>;
+  versions: Version[];
+}
+
+export interface HashicorpCredentials {
+  /** A token with every right below `secret/`. */
+  token: string;
+  roleId: string;
+  secretId: string;
+}
+
+/** One request with what it may do. */
+type Handle = (body: Record<string, unknown>) => Answer;
+
+/**
+ * HashiCorp Vault: the KV engine of version 2 at `secret/`, tokens and AppRole.
+ * https://developer.hashicorp.com/vault/api-docs/secret/kv/kv-v2
+ */
+export class Hashicorp {
+  readonly credentials: HashicorpCredentials;
+  /** While it is sealed it answers nothing else. */
+  sealed = false;
+  readonly #secrets = new Map<string, Secret>();
+  readonly #issued = new Set<string>();
+
+  constructor(credentials: HashicorpCredentials) {
+    this.credentials = credentials;
+  }
+
+  /** What a path's current version holds; undefined for nothing, or what is deleted. */
+  data(path: string): Record<string, unknown> | undefined {
+    const version = this.#secrets.get(path)?.versions.at(-1);
+    return version === undefined || version.deleted !== "" || version.destroyed ? undefined : version.data;
+  }
+
+  /** What is noted beside a path's versions. */
+  metadata(path: string): Record<string, string> | undefined {
+    return this.#secrets.get(path)?.custom;
+  }
+
+  /** Notes more beside them, as somebody with a token of his own does. */
+  note(path: string, notes: Record<string, string>): void {
+    const secret = this.#secrets.get(path) ?? { custom: {}, versions: [] };
+    Object.assign(secret.custom, notes);
+    this.#secrets.set(path, secret);
+  }
+
+  /** How many versions all secrets ever had. */
+  written(): number {
+    return [...this.#secrets.values()].reduce((sum, { versions }) => sum + versions.length, 0);
+  }
+
+  /** As somebody with a token of his own writes it. */
+  write(path: string, data: Record<string, unknown>): void {
+    const secret = this.#secrets.get(path) ?? { custom: {}, versions: [] };
+    secret.versions.push({ data, created: new Date().toISOString(), deleted: "", destroyed: false });
+    this.#secrets.set(path, secret);
+  }
+
+  remove(path: string): void {
+    const version = this.#secrets.get(path)?.versions.at(-1);
+    if (version) version.deleted = new Date().toISOString();
+  }
+
+  /** Ends every token that a role was given. */
+  revokeIssued(): void {
+    this.#issued.clear();
+  }
+
+  readonly service = (request: Incoming): Operation | undefined => {
+    const found = this.#find(request);
+    if (!found) return undefined;
+    const [name, handle, open] = found;
+    const token = String(request.headers["x-vault-token"] ?? "");
+    const known = open || token === this.credentials.token || this.#issued.has(token);
+    return {
+      name: `hashicorp.${name}`,
+      refusals,
+      anonymous: !known,
+      answer: () => {
+        if (this.sealed) return failure(503, "Vault is sealed");
+        if (!known) return refusals.denied();
+        const body = request.body.length === 0 ? {} : jsonObject(request);
+        return body === undefined ? failure(400, "failed to parse JSON input") : handle(body);
+      },
+    };
+  };
+
+  #find({ method, path, segments, query }: Incoming): [name: string, handle: Handle, open?: boolean] | undefined {
+    const [api, mount = "", part, ...rest] = segments;
+    if (api !== "v1") return undefined;
+    if (method === "POST" && path === "/v1/auth/approle/login")
+      return ["auth.login", (body) => this.#login(body), true];
+    if (method === "GET" && path === "/v1/auth/token/lookup-self") {
+      return ["auth.lookupSelf", () => ok({ ttl: 3600, policies: ["default", "sync"] })];
+    }
+    if (method === "GET" && path.startsWith("/v1/sys/internal/ui/mounts/")) {
+      const version = MOUNTS[rest.slice(2).join("/")];
+      // It does not tell a mount that is not there from one that nothing is allowed in.
+      const answer = version === undefined ? refusals.denied() : ok({ type: "kv", options: { version } });
+      return ["kv.readMount", () => answer];
+    }
+    if (MOUNTS[mount] !== "2" || part === undefined || rest.length === 0) return undefined;
+    const name = rest.join("/");
+    switch (`${method} ${part}`) {
+      case "GET metadata":
+        return ["kv.readMetadata", () => this.#metadata(name)];
+      case "POST metadata":
+        return ["kv.writeMetadata", (body) => this.#writeMetadata(name, body)];
+      case "GET data":
+        return ["kv.readData", () => this.#read(name, query.get("version"))];
+      case "POST data":
+        return ["kv.writeData", (body) => this.#writeData(name, body)];
+      case "DELETE data":
+        return ["kv.deleteData", () => this.#delete(name)];
+      case "POST undelete":
+        return ["kv.undelete", (body) => this.#undelete(name, body)];
+      default:
+        return undefined;
+    }
+  }
+
+  #login({ role_id: role, secret_id: secret }: Record<string, unknown>): Answer {
+    if (role !== this.credentials.roleId) return failure(400, "invalid role ID");
+    if (secret !== this.credentials.secretId) return failure(400, "invalid secret id");
+    const token = `hvs.${randomUUID()}`;
+    this.#issued.add(token);
+    return { status: 200, body: { auth: { client_token: token, lease_duration: 1200, renewable: true } } };
+  }
+
+  #metadata(name: string): Answer {
+    const found = this.#secrets.get(name);
+    if (!found) return { status: 404, body: { errors: [] } };
+    const versions = found.versions.map(({ created, deleted, destroyed }, index) => [
+      String(index + 1),
+      { created_time: created, deletion_time: deleted, destroyed },
+    ]);
+    return ok({
+      current_version: found.versions.length,
+      custom_metadata: Object.keys(found.custom).length === 0 ? null : found.custom,
+      max_versions: 0,
+      versions: Object.fromEntries(versions),
+    });
+  }
+
+  #writeMetadata(name: string, { custom_metadata: custom }: Record<string, unknown>): Answer {
+    const entries = Object.entries((custom ?? {}) as Record<string, unknown>);
+    const fits = ([key, value]: [string, unknown]) =>
+      key.length <= 128 && typeof value === "string" && Buffer.byteLength(value) <= 512;
+    if (entries.length > 64 || !entries.every(fits)) return failure(400, "custom_metadata validation failed");
+    const secret = this.#secrets.get(name) ?? { custom: {}, versions: [] };
+    if (custom !== undefined) secret.custom = Object.fromEntries(entries) as Record<string, string>;
+    this.#secrets.set(name, secret);
+    return { status: 204 };
+  }
+
+  #read(name: string, wanted: string | null): Answer {
+    const versions = this.#secrets.get(name)?.versions ?? [];
+    const number = wanted === null || wanted === "0" ? versions.length : Number(wanted);
+    const version = versions[number - 1];
+    if (version?.deleted !== "" || version.destroyed) return { status: 404, body: { errors: [] } };
+    return ok({ data: version.data, metadata: { version: number, created_time: version.created } });
+  }
+
+  #writeData(name: string, { options, data }: Record<string, unknown>): Answer {
+    if (typeof data !== "object" || data === null) return failure(400, "no data provided");
+    if (Buffer.byteLength(JSON.stringify(data)) > MAX_ENTRY_BYTES) return failure(413, "request body too large");
+    const current = this.#secrets.get(name)?.versions.length ?? 0;
+    const { cas } = (options ?? {}) as { cas?: number };
+    if (cas !== undefined && cas !== current) {
+      return failure(400, "check-and-set parameter did not match the current version");
+    }
+    this.write(name, data as Record<string, unknown>);
+    const { created } = this.#secrets.get(name)!.versions.at(-1)!;
+    return ok({ version: current + 1, created_time: created, deletion_time: "", destroyed: false });
+  }
+
+  #delete(name: string): Answer {
+    this.remove(name);
+    return { status: 204 };
+  }
+
+  #undelete(name: string, { versions }: Record<string, unknown>): Answer {
+    if (!Array.isArray(versions) || versions.length === 0) return failure(400, "No version number provided");
+    for (const number of versions as number[]) {
+      const version = this.#secrets.get(name)?.versions[number - 1];
+      if (version && !version.destroyed) version.deleted = "";
+    }
+    return { status: 204 };
+  }
+}
+
+const ok = (data: object): Answer => ({ status: 200, body: { request_id: randomUUID(), data } });
+const failure = (status: number, text: string): Answer => ({ status, body: { errors: [text] } });
+
+const refusals: Refusals = {
+  throttled: (seconds) => ({
+    ...failure(429, 'request path "secret/data": rate limit quota exceeded'),
+    headers: retryAfter(seconds),
+  }),
+  denied: () => failure(403, "1 error occurred:\n\t* permission denied\n\n"),
+  firewalled: () => failure(403, "1 error occurred:\n\t* permission denied\n\n"),
+  failed: (status) => failure(status, "internal error"),
+};

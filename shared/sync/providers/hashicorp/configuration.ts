@@ -1,0 +1,31 @@
+import * as z from "zod";
+import { certificates, credential, serverAddress } from "../members.ts";
+
+const path = z
+  .string()
+  .max(256)
+  .regex(/^\w[\w.-]*(\/\w[\w.-]*)*$/, "must be a path of letters, digits, _, . and -");
+
+export const HashicorpConfiguration = z
+  .strictObject({
+    address: serverAddress.describe("Such as `https://vault.example.com:8200`."),
+    namespace: path.optional().describe("Of Vault Enterprise or HCP."),
+    mount: path.default("secret").describe("Where the KV engine of version 2 is mounted."),
+    caCertificate: certificates.optional(),
+    token: credential.optional().describe("A token; or an AppRole by the next three members."),
+    roleId: credential.optional(),
+    secretId: credential.optional(),
+    authMount: path.default("approle").describe("Where AppRole is mounted."),
+  })
+  .refine(
+    ({ token, roleId, secretId }) =>
+      token === undefined
+        ? roleId !== undefined && secretId !== undefined
+        : roleId === undefined && secretId === undefined,
+    "must have either token, or roleId and secretId",
+  )
+  .meta({ id: "HashicorpSyncConfiguration" });
+
+type Configuration = z.infer<typeof HashicorpConfiguration>;
+export type HashicorpSettings = Omit<Configuration, "token" | "secretId">;
+export type HashicorpSecrets = Pick<Configuration, "token" | "secretId">;

@@ -1,0 +1,22 @@
+import type { Clock } from "../../../runtime.ts";
+import { type ProviderCall, syncFailure } from "../failures.ts";
+import { type ProviderAnswer, statusFailure } from "../http.ts";
+import type { SyncFailure } from "../provider.ts";
+
+/** https://developer.hashicorp.com/vault/api-docs#http-status-codes; errors are texts without codes. */
+export function hashicorpFailure(answer: ProviderAnswer, call: ProviderCall, clock: Clock): SyncFailure {
+  const { errors } = (answer.json ?? {}) as { errors?: unknown };
+  const texts = Array.isArray(errors) ? errors.filter((one) => typeof one === "string").join(" ") : "";
+  if (answer.status === 400 && texts.includes("check-and-set parameter")) {
+    return syncFailure("changedMeanwhile", call, "somebody else wrote a version in between");
+  }
+  if (answer.status === 400 && /invalid (role|secret)[ _]id/i.test(texts)) {
+    return syncFailure("badCredentials", call, "the role id or secret id was not accepted");
+  }
+  if (answer.status === 503 && texts.includes("sealed")) {
+    return syncFailure("unreachable", call, "it is sealed", {
+      remedy: "Have it unsealed; it is tried again later.",
+    });
+  }
+  return statusFailure(answer, call, clock);
+}

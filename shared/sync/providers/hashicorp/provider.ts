@@ -1,0 +1,38 @@
+import { syncFailure } from "../failures.ts";
+import type { ProviderDefinition } from "../provider.ts";
+import { hashicorpClient } from "./client.ts";
+import { HashicorpConfiguration, type HashicorpSecrets, type HashicorpSettings } from "./configuration.ts";
+import { pathProblem } from "./names.ts";
+import { hashicorpTarget } from "./target.ts";
+
+export const hashicorp: ProviderDefinition<HashicorpSettings, HashicorpSecrets> = {
+  id: "hashicorp",
+  title: "HashiCorp Vault",
+  configuration: HashicorpConfiguration,
+  secretMembers: ["token", "secretId"],
+  addressMembers: ["address", "namespace", "caCertificate", "authMount"],
+  services: {
+    // https://developer.hashicorp.com/vault/docs/internals/limits: an entry of the storage that holds least, 512 KiB,
+    // with some room for what is kept around it.
+    kv: { nameProblem: pathProblem, maxBytes: 500_000, marks: true },
+  },
+
+  regionProblem: (region) => (region === undefined ? undefined : "is not taken: a Vault has no regions"),
+
+  async check(settings, secrets, deps, signal) {
+    const client = hashicorpClient(settings, secrets, deps);
+    await client.checkToken(signal);
+    // Any right below the mount is enough to be told of its kind.
+    const call = { operation: `look at the mount ${settings.mount}`, grant: `some right below ${settings.mount}/` };
+    const mount = await client.call("GET", `sys/internal/ui/mounts/${settings.mount}`, call, undefined, signal);
+    const { data } = (mount ?? {}) as { data?: { type?: unknown; options?: { version?: unknown } | null } };
+    if (data?.type !== "kv" || data.options?.version !== "2") {
+      const at = `Vault at ${new URL(settings.address).host}`;
+      throw syncFailure("notFound", { ...call, at }, "it is no KV engine of version 2", {
+        remedy: "Name the mount of a KV engine of version 2.",
+      });
+    }
+  },
+
+  open: (_to, settings, secrets, deps) => hashicorpTarget(settings, secrets, deps),
+};

@@ -1,0 +1,129 @@
+import * as z from "zod";
+import { syncFailure } from "../failures.ts";
+import { MANAGED_BY } from "../mark.ts";
+import { notedMark, writeNumbered } from "../numbered.ts";
+import { type Mark, type ProviderDependencies, SyncFailure, type SyncTarget } from "../provider.ts";
+import { hashicorpClient } from "./client.ts";
+import type { HashicorpSecrets, HashicorpSettings } from "./configuration.ts";
+
+/** The member of the data that has the value. */
+const VALUE = "value";
+
+/** Members of `custom_metadata`: texts of at most 512 characters. */
+const RECORD = "sync-record";
+const NOTE = "sync-mark";
+
+const Metadata = z.object({
+  data: z.object({
+    current_version: z.number(),
+    custom_metadata: z.record(z.string(), z.string()).nullish(),
+    versions: z.record(z.string(), z.object({ deletion_time: z.string(), destroyed: z.boolean() })).default({}),
+  }),
+});
+const Written = z.object({ data: z.object({ version: z.number() }) });
+const Read = z.object({ data: z.object({ data: z.record(z.string(), z.unknown()) }) });
+
+const isDeleted = ({ current_version, versions }: z.infer<typeof Metadata>["data"]): boolean => {
+  const current = versions[String(current_version)];
+  return current !== undefined && current.deletion_time !== "" && !current.destroyed;
+};
+
+/**
+ * The KV engine of HashiCorp Vault, version 2. https://developer.hashicorp.com/vault/api-docs/secret/kv/kv-v2
+ * Values are written on condition of the version before (check-and-set); whose it is and which version holds what stands in
+ * the metadata beside the versions.
+ */
+export function hashicorpTarget(
+  settings: HashicorpSettings,
+  secrets: HashicorpSecrets,
+  deps: ProviderDependencies,
+): SyncTarget {
+  const client = hashicorpClient(settings, secrets, deps);
+  const at = `Vault at ${new URL(settings.address).host}`;
+  const path = (part: string, name: string) =>
+    `${settings.mount}/${part}/${name.split("/").map(encodeURIComponent).join("/")}`;
+  const grant = (part: string, capabilities: string) => `${capabilities} on ${settings.mount}/${part}/… in its policy`;
+
+  function read<T extends z.ZodType>(schema: T, answer: unknown, operation: string): z.infer<T> {
+    const { data, success } = schema.safeParse(answer);
+    if (!success) throw syncFailure("badResponse", { operation, at, grant: "" }, "the answer is not as documented");
+    return data;
+  }
+
+  async function metadata(name: string, signal: AbortSignal | undefined) {
+    const operation = `look at the secret ${name}`;
+    const call = { operation, grant: grant("metadata", "read") };
+    const answer = await client.call("GET", path("metadata", name), call, undefined, signal);
+    return answer === undefined ? undefined : read(Metadata, answer, operation).data;
+  }
+
+  return {
+    async describe(name, signal) {
+      const found = await metadata(name, signal);
+      if (!found || found.current_version === 0) return { exists: false };
+      const current = found.versions[String(found.current_version)];
+      const gone = isDeleted(found);
+      return {
+        exists: !gone,
+        ownedBy: found.custom_metadata?.[RECORD] ?? null,
+        holds: current?.destroyed ? undefined : notedMark(found.custom_metadata?.[NOTE], found.current_version),
+        version: String(found.current_version),
+        // The engine does not say until when: a deleted version stays until so many newer ones were written.
+        deletedUntil: gone ? "unknown" : undefined,
+      };
+    },
+
+    async put(name, value, mark: Mark, expected, signal) {
+      const operation = `write the secret ${name}`;
+      const failing = { operation, at, grant: grant("data", "create and update") };
+      let custom: Record<string, string> = {};
+      return await writeNumbered(
+        {
+          async look() {
+            const found = await metadata(name, signal);
+            custom = found?.custom_metadata ?? {};
+            if (found && isDeleted(found))
+              throw syncFailure("targetDeleted", failing, "its current version is deleted");
+            return { current: found?.current_version ?? 0, note: custom[NOTE] };
+          },
+          async note(text) {
+            const whose = { "managed-by": MANAGED_BY, [RECORD]: mark.recordId, "sync-source": mark.source };
+            const body = { custom_metadata: { ...custom, ...whose, [NOTE]: text } };
+            const call = { operation, grant: grant("metadata", "create and update") };
+            await client.call("POST", path("metadata", name), call, body, signal);
+          },
+          async write(current) {
+            const body = { options: { cas: current }, data: { [VALUE]: value } };
+            const answer = await client.call("POST", path("data", name), failing, body, signal);
+            return read(Written, answer, operation).data.version;
+          },
+          async holdsValue(version) {
+            try {
+              const call = { operation: `compare the secret ${name}`, grant: grant("data", "read") };
+              const address = `${path("data", name)}?version=${version}`;
+              const answer = await client.call("GET", address, call, undefined, signal);
+              return answer !== undefined && read(Read, answer, operation).data.data[VALUE] === value;
+            } catch (error) {
+              if (error instanceof SyncFailure && error.code === "accessDenied") return false;
+              throw error;
+            }
+          },
+        },
+        mark,
+        expected,
+        failing,
+      );
+    },
+
+    async undelete(name, signal) {
+      const version = (await metadata(name, signal))?.current_version ?? 0;
+      const call = { operation: `undelete the secret ${name}`, grant: grant("undelete", "update") };
+      await client.call("POST", path("undelete", name), call, { versions: [version] }, signal);
+    },
+
+    async remove(name, signal) {
+      const call = { operation: `delete the secret ${name}`, grant: grant("data", "delete") };
+      await client.call("DELETE", path("data", name), call, undefined, signal);
+    },
+  };
+}

@@ -1,0 +1,96 @@
+import { type Outgoing, type OutgoingRequest, Unreachable } from "../../outgoing/outgoing.ts";
+import type { Clock } from "../../runtime.ts";
+import { type ProviderCall, syncFailure } from "./failures.ts";
+import type { SyncFailure } from "./provider.ts";
+
+/** A request with a body that goes out as JSON. */
+export type ProviderRequest = Omit<OutgoingRequest, "body"> & { body?: object };
+
+export interface ProviderAnswer {
+  status: number;
+  /** By its name in lower case; the first value where there are several. */
+  header(name: string): string | undefined;
+  /** Undefined for an answer without a body, or with one that is not JSON. */
+  json: unknown;
+  hasBody: boolean;
+}
+
+/**
+ * Sends one request, once: what happens to one that fails is decided by who runs the record. Its answer has any status.
+ * @throws {SyncFailure} `unreachable` without one.
+ */
+export async function exchange(
+  outgoing: Outgoing,
+  address: string,
+  { body, headers, ...request }: ProviderRequest,
+  call: ProviderCall,
+): Promise<ProviderAnswer> {
+  const sent = body === undefined ? {} : { body: JSON.stringify(body) };
+  const type: Record<string, string> = body === undefined ? {} : { "content-type": "application/json" };
+  let answer: Awaited<ReturnType<Outgoing["send"]>>;
+  try {
+    answer = await outgoing.send(address, { ...request, ...sent, headers: { ...type, ...headers } });
+  } catch (error) {
+    // Its message is the guard's: the host and why, never more of the address.
+    if (error instanceof Unreachable) throw syncFailure("unreachable", call, error.message.replace(/\.$/, ""));
+    throw error;
+  }
+  if (!answer.whole) throw syncFailure("badResponse", call, "the answer was cut off or too long");
+  const text = answer.body.toString("utf8");
+  return {
+    status: answer.status,
+    header: (name) => [answer.headers[name] ?? []].flat()[0],
+    json: parsed(text),
+    hasBody: text !== "",
+  };
+}
+
+/**
+ * What an answer means by its status alone, where it says no more: what is not JSON comes from something in between, which
+ * knows nothing of the credentials.
+ */
+export function statusFailure(
+  answer: ProviderAnswer,
+  call: ProviderCall,
+  clock: Clock,
+  providerCode?: string,
+): SyncFailure {
+  const { status, json } = answer;
+  const details = { providerCode, retryAfterSeconds: retryAfterSeconds(answer, clock) };
+  if (status === 429) return syncFailure("throttled", call, "there were too many requests", details);
+  if (status >= 500) return syncFailure("unreachable", call, `the answer was ${status}`, details);
+  if (json === undefined || status < 400)
+    return syncFailure("badResponse", call, `the answer (${status}) is not its own`);
+  switch (status) {
+    case 401:
+      return syncFailure("badCredentials", call, "the credentials were not accepted", details);
+    case 403:
+      return syncFailure("accessDenied", call, "the credential may not do that", details);
+    case 404:
+      return syncFailure("notFound", call, "it is not there", details);
+    case 409:
+    case 412:
+      return syncFailure("changedMeanwhile", call, "it was changed in between", details);
+    case 413:
+      return syncFailure("tooLarge", call, "the value is too large", details);
+    default:
+      return syncFailure("targetRefused", call, `the request was refused with ${status}`, details);
+  }
+}
+
+/** https://www.rfc-editor.org/rfc/rfc9110#name-retry-after: seconds, or a date. */
+function retryAfterSeconds({ header }: ProviderAnswer, clock: Clock): number | undefined {
+  const value = header("retry-after")?.trim();
+  if (!value) return undefined;
+  if (/^\d{1,9}$/.test(value)) return Number(value);
+  const at = Date.parse(value);
+  return Number.isNaN(at) ? undefined : Math.max(0, Math.ceil((at - clock.now().getTime()) / 1000));
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,18 @@
+import type { Clock } from "../../../runtime.ts";
+import { type ProviderCall, syncFailure } from "../failures.ts";
+import { type ProviderAnswer, statusFailure } from "../http.ts";
+import type { SyncFailure } from "../provider.ts";
+
+/** https://kubernetes.io/docs/reference/using-api/api-concepts: every refusal is a `Status` with a `reason`. */
+export function kubernetesFailure(answer: ProviderAnswer, call: ProviderCall, clock: Clock): SyncFailure {
+  const { reason, message } = (answer.json ?? {}) as { reason?: unknown; message?: unknown };
+  const code = typeof reason === "string" ? reason : undefined;
+  // A used-up quota is told like a missing right, but in its text.
+  if (answer.status === 403 && /exceeded quota/.test(String(message))) {
+    return syncFailure("limitReached", call, "the namespace's quota is used up", { providerCode: code });
+  }
+  if (answer.status === 422 && /immutable/.test(String(message))) {
+    return syncFailure("targetRefused", call, "the Secret is immutable", { providerCode: code });
+  }
+  return statusFailure(answer, call, clock, code);
+}

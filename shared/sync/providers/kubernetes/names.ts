@@ -1,0 +1,32 @@
+/** https://kubernetes.io/docs/concepts/overview/working-with-objects/names: of a namespace. */
+export const LABEL = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/;
+/** The same page: of a Secret. */
+const SUBDOMAIN = /^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$/;
+/** https://kubernetes.io/docs/concepts/configuration/secret: of a member of its data. */
+const KEY = /^[-._a-zA-Z0-9]{1,253}$/;
+
+const DEFAULT_KEY = "value";
+
+/** `name/key`, or `name` for the key `value`. */
+export function secretAndKey(name: string): { secret: string; key: string } {
+  const [secret = "", key = DEFAULT_KEY] = name.split("/");
+  return { secret, key };
+}
+
+export function nameProblem(name: string): string | undefined {
+  const [secret = "", key, ...more] = name.split("/");
+  if (more.length > 0) return "must be the name of a Secret, or name/key";
+  if (secret.length > 253 || !SUBDOMAIN.test(secret) || secret.includes("..")) {
+    return "must name a Secret with 1 to 253 small letters, digits, - and .";
+  }
+  if (key !== undefined && (!KEY.test(key) || key.startsWith(".."))) {
+    return "must have a key of 1 to 253 letters, digits and any of -._";
+  }
+  return undefined;
+}
+
+/** The name and the key are one target whether the key is written out or not. */
+export const sameName = (name: string): string => {
+  const { secret, key } = secretAndKey(name);
+  return `${secret}/${key}`;
+};

@@ -1,0 +1,168 @@
+import * as z from "zod";
+import { type ProviderCall, syncFailure } from "../failures.ts";
+import { exchange, type ProviderAnswer, type ProviderRequest } from "../http.ts";
+import { MANAGED_BY, markId } from "../mark.ts";
+import type { Mark, ProviderDependencies, SyncTarget } from "../provider.ts";
+import type { KubernetesSecrets, KubernetesSettings } from "./configuration.ts";
+import { kubernetesFailure } from "./failures.ts";
+import { secretAndKey } from "./names.ts";
+
+const RECORD = `${MANAGED_BY}/sync-record`;
+const MARK = `${MANAGED_BY}/sync-mark`;
+const SOURCE = `${MANAGED_BY}/sync-source`;
+
+/** Metadata alone, so that no value is sent. https://kubernetes.io/docs/reference/using-api/api-concepts */
+const METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+/** JSON is YAML too. https://kubernetes.io/docs/reference/using-api/server-side-apply */
+const APPLY = "application/apply-patch+yaml";
+
+const Metadata = z.object({
+  kind: z.literal("PartialObjectMetadata"),
+  metadata: z.object({
+    resourceVersion: z.string(),
+    annotations: z.record(z.string(), z.string()).nullish(),
+    managedFields: z
+      .array(z.object({ manager: z.string().optional(), fieldsV1: z.record(z.string(), z.unknown()).optional() }))
+      .nullish(),
+  }),
+});
+const Stored = z.object({ kind: z.literal("Secret"), metadata: z.object({ resourceVersion: z.string() }) });
+const Account = z.object({ kind: z.literal("SelfSubjectAccessReview") });
+
+type Method = ProviderRequest["method"];
+
+/** Calls to one API server. */
+function kubernetesClient(
+  { address, caCertificate, namespace }: KubernetesSettings,
+  { token }: KubernetesSecrets,
+  { outgoing, clock }: ProviderDependencies,
+) {
+  const at = `Kubernetes at ${new URL(address).host}`;
+
+  return {
+    secrets: `/api/v1/namespaces/${namespace}/secrets`,
+    grant: (verb: string) => `the verb ${verb} for Secrets in the namespace ${namespace}`,
+
+    /** Answers undefined for 404, where that is `allowed`. @throws {SyncFailure} */
+    async call<T extends z.ZodType>(
+      method: Method,
+      path: string,
+      what: Pick<ProviderCall, "operation" | "grant">,
+      schema: T,
+      request: {
+        body?: object;
+        type?: string;
+        accept?: string;
+        allowMissing?: boolean;
+        signal?: AbortSignal | undefined;
+      },
+    ): Promise<z.infer<T> | undefined> {
+      const call = { ...what, at };
+      const { body, type, accept = "application/json", signal } = request;
+      const headers = { accept, authorization: `Bearer ${token}`, ...(type !== undefined && { "content-type": type }) };
+      const sent = { method, headers, ...(body && { body }), authorities: caCertificate, ...(signal && { signal }) };
+      const answer: ProviderAnswer = await exchange(outgoing, `${address}${path}`, sent, call);
+      const reason = (answer.json as { reason?: unknown } | undefined)?.reason;
+      if (answer.status === 404 && reason === "NotFound" && request.allowMissing) return undefined;
+      if (answer.status < 200 || answer.status > 299) throw kubernetesFailure(answer, call, clock);
+      const { data, success } = schema.safeParse(answer.json);
+      if (!success) throw syncFailure("badResponse", call, "the answer is not as documented");
+      return data;
+    },
+  };
+}
+
+/** Asks what the token may do, which changes nothing. @throws {SyncFailure} */
+export async function checkKubernetes(
+  settings: KubernetesSettings,
+  secrets: KubernetesSecrets,
+  deps: ProviderDependencies,
+  signal?: AbortSignal,
+): Promise<void> {
+  const { call } = kubernetesClient(settings, secrets, deps);
+  const body = {
+    apiVersion: "authorization.k8s.io/v1",
+    kind: "SelfSubjectAccessReview",
+    spec: { resourceAttributes: { namespace: settings.namespace, verb: "create", resource: "secrets" } },
+  };
+  const what = { operation: "look at the configured token", grant: "the role system:basic-user" };
+  await call("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", what, Account, { body, signal });
+}
+
+/**
+ * Secrets of one namespace. A record owns the whole Secret, of which it writes one key. Who wrote a key's present value
+ * stands in `managedFields`, which the server keeps: once somebody else changes it, it is no longer ours, whatever the
+ * annotations still say. https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-management
+ */
+export function kubernetesTarget(
+  settings: KubernetesSettings,
+  secrets: KubernetesSecrets,
+  deps: ProviderDependencies,
+): SyncTarget {
+  const client = kubernetesClient(settings, secrets, deps);
+  const path = (secret: string) => `${client.secrets}/${secret}`;
+  const manager = `fieldManager=${MANAGED_BY}`;
+
+  const objectWith = (name: string, value: string, mark: Mark, resourceVersion?: string) => {
+    const { secret, key } = secretAndKey(name);
+    return {
+      apiVersion: "v1",
+      kind: "Secret",
+      metadata: {
+        name: secret,
+        labels: { "app.kubernetes.io/managed-by": MANAGED_BY },
+        annotations: { [RECORD]: mark.recordId, [MARK]: markId(mark), [SOURCE]: mark.source },
+        ...(resourceVersion !== undefined && { resourceVersion }),
+      },
+      data: { [key]: Buffer.from(value).toString("base64") },
+    };
+  };
+
+  return {
+    async describe(name, signal) {
+      const { secret, key } = secretAndKey(name);
+      const what = { operation: `look at the Secret ${secret}`, grant: client.grant("get") };
+      const found = await client.call("GET", path(secret), what, Metadata, {
+        accept: METADATA_ONLY,
+        allowMissing: true,
+        signal,
+      });
+      if (!found) return { exists: false };
+      const { annotations, managedFields, resourceVersion } = found.metadata;
+      const ours = (managedFields ?? []).some(({ manager: who, fieldsV1 }) => {
+        const data = fieldsV1?.["f:data"] as Record<string, unknown> | undefined;
+        return who === MANAGED_BY && data?.[`f:${key}`] !== undefined;
+      });
+      return {
+        exists: true,
+        ownedBy: annotations?.[RECORD] ?? null,
+        holds: ours ? annotations?.[MARK] : undefined,
+        version: resourceVersion,
+      };
+    },
+
+    async put(name, value, mark, expected, signal) {
+      if (expected.holds === markId(mark)) return { version: expected.version, created: false };
+      const { secret } = secretAndKey(name);
+      const operation = `write the Secret ${secret}`;
+      if (!expected.exists) {
+        const what = { operation, grant: client.grant("create") };
+        const body = objectWith(name, value, mark);
+        const made = await client.call("POST", `${client.secrets}?${manager}`, what, Stored, { body, signal });
+        return { version: made?.metadata.resourceVersion, created: true };
+      }
+      const what = { operation, grant: client.grant("patch") };
+      // The version makes it a conflict when somebody else changed it since; without that, to be applied is to win.
+      const body = objectWith(name, value, mark, expected.version);
+      const address = `${path(secret)}?${manager}&force=true`;
+      const written = await client.call("PATCH", address, what, Stored, { body, type: APPLY, signal });
+      return { version: written?.metadata.resourceVersion, created: false };
+    },
+
+    async remove(name, signal) {
+      const { secret } = secretAndKey(name);
+      const what = { operation: `delete the Secret ${secret}`, grant: client.grant("delete") };
+      await client.call("DELETE", path(secret), what, z.unknown(), { allowMissing: true, signal });
+    },
+  };
+}

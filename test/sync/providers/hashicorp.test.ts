@@ -1,0 +1,149 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import type { Cloud } from "../../../infra/local/cloud/cloud.ts";
+import { hashicorp } from "../../../shared/sync/providers/hashicorp/provider.ts";
+import { markId } from "../../../shared/sync/providers/mark.ts";
+import type { ProviderDependencies } from "../../../shared/sync/providers/provider.ts";
+import { providerOf } from "../../../shared/sync/providers/providers.ts";
+import { FAULTS, failureOf, markOf, providersCloud } from "./stand-in.ts";
+import { providerSuite } from "./suite.ts";
+
+const settingsIn = (cloud: Cloud) => {
+  const { address } = cloud.control.providers.configurations().hashicorp!;
+  return { address: address!, mount: "secret", authMount: "approle" };
+};
+
+providerSuite("hashicorp kv", async () => {
+  const { cloud, deps } = await providersCloud();
+  const { control } = cloud;
+  const vault = control.providers.hashicorp;
+  let names = 0;
+  return {
+    provider: providerOf("hashicorp")!,
+    service: "kv",
+    region: undefined,
+    settings: settingsIn(cloud),
+    secrets: { token: vault.credentials.token },
+    wrongSecrets: { token: "hvs.wrong" },
+    deps,
+    freshName: () => `team/copy-${names++}`,
+    badNames: ["", "/a", "a/", "a//b", "a/../b", "a?b", "ä"],
+    recovers: true,
+    conditional: true,
+    value: (name) => vault.data(name)?.value as string | undefined,
+    writeByOthers: (name, value) => vault.write(name, { value }),
+    deleteByOthers: (name) => vault.remove(name),
+    trouble(kind, times) {
+      if (kind === "badCredentials") control.addFault({ match: { operation: "hashicorp.*" }, action: FAULTS.denied });
+      else {
+        const operation = kind === "lostAfterWrite" ? "hashicorp.kv.writeData" : "hashicorp.kv.*";
+        control.addFault({ match: { operation }, action: FAULTS[kind], ...(times && { times }) });
+      }
+    },
+    heal: () => control.clearFaults(),
+    counts: () => ({ writes: vault.written(), valueReads: control.counts()["hashicorp.kv.readData"] ?? 0 }),
+    stop: () => cloud.stop(),
+  };
+});
+
+describe("hashicorp kv", () => {
+  let cloud: Cloud;
+  let deps: ProviderDependencies;
+  let made = 0;
+  let name = "";
+  beforeAll(async () => {
+    ({ cloud, deps } = await providersCloud());
+  });
+  beforeEach(() => {
+    name = `team/db-${++made}`;
+    cloud.control.clearFaults();
+    cloud.control.resetCounts();
+  });
+  afterAll(() => cloud?.stop());
+
+  const vault = () => cloud.control.providers.hashicorp;
+  const token = () => ({ token: vault().credentials.token });
+  const open = (secrets: { token?: string; secretId?: string } = token(), change = {}) =>
+    hashicorp.open({ service: "kv", region: undefined }, { ...settingsIn(cloud), ...change }, secrets, deps);
+  const byRole = () => open({ secretId: vault().credentials.secretId }, { roleId: vault().credentials.roleId });
+
+  test.each([
+    ["before the value", "hashicorp.kv.writeData", { kind: "reset" }],
+    ["after the value", "hashicorp.kv.writeData", { kind: "loseAnswer" }],
+    ["before the last note", "hashicorp.kv.writeMetadata", { kind: "reset" }],
+  ] as const)("that dies %s has one version of it after the next run", async (_, operation, action) => {
+    const target = open();
+    const after = operation.endsWith("Metadata") ? 1 : 0;
+    cloud.control.addFault({ match: { operation }, action, times: 1, after });
+    await failureOf(target.put(name, "one", markOf("v1"), await target.describe(name)));
+    await target.put(name, "one", markOf("v1"), await target.describe(name));
+    expect(await target.describe(name)).toMatchObject({ version: "1", holds: markId(markOf("v1")) });
+  });
+
+  test("is not taken for ours when somebody else wrote between our intention and our death", async () => {
+    const target = open();
+    cloud.control.addFault({ match: { operation: "hashicorp.kv.writeData" }, action: { kind: "reset" }, times: 1 });
+    await failureOf(target.put(name, "one", markOf("v1"), await target.describe(name)));
+    vault().write(name, { value: "theirs" });
+    expect((await target.describe(name)).holds).toBeUndefined();
+    await target.put(name, "one", markOf("v1"), await target.describe(name));
+    expect([vault().data(name), (await target.describe(name)).version]).toEqual([{ value: "one" }, "2"]);
+  });
+
+  test("keeps what others noted in the metadata", async () => {
+    vault().write(name, { value: "theirs" });
+    vault().note(name, { team: "payments" });
+    const target = open();
+    await target.put(name, "one", markOf("v1"), await target.describe(name));
+    expect(vault().metadata(name)).toMatchObject({ team: "payments", "sync-source": "kv-payments/db-password" });
+  });
+
+  test("signs in with a role once for several calls, and again once the token has ended", async () => {
+    const target = byRole();
+    await target.put(name, "one", markOf("v1"), await target.describe(name));
+    expect(cloud.control.counts()["hashicorp.auth.login"]).toBe(1);
+    vault().revokeIssued();
+    expect(await failureOf(target.describe(name))).toMatchObject({ code: "badCredentials" });
+    expect(await target.describe(name)).toMatchObject({ exists: true });
+  });
+
+  test("says which of a role's two ids is meant by neither", async () => {
+    const target = open({ secretId: "wrong" }, { roleId: vault().credentials.roleId });
+    expect(await failureOf(target.describe(name))).toMatchObject({ code: "badCredentials" });
+  });
+
+  test("that is sealed says so", async () => {
+    vault().sealed = true;
+    try {
+      const failure = await failureOf(open().describe(name));
+      expect(failure).toMatchObject({ code: "unreachable", remedy: expect.stringContaining("unsealed") });
+    } finally {
+      vault().sealed = false;
+    }
+  });
+
+  test.each(["old-kv", "nothing"])("is not configured with the mount %s", async (mount) => {
+    const failure = await failureOf(hashicorp.check({ ...settingsIn(cloud), mount }, token(), deps));
+    expect(failure).toMatchObject({ code: mount === "old-kv" ? "notFound" : "accessDenied" });
+  });
+
+  test("never calls an address of its own network that the environment does not name", async () => {
+    const target = open(token(), { address: cloud.environment.AZURE_AUTHORITY_HOST });
+    const failure = await failureOf(target.describe(name));
+    expect(failure).toMatchObject({ code: "unreachable", message: expect.stringContaining("refused") });
+    expect(cloud.control.counts()).toEqual({ total: 0 });
+  });
+
+  test.each([
+    ["http", { address: "http://vault.example.com", token: "t" }],
+    ["a user in the address", { address: "https://me@vault.example.com", token: "t" }],
+    ["a query", { address: "https://vault.example.com?x=1", token: "t" }],
+    ["no credential", { address: "https://vault.example.com" }],
+    ["two credentials", { address: "https://vault.example.com", token: "t", roleId: "r", secretId: "s" }],
+    ["a role alone", { address: "https://vault.example.com", roleId: "r" }],
+    ["a mount that leads elsewhere", { address: "https://vault.example.com", token: "t", mount: "../sys" }],
+    ["a line break in the token", { address: "https://vault.example.com", token: "t\nx-evil: 1" }],
+    ["no certificate", { address: "https://vault.example.com", token: "t", caCertificate: "x" }],
+  ])("can't be configured with %s", (_, configuration) => {
+    expect(hashicorp.configuration.safeParse(configuration).success).toBe(false);
+  });
+});

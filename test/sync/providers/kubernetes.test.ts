@@ -1,0 +1,114 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import type { Cloud } from "../../../infra/local/cloud/cloud.ts";
+import type { KubernetesSettings } from "../../../shared/sync/providers/kubernetes/configuration.ts";
+import { kubernetes } from "../../../shared/sync/providers/kubernetes/provider.ts";
+import { markId } from "../../../shared/sync/providers/mark.ts";
+import type { ProviderDependencies } from "../../../shared/sync/providers/provider.ts";
+import { providerOf } from "../../../shared/sync/providers/providers.ts";
+import { FAULTS, failureOf, markOf, providersCloud } from "./stand-in.ts";
+import { providerSuite } from "./suite.ts";
+
+const settingsIn = (cloud: Cloud): KubernetesSettings => {
+  const { token: _, ...settings } = cloud.control.providers.configurations().kubernetes!;
+  return settings as unknown as KubernetesSettings;
+};
+
+providerSuite("kubernetes secret", async () => {
+  const { cloud, deps } = await providersCloud();
+  const { control } = cloud;
+  const cluster = control.providers.kubernetes;
+  const partsOf = (name: string) => name.split("/") as [string, string];
+  let names = 0;
+  return {
+    provider: providerOf("kubernetes")!,
+    service: "secret",
+    region: undefined,
+    settings: { ...settingsIn(cloud) },
+    secrets: { token: cluster.token },
+    wrongSecrets: { token: "wrong" },
+    deps,
+    freshName: () => `copy-${names++}/password`,
+    badNames: ["", "/value", "A", "a/b/c", "a/", "a/b c", "-a", "a..b", "x".repeat(254)],
+    recovers: false,
+    conditional: true,
+    value: (name) => cluster.value(...partsOf(name)),
+    writeByOthers: (name, value) => cluster.write(partsOf(name)[0], value, partsOf(name)[1]),
+    deleteByOthers: (name) => cluster.remove(partsOf(name)[0]),
+    trouble(kind, times) {
+      const operations = kind === "lostAfterWrite" ? ["createSecret", "applySecret"] : ["*"];
+      for (const operation of operations) {
+        const match = { operation: `kubernetes.${operation}` };
+        control.addFault({ match, action: FAULTS[kind], ...(times && { times }) });
+      }
+    },
+    heal: () => control.clearFaults(),
+    counts: () => ({ writes: cluster.written(), valueReads: control.counts()["kubernetes.getSecret"] ?? 0 }),
+    stop: () => cloud.stop(),
+  };
+});
+
+describe("kubernetes secret", () => {
+  let cloud: Cloud;
+  let deps: ProviderDependencies;
+  let made = 0;
+  let name = "";
+  beforeAll(async () => {
+    ({ cloud, deps } = await providersCloud());
+  });
+  beforeEach(() => {
+    name = `db-${++made}`;
+    cloud.control.clearFaults();
+    cloud.control.resetCounts();
+  });
+  afterAll(() => cloud?.stop());
+
+  const cluster = () => cloud.control.providers.kubernetes;
+  const open = (change: Partial<KubernetesSettings> = {}) => {
+    const settings = { ...settingsIn(cloud), ...change };
+    return kubernetes.open({ service: "secret", region: undefined }, settings, { token: cluster().token }, deps);
+  };
+
+  test("becomes ours again also when somebody wrote the very value that comes next", async () => {
+    const target = open();
+    await target.put(name, "one", markOf("v1"), await target.describe(name));
+    cluster().write(name, "two");
+    await target.put(name, "two", markOf("v2"), await target.describe(name));
+    expect((await target.describe(name)).holds).toBe(markId(markOf("v2")));
+  });
+
+  test("keeps the keys of others beside its own", async () => {
+    cluster().write(name, "theirs", "user");
+    const target = open();
+    await target.put(name, "one", markOf("v1"), await target.describe(name));
+    expect([cluster().value(name), cluster().value(name, "user")]).toEqual(["one", "theirs"]);
+    cluster().write(name, "theirs too", "user");
+    expect((await target.describe(name)).holds).toBe(markId(markOf("v1")));
+  });
+
+  test("that can't be changed is refused", async () => {
+    const target = open();
+    await target.put(name, "one", markOf("v1"), await target.describe(name));
+    cluster().freeze(name);
+    const failure = await failureOf(target.put(name, "two", markOf("v2"), await target.describe(name)));
+    expect(failure).toMatchObject({ code: "targetRefused", providerCode: "Invalid" });
+  });
+
+  test("is not read from a server that the given authority does not vouch for", async () => {
+    const { caCertificate: _, ...settings } = settingsIn(cloud);
+    const { token } = cluster();
+    const target = kubernetes.open({ service: "secret", region: undefined }, settings, { token }, deps);
+    expect(await failureOf(target.describe(name))).toMatchObject({ code: "unreachable" });
+    expect(cloud.control.counts()).toEqual({ total: 0 });
+  });
+
+  test("of another namespace is a missing right, which names the verb", async () => {
+    const failure = await failureOf(open({ namespace: "kube-system" }).describe(name));
+    expect(failure).toMatchObject({ code: "accessDenied", remedy: expect.stringContaining("verb get") });
+  });
+
+  test("is one target whether the key is written out or not", () => {
+    const { sameName } = kubernetes.services.secret!;
+    expect(sameName!("db")).toBe(sameName!("db/value"));
+    expect(sameName!("db")).not.toBe(sameName!("db/user"));
+  });
+});

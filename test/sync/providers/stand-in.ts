@@ -1,0 +1,40 @@
+import type { Cloud } from "../../../infra/local/cloud/cloud.ts";
+import type { FaultAction } from "../../../infra/local/cloud/faults.ts";
+import { systemClock } from "../../../shared/runtime.ts";
+import { providerDependencies } from "../../../shared/sync/providers/dependencies.ts";
+import type { Mark, ProviderDependencies } from "../../../shared/sync/providers/provider.ts";
+import { liveIn } from "../../azure/live-cloud.ts";
+import type { Trouble } from "./suite.ts";
+
+/** A stand-in cloud for providers other than Azure, and what they are given in it. */
+export async function providersCloud(): Promise<{ cloud: Cloud; deps: ProviderDependencies }> {
+  const { cloud, config } = await liveIn({ company: { subscriptions: [] } });
+  const noVaults = async () => {
+    throw new Error("There are no vaults here.");
+  };
+  return { cloud, deps: providerDependencies(config, systemClock, noVaults) };
+}
+
+/** How most troubles are made; what a provider says otherwise is its own. */
+export const FAULTS: Record<Trouble, FaultAction> = {
+  throttled: { kind: "throttle", retryAfterSeconds: 120 },
+  badCredentials: { kind: "fail", status: 401 },
+  denied: { kind: "deny" },
+  html: { kind: "garbage", as: "html" },
+  lostBefore: { kind: "reset" },
+  lostAfterWrite: { kind: "loseAnswer" },
+};
+
+export const markOf = (sourceVersion: string, recordId = "01JD0000000000000000000001"): Mark => ({
+  recordId,
+  sourceVersion,
+  source: "kv-payments/db-password",
+});
+
+/** The error that work must end in. */
+export async function failureOf(work: Promise<unknown>): Promise<unknown> {
+  return await work.then(
+    () => new Error("It succeeded."),
+    (error: unknown) => error,
+  );
+}
