@@ -170,7 +170,7 @@ export type RotationRecord = z.infer<typeof RotationRecord>;
 
 /** Rotations and all that points to them lie in one partition, so that each change is one transaction. */
 export const ROTATIONS = "rotations";
-export const Rotations = entity("Rotations", RotationRecord, { witness: true });
+export const Rotations = entity("Rotations", RotationRecord, { witness: true, signed: true });
 export const RotationSummaries = entity("Rotations", Summary);
 /** Names a rotation: by its application while it is not over, and by when it is due. */
 export const RotationPointers = entity("Rotations", z.object({ rotationId: z.string() }));

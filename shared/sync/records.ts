@@ -208,7 +208,10 @@ export function createRecords(deps: {
         const { scheduleHours, enabled, onDrift, adopt } = { ...before, ...given };
         const changed: SyncRecord = {
           ...before,
-          ...{ scheduleHours, enabled, onDrift, adopt },
+          scheduleHours,
+          enabled,
+          onDrift,
+          adopt,
           updatedAt: clock.now().toISOString(),
           updatedBy: caller.actor,
         };

@@ -3,6 +3,7 @@ import { secretValueOf } from "../../infra/local/cloud/company/applications.ts";
 import type { AuditEvent } from "../../shared/audit/event.ts";
 import { createGraph } from "../../shared/azure/graph.ts";
 import { createIdentity } from "../../shared/azure/identity.ts";
+import { keyVaultRowKeys } from "../../shared/azure/row-keys.ts";
 import { createServiceKeyVault } from "../../shared/azure/service-key-vault.ts";
 import { createSignInProof } from "../../shared/azure/sign-in-proof.ts";
 import { createVaultSecrets } from "../../shared/azure/vault-secrets.ts";
@@ -14,6 +15,7 @@ import { isOver, type RotationRecord } from "../../shared/rotation/rotation.ts";
 import { createRotations, type Rotations } from "../../shared/rotation/rotations.ts";
 import type { Target } from "../../shared/rotation/targets.ts";
 import { systemRandomness } from "../../shared/runtime.ts";
+import type { RowKeys } from "../../shared/storage/signing.ts";
 import { createTables, type Tables } from "../../shared/storage/tables.ts";
 import { MINUTE_MS, SECOND_MS } from "../../shared/time.ts";
 import { IMPATIENT, recordingLog } from "../azure/services.ts";
@@ -63,6 +65,7 @@ export class World {
   /** What was still under way when its sender died. */
   readonly #late: (() => Promise<unknown>)[] = [];
   #ahead = 0;
+  #keys: RowKeys | undefined;
 
   constructor(cloud: Cloud, config: Config, connectionString: string) {
     this.cloud = cloud;
@@ -168,7 +171,9 @@ export class World {
   }
 
   #tables(): Tables {
-    const tables = createTables({ connectionString: this.#connectionString }, { log: this.log });
+    const vault = createServiceKeyVault({ config: this.config, identity: createIdentity(this.config), log: this.log })!;
+    this.#keys ??= keyVaultRowKeys(vault, systemRandomness());
+    const tables = createTables({ connectionString: this.#connectionString }, { log: this.log, keys: this.#keys });
     const wrote = (...rowKeys: string[]) => {
       for (const key of rowKeys) this.#writtenAt.set(key, this.#ahead);
     };

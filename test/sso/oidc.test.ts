@@ -233,7 +233,13 @@ describe("a sign-in request", () => {
     const asked = new URL(location).searchParams;
     const rows: unknown[] = [];
     for await (const page of instance.tables.pages(
-      { table: "Sso", schema: (await import("zod")).looseObject({}) as never, members: [], witness: false, signed: false },
+      {
+        table: "Sso",
+        schema: (await import("zod")).looseObject({}) as never,
+        members: [],
+        witness: false,
+        signed: false,
+      },
       { partitionKey: "requests" },
     )) {
       rows.push(...page);
