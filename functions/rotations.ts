@@ -69,7 +69,7 @@ const cancelRotation = endpoint({
   summary: "Cancel a rotation",
   description: `What was written is put back and the new secret is removed. Not once the old secret is being removed (409). ${LICENSED}`,
   tag,
-  access: "admin",
+  access: "operator",
   tier: "core",
   params: RotationParams,
   responds: { 200: RotationView },
@@ -85,7 +85,7 @@ const retryRotation = endpoint({
   summary: "Go on with a rotation that needs attention",
   description: LICENSED,
   tag,
-  access: "admin",
+  access: "operator",
   tier: "core",
   params: RotationParams,
   responds: { 200: RotationView },
@@ -117,13 +117,11 @@ const listRotations = endpoint({
   method: "GET",
   route: `${base}/history`,
   summary: "The rotations, newest first",
-  description: LICENSED,
   tag,
   access: "user",
-  tier: "core",
+  tier: "pro",
   query: RotationQuery,
   responds: { 200: pageOf(RotationSummaryView, "RotationList") },
-  problems: ["licenseRequired"],
   handle: async ({ query, services }) => {
     const filter = { status: query.status, appId: query.appId, start: query.start_date, end: query.end_date };
     const page = await services.rotations.history(filter, pageRequest(query));

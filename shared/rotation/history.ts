@@ -42,8 +42,6 @@ const Cursor = z.object({
 export interface RotationHistory {
   /** Newest first. @throws {Problem} invalidCursor */
   list(filter: HistoryFilter, request: PageRequest): Promise<Page<RotationSummary>>;
-  /** Whether there was ever one. */
-  any(): Promise<boolean>;
   /** Those that ended or need attention, in that order, from behind `after` on. */
   events(after?: string): AsyncGenerator<RotationEvent[]>;
   store(): HistoryStore;
@@ -96,17 +94,6 @@ export function createRotationHistory(tables: Tables, rows: RotationRows): Rotat
         offset,
         nextCursor: found.length > request.limit ? encodeCursor(next) : null,
       };
-    },
-
-    async any() {
-      for await (const _ of tables.pages(RotationSummaries, {
-        ...listRange(listPrefix({}), {}),
-        pageSize: 1,
-        select: [],
-      })) {
-        return true;
-      }
-      return false;
     },
 
     async *events(after) {
