@@ -1,5 +1,4 @@
 import type { Appender } from "../audit/event.ts";
-import { CloudFailure } from "../azure/failure.ts";
 import type { Graph } from "../azure/graph.ts";
 import type { ServiceKeyVault } from "../azure/service-key-vault.ts";
 import type { SignInOutcome } from "../azure/sign-in-proof.ts";
@@ -27,7 +26,8 @@ export const LEASE_MS = 5 * MINUTE_MS;
  * an age of two is more than one. https://learn.microsoft.com/graph/throttling-limits
  */
 const PAUSE_MS = 2 * SECOND_MS;
-const BUSY_SECONDS = 5;
+/** While somebody else changes one: that takes a second or two, unless he is dead. */
+const BUSY_SECONDS = { least: 3, most: 30 };
 const LEASE_ROW = "tenant";
 
 /** Signs in once with a client secret of an application, on a new connection. Nothing is kept. */
@@ -92,7 +92,9 @@ export function createTurn(world: RotationWorld, claimed: Row<RotationRecord>, o
   /** @returns what gives the lease back. */
   async function lease(): Promise<() => Promise<void>> {
     const found = await tables.aged(WriterLeases, ROTATIONS, LEASE_ROW);
-    if (found && found.row.owner !== "" && found.ageMs < LEASE_MS) throw new Later(BUSY_SECONDS);
+    if (found && found.row.owner !== "" && found.ageMs < LEASE_MS) {
+      throw new Later(Math.min(BUSY_SECONDS.most, Math.max(BUSY_SECONDS.least, Math.ceil(found.ageMs / SECOND_MS))));
+    }
     if (found && found.row.owner === "" && found.ageMs < PAUSE_MS) throw new Later(PAUSE_MS / SECOND_MS);
     const write = (held: string) => ({ owner: held, writeId: randomness.ulid(clock.now()) });
     try {
@@ -102,7 +104,7 @@ export function createTurn(world: RotationWorld, claimed: Row<RotationRecord>, o
           : await tables.replace(WriterLeases, { ...found.row, ...write(owner) });
       return async () => void (await unlessChanged(tables.replace(WriterLeases, { ...taken, ...write("") })));
     } catch (error) {
-      if (isConflict(error)) throw new Later(BUSY_SECONDS);
+      if (isConflict(error)) throw new Later(BUSY_SECONDS.least);
       throw error;
     }
   }
@@ -117,16 +119,11 @@ export function createTurn(world: RotationWorld, claimed: Row<RotationRecord>, o
     save,
     async directory<T>(write: () => Promise<T>) {
       const giveBack = await lease();
-      let result: T;
       try {
-        result = await write();
-      } catch (error) {
-        // Without an answer the write may still be under way: then the lease ends by itself.
-        if (!(error instanceof CloudFailure && error.unclear)) await giveBack();
-        throw error;
+        return await write();
+      } finally {
+        await giveBack();
       }
-      await giveBack();
-      return result;
     },
   };
 }

@@ -49,7 +49,7 @@ interface Message {
  */
 export class World {
   readonly cloud: Cloud;
-  readonly config: Config;
+  config: Config;
   readonly log = recordingLog();
   readonly events: AuditEvent[] = [];
   readonly messages: Message[] = [];
@@ -57,7 +57,8 @@ export class World {
   readonly sent: string[] = [];
   tier: Tier = "pro";
   consumers: Consumers = unknownConsumers();
-  targets: Target[] = [];
+  /** Of one application, or of all. */
+  targets: (Target & { appId?: string })[] = [];
   /** Calls of workers so far, by what was called. */
   readonly calls: string[] = [];
   readonly #connectionString: string;
@@ -108,7 +109,7 @@ export class World {
         tags: { owner: "shop@acme.example", CredentialId: keyId },
       });
       control.directory.watchTarget({ appId, vault: VAULT, secret: place });
-      this.targets.push(this.target(place));
+      this.targets.push({ ...this.target(place), appId });
     }
     const request: RotationRequest = {
       appId,
@@ -162,7 +163,7 @@ export class World {
       signIn: mortal("signIn", { once: (appId: string, secret: string) => proof(appId, secret, tenantId) }).once,
       vaults: { open: (vault) => mortal("vault", vaults.open(vault)) },
       own: mortal("own", createServiceKeyVault(cloud)!),
-      matches: { targetsOf: async () => this.targets },
+      matches: { targetsOf: async ({ appId }) => this.targets.filter((one) => (one.appId ?? appId) === appId) },
       consumers: {
         refresh: (publications) => this.consumers.refresh(publications),
         look: (publications) => this.consumers.look(publications),

@@ -1,16 +1,23 @@
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
+import { unknownConsumers } from "../../shared/rotation/consumers.ts";
+import type { RotationRecord } from "../../shared/rotation/rotation.ts";
+import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../shared/time.ts";
 import { liveIn } from "../azure/live-cloud.ts";
-import { VAULT, World } from "./room.ts";
+import { holds } from "./invariants.ts";
+import { BOSS, VAULT, World } from "./room.ts";
 
+const OWN = "kv-lifecycle-service";
+const HANDOVER = "kv-handover";
 let world: World;
 let azurite: Azurite;
+let names = 0;
+const name = () => `app-${++names}`;
 
 beforeAll(async () => {
   azurite = await startAzurite();
-  const subscriptions = [
-    { id: "11111111-1111-4111-8111-111111111111", name: "Shop", vaults: [{ name: VAULT }, { name: "kv-handover" }] },
-  ];
+  const vaults = [{ name: VAULT }, { name: HANDOVER }];
+  const subscriptions = [{ id: "11111111-1111-4111-8111-111111111111", name: "Shop", vaults }];
   const { cloud, config } = await liveIn({ company: { subscriptions } });
   world = new World(cloud, config, azurite.connectionString());
 });
@@ -22,30 +29,440 @@ afterEach(() => {
   world.cloud.control.clearFaults();
   world.tier = "pro";
   world.targets = [];
+  world.messages.length = 0;
+  world.consumers = unknownConsumers();
+  world.cloud.control.directory.set({ readLagSeconds: 0, writesLag: false, signInDelaySeconds: 0, flappingSeconds: 0 });
 });
 
+type App = ReturnType<World["application"]>;
+const control = () => world.cloud.control;
+const live = ({ appId }: App): string[] =>
+  control()
+    .directory.secrets(appId)
+    .flatMap(({ keyId, removedAt }) => (removedAt === undefined ? [keyId] : []));
+const holder = (app: App, place: string) =>
+  control().directory.keyIdOf(app.appId, control().secretValue(VAULT, place)!);
+const begun = async (app: App): Promise<string> => (await world.start().begin(app.request, BOSS)).rotationId;
+const overlapping = async (app: App) =>
+  (await world.run(await begun(app), { until: ({ status }) => status === "overlapping" })).row;
+const refused = (code: string, detail?: RegExp) =>
+  expect.objectContaining({ code, ...(detail && { message: expect.stringMatching(detail) }) });
+
+async function putBack(app: App, row: RotationRecord): Promise<void> {
+  expect(live(app)).toEqual([app.keyId]);
+  for (const place of app.places) expect(holder(app, place)).toBe(app.keyId);
+  await holds(world, app, row);
+}
+
 test("a secret is replaced everywhere, and the old one removed after the overlap", async () => {
-  const { control } = world.cloud;
-  const app = world.application("everywhere", { places: 2 });
-  const plan = await world.start().plan(app.request);
-  expect(plan.publications).toHaveLength(2);
-  expect(control.directory.secrets(app.appId)).toHaveLength(1);
+  const app = world.application(name(), { places: 2 });
   const row = await world.rotate(app.request);
-  if (process.env.SHOW) console.log(JSON.stringify(row, null, 1), world.calls.join(" "), world.log.lines.join("\n"));
   expect(row).toMatchObject({ status: "completed", oldKeyId: app.keyId, needsConfirmation: false });
-  const secrets = control.directory.secrets(app.appId);
-  expect(secrets.filter(({ removedAt }) => removedAt === undefined).map(({ keyId }) => keyId)).toEqual([row.newKeyId]);
+  expect(live(app)).toEqual([row.newKeyId]);
   for (const place of app.places) {
-    const value = control.secretValue(VAULT, place)!;
-    expect(control.directory.keyIdOf(app.appId, value)).toBe(row.newKeyId);
-    const item = control.items(VAULT, "secrets").find(({ name }) => name === place)!;
-    expect(item.tags).toMatchObject({
-      owner: "shop@acme.example",
-      CredentialId: row.newKeyId,
-      "rotation-id": row.rotationId,
-    });
+    expect(holder(app, place)).toBe(row.newKeyId);
+    const { tags, expires } = control()
+      .items(VAULT, "secrets")
+      .find((item) => item.name === place)!;
+    const ours = { "rotation-id": row.rotationId, "entra-key-id": row.newKeyId, "entra-app-id": app.appId };
+    expect(tags).toMatchObject({ owner: "shop@acme.example", CredentialId: row.newKeyId, ...ours });
+    expect(Date.parse(expires!)).toBe(Date.parse(row.newExpiresAt!));
   }
-  expect(control.directory.gaps()).toEqual([]);
-  const held = control.items("kv-lifecycle-service", "secrets").map(({ name }) => name);
-  expect(held).toEqual(["row-signing"]);
+  expect(Date.parse(row.endedAt!) - Date.parse(row.createdAt)).toBeGreaterThan(7 * DAY_MS);
+  await holds(world, app, row);
+  expect(new Set(world.events.flatMap(({ type, target }) => (target?.id === row.rotationId ? [type] : [])))).toEqual(
+    new Set(["rotation.begun", "rotation.secretAdded", "rotation.secretPublished", "rotation.secretRemoved"]),
+  );
+});
+
+test("a plan says what would be done, and does nothing", async () => {
+  const app = world.application(name(), { places: 2 });
+  control().resetCounts();
+  const plan = await world.start().plan(app.request);
+  expect(plan.publications.map(({ secretName }) => secretName)).toEqual(app.places);
+  expect(plan.expiryDays).toBe(180);
+  const writes = Object.keys(control().counts()).filter((call) => /set|add|remove|update|delete|getSecret/i.test(call));
+  expect(writes).toEqual([]);
+  expect(world.messages).toEqual([]);
+  await expect(world.start().unfinishedOf(app.appId)).resolves.toBeUndefined();
+});
+
+test("what can't be rotated is refused with the reason", async () => {
+  const app = world.application(name());
+  const plan = (change: object) => world.start().plan({ ...app.request, ...change });
+  const unknown = "00000000-0000-4000-8000-000000000000";
+  await expect(plan({ appId: unknown })).rejects.toEqual(refused("notFound", /client id/));
+  await expect(plan({ secretId: unknown })).rejects.toEqual(refused("notFound", /client secret/));
+  await expect(plan({ updateKeyVaults: false })).rejects.toEqual(refused("invalidRequest"));
+  const [place] = app.places;
+  world.targets = [world.target(place!, { confidence: "likely" })];
+  await expect(plan({})).rejects.toEqual(refused("notRotatable", /Confirm a match/));
+  world.targets = [world.target(place!, { vaultName: OWN.toUpperCase(), vaultUri: world.uriOf(OWN) })];
+  await expect(plan({})).rejects.toEqual(refused("serviceVault"));
+  world.targets = [world.target("never-there")];
+  await expect(plan({})).rejects.toEqual(refused("notRotatable", /not there any more/));
+  control().putSecret(VAULT, { name: "switched-off", value: "value-of-off", enabled: false });
+  world.targets = [world.target("switched-off")];
+  await expect(plan({})).rejects.toEqual(refused("notRotatable", /switched off/));
+  control().addFault({ match: { operation: "graph.*" }, action: { kind: "deny" } });
+  await expect(plan({})).rejects.toEqual(refused("unavailable", /Application\.Read\.All/));
+});
+
+test("nothing new begins without a licence, and what began ends", async () => {
+  const app = world.application(name());
+  const rotationId = await begun(app);
+  await world.run(rotationId, { until: ({ status }) => status === "publishing" });
+  world.tier = "core";
+  const other = world.application(name());
+  await expect(world.start().begin(other.request, BOSS)).rejects.toEqual(refused("licenseRequired"));
+  await expect(world.start().plan(other.request)).rejects.toEqual(refused("licenseRequired"));
+  await expect(world.start().get("01ARZ3NDEKTSV4RRFFQ69G5FAV")).rejects.toEqual(refused("licenseRequired"));
+  const { row } = await world.run(rotationId);
+  expect(row.status).toBe("completed");
+  await holds(world, app, row);
+});
+
+test("two rotations asked for at once are one", async () => {
+  const app = world.application(name());
+  const asked = await Promise.allSettled([1, 2, 3].map(() => world.start().begin(app.request, BOSS)));
+  const [first, ...more] = asked.flatMap((one) => (one.status === "fulfilled" ? [one.value.rotationId] : []));
+  expect(more).toEqual([]);
+  const reasons = asked.flatMap((one) => (one.status === "rejected" ? [one.reason] : []));
+  expect(reasons).toHaveLength(2);
+  for (const reason of reasons)
+    expect(reason).toMatchObject({ code: "rotationUnfinished", members: { rotationId: first } });
+  expect((await world.run(first!)).row.status).toBe("completed");
+  expect(control().directory.secrets(app.appId)).toHaveLength(2);
+  // After it another may begin, of the new secret.
+  const [keyId] = live(app);
+  expect(await world.start().begin({ ...app.request, secretId: keyId! }, BOSS)).toMatchObject({ status: "planned" });
+});
+
+test("messages that come twice, to two workers at once, do everything once", async () => {
+  const app = world.application(name(), { places: 2 });
+  const rotationId = await begun(app);
+  const [one, two] = [world.start(), world.start()];
+  for (let turns = 0; turns < 40; turns++) {
+    const row = await one.get(rotationId);
+    if (row.status === "overlapping") break;
+    world.messages.length = 0;
+    world.pass(Math.max(0, Date.parse(row.dueAt) - world.clock.now().getTime()));
+    await Promise.all([one.work(rotationId, "a"), two.work(rotationId, "b"), one.work(rotationId, "c")]);
+  }
+  world.messages.length = 1;
+  const { row } = await world.run(rotationId);
+  expect(row.status).toBe("completed");
+  expect(row.attempts).toHaveLength(1);
+  const published = world.events.filter(
+    ({ type, target, outcome }) =>
+      type === "rotation.secretPublished" && target?.id === rotationId && outcome === "success",
+  );
+  expect(published).toHaveLength(2);
+  await holds(world, app, row);
+});
+
+test("no value is published before spaced sign-ins held, while new secrets flap and reads lag", async () => {
+  control().directory.set({ readLagSeconds: 300, writesLag: true, signInDelaySeconds: 90, flappingSeconds: 600 });
+  const app = world.application(name());
+  world.pass(10 * MINUTE_MS);
+  const row = await world.rotate(app.request);
+  expect(row.status).toBe("completed");
+  expect(row.proof!.tries).toBeGreaterThan(5);
+  await holds(world, app, row);
+});
+
+test("a secret that never signs in is removed again", async () => {
+  control().directory.set({ signInDelaySeconds: 86_400 });
+  const app = world.application(name());
+  const row = await world.rotate(app.request);
+  expect(row).toMatchObject({ status: "failed", failure: { code: "notProven" } });
+  await putBack(app, row);
+});
+
+test("an application that can't sign in at all is left as it is", async () => {
+  const app = world.application(name());
+  control().directory.changeApplication(app.appId, { signIn: "disabled" });
+  const row = await world.rotate(app.request);
+  expect(row).toMatchObject({ status: "failed", failure: { code: "signInImpossible" } });
+  expect(live(app)).toEqual([app.keyId]);
+});
+
+test("a place that somebody else changed is not overwritten, and the others are put back", async () => {
+  const app = world.application(name(), { places: 2 });
+  const rotationId = await begun(app);
+  await world.run(rotationId, { until: ({ publications }) => publications[0]!.state === "written" });
+  const foreign = control().directory.addSecret(app.appId, { name: "by hand", expiresInDays: 90 });
+  control().putSecret(VAULT, { name: app.places[1]!, value: foreign.value });
+  const { row } = await world.run(rotationId);
+  expect(row).toMatchObject({ status: "rolledBack", failure: { code: "targetChanged" } });
+  expect(row.failure!.message).toContain(`${VAULT}/${app.places[1]}`);
+  expect(holder(app, app.places[0]!)).toBe(app.keyId);
+  expect(holder(app, app.places[1]!)).toBe(foreign.keyId);
+  expect(live(app)).toEqual([app.keyId, foreign.keyId]);
+});
+
+test("a place that holds another secret than thought is not overwritten", async () => {
+  const app = world.application(name());
+  control().putSecret(VAULT, { name: app.places[0]!, value: "~another value altogether" });
+  const row = await world.rotate(app.request);
+  expect(row).toMatchObject({ status: "failed", failure: { code: "targetHoldsOther" } });
+  expect(control().secretValue(VAULT, app.places[0]!)).toBe("~another value altogether");
+  expect(live(app)).toEqual([app.keyId]);
+});
+
+test("consumers that can't be refreshed get the old value back", async () => {
+  const app = world.application(name(), { places: 2 });
+  world.consumers = {
+    ...unknownConsumers(),
+    refresh: async () => ({ consumers: [], coverage: [], failed: "web-shop did not start.", slowestSeconds: 0 }),
+  };
+  const row = await world.rotate(app.request);
+  expect(row).toMatchObject({
+    status: "rolledBack",
+    failure: { code: "consumerFailed", message: "web-shop did not start." },
+  });
+  await putBack(app, row);
+  const { tags } = control()
+    .items(VAULT, "secrets")
+    .find((item) => item.name === app.places[0])!;
+  expect(tags).toEqual({ owner: "shop@acme.example", CredentialId: app.keyId });
+});
+
+test("an old secret whose consumers do not all hold the new value is still there after a year", async () => {
+  const app = world.application(name());
+  const late = {
+    consumers: [{ name: "web-late", kind: "web app", holds: "old" as const }],
+    coverage: [],
+    slowestSeconds: 0,
+  };
+  world.consumers = { refresh: async () => late, look: async () => late };
+  app.request.expiryDays = 730;
+  const { rotationId } = await overlapping(app);
+  control().directory.expireSecret(app.appId, app.keyId, 900);
+  for (let weeks = 0; weeks < 53; weeks++) {
+    world.pass(7 * DAY_MS);
+    await world.start().wake();
+    for (const message of world.messages.splice(0)) await world.start().work(message.rotationId, "weekly");
+  }
+  const row = await world.start().get(rotationId);
+  expect(row).toMatchObject({ status: "overlapping", needsConfirmation: true });
+  expect(row.reasons).toEqual(["web app web-late still holds the old value."]);
+  expect(live(app)).toHaveLength(2);
+  await expect(world.start().finish(rotationId, false, BOSS)).rejects.toMatchObject({
+    code: "notFinishable",
+    members: { reasons: row.reasons },
+  });
+  await world.start().finish(rotationId, true, BOSS);
+  const ended = (await world.run(rotationId)).row;
+  expect(ended.status).toBe("completed");
+  expect(live(app)).toEqual([ended.newKeyId]);
+  const forced = world.events.find(({ type, target }) => type === "rotation.finished" && target?.id === rotationId);
+  expect(forced).toMatchObject({ caller: { actor: "boss" }, details: { force: true } });
+});
+
+test("finishing ends the overlap at once, where everything holds the new secret", async () => {
+  const app = world.application(name());
+  const { rotationId } = await overlapping(app);
+  world.targets.push(world.target("somewhere-else", { confidence: "likely" }));
+  await expect(world.start().finish(rotationId, false, BOSS)).rejects.toEqual(
+    refused("notFinishable", /somewhere-else/),
+  );
+  world.targets.pop();
+  await world.start().finish(rotationId, false, BOSS);
+  const { row } = await world.run(rotationId);
+  expect(row.status).toBe("completed");
+  expect(Date.parse(row.endedAt!) - Date.parse(row.createdAt)).toBeLessThan(DAY_MS);
+  await expect(world.start().finish(rotationId, false, BOSS)).rejects.toEqual(refused("conflict"));
+});
+
+test("what nobody brings to its place needs a person", async () => {
+  const { config } = world;
+  world.config = { ...config, HANDOVER_KEY_VAULT_URL: world.uriOf(HANDOVER) };
+  const app = world.application(name());
+  const { rotationId } = await world.start().begin({ ...app.request, updateKeyVaults: false }, BOSS);
+  const { row } = await world.run(rotationId, { until: ({ needsConfirmation }) => needsConfirmation });
+  expect(row.publications).toMatchObject([{ vaultName: HANDOVER, kind: "handover", state: "written" }]);
+  expect(row.reasons.join(" ")).toMatch(/handed over.*holds the old secret/);
+  const { secretName } = row.publications[0]!;
+  expect(control().directory.keyIdOf(app.appId, control().secretValue(HANDOVER, secretName)!)).toBe(row.newKeyId);
+  expect(holder(app, app.places[0]!)).toBe(app.keyId);
+  await world.start().cancel(rotationId, BOSS);
+  expect((await world.run(rotationId)).row.status).toBe("cancelled");
+  expect(live(app)).toEqual([app.keyId]);
+  expect(control().items(HANDOVER, "secrets")).toMatchObject([{ name: secretName, enabled: false }]);
+  world.config = { ...config, HANDOVER_KEY_VAULT_URL: world.uriOf(OWN) };
+  await expect(world.start().plan({ ...app.request, updateKeyVaults: false })).rejects.toEqual(refused("serviceVault"));
+  world.config = config;
+});
+
+test.each(["planned", "creating", "proving", "publishing", "verifying", "overlapping"] as const)(
+  "cancelled while it is %s, it leaves everything as it was",
+  async (status) => {
+    const app = world.application(name(), { places: 2 });
+    const rotationId = await begun(app);
+    await world.run(rotationId, { until: (row) => row.status === status });
+    await world.start().cancel(rotationId, BOSS);
+    await expect(world.start().cancel(rotationId, BOSS)).resolves.toMatchObject({ rotationId });
+    const { row } = await world.run(rotationId);
+    expect(row.status).toBe("cancelled");
+    await putBack(app, row);
+    await expect(world.start().cancel(rotationId, BOSS)).rejects.toEqual(refused("conflict", /over/));
+  },
+);
+
+test("an application that may have two secrets says so and names both", async () => {
+  const secrets = [
+    { name: "old", expiresInDays: 20 },
+    { name: "second", expiresInDays: 200 },
+  ];
+  const app = world.application(name(), { secrets, audience: "AzureADandPersonalMicrosoftAccount" });
+  await expect(world.start().begin(app.request, BOSS)).rejects.toMatchObject({
+    code: "noRoomForSecret",
+    members: { keyIds: expect.arrayContaining(live(app)) },
+  });
+});
+
+test("an expired secret makes room only where that was asked for", async () => {
+  const secrets = [
+    { name: "old", expiresInDays: 20 },
+    { name: "expired", expiresInDays: -20 },
+  ];
+  const app = world.application(name(), { secrets, audience: "AzureADandPersonalMicrosoftAccount" });
+  await expect(world.start().begin(app.request, BOSS)).rejects.toEqual(refused("noRoomForSecret", /removeExpired/));
+  app.request.removeExpired = true;
+  const row = await world.rotate(app.request);
+  expect(row).toMatchObject({ status: "completed", removeExpired: expect.any(String) });
+  expect(live(app)).toEqual([row.newKeyId]);
+  await holds(world, app, row);
+});
+
+test("the tenant's policy cuts the life of a new secret, and says so", async () => {
+  const app = world.application(name());
+  control().directory.changeApplication(app.appId, { policy: { longestDays: 60 } });
+  const plan = await world.start().plan({ ...app.request, expiryDays: 90 });
+  expect(plan).toMatchObject({ expiryDays: 60, notes: [expect.stringContaining("from 90 to 60 days")] });
+  control().directory.changeApplication(app.appId, { policy: { additionRefused: true } });
+  await expect(world.start().plan(app.request)).rejects.toEqual(refused("notRotatable", /policy/));
+});
+
+test("a secret whose answer was lost is removed, also when the directory shows it late", async () => {
+  control().directory.set({ readLagSeconds: 280, writesLag: true });
+  const app = world.application(name());
+  world.pass(10 * MINUTE_MS);
+  control().addFault({ match: { operation: "graph.addPassword" }, action: { kind: "loseAnswer" }, times: 2 });
+  const row = await world.rotate(app.request);
+  expect(row.status).toBe("completed");
+  expect(row.attempts.map(({ state }) => state)).toEqual(["removed", "removed", "made"]);
+  expect(live(app)).toEqual([row.newKeyId]);
+  await holds(world, app, row);
+});
+
+test("other lost answers and refusals for now do nothing twice", async () => {
+  const app = world.application(name(), { places: 2 });
+  const lose = { kind: "loseAnswer" as const };
+  control().addFault({ match: { operation: "graph.removePassword" }, action: lose, times: 1 });
+  control().addFault({
+    match: { operation: "graph.addPassword" },
+    action: { kind: "refuse", as: "concurrent400" },
+    times: 1,
+  });
+  control().addFault({ match: { operation: "keyvault.setSecret", vault: VAULT }, action: lose, times: 1 });
+  control().addFault({ match: { operation: "keyvault.getSecret" }, action: { kind: "fail", status: 503 }, times: 3 });
+  const row = await world.rotate(app.request);
+  expect(row.status).toBe("completed");
+  await holds(world, app, row);
+});
+
+test("an answer that says nothing ends it after some tries, with nothing left behind", async () => {
+  const app = world.application(name());
+  control().addFault({ match: { operation: "graph.addPassword" }, action: { kind: "fail", status: 400 } });
+  const row = await world.rotate(app.request);
+  expect(row).toMatchObject({ status: "failed", failure: { code: "notCreated" } });
+  await putBack(app, row);
+});
+
+test("a vault that refuses for good puts everything back", async () => {
+  const app = world.application(name(), { places: 2 });
+  const match = { operation: "keyvault.setSecret", item: app.places[1]! };
+  control().addFault({ match, action: { kind: "deny" } });
+  const row = await world.rotate(app.request);
+  expect(row).toMatchObject({ status: "rolledBack", failure: { code: "accessDenied" } });
+  expect(row.failure!.remedy).toContain("Key Vault Secrets Officer");
+  await putBack(app, row);
+});
+
+test("where it goes neither on nor back, a person is told what was done, what is safe and what to do", async () => {
+  const app = world.application(name());
+  const { rotationId, newKeyId } = await overlapping(app);
+  control().addFault({ match: { operation: "graph.removePassword" }, action: { kind: "deny" } });
+  const { row } = await world.run(rotationId);
+  expect(row).toMatchObject({ status: "needsAttention", attention: { code: "accessDenied" } });
+  expect(row.attention!.done).toContain(newKeyId);
+  expect(row.attention!.safe).toMatch(/new client secret .* stays/);
+  expect(row.attention!.next).toMatch(/Application\.ReadWrite\.OwnedBy.*retry/s);
+  await expect(world.start().begin(app.request, BOSS)).rejects.toEqual(refused("rotationUnfinished"));
+  control().clearFaults();
+  await world.start().retry(rotationId, BOSS);
+  const ended = (await world.run(rotationId)).row;
+  expect(ended.status).toBe("completed");
+  await holds(world, app, ended);
+  await expect(world.start().retry(rotationId, BOSS)).rejects.toEqual(refused("conflict"));
+});
+
+test("an old value that signs in no more is not put back", async () => {
+  const app = world.application(name());
+  const { rotationId, newKeyId } = await overlapping(app);
+  control().directory.removeSecret(app.appId, app.keyId);
+  await world.start().cancel(rotationId, BOSS);
+  const { row } = await world.run(rotationId);
+  expect(row).toMatchObject({ status: "needsAttention", attention: { code: "previousValueDead" } });
+  expect(holder(app, app.places[0]!)).toBe(newKeyId);
+  await world.start().finish(rotationId, false, BOSS);
+  expect((await world.run(rotationId)).row.status).toBe("completed");
+  expect(live(app)).toEqual([newKeyId]);
+});
+
+test("a new secret that somebody removed keeps the old one alive", async () => {
+  const app = world.application(name());
+  const { rotationId, newKeyId } = await overlapping(app);
+  control().directory.removeSecret(app.appId, newKeyId!);
+  const { row } = await world.run(rotationId, { until: ({ needsConfirmation }) => needsConfirmation });
+  expect(row.reasons.join(" ")).toContain(newKeyId);
+  expect(live(app)).toEqual([app.keyId]);
+});
+
+test("history shows the newest first by every filter, and is purged", async () => {
+  const app = world.application(name());
+  const rotationId = await begun(app);
+  const rotations = world.start();
+  const page = { limit: 10, offset: 0, cursor: undefined };
+  const list = async (filter: object) => (await rotations.history({ appId: app.appId, ...filter }, page)).items;
+  expect(await list({ status: "planned" })).toMatchObject([{ rotationId }]);
+  const { row } = await world.run(rotationId);
+  expect(await list({ status: "planned" })).toEqual([]);
+  expect(await list({ status: "completed" })).toMatchObject([{ rotationId, newKeyId: row.newKeyId }]);
+  const at = Date.parse(row.createdAt);
+  expect(await list({ start: new Date(at - HOUR_MS), end: new Date(at + HOUR_MS) })).toHaveLength(1);
+  expect(await list({ start: new Date(at + HOUR_MS) })).toEqual([]);
+  expect(await list({ end: new Date(at - HOUR_MS) })).toEqual([]);
+  const all = await rotations.history({}, { ...page, limit: 2 });
+  const next = await rotations.history({}, { limit: 2, offset: 0, cursor: all.nextCursor! });
+  const ids = [...all.items, ...next.items].map((one) => one.rotationId);
+  expect(ids).toEqual([...new Set(ids)].sort().reverse());
+  expect(all.total).toBe(next.total);
+
+  const events = [];
+  for await (const some of rotations.events()) events.push(...some);
+  expect(events.filter((one) => one.rotationId === rotationId)).toMatchObject([{ status: "completed" }]);
+  const open = world.application(name());
+  const unfinished = await begun(open);
+  world.pass(400 * DAY_MS);
+  const cut = { retentionDays: 365, before: new Date(world.clock.now().getTime() - 365 * DAY_MS) };
+  const purged = await rotations.store().purge(cut, BOSS);
+  expect(purged.removed).toBeGreaterThan(0);
+  expect(purged.more).toBe(false);
+  expect(await list({})).toEqual([]);
+  await expect(rotations.get(rotationId)).rejects.toEqual(refused("notFound"));
+  expect(await rotations.get(unfinished)).toMatchObject({ status: "planned" });
+  for await (const some of rotations.events()) expect(some).toEqual([]);
 });

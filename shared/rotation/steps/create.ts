@@ -35,6 +35,8 @@ export async function makeRoom(turn: Turn): Promise<void> {
 
 /** Adds a client secret and holds its value at once. */
 export async function create(turn: Turn): Promise<void> {
+  // An earlier worker died when it had just written that down.
+  if (turn.record.newKeyId !== undefined) return;
   await reconcile(turn, { final: false });
   const app = await applicationOf(turn);
   const { record } = turn;
