@@ -83,7 +83,8 @@ export async function discover(held: HeldRun, deps: DiscoverDeps): Promise<void>
   const now = clock.now().toISOString();
   const before = await tables.get(States, APPS, STATE_KEY);
   const reading = await read(held, before && withoutKeys(before), now, deps);
-  if (held.signal.aborted) throw new Error("Another worker has taken the discovery over.");
+  // Reading takes a while: another worker may have taken the run over.
+  await held.confirm();
 
   const known = new Map<string, string>();
   for await (const rows of tables.pages(Buckets, { ...bucketsRange, select: ["contents"] }))

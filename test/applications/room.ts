@@ -114,8 +114,21 @@ export class Deployment {
     this.config = config;
   }
 
-  /** @param ahead - Milliseconds that everybody's clock is ahead of the store's. */
-  start({ death = mayDie(), waitMs, ahead = 0 }: { death?: Death; waitMs?: number; ahead?: number } = {}): Process {
+  /**
+   * @param ahead - Milliseconds that everybody's clock is ahead of the store's.
+   * @param whileReading - Awaited between the two lists of a discovery.
+   */
+  start({
+    death = mayDie(),
+    waitMs,
+    ahead = 0,
+    whileReading = async () => {},
+  }: {
+    death?: Death;
+    waitMs?: number;
+    ahead?: number;
+    whileReading?: () => Promise<void>;
+  } = {}): Process {
     const storeClock = createStoreClock();
     const clock = { now: () => new Date(storeClock.now().getTime() + ahead) };
     const tables = mortal(createTables({ connectionString: this.connectionString }, { clock: storeClock }), death);
@@ -130,6 +143,7 @@ export class Deployment {
     );
     const randomness = systemRandomness();
     const identity = createIdentity(this.config);
+    const graph = createGraph({ config: this.config, identity, log: quiet, limits: IMPATIENT });
     const audit = createAudit({
       tables,
       clock,
@@ -163,7 +177,13 @@ export class Deployment {
     const room = createApplications({
       tables,
       queues,
-      graph: createGraph({ config: this.config, identity, log: quiet, limits: IMPATIENT }),
+      graph: {
+        ...graph,
+        async *servicePrincipals(signal) {
+          await whileReading();
+          yield* graph.servicePrincipals(signal);
+        },
+      },
       tenantId: async () => (await identity.describe()).tenantId!,
       inventory: { writer, prepareChange: compliance.prepareChange },
       moment: () => inventory.moment(),

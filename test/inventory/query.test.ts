@@ -1,8 +1,9 @@
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
-import { ASSET_TYPES, type AssetRecord, assetId } from "../../shared/inventory/asset.ts";
+import { ASSET_TYPES, type AssetRecord, assetId, sourceOf } from "../../shared/inventory/asset.ts";
 import { type Moment, statusOf } from "../../shared/inventory/health.ts";
+import { newHolder } from "../../shared/inventory/holder.ts";
 import { type AssetFilter, createAssetQueries } from "../../shared/inventory/query.ts";
 import { createInventoryWriter } from "../../shared/inventory/write.ts";
 import { createTables } from "../../shared/storage/tables.ts";
@@ -11,6 +12,7 @@ import { assetRecord, START, SUBSCRIPTIONS, vaultRecord, writeVault } from "./re
 
 const moment: Moment = { now: START, criticalDays: 7, warningDays: 30 };
 const DAY = 86_400;
+const TENANT = "99999999-9999-4999-8999-999999999999";
 const VAULTS = ["kv-a", "kv-a-b", "Kv-B", "kv-c"];
 
 let azurite: Azurite;
@@ -38,6 +40,30 @@ beforeAll(async () => {
     await writeVault(writer, vault, assets);
     all.push(...assets);
   }
+  // Credentials of two sixteenths of the applications, of which one was not seen for more than a week.
+  for (const [at, bucket] of ["3", "c"].entries()) {
+    const seenAt = new Date(START - at * 8 * DAY * 1000).toISOString();
+    const holder = newHolder(TENANT, bucket, seenAt);
+    const vault = { ...holder, listedAt: { secret: seenAt, certificate: seenAt } };
+    const assets = [-3, 3, 400, undefined].map((days, index) => {
+      const [appId, keyId] = [`${bucket}${TENANT.slice(1)}`, `${index}${TENANT.slice(1)}`];
+      const credential = {
+        tenantId: TENANT,
+        appId,
+        keyId,
+        of: "application" as const,
+        applicationName: index % 2 === 0 ? "Payments DB" : "Web",
+        displayName: `api-${index}`,
+        owners: index === 1 ? ["web", "pay"] : [],
+        secretsUntil: [],
+      };
+      const expiresOn = days === undefined ? {} : { expiresOn: START / 1000 + days * DAY };
+      const type = index % 2 === 0 ? "secret" : "certificate";
+      return assetRecord(vault, type, `${appId}-${keyId}`, { ...expiresOn, credential, source: "entra" });
+    });
+    await writeVault(writer, vault, assets);
+    all.push(...assets);
+  }
   proxy.shortPages(4);
   queries = createAssetQueries({
     tables: createTables({ connectionString: proxy.connectionString }),
@@ -56,17 +82,18 @@ const facts: { [K in keyof AssetFilter]-?: (asset: AssetRecord) => AssetFilter[K
   type: (asset) => asset.type,
   status: (asset) => statusOf(asset.expiresOn, moment),
   vault: (asset) => asset.vaultName.toUpperCase(),
-  subscription: (asset) => asset.subscriptionId,
+  subscription: (asset) => (asset.credential ? undefined : asset.subscriptionId),
   expiresBefore: (asset) => (asset.expiresOn === undefined ? undefined : new Date(asset.expiresOn * 1000 + days(2))),
   expiresAfter: (asset) => (asset.expiresOn === undefined ? undefined : new Date(asset.expiresOn * 1000 - days(2))),
-  search: (asset) => asset.name.slice(-2).toUpperCase(),
+  search: ({ name, credential }) => (credential?.applicationName ?? name).slice(-2).toUpperCase(),
   enabled: (asset) => asset.enabled,
   tag: (asset) => asset.tags && { name: "owner", value: asset.tags.owner! },
-  owner: (asset) => asset.tags?.owner,
+  owner: (asset) => asset.tags?.owner ?? asset.credential?.owners?.[0],
   sort: () => "expiresOn",
-  source: () => "keyVault",
-  counted: () => true,
+  source: sourceOf,
+  counted: (asset) => !isUnseen(asset),
 };
+const isUnseen = ({ vaultName }: AssetRecord): boolean => vaultName.startsWith("entra-") && vaultName.endsWith("-c");
 const MEMBERS = Object.keys(facts) as (keyof AssetFilter)[];
 /** What matches no asset, or matches the other ones. */
 const strange: AssetFilter[] = [
@@ -97,14 +124,20 @@ function expected(filter: AssetFilter): string[] {
     return (
       (!filter.type || asset.type === filter.type) &&
       (!filter.status || statusOf(asset.expiresOn, moment) === filter.status) &&
-      (!filter.vault || asset.vaultName.toLowerCase() === filter.vault.toLowerCase()) &&
+      // What holds credentials is no vault.
+      (!filter.vault || (!asset.credential && asset.vaultName.toLowerCase() === filter.vault.toLowerCase())) &&
+      (!filter.source || sourceOf(asset) === filter.source) &&
+      isUnseen(asset) !== (filter.counted ?? true) &&
       (!filter.subscription || asset.subscriptionId === filter.subscription) &&
       (!expiresBefore || (expires !== undefined && expires < expiresBefore.getTime())) &&
       (!expiresAfter || (expires !== undefined && expires > expiresAfter.getTime())) &&
-      (!search || asset.name.toLowerCase().includes(search.toLowerCase())) &&
+      (!search ||
+        [asset.name, asset.credential?.displayName ?? "", asset.credential?.applicationName ?? ""].some((name) =>
+          name.toLowerCase().includes(search.toLowerCase()),
+        )) &&
       (filter.enabled === undefined || asset.enabled === filter.enabled) &&
       (!tag || (tag.value === undefined ? asset.tags?.[tag.name] : asset.tags?.[tag.name] === tag.value)) &&
-      (!filter.owner || asset.tags?.owner === filter.owner)
+      (!filter.owner || (asset.credential?.owners ?? [asset.tags?.owner]).includes(filter.owner))
     );
   });
   const byExpiry = filter.status || expiresBefore || expiresAfter || filter.sort === "expiresOn";

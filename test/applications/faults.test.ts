@@ -1,0 +1,262 @@
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+import type { Cloud } from "../../infra/local/cloud/cloud.ts";
+import { appIdOf } from "../../infra/local/cloud/company/applications.ts";
+import { Dice } from "../../infra/local/cloud/company/dice.ts";
+import {
+  Applications,
+  byNameRange,
+  nameKey,
+  ObjectIds,
+  APPS as PARTITION,
+} from "../../shared/applications/application.ts";
+import type { Config } from "../../shared/config/config.ts";
+import { Assets } from "../../shared/inventory/asset.ts";
+import { BUCKETS, holderName } from "../../shared/inventory/holder.ts";
+import { partitions } from "../../shared/inventory/layout.ts";
+import { withoutKeys } from "../../shared/storage/entity.ts";
+import type { Tables } from "../../shared/storage/tables.ts";
+import { liveIn } from "../azure/live-cloud.ts";
+import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
+import { applications, caller, Deployment, everything, mayDie } from "./room.ts";
+
+/** Longer than a dead worker's lease on a run and on a holder. */
+const LEASES_ENDED_MS = 61_000;
+const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
+
+let storage: MovedStorage;
+let live: { cloud: Cloud; config: Config };
+let account = 0;
+let deployment: Deployment;
+
+beforeAll(async () => {
+  const accounts = Array.from({ length: 12 }, (_, index) => `faults${index}`);
+  [storage, live] = await Promise.all([
+    startMovedStorage(accounts),
+    liveIn({ company: { subscriptions: [], applications: applications(40) } }),
+  ]);
+});
+beforeEach(() => {
+  deployment = new Deployment(storage.azurite.connectionString(`faults${account++}`), live);
+  live.cloud.control.resetCounts();
+});
+afterEach(() => live.cloud.control.clearFaults());
+afterAll(async () => {
+  await live?.cloud.stop();
+  await storage?.stop();
+});
+
+const truth = () => {
+  const all = live.cloud.control.directory.applications();
+  return { apps: all.length, credentials: all.reduce((sum, one) => sum + one.secrets + one.certificates, 0) };
+};
+
+/** Everything that stands is what the directory has, each row once and in every place where it belongs. */
+async function expectWhole(tables: Tables): Promise<void> {
+  const rows = async <T>(range: Parameters<Tables["pages"]>[1], entity: Parameters<Tables["pages"]>[0]) => {
+    const found = new Map<string, T>();
+    for await (const page of tables.pages(entity, range)) for (const row of page) found.set(row.rowKey, row as T);
+    return found;
+  };
+  const directory = live.cloud.control.directory.applications();
+  const byId = await rows<never>({ partitionKey: PARTITION, from: "a!", before: 'a"' }, Applications as never);
+  const byName = await rows<never>(byNameRange, Applications as never);
+  const objects = await rows<{ appId: string }>(
+    { partitionKey: PARTITION, from: "o!", before: 'o"' },
+    ObjectIds as never,
+  );
+  expect([...byId.keys()].sort()).toEqual(directory.map(({ appId }) => `a!${appId}`).sort());
+  expect([...objects].map(([key, { appId }]) => `${key} ${appId}`).sort()).toEqual(
+    directory.map(({ appId, objectId }) => `o!${objectId} ${appId}`).sort(),
+  );
+  const values = (found: Map<string, never>) =>
+    [...found.values()].map((row) => JSON.stringify(withoutKeys(row))).sort();
+  expect(values(byName)).toEqual(values(byId));
+  expect([...byName.keys()].sort()).toEqual([...byId.values()].map((row) => nameKey(row)).sort());
+  const everywhere = [...BUCKETS.map((bucket) => partitions.vault(holderName(live.cloud.app.tenantId, bucket)))];
+  const assets = async (partitionKey: string) =>
+    [
+      ...(await rows<never>({ partitionKey, from: "e!", before: 'e"' }, Assets as never)),
+      ...(await rows<never>({ partitionKey, from: "n!", before: 'n"' }, Assets as never)),
+    ]
+      .map(([key, row]) => `${key} ${JSON.stringify(withoutKeys(row))}`)
+      .sort();
+  const inHolders = (await Promise.all(everywhere.map(assets))).flat().sort();
+  expect(inHolders.length).toBe(2 * truth().credentials);
+  expect(await assets(partitions.all)).toEqual(inHolders);
+  expect(await assets(partitions.subscription("entra"))).toEqual(inHolders);
+}
+
+/** Something of everything: new, renamed, gone, and other credentials. */
+function change(round: number): void {
+  const { directory } = live.cloud.control;
+  directory.putApplication({ name: `Round ${round}`, secrets: [{ name: "s", expiresInDays: 50 }] });
+  if (round > 0) directory.removeApplication(appIdOf(`Round ${round - 1}`));
+  for (let index = 0; index < 20; index++) {
+    const id = appIdOf(`App ${String((round * 7 + index) % 40).padStart(3, "0")}`);
+    if (index % 2 === 0) directory.changeApplication(id, { displayName: `${round} renamed ${index}` });
+    else directory.addSecret(id, { name: `round-${round}`, expiresInDays: 10 + index });
+  }
+}
+
+/** APPLICATIONS_KILLS=100 kills as many; KILL_SEED repeats a run. */
+const KILLS = Number(process.env.APPLICATIONS_KILLS ?? 5);
+const seed = Number(process.env.KILL_SEED ?? Math.floor(Math.random() * 2 ** 31));
+
+test(`killed at writes drawn by the seed ${seed}, a discovery is taken up again and all that stands is the directory's`, async () => {
+  const dice = new Dice(seed);
+  const counted = mayDie();
+  await deployment.start({ death: counted }).applications.discover(caller);
+  deployment.messages.length = 0;
+  change(0);
+  const changed = mayDie();
+  await deployment.scheduled("full", deployment.start({ death: changed }));
+  const writes = changed.taken;
+  expect(writes).toBeGreaterThan(100);
+  for (let round = 1; round <= KILLS; round++) {
+    change(round);
+    const death = mayDie(1 + Math.floor(((round - 1 + dice.next()) / KILLS) * writes * 0.95), dice.oneIn(2));
+    const mode = dice.oneIn(2) ? "full" : "changes";
+    const dying = deployment.start({ death });
+    await dying.applications.handle({ mode }, caller).catch(() => {});
+    await deployment.drain(dying).catch(() => {});
+    await storage.move(LEASES_ENDED_MS);
+    const process = deployment.start();
+    // The queue gives the message again; where it was never sent, the next timer begins anew or goes on.
+    const run = await deployment.scheduled(mode, process);
+    expect(run, `write ${death.at} of ${writes}, ${mode}`).toMatchObject({ status: "completed", ...truth() });
+    await expectWhole(process.tables);
+  }
+}, 600_000);
+
+test("a message that comes twice, on two hosts, is one run that reads Graph once", async () => {
+  const [one, two] = [deployment.start(), deployment.start()];
+  await one.applications.handle({ mode: "full" }, caller);
+  const { message } = deployment.messages.shift()!;
+  await Promise.all([one.applications.handle(message, caller), two.applications.handle(message, caller)]);
+  expect(live.cloud.control.counts()).toMatchObject({ "graph.listApplications": 1, "graph.listServicePrincipals": 1 });
+  // Who came second comes again later, and finds it over.
+  expect(deployment.messages).toHaveLength(1);
+  expect(deployment.messages[0]!.delaySeconds).toBeGreaterThan(30);
+  await deployment.drain(two);
+  expect(await one.applications.run(message.runId!)).toMatchObject({ status: "completed", ...truth() });
+  expect(deployment.evaluations).toBe(1);
+});
+
+test("a worker that was slow finishes nothing any more once another has its run", async () => {
+  const [reading, allowed] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  const slow = deployment.start({
+    whileReading: async () => {
+      reading.resolve();
+      await allowed.promise;
+    },
+  });
+  const quick = deployment.start();
+  await slow.applications.handle({ mode: "full" }, caller);
+  const { message } = deployment.messages.shift()!;
+  const late = slow.applications.handle(message, caller);
+  await reading.promise;
+  await storage.move(LEASES_ENDED_MS);
+  change(1000);
+  await quick.applications.handle(message, caller);
+  const run = await quick.applications.run(message.runId!);
+  expect(run).toMatchObject({ status: "completed", ...truth() });
+  allowed.resolve();
+  await late.catch(() => {});
+  expect(await quick.applications.run(message.runId!)).toEqual(run);
+  await expectWhole(quick.tables);
+});
+
+test.each([
+  ["deny", { kind: "deny" }, "accessDenied"],
+  ["throttle", { kind: "throttle", retryAfterSeconds: 600 }, "throttled"],
+  ["html", { kind: "garbage", as: "html" }, "badResponse"],
+  ["a part of JSON", { kind: "garbage", as: "truncated" }, "badResponse"],
+  ["another shape", { kind: "garbage", as: "otherShape" }, "badResponse"],
+] as const)("where Graph answers %s, what was known stays and the run says what to do", async (_name, action, code) => {
+  const process = deployment.start();
+  await process.applications.discover(caller);
+  deployment.messages.length = 0;
+  const known = truth();
+  change(2000 + account);
+  live.cloud.control.addFault({ match: { operation: "graph.listApplications" }, action });
+  const partial = await deployment.scheduled("full", process);
+  expect(partial).toMatchObject({ status: "partial", ...known });
+  expect(partial!.failures).toMatchObject([{ list: "applications", code, remedy: expect.stringMatching(/./) }]);
+  if (code === "accessDenied") expect(partial!.failures[0]!.remedy).toContain("Application.Read.All");
+  live.cloud.control.addFault({ match: { operation: "graph.listServicePrincipals" }, action });
+  const failed = await deployment.scheduled("full", process);
+  expect(failed).toMatchObject({ status: "failed", ...known });
+  expect(failed!.failures.map(({ list }) => list)).toEqual(["applications", "servicePrincipals"]);
+  live.cloud.control.clearFaults();
+  expect(await deployment.scheduled("full", process)).toMatchObject({ status: "completed", ...truth() });
+});
+
+test("without a licence nothing begins, and credentials leave counts and say so; what began ends", async () => {
+  const process = deployment.start();
+  await process.applications.handle({ mode: "full" }, caller);
+  deployment.licensed = false;
+  await deployment.drain(process);
+  const moment = await process.inventory.moment();
+  const list = (counted: boolean) => process.inventory.assets.list({ source: "entra", counted }, everything, moment);
+  expect((await list(true)).total).toBe(0);
+  const left = await list(false);
+  expect(left.total).toBe(truth().credentials);
+  expect(new Set(left.items.map(({ notCounted }) => notCounted))).toEqual(new Set(["noLicense"]));
+  const none = { healthy: 0, warning: 0, critical: 0, expired: 0 };
+  expect(await process.inventory.assets.health(moment)).toEqual({ certificate: none, key: none, secret: none });
+  live.cloud.control.resetCounts();
+  await process.applications.handle({ mode: "full" }, caller);
+  expect(deployment.messages).toEqual([]);
+  expect(live.cloud.control.counts().total).toBe(0);
+  deployment.licensed = true;
+  expect((await list(true)).total).toBe(truth().credentials);
+});
+
+test("credentials that nobody has seen for 7 days leave counts, and return when they are seen", async () => {
+  await deployment.start().applications.discover(caller);
+  deployment.messages.length = 0;
+  const count = async (aheadMs: number, counted = true) => {
+    const { inventory } = deployment.start({ ahead: aheadMs });
+    return await inventory.assets.list({ source: "entra", counted }, everything, await inventory.moment());
+  };
+  expect((await count(7 * DAY_MS - HOUR_MS)).total).toBe(truth().credentials);
+  expect((await count(7 * DAY_MS + HOUR_MS)).total).toBe(0);
+  const { items } = await count(7 * DAY_MS + HOUR_MS, false);
+  expect(items.every(({ notCounted }) => notCounted === "notSeen")).toBe(true);
+  expect(items).toHaveLength(truth().credentials);
+  // The timer of changes finds that everything was listed too long ago.
+  await deployment.scheduled("changes", deployment.start({ ahead: 8 * DAY_MS }));
+  expect((await count(8 * DAY_MS + HOUR_MS)).total).toBe(truth().credentials);
+});
+
+test("a request does not wait longer than it says; its run goes on, and ends once", async () => {
+  live.cloud.control.addFault({
+    match: { operation: "graph.listApplications" },
+    action: { kind: "latency", milliseconds: 600 },
+  });
+  const process = deployment.start({ waitMs: 50 });
+  const [first, second] = await Promise.all([
+    process.applications.discover(caller),
+    process.applications.discover(caller),
+  ]);
+  expect(first.run.status).toBe("running");
+  expect(second.run.runId).toBe(first.run.runId);
+  while ((await process.applications.run(first.run.runId)).status === "running")
+    await new Promise((done) => setTimeout(done, 50));
+  expect(await process.applications.run(first.run.runId)).toMatchObject({ status: "completed", ...truth() });
+  await deployment.drain(process);
+  expect(live.cloud.control.counts()["graph.listApplications"]).toBe(1);
+});
+
+test("a message that failed for good ends its run as failed, and the next one begins", async () => {
+  const process = deployment.start();
+  await process.applications.handle({ mode: "full" }, caller);
+  const { message } = deployment.messages.shift()!;
+  await process.applications.failed(message, caller);
+  expect(await process.applications.run(message.runId!)).toMatchObject({
+    status: "failed",
+    failures: [{ code: "internal" }],
+  });
+  expect((await process.applications.discover(caller)).run).toMatchObject({ status: "completed" });
+});
