@@ -36,6 +36,7 @@ import { unknownConsumers } from "../shared/rotation/consumers.ts";
 import { PROOF_LIMITS } from "../shared/rotation/match-proof.ts";
 import { createMatches, type MatchFinder } from "../shared/rotation/matches.ts";
 import { createPolicies, type RotationPolicies } from "../shared/rotation/policies.ts";
+import { policyView } from "../shared/rotation/policies-api.ts";
 import { createRotations, type Rotations } from "../shared/rotation/rotations.ts";
 import { type Clock, type Randomness, systemRandomness } from "../shared/runtime.ts";
 import { auditHistory, createRetention, type Retention } from "../shared/settings/retention.ts";
@@ -192,10 +193,13 @@ export function createServices(config: Config): Services {
     vaultLeaves: (vault) => compliance.prepareChange({ vault, vaultBefore: vault, vaultGone: true }),
   });
 
+  const graph = createGraph({ config, identity, log });
   const applications = createApplications({
     tables,
     queues,
-    graph: createGraph({ config, identity, log }),
+    graph,
+    policiesOf: async (appIds) =>
+      new Map([...(await policies.of(appIds))].map(([appId, row]) => [appId, policyView(row)])),
     tenantId: async () => config.AZURE_TENANT_ID ?? (await identity.describe()).tenantId ?? "",
     inventory: { writer, prepareChange: compliance.prepareChange },
     moment: () => inventory.moment(),
@@ -256,7 +260,6 @@ export function createServices(config: Config): Services {
     randomness,
     log,
   });
-  const graph = createGraph({ config, identity, log });
   const proveSignIn = createSignInProof(config);
   const signIn = async (appId: string, secret: string) =>
     await proveSignIn(appId, secret, config.AZURE_TENANT_ID ?? (await identity.describe()).tenantId ?? "organizations");
@@ -279,7 +282,7 @@ export function createServices(config: Config): Services {
     clock,
     app: async (appId) => {
       const app = await graph.application({ appId });
-      return app && { ...app, reasons: [] };
+      return app && { ...app, reasons: (await applications.reasonsAgainst(app)).map(({ message }) => message) };
     },
     passwordPolicy: graph.passwordPolicy,
     matches,

@@ -78,9 +78,12 @@ export const AppFences = fenceEntity(TABLE);
 const BY_ID = "a!";
 const BY_NAME = "n!";
 export const idKey = (appId: string): string => `${BY_ID}${appId}`;
-/** Long names sort by their beginning; a key holds 1,024 characters, and one that is escaped takes up to six. */
+/**
+ * Long names sort by their beginning: a key holds 1,024 characters, and one that is escaped takes up to six. Blanks stand as
+ * quotation marks, which sort behind the `!` that ends a name, so that `api` comes before `api two`.
+ */
 export const nameKey = ({ displayName, appId }: Pick<ApplicationRecord, "displayName" | "appId">): string =>
-  `${BY_NAME}${keyText(displayName.toLowerCase().slice(0, 120))}|${appId}`;
+  `${BY_NAME}${keyText(displayName.toLowerCase().slice(0, 120)).replaceAll(" ", '"')}!${appId}`;
 export const objectKey = (objectId: string): string => `o!${objectId}`;
 export const bucketRange = (bucket: string) => ({
   partitionKey: APPS,

@@ -2,6 +2,7 @@ import * as z from "zod";
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
 import { CloudFailure } from "../azure/failure.ts";
+import type { GraphApplication } from "../azure/graph.ts";
 import type { Caller } from "../http/endpoint.ts";
 import type { Page, PageRequest } from "../http/paging.ts";
 import { notFound, Problem } from "../http/problem.ts";
@@ -17,6 +18,7 @@ import {
   APPS,
   type ApplicationRecord,
   Applications,
+  credentialsOf,
   type Details,
   idKey,
   nameKey,
@@ -33,6 +35,7 @@ import {
   listApplications,
   type PoliciesOf,
 } from "./query.ts";
+import { type Reason, reasonsAgainst } from "./rotatable.ts";
 import { createRuns, RunBusy } from "./runs.ts";
 
 export const QUEUE = "applications-discover";
@@ -77,6 +80,8 @@ export interface ApplicationsRoom {
    * @throws {Problem} notFound
    */
   get(appId: string): Promise<FoundApplication>;
+  /** Why none of an application's secrets can be rotated, as Graph describes it now. One request. */
+  reasonsAgainst(app: GraphApplication): Promise<Reason[]>;
   moment(): Promise<Moment>;
 }
 
@@ -235,6 +240,13 @@ export function createApplications(
         target: { type: "applicationDiscovery", id: runId ?? mode },
         details: { mode: run?.mode ?? mode, status: "failed", failures: ["applications: internal"] },
       });
+    },
+
+    async reasonsAgainst(app) {
+      const state = await tables.get(States, APPS, STATE_KEY);
+      const { kind, signInAudience, owners } = app;
+      const facts = { kind, signInAudience, owners, credentials: credentialsOf(app) };
+      return reasonsAgainst(facts, state?.rights, clock.now().getTime());
     },
 
     list: async (filter, request) => listApplications(filter, request, await moment(), { tables, policiesOf }),
