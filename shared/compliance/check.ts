@@ -11,7 +11,10 @@ export const WEIGHTS: Record<Severity, number> = { critical: 10, high: 5, medium
 export const RESOURCE_TYPES = ["vault", "secret", "key", "certificate"] as const;
 export type ResourceType = (typeof RESOURCE_TYPES)[number];
 
-/** How to mend a violation; `{vault}` and `{name}` stand for the resource's own. */
+/**
+ * How to mend a violation; `{vault}` and `{name}` stand for the resource's own, `{appId}` and `{keyId}` for the client id and
+ * the key id of an application's credential.
+ */
 export interface Remediation {
   portal: string;
   cli: string;
@@ -71,8 +74,6 @@ export interface AssetCheck extends CheckFacts {
 }
 
 export type Check = VaultCheck | AssetCheck;
-
-/** Seconds of a day, which has 24 hours whatever the calendar says. */
 
 export const pass = (evidence: string, changesAt?: number): Evaluation => outcome("pass", evidence, changesAt);
 export const fail = (evidence: string, changesAt?: number): Evaluation => outcome("fail", evidence, changesAt);

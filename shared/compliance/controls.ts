@@ -4,7 +4,8 @@
  *
  * Sources: the CIS columns follow the published benchmarks as Prowler (prowler/compliance/azure/cis_*_azure.json) and
  * Powerpipe (turbot/steampipe-mod-azure-compliance) map them; the others are the control groups of Microsoft's own policy
- * sets (Azure/azure-policy, built-in-policies/policySetDefinitions), each column naming its file.
+ * sets (Azure/azure-policy, built-in-policies/policySetDefinitions), each column naming its file, but for the rows of
+ * applications.
  */
 
 interface FrameworkFacts {
@@ -129,8 +130,33 @@ const KEY_TYPE_PCI = "3.5.1.1, 3.6.1, 3.7.1, 3.7.2, 3.7.6, 4.2.1";
 
 type MicrosoftColumn = Exclude<FrameworkId, `cis-${string}`>;
 
+type MicrosoftRow = { checks: readonly string[] } & { [F in MicrosoftColumn]?: string };
+
+/**
+ * Credentials of applications, which no policy looks at: these follow the texts of the controls. NIST IA-5 (authenticators
+ * are changed after a time), PCI 8.6.3 (passwords of applications are changed periodically), ISO 5.17 (authentication
+ * information); MCSB IM-3 (certificates for service principals, secrets only where those can't be) and DP-7 (the life of
+ * certificates); NIST AC-2 (each account has a manager) and ISO 5.9 (each asset has an owner). That secrets have expired, are
+ * near it or live side by side is asked for by none.
+ */
+const APPLICATION_ROWS: readonly MicrosoftRow[] = [
+  {
+    checks: ["client-secret-validity-period"],
+    "nist-800-53-r5": "IA-5",
+    "pci-dss-4.0.1": "8.6.3",
+    "iso-27001-2022": "5.17",
+  },
+  { checks: ["client-secret-beside-certificate", "client-secret-beside-federation"], "mcsb-v3": "IM-3" },
+  { checks: ["application-certificate-validity-period"], "nist-800-53-r5": "IA-5", "mcsb-v3": "DP-7" },
+  {
+    checks: ["client-secret-owner", "application-certificate-owner"],
+    "nist-800-53-r5": "AC-2",
+    "iso-27001-2022": "5.9",
+  },
+];
+
 /** Microsoft's policies, each with the checks that ask the same. A range of ids stands for each of them. */
-const MICROSOFT_POLICIES: readonly ({ checks: readonly string[] } & { [F in MicrosoftColumn]?: string })[] = [
+const MICROSOFT_POLICIES: readonly MicrosoftRow[] = [
   {
     checks: ["secret-expiry-set-rbac", "secret-expiry-set-access-policy"],
     "nist-800-53-r5": "CM-3(6), IA-2, SC-12",
@@ -194,6 +220,7 @@ const MICROSOFT_POLICIES: readonly ({ checks: readonly string[] } & { [F in Micr
   { checks: ["key-type"], "nist-800-53-r5": "SC-13, SI-7(5), SC-12(3)", "pci-dss-4.0.1": KEY_TYPE_PCI },
   { checks: ["key-curve"], "nist-800-53-r5": "IA-7, SC-13, SI-7(5), SC-12(3)", "pci-dss-4.0.1": KEY_TYPE_PCI },
   { checks: ["key-rsa-size"], "nist-800-53-r5": "IA-7" },
+  ...APPLICATION_ROWS,
 ];
 
 /** `3.7.5-3.7.8, 4.1` as five ids: a range counts up the last number. */

@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { decodeCursor, encodeCursor, type Page, type PageRequest } from "../http/paging.ts";
 import { Problem } from "../http/problem.ts";
-import { assetId, sourceOf } from "../inventory/asset.ts";
+import { assetId, credentialIds, sourceOf } from "../inventory/asset.ts";
 import { VAULTS, Vaults, vaultKey } from "../inventory/vault.ts";
 import type { Tables } from "../storage/tables.ts";
 import type { Check, Remediation, ResourceType, Severity } from "./check.ts";
@@ -67,7 +67,7 @@ interface Slice {
 
 /**
  * Violations by severity, check and resource. How many each vault has of each check is known from the overview, so that
- * exactly the rows of a page are read, in few ranges: the rows of a framework's asset checks lie in at most four stretches,
+ * exactly the rows of a page are read, in few ranges: the rows of a framework's asset checks lie in at most six stretches,
  * whatever lies between, and a vault's own failures came with the overview.
  */
 export async function listViolations(
@@ -306,6 +306,12 @@ const assetExemption = (vault: VaultOverview, checkId: string, asset: string, no
   vault.exemptions.find((one) => one.checkId === checkId && one.asset === asset && isActive(one, now));
 
 function remediationFor({ portal, cli, bicep }: Remediation, vault: string, name: string): Remediation {
-  const fill = (text: string) => text.replaceAll("{vault}", vault).replaceAll("{name}", name);
+  const { appId = "", keyId = "" } = credentialIds(name) ?? {};
+  const fill = (text: string) =>
+    text
+      .replaceAll("{vault}", vault)
+      .replaceAll("{name}", name)
+      .replaceAll("{appId}", appId)
+      .replaceAll("{keyId}", keyId);
   return { portal: fill(portal), cli: fill(cli), bicep: bicep === null ? null : fill(bicep) };
 }

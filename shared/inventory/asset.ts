@@ -27,6 +27,10 @@ export const Credential = z.object({
   owners: z.array(z.string()).optional(),
   /** When each of the application's client secrets ends, this one among them; null for never. Unix seconds, sorted. */
   secretsUntil: z.array(z.int().nullable()),
+  /** The same of the certificates that the application itself signs in with. */
+  certificatesUntil: z.array(z.int().nullable()).optional(),
+  /** Whether it trusts another issuer's tokens; undefined where nobody has read that. */
+  federated: z.boolean().optional(),
 });
 export type Credential = z.infer<typeof Credential>;
 
@@ -126,6 +130,12 @@ export function placesOf(id: string): AssetPlace[] {
   // A credential has one id and no other.
   if (!asset || HOLDER.test(asset[1]!)) return [];
   return [{ vaultName: asset[1]!, type: asset[2] as AssetType, name: asset[3]! }];
+}
+
+/** The client id and key id in the name of an application's credential; undefined for any other name. */
+export function credentialIds(name: string): { appId: string; keyId: string } | undefined {
+  const [, appId, keyId] = CREDENTIAL_NAME.exec(name) ?? [];
+  return appId === undefined || keyId === undefined ? undefined : { appId, keyId };
 }
 
 /** A short, stable hash of a JSON value whose members come in a fixed order. */

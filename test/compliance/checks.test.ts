@@ -1,10 +1,10 @@
 import { describe, expect, test } from "vitest";
-import type { Context } from "../../shared/compliance/check.ts";
+import type { AssetCheck, Context } from "../../shared/compliance/check.ts";
 import { ASSET_CHECKS, CHECKS, checkOfId } from "../../shared/compliance/checks/all.ts";
 import { vaultChecks } from "../../shared/compliance/checks/vault.ts";
 import type { AssetRecord } from "../../shared/inventory/asset.ts";
 import type { VaultRecord } from "../../shared/inventory/vault.ts";
-import { asset, context, DAY, inDays, vault } from "./support.ts";
+import { asset, context, credential, DAY, inDays, vault } from "./support.ts";
 
 /** What makes the good resource fail each check; everything it passes without. */
 const VAULT_FAILURES: Record<string, Partial<VaultRecord>> = {
@@ -61,7 +61,39 @@ const ASSET_FAILURES: Record<string, { fails: Partial<AssetRecord>; passes?: Par
   "certificate-auto-renewal": { fails: { autoRenew: false } },
   "certificate-rsa-size": { fails: { keySize: 1024 } },
   "certificate-curve": { fails: { ...EC, keyCurve: "P-256K" }, passes: { ...EC, keyCurve: "P-521" } },
+  "client-secret-expired": { fails: { expiresOn: inDays(0) - 1 }, passes: { expiresOn: inDays(0) } },
+  "client-secret-near-expiry-warning": { fails: { expiresOn: inDays(30) }, passes: { expiresOn: inDays(30) + 1 } },
+  "client-secret-near-expiry-critical": { fails: { expiresOn: inDays(7) }, passes: { expiresOn: inDays(7) + 1 } },
+  "client-secret-validity-period": {
+    fails: { notBefore: inDays(0), expiresOn: inDays(365) + 1 },
+    passes: { notBefore: inDays(0), expiresOn: inDays(365) },
+  },
+  "client-secret-alone": {
+    fails: { credential: credential({ secretsUntil: [inDays(90), inDays(90)] }) },
+    passes: { credential: credential({ secretsUntil: [inDays(-1), inDays(90) - 1, inDays(90)] }) },
+  },
+  "client-secret-beside-certificate": {
+    fails: { credential: credential({ certificatesUntil: [inDays(-3), inDays(0)] }) },
+    passes: { credential: credential({ certificatesUntil: [inDays(-3), inDays(0) - 1] }) },
+  },
+  "client-secret-beside-federation": { fails: { credential: credential({ federated: true }) } },
+  "client-secret-owner": { fails: { credential: credential({ owners: [] }) } },
+  "application-certificate-expired": { fails: { expiresOn: inDays(-1) } },
+  "application-certificate-near-expiry-warning": { fails: { expiresOn: inDays(20) } },
+  "application-certificate-near-expiry-critical": { fails: { expiresOn: inDays(5) } },
+  "application-certificate-validity-period": {
+    fails: { notBefore: inDays(0), expiresOn: inDays(366) + 1 },
+    passes: { notBefore: inDays(0), expiresOn: inDays(366) },
+  },
+  "application-certificate-owner": { fails: { credential: credential({ owners: [] }) } },
 };
+
+/** An asset as the check asks for it, of a vault or of an application. */
+const assetFor = (check: AssetCheck, change: Partial<AssetRecord>): AssetRecord =>
+  asset("kv", check.resourceType, "a", {
+    ...(check.source === "entra" && { source: "entra", notBefore: inDays(-100), credential: credential() }),
+    ...change,
+  });
 
 describe("every check has a resource that fails it and one that passes", () => {
   test.each(vaultChecks)("$id", (check) => {
@@ -72,7 +104,7 @@ describe("every check has a resource that fails it and one that passes", () => {
   test.each(ASSET_CHECKS)("$id", (check) => {
     const { fails, passes = {}, rbac = true } = ASSET_FAILURES[check.id]!;
     const evaluate = (change: Partial<AssetRecord>) =>
-      check.evaluate({ asset: asset("kv", check.resourceType, "a", change), vaultUsesRbac: rbac }, context);
+      check.evaluate({ asset: assetFor(check, change), vaultUsesRbac: rbac }, context);
     expect(evaluate(passes)).toMatchObject({ result: "pass", evidence: expect.stringMatching(/\.$/) });
     expect(evaluate(fails)).toMatchObject({ result: "fail", evidence: expect.stringMatching(/\.$/) });
     expect(evaluate({ ...fails, enabled: false }).result).toBe("notApplicable");
@@ -88,7 +120,9 @@ test("time alone changes a result at the instant its evaluation says, and not be
   let changes = 0;
   for (const check of ASSET_CHECKS) {
     for (const lifetime of lifetimes) {
-      const resource = { asset: asset("kv", check.resourceType, "a", lifetime), vaultUsesRbac: true };
+      const certificatesUntil = [inDays(2), inDays(30)];
+      const of = check.source === "entra" && { credential: credential({ certificatesUntil }) };
+      const resource = { asset: assetFor(check, { ...lifetime, ...of }), vaultUsesRbac: true };
       const at = (now: number): Context => ({ ...context, now });
       const { result, changesAt } = check.evaluate(resource, context);
       if (!check.timed) expect(changesAt).toBeUndefined();
@@ -106,7 +140,9 @@ test("what could not be read fails no check", () => {
   const bare = { contentType: "x", expiresOn: undefined, createdOn: undefined, rotationPolicy: undefined };
   const unread = { ...bare, keyType: undefined, keySize: undefined, issuer: undefined, validityMonths: undefined };
   for (const check of ASSET_CHECKS.filter(({ id }) => !id.includes("expiry-set"))) {
-    const resource = asset("kv", check.resourceType, "a", { ...unread, autoRenew: undefined });
+    const bareCredential = { source: check.source, credential: undefined, notBefore: undefined };
+    const known = check.source ? { expiresOn: inDays(90), ...bareCredential } : {};
+    const resource = asset("kv", check.resourceType, "a", { ...unread, autoRenew: undefined, ...known });
     expect([check.id, check.evaluate({ asset: resource, vaultUsesRbac: true }, context).result]).not.toContain("fail");
   }
   const { diagnostics: _, ...unseen } = vault("kv");
@@ -116,7 +152,7 @@ test("what could not be read fails no check", () => {
 test("an expired asset is said to be expired, not also to be near its expiry", () => {
   const resource = { asset: asset("kv", "secret", "a", { expiresOn: inDays(-1) }), vaultUsesRbac: true };
   const failing = ASSET_CHECKS.filter(
-    (check) => check.resourceType === "secret" && check.evaluate(resource, context).result === "fail",
+    (check) => check.resourceType === "secret" && !check.source && check.evaluate(resource, context).result === "fail",
   );
   expect(failing.map(({ id }) => id)).toEqual(["secret-expired"]);
 });
@@ -129,8 +165,9 @@ test("an expiry no calendar holds is evidence like any other", () => {
 test("codes and ids tell checks apart, and every remedy names its resource", () => {
   expect(new Set(CHECKS.map(({ code }) => code)).size).toBe(CHECKS.length);
   expect(new Set(CHECKS.map(({ id }) => id)).size).toBe(CHECKS.length);
-  for (const { id, remediation } of CHECKS) {
+  for (const { id, remediation, ...check } of CHECKS) {
     expect(id).toMatch(/^[a-z]+(-[a-z]+)+$/);
-    expect(remediation.cli).toContain("{vault}");
+    const ofApplication = check.resourceType !== "vault" && check.source === "entra";
+    expect(remediation.cli).toContain(ofApplication ? "{appId}" : "{vault}");
   }
 });

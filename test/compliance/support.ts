@@ -7,7 +7,14 @@ import { type Compliance, createCompliance } from "../../shared/compliance/compl
 import { EvaluateMessage, QUEUE } from "../../shared/compliance/layout.ts";
 import type { Caller } from "../../shared/http/endpoint.ts";
 import type { PageRequest } from "../../shared/http/paging.ts";
-import { ASSET_TYPES, type AssetRecord, assetId, contentOf } from "../../shared/inventory/asset.ts";
+import {
+  ASSET_TYPES,
+  type AssetRecord,
+  assetId,
+  type Credential,
+  contentOf,
+  sourceOf,
+} from "../../shared/inventory/asset.ts";
 import { packExpiries } from "../../shared/inventory/expiries.ts";
 import { expiriesColumn, type VaultRecord } from "../../shared/inventory/vault.ts";
 import { type AssetChange, createInventoryWriter } from "../../shared/inventory/write.ts";
@@ -67,6 +74,20 @@ const GOOD: Record<AssetRecord["type"], Partial<AssetRecord>> = {
     autoRenew: true,
   },
 };
+
+/** A credential of an application of which nothing is to be said. */
+export const credential = (change: Partial<Credential> = {}): Credential => ({
+  tenantId: "22222222-2222-2222-2222-222222222222",
+  appId: "33333333-3333-3333-3333-333333333333",
+  applicationName: "Payments",
+  keyId: "44444444-4444-4444-4444-444444444444",
+  of: "application",
+  owners: ["ada@acme.example"],
+  secretsUntil: [inDays(90)],
+  certificatesUntil: [],
+  federated: false,
+  ...change,
+});
 
 /** An asset that passes every check that applies, 90 days before its expiry. */
 export function asset(
@@ -230,7 +251,8 @@ export function pairsOf(estate: Iterable<{ vault: VaultRecord; assets: AssetReco
         if (result !== "notApplicable") pairs.push({ check, resourceId: of.name.toLowerCase(), result });
         continue;
       }
-      for (const one of assets.filter(({ type }) => type === check.resourceType)) {
+      const source = sourceOf(check);
+      for (const one of assets.filter((asset) => asset.type === check.resourceType && sourceOf(asset) === source)) {
         const { result } = check.evaluate({ asset: one, vaultUsesRbac: of.rbacAuthorization }, at);
         if (result !== "notApplicable") pairs.push({ check, resourceId: assetId(one), result });
       }

@@ -1,4 +1,5 @@
 import { type AssetCheck, type Check, SEVERITIES } from "../check.ts";
+import { applicationChecks } from "./applications.ts";
 import { cryptographyChecks } from "./cryptography.ts";
 import { expiryChecks } from "./expiry.ts";
 import { handlingChecks } from "./handling.ts";
@@ -10,6 +11,7 @@ export const ASSET_CHECKS: readonly AssetCheck[] = [
   ...lifetimeChecks,
   ...cryptographyChecks,
   ...handlingChecks,
+  ...applicationChecks,
 ];
 
 export const severityRank = (check: Check): number => SEVERITIES.indexOf(check.severity);

@@ -1,4 +1,4 @@
-import type { AssetType } from "../../inventory/asset.ts";
+import type { AssetSource, AssetType } from "../../inventory/asset.ts";
 import { DAY_SECONDS } from "../../time.ts";
 import {
   type AssetCheck,
@@ -13,6 +13,19 @@ import {
 } from "../check.ts";
 
 /** Checks of when an asset expires. They hold for several types, each with codes and remedies of its own. */
+
+/** What the checks of expiry are about. */
+export interface Expiring {
+  /** What the checks' ids begin with. */
+  id: string;
+  /** In a sentence, such as `client secret`. */
+  noun: string;
+  type: AssetType;
+  source?: AssetSource;
+  /** How to replace one that is near its expiry, and what to do about one that has expired. */
+  renew: Remediation;
+  retire: Remediation;
+}
 
 const setExpiry: Record<"secret" | "key", Remediation> = {
   secret: {
@@ -87,16 +100,17 @@ const expirySet = (type: "secret" | "key", model: "rbac" | "access-policy", code
     },
   });
 
-const expired = (type: AssetType, code: number): AssetCheck =>
+export const expired = ({ id, noun, type, source, retire }: Expiring, code: number): AssetCheck =>
   assetCheck({
-    id: `${type}-expired`,
+    id: `${id}-expired`,
     code,
-    title: `Enabled ${type} has not expired`,
+    title: `Enabled ${noun} has not expired`,
     severity: "critical",
     resourceType: type,
+    ...(source && { source }),
     timed: "expiry",
-    rationale: `What still relies on an expired ${type} fails or soon will; what does not should not find it enabled.`,
-    remediation: retire[type],
+    rationale: `What still relies on an expired ${noun} fails or soon will; what does not should not find it enabled.`,
+    remediation: retire,
     evaluate: ({ asset }, { now }) => {
       if (asset.expiresOn === undefined) return notApplicable("It has no expiration date.");
       const evidence = `Its expiration date is ${instantText(asset.expiresOn)}.`;
@@ -105,16 +119,21 @@ const expired = (type: AssetType, code: number): AssetCheck =>
   });
 
 /** Whether more than the policy's days are left. What has expired is `expired`'s alone. */
-const nearExpiry = (type: AssetType, line: "critical" | "warning", code: number): AssetCheck =>
+export const nearExpiry = (
+  { id, noun, type, source, renew }: Expiring,
+  line: "critical" | "warning",
+  code: number,
+): AssetCheck =>
   assetCheck({
-    id: `${type}-near-expiry-${line}`,
+    id: `${id}-near-expiry-${line}`,
     code,
-    title: `${type[0]!.toUpperCase()}${type.slice(1)} is more than ${line}ExpiryDays from its expiry`,
+    title: `${noun[0]!.toUpperCase()}${noun.slice(1)} is more than ${line}ExpiryDays from its expiry`,
     severity: line === "critical" ? "high" : "medium",
     resourceType: type,
+    ...(source && { source }),
     timed: "expiry",
-    rationale: `Replacing a ${type} takes time: those who use it must be found, told and moved over before it expires.`,
-    remediation: renew[type],
+    rationale: `Replacing a ${noun} takes time: those who use it must be found, told and moved over before it expires.`,
+    remediation: renew,
     evaluate: ({ asset }, context) => beforeLine(asset.expiresOn, line, context),
   });
 
@@ -129,18 +148,23 @@ function beforeLine(expiresOn: number | undefined, line: "critical" | "warning",
     : pass(evidence, expiresOn - days * DAY_SECONDS);
 }
 
+const inVault = (type: AssetType): Expiring => {
+  return { id: type, noun: type, type, renew: renew[type], retire: retire[type] };
+};
+const [secret, key, certificate] = [inVault("secret"), inVault("key"), inVault("certificate")];
+
 export const expiryChecks: AssetCheck[] = [
   expirySet("secret", "rbac", 11),
   expirySet("secret", "access-policy", 12),
-  expired("secret", 13),
-  nearExpiry("secret", "warning", 14),
-  nearExpiry("secret", "critical", 15),
+  expired(secret, 13),
+  nearExpiry(secret, "warning", 14),
+  nearExpiry(secret, "critical", 15),
   expirySet("key", "rbac", 21),
   expirySet("key", "access-policy", 22),
-  expired("key", 23),
-  nearExpiry("key", "warning", 24),
-  nearExpiry("key", "critical", 25),
-  expired("certificate", 41),
-  nearExpiry("certificate", "warning", 42),
-  nearExpiry("certificate", "critical", 43),
+  expired(key, 23),
+  nearExpiry(key, "warning", 24),
+  nearExpiry(key, "critical", 25),
+  expired(certificate, 41),
+  nearExpiry(certificate, "warning", 42),
+  nearExpiry(certificate, "critical", 43),
 ];
