@@ -99,7 +99,11 @@ const listOf = (entry: z.ZodType) => ({ answer: graphPage, entry, paged: true })
 const ONE = "applications(?:/[0-9a-f-]{36}|\\(appId='[0-9a-f-]{36}'\\))";
 
 const ROUTES: [path: RegExp, route: Route][] = [
-  [/^applications$/, { ...listOf(application), target: target("list applications", READ) }],
+  // One list of applications asks for their ids alone.
+  [
+    /^applications$/,
+    { ...listOf(z.union([application, z.strictObject({ id: guid })])), target: target("list applications", READ) },
+  ],
   [/^applications\/delta$/, { ...listOf(changes), target: target("list changed applications", DELTA) }],
   [/^servicePrincipals$/, { ...listOf(servicePrincipal), target: target("list service principals", READ) }],
   [new RegExp(`^${ONE}/owners$`), { ...listOf(owner), target: target("list an application's owners", READ) }],
@@ -155,6 +159,8 @@ export function readOwner(entry: unknown): DirectoryOwner {
   const { id, ...names } = owner.parse(entry);
   return { id: id.toLowerCase(), ...said(names) };
 }
+
+export const readId = (entry: unknown): string => z.object({ id: guid }).parse(entry).id.toLowerCase();
 
 export const readFederated = (entry: unknown): FederatedCredential => federated.parse(entry);
 

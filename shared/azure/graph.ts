@@ -9,6 +9,7 @@ import {
   readApplication,
   readChanges,
   readFederated,
+  readId,
   readNewPassword,
   readOwner,
   readRights,
@@ -113,6 +114,11 @@ export interface Graph {
   owners(objectId: string, signal?: AbortSignal): Promise<DirectoryOwner[]>;
   federatedCredentials(objectId: string, signal?: AbortSignal): Promise<FederatedCredential[]>;
   /**
+   * Object ids of all applications with federated credentials, in pages. A tenant of Azure AD B2C can't answer that:
+   * https://learn.microsoft.com/graph/aad-advanced-queries
+   */
+  federatedApplications(signal?: AbortSignal): AsyncGenerator<string[]>;
+  /**
    * What the policies of the tenant and of the application say of new client secrets; `unknown` when they may not be read.
    *
    * `longestDays` is undefined where nothing limits them.
@@ -183,6 +189,8 @@ export function createGraph({ config, identity, log, randomness = systemRandomne
     return async (url: string, body?: object): Promise<unknown> => {
       const request = createPipelineRequest({ url, ...(body && { method: "POST", body: JSON.stringify(body) }) });
       if (body) request.headers.set("content-type", "application/json");
+      // Queries that count must say that they may be answered from an index that follows a little later.
+      if (new URL(url).searchParams.has("$count")) request.headers.set("ConsistencyLevel", "eventual");
       const { bodyAsText } = await pipeline.sendRequest(client, request);
       return bodyAsText ? JSON.parse(bodyAsText) : undefined;
     };
@@ -245,6 +253,12 @@ export function createGraph({ config, identity, log, randomness = systemRandomne
 
     async federatedCredentials(objectId, signal) {
       return all(`${one(objectId)}/federatedIdentityCredentials`, readFederated, signal);
+    },
+
+    async *federatedApplications(signal) {
+      const query = `$filter=federatedIdentityCredentials/$count ne 0&$count=true&$select=id&$top=${PER_PAGE}`;
+      const first = encodeURI(`${base}/applications?${query}`);
+      for await (const { value } of pages(first, signal)) yield value.map(readId);
     },
 
     async passwordPolicy(objectId, signal) {

@@ -137,6 +137,11 @@ describe("reading", () => {
     expect((await graph.owners(payments)).map(({ id }) => id)).toContain(cloud.app.objectId);
   });
 
+  test("those with federated credentials are found with one request", async () => {
+    expect(await all(graph.federatedApplications())).toEqual([payments]);
+    expect(cloud.control.requests({ operation: "graph.listApplications" })).toHaveLength(1);
+  });
+
   test("what changed since a link, once, and who is gone", async () => {
     const link = (await pagesOf(graph.changes(undefined))).at(-1)!.deltaLink!;
     const { control } = cloud;

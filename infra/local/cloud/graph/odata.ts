@@ -65,6 +65,20 @@ export function filterOf(query: URLSearchParams, name: string): string | undefin
   return match[1];
 }
 
+/**
+ * Whether `$filter` asks for those with at least one of a collection: an advanced query, which must say that it counts.
+ * https://learn.microsoft.com/graph/aad-advanced-queries
+ */
+export function filledOnly(request: Incoming, collection: string): boolean {
+  if (request.query.get("$filter") !== `${collection}/$count ne 0`) return false;
+  if (request.query.get("$count") !== "true" || request.headers.consistencylevel !== "eventual") {
+    throw new QueryProblem(
+      "Request with $filter query parameter only works through MSGraph with a special request header.",
+    );
+  }
+  return true;
+}
+
 /** A token as it stands in a link: opaque to whoever follows it. */
 export function token(content: object): string {
   return Buffer.from(JSON.stringify(content)).toString("base64url");

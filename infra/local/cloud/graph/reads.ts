@@ -3,6 +3,7 @@ import { notFound, resyncRequired } from "./answers.ts";
 import type { Directory, DirectoryView } from "./directory.ts";
 import {
   expandOf,
+  filledOnly,
   filterOf,
   linkWith,
   optionsOf,
@@ -69,10 +70,11 @@ const context = (call: GraphCall, set: string, names?: readonly string[]) => ({
 /** A list of all, or of the one that `$filter` names. */
 export function list(call: GraphCall, kind: Kind): Answer {
   const { request, view, origin } = call;
-  const query = optionsOf(request, ["$select", "$top", "$filter", "$expand", "$skiptoken"]);
+  const query = optionsOf(request, ["$select", "$top", "$filter", "$expand", "$skiptoken", "$count"]);
   const names = selectOf(query, kind, shapeOf(kind, EXAMPLE));
   const expanded = expandOf(query, "owners");
-  const [top, appId] = [topOf(query), filterOf(query, "appId")];
+  const federatedOnly = kind === "application" && filledOnly(request, "federatedIdentityCredentials");
+  const [top, appId] = [topOf(query), federatedOnly ? undefined : filterOf(query, "appId")];
   const skip = query.get("$skiptoken");
   const from = skip === null ? 0 : Number(tokenContent(skip).from);
   if (!Number.isInteger(from)) throw new QueryProblem("The skip token is not valid.");
@@ -82,7 +84,7 @@ export function list(call: GraphCall, kind: Kind): Answer {
   let place = from;
   for (; place < all.length && found.length < top; place++) {
     const application = all[place];
-    if (application === undefined) continue;
+    if (application === undefined || (federatedOnly && application.federated.length === 0)) continue;
     if (kind === "application" || application.signIn !== "none") found.push(application);
   }
   const value = found.map((application) => ({
