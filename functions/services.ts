@@ -198,14 +198,16 @@ export function createServices(config: Config): Services {
     tables,
     queues,
     graph,
-    policiesOf: async (appIds) =>
-      new Map([...(await policies.of(appIds))].map(([appId, row]) => [appId, policyView(row)])),
     tenantId: async () => config.AZURE_TENANT_ID ?? (await identity.describe()).tenantId ?? "",
     inventory: { writer, prepareChange: compliance.prepareChange },
     moment: () => inventory.moment(),
     licensed,
     audit,
     ended: () => alerts.requestEvaluation(),
+    policiesOf: async (appIds) => {
+      const found = await policies.of(appIds);
+      return new Map([...found].map(([appId, policy]) => [appId, policyView(policy)]));
+    },
     clock,
     randomness,
     log,
@@ -280,6 +282,7 @@ export function createServices(config: Config): Services {
     audit,
     config,
     clock,
+    log,
     app: async (appId) => {
       const app = await graph.application({ appId });
       return app && { ...app, reasons: (await applications.reasonsAgainst(app)).map(({ message }) => message) };

@@ -11,7 +11,7 @@ import { DAY_MS, DAY_SECONDS } from "../time.ts";
 import { dueSecrets, LATEST_SECONDS } from "./due.ts";
 import { secretPlace } from "./match-candidates.ts";
 import type { MatchFinder } from "./matches.ts";
-import { lifeOf } from "./policies.ts";
+import { allPolicies, lifeOf } from "./policies.ts";
 import { leastLife, POLICIES, Policies, type PolicyRecord, policyKey } from "./policy.ts";
 import { isOver, type RotationSummary } from "./rotation.ts";
 import type { Rotations } from "./rotations.ts";
@@ -78,11 +78,7 @@ export function createAutomaticRotation(deps: {
     async enqueueDue() {
       if (!(await deps.licensed())) return;
       const wanted = new Set<string>();
-      const range = {
-        partitionKey: POLICIES,
-        select: ["appId" as const, "automatic" as const, "nextCheckAt" as const],
-      };
-      for await (const rows of tables.pages(Policies, range))
+      for await (const rows of allPolicies(tables, log))
         for (const row of rows) if (row.automatic && !waits(row)) wanted.add(row.rowKey);
       if (wanted.size === 0) return;
       const { rotationTriggerDays } = await deps.settings.values();

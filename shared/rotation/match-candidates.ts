@@ -2,8 +2,9 @@ import pMap from "p-map";
 import type { PasswordCredential } from "../azure/graph.ts";
 import { type AssetRecord, Assets, placesOf, sourceOf } from "../inventory/asset.ts";
 import { expiryBounds, nameKey, namePrefix, partitions } from "../inventory/layout.ts";
+import type { Logger } from "../runtime.ts";
 import { keyEnd } from "../storage/keys.ts";
-import type { Tables } from "../storage/tables.ts";
+import type { StorageCorrupt, Tables } from "../storage/tables.ts";
 import {
   COMPARED,
   type ComparedSecret,
@@ -43,7 +44,7 @@ export interface Candidates {
  */
 export async function candidatesOf(
   app: MatchedApp,
-  deps: { tables: Tables; index: MatchIndex; isServiceVault: (name: string) => boolean },
+  deps: { tables: Tables; index: MatchIndex; isServiceVault: (name: string) => boolean; log: Logger },
 ): Promise<Candidates> {
   const { tables, index } = deps;
   const coverage: string[] = [];
@@ -58,7 +59,9 @@ export async function candidatesOf(
     coverage.push(`Of ${app.passwords.length} credentials only the ${MAX_CREDENTIALS} that end last were looked for.`);
 
   const records = new Map<string, MatchRecord>();
-  for await (const rows of tables.pages(MatchRows, { partitionKey: matchPartition(app.appId) }))
+  // What this service did not write counts as never said.
+  const onCorrupt = (row: StorageCorrupt) => deps.log.error(row.message);
+  for await (const rows of tables.pages(MatchRows, { partitionKey: matchPartition(app.appId), onCorrupt }))
     for (const row of rows) records.set(row.rowKey, row);
 
   const windows = await pMap(credentials, async (one) => ({ keyId: one.keyId, ...(await endingWith(one)) }), {

@@ -101,7 +101,7 @@ export const MatchRecord = z.object({
 export type MatchRecord = z.infer<typeof MatchRecord>;
 
 /** A partition per application, by its client id. */
-export const MatchRows = entity("RotationMatches", MatchRecord);
+export const MatchRows = entity("RotationMatches", MatchRecord, { signed: true });
 export const matchPartition = (appId: string): string => `app:${appId.toLowerCase()}`;
 export const matchKey = (vaultName: string, secretName: string): string =>
   `${keyText(vaultName.toLowerCase())}|${keyText(secretName.toLowerCase())}`;

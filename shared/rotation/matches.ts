@@ -36,6 +36,7 @@ const PARALLEL = 4;
 
 /** Which secrets of vaults hold which credentials of applications. */
 export interface MatchFinder extends Matches {
+  /** For the timer that keeps it up to date. */
   readonly index: MatchIndex;
   /**
    * By metadata alone, the most certain first, and what could not be looked at, as sentences.
@@ -47,7 +48,7 @@ export interface MatchFinder extends Matches {
    * Reads the newest version of one secret, compares its beginning with the hints, and signs in with it once. What that
    * showed is kept with the version; the value is not.
    *
-   * @throws {Problem} notFound; serviceVault; rateLimited beyond `PROOF_LIMITS`.
+   * @throws {Problem} notFound; serviceVault; conflict without a key vault of the service's own; rateLimited beyond `PROOF_LIMITS`.
    */
   verify(
     appId: string,
@@ -95,6 +96,11 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
   const index = createMatchIndex(deps);
   const isOwn = (vaultName: string) => isServiceVault(deps.config, vaultName);
 
+  /** What is proved and said is signed with a key of the service's own key vault. */
+  function requireOwnVault(): void {
+    if (deps.config.SERVICE_KEY_VAULT_URL === undefined) throw noServiceVault();
+  }
+
   async function known(appId: string): Promise<MatchedApp> {
     const app = await deps.app(appId);
     if (!app) throw notFound(`The application ${appId}`);
@@ -102,7 +108,7 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
   }
 
   async function find(app: MatchedApp) {
-    const { candidates, coverage } = await candidatesOf(app, { tables, index, isServiceVault: isOwn });
+    const { candidates, coverage } = await candidatesOf(app, { tables, index, isServiceVault: isOwn, log: deps.log });
     const matches = candidates.flatMap(({ secret, beside }) => weigh(secret, app, beside) ?? []);
     return { matches: matches.sort((a, b) => (orderOf(a) < orderOf(b) ? -1 : 1)), coverage };
   }
@@ -182,6 +188,7 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
     of: async (appId) => await find(await known(appId)),
 
     async verify(appId, { assetId: id }, caller) {
+      requireOwnVault();
       const app = await known(appId);
       const { secret, secrets } = await named(id);
       const { allowed, retryAfterSeconds } = await deps.limiter.take(app.appId.toLowerCase());
@@ -194,6 +201,7 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
     },
 
     async confirm(appId, { assetId: id, keyId, confirmed }, caller) {
+      requireOwnVault();
       const app = await known(appId);
       const { secret, secrets } = await named(id);
       const credentialId = confirmed ? credentialOf(app, keyId) : undefined;
@@ -256,14 +264,20 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
       return { ...target, confidence, confirmed: false };
     // A rotation asks again and again: a wrong value is tried once a day.
     const refused = record?.refused;
-    if (refused?.version === newest.version && clock.now().getTime() - Date.parse(refused.at) < DAY_MS) return doubtful;
+    if (refused?.version === newest.version && clock.now().getTime() - Date.parse(refused.at) < DAY_MS)
+      return { ...doubtful, confidence: "possible" };
     const { outcome, keyIds } = await proveAndKeep(app, secret, secrets, SYSTEM, keyId);
     const holds = keyId !== undefined && keyIds.includes(keyId);
-    return holds && (outcome === "accepted" || outcome === "expired")
-      ? { ...target, confidence, confirmed: false }
-      : doubtful;
+    if (holds && (outcome === "accepted" || outcome === "expired")) return { ...target, confidence, confirmed: false };
+    return outcome === "refused" || outcome === "otherHint" ? { ...doubtful, confidence: "possible" } : doubtful;
   }
 }
+
+export const noServiceVault = (): Problem =>
+  new Problem(
+    "conflict",
+    "What decides where secrets are written is signed with a key that the service keeps in a key vault of its own: set SERVICE_KEY_VAULT_URL.",
+  );
 
 /** What an entry of the audit log is about. */
 const about = (app: MatchedApp, secret: ComparedSecret) => ({

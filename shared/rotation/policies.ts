@@ -7,14 +7,14 @@ import { changedSince, requireMatch } from "../http/conditional.ts";
 import type { Caller } from "../http/endpoint.ts";
 import { invalidBody, notFound, Problem } from "../http/problem.ts";
 import { assetId } from "../inventory/asset.ts";
-import type { Clock } from "../runtime.ts";
+import type { Clock, Logger } from "../runtime.ts";
 import type { Settings } from "../settings/settings.ts";
 import { isConflict } from "../storage/conflict.ts";
 import type { Row } from "../storage/entity.ts";
 import type { Tables } from "../storage/tables.ts";
 import type { MatchedApp } from "./match.ts";
 import { secretPlace } from "./match-candidates.ts";
-import type { MatchFinder } from "./matches.ts";
+import { type MatchFinder, noServiceVault } from "./matches.ts";
 import type { PolicyChange } from "./policies-api.ts";
 import { leastLife, POLICIES, Policies, type PolicyRecord, policyKey } from "./policy.ts";
 
@@ -50,6 +50,7 @@ export function createPolicies(deps: {
   audit: Appender;
   config: Pick<Config, "SERVICE_KEY_VAULT_URL">;
   clock: Clock;
+  log: Logger;
   app: (appId: string) => Promise<PolicyApp | undefined>;
   passwordPolicy: Graph["passwordPolicy"];
   matches: Pick<MatchFinder, "of">;
@@ -118,12 +119,13 @@ export function createPolicies(deps: {
         return found;
       }
       const wanted = new Set(appIds.map(policyKey));
-      for await (const rows of tables.pages(Policies, { partitionKey: POLICIES }))
+      for await (const rows of allPolicies(tables, deps.log))
         for (const row of rows) if (wanted.has(row.rowKey)) found.set(row.rowKey, row);
       return found;
     },
 
     async set(appId, change, caller, ifMatch) {
+      if (deps.config.SERVICE_KEY_VAULT_URL === undefined) throw noServiceVault();
       const app = await deps.app(appId);
       if (!app) throw notFound(`The application ${appId}`);
       const before = await stored(appId);
@@ -170,6 +172,10 @@ export function createPolicies(deps: {
     },
   };
 }
+
+/** All policies, a request per 1,000; without those that this service did not write. */
+export const allPolicies = (tables: Tables, log: Logger): AsyncGenerator<Row<PolicyRecord>[]> =>
+  tables.pages(Policies, { partitionKey: POLICIES, onCorrupt: (row) => log.error(row.message) });
 
 /** Days that a new secret lives once the tenant's policy has had its say. */
 export const lifeOf = (days: number, policy: Awaited<ReturnType<Graph["passwordPolicy"]>>): number =>

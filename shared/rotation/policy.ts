@@ -33,7 +33,7 @@ export const PolicyRecord = z.object({
 export type PolicyRecord = z.infer<typeof PolicyRecord>;
 
 /** All in one partition: the timer reads them with a request per 1,000. */
-export const Policies = entity("RotationPolicies", PolicyRecord);
+export const Policies = entity("RotationPolicies", PolicyRecord, { signed: true });
 export const POLICIES = "policies";
 export const policyKey = (appId: string): string => appId.toLowerCase();
 
