@@ -3,6 +3,7 @@ import path from "node:path";
 import { type Access, createAccess } from "../shared/access/access.ts";
 import { createEntraTokens } from "../shared/access/entra.ts";
 import { type Alerts, createAlerts } from "../shared/alerts/alerts.ts";
+import { createRotationNews } from "../shared/alerts/rotation-news.ts";
 import { type ApplicationsRoom, createApplications } from "../shared/applications/applications.ts";
 import { type Audit, createAudit } from "../shared/audit/audit.ts";
 import { keyVaultAnchor } from "../shared/audit/chain/anchor.ts";
@@ -180,6 +181,7 @@ export function createServices(config: Config): Services {
     violations: compliance,
     credentials: [access.apiTokens, sso, licensing, sync.configurations],
     entries: audit,
+    automation: [{ notices: (type, from) => rotationNews.notices(type, from) }],
   });
   const writer = createInventoryWriter({ tables });
   const inventory = createInventory({
@@ -318,6 +320,7 @@ export function createServices(config: Config): Services {
     matches,
     rotations,
   });
+  const rotationNews = createRotationNews({ tables, clock, log, settings, licensed, policies, rotations });
   const retention = createRetention({
     settings,
     audit,

@@ -12,6 +12,8 @@ import { withoutKeys } from "../storage/entity.ts";
 import type { Queues } from "../storage/queues.ts";
 import type { Tables } from "../storage/tables.ts";
 import { DAY_MS } from "../time.ts";
+import type { AutomationSource } from "./automation.ts";
+import { automationExample } from "./automation.ts";
 import { createCleanUp } from "./clean-up.ts";
 import { type CredentialSource, SERVICE_CREDENTIAL_DAYS } from "./credentials.ts";
 import { createDeliveries } from "./deliver.ts";
@@ -26,6 +28,7 @@ import { type AlertRules, createRules } from "./rules.ts";
 import { createSnoozes, type Snoozes } from "./snoozes.ts";
 import { webhookTargets } from "./webhook.ts";
 
+export type { AutomationSource } from "./automation.ts";
 export type { CredentialSource } from "./credentials.ts";
 export type { NewViolation, ViolationSource } from "./events.ts";
 
@@ -62,6 +65,8 @@ export interface AlertsDependencies {
   licensed: () => Promise<boolean>;
   /** Where sign-ins that are to be told of are entered; none is told of where it is left out. */
   entries?: Pick<Audit, "list">;
+  /** Where rotations and syncs are told of; none where it is left out. */
+  automation?: readonly AutomationSource[];
   outgoing?: Outgoing;
   clock: Clock;
   randomness: Randomness;
@@ -138,6 +143,7 @@ export function createAlerts(deps: AlertsDependencies): Alerts {
     violations: deps.violations,
     credentials: deps.credentials ?? [],
     audit: deps.entries,
+    automation: deps.automation ?? [],
     ownerTag: config.OWNER_TAG,
     clock,
     log,
@@ -232,6 +238,11 @@ function exampleOf(rule: RuleRecord, now: Date): Item {
         address: "192.0.2.1",
         at: now.toISOString(),
       };
+    case "rotationDue":
+    case "rotationDone":
+    case "rotationFailed":
+    case "syncFailed":
+      return automationExample(rule.alertType, now);
     case "complianceViolation":
       return {
         kind: "violation",

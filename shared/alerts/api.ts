@@ -27,7 +27,7 @@ const fields = {
   name: singleLine(128),
   alertType: z.enum(ALERT_TYPES).meta({
     description:
-      "`serviceCredentialExpiry`: what the service itself or its users sign in with, such as API tokens, 30, 14 and 3 days before it ends. `breakGlass`: a sign-in with a password while single sign-on has them switched off.",
+      "`serviceCredentialExpiry`: what the service itself or its users sign in with, such as API tokens, 30, 14 and 3 days before it ends. `breakGlass`: a sign-in with a password while single sign-on has them switched off. `rotationDue`: client secrets that end within `rotationTriggerDays` and a day, and old ones that wait for somebody to remove them. `rotationDone`, `rotationFailed`: what became of rotations, and policies that can't be followed. `syncFailed`: records of sync that fail or have drifted.",
   }),
   thresholdDays: threshold.meta({
     description:
@@ -137,7 +137,7 @@ const Recipient = z
   .meta({ id: "AlertRecipient" });
 const AlertItem = z
   .object({
-    kind: z.enum(["asset", "violation", "scan", "credential", "breakGlass"]),
+    kind: z.enum(["asset", "violation", "scan", "credential", "breakGlass", "automation"]),
     id: z.string(),
     thresholdDays: z.int().nullable().meta({ description: "The lowest threshold it had crossed; 0 when expired." }),
     expiresOn: instant.nullable(),

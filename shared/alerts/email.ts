@@ -1,4 +1,5 @@
-import type { Message, MessageLine, Urgency } from "./message.ts";
+import type { Urgency } from "./items.ts";
+import type { Message, MessageLine } from "./message.ts";
 
 /** Longest subject: some clients cut longer ones, and RFC 5322 limits a line to 998 characters. */
 const MAX_SUBJECT = 180;

@@ -5,6 +5,7 @@ import { type Row, withoutKeys } from "../storage/entity.ts";
 import type { Queues } from "../storage/queues.ts";
 import { RowChanged, RowExists, type Tables } from "../storage/tables.ts";
 import { HOUR_MS, MINUTE_MS } from "../time.ts";
+import { type AutomationSource, automationItems } from "./automation.ts";
 import { breakGlassItems } from "./break-glass.ts";
 import { type CredentialSource, credentialItems } from "./credentials.ts";
 import { DELIVERY_QUEUE, type DeliveryRecord, deliveryIdOf, MAX_ITEMS, partsOf } from "./delivery.ts";
@@ -46,6 +47,7 @@ export function createEvaluation(deps: {
   violations: ViolationSource | undefined;
   credentials: readonly CredentialSource[];
   audit: Pick<Audit, "list"> | undefined;
+  automation: readonly AutomationSource[];
   ownerTag: string;
   clock: Clock;
   log: Logger;
@@ -146,6 +148,11 @@ export function createEvaluation(deps: {
       case "breakGlass":
         if (!deps.audit) return { items: [], more: false };
         return await breakGlassItems(rule, from, { audit: deps.audit, notifications }, MAX_ITEMS);
+      case "rotationDue":
+      case "rotationDone":
+      case "rotationFailed":
+      case "syncFailed":
+        return await automationItems(rule, from, { sources: deps.automation, notifications }, MAX_ITEMS);
       case "complianceViolation":
         if (!deps.violations) return { items: [], more: false };
         return await violationItems(

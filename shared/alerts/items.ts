@@ -5,6 +5,9 @@ import { expiryKey } from "../inventory/layout.ts";
 import { keyText } from "../storage/keys.ts";
 import { SEVERITIES } from "./rule.ts";
 
+export const URGENCIES = ["expired", "critical", "warning", "notice"] as const;
+export type Urgency = (typeof URGENCIES)[number];
+
 /** An asset that crossed a threshold, or expired (threshold 0). */
 export const AssetItem = z.object({
   kind: z.literal("asset"),
@@ -90,8 +93,38 @@ export const BreakGlassItem = z.object({
 });
 export type BreakGlassItem = z.infer<typeof BreakGlassItem>;
 
+/** Something that a rotation or a sync did, or wants somebody to do, in the words of its room. */
+export const AutomationItem = z.object({
+  kind: z.literal("automation"),
+  /** Those of one kind sort by time. */
+  id: z.string(),
+  /** The application's name, or the record's source and target. */
+  title: z.string(),
+  /** What came about, to follow the title. */
+  what: z.string(),
+  urgency: z.enum(URGENCIES),
+  /** Why, what was done, what is safe, and what to do next; what does not apply is empty. */
+  why: z.string(),
+  done: z.string(),
+  safe: z.string(),
+  next: z.string(),
+  at: z.string(),
+  /** The client id of the application. */
+  appId: z.string().optional(),
+  rotationId: z.string().optional(),
+  recordId: z.string().optional(),
+});
+export type AutomationItem = z.infer<typeof AutomationItem>;
+
 /** One thing a rule notifies of. */
-export const Item = z.discriminatedUnion("kind", [AssetItem, ViolationItem, ScanItem, CredentialItem, BreakGlassItem]);
+export const Item = z.discriminatedUnion("kind", [
+  AssetItem,
+  ViolationItem,
+  ScanItem,
+  CredentialItem,
+  BreakGlassItem,
+  AutomationItem,
+]);
 export type Item = z.infer<typeof Item>;
 
 /** How the keys of an asset's rows in the notification log begin; they sort as the index by expiry does. */
@@ -113,14 +146,19 @@ export function notificationKey(item: Item): string {
       return `c!${keyText(item.id)}!${item.expiresOn}!${days(item.threshold)}`;
     case "breakGlass":
       return `b!${item.id}`;
+    case "automation":
+      return automationKey(item.id);
   }
 }
+
+export const automationKey = (id: string): string => `m!${keyText(id)}`;
 
 /** The most urgent first: what expires first, the more severe, the newer scan. */
 export function byUrgency(a: Item, b: Item): number {
   if (a.kind === "asset" && b.kind === "asset") return a.expiresOn - b.expiresOn || compare(a.id, b.id);
   if (a.kind === "violation" && b.kind === "violation")
     return SEVERITIES.indexOf(a.severity) - SEVERITIES.indexOf(b.severity) || compare(a.id, b.id);
+  if (a.kind === "automation" && b.kind === "automation") return compare(a.id, b.id);
   if (a.kind === "credential" && b.kind === "credential") return a.expiresOn - b.expiresOn || compare(a.id, b.id);
   return compare(b.id, a.id);
 }

@@ -1,9 +1,16 @@
 import { DAY_MS, HOUR_MS } from "../time.ts";
 import type { DeliveryRecord } from "./delivery.ts";
-import type { AssetItem, BreakGlassItem, CredentialItem, Item, ScanItem, ViolationItem } from "./items.ts";
-
-export const URGENCIES = ["expired", "critical", "warning", "notice"] as const;
-export type Urgency = (typeof URGENCIES)[number];
+import type {
+  AssetItem,
+  AutomationItem,
+  BreakGlassItem,
+  CredentialItem,
+  Item,
+  ScanItem,
+  Urgency,
+  ViolationItem,
+} from "./items.ts";
+import type { AlertType } from "./rule.ts";
 
 /** One line of a message: what it is about, why, and where to do something about it. */
 export interface MessageLine {
@@ -48,7 +55,7 @@ export function messageOf(delivery: Omit<DeliveryRecord, "news">, items: readonl
   const digest = delivery.deliveryMode === "digest" ? "Digest: " : "";
   const prefix = delivery.test ? "[Test] " : "";
   return {
-    subject: `${prefix}${digest}${headline(items, lines)}`,
+    subject: `${prefix}${digest}${headline(delivery.alertType, items, lines)}`,
     intro: introOf(delivery, items),
     lines,
     why: [
@@ -60,7 +67,14 @@ export function messageOf(delivery: Omit<DeliveryRecord, "news">, items: readonl
   };
 }
 
-function headline(items: readonly Item[], lines: readonly MessageLine[]): string {
+const AUTOMATION_HEADLINES: Partial<Record<AlertType, string>> = {
+  rotationDue: "client secrets are due",
+  rotationDone: "applications have a new client secret",
+  rotationFailed: "rotations need somebody to look",
+  syncFailed: "copies of secrets are not kept",
+};
+
+function headline(alertType: AlertType, items: readonly Item[], lines: readonly MessageLine[]): string {
   const first = items[0];
   const line = lines[0];
   if (!first || !line) return "Nothing to report";
@@ -81,6 +95,8 @@ function headline(items: readonly Item[], lines: readonly MessageLine[]): string
       return `${items.length} discovery scans did not complete`;
     case "credential":
       return `${items.length} credentials of the service expire soon; first ${line.title} ${line.what}`;
+    case "automation":
+      return `${items.length} ${AUTOMATION_HEADLINES[alertType] ?? "things"}; first ${line.title} ${line.what}`;
     case "breakGlass":
       return `${items.length} sign-ins with a password while passwords are switched off; first ${line.title}`;
   }
@@ -106,6 +122,8 @@ function lineOf(item: Item, at: Date, links: Links): MessageLine {
       return credentialLine(item, at);
     case "breakGlass":
       return breakGlassLine(item);
+    case "automation":
+      return automationLine(item, links);
   }
 }
 
@@ -200,6 +218,32 @@ const breakGlassLine = ({ username, address, at }: BreakGlassItem): MessageLine 
     ["From", address ?? "unknown"],
   ],
 });
+
+function automationLine(item: AutomationItem, links: Links): MessageLine {
+  const { title, what, urgency, why, done, safe, next, rotationId, recordId, appId } = item;
+  const base = links.publicBaseUrl?.replace(/\/+$/, "");
+  const path = rotationId
+    ? `rotation/rotations/${rotationId}`
+    : recordId
+      ? `sync/records/${recordId}`
+      : `rotation/apps/${appId}`;
+  const facts: [string, string][] = [
+    ["Why", why],
+    ["Done", done],
+    ["Safe", safe],
+    ["To do", next],
+    ["Client id", appId ?? ""],
+    ["Rotation", rotationId ?? ""],
+    ["Sync record", recordId ?? ""],
+  ];
+  return {
+    urgency,
+    title,
+    what,
+    facts: facts.filter(([, value]) => value !== ""),
+    ...(base && { link: { text: "See how it stands", url: `${base}/api/automation/${path}` } }),
+  };
+}
 
 function credentialLine(item: CredentialItem, at: Date): MessageLine {
   const left = item.expiresOn * 1000 - at.getTime();

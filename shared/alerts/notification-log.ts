@@ -2,7 +2,7 @@ import * as z from "zod";
 import { entity } from "../storage/entity.ts";
 import { keyEnd } from "../storage/keys.ts";
 import { put, type Tables } from "../storage/tables.ts";
-import { type AssetItem, assetKeyPrefix, type Item, notificationKey, thresholdOf } from "./items.ts";
+import { type AssetItem, assetKeyPrefix, automationKey, type Item, notificationKey, thresholdOf } from "./items.ts";
 
 /** A partition per rule, a row per notification. A row is only ever added, so writing one twice does no harm. */
 export const NotificationRows = entity("AlertTold", z.object({ deliveryId: z.string() }));
@@ -16,6 +16,8 @@ export interface NotificationLog {
   unnotifiedAssets(ruleId: string, items: readonly AssetItem[]): Promise<AssetItem[]>;
   /** Those without a row. One request each: for the few scans and violations of a run. */
   unnotified<T extends Item>(ruleId: string, items: readonly T[]): Promise<T[]>;
+  /** As `unnotified`, of ids that sort as their items do: one request for those between the first and the last. */
+  unnotifiedAutomation<T extends { id: string }>(ruleId: string, items: readonly T[]): Promise<T[]>;
   /** Notes that a delivery notifies of these. */
   add(ruleId: string, deliveryId: string, items: readonly Item[]): Promise<void>;
 }
@@ -52,6 +54,17 @@ export function createNotificationLog(tables: Tables): NotificationLog {
         );
       }
       return items.filter((one) => !known.has(notificationKey(one)));
+    },
+
+    async unnotifiedAutomation(ruleId, items) {
+      const keys = items.map(({ id }) => automationKey(id));
+      const sorted = keys.toSorted();
+      const [first, last] = [sorted[0], sorted.at(-1)];
+      if (first === undefined || last === undefined) return [];
+      const known = new Set<string>();
+      const range = { partitionKey: ruleId, from: first, before: keyEnd(last), select: [] as const };
+      for await (const rows of tables.pages(NotificationRows, range)) for (const row of rows) known.add(row.rowKey);
+      return items.filter((_, index) => !known.has(keys[index]!));
     },
 
     async add(ruleId, deliveryId, items) {

@@ -1,6 +1,6 @@
 import { invalidBody } from "../http/problem.ts";
 import type { RuleChange } from "./api.ts";
-import { hasThresholds, isAboutExpiry, type RuleFilters, type RuleRecord } from "./rule.ts";
+import { hasThresholds, isAboutAutomation, isAboutExpiry, type RuleFilters, type RuleRecord } from "./rule.ts";
 
 /** What decides which assets a rule is about. */
 export const scopeOf = ({ alertType: type, thresholds, filters }: RuleRecord): string =>
@@ -36,7 +36,7 @@ function checkFilters({ alertType: type, filters }: RuleRecord): void {
   if (!isAboutExpiry(type) || type === "credentialExpiry") without("source");
   if (type === "credentialExpiry") for (const filter of ["vault", "subscription", "tag"] as const) without(filter);
   if (type === "scanFailure") for (const filter of ["vault", "type", "tag", "owner"] as const) without(filter);
-  if (type === "serviceCredentialExpiry" || type === "breakGlass") {
+  if (type === "serviceCredentialExpiry" || type === "breakGlass" || isAboutAutomation(type)) {
     for (const filter of ["vault", "type", "subscription", "tag", "owner"] as const) without(filter);
   }
 }

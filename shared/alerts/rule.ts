@@ -12,12 +12,19 @@ export const ALERT_TYPES = [
   "scanFailure",
   "serviceCredentialExpiry",
   "breakGlass",
+  "rotationDue",
+  "rotationDone",
+  "rotationFailed",
+  "syncFailed",
 ] as const;
 export type AlertType = (typeof ALERT_TYPES)[number];
 /** The types that are about assets and their expiry. */
 export const isAboutExpiry = (type: AlertType): boolean => type === "expired" || hasThresholds(type);
 /** `credentialExpiry` is about credentials of applications alone, and tells of the expired ones too. */
 export const hasThresholds = (type: AlertType): boolean => type === "expiration" || type === "credentialExpiry";
+
+/** The types that tell of what this service does by itself. */
+export const isAboutAutomation = (type: AlertType): boolean => type.startsWith("rotation") || type === "syncFailed";
 
 export const DELIVERY_METHODS = ["email", "webhook", "teams", "slack"] as const;
 export type DeliveryMethod = (typeof DELIVERY_METHODS)[number];

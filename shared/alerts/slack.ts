@@ -1,4 +1,5 @@
-import type { Message, MessageLine, Urgency } from "./message.ts";
+import type { Urgency } from "./items.ts";
+import type { Message, MessageLine } from "./message.ts";
 
 /** https://docs.slack.dev/reference/block-kit/blocks: 150 characters of a header, 3,000 of a section, 50 blocks. */
 const MAX_HEADER = 150;

@@ -1,4 +1,5 @@
-import type { Message, MessageLine, Urgency } from "./message.ts";
+import type { Urgency } from "./items.ts";
+import type { Message, MessageLine } from "./message.ts";
 
 /** A message may have 28 KB: https://learn.microsoft.com/microsoftteams/limits-specifications-teams#chat */
 const MAX_LINES = 15;

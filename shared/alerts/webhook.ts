@@ -15,6 +15,10 @@ const EVENT_TYPES = {
   scanFailure: "lifecycle.alert.scanFailure",
   serviceCredentialExpiry: "lifecycle.alert.serviceCredentialExpiry",
   breakGlass: "lifecycle.alert.breakGlass",
+  rotationDue: "lifecycle.alert.rotationDue",
+  rotationDone: "lifecycle.alert.rotationDone",
+  rotationFailed: "lifecycle.alert.rotationFailed",
+  syncFailed: "lifecycle.alert.syncFailed",
 } as const;
 
 /**
@@ -88,6 +92,10 @@ function itemOf(item: Item, links: Links): object {
     case "breakGlass": {
       const { kind: _, id, address, ...rest } = item;
       return { entryId: id, ...rest, address: address ?? null };
+    }
+    case "automation": {
+      const { kind: _, urgency: __, appId, rotationId, recordId, ...rest } = item;
+      return { ...rest, appId: appId ?? null, rotationId: rotationId ?? null, recordId: recordId ?? null };
     }
   }
 }

@@ -1,0 +1,206 @@
+import { encodeTime } from "ulid";
+import { type DueSecret, dueSecrets } from "../rotation/due.ts";
+import { allPolicies, type RotationPolicies } from "../rotation/policies.ts";
+import type { PolicyAttention, PolicyRecord } from "../rotation/policy.ts";
+import { placeOf } from "../rotation/publications.ts";
+import type { RotationRecord } from "../rotation/rotation.ts";
+import type { Rotations } from "../rotation/rotations.ts";
+import { EVENTS } from "../rotation/rows.ts";
+import type { Clock, Logger } from "../runtime.ts";
+import type { Settings } from "../settings/settings.ts";
+import type { Tables } from "../storage/tables.ts";
+import { DAY_MS, SECOND_MS } from "../time.ts";
+import type { AutomationSource, PendingNotice } from "./automation.ts";
+
+/** A secret is told of this long before it is due, so that people know before it is rotated by itself. */
+const LEAD_MS = DAY_MS;
+
+type Words = NonNullable<Awaited<ReturnType<PendingNotice["notice"]>>>;
+
+/** What alerts tell of rotations. Names places and key ids, never a value. */
+export function createRotationNews(deps: {
+  tables: Tables;
+  clock: Clock;
+  log: Logger;
+  settings: Pick<Settings, "values">;
+  licensed: () => Promise<boolean>;
+  policies: Pick<RotationPolicies, "of">;
+  rotations: Pick<Rotations, "get" | "events" | "history" | "unfinishedOf">;
+}): AutomationSource {
+  const { tables, clock, rotations } = deps;
+
+  async function* ended(from: Date, wanted: (status: RotationRecord["status"]) => boolean) {
+    for await (const events of rotations.events(EVENTS + encodeTime(Math.max(0, from.getTime())))) {
+      yield events
+        .filter(({ status }) => wanted(status))
+        .map(({ rotationId, status, at, after }): PendingNotice => {
+          const notice = async () => {
+            const record = await rotations.get(rotationId).catch(goneIsNothing);
+            // Somebody has had it go on since.
+            return record?.status === status ? endOf(record) : undefined;
+          };
+          return { id: `end.${after.slice(EVENTS.length)}`, at, notice };
+        });
+    }
+  }
+
+  /** Rotations whose old secret waits for a person. */
+  async function* waiting(): AsyncGenerator<PendingNotice[]> {
+    let cursor: string | undefined;
+    do {
+      const page = await rotations.history({ status: "overlapping" }, { limit: 1000, offset: 0, cursor });
+      const found = page.items.filter(({ needsConfirmation }) => needsConfirmation);
+      yield found.map(({ rotationId }): PendingNotice => {
+        const notice = async () => {
+          const record = await rotations.get(rotationId).catch(goneIsNothing);
+          return record?.status === "overlapping" && record.needsConfirmation ? waitOf(record) : undefined;
+        };
+        return { id: `wait.${rotationId}`, notice };
+      });
+      cursor = page.nextCursor ?? undefined;
+    } while (cursor !== undefined);
+  }
+
+  /** Secrets that end within `rotationTriggerDays` and a day. */
+  async function* due(): AsyncGenerator<PendingNotice[]> {
+    if (!(await deps.licensed())) return;
+    const now = clock.now();
+    const { rotationTriggerDays } = await deps.settings.values();
+    const before = new Date(now.getTime() + rotationTriggerDays * DAY_MS + LEAD_MS);
+    for await (const secrets of dueSecrets(tables, now, before)) {
+      yield secrets
+        .filter(({ expiresOn }) => expiresOn * SECOND_MS > now.getTime())
+        .map((secret): PendingNotice => {
+          const { appId, keyId, expiresOn } = secret;
+          const notice = async () => {
+            const policy = (await deps.policies.of([appId])).get(appId.toLowerCase());
+            const underWay = await rotations.unfinishedOf(appId);
+            return dueWords(secret, nextOf(policy, underWay, secret, rotationTriggerDays));
+          };
+          return { id: `due.${String(expiresOn).padStart(10, "0")}.${appId}.${keyId}`, notice };
+        });
+    }
+  }
+
+  /** Policies that can't be followed as things are. */
+  async function* policies(): AsyncGenerator<PendingNotice[]> {
+    if (!(await deps.licensed())) return;
+    for await (const rows of allPolicies(tables, deps.log)) {
+      yield rows.flatMap((policy): PendingNotice[] => {
+        const { attention, appId, automatic } = policy;
+        if (!attention || !automatic) return [];
+        const notice = async () => policyWords(policy, attention);
+        return [{ id: `policy.${appId.toLowerCase()}.${attention.since}`, notice }];
+      });
+    }
+  }
+
+  return {
+    async *notices(type, from) {
+      if (type === "rotationDue") {
+        yield* due();
+        yield* waiting();
+      }
+      if (type === "rotationDone") yield* ended(from, (status) => status === "completed");
+      if (type === "rotationFailed") {
+        yield* ended(from, (status) => status !== "completed" && status !== "cancelled");
+        yield* policies();
+      }
+    },
+  };
+}
+
+function endOf(record: RotationRecord): Words {
+  const { appId, appName: title, rotationId, oldKeyId, newKeyId, failure, attention, status } = record;
+  const app = { appId, title, rotationId, urgency: "critical" } as const;
+  const written = record.publications.filter(({ state }) => state === "written").map(placeOf);
+  if (status === "completed") {
+    return {
+      ...app,
+      urgency: "notice",
+      what: "has a new client secret",
+      why: "",
+      done: `${newKeyId} was added, written to ${listOf(written)}, and ${oldKeyId} was removed after ${record.overlapDays} days beside it.`,
+      safe: `The new secret signs in and ends on ${record.newExpiresAt?.slice(0, 10) ?? "the day that Entra shows"}.`,
+      next: "Nothing, unless something outside of these vaults used the old secret.",
+    };
+  }
+  if (attention) {
+    return {
+      ...app,
+      what: "has a rotation that needs somebody to look",
+      why: attention.message,
+      done: attention.done,
+      safe: attention.safe,
+      next: attention.next,
+    };
+  }
+  const restored = record.publications.filter(({ state }) => state === "restored").map(placeOf);
+  const back = restored.length > 0 ? ` ${listOf(restored)} hold what they held before.` : "";
+  return {
+    ...app,
+    what: status === "rolledBack" ? "was not rotated: all was put back" : "was not rotated",
+    why: failure?.message ?? "",
+    done: `No new secret of this rotation is left.${back}`,
+    safe: `The old secret ${oldKeyId} was not removed and works until it ends.`,
+    next: `${failure?.remedy ?? "See the rotation's steps."} Then begin another rotation.`,
+  };
+}
+
+const waitOf = ({ appId, appName, rotationId, oldKeyId, newKeyId, reasons }: RotationRecord): Words => ({
+  appId,
+  rotationId,
+  title: appName,
+  urgency: "warning",
+  what: "has an old client secret that waits for you to remove it",
+  why: reasons.join(" "),
+  done: `${newKeyId} was added and is in place.`,
+  safe: `Both secrets work. The old one, ${oldKeyId}, is not removed by itself.`,
+  next: "Once nothing uses the old one, finish the rotation; it says what still stands against that.",
+});
+
+const policyWords = ({ appId, appName }: PolicyRecord, { message, remedy }: PolicyAttention): Words => ({
+  appId,
+  title: appName,
+  urgency: "critical",
+  what: "is not rotated by itself as its policy says",
+  why: message,
+  done: "No rotation was begun.",
+  safe: "Its secrets work until they end.",
+  next: remedy,
+});
+
+const dueWords = ({ appId, appName, keyId, expiresOn }: DueSecret, next: string): Words => ({
+  appId,
+  title: appName,
+  urgency: "warning",
+  what: `has a client secret that ends on ${instantText(expiresOn * SECOND_MS).slice(0, 10)}`,
+  why: `The client secret ${keyId} ends at ${instantText(expiresOn * SECOND_MS)}.`,
+  done: "Nothing was changed.",
+  safe: "It works until then.",
+  next,
+});
+
+function nextOf(
+  policy: PolicyRecord | undefined,
+  underWay: string | undefined,
+  { expiresOn, keyId }: DueSecret,
+  triggerDays: number,
+): string {
+  if (underWay !== undefined) return `A rotation of the application is under way: ${underWay}. See what it says.`;
+  if (!policy?.automatic) return `Nobody rotates it by itself: rotate ${keyId}, or set a policy with automatic: true.`;
+  if (policy.attention) return `Its policy can't be followed: ${policy.attention.message} ${policy.attention.remedy}`;
+  const from = instantText(expiresOn * SECOND_MS - triggerDays * DAY_MS);
+  return `Nothing: it is rotated by itself from ${from} on.`;
+}
+
+/** A rotation whose history was purged. */
+function goneIsNothing(error: unknown): undefined {
+  if (error instanceof Error && "code" in error && (error.code === "notFound" || error.code === "licenseRequired"))
+    return;
+  throw error;
+}
+
+const instantText = (milliseconds: number): string => `${new Date(milliseconds).toISOString().slice(0, 16)}Z`;
+
+const listOf = (places: readonly string[]): string => (places.length === 0 ? "no vault" : places.join(", "));
