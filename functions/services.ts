@@ -4,6 +4,7 @@ import { type Access, createAccess } from "../shared/access/access.ts";
 import { createEntraTokens } from "../shared/access/entra.ts";
 import { type Alerts, createAlerts } from "../shared/alerts/alerts.ts";
 import { createRotationNews } from "../shared/alerts/rotation-news.ts";
+import { createSyncNews } from "../shared/alerts/sync-news.ts";
 import { type ApplicationsRoom, createApplications } from "../shared/applications/applications.ts";
 import { type Audit, createAudit } from "../shared/audit/audit.ts";
 import { keyVaultAnchor } from "../shared/audit/chain/anchor.ts";
@@ -181,7 +182,7 @@ export function createServices(config: Config): Services {
     violations: compliance,
     credentials: [access.apiTokens, sso, licensing, sync.configurations],
     entries: audit,
-    automation: [{ notices: (type, from) => rotationNews.notices(type, from) }],
+    automation: [{ notices: (type, from) => rotationNews.notices(type, from) }, createSyncNews(sync)],
   });
   const writer = createInventoryWriter({ tables });
   const inventory = createInventory({

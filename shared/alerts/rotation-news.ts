@@ -48,7 +48,9 @@ export function createRotationNews(deps: {
   async function* waiting(): AsyncGenerator<PendingNotice[]> {
     let cursor: string | undefined;
     do {
-      const page = await rotations.history({ status: "overlapping" }, { limit: 1000, offset: 0, cursor });
+      const request = { limit: 1000, offset: 0, cursor };
+      const page = await rotations.history({ status: "overlapping" }, request).catch(goneIsNothing);
+      if (page === undefined) return;
       const found = page.items.filter(({ needsConfirmation }) => needsConfirmation);
       yield found.map(({ rotationId }): PendingNotice => {
         const notice = async () => {
@@ -125,7 +127,7 @@ function endOf(record: RotationRecord): Words {
       next: "Nothing, unless something outside of these vaults used the old secret.",
     };
   }
-  if (attention) {
+  if (status === "needsAttention" && attention) {
     return {
       ...app,
       what: "has a rotation that needs somebody to look",
@@ -194,7 +196,7 @@ function nextOf(
   return `Nothing: it is rotated by itself from ${from} on.`;
 }
 
-/** A rotation whose history was purged. */
+/** A rotation whose history was purged; without a licence, that there never was one. */
 function goneIsNothing(error: unknown): undefined {
   if (error instanceof Error && "code" in error && (error.code === "notFound" || error.code === "licenseRequired"))
     return;
