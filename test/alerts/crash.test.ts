@@ -2,7 +2,8 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { liveIn } from "../azure/live-cloud.ts";
-import { caller, DAY_MS, namedIn, openRoom, type Room, START, type Steps } from "./room.ts";
+import type { Steps } from "../support/mortal.ts";
+import { caller, DAY_MS, namedIn, openRoom, type Room, START } from "./room.ts";
 
 let azurite: Azurite;
 let cloud: Cloud;

@@ -16,6 +16,7 @@ import { type Clock, systemRandomness } from "../../shared/runtime.ts";
 import type { Queues } from "../../shared/storage/queues.ts";
 import { createTables, type Tables } from "../../shared/storage/tables.ts";
 import { configIn } from "../azure/live-cloud.ts";
+import { mortal, type Steps } from "../support/mortal.ts";
 
 const quiet = { debug() {}, info() {}, warn() {}, error() {} };
 
@@ -23,44 +24,6 @@ export const DAY_MS = 86_400_000;
 export const START = "2026-11-21T10:00:00.000Z";
 export const SUBSCRIPTION = "11111111-1111-4111-8111-111111111111";
 export const caller: Caller = { actor: "admin", requestId: "test" };
-
-/** The death of a process: from the chosen step on nothing it does has any effect. */
-export class Death extends Error {
-  override readonly name = "Death";
-}
-
-/** Counts the steps that leave the process, and ends it before or after one of them. */
-export interface Steps {
-  taken: number;
-  dieAt?: number;
-  when?: "before" | "after";
-  dead?: boolean;
-}
-
-/** Every call of a method that answers a promise is a step. */
-function mortal<T extends object>(inner: T, steps: Steps, counted: (method: string) => boolean = () => true): T {
-  return new Proxy(inner, {
-    get(target, name, receiver) {
-      const member: unknown = Reflect.get(target, name, receiver);
-      if (typeof member !== "function" || typeof name !== "string") return member;
-      return (...args: unknown[]) => {
-        if (steps.dead) throw new Death(name);
-        const result = () => member.apply(target, args) as unknown;
-        if (!counted(name)) return result();
-        steps.taken++;
-        const dies = steps.taken === steps.dieAt;
-        if (dies) steps.dead = true;
-        if (dies && steps.when === "before") throw new Death(name);
-        const answer = result();
-        if (!dies) return answer;
-        return Promise.resolve(answer).then(
-          () => Promise.reject(new Death(name)),
-          () => Promise.reject(new Death(name)),
-        );
-      };
-    },
-  });
-}
 
 export function settableClock(start: string) {
   let at = Date.parse(start);

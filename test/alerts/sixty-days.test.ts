@@ -1,7 +1,8 @@
 import { expect, test } from "vitest";
 import { startAzurite } from "../../infra/local/azurite.ts";
 import { liveIn } from "../azure/live-cloud.ts";
-import { DAY_MS, namedIn, openRoom, START, type Steps, type TestAsset } from "./room.ts";
+import type { Steps } from "../support/mortal.ts";
+import { DAY_MS, namedIn, openRoom, START, type TestAsset } from "./room.ts";
 
 const ASSETS = 1000;
 const THRESHOLDS = [30, 7, 1];

@@ -1,0 +1,205 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
+import type { Cloud } from "../../infra/local/cloud/cloud.ts";
+import { Problem } from "../../shared/http/problem.ts";
+import { liveIn } from "../azure/live-cloud.ts";
+import { COPIES, caller, openRoom, PAGE, type Room, SOURCE } from "./room.ts";
+
+const SERVICE = "kv-lifecycle-service";
+
+let azurite: Azurite;
+let cloud: Cloud;
+let room: Room;
+
+beforeAll(async () => {
+  azurite = await startAzurite({ accounts: ["records"] });
+  const vaults = [{ name: SOURCE }, { name: COPIES }, { name: "kv-third" }];
+  ({ cloud } = await liveIn({ company: { subscriptions: [{ name: "Shop", vaults }] } }));
+  room = openRoom({ cloud, connectionString: azurite.connectionString("records") });
+  await room.discover(SOURCE, COPIES, "kv-third", SERVICE);
+});
+afterAll(async () => {
+  await cloud?.stop();
+  await azurite?.stop();
+});
+beforeEach(() => room.messages.splice(0));
+
+/** The code of the problem, and what it names. */
+const refused = (work: Promise<unknown>) =>
+  work.then(
+    () => ["done"],
+    (error: unknown) => {
+      if (!(error instanceof Problem)) throw error;
+      return [error.code, ...(error.errors?.map(({ path }) => path) ?? [])];
+    },
+  );
+
+describe("a record", () => {
+  test("answers what was asked for, and waits for its first run", async () => {
+    const record = await room.record({ targetName: "asked-for", scheduleHours: 12 });
+    expect(record).toMatchObject({
+      sourceVault: SOURCE,
+      targetRegion: COPIES,
+      targetName: "asked-for",
+      scheduleHours: 12,
+      state: "new",
+      targetOwned: false,
+    });
+    expect(room.messages).toMatchObject([{ message: { recordId: record.recordId } }]);
+    expect(await room.sync.get(record.recordId)).toEqual(record);
+    expect(room.events.filter(({ type }) => type === "syncRecord.created").map(({ outcome }) => outcome)).toEqual([
+      "intent",
+      "success",
+    ]);
+  });
+
+  test("that begins paused is not run, until it is enabled", async () => {
+    const { recordId } = await room.record({ enabled: false });
+    expect(room.messages).toEqual([]);
+    expect(await refused(room.sync.trigger(recordId, caller))).toEqual(["conflict"]);
+    await room.sync.records.change(recordId, { enabled: true }, caller, undefined);
+    expect(await room.settled(recordId)).toMatchObject({ state: "inSync" });
+    const paused = await room.sync.records.change(recordId, { enabled: false }, caller, undefined);
+    expect(paused.nextRunAt).toBeUndefined();
+    room.messages.splice(0);
+    await room.dueAgain(paused);
+    expect(room.messages.filter(({ message }) => message.recordId === recordId)).toEqual([]);
+  });
+
+  test("has its target alone, however it is spelt", async () => {
+    const { recordId, sourceSecret } = await room.record({ targetName: "Only-Once" });
+    const second = room.record({ sourceSecret, targetName: "only-once", targetRegion: COPIES.toUpperCase() });
+    await expect(second).rejects.toMatchObject({ code: "alreadyExists", members: { recordId } });
+    expect((await room.record({ sourceSecret, targetName: "another" })).recordId).not.toBe(recordId);
+  });
+
+  test("of two that are made at once for one target one stands", async () => {
+    const both = await Promise.all([1, 2].map(() => refused(room.record({ targetName: "at-once" }))));
+    expect(both.flat().sort()).toEqual(["alreadyExists", "done"]);
+  });
+
+  test("copies nothing in a circle or on", async () => {
+    const first = await room.record({ targetName: "first-copy" });
+    const on = { sourceVault: COPIES, sourceSecret: "First-Copy", targetRegion: "kv-third" };
+    expect(await refused(room.record(on))).toEqual(["syncLoop"]);
+    const back = { targetRegion: SOURCE, targetName: first.sourceSecret };
+    expect(await refused(room.record({ sourceVault: "kv-third", sourceSecret: "any", ...back }))).toEqual(["syncLoop"]);
+    const itself = { sourceVault: "kv-third", sourceSecret: "same", targetRegion: "KV-THIRD", targetName: "Same" };
+    expect(await refused(room.record(itself))).toEqual(["syncLoop"]);
+  });
+
+  test.each([
+    SERVICE,
+    SERVICE.toUpperCase(),
+    ` ${SERVICE} `,
+    "https://kv-lifecycle-service.vault.localhost",
+    "https://KV-Lifecycle-Service.vault.localhost:8443/secrets/x",
+    "https://kv%2Dlifecycle-service.vault.localhost./",
+    "HTTPS://kv-lifecycle-service.vault.localhost",
+  ])("never has the service's own key vault as source or target: %s", async (spelling) => {
+    expect(await refused(room.record({ sourceVault: spelling }))).toEqual(["serviceVault"]);
+    expect(await refused(room.record({ targetRegion: spelling }))).toEqual(["serviceVault"]);
+  });
+
+  test.each([
+    [{ sourceVault: "kv-lifecycle-service.vault.localhost" }, "body.sourceVault"],
+    [{ sourceVault: "https://kv-shop.vault.localhost.evil.example" }, "body.sourceVault"],
+    [{ sourceVault: "https://evil.example/kv-shop" }, "body.sourceVault"],
+    [{ sourceVault: "kv-unknown" }, "body.sourceVault"],
+    [{ targetRegion: "kv-unknown" }, "body.targetRegion"],
+    [{ targetRegion: null }, "body.targetRegion"],
+    [{ targetService: "secretsmanager" }, "body.targetService"],
+    [{ targetService: "toString" }, "body.targetService"],
+    [{ targetName: "a/b" }, "body.targetName"],
+  ])("refuses %j", async (given, path) => {
+    expect(await refused(room.record(given))).toEqual(["invalidRequest", path]);
+  });
+
+  test("keeps its source and target, whatever a change says", async () => {
+    const record = await room.record();
+    const change = (given: object) => refused(room.sync.records.change(record.recordId, given, caller, undefined));
+    expect(await change({ ...record, sourceVault: SOURCE.toUpperCase(), scheduleHours: 3 })).toEqual(["done"]);
+    expect(await change({ targetName: "other" })).toEqual(["invalidRequest", "body.targetName"]);
+    expect(await change({ targetRegion: "kv-third" })).toEqual(["invalidRequest", "body.targetRegion"]);
+    expect(await room.sync.get(record.recordId)).toMatchObject({ scheduleHours: 3, targetName: record.targetName });
+  });
+
+  test("is changed and deleted only as it was read", async () => {
+    const { recordId, etag } = await room.record();
+    await room.sync.records.change(recordId, { onDrift: "report" }, caller, etag);
+    expect(await refused(room.sync.records.change(recordId, { adopt: true }, caller, etag))).toEqual([
+      "preconditionFailed",
+    ]);
+    expect(await refused(room.sync.remove(recordId, false, etag, caller))).toEqual(["preconditionFailed"]);
+    await room.sync.remove(recordId, false, undefined, caller);
+    expect(await refused(room.sync.get(recordId))).toEqual(["notFound"]);
+    expect(await refused(room.sync.remove(recordId, false, undefined, caller))).toEqual(["notFound"]);
+  });
+
+  test("that is deleted leaves no row but its history, and its target can be had again", async () => {
+    const record = await room.record({ targetName: "had-again" });
+    expect(await room.settled(record.recordId)).toMatchObject({ state: "inSync" });
+    await room.sync.remove(record.recordId, false, undefined, caller);
+    expect(room.value("had-again")).toBe("value-one");
+    const rows = JSON.parse(await room.rows()) as { rowKey: string }[];
+    const left = rows.filter((row) => JSON.stringify(row).includes(record.recordId)).map(({ rowKey }) => rowKey[0]);
+    expect([...new Set(left)].sort()).toEqual(["h", "o"]);
+    const again = await room.record({ targetName: "had-again" });
+    expect(await room.settled(again.recordId)).toMatchObject({ state: "failing", failure: { code: "targetNotOwned" } });
+  });
+
+  test("is deleted with its target, recoverably, only where that is its own", async () => {
+    const record = await room.record({ targetName: "goes-along" });
+    await room.settled(record.recordId);
+    await room.sync.remove(record.recordId, true, undefined, caller);
+    expect(room.value("goes-along")).toBeUndefined();
+    cloud.control.putSecret(COPIES, { name: "of-others", value: "theirs" });
+    const other = await room.record({ targetName: "of-others" });
+    await room.drainAll();
+    expect(await refused(room.sync.remove(other.recordId, true, undefined, caller))).toEqual(["conflict"]);
+    expect(room.value("of-others")).toBe("theirs");
+    expect(await room.sync.get(other.recordId)).toMatchObject({ recordId: other.recordId });
+  });
+});
+
+test("the list is walked whole by cursor, and filtered", async () => {
+  const made = new Set<string>();
+  for (let count = 0; count < 5; count++) {
+    made.add((await room.record({ sourceSecret: `listed-${count}`, enabled: count > 1 })).recordId);
+  }
+  const walked: string[] = [];
+  let cursor: string | undefined;
+  do {
+    const { items, total, nextCursor } = await room.sync.list({}, { limit: 2, offset: 0, cursor });
+    expect(total).toBeGreaterThanOrEqual(5);
+    walked.push(...items.map(({ recordId }) => recordId));
+    cursor = nextCursor ?? undefined;
+  } while (cursor !== undefined);
+  expect(new Set(walked).size).toBe(walked.length);
+  expect([...made].filter((id) => !walked.includes(id))).toEqual([]);
+  const { items, total } = await room.sync.list({ state: "paused", sourceSecret: "Listed-1" }, PAGE);
+  expect([items.map(({ sourceSecret }) => sourceSecret), total]).toEqual([["listed-1"], 1]);
+  expect(await room.sync.list({}, { limit: 1, offset: walked.length - 1, cursor: undefined })).toMatchObject({
+    items: [{ recordId: walked.at(-1) }],
+    nextCursor: null,
+  });
+});
+
+test("without a licence what there is is seen and deleted, and nothing begins", async () => {
+  const record = await room.record({ targetName: "under-a-licence" });
+  room.messages.splice(0);
+  room.licence.tier = "core";
+  try {
+    await room.dueAgain(record);
+    await room.sync.runFor(SOURCE, record.sourceSecret);
+    expect(room.messages).toEqual([]);
+    await room.sync.tick();
+    expect(room.events.filter(({ type }) => type === "sync.unlicensed")).toHaveLength(1);
+    expect(await room.sync.status(record.recordId)).toMatchObject({ running: false });
+    expect((await room.sync.list({}, PAGE)).total).toBeGreaterThan(0);
+    expect(await refused(room.sync.get("01J00000000000000000000000"))).toEqual(["licenseRequired"]);
+    await room.sync.remove(record.recordId, false, undefined, caller);
+  } finally {
+    room.licence.tier = "pro";
+  }
+});

@@ -1,0 +1,208 @@
+import { TableClient } from "@azure/data-tables";
+import type { Cloud } from "../../infra/local/cloud/cloud.ts";
+import type { AuditEvent } from "../../shared/audit/audit.ts";
+import { createIdentity } from "../../shared/azure/identity.ts";
+import { createServiceKeyVault } from "../../shared/azure/service-key-vault.ts";
+import { createVaultSecrets, type VaultSecretsClients } from "../../shared/azure/vault-secrets.ts";
+import type { Caller, Tier } from "../../shared/http/endpoint.ts";
+import { VAULTS, type VaultRecord, Vaults, vaultKey } from "../../shared/inventory/vault.ts";
+import { type Logger, systemRandomness } from "../../shared/runtime.ts";
+import type { Queues } from "../../shared/storage/queues.ts";
+import { createTables, type Tables } from "../../shared/storage/tables.ts";
+import { NewSyncRecord } from "../../shared/sync/api.ts";
+import { RUN_QUEUE, type SyncRecordRow } from "../../shared/sync/record.ts";
+import { createSync, type Sync } from "../../shared/sync/sync.ts";
+import { configIn } from "../azure/live-cloud.ts";
+import { IMPATIENT } from "../azure/services.ts";
+import { mortal, type Steps } from "../support/mortal.ts";
+import type { MovedStorage } from "../support/moved-storage.ts";
+
+export const HOUR_MS = 3_600_000;
+export const caller: Caller = { actor: "admin", requestId: "test" };
+export const PAGE = { limit: 100, offset: 0, cursor: undefined };
+
+/** Source and target of the records of these tests. */
+export const SOURCE = "kv-shop";
+export const COPIES = "kv-copies";
+
+interface Message {
+  queue: string;
+  message: { recordId?: string; provider?: string };
+  visibleAt: number;
+}
+
+export interface RoomOptions {
+  cloud: Cloud;
+  connectionString: string;
+  /** Whose time leases go by, where it has to move. */
+  storage?: MovedStorage;
+  config?: Partial<ReturnType<typeof configIn>>;
+}
+
+/** Sync on one storage account: a clock to move, queues to drain, and instances that can die. */
+export function openRoom({ cloud, connectionString, storage, ...options }: RoomOptions) {
+  let ahead = 0;
+  const clock = { now: () => new Date(Date.now() + ahead) };
+  const tables = createTables({ connectionString });
+  const messages: Message[] = [];
+  const events: AuditEvent[] = [];
+  const logged: string[] = [];
+  const write = (message: string, fields?: object) => void logged.push(`${message} ${JSON.stringify(fields)}`);
+  const log: Logger = { debug: write, info: write, warn: write, error: write };
+  const config = { ...configIn(cloud), ...options.config };
+  const identity = createIdentity(config);
+  const clients = createVaultSecrets({ config, identity, log, limits: IMPATIENT });
+  const { port } = new URL(config.SERVICE_KEY_VAULT_URL!);
+  const licence = { tier: "pro" as Tier };
+  let names = 0;
+
+  const queues: Queues = {
+    async send(queue, message, { delaySeconds = 0 } = {}) {
+      const visibleAt = clock.now().getTime() + delaySeconds * 1000;
+      messages.push({ queue, message: message as Message["message"], visibleAt });
+    },
+    reachable: async () => {},
+  };
+
+  function instance(steps: Steps = { taken: 0 }): Sync {
+    const isCounted = (name: string) => name !== "pages";
+    const vaultSecrets: VaultSecretsClients = { open: (vault) => mortal(clients.open(vault), steps) };
+    return createSync({
+      tables: mortal<Tables>(tables, steps, isCounted),
+      queues: mortal(queues, steps),
+      audit: mortal({ append: async (event: AuditEvent) => void events.push(event) }, steps),
+      config,
+      licensing: { tier: async () => licence.tier },
+      vault: createServiceKeyVault({ config, identity, log }),
+      vaultSecrets,
+      clock,
+      randomness: systemRandomness(),
+      log,
+    });
+  }
+
+  const first = instance();
+  const room = {
+    tables,
+    clock,
+    config,
+    messages,
+    events,
+    logged,
+    licence,
+    instance,
+    sync: first,
+
+    /** Has so many milliseconds pass, for leases too where storage's time can be moved. */
+    async pass(milliseconds: number): Promise<void> {
+      ahead += milliseconds;
+      await storage?.move(milliseconds);
+    },
+
+    /** Vaults that a scan found. */
+    async discover(...vaults: string[]): Promise<void> {
+      for (const name of vaults) {
+        const vaultUri = `https://${name}.${config.cloud.keyVaultSuffix}:${port}/`;
+        await tables.put(Vaults, VAULTS, vaultKey(name), { ...vaultOf(name), vaultUri });
+      }
+    },
+
+    /** A name nobody used yet. */
+    fresh: (prefix = "copy"): string => `${prefix}-${names++}`,
+
+    /** A secret in the source's vault. */
+    secret(value: string, name: string = room.fresh("secret")): string {
+      cloud.control.putSecret(SOURCE, { name, value });
+      return name;
+    },
+
+    /** A record from a new secret to the copies' vault; not run yet. */
+    async record(given: Partial<Record<keyof SyncRecordRow, unknown>> = {}): Promise<SyncRecordRow> {
+      const sourceSecret = given.sourceSecret ?? room.secret("value-one");
+      const target = { targetProvider: "azure", targetService: "keyvault", targetRegion: COPIES };
+      const ends = { sourceVault: SOURCE, sourceSecret, ...target, targetName: room.fresh() };
+      return await room.sync.records.create(NewSyncRecord.parse({ ...ends, ...given }), caller);
+    },
+
+    /** Handles what is visible in the queues until nothing is. */
+    async drain(sync = first): Promise<void> {
+      for (;;) {
+        const next = messages.find(({ visibleAt }) => visibleAt <= clock.now().getTime());
+        if (!next) return;
+        if (next.queue === RUN_QUEUE) await sync.run(next.message.recordId!);
+        else await sync.configured(next.message.provider!);
+        messages.splice(messages.indexOf(next), 1);
+      }
+    },
+
+    /** Handles all messages, moving the clock on to each. */
+    async drainAll(sync = first): Promise<void> {
+      while (messages.length > 0) {
+        const wait = Math.min(...messages.map(({ visibleAt }) => visibleAt)) - clock.now().getTime();
+        if (wait > 0) await room.pass(wait);
+        await room.drain(sync);
+      }
+    },
+
+    /** What the record says after all that waits has run. */
+    async settled(recordId: string): Promise<SyncRecordRow> {
+      await room.drainAll();
+      return await room.sync.get(recordId);
+    },
+
+    /** Its time comes. */
+    async dueAgain({ scheduleHours }: { scheduleHours: number }): Promise<void> {
+      await room.pass(scheduleHours * HOUR_MS + 1000);
+      await room.sync.tick();
+    },
+
+    /** The copies' vault, as somebody else uses it. */
+    copies: () => clients.open({ name: COPIES, vaultUri: `https://${COPIES}.${config.cloud.keyVaultSuffix}:${port}/` }),
+
+    /** Takes all records away, so that none runs along with the next test's. */
+    async clear(): Promise<void> {
+      messages.splice(0);
+      const { items } = await first.list({}, { ...PAGE, limit: 1000 });
+      for (const { recordId } of items) await first.remove(recordId, false, undefined, caller);
+    },
+
+    value: (name: string): string | undefined => cloud.control.secretValue(COPIES, name),
+
+    kinds: async (recordId: string): Promise<string[]> =>
+      (await room.sync.history(recordId, PAGE)).items.map(({ kind }) => kind),
+
+    /** Every row of sync, as text. */
+    async rows(): Promise<string> {
+      const client = TableClient.fromConnectionString(connectionString, "Sync", { allowInsecureConnection: true });
+      const rows: unknown[] = [];
+      for await (const row of client.listEntities()) rows.push(row);
+      return JSON.stringify(rows);
+    },
+  };
+  return room;
+}
+export type Room = ReturnType<typeof openRoom>;
+
+const vaultOf = (name: string): VaultRecord => ({
+  name,
+  id: `/subscriptions/11111111-1111-4111-8111-111111111111/resourceGroups/rg/providers/Microsoft.KeyVault/vaults/${name}`,
+  vaultUri: "",
+  location: "westeurope",
+  subscriptionId: "11111111-1111-4111-8111-111111111111",
+  resourceGroup: "rg",
+  tenantId: "22222222-2222-4222-8222-222222222222",
+  sku: "standard",
+  softDelete: true,
+  purgeProtection: true,
+  rbacAuthorization: true,
+  publicNetworkAccess: "Enabled",
+  networkDefaultAction: "Allow",
+  privateEndpoints: 0,
+  firstSeenAt: new Date(0).toISOString(),
+  listedAt: {},
+  failures: {},
+  failedScans: 0,
+  listings: {},
+  contents: {},
+  pending: false,
+});
