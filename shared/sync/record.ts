@@ -73,7 +73,8 @@ const syncRecord = z.object({
 });
 export type SyncRecord = z.infer<typeof syncRecord>;
 export type SyncRecordRow = Row<SyncRecord>;
-export const Records = entity(TABLE, syncRecord);
+/** Signed, since it decides where a secret is sent. */
+export const Records = entity(TABLE, syncRecord, { signed: true });
 
 /** A record by another key: by its target, of which there is one, and by its source. */
 export const References = entity(TABLE, z.object({ recordId: z.string() }));
@@ -141,6 +142,7 @@ export const Notices = entity(TABLE, z.object({ day: z.string() }));
 export const LICENCE_NOTICE = "n|licence";
 
 export const RECORD_PREFIX = "r|";
+export const TARGET_PREFIX = "t|";
 export const DUE_PREFIX = "d|";
 export const CONFIGURATION_PREFIX = "p|";
 /** Of all entries, the oldest first. */
@@ -156,7 +158,7 @@ export const sourceKey = ({ sourceVault, sourceSecret, recordId }: SyncRecord): 
   sourcePrefix(sourceVault, sourceSecret) + recordId;
 /** @param name - As `sameName` of its service writes it. */
 export const targetKey = (provider: string, service: string, region: string | undefined, name: string): string =>
-  `t|${[provider, service, (region ?? "").toLowerCase()].map(keyText).join("|")}|${hashOf(name)}`;
+  `${TARGET_PREFIX}${[provider, service, (region ?? "").toLowerCase()].map(keyText).join("|")}|${hashOf(name)}`;
 /** Names may be longer than keys. */
 const hashOf = (name: string): string => createHash("sha256").update(name).digest("hex");
 export const entryPrefix = (recordId: string): string => `h|${recordId}|`;

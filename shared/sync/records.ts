@@ -5,12 +5,21 @@ import { requireMatch } from "../http/conditional.ts";
 import type { Caller } from "../http/endpoint.ts";
 import { decodeCursor, encodeCursor, type Page, type PageRequest } from "../http/paging.ts";
 import { notFound, Problem } from "../http/problem.ts";
-import type { Clock, Randomness } from "../runtime.ts";
+import type { Clock, Logger, Randomness } from "../runtime.ts";
 import { repeatOnConflict } from "../storage/conflict.ts";
 import { withoutKeys } from "../storage/entity.ts";
 import { keyEnd } from "../storage/keys.ts";
 import type { Queues } from "../storage/queues.ts";
-import { insert, type Operation, put, RowExists, remove, replace, type Tables } from "../storage/tables.ts";
+import {
+  insert,
+  type Operation,
+  put,
+  RowExists,
+  remove,
+  replace,
+  type StorageCorrupt,
+  type Tables,
+} from "../storage/tables.ts";
 import type { NewSyncRecord, SyncRecordChange } from "./api.ts";
 import { providerOf } from "./providers/providers.ts";
 import {
@@ -29,6 +38,7 @@ import {
   sourceKey,
   sourcePrefix,
   stateOf,
+  TARGET_PREFIX,
   targetKey,
 } from "./record.ts";
 import type { RecordRules } from "./rules.ts";
@@ -48,7 +58,7 @@ export interface SyncRecords {
   get(recordId: string): Promise<SyncRecordRow>;
   /** Whether there is any. One request. */
   any(): Promise<boolean>;
-  /** In the order they were made. A request per 1,000 records, which are all counted. */
+  /** In the order they were made. A request per 1,000 records, which are all counted; one that was tampered with is left out. */
   list(filter: RecordFilter, request: PageRequest): Promise<Page<SyncRecordRow>>;
   /**
    * It is run at once, unless it is paused.
@@ -71,6 +81,9 @@ export interface SyncRecords {
   removal(record: SyncRecordRow): Operation[];
 }
 
+/** For the walk over all of them. */
+export const ALL_RECORDS = { partitionKey: SYNC, from: RECORD_PREFIX, before: keyEnd(RECORD_PREFIX) };
+
 const Cursor = z.object({ after: z.string().max(64), filter: z.string() });
 
 export function createRecords(deps: {
@@ -80,8 +93,9 @@ export function createRecords(deps: {
   rules: RecordRules;
   clock: Clock;
   randomness: Randomness;
+  log: Logger;
 }): SyncRecords {
-  const { tables, queues, audit, rules, clock, randomness } = deps;
+  const { tables, queues, audit, rules, clock, randomness, log } = deps;
 
   const find = async (recordId: string): Promise<SyncRecordRow | undefined> =>
     isRecordId(recordId) ? await tables.get(Records, SYNC, recordKey(recordId)) : undefined;
@@ -118,44 +132,41 @@ export function createRecords(deps: {
     requests: record.requests + 1,
   });
 
+  const onCorrupt = (row: StorageCorrupt) =>
+    log.error("A sync record is left out: its row does not hold", { row: row.message });
+
   return {
     find,
     get,
 
     async any() {
-      const range = { partitionKey: SYNC, from: RECORD_PREFIX, before: keyEnd(RECORD_PREFIX), pageSize: 1 };
-      for await (const _ of tables.pages(Records, { ...range, select: [] })) return true;
+      const range = { partitionKey: SYNC, from: TARGET_PREFIX, before: keyEnd(TARGET_PREFIX), pageSize: 1 };
+      for await (const _ of tables.pages(References, { ...range, select: [] })) return true;
       return false;
     },
 
-    async list(filter, request) {
+    async list(filter, { limit, offset, cursor: text }) {
       const identity = JSON.stringify(filter);
-      const cursor = request.cursor === undefined ? undefined : decodeCursor(Cursor, request.cursor);
+      const cursor = text === undefined ? undefined : decodeCursor(Cursor, text);
       if (cursor && cursor.filter !== identity) {
         throw new Problem("invalidCursor", "This cursor belongs to other filters. Start without it.");
       }
-      const range = { partitionKey: SYNC, from: RECORD_PREFIX, before: keyEnd(RECORD_PREFIX) };
-      const select = ["enabled", "state", "targetProvider", "sourceVault", "sourceSecret"] as const;
-      const keys: string[] = [];
+      const items: SyncRecordRow[] = [];
       let total = 0;
-      for await (const rows of tables.pages(Records, { ...range, select: [...select] })) {
+      let passed = 0;
+      for await (const rows of tables.pages(Records, { ...ALL_RECORDS, onCorrupt })) {
         for (const row of rows) {
-          if (!fits(row as SyncRecordRow, filter)) continue;
+          if (!fits(row, filter)) continue;
           total += 1;
-          if (!cursor || row.rowKey > cursor.after) keys.push(row.rowKey);
+          if (cursor && row.rowKey <= cursor.after) continue;
+          passed += 1;
+          if (passed > offset && items.length < limit) items.push(row);
         }
       }
-      const wanted = keys.slice(request.offset, request.offset + request.limit);
-      const [first, last] = [wanted[0], wanted.at(-1)];
-      const items: SyncRecordRow[] = [];
-      if (first !== undefined && last !== undefined) {
-        const chosen = new Set(wanted);
-        for await (const rows of tables.pages(Records, { partitionKey: SYNC, from: first, before: keyEnd(last) }))
-          items.push(...rows.filter(({ rowKey }) => chosen.has(rowKey)));
-      }
-      const nextCursor =
-        last !== undefined && last !== keys.at(-1) ? encodeCursor({ after: last, filter: identity }) : null;
-      return { items, total, limit: request.limit, offset: request.offset, nextCursor };
+      const last = items.at(-1);
+      const isMore = last !== undefined && passed > offset + items.length;
+      const nextCursor = isMore ? encodeCursor({ after: last.rowKey, filter: identity }) : null;
+      return { items, total, limit, offset, nextCursor };
     },
 
     async create(given, caller) {

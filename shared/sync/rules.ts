@@ -28,6 +28,8 @@ export function createRules(deps: {
   config: Pick<Config, "SERVICE_KEY_VAULT_URL" | "cloud">;
   vaults: SyncVaults;
   configurations: Pick<ProviderConfigurations, "find">;
+  /** Whether the service has a key vault of its own, where the key lies that records are signed with. */
+  canSign: boolean;
 }): RecordRules {
   const { tables, config, vaults, configurations } = deps;
 
@@ -92,6 +94,11 @@ export function createRules(deps: {
 
   return {
     async check(given) {
+      if (!deps.canSign) {
+        const detail =
+          "Sync records are signed with a key in the service's own key vault, which is not configured. Set SERVICE_KEY_VAULT_URL.";
+        throw new Problem("conflict", detail);
+      }
       const provider = providerOf(given.targetProvider);
       if (!provider) throw invalidBody("targetProvider", "names no provider");
       const service = Object.hasOwn(provider.services, given.targetService) && provider.services[given.targetService];

@@ -4,10 +4,10 @@ import type { Tier } from "../http/endpoint.ts";
 import type { Clock, Logger } from "../runtime.ts";
 import { keyEnd } from "../storage/keys.ts";
 import type { Queues } from "../storage/queues.ts";
-import { merge, type Operation, RowMissing, type Tables } from "../storage/tables.ts";
+import { merge, type Operation, RowMissing, type StorageCorrupt, type Tables } from "../storage/tables.ts";
 import { MINUTE_MS } from "../time.ts";
-import { DUE_PREFIX, DueRows, LICENCE_NOTICE, Notices, RECORD_PREFIX, Records, RUN_QUEUE, SYNC } from "./record.ts";
-import type { SyncRecords } from "./records.ts";
+import { DUE_PREFIX, DueRows, LICENCE_NOTICE, Notices, Records, RUN_QUEUE, SYNC } from "./record.ts";
+import { ALL_RECORDS, type SyncRecords } from "./records.ts";
 
 /** A message that was sent is not sent again for so long: its run is waiting in the queue, or under way. */
 const SENT_MS = 30 * MINUTE_MS;
@@ -85,9 +85,8 @@ export function createSchedule(deps: {
 
     async configured(provider) {
       if ((await licensing.tier()) !== "pro") return;
-      const range = { partitionKey: SYNC, from: RECORD_PREFIX, before: keyEnd(RECORD_PREFIX) };
-      const select = ["recordId", "targetProvider", "state", "failure"] as const;
-      for await (const rows of tables.pages(Records, { ...range, select: [...select] })) {
+      const onCorrupt = ({ message }: StorageCorrupt) => log.error("A sync record is left out", { row: message });
+      for await (const rows of tables.pages(Records, { ...ALL_RECORDS, onCorrupt })) {
         const waiting = rows.filter(
           ({ targetProvider, failure }) => targetProvider === provider && WAITS_FOR_IT.has(failure?.code ?? ""),
         );

@@ -97,7 +97,10 @@ export function createSync(deps: SyncDependencies): Sync {
   const configurations = createConfigurations({ ...deps, providers });
   const sources = createSources({ vaults, clock });
   const plans = createPlans({ configurations, sources, providers });
-  const records = createRecords({ ...deps, rules: createRules({ tables, config, vaults, configurations }) });
+  const records = createRecords({
+    ...deps,
+    rules: createRules({ tables, config, vaults, configurations, canSign: deps.vault !== undefined }),
+  });
   const history = createHistory(tables);
   const outcomes = createOutcomes({ ...deps, records, history });
   const runs = createRuns({ ...deps, records, plans, sources, outcomes });

@@ -1,3 +1,4 @@
+import { TableClient } from "@azure/data-tables";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
@@ -183,6 +184,18 @@ test("the list is walked whole by cursor, and filtered", async () => {
     items: [{ recordId: walked.at(-1) }],
     nextCursor: null,
   });
+});
+
+test("a record that somebody wrote into the table is not run", async () => {
+  const { etag: _, ...record } = await room.record();
+  await room.drainAll();
+  const client = TableClient.fromConnectionString(room.connectionString, "Sync", { allowInsecureConnection: true });
+  await client.updateEntity({ partitionKey: "sync", rowKey: record.rowKey, targetName: "elsewhere" }, "Merge");
+  await expect(room.sync.run(record.recordId)).rejects.toThrow(/did not sign/);
+  const { items } = await room.sync.list({}, { ...PAGE, limit: 1000 });
+  expect(items.map(({ recordId }) => recordId)).not.toContain(record.recordId);
+  expect(room.value("elsewhere")).toBeUndefined();
+  await client.deleteEntity("sync", record.rowKey);
 });
 
 test("without a licence what there is is seen and deleted, and nothing begins", async () => {

@@ -2,6 +2,7 @@ import { TableClient } from "@azure/data-tables";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import type { AuditEvent } from "../../shared/audit/audit.ts";
 import { createIdentity } from "../../shared/azure/identity.ts";
+import { keyVaultRowKeys } from "../../shared/azure/row-keys.ts";
 import { createServiceKeyVault } from "../../shared/azure/service-key-vault.ts";
 import { createVaultSecrets, type VaultSecretsClients } from "../../shared/azure/vault-secrets.ts";
 import type { Caller, Tier } from "../../shared/http/endpoint.ts";
@@ -43,7 +44,6 @@ export interface RoomOptions {
 export function openRoom({ cloud, connectionString, storage, ...options }: RoomOptions) {
   let ahead = 0;
   const clock = { now: () => new Date(Date.now() + ahead) };
-  const tables = createTables({ connectionString });
   const messages: Message[] = [];
   const events: AuditEvent[] = [];
   const logged: string[] = [];
@@ -52,6 +52,8 @@ export function openRoom({ cloud, connectionString, storage, ...options }: RoomO
   const config = { ...configIn(cloud), ...options.config };
   const identity = createIdentity(config);
   const clients = createVaultSecrets({ config, identity, log, limits: IMPATIENT });
+  const vault = createServiceKeyVault({ config, identity, log })!;
+  const tables = createTables({ connectionString }, { keys: keyVaultRowKeys(vault, systemRandomness()) });
   const { port } = new URL(config.SERVICE_KEY_VAULT_URL!);
   const licence = { tier: "pro" as Tier };
   let names = 0;
@@ -73,7 +75,7 @@ export function openRoom({ cloud, connectionString, storage, ...options }: RoomO
       audit: mortal({ append: async (event: AuditEvent) => void events.push(event) }, steps),
       config,
       licensing: { tier: async () => licence.tier },
-      vault: createServiceKeyVault({ config, identity, log }),
+      vault,
       vaultSecrets,
       clock,
       randomness: systemRandomness(),
@@ -83,6 +85,7 @@ export function openRoom({ cloud, connectionString, storage, ...options }: RoomO
 
   const first = instance();
   const room = {
+    connectionString,
     tables,
     clock,
     config,

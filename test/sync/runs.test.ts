@@ -28,12 +28,15 @@ afterEach(async () => {
   await room.clear();
 });
 
-/** What the cloud was asked for while something was done. */
+/** What the vaults of source and copies were asked for while something was done. */
 async function asked(work: () => Promise<unknown>): Promise<Record<string, number>> {
   cloud.control.resetCounts();
   await work();
-  const { total: _, ...counts } = cloud.control.counts();
-  for (const name of ["identity.token", "keyvault.challenge"]) delete counts[name];
+  const counts: Record<string, number> = {};
+  for (const { operation, vault } of cloud.control.requests()) {
+    if (operation === "keyvault.challenge" || (vault !== SOURCE && vault !== COPIES)) continue;
+    counts[operation] = (counts[operation] ?? 0) + 1;
+  }
   return counts;
 }
 
