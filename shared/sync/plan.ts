@@ -64,13 +64,11 @@ export function decide(
 
   const wanted = markId(mark);
   if (state.holds === wanted && ours) {
-    return isNewVersion
-      ? {
-          action: "none",
-          kind: record.lastSyncedAt ? "updated" : "created",
-          why: "The target was written by a run that ended early.",
-        }
-      : { action: "none", why: "The target holds the source's current version." };
+    if (!isNewVersion && dying?.writing !== source.version) {
+      return { action: "none", why: "The target holds the source's current version." };
+    }
+    const kind = !isNewVersion ? "mended" : record.lastSyncedAt ? "updated" : "created";
+    return { action: "none", kind, why: "The target was written by a run that ended early." };
   }
   const drifted = record.targetMark !== undefined && state.holds !== record.targetMark && ours;
   if (drifted && record.onDrift === "report") return { action: "report", kind: "driftFound", why: WHY.drift };

@@ -1,7 +1,7 @@
 import { type Cloud, type CloudOptions, startCloud } from "../../infra/local/cloud/cloud.ts";
 import type { Config } from "../../shared/config/config.ts";
+import { testConfig } from "./config.ts";
 import { trust } from "./odd-server.ts";
-import { testConfig } from "./services.ts";
 
 /** Starts the stand-in cloud and makes this process live in it, with the app's managed identity. */
 export async function liveIn(options: CloudOptions): Promise<{ cloud: Cloud; config: Config }> {

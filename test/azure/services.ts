@@ -1,21 +1,10 @@
 import { expect } from "vitest";
-import type { CallLimits } from "../../shared/azure/calls.ts";
 import { CloudFailure } from "../../shared/azure/failure.ts";
 import type { Identity } from "../../shared/azure/identity.ts";
 import type { VaultPage, VaultResource } from "../../shared/azure/resource-manager.ts";
-import { type Config, loadConfig } from "../../shared/config/config.ts";
 import type { Logger } from "../../shared/runtime.ts";
 
-/** The patience of production, without its waits. */
-export const IMPATIENT: Partial<CallLimits> = { firstWaitMs: 1, requestTimeoutMs: 2_000 };
-
-export function testConfig(environment: Record<string, string | undefined>): Config {
-  return loadConfig({
-    AzureWebJobsStorage: "UseDevelopmentStorage=true",
-    JWT_SIGNING_KEYS: `test:${Buffer.alloc(32, 1).toString("base64")}`,
-    ...environment,
-  });
-}
+export { IMPATIENT, testConfig } from "./config.ts";
 
 /** An identity whose tokens any server may see: the odd server checks none. */
 export const plainIdentity: Identity = {

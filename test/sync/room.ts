@@ -13,8 +13,8 @@ import { createTables, type Tables } from "../../shared/storage/tables.ts";
 import { NewSyncRecord } from "../../shared/sync/api.ts";
 import { RUN_QUEUE, type SyncRecordRow } from "../../shared/sync/record.ts";
 import { createSync, type Sync } from "../../shared/sync/sync.ts";
+import { IMPATIENT } from "../azure/config.ts";
 import { configIn } from "../azure/live-cloud.ts";
-import { IMPATIENT } from "../azure/services.ts";
 import { mortal, type Steps } from "../support/mortal.ts";
 import type { MovedStorage } from "../support/moved-storage.ts";
 
@@ -38,11 +38,13 @@ export interface RoomOptions {
   /** Whose time leases go by, where it has to move. */
   storage?: MovedStorage;
   config?: Partial<ReturnType<typeof configIn>>;
+  /** Milliseconds that its clock is ahead, to begin with. */
+  ahead?: number;
 }
 
 /** Sync on one storage account: a clock to move, queues to drain, and instances that can die. */
 export function openRoom({ cloud, connectionString, storage, ...options }: RoomOptions) {
-  let ahead = 0;
+  let { ahead = 0 } = options;
   const clock = { now: () => new Date(Date.now() + ahead) };
   const messages: Message[] = [];
   const events: AuditEvent[] = [];

@@ -1,0 +1,15 @@
+import type { CallLimits } from "../../shared/azure/calls.ts";
+import { type Config, loadConfig } from "../../shared/config/config.ts";
+
+// Apart from what stands on vitest, for processes that tests start.
+
+/** The patience of production, without its waits. */
+export const IMPATIENT: Partial<CallLimits> = { firstWaitMs: 1, requestTimeoutMs: 2_000 };
+
+export function testConfig(environment: Record<string, string | undefined>): Config {
+  return loadConfig({
+    AzureWebJobsStorage: "UseDevelopmentStorage=true",
+    JWT_SIGNING_KEYS: `test:${Buffer.alloc(32, 1).toString("base64")}`,
+    ...environment,
+  });
+}

@@ -1,0 +1,140 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { Cloud } from "../../infra/local/cloud/cloud.ts";
+import { liveIn } from "../azure/live-cloud.ts";
+import type { Steps } from "../support/mortal.ts";
+import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
+import { COPIES, openRoom, type Room, SOURCE } from "./room.ts";
+
+/** With SYNC_KILLS=10 every step, and ten kills of each of ten runs: some minutes. Else a sample. */
+const CAMPAIGN = Number(process.env.SYNC_KILLS ?? 0);
+/** Longer than a lease, as it takes until somebody takes over. */
+const TAKEN_OVER_MS = 7 * 60_000;
+
+let storage: MovedStorage;
+let cloud: Cloud;
+let room: Room;
+let connectionString: string;
+
+beforeAll(async () => {
+  storage = await startMovedStorage(["kills"]);
+  connectionString = storage.azurite.connectionString("kills");
+  const vaults = [{ name: SOURCE }, { name: COPIES }];
+  ({ cloud } = await liveIn({ company: { subscriptions: [{ name: "Shop", vaults }] } }));
+  room = openRoom({ cloud, connectionString, storage });
+  await room.discover(SOURCE, COPIES);
+});
+afterAll(async () => {
+  await cloud?.stop();
+  await storage?.stop();
+});
+
+interface Scenario {
+  /** Brings about what a run has to do. Answers the record and what its target then holds. */
+  arrange(): Promise<{ recordId: string; targetName: string; expected: string }>;
+  /** What the history says afterwards, the newest first. */
+  kinds: string[];
+}
+
+const SCENARIOS: Record<string, Scenario> = {
+  "a first copy": {
+    arrange: async () => ({ ...(await room.record()), expected: "value-one" }),
+    kinds: ["created"],
+  },
+  "a new version": {
+    async arrange() {
+      const record = await room.settled((await room.record()).recordId);
+      room.secret("value-two", record.sourceSecret);
+      await room.sync.runFor(SOURCE, record.sourceSecret);
+      return { ...record, expected: "value-two" };
+    },
+    kinds: ["updated", "created"],
+  },
+  "a target that others changed": {
+    async arrange() {
+      const record = await room.settled((await room.record()).recordId);
+      cloud.control.putSecret(COPIES, { name: record.targetName, value: "by-others" });
+      await room.dueAgain(record);
+      return { ...record, expected: "value-one" };
+    },
+    kinds: ["mended", "created"],
+  },
+};
+
+const writes = () => cloud.control.requests({ operation: "keyvault.setSecret", vault: COPIES }).length;
+
+/** Works the record off with a process that dies at a step, and then with one that does not. Answers its writes. */
+async function live(scenario: Scenario, steps: Steps): Promise<number> {
+  const { recordId, targetName, expected } = await scenario.arrange();
+  const before = writes();
+  await room.drain(room.instance(steps)).catch((error: unknown) => {
+    if (!steps.dead) throw error;
+  });
+  await room.pass(TAKEN_OVER_MS);
+  await room.drainAll();
+  // What no message tells of any more, the timer finds.
+  await room.sync.tick();
+  const record = await room.settled(recordId);
+  expect([record.state, record.failure, room.value(targetName)]).toEqual(["inSync", undefined, expected]);
+  expect(await room.kinds(recordId)).toEqual(scenario.kinds);
+  const written = writes() - before;
+  await room.clear();
+  return written;
+}
+
+describe("a process that dies at any of its steps, before or after, leaves the target written once", () => {
+  test.each(Object.entries(SCENARIOS))("%s", { timeout: 300_000 }, async (name, scenario) => {
+    const whole: Steps = { taken: 0 };
+    expect(await live(scenario, whole)).toBe(1);
+    expect(whole.taken).toBeGreaterThan(8);
+    const every = CAMPAIGN > 0 ? 1 : name === "a new version" ? 2 : 5;
+    for (let dieAt = 1; dieAt <= whole.taken; dieAt += every) {
+      for (const when of ["before", "after"] as const) {
+        const steps: Steps = { taken: 0, dieAt, when };
+        expect([dieAt, when, await live(scenario, steps), steps.dead]).toEqual([dieAt, when, 1, true]);
+      }
+    }
+  });
+});
+
+describe("kill -9", () => {
+  /** A process of its own that runs the record and is killed at a step. */
+  async function killed(recordId: string, dieAt: number, when: string): Promise<string | null> {
+    const args = [new URL("dying-worker.ts", import.meta.url).pathname, recordId, String(dieAt), when];
+    const child = spawn(process.execPath, args, {
+      env: {
+        ...process.env,
+        ...cloud.environment,
+        SYNC_STORAGE: connectionString,
+        SYNC_AHEAD: String(room.clock.now().getTime() - Date.now()),
+      },
+      stdio: ["ignore", "ignore", "inherit"],
+    });
+    const [, signal] = (await once(child, "exit")) as [number | null, string | null];
+    return signal;
+  }
+
+  test("at moments of a run leaves the target written once", { timeout: 600_000 }, async () => {
+    const steps: Steps = { taken: 0 };
+    await live(SCENARIOS["a new version"]!, steps);
+    const moments = Array.from({ length: 10 }, (_, at) => 1 + Math.round((at * (steps.taken - 1)) / 9));
+    const outcomes: string[] = [];
+    for (let run = 0; run < Math.max(1, CAMPAIGN); run++) {
+      for (const [at, dieAt] of moments.entries()) {
+        if (CAMPAIGN === 0 && at % 3 !== 1) continue;
+        const { recordId, targetName, expected } = await SCENARIOS["a new version"]!.arrange();
+        const before = writes();
+        outcomes.push(String(await killed(recordId, dieAt, (run + at) % 2 === 0 ? "before" : "after")));
+        await room.pass(TAKEN_OVER_MS);
+        await room.drainAll();
+        expect([dieAt, writes() - before, room.value(targetName)]).toEqual([dieAt, 1, expected]);
+        expect(await room.sync.get(recordId)).toMatchObject({ state: "inSync" });
+        await room.clear();
+      }
+    }
+    expect(new Set(outcomes)).toEqual(new Set(["SIGKILL"]));
+    if (CAMPAIGN > 0)
+      console.log(`${outcomes.length} kills at ${moments.join(", ")} of ${steps.taken} steps, each written once`);
+  });
+});
