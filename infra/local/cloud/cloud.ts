@@ -141,6 +141,7 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
   state.kubernetesPort = await listen(fourth, undefined, state.kubernetesPort);
   const providers = new Providers(state.providers, {
     origin,
+    signingKey,
     kubernetes: {
       address: `https://kubernetes.localhost:${state.kubernetesPort}`,
       caCertificate: readFileSync(cluster.authorityPath, "utf8"),

@@ -16,6 +16,8 @@ const NAMES = [
   "*.azconfig.localhost",
   "aws.localhost",
   "hashicorp.localhost",
+  "github.localhost",
+  "google.localhost",
   "kubernetes.localhost",
   "evil.localhost",
   "localhost",

@@ -3,8 +3,8 @@ import type { Clock } from "../../runtime.ts";
 import { type ProviderCall, syncFailure } from "./failures.ts";
 import type { SyncFailure } from "./provider.ts";
 
-/** A request with a body that goes out as JSON. */
-export type ProviderRequest = Omit<OutgoingRequest, "body"> & { body?: object };
+/** A request with a body that goes out as JSON, or as a form. */
+export type ProviderRequest = Omit<OutgoingRequest, "body"> & { body?: object | URLSearchParams };
 
 export interface ProviderAnswer {
   status: number;
@@ -25,11 +25,16 @@ export async function exchange(
   { body, headers, ...request }: ProviderRequest,
   call: ProviderCall,
 ): Promise<ProviderAnswer> {
-  const sent = body === undefined ? {} : { body: JSON.stringify(body) };
-  const type: Record<string, string> = body === undefined ? {} : { "content-type": "application/json" };
+  const isForm = body instanceof URLSearchParams;
+  const sent = body === undefined ? {} : { body: isForm ? body.toString() : JSON.stringify(body) };
+  const type = isForm ? "application/x-www-form-urlencoded" : "application/json";
   let answer: Awaited<ReturnType<Outgoing["send"]>>;
   try {
-    answer = await outgoing.send(address, { ...request, ...sent, headers: { ...type, ...headers } });
+    answer = await outgoing.send(address, {
+      ...request,
+      ...sent,
+      headers: { ...(body && { "content-type": type }), ...headers },
+    });
   } catch (error) {
     // Its message is the guard's: the host and why, never more of the address.
     if (error instanceof Unreachable) throw syncFailure("unreachable", call, error.message.replace(/\.$/, ""));

@@ -1,0 +1,214 @@
+import { createPublicKey, type KeyObject, randomBytes, verify } from "node:crypto";
+import { type Answer, type Incoming, jsonObject, type Operation, type Refusals, retryAfter } from "../http.ts";
+import { decoded } from "../jwt.ts";
+
+/** https://docs.github.com/actions/reference/secrets-reference#limits-for-secrets */
+const [MAX_BYTES, MAX_SECRETS] = [48 * 1024, 100];
+/** An app's own token is good for ten minutes at most. */
+const MAX_ASSERTION_SECONDS = 600;
+
+const OWNER = "acme";
+/** The repositories that the credentials see, with their environments. */
+const REPOSITORIES: Record<string, readonly string[]> = { shop: ["production"], "old-shop": [] };
+
+interface Secret {
+  value: string;
+  created: string;
+  updated: string;
+}
+
+export interface GithubCredentials {
+  /** A personal access token for `acme/shop` and `acme/old-shop`. */
+  token: string;
+  appId: string;
+  installationId: string;
+}
+
+/** Secrets of GitHub Actions in the repositories of one owner. https://docs.github.com/rest/actions/secrets */
+export class Github {
+  readonly credentials: GithubCredentials;
+  /** Requests left of the rate limit; undefined: it is never used up. */
+  remaining: number | undefined;
+  readonly #appKey: KeyObject;
+  readonly #secrets = new Map<string, Secret>();
+  readonly #issued = new Set<string>();
+  readonly #renamed = new Set<string>();
+  #box: { publicKey: Uint8Array; open(sealed: Uint8Array): Uint8Array } | undefined;
+  #written = 0;
+
+  /** @param appKey the RSA key of the app. */
+  constructor(credentials: GithubCredentials, appKey: KeyObject) {
+    this.credentials = credentials;
+    this.#appKey = createPublicKey(appKey);
+  }
+
+  /** By `owner/repository[/environment]/NAME`. */
+  value(name: string): string | undefined {
+    return this.#secrets.get(name.toLowerCase())?.value;
+  }
+
+  /** As somebody else writes it. */
+  write(name: string, value: string): void {
+    const now = new Date().toISOString();
+    const created = this.#secrets.get(name.toLowerCase())?.created ?? now;
+    this.#secrets.set(name.toLowerCase(), { value, created, updated: now });
+  }
+
+  remove(name: string): void {
+    this.#secrets.delete(name.toLowerCase());
+  }
+
+  /** How many requests wrote a value. */
+  written(): number {
+    return this.#written;
+  }
+
+  /** Requests for it are led elsewhere from now on. */
+  rename(repository: string): void {
+    this.#renamed.add(repository);
+  }
+
+  readonly service = (request: Incoming): Operation | undefined => {
+    const found = this.#find(request);
+    if (!found) return undefined;
+    const [name, answer, open] = found;
+    const token = /^Bearer (.+)$/.exec(request.headers.authorization ?? "")?.[1] ?? "";
+    const known = open || token === this.credentials.token || this.#issued.has(token);
+    return {
+      name: `github.${name}`,
+      refusals,
+      anonymous: !known,
+      answer: () => {
+        if (!request.headers["user-agent"]) return failure(403, "Request forbidden by administrative rules.");
+        if (!known) return failure(401, "Bad credentials");
+        if (this.remaining !== undefined && this.remaining-- <= 0) return limited();
+        return answer();
+      },
+    };
+  };
+
+  #find(request: Incoming): [name: string, answer: () => Answer | Promise<Answer>, open?: boolean] | undefined {
+    const { method, path, segments } = request;
+    if (method === "GET" && path === "/rate_limit") {
+      return ["rateLimit", () => ({ status: 200, body: { resources: {}, rate: { limit: 5000, remaining: 4999 } } })];
+    }
+    const installation = /^\/app\/installations\/(\d+)\/access_tokens$/.exec(path)?.[1];
+    if (method === "POST" && installation !== undefined) {
+      return ["installationToken", () => this.#installationToken(request, installation), true];
+    }
+    const [repos, owner = "", repository = "", area, ...rest] = segments;
+    const environment = area === "environments" ? rest.shift() : undefined;
+    const listed = area === "environments" ? rest.shift() : area === "actions" ? rest.shift() : undefined;
+    const [name, ...more] = rest;
+    if (repos !== "repos" || listed !== "secrets" || name === undefined || more.length > 0) return undefined;
+    const visible = owner.toLowerCase() === OWNER && REPOSITORIES[repository.toLowerCase()];
+    const there = visible && (environment === undefined || visible.includes(environment));
+    const within = (answer: () => Answer | Promise<Answer>) => () => {
+      if (this.#renamed.has(repository.toLowerCase())) {
+        return { status: 301, headers: { location: "/repositories/1" }, body: { message: "Moved Permanently" } };
+      }
+      return there ? answer() : failure(404, "Not Found");
+    };
+    const key = [owner, repository, ...(environment === undefined ? [] : [environment]), name].join("/");
+    switch (method) {
+      case "GET":
+        if (name === "public-key") return ["publicKey", within(() => this.#publicKey())];
+        return ["getSecret", within(() => this.#get(key, name))];
+      case "PUT":
+        return ["putSecret", within(() => this.#put(key, name, request))];
+      case "DELETE":
+        return ["deleteSecret", within(() => this.#delete(key))];
+      default:
+        return undefined;
+    }
+  }
+
+  #installationToken(request: Incoming, installation: string): Answer {
+    const token = /^Bearer (.+)$/.exec(request.headers.authorization ?? "")?.[1] ?? "";
+    const problem = this.#assertionProblem(token);
+    if (problem !== undefined) return failure(401, problem);
+    if (installation !== this.credentials.installationId) return failure(404, "Not Found");
+    const issued = `ghs_${randomBytes(18).toString("hex")}`;
+    this.#issued.add(issued);
+    return { status: 201, body: { token: issued, expires_at: new Date(Date.now() + 3_600_000).toISOString() } };
+  }
+
+  #assertionProblem(token: string): string | undefined {
+    const [header, claims, signature, ...more] = token.split(".");
+    if (!header || !claims || !signature || more.length > 0) return "A JSON web token could not be decoded";
+    const text = Buffer.from(`${header}.${claims}`);
+    const signed = verify("sha256", text, this.#appKey, Buffer.from(signature, "base64url"));
+    const { iss, iat, exp } = decoded(token).claims as { iss?: unknown; iat?: number; exp?: number };
+    const now = Date.now() / 1000;
+    if (!signed || String(iss) !== this.credentials.appId) return "A JSON web token could not be decoded";
+    if (!(Number(iat) <= now)) return "'Issued at' claim ('iat') must be an Integer representing a time in the past";
+    if (!(Number(exp) > now && Number(exp) <= now + MAX_ASSERTION_SECONDS)) {
+      return "'Expiration time' claim ('exp') is too far in the future";
+    }
+    return undefined;
+  }
+
+  async #publicKey(): Promise<Answer> {
+    if (!this.#box) {
+      const { default: sodium } = await import("libsodium-wrappers");
+      await sodium.ready;
+      const { publicKey, privateKey } = sodium.crypto_box_keypair();
+      this.#box = { publicKey, open: (sealed) => sodium.crypto_box_seal_open(sealed, publicKey, privateKey) };
+    }
+    return { status: 200, body: { key_id: "1", key: Buffer.from(this.#box.publicKey).toString("base64") } };
+  }
+
+  #get(key: string, name: string): Answer {
+    const secret = this.#secrets.get(key.toLowerCase());
+    if (!secret) return failure(404, "Not Found");
+    const { created, updated } = secret;
+    return { status: 200, body: { name: name.toUpperCase(), created_at: created, updated_at: updated } };
+  }
+
+  #put(key: string, name: string, request: Incoming): Answer {
+    const { encrypted_value: sealed, key_id: id } = jsonObject(request) ?? {};
+    if (!/^(?!\d)(?!GITHUB_)[A-Z0-9_]+$/i.test(name))
+      return failure(422, "Secret names can only contain alphanumeric characters");
+    if (typeof sealed !== "string" || id !== "1" || !this.#box) return failure(422, "Bad request - key_id is wrong");
+    let value: string;
+    try {
+      value = Buffer.from(this.#box.open(Buffer.from(sealed, "base64"))).toString("utf8");
+    } catch {
+      return failure(422, "Bad request - could not decrypt the secret");
+    }
+    if (Buffer.byteLength(value) > MAX_BYTES) return failure(422, "Secret is too large");
+    const existed = this.#secrets.has(key.toLowerCase());
+    if (!existed && this.#secrets.size >= MAX_SECRETS) return failure(422, "Too many secrets");
+    this.write(key, value);
+    this.#written++;
+    return existed ? { status: 204 } : { status: 201, body: {} };
+  }
+
+  #delete(key: string): Answer {
+    return this.#secrets.delete(key.toLowerCase()) ? { status: 204 } : failure(404, "Not Found");
+  }
+}
+
+const failure = (status: number, message: string): Answer => ({
+  status,
+  body: { message, documentation_url: "https://docs.github.com/rest", status: String(status) },
+});
+
+const limited = (): Answer => ({
+  ...failure(403, "API rate limit exceeded for installation."),
+  headers: { "x-ratelimit-remaining": "0", "x-ratelimit-reset": String(Math.floor(Date.now() / 1000) + 1800) },
+});
+
+const refusals: Refusals = {
+  throttled: (seconds) => ({
+    ...failure(403, "You have exceeded a secondary rate limit."),
+    headers: retryAfter(seconds ?? 60),
+  }),
+  denied: () => failure(403, "Resource not accessible by personal access token"),
+  firewalled: () =>
+    failure(
+      403,
+      "Although you appear to have the correct authorization credentials, your IP address is not permitted.",
+    ),
+  failed: (status) => failure(status, status === 401 ? "Bad credentials" : "Server Error"),
+};

@@ -1,0 +1,274 @@
+import { createPublicKey, type KeyObject, randomBytes, verify } from "node:crypto";
+import { type Answer, type Incoming, jsonObject, type Operation, type Refusals, retryAfter } from "../http.ts";
+import { decoded } from "../jwt.ts";
+
+/** https://cloud.google.com/secret-manager/quotas */
+const MAX_BYTES = 65_536;
+const TOKEN_SECONDS = 3599;
+
+interface Secret {
+  annotations: Record<string, string>;
+  etag: string;
+  replication: object;
+  versions: { value: string; state: "ENABLED" | "DISABLED" | "DESTROYED"; created: string }[];
+}
+
+export interface GoogleCredentials {
+  projectId: string;
+  clientEmail: string;
+  keyId: string;
+}
+
+type Body = Record<string, unknown>;
+
+/** Google's token endpoint and Secret Manager, for one project. https://cloud.google.com/secret-manager/docs/reference/rest */
+export class Google {
+  readonly credentials: GoogleCredentials;
+  readonly #origin: string;
+  readonly #accountKey: KeyObject;
+  readonly #secrets = new Map<string, Secret>();
+  readonly #issued = new Set<string>();
+
+  /**
+   * @param origin of both, such as `https://google.localhost:1234`.
+   * @param accountKey the RSA key of the service account.
+   */
+  constructor(credentials: GoogleCredentials, origin: string, accountKey: KeyObject) {
+    this.credentials = credentials;
+    this.#accountKey = createPublicKey(accountKey);
+    this.#origin = origin;
+  }
+
+  /** The latest version's value, where it is enabled. */
+  value(name: string): string | undefined {
+    const latest = this.#secrets.get(name)?.versions.at(-1);
+    return latest?.state === "ENABLED" ? latest.value : undefined;
+  }
+
+  /** How many versions all secrets have. */
+  written(): number {
+    return [...this.#secrets.values()].reduce((sum, { versions }) => sum + versions.length, 0);
+  }
+
+  /** As somebody else adds a version. */
+  write(name: string, value: string): void {
+    const secret = this.#secrets.get(name) ?? { annotations: {}, etag: etag(), replication: {}, versions: [] };
+    secret.versions.push({ value, state: "ENABLED", created: new Date().toISOString() });
+    this.#secrets.set(name, secret);
+  }
+
+  /** As somebody else disables the latest version. */
+  disable(name: string): void {
+    this.#secrets.get(name)!.versions.at(-1)!.state = "DISABLED";
+  }
+
+  remove(name: string): void {
+    this.#secrets.delete(name);
+  }
+
+  readonly service = (request: Incoming): Operation | undefined => {
+    const { method, path } = request;
+    if (method === "POST" && path === "/token") {
+      return { name: "google.token", refusals, anonymous: true, answer: () => this.#token(request) };
+    }
+    const found = this.#find(request);
+    if (!found) return undefined;
+    const [name, answer] = found;
+    const token = /^Bearer (.+)$/.exec(request.headers.authorization ?? "")?.[1] ?? "";
+    const known = this.#issued.has(token);
+    return {
+      name: `google.${name}`,
+      refusals,
+      anonymous: !known,
+      answer: () =>
+        known ? answer() : failure(401, "UNAUTHENTICATED", "Request had invalid authentication credentials."),
+    };
+  };
+
+  #token(request: Incoming): Answer {
+    const isForm = request.headers["content-type"]?.startsWith("application/x-www-form-urlencoded");
+    const form = new URLSearchParams(isForm ? request.body.toString("utf8") : "");
+    const grant = form.get("grant_type");
+    if (grant !== "urn:ietf:params:oauth:grant-type:jwt-bearer") {
+      return {
+        status: 400,
+        body: { error: "unsupported_grant_type", error_description: `Invalid grant_type: ${grant}` },
+      };
+    }
+    const problem = this.#assertionProblem(form.get("assertion") ?? "");
+    if (problem !== undefined) return { status: 400, body: { error: "invalid_grant", error_description: problem } };
+    const token = `ya29.${randomBytes(24).toString("hex")}`;
+    this.#issued.add(token);
+    return { status: 200, body: { access_token: token, expires_in: TOKEN_SECONDS, token_type: "Bearer" } };
+  }
+
+  #assertionProblem(assertion: string): string | undefined {
+    const [header, claims, signature, ...more] = assertion.split(".");
+    if (!header || !claims || !signature || more.length > 0) return "Invalid JWT.";
+    const text = Buffer.from(`${header}.${claims}`);
+    const signed = verify("sha256", text, this.#accountKey, Buffer.from(signature, "base64url"));
+    const { iss, aud, iat, exp, scope } = decoded(assertion).claims as Record<string, unknown>;
+    if (iss !== this.credentials.clientEmail) return "Invalid grant: account not found";
+    if (!signed) return "Invalid JWT Signature.";
+    const now = Date.now() / 1000;
+    if (aud !== `${this.#origin}/token`) return "Invalid JWT: Failed audience check.";
+    if (!(Number(iat) <= now + 60 && Number(exp) > now && Number(exp) - Number(iat) <= 3600)) {
+      return "Invalid JWT: Token must be a short-lived token (60 minutes) and in a reasonable timeframe.";
+    }
+    return scope === "https://www.googleapis.com/auth/cloud-platform" ? undefined : "Invalid scope.";
+  }
+
+  #find(request: Incoming): [name: string, answer: () => Answer] | undefined {
+    const { method, segments, query } = request;
+    const [version, projects, project, secrets, last = "", versions, number = "", ...more] = segments;
+    if (`${version}/${projects}/${secrets}` !== "v1/projects/secrets" || more.length > 0) return undefined;
+    const [name = "", action] = last.split(":");
+    const work = (answer: (body: Body) => Answer) => () => {
+      if (project !== this.credentials.projectId) return denied(`projects/${project}`);
+      const body = request.body.length === 0 ? {} : jsonObject(request);
+      return body === undefined ? failure(400, "INVALID_ARGUMENT", "Invalid JSON payload received.") : answer(body);
+    };
+    if (versions === "versions" && method === "GET") {
+      const [wanted = "", access] = number.split(":");
+      if (access === "access") return ["accessVersion", work(() => this.#version(name, wanted, true))];
+      return ["getVersion", work(() => this.#version(name, wanted, false))];
+    }
+    switch (`${method} ${action ?? (name === "" ? "all" : "one")}`) {
+      case "POST all":
+        return ["createSecret", work((body) => this.#create(query.get("secretId") ?? "", body))];
+      case "GET one":
+        return ["getSecret", work(() => this.#with(name, (secret) => ok(this.#view(name, secret))))];
+      case "PATCH one":
+        return ["updateSecret", work((body) => this.#update(name, query.get("updateMask"), body))];
+      case "DELETE one":
+        return [
+          "deleteSecret",
+          work(() =>
+            this.#with(name, () => {
+              this.#secrets.delete(name);
+              return ok({});
+            }),
+          ),
+        ];
+      case "POST addVersion":
+        return ["addVersion", work((body) => this.#add(name, body))];
+      default:
+        return undefined;
+    }
+  }
+
+  #with(name: string, answer: (secret: Secret) => Answer): Answer {
+    const secret = this.#secrets.get(name);
+    return secret ? answer(secret) : failure(404, "NOT_FOUND", `Secret [projects/1/secrets/${name}] not found.`);
+  }
+
+  #view(name: string, { annotations, etag, replication }: Secret): object {
+    return { name: `projects/1/secrets/${name}`, annotations, etag, replication };
+  }
+
+  #create(name: string, { replication, annotations }: Body): Answer {
+    if (!/^[A-Za-z0-9_-]{1,255}$/.test(name)) return failure(400, "INVALID_ARGUMENT", "The secretId is invalid.");
+    if (this.#secrets.has(name))
+      return failure(409, "ALREADY_EXISTS", `Secret [projects/1/secrets/${name}] already exists.`);
+    if (typeof replication !== "object" || replication === null) {
+      return failure(400, "INVALID_ARGUMENT", "Secret.replication is required.");
+    }
+    const problem = annotationProblem(annotations);
+    if (problem !== undefined) return failure(400, "INVALID_ARGUMENT", problem);
+    const given = (annotations ?? {}) as Record<string, string>;
+    const secret: Secret = { annotations: given, etag: etag(), replication, versions: [] };
+    this.#secrets.set(name, secret);
+    return ok(this.#view(name, secret));
+  }
+
+  #update(name: string, mask: string | null, body: Body): Answer {
+    return this.#with(name, (secret) => {
+      if (mask !== "annotations") return failure(400, "INVALID_ARGUMENT", "The updateMask is missing or not served.");
+      if (body.etag !== undefined && body.etag !== secret.etag) {
+        return failure(400, "FAILED_PRECONDITION", "The etag of the request does not match the secret's.");
+      }
+      const problem = annotationProblem(body.annotations);
+      if (problem !== undefined) return failure(400, "INVALID_ARGUMENT", problem);
+      secret.annotations = body.annotations as Record<string, string>;
+      secret.etag = etag();
+      return ok(this.#view(name, secret));
+    });
+  }
+
+  #add(name: string, { payload }: Body): Answer {
+    return this.#with(name, (secret) => {
+      const { data, dataCrc32c: sum } = (payload ?? {}) as { data?: unknown; dataCrc32c?: unknown };
+      if (typeof data !== "string" || data === "") return failure(400, "INVALID_ARGUMENT", "The payload is empty.");
+      const bytes = Buffer.from(data, "base64");
+      if (bytes.length > MAX_BYTES) return failure(400, "INVALID_ARGUMENT", "The payload is larger than 65536 bytes.");
+      if (sum !== undefined && String(sum) !== String(castagnoli(bytes))) {
+        return failure(400, "INVALID_ARGUMENT", "The checksum does not match the payload.");
+      }
+      this.write(name, bytes.toString("utf8"));
+      return ok({
+        ...versionView(name, secret, secret.versions.length),
+        clientSpecifiedPayloadChecksum: sum !== undefined,
+      });
+    });
+  }
+
+  #version(name: string, wanted: string, access: boolean): Answer {
+    return this.#with(name, (secret) => {
+      const number = wanted === "latest" ? secret.versions.length : Number(wanted);
+      const version = secret.versions[number - 1];
+      if (!version) return failure(404, "NOT_FOUND", `Secret Version [${wanted}] not found.`);
+      if (!access) return ok(versionView(name, secret, number));
+      if (version.state !== "ENABLED") {
+        return failure(400, "FAILED_PRECONDITION", `Secret Version [${wanted}] is in ${version.state} state.`);
+      }
+      const data = Buffer.from(version.value).toString("base64");
+      return ok({ name: `projects/1/secrets/${name}/versions/${number}`, payload: { data } });
+    });
+  }
+}
+
+const versionView = (name: string, { versions }: Secret, number: number) => ({
+  name: `projects/1/secrets/${name}/versions/${number}`,
+  createTime: versions[number - 1]!.created,
+  state: versions[number - 1]!.state,
+});
+
+/** https://cloud.google.com/secret-manager/docs/creating-and-accessing-annotations */
+function annotationProblem(annotations: unknown): string | undefined {
+  const entries = Object.entries((annotations ?? {}) as Record<string, unknown>);
+  if (Buffer.byteLength(JSON.stringify(annotations ?? {})) > 16 * 1024)
+    return "The annotations are larger than 16 KiB.";
+  const fits = entries.every(
+    ([key, value]) => /^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$/.test(key) && typeof value === "string",
+  );
+  return fits ? undefined : "An annotation is invalid.";
+}
+
+/** Bit by bit. https://www.rfc-editor.org/rfc/rfc3720#appendix-B.4 */
+function castagnoli(bytes: Uint8Array): number {
+  let rest = ~0;
+  for (const byte of bytes) {
+    rest ^= byte;
+    for (let bit = 0; bit < 8; bit++) rest = (rest >>> 1) ^ (0x82f63b78 & -(rest & 1));
+  }
+  return ~rest >>> 0;
+}
+
+const etag = () => `"${randomBytes(7).toString("hex")}"`;
+const ok = (body: object): Answer => ({ status: 200, body });
+const failure = (code: number, status: string, message: string): Answer => ({
+  status: code,
+  body: { error: { code, message, status } },
+});
+const denied = (resource: string) =>
+  failure(403, "PERMISSION_DENIED", `Permission denied for resource '${resource}' (or it may not exist).`);
+
+const refusals: Refusals = {
+  throttled: (seconds) => ({
+    ...failure(429, "RESOURCE_EXHAUSTED", "Quota exceeded for quota metric 'Access requests'."),
+    headers: retryAfter(seconds),
+  }),
+  denied: () => denied("projects/1/secrets"),
+  firewalled: () => denied("projects/1/secrets"),
+  failed: (status) => failure(status, status === 401 ? "UNAUTHENTICATED" : "INTERNAL", "error"),
+};

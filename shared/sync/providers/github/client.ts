@@ -1,0 +1,83 @@
+import { type ProviderCall, syncFailure } from "../failures.ts";
+import { exchange, type ProviderAnswer, type ProviderRequest } from "../http.ts";
+import type { ProviderDependencies } from "../provider.ts";
+import { keptToken, signedAssertion } from "../signed.ts";
+import type { GithubSecrets, GithubSettings } from "./configuration.ts";
+import { githubFailure } from "./failures.ts";
+
+const PUBLIC_API = "https://api.github.com";
+
+/** Seconds that a token of an installation is good for. https://docs.github.com/rest/apps/apps#create-an-installation-access-token-for-an-app */
+const INSTALLATION_TOKEN_SECONDS = 3600;
+
+const GRANT = "read and write of Secrets (of Environments too, for an environment's) in the repository";
+
+export interface GithubClient {
+  /** Sends it with the credential. Statuses in `expected` come back, any other is thrown. @throws {SyncFailure} */
+  call(
+    method: ProviderRequest["method"],
+    path: string,
+    operation: string,
+    expected: readonly number[],
+    body?: object,
+    signal?: AbortSignal,
+  ): Promise<ProviderAnswer>;
+}
+
+export function githubClient(
+  settings: GithubSettings,
+  secrets: GithubSecrets,
+  { outgoing, clock, endpoints }: ProviderDependencies,
+): GithubClient {
+  const api = settings.apiUrl ?? endpoints.github ?? PUBLIC_API;
+  const at = `GitHub at ${new URL(api).host}`;
+
+  const send = async (
+    method: ProviderRequest["method"],
+    path: string,
+    token: string,
+    call: ProviderCall,
+    body: object | undefined,
+    signal: AbortSignal | undefined,
+  ): Promise<ProviderAnswer> => {
+    const headers = {
+      accept: "application/vnd.github+json",
+      "x-github-api-version": "2022-11-28",
+      "user-agent": "credential-lifecycle",
+      authorization: `Bearer ${token}`,
+    };
+    return await exchange(
+      outgoing,
+      `${api}${path}`,
+      { method, headers, ...(body && { body }), ...(signal && { signal }) },
+      call,
+    );
+  };
+
+  const installation = keptToken(clock, async (signal) => {
+    const call = { operation: "sign in as the app", at, grant: GRANT };
+    const assertion = await signedAssertion({ iss: settings.appId! }, secrets.privateKey!, clock);
+    const path = `/app/installations/${settings.installationId}/access_tokens`;
+    const answer = await send("POST", path, assertion, call, undefined, signal);
+    if (answer.status === 404 && answer.json !== undefined) {
+      throw syncFailure("badCredentials", call, "the app has no such installation");
+    }
+    if (answer.status !== 201) throw githubFailure(answer, call, clock);
+    const { token } = (answer.json ?? {}) as { token?: unknown };
+    if (typeof token !== "string") throw syncFailure("badResponse", call, "the answer has no token");
+    return { token, seconds: INSTALLATION_TOKEN_SECONDS };
+  });
+
+  return {
+    async call(method, path, operation, expected, body, signal) {
+      const call = { operation, at, grant: GRANT };
+      const answer = await send(method, path, secrets.token ?? (await installation.get(signal)), call, body, signal);
+      if (answer.status === 401) installation.forget();
+      // What is missing is told in JSON; a page that says 404 is somebody else's.
+      const usable = answer.hasBody ? answer.json !== undefined : answer.status < 300;
+      if (expected.includes(answer.status) && usable) return answer;
+      if (expected.includes(answer.status)) throw syncFailure("badResponse", call, "the answer is not JSON");
+      throw githubFailure(answer, call, clock);
+    },
+  };
+}

@@ -1,0 +1,26 @@
+import * as z from "zod";
+import { credential, isRsaKey, serverAddress } from "../members.ts";
+
+const id = z.string().regex(/^\d{1,20}$/, "must be a number");
+
+export const GithubConfiguration = z
+  .strictObject({
+    apiUrl: serverAddress
+      .optional()
+      .describe("Of GitHub Enterprise Server, such as `https://github.example.com/api/v3`. Left out: github.com."),
+    token: credential
+      .optional()
+      .describe("A fine-grained personal access token; or a GitHub App by the next three members."),
+    appId: id.optional(),
+    installationId: id.optional(),
+    privateKey: z.string().max(8192).refine(isRsaKey, "must be an RSA key in PEM").optional(),
+  })
+  .refine(({ token, appId, installationId, privateKey }) => {
+    const app = [appId, installationId, privateKey].filter((member) => member !== undefined).length;
+    return token === undefined ? app === 3 : app === 0;
+  }, "must have either token, or appId, installationId and privateKey")
+  .meta({ id: "GithubSyncConfiguration" });
+
+type Configuration = z.infer<typeof GithubConfiguration>;
+export type GithubSettings = Omit<Configuration, "token" | "privateKey">;
+export type GithubSecrets = Pick<Configuration, "token" | "privateKey">;

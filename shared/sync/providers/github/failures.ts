@@ -1,0 +1,30 @@
+import type { Clock } from "../../../runtime.ts";
+import { SECOND_MS } from "../../../time.ts";
+import { type ProviderCall, syncFailure } from "../failures.ts";
+import { type ProviderAnswer, statusFailure } from "../http.ts";
+import type { SyncFailure } from "../provider.ts";
+
+/** https://docs.github.com/rest/using-the-rest-api/rate-limits-for-the-rest-api and …/troubleshooting-the-rest-api */
+export function githubFailure(answer: ProviderAnswer, call: ProviderCall, clock: Clock): SyncFailure {
+  const { status, header, json } = answer;
+  const limited = header("retry-after") !== undefined || header("x-ratelimit-remaining") === "0";
+  if ((status === 403 || status === 429) && json !== undefined && limited) {
+    const after = Number(header("retry-after") ?? Number.NaN);
+    const reset = Number(header("x-ratelimit-reset") ?? Number.NaN) - clock.now().getTime() / SECOND_MS;
+    const seconds = [after, reset].find((one) => Number.isFinite(one) && one >= 0);
+    return syncFailure("throttled", call, "its rate limit is used up", {
+      retryAfterSeconds: seconds === undefined ? undefined : Math.ceil(seconds),
+    });
+  }
+  if (status === 301 || status === 307 || status === 308) {
+    return syncFailure("notFound", call, "the repository was renamed or moved", {
+      remedy: "Make a record with the repository's new name.",
+    });
+  }
+  if (status === 404 && json !== undefined) {
+    return syncFailure("notFound", call, "there is none, or the credential does not see it", {
+      remedy: `Check the names of owner, repository and environment, and give the configured credential ${call.grant}.`,
+    });
+  }
+  return statusFailure(answer, call, clock);
+}

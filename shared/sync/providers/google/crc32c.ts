@@ -1,0 +1,15 @@
+/** Castagnoli's polynomial, bits reversed. https://www.rfc-editor.org/rfc/rfc3720#appendix-B.4 */
+const POLYNOMIAL = 0x82f63b78;
+
+const TABLE = Uint32Array.from({ length: 256 }, (_, byte) => {
+  let rest = byte;
+  for (let bit = 0; bit < 8; bit++) rest = rest & 1 ? (rest >>> 1) ^ POLYNOMIAL : rest >>> 1;
+  return rest;
+});
+
+/** The CRC32C of bytes: what Google checks a value's way with. Node's own `crc32` is of another polynomial. */
+export function crc32c(bytes: Uint8Array): number {
+  let rest = 0xffffffff;
+  for (const byte of bytes) rest = TABLE[(rest ^ byte) & 0xff]! ^ (rest >>> 8);
+  return (rest ^ 0xffffffff) >>> 0;
+}

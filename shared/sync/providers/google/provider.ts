@@ -1,0 +1,30 @@
+import { randomUUID } from "node:crypto";
+import { type ProviderDefinition, SyncFailure } from "../provider.ts";
+import { GoogleConfiguration, type GoogleSecrets, type GoogleSettings } from "./configuration.ts";
+import { nameProblem } from "./names.ts";
+import { googleTarget } from "./target.ts";
+
+export const google: ProviderDefinition<GoogleSettings, GoogleSecrets> = {
+  id: "google",
+  title: "Google Cloud",
+  configuration: GoogleConfiguration,
+  secretMembers: ["serviceAccountKey"],
+  addressMembers: [],
+  services: {
+    // https://cloud.google.com/secret-manager/quotas: 64 KiB
+    secretmanager: { nameProblem, maxBytes: 65_536, marks: true },
+  },
+  regionProblem: (region) => (region === undefined ? undefined : "is not taken: the configuration names the location"),
+
+  async check(settings, secrets, deps, signal) {
+    try {
+      // Nothing has this name, so that an answer proves the key and the project and nothing else.
+      await googleTarget(settings, secrets, deps).describe(`check-${randomUUID()}`, signal);
+    } catch (error) {
+      // The key was accepted. Rights may be given for some names only, and those of records are not known here.
+      if (!(error instanceof SyncFailure && error.code === "accessDenied")) throw error;
+    }
+  },
+
+  open: (_to, settings, secrets, deps) => googleTarget(settings, secrets, deps),
+};

@@ -1,0 +1,142 @@
+import * as z from "zod";
+import { syncFailure } from "../failures.ts";
+import { MANAGED_BY } from "../mark.ts";
+import { notedMark, writeNumbered } from "../numbered.ts";
+import { type ProviderDependencies, SyncFailure, type SyncTarget } from "../provider.ts";
+import { googleClient } from "./client.ts";
+import type { GoogleSecrets, GoogleSettings } from "./configuration.ts";
+import { crc32c } from "./crc32c.ts";
+
+/** Annotations: labels take small letters only, and no slash. */
+const RECORD = "sync-record";
+const NOTE = "sync-mark";
+
+const Secret = z.object({
+  name: z.string(),
+  etag: z.string(),
+  annotations: z.record(z.string(), z.string()).default({}),
+});
+const Version = z.object({ name: z.string().regex(/\/versions\/\d+$/), state: z.string() });
+const Accessed = z.object({ payload: z.object({ data: z.string() }) });
+
+const numberOf = (name: string): number => Number(name.slice(name.lastIndexOf("/") + 1));
+
+/**
+ * Google Secret Manager. https://cloud.google.com/secret-manager/docs/reference/rest
+ * Versions carry no marks; whose a secret is and which version holds what stands in its annotations. A version is added
+ * without a condition: one that somebody adds between the look and the write is seen by its number and mended next time.
+ */
+export function googleTarget(settings: GoogleSettings, secrets: GoogleSecrets, deps: ProviderDependencies): SyncTarget {
+  const client = googleClient(settings, secrets, deps);
+  const at = `Google Secret Manager in ${settings.projectId}`;
+  const what = (operation: string, permission: string) => ({
+    operation,
+    grant: `secretmanager.${permission} on this secret`,
+  });
+
+  function read<T extends z.ZodType>(schema: T, answer: unknown, operation: string): z.infer<T> {
+    const { data, success } = schema.safeParse(answer);
+    if (!success) throw syncFailure("badResponse", { operation, at, grant: "" }, "the answer is not as documented");
+    return data;
+  }
+
+  /** The secret and its latest version, without a value; undefined when it is not there. */
+  async function look(name: string, signal: AbortSignal | undefined) {
+    const operation = `look at the secret ${name}`;
+    const found = await client.call("GET", `secrets/${name}`, what(operation, "secrets.get"), undefined, signal);
+    if (found === undefined) return undefined;
+    const call = what(operation, "versions.get");
+    const latest = await client.call("GET", `secrets/${name}/versions/latest`, call, undefined, signal);
+    return {
+      secret: read(Secret, found, operation),
+      latest: latest === undefined ? undefined : read(Version, latest, operation),
+    };
+  }
+
+  return {
+    async describe(name, signal) {
+      const found = await look(name, signal);
+      if (!found) return { exists: false };
+      const { annotations } = found.secret;
+      const current = found.latest === undefined ? 0 : numberOf(found.latest.name);
+      return {
+        exists: true,
+        ownedBy: annotations[RECORD] ?? null,
+        holds: found.latest?.state === "ENABLED" ? notedMark(annotations[NOTE], current) : undefined,
+        version: String(current),
+      };
+    },
+
+    async put(name, value, mark, expected, signal) {
+      const operation = `write the secret ${name}`;
+      const whose = { "managed-by": MANAGED_BY, [RECORD]: mark.recordId, "sync-source": mark.source };
+      let found: Awaited<ReturnType<typeof look>>;
+      const bytes = Buffer.from(value);
+      return await writeNumbered(
+        {
+          async look() {
+            found = await look(name, signal);
+            const enabled = found?.latest?.state === "ENABLED";
+            // What a version that was disabled is noted to hold, nobody can read.
+            const note = enabled ? found?.secret.annotations[NOTE] : undefined;
+            return { current: found?.latest === undefined ? 0 : numberOf(found.latest.name), note };
+          },
+          async note(text) {
+            const annotations = { ...found?.secret.annotations, ...whose, [NOTE]: text };
+            const answer = found
+              ? await client.call(
+                  "PATCH",
+                  `secrets/${name}?updateMask=annotations`,
+                  what(operation, "secrets.update"),
+                  { annotations, etag: found.secret.etag },
+                  signal,
+                )
+              : await client.call(
+                  "POST",
+                  `secrets?secretId=${name}`,
+                  what(operation, "secrets.create"),
+                  { replication: replicationIn(settings), annotations },
+                  signal,
+                );
+            found = { secret: read(Secret, answer, operation), latest: found?.latest };
+          },
+          async write() {
+            const payload = { data: bytes.toString("base64"), dataCrc32c: String(crc32c(bytes)) };
+            const call = what(operation, "versions.add");
+            const answer = await client.call("POST", `secrets/${name}:addVersion`, call, { payload }, signal);
+            return numberOf(read(Version, answer, operation).name);
+          },
+          async holdsValue(version) {
+            try {
+              const call = what(`compare the secret ${name}`, "versions.access");
+              const answer = await client.call(
+                "GET",
+                `secrets/${name}/versions/${version}:access`,
+                call,
+                undefined,
+                signal,
+              );
+              return (
+                answer !== undefined && read(Accessed, answer, operation).payload.data === bytes.toString("base64")
+              );
+            } catch (error) {
+              if (error instanceof SyncFailure && error.code === "accessDenied") return false;
+              throw error;
+            }
+          },
+        },
+        mark,
+        expected,
+        { ...what(operation, "versions.add"), at },
+      );
+    },
+
+    async remove(name, signal) {
+      const call = what(`delete the secret ${name}`, "secrets.delete");
+      await client.call("DELETE", `secrets/${name}`, call, undefined, signal);
+    },
+  };
+}
+
+const replicationIn = ({ location }: GoogleSettings): object =>
+  location === undefined ? { automatic: {} } : { userManaged: { replicas: [{ location }] } };

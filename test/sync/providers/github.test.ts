@@ -1,0 +1,124 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import type { Cloud } from "../../../infra/local/cloud/cloud.ts";
+import { github } from "../../../shared/sync/providers/github/provider.ts";
+import type { ProviderDependencies } from "../../../shared/sync/providers/provider.ts";
+import { providerOf } from "../../../shared/sync/providers/providers.ts";
+import { FAULTS, failureOf, markOf, providersCloud } from "./stand-in.ts";
+import { providerSuite } from "./suite.ts";
+
+const started = providersCloud();
+afterAll(async () => (await started).cloud.stop());
+
+providerSuite("github actions", async () => {
+  const { cloud, deps } = await started;
+  const { control } = cloud;
+  const hub = control.providers.github;
+  let names = 0;
+  return {
+    provider: providerOf("github")!,
+    service: "actions",
+    region: undefined,
+    settings: {},
+    secrets: { token: hub.credentials.token },
+    wrongSecrets: { token: "github_pat_wrong" },
+    deps,
+    freshName: () => `acme/shop/production/COPY_${names++}`,
+    badNames: ["", "DB", "acme/DB", "acme/shop/1DB", "acme/shop/GITHUB_DB", "acme/shop/A-B", "acme/../DB", "a/b/c/d/E"],
+    recovers: false,
+    conditional: false,
+    value: (name) => hub.value(name),
+    writeByOthers: (name, value) => hub.write(name, value),
+    deleteByOthers: (name) => hub.remove(name),
+    trouble(kind, times) {
+      const operation = kind === "lostAfterWrite" ? "github.putSecret" : "github.*";
+      control.addFault({ match: { operation }, action: FAULTS[kind], ...(times && { times }) });
+    },
+    heal: () => control.clearFaults(),
+    counts: () => ({ writes: hub.written(), valueReads: 0 }),
+    stop: async () => control.clearFaults(),
+  };
+});
+
+describe("github actions", () => {
+  let cloud: Cloud;
+  let deps: ProviderDependencies;
+  let made = 0;
+  let name = "";
+  beforeAll(async () => {
+    ({ cloud, deps } = await started);
+  });
+  beforeEach(() => {
+    name = `acme/shop/DB_${++made}`;
+    hub().remaining = undefined;
+    cloud.control.clearFaults();
+    cloud.control.resetCounts();
+  });
+
+  const hub = () => cloud.control.providers.github;
+  const open = (secrets: { token?: string; privateKey?: string }, settings = {}) =>
+    github.open({ service: "actions", region: undefined }, settings, secrets, deps);
+  const byToken = () => open({ token: hub().credentials.token });
+  const byApp = (change = {}) => {
+    const { privateKey, ...settings } = cloud.control.providers.githubApp();
+    return open({ privateKey }, { ...settings, ...change });
+  };
+
+  test("of a repository and of its environment are two", async () => {
+    await byToken().put(name, "for all", markOf("v1"), { exists: false });
+    await byToken().put(name.replace("shop/", "shop/production/"), "for one", markOf("v1"), { exists: false });
+    expect(hub().value(name)).toBe("for all");
+    expect(hub().value(name.replace("shop/", "shop/production/"))).toBe("for one");
+  });
+
+  test("are written by an app with one token for several calls", async () => {
+    const target = byApp();
+    await target.put(name, "one", markOf("v1"), await target.describe(name));
+    expect(hub().value(name)).toBe("one");
+    expect(cloud.control.counts()).toMatchObject({ "github.installationToken": 1, "github.putSecret": 1 });
+  });
+
+  test.each([
+    ["an app of another id", { appId: "1" }],
+    ["an installation that is not there", { installationId: "1" }],
+  ])("are not written by %s", async (_, change) => {
+    expect(await failureOf(byApp(change).describe(name))).toMatchObject({ code: "badCredentials" });
+  });
+
+  test("wait for as long as the rate limit says", async () => {
+    hub().remaining = 0;
+    const failure = await failureOf(byToken().describe(name));
+    expect(failure).toMatchObject({ code: "throttled" });
+    expect((failure as { retryAfterSeconds: number }).retryAfterSeconds).toBeGreaterThan(1700);
+  });
+
+  test("of a repository that the credential does not see say what to check", async () => {
+    const failure = await failureOf(byToken().put("acme/secret-shop/DB", "one", markOf("v1"), { exists: false }));
+    expect(failure).toMatchObject({ code: "notFound", remedy: expect.stringContaining("read and write of Secrets") });
+  });
+
+  test("of a renamed repository are not looked for elsewhere", async () => {
+    hub().rename("old-shop");
+    const failure = await failureOf(byToken().describe("acme/old-shop/DB"));
+    expect(failure).toMatchObject({ code: "notFound", message: expect.stringContaining("renamed") });
+  });
+
+  test("have one name in every spelling", () => {
+    const { sameName } = github.services.actions!;
+    expect(sameName!("Acme/Shop/db")).toBe(sameName!("acme/shop/DB"));
+  });
+
+  test.each([
+    ["no credential", {}],
+    ["a part of an app", { appId: "1", installationId: "2" }],
+    ["an app without its number", { appId: "one", installationId: "2", privateKey: "x" }],
+    ["a key that is none", { appId: "1", installationId: "2", privateKey: "-----BEGIN RSA PRIVATE KEY-----" }],
+    ["two credentials", { token: "t", appId: "1" }],
+    ["http", { token: "t", apiUrl: "http://github.example.com/api/v3" }],
+  ])("can't be configured with %s", (_, configuration) => {
+    expect(github.configuration.safeParse(configuration).success).toBe(false);
+  });
+
+  test("can be configured with an app's key as GitHub hands it out", () => {
+    expect(github.configuration.safeParse(cloud.control.providers.githubApp()).success).toBe(true);
+  });
+});

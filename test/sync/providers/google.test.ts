@@ -1,0 +1,152 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import type { Cloud } from "../../../infra/local/cloud/cloud.ts";
+import { crc32c } from "../../../shared/sync/providers/google/crc32c.ts";
+import { google } from "../../../shared/sync/providers/google/provider.ts";
+import { markId } from "../../../shared/sync/providers/mark.ts";
+import type { ProviderDependencies } from "../../../shared/sync/providers/provider.ts";
+import { providerOf } from "../../../shared/sync/providers/providers.ts";
+import { FAULTS, failureOf, markOf, providersCloud } from "./stand-in.ts";
+import { providerSuite } from "./suite.ts";
+
+const started = providersCloud();
+afterAll(async () => (await started).cloud.stop());
+
+providerSuite("google secretmanager", async () => {
+  const { cloud, deps } = await started;
+  const { control } = cloud;
+  const cloudOfGoogle = control.providers.google;
+  const { serviceAccountKey = "", projectId } = control.providers.configurations().google!;
+  const otherAccount = serviceAccountKey.replace("sync@", "other@");
+  let names = 0;
+  return {
+    provider: providerOf("google")!,
+    service: "secretmanager",
+    region: undefined,
+    settings: { projectId },
+    secrets: { serviceAccountKey },
+    wrongSecrets: { serviceAccountKey: otherAccount },
+    deps,
+    freshName: () => `copy-${names++}`,
+    badNames: ["", "a/b", "a.b", "ä", "x".repeat(256)],
+    recovers: false,
+    conditional: true,
+    value: (name) => cloudOfGoogle.value(name),
+    writeByOthers: (name, value) => cloudOfGoogle.write(name, value),
+    deleteByOthers: (name) => cloudOfGoogle.remove(name),
+    trouble(kind, times) {
+      const operation = kind === "lostAfterWrite" ? "google.addVersion" : "google.*";
+      control.addFault({ match: { operation }, action: FAULTS[kind], ...(times && { times }) });
+    },
+    heal: () => control.clearFaults(),
+    counts: () => ({
+      writes: cloudOfGoogle.written(),
+      valueReads: control.counts()["google.accessVersion"] ?? 0,
+    }),
+    stop: async () => control.clearFaults(),
+  };
+});
+
+describe("google secretmanager", () => {
+  let cloud: Cloud;
+  let deps: ProviderDependencies;
+  let made = 0;
+  let name = "";
+  beforeAll(async () => {
+    ({ cloud, deps } = await started);
+  });
+  beforeEach(() => {
+    name = `db-${++made}`;
+    cloud.control.clearFaults();
+    cloud.control.resetCounts();
+  });
+
+  const ours = () => cloud.control.providers.google;
+  const configuration = () =>
+    cloud.control.providers.configurations().google as { projectId: string; serviceAccountKey: string };
+  const open = (change: { projectId?: string } = {}) => {
+    const { projectId, serviceAccountKey } = { ...configuration(), ...change };
+    return google.open({ service: "secretmanager", region: undefined }, { projectId }, { serviceAccountKey }, deps);
+  };
+
+  test("signs in once for several calls", async () => {
+    const target = open();
+    await target.put(name, "one", markOf("v1"), await target.describe(name));
+    await target.describe(name);
+    expect(cloud.control.counts()["google.token"]).toBe(1);
+  });
+
+  test.each([
+    ["before the value", "google.addVersion", { kind: "reset" }, 0],
+    ["after the value", "google.addVersion", { kind: "loseAnswer" }, 0],
+    ["before the last note", "google.updateSecret", { kind: "reset" }, 0],
+    ["after the secret was made", "google.createSecret", { kind: "loseAnswer" }, 0],
+  ] as const)("that dies %s has one version of it after the next run", async (_, operation, action, after) => {
+    const target = open();
+    cloud.control.addFault({ match: { operation }, action, times: 1, after });
+    await failureOf(target.put(name, "one", markOf("v1"), await target.describe(name)));
+    await target.put(name, "one", markOf("v1"), await target.describe(name));
+    expect(await target.describe(name)).toMatchObject({ version: "1", holds: markId(markOf("v1")) });
+  });
+
+  test("that was disabled holds nothing, and gets a new version", async () => {
+    const target = open();
+    await target.put(name, "one", markOf("v1"), await target.describe(name));
+    ours().disable(name);
+    expect((await target.describe(name)).holds).toBeUndefined();
+    await target.put(name, "one", markOf("v1"), await target.describe(name));
+    expect(ours().value(name)).toBe("one");
+  });
+
+  test("is written once more where the value may not be compared", async () => {
+    const target = open();
+    const match = { operation: "google.addVersion" };
+    cloud.control.addFault({ match, action: { kind: "loseAnswer" }, times: 1 });
+    await failureOf(target.put(name, "one", markOf("v1"), await target.describe(name)));
+    cloud.control.addFault({ match: { operation: "google.accessVersion" }, action: { kind: "deny" } });
+    expect(await target.put(name, "one", markOf("v1"), await target.describe(name))).toMatchObject({ version: "2" });
+  });
+
+  test("of another project is a missing right", async () => {
+    const failure = await failureOf(open({ projectId: "acme-other" }).describe(name));
+    expect(failure).toMatchObject({ code: "accessDenied", providerCode: "PERMISSION_DENIED" });
+  });
+
+  test("never sends the key to the address that its file names", async () => {
+    const file = JSON.parse(configuration().serviceAccountKey) as Record<string, string>;
+    const serviceAccountKey = JSON.stringify({
+      ...file,
+      token_uri: `${cloud.environment.AZURE_AUTHORITY_HOST}/stolen`,
+    });
+    const { projectId } = configuration();
+    const target = google.open(
+      { service: "secretmanager", region: undefined },
+      { projectId },
+      { serviceAccountKey },
+      deps,
+    );
+    await target.describe(name);
+    expect(Object.keys(cloud.control.counts())).toEqual(["google.getSecret", "google.token", "total"]);
+  });
+
+  test.each([
+    ["a key file that is none", { projectId: "acme-payments", serviceAccountKey: "{}" }],
+    [
+      "a user's credentials",
+      { projectId: "acme-payments", serviceAccountKey: JSON.stringify({ type: "authorized_user" }) },
+    ],
+    ["a project that leads elsewhere", { projectId: "acme/../x" }],
+    ["a location that is none", { location: "europe-west1/x" }],
+  ])("can't be configured with %s", (_, change) => {
+    expect(google.configuration.safeParse({ ...configuration(), ...change }).success).toBe(false);
+    expect(google.configuration.safeParse(configuration()).success).toBe(true);
+  });
+
+  // https://www.rfc-editor.org/rfc/rfc3720#appendix-B.4
+  test.each([
+    ["00".repeat(32), 0x8a9136aa],
+    ["ff".repeat(32), 0x62a8ab43],
+    [Buffer.from("123456789").toString("hex"), 0xe3069283],
+  ])("checks %s with Castagnoli's sum", (hex, sum) => {
+    expect(crc32c(Buffer.from(hex, "hex"))).toBe(sum);
+  });
+});
