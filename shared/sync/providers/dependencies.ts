@@ -3,6 +3,7 @@ import { createOutgoing, hostAndPort } from "../../outgoing/outgoing.ts";
 import type { Clock } from "../../runtime.ts";
 import { SECOND_MS } from "../../time.ts";
 import type { ProviderDependencies } from "./provider.ts";
+import { createTokens } from "./tokens.ts";
 
 /** A secret of HashiCorp Vault is the largest answer, about 1 MB as it is configured by default, in JSON. */
 const LIMITS = { timeoutMs: 30 * SECOND_MS, maxAnswerBytes: 4 * 1024 * 1024 };
@@ -27,5 +28,5 @@ export function providerDependencies(
     plainHttp: () => false,
     remedy: "PRIVATE_TARGET_HOSTS names hosts in the service's own network.",
   });
-  return { outgoing, clock, endpoints: { aws, github, google }, vaultSecrets };
+  return { outgoing, clock, tokens: createTokens(clock), endpoints: { aws, github, google }, vaultSecrets };
 }

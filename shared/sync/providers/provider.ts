@@ -2,6 +2,7 @@ import type * as z from "zod";
 import type { VaultSecrets } from "../../azure/vault-secrets.ts";
 import type { Outgoing } from "../../outgoing/outgoing.ts";
 import type { Clock } from "../../runtime.ts";
+import type { Tokens } from "./tokens.ts";
 
 /**
  * What a sync target is to the rest of the service. Each provider is one folder beside this file with the same file names:
@@ -111,6 +112,7 @@ export interface ProviderDependencies {
   /** For all calls but an SDK's: guarded, since people give the addresses of some providers. */
   outgoing: Outgoing;
   clock: Clock;
+  tokens: Tokens;
   /** Addresses that the environment names in place of the public ones; undefined for the public ones. */
   endpoints: { aws?: string | undefined; github?: string | undefined; google?: string | undefined };
   /** The secrets of a key vault of the inventory, by the vault's name. @throws {SyncFailure} notFound */

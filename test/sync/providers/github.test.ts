@@ -70,11 +70,13 @@ describe("github actions", () => {
     expect(hub().value(name.replace("shop/", "shop/production/"))).toBe("for one");
   });
 
-  test("are written by an app with one token for several calls", async () => {
-    const target = byApp();
-    await target.put(name, "one", markOf("v1"), await target.describe(name));
+  test("are written by an app with one token for many records, and another when that was revoked", async () => {
+    await byApp().put(name, "one", markOf("v1"), await byApp().describe(name));
     expect(hub().value(name)).toBe("one");
     expect(cloud.control.counts()).toMatchObject({ "github.installationToken": 1, "github.putSecret": 1 });
+    hub().revokeIssued();
+    expect(await byApp().describe(name)).toMatchObject({ exists: true });
+    expect(cloud.control.counts()["github.installationToken"]).toBe(2);
   });
 
   test.each([

@@ -68,11 +68,13 @@ describe("google secretmanager", () => {
     return google.open({ service: "secretmanager", region: undefined }, { projectId }, { serviceAccountKey }, deps);
   };
 
-  test("signs in once for several calls", async () => {
-    const target = open();
-    await target.put(name, "one", markOf("v1"), await target.describe(name));
-    await target.describe(name);
+  test("signs in once for many records, and again when the token was revoked", async () => {
+    ours().revokeIssued();
+    await open().put(name, "one", markOf("v1"), await open().describe(name));
     expect(cloud.control.counts()["google.token"]).toBe(1);
+    ours().revokeIssued();
+    expect(await open().describe(name)).toMatchObject({ exists: true });
+    expect(cloud.control.counts()["google.token"]).toBe(2);
   });
 
   test.each([

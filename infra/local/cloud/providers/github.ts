@@ -63,6 +63,11 @@ export class Github {
     return this.#written;
   }
 
+  /** Ends every token that the app was given. */
+  revokeIssued(): void {
+    this.#issued.clear();
+  }
+
   /** Requests for it are led elsewhere from now on. */
   rename(repository: string): void {
     this.#renamed.add(repository);

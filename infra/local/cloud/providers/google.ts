@@ -62,6 +62,11 @@ export class Google {
     this.#secrets.get(name)!.versions.at(-1)!.state = "DISABLED";
   }
 
+  /** Ends every token that the account was given. */
+  revokeIssued(): void {
+    this.#issued.clear();
+  }
+
   remove(name: string): void {
     this.#secrets.delete(name);
   }

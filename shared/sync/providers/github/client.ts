@@ -1,7 +1,7 @@
 import { type ProviderCall, syncFailure } from "../failures.ts";
 import { exchange, type ProviderAnswer, type ProviderRequest } from "../http.ts";
 import type { ProviderDependencies } from "../provider.ts";
-import { keptToken, signedAssertion } from "../signed.ts";
+import { signedAssertion, withToken } from "../tokens.ts";
 import type { GithubSecrets, GithubSettings } from "./configuration.ts";
 import { githubFailure } from "./failures.ts";
 
@@ -27,7 +27,7 @@ export interface GithubClient {
 export function githubClient(
   settings: GithubSettings,
   secrets: GithubSecrets,
-  { outgoing, clock, endpoints }: ProviderDependencies,
+  { outgoing, clock, tokens, endpoints }: ProviderDependencies,
 ): GithubClient {
   const api = settings.apiUrl ?? endpoints.github ?? PUBLIC_API;
   const at = `GitHub at ${new URL(api).host}`;
@@ -54,11 +54,11 @@ export function githubClient(
     );
   };
 
-  const installation = keptToken(clock, async (signal) => {
+  const installation = async () => {
     const call = { operation: "sign in as the app", at, grant: GRANT };
     const assertion = await signedAssertion({ iss: settings.appId! }, secrets.privateKey!, clock);
     const path = `/app/installations/${settings.installationId}/access_tokens`;
-    const answer = await send("POST", path, assertion, call, undefined, signal);
+    const answer = await send("POST", path, assertion, call, undefined, undefined);
     if (answer.status === 404 && answer.json !== undefined) {
       throw syncFailure("badCredentials", call, "the app has no such installation");
     }
@@ -66,13 +66,16 @@ export function githubClient(
     const { token } = (answer.json ?? {}) as { token?: unknown };
     if (typeof token !== "string") throw syncFailure("badResponse", call, "the answer has no token");
     return { token, seconds: INSTALLATION_TOKEN_SECONDS };
-  });
+  };
+  const app = { tokens, key: ["github", api, settings, secrets], ask: installation };
 
   return {
     async call(method, path, operation, expected, body, signal) {
       const call = { operation, at, grant: GRANT };
-      const answer = await send(method, path, secrets.token ?? (await installation.get(signal)), call, body, signal);
-      if (answer.status === 401) installation.forget();
+      const sendWith = (token: string) => send(method, path, token, call, body, signal);
+      const answer = await (secrets.token === undefined
+        ? withToken(app, sendWith, ({ status, json }) => status === 401 && json !== undefined)
+        : sendWith(secrets.token));
       // What is missing is told in JSON; a page that says 404 is somebody else's.
       const usable = answer.hasBody ? answer.json !== undefined : answer.status < 300;
       if (expected.includes(answer.status) && usable) return answer;

@@ -1,7 +1,7 @@
 import { type ProviderCall, syncFailure } from "../failures.ts";
 import { exchange, type ProviderRequest } from "../http.ts";
 import type { ProviderDependencies } from "../provider.ts";
-import { keptToken, signedAssertion } from "../signed.ts";
+import { signedAssertion, withToken } from "../tokens.ts";
 import { type GoogleSecrets, type GoogleSettings, keyFileIn } from "./configuration.ts";
 import { googleFailure, tokenFailure } from "./failures.ts";
 
@@ -22,14 +22,14 @@ export interface GoogleClient {
 export function googleClient(
   { projectId }: GoogleSettings,
   { serviceAccountKey }: GoogleSecrets,
-  { outgoing, clock, endpoints }: ProviderDependencies,
+  { outgoing, clock, tokens, endpoints }: ProviderDependencies,
 ): GoogleClient {
   const addresses =
     endpoints.google === undefined ? PUBLIC : { api: endpoints.google, token: `${endpoints.google}/token` };
   const at = `Google Secret Manager in ${projectId}`;
 
   // https://developers.google.com/identity/protocols/oauth2/service-account#httprest
-  const account = keptToken(clock, async (signal) => {
+  const ask = async () => {
     const call = { operation: "sign in as the service account", at, grant: "a key" };
     const key = keyFileIn(serviceAccountKey);
     if (!key) throw syncFailure("badCredentials", call, "the service account's key is not readable");
@@ -37,22 +37,34 @@ export function googleClient(
     const assertion = await signedAssertion(claims, key.private_key, clock, { kid: key.private_key_id });
     const body = new URLSearchParams({ grant_type: "urn:ietf:params:oauth:grant-type:jwt-bearer", assertion });
     const request = { method: "POST" as const, headers: { accept: "application/json" }, body };
-    const answer = await exchange(outgoing, addresses.token, { ...request, ...(signal && { signal }) }, call);
+    const answer = await exchange(outgoing, addresses.token, request, call);
     if (answer.status !== 200) throw tokenFailure(answer, call, clock);
     const { access_token: token, expires_in: seconds } = (answer.json ?? {}) as Record<string, unknown>;
     if (typeof token !== "string") throw syncFailure("badResponse", call, "the answer has no token");
     return { token, seconds: typeof seconds === "number" ? seconds : 0 };
-  });
+  };
+  const account = { tokens, key: ["google", addresses.token, serviceAccountKey], ask };
 
   return {
     async call(method, path, what, body, signal) {
       const call = { ...what, at };
-      const headers = { accept: "application/json", authorization: `Bearer ${await account.get(signal)}` };
-      const request = { method, headers, ...(body && { body }), ...(signal && { signal }) };
-      const answer = await exchange(outgoing, `${addresses.api}/v1/projects/${projectId}/${path}`, request, call);
+      const address = `${addresses.api}/v1/projects/${projectId}/${path}`;
+      const sendWith = async (token: string) => {
+        const headers = { accept: "application/json", authorization: `Bearer ${token}` };
+        return await exchange(
+          outgoing,
+          address,
+          { method, headers, ...(body && { body }), ...(signal && { signal }) },
+          call,
+        );
+      };
+      const answer = await withToken(
+        account,
+        sendWith,
+        (refused) => refused.status === 401 && refused.json !== undefined,
+      );
       const { status, json } = answer;
       const error = (json as { error?: { status?: unknown } } | undefined)?.error;
-      if (status === 401) account.forget();
       if (status === 404 && error?.status === "NOT_FOUND") return undefined;
       if (status !== 200) throw googleFailure(answer, call, clock);
       if (json === undefined) throw syncFailure("badResponse", call, "the answer is not JSON");

@@ -1,7 +1,7 @@
 import { type ProviderCall, syncFailure } from "../failures.ts";
 import { exchange, type ProviderAnswer, type ProviderRequest } from "../http.ts";
 import type { ProviderDependencies } from "../provider.ts";
-import { keptToken } from "../signed.ts";
+import { withToken } from "../tokens.ts";
 import type { HashicorpSecrets, HashicorpSettings } from "./configuration.ts";
 import { hashicorpFailure } from "./failures.ts";
 
@@ -17,17 +17,14 @@ export interface HashicorpClient {
     body?: object,
     signal?: AbortSignal,
   ): Promise<unknown>;
-  /** Asks the server about the token itself. @throws {SyncFailure} badCredentials when it is none. */
-  checkToken(signal?: AbortSignal): Promise<void>;
 }
 
 export function hashicorpClient(
   settings: HashicorpSettings,
   secrets: HashicorpSecrets,
-  { outgoing, clock }: ProviderDependencies,
+  { outgoing, clock, tokens }: ProviderDependencies,
 ): HashicorpClient {
   const at = `Vault at ${new URL(settings.address).host}`;
-  const signIn = { operation: "sign in", at, grant: "a role of its own" };
 
   const send = async (
     method: Method,
@@ -42,7 +39,7 @@ export function hashicorpClient(
         method,
         headers: {
           accept: "application/json",
-          // Without it a server in front of a secondary one may forward the request anywhere.
+          // An agent in front of the server may ask for it, to tell its clients from pages that browsers were led to.
           "x-vault-request": "true",
           ...(token !== undefined && { "x-vault-token": token }),
           ...(settings.namespace !== undefined && { "x-vault-namespace": settings.namespace }),
@@ -54,40 +51,47 @@ export function hashicorpClient(
       call,
     );
 
-  const role = keptToken(clock, async (signal) => {
-    const body = { role_id: settings.roleId, secret_id: secrets.secretId };
-    const answer = await send("POST", `auth/${settings.authMount}/login`, signIn, { body, signal });
-    const { auth } = (answer.json ?? {}) as { auth?: { client_token?: unknown; lease_duration?: unknown } };
-    if (answer.status !== 200) throw hashicorpFailure(answer, signIn, clock);
-    if (typeof auth?.client_token !== "string") throw syncFailure("badResponse", signIn, "the answer has no token");
-    return { token: auth.client_token, seconds: typeof auth.lease_duration === "number" ? auth.lease_duration : 0 };
-  });
-  const currentToken = async (signal: AbortSignal | undefined) => secrets.token ?? (await role.get(signal));
+  /** https://developer.hashicorp.com/vault/api-docs/auth/approle#login-with-approle */
+  const role = {
+    tokens,
+    key: ["hashicorp", settings, secrets],
+    async ask() {
+      const signIn = { operation: "sign in", at, grant: "a role of its own" };
+      const body = { role_id: settings.roleId, secret_id: secrets.secretId };
+      const answer = await send("POST", `auth/${settings.authMount}/login`, signIn, { body });
+      const { auth } = (answer.json ?? {}) as { auth?: { client_token?: unknown; lease_duration?: unknown } };
+      if (answer.status !== 200) throw hashicorpFailure(answer, signIn, clock);
+      if (typeof auth?.client_token !== "string") throw syncFailure("badResponse", signIn, "the answer has no token");
+      return { token: auth.client_token, seconds: typeof auth.lease_duration === "number" ? auth.lease_duration : 0 };
+    },
+  };
 
-  async function checkToken(signal?: AbortSignal): Promise<void> {
-    const token = await currentToken(signal);
+  /** Whether the server does not know the token: a missing right has the same answer. */
+  async function isUnknown(answer: ProviderAnswer, token: string, signal: AbortSignal | undefined): Promise<boolean> {
+    if (answer.status !== 403 || answer.json === undefined) return false;
     const call = { operation: "look at the configured token", at, grant: "the default policy" };
-    const answer = await send("GET", "auth/token/lookup-self", call, { token, signal });
-    if (answer.status === 403 && answer.json !== undefined) {
-      role.forget();
-      throw syncFailure("badCredentials", call, "the token was not accepted: it is wrong, expired or revoked");
-    }
-    if (answer.status !== 200) throw hashicorpFailure(answer, call, clock);
-    if (answer.json === undefined) throw syncFailure("badResponse", call, "the answer is not JSON");
+    const told = await send("GET", "auth/token/lookup-self", call, { token, signal });
+    if (told.status === 200 && told.json !== undefined) return false;
+    if (told.status === 403 && told.json !== undefined) return true;
+    throw hashicorpFailure(told, call, clock);
   }
 
   return {
     async call(method, path, what, body, signal) {
       const call = { ...what, at };
-      const answer = await send(method, path, call, { token: await currentToken(signal), body, signal });
+      const sendWith = (token: string) => send(method, path, call, { token, body, signal });
+      const fixed = secrets.token;
+      const answer = await (fixed === undefined
+        ? withToken(role, sendWith, (refused, token) => isUnknown(refused, token, signal))
+        : sendWith(fixed));
       const { status, json, hasBody } = answer;
       if (status === 404 && json !== undefined) return undefined;
-      // A wrong token and a missing right have the same answer.
-      if (status === 403 && json !== undefined) await checkToken(signal);
+      if (fixed !== undefined && (await isUnknown(answer, fixed, signal))) {
+        throw syncFailure("badCredentials", call, "the token was not accepted: it is wrong, expired or revoked");
+      }
       if (status !== 200 && status !== 204) throw hashicorpFailure(answer, call, clock);
       if (hasBody && json === undefined) throw syncFailure("badResponse", call, "the answer is not JSON");
       return json ?? {};
     },
-    checkToken,
   };
 }
