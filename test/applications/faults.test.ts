@@ -73,7 +73,7 @@ async function expectWhole(tables: Tables): Promise<void> {
     [...found.values()].map((row) => JSON.stringify(withoutKeys(row))).sort();
   expect(values(byName)).toEqual(values(byId));
   expect([...byName.keys()].sort()).toEqual([...byId.values()].map((row) => nameKey(row)).sort());
-  const everywhere = [...BUCKETS.map((bucket) => partitions.vault(holderName(live.cloud.app.tenantId, bucket)))];
+  const everywhere = BUCKETS.map((bucket) => partitions.vault(holderName(live.cloud.app.tenantId, bucket)));
   const assets = async (partitionKey: string) =>
     [
       ...(await rows<never>({ partitionKey, from: "e!", before: 'e"' }, Assets as never)),
