@@ -51,6 +51,7 @@ const REASONS: Record<keyof typeof BAD_SAML_MODES, SamlReason> = {
   large: "malformed",
   wide: "malformed",
   manyReferences: "signature",
+  threeTransforms: "signature",
   manyTransforms: "signature",
   deep: "malformed",
   notWellFormed: "malformed",

@@ -100,6 +100,7 @@ export const BAD_SAML_MODES = {
     response: change(/<samlp:Status>/, `<samlp:Extensions>${"<a/>".repeat(5000)}</samlp:Extensions><samlp:Status>`),
   },
   manyReferences: { sent: change(/(<ds:Reference .*?<\/ds:Reference>)/s, "$1".repeat(400)) },
+  threeTransforms: { signature: { enveloped: 2 } },
   manyTransforms: { sent: change(/(<ds:Transform [^>]*exc-c14n#"\s*\/>)/, "$1".repeat(400)) },
   deep: { response: change(/<samlp:Status>/, `${"<a>".repeat(1000)}${"</a>".repeat(1000)}<samlp:Status>`) },
   notWellFormed: { sent: change(/<samlp:Status>/, "<samlp:Status a=b>") },

@@ -12,6 +12,8 @@ export interface SignatureOptions {
   digest?: "SHA-1" | "SHA-256" | "SHA-512";
   /** Of what is signed. Default `exc-c14n`. */
   transform?: "exc-c14n" | "exc-c14n-com" | "c14n";
+  /** How often the transform that takes the signature out is named. Default 1; more change nothing but the work. */
+  enveloped?: number;
   /** Of the signature's own SignedInfo: inclusive, which SAML does not use. */
   inclusive?: true;
 }
@@ -39,7 +41,7 @@ let loaded: ReturnType<typeof library> | undefined;
 export async function signXml(xml: string, key: SamlKey, options: SignatureOptions = {}): Promise<string> {
   loaded ??= library();
   const { Parse, SignedXml, XMLSerializer } = loaded;
-  const { hash = "SHA-256", digest = hash, transform = "exc-c14n", inclusive } = options;
+  const { hash = "SHA-256", digest = hash, transform = "exc-c14n", enveloped = 1, inclusive } = options;
   const algorithm = { name: "RSASSA-PKCS1-v1_5", hash };
   const privateKey = await webcrypto.subtle.importKey("jwk", key.privateKey, algorithm, false, ["sign"]);
   const document = Parse(xml);
@@ -49,9 +51,10 @@ export async function signXml(xml: string, key: SamlKey, options: SignatureOptio
   signed.XmlSignature.SignedInfo.CanonicalizationMethod.Algorithm = inclusive
     ? "http://www.w3.org/TR/2001/REC-xml-c14n-20010315"
     : exclusive;
+  const envelopedTransforms = Array.from({ length: enveloped }, () => "enveloped" as const);
   await signed.Sign(algorithm, privateKey as unknown as CryptoKey, document, {
     x509: [key.certificate],
-    references: [{ uri: `#${id}`, hash: digest, transforms: ["enveloped", transform] }],
+    references: [{ uri: `#${id}`, hash: digest, transforms: [...envelopedTransforms, transform] }],
   });
   const signature = new XMLSerializer().serializeToString(signed.XmlSignature.GetXml() as never);
   return xml.replace(/^<[^>]*>(<saml:Issuer>[^<]*<\/saml:Issuer>)?/, (start) => start + signature);
