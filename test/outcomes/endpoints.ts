@@ -1,6 +1,8 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
 import { createServices, type Services } from "../../functions/services.ts";
+import { createSignInFailures } from "../../shared/access/failures.ts";
+import { keyedHash } from "../../shared/access/tokens.ts";
 import { USERS_PARTITION, User } from "../../shared/access/user.ts";
 import { DELIVERY_ROW, Deliveries } from "../../shared/alerts/delivery.ts";
 import { newDelivery } from "../../shared/alerts/evaluate.ts";
@@ -358,9 +360,11 @@ export function changingEndpoints(service: Service, token: () => string): Changi
       endpoint: "POST /auth/users/{user_id}/unlock",
       async prepare() {
         const { username } = await user();
-        const from = { "X-Forwarded-For": `198.51.100.${number % 250}` };
+        const { config, tables, clock } = services();
+        const hash = (text: string) => keyedHash(config.JWT_SIGNING_KEYS[0]!.key, "sign-in", text);
+        const failures = createSignInFailures({ tables, clock, hash });
         for (let failure = 0; failure < 5; failure++) {
-          await service.call("POST", "/auth/login", { body: { username, password: "wrong" }, headers: from });
+          await failures.begin({ username, address: "198.51.100.1", known: false });
         }
         return {
           method: "POST",
