@@ -23,7 +23,7 @@ const company: Company = {
 
 let service: Service;
 beforeAll(async () => {
-  service = await Service.start({ company, env: { AZURE_SUBSCRIPTION_IDS: `${A},${B}` } });
+  service = await Service.start({ company, env: { AZURE_SUBSCRIPTION_IDS: `${A},${B}` }, shortWaits: true });
   expect((await service.scan({ mode: "full" })).status).toBe("completed");
 });
 afterAll(() => service?.stop());

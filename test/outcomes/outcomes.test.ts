@@ -56,10 +56,8 @@ beforeAll(async () => {
       ALLOW_PRIVATE_WEBHOOK_ADDRESSES: "true",
       LICENSE_KEY: await licence(),
     },
-    hosts: 0,
+    shortWaits: true,
   });
-  const shortWaits = `--import=${new URL("./short-waits.mjs", import.meta.url).href}`;
-  await service.addHost({ NODE_OPTIONS: `${service.environment.NODE_OPTIONS ?? ""} ${shortWaits}` });
   const scan = await service.scan({ mode: "full" });
   expect(scan.status, JSON.stringify(scan)).toBe("completed");
   admin = await makeToken(service, "admin");

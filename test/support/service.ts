@@ -8,6 +8,8 @@ import { Conformance, type Description } from "./conformance.ts";
 import { TEST_APP } from "./global-setup.ts";
 import { startTableProxy } from "./table-proxy.ts";
 
+const SHORT_WAITS = new URL("./short-waits.mjs", import.meta.url).href;
+
 export const ADMIN = { username: "admin", password: "correct-horse-battery" };
 
 export interface Answer {
@@ -53,6 +55,8 @@ export class Service {
       lease?: number;
       /** Added to the environment of storage, such as that of a moved clock. */
       storageEnv?: Record<string, string>;
+      /** The hosts' waits between tries of a call take a fortieth (short-waits.mjs). */
+      shortWaits?: boolean;
     } = {},
   ): Promise<Service> {
     const azurite = await startAzurite(options.storageEnv ? { environment: options.storageEnv } : {});
@@ -60,7 +64,7 @@ export class Service {
       startCloud({ company: options.company ?? "small" }),
       startTableProxy(azurite.connectionString()),
     ]);
-    const environment = {
+    const environment: Record<string, string> = {
       ...cloud.environment,
       AzureWebJobsStorage: tables.connectionString,
       JWT_SIGNING_KEYS: `test:${randomBytes(32).toString("base64")}`,
@@ -76,6 +80,7 @@ export class Service {
       SCHEDULE_JITTER_SECONDS: "0",
       ...options.env,
     };
+    if (options.shortWaits) environment.NODE_OPTIONS = `${environment.NODE_OPTIONS ?? ""} --import=${SHORT_WAITS}`;
     const service = new Service({ azurite, cloud, tables, environment }, options.lease ?? 5);
     for (let host = 0; host < (options.hosts ?? 1); host++) await service.addHost();
     return service;
