@@ -14,8 +14,11 @@ const FURTHER_TESTS: Record<string, string[]> = {
 };
 /** Files of functions/ that are named otherwise than the tests of their area. */
 const AREAS: Record<string, string> = { auth: "access", license: "licensing" };
-/** Rooms whose tests lie under other names: files directly in shared/, which every room uses. */
-const TESTS_OF: Record<string, string[]> = { shared: ["test/storage", "test/http", "test/inventory"] };
+/** Rooms whose tests lie under other names; `shared` are the files directly in shared/, which every room uses. */
+const TESTS_OF: Record<string, string[]> = {
+  secrets: ["test/sync"],
+  shared: ["test/storage", "test/http", "test/inventory"],
+};
 
 /** `shared/<room>/…` or `shared/<file>.ts` -> the room, `functions/…` -> `functions`. */
 export function roomOf(file: string): string {

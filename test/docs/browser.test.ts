@@ -20,7 +20,7 @@ afterAll(async () => {
 /** A page, with all it asked for and all it complained of. */
 async function open(address: string): Promise<{ page: Page; requested: string[]; complaints: string[] }> {
   const page = await context.newPage();
-  page.setDefaultTimeout(10_000);
+  page.setDefaultTimeout(30_000);
   const [requested, complaints]: [string[], string[]] = [[], []];
   page.on("request", (request) => requested.push(request.url()));
   page.on("console", (message) => {

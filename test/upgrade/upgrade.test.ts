@@ -126,8 +126,11 @@ describe("the store of an earlier version, upgraded in place", () => {
         status: _s,
         daysUntilExpiry: _d,
         stale: _t,
+        source,
+        notCounted,
         ...rest
       } = asset;
+      expect([source, notCounted]).toEqual(["keyVault", null]);
       expect(old).toMatchObject({ ...rest, expiresOn: old.expiresOn });
       if (tags?.changed === "yes") changed++;
       else expect(tags ?? null).toEqual(old.tags ?? null);
