@@ -77,6 +77,8 @@ export class Service {
       DELTA_SCAN_SCHEDULE: "0 0 0 1 1 *",
       FULL_SCAN_SCHEDULE: "0 0 0 1 1 *",
       RECONCILIATION_SCHEDULE: "0 0 0 1 1 *",
+      APPLICATIONS_SCHEDULE: "0 0 0 1 1 *",
+      APPLICATION_CHANGES_SCHEDULE: "0 0 0 1 1 *",
       SCHEDULE_JITTER_SECONDS: "0",
       ...options.env,
     };

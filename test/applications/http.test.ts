@@ -1,0 +1,80 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { appIdOf, keyIdOf, secretValueOf } from "../../infra/local/cloud/company/applications.ts";
+import { licence } from "../support/licence.ts";
+import { Service } from "../support/service.ts";
+import { applications } from "./room.ts";
+
+/** A host that has a licence, and one that has none. */
+let service: Service;
+let unlicensed: string;
+beforeAll(async () => {
+  service = await Service.start({
+    company: { subscriptions: [], applications: applications(12) },
+    env: { LICENSE_KEY: await licence() },
+  });
+  ({ url: unlicensed } = await service.addHost({ LICENSE_KEY: "" }));
+});
+afterAll(() => service?.stop());
+
+const BASE = "/api/automation/rotation";
+
+test("a discovery is asked for, followed and found in applications, assets and the audit log", async () => {
+  const begun = await service.admin("POST", `${BASE}/discover`);
+  expect([begun.status, begun.body]).toMatchObject([201, { status: "completed", apps: 12, failures: [] }]);
+  const location = begun.headers.get("location")!;
+  expect(location).toBe(`${BASE}/runs/${begun.body.runId}`);
+  expect((await service.admin("GET", location)).body).toEqual(begun.body);
+  expect((await service.admin("GET", `${BASE}/runs/01ARZ3NDEKTSV4RRFFQ69G5FAV`)).status).toBe(404);
+
+  const { body: list } = await service.admin("GET", `${BASE}/apps?search=app%2000&limit=5`);
+  expect([list.total, list.items.length]).toEqual([10, 5]);
+  expect((await service.all(`${BASE}/apps?search=app%2000`)).length).toBe(10);
+  const one = await service.admin("GET", `${BASE}/apps/${appIdOf("App 003")}`);
+  expect(one.body).toMatchObject({ displayName: "App 003", policy: null, rotatable: true, federated: [] });
+  expect(one.body.credentials.map(({ keyId }: { keyId: string }) => keyId).sort()).toEqual(
+    [keyIdOf("App 003", "secret-0"), keyIdOf("App 003", "secret-1")].sort(),
+  );
+  expect(one.text).not.toContain(secretValueOf("App 003", "secret-0"));
+  for (const { assetId, status, daysUntilExpiry } of one.body.credentials) {
+    const { body: asset } = await service.admin("GET", `/api/assets/discovery/assets/${assetId}`);
+    expect(asset).toMatchObject({
+      id: assetId,
+      source: "entra",
+      vaultName: null,
+      status,
+      daysUntilExpiry,
+      type: "secret",
+    });
+  }
+  const csv = await service.admin("GET", "/api/assets/discovery/assets?source=entra&format=csv");
+  expect(csv.text.trimEnd().split("\r\n")).toHaveLength(1 + begun.body.credentials);
+  const { body: entries } = await service.admin("GET", "/audit/entries?event_type=applications.discovered");
+  expect(entries.items).toMatchObject([{ outcome: "success", target: { id: begun.body.runId } }]);
+});
+
+test.each(["status=bad", "rotatable=1", "expiresBefore=2026-13-01", "search=", "limit=0", "cursor=x", "unknown=1"])(
+  "a list with %s is refused",
+  async (query) => {
+    expect((await service.admin("GET", `${BASE}/apps?${query}`)).status).toBe(400);
+  },
+);
+
+test("without a licence only a run is told of, and credentials leave the counts", async () => {
+  const token = await service.signIn({
+    username: service.environment.BOOTSTRAP_ADMIN_USERNAME!,
+    password: service.environment.BOOTSTRAP_ADMIN_PASSWORD!,
+  });
+  const { body: run } = await service.admin("POST", `${BASE}/discover`);
+  const call = (method: string, path: string) => service.call(method, unlicensed + path, { token });
+  for (const [method, path] of [
+    ["POST", `${BASE}/discover`],
+    ["GET", `${BASE}/apps`],
+    ["GET", `${BASE}/apps/${appIdOf("App 003")}`],
+  ] as const)
+    expect([path, (await call(method, path)).body.code]).toEqual([path, "licenseRequired"]);
+  expect((await call("GET", `${BASE}/runs/${run.runId}`)).body).toEqual(run);
+  const assets = await call("GET", "/api/assets/discovery/assets?source=entra");
+  expect(assets.body).toMatchObject({ total: 0, items: [] });
+  const left = await call("GET", "/api/assets/discovery/assets?source=entra&counted=false&limit=1");
+  expect(left.body).toMatchObject({ total: run.credentials, items: [{ notCounted: "noLicense" }] });
+});
