@@ -4,6 +4,7 @@ import { cpus } from "node:os";
 import path from "node:path";
 import setup from "../../test/support/global-setup.ts";
 import { commandLine } from "../build/command-line.ts";
+import { applications } from "./applications.ts";
 import { auditExport } from "./audit-export.ts";
 import { calls } from "./calls.ts";
 import { compliance } from "./compliance.ts";
@@ -24,6 +25,7 @@ const sections: Record<string, () => Promise<Section>> = {
   compliance,
   sixtyDays,
   auditExport,
+  applications,
 };
 const HELP = `npm run bench -- [--check] [NAME…]
 

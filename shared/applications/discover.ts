@@ -352,6 +352,7 @@ async function complete(
     await held.change({ ending: again });
     return await complete(held, again, deps, attempt + 1);
   }
-  await deps.ended();
+  const { added, updated, removed } = ending;
+  if (mode === "full" || added + updated + removed > 0) await deps.ended();
   await held.end({ status, finishedAt, apps, credentials, expiring, ending: undefined });
 }
