@@ -60,6 +60,8 @@ export const ApplicationRecord = z.object({
   owners: z.array(Owner).optional(),
   /** By key id. */
   credentials: z.array(ApplicationCredential),
+  /** Whether it signs in with tokens of other issuers, too; absent where no list said. */
+  federated: z.boolean().optional(),
   details: Details.optional(),
   firstSeenAt: z.string(),
 });

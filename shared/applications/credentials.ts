@@ -96,10 +96,11 @@ async function differences(
 }
 
 function assetsOfApplication(app: ReadApplication, vaultName: string, tenantId: string, now: string): AssetRecord[] {
-  const secretsUntil = app.credentials
-    .filter(({ kind }) => kind === "secret")
-    .map(({ expiresOn }) => expiresOn ?? null)
-    .sort((a, b) => (a ?? Infinity) - (b ?? Infinity));
+  const secretsUntil = ends(app.credentials.filter(({ kind }) => kind === "secret"));
+  // One that signs tokens signs nobody in.
+  const certificatesUntil = ends(
+    app.credentials.filter(({ kind, of, usage }) => kind === "certificate" && of === "application" && usage !== "Sign"),
+  );
   return app.credentials.map(({ keyId, kind, of, displayName, hint, thumbprint, startsOn, expiresOn }) => {
     const name = credentialName(app.appId, keyId);
     const asset = {
@@ -123,6 +124,8 @@ function assetsOfApplication(app: ReadApplication, vaultName: string, tenantId: 
         ...(hint === undefined ? {} : { hint }),
         ...(app.owners === undefined ? {} : { owners: people(app.owners) }),
         secretsUntil,
+        certificatesUntil,
+        ...(app.federated === undefined ? {} : { federated: app.federated }),
       },
       // There is no list entry beside it: whether it is as it was is told by its content.
       listing: "entra",
@@ -132,6 +135,12 @@ function assetsOfApplication(app: ReadApplication, vaultName: string, tenantId: 
 }
 
 /** A service principal that owns an application, such as the service's own, is nobody who could be asked. */
+/** When each of them ends, null for never, sorted. */
+const ends = (credentials: ReadApplication["credentials"]): (number | null)[] =>
+  credentials
+    .map(({ expiresOn }) => expiresOn ?? null)
+    .sort((a, b) => (a ?? Number.POSITIVE_INFINITY) - (b ?? Number.POSITIVE_INFINITY));
+
 const people = (owners: readonly Owner[]): string[] =>
   owners.flatMap(({ userPrincipalName }) => userPrincipalName ?? []).sort();
 

@@ -27,7 +27,7 @@ import {
   States,
 } from "./application.ts";
 import { writeCredentials } from "./credentials.ts";
-import { merged, type ReadApplication, readAll, readChanges, startOfChanges } from "./read.ts";
+import { type Listing, merged, type ReadApplication, readAll, readChanges, startOfChanges } from "./read.ts";
 import type { HeldRun } from "./runs.ts";
 import { appIdOf, contentsOf, endBucket, readBucket, writeApplications } from "./write.ts";
 
@@ -38,7 +38,14 @@ const BUCKETS_AT_ONCE = 4;
 /** What reads applications needs of the client of Microsoft Graph. */
 export type DirectoryReader = Pick<
   Graph,
-  "applications" | "servicePrincipals" | "changes" | "owners" | "federatedCredentials" | "passwordPolicy" | "rights"
+  | "applications"
+  | "servicePrincipals"
+  | "federatedApplications"
+  | "changes"
+  | "owners"
+  | "federatedCredentials"
+  | "passwordPolicy"
+  | "rights"
 >;
 
 export interface DiscoverDeps {
@@ -148,12 +155,13 @@ async function read(held: HeldRun, before: StateRecord | undefined, now: string,
   if (held.run.mode === "changes") await held.change({ mode: "full" });
   // Taken before the lists are read: what changes meanwhile comes again with the next changes.
   const deltaLink = state.deltaLink ?? (await startOfChanges(graph, signal));
-  const { applications, servicePrincipals } = await readAll(graph, signal);
+  const listing = await readAll(graph, signal);
+  const { applications, servicePrincipals } = listing;
   if (applications instanceof CloudFailure) fail("applications", applications);
   else state = { ...state, ...(deltaLink === undefined ? {} : { deltaLink }), applicationsAt: now };
   if (servicePrincipals instanceof CloudFailure) fail("servicePrincipals", servicePrincipals);
   else state = { ...state, servicePrincipalsAt: now };
-  return { wanted: wantedOfLists(applications, servicePrincipals, state, now), state, failures };
+  return { wanted: wantedOfLists(listing, state, now), state, failures };
 }
 
 /** What Graph does not know any more, or does not let the identity ask for, is no failure: everything can be listed. */
@@ -161,8 +169,7 @@ const isLinkLost = ({ code }: CloudFailure): boolean =>
   code === "resyncRequired" || code === "accessDenied" || code === "foreignHost";
 
 function wantedOfLists(
-  applications: GraphApplication[] | CloudFailure,
-  servicePrincipals: GraphApplication[] | CloudFailure,
+  { applications, servicePrincipals, federated }: Listing,
   { servicePrincipalsAt }: StateRecord,
   now: string,
 ): Map<string, Wanted> {
@@ -186,14 +193,18 @@ function wantedOfLists(
         for (const appId of ids) {
           const known = standing.get(appId);
           const principal = own?.get(appId);
+          const application = apps ? apps.get(appId) : known && asListed(known, "application");
           const one = merged(
-            apps ? apps.get(appId) : known && asListed(known, "application"),
+            application,
             own
               ? principal && { ...principal, credentials: credentialsOf(principal) }
               : known && !unseen
                 ? asPrincipal(known)
                 : undefined,
-            known?.owners,
+            {
+              owners: known?.owners,
+              federated: application && federated ? federated.has(application.objectId) : known?.federated,
+            },
           );
           if (one) wanted.set(appId, one);
         }
@@ -230,7 +241,12 @@ async function wantedOfChanges(
         const all = new Map<string, ReadApplication>([...known].map(([appId, app]) => [appId, asRead(app)]));
         for (const [appId, app] of changed) {
           const before = known.get(appId);
-          const one = app && merged(app, before && asPrincipal(before), before?.owners ?? owners.get(appId));
+          const one =
+            app &&
+            merged(app, before && asPrincipal(before), {
+              owners: before?.owners ?? owners.get(appId),
+              federated: before?.federated,
+            });
           if (one) all.set(appId, one);
           else all.delete(appId);
         }

@@ -9,22 +9,30 @@ export type ReadApplication = Omit<ApplicationRecord, "firstSeenAt" | "details">
 export interface Listing {
   applications: GraphApplication[] | CloudFailure;
   servicePrincipals: GraphApplication[] | CloudFailure;
+  /** Object ids of those with federated credentials; undefined where Graph does not tell. */
+  federated: ReadonlySet<string> | undefined;
 }
 
 /** One request a page. Both lists one after the other: Graph counts them together. */
 export async function readAll(
-  graph: Pick<Graph, "applications" | "servicePrincipals">,
+  graph: Pick<Graph, "applications" | "servicePrincipals" | "federatedApplications">,
   signal: AbortSignal,
 ): Promise<Listing> {
   const applications = await listed(graph.applications(signal));
   // What the first list was refused for, such as a sign-in that fails, the second would be, too: it is asked all the same,
   // since it takes the same permission but not the same time.
   const servicePrincipals = await listed(graph.servicePrincipals(signal));
-  return { applications, servicePrincipals };
+  const federated = await listed(graph.federatedApplications(signal));
+  return {
+    applications,
+    servicePrincipals,
+    // Not every tenant can answer this, and only a check of compliance asks it: it is no failure.
+    federated: federated instanceof CloudFailure ? undefined : new Set(federated),
+  };
 }
 
-async function listed(pages: AsyncGenerator<GraphApplication[]>): Promise<GraphApplication[] | CloudFailure> {
-  const all: GraphApplication[] = [];
+async function listed<T>(pages: AsyncGenerator<T[]>): Promise<T[] | CloudFailure> {
+  const all: T[] = [];
   try {
     for await (const page of pages) all.push(...page);
   } catch (error) {
@@ -67,7 +75,7 @@ export async function startOfChanges(graph: Pick<Graph, "changes">, signal: Abor
 /**
  * An application and its service principal here as one: they share the client id. Either may be missing.
  *
- * @param owners - Known from before, where this reading does not say.
+ * @param known - From before, where this reading does not say.
  */
 export function merged(
   application: GraphApplication | undefined,
@@ -76,14 +84,14 @@ export function merged(
         credentials: ApplicationRecord["credentials"];
       })
     | undefined,
-  owners: ApplicationRecord["owners"],
+  known: Pick<ApplicationRecord, "federated" | "owners">,
 ): ReadApplication | undefined {
   const main = application ?? servicePrincipal;
   if (!main) return undefined;
   const own = application ? credentialsOf(application) : [];
   const keyIds = new Set(own.map(({ keyId }) => keyId));
   const beside = servicePrincipal?.credentials.filter(({ keyId }) => !keyIds.has(keyId)) ?? [];
-  const known = application?.owners ?? owners;
+  const owners = application?.owners ?? known.owners;
   return {
     appId: main.appId,
     objectId: main.objectId,
@@ -91,7 +99,8 @@ export function merged(
     displayName: main.displayName,
     ...(application?.signInAudience === undefined ? {} : { signInAudience: application.signInAudience }),
     ...(application?.createdOn === undefined ? {} : { createdOn: application.createdOn }),
-    ...(known === undefined ? {} : { owners: [...known].sort((a, b) => (a.id < b.id ? -1 : 1)) }),
+    ...(owners === undefined ? {} : { owners: [...owners].sort((a, b) => (a.id < b.id ? -1 : 1)) }),
+    ...(known.federated === undefined ? {} : { federated: known.federated }),
     credentials: [...own, ...beside].sort(byKeyId),
   };
 }

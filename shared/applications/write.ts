@@ -25,9 +25,9 @@ const TEXT_PER_TRANSACTION = 1_000_000;
 
 /** Hash of what was read of an application, in an order of its own: members may come in any. */
 export function hashOfApplication(app: ReadApplication): string {
-  const { appId, objectId, kind, displayName, signInAudience, createdOn, owners, credentials } = app;
+  const { appId, objectId, kind, displayName, signInAudience, createdOn, owners, credentials, federated } = app;
   return fingerprint([
-    [appId, objectId, kind, displayName, signInAudience ?? null, createdOn ?? null],
+    [appId, objectId, kind, displayName, signInAudience ?? null, createdOn ?? null, federated ?? null],
     owners?.map((one) => [one.id, one.displayName ?? null, one.userPrincipalName ?? null, one.mail ?? null]) ?? null,
     credentials.map((one) => [
       [one.keyId, one.kind, one.of, one.displayName ?? null, one.hint ?? null, one.thumbprint ?? null],

@@ -141,8 +141,12 @@ export function assetView(found: FoundAsset, moment: Moment, ownerTag: string): 
   };
 }
 
-const credentialView = ({ secretsUntil: _, ...shown }: Credential): NonNullable<z.infer<typeof Asset>["credential"]> =>
-  shown;
+const credentialView = ({
+  secretsUntil: _secrets,
+  certificatesUntil: _certificates,
+  federated: _federated,
+  ...shown
+}: Credential): NonNullable<z.infer<typeof Asset>["credential"]> => shown;
 
 const TypeCounts = z.object({ certificate: z.int(), key: z.int(), secret: z.int() });
 const StatusCounts = z.object({ healthy: z.int(), warning: z.int(), critical: z.int(), expired: z.int() });

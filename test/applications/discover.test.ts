@@ -75,7 +75,7 @@ describe("a discovery", () => {
     deployment.messages.length = 0;
     live.cloud.control.resetCounts();
     expect(await deployment.scheduled("full", process)).toMatchObject({ status: "completed", ...truth() });
-    expect(graphCalls()).toBe(2);
+    expect(graphCalls()).toBe(3);
     live.cloud.control.resetCounts();
     expect(await deployment.scheduled("changes", process)).toMatchObject({ mode: "changes", ...truth() });
     expect(graphCalls()).toBe(1);

@@ -139,7 +139,7 @@ describe("reading", () => {
 
   test("those with federated credentials are found with one request", async () => {
     expect(await all(graph.federatedApplications())).toEqual([payments]);
-    expect(cloud.control.requests({ operation: "graph.listApplications" })).toHaveLength(1);
+    expect(cloud.control.requests({ operation: "graph.listFederatedApplications" })).toHaveLength(1);
   });
 
   test("what changed since a link, once, and who is gone", async () => {

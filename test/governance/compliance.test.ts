@@ -1,7 +1,9 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Company } from "../../infra/local/cloud/company/company.ts";
-import { CHECKS } from "../../shared/compliance/checks/all.ts";
+import { CHECKS, checkOfId } from "../../shared/compliance/checks/all.ts";
+import { sourceOf } from "../../shared/inventory/asset.ts";
+import { licence } from "../support/licence.ts";
 import { Service } from "../support/service.ts";
 
 interface Violation {
@@ -22,6 +24,7 @@ interface Asset {
   status: string;
   expiresOn: string | null;
   keyType: string | null;
+  source: string;
 }
 interface Control {
   id: string;
@@ -37,8 +40,9 @@ describe("the stand-in company acme", () => {
   const passed = new Map<string, number>();
 
   beforeAll(async () => {
-    service = await Service.start({ company: "acme" });
+    service = await Service.start({ company: "acme", env: { LICENSE_KEY: await licence() } });
     await service.scan();
+    await service.admin("POST", "/api/automation/rotation/discover");
     [violations, assets] = await Promise.all([
       service.all("/compliance/violations"),
       service.all("/api/assets/discovery/assets"),
@@ -53,7 +57,9 @@ describe("the stand-in company acme", () => {
   afterAll(() => service.stop());
 
   /** Whether what the API shows of the asset says that the check has something to judge there. */
-  function applies(checkId: string, { status, expiresOn, keyType }: Asset): boolean {
+  function applies(checkId: string, { status, expiresOn, keyType, source }: Asset): boolean {
+    const check = checkOfId.get(checkId)!;
+    if (source !== (check.resourceType === "vault" ? "keyVault" : sourceOf(check))) return false;
     if (/-near-expiry-/.test(checkId)) return expiresOn !== null && status !== "expired";
     if (/-expired$|^(secret|key)-validity-period$/.test(checkId)) return expiresOn !== null;
     if (checkId.endsWith("-rsa-size")) return keyType?.startsWith("RSA") ?? false;

@@ -3,6 +3,7 @@ import type { CompanySecret, CompanySubscription } from "./company.ts";
 
 /** Days until the current secret of a team's API ends, by the team's place. */
 const API_DAYS = [20, -5, 3, 6, 12, 25, 40, 80, 150, 300, 500, 700];
+const CERTIFICATE_DAYS = [20, 90, 4, -12, 150, 200, 260, 300, 330, 100, 60, 395];
 const IMPORTER_DAYS = [45, 9, 400, -30, 28, 5, 190, 60, 2, 350, 14, 100];
 
 const title = (team: string) => (team.length <= 3 ? team.toUpperCase() : `${team[0]!.toUpperCase()}${team.slice(1)}`);
@@ -32,7 +33,7 @@ function applicationsOf(team: string, index: number): CompanyApplication[] {
     },
     {
       name: `${name} Portal`,
-      owners: [mail],
+      ...(index !== 6 && { owners: [mail] }),
       ...(personal && {
         audience: "AzureADandPersonalMicrosoftAccount",
         secrets: [
@@ -40,7 +41,7 @@ function applicationsOf(team: string, index: number): CompanyApplication[] {
           { name: "green", expiresInDays: 90 + index, createdDaysAgo: 80 },
         ],
       }),
-      ...(!personal && { certificates: [{ name: `portal-${team}`, expiresInDays: 10 + 35 * index }] }),
+      ...(!personal && { certificates: [{ name: `portal-${team}`, expiresInDays: CERTIFICATE_DAYS[index]! }] }),
       ...(index % 2 === 0 && {
         federated: [
           {
@@ -60,12 +61,20 @@ const ALONE: CompanyApplication[] = [
     name: "Partner Gateway",
     owners: ["platform@acme.example"],
     secrets: [{ name: "for the partner", expiresInDays: 1500, createdDaysAgo: 325 }],
+    certificates: [{ name: "partner-gateway", expiresInDays: 240 }],
   },
   {
     name: "Nightly Reporter",
     owners: ["analytics@acme.example"],
     signIn: "disabled",
     secrets: [{ name: "reports", expiresInDays: 18 }],
+    federated: [
+      {
+        name: "cluster",
+        issuer: "https://oidc.acme.example/cluster-7",
+        subject: "system:serviceaccount:reports:nightly",
+      },
+    ],
   },
   { name: "Travel Expenses", owners: ["hr@acme.example"], samlSigning: { expiresInDays: 26 } },
 ];

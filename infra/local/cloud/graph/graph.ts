@@ -89,7 +89,7 @@ function appIdOf(directory: Directory, id: string): string {
   return directory.truth(named)?.appId ?? named;
 }
 
-function routeOf({ method, segments }: Incoming): Route {
+function routeOf({ method, segments, query }: Incoming): Route {
   const [, set = "", second, third, ...more] = segments;
   const unknown: Route = {
     name: "unknown",
@@ -107,7 +107,7 @@ function routeOf({ method, segments }: Incoming): Route {
   switch (set) {
     case "applications":
       return only("GET", {
-        name: "graph.listApplications",
+        name: query.has("$count") ? "graph.listFederatedApplications" : "graph.listApplications",
         permissions: READ,
         answer: (call) => reads.list(call, "application"),
       });
