@@ -11,7 +11,7 @@ import type {
   NewPassword,
   PasswordCredential,
   PasswordPolicy,
-} from "./graph.ts";
+} from "./graph-objects.ts";
 
 /**
  * The members of Microsoft Graph's answers that are read here; the others are not looked at.

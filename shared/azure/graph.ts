@@ -16,83 +16,17 @@ import {
   readServicePrincipal,
 } from "./graph-answers.ts";
 import { graphFailure } from "./graph-failures.ts";
+import type {
+  ApplicationChanges,
+  DirectoryOwner,
+  FederatedCredential,
+  GraphApplication,
+  NewPassword,
+  PasswordPolicy,
+} from "./graph-objects.ts";
 import type { CloudServices } from "./key-vault.ts";
 
-/**
- * Microsoft Graph v1.0, as far as application credentials need it.
- * https://learn.microsoft.com/graph/api/resources/application. Instants are whole unix seconds.
- */
-
-/** A client secret. Its value is only ever in the answer to `addPassword`. */
-export interface PasswordCredential {
-  keyId: string;
-  displayName?: string;
-  /** The first three characters of the value. */
-  hint?: string;
-  startsOn?: number;
-  expiresOn?: number;
-}
-
-/** A certificate or other key. */
-export interface KeyCredential {
-  keyId: string;
-  displayName?: string;
-  /** `AsymmetricX509Cert`, `Symmetric` or `X509CertAndPassword`. */
-  type: string;
-  /** `Verify` or `Sign`. */
-  usage: string;
-  /** SHA-1 of the certificate, upper-case hexadecimal. */
-  thumbprint?: string;
-  startsOn?: number;
-  expiresOn?: number;
-}
-
-/** A person or service principal that owns an application. */
-export interface DirectoryOwner {
-  id: string;
-  displayName?: string;
-  userPrincipalName?: string;
-  mail?: string;
-}
-
-/** An application registration, or a service principal with credentials of its own. */
-export interface GraphApplication {
-  /** `servicePrincipal` for one whose credentials are not those of its application. */
-  kind: "application" | "servicePrincipal";
-  /** The directory object's id: what the calls that change it take. */
-  objectId: string;
-  /** The client id: what it signs in with. */
-  appId: string;
-  displayName: string;
-  /** Such as `AzureADMyOrg`; undefined for a service principal. */
-  signInAudience?: string;
-  createdOn?: number;
-  passwords: PasswordCredential[];
-  keys: KeyCredential[];
-  /** Undefined where this list does not say. At most 20 are given. */
-  owners?: DirectoryOwner[];
-}
-
-export interface FederatedCredential {
-  id: string;
-  name: string;
-  issuer: string;
-  subject: string;
-}
-
-/** What changed since a delta link. */
-export interface ApplicationChanges {
-  changed: GraphApplication[];
-  /** Object ids of those that are gone. */
-  removed: string[];
-  /** On the last page: the link to ask with next time. It is opaque and may be some KiB long. */
-  deltaLink?: string;
-}
-
-/** A client secret as it was made: the only time that anybody sees its value. */
-export interface NewPassword extends PasswordCredential {
-  secretText: string;
-}
+export type { GraphApplication, PasswordCredential } from "./graph-objects.ts";
 
 /** Every method throws `CloudFailure`; `timedOut` once its signal is aborted. */
 export interface Graph {
@@ -139,12 +73,6 @@ export interface Graph {
   removePassword(objectId: string, keyId: string): Promise<"removed" | "absent">;
   /** Who the service is for Microsoft Graph, and which application permissions its token has. */
   rights(): Promise<{ objectId: string | undefined; permissions: string[] }>;
-}
-
-/** What may be added as a client secret. */
-export interface PasswordPolicy {
-  allowed: boolean;
-  longestDays?: number;
 }
 
 /** Applications per page, the most that there are: https://learn.microsoft.com/graph/api/application-list */

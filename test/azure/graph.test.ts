@@ -3,7 +3,8 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { appIdOf, keyIdOf, objectIdOf, secretValueOf } from "../../infra/local/cloud/company/applications.ts";
 import type { Company } from "../../infra/local/cloud/company/company.ts";
-import { type ApplicationChanges, createGraph, type Graph } from "../../shared/azure/graph.ts";
+import { createGraph, type Graph } from "../../shared/azure/graph.ts";
+import type { ApplicationChanges } from "../../shared/azure/graph-objects.ts";
 import { createIdentity } from "../../shared/azure/identity.ts";
 import { createSignInProof, type ProveSignIn } from "../../shared/azure/sign-in-proof.ts";
 import type { Config } from "../../shared/config/config.ts";
