@@ -1,7 +1,8 @@
 import { decodeJwt } from "jose";
 import * as z from "zod";
 import { DAY_SECONDS } from "../time.ts";
-import type { Route } from "./calls.ts";
+import { type Route, undocumented } from "./calls.ts";
+import { type CallTarget, malformedAnswer } from "./failure.ts";
 import type {
   ApplicationChanges,
   DirectoryOwner,
@@ -81,7 +82,7 @@ type Restriction = z.infer<typeof restriction>;
 const restrictions = z.object({ passwordCredentials: z.array(restriction).nullish() }).nullish();
 const assignedPolicies = z.object({
   createdDateTime: instant,
-  appManagementPolicies: z.array(z.object({ isEnabled: z.boolean(), restrictions })),
+  appManagementPolicies: z.array(z.object({ isEnabled: z.boolean(), restrictions })).nullish(),
 });
 const tenantPolicy = z.object({ isEnabled: z.boolean(), applicationRestrictions: restrictions });
 
@@ -98,6 +99,8 @@ const listOf = (entry: z.ZodType) => ({ answer: graphPage, entry, paged: true })
 
 const ONE = "applications(?:/[0-9a-f-]{36}|\\(appId='[0-9a-f-]{36}'\\))";
 
+const READ_ONE = target("read an application", READ);
+
 const ROUTES: [path: RegExp, route: Route][] = [
   // One list of applications asks for their ids alone.
   [
@@ -111,7 +114,7 @@ const ROUTES: [path: RegExp, route: Route][] = [
     new RegExp(`^${ONE}/federatedIdentityCredentials$`),
     { ...listOf(federated), target: target("list an application's federated credentials", READ) },
   ],
-  [new RegExp(`^${ONE}$`), { answer: z.object({ id: guid }), target: target("read an application", READ) }],
+  [new RegExp(`^${ONE}$`), { answer: z.object({ id: guid }), target: READ_ONE }],
   [/^policies\/defaultAppManagementPolicy$/, { answer: tenantPolicy, target: target("read the policy", POLICY) }],
   [new RegExp(`^${ONE}/addPassword$`), { answer: newPassword, target: target("add a client secret", WRITE) }],
   [new RegExp(`^${ONE}/removePassword$`), { answer: "nothing", target: target("remove a client secret", WRITE) }],
@@ -124,13 +127,20 @@ export function graphRoute(path: string): Route | undefined {
 }
 
 export function readApplication(entry: unknown): GraphApplication {
-  const { signInAudience, createdDateTime, owners, ...rest } = application.parse(entry);
+  const { signInAudience, createdDateTime, owners, ...rest } = documented(application, entry, READ_ONE);
   return {
     kind: "application",
     ...credentialsOf(rest),
     ...said({ signInAudience, createdOn: seconds(createdDateTime) }),
     ...(owners && { owners: owners.map(readOwner) }),
   };
+}
+
+/** @throws {CloudFailure} badResponse when it is not what the service documents. */
+function documented<T>(schema: z.ZodType<T>, answer: unknown, of: CallTarget): T {
+  const { data, error } = schema.safeParse(answer);
+  if (error) throw undocumented(of, error);
+  return data;
 }
 
 export function readServicePrincipal(entry: unknown): GraphApplication {
@@ -194,9 +204,11 @@ function thumbprintOf(identifier: string | null | undefined): string | undefined
  * the tenant's, switched off ones included: that is how an application is exempted.
  */
 export function passwordPolicyOf(applicationAnswer: unknown, tenantAnswer: unknown): PasswordPolicy {
-  const { createdDateTime, appManagementPolicies } = assignedPolicies.parse(applicationAnswer);
+  const { createdDateTime, appManagementPolicies } = documented(assignedPolicies, applicationAnswer, READ_ONE);
   const tenant = tenantPolicy.parse(tenantAnswer);
-  const assigned = appManagementPolicies.filter(({ isEnabled }) => isEnabled).map((policy) => policy.restrictions);
+  const assigned = (appManagementPolicies ?? [])
+    .filter(({ isEnabled }) => isEnabled)
+    .map((policy) => policy.restrictions);
   const inOrder = [...assigned, ...(tenant.isEnabled ? [tenant.applicationRestrictions] : [])];
   const restrictionOf = (type: string): Restriction | undefined => {
     const all = inOrder.flatMap((one) => one?.passwordCredentials ?? []);
@@ -231,7 +243,13 @@ function daysOf(duration: string): number | undefined {
 
 /** Read for what may be done, so not verified: Microsoft Graph does that. */
 export function readRights(token: string): { objectId: string | undefined; permissions: string[] } {
-  const { oid, roles } = decodeJwt(token);
+  let claims: ReturnType<typeof decodeJwt>;
+  try {
+    claims = decodeJwt(token);
+  } catch {
+    throw malformedAnswer(target("read the identity's permissions", READ), "the token is no JWT");
+  }
+  const { oid, roles } = claims;
   const permissions = Array.isArray(roles) ? roles.filter((role): role is string => typeof role === "string") : [];
   return { objectId: typeof oid === "string" ? oid.toLowerCase() : undefined, permissions };
 }

@@ -350,6 +350,12 @@ describe("an odd server", () => {
     expect((await failureOf(all(odd().applications()))).code).toBe("badResponse");
   });
 
+  test("one application that is not what is documented is no mistake of ours", async () => {
+    server.answer((_, response) => response.writeHead(200, JSON_TYPE).end(JSON.stringify({ id: payments })));
+    expect((await failureOf(odd().application({ objectId: payments }))).code).toBe("badResponse");
+    expect((await failureOf(odd().rights())).code).toBe("badResponse");
+  });
+
   test("a service that asks for another try may have done what was asked", async () => {
     server.answer((_, response) => response.writeHead(503, { ...JSON_TYPE, "retry-after": "0" }).end("{}"));
     const failure = await failureOf(odd().addPassword(payments, { displayName: "new", expiresOn: inDays(90) }));
