@@ -16,7 +16,7 @@ import { BOSS, type Death, VAULT, World } from "./room.ts";
 const ALL = process.env.ROTATION_DEATHS === "all";
 const SEED = Number(process.env.KILL_SEED ?? Math.floor(Math.random() * 1000));
 /** Every so many calls one death. */
-const STRIDE = ALL ? 1 : 29;
+const STRIDE = ALL ? 1 : 43;
 const HOW: Death["how"][] = ["before", "after", "late"];
 
 let world: World;

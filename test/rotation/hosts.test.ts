@@ -1,0 +1,180 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { appIdOf, keyIdOf, secretValueOf } from "../../infra/local/cloud/company/applications.ts";
+import type { Company } from "../../infra/local/cloud/company/company.ts";
+import type { Fault } from "../../infra/local/cloud/faults.ts";
+import { DAY_MS, MINUTE_MS } from "../../shared/time.ts";
+import { licence } from "../support/licence.ts";
+import { movedClock } from "../support/moved-clock.ts";
+import { ADMIN, type Answer, Service } from "../support/service.ts";
+
+/** Processes killed amid a call to the cloud: `ROTATION_DEATHS=all` tries all of these, otherwise the first. */
+const KILLS: { at: string; fault: Fault }[] = [
+  { at: "adding a secret, done", fault: { match: { operation: "graph.addPassword" }, action: { kind: "hangAfter" } } },
+  {
+    at: "writing to the second place, done",
+    fault: { match: { operation: "keyvault.setSecret", item: "shop-api-1" }, action: { kind: "hangAfter" } },
+  },
+  { at: "adding a secret, not sent", fault: { match: { operation: "graph.addPassword" }, action: { kind: "hang" } } },
+  {
+    at: "holding it, done",
+    fault: { match: { operation: "keyvault.setSecret", vault: "kv-lifecycle-service" }, action: { kind: "hangAfter" } },
+  },
+  { at: "signing in", fault: { match: { operation: "entra.token" }, action: { kind: "hang" } } },
+  {
+    at: "writing to the first place, not sent",
+    fault: { match: { operation: "keyvault.setSecret", item: "shop-api-0" }, action: { kind: "hang" } },
+  },
+  {
+    at: "removing the old one, done",
+    fault: { match: { operation: "graph.removePassword" }, action: { kind: "hangAfter" } },
+  },
+];
+const CHOSEN = process.env.ROTATION_DEATHS === "all" ? KILLS : KILLS.slice(0, 1);
+
+const APP = "Shop API";
+const [appId, secretId] = [appIdOf(APP), keyIdOf(APP, "primary")];
+const VAULT = "kv-shop";
+const places = ["shop-api-0", "shop-api-1"];
+const base = "/api/automation/rotation";
+const company: Company = {
+  subscriptions: [
+    {
+      name: "Shop",
+      vaults: [
+        {
+          name: VAULT,
+          secrets: places.map((name) => ({
+            name,
+            value: secretValueOf(APP, "primary"),
+            contentType: `Shop API:${appId}:${secretId}`,
+          })),
+        },
+      ],
+    },
+  ],
+  applications: [{ name: APP, secrets: [{ name: "primary", expiresInDays: 20 }] }],
+};
+
+const storageClock = movedClock();
+let service: Service;
+beforeAll(async () => {
+  service = await Service.start({
+    company,
+    lease: 1,
+    env: { LICENSE_KEY: await licence() },
+    storageEnv: storageClock.environment,
+  });
+  expect(await service.scan()).toMatchObject({ status: "completed" });
+}, 60_000);
+afterAll(async () => {
+  await service?.stop();
+  storageClock.remove();
+});
+
+let token: string | undefined;
+/** Days pass here, and tokens with them. */
+async function admin(method: string, path: string, body?: unknown): Promise<Answer> {
+  token ??= await service.signIn(ADMIN);
+  const answer = await service.call(method, path, { token, body });
+  if (answer.status !== 401) return answer;
+  token = await service.signIn(ADMIN);
+  return await service.call(method, path, { token, body });
+}
+
+async function pass(milliseconds: number): Promise<void> {
+  service.cloud.control.moveClock(milliseconds);
+  await storageClock.add(milliseconds);
+}
+
+// biome-ignore lint/suspicious/noExplicitAny: a test says what it expects by looking
+type Rotation = any;
+const look = async (id: string): Promise<Rotation> => (await admin("GET", `${base}/rotations/${id}`)).body;
+
+/** Time passes until it is so. */
+async function until(id: string, isSo: (rotation: Rotation) => boolean): Promise<Rotation> {
+  let passed: string | undefined;
+  for (let looks = 0; looks < 600; looks++) {
+    const rotation = await look(id);
+    if (isSo(rotation)) return rotation;
+    if (rotation.status === "overlapping" && rotation.nextAt !== passed) {
+      passed = rotation.nextAt;
+      await pass(2 * DAY_MS + 20 * MINUTE_MS);
+    } else if (looks % 5 === 4) await pass(10_000);
+    if (rotation.status === "overlapping") {
+      const headers = { "Content-Type": "application/json" };
+      await fetch(`${service.url}/admin/functions/wakeRotations`, { method: "POST", body: "{}", headers });
+    }
+    await delay(50);
+  }
+  throw new Error(`It never was: ${JSON.stringify(await look(id))}`);
+}
+
+test("a rotation over HTTP: refused where it is wrong, planned, begun once, followed to its end", async () => {
+  const rotate = (body: object) => admin("POST", `${base}/rotate`, body);
+  expect((await rotate({})).status).toBe(400);
+  expect((await rotate({ appId: "no id", secretId })).status).toBe(400);
+  expect((await rotate({ appId, secretId, expiryDays: 731 })).status).toBe(400);
+  expect((await rotate({ appId, secretId, newValue: "x" })).body.errors[0].path).toBe("body.newValue");
+  expect((await rotate({ appId, secretId: appId })).status).toBe(404);
+  expect((await rotate({ appId: secretId, secretId })).status).toBe(404);
+  expect((await admin("GET", `${base}/rotations/nonsense`)).status).toBe(404);
+  expect((await admin("GET", `${base}/history?status=done`)).status).toBe(400);
+
+  const plan = await rotate({ app_id: appId.toUpperCase(), secret_id: secretId, dry_run: true });
+  expect([plan.status, plan.body.rotationId, plan.body.targets.length]).toEqual([200, null, 2]);
+  expect((await admin("GET", `${base}/history`)).body.items).toEqual([]);
+
+  const begun = await rotate({ appId, secretId, overlapDays: 2 });
+  expect(begun.status).toBe(201);
+  const id: string = begun.body.rotationId;
+  expect(begun.headers.get("location")).toBe(`${base}/rotations/${id}`);
+  const again = await rotate({ appId, secretId });
+  expect([again.status, again.body.code, again.body.rotationId]).toEqual([409, "rotationUnfinished", id]);
+  expect((await admin("POST", `${base}/rotations/${id}/retry`)).status).toBe(409);
+  const early = await admin("POST", `${base}/rotations/${id}/finish`, { force: true });
+  expect(early.status).toBe(409);
+
+  await until(id, ({ status }) => status === "proving");
+  expect((await admin("POST", `${base}/rotations/${id}/cancel`)).status).toBe(200);
+  const ended = await until(id, ({ endedAt }) => endedAt !== null);
+  expect(ended).toMatchObject({ status: "cancelled", oldKeyId: secretId, nextAt: null, attention: null });
+  const history = await admin("GET", `${base}/history?appId=${appId}&status=cancelled`);
+  expect(history.body).toMatchObject({ total: 1, items: [{ rotationId: id, newKeyId: ended.newKeyId }] });
+}, 60_000);
+
+test("killed amid calls to the cloud, it goes on in another process", async () => {
+  const { control } = service.cloud;
+  const { directory } = control;
+  for (const secret of places) directory.watchTarget({ appId, vault: VAULT, secret });
+  const [live] = directory.secrets(appId).filter(({ removedAt }) => removedAt === undefined);
+  const begun = await admin("POST", `${base}/rotate`, { appId, secretId: live!.keyId, overlapDays: 2 });
+  expect(begun.status, begun.text).toBe(201);
+  const id: string = begun.body.rotationId;
+  for (const { at, fault } of CHOSEN) {
+    const faultId = control.addFault({ ...fault, times: 1 });
+    await until(id, () => control.faults().some((one) => one.id === faultId && one.happened > 0));
+    await service.hosts.splice(0)[0]!.stop("SIGKILL");
+    control.removeFault(faultId);
+    await pass(6 * MINUTE_MS);
+    await service.addHost();
+    expect((await look(id)).endedAt, at).toBeNull();
+  }
+  const ended = await until(id, ({ endedAt, attention }) => endedAt !== null || attention !== null);
+  expect(ended.status, JSON.stringify(ended.attention)).toBe("completed");
+  const secrets = directory.secrets(appId);
+  expect(secrets.filter(({ removedAt }) => removedAt === undefined).map(({ keyId }) => keyId)).toEqual([
+    ended.newKeyId,
+  ]);
+  for (const place of places) {
+    expect(directory.keyIdOf(appId, control.secretValue(VAULT, place)!)).toBe(ended.newKeyId);
+  }
+  expect(directory.gaps()).toEqual([]);
+  const text = JSON.stringify([ended, service.hosts[0]!.lines]);
+  for (const value of [secretValueOf(APP, "primary"), control.secretValue(VAULT, places[0]!)!]) {
+    expect(text).not.toContain(value);
+  }
+  expect(control.items("kv-lifecycle-service", "secrets").filter(({ name }) => name.startsWith("rotation-"))).toEqual(
+    [],
+  );
+}, 240_000);
