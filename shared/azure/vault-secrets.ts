@@ -1,3 +1,4 @@
+import type { PipelinePolicy } from "@azure/core-rest-pipeline";
 import type { SecretClient, SecretProperties } from "@azure/keyvault-secrets";
 import { Problem } from "../http/problem.ts";
 import { systemRandomness } from "../runtime.ts";
@@ -96,7 +97,11 @@ export function createVaultSecrets(services: CloudServices): VaultSecretsClients
       /** A client holds no connection of its own; the policy of each knows one list only. */
       async function client(
         operation: string,
-        { signal, once = false }: { signal?: AbortSignal | undefined; once?: boolean } = {},
+        {
+          signal,
+          once = false,
+          policies = [],
+        }: { signal?: AbortSignal | undefined; once?: boolean; policies?: PipelinePolicy[] } = {},
       ): Promise<SecretClient> {
         const { SecretClient } = await import("@azure/keyvault-secrets");
         const target = { operation, resource, grant: GRANT };
@@ -110,7 +115,10 @@ export function createVaultSecrets(services: CloudServices): VaultSecretsClients
         const scope = `https://${suffix}/.default`;
         const allowed = { ...CALL_LIMITS, ...limits, ...(once && { unreachableTries: 1 }) };
         const options = { origin, scope, identity, route, resource, signal, log, randomness, limits: allowed };
-        return new SecretClient(origin, await identity.credential(), clientOptions(options));
+        const { additionalPolicies, ...others } = clientOptions(options);
+        const first = policies.map((policy) => ({ policy, position: "perCall" as const }));
+        const all = { ...others, additionalPolicies: [...first, ...additionalPolicies] };
+        return new SecretClient(origin, await identity.credential(), all);
       }
 
       return {
@@ -135,11 +143,9 @@ export function createVaultSecrets(services: CloudServices): VaultSecretsClients
         },
 
         async write(name, { value, contentType, tags, notBefore, expiresOn }) {
-          const writing = await client("write a secret", { once: true });
-          const { properties } = await writing.setSecret(name, value, {
-            ...present({ contentType, tags }),
-            ...present({ notBefore: dateOf(notBefore), expiresOn: dateOf(expiresOn) }),
-          });
+          const policies = [datesPolicy(present({ nbf: notBefore, exp: expiresOn }))];
+          const writing = await client("write a secret", { once: true, policies });
+          const { properties } = await writing.setSecret(name, value, present({ contentType, tags }));
           return versionOf(properties);
         },
 
@@ -167,8 +173,17 @@ export function createVaultSecrets(services: CloudServices): VaultSecretsClients
   };
 }
 
-const dateOf = (seconds: number | undefined): Date | undefined =>
-  seconds === undefined ? undefined : new Date(seconds * 1000);
+/** The SDK cuts the seconds of a date to 32 bits, which end in 2038: so it is told of none, and they are added here. */
+function datesPolicy(attributes: { nbf?: number; exp?: number }): PipelinePolicy {
+  return {
+    name: "secretDatesPolicy",
+    sendRequest(request, next) {
+      const body = JSON.parse(String(request.body)) as { attributes?: object };
+      request.body = JSON.stringify({ ...body, attributes: { ...body.attributes, ...attributes } });
+      return next(request);
+    },
+  };
+}
 
 function versionOf(properties: SecretProperties): SecretVersion {
   return {

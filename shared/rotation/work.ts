@@ -1,5 +1,6 @@
 import { CloudFailure } from "../azure/failure.ts";
 import type { Caller } from "../http/endpoint.ts";
+import { Problem } from "../http/problem.ts";
 import type { Queues } from "../storage/queues.ts";
 import { RowChanged } from "../storage/tables.ts";
 import { HOUR_MS, SECOND_MS } from "../time.ts";
@@ -146,8 +147,8 @@ export function createRotationWork(world: RotationWorld, queues: Queues): Rotati
       const change = back ? goingBack : waiting;
       await turn.save((record) => ({ working: undefined, failures: 0, ...change(record, name, failure, now) }));
     }
-    // What is no answer of the cloud is a mistake here, or storage: the platform is to know.
-    if (!(error instanceof CloudFailure)) throw error;
+    // Anything else is a mistake here, or storage: the platform is to know.
+    if (!(error instanceof CloudFailure || error instanceof Problem)) throw error;
   }
 
   return {
@@ -189,6 +190,7 @@ const BACKWARDS = ["makeRoom", "create", "prove", "publish", "verify"] as const;
 
 function failureOf(error: unknown): RotationFailure {
   if (error instanceof CloudFailure) return { code: error.code, message: error.message, remedy: error.remedy };
+  if (error instanceof Problem) return { code: error.code, message: error.message, remedy: "Mend that." };
   return {
     code: "internal",
     message: "The service failed at this step again and again.",

@@ -57,6 +57,12 @@ test("a new version inherits nothing, and all versions are listed without values
   expect(await vault.read("present", before!.version)).toMatchObject({ value: "value-of-old", tags: { team: "shop" } });
 });
 
+test("what ends after 2038, and begins after it, is written as it is", async () => {
+  const dates = { notBefore: 2_147_483_648, expiresOn: 4_102_444_800 };
+  expect(await vault.write("far", { value: "value-of-far", ...dates })).toMatchObject(dates);
+  expect(await vault.read("far")).toMatchObject({ ...dates, enabled: true });
+});
+
 test("more versions than a page holds are all listed", async () => {
   for (let at = 0; at < 27; at++) await vault.write("often", { value: `value-of-${at}` });
   const versions = await vault.versions("often");

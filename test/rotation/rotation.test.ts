@@ -1,11 +1,14 @@
+import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
+import { createIdentity } from "../../shared/azure/identity.ts";
+import { createVaultSecrets } from "../../shared/azure/vault-secrets.ts";
 import { unknownConsumers } from "../../shared/rotation/consumers.ts";
 import type { RotationRecord } from "../../shared/rotation/rotation.ts";
 import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../shared/time.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { holds } from "./invariants.ts";
-import { BOSS, VAULT, World } from "./room.ts";
+import { BOSS, Died, VAULT, World } from "./room.ts";
 
 const OWN = "kv-lifecycle-service";
 const HANDOVER = "kv-handover";
@@ -32,6 +35,7 @@ afterEach(() => {
   world.messages.length = 0;
   world.consumers = unknownConsumers();
   world.cloud.control.directory.set({ readLagSeconds: 0, writesLag: false, signInDelaySeconds: 0, flappingSeconds: 0 });
+  world.cloud.control.directory.set({ writeGapMilliseconds: 0 });
 });
 
 type App = ReturnType<World["application"]>;
@@ -429,6 +433,67 @@ test("a new secret that somebody removed keeps the old one alive", async () => {
   const { row } = await world.run(rotationId, { until: ({ needsConfirmation }) => needsConfirmation });
   expect(row.reasons.join(" ")).toContain(newKeyId);
   expect(live(app)).toEqual([app.keyId]);
+});
+
+test("one worker at a time changes applications of the tenant, with a pause between", async () => {
+  control().directory.set({ writeGapMilliseconds: 1000 });
+  const apps = [1, 2, 3].map(() => world.application(name()));
+  const ids = await Promise.all(apps.map((app) => begun(app)));
+  world.log.lines.length = 0;
+  const rows = () => Promise.all(ids.map((id) => world.start().get(id)));
+  for (let rounds = 0; rounds < 100; rounds++) {
+    if ((await rows()).every(({ status }) => status === "proving")) break;
+    const due = world.messages.splice(0);
+    world.pass(Math.max(0, Math.min(...due.map(({ at }) => at)) - world.clock.now().getTime()));
+    await Promise.all(due.map(({ rotationId }) => world.start().work(rotationId, "together")));
+  }
+  for (const row of await rows()) expect(row).toMatchObject({ status: "proving", attempts: [{ state: "made" }] });
+  expect(world.log.lines.filter((line) => line.includes("concurrency"))).toEqual([]);
+});
+
+test("whoever dies while a rotation is asked for, it began or it did not", async () => {
+  let begins = 0;
+  for (let at = 1; ; at++) {
+    const app = world.application(name());
+    world.messages.length = 0;
+    const failure = await world
+      .start({ at, how: at % 2 ? "before" : "after" })
+      .begin(app.request, BOSS)
+      .catch((error: unknown) => error);
+    if (!(failure instanceof Died)) break;
+    const rotationId = await world.start().unfinishedOf(app.appId);
+    if (rotationId === undefined) continue;
+    begins++;
+    const { row } = await world.run(rotationId, { until: ({ status }) => status === "proving" });
+    expect(row.attempts).toHaveLength(1);
+  }
+  expect(begins).toBeGreaterThan(2);
+});
+
+test("a write of somebody else's that came in between is told to a person", async () => {
+  const app = world.application(name());
+  const rotationId = await begun(app);
+  await world.run(rotationId, { until: ({ status }) => status === "publishing" });
+  const { config, log } = world;
+  const theirs = createVaultSecrets({ config, identity: createIdentity(config), log });
+  const vault = theirs.open({ name: VAULT, vaultUri: world.uriOf(VAULT) });
+  control().addFault({
+    match: { operation: "keyvault.setSecret" },
+    action: { kind: "latency", milliseconds: 300 },
+    times: 1,
+  });
+  world.pass(5000);
+  const ours = world.run(rotationId);
+  const written = () =>
+    world.events.some(({ type, target }) => type === "rotation.secretPublished" && target?.id === rotationId);
+  while (!written()) await delay(5);
+  await delay(100);
+  const { version } = await vault.write(app.places[0]!, { value: "value-of-theirs" });
+  const { row } = await ours;
+  expect(row).toMatchObject({ status: "needsAttention", attention: { code: "targetChangedMeanwhile" } });
+  expect(row.attention!.message).toContain(version);
+  await world.start().retry(rotationId, BOSS);
+  expect((await world.run(rotationId)).row.status).toBe("completed");
 });
 
 test("history shows the newest first by every filter, and is purged", async () => {
