@@ -10,7 +10,7 @@ import type { Caller } from "../http/endpoint.ts";
 import { invalidBody, notFound, Problem, retryLater } from "../http/problem.ts";
 import type { RateLimiter } from "../http/rate-limit.ts";
 import { assetId } from "../inventory/asset.ts";
-import { VAULTS, Vaults, vaultKey } from "../inventory/vault.ts";
+import { VAULTS, type VaultRecord, Vaults, vaultKey } from "../inventory/vault.ts";
 import type { Clock, Logger } from "../runtime.ts";
 import { withoutKeys } from "../storage/entity.ts";
 import type { Tables } from "../storage/tables.ts";
@@ -29,6 +29,7 @@ import { candidatesOf, secretOf, secretPlace } from "./match-candidates.ts";
 import { weigh } from "./match-evidence.ts";
 import { createMatchIndex, type MatchIndex } from "./match-index.ts";
 import { PROOF_LIMITS, type Proof, prove, readable } from "./match-proof.ts";
+import { currentVersion } from "./plan.ts";
 import type { Matches, Target } from "./targets.ts";
 
 /** Vaults that are asked at once about the targets of a rotation. */
@@ -120,14 +121,14 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
   }
 
   /** The secret that a caller names, with a client for its vault. */
-  async function named(id: string): Promise<{ secret: ComparedSecret; secrets: VaultSecrets }> {
+  async function named(id: string): Promise<{ secret: ComparedSecret; vault: VaultRecord; secrets: VaultSecrets }> {
     const place = secretPlace(id);
     if (place && isOwn(place.vaultName))
       throw new Problem("serviceVault", "The service's own key vault is never matched, read or written by a rotation.");
     const secret = place && (await secretOf(tables, place.vaultName, place.name));
     const vault = secret && (await tables.get(Vaults, VAULTS, vaultKey(secret.vaultName)));
     if (!secret || !vault) throw notFound(`The secret ${id}`);
-    return { secret, secrets: deps.vaults.open(vault) };
+    return { secret, vault, secrets: deps.vaults.open(vault) };
   }
 
   const recordOf = (app: MatchedApp, { vaultName, name }: ComparedSecret) =>
@@ -203,7 +204,7 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
     async confirm(appId, { assetId: id, keyId, confirmed }, caller) {
       requireOwnVault();
       const app = await known(appId);
-      const { secret, secrets } = await named(id);
+      const { secret, vault } = await named(id);
       const credentialId = confirmed ? credentialOf(app, keyId) : undefined;
       const { target, details } = about(app, secret);
       const event = {
@@ -214,7 +215,7 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
       };
       await audited(audit, event, async () => {
         if (!confirmed) return await keep(app, secret, { confirmed: undefined });
-        const [version] = await secrets.versions(secret.name);
+        const { newest: version } = await newestOf(vault, secret.name);
         if (!version) throw notFound(`The secret ${id}`);
         if (version.managed)
           throw new Problem(
@@ -237,8 +238,12 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
   };
 
   async function newestOf(vault: { name: string; vaultUri: string }, name: string) {
-    const secrets = deps.vaults.open(vault);
-    return { secrets, newest: (await secrets.versions(name))[0] };
+    const newest = await currentVersion(deps.vaults, {
+      vaultName: vault.name,
+      vaultUri: vault.vaultUri,
+      secretName: name,
+    });
+    return { secrets: deps.vaults.open(vault), newest };
   }
 
   /** Undefined where the vault or the secret is gone, switched off, or only backs a certificate. */

@@ -182,7 +182,8 @@ async function matchesToWrite(
   );
 }
 
-async function currentVersion(
+/** Without its value; Key Vault dates versions by the second, so where two were made within one the current one is read. */
+export async function currentVersion(
   vaults: VaultSecretsClients,
   { vaultName, vaultUri, secretName }: Pick<Target, "vaultName" | "vaultUri" | "secretName">,
 ): Promise<SecretVersion | undefined> {

@@ -59,6 +59,9 @@ export class World {
   consumers: Consumers = unknownConsumers();
   /** Of one application, or of all. */
   targets: (Target & { appId?: string })[] = [];
+  matches: Matches = {
+    targetsOf: async ({ appId }) => this.targets.filter((one) => (one.appId ?? appId) === appId),
+  };
   /** Calls of workers so far, by what was called. */
   readonly calls: string[] = [];
   readonly #connectionString: string;
@@ -72,6 +75,8 @@ export class World {
     this.cloud = cloud;
     this.config = config;
     this.#connectionString = connectionString;
+    // Other worlds may have moved the cloud's clock.
+    this.#ahead = Math.max(0, Date.parse(cloud.control.now()) - Date.now());
   }
 
   readonly clock = { now: () => new Date(Date.now() + this.#ahead) };
@@ -163,7 +168,7 @@ export class World {
       signIn: mortal("signIn", { once: (appId: string, secret: string) => proof(appId, secret, tenantId) }).once,
       vaults: { open: (vault) => mortal("vault", vaults.open(vault)) },
       own: mortal("own", createServiceKeyVault(cloud)!),
-      matches: { targetsOf: async ({ appId }) => this.targets.filter((one) => (one.appId ?? appId) === appId) },
+      matches: { targetsOf: (app, keyId) => this.matches.targetsOf(app, keyId) },
       consumers: {
         refresh: (publications) => this.consumers.refresh(publications),
         look: (publications) => this.consumers.look(publications),

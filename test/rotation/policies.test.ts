@@ -1,0 +1,434 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
+import { secretValueOf } from "../../infra/local/cloud/company/applications.ts";
+import type { Company } from "../../infra/local/cloud/company/company.ts";
+import type { AutomationType } from "../../shared/alerts/automation.ts";
+import { createRotationNews } from "../../shared/alerts/rotation-news.ts";
+import { createGraph } from "../../shared/azure/graph.ts";
+import { createIdentity } from "../../shared/azure/identity.ts";
+import { createSignInProof } from "../../shared/azure/sign-in-proof.ts";
+import { createVaultSecrets } from "../../shared/azure/vault-secrets.ts";
+import { bucketOf, credentialName, holderName, newHolder } from "../../shared/inventory/holder.ts";
+import { createInventoryWriter } from "../../shared/inventory/write.ts";
+import { createAutomaticRotation } from "../../shared/rotation/automatic.ts";
+import { createMatches } from "../../shared/rotation/matches.ts";
+import { createPolicies } from "../../shared/rotation/policies.ts";
+import { PolicyChange } from "../../shared/rotation/policies-api.ts";
+import { isOver } from "../../shared/rotation/rotation.ts";
+import { liveIn } from "../azure/live-cloud.ts";
+import { IMPATIENT } from "../azure/services.ts";
+import { assetRecord, vaultRecord, writeVault } from "../inventory/records.ts";
+import { BOSS, VAULT, World } from "./room.ts";
+
+const DAY_MS = 86_400_000;
+const company: Company = {
+  subscriptions: [
+    { id: "11111111-1111-4111-8111-111111111111", name: "Shop", vaults: [{ name: VAULT }, { name: "kv-stranger" }] },
+  ],
+};
+
+let azurite: Azurite;
+let accounts = 0;
+let live: Awaited<ReturnType<typeof liveIn>>;
+let room: ReturnType<typeof openRoom>;
+let applications = 0;
+
+beforeAll(async () => {
+  azurite = await startAzurite({ accounts: Array.from({ length: 20 }, (_, index) => `policies${index}`) });
+  live = await liveIn({ company });
+});
+afterAll(async () => {
+  await live.cloud.stop();
+  await azurite.stop();
+});
+beforeEach(() => {
+  live.cloud.control.clearFaults();
+  live.cloud.control.directory.set({ policy: {} });
+  room = openRoom(azurite.connectionString(`policies${accounts++}`));
+});
+
+/** Matches, policies and what begins by itself, over the rotations of a world. */
+function openRoom(connectionString: string) {
+  const { cloud, config } = live;
+  const world = new World(cloud, config, connectionString);
+  const { control } = cloud;
+  const tables = world.tables();
+  const settings = {
+    values: async () => ({ rotationTriggerDays: 30, defaultValidityDays: 180, ...room.settings }) as never,
+  };
+  const identity = createIdentity(config);
+  const services = { config, identity, log: world.log, limits: IMPATIENT };
+  const graph = createGraph(services);
+  const proof = createSignInProof(config);
+  const { clock, log } = world;
+  const audit = { append: async (event: (typeof world.events)[number]) => void world.events.push(event) };
+  let tries = 0;
+  const matches = createMatches({
+    tables,
+    audit,
+    config,
+    clock,
+    log,
+    limiter: {
+      take: async () => ({ allowed: ++tries <= 20, limit: 20, remaining: 0, resetSeconds: 9, retryAfterSeconds: 9 }),
+      cleanUp: async () => {},
+    },
+    vaults: createVaultSecrets(services),
+    app: (appId) => graph.application({ appId }),
+    proveSignIn: (appId, secret) => proof(appId, secret, cloud.app.tenantId),
+  });
+  world.matches = matches;
+  const rotations = world.start();
+  const policies = createPolicies({
+    tables,
+    settings,
+    audit,
+    config,
+    clock,
+    log,
+    app: async (appId) => {
+      const app = await graph.application({ appId });
+      return app && { ...app, reasons: room.reasons };
+    },
+    passwordPolicy: graph.passwordPolicy,
+    matches,
+  });
+  const sent: string[] = [];
+  const licensed = async () => world.tier === "pro";
+  const automatic = createAutomaticRotation({
+    tables,
+    queues: {
+      send: async (_queue, message) => void sent.push((message as { appId: string }).appId),
+      reachable: async () => {},
+    },
+    settings,
+    clock,
+    log,
+    licensed,
+    graph,
+    matches,
+    rotations,
+  });
+  const news = createRotationNews({ tables, clock, log, settings, licensed, policies, rotations });
+  const writer = createInventoryWriter({ tables });
+
+  return {
+    world,
+    control,
+    matches,
+    policies,
+    automatic,
+    rotations,
+    sent,
+    settings: {} as Record<string, number>,
+    reasons: [] as string[],
+
+    /** An application whose secret ends in so many days, and a secret of the vault that says it holds it, and does. */
+    application({
+      expiresInDays = 20,
+      value,
+      place = VAULT,
+    }: {
+      expiresInDays?: number;
+      value?: string;
+      place?: string;
+    } = {}) {
+      const name = `app-${++applications}`;
+      const secrets = [{ name: "old", expiresInDays }];
+      const appId = control.directory.putApplication({ name, secrets });
+      const { keyId } = control.directory.secrets(appId)[0]!;
+      const held = { name, value: value ?? secretValueOf(name, "old"), contentType: `${name}:${appId}:${keyId}` };
+      control.putSecret(place, held);
+      return { name, appId, keyId, assetId: `${place}.secret.${name}`, contentType: held.contentType, place };
+    },
+
+    /** What scans and discoveries leave of these applications and their vaults' secrets. */
+    async discover(...apps: { name: string; appId: string; contentType: string; place: string }[]) {
+      for (const place of new Set(apps.map((app) => app.place))) {
+        const vault = { ...vaultRecord(place), vaultUri: world.uriOf(place), contents: { secret: `${Math.random()}` } };
+        const held = apps.filter((app) => app.place === place);
+        const secretOf = ({ name, contentType }: (typeof apps)[number]) =>
+          assetRecord(vault, "secret", name, { contentType });
+        await writeVault(writer, vault, held.map(secretOf));
+      }
+      for (const { appId, name } of apps) {
+        const bucket = bucketOf(appId);
+        const holder = newHolder(cloud.app.tenantId, bucket, clock.now().toISOString());
+        const secrets = control.directory.secrets(appId).filter(({ removedAt }) => removedAt === undefined);
+        const credentials = secrets.map(({ keyId, expiresOn }) =>
+          assetRecord(holder, "secret", credentialName(appId, keyId), {
+            source: "entra",
+            expiresOn: Date.parse(expiresOn) / 1000,
+            credential: {
+              tenantId: cloud.app.tenantId,
+              appId,
+              applicationName: name,
+              keyId,
+              of: "application",
+              secretsUntil: [],
+            },
+          }),
+        );
+        await writeVault(writer, { ...holder, name: holderName(cloud.app.tenantId, bucket) }, credentials);
+      }
+      await matches.index.update();
+    },
+
+    policy: (appId: string, change: object = {}) =>
+      policies.set(appId, PolicyChange.parse({ automatic: true, ...change }), BOSS, undefined),
+
+    /** The timer and its messages, each delivered so often. */
+    async tick(times = 1): Promise<string[]> {
+      await automatic.enqueueDue();
+      const appIds = sent.splice(0);
+      for (const appId of appIds) for (let time = 0; time < times; time++) await automatic.begin(appId, "tick");
+      return appIds;
+    },
+
+    rotationsOf: async (appId: string) =>
+      (await rotations.history({ appId }, { limit: 100, offset: 0, cursor: undefined })).items,
+
+    async notices(type: AutomationType) {
+      const found: string[] = [];
+      for await (const pending of news.notices(type, new Date(0)))
+        for (const { notice } of pending) {
+          const words = await notice();
+          if (words) found.push(JSON.stringify(words));
+        }
+      return found;
+    },
+  };
+}
+
+const problem = (code: string, detail: string) =>
+  expect.objectContaining({ code, message: expect.stringContaining(detail) });
+
+describe("a match is proved", () => {
+  test("by its value, which is written nowhere, for the version it has", async () => {
+    const app = room.application();
+    await room.discover(app);
+    const { match, proof } = await room.matches.verify(app.appId, app, BOSS);
+    expect(proof).toMatchObject({ outcome: "accepted", message: "It signed in: this is a secret of the application." });
+    expect(match).toMatchObject({
+      verified: "signIn",
+      keyId: app.keyId,
+      version: expect.stringMatching(/^[0-9a-f]{32}$/),
+    });
+    const value = secretValueOf(app.name, "old");
+    const everything = JSON.stringify([match, proof, room.world.events, room.world.log.lines]);
+    expect(everything).not.toContain(value);
+    expect(room.world.events.map(({ type, outcome }) => `${type} ${outcome}`)).toEqual([
+      "rotation.matchVerified intent",
+      "rotation.matchVerified success",
+    ]);
+    // Somebody writes another value: what was proved does not hold for it.
+    room.control.putSecret(VAULT, { name: app.name, value: "something else", contentType: app.contentType });
+    expect(await room.matches.targetsOf(await directoryOf(app.appId), app.keyId)).toMatchObject([
+      { confidence: "possible" },
+    ]);
+  });
+
+  test("or refused: another beginning is not tried, a wrong value once, and tries have an end", async () => {
+    const app = room.application({ value: "otherwise" });
+    await room.discover(app);
+    expect((await room.matches.verify(app.appId, app, BOSS)).proof.outcome).toBe("otherHint");
+    const forged = `${secretValueOf(app.name, "old").slice(0, 3)}forged`;
+    room.control.putSecret(VAULT, { name: app.name, value: forged, contentType: app.contentType });
+    expect((await room.matches.verify(app.appId, app, BOSS)).proof.outcome).toBe("refused");
+    for (let tries = 2; tries < 20; tries++) await room.matches.verify(app.appId, app, BOSS);
+    await expect(room.matches.verify(app.appId, app, BOSS)).rejects.toMatchObject({ code: "rateLimited" });
+  });
+
+  test("or it says what keeps the value from being read", async () => {
+    const app = room.application();
+    await room.discover(app);
+    room.control.addFault({ match: { operation: "keyvault.getSecret" }, action: { kind: "deny" } });
+    const { proof } = await room.matches.verify(app.appId, app, BOSS);
+    expect(proof.outcome).toBe("unreadable");
+    expect(proof.message).toContain("Key Vault Secrets Officer");
+  });
+});
+
+describe("targets", () => {
+  test("whoever writes tags into a vault of his own does not draw the new secret there", async () => {
+    const app = room.application();
+    const bait = { ...app, place: "kv-stranger" };
+    const forged = `${secretValueOf(app.name, "old").slice(0, 3)}${"x".repeat(37)}`;
+    room.control.putSecret("kv-stranger", { name: app.name, value: forged, contentType: app.contentType });
+    await room.discover(app, bait);
+    const { matches } = await room.matches.of(app.appId);
+    expect(matches.map(({ confidence }) => confidence)).toEqual(["certain", "certain"]);
+    const targets = await room.matches.targetsOf(await directoryOf(app.appId), app.keyId);
+    expect(targets.map(({ vaultName, confidence }) => `${vaultName} ${confidence}`).sort()).toEqual([
+      `${VAULT} certain`,
+      "kv-stranger possible",
+    ]);
+    const { rotationId } = await room.rotations.begin(
+      { appId: app.appId, secretId: app.keyId, updateKeyVaults: true, overlapDays: 1, removeExpired: false },
+      BOSS,
+    );
+    const { row } = await room.world.run(rotationId);
+    expect(row).toMatchObject({ status: "completed", publications: [{ vaultName: VAULT, state: "written" }] });
+    expect(room.control.secretValue("kv-stranger", app.name)).toBe(forged);
+  });
+
+  test("a person's word holds for the version it was given for", async () => {
+    const app = room.application({ value: "not to be proved" });
+    await room.discover(app);
+    expect(await room.matches.confirm(app.appId, { assetId: app.assetId, confirmed: true }, BOSS)).toMatchObject({
+      confidence: "certain",
+      evidence: expect.arrayContaining(["confirmed"]),
+    });
+    const targets = async () => await room.matches.targetsOf(await directoryOf(app.appId), app.keyId);
+    expect(await targets()).toMatchObject([{ confidence: "certain", confirmed: true }]);
+    room.control.putSecret(VAULT, { name: app.name, value: "another", contentType: app.contentType });
+    expect(await targets()).toMatchObject([{ confidence: "possible", confirmed: false }]);
+  });
+});
+
+const directoryOf = async (appId: string) => {
+  const graph = createGraph({ ...live, identity: createIdentity(live.config), log: room.world.log, limits: IMPATIENT });
+  return (await graph.application({ appId }))!;
+};
+
+describe("a policy", () => {
+  test("is refused where a rotation could never end by itself", async () => {
+    const [app, endless, alone] = [room.application(), room.application(), room.application()];
+    await room.discover(app, endless);
+    const refused = async (change: object, detail: string) =>
+      await expect(room.policy(app.appId, change)).rejects.toEqual(problem("invalidRequest", detail));
+    await refused({ updateKeyVaults: false }, "updateKeyVaults: must be true");
+    await refused({ targets: [alone.assetId] }, "is no certain match");
+    await refused({ targets: ["kv.key.x"] }, "must be the asset id of a vault's secret");
+    await refused({ expiryDays: 38, overlapDays: 7 }, "must leave more than 38 days");
+    room.reasons = ["It has no client secret."];
+    await refused({}, "can't be true: It has no client secret.");
+    room.reasons = [];
+    await expect(room.policy(alone.appId)).rejects.toEqual(
+      problem("invalidRequest", "no vault secret is a certain match"),
+    );
+    await expect(room.policy(app.appId, { targets: ["kv-lifecycle-service.secret.x"] })).rejects.toMatchObject({
+      code: "serviceVault",
+    });
+    expect(await room.policy(app.appId, { expiryDays: 39, overlapDays: 7 })).toMatchObject({ expiryDays: 39 });
+    room.control.directory.set({ policy: { longestDays: 38 } });
+    await refused({}, "with at most 38 by the tenant's policy");
+    room.control.directory.set({ policy: { additionRefused: true } });
+    await refused({}, "forbids new client secrets");
+  });
+
+  test("changes with its ETag only, and is entered in the audit log", async () => {
+    const app = room.application();
+    await room.discover(app);
+    const first = await room.policy(app.appId, { automatic: false });
+    await expect(room.policies.set(app.appId, PolicyChange.parse({}), BOSS, '"stale"')).rejects.toMatchObject({
+      code: "preconditionFailed",
+    });
+    await room.policies.set(app.appId, PolicyChange.parse({ overlapDays: 3 }), BOSS, first.etag);
+    expect(await room.policies.get(app.appId.toUpperCase())).toMatchObject({ overlapDays: 3 });
+    await expect(room.policies.remove(app.appId, BOSS, first.etag)).rejects.toMatchObject({
+      code: "preconditionFailed",
+    });
+    await room.policies.remove(app.appId, BOSS, undefined);
+    await expect(room.policies.get(app.appId)).rejects.toMatchObject({ code: "notFound" });
+    expect(room.world.events.filter(({ outcome }) => outcome === "success").map(({ type }) => type)).toEqual([
+      "rotation.policyChanged",
+      "rotation.policyChanged",
+      "rotation.policyRemoved",
+    ]);
+  });
+
+  test("that somebody wrote into the table is none", async () => {
+    const app = room.application();
+    await room.discover(app);
+    const { partitionKey, rowKey } = await room.policy(app.appId);
+    const { createTables } = await import("../../shared/storage/tables.ts");
+    const { entity } = await import("../../shared/storage/entity.ts");
+    const { PolicyRecord } = await import("../../shared/rotation/policy.ts");
+    const unsigned = entity("RotationPolicies", PolicyRecord);
+    const plain = createTables({ connectionString: azurite.connectionString(`policies${accounts - 1}`) });
+    const row = (await plain.get(unsigned, partitionKey, rowKey))!;
+    await plain.replace(unsigned, { ...row, expiryDays: 700 });
+    expect(await room.tick()).toEqual([]);
+  });
+});
+
+describe("what is due", () => {
+  test("is begun by itself once, however often the timer and the message come, and ends with a new secret", async () => {
+    const [app, later] = [room.application(), room.application({ expiresInDays: 60 })];
+    await room.discover(app, later);
+    expect(await room.tick()).toEqual([]);
+    await room.policy(app.appId, { targets: [app.assetId] });
+    await room.policy(later.appId);
+    expect(await room.notices("rotationDue")).toEqual([expect.stringContaining("it is rotated by itself from")]);
+    expect(await room.tick(2)).toEqual([app.appId]);
+    await room.automatic.begin(app.appId, "late");
+    expect(await room.tick()).toEqual([]);
+    const [rotation, ...others] = await room.rotationsOf(app.appId);
+    expect(others).toEqual([]);
+    expect(rotation).toMatchObject({ automatic: true, oldKeyId: app.keyId, requestedBy: "system" });
+    const { row } = await room.world.run(rotation!.rotationId);
+    expect(row.status).toBe("completed");
+    expect(room.control.directory.keyIdOf(app.appId, room.control.secretValue(VAULT, app.name)!)).toBe(row.newKeyId);
+    const [told] = await room.notices("rotationDone");
+    expect(told).toContain(`${app.keyId} was removed`);
+    // The new one is due again only 150 days later, and not before half its life is over.
+    await room.discover(app, later);
+    room.world.pass(DAY_MS);
+    expect(await room.tick()).toEqual([]);
+  });
+
+  test("is left to a person where nothing proved to hold it, and where a new secret would live too short", async () => {
+    const app = room.application();
+    await room.discover(app);
+    await room.policy(app.appId);
+    room.control.putSecret(VAULT, { name: app.name, value: "another", contentType: app.contentType });
+    await room.tick();
+    const unproved = await room.policies.get(app.appId);
+    expect(unproved.attention).toMatchObject({ code: "noTarget", message: expect.stringContaining(app.keyId) });
+    expect(await room.tick()).toEqual([]);
+    room.control.directory.set({ policy: { longestDays: 20 } });
+    room.world.pass(DAY_MS);
+    await room.tick();
+    expect((await room.policies.get(app.appId)).attention).toMatchObject({ code: "lifeTooShort" });
+    expect(await room.notices("rotationFailed")).toEqual([expect.stringContaining("A new secret would live 20 days")]);
+    expect(await room.rotationsOf(app.appId)).toEqual([]);
+  });
+
+  test("is not begun without a licence, nor beside a rotation that is not over", async () => {
+    const app = room.application();
+    await room.discover(app);
+    await room.policy(app.appId);
+    room.world.tier = "core";
+    expect(await room.tick()).toEqual([]);
+    await room.automatic.begin(app.appId, "message of before");
+    room.world.tier = "pro";
+    const { rotationId } = await room.rotations.begin(
+      { appId: app.appId, secretId: app.keyId, updateKeyVaults: true, overlapDays: 1, removeExpired: false },
+      BOSS,
+    );
+    expect(await room.notices("rotationDue")).toEqual([expect.stringContaining(`is under way: ${rotationId}`)]);
+    await room.tick();
+    expect(await room.rotationsOf(app.appId)).toHaveLength(1);
+  });
+
+  test("is tried three times, a day apart, and then left to a person until the policy is set again", async () => {
+    const app = room.application();
+    await room.discover(app);
+    await room.policy(app.appId);
+    for (let tried = 1; tried <= 4; tried++) {
+      await room.tick();
+      for (const { rotationId, status } of await room.rotationsOf(app.appId)) {
+        if (isOver(status)) continue;
+        await room.rotations.cancel(rotationId, BOSS);
+        await room.world.run(rotationId);
+      }
+      room.world.pass(DAY_MS);
+    }
+    expect(await room.rotationsOf(app.appId)).toHaveLength(3);
+    expect((await room.policies.get(app.appId)).attention).toMatchObject({ code: "failedRepeatedly" });
+    await room.policy(app.appId);
+    await room.tick();
+    expect(await room.rotationsOf(app.appId)).toHaveLength(4);
+  });
+});
