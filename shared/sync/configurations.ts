@@ -156,7 +156,8 @@ export function createConfigurations(deps: {
 
   async function check(provider: AnyProvider, settings: Record<string, unknown>, secret: Record<string, unknown>) {
     try {
-      await provider.check(settings, secret, deps.providers, AbortSignal.timeout(CHECK_MS));
+      // A copy: SDKs write into what they are given.
+      await provider.check(settings, { ...secret }, deps.providers, AbortSignal.timeout(CHECK_MS));
     } catch (error) {
       if (!(error instanceof SyncFailure)) throw error;
       const detail = `Nothing was changed. ${error.message} ${error.remedy}`;

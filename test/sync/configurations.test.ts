@@ -1,0 +1,218 @@
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
+import type { Cloud } from "../../infra/local/cloud/cloud.ts";
+import { Problem } from "../../shared/http/problem.ts";
+import { providerView } from "../../shared/sync/api.ts";
+import { liveIn } from "../azure/live-cloud.ts";
+import { COPIES, caller, HOUR_MS, openRoom, type Room, SOURCE } from "./room.ts";
+
+const REGION = "eu-west-1";
+const DAY_MS = 24 * HOUR_MS;
+const SERVICE_VAULT = "kv-lifecycle-service";
+
+let azurite: Azurite;
+let cloud: Cloud;
+let room: Room;
+let key: { accessKeyId: string; secretAccessKey: string };
+
+beforeAll(async () => {
+  azurite = await startAzurite({ accounts: ["configurations"] });
+  const vaults = [{ name: SOURCE }, { name: COPIES }];
+  ({ cloud } = await liveIn({ company: { subscriptions: [{ name: "Shop", vaults }] } }));
+  room = openRoom({ cloud, connectionString: azurite.connectionString("configurations") });
+  await room.discover(SOURCE, COPIES);
+  key = cloud.control.providers.aws.key;
+});
+afterAll(async () => {
+  await cloud?.stop();
+  await azurite?.stop();
+});
+afterEach(async () => {
+  cloud.control.clearFaults();
+  await room.clear();
+});
+
+const save = (given: Record<string, unknown>, etag?: string) =>
+  room.sync.configurations.save("aws", given, etag, caller);
+const configure = () => save({ ...key, region: REGION });
+const aws = { targetProvider: "aws", targetService: "secretsmanager", targetRegion: REGION };
+const record = async () => await room.record({ ...aws, targetName: room.fresh("app/copy") });
+const valueAt = (name: string) => cloud.control.providers.aws.secretsManager.value(REGION, name);
+
+async function problemOf(work: Promise<unknown>): Promise<[string, string | undefined]> {
+  const error = await work.then(
+    () => new Error("It succeeded."),
+    (reason: unknown) => reason,
+  );
+  if (!(error instanceof Problem)) throw error;
+  for (const secret of Object.values(key)) expect(JSON.stringify(error.document("1"))).not.toContain(secret);
+  return [error.code, error.errors?.[0]?.path];
+}
+
+async function awsCalls(work: () => Promise<unknown>): Promise<Record<string, number>> {
+  cloud.control.resetCounts();
+  await work();
+  const counts = Object.entries(cloud.control.counts());
+  return Object.fromEntries(counts.filter(([name]) => /^(secretsmanager|ssm)\./.test(name)));
+}
+
+describe("a provider's credentials", () => {
+  test("are tried without side effect, kept in the service's own key vault, and never given out", async () => {
+    const written = cloud.control.providers.aws.secretsManager.written();
+    const calls = await awsCalls(async () => {
+      const view = providerView("aws", await configure());
+      expect(view).toMatchObject({
+        configured: true,
+        settings: { region: REGION },
+        secretsSet: ["accessKeyId", "secretAccessKey"],
+      });
+      expect(JSON.stringify(view)).not.toContain(key.secretAccessKey);
+    });
+    expect(Object.keys(calls)).toEqual(["secretsmanager.describeSecret"]);
+    expect(cloud.control.providers.aws.secretsManager.written()).toBe(written);
+    const everything = [await room.rows(), JSON.stringify([room.events, room.logged, room.messages])].join();
+    for (const secret of Object.values(key)) expect(everything).not.toContain(secret);
+    const kept = cloud.control.items(SERVICE_VAULT, "secrets").filter(({ name }) => name.startsWith("sync-"));
+    expect(kept.map(({ name }) => cloud.control.secretValue(SERVICE_VAULT, name))).toContainEqual(JSON.stringify(key));
+  });
+
+  test("that don't work are refused, and what was saved stays", async () => {
+    await configure();
+    const wrong = { ...key, secretAccessKey: "w".repeat(40), region: REGION };
+    expect(await problemOf(save(wrong))).toEqual(["invalidRequest", "body"]);
+    expect(await problemOf(save({ region: "../evil", ...key }))).toEqual(["invalidRequest", "body.region"]);
+    expect(await problemOf(save({ accessKeyId: key.accessKeyId, region: REGION }))).toEqual([
+      "invalidRequest",
+      "body.secretAccessKey",
+    ]);
+    expect(await problemOf(save({ ...key, region: REGION, other: 1 }))).toEqual(["invalidRequest", "body.other"]);
+    const made = await record();
+    expect(await room.settled(made.recordId)).toMatchObject({ state: "inSync" });
+  });
+
+  test("that are saved go to no other address, and no packet leaves", async () => {
+    await configure();
+    const calls = await awsCalls(async () => {
+      expect(await problemOf(save({ region: "us-east-1" }))).toEqual(["invalidRequest", "body.accessKeyId"]);
+    });
+    expect(calls).toEqual({});
+    const ends = new Date(room.clock.now().getTime() + 20 * DAY_MS).toISOString();
+    expect(await save({ region: REGION, expiresOn: ends })).toMatchObject({ expiresOn: ends });
+  });
+
+  test("are told of before they end", async () => {
+    const soon = async () => {
+      const found = [];
+      const by = new Date(room.clock.now().getTime() + 30 * DAY_MS);
+      for await (const one of room.sync.configurations.expiring(by)) found.push(one);
+      return found;
+    };
+    const at = (days: number) => new Date(room.clock.now().getTime() + days * DAY_MS).toISOString();
+    await save({ ...key, region: REGION, expiresOn: at(20) });
+    expect(await soon()).toMatchObject([{ name: "Amazon Web Services" }]);
+    await save({ ...key, region: REGION, expiresOn: at(40) });
+    expect(await soon()).toEqual([]);
+    await save({ ...key, region: REGION });
+    expect(await soon()).toEqual([]);
+  });
+
+  test("that the provider refuses are not tried again until they change", async () => {
+    await configure();
+    const records = [await record(), await record()];
+    await room.drainAll();
+    for (const { targetName } of records) expect(valueAt(targetName)).toBe("value-one");
+    cloud.control.addFault({ match: { operation: "secretsmanager.*" }, action: { kind: "fail", status: 401 } });
+    const refused = await awsCalls(async () => {
+      await room.dueAgain(records[0]!);
+      await room.drainAll();
+    });
+    const tried = Object.values(refused).reduce((sum, count) => sum + count, 0);
+    for (const { recordId } of records) {
+      expect(await room.sync.get(recordId)).toMatchObject({ state: "failing", failure: { code: "badCredentials" } });
+    }
+    cloud.control.clearFaults();
+    const left = await awsCalls(async () => {
+      for (let ticks = 0; ticks < 3; ticks++) {
+        await room.dueAgain(records[0]!);
+        await room.drainAll();
+      }
+    });
+    expect([tried, left]).toEqual([1, {}]);
+    const view = providerView("aws", await room.sync.configurations.find("aws"));
+    expect(view.refusedAt).not.toBeNull();
+    await configure();
+    await room.drainAll();
+    for (const { recordId } of records) expect(await room.sync.get(recordId)).toMatchObject({ state: "inSync" });
+  });
+
+  test("that are missing fail the records, which run once they are given", async () => {
+    await configure();
+    const { etag } = (await room.sync.configurations.find("aws"))!;
+    expect(await problemOf(room.sync.configurations.remove("aws", '"stale"', caller))).toEqual([
+      "preconditionFailed",
+      undefined,
+    ]);
+    await room.sync.configurations.remove("aws", etag, caller);
+    const { recordId, targetName } = await record();
+    expect(await room.settled(recordId)).toMatchObject({ failure: { code: "notConfigured", side: "service" } });
+    await configure();
+    expect(await room.settled(recordId)).toMatchObject({ state: "inSync" });
+    expect(valueAt(targetName)).toBe("value-one");
+  });
+
+  test("that nothing names any more leave the key vault after a day", async () => {
+    const kept = () => cloud.control.items(SERVICE_VAULT, "secrets").filter(({ name }) => name.startsWith("sync-"));
+    await configure();
+    expect(kept().length).toBeGreaterThan(1);
+    await room.pass(DAY_MS + 1000);
+    await room.sync.cleanUp(caller);
+    expect(kept()).toHaveLength(1);
+    const { recordId } = await record();
+    expect(await room.settled(recordId)).toMatchObject({ state: "inSync" });
+  });
+
+  test("of a provider that there is none of are refused", async () => {
+    expect(await problemOf(room.sync.configurations.save("toString", {}, undefined, caller))).toEqual([
+      "notFound",
+      undefined,
+    ]);
+  });
+});
+
+describe("a copy in another cloud", () => {
+  test("reads no value when nothing changed, and is mended without one", async () => {
+    await configure();
+    const made = await record();
+    const { recordId, targetName } = await room.settled(made.recordId);
+    cloud.control.resetCounts();
+    await room.dueAgain(made);
+    await room.drainAll();
+    const idle = cloud.control.counts();
+    expect([idle["secretsmanager.describeSecret"], idle["secretsmanager.getSecretValue"]]).toEqual([1, undefined]);
+    expect(cloud.control.requests({ operation: "keyvault.getSecret", vault: SOURCE })).toEqual([]);
+    cloud.control.providers.aws.secretsManager.operation(REGION, "PutSecretValue", {
+      SecretId: targetName,
+      SecretString: "by-others",
+      ClientRequestToken: "by-others".padEnd(36, "x"),
+    });
+    await room.dueAgain(made);
+    expect(await room.settled(recordId)).toMatchObject({ state: "inSync" });
+    expect(valueAt(targetName)).toBe("value-one");
+    expect(cloud.control.requests({ operation: "keyvault.getSecret", vault: SOURCE })).toEqual([]);
+    expect(await room.kinds(recordId)).toEqual(["mended", "created"]);
+  });
+
+  test("is restored in its recovery window, never deleted by force", async () => {
+    await configure();
+    const made = await record();
+    const { recordId, targetName } = await room.settled(made.recordId);
+    cloud.control.providers.aws.secretsManager.operation(REGION, "DeleteSecret", { SecretId: targetName });
+    await room.dueAgain(made);
+    expect(await room.settled(recordId)).toMatchObject({ state: "inSync" });
+    expect(valueAt(targetName)).toBe("value-one");
+    await room.sync.remove(recordId, true, undefined, caller);
+    expect(valueAt(targetName)).toBeUndefined();
+    const again = await room.record({ ...aws, targetName, adopt: true });
+    expect(await room.settled(again.recordId)).toMatchObject({ state: "inSync" });
+  });
+});
