@@ -189,7 +189,9 @@ export const SyncEntryView = z
 const members = new Map<string, z.ZodType[]>();
 for (const { configuration } of PROVIDERS) {
   for (const [name, schema] of Object.entries(configuration.shape as Record<string, z.ZodType>)) {
-    members.set(name, [...(members.get(name) ?? []), schema]);
+    // What a provider takes for a member that is left out is no other provider's.
+    const given = schema instanceof z.ZodDefault ? (schema.unwrap() as z.ZodType) : schema;
+    members.set(name, [...(members.get(name) ?? []), given]);
   }
 }
 const secretNames = new Set(PROVIDERS.flatMap(({ secretMembers }) => secretMembers));

@@ -1,0 +1,127 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { licence } from "../support/licence.ts";
+import { Service } from "../support/service.ts";
+
+const RECORDS = "/api/automation/sync/records";
+const PROVIDERS = "/api/automation/sync/providers";
+const SOURCE = { sourceVault: "kv-shop-prod", sourceSecret: "db-password" };
+const AZURE = { targetProvider: "azure", targetService: "keyvault", targetRegion: "kv-shop-empty" };
+const AWS = { targetProvider: "aws", targetService: "secretsmanager", targetRegion: "eu-west-1" };
+
+let service: Service;
+
+beforeAll(async () => {
+  service = await Service.start({ company: "small", env: { LICENSE_KEY: await licence() } });
+  await service.scan();
+});
+afterAll(() => service?.stop());
+
+/** The record's status once it is no longer new or pending. */
+async function settled(recordId: string) {
+  const status = async () => (await service.admin("GET", `${RECORDS}/${recordId}/status`)).body;
+  await expect.poll(async () => (await status()).state, { timeout: 15_000 }).not.toMatch(/new|pending/);
+  return await status();
+}
+
+describe("sync over HTTP", () => {
+  test("copies a vault's secret to another provider, by the specified requests", async () => {
+    const key = service.cloud.control.providers.aws.key;
+    const configured = await service.admin("POST", `${PROVIDERS}/aws`, {
+      access_key_id: key.accessKeyId,
+      secretAccessKey: key.secretAccessKey,
+      region: "eu-west-1",
+    });
+    expect([configured.status, configured.body]).toMatchObject([200, { configured: true }]);
+    expect(configured.text).not.toContain(key.secretAccessKey);
+    const made = await service.admin("POST", RECORDS, {
+      ...SOURCE,
+      ...AWS,
+      targetName: "shop/db-password",
+      scheduleHours: 24,
+      enabled: true,
+    });
+    expect(made.status).toBe(201);
+    const { recordId } = made.body;
+    expect(made.headers.get("location")).toBe(`${RECORDS}/${recordId}`);
+    expect(await settled(recordId)).toMatchObject({ state: "inSync", drift: "none", failure: null });
+    const value = service.cloud.control.secretValue(SOURCE.sourceVault, SOURCE.sourceSecret);
+    const copies = service.cloud.control.providers.aws.secretsManager;
+    expect(copies.value("eu-west-1", "shop/db-password")).toBe(value);
+
+    const triggered = await service.admin("POST", `${RECORDS}/${recordId}/sync`);
+    expect([triggered.status, triggered.body]).toMatchObject([202, { recordId, state: "pending" }]);
+    await settled(recordId);
+    const history = await service.admin("GET", `${RECORDS}/${recordId}/history`);
+    expect(history.body.items).toMatchObject([
+      { kind: "created", target: "aws/secretsmanager/eu-west-1/shop/db-password" },
+    ]);
+    expect(copies.history("eu-west-1", "shop/db-password")).toHaveLength(1);
+    const entries = await service.all("/audit/entries?event_type=syncTarget.written");
+    expect(entries.map(({ outcome }) => outcome).sort()).toEqual(["intent", "success"]);
+    expect(JSON.stringify(entries)).not.toContain(value);
+  });
+
+  test("plans, pauses, changes and deletes", async () => {
+    const made = await service.admin("POST", RECORDS, { ...SOURCE, ...AZURE, targetName: "copy", enabled: false });
+    const path = `${RECORDS}/${made.body.recordId}`;
+    expect(made.body).toMatchObject({ state: "paused", scheduleHours: 24, onDrift: "overwrite", nextRunAt: null });
+    const plan = await service.admin("POST", `${path}/plan`);
+    expect(plan.body).toMatchObject({ action: "write", target: { exists: false }, failure: null });
+    expect(service.cloud.control.secretValue("kv-shop-empty", "copy")).toBeUndefined();
+    expect((await service.admin("POST", `${path}/sync`)).body.code).toBe("conflict");
+    const etag = made.headers.get("etag")!;
+    const token = await service.signIn({ username: "admin", password: "correct-horse-battery" });
+    const put = (ifMatch: string) =>
+      service.call("PUT", path, {
+        token,
+        body: { enabled: true, schedule_hours: 2 },
+        headers: { "If-Match": ifMatch },
+      });
+    expect((await put(etag)).body).toMatchObject({ scheduleHours: 2, enabled: true });
+    expect((await put(etag)).status).toBe(412);
+    await settled(made.body.recordId);
+    expect((await service.admin("POST", `${path}/plan`)).body).toMatchObject({ action: "none" });
+    const list = await service.admin("GET", `${RECORDS}?target_provider=azure&state=inSync`);
+    expect(list.body).toMatchObject({ total: 1, items: [{ recordId: made.body.recordId }] });
+    expect((await service.admin("DELETE", `${path}?removeTarget=true`)).body).toEqual({ deleted: true });
+    expect(service.cloud.control.secretValue("kv-shop-empty", "copy")).toBeUndefined();
+    expect((await service.admin("GET", `${path}/status`)).status).toBe(404);
+  });
+
+  test.each([
+    [{}, 400, "invalidRequest"],
+    [{ ...SOURCE, ...AZURE, targetName: "x", targetProvider: "nowhere" }, 400, "invalidRequest"],
+    [{ ...SOURCE, ...AZURE, targetName: "x", scheduleHours: 721 }, 400, "invalidRequest"],
+    [{ ...SOURCE, ...AZURE, targetName: "x", unknown: 1 }, 400, "invalidRequest"],
+    [{ ...SOURCE, ...AZURE, targetName: "x", targetRegion: "KV-Lifecycle-Service" }, 409, "serviceVault"],
+    [{ ...SOURCE, ...AZURE, targetRegion: "kv-shop-prod", targetName: "DB-Password" }, 409, "syncLoop"],
+  ])("refuses the record %j", async (body, status, code) => {
+    const answer = await service.admin("POST", RECORDS, body);
+    expect([answer.status, answer.body.code]).toEqual([status, code]);
+  });
+
+  test("tells of the providers without their secrets", async () => {
+    const { body, text } = await service.admin("GET", PROVIDERS);
+    expect(body.items.map(({ provider }: { provider: string }) => provider)).toEqual(
+      expect.arrayContaining(["aws", "azure"]),
+    );
+    expect(text).not.toContain(service.cloud.control.providers.aws.key.secretAccessKey);
+    expect((await service.admin("POST", `${PROVIDERS}/nowhere`, {})).status).toBe(404);
+  });
+
+  test("without a licence tells what tier it needs, and goes on showing what there is", async () => {
+    const host = await service.addHost({ LICENSE_KEY: "" });
+    const token = await service.signIn({ username: "admin", password: "correct-horse-battery" });
+    const call = (method: string, path: string, body?: unknown) =>
+      service.call(method, host.url + path, { token, body });
+    const made = await call("POST", RECORDS, { ...SOURCE, ...AZURE, targetName: "none" });
+    expect([made.status, made.body.code, made.body.requiredTier]).toEqual([403, "licenseRequired", "pro"]);
+    expect((await call("POST", `${PROVIDERS}/aws`, {})).status).toBe(403);
+    const { body } = await call("GET", RECORDS);
+    expect(body.total).toBeGreaterThan(0);
+    expect((await call("POST", `${RECORDS}/${body.items[0].recordId}/sync`)).status).toBe(403);
+    for (const { recordId } of body.items) expect((await call("DELETE", `${RECORDS}/${recordId}`)).status).toBe(200);
+    expect((await call("GET", RECORDS)).body.code).toBe("licenseRequired");
+    await host.stop("SIGKILL");
+  });
+});
