@@ -35,6 +35,8 @@ export async function buildApp(
     splitting: true,
     format: "esm",
     platform: "node",
+    // Modules where a package has both: what is imported lazily keeps its names, and what nobody uses stays out.
+    mainFields: ["module", "main"],
     target: "node22",
     minify: true,
     keepNames: true,

@@ -88,6 +88,28 @@ describe("sync over HTTP", () => {
     expect((await service.admin("GET", `${path}/status`)).status).toBe(404);
   });
 
+  test("every provider takes copies in the built app", async () => {
+    const { providers } = service.cloud.control;
+    const targets = {
+      aws: ["parameterstore", "/shop/db-password"],
+      hashicorp: ["kv", "shop/db-password"],
+      google: ["secretmanager", "db-password"],
+      github: ["actions", "acme/shop/DB_PASSWORD"],
+      kubernetes: ["secret", "shop/db-password"],
+    };
+    const made: string[] = [];
+    for (const [targetProvider, [targetService, targetName]] of Object.entries(targets)) {
+      const body = providers.configurations()[targetProvider];
+      const configured = await service.admin("POST", `${PROVIDERS}/${targetProvider}`, body);
+      expect([targetProvider, configured.status, configured.body.detail]).toEqual([targetProvider, 200, undefined]);
+      const target = { targetProvider, targetService, targetName };
+      const { body: record, status, text } = await service.admin("POST", RECORDS, { ...SOURCE, ...target });
+      expect([status, text]).toEqual([201, expect.any(String)]);
+      made.push(record.recordId);
+    }
+    for (const recordId of made) expect(await settled(recordId)).toMatchObject({ state: "inSync", failure: null });
+  });
+
   test.each([
     [{}, 400, "invalidRequest"],
     [{ ...SOURCE, ...AZURE, targetName: "x", targetProvider: "nowhere" }, 400, "invalidRequest"],
