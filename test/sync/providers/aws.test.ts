@@ -176,6 +176,14 @@ describe("aws parameterstore", () => {
     expect(history()).toEqual(["one", "two"]);
   });
 
+  test("is refused for what the service alone knows, with its code", async () => {
+    // It would stand for another parameter.
+    const failure = await failureOf(target.put(name, "{{ssm:/other}}", markOf("v1"), { exists: false }));
+    expect(failure).toMatchObject({ code: "targetRefused", providerCode: "ValidationException" });
+    const deep = await failureOf(target.put("/x".repeat(16), "one", markOf("v1"), { exists: false }));
+    expect(deep).toMatchObject({ code: "targetRefused", providerCode: "HierarchyLevelLimitExceededException" });
+  });
+
   test("in clear text is refused", async () => {
     const { parameterStore } = cloud.control.providers.aws;
     parameterStore.operation(REGION, "PutParameter", { Name: name, Value: "theirs", Type: "String" });
@@ -199,6 +207,17 @@ describe.each(["secretsmanager", "parameterstore"])("aws %s", (service) => {
     const failure = await failureOf(open(service, change).describe(name));
     expect(failure).toMatchObject({ code: "badCredentials", providerCode });
     expect(cloud.control.counts().total).toBe(1);
+  });
+
+  test("of a region that is not enabled does not condemn the key", async () => {
+    cloud.control.addFault({ match: { item: name }, action: { kind: "fail", status: 401 } });
+    const settings = { region: "us-east-1" };
+    const { key } = cloud.control.providers.aws;
+    const codes = ["us-east-1", "ap-east-1"].map(async (region) => {
+      const target = aws.open({ service, region }, settings, key, deps);
+      return ((await failureOf(target.put(name, "one", markOf("v1"), { exists: false }))) as { code?: string }).code;
+    });
+    expect(await Promise.all(codes)).toEqual(["badCredentials", "accessDenied"]);
   });
 });
 

@@ -33,8 +33,9 @@ providerSuite("hashicorp kv", async () => {
     writeByOthers: (name, value) => vault.write(name, { value }),
     deleteByOthers: (name) => vault.remove(name),
     trouble(kind, times) {
-      if (kind === "badCredentials") control.addFault({ match: { operation: "hashicorp.*" }, action: FAULTS.denied });
-      else {
+      if (kind === "badCredentials") {
+        control.addFault({ match: { operation: "hashicorp.*" }, action: { kind: "fail", status: 403 } });
+      } else {
         const operation = kind === "lostAfterWrite" ? "hashicorp.kv.writeData" : "hashicorp.kv.*";
         control.addFault({ match: { operation }, action: FAULTS[kind], ...(times && { times }) });
       }
@@ -109,6 +110,11 @@ describe("hashicorp kv", () => {
   test("names the ids of a role that are not accepted", async () => {
     const target = open({ secretId: "wrong" }, { roleId: vault().credentials.roleId });
     expect(await failureOf(target.describe(name))).toMatchObject({ code: "badCredentials" });
+  });
+
+  test("of a token that may not even look at itself is a missing right", async () => {
+    cloud.control.addFault({ match: { operation: "hashicorp.*" }, action: { kind: "deny" } });
+    expect(await failureOf(open().describe(name))).toMatchObject({ code: "accessDenied" });
   });
 
   test("that is sealed says so", async () => {

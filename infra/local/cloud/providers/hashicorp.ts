@@ -97,7 +97,7 @@ export class Hashicorp {
       anonymous: !known,
       answer: () => {
         if (this.sealed) return failure(503, "Vault is sealed");
-        if (!known) return refusals.denied();
+        if (!known) return unknownToken();
         const body = request.body.length === 0 ? {} : jsonObject(request);
         return body === undefined ? failure(400, "failed to parse JSON input") : handle(body);
       },
@@ -211,6 +211,8 @@ export class Hashicorp {
 const ok = (data: object): Answer => ({ status: 200, body: { request_id: randomUUID(), data } });
 const failure = (status: number, text: string): Answer => ({ status, body: { errors: [text] } });
 
+const unknownToken = () => failure(403, "2 errors occurred:\n\t* permission denied\n\t* invalid token\n\n");
+
 const refusals: Refusals = {
   throttled: (seconds) => ({
     ...failure(429, 'request path "secret/data": rate limit quota exceeded'),
@@ -218,5 +220,5 @@ const refusals: Refusals = {
   }),
   denied: () => failure(403, "1 error occurred:\n\t* permission denied\n\n"),
   firewalled: () => failure(403, "1 error occurred:\n\t* permission denied\n\n"),
-  failed: (status) => failure(status, "internal error"),
+  failed: (status) => (status === 403 ? unknownToken() : failure(status, "internal error")),
 };

@@ -8,6 +8,8 @@ import { awsFailure } from "./failures.ts";
 
 export interface AwsAddress {
   region: string;
+  /** Whether the access key was checked in this region. */
+  proven: boolean;
   /** In place of the region's public address. */
   endpoint: string | undefined;
 }
@@ -31,11 +33,11 @@ export const clientOptions = ({ region, endpoint }: AwsAddress, credentials: Aws
 });
 
 /** @throws {SyncFailure} for whatever the SDK throws. */
-export async function awsCall<T>(call: ProviderCall, send: () => Promise<T>): Promise<T> {
+export async function awsCall<T>(to: AwsAddress, call: ProviderCall, send: () => Promise<T>): Promise<T> {
   try {
     return await send();
   } catch (error) {
-    throw awsFailure(error, call);
+    throw awsFailure(error, call, to.proven);
   }
 }
 

@@ -18,7 +18,6 @@ const CODES: Readonly<Record<string, readonly [ProviderFailureCode, reason: stri
       "ExpiredTokenException",
       "ExpiredToken",
       "InvalidAccessKeyId",
-      "OptInRequired",
     ],
     ["badCredentials", "the access key was not accepted"],
   ),
@@ -27,7 +26,7 @@ const CODES: Readonly<Record<string, readonly [ProviderFailureCode, reason: stri
     ["ThrottlingException", "Throttling", "TooManyRequestsException", "RequestLimitExceeded", "TooManyUpdates"],
     ["throttled", "there were too many requests"],
   ),
-  ...all(["ResourceNotFoundException", "ParameterNotFound"], ["notFound", "it is not there"]),
+  ...all(["ResourceNotFoundException", "ParameterNotFound", "InvalidResourceId"], ["notFound", "it is not there"]),
   ...all(
     ["ResourceExistsException", "ParameterAlreadyExists"],
     ["changedMeanwhile", "another one came to be there in between"],
@@ -52,10 +51,22 @@ const CODES: Readonly<Record<string, readonly [ProviderFailureCode, reason: stri
   ...all(["InternalServiceError", "InternalServerError"], ["unreachable", "the service has a fault"]),
 };
 
-/** What an error of the SDK means, its own retries included. */
-export function awsFailure(error: unknown, call: ProviderCall): SyncFailure {
+/** A region that is not enabled in the account says of good keys that they are unknown. */
+const NOT_ENABLED = new Set(["UnrecognizedClientException", "InvalidClientTokenId", "OptInRequired"]);
+
+/**
+ * What an error of the SDK means, its own retries included.
+ * @param proven whether the region is the one that the key was checked in.
+ */
+export function awsFailure(error: unknown, call: ProviderCall, proven: boolean): SyncFailure {
   if (error instanceof SyncFailure) return error;
-  const { name, message, $metadata, $response } = error as Partial<SdkError>;
+  const { name, message, $fault, $metadata, $response } = error as Partial<SdkError>;
+  if (name !== undefined && NOT_ENABLED.has(name) && !proven) {
+    return syncFailure("accessDenied", call, "the region does not know the access key", {
+      providerCode: name,
+      remedy: "Enable the region in the account, or choose another one for the record.",
+    });
+  }
   // What is no answer of the service, such as a proxy's page, fails to be read: the error has no status of its own then.
   const status = $metadata?.httpStatusCode ?? $response?.statusCode;
   const known = name === undefined ? undefined : CODES[name];
@@ -69,12 +80,17 @@ export function awsFailure(error: unknown, call: ProviderCall): SyncFailure {
   if (status === undefined) return syncFailure("unreachable", call, `there was no answer (${networkCode(error)})`);
   if (status >= 500) return syncFailure("unreachable", call, `the answer was ${status}`);
   if (status === 429) return syncFailure("throttled", call, "there were too many requests");
+  // Only what the service itself answered in its form has a fault.
+  if ($fault !== undefined && status >= 400) {
+    return syncFailure("targetRefused", call, "the request was refused", { providerCode: name });
+  }
   return syncFailure("badResponse", call, `the answer (${status}) is not the service's`);
 }
 
 interface SdkError {
   name: string;
   message: string;
+  $fault: "client" | "server";
   $metadata: { httpStatusCode?: number };
   $response: { statusCode?: number };
 }

@@ -32,7 +32,7 @@ export function parameterStore(to: AwsAddress, credentials: AwsSecrets): SyncTar
       at: `AWS Parameter Store in ${to.region}`,
       grant: `ssm:${right} on this parameter`,
     };
-    return await awsCall(failing, () => send(sdk, client));
+    return await awsCall(to, failing, () => send(sdk, client));
   };
   const optional = (signal: AbortSignal | undefined) => (signal ? { abortSignal: signal } : {});
 

@@ -22,7 +22,7 @@ export const aws: ProviderDefinition<AwsSettings, AwsSecrets> = {
     region === undefined || isRegion(region) ? undefined : "must be a region such as eu-west-1",
 
   async check({ region }, secrets, { endpoints }, signal) {
-    const target = secretsManager({ region, endpoint: endpoints.aws }, secrets);
+    const target = secretsManager({ region, proven: true, endpoint: endpoints.aws }, secrets);
     try {
       // Nothing has this name, so that an answer proves the key and nothing else.
       await target.describe(`credential-lifecycle/check/${randomUUID()}x`, signal);
@@ -33,7 +33,8 @@ export const aws: ProviderDefinition<AwsSettings, AwsSecrets> = {
   },
 
   open({ service, region }, settings, secrets, { endpoints }) {
-    const to = { region: region ?? settings.region, endpoint: endpoints.aws };
+    const own = region === undefined || region === settings.region;
+    const to = { region: region ?? settings.region, proven: own, endpoint: endpoints.aws };
     return service === "parameterstore" ? parameterStore(to, secrets) : secretsManager(to, secrets);
   },
 };

@@ -34,7 +34,7 @@ export function secretsManager(to: AwsAddress, credentials: AwsSecrets): SyncTar
       at: `AWS Secrets Manager in ${to.region}`,
       grant: `secretsmanager:${right} on this secret`,
     };
-    return await awsCall(failing, () => send(sdk, client));
+    return await awsCall(to, failing, () => send(sdk, client));
   };
   const optional = (signal: AbortSignal | undefined) => (signal ? { abortSignal: signal } : {});
 

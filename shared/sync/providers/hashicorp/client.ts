@@ -3,7 +3,7 @@ import { exchange, type ProviderAnswer, type ProviderRequest } from "../http.ts"
 import type { ProviderDependencies } from "../provider.ts";
 import { withToken } from "../tokens.ts";
 import type { HashicorpSecrets, HashicorpSettings } from "./configuration.ts";
-import { hashicorpFailure } from "./failures.ts";
+import { errorTexts, hashicorpFailure } from "./failures.ts";
 
 type Method = ProviderRequest["method"];
 
@@ -72,7 +72,8 @@ export function hashicorpClient(
     const call = { operation: "look at the configured token", at, grant: "the default policy" };
     const told = await send("GET", "auth/token/lookup-self", call, { token, signal });
     if (told.status === 200 && told.json !== undefined) return false;
-    if (told.status === 403 && told.json !== undefined) return true;
+    // A token that may not even look at itself is known all the same: that refusal counts its one reason.
+    if (told.status === 403 && told.json !== undefined) return !errorTexts(told).startsWith("1 error occurred");
     throw hashicorpFailure(told, call, clock);
   }
 

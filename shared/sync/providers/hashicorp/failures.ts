@@ -5,8 +5,7 @@ import type { SyncFailure } from "../provider.ts";
 
 /** https://developer.hashicorp.com/vault/api-docs#http-status-codes; errors are texts without codes. */
 export function hashicorpFailure(answer: ProviderAnswer, call: ProviderCall, clock: Clock): SyncFailure {
-  const { errors } = (answer.json ?? {}) as { errors?: unknown };
-  const texts = Array.isArray(errors) ? errors.filter((one) => typeof one === "string").join(" ") : "";
+  const texts = errorTexts(answer);
   if (answer.status === 400 && texts.includes("check-and-set parameter")) {
     return syncFailure("changedMeanwhile", call, "somebody else wrote a version in between");
   }
@@ -19,4 +18,10 @@ export function hashicorpFailure(answer: ProviderAnswer, call: ProviderCall, clo
     });
   }
   return statusFailure(answer, call, clock);
+}
+
+/** For comparison only: they are never shown. */
+export function errorTexts({ json }: ProviderAnswer): string {
+  const { errors } = (json ?? {}) as { errors?: unknown };
+  return Array.isArray(errors) ? errors.filter((one) => typeof one === "string").join(" ") : "";
 }
