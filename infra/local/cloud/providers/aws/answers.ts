@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { type Answer, type Refusals, retryAfter } from "../../http.ts";
+import type { Answer, Refusals } from "../../http.ts";
 
 /** A call that AWS refuses: thrown by the services, answered with 400 as their JSON protocols do. */
 export class AwsError extends Error {
@@ -23,10 +23,8 @@ export const awsFailure = ({ code, message, status }: { code: string; message: s
 const HEADERS = () => ({ "content-type": "application/x-amz-json-1.1", "x-amzn-requestid": randomUUID() });
 
 export const awsRefusals = (right: string): Refusals => ({
-  throttled: (seconds) => {
-    const answer = awsFailure({ code: "ThrottlingException", message: "Rate exceeded" });
-    return { ...answer, headers: { ...answer.headers, ...retryAfter(seconds) } };
-  },
+  // Without a time to wait: clients find that themselves.
+  throttled: () => awsFailure({ code: "ThrottlingException", message: "Rate exceeded" }),
   denied: () =>
     awsFailure({
       code: "AccessDeniedException",
