@@ -13,7 +13,7 @@ import { type Consumers, unknownConsumers } from "../../shared/rotation/consumer
 import type { RotationRequest } from "../../shared/rotation/plan.ts";
 import { isOver, type RotationRecord } from "../../shared/rotation/rotation.ts";
 import { createRotations, type Rotations } from "../../shared/rotation/rotations.ts";
-import type { Target } from "../../shared/rotation/targets.ts";
+import type { Matches, Target } from "../../shared/rotation/targets.ts";
 import { systemRandomness } from "../../shared/runtime.ts";
 import type { RowKeys } from "../../shared/storage/signing.ts";
 import { createTables, type Tables } from "../../shared/storage/tables.ts";
@@ -174,6 +174,11 @@ export class World {
         look: (publications) => this.consumers.look(publications),
       },
     });
+  }
+
+  /** Tables as instances have them, but that nobody dies of them. */
+  tables(): Tables {
+    return this.#tables();
   }
 
   #tables(): Tables {
