@@ -57,7 +57,8 @@ const moveClock = async (milliseconds: number) => {
 };
 await moveClock(-HALF_AN_HOUR_MS);
 const tearDown = await setup();
-const azurite = await startAzurite();
+const preload = `--import=${new URL("../../infra/local/moved-clock.mjs", import.meta.url).href}`;
+const azurite = await startAzurite({ environment: { MOVED_CLOCK_FILE: clockFile, NODE_OPTIONS: preload } });
 const proxy = await startTableProxy(azurite.connectionString());
 const cloud = await startCloud({ company, data });
 const keys = () => `recorded:${randomBytes(32).toString("base64")}`;
@@ -74,7 +75,6 @@ const environment: Record<string, string> = {
   SCHEDULE_JITTER_SECONDS: "0",
   ALLOW_PRIVATE_WEBHOOK_ADDRESSES: "true",
 };
-const preload = `--import=${new URL("../../infra/local/moved-clock.mjs", import.meta.url).href}`;
 const startHost = () =>
   runHost({
     app: TEST_APP,
@@ -181,6 +181,11 @@ try {
   const reader = await signIn(READER);
   const ended = await signIn(READER);
   await call("POST", "/auth/logout", undefined, ended);
+  const { token: api } = await admin<{ token: string }>("POST", "/auth/tokens", {
+    name: "recorded",
+    expiresInDays: 365,
+  });
+  const session = await sessionOf(READER);
   await fire("evaluateAlerts");
   await delay(3000);
   await fire("sealAudit");
@@ -231,7 +236,8 @@ try {
       JWT_SIGNING_KEYS: environment.JWT_SIGNING_KEYS!,
       AUDIT_SIGNING_KEYS: environment.AUDIT_SIGNING_KEYS!,
     },
-    tokens: { admin: token, reader, ended },
+    tokens: { admin: token, reader, ended, api },
+    session,
     scanId,
     answers,
     told: {
@@ -264,9 +270,21 @@ try {
 }
 process.exit(0);
 
+/** The cookie of a browser's session. */
+async function sessionOf(user: typeof ADMIN): Promise<string> {
+  const answer = await fetch(`${host.url}/auth/login`, {
+    method: "POST",
+    headers: { "Content-Type": "application/json", "Sec-Fetch-Site": "same-origin" },
+    body: JSON.stringify({ ...user, session: true }),
+  });
+  const [cookie = ""] = answer.headers.getSetCookie();
+  return cookie.split(";")[0]!;
+}
+
 function itemOf(vault: string, name: string): { name: string; expiresInDays?: number } {
   const { expires } = cloud.control.items(vault, "secrets").find((item) => item.name === name)!;
-  return { name, ...(expires ? { expiresInDays: (Date.parse(expires) - Date.now()) / 86_400_000 } : {}) };
+  // The cloud rounds down to seconds: half of one more gives the same again.
+  return { name, ...(expires ? { expiresInDays: (Date.parse(expires) + 500 - Date.now()) / 86_400_000 } : {}) };
 }
 
 async function tablesOf(connection: string): Promise<Recording["tables"]> {

@@ -4,8 +4,10 @@ export interface Recording {
   recordedAt: string;
   /** Signing keys made for the recording alone. */
   environment: Record<"JWT_SIGNING_KEYS" | "AUDIT_SIGNING_KEYS", string>;
-  /** Valid for an hour from `recordedAt`; `ended` was signed out. */
-  tokens: { admin: string; reader: string; ended: string };
+  /** Valid for an hour from `recordedAt`; `ended` was signed out. `api` is the administrator's API token, where the version had them. */
+  tokens: { admin: string; reader: string; ended: string; api?: string };
+  /** The cookie of the reader's session, where the version had them. */
+  session?: string;
   /** The scan in whose middle the process was killed; "" when its start was never answered. */
   scanId: string;
   answers: {
