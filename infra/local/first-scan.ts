@@ -27,6 +27,7 @@ export async function runScan(base: string, administrator: { username: string; p
   );
   if (scan.failure) console.log(`${scan.failure.message} ${scan.failure.remedy}`);
   await printFailures(api, scanId);
+  await discoverApplications(api);
   await printHealth(api);
   await printNext(api);
 }
@@ -61,6 +62,19 @@ async function printFailures(api: Api, scanId: string): Promise<void> {
       `  ${vaultName}: ${[...new Set(failures.map((failure) => failure.code))].join(", ")}. ${failures[0]!.remedy}`,
     );
   }
+}
+
+/** With a PRO licence the applications' credentials are assets as well. */
+async function discoverApplications(api: Api): Promise<void> {
+  if ((await api<{ tier: string }>("GET", "/system/license/status")).tier !== "pro") return;
+  const { status, apps, credentials, failures } = await api<{
+    status: string;
+    apps: number | null;
+    credentials: number | null;
+    failures: { list: string; code: string; remedy: string }[];
+  }>("POST", "/api/automation/rotation/discover");
+  console.log(`\nThe discovery of applications is ${status}: ${apps ?? 0} with ${credentials ?? 0} credentials.`);
+  for (const { list, code, remedy } of failures) console.log(`  ${list}: ${code}. ${remedy}`);
 }
 
 async function printHealth(api: Api): Promise<void> {

@@ -17,10 +17,12 @@ import {
   APPS,
   AppFences,
   type ApplicationRecord,
+  Applications,
   Buckets,
   bucketsRange,
   credentialsOf,
   fenceKey,
+  idKey,
   type RunRecord,
   STATE_KEY,
   type StateRecord,
@@ -131,7 +133,7 @@ async function read(held: HeldRun, before: StateRecord | undefined, now: string,
     failures.push({ list, code, message, remedy, at: now });
   let state: StateRecord;
   try {
-    state = { ...before, tenantId: await deps.tenantId(), rights: await graph.rights() };
+    state = { ...before, tenantId: (await deps.tenantId()).toLowerCase(), rights: await graph.rights() };
   } catch (error) {
     if (!(error instanceof CloudFailure)) throw error;
     fail("applications", error);
@@ -230,12 +232,12 @@ async function wantedOfChanges(
   }
   const wanted = new Map<string, Wanted>();
   for (const [bucket, changed] of byBucket) {
-    const standing = await readBucket(tables, bucket);
     const owners = new Map<string, ApplicationRecord["owners"]>();
     // A list of changes does not name owners: they are asked for once, where nothing is known of them.
-    for (const [appId, app] of changed)
-      if (app && !app.owners && !standing.get(appId)?.owners)
-        owners.set(appId, await graph.owners(app.objectId, signal));
+    for (const [appId, app] of changed) {
+      if (!app || app.owners || (await tables.get(Applications, APPS, idKey(appId)))?.owners) continue;
+      owners.set(appId, await graph.owners(app.objectId, signal));
+    }
     wanted.set(bucket, {
       of(known) {
         const all = new Map<string, ReadApplication>([...known].map(([appId, app]) => [appId, asRead(app)]));
