@@ -134,13 +134,13 @@ function assetsOfApplication(app: ReadApplication, vaultName: string, tenantId: 
   });
 }
 
-/** A service principal that owns an application, such as the service's own, is nobody who could be asked. */
 /** When each of them ends, null for never, sorted. */
 const ends = (credentials: ReadApplication["credentials"]): (number | null)[] =>
   credentials
     .map(({ expiresOn }) => expiresOn ?? null)
     .sort((a, b) => (a ?? Number.POSITIVE_INFINITY) - (b ?? Number.POSITIVE_INFINITY));
 
+/** A service principal that owns an application, such as the service's own, is nobody who could be asked. */
 const people = (owners: readonly Owner[]): string[] =>
   owners.flatMap(({ userPrincipalName }) => userPrincipalName ?? []).sort();
 

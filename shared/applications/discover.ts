@@ -212,7 +212,7 @@ function wantedOfLists(
         }
         return wanted;
       };
-      return [bucket, { of, ...(apps && own ? { complete: of(new Map()) } : {}) }];
+      return [bucket, { of, ...(apps && own && federated ? { complete: of(new Map()) } : {}) }];
     }),
   );
 }

@@ -37,7 +37,7 @@ beforeAll(async () => {
   ]);
 });
 beforeEach(() => {
-  deployment = new Deployment(storage.azurite.connectionString(`faults${account++}`), live);
+  deployment = new Deployment(storage.azurite.connectionString(`faults${account++}`), live, storage.move);
   live.cloud.control.resetCounts();
 });
 afterEach(() => live.cloud.control.clearFaults());
@@ -100,34 +100,38 @@ function change(round: number): void {
 }
 
 /** APPLICATIONS_KILLS=100 kills as many; KILL_SEED repeats a run. */
-const KILLS = Number(process.env.APPLICATIONS_KILLS ?? 5);
+const KILLS = Number(process.env.APPLICATIONS_KILLS ?? 4);
 const seed = Number(process.env.KILL_SEED ?? Math.floor(Math.random() * 2 ** 31));
 
-test(`killed at writes drawn by the seed ${seed}, a discovery is taken up again and all that stands is the directory's`, async () => {
-  const dice = new Dice(seed);
-  const counted = mayDie();
-  await deployment.start({ death: counted }).applications.discover(caller);
-  deployment.messages.length = 0;
-  change(0);
-  const changed = mayDie();
-  await deployment.scheduled("full", deployment.start({ death: changed }));
-  const writes = changed.taken;
-  expect(writes).toBeGreaterThan(100);
-  for (let round = 1; round <= KILLS; round++) {
-    change(round);
-    const death = mayDie(1 + Math.floor(((round - 1 + dice.next()) / KILLS) * writes * 0.95), dice.oneIn(2));
-    const mode = dice.oneIn(2) ? "full" : "changes";
-    const dying = deployment.start({ death });
-    await dying.applications.handle({ mode }, caller).catch(() => {});
-    await deployment.drain(dying).catch(() => {});
-    await storage.move(LEASES_ENDED_MS);
-    const process = deployment.start();
-    // The queue gives the message again; where it was never sent, the next timer begins anew or goes on.
-    const run = await deployment.scheduled(mode, process);
-    expect(run, `write ${death.at} of ${writes}, ${mode}`).toMatchObject({ status: "completed", ...truth() });
-    await expectWhole(process.tables);
-  }
-}, 600_000);
+test(
+  `killed at writes drawn by the seed ${seed}, a discovery is taken up again and all that stands is the directory's`,
+  async () => {
+    const dice = new Dice(seed);
+    const counted = mayDie();
+    await deployment.start({ death: counted }).applications.discover(caller);
+    deployment.messages.length = 0;
+    change(0);
+    const changed = mayDie();
+    await deployment.scheduled("full", deployment.start({ death: changed }));
+    const writes = changed.taken;
+    expect(writes).toBeGreaterThan(100);
+    for (let round = 1; round <= KILLS; round++) {
+      change(round);
+      const death = mayDie(1 + Math.floor(((round - 1 + dice.next()) / KILLS) * writes * 0.95), dice.oneIn(2));
+      const mode = dice.oneIn(2) ? "full" : "changes";
+      const dying = deployment.start({ death });
+      await dying.applications.handle({ mode }, caller).catch(() => {});
+      await deployment.drain(dying).catch(() => {});
+      await storage.move(LEASES_ENDED_MS);
+      const process = deployment.start();
+      // The queue gives the message again; where it was never sent, the next timer begins anew or goes on.
+      const run = await deployment.scheduled(mode, process);
+      expect(run, `write ${death.at} of ${writes}, ${mode}`).toMatchObject({ status: "completed", ...truth() });
+      await expectWhole(process.tables);
+    }
+  },
+  120_000 + KILLS * 20_000,
+);
 
 test("a message that comes twice, on two hosts, is one run that reads Graph once", async () => {
   const [one, two] = [deployment.start(), deployment.start()];
@@ -170,8 +174,6 @@ test("a worker that was slow finishes nothing any more once another has its run"
 test.each([
   ["deny", { kind: "deny" }, "accessDenied"],
   ["throttle", { kind: "throttle", retryAfterSeconds: 600 }, "throttled"],
-  ["html", { kind: "garbage", as: "html" }, "badResponse"],
-  ["a part of JSON", { kind: "garbage", as: "truncated" }, "badResponse"],
   ["another shape", { kind: "garbage", as: "otherShape" }, "badResponse"],
 ] as const)("where Graph answers %s, what was known stays and the run says what to do", async (_name, action, code) => {
   const process = deployment.start();

@@ -76,6 +76,7 @@ function mortal<T extends object>(inner: T, death: Death): T {
       const member: unknown = Reflect.get(target, name, target);
       if (typeof member !== "function" || typeof name !== "string") return member;
       return (...args: unknown[]) => {
+        if (death.dead && WRITES.has(name)) return Promise.reject(new Error("dead"));
         if (death.dead) throw new Error("dead");
         if (name === "fence") return mortal(member.apply(target, args) as Fence, death);
         if (!WRITES.has(name)) return member.apply(target, args) as unknown;
@@ -105,11 +106,18 @@ export interface Process {
 export class Deployment {
   readonly connectionString: string;
   readonly config: Config;
+  /** Lets the time pass for which a message is hidden; where it is left out none passes. */
+  readonly pass: (milliseconds: number) => Promise<void>;
   readonly messages: { message: DiscoverMessage; delaySeconds: number }[] = [];
   licensed = true;
   evaluations = 0;
 
-  constructor(connectionString: string, { config }: { cloud: Cloud; config: Config }) {
+  constructor(
+    connectionString: string,
+    { config }: { cloud: Cloud; config: Config },
+    pass: (milliseconds: number) => Promise<void> = async () => {},
+  ) {
+    this.pass = pass;
     this.connectionString = connectionString;
     this.config = config;
   }
@@ -208,7 +216,9 @@ export class Deployment {
 
   /** Hands out what lies in the queue, until nothing does. */
   async drain(process = this.start()): Promise<void> {
-    for (let next = this.messages.shift(); next; next = this.messages.shift())
+    for (let next = this.messages.shift(); next; next = this.messages.shift()) {
+      if (next.delaySeconds > 0) await this.pass(next.delaySeconds * 1000);
       await process.applications.handle(next.message, caller);
+    }
   }
 }
