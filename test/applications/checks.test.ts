@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
-import { appIdOf, type CompanyApplication, keyIdOf } from "../../infra/local/cloud/company/applications.ts";
+import { appIdOf, type CompanyApplication, keyIdOf, objectIdOf } from "../../infra/local/cloud/company/applications.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { walk } from "../compliance/support.ts";
 import { caller, Deployment } from "./room.ts";
@@ -74,11 +74,15 @@ test("what is wrong with an application's credentials is found, and mended when 
   for (const name of ["older", "over"]) directory.removeSecret(appIdOf("Two"), keyIdOf("Two", name));
   directory.removeApplication(appIdOf("Nobody's"));
   directory.removeSecret(appIdOf("Certified"), keyIdOf("Certified", "s"));
+  directory.changeApplication(appIdOf("Federated"), { federated: [] });
+  const federated = [{ id: objectIdOf("a federation"), name: "f", issuer: "https://i.example", subject: "s" }];
+  directory.changeApplication(appIdOf("Long"), { federated });
   await room.discover(caller);
   expect((await violationsOf()).sort()).toEqual([
-    "client-secret-beside-federation Federated",
+    "client-secret-beside-federation Long",
     "client-secret-validity-period Long",
   ]);
+  expect((await room.get(appIdOf("Long"))).app.federated).toBe(true);
   const { score, passed, failed } = await compliance.score(0);
   expect([failed, passed > 20, score > 80]).toEqual([2, true, true]);
   expect((await inventory.vaults({}, { limit: 10, offset: 0, cursor: undefined })).total).toBe(0);

@@ -16,7 +16,10 @@ export interface SecretSummary {
 
 /** What can be changed of an application; days are counted from now. */
 export type ApplicationChange = Partial<
-  Pick<ApplicationRecord, "displayName" | "audience" | "serviceOwns" | "signIn" | "policy" | "notes" | "tags">
+  Pick<
+    ApplicationRecord,
+    "displayName" | "audience" | "serviceOwns" | "signIn" | "federated" | "policy" | "notes" | "tags"
+  >
 >;
 
 /** What a test can see and do behind the back of Microsoft Graph. Applications are named by client id or object id. */
