@@ -79,6 +79,8 @@ export class Service {
       RECONCILIATION_SCHEDULE: "0 0 0 1 1 *",
       APPLICATIONS_SCHEDULE: "0 0 0 1 1 *",
       APPLICATION_CHANGES_SCHEDULE: "0 0 0 1 1 *",
+      ROTATION_SCHEDULE: "0 0 0 1 1 *",
+      SYNC_SCHEDULE: "0 0 0 1 1 *",
       SCHEDULE_JITTER_SECONDS: "0",
       ...options.env,
     };
