@@ -54,6 +54,9 @@ const application = servicePrincipal.extend({
   createdDateTime: instant,
   owners: z.array(owner).nullish(),
 });
+const idAlone = z
+  .looseObject({ id: guid })
+  .refine((one) => Object.keys(one).every((name) => name === "id" || name.startsWith("@odata.")));
 const removed = z.object({ id: guid, "@removed": z.object({}) });
 const changes = z.union([removed, application]);
 const federated = z.object({ id: guid, name: z.string(), issuer: z.string(), subject: z.string() });
@@ -103,10 +106,7 @@ const READ_ONE = target("read an application", READ);
 
 const ROUTES: [path: RegExp, route: Route][] = [
   // One list of applications asks for their ids alone.
-  [
-    /^applications$/,
-    { ...listOf(z.union([application, z.strictObject({ id: guid })])), target: target("list applications", READ) },
-  ],
+  [/^applications$/, { ...listOf(z.union([application, idAlone])), target: target("list applications", READ) }],
   [/^applications\/delta$/, { ...listOf(changes), target: target("list changed applications", DELTA) }],
   [/^servicePrincipals$/, { ...listOf(servicePrincipal), target: target("list service principals", READ) }],
   [new RegExp(`^${ONE}/owners$`), { ...listOf(owner), target: target("list an application's owners", READ) }],
