@@ -1,20 +1,22 @@
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
-import { CloudFailure } from "../azure/failure.ts";
 import type { ServiceKeyVault } from "../azure/service-key-vault.ts";
 import type { Config } from "../config/config.ts";
+import { licenseRequired } from "../http/admission.ts";
 import type { Caller, Tier } from "../http/endpoint.ts";
 import type { Page, PageRequest } from "../http/paging.ts";
-import { notFound, Problem, retryLater } from "../http/problem.ts";
+import { notFound, Problem } from "../http/problem.ts";
 import type { HistoryStore } from "../settings/retention.ts";
 import type { Settings } from "../settings/settings.ts";
 import { repeatOnConflict } from "../storage/conflict.ts";
 import type { Row } from "../storage/entity.ts";
 import type { Queues } from "../storage/queues.ts";
 import { reasonsAgainstRemoval } from "./conditions.ts";
+import { type Draft, draft } from "./draft.ts";
 import { createRotationHistory, type HistoryFilter, type RotationEvent } from "./history.ts";
-import { type PlanWorld, planRotation, type RotationPlan, type RotationRequest } from "./plan.ts";
-import { isOver, type RotationRecord, type RotationSummary, type StepName } from "./rotation.ts";
+import { type PlanWorld, planRotation, type RotationRequest } from "./plan.ts";
+import { asProblem, conflict, noServiceVault, noVault, rotationUnfinished } from "./problems.ts";
+import { isOver, type RotationRecord, type RotationSummary } from "./rotation.ts";
 import { createRotationRows, UnfinishedRotation } from "./rows.ts";
 import { createTurn, type RotationWorld } from "./turn.ts";
 import { createRotationWork } from "./work.ts";
@@ -70,11 +72,6 @@ export type RotationDependencies = Omit<RotationWorld, "rows" | "own" | "audit">
     config: Pick<Config, "SERVICE_KEY_VAULT_URL" | "HANDOVER_KEY_VAULT_URL">;
   };
 
-/** Seconds a caller is asked to wait when a service gave no time of its own. */
-const RETRY_SECONDS = 10;
-
-const FORWARD: readonly StepName[] = ["create", "prove", "publish", "verify", "overlap", "revoke", "cleanUp"];
-
 export function createRotations(deps: RotationDependencies): Rotations {
   const { tables, queues, settings, licensing, audit, clock, randomness, own } = deps;
   const rows = createRotationRows({ tables, clock, randomness });
@@ -83,7 +80,7 @@ export function createRotations(deps: RotationDependencies): Rotations {
   const work = createRotationWork(world, queues);
 
   async function needLicence(): Promise<void> {
-    if ((await licensing.tier()) !== "pro") throw licenceRequired();
+    if ((await licensing.tier()) !== "pro") throw licenseRequired();
   }
 
   async function planned(request: RotationRequest, caller: Caller, automatic: boolean): Promise<Draft> {
@@ -221,31 +218,6 @@ export function createRotations(deps: RotationDependencies): Rotations {
   };
 }
 
-type Draft = Omit<RotationRecord, "writeId">;
-
-function draft(
-  plan: RotationPlan,
-  { rotationId, caller, automatic, now }: { rotationId: string; caller: Caller; automatic: boolean; now: Date },
-): Draft {
-  const steps = plan.removeExpired === undefined ? FORWARD : (["makeRoom", ...FORWARD] as const);
-  return {
-    ...plan,
-    rotationId,
-    status: "planned",
-    automatic,
-    requestedBy: caller.actor,
-    requestId: caller.requestId,
-    createdAt: now.toISOString(),
-    dueAt: now.toISOString(),
-    needsConfirmation: false,
-    reasons: [],
-    coverage: [],
-    attempts: [],
-    steps: steps.map((name) => ({ name, status: "waiting", attempts: 0 })),
-    failures: 0,
-  };
-}
-
 /** Where it goes on that waited for a person. */
 const resumed = ({ status, attention }: RotationRecord): Partial<RotationRecord> =>
   status === "needsAttention" && attention !== undefined
@@ -259,42 +231,4 @@ function refuseUnfinishable(row: RotationRecord): void {
   if (status !== "overlapping" || !made || (row.ending !== undefined && row.status !== "needsAttention")) {
     throw conflict("There is no overlap to end: only then does the new secret stand beside the old one.");
   }
-}
-
-const conflict = (detail: string): Problem => new Problem("conflict", detail);
-
-const rotationUnfinished = (rotationId: string): Problem =>
-  new Problem(
-    "rotationUnfinished",
-    `Rotation ${rotationId} of this application is not over. Follow, finish or cancel it.`,
-    {
-      members: { rotationId },
-    },
-  );
-
-const noServiceVault = (): Problem =>
-  conflict("A new secret is held in the service's own key vault until it is in use. Set SERVICE_KEY_VAULT_URL.");
-
-const licenceRequired = (): Problem =>
-  new Problem(
-    "licenseRequired",
-    "This needs the tier pro: a PRO licence in LICENSE_KEY. GET /system/license/status says what is licensed.",
-    { members: { requiredTier: "pro" } },
-  );
-
-/** Where there is no vault nothing began that would need one. */
-const noVault: ServiceKeyVault = {
-  readTags: () => Promise.reject(noServiceVault()),
-  writeTags: () => Promise.reject(noServiceVault()),
-  readSecret: () => Promise.reject(noServiceVault()),
-  readNewest: () => Promise.reject(noServiceVault()),
-  writeSecret: () => Promise.reject(noServiceVault()),
-  removeSecret: () => Promise.reject(noServiceVault()),
-};
-
-/** What the cloud refuses while a caller waits. */
-function asProblem(error: unknown): never {
-  if (!(error instanceof CloudFailure)) throw error;
-  const detail = `Nothing was done. ${error.message} ${error.remedy}`;
-  throw retryLater("unavailable", detail, error.retryAfterSeconds ?? RETRY_SECONDS);
 }

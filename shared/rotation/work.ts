@@ -4,20 +4,12 @@ import { Problem } from "../http/problem.ts";
 import type { Queues } from "../storage/queues.ts";
 import { RowChanged } from "../storage/tables.ts";
 import { HOUR_MS, SECOND_MS } from "../time.ts";
-import { attentionFor } from "./attention.ts";
-import {
-  isOver,
-  ROTATION_QUEUE,
-  type RotationFailure,
-  type RotationRecord,
-  type RotationStatus,
-  type Step,
-  type StepName,
-} from "./rotation.ts";
+import { isOver, ROTATION_QUEUE, type RotationFailure, type RotationRecord, type StepName } from "./rotation.ts";
+import { after, begun, canGoBack, goingBack, stepOf, waiting } from "./states.ts";
 import { create, makeRoom } from "./steps/create.ts";
 import { prove } from "./steps/prove.ts";
 import { publish } from "./steps/publish.ts";
-import { hasToPutBack, putBack, removeNew } from "./steps/put-back.ts";
+import { putBack, removeNew } from "./steps/put-back.ts";
 import { cleanUp, overlap, revoke, verify } from "./steps/retire.ts";
 import { GoBack, Later, NeedsPerson, TakenOver } from "./stop.ts";
 import { createTurn, LEASE_MS, type RotationWorld, type Turn } from "./turn.ts";
@@ -39,44 +31,19 @@ const PASSING = new Set([
   "unauthenticated",
 ]);
 
-/** What each step does, and where a rotation stands after it. */
-const WORK: Record<StepName, { run: (turn: Turn) => Promise<void>; next: RotationStatus | "ended" | undefined }> = {
-  makeRoom: { run: makeRoom, next: undefined },
-  create: { run: create, next: "proving" },
-  prove: { run: prove, next: "publishing" },
-  publish: { run: publish, next: "verifying" },
-  verify: { run: verify, next: "overlapping" },
-  overlap: { run: overlap, next: "revoking" },
-  revoke: { run: revoke, next: undefined },
-  putBack: { run: putBack, next: undefined },
-  removeNew: { run: removeNew, next: undefined },
-  cleanUp: { run: cleanUp, next: "ended" },
+/** What each step does. */
+const RUN: Record<StepName, (turn: Turn) => Promise<void>> = {
+  makeRoom,
+  create,
+  prove,
+  publish,
+  verify,
+  overlap,
+  revoke,
+  putBack,
+  removeNew,
+  cleanUp,
 };
-
-const isDone = ({ steps }: RotationRecord, name: StepName): boolean =>
-  steps.some((step) => step.name === name && step.status === "done");
-
-/** The step that comes next. */
-export function stepOf(record: RotationRecord): StepName {
-  if (record.ending) {
-    if (hasToPutBack(record.publications)) return "putBack";
-    return record.attempts.some(({ state }) => state !== "refused" && state !== "removed") ? "removeNew" : "cleanUp";
-  }
-  switch (record.status) {
-    case "proving":
-      return "prove";
-    case "publishing":
-      return "publish";
-    case "verifying":
-      return "verify";
-    case "overlapping":
-      return "overlap";
-    case "revoking":
-      return isDone(record, "revoke") ? "cleanUp" : "revoke";
-    default:
-      return record.removeExpired !== undefined && !isDone(record, "makeRoom") ? "makeRoom" : "create";
-  }
-}
 
 /** Works on rotations, a step at a time. */
 export interface RotationWork {
@@ -103,7 +70,7 @@ export function createRotationWork(world: RotationWorld, queues: Queues): Rotati
     const dueIn = (seconds: number) => new Date(clock.now().getTime() + seconds * SECOND_MS).toISOString();
     const free = { working: undefined, failures: 0 };
     try {
-      await WORK[name].run(turn);
+      await RUN[name](turn);
       await turn.save((record) => ({ ...free, ...after(record, name, clock.now()), dueAt: dueIn(0) }));
     } catch (error) {
       if (error instanceof TakenOver) throw error;
@@ -143,7 +110,7 @@ export function createRotationWork(world: RotationWorld, queues: Queues): Rotati
         dueAt,
       }));
     } else {
-      const back = ending === undefined && (BACKWARDS as readonly StepName[]).includes(name);
+      const back = ending === undefined && canGoBack(name);
       const change = back ? goingBack : waiting;
       await turn.save((record) => ({ working: undefined, failures: 0, ...change(record, name, failure, now) }));
     }
@@ -185,9 +152,6 @@ export function createRotationWork(world: RotationWorld, queues: Queues): Rotati
   };
 }
 
-/** Steps from which everything can still be undone by itself. */
-const BACKWARDS = ["makeRoom", "create", "prove", "publish", "verify"] as const;
-
 function failureOf(error: unknown): RotationFailure {
   if (error instanceof CloudFailure) return { code: error.code, message: error.message, remedy: error.remedy };
   if (error instanceof Problem) return { code: error.code, message: error.message, remedy: "Mend that." };
@@ -198,72 +162,3 @@ function failureOf(error: unknown): RotationFailure {
       "The service's log has the errors, with this rotation's id beside them. Report them if they don't explain themselves.",
   };
 }
-
-const stepBegun =
-  (now: Date) =>
-  (step: Step): Step => ({
-    ...step,
-    status: "running",
-    attempts: step.attempts + 1,
-    startedAt: step.startedAt ?? now.toISOString(),
-  });
-
-const withStep = (steps: readonly Step[], name: StepName, change: (step: Step) => Step): Step[] => {
-  const all = steps.some((step) => step.name === name)
-    ? steps
-    : [...steps, { name, status: "waiting" as const, attempts: 0 }];
-  return all.map((step) => (step.name === name ? change(step) : step));
-};
-
-/** A turn begins: what people asked for counts from here. */
-function begun(record: RotationRecord, now: Date): Partial<RotationRecord> {
-  const cancelled = record.cancel && !record.ending && record.status !== "revoking";
-  const next = { ...record, ...(cancelled && { ending: "cancelled" as const }) };
-  return {
-    ...(cancelled && { ending: "cancelled" }),
-    ...(record.status === "planned" && !cancelled && { status: "creating" }),
-    steps: withStep(record.steps, stepOf(next), stepBegun(now)),
-  };
-}
-
-/** A step is done. */
-function after(record: RotationRecord, name: StepName, now: Date): Partial<RotationRecord> {
-  const steps = withStep(record.steps, name, (step) => ({
-    ...step,
-    status: "done",
-    finishedAt: now.toISOString(),
-    failure: undefined,
-  }));
-  const { next } = WORK[name];
-  if (next === "ended") {
-    const left = (step: Step): Step => (step.status === "waiting" ? { ...step, status: "skipped" } : step);
-    return { steps: steps.map(left), status: record.ending ?? "completed", endedAt: now.toISOString() };
-  }
-  // Cancelled just now: the next turn goes back from where it stands.
-  const held = record.cancel !== undefined && next === "revoking";
-  return { steps, ...(next !== undefined && !held && { status: next }) };
-}
-
-function goingBack(
-  record: RotationRecord,
-  name: StepName,
-  failure: RotationFailure,
-  now: Date,
-): Partial<RotationRecord> {
-  return {
-    steps: stepFailed(record, name, failure, now),
-    failure,
-    ending: hasToPutBack(record.publications) ? "rolledBack" : "failed",
-  };
-}
-
-function waiting(record: RotationRecord, name: StepName, failure: RotationFailure, now: Date): Partial<RotationRecord> {
-  return {
-    steps: stepFailed(record, name, failure, now),
-    attention: attentionFor(record, failure, now),
-    status: "needsAttention",
-  };
-}
-
-const stepFailed = ({ steps }: RotationRecord, name: StepName, failure: RotationFailure, now: Date): Step[] =>
-  withStep(steps, name, (step) => ({ ...step, status: "failed", finishedAt: now.toISOString(), failure }));

@@ -3,6 +3,7 @@ import { entered } from "../effect.ts";
 import { heldValue } from "../holding.ts";
 import { lookAt, placeOf, progress, vaultOf } from "../publications.ts";
 import type { Publication } from "../rotation.ts";
+import { isTouched } from "../states.ts";
 import { Later, NeedsPerson } from "../stop.ts";
 import type { Turn } from "../turn.ts";
 import { reconcile } from "./attempts.ts";
@@ -19,7 +20,7 @@ export const hasToPutBack = (publications: readonly Publication[]): boolean => p
 
 /** Gives the place that was written last the value it had before. @throws {Later} while there are more. */
 export async function putBack(turn: Turn): Promise<void> {
-  const left = turn.record.publications.filter(touched);
+  const left = turn.record.publications.filter(isTouched);
   const last = left.at(-1);
   if (last === undefined) return;
   await putBackAt(turn, last);

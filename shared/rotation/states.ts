@@ -1,0 +1,123 @@
+import { attentionFor } from "./attention.ts";
+import type { Publication, RotationFailure, RotationRecord, RotationStatus, Step, StepName } from "./rotation.ts";
+
+// How a rotation changes from turn to turn. All of it follows from its record.
+
+/** Where a rotation stands after a step, where that changes. */
+const NEXT: Partial<Record<StepName, RotationStatus | "ended">> = {
+  create: "proving",
+  prove: "publishing",
+  publish: "verifying",
+  verify: "overlapping",
+  overlap: "revoking",
+  cleanUp: "ended",
+};
+
+/** Steps from which everything can still be undone by itself. */
+const BACKWARDS: readonly StepName[] = ["makeRoom", "create", "prove", "publish", "verify"];
+export const canGoBack = (name: StepName): boolean => BACKWARDS.includes(name);
+
+/** Whether a place may hold the new value. */
+export const isTouched = ({ state }: Publication): boolean =>
+  state === "writing" || state === "written" || state === "restoring";
+
+const isDone = ({ steps }: RotationRecord, name: StepName): boolean =>
+  steps.some((step) => step.name === name && step.status === "done");
+
+/** The step that comes next. */
+export function stepOf(record: RotationRecord): StepName {
+  if (record.ending) {
+    if (record.publications.some(isTouched)) return "putBack";
+    return record.attempts.some(({ state }) => state !== "refused" && state !== "removed") ? "removeNew" : "cleanUp";
+  }
+  switch (record.status) {
+    case "proving":
+      return "prove";
+    case "publishing":
+      return "publish";
+    case "verifying":
+      return "verify";
+    case "overlapping":
+      return "overlap";
+    case "revoking":
+      return isDone(record, "revoke") ? "cleanUp" : "revoke";
+    default:
+      return record.removeExpired !== undefined && !isDone(record, "makeRoom") ? "makeRoom" : "create";
+  }
+}
+
+const stepBegun =
+  (now: Date) =>
+  (step: Step): Step => ({
+    ...step,
+    status: "running",
+    attempts: step.attempts + 1,
+    startedAt: step.startedAt ?? now.toISOString(),
+  });
+
+const withStep = (steps: readonly Step[], name: StepName, change: (step: Step) => Step): Step[] => {
+  const all = steps.some((step) => step.name === name)
+    ? steps
+    : [...steps, { name, status: "waiting" as const, attempts: 0 }];
+  return all.map((step) => (step.name === name ? change(step) : step));
+};
+
+/** A turn begins: what people asked for counts from here. */
+export function begun(record: RotationRecord, now: Date): Partial<RotationRecord> {
+  const cancelled = record.cancel && !record.ending && record.status !== "revoking";
+  const next = { ...record, ...(cancelled && { ending: "cancelled" as const }) };
+  return {
+    ...(cancelled && { ending: "cancelled" }),
+    ...(record.status === "planned" && !cancelled && { status: "creating" }),
+    steps: withStep(record.steps, stepOf(next), stepBegun(now)),
+  };
+}
+
+/** A step is done. */
+export function after(record: RotationRecord, name: StepName, now: Date): Partial<RotationRecord> {
+  const steps = withStep(record.steps, name, (step) => ({
+    ...step,
+    status: "done",
+    finishedAt: now.toISOString(),
+    failure: undefined,
+  }));
+  const next = NEXT[name];
+  if (next === "ended") {
+    const left = (step: Step): Step => (step.status === "waiting" ? { ...step, status: "skipped" } : step);
+    return { steps: steps.map(left), status: record.ending ?? "completed", endedAt: now.toISOString() };
+  }
+  // Cancelled just now: the next turn goes back from where it stands.
+  const held = record.cancel !== undefined && next === "revoking";
+  return { steps, ...(next !== undefined && !held && { status: next }) };
+}
+
+/** It can't succeed: from now on what was done is undone. */
+export function goingBack(
+  record: RotationRecord,
+  name: StepName,
+  failure: RotationFailure,
+  now: Date,
+): Partial<RotationRecord> {
+  return {
+    steps: stepFailed(record, name, failure, now),
+    failure,
+    ending: record.publications.some(isTouched) ? "rolledBack" : "failed",
+  };
+}
+
+/** A person must look. */
+export function waiting(
+  record: RotationRecord,
+  name: StepName,
+  failure: RotationFailure,
+  now: Date,
+): Partial<RotationRecord> {
+  return {
+    steps: stepFailed(record, name, failure, now),
+    attention: attentionFor(record, failure, now),
+    status: "needsAttention",
+  };
+}
+
+const stepFailed = ({ steps }: RotationRecord, name: StepName, failure: RotationFailure, now: Date): Step[] =>
+  withStep(steps, name, (step) => ({ ...step, status: "failed", finishedAt: now.toISOString(), failure }));
