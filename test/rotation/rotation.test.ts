@@ -304,6 +304,9 @@ test.each(["planned", "creating", "proving", "publishing", "verifying", "overlap
   async (status) => {
     const app = world.application(name(), { places: 2 });
     const rotationId = await begun(app);
+    if (status === "creating") {
+      control().addFault({ match: { operation: "graph.addPassword" }, action: { kind: "loseAnswer" }, times: 1 });
+    }
     await world.run(rotationId, { until: (row) => row.status === status });
     await world.start().cancel(rotationId, BOSS);
     await expect(world.start().cancel(rotationId, BOSS)).resolves.toMatchObject({ rotationId });
