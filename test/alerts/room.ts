@@ -1,5 +1,11 @@
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
-import { type Alerts, type CredentialSource, createAlerts, type ViolationSource } from "../../shared/alerts/alerts.ts";
+import {
+  type Alerts,
+  type AutomationSource,
+  type CredentialSource,
+  createAlerts,
+  type ViolationSource,
+} from "../../shared/alerts/alerts.ts";
 import type { NewRule } from "../../shared/alerts/api.ts";
 import { DELIVERY_QUEUE } from "../../shared/alerts/delivery.ts";
 
@@ -60,6 +66,7 @@ export interface RoomOptions {
   violations?: ViolationSource;
   credentials?: (tables: Tables, clock: Clock) => readonly CredentialSource[];
   entries?: (tables: Tables, clock: Clock) => Pick<Audit, "list">;
+  automation?: readonly AutomationSource[];
   /** Changes of the environment. */
   environment?: Record<string, string | undefined>;
 }
@@ -71,6 +78,7 @@ export function openRoom({
   violations,
   credentials,
   entries,
+  automation = [],
   environment = {},
   ...options
 }: RoomOptions) {
@@ -110,6 +118,7 @@ export function openRoom({
       violations,
       ...(credentials && { credentials: credentials(tables, clock) }),
       ...(entries && { entries: entries(tables, clock) }),
+      automation,
       config,
       clock,
       randomness: systemRandomness(),

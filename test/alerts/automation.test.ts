@@ -1,0 +1,153 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
+import type { Cloud } from "../../infra/local/cloud/cloud.ts";
+import type { AutomationSource, AutomationType, PendingNotice } from "../../shared/alerts/automation.ts";
+import { createSyncNews } from "../../shared/alerts/sync-news.ts";
+import { liveIn } from "../azure/live-cloud.ts";
+import { caller, openRoom, type Room } from "./room.ts";
+
+const MINUTES = 60_000;
+const ACCOUNTS = Array.from({ length: 4 }, (_, index) => `automation${index}`);
+
+let azurite: Azurite;
+let cloud: Cloud;
+let next = 0;
+let room: Room;
+/** What there is to tell, by type. */
+let news: Partial<Record<AutomationType, PendingNotice[]>>;
+
+beforeAll(async () => {
+  azurite = await startAzurite({ accounts: ACCOUNTS });
+  ({ cloud } = await liveIn({ company: { subscriptions: [] } }));
+});
+afterAll(async () => {
+  await cloud.stop();
+  await azurite.stop();
+});
+beforeEach(() => {
+  news = {};
+  const source: AutomationSource = {
+    async *notices(type) {
+      yield news[type] ?? [];
+    },
+  };
+  room = openRoom({ connectionString: azurite.connectionString(ACCOUNTS[next++]), cloud, automation: [source] });
+});
+
+const words = {
+  title: "Payments <b>API</b>\r\nSubject: other",
+  what: "was not rotated",
+  urgency: "critical",
+  why: "kv-pay/secret was changed by somebody else.",
+  done: "No new secret of this rotation is left.",
+  safe: "The old secret works.",
+  next: "See who changed it.",
+  appId: "11111111-1111-4111-8111-111111111111",
+  rotationId: "01JDD000000000000000000000",
+} as const;
+const told = (id: string, more: Partial<PendingNotice> = {}): PendingNotice => ({
+  id,
+  at: room.clock.now().toISOString(),
+  notice: async () => words,
+  ...more,
+});
+
+async function run(): Promise<void> {
+  room.clock.add(15 * MINUTES);
+  const alerts = room.instance();
+  await alerts.evaluate();
+  await room.drain(alerts);
+}
+
+describe("rules about what the service does by itself", () => {
+  test("tell of each thing once, of none from before the rule, and of none that is no more so", async () => {
+    news.rotationFailed = [told("end.1")];
+    room.clock.add(MINUTES);
+    const { mails } = await room.mailRule({ alertType: "rotationFailed", thresholds: undefined });
+    await run();
+    expect(mails()).toEqual([]);
+    news.rotationFailed.push(told("end.2"), told("end.3", { notice: async () => undefined }));
+    news.rotationDone = [told("end.4")];
+    await run();
+    await run();
+    expect(mails()).toHaveLength(1);
+    // What is so now is told of whenever it began.
+    news.rotationFailed.push({ id: "policy.a", notice: async () => ({ ...words, title: "Orders" }) }, told("end.5"));
+    await run();
+    await run();
+    expect(mails().map(({ subject }) => subject)).toHaveLength(2);
+    expect(mails()[1]!.subject).toMatch(/^2 rotations need somebody to look; first Orders was not/);
+  });
+
+  test("say why, what was done, what is safe and what to do, in mails that names can't change", async () => {
+    const { mails } = await room.mailRule({ alertType: "rotationFailed", thresholds: undefined });
+    await run();
+    news.rotationFailed = [told("end.1")];
+    await run();
+    const [mail] = mails();
+    for (const text of [words.why, words.done, words.safe, words.next, words.rotationId])
+      expect(mail!.plainText).toContain(text);
+    expect(mail!.plainText).toContain(`/api/automation/rotation/rotations/${words.rotationId}`);
+    expect(mail!.plainText).not.toMatch(/^Subject: other/m);
+    expect(mail!.html).not.toContain("<b>");
+  });
+
+  test("are tried with an example, also by a webhook", async () => {
+    for (const alertType of ["rotationDue", "rotationDone", "rotationFailed", "syncFailed"] as const) {
+      const hook = await room.webhookRule({ alertType, thresholds: undefined });
+      await room.instance().test(hook.rule.ruleId, caller);
+      expect(JSON.parse(hook.received()[0]!.body)).toMatchObject({
+        type: `lifecycle.alert.${alertType}`,
+        data: { test: true, items: [{ id: "example", what: expect.any(String), next: "Nothing." }] },
+      });
+    }
+  });
+
+  test("take no filter, since none could fit", async () => {
+    await expect(
+      room.mailRule({ alertType: "syncFailed", thresholds: undefined, filters: { vault: "kv-a" } }),
+    ).rejects.toMatchObject({
+      code: "invalidRequest",
+    });
+  });
+});
+
+describe("what is told of sync", () => {
+  const failure = {
+    code: "badCredentials",
+    side: "target",
+    message: "Refused.",
+    remedy: "Set others.",
+    since: "",
+  } as const;
+  const entry = {
+    entryId: "01JDD000000000000000000001",
+    recordId: "r",
+    at: "2026-11-21T10:00:00.000Z",
+    source: "kv/a",
+    target: "aws/b",
+  };
+
+  async function notices(state: "failing" | "drifted" | "inSync", kind: "failed" | "driftFound" | "updated") {
+    const record = { enabled: true, state, onDrift: "report", lastSyncedAt: "2026-11-20T10:00:00.000Z" };
+    const source = createSyncNews({
+      get: async () => record as never,
+      async *entriesSince() {
+        yield { ...entry, kind, ...(kind === "failed" && { failure }) };
+      },
+    });
+    const found = [];
+    for await (const pending of source.notices("syncFailed", new Date(0)))
+      for (const { notice } of pending) found.push(await notice());
+    return found;
+  }
+
+  test("is a failure and a drift that last, and nothing else", async () => {
+    expect(await notices("failing", "failed")).toMatchObject([
+      { title: "kv/a to aws/b", why: "Refused.", next: "Set others." },
+    ]);
+    expect(await notices("drifted", "driftFound")).toMatchObject([{ done: "Nothing was overwritten." }]);
+    expect(await notices("inSync", "failed")).toEqual([undefined]);
+    expect(await notices("inSync", "updated")).toEqual([]);
+  });
+});
