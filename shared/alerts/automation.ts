@@ -1,3 +1,4 @@
+import { onOneLine } from "../http/text.ts";
 import { DAY_MS } from "../time.ts";
 import type { AutomationItem } from "./items.ts";
 import type { NotificationLog } from "./notification-log.ts";
@@ -38,12 +39,18 @@ export async function automationItems(
       for (const { id, at, notice } of await deps.notifications.unnotifiedAutomation(rule.ruleId, news)) {
         if (items.length === limit) return { items, more: true };
         const words = await notice();
-        if (words) items.push({ kind: "automation", id, at: at ?? from.toISOString(), ...words });
+        if (words) items.push({ kind: "automation", id, at: at ?? from.toISOString(), ...onLines(words) });
       }
     }
   }
   return { items, more: false };
 }
+
+/** Names of applications and of targets are anybody's to choose. */
+const onLines = <T extends object>(words: T): T =>
+  Object.fromEntries(
+    Object.entries(words).map(([name, value]) => [name, typeof value === "string" ? onOneLine(value) : value]),
+  ) as T;
 
 /** What a test of such a rule tells: nothing that exists. */
 export function automationExample(type: AutomationType, now: Date): AutomationItem {

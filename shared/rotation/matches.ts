@@ -228,8 +228,9 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
     },
 
     async targetsOf(app, keyId) {
-      const { matches } = await find(app);
       const key = app.passwords.find((one) => one.keyId.toLowerCase() === keyId.toLowerCase())?.keyId;
+      if (key === undefined) return [];
+      const { matches } = await find(app);
       const fits = (match: Match) =>
         match.secret.enabled && (match.keyId === key || (match.keyId === undefined && match.confidence !== "certain"));
       const targets = await pMap(matches.filter(fits), (match) => targetOf(app, match), { concurrency: PARALLEL });

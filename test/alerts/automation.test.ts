@@ -35,7 +35,7 @@ beforeEach(() => {
 });
 
 const words = {
-  title: "Payments <b>API</b>\r\nSubject: other",
+  title: "Payments <b>API</b>\u202e\r\nSubject: other",
   what: "was not rotated",
   urgency: "critical",
   why: "kv-pay/secret was changed by somebody else.",
@@ -90,6 +90,7 @@ describe("rules about what the service does by itself", () => {
     expect(mail!.plainText).toContain(`/api/automation/rotation/rotations/${words.rotationId}`);
     expect(mail!.plainText).not.toMatch(/^Subject: other/m);
     expect(mail!.html).not.toContain("<b>");
+    expect(mail!.subject + mail!.plainText + mail!.html).not.toContain("\u202e");
   });
 
   test("are tried with an example, also by a webhook", async () => {

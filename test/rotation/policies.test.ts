@@ -378,6 +378,27 @@ describe("what is due", () => {
     expect(await room.tick()).toEqual([]);
   });
 
+  test("is no secret of ours that is younger than half its life", async () => {
+    const app = room.application();
+    await room.discover(app);
+    await room.policy(app.appId, { expiryDays: 40 });
+    await room.tick();
+    const { rotationId } = (await room.rotationsOf(app.appId))[0]!;
+    const made = room.world.clock.now().getTime();
+    const { row } = await room.world.run(rotationId);
+    expect(row.status).toBe("completed");
+    await room.discover({ ...app, contentType: `${app.name}:${app.appId}:${row.newKeyId}` });
+    const daysOld = (days: number) => room.world.pass(made + days * DAY_MS - room.world.clock.now().getTime());
+    for (const [days, rotations] of [
+      [19, 1],
+      [21, 2],
+    ] as const) {
+      daysOld(days);
+      expect(await room.tick()).toEqual([app.appId]);
+      expect(await room.rotationsOf(app.appId)).toHaveLength(rotations);
+    }
+  });
+
   test("is left to a person where nothing proved to hold it, and where a new secret would live too short", async () => {
     const app = room.application();
     await room.discover(app);
