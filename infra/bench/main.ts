@@ -14,6 +14,7 @@ import { mergedPage, problemsOf, render } from "./page.ts";
 import type { Section } from "./section.ts";
 import { sixtyDays } from "./sixty-days.ts";
 import { startUp } from "./start-up.ts";
+import { sync } from "./sync.ts";
 import { wallTime } from "./wall-time.ts";
 
 const sections: Record<string, () => Promise<Section>> = {
@@ -26,6 +27,7 @@ const sections: Record<string, () => Promise<Section>> = {
   sixtyDays,
   auditExport,
   applications,
+  sync,
 };
 const HELP = `npm run bench -- [--check] [NAME…]
 

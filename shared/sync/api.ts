@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { pageParameters } from "../http/paging.ts";
 import type { Row } from "../storage/entity.ts";
-import type { Planned } from "./plans.ts";
+import type { Planned } from "./plan.ts";
 import { PROVIDERS, providerOf } from "./providers/providers.ts";
 import {
   ENTRY_KINDS,

@@ -1,6 +1,6 @@
 import { markId } from "./providers/mark.ts";
 import { type Mark, SyncFailure, type SyncTarget, type TargetService, type TargetState } from "./providers/provider.ts";
-import type { ENTRY_KINDS, SyncRecord } from "./record.ts";
+import type { ENTRY_KINDS, RecordFailure, SyncRecord } from "./record.ts";
 import type { SourceVersion } from "./source.ts";
 
 /** What a run found when it looked, before it writes anything. No value is part of it. */
@@ -28,6 +28,17 @@ export interface Decision {
   adopt?: true;
   /** A sentence for people. */
   why: string;
+}
+
+/** What a run would do. */
+export interface Planned {
+  decision?: Decision;
+  /** Version of the source. */
+  source?: string;
+  state?: TargetState;
+  /** Whether the target holds that version; undefined where the provider can't tell. */
+  holds?: boolean | undefined;
+  failure?: Omit<RecordFailure, "since">;
 }
 
 /**

@@ -1,25 +1,14 @@
 import { SECOND_MS } from "../time.ts";
 import type { OpenedProvider, ProviderConfigurations } from "./configurations.ts";
 import { on, RunFailed } from "./failure.ts";
-import { type Decision, decide, type Look } from "./plan.ts";
+import { decide, type Look, type Planned } from "./plan.ts";
 import { markId } from "./providers/mark.ts";
-import { type ProviderDependencies, SyncFailure, type TargetState } from "./providers/provider.ts";
-import { type RecordFailure, type SyncRecord, sourceOf } from "./record.ts";
+import { type ProviderDependencies, SyncFailure } from "./providers/provider.ts";
+import { type SyncRecord, sourceOf } from "./record.ts";
 import type { Sources } from "./source.ts";
 
 /** A look that is not over by then is given up. */
 export const LOOK_MS = 90 * SECOND_MS;
-
-/** What a run would do. */
-export interface Planned {
-  decision?: Decision;
-  /** Version of the source. */
-  source?: string;
-  state?: TargetState;
-  /** Whether the target holds that version; undefined where the provider can't tell. */
-  holds?: boolean | undefined;
-  failure?: Omit<RecordFailure, "since">;
-}
 
 /** A look, and what the target was opened with. */
 export interface Seen extends Look {

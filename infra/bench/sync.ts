@@ -1,0 +1,141 @@
+import { setTimeout as delay } from "node:timers/promises";
+import pMap from "p-map";
+import { trust } from "../../test/azure/odd-server.ts";
+import { licence } from "../../test/support/licence.ts";
+import { Service } from "../../test/support/service.ts";
+import { caller, openRoom, type Room, SOURCE } from "../../test/sync/room.ts";
+import { processFigures, withProcessorTime } from "./process.ts";
+import { atMost, equalTo, type Figure, peakMemory, type Section } from "./section.ts";
+
+const RECORDS = Number(process.env.BENCH_SYNC_RECORDS ?? 5000);
+const SECRETS = 500;
+const REGION = "eu-west-1";
+/** The bench makes records as of so long ago, so that all of them are due. */
+const HOURS_AGO = -3_600_000;
+const HOUR_SECONDS = 3600;
+
+/** All records of a company come due at once, on one instance: first everything is written, then nothing has changed. */
+export async function sync(): Promise<Section> {
+  const secrets = Array.from({ length: SECRETS }, (_, index) => ({ name: `secret-${index}`, value: `value-${index}` }));
+  const service = await Service.start({
+    company: { subscriptions: [{ name: "Shop", vaults: [{ name: SOURCE, secrets }] }] },
+    env: { LICENSE_KEY: await licence(), SYNC_SCHEDULE: "0 0 0 1 1 *" },
+  });
+  try {
+    const { cloud, azurite } = service;
+    trust(cloud.environment.NODE_EXTRA_CA_CERTS!);
+    Object.assign(process.env, cloud.environment);
+    const room = openRoom({ cloud, connectionString: azurite.connectionString(), ahead: HOURS_AGO });
+    await room.discover(SOURCE);
+    const key = cloud.control.providers.aws.key;
+    await room.sync.configurations.save("aws", { ...key, region: REGION }, undefined, caller);
+    const target = { targetProvider: "aws", targetService: "secretsmanager", targetRegion: REGION };
+    const made = await pMap(
+      Array.from({ length: RECORDS }, (_, index) => index),
+      (index) => room.record({ ...target, sourceSecret: `secret-${index % SECRETS}`, targetName: `copies/${index}` }),
+      { concurrency: 8 },
+    );
+    const first = await round(service);
+    await pMap(made, ({ recordId }) => dueAgain(room, recordId), { concurrency: 8 });
+    const idle = await round(service);
+    const { memory } = await processFigures(service.url);
+    const written = cloud.control.providers.aws.secretsManager.written();
+    return {
+      title: `${RECORDS.toLocaleString("en")} sync records due at once`,
+      how: "Copies of a vault's secrets in AWS Secrets Manager, all due at the same tick of the timer, on one instance; first none of them is there, then nothing has changed. Every request to the stand-in cloud and to the tables is counted, those of the audit log and of asking how far it is included. Processor time is that of the functions process.",
+      figures: [
+        {
+          what: "copies written",
+          value: String(written),
+          comparedWith: `${RECORDS} records`,
+          bound: equalTo(written, RECORDS),
+        },
+        ...figuresOf("first copy", first, 4.2),
+        ...figuresOf("nothing changed", idle, 2),
+        {
+          what: "values read where nothing changed",
+          value: String(idle.reads),
+          comparedWith: "",
+          bound: equalTo(idle.reads, 0),
+        },
+        peakMemory("peak resident memory of the functions process", memory.peak),
+      ],
+    };
+  } finally {
+    await service.stop();
+  }
+}
+
+interface Round {
+  seconds: number;
+  calls: number;
+  reads: number;
+  tableRequests: number;
+  processorMs: number;
+}
+
+/** One tick of the timer, until every record is in sync. */
+async function round(service: Service): Promise<Round> {
+  const { control } = service.cloud;
+  control.resetCounts();
+  service.forgetTables();
+  const began = Date.now();
+  const { ms } = await withProcessorTime(service.url, async () => {
+    const answer = await fetch(`${service.url}/admin/functions/runDueSyncs`, { method: "POST", body: "{}" });
+    if (!answer.ok) throw new Error(`The timer answered ${answer.status}.`);
+    for (;;) {
+      await delay(5000);
+      const { body } = await service.admin("GET", "/api/automation/sync/records?state=inSync&limit=1");
+      if (body.total === RECORDS) return;
+      if (Date.now() - began > HOUR_SECONDS * 1000) throw new Error(`After an hour ${body.total} are in sync.`);
+    }
+  });
+  const counts = control.counts();
+  return {
+    seconds: Math.round((Date.now() - began) / 1000),
+    calls:
+      (counts["keyvault.listSecretVersions"] ?? 0) +
+      sumOf(counts, "keyvault.getSecret") +
+      sumOf(counts, "secretsmanager."),
+    reads: sumOf(counts, "keyvault.getSecret"),
+    tableRequests: service.tableRequests().length,
+    processorMs: ms,
+  };
+}
+
+const sumOf = (counts: Record<string, number>, prefix: string): number =>
+  Object.entries(counts).reduce((sum, [name, count]) => (name.startsWith(prefix) ? sum + count : sum), 0);
+
+async function dueAgain(room: Room, recordId: string): Promise<void> {
+  await room.sync.records.change(recordId, { scheduleHours: 24 }, caller, undefined);
+}
+
+function figuresOf(what: string, { seconds, calls, tableRequests, processorMs }: Round, mostCalls: number): Figure[] {
+  const per = (total: number) => (total / RECORDS).toFixed(2);
+  return [
+    {
+      what: `${what}, seconds`,
+      value: `${seconds} s`,
+      comparedWith: "an hour",
+      bound: atMost(seconds, HOUR_SECONDS, " s"),
+    },
+    {
+      what: `${what}, calls per record`,
+      value: per(calls),
+      comparedWith: String(calls),
+      bound: atMost(calls / RECORDS, mostCalls),
+    },
+    {
+      what: `${what}, table requests per record`,
+      value: per(tableRequests),
+      comparedWith: String(tableRequests),
+      bound: atMost(tableRequests / RECORDS, 30),
+    },
+    {
+      what: `${what}, processor time per record`,
+      value: `${per(processorMs)} ms`,
+      comparedWith: `${Math.round(processorMs / 1000)} s`,
+      bound: atMost(processorMs / RECORDS, 100, " ms"),
+    },
+  ];
+}
