@@ -9,7 +9,7 @@ import { providerSuite } from "./suite.ts";
 
 const settingsIn = (cloud: Cloud) => {
   const { address } = cloud.control.providers.configurations().hashicorp!;
-  return { address: address!, mount: "secret", authMount: "approle" };
+  return { address: address! };
 };
 
 providerSuite("hashicorp kv", async () => {
@@ -88,6 +88,23 @@ describe("hashicorp kv", () => {
     expect((await target.describe(name)).holds).toBeUndefined();
     await target.put(name, "one", markOf("v1"), await target.describe(name));
     expect([vault().data(name), (await target.describe(name)).version]).toEqual([{ value: "one" }, "2"]);
+  });
+
+  test("is not written over when somebody else writes in the very moment", async () => {
+    const outgoing = {
+      send: async (address: string, request: Parameters<typeof deps.outgoing.send>[1]) => {
+        if (request.method === "POST" && address.includes("/data/")) vault().write(name, { value: "theirs" });
+        return await deps.outgoing.send(address, request);
+      },
+    };
+    const target = hashicorp.open({ service: "kv", region: undefined }, settingsIn(cloud), token(), {
+      ...deps,
+      outgoing,
+    });
+    const failure = await failureOf(target.put(name, "one", markOf("v1"), await target.describe(name)));
+    expect(failure).toMatchObject({ code: "changedMeanwhile" });
+    expect(vault().data(name)).toEqual({ value: "theirs" });
+    expect((await open().describe(name)).holds).toBeUndefined();
   });
 
   test("keeps what others noted in the metadata", async () => {

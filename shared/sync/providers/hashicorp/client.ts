@@ -2,7 +2,7 @@ import { type ProviderCall, syncFailure } from "../failures.ts";
 import { exchange, type ProviderAnswer, type ProviderRequest } from "../http.ts";
 import type { ProviderDependencies } from "../provider.ts";
 import { withToken } from "../tokens.ts";
-import type { HashicorpSecrets, HashicorpSettings } from "./configuration.ts";
+import { authMountOf, type HashicorpSecrets, type HashicorpSettings } from "./configuration.ts";
 import { errorTexts, hashicorpFailure } from "./failures.ts";
 
 type Method = ProviderRequest["method"];
@@ -58,7 +58,7 @@ export function hashicorpClient(
     async ask() {
       const signIn = { operation: "sign in", at, grant: "a role of its own" };
       const body = { role_id: settings.roleId, secret_id: secrets.secretId };
-      const answer = await send("POST", `auth/${settings.authMount}/login`, signIn, { body });
+      const answer = await send("POST", `auth/${authMountOf(settings)}/login`, signIn, { body });
       const { auth } = (answer.json ?? {}) as { auth?: { client_token?: unknown; lease_duration?: unknown } };
       if (answer.status !== 200) throw hashicorpFailure(answer, signIn, clock);
       if (typeof auth?.client_token !== "string") throw syncFailure("badResponse", signIn, "the answer has no token");

@@ -10,12 +10,12 @@ export const HashicorpConfiguration = z
   .strictObject({
     address: serverAddress.describe("Such as `https://vault.example.com:8200`."),
     namespace: path.optional().describe("Of Vault Enterprise or HCP."),
-    mount: path.default("secret").describe("Where the KV engine of version 2 is mounted."),
+    mount: path.optional().describe("Where the KV engine of version 2 is mounted; `secret` where it is left out."),
     caCertificate: certificates.optional(),
     token: credential.optional().describe("A token; or an AppRole by the next three members."),
     roleId: credential.optional(),
     secretId: credential.optional(),
-    authMount: path.default("approle").describe("Where AppRole is mounted."),
+    authMount: path.optional().describe("Where AppRole is mounted; `approle` where it is left out."),
   })
   .refine(
     ({ token, roleId, secretId }) =>
@@ -29,3 +29,6 @@ export const HashicorpConfiguration = z
 type Configuration = z.infer<typeof HashicorpConfiguration>;
 export type HashicorpSettings = Omit<Configuration, "token" | "secretId">;
 export type HashicorpSecrets = Pick<Configuration, "token" | "secretId">;
+
+export const mountOf = ({ mount }: HashicorpSettings): string => mount ?? "secret";
+export const authMountOf = ({ authMount }: HashicorpSettings): string => authMount ?? "approle";

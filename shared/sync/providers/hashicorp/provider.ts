@@ -1,7 +1,7 @@
 import { syncFailure } from "../failures.ts";
 import type { ProviderDefinition } from "../provider.ts";
 import { hashicorpClient } from "./client.ts";
-import { HashicorpConfiguration, type HashicorpSecrets, type HashicorpSettings } from "./configuration.ts";
+import { HashicorpConfiguration, type HashicorpSecrets, type HashicorpSettings, mountOf } from "./configuration.ts";
 import { pathProblem } from "./names.ts";
 import { hashicorpTarget } from "./target.ts";
 
@@ -22,9 +22,10 @@ export const hashicorp: ProviderDefinition<HashicorpSettings, HashicorpSecrets> 
   async check(settings, secrets, deps, signal) {
     const client = hashicorpClient(settings, secrets, deps);
     // Any right below the mount is enough to be told of its kind.
-    const call = { operation: `look at the mount ${settings.mount}`, grant: `some right below ${settings.mount}/` };
-    const mount = await client.call("GET", `sys/internal/ui/mounts/${settings.mount}`, call, undefined, signal);
-    const { data } = (mount ?? {}) as { data?: { type?: unknown; options?: { version?: unknown } | null } };
+    const mount = mountOf(settings);
+    const call = { operation: `look at the mount ${mount}`, grant: `some right below ${mount}/` };
+    const found = await client.call("GET", `sys/internal/ui/mounts/${mount}`, call, undefined, signal);
+    const { data } = (found ?? {}) as { data?: { type?: unknown; options?: { version?: unknown } | null } };
     if (data?.type !== "kv" || data.options?.version !== "2") {
       const at = `Vault at ${new URL(settings.address).host}`;
       throw syncFailure("notFound", { ...call, at }, "it is no KV engine of version 2", {

@@ -4,7 +4,7 @@ import { MANAGED_BY } from "../mark.ts";
 import { notedMark, writeNumbered } from "../numbered.ts";
 import { type Mark, type ProviderDependencies, SyncFailure, type SyncTarget } from "../provider.ts";
 import { hashicorpClient } from "./client.ts";
-import type { HashicorpSecrets, HashicorpSettings } from "./configuration.ts";
+import { type HashicorpSecrets, type HashicorpSettings, mountOf } from "./configuration.ts";
 
 /** The member of the data that has the value. */
 const VALUE = "value";
@@ -39,10 +39,10 @@ export function hashicorpTarget(
   deps: ProviderDependencies,
 ): SyncTarget {
   const client = hashicorpClient(settings, secrets, deps);
+  const mount = mountOf(settings);
   const at = `Vault at ${new URL(settings.address).host}`;
-  const path = (part: string, name: string) =>
-    `${settings.mount}/${part}/${name.split("/").map(encodeURIComponent).join("/")}`;
-  const grant = (part: string, capabilities: string) => `${capabilities} on ${settings.mount}/${part}/… in its policy`;
+  const path = (part: string, name: string) => `${mount}/${part}/${name.split("/").map(encodeURIComponent).join("/")}`;
+  const grant = (part: string, capabilities: string) => `${capabilities} on ${mount}/${part}/… in its policy`;
 
   function read<T extends z.ZodType>(schema: T, answer: unknown, operation: string): z.infer<T> {
     const { data, success } = schema.safeParse(answer);
