@@ -2,7 +2,6 @@ import { createHash, createPrivateKey } from "node:crypto";
 import { SignJWT } from "jose";
 import type { Clock } from "../../runtime.ts";
 import { MINUTE_MS, SECOND_MS } from "../../time.ts";
-import type { ProviderAnswer } from "./http.ts";
 
 /** An access token, and for how many seconds it is good. */
 export interface IssuedToken {
@@ -64,11 +63,11 @@ export interface Account {
 }
 
 /** Sends with a kept token; where that one was refused, once more with a new one, for it may have been revoked since. */
-export async function withToken(
+export async function withToken<Answer>(
   { tokens, key, ask }: Account,
-  send: (token: string) => Promise<ProviderAnswer>,
-  isRefused: (answer: ProviderAnswer, token: string) => boolean | Promise<boolean>,
-): Promise<ProviderAnswer> {
+  send: (token: string) => Promise<Answer>,
+  isRefused: (answer: Answer, token: string) => boolean | Promise<boolean>,
+): Promise<Answer> {
   const token = await tokens.get(key, ask);
   const answer = await send(token);
   if (!(await isRefused(answer, token))) return answer;
