@@ -99,6 +99,23 @@ describe("google secretmanager", () => {
     expect(ours().value(name)).toBe("one");
   });
 
+  test("keeps what others annotate in the very moment, and adds no second version for it", async () => {
+    const outgoing = {
+      send: async (address: string, request: Parameters<typeof deps.outgoing.send>[1]) => {
+        if (request.method === "PATCH") ours().annotate(name, { team: "payments" });
+        return await deps.outgoing.send(address, request);
+      },
+    };
+    const { projectId, serviceAccountKey } = configuration();
+    const to = { service: "secretmanager", region: undefined };
+    const disturbed = google.open(to, { projectId }, { serviceAccountKey }, { ...deps, outgoing });
+    const failure = await failureOf(disturbed.put(name, "one", markOf("v1"), { exists: false }));
+    expect(failure).toMatchObject({ code: "changedMeanwhile", providerCode: "FAILED_PRECONDITION" });
+    await open().put(name, "one", markOf("v1"), await open().describe(name));
+    expect(ours().annotations(name)).toMatchObject({ team: "payments", "sync-source": "kv-payments/db-password" });
+    expect(await open().describe(name)).toMatchObject({ version: "1", holds: markId(markOf("v1")) });
+  });
+
   test("is written once more where the value may not be compared", async () => {
     const target = open();
     const match = { operation: "google.addVersion" };

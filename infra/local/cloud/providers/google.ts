@@ -57,6 +57,17 @@ export class Google {
     this.#secrets.set(name, secret);
   }
 
+  /** As somebody else annotates a secret. */
+  annotate(name: string, annotations: Record<string, string>): void {
+    const secret = this.#secrets.get(name)!;
+    secret.annotations = { ...secret.annotations, ...annotations };
+    secret.etag = etag();
+  }
+
+  annotations(name: string): Record<string, string> | undefined {
+    return this.#secrets.get(name)?.annotations;
+  }
+
   /** As somebody else disables the latest version. */
   disable(name: string): void {
     this.#secrets.get(name)!.versions.at(-1)!.state = "DISABLED";
