@@ -1,0 +1,83 @@
+import { generateKeyPairSync } from "node:crypto";
+import type { ServerResponse } from "node:http";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { systemClock } from "../../../shared/runtime.ts";
+import { providerDependencies } from "../../../shared/sync/providers/dependencies.ts";
+import type { SyncTarget } from "../../../shared/sync/providers/provider.ts";
+import { providerOf } from "../../../shared/sync/providers/providers.ts";
+import { type OddServer, startOddServer } from "../../azure/odd-server.ts";
+import { failureOf, markOf } from "./stand-in.ts";
+
+/** A proxy or a sign-in page in front of a provider knows nothing of its credentials. */
+
+let server: OddServer;
+let serviceAccountKey: string;
+beforeAll(async () => {
+  server = await startOddServer();
+  const { privateKey } = generateKeyPairSync("rsa", { modulusLength: 2048 });
+  serviceAccountKey = JSON.stringify({
+    type: "service_account",
+    client_email: "sync@acme.example",
+    private_key_id: "1",
+    private_key: privateKey.export({ type: "pkcs8", format: "pem" }),
+  });
+});
+afterAll(() => server?.stop());
+
+function open(id: string): [target: SyncTarget, name: string] {
+  const address = `https://localhost:${server.port}`;
+  const config = {
+    AWS_ENDPOINT_URL: address,
+    GITHUB_API_URL: address,
+    GOOGLE_SECRET_MANAGER_ENDPOINT: address,
+    PRIVATE_TARGET_HOSTS: [`localhost:${server.port}`],
+  };
+  const deps = providerDependencies(config, systemClock, async () => {
+    throw new Error("There are no vaults here.");
+  });
+  const [service, settings, secrets, name] = {
+    aws: [
+      "parameterstore",
+      { region: "eu-west-1" },
+      { accessKeyId: "A".repeat(20), secretAccessKey: "s".repeat(40) },
+      "/db",
+    ],
+    hashicorp: ["kv", { address }, { token: "token" }, "db"],
+    google: ["secretmanager", { projectId: "acme-payments" }, { serviceAccountKey }, "db"],
+    github: ["actions", {}, { token: "token" }, "acme/shop/DB"],
+    kubernetes: ["secret", { address, namespace: "payments" }, { token: "token" }, "db"],
+  }[id] as [string, object, object, string];
+  return [providerOf(id)!.open({ service, region: undefined }, { ...settings }, { ...secrets }, deps), name];
+}
+
+const page = (status: number, headers: Record<string, string> = {}) => {
+  return (_: unknown, response: ServerResponse) =>
+    void response.writeHead(status, { "content-type": "text/html", ...headers }).end("<title>Sign in</title>");
+};
+
+test.each(
+  ["aws", "hashicorp", "google", "github", "kubernetes"].flatMap((id) =>
+    [401, 403, 404, 407].map((status): [string, number] => [id, status]),
+  ),
+)("%s: a page with the status %i is neither a wrong credential nor an answer", async (id, status) => {
+  server.answer(page(status));
+  const [target, name] = open(id);
+  expect(await failureOf(target.describe(name))).toMatchObject({ code: "badResponse", unclear: true });
+  expect(await failureOf(target.put(name, "one", markOf("v1"), { exists: false }))).toMatchObject({
+    code: "badResponse",
+  });
+});
+
+test.each(["aws", "hashicorp", "google", "github", "kubernetes"])(
+  "%s: nothing is sent to where a page leads",
+  async (id) => {
+    let elsewhere = 0;
+    server.answer((request, response) => {
+      if (request.url?.startsWith("/elsewhere")) elsewhere++;
+      page(302, { location: `https://localhost:${server.port}/elsewhere` })(request, response);
+    });
+    const [target, name] = open(id);
+    expect(await failureOf(target.describe(name))).toMatchObject({ code: "badResponse" });
+    expect([elsewhere, server.requests.length > 0]).toEqual([0, true]);
+  },
+);
