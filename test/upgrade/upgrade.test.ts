@@ -107,11 +107,13 @@ describe.each(["d7e4a4b", "e8fb299"])("the store of the earlier version %s, upgr
     expect((await get("/auth/me", recording.tokens.ended)).status).toBe(401);
   });
 
-  test.runIf(version !== "d7e4a4b")("API tokens and sessions of browsers go on as well", async () => {
-    expect((await get("/auth/me", recording.tokens.api)).body).toMatchObject({ username: "admin", role: "user" });
-    const answer = await fetch(`${host.url}/auth/me`, { headers: { Cookie: recording.session! } });
-    expect(await answer.json()).toMatchObject({ username: "reader", role: "user" });
-  });
+  // The first of them had neither.
+  if (recording.tokens.api !== undefined)
+    test("API tokens and sessions of browsers go on as well", async () => {
+      expect((await get("/auth/me", recording.tokens.api)).body).toMatchObject({ username: "admin", role: "user" });
+      const answer = await fetch(`${host.url}/auth/me`, { headers: { Cookie: recording.session! } });
+      expect(await answer.json()).toMatchObject({ username: "reader", role: "user" });
+    });
 
   test("the scan whose process was killed ends by the messages it left, and every asset is the cloud's", async () => {
     const scan = await scanEnded(recording.scanId);

@@ -16,7 +16,7 @@ const AGAIN_SECONDS = 15;
 const touched = ({ state }: Publication): boolean =>
   state === "writing" || state === "written" || state === "restoring";
 
-export const hasToPutBack = (publications: readonly Publication[]): boolean => publications.some(touched);
+const hasToPutBack = (publications: readonly Publication[]): boolean => publications.some(touched);
 
 /** Gives the place that was written last the value it had before. @throws {Later} while there are more. */
 export async function putBack(turn: Turn): Promise<void> {
