@@ -13,11 +13,6 @@ const LATE_WRITE_MS = 2 * MINUTE_MS;
 const TRIES = 5;
 const AGAIN_SECONDS = 15;
 
-const touched = ({ state }: Publication): boolean =>
-  state === "writing" || state === "written" || state === "restoring";
-
-const hasToPutBack = (publications: readonly Publication[]): boolean => publications.some(touched);
-
 /** Gives the place that was written last the value it had before. @throws {Later} while there are more. */
 export async function putBack(turn: Turn): Promise<void> {
   const left = turn.record.publications.filter(isTouched);
