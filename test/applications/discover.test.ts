@@ -94,6 +94,7 @@ describe("a discovery", () => {
     });
     directory.addSecret(appIdOf("App 001"), { name: "second", expiresInDays: 90 });
     directory.removeApplication(appIdOf("App 002"));
+    directory.changeApplication(appIdOf("App 005"), { displayName: "Renamed" });
     live.cloud.control.resetCounts();
     const run = await deployment.scheduled("changes", process);
     expect(run).toMatchObject({ status: "completed", mode: "changes", ...truth() });
@@ -106,6 +107,9 @@ describe("a discovery", () => {
     const list = await process.inventory.assets.list({ source: "entra" }, everything, moment);
     expect(list.total).toBe(truth().credentials);
     expect(list.items.filter(({ asset }) => asset.credential?.appId === appIdOf("App 002"))).toEqual([]);
+    const all = await process.applications.list({}, everything);
+    expect([all.items.length, all.total]).toEqual([truth().apps, truth().apps]);
+    expect(all.items.map(({ app }) => app.displayName)).toContain("Renamed");
     const again = await deployment.scheduled("full", process);
     expect(again).toMatchObject({ status: "completed", ...truth() });
   });
