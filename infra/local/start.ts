@@ -5,6 +5,7 @@ import path from "node:path";
 import { buildLocalApp } from "../build/build.ts";
 import { commandLine } from "../build/command-line.ts";
 import { startAzurite } from "./azurite.ts";
+import { configureCopies } from "./copies.ts";
 import { takeDataFolder } from "./data-folders.ts";
 import { runScan } from "./first-scan.ts";
 import { issueDevelopmentLicense, localSecrets } from "./local-secrets.ts";
@@ -18,7 +19,8 @@ Builds the app, brings up storage, a stand-in cloud and the functions host, runs
 serving until Ctrl-C. The next start finds its data again.
 
   --azure        the real cloud with your own sign-in (az login) instead of the stand-in cloud; its data is kept apart
-  --pro          with a PRO licence it issues to itself, and single sign-on with the stand-in cloud's identity provider
+  --pro          with a PRO licence it issues to itself, single sign-on with the stand-in cloud's identity provider, and
+                 copies of secrets in its other clouds
   --saml         single sign-on by SAML instead of OpenID Connect
   --no-scan      without the scan at the beginning
   --data FOLDER  where the data lies (.local), for its owner only
@@ -67,7 +69,9 @@ try {
   const base = `http://localhost:${port}`;
   if (!options["no-scan"]) await runScan(base, administrator());
   const protocol = options.saml ? "saml" : "oidc";
-  announce(port, options.pro && cloud ? await configureSingleSignOn(base, administrator(), cloud, protocol) : []);
+  const pro = options.pro && cloud ? await configureSingleSignOn(base, administrator(), cloud, protocol) : [];
+  if (options.pro && cloud) pro.push(...(await configureCopies(base, administrator(), cloud)));
+  announce(port, pro);
   const reason = await Promise.race(running.map((one) => one.ended));
   if (!interrupted) throw new Error(reason);
 } catch (error) {
@@ -210,14 +214,14 @@ function administrator(): { username: string; password: string } {
   };
 }
 
-function announce(port: number, singleSignOn: string[]): void {
+function announce(port: number, pro: string[]): void {
   const { username, password } = administrator();
   const lines = [
     `Serving at     http://localhost:${port}`,
     `Watching       ${options.azure ? "Azure, with your own sign-in (az login)" : "the stand-in cloud's company, not yours (npm start -- --azure)"}`,
     `Documentation  http://localhost:${port}/docs`,
     `Administrator  ${username} / ${process.env.BOOTSTRAP_ADMIN_PASSWORD ? "(the password in BOOTSTRAP_ADMIN_PASSWORD)" : password}`,
-    ...singleSignOn,
+    ...pro,
     `Log            ${path.relative(process.cwd(), path.join(data, "host.log"))}`,
     "",
     ...(options.azure && !process.env.SERVICE_KEY_VAULT_URL
