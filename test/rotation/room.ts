@@ -67,7 +67,7 @@ export class World {
   readonly #connectionString: string;
   readonly #writtenAt = new Map<string, number>();
   /** What was still under way when its sender died. */
-  readonly #late: (() => Promise<unknown>)[] = [];
+  readonly late: (() => Promise<unknown>)[] = [];
   #ahead = 0;
   #keys: RowKeys | undefined;
 
@@ -231,7 +231,7 @@ export class World {
           if (!dies) return await call();
           life.dead = true;
           if (death.how === "after") await call().catch(() => {});
-          if (death.how === "late") this.#late.push(call);
+          if (death.how === "late") this.late.push(call);
           throw new Died();
         };
       },
@@ -271,7 +271,7 @@ export class World {
         lived = true;
         continue;
       }
-      if (lived && turns % 3 === 2) for (const call of this.#late.splice(0)) await call().catch(() => {});
+      if (lived && turns % 3 === 2) for (const call of this.late.splice(0)) await call().catch(() => {});
     }
     throw new Error(`Rotation ${rotationId} does not end: ${JSON.stringify(await this.start().get(rotationId))}`);
   }
