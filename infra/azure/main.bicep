@@ -66,8 +66,11 @@ param entraApiClientId string = ''
 @description('Where people reach the service, when not at the app\'s own address: https://secrets.example.com. Empty: there.')
 param publicBaseUrl string = ''
 
-@description('Addresses in the private network, as host:port, that single sign-on may call. Empty: public addresses only.')
+@description('Addresses in the private network, as host:port, that single sign-on and sync may call. Empty: public addresses only.')
 param privateTargetHosts string = ''
+
+@description('Address of the key vault that new secrets of applications are handed over in: https://name.vault.azure.net. Empty: none.')
+param handoverKeyVaultUrl string = ''
 
 var tags = { 'azd-env-name': environmentName }
 
@@ -100,6 +103,7 @@ module service 'service.bicep' = {
     entraApiClientId: entraApiClientId
     publicBaseUrl: publicBaseUrl
     privateTargetHosts: privateTargetHosts
+    handoverKeyVaultUrl: handoverKeyVaultUrl
   }
 }
 

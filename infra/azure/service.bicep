@@ -19,6 +19,7 @@ param licenseSecretName string
 param entraApiClientId string
 param publicBaseUrl string
 param privateTargetHosts string
+param handoverKeyVaultUrl string
 
 // Storage accounts and vaults have names that are unique in all of Azure, of at most 24 letters and digits.
 var suffix = uniqueString(subscription().subscriptionId, environmentName, location)
@@ -135,6 +136,7 @@ module app 'modules/app.bicep' = {
     entraApiClientId: entraApiClientId
     publicBaseUrl: publicBaseUrl
     privateTargetHosts: privateTargetHosts
+    handoverKeyVaultUrl: handoverKeyVaultUrl
   }
 }
 

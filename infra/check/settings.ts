@@ -20,6 +20,7 @@ const SAMPLES: [placeholder: RegExp, sample: string][] = [
   [/^join\(.*\)$/, "00000000-0000-4000-8000-000000000000"],
   [/^\{azure_cloud\}$/, "AzureCloud"],
   [/^\{private_target_hosts\}$/, "login.sample.example:443"],
+  [/^\{handover_key_vault_url\}$/, "https://sample.vault.azure.net"],
   [/^\{bootstrap_admin_username\}$/, "admin"],
   [/secrets\/(jwt|audit)-signing-keys\)$/, `sample:${Buffer.alloc(32, 7).toString("base64")}`],
   [/^@Microsoft\.KeyVault\(/, "a-sample-of-a-secret"],

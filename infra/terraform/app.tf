@@ -92,7 +92,8 @@ resource "azurerm_function_app_flex_consumption" "function_app" {
       ENTRA_API_CLIENT_ID = var.entra_api_client_id
       ENTRA_TENANT_IDS    = data.azurerm_client_config.current.tenant_id
     },
-    var.private_target_hosts == "" ? {} : { PRIVATE_TARGET_HOSTS = var.private_target_hosts }
+    var.private_target_hosts == "" ? {} : { PRIVATE_TARGET_HOSTS = var.private_target_hosts },
+    var.handover_key_vault_url == "" ? {} : { HANDOVER_KEY_VAULT_URL = var.handover_key_vault_url }
   )
 }
 

@@ -156,7 +156,13 @@ variable "public_base_url" {
 }
 
 variable "private_target_hosts" {
-  description = "Addresses in the private network, as host:port, that single sign-on may call. Empty: public addresses only."
+  description = "Addresses in the private network, as host:port, that single sign-on and sync may call. Empty: public addresses only."
+  type        = string
+  default     = ""
+}
+
+variable "handover_key_vault_url" {
+  description = "Address of the key vault that new secrets of applications are handed over in: https://name.vault.azure.net. Empty: none."
   type        = string
   default     = ""
 }

@@ -28,6 +28,7 @@ param licenseSecretName string
 param entraApiClientId string
 param publicBaseUrl string
 param privateTargetHosts string
+param handoverKeyVaultUrl string
 
 var name = 'func-${environmentName}-${suffix}'
 
@@ -149,7 +150,8 @@ resource appSettings 'Microsoft.Web/sites/config@2024-11-01' = {
     empty(entraApiClientId)
       ? {}
       : { ENTRA_API_CLIENT_ID: entraApiClientId, ENTRA_TENANT_IDS: subscription().tenantId },
-    empty(privateTargetHosts) ? {} : { PRIVATE_TARGET_HOSTS: privateTargetHosts }
+    empty(privateTargetHosts) ? {} : { PRIVATE_TARGET_HOSTS: privateTargetHosts },
+    empty(handoverKeyVaultUrl) ? {} : { HANDOVER_KEY_VAULT_URL: handoverKeyVaultUrl }
   )
   dependsOn: [vaultReferenceRole]
 }
