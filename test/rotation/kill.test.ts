@@ -81,7 +81,7 @@ async function dies(scenario: Scenario, death: Death | undefined): Promise<boole
   return deaths > 0;
 }
 
-test.each(scenarios)("whoever dies where in $name, it goes on", { timeout: 1_800_000 }, async (scenario) => {
+test.each(scenarios)("whoever dies where in $name, it goes on", { timeout: 7_200_000 }, async (scenario) => {
   const before = world.calls.length;
   await dies(scenario, undefined);
   const calls = world.calls.length - before;
