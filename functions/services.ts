@@ -50,6 +50,7 @@ import { createQueues, type Queues } from "../shared/storage/queues.ts";
 import { createTables, type Tables } from "../shared/storage/tables.ts";
 import { createSubscriptions, type Subscriptions } from "../shared/subscriptions/subscriptions.ts";
 import { createSync, type Sync } from "../shared/sync/sync.ts";
+import { copiedOn } from "../shared/sync/vaults.ts";
 import { createGate } from "./gate.ts";
 import { createHealth, type Health } from "./health.ts";
 import { createLogger } from "./log.ts";
@@ -302,7 +303,8 @@ export function createServices(config: Config): Services {
     config,
     graph,
     signIn,
-    vaults: vaultSecrets,
+    // What a rotation writes is copied on.
+    vaults: copiedOn(vaultSecrets, (vault, secret) => sync.runFor(vault, secret)),
     own: serviceKeyVault,
     matches,
     consumers: unknownConsumers(),

@@ -56,3 +56,21 @@ export function vaultNameOf(given: string, suffix: string): string | undefined {
   const name = host.slice(0, -suffix.length - 1);
   return host === `${name}.${suffix}` && VAULT_NAME.test(name) ? name : undefined;
 }
+
+/** Vault clients by which a new version is written: the records of that secret are run at once. */
+export const copiedOn = (
+  clients: VaultSecretsClients,
+  runFor: (vault: string, secret: string) => Promise<void>,
+): VaultSecretsClients => ({
+  open(vault) {
+    const secrets = clients.open(vault);
+    return {
+      ...secrets,
+      async write(name, version) {
+        const written = await secrets.write(name, version);
+        await runFor(vault.name, name);
+        return written;
+      },
+    };
+  },
+});

@@ -13,6 +13,7 @@ import { createTables, type Tables } from "../../shared/storage/tables.ts";
 import { NewSyncRecord } from "../../shared/sync/api.ts";
 import { RUN_QUEUE, type SyncRecordRow } from "../../shared/sync/record.ts";
 import { createSync, type Sync } from "../../shared/sync/sync.ts";
+import { copiedOn } from "../../shared/sync/vaults.ts";
 import { IMPATIENT } from "../azure/config.ts";
 import { configIn } from "../azure/live-cloud.ts";
 import { mortal, type Steps } from "../support/mortal.ts";
@@ -163,6 +164,13 @@ export function openRoom({ cloud, connectionString, storage, ...options }: RoomO
 
     /** The copies' vault, as somebody else uses it. */
     copies: () => clients.open({ name: COPIES, vaultUri: `https://${COPIES}.${config.cloud.keyVaultSuffix}:${port}/` }),
+
+    /** The source's vault, as a rotation writes it. */
+    rotated: () =>
+      copiedOn(clients, (vault, secret) => first.runFor(vault, secret)).open({
+        name: SOURCE,
+        vaultUri: `https://${SOURCE}.${config.cloud.keyVaultSuffix}:${port}/`,
+      }),
 
     /** Takes all records away, so that none runs along with the next test's. */
     async clear(): Promise<void> {

@@ -74,6 +74,13 @@ describe("a run", () => {
     }
   });
 
+  test("copies what a rotation writes", async () => {
+    const { recordId, sourceSecret, targetName } = await room.settled((await room.record()).recordId);
+    await room.rotated().write(sourceSecret, { value: "value-rotated" });
+    expect(await room.settled(recordId)).toMatchObject({ state: "inSync" });
+    expect(room.value(targetName)).toBe("value-rotated");
+  });
+
   test("that nothing is due for does nothing, however often it is asked", async () => {
     const { recordId } = await room.settled((await room.record()).recordId);
     expect(await asked(() => room.sync.run(recordId))).toEqual({});
