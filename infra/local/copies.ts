@@ -27,7 +27,10 @@ export async function configureCopies(
   cloud: { controlUrl: string },
 ): Promise<string[]> {
   const api = await asAdministrator(base, administrator);
-  const { items } = await api<{ items: Asset[] }>("GET", "/api/assets/discovery/assets?type=secret&status=healthy");
+  const { items } = await api<{ items: Asset[] }>(
+    "GET",
+    "/api/assets/discovery/assets?type=secret&status=healthy&source=keyVault",
+  );
   const secrets = items.filter(({ enabled }) => enabled);
   if (secrets.length === 0) return [];
   const configurations = (await (await fetch(`${cloud.controlUrl}/providers`)).json()) as Record<string, object>;

@@ -95,16 +95,25 @@ async function printHealth(api: Api): Promise<void> {
   printTable(rows);
 }
 
+interface Expiring {
+  id: string;
+  type: string;
+  expiresOn: string;
+  daysUntilExpiry: number;
+  owner: string | null;
+  credential?: { applicationName: string };
+}
+
 async function printNext(api: Api): Promise<void> {
   const { items } = await api<{
-    items: { id: string; expiresOn: string; daysUntilExpiry: number; owner: string | null }[];
+    items: Expiring[];
   }>("GET", `/api/assets/discovery/assets?limit=10&sort=expiresOn&expiresAfter=${new Date().toISOString()}`);
   if (items.length === 0) return;
   console.log("\nExpires next\n");
   printTable([
     ["asset", "expires", "days", "owner"],
     ...items.map((item) => [
-      item.id,
+      item.credential ? `${item.credential.applicationName} (${item.type} of an application)` : item.id,
       item.expiresOn.slice(0, 16).replace("T", " "),
       String(item.daysUntilExpiry),
       item.owner ?? "-",

@@ -7,6 +7,7 @@ import { commandLine } from "../build/command-line.ts";
 import { startAzurite } from "./azurite.ts";
 import { configureCopies } from "./copies.ts";
 import { takeDataFolder } from "./data-folders.ts";
+import { runRotation } from "./first-rotation.ts";
 import { runScan } from "./first-scan.ts";
 import { issueDevelopmentLicense, localSecrets } from "./local-secrets.ts";
 import { jsonLine, type Running, start } from "./processes.ts";
@@ -19,8 +20,8 @@ Builds the app, brings up storage, a stand-in cloud and the functions host, runs
 serving until Ctrl-C. The next start finds its data again.
 
   --azure        the real cloud with your own sign-in (az login) instead of the stand-in cloud; its data is kept apart
-  --pro          with a PRO licence it issues to itself, single sign-on with the stand-in cloud's identity provider, and
-                 copies of secrets in its other clouds
+  --pro          with a PRO licence it issues to itself, single sign-on with the stand-in cloud's identity provider,
+                 copies of secrets in its other clouds, and the rotation of an application's secret
   --saml         single sign-on by SAML instead of OpenID Connect
   --no-scan      without the scan at the beginning
   --data FOLDER  where the data lies (.local), for its owner only
@@ -72,6 +73,7 @@ try {
   const pro = options.pro && cloud ? await configureSingleSignOn(base, administrator(), cloud, protocol) : [];
   if (options.pro && cloud) pro.push(...(await configureCopies(base, administrator(), cloud)));
   announce(port, pro);
+  if (options.pro && cloud && !options["no-scan"]) runRotation(base, administrator()).catch(tell);
   const reason = await Promise.race(running.map((one) => one.ended));
   if (!interrupted) throw new Error(reason);
 } catch (error) {
@@ -230,6 +232,11 @@ function announce(port: number, pro: string[]): void {
     `Ctrl-C ends it; the next start finds its data again in ${path.relative(process.cwd(), data)}/.`,
   ];
   console.log(`\n${lines.map((line) => (line === "" ? "" : `  ${line}`)).join("\n")}`);
+}
+
+/** What is shown besides, and is no reason to end. */
+function tell(error: unknown): void {
+  if (!interrupted) console.error(`\n${textOf(error)}`);
 }
 
 function step(text: string): void {

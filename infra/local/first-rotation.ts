@@ -1,0 +1,69 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { type Api, asAdministrator } from "./api.ts";
+
+interface App {
+  appId: string;
+  displayName: string;
+  rotatable: boolean;
+  credentials: { keyId: string; kind: string; status: string }[];
+}
+interface Match {
+  assetId: string;
+  keyId: string | null;
+  confidence: string;
+}
+interface Rotation {
+  rotationId: string;
+  status: string;
+  newKeyId: string | null;
+  steps: { name: string; status: string }[];
+}
+
+const ENDED = ["completed", "failed", "cancelled", "rolledBack", "needsAttention"];
+const POLL_MS = 5_000;
+
+/**
+ * Has the client secret of one application of the stand-in company rotated, over the REST API as an administrator would, and
+ * prints each step when it is done. Nothing happens when one was rotated before.
+ */
+export async function runRotation(base: string, administrator: { username: string; password: string }): Promise<void> {
+  const api = await asAdministrator(base, administrator);
+  const history = await api<{ total: number }>("GET", "/api/automation/rotation/history?limit=1");
+  if (history.total > 0) return;
+  const found = await findMatch(api);
+  if (!found) return;
+  const { app, match } = found;
+  const body = { appId: app.appId, secretId: match.keyId, expiryDays: 180, updateKeyVaults: true, overlapDays: 0 };
+  let rotation = await api<Rotation>("POST", "/api/automation/rotation/rotate", body);
+  const path = `/api/automation/rotation/rotations/${rotation.rotationId}`;
+  console.log(`\nRotating the client secret of ${app.displayName}, which ${match.assetId} holds: ${base}${path}`);
+  const told = new Set<string>();
+  for (;;) {
+    for (const { name, status } of rotation.steps) {
+      if (status !== "done" || told.has(name)) continue;
+      told.add(name);
+      console.log(`  ✓ ${name}`);
+    }
+    if (ENDED.includes(rotation.status)) break;
+    await delay(POLL_MS);
+    rotation = await api<Rotation>("GET", path);
+  }
+  console.log(
+    `  The rotation is ${rotation.status}${rotation.newKeyId ? `; the new key id is ${rotation.newKeyId}` : ""}.`,
+  );
+}
+
+/** The first application with one client secret whose vault secret can be told: its value signs in. */
+async function findMatch(api: Api): Promise<{ app: App; match: Match } | undefined> {
+  const { items } = await api<{ items: App[] }>("GET", "/api/automation/rotation/apps?rotatable=true&limit=100");
+  const simple = items.filter(({ credentials }) => credentials.length === 1 && credentials[0]!.kind === "secret");
+  for (const app of simple.slice(0, 10)) {
+    const matches = await api<{ items: Match[] }>("GET", `/api/automation/rotation/apps/${app.appId}/matches`);
+    const match = matches.items.find(({ keyId, confidence }) => keyId !== null && confidence !== "possible");
+    if (!match) continue;
+    const verify = `/api/automation/rotation/apps/${app.appId}/matches/verify`;
+    const { result } = await api<{ result: string }>("POST", verify, { assetId: match.assetId });
+    if (result === "accepted") return { app, match };
+  }
+  return undefined;
+}
