@@ -17,6 +17,8 @@ interface Rotation {
   status: string;
   newKeyId: string | null;
   steps: { name: string; status: string }[];
+  needsConfirmation: boolean;
+  reasons: string[];
 }
 
 const ENDED = ["completed", "failed", "cancelled", "rolledBack", "needsAttention"];
@@ -44,10 +46,11 @@ export async function runRotation(base: string, administrator: { username: strin
       told.add(name);
       console.log(`  ✓ ${name}`);
     }
-    if (ENDED.includes(rotation.status)) break;
+    if (ENDED.includes(rotation.status) || rotation.needsConfirmation) break;
     await delay(POLL_MS);
     rotation = await api<Rotation>("GET", path);
   }
+  for (const reason of rotation.reasons) console.log(`  ${reason}`);
   console.log(
     `  The rotation is ${rotation.status}${rotation.newKeyId ? `; the new key id is ${rotation.newKeyId}` : ""}.`,
   );
@@ -59,8 +62,9 @@ async function findMatch(api: Api): Promise<{ app: App; match: Match } | undefin
   const simple = items.filter(({ credentials }) => credentials.length === 1 && credentials[0]!.kind === "secret");
   for (const app of simple.slice(0, 10)) {
     const matches = await api<{ items: Match[] }>("GET", `/api/automation/rotation/apps/${app.appId}/matches`);
-    const match = matches.items.find(({ keyId, confidence }) => keyId !== null && confidence !== "possible");
-    if (!match) continue;
+    // Another place that is likely to hold it would keep the old secret until a person says so.
+    const [match, ...more] = matches.items.filter(({ confidence }) => confidence !== "possible");
+    if (!match?.keyId || more.length > 0) continue;
     const verify = `/api/automation/rotation/apps/${app.appId}/matches/verify`;
     const { result } = await api<{ result: string }>("POST", verify, { assetId: match.assetId });
     if (result === "accepted") return { app, match };
