@@ -112,6 +112,9 @@ export function createRotationNews(deps: {
   };
 }
 
+/** Failures after which the old secret is not there any more. */
+const GONE = new Set(["oldSecretGone", "applicationGone"]);
+
 function endOf(record: RotationRecord): Words {
   const { appId, appName: title, rotationId, oldKeyId, newKeyId, failure, attention, status } = record;
   const app = { appId, title, rotationId, urgency: "critical" } as const;
@@ -122,8 +125,8 @@ function endOf(record: RotationRecord): Words {
       urgency: "notice",
       what: "has a new client secret",
       why: "",
-      done: `${newKeyId} was added, written to ${listOf(written)}, and ${oldKeyId} was removed after ${record.overlapDays} days beside it.`,
-      safe: `The new secret signs in and ends on ${record.newExpiresAt?.slice(0, 10) ?? "the day that Entra shows"}.`,
+      done: `${newKeyId} was added, written to ${listOf(written)}, and ${oldKeyId} was removed${record.finish?.force ? `, as ${record.finish.by} asked, whatever stood against it` : ""}.`,
+      safe: `The new secret ${record.finish?.force ? "" : "signs in and "}ends on ${record.newExpiresAt?.slice(0, 10) ?? "the day that Entra shows"}.`,
       next: "Nothing, unless something outside of these vaults used the old secret.",
     };
   }
@@ -144,7 +147,10 @@ function endOf(record: RotationRecord): Words {
     what: status === "rolledBack" ? "was not rotated: all was put back" : "was not rotated",
     why: failure?.message ?? "",
     done: `No new secret of this rotation is left.${back}`,
-    safe: `The old secret ${oldKeyId} was not removed and works until it ends.`,
+    safe:
+      failure !== undefined && GONE.has(failure.code)
+        ? "Nothing else was removed."
+        : `The old secret ${oldKeyId} was not removed and works until it ends.`,
     next: `${failure?.remedy ?? "See the rotation's steps."} Then begin another rotation.`,
   };
 }

@@ -169,7 +169,9 @@ export function createGraph({ config, identity, log, randomness = systemRandomne
 
     async application(by, signal) {
       const address =
-        "objectId" in by ? one(by.objectId) : `${base}/applications(appId='${encodeURIComponent(by.appId)}')`;
+        "objectId" in by
+          ? one(by.objectId)
+          : `${base}/applications(appId='${encodeURIComponent(by.appId.toLowerCase())}')`;
       const expand = `$expand=owners($select=${OWNER})`;
       const answer = await unlessMissing((await sender(signal))(`${address}?$select=${APPLICATION}&${expand}`));
       return answer === undefined ? undefined : readApplication(answer);

@@ -134,6 +134,8 @@ export function createAutomaticRotation(deps: {
           return await settle(row, undefined);
         } catch (error) {
           if (!(error instanceof Problem) || error.status >= 500) throw error;
+          // Another message, or a person, was a moment earlier: nothing stands against the policy.
+          if (error.code === "rotationUnfinished") return await settle(row, row.attention);
           refusals.push(attentionOf(error.code, error.message, "Once that is mended, it is tried again within a day."));
         }
       }

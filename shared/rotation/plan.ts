@@ -54,8 +54,8 @@ export interface PlanWorld {
 /** Applications that people with personal accounts sign in to: https://learn.microsoft.com/entra/identity-platform/supported-accounts-validation */
 const TWO_SECRETS = new Set(["AzureADandPersonalMicrosoftAccount", "PersonalMicrosoftAccount"]);
 const MOST_SECRETS = 2;
-/** By how much clocks may differ before an expired secret is taken for expired. */
-const CLOCKS_DIFFER_MS = 10 * MINUTE_MS;
+/** By how much clocks may differ. */
+export const CLOCKS_DIFFER_MS = 10 * MINUTE_MS;
 
 /**
  * Changes nothing and reads no value, unless Key Vault does not tell which of two versions is the current one.
@@ -142,6 +142,12 @@ async function lifetimeOf(graph: Graph, app: GraphApplication, wanted: number) {
     throw new Problem(
       "notRotatable",
       `A policy of the tenant forbids new client secrets of ${app.displayName}. Use a certificate or a federated credential.`,
+    );
+  }
+  if (policy.longestDays !== undefined && policy.longestDays < 1) {
+    throw new Problem(
+      "notRotatable",
+      `A policy of the tenant lets a new client secret of ${app.displayName} live less than a day. Raise that limit, or use a certificate or a federated credential.`,
     );
   }
   if (policy.longestDays === undefined || policy.longestDays >= wanted) return { expiryDays: wanted, notes: [] };

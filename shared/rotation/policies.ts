@@ -11,7 +11,7 @@ import type { Clock, Logger } from "../runtime.ts";
 import type { Settings } from "../settings/settings.ts";
 import { isConflict } from "../storage/conflict.ts";
 import type { Row } from "../storage/entity.ts";
-import type { Tables } from "../storage/tables.ts";
+import { StorageCorrupt, type Tables } from "../storage/tables.ts";
 import type { MatchedApp } from "./match.ts";
 import { secretPlace } from "./match-candidates.ts";
 import { type MatchFinder, noServiceVault } from "./matches.ts";
@@ -59,6 +59,17 @@ export function createPolicies(deps: {
 
   const stored = (appId: string) => tables.get(Policies, POLICIES, policyKey(appId));
 
+  /** As in a list of all: one that this service did not write is none. */
+  async function trusted(appId: string): Promise<Row<PolicyRecord> | undefined> {
+    try {
+      return await stored(appId);
+    } catch (error) {
+      if (!(error instanceof StorageCorrupt)) throw error;
+      deps.log.error(error.message);
+      return undefined;
+    }
+  }
+
   async function existing(appId: string, ifMatch: string | undefined): Promise<Row<PolicyRecord>> {
     const row = await stored(appId);
     if (!row) throw notFound(`A policy of the application ${appId}`);
@@ -94,14 +105,20 @@ export function createPolicies(deps: {
         "expiryDays",
         `must leave more than ${least} days, but a new secret would live ${days}: rotationTriggerDays (${rotationTriggerDays}), overlapDays (${change.overlapDays}) and one day to spare${policy !== "unknown" && policy.longestDays !== undefined ? `, with at most ${policy.longestDays} by the tenant's policy` : ""}`,
       );
-    const certain = new Set(
-      (await deps.matches.of(app.appId)).matches
-        .filter(({ confidence }) => confidence === "certain")
-        .map(({ secret }) => assetId({ ...secret, type: "secret" })),
-    );
+    const matches = (await deps.matches.of(app.appId)).matches.filter(({ confidence }) => confidence === "certain");
+    const idOf = ({ secret }: (typeof matches)[number]) => assetId({ ...secret, type: "secret" });
+    const certain = new Set(matches.map(idOf));
     for (const target of change.targets)
       if (!certain.has(target.toLowerCase()))
         refuse("targets", `${target} is no certain match of the application: verify or confirm it first`);
+    const named = new Set(change.targets.map((target) => target.toLowerCase()));
+    const written = new Set(matches.filter((match) => named.has(idOf(match))).map(({ keyId }) => keyId));
+    const left = matches.filter((match) => match.secret.enabled && written.has(match.keyId) && !named.has(idOf(match)));
+    if (left.length > 0)
+      refuse(
+        "targets",
+        `must name ${left.map(idOf).join(", ")} too, which holds the same client secret: left out, the old one could never be removed by itself`,
+      );
     if (certain.size === 0)
       refuse(
         "automatic",
@@ -115,7 +132,7 @@ export function createPolicies(deps: {
     async of(appIds) {
       const found = new Map<string, Row<PolicyRecord>>();
       if (appIds.length <= SINGLE_LOOK_UPS) {
-        for (const row of await Promise.all(appIds.map(stored))) if (row) found.set(row.rowKey, row);
+        for (const row of await Promise.all(appIds.map(trusted))) if (row) found.set(row.rowKey, row);
         return found;
       }
       const wanted = new Set(appIds.map(policyKey));

@@ -84,6 +84,10 @@ export function createRotations(deps: RotationDependencies): Rotations {
   }
 
   async function planned(request: RotationRequest, caller: Caller, automatic: boolean): Promise<Draft> {
+    await needLicence();
+    if (own === undefined) throw noServiceVault();
+    const unfinished = await rows.unfinishedOf(request.appId);
+    if (unfinished !== undefined) throw rotationUnfinished(unfinished);
     const { defaultValidityDays } = await settings.values();
     const now = clock.now();
     const expiryDays = request.expiryDays ?? defaultValidityDays;
@@ -120,16 +124,12 @@ export function createRotations(deps: RotationDependencies): Rotations {
   }
 
   return {
-    plan: async (request) => {
-      await needLicence();
-      return { ...(await planned(request, { actor: "nobody", requestId: "" }, false)), writeId: "" };
-    },
+    plan: async (request) => ({
+      ...(await planned(request, { actor: "nobody", requestId: "" }, false)),
+      writeId: "",
+    }),
 
     async begin(request, caller, automatic = false) {
-      await needLicence();
-      if (own === undefined) throw noServiceVault();
-      const unfinished = await rows.unfinishedOf(request.appId);
-      if (unfinished !== undefined) throw rotationUnfinished(unfinished);
       const record = await planned(request, caller, automatic);
       const { rotationId, appId, oldKeyId, expiryDays, publications } = record;
       const places = publications.map(({ vaultName, secretName }) => `${vaultName}/${secretName}`);

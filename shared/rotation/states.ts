@@ -64,7 +64,7 @@ const withStep = (steps: readonly Step[], name: StepName, change: (step: Step) =
 
 /** A turn begins: what people asked for counts from here. */
 export function begun(record: RotationRecord, now: Date): Partial<RotationRecord> {
-  const cancelled = record.cancel && !record.ending && record.status !== "revoking";
+  const cancelled = record.cancel && !record.ending && record.revokingSince === undefined;
   const next = { ...record, ...(cancelled && { ending: "cancelled" as const }) };
   return {
     ...(cancelled && { ending: "cancelled" }),

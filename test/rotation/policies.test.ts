@@ -311,6 +311,10 @@ describe("a policy", () => {
       code: "serviceVault",
     });
     expect(await room.policy(app.appId, { expiryDays: 39, overlapDays: 7 })).toMatchObject({ expiryDays: 39 });
+    const beside = { ...app, name: `${app.name}-beside` };
+    room.control.putSecret(VAULT, { name: beside.name, value: "any", contentType: app.contentType });
+    await room.discover(app, beside, endless);
+    await refused({ targets: [app.assetId] }, `targets: must name ${VAULT}.secret.${beside.name} too`);
     room.control.directory.set({ policy: { longestDays: 38 } });
     await refused({}, "with at most 38 by the tenant's policy");
     room.control.directory.set({ policy: { additionRefused: true } });
@@ -350,6 +354,7 @@ describe("a policy", () => {
     const row = (await plain.get(unsigned, partitionKey, rowKey))!;
     await plain.replace(unsigned, { ...row, expiryDays: 700 });
     expect(await room.tick()).toEqual([]);
+    expect(await room.policies.of([app.appId])).toEqual(new Map());
   });
 });
 
@@ -376,6 +381,31 @@ describe("what is due", () => {
     await room.discover(app, later);
     room.world.pass(DAY_MS);
     expect(await room.tick()).toEqual([]);
+  });
+
+  test("is not said to need anybody where its message came twice at once", async () => {
+    const app = room.application();
+    await room.discover(app);
+    await room.policy(app.appId);
+    await Promise.all(["first", "second"].map((requestId) => room.automatic.begin(app.appId, requestId)));
+    expect(await room.rotationsOf(app.appId)).toHaveLength(1);
+    expect((await room.policies.get(app.appId)).attention).toBeUndefined();
+  });
+
+  test("and was removed by somebody meanwhile is not said to work", async () => {
+    const app = room.application();
+    await room.discover(app);
+    await room.policy(app.appId);
+    await room.tick();
+    const { rotationId } = (await room.rotationsOf(app.appId))[0]!;
+    room.control.directory.removeSecret(app.appId, app.keyId);
+    expect((await room.world.run(rotationId)).row).toMatchObject({
+      status: "failed",
+      failure: { code: "oldSecretGone" },
+    });
+    const [told] = await room.notices("rotationFailed");
+    expect(told).toContain("is not there any more");
+    expect(told).not.toContain("works until it ends");
   });
 
   test("is no secret of ours that is younger than half its life", async () => {

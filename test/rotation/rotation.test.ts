@@ -317,6 +317,37 @@ test.each(["planned", "creating", "proving", "publishing", "verifying", "overlap
   },
 );
 
+test("cancelled while a person has to look before the old secret is removed, it is put back", async () => {
+  const app = world.application(name());
+  const { rotationId } = await overlapping(app);
+  await world.run(rotationId, { until: ({ status }) => status === "revoking" });
+  await world.start().giveUp(rotationId);
+  expect(await world.start().cancel(rotationId, BOSS)).toMatchObject({ status: "revoking" });
+  const { row } = await world.run(rotationId);
+  expect(row.status).toBe("cancelled");
+  await putBack(app, row);
+});
+
+test("a handed over value whose switching off was not written down is put back all the same", async () => {
+  const { config } = world;
+  world.config = { ...config, HANDOVER_KEY_VAULT_URL: world.uriOf(HANDOVER) };
+  const app = world.application(name());
+  const { rotationId } = await world.start().begin({ ...app.request, updateKeyVaults: false }, BOSS);
+  const { row } = await world.run(rotationId, { until: ({ needsConfirmation }) => needsConfirmation });
+  await world.start().cancel(rotationId, BOSS);
+  const cloud = { config, identity: createIdentity(config), log: world.log };
+  const { vaultName, vaultUri, secretName, writtenVersion } = row.publications[0]!;
+  const vault = createVaultSecrets(cloud).open({ name: vaultName, vaultUri });
+  await vault.enable(secretName, writtenVersion!, false);
+  const ended = (await world.run(rotationId)).row;
+  world.config = config;
+  expect(ended, JSON.stringify(ended.attention)).toMatchObject({
+    status: "cancelled",
+    publications: [{ state: "restored" }],
+  });
+  expect(live(app)).toEqual([app.keyId]);
+});
+
 test("a request that is carried out once everybody took it for lost leaves nothing behind", async () => {
   // Nobody changed an application just now.
   world.pass(5000);
@@ -370,8 +401,34 @@ test("the tenant's policy cuts the life of a new secret, and says so", async () 
   control().directory.changeApplication(app.appId, { policy: { longestDays: 60 } });
   const plan = await world.start().plan({ ...app.request, expiryDays: 90 });
   expect(plan).toMatchObject({ expiryDays: 60, notes: [expect.stringContaining("from 90 to 60 days")] });
+  control().directory.changeApplication(app.appId, { policy: { longestDays: 0 } });
+  await expect(world.start().plan(app.request)).rejects.toEqual(refused("notRotatable", /less than a day/));
   control().directory.changeApplication(app.appId, { policy: { additionRefused: true } });
   await expect(world.start().plan(app.request)).rejects.toEqual(refused("notRotatable", /policy/));
+});
+
+test("a life that a policy cut is not refused where the directory's clock is some minutes behind", async () => {
+  const app = world.application(name());
+  control().directory.changeApplication(app.appId, { policy: { longestDays: 60 } });
+  const { rotationId } = await world.start().begin({ ...app.request, expiryDays: 90 }, BOSS);
+  const { now } = world.clock;
+  world.clock.now = () => new Date(now().getTime() + 5 * MINUTE_MS);
+  const { row } = await world.run(rotationId, { until: ({ newKeyId }) => newKeyId !== undefined });
+  world.clock.now = now;
+  expect(row.newKeyId, JSON.stringify(row.failure)).toBeDefined();
+  await world.start().cancel(rotationId, BOSS);
+  await world.run(rotationId);
+});
+
+test("a plan is refused where a rotation would be, and ids are taken in any case of letters", async () => {
+  const app = world.application(name());
+  expect(await world.start().plan({ ...app.request, appId: app.appId.toUpperCase() })).toMatchObject({
+    appId: app.appId,
+  });
+  const rotationId = await begun(app);
+  await expect(world.start().plan(app.request)).rejects.toMatchObject({ code: "rotationUnfinished" });
+  await world.start().cancel(rotationId, BOSS);
+  await world.run(rotationId);
 });
 
 test("a secret whose answer was lost is removed, also when the directory shows it late", async () => {

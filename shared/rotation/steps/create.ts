@@ -2,7 +2,7 @@ import { CloudFailure } from "../../azure/failure.ts";
 import { DAY_SECONDS, SECOND_MS } from "../../time.ts";
 import { entered } from "../effect.ts";
 import { hold } from "../holding.ts";
-import { isExpired } from "../plan.ts";
+import { CLOCKS_DIFFER_MS, isExpired } from "../plan.ts";
 import type { RotationRecord } from "../rotation.ts";
 import { GoBack, Later } from "../stop.ts";
 import type { Turn } from "../turn.ts";
@@ -56,7 +56,8 @@ async function addSecret(turn: Turn): Promise<void> {
   const { objectId, expiryDays } = turn.record;
   const now = turn.now();
   const displayName = displayNameOf(turn.record, now);
-  const expiresOn = Math.floor(now.getTime() / SECOND_MS) + expiryDays * DAY_SECONDS;
+  // A policy's limit counts from the directory's clock, and what is a second longer is refused for good.
+  const expiresOn = Math.floor((now.getTime() - CLOCKS_DIFFER_MS) / SECOND_MS) + expiryDays * DAY_SECONDS;
   await turn.save(({ attempts }) => ({
     attempts: [...attempts, { displayName, askedAt: now.toISOString(), state: "asked" }],
   }));

@@ -26,9 +26,15 @@ async function putBackAt(turn: Turn, publication: Publication): Promise<void> {
   const { state, writtenAt = "", vaultName, secretName, plannedVersion } = publication;
   const wait = Date.parse(writtenAt) + LATE_WRITE_MS - turn.now().getTime();
   if (state === "writing" && wait > 0) throw new Later(Math.ceil(wait / SECOND_MS));
+  const vault = vaultOf(turn, publication);
+  if (plannedVersion === undefined) {
+    // An earlier worker died when it had just switched it off; then its value can't be read.
+    const [newest] = await vault.versions(secretName);
+    if (newest?.enabled === false && newest.tags["rotation-id"] === turn.record.rotationId)
+      return await progress(turn, publication, { state: "restored" });
+  }
   const { holds, current } = await lookAt(turn, publication, await heldValue(turn));
   if (holds === "planned") return await progress(turn, publication, { state: "restored" });
-  const vault = vaultOf(turn, publication);
   const before = plannedVersion === undefined ? undefined : await previous(turn, publication, plannedVersion);
   if (holds === "other") {
     // An earlier write whose answer was lost, or what somebody else put there.
