@@ -58,7 +58,8 @@ export async function prove(
 
 const MESSAGES = {
   accepted: "It signed in: this is a secret of the application.",
-  expired: "It is a secret of the application that has expired.",
+  expired:
+    "The sign-in service says that the application's secrets have expired, which it may say of any value: confirm the match if you know that this is one of them.",
   notYet: "It was refused: it is no secret of the application that works.",
   unclear: "The sign-in service gave no clear answer. Try again later.",
 } as const;

@@ -69,7 +69,7 @@ export const VerifiedMatch = z
   .object({
     result: z.enum(PROOF_OUTCOMES).meta({
       description:
-        "`accepted`: its value signed in. `expired`: a secret of the application that has ended. `refused`: none that works. `otherHint`: it begins otherwise, nothing was tried. `impossible`, `unclear`: a sign-in could prove nothing. `unreadable`: the vault did not give the value.",
+        "`accepted`: its value signed in. `expired`: the secrets of the application have ended, so that a sign-in proves nothing any more. `refused`: none that works. `otherHint`: it begins otherwise, nothing was tried. `impossible`, `unclear`: a sign-in could prove nothing. `unreadable`: the vault did not give the value.",
     }),
     message: z.string().meta({ description: "What that means and what to do." }),
     match: RotationMatch.nullable().meta({ description: "As it is now; null when nothing speaks for it." }),

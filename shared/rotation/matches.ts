@@ -274,7 +274,7 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
       return { ...doubtful, confidence: "possible" };
     const { outcome, keyIds } = await proveAndKeep(app, secret, secrets, SYSTEM, keyId);
     const holds = keyId !== undefined && keyIds.includes(keyId);
-    if (holds && (outcome === "accepted" || outcome === "expired")) return { ...target, confidence, confirmed: false };
+    if (holds && outcome === "accepted") return { ...target, confidence, confirmed: false };
     return outcome === "refused" || outcome === "otherHint" ? { ...doubtful, confidence: "possible" } : doubtful;
   }
 }

@@ -151,11 +151,14 @@ function openRoom(connectionString: string) {
           assetRecord(vault, "secret", name, { contentType });
         await writeVault(writer, vault, held.map(secretOf));
       }
-      for (const { appId, name } of apps) {
-        const bucket = bucketOf(appId);
+      const byAppId = [...new Map(apps.map(({ appId, name }) => [appId, { appId, name }])).values()];
+      for (const bucket of new Set(byAppId.map(({ appId }) => bucketOf(appId)))) {
         const holder = newHolder(cloud.app.tenantId, bucket, clock.now().toISOString());
-        const secrets = control.directory.secrets(appId).filter(({ removedAt }) => removedAt === undefined);
-        const credentials = secrets.map(({ keyId, expiresOn }) =>
+        const secrets = byAppId
+          .filter(({ appId }) => bucketOf(appId) === bucket)
+          .flatMap(({ appId, name }) => control.directory.secrets(appId).map((one) => ({ ...one, appId, name })))
+          .filter(({ removedAt }) => removedAt === undefined);
+        const credentials = secrets.map(({ appId, name, keyId, expiresOn }) =>
           assetRecord(holder, "secret", credentialName(appId, keyId), {
             source: "entra",
             expiresOn: Date.parse(expiresOn) / 1000,
@@ -270,6 +273,28 @@ describe("targets", () => {
     const { row } = await room.world.run(rotationId);
     expect(row).toMatchObject({ status: "completed", publications: [{ vaultName: VAULT, state: "written" }] });
     expect(room.control.secretValue("kv-stranger", app.name)).toBe(forged);
+  });
+
+  test("a value that is refused as expired is none before a person confirms it", async () => {
+    // Entra answers so to any value where it knows of expired secrets alone.
+    const app = room.application({ expiresInDays: -1 });
+    await room.discover(app);
+    const { proof } = await room.matches.verify(app.appId, app, BOSS);
+    expect(proof).toMatchObject({ outcome: "expired", message: expect.stringContaining("confirm the match") });
+    const targets = async () => await room.matches.targetsOf(await directoryOf(app.appId), app.keyId);
+    expect(await targets()).toMatchObject([{ confidence: "likely", confirmed: false }]);
+    const request = {
+      appId: app.appId,
+      secretId: app.keyId,
+      updateKeyVaults: true,
+      overlapDays: 1,
+      removeExpired: false,
+    };
+    await expect(room.rotations.begin(request, BOSS)).rejects.toMatchObject({ code: "notRotatable" });
+    await room.matches.confirm(app.appId, { assetId: app.assetId, confirmed: true }, BOSS);
+    expect(await targets()).toMatchObject([{ confidence: "certain", confirmed: true }]);
+    const { rotationId } = await room.rotations.begin(request, BOSS);
+    expect((await room.world.run(rotationId)).row).toMatchObject({ status: "completed" });
   });
 
   test("a person's word holds for the version it was given for", async () => {

@@ -64,9 +64,9 @@ async function publishTo(turn: Turn, publication: Publication): Promise<void> {
 }
 
 /**
- * Whether a value is that of the client secret which is to be replaced: it begins with its hint and signs in, or did until it
- * expired. What a secret says of itself is no proof, since whoever may write to any vault could have the new value sent there. A
- * place that a person confirmed need not sign in.
+ * Whether a value is that of the client secret which is to be replaced: it begins with its hint and signs in. What a
+ * secret says of itself is no proof, since whoever may write to any vault could have the new value sent there; nor is the answer
+ * that the application's secrets have expired, which any value may get. A place that a person confirmed need not sign in.
  *
  * @throws {Later} while the sign-in says nothing.
  */
@@ -75,5 +75,5 @@ async function holdsOld({ record, world }: Turn, { confirmed }: Publication, val
   if (confirmed) return true;
   const { kind } = await world.signIn(record.appId, value);
   if (kind === "unclear") throw new Later(UNCLEAR_SECONDS);
-  return kind === "accepted" || kind === "expired";
+  return kind === "accepted";
 }
