@@ -42,7 +42,7 @@ function wordsOf({ recordId, kind, source, target, failure }: SyncEntry, record:
   if (kind === "driftFound") {
     const next =
       record.onDrift === "report"
-        ? "See who changed it. To have it overwritten, set onDrift to overwrite, or run the record."
+        ? "See who changed it. To have it overwritten, set onDrift of the record to overwrite: it then runs at once."
         : "Nothing: the next run writes it again.";
     return {
       recordId,

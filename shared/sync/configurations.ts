@@ -5,13 +5,13 @@ import { requireMatch } from "../http/conditional.ts";
 import type { Caller } from "../http/endpoint.ts";
 import { parse } from "../http/input.ts";
 import { invalidBody, notFound, Problem, retryLater } from "../http/problem.ts";
-import type { Clock, Randomness } from "../runtime.ts";
+import type { Clock, Logger, Randomness } from "../runtime.ts";
 import { createKeptSecrets, type SecretReference, type SecretsOwner } from "../secrets/kept-secrets.ts";
 import { isConflict } from "../storage/conflict.ts";
 import { type Row, withoutKeys } from "../storage/entity.ts";
 import { keyEnd } from "../storage/keys.ts";
 import type { Queues } from "../storage/queues.ts";
-import { insert, type Operation, remove, replace, type Tables } from "../storage/tables.ts";
+import { insert, type Operation, remove, replace, StorageCorrupt, type Tables } from "../storage/tables.ts";
 import { SECOND_MS } from "../time.ts";
 import type { ProviderChange } from "./api.ts";
 import { type ProviderDependencies, SyncFailure } from "./providers/provider.ts";
@@ -27,6 +27,8 @@ import {
 
 /** A check that is not over by then is given up. */
 const CHECK_MS = 30 * SECOND_MS;
+/** What has records run again comes once more so much later, should the first message never be sent. */
+const REPEATED_SECONDS = 60;
 /** Seconds a caller is asked to wait when a provider that is busy gave no time of its own. */
 const RETRY_SECONDS = 10;
 
@@ -59,7 +61,7 @@ export interface ProviderCredential {
 
 /** What the providers are configured with. Secrets lie in the service's own key vault and are never given out. */
 export interface ProviderConfigurations {
-  /** Undefined while it is not configured. @throws {Problem} notFound for no provider's name */
+  /** Undefined while it is not configured, or its row was tampered with. @throws {Problem} notFound for no provider's name */
   find(provider: string): Promise<Row<ProviderConfiguration> | undefined>;
   /** Those that are configured. */
   all(): Promise<Row<ProviderConfiguration>[]>;
@@ -93,8 +95,9 @@ export function createConfigurations(deps: {
   providers: ProviderDependencies;
   clock: Clock;
   randomness: Randomness;
+  log: Logger;
 }): ProviderConfigurations {
-  const { tables, queues, audit, clock, randomness } = deps;
+  const { tables, queues, audit, clock, randomness, log } = deps;
   const secrets = createKeptSecrets(PROVIDER_SECRETS, deps);
 
   function known(id: string): AnyProvider {
@@ -104,11 +107,23 @@ export function createConfigurations(deps: {
     throw new Problem("notFound", `There is no sync provider ${id.slice(0, 64)}. There are ${ids}.`);
   }
 
-  const row = (id: string) => tables.get(Configurations, SYNC, configurationKey(id));
+  const onCorrupt = ({ message }: StorageCorrupt) =>
+    log.error("A sync provider's configuration is not used: its row does not hold", { row: message });
+
+  /** `broken`: there is a row, but this service did not write it as it is. */
+  async function look(id: string): Promise<{ row: Row<ProviderConfiguration> | undefined; broken?: StorageCorrupt }> {
+    try {
+      return { row: await tables.get(Configurations, SYNC, configurationKey(id)) };
+    } catch (error) {
+      if (!(error instanceof StorageCorrupt)) throw error;
+      onCorrupt(error);
+      return { row: undefined, broken: error };
+    }
+  }
 
   async function all(): Promise<Row<ProviderConfiguration>[]> {
     const found: Row<ProviderConfiguration>[] = [];
-    const range = { partitionKey: SYNC, from: CONFIGURATION_PREFIX, before: keyEnd(CONFIGURATION_PREFIX) };
+    const range = { partitionKey: SYNC, from: CONFIGURATION_PREFIX, before: keyEnd(CONFIGURATION_PREFIX), onCorrupt };
     for await (const rows of tables.pages(Configurations, range)) found.push(...rows);
     return found;
   }
@@ -170,12 +185,13 @@ export function createConfigurations(deps: {
   }
 
   return {
-    find: async (id) => await row(known(id).id),
+    find: async (id) => (await look(known(id).id)).row,
     all,
 
     async save(id, { expiresOn, ...given }, ifMatch, caller) {
       const provider = known(id);
-      const before = await row(id);
+      if (!deps.vault) throw new Problem("conflict", NO_VAULT);
+      const { row: before, broken } = await look(id);
       if (before) requireMatch(before.etag, ifMatch, THE_CONFIGURATION);
       const { settings, secret, kept } = await completed(provider, given, before);
       const event = {
@@ -204,12 +220,15 @@ export function createConfigurations(deps: {
           updatedAt: at,
           updatedBy: caller.actor,
         };
+        const etag = (before ?? broken)?.etag;
         const operations: Operation[] = [
-          before
-            ? replace(Configurations, configurationKey(id), next, before.etag)
+          etag !== undefined
+            ? replace(Configurations, configurationKey(id), next, etag)
             : insert(Configurations, configurationKey(id), next),
         ];
         if (reference && !kept) operations.push(secrets.stillKept(reference));
+        // Said before as well, to be heard after it: who dies in between leaves no record waiting for its schedule.
+        await queues.send(CONFIGURED_QUEUE, { provider: id }, { delaySeconds: REPEATED_SECONDS });
         const etags = await write(operations);
         await queues.send(CONFIGURED_QUEUE, { provider: id });
         return { ...next, partitionKey: SYNC, rowKey: configurationKey(id), etag: etags.get(configurationKey(id))! };
@@ -217,20 +236,22 @@ export function createConfigurations(deps: {
     },
 
     async remove(id, ifMatch, caller) {
-      const before = await row(known(id).id);
-      if (!before) throw notFound(`A configuration of ${id}`);
-      requireMatch(before.etag, ifMatch, THE_CONFIGURATION);
+      const { row: before, broken } = await look(known(id).id);
+      const etag = (before ?? broken)?.etag;
+      if (etag === undefined) throw notFound(`A configuration of ${id}`);
+      if (before) requireMatch(before.etag, ifMatch, THE_CONFIGURATION);
       const event = { type: "syncProvider.removed", caller, target: { type: "syncProvider", id } };
-      await audited(audit, { ...event, before: { settings: before.settings } }, () =>
-        write([remove(Configurations, configurationKey(id), before.etag)]),
+      await audited(audit, { ...event, ...(before && { before: { settings: before.settings } }) }, () =>
+        write([remove(Configurations, configurationKey(id), etag)]),
       );
     },
 
     async open(id) {
       const provider = known(id);
-      const found = await row(id);
+      const { row: found, broken } = await look(id);
       if (!found) {
         if (provider.secretMembers.length === 0) return { provider, settings: {}, secrets: {}, revision: undefined };
+        if (broken) throw tampered(provider);
         throw new SyncFailure("notConfigured", `${provider.title} is not configured.`, {
           remedy: `Send its credentials: POST /api/automation/sync/providers/${id}.`,
         });
@@ -245,7 +266,8 @@ export function createConfigurations(deps: {
     },
 
     async refused({ provider, revision }, providerCode) {
-      if (revision === undefined) return;
+      // Without secrets of its own there is nothing that could be sent anew.
+      if (revision === undefined || provider.secretMembers.length === 0) return;
       const at = clock.now().toISOString();
       await tables.modify(Configurations, SYNC, configurationKey(provider.id), (now) =>
         now?.revision === revision && !now.refused
@@ -312,6 +334,14 @@ const asInvalid = (provider: AnyProvider) => (error: unknown) => {
     "is needed again: the saved credentials are not in the key vault any more",
   );
 };
+
+const NO_VAULT =
+  "A sync provider's configuration is kept with a key in the service's own key vault, which is not configured. Set SERVICE_KEY_VAULT_URL.";
+
+const tampered = ({ id, title }: AnyProvider) =>
+  new SyncFailure("notConfigured", `The configuration of ${title} was changed past this service, and is not used.`, {
+    remedy: `Find out who can write this service's tables; then send the configuration again: POST /api/automation/sync/providers/${id}.`,
+  });
 
 const refusedFailure = (provider: AnyProvider, providerCode: string | undefined) =>
   new SyncFailure("badCredentials", `${provider.title} refused the configured credentials.`, {

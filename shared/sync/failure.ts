@@ -17,7 +17,9 @@ export class RunFailed extends Error {
     super(reason.message);
     const providerCode = reason instanceof SyncFailure ? reason.providerCode : reason.cloudCode;
     const { code, message, remedy } = reason;
-    this.failure = { code, side, message, remedy, ...(providerCode !== undefined && { providerCode }) };
+    // Whoever refuses credentials is the target, also where that is known from the last time.
+    const where = code === "badCredentials" ? "target" : side;
+    this.failure = { code, side: where, message, remedy, ...(providerCode !== undefined && { providerCode }) };
     this.retryAfterSeconds = reason.retryAfterSeconds;
     this.unclear = reason.unclear;
   }

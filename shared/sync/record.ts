@@ -119,7 +119,8 @@ const configuration = z.object({
   updatedBy: z.string(),
 });
 export type ProviderConfiguration = z.infer<typeof configuration>;
-export const Configurations = entity(TABLE, configuration);
+/** Signed, since it decides where a secret is sent. */
+export const Configurations = entity(TABLE, configuration, { signed: true });
 
 /** What happened to a record. Runs that found everything as it should be are not entered. */
 export const ENTRY_KINDS = ["created", "updated", "mended", "driftFound", "failed", "recovered", "removed"] as const;

@@ -23,7 +23,7 @@ import { createOutcomes } from "./outcomes.ts";
 import type { Planned } from "./plan.ts";
 import { createPlans, LOOK_MS } from "./plans.ts";
 import { providerDependencies } from "./providers/dependencies.ts";
-import { Records, SYNC, type SyncEntry, type SyncRecordRow } from "./record.ts";
+import { isRecordId, Records, SYNC, type SyncEntry, type SyncRecordRow, sourceOf, targetOf } from "./record.ts";
 import { createRecords, type RecordFilter, recordTarget, type SyncRecords } from "./records.ts";
 import { createRules } from "./rules.ts";
 import { createRuns } from "./run.ts";
@@ -45,7 +45,7 @@ export interface Sync {
   list(filter: RecordFilter, request: PageRequest): Promise<Page<SyncRecordRow>>;
   /** A record, and whether a run of it is under way. @throws {Problem} as `get` */
   status(recordId: string): Promise<{ record: SyncRecordRow; running: boolean }>;
-  /** Newest first. @throws {Problem} as `get`; invalidCursor */
+  /** Newest first; of a deleted record too. @throws {Problem} as `get` where there is none; invalidCursor */
   history(recordId: string, request: PageRequest): Promise<Page<SyncEntry>>;
   /** What a run would do now. @throws {Problem} notFound */
   plan(recordId: string): Promise<Planned>;
@@ -147,7 +147,9 @@ export function createSync(deps: SyncDependencies): Sync {
     },
 
     async history(recordId, request) {
-      await get(recordId);
+      // That of a record that was deleted stays to be read for the retention.
+      const isKept = isRecordId(recordId) && (await history.last(recordId)) !== undefined;
+      if (!isKept) await get(recordId);
       return await history.list(recordId, request);
     },
 
@@ -185,7 +187,15 @@ export function createSync(deps: SyncDependencies): Sync {
             const row = await records.find(recordId);
             if (!row) return;
             requireMatch(row.etag, ifMatch, "The sync record");
-            await tables.transaction(Records.table, SYNC, [lease.end(), ...records.removal(row)]);
+            const now = clock.now();
+            const entry = {
+              entryId: deps.randomness.ulid(now),
+              recordId,
+              kind: "removed",
+              at: now.toISOString(),
+            } as const;
+            const removed = history.enter({ ...entry, source: sourceOf(row), target: targetOf(row) });
+            await tables.transaction(Records.table, SYNC, [lease.end(), ...records.removal(row), ...removed]);
           });
         } catch (error) {
           await lease.release();

@@ -1,3 +1,4 @@
+import { TableClient } from "@azure/data-tables";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
@@ -145,6 +146,39 @@ describe("a provider's credentials", () => {
     for (const { recordId } of records) expect(await room.sync.get(recordId)).toMatchObject({ state: "inSync" });
   });
 
+  test("that the provider refuses are told of once for each record", async () => {
+    await configure();
+    const made = await record();
+    await room.drainAll();
+    cloud.control.addFault({ match: { operation: "secretsmanager.*" }, action: { kind: "fail", status: 401 } });
+    for (let ticks = 0; ticks < 3; ticks++) {
+      await room.dueAgain(made);
+      await room.drainAll();
+    }
+    const { failure, failedRuns } = await room.sync.get(made.recordId);
+    expect([failure, failedRuns]).toMatchObject([{ code: "badCredentials", side: "target" }, 3]);
+    expect(await room.kinds(made.recordId)).toEqual(["failed", "created"]);
+  });
+
+  test("whose saving ends in between have the records run all the same", async () => {
+    await configure();
+    const { etag } = (await room.sync.configurations.find("aws"))!;
+    await room.sync.configurations.remove("aws", etag, caller);
+    const made = await record();
+    expect(await room.settled(made.recordId)).toMatchObject({ failure: { code: "notConfigured" } });
+    const whole = { taken: 0 };
+    const given = { ...key, region: REGION };
+    await room.instance(whole).configurations.save("aws", given, undefined, caller);
+    room.messages.splice(0);
+    // The last two steps are the message and the entry in the audit log.
+    const dying = { taken: 0, dieAt: whole.taken - 1, when: "before" as const };
+    const { etag: saved } = (await room.sync.configurations.find("aws"))!;
+    await expect(room.instance(dying).configurations.save("aws", given, saved, caller)).rejects.toMatchObject({
+      name: "Death",
+    });
+    expect(await room.settled(made.recordId)).toMatchObject({ state: "inSync" });
+  });
+
   test("that are missing fail the records, which run once they are given", async () => {
     await configure();
     const { etag } = (await room.sync.configurations.find("aws"))!;
@@ -169,6 +203,38 @@ describe("a provider's credentials", () => {
     expect(kept()).toHaveLength(1);
     const { recordId } = await record();
     expect(await room.settled(recordId)).toMatchObject({ state: "inSync" });
+  });
+
+  test("are not used where somebody wrote the row past this service, until they are sent again", async () => {
+    const { kubernetes } = cloud.control.providers.configurations();
+    const cluster = { targetProvider: "kubernetes", targetService: "secret", targetRegion: undefined };
+    const configureCluster = () => room.sync.configurations.save("kubernetes", { ...kubernetes }, undefined, caller);
+    const client = TableClient.fromConnectionString(room.connectionString, "Sync", { allowInsecureConnection: true });
+    /** Without its secret nothing would tie the row to an address. */
+    async function tamper() {
+      const { secret_json: _, ...row } = await client.getEntity<Record<string, string>>("sync", "p|kubernetes");
+      const settings_json = JSON.stringify({ ...JSON.parse(row.settings_json!), namespace: "of-a-stranger" });
+      await client.updateEntity({ ...row, settings_json, partitionKey: "sync", rowKey: "p|kubernetes" }, "Replace");
+    }
+    await configureCluster();
+    const { recordId } = await room.record({ ...cluster, targetName: "bait" });
+    await tamper();
+    cloud.control.resetCounts();
+    const failed = await room.settled(recordId);
+    expect(failed).toMatchObject({
+      failure: { code: "notConfigured", remedy: expect.stringContaining("send the configuration again") },
+    });
+    expect(Object.keys(cloud.control.counts()).filter((name) => name.startsWith("kubernetes."))).toEqual([]);
+    expect(await room.sync.configurations.find("kubernetes")).toBeUndefined();
+    expect((await room.sync.configurations.all()).map(({ provider }) => provider)).not.toContain("kubernetes");
+    await configureCluster();
+    expect(await room.settled(recordId)).toMatchObject({ state: "inSync" });
+    await tamper();
+    await room.sync.configurations.remove("kubernetes", undefined, caller);
+    expect(await problemOf(room.sync.configurations.remove("kubernetes", undefined, caller))).toEqual([
+      "notFound",
+      undefined,
+    ]);
   });
 
   test("of a provider that there is none of are refused", async () => {

@@ -142,6 +142,7 @@ describe("a record", () => {
     expect(await room.settled(record.recordId)).toMatchObject({ state: "inSync" });
     await room.sync.remove(record.recordId, false, undefined, caller);
     expect(room.value("had-again")).toBe("value-one");
+    expect(await room.kinds(record.recordId)).toEqual(["removed", "created"]);
     const rows = JSON.parse(await room.rows()) as { rowKey: string }[];
     const left = rows.filter((row) => JSON.stringify(row).includes(record.recordId)).map(({ rowKey }) => rowKey[0]);
     expect([...new Set(left)].sort()).toEqual(["h", "o"]);

@@ -1,4 +1,5 @@
 import { v5 } from "uuid";
+import { isUlid } from "../../ulid.ts";
 import type { Mark } from "./provider.ts";
 
 /** The namespace of the ids below, a UUID of our own. https://www.rfc-editor.org/rfc/rfc9562#name-uuid-version-5 */
@@ -27,6 +28,10 @@ export const tagsOf = (mark: Mark): Record<string, string> => ({
   [MARK_TAGS.source]: mark.source,
 });
 
+/** What a target says of its owner: null where that is no record's id, for anybody writes tags, with anything in them. */
+export const ownerNamed = (text: string | undefined): string | null =>
+  text !== undefined && isUlid(text) ? text : null;
+
 /** The record that tags name as the owner; null where they name none. */
 export const ownerOf = (tags: Readonly<Record<string, string>>): string | null =>
-  tags[MARK_TAGS.product] === MANAGED_BY ? (tags[MARK_TAGS.record] ?? null) : null;
+  tags[MARK_TAGS.product] === MANAGED_BY ? ownerNamed(tags[MARK_TAGS.record]) : null;

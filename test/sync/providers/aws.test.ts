@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import type { Cloud } from "../../../infra/local/cloud/cloud.ts";
 import { aws } from "../../../shared/sync/providers/aws/provider.ts";
 import { markId } from "../../../shared/sync/providers/mark.ts";
@@ -220,6 +220,27 @@ describe.each(["secretsmanager", "parameterstore"])("aws %s", (service) => {
     expect(await Promise.all(codes)).toEqual(["badCredentials", "accessDenied"]);
   });
 });
+
+test.each(["secretsmanager", "parameterstore"] as const)(
+  "a host whose clock is wrong by ten minutes writes to aws %s all the same",
+  async (service) => {
+    const { cloud, deps } = await started;
+    const now = Date.now.bind(Date);
+    // For the SDK alone: the stand-in lives in this process.
+    const inSdk = () => /node_modules.@(aws-sdk|smithy)/.test(new Error().stack?.split("\n").slice(3, 5).join() ?? "");
+    const clock = vi.spyOn(Date, "now").mockImplementation(() => now() + (inSdk() ? 10 * 60_000 : 0));
+    try {
+      const { key } = cloud.control.providers.aws;
+      const target = aws.open({ service, region: undefined }, { region: REGION }, key, deps);
+      const name = `/app/late-${service}x`;
+      await target.put(name, "one", markOf("v1"), await target.describe(name));
+      expect((await target.describe(name)).holds).toBe(markId(markOf("v1")));
+      expect(cloud.control.requests({}).filter(({ status }) => status === 400).length).toBeGreaterThan(0);
+    } finally {
+      clock.mockRestore();
+    }
+  },
+);
 
 describe("the configuration of aws", () => {
   test("is good also where rights are for some names only", async () => {

@@ -1,7 +1,7 @@
 import { connections } from "../../../azure/connections.ts";
 import { SECOND_MS } from "../../../time.ts";
 import type { ProviderCall } from "../failures.ts";
-import { MANAGED_BY } from "../mark.ts";
+import { MANAGED_BY, ownerNamed } from "../mark.ts";
 import type { Mark } from "../provider.ts";
 import type { AwsSecrets } from "./configuration.ts";
 import { awsFailure } from "./failures.ts";
@@ -52,4 +52,4 @@ export const tagsOf = ({ recordId, source }: Mark) => [
 
 /** The record that the tags name as the owner; null when they name none. */
 export const ownerIn = (tags: readonly { Key?: string | undefined; Value?: string | undefined }[]): string | null =>
-  tags.find(({ Key }) => Key === RECORD_TAG)?.Value ?? null;
+  ownerNamed(tags.find(({ Key }) => Key === RECORD_TAG)?.Value);

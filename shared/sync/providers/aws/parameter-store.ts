@@ -14,10 +14,13 @@ type Sdk = typeof import("@aws-sdk/client-ssm");
  */
 export function parameterStore(to: AwsAddress, credentials: AwsSecrets): SyncTarget {
   let opened: Promise<[Sdk, SSMClient]> | undefined;
-  const open = async (maxAttempts?: number): Promise<[Sdk, SSMClient]> => {
+  const open = async (): Promise<[Sdk, SSMClient]> => {
     const sdk = await import("@aws-sdk/client-ssm");
-    return [sdk, new sdk.SSMClient(clientOptions(to, credentials, maxAttempts))];
+    return [sdk, new sdk.SSMClient(clientOptions(to, credentials))];
   };
+  /** One that sends once, and knows how wrong this host's clock is, which the SDK learns by its retries. */
+  const sendingOnce = ([sdk, { config }]: [Sdk, SSMClient]) =>
+    new sdk.SSMClient({ ...clientOptions(to, credentials, 1), systemClockOffset: config.systemClockOffset });
   const call = async <T>(
     [operation, right]: [operation: string, right: string],
     name: string,
@@ -26,7 +29,9 @@ export function parameterStore(to: AwsAddress, credentials: AwsSecrets): SyncTar
     // A value whose answer was lost would become a second version when it is sent again.
     const once = operation === "write";
     opened ??= open();
-    const [sdk, client] = await (once ? open(1) : opened);
+    const both = await opened;
+    const [sdk] = both;
+    const client = once ? sendingOnce(both) : both[1];
     const failing: ProviderCall = {
       operation: `${operation} the parameter ${name}`,
       at: `AWS Parameter Store in ${to.region}`,

@@ -1,5 +1,6 @@
 import { type ProviderCall, syncFailure } from "../failures.ts";
 import { exchange, type ProviderAnswer, type ProviderRequest } from "../http.ts";
+import { isToken } from "../members.ts";
 import type { ProviderDependencies } from "../provider.ts";
 import { signedAssertion, withToken } from "../tokens.ts";
 import type { GithubSecrets, GithubSettings } from "./configuration.ts";
@@ -64,7 +65,7 @@ export function githubClient(
     }
     if (answer.status !== 201) throw githubFailure(answer, call, clock);
     const { token } = (answer.json ?? {}) as { token?: unknown };
-    if (typeof token !== "string") throw syncFailure("badResponse", call, "the answer has no token");
+    if (!isToken(token)) throw syncFailure("badResponse", call, "the answer has no token");
     return { token, seconds: INSTALLATION_TOKEN_SECONDS };
   };
   const app = { tokens, key: ["github", api, settings, secrets], ask: installation };

@@ -13,7 +13,7 @@ export const GithubConfiguration = z
       .describe("A fine-grained personal access token; or a GitHub App by the next three members."),
     appId: id.optional(),
     installationId: id.optional(),
-    privateKey: z.string().max(8192).refine(isRsaKey, "must be an RSA key in PEM").optional(),
+    privateKey: z.string().max(8192).refine(isRsaKey, "must be an RSA key of 2048 bits or more in PEM").optional(),
   })
   .refine(({ token, appId, installationId, privateKey }) => {
     const app = [appId, installationId, privateKey].filter((member) => member !== undefined).length;

@@ -1,5 +1,6 @@
 import { type ProviderCall, syncFailure } from "../failures.ts";
 import { exchange, type ProviderRequest } from "../http.ts";
+import { isToken } from "../members.ts";
 import type { ProviderDependencies } from "../provider.ts";
 import { signedAssertion, withToken } from "../tokens.ts";
 import { type GoogleSecrets, type GoogleSettings, keyFileIn } from "./configuration.ts";
@@ -40,7 +41,7 @@ export function googleClient(
     const answer = await exchange(outgoing, addresses.token, request, call);
     if (answer.status !== 200) throw tokenFailure(answer, call, clock);
     const { access_token: token, expires_in: seconds } = (answer.json ?? {}) as Record<string, unknown>;
-    if (typeof token !== "string") throw syncFailure("badResponse", call, "the answer has no token");
+    if (!isToken(token)) throw syncFailure("badResponse", call, "the answer has no token");
     return { token, seconds: typeof seconds === "number" ? seconds : 0 };
   };
   const account = { tokens, key: ["google", addresses.token, serviceAccountKey], ask };

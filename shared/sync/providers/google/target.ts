@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { syncFailure } from "../failures.ts";
-import { MANAGED_BY } from "../mark.ts";
+import { MANAGED_BY, ownerNamed } from "../mark.ts";
 import { notedMark, writeNumbered } from "../numbered.ts";
 import { type ProviderDependencies, SyncFailure, type SyncTarget } from "../provider.ts";
 import { googleClient } from "./client.ts";
@@ -61,7 +61,7 @@ export function googleTarget(settings: GoogleSettings, secrets: GoogleSecrets, d
       const current = found.latest === undefined ? 0 : numberOf(found.latest.name);
       return {
         exists: true,
-        ownedBy: annotations[RECORD] ?? null,
+        ownedBy: ownerNamed(annotations[RECORD]),
         holds: found.latest?.state === "ENABLED" ? notedMark(annotations[NOTE], current) : undefined,
         version: String(current),
       };

@@ -1,5 +1,6 @@
 import { type ProviderCall, syncFailure } from "../failures.ts";
 import { exchange, type ProviderAnswer, type ProviderRequest } from "../http.ts";
+import { isToken } from "../members.ts";
 import type { ProviderDependencies } from "../provider.ts";
 import { withToken } from "../tokens.ts";
 import { authMountOf, type HashicorpSecrets, type HashicorpSettings } from "./configuration.ts";
@@ -61,7 +62,7 @@ export function hashicorpClient(
       const answer = await send("POST", `auth/${authMountOf(settings)}/login`, signIn, { body });
       const { auth } = (answer.json ?? {}) as { auth?: { client_token?: unknown; lease_duration?: unknown } };
       if (answer.status !== 200) throw hashicorpFailure(answer, signIn, clock);
-      if (typeof auth?.client_token !== "string") throw syncFailure("badResponse", signIn, "the answer has no token");
+      if (!isToken(auth?.client_token)) throw syncFailure("badResponse", signIn, "the answer has no token");
       return { token: auth.client_token, seconds: typeof auth.lease_duration === "number" ? auth.lease_duration : 0 };
     },
   };

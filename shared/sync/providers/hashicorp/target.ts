@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { syncFailure } from "../failures.ts";
-import { MANAGED_BY } from "../mark.ts";
+import { MANAGED_BY, ownerNamed } from "../mark.ts";
 import { notedMark, writeNumbered } from "../numbered.ts";
 import { type Mark, type ProviderDependencies, SyncFailure, type SyncTarget } from "../provider.ts";
 import { hashicorpClient } from "./client.ts";
@@ -65,7 +65,7 @@ export function hashicorpTarget(
       const gone = isDeleted(found);
       return {
         exists: !gone,
-        ownedBy: found.custom_metadata?.[RECORD] ?? null,
+        ownedBy: ownerNamed(found.custom_metadata?.[RECORD]),
         holds: current?.destroyed ? undefined : notedMark(found.custom_metadata?.[NOTE], found.current_version),
         version: String(found.current_version),
         // The engine does not say until when: a deleted version stays until so many newer ones were written.

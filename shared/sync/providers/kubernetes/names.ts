@@ -25,8 +25,5 @@ export function nameProblem(name: string): string | undefined {
   return undefined;
 }
 
-/** The name and the key are one target whether the key is written out or not. */
-export const sameName = (name: string): string => {
-  const { secret, key } = secretAndKey(name);
-  return `${secret}/${key}`;
-};
+/** A record owns the whole Secret: what one writes as a key of it would take away the key that another wrote. */
+export const sameName = (name: string): string => secretAndKey(name).secret;

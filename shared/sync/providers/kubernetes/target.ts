@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { type ProviderCall, syncFailure } from "../failures.ts";
 import { exchange, type ProviderAnswer, type ProviderRequest } from "../http.ts";
-import { MANAGED_BY, markId } from "../mark.ts";
+import { MANAGED_BY, markId, ownerNamed } from "../mark.ts";
 import type { Mark, ProviderDependencies, SyncTarget } from "../provider.ts";
 import type { KubernetesSecrets, KubernetesSettings } from "./configuration.ts";
 import { kubernetesFailure } from "./failures.ts";
@@ -16,17 +16,19 @@ const METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v
 /** JSON is YAML too. https://kubernetes.io/docs/reference/using-api/server-side-apply */
 const APPLY = "application/apply-patch+yaml";
 
+/** It is kept in the history, and a number as servers make it. */
+const resourceVersion = z.string().max(128);
 const Metadata = z.object({
   kind: z.literal("PartialObjectMetadata"),
   metadata: z.object({
-    resourceVersion: z.string(),
+    resourceVersion,
     annotations: z.record(z.string(), z.string()).nullish(),
     managedFields: z
       .array(z.object({ manager: z.string().optional(), fieldsV1: z.record(z.string(), z.unknown()).optional() }))
       .nullish(),
   }),
 });
-const Stored = z.object({ kind: z.literal("Secret"), metadata: z.object({ resourceVersion: z.string() }) });
+const Stored = z.object({ kind: z.literal("Secret"), metadata: z.object({ resourceVersion }) });
 const Account = z.object({ kind: z.literal("SelfSubjectAccessReview") });
 
 type Method = ProviderRequest["method"];
@@ -135,7 +137,7 @@ export function kubernetesTarget(
       });
       return {
         exists: true,
-        ownedBy: annotations?.[RECORD] ?? null,
+        ownedBy: ownerNamed(annotations?.[RECORD]),
         holds: ours ? annotations?.[MARK] : undefined,
         version: resourceVersion,
       };
