@@ -173,20 +173,20 @@ describe("a target that is not ours", () => {
     expect(room.value(targetName)).toBe("value-one");
   });
 
-  test.each(["<b>call 0900</b>".padEnd(256, "!"), "01J00000000000000000000000"])(
-    "is told of without what its tags say of an owner, unless that is a record: %s",
-    async (owner) => {
-      const targetName = room.fresh("tagged");
-      const tags = { "managed-by": "credential-lifecycle", "sync-record": owner };
-      cloud.control.putSecret(COPIES, { name: targetName, value: "theirs", tags });
-      const { recordId } = await room.record({ targetName });
-      const { failure } = await room.settled(recordId);
-      expect(failure).toMatchObject({ code: "targetNotOwned" });
-      const { state } = await room.sync.plan(recordId);
-      const isRecord = owner.startsWith("01J");
-      expect([failure!.message.includes(owner), state!.ownedBy]).toEqual([isRecord, isRecord ? owner : null]);
-    },
-  );
+  test.each([
+    ["without what its tags say of an owner", "<b>call 0900</b>".padEnd(256, "!")],
+    ["with the record that its tags name", "01J00000000000000000000000"],
+  ])("is told of %s", async (_how, owner) => {
+    const targetName = room.fresh("tagged");
+    const tags = { "managed-by": "credential-lifecycle", "sync-record": owner };
+    cloud.control.putSecret(COPIES, { name: targetName, value: "theirs", tags });
+    const { recordId } = await room.record({ targetName });
+    const { failure } = await room.settled(recordId);
+    expect(failure).toMatchObject({ code: "targetNotOwned" });
+    const { state } = await room.sync.plan(recordId);
+    const isRecord = owner.startsWith("01J");
+    expect([failure!.message.includes(owner), state!.ownedBy]).toEqual([isRecord, isRecord ? owner : null]);
+  });
 
   test("is refused where it belongs to a certificate", async () => {
     const { recordId } = await room.record({ targetName: "www", adopt: true });
