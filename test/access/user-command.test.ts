@@ -6,6 +6,8 @@ import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { deriveWithScrypt } from "../../shared/access/passwords.ts";
 import type { Actor } from "../../shared/http/endpoint.ts";
 import { Deployment, HERE, type Instance, whoIs } from "./instances.ts";
+/** Here and in the command alike. */
+import "../support/cheap-scrypt.mjs";
 
 let azurite: Azurite;
 let deployment: Deployment;
@@ -26,6 +28,7 @@ const COMMAND = fileURLToPath(new URL("../../functions/commands/user.ts", import
 function run(args: string[], typed = ""): Promise<{ code: number; out: string; err: string }> {
   const env = {
     PATH: process.env.PATH,
+    NODE_OPTIONS: `--import=${new URL("../support/cheap-scrypt.mjs", import.meta.url).href}`,
     AzureWebJobsStorage: azurite.connectionString(),
     JWT_SIGNING_KEYS: `k1:${randomBytes(32).toString("base64")}`,
   };

@@ -26,7 +26,8 @@ test("with a token of Entra one is who Entra says, and no table is asked", async
   const me = await call({ person: "ada" }, "GET", "/auth/me");
   const name = nameOf("ada");
   expect([me.status, me.body]).toEqual([200, { id: name, username: name, role: "admin", source: "entra" }]);
-  expect(service.tableRequests()).toEqual([]);
+  // The host that has just started still creates its tables.
+  expect(service.tableRequests().filter(({ path }) => path !== "Tables")).toEqual([]);
 });
 
 test("a token of Entra has its app role's reach, and its bearer stands in the audit log", async () => {

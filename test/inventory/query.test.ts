@@ -185,15 +185,15 @@ test("any filters together, walked in any steps over short pages, answer just wh
           if (member in filter && walked.length > 0) found.set(member, found.get(member)! + 1);
       },
     ),
-    { numRuns: 200 },
+    { numRuns: 100 },
   );
   // A walk that finds nothing proves nothing: far fewer than what the generators lead to on average.
-  expect(reached.something, "cases that found something").toBeGreaterThan(100);
-  expect(reached.secondPage, "cases with a second page").toBeGreaterThan(50);
-  expect(reached.offset, "cases that found something behind an offset").toBeGreaterThan(15);
-  expect(reached.nothing, "cases that found nothing").toBeGreaterThan(5);
-  expect(reached.unindexed, "pages of filters without an index").toBeGreaterThan(50);
-  for (const [member, times] of found) expect(times, `cases that found something by ${member}`).toBeGreaterThan(5);
+  expect(reached.something, "cases that found something").toBeGreaterThan(50);
+  expect(reached.secondPage, "cases with a second page").toBeGreaterThan(25);
+  expect(reached.offset, "cases that found something behind an offset").toBeGreaterThan(7);
+  expect(reached.nothing, "cases that found nothing").toBeGreaterThan(2);
+  expect(reached.unindexed, "pages of filters without an index").toBeGreaterThan(25);
+  for (const [member, times] of found) expect(times, `cases that found something by ${member}`).toBeGreaterThan(2);
 }, 120_000);
 
 test("a filter without an index reads a bounded number of pages a call, and a walk still sees every row once", async () => {

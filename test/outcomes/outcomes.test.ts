@@ -12,7 +12,7 @@ import { type Change, type ChangingEndpoint, changingEndpoints, LEFT_OUT } from 
 
 // Every endpoint that changes something meets faults at every write to storage that its request makes, and at its calls of
 // the key vault. The status, the state, the key vault and the audit log must then say the same. By default each write meets
-// one of the faults, in turn, and storage goes at one of the last two; `OUTCOMES=all npx vitest run test/outcomes` tries
+// one of the faults, in turn, and storage goes at one of the last two writes; `OUTCOMES=all npx vitest run test/outcomes` tries
 // every fault at every write, in some minutes.
 
 /** What one write meets once; the request then succeeds. 500 and 503 after applying take turns. */

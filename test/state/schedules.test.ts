@@ -15,7 +15,7 @@ vi.mock("../../shared/storage/limits.ts", async (original) => ({
 }));
 
 /** `SCHEDULES=500 SCHEDULES_SEED=7 npx vitest run test/state/schedules.test.ts` runs more, or those of a seed again. */
-const COUNT = Number(process.env.SCHEDULES ?? 30);
+const COUNT = Number(process.env.SCHEDULES ?? 20);
 const SEED = Number(process.env.SCHEDULES_SEED ?? Math.floor(Math.random() * 1e9));
 const AT_ONCE = 4;
 

@@ -133,7 +133,7 @@ export async function runDays(options: DaysOptions): Promise<DaysOutcome> {
         AzureFunctionsJobHost__extensions__queues__maxPollingInterval: "00:00:00.3000000",
       },
       // One data folder: timers that went by while nothing ran are past due at the next start, as on the platform.
-      args: ["--data", path.join(folder, "host"), "--lease", "1", "--timer-lease", "1", "--inspect-modules", "--quiet"],
+      args: ["--data", path.join(folder, "host"), "--lease", "1", "--inspect-modules", "--quiet"],
     });
   };
   const secrets = {

@@ -8,6 +8,10 @@ import { Conformance, type Description } from "./conformance.ts";
 import { TEST_APP } from "./global-setup.ts";
 import { startTableProxy } from "./table-proxy.ts";
 
+/** Also in this process, for users that a test makes itself. */
+import "./cheap-scrypt.mjs";
+
+const CHEAP_SCRYPT = new URL("./cheap-scrypt.mjs", import.meta.url).href;
 const SHORT_WAITS = new URL("./short-waits.mjs", import.meta.url).href;
 
 export const ADMIN = { username: "admin", password: "correct-horse-battery" };
@@ -57,6 +61,8 @@ export class Service {
       storageEnv?: Record<string, string>;
       /** The hosts' waits between tries of a call take a fortieth (short-waits.mjs). */
       shortWaits?: boolean;
+      /** The hosts' password hashes cost what they do in production (cheap-scrypt.mjs). The test must not make users itself. */
+      realScrypt?: boolean;
     } = {},
   ): Promise<Service> {
     const azurite = await startAzurite(options.storageEnv ? { environment: options.storageEnv } : {});
@@ -84,7 +90,8 @@ export class Service {
       SCHEDULE_JITTER_SECONDS: "0",
       ...options.env,
     };
-    if (options.shortWaits) environment.NODE_OPTIONS = `${environment.NODE_OPTIONS ?? ""} --import=${SHORT_WAITS}`;
+    const preloads = [...(options.shortWaits ? [SHORT_WAITS] : []), ...(options.realScrypt ? [] : [CHEAP_SCRYPT])];
+    environment.NODE_OPTIONS = [environment.NODE_OPTIONS ?? "", ...preloads.map((url) => `--import=${url}`)].join(" ");
     const service = new Service({ azurite, cloud, tables, environment }, options.lease ?? 5);
     for (let host = 0; host < (options.hosts ?? 1); host++) await service.addHost();
     return service;
@@ -94,7 +101,7 @@ export class Service {
     const host = await runHost({
       app: TEST_APP,
       env: { ...this.environment, ...extra },
-      args: ["--lease", String(this.lease), "--timer-lease", "1", "--inspect-modules", ...args],
+      args: ["--lease", String(this.lease), "--inspect-modules", ...args],
     });
     this.hosts.push(host);
     return host;

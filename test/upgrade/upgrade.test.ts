@@ -64,7 +64,7 @@ describe.each(["d7e4a4b", "e8fb299"])("the store of the earlier version %s, upgr
         SCHEDULE_JITTER_SECONDS: "0",
         ALLOW_PRIVATE_WEBHOOK_ADDRESSES: "true",
       },
-      args: ["--lease", "2", "--timer-lease", "1", "--inspect-modules"],
+      args: ["--lease", "2", "--inspect-modules"],
     });
   });
   afterAll(async () => {
