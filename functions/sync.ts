@@ -81,7 +81,7 @@ const getRecord = endpoint({
   access: "user",
   tier: "core",
   params: recordParams,
-  problems: ["licenseRequired"],
+  problems: ["conflict", "licenseRequired"],
   responds: { 200: SyncRecordView },
   handle: async ({ params, services }) => resource(recordView(await services.sync.get(params.record_id))),
 });
@@ -98,6 +98,7 @@ const updateRecord = endpoint({
   params: recordParams,
   body: SyncRecordChange,
   conditional: true,
+  problems: ["conflict"],
   responds: { 200: SyncRecordView },
   handle: async ({ params, body, caller, ifMatch, services }) =>
     resource(recordView(await services.sync.records.change(params.record_id, body, caller, ifMatch))),
@@ -108,7 +109,7 @@ const deleteRecord = endpoint({
   method: "DELETE",
   route: `${RECORDS}/{record_id}`,
   summary: "Delete a sync record",
-  description: `The target stays, unless removeTarget says otherwise. Its history stays for the retention. ${STAYS_OPEN}`,
+  description: `The target stays, unless removeTarget says otherwise. So is a record that was changed past this service (409 elsewhere) taken away. Its history stays for the retention. ${STAYS_OPEN}`,
   tag,
   access: "admin",
   tier: "core",
@@ -155,6 +156,7 @@ const planRecord = endpoint({
   access: "operator",
   tier: "pro",
   params: recordParams,
+  problems: ["conflict"],
   responds: { 200: SyncPlan },
   handle: async ({ params, services }) => ok(planView(params.record_id, await services.sync.plan(params.record_id))),
 });
@@ -169,7 +171,7 @@ const getStatus = endpoint({
   access: "user",
   tier: "core",
   params: recordParams,
-  problems: ["licenseRequired"],
+  problems: ["conflict", "licenseRequired"],
   responds: { 200: SyncStatus },
   handle: async ({ params, services }) => {
     const { record, running } = await services.sync.status(params.record_id);
@@ -188,7 +190,7 @@ const listHistory = endpoint({
   tier: "core",
   params: recordParams,
   query: z.strictObject(pageParameters),
-  problems: ["licenseRequired"],
+  problems: ["conflict", "licenseRequired"],
   responds: { 200: pageOf(SyncEntryView, "SyncHistory") },
   handle: async ({ params, query, services }) => {
     const page = await services.sync.history(params.record_id, pageRequest(query));

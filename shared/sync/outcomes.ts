@@ -2,7 +2,7 @@ import type { Clock, Randomness } from "../runtime.ts";
 import { isConflict } from "../storage/conflict.ts";
 import { withoutKeys } from "../storage/entity.ts";
 import type { Queues } from "../storage/queues.ts";
-import { replace, type Tables } from "../storage/tables.ts";
+import { type Operation, replace, type Tables } from "../storage/tables.ts";
 import { HOUR_MS, MINUTE_MS, SECOND_MS } from "../time.ts";
 import type { RunFailed } from "./failure.ts";
 import type { SyncHistory } from "./history.ts";
@@ -30,6 +30,8 @@ export interface Outcome {
 export interface Outcomes {
   /** In one transaction with the end of the lease: false when another worker has taken the record. */
   settle(started: SyncRecord, outcome: Outcome, lease: Lease): Promise<boolean>;
+  /** An entry of a record whose own row can't be read: of source and target it tells what the last one did. */
+  enteredUnseen(recordId: string, entry: NonNullable<Outcome["entry"]>): Promise<Operation[]>;
   /** What a failure comes to. What may pass is tried again soon, less and less often. */
   failed(record: SyncRecord, failed: Pick<RunFailed, "failure" | "passing" | "retryAfterSeconds">): Outcome;
 }
@@ -93,6 +95,19 @@ export function createOutcomes(deps: {
       }
     },
 
+    async enteredUnseen(recordId, entry) {
+      const { source = UNKNOWN, target = UNKNOWN } = (await history.last(recordId)) ?? {};
+      const now = clock.now();
+      return history.enter({
+        entryId: randomness.ulid(now),
+        recordId,
+        at: now.toISOString(),
+        source,
+        target,
+        ...entry,
+      });
+    },
+
     failed(record, { failure, passing, retryAfterSeconds }) {
       const before = record.failure;
       const isNews = before?.code !== failure.code || before.side !== failure.side;
@@ -107,3 +122,5 @@ export function createOutcomes(deps: {
     },
   };
 }
+
+const UNKNOWN = "unknown";

@@ -13,12 +13,19 @@ export const LOOK_MS = 90 * SECOND_MS;
 /** A look, and what the target was opened with. */
 export interface Seen extends Look {
   opened: OpenedProvider;
+  /** For the record's member of this name. */
+  place: string;
 }
 
 /** Looks at both ends of a record, without reading or writing a value. */
 export interface Plans {
   /** @throws {RunFailed} */
   look(record: SyncRecord, signal: AbortSignal): Promise<Seen>;
+  /** Looks at the target alone. @throws {RunFailed} */
+  lookAtTarget(
+    record: SyncRecord,
+    signal: AbortSignal,
+  ): Promise<Pick<Seen, "opened" | "service" | "target" | "state" | "place">>;
   /** A call to the target. Credentials that the provider refuses are refused for all records. @throws {RunFailed} */
   onTarget<T>(seen: Pick<Seen, "opened">, work: () => Promise<T>): Promise<T>;
   /** What a run would do, for people. */
@@ -43,8 +50,7 @@ export function createPlans(deps: {
     }
   }
 
-  async function look(record: SyncRecord, signal: AbortSignal): Promise<Seen> {
-    const source = await on("source", () => sources.look(record, signal));
+  const lookAtTarget: Plans["lookAtTarget"] = async (record, signal) => {
     const opened = await on("service", () => configurations.open(record.targetProvider));
     const { provider, settings, secrets } = opened;
     const service = provider.services[record.targetService];
@@ -55,13 +61,27 @@ export function createPlans(deps: {
       secrets,
       providers,
     );
-    const state = await onTarget({ opened }, () => target.describe(record.targetName, signal));
+    const place = placeOf(opened);
+    const moved = record.place !== undefined && record.place !== place;
+    const elsewhere = () => new RunFailed("service", otherPlace(opened, record.place!));
+    const state = await onTarget({ opened }, () => target.describe(record.targetName, signal)).catch((error) => {
+      throw moved && error instanceof RunFailed && isAnswer(error) ? elsewhere() : error;
+    });
+    // A target that bears our mark is the same one, whatever its address is called now.
+    if (moved && state.ownedBy !== record.recordId) throw elsewhere();
+    return { opened, service, target, state, place };
+  };
+
+  async function look(record: SyncRecord, signal: AbortSignal): Promise<Seen> {
+    const source = await on("source", () => sources.look(record, signal));
+    const seen = await lookAtTarget(record, signal);
     const mark = { recordId: record.recordId, sourceVersion: source.version, source: sourceOf(record) };
-    return { opened, service, target, state, source, mark };
+    return { ...seen, source, mark };
   }
 
   return {
     look,
+    lookAtTarget,
     onTarget,
 
     async plan(record) {
@@ -78,6 +98,25 @@ export function createPlans(deps: {
       }
     },
   };
+}
+
+/** The target was reached, with credentials that are good. */
+const isAnswer = ({ passing, failure }: RunFailed): boolean => !passing && failure.code !== "badCredentials";
+
+const placeOf = ({ provider, settings }: OpenedProvider): string =>
+  JSON.stringify(Object.fromEntries(provider.placeMembers.map((member) => [member, settings[member] ?? null])));
+
+function otherPlace({ provider, settings }: OpenedProvider, before: string): SyncFailure {
+  const then = JSON.parse(before) as Record<string, unknown>;
+  const moved = provider.placeMembers.filter((member) => (settings[member] ?? null) !== then[member]);
+  const were = moved.map((member) => `${member} was ${JSON.stringify(then[member])}`).join(", ");
+  return new SyncFailure(
+    "otherPlace",
+    `${provider.title} was configured for another place since, without this target.`,
+    {
+      remedy: `Configure it as before (${were}), or delete this record, which leaves its target, and make it anew.`,
+    },
+  );
 }
 
 const shown = ({ service, source, state, mark }: Look) => ({

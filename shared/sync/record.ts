@@ -46,6 +46,8 @@ const syncRecord = z.object({
   state: z.enum(RUN_STATES),
   /** We made the target, or took it over. */
   targetOwned: z.boolean(),
+  /** Where the target was seen: the provider's `placeMembers` then, as JSON. Another place has another target. */
+  place: z.string().optional(),
   /** When a run last ended well, written or not. */
   lastCheckedAt: z.string().optional(),
   /** When the target was last written. */
@@ -78,6 +80,9 @@ export const Records = entity(TABLE, syncRecord, { signed: true });
 
 /** A record by another key: by its target, of which there is one, and by its source. */
 export const References = entity(TABLE, z.object({ recordId: z.string() }));
+
+/** A row of any index, for who looks for a record without knowing its keys. */
+export const IndexRows = entity(TABLE, z.object({ recordId: z.string().optional() }));
 
 /** A record's place among those that are due, the earliest first. */
 export const DueRows = entity(
@@ -144,6 +149,8 @@ export const LICENCE_NOTICE = "n|licence";
 
 export const RECORD_PREFIX = "r|";
 export const TARGET_PREFIX = "t|";
+/** Of references by source. */
+export const SOURCE_PREFIX = "s|";
 export const DUE_PREFIX = "d|";
 export const CONFIGURATION_PREFIX = "p|";
 /** Of all entries, the oldest first. */
@@ -154,7 +161,7 @@ export const leaseKey = (recordId: string): string => `l|${recordId}`;
 export const dueKey = (nextRunAt: string, recordId: string): string => `${DUE_PREFIX}${nextRunAt}|${recordId}`;
 export const configurationKey = (provider: string): string => CONFIGURATION_PREFIX + provider;
 export const sourcePrefix = (vault: string, secret: string): string =>
-  `s|${keyText(vault.toLowerCase())}|${keyText(secret.toLowerCase())}|`;
+  `${SOURCE_PREFIX}${keyText(vault.toLowerCase())}|${keyText(secret.toLowerCase())}|`;
 export const sourceKey = ({ sourceVault, sourceSecret, recordId }: SyncRecord): string =>
   sourcePrefix(sourceVault, sourceSecret) + recordId;
 /** @param name - As `sameName` of its service writes it. */

@@ -17,14 +17,16 @@ import {
   RowExists,
   remove,
   replace,
-  type StorageCorrupt,
+  StorageCorrupt,
   type Tables,
 } from "../storage/tables.ts";
 import type { NewSyncRecord, SyncRecordChange } from "./api.ts";
 import { providerOf } from "./providers/providers.ts";
 import {
+  DUE_PREFIX,
   DueRows,
   dueKey,
+  IndexRows,
   isRecordId,
   RECORD_PREFIX,
   type RecordState,
@@ -32,6 +34,7 @@ import {
   References,
   RUN_QUEUE,
   recordKey,
+  SOURCE_PREFIX,
   SYNC,
   type SyncRecord,
   type SyncRecordRow,
@@ -43,6 +46,12 @@ import {
 } from "./record.ts";
 import type { RecordRules } from "./rules.ts";
 
+/** A record whose row this service did not write as it is. */
+export interface Tampered {
+  recordId: string;
+  etag: string;
+}
+
 export interface RecordFilter {
   state?: RecordState | undefined;
   targetProvider?: string | undefined;
@@ -52,9 +61,11 @@ export interface RecordFilter {
 
 /** Sync records: the only place that writes what people say of them. Every change is entered in the audit log. */
 export interface SyncRecords {
-  /** Undefined when there is none of that id. */
+  /** For who goes on where a record was tampered with; neither when there is none of that id. */
+  look(recordId: string): Promise<{ row?: SyncRecordRow | undefined; broken?: Tampered }>;
+  /** Undefined when there is none of that id. @throws {Problem} conflict: it was tampered with */
   find(recordId: string): Promise<SyncRecordRow | undefined>;
-  /** @throws {Problem} notFound */
+  /** @throws {Problem} notFound; conflict */
   get(recordId: string): Promise<SyncRecordRow>;
   /** Whether there is any. One request. */
   any(): Promise<boolean>;
@@ -73,12 +84,16 @@ export interface SyncRecords {
     caller: Caller,
     ifMatch: string | undefined,
   ): Promise<SyncRecordRow>;
-  /** Has a record run as soon as a worker is free. Answers it as it is then; undefined when it is gone or paused. */
+  /** Has a record run as soon as a worker is free. Answers it as it is then; undefined when it is gone, paused or broken. */
   request(recordId: string): Promise<SyncRecordRow | undefined>;
   /** The records of a source. */
   ofSource(vault: string, secret: string): Promise<string[]>;
   /** What removes a record and its places in the indexes, for a transaction. */
   removal(record: SyncRecordRow): Operation[];
+  /** The same for one that was tampered with, by reading the whole indexes. */
+  removalOfTampered(broken: Tampered): Promise<Operation[]>;
+  /** What takes a record from among those that are due, by reading all of them. */
+  notDue(recordId: string): Promise<Operation[]>;
 }
 
 /** For the walk over all of them. */
@@ -97,8 +112,33 @@ export function createRecords(deps: {
 }): SyncRecords {
   const { tables, queues, audit, rules, clock, randomness, log } = deps;
 
-  const find = async (recordId: string): Promise<SyncRecordRow | undefined> =>
-    isRecordId(recordId) ? await tables.get(Records, SYNC, recordKey(recordId)) : undefined;
+  async function look(recordId: string): Promise<{ row?: SyncRecordRow | undefined; broken?: Tampered }> {
+    if (!isRecordId(recordId)) return {};
+    try {
+      return { row: await tables.get(Records, SYNC, recordKey(recordId)) };
+    } catch (error) {
+      if (!(error instanceof StorageCorrupt)) throw error;
+      onCorrupt(error);
+      return { broken: { recordId, etag: error.etag } };
+    }
+  }
+
+  async function find(recordId: string): Promise<SyncRecordRow | undefined> {
+    const { row, broken } = await look(recordId);
+    if (broken) throw tampered(recordId, "Delete it, which leaves its target as it is, and make it anew.");
+    return row;
+  }
+
+  /** What removes a record's place in an index, found by reading all of the index. */
+  async function withoutPlace(recordId: string, prefix: string): Promise<Operation[]> {
+    const found: Operation[] = [];
+    for await (const rows of tables.pages(IndexRows, { partitionKey: SYNC, from: prefix, before: keyEnd(prefix) })) {
+      // By target the id stands in the row, otherwise at the end of its key.
+      const its = rows.filter((row) => row.recordId === recordId || row.rowKey.endsWith(`|${recordId}`));
+      found.push(...its.map(({ rowKey }) => remove(IndexRows, rowKey)));
+    }
+    return found;
+  }
 
   async function get(recordId: string): Promise<SyncRecordRow> {
     const record = await find(recordId);
@@ -136,6 +176,7 @@ export function createRecords(deps: {
     log.error("A sync record is left out: its row does not hold", { row: row.message });
 
   return {
+    look,
     find,
     get,
 
@@ -247,7 +288,7 @@ export function createRecords(deps: {
 
     async request(recordId) {
       const written = await repeatOnConflict(async () => {
-        const row = await find(recordId);
+        const { row } = await look(recordId);
         return row?.enabled ? await write(row, dueNow(withoutKeys(row))) : undefined;
       });
       if (written) await send(recordId);
@@ -268,6 +309,13 @@ export function createRecords(deps: {
       remove(References, sourceKey(record)),
       ...(record.nextRunAt === undefined ? [] : [remove(DueRows, dueKey(record.nextRunAt, record.recordId))]),
     ],
+
+    notDue: async (recordId) => await withoutPlace(recordId, DUE_PREFIX),
+
+    async removalOfTampered({ recordId, etag }) {
+      const indexes = [TARGET_PREFIX, SOURCE_PREFIX, DUE_PREFIX].map((prefix) => withoutPlace(recordId, prefix));
+      return [remove(Records, recordKey(recordId), etag), ...(await Promise.all(indexes)).flat()];
+    },
   };
 
   async function targetTaken(record: SyncRecord): Promise<Problem> {
@@ -313,6 +361,13 @@ export function keyOfTarget(
   const service = providerOf(targetProvider)?.services[targetService];
   return targetKey(targetProvider, targetService, targetRegion, service?.sameName?.(targetName) ?? targetName);
 }
+
+/** What people are told of a record that was tampered with. */
+export const tampered = (recordId: string, remedy: string): Problem =>
+  new Problem(
+    "conflict",
+    `The row of the sync record ${recordId} was changed past this service, and is not used. Find out who can write this service's tables. ${remedy}`,
+  );
 
 const THE_RECORD = "The sync record";
 

@@ -12,8 +12,8 @@ import { type Decision, decide } from "./plan.ts";
 import { LOOK_MS, type Plans, type Seen } from "./plans.ts";
 import { markId } from "./providers/mark.ts";
 import { SyncFailure, type Written } from "./providers/provider.ts";
-import { RUN_QUEUE, type SyncRecord, sourceOf, targetOf } from "./record.ts";
-import { recordTarget, type SyncRecords } from "./records.ts";
+import { Records, RUN_QUEUE, SYNC, type SyncRecord, sourceOf, targetOf } from "./record.ts";
+import { recordTarget, type SyncRecords, type Tampered } from "./records.ts";
 import type { Sources } from "./source.ts";
 
 /** A worker whose clock is a little behind still takes what is due by another's. */
@@ -56,6 +56,7 @@ export function createRuns(deps: {
     const decision = await on("target", async () => decide(record, seen, lease.before));
     const at = clock.now().toISOString();
     const looked = {
+      place: seen.place,
       tiedVersions: source.tiedVersions,
       currentVersion: source.tiedVersions && source.version,
       lastCheckedAt: at,
@@ -162,6 +163,21 @@ export function createRuns(deps: {
     }
   }
 
+  /** A record that was tampered with is not due any more, and its history says why: once, in one transaction. */
+  async function setAside({ recordId }: Tampered): Promise<void> {
+    const notDue = await records.notDue(recordId);
+    if (notDue.length === 0) return;
+    const failure = {
+      code: "tampered",
+      side: "service" as const,
+      message: "The record's row was changed past this service, and is not used.",
+      remedy: "Find out who can write this service's tables; then delete the record and make it anew.",
+      since: clock.now().toISOString(),
+    };
+    const entered = await outcomes.enteredUnseen(recordId, { kind: "failed", failure });
+    await tables.transaction(Records.table, SYNC, [...notDue, ...entered]);
+  }
+
   async function lease(recordId: string): Promise<Lease | undefined> {
     const taken = await takeLease(tables, recordId, randomUUID());
     if (taken.lease) return taken.lease;
@@ -173,14 +189,15 @@ export function createRuns(deps: {
 
   return {
     async run(recordId) {
-      const record = await records.find(recordId);
+      const { row: record, broken } = await records.look(recordId);
+      if (broken) return await setAside(broken);
       if (!record || !isDue(record)) return;
       const held = await lease(recordId);
       if (held) await underLease(record, held, () => work(record, held));
     },
 
     async gaveUp(recordId) {
-      const record = await records.find(recordId);
+      const { row: record } = await records.look(recordId);
       const held = record && isDue(record) ? await lease(recordId) : undefined;
       if (!record || !held) return;
       const failure = {

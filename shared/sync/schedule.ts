@@ -97,6 +97,6 @@ export function createSchedule(deps: {
 }
 
 /** Failures that a provider's configuration mends. */
-const WAITS_FOR_IT = new Set(["badCredentials", "notConfigured", "accessDenied"]);
+const WAITS_FOR_IT = new Set(["badCredentials", "notConfigured", "otherPlace", "accessDenied"]);
 
 const recordIdIn = (dueRowKey: string): string => dueRowKey.slice(dueRowKey.lastIndexOf("|") + 1);

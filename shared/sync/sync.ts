@@ -16,7 +16,7 @@ import type { Queues } from "../storage/queues.ts";
 import type { Tables } from "../storage/tables.ts";
 import { SECOND_MS } from "../time.ts";
 import { createConfigurations, type ProviderConfigurations } from "./configurations.ts";
-import { on, RunFailed } from "./failure.ts";
+import { RunFailed } from "./failure.ts";
 import { createHistory } from "./history.ts";
 import { isHeld, takeLease } from "./leases.ts";
 import { createOutcomes } from "./outcomes.ts";
@@ -24,7 +24,14 @@ import type { Planned } from "./plan.ts";
 import { createPlans, LOOK_MS } from "./plans.ts";
 import { providerDependencies } from "./providers/dependencies.ts";
 import { isRecordId, Records, SYNC, type SyncEntry, type SyncRecordRow, sourceOf, targetOf } from "./record.ts";
-import { createRecords, type RecordFilter, recordTarget, type SyncRecords } from "./records.ts";
+import {
+  createRecords,
+  type RecordFilter,
+  recordTarget,
+  type SyncRecords,
+  type Tampered,
+  tampered,
+} from "./records.ts";
 import { createRules } from "./rules.ts";
 import { createRuns } from "./run.ts";
 import { createSchedule } from "./schedule.ts";
@@ -39,7 +46,7 @@ export interface Sync {
   records: Pick<SyncRecords, "create" | "change">;
   /** What the providers are configured with. */
   configurations: Pick<ProviderConfigurations, "find" | "all" | "save" | "remove" | "expiring">;
-  /** @throws {Problem} notFound; licenseRequired without a licence while there is no such record */
+  /** @throws {Problem} notFound; licenseRequired without a licence while there is no such record; conflict: tampered with */
   get(recordId: string): Promise<SyncRecordRow>;
   /** @throws {Problem} invalidCursor; licenseRequired without a licence while there is no record */
   list(filter: RecordFilter, request: PageRequest): Promise<Page<SyncRecordRow>>;
@@ -53,7 +60,8 @@ export interface Sync {
   trigger(recordId: string, caller: Caller): Promise<SyncRecordRow>;
   /**
    * @param removeTarget - Deletes the target as well, recoverably where the provider can; only one that is ours.
-   * @throws {Problem} notFound; preconditionFailed; conflict while it runs, or for a target that is not ours; unavailable
+   * @throws {Problem} notFound; preconditionFailed; unavailable while it runs; conflict for a target that is not ours, or is
+   * not known since the record was tampered with
    */
   remove(recordId: string, removeTarget: boolean, ifMatch: string | undefined, caller: Caller): Promise<void>;
   /** A secret of a vault has a new version: its records are run at once. Nothing happens without a licence. */
@@ -118,17 +126,27 @@ export function createSync(deps: SyncDependencies): Sync {
 
   /** Deletes the target of a record, if it is ours. */
   async function removeTarget(record: SyncRecordRow): Promise<void> {
-    const opened = await on("service", () => configurations.open(record.targetProvider));
-    const { provider, settings, secrets } = opened;
-    const to = { service: record.targetService, region: record.targetRegion };
-    const target = provider.open(to, settings, secrets, providers);
     const signal = AbortSignal.timeout(LOOK_MS);
-    const state = await plans.onTarget({ opened }, () => target.describe(record.targetName, signal));
+    const { opened, target, state } = await plans.lookAtTarget(record, signal);
     if (!state.exists) return;
     const ours = state.ownedBy === undefined ? record.targetOwned : state.ownedBy === record.recordId;
     if (!ours)
       throw new Problem("conflict", "The target is not this record's: delete the record without removeTarget.");
     await plans.onTarget({ opened }, () => target.remove(record.targetName, signal));
+  }
+
+  /** Only its places in the indexes tell what it was: its target stays as it is. */
+  async function removeTampered(broken: Tampered, ifMatch: string | undefined, caller: Caller): Promise<void> {
+    const { recordId, etag } = broken;
+    requireMatch(etag, ifMatch, "The sync record");
+    const details = { removeTarget: false, tampered: true };
+    const event = { type: "syncRecord.deleted", caller, target: recordTarget(recordId), details };
+    await audited(audit, event, () =>
+      repeatOnConflict(async () => {
+        const removed = await outcomes.enteredUnseen(recordId, { kind: "removed" });
+        await tables.transaction(Records.table, SYNC, [...(await records.removalOfTampered(broken)), ...removed]);
+      }),
+    );
   }
 
   return {
@@ -166,6 +184,9 @@ export function createSync(deps: SyncDependencies): Sync {
     },
 
     async remove(recordId, withTarget, ifMatch, caller) {
+      const { broken } = await records.look(recordId);
+      if (broken && withTarget) throw tampered(recordId, "Delete it without removeTarget.");
+      if (broken) return await removeTampered(broken, ifMatch, caller);
       const first = await get(recordId);
       requireMatch(first.etag, ifMatch, "The sync record");
       const target = recordTarget(recordId);

@@ -237,6 +237,48 @@ describe("a provider's credentials", () => {
     ]);
   });
 
+  test("that lead to another place leave alone what lies there, until they lead back", async () => {
+    const { kubernetes } = cloud.control.providers.configurations();
+    const save = (namespace: unknown) =>
+      room.sync.configurations.save("kubernetes", { ...kubernetes, namespace }, undefined, caller);
+    await save(kubernetes!.namespace);
+    const made = await room.record({
+      targetProvider: "kubernetes",
+      targetService: "secret",
+      targetRegion: undefined,
+      targetName: room.fresh("placed"),
+    });
+    expect(await room.settled(made.recordId)).toMatchObject({ state: "inSync" });
+    await save("another-team");
+    await room.dueAgain(made);
+    cloud.control.resetCounts();
+    const moved = await room.settled(made.recordId);
+    expect(moved).toMatchObject({ state: "failing", failure: { code: "otherPlace" } });
+    expect(moved.failure!.remedy).toContain(`namespace was "${kubernetes!.namespace}"`);
+    const written = () => Object.keys(cloud.control.counts()).filter((name) => /^kubernetes\.(?!get)/.test(name));
+    expect(written()).toEqual([]);
+    expect(await problemOf(room.sync.remove(made.recordId, true, undefined, caller))).toEqual(["conflict", undefined]);
+    await save(kubernetes!.namespace);
+    expect(await room.settled(made.recordId)).toMatchObject({ state: "inSync" });
+    expect(await room.kinds(made.recordId)).toEqual(["recovered", "failed", "created"]);
+  });
+
+  test("that name the same place otherwise go on with what is theirs", async () => {
+    const { hashicorp } = cloud.control.providers.configurations();
+    await room.sync.configurations.save("hashicorp", { ...hashicorp, mount: undefined }, undefined, caller);
+    const made = await room.record({
+      targetProvider: "hashicorp",
+      targetService: "kv",
+      targetRegion: undefined,
+      targetName: room.fresh("app/placed"),
+    });
+    expect(await room.settled(made.recordId)).toMatchObject({ state: "inSync" });
+    await room.sync.configurations.save("hashicorp", { ...hashicorp, mount: "secret" }, undefined, caller);
+    await room.dueAgain(made);
+    expect(await room.settled(made.recordId)).toMatchObject({ state: "inSync" });
+    expect(await room.kinds(made.recordId)).toEqual(["created"]);
+  });
+
   test("of a provider that there is none of are refused", async () => {
     expect(await problemOf(room.sync.configurations.save("toString", {}, undefined, caller))).toEqual([
       "notFound",

@@ -1,3 +1,4 @@
+import { TableClient } from "@azure/data-tables";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { licence } from "../support/licence.ts";
 import { Service } from "../support/service.ts";
@@ -120,6 +121,29 @@ describe("sync over HTTP", () => {
   ])("refuses the record %j", async (body, status, code) => {
     const answer = await service.admin("POST", RECORDS, body);
     expect([answer.status, answer.body.code]).toEqual([status, code]);
+  });
+
+  test("tells what to do with a record that was changed past the service, and takes it away", async () => {
+    const target = { targetName: "shop/tampered", scheduleHours: 24, enabled: false };
+    const { recordId } = (await service.admin("POST", RECORDS, { ...SOURCE, ...AWS, ...target })).body;
+    const rows = TableClient.fromConnectionString(service.azurite.connectionString(), "Sync", {
+      allowInsecureConnection: true,
+    });
+    await rows.updateEntity({ partitionKey: "sync", rowKey: `r|${recordId}`, targetName: "elsewhere" }, "Merge");
+    const asked = await Promise.all([
+      service.admin("GET", `${RECORDS}/${recordId}`),
+      service.admin("GET", `${RECORDS}/${recordId}/status`),
+      service.admin("GET", `${RECORDS}/${recordId}/history`),
+      service.admin("PUT", `${RECORDS}/${recordId}`, { enabled: true }),
+      service.admin("POST", `${RECORDS}/${recordId}/plan`),
+      service.admin("POST", `${RECORDS}/${recordId}/sync`),
+      service.admin("DELETE", `${RECORDS}/${recordId}?removeTarget=true`),
+    ]);
+    for (const { status, body } of asked) {
+      expect([status, body]).toMatchObject([409, { code: "conflict", detail: expect.stringContaining("Delete it") }]);
+    }
+    expect((await service.admin("DELETE", `${RECORDS}/${recordId}`)).status).toBe(200);
+    expect((await service.admin("GET", `${RECORDS}/${recordId}`)).status).toBe(404);
   });
 
   test("tells of the providers without their secrets", async () => {

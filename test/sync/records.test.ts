@@ -187,16 +187,58 @@ test("the list is walked whole by cursor, and filtered", async () => {
   });
 });
 
-test("a record that somebody wrote into the table is not run", async () => {
-  const { etag: _, ...record } = await room.record();
-  await room.drainAll();
-  const client = TableClient.fromConnectionString(room.connectionString, "Sync", { allowInsecureConnection: true });
-  await client.updateEntity({ partitionKey: "sync", rowKey: record.rowKey, targetName: "elsewhere" }, "Merge");
-  await expect(room.sync.run(record.recordId)).rejects.toThrow(/did not sign/);
-  const { items } = await room.sync.list({}, { ...PAGE, limit: 1000 });
-  expect(items.map(({ recordId }) => recordId)).not.toContain(record.recordId);
-  expect(room.value("elsewhere")).toBeUndefined();
-  await client.deleteEntity("sync", record.rowKey);
+describe("a record that somebody wrote into the table", () => {
+  test("is not run; its history says why, once, and people are told when they ask for it", async () => {
+    const record = await room.record();
+    const { recordId, targetName } = record;
+    await room.drainAll();
+    await tamper(record.rowKey);
+    await room.dueAgain(record);
+    await room.drainAll();
+    expect(room.value("elsewhere")).toBeUndefined();
+    const { items } = await room.sync.history(recordId, PAGE);
+    expect(items).toEqual([
+      expect.objectContaining({
+        kind: "failed",
+        failure: expect.objectContaining({ code: "tampered" }),
+        source: `${SOURCE}/${record.sourceSecret}`,
+        target: expect.stringContaining(targetName),
+      }),
+      expect.objectContaining({ kind: "created" }),
+    ]);
+    await room.dueAgain(record);
+    expect(room.messages.filter(({ message }) => message.recordId === recordId)).toEqual([]);
+    await room.sync.run(recordId);
+    await room.sync.gaveUp(recordId);
+    await room.sync.runFor(SOURCE, record.sourceSecret);
+    expect(await room.kinds(recordId)).toEqual(["failed", "created"]);
+    expect(await refused(room.sync.get(recordId))).toEqual(["conflict"]);
+    expect(await refused(room.sync.trigger(recordId, caller))).toEqual(["conflict"]);
+    const { items: listed } = await room.sync.list({}, { ...PAGE, limit: 1000 });
+    expect(listed.map((one) => one.recordId)).not.toContain(recordId);
+  });
+
+  test("can be deleted, without its target, and made anew", async () => {
+    const record = await room.record();
+    const { recordId, targetName } = record;
+    await room.drainAll();
+    await tamper(record.rowKey);
+    expect(await refused(room.sync.remove(recordId, true, undefined, caller))).toEqual(["conflict"]);
+    expect(await refused(room.sync.remove(recordId, false, record.etag, caller))).toEqual(["preconditionFailed"]);
+    await room.sync.remove(recordId, false, undefined, caller);
+    expect(room.value(targetName)).toBe("value-one");
+    expect(await room.kinds(recordId)).toEqual(["removed", "created"]);
+    const rows = JSON.parse(await room.rows()) as { rowKey: string }[];
+    const left = rows.filter((row) => JSON.stringify(row).includes(recordId)).map(({ rowKey }) => rowKey[0]);
+    expect([...new Set(left)].sort()).toEqual(["h", "o"]);
+    const again = await room.record({ sourceSecret: record.sourceSecret, targetName, adopt: true });
+    expect(await room.settled(again.recordId)).toMatchObject({ state: "inSync" });
+  });
+
+  async function tamper(rowKey: string): Promise<void> {
+    const client = TableClient.fromConnectionString(room.connectionString, "Sync", { allowInsecureConnection: true });
+    await client.updateEntity({ partitionKey: "sync", rowKey, targetName: "elsewhere" }, "Merge");
+  }
 });
 
 test("without a licence what there is is seen and deleted, and nothing begins", async () => {

@@ -91,6 +91,8 @@ export interface ProviderDefinition<Settings extends object = object, Secrets ex
   readonly secretMembers: readonly (keyof Secrets & string)[];
   /** The members that decide where the secrets are sent: changing one needs the secrets again. */
   readonly addressMembers: readonly (keyof Settings & string)[];
+  /** The members that say, beside a record's own, where its target lies: another value means another target. */
+  readonly placeMembers: readonly (keyof Settings & string)[];
   readonly services: Readonly<Record<string, TargetService>>;
   /**
    * Why a `targetRegion` can't be one, to complete "targetRegion: "; undefined when it can. `settings` are empty while the
@@ -136,6 +138,7 @@ export type SyncFailureCode =
   | "limitReached"
   | "encryption"
   | "notConfigured"
+  | "otherPlace"
   | "serviceVault"
   | "syncLoop"
   | "sourceNotFound"

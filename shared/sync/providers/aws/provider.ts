@@ -11,6 +11,7 @@ export const aws: ProviderDefinition<AwsSettings, AwsSecrets> = {
   configuration: AwsConfiguration,
   secretMembers: ["accessKeyId", "secretAccessKey"],
   addressMembers: ["region"],
+  placeMembers: [],
   services: {
     // https://docs.aws.amazon.com/secretsmanager/latest/userguide/reference_limits.html
     secretsmanager: { nameProblem: secretNameProblem, maxBytes: 65_536, marks: true },

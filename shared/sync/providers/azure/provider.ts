@@ -9,6 +9,7 @@ export const azure: ProviderDefinition = {
   configuration: AzureConfiguration,
   secretMembers: [],
   addressMembers: [],
+  placeMembers: [],
   services: { keyvault: { nameProblem, sameName, maxBytes, marks: true } },
   regionProblem,
   /** There is nothing to check: which vault it is, each record says. */

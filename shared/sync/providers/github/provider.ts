@@ -10,6 +10,7 @@ export const github: ProviderDefinition<GithubSettings, GithubSecrets> = {
   configuration: GithubConfiguration,
   secretMembers: ["token", "privateKey"],
   addressMembers: ["apiUrl"],
+  placeMembers: ["apiUrl"],
   services: {
     // https://docs.github.com/actions/reference/secrets-reference#limits-for-secrets: 48 KB
     actions: { nameProblem, sameName, maxBytes: 48 * 1024, marks: false },

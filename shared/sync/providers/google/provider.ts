@@ -10,6 +10,7 @@ export const google: ProviderDefinition<GoogleSettings, GoogleSecrets> = {
   configuration: GoogleConfiguration,
   secretMembers: ["serviceAccountKey"],
   addressMembers: [],
+  placeMembers: ["projectId"],
   services: {
     // https://cloud.google.com/secret-manager/quotas: 64 KiB
     secretmanager: { nameProblem, maxBytes: 65_536, marks: true },

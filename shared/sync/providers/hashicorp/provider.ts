@@ -11,6 +11,7 @@ export const hashicorp: ProviderDefinition<HashicorpSettings, HashicorpSecrets> 
   configuration: HashicorpConfiguration,
   secretMembers: ["token", "secretId"],
   addressMembers: ["address", "namespace", "caCertificate", "authMount"],
+  placeMembers: ["address", "namespace", "mount"],
   services: {
     // https://developer.hashicorp.com/vault/docs/internals/limits: an entry of the storage that holds least, 512 KiB,
     // with some room for what is kept around it.

@@ -9,6 +9,7 @@ export const kubernetes: ProviderDefinition<KubernetesSettings, KubernetesSecret
   configuration: KubernetesConfiguration,
   secretMembers: ["token"],
   addressMembers: ["address", "caCertificate"],
+  placeMembers: ["address", "namespace"],
   services: {
     // https://kubernetes.io/docs/concepts/configuration/secret: 1 MiB for a whole Secret, so some less for one value.
     secret: { nameProblem, sameName, maxBytes: 1_000_000, marks: true },
