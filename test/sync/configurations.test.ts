@@ -237,31 +237,37 @@ describe("a provider's credentials", () => {
     ]);
   });
 
-  test("that lead to another place leave alone what lies there, until they lead back", async () => {
-    const { kubernetes } = cloud.control.providers.configurations();
-    const save = (namespace: unknown) =>
-      room.sync.configurations.save("kubernetes", { ...kubernetes, namespace }, undefined, caller);
-    await save(kubernetes!.namespace);
-    const made = await room.record({
-      targetProvider: "kubernetes",
-      targetService: "secret",
-      targetRegion: undefined,
-      targetName: room.fresh("placed"),
-    });
-    expect(await room.settled(made.recordId)).toMatchObject({ state: "inSync" });
-    await save("another-team");
-    await room.dueAgain(made);
-    cloud.control.resetCounts();
-    const moved = await room.settled(made.recordId);
-    expect(moved).toMatchObject({ state: "failing", failure: { code: "otherPlace" } });
-    expect(moved.failure!.remedy).toContain(`namespace was "${kubernetes!.namespace}"`);
-    const written = () => Object.keys(cloud.control.counts()).filter((name) => /^kubernetes\.(?!get)/.test(name));
-    expect(written()).toEqual([]);
-    expect(await problemOf(room.sync.remove(made.recordId, true, undefined, caller))).toEqual(["conflict", undefined]);
-    await save(kubernetes!.namespace);
-    expect(await room.settled(made.recordId)).toMatchObject({ state: "inSync" });
-    expect(await room.kinds(made.recordId)).toEqual(["recovered", "failed", "created"]);
-  });
+  test.each([
+    ["kubernetes", "secret", "namespace", "a namespace it must not see", "another-team"],
+    ["hashicorp", "kv", "mount", "an empty mount", "team-kv"],
+  ] as const)(
+    "of %s %s that lead to another %s leave alone what lies there: %s",
+    async (id, service, member, _, other) => {
+      const known = cloud.control.providers.configurations()[id]!;
+      const before = known[member] ?? "secret";
+      const save = (place: unknown) =>
+        room.sync.configurations.save(id, { ...known, [member]: place }, undefined, caller);
+      await save(before);
+      const target = { targetProvider: id, targetService: service, targetRegion: undefined };
+      const made = await room.record({ ...target, targetName: room.fresh("placed") });
+      expect(await room.settled(made.recordId)).toMatchObject({ state: "inSync" });
+      await save(other);
+      await room.dueAgain(made);
+      cloud.control.resetCounts();
+      const moved = await room.settled(made.recordId);
+      expect(moved).toMatchObject({ state: "failing", failure: { code: "otherPlace" } });
+      expect(moved.failure!.remedy).toContain(`${member} was "${before}"`);
+      const written = Object.keys(cloud.control.counts()).filter((name) => /^(kubernetes|kv)\.(?!get|read)/.test(name));
+      expect(written).toEqual([]);
+      expect(await problemOf(room.sync.remove(made.recordId, true, undefined, caller))).toEqual([
+        "conflict",
+        undefined,
+      ]);
+      await save(before);
+      expect(await room.settled(made.recordId)).toMatchObject({ state: "inSync" });
+      expect(await room.kinds(made.recordId)).toEqual(["recovered", "failed", "created"]);
+    },
+  );
 
   test("that name the same place otherwise go on with what is theirs", async () => {
     const { hashicorp } = cloud.control.providers.configurations();

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { type Answer, type Incoming, jsonObject, type Operation, type Refusals, retryAfter } from "../http.ts";
 
 /** Where the KV engines are mounted, by their version. */
-const MOUNTS: Record<string, string> = { secret: "2", "old-kv": "1" };
+const MOUNTS: Record<string, string> = { secret: "2", "team-kv": "2", "old-kv": "1" };
 
 /** https://developer.hashicorp.com/vault/docs/internals/limits: an entry with integrated storage. */
 const MAX_ENTRY_BYTES = 1024 * 1024;
@@ -119,7 +119,7 @@ export class Hashicorp {
       return ["kv.readMount", () => answer];
     }
     if (MOUNTS[mount] !== "2" || part === undefined || rest.length === 0) return undefined;
-    const name = rest.join("/");
+    const name = mount === "secret" ? rest.join("/") : [`${mount}:`, ...rest].join("/");
     switch (`${method} ${part}`) {
       case "GET metadata":
         return ["kv.readMetadata", () => this.#metadata(name)];
