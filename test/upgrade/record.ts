@@ -9,10 +9,12 @@ import { QueueServiceClient } from "@azure/storage-queue";
 import { createServices } from "../../functions/services.ts";
 import { startAzurite } from "../../infra/local/azurite.ts";
 import { startCloud } from "../../infra/local/cloud/cloud.ts";
+import { appIdOf, keyIdOf, secretValueOf } from "../../infra/local/cloud/company/applications.ts";
 import type { Company } from "../../infra/local/cloud/company/company.ts";
 import { loadConfig } from "../../shared/config/config.ts";
 import { type RunningHost, runHost } from "../host/run-host.ts";
 import setup, { TEST_APP } from "../support/global-setup.ts";
+import { licence } from "../support/licence.ts";
 import { startTableProxy } from "../support/table-proxy.ts";
 import type { Recording } from "./recording.ts";
 
@@ -26,24 +28,41 @@ import type { Recording } from "./recording.ts";
 const file = process.argv[2];
 if (file === undefined) throw new Error("Name the file to write.");
 
+const APP = "Recorded API";
+const [appId, secretId] = [appIdOf(APP), keyIdOf(APP, "primary")];
 const ADMIN = { username: "admin", password: "correct-horse-battery" };
 const READER = { username: "reader", password: "quiet-library-window" };
 const HALF_AN_HOUR_MS = 30 * 60_000;
 const VAULTS = 8;
+/** The application's secret lies in one of them; the other one takes the copy. */
+const AUTOMATED = [
+  {
+    name: "kv-app",
+    secrets: [
+      { name: "app-secret", value: secretValueOf(APP, "primary"), contentType: `${APP}:${appId}:${secretId}` },
+      { name: "copied", value: "a value" },
+    ],
+  },
+  { name: "kv-copies" },
+];
 const company: Company = {
+  applications: [{ name: APP, secrets: [{ name: "primary", expiresInDays: 90 }] }],
   subscriptions: [0, 1].map((subscription) => ({
     name: `Recorded ${subscription}`,
-    vaults: Array.from({ length: VAULTS / 2 }, (_, index) => ({
-      name: `kv-rec-${subscription * 4 + index}`,
-      rbac: index !== 3,
-      tags: { owner: "team@acme.example" },
-      secrets: Array.from({ length: 12 }, (_, at) => ({
-        name: `secret-${at}`,
-        ...(at === 11 ? {} : { expiresInDays: at === 10 ? -3 : 4.5 + at * 9 }),
+    vaults: [
+      ...(subscription === 0 ? AUTOMATED : []),
+      ...Array.from({ length: VAULTS / 2 }, (_, index) => ({
+        name: `kv-rec-${subscription * 4 + index}`,
+        rbac: index !== 3,
+        tags: { owner: "team@acme.example" },
+        secrets: Array.from({ length: 12 }, (_, at) => ({
+          name: `secret-${at}`,
+          ...(at === 11 ? {} : { expiresInDays: at === 10 ? -3 : 4.5 + at * 9 }),
+        })),
+        keys: [{ name: "key-0", expiresInDays: 200 }, { name: "key-1" }],
+        certificates: [{ name: "www", expiresInDays: 6.5, issuer: "DigiCert" }],
       })),
-      keys: [{ name: "key-0", expiresInDays: 200 }, { name: "key-1" }],
-      certificates: [{ name: "www", expiresInDays: 6.5, issuer: "DigiCert" }],
-    })),
+    ],
   })),
 };
 
@@ -66,6 +85,7 @@ const environment: Record<string, string> = {
   ...cloud.environment,
   JWT_SIGNING_KEYS: keys(),
   AUDIT_SIGNING_KEYS: keys(),
+  LICENSE_KEY: await licence(),
   BOOTSTRAP_ADMIN_USERNAME: ADMIN.username,
   BOOTSTRAP_ADMIN_PASSWORD: ADMIN.password,
   RATE_LIMIT_PER_MINUTE: "0",
@@ -186,6 +206,8 @@ try {
     expiresInDays: 365,
   });
   const session = await sessionOf(READER);
+  const automation = await automate();
+  await scanned(await startScan("delta"));
   await fire("evaluateAlerts");
   await delay(3000);
   await fire("sealAudit");
@@ -240,6 +262,7 @@ try {
     session,
     scanId,
     answers,
+    automation,
     told: {
       mails: cloud.control.mails().length,
       posts: cloud.control.sunk("recorded").length,
@@ -269,6 +292,37 @@ try {
   rmSync(folder, { recursive: true, force: true });
 }
 process.exit(0);
+
+/** Copies a secret, and rotates the application's until the old one is only still there. */
+async function automate(): Promise<NonNullable<Recording["automation"]>> {
+  const automation = "/api/automation";
+  const until = async (at: string, isSo: (answer: { state?: string; status?: string }) => boolean) => {
+    const end = Date.now() + 10 * 60_000;
+    for (;;) {
+      const answer = await admin<{ state?: string; status?: string }>("GET", at);
+      if (isSo(answer)) return;
+      if (Date.now() > end) throw new Error(`${at} is still ${JSON.stringify(answer)}`);
+      await delay(1000);
+    }
+  };
+  const sync = await admin<{ recordId: string }>("POST", `${automation}/sync/records`, {
+    sourceVault: "kv-app",
+    sourceSecret: "copied",
+    targetProvider: "azure",
+    targetService: "keyvault",
+    targetRegion: "kv-copies",
+    targetName: "copied",
+    scheduleHours: 24,
+    enabled: true,
+  });
+  await until(`${automation}/sync/records/${sync.recordId}/status`, ({ state }) => state === "inSync");
+  await admin("POST", `${automation}/rotation/discover`, {});
+  await until(`${automation}/rotation/apps`, (answer) => JSON.stringify(answer).includes(secretId));
+  await admin("POST", `${automation}/rotation/apps/${appId}/matches/verify`, { assetId: "kv-app.secret.app-secret" });
+  const rotation = await admin<{ rotationId: string }>("POST", `${automation}/rotation/rotate`, { appId, secretId });
+  await until(`${automation}/rotation/rotations/${rotation.rotationId}`, ({ status }) => status === "overlapping");
+  return { sync: { recordId: sync.recordId }, rotation: { rotationId: rotation.rotationId } };
+}
 
 /** The cookie of a browser's session. */
 async function sessionOf(user: typeof ADMIN): Promise<string> {

@@ -20,6 +20,8 @@ export interface Recording {
     auditExport: object;
     auditVerification: object;
   };
+  /** What began under a licence, where the version had it: a copy that is in sync, and a rotation in its overlap. */
+  automation?: { sync: { recordId: string }; rotation: { rotationId: string } };
   /** Messages that had gone out. */
   told: { mails: number; posts: number };
   /** Every row by table, as the SDK reads it without converting types. */
