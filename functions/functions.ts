@@ -12,6 +12,7 @@ import { documentation } from "./docs.ts";
 import type { QueueDeclaration, TimerDeclaration } from "./kit.ts";
 import * as license from "./license.ts";
 import * as maintenance from "./maintenance.ts";
+import * as metrics from "./metrics.ts";
 import * as reconciliation from "./reconciliation.ts";
 import * as rotationMatches from "./rotation-matches.ts";
 import * as rotations from "./rotations.ts";
@@ -25,6 +26,7 @@ import * as users from "./users.ts";
 
 export const endpoints: Endpoint<Services>[] = [
   ...system.endpoints,
+  ...metrics.endpoints,
   ...license.endpoints,
   ...auth.endpoints,
   ...apiTokens.endpoints,

@@ -32,6 +32,7 @@ import { createInventory, type Inventory } from "../shared/inventory/inventory.t
 import { createInventoryWriter } from "../shared/inventory/write.ts";
 import { createLicensing, type Licensing } from "../shared/licensing/licensing.ts";
 import { createFailedMessages, type FailedMessages } from "../shared/messages/failed.ts";
+import { createMetrics, type Metrics } from "../shared/metrics/metrics.ts";
 import { createReconciliation, type Reconciliation } from "../shared/reconciliation/reconciliation.ts";
 import { type AutomaticRotation, createAutomaticRotation } from "../shared/rotation/automatic.ts";
 import { unknownConsumers } from "../shared/rotation/consumers.ts";
@@ -89,6 +90,7 @@ export interface Services {
   rotations: Rotations;
   automaticRotation: AutomaticRotation;
   failedMessages: FailedMessages;
+  metrics: Metrics;
 }
 
 /** Sign-ins per address and per username: https://owasp.org/API-Security/editions/2023/en/0xa2-broken-authentication/ */
@@ -331,6 +333,7 @@ export function createServices(config: Config): Services {
     stores: [auditHistory(audit), alerts.history.store(), scanHistory(tables), rotations.store(), sync.historyStore()],
   });
   const failedMessages = createFailedMessages({ tables, queues, audit, clock, log });
+  const metrics = createMetrics({ inventory, compliance, discovery, alerts, failedMessages, clock });
   const gate = createGate({ access, licensing, audit, limiter, signInLimiter });
   const health = createHealth({
     tables,
@@ -375,5 +378,6 @@ export function createServices(config: Config): Services {
     rotations,
     automaticRotation,
     failedMessages,
+    metrics,
   };
 }

@@ -22,6 +22,7 @@ const ROOMS = [
   ["applications"],
   ["rotation", "sync"],
   ["alerts", "reconciliation"],
+  ["metrics"],
 ];
 const SDKS = /^@azure\/(?!functions|core-auth|core-rest-pipeline|core-client)/;
 const AWS = "shared/sync/providers/aws/";

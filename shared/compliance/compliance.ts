@@ -33,7 +33,7 @@ import {
   vaultsRange,
 } from "./layout.ts";
 import { type NewViolation, newViolations, removeOldNewViolations } from "./new-violations.ts";
-import { countsOf, type Overview, readOverview } from "./overview.ts";
+import { countsOf, type Overview, readOverview, uncountedHolders } from "./overview.ts";
 import { type Score, scoreOf } from "./score.ts";
 import { listViolations, type Violation, type ViolationFilter } from "./violations.ts";
 
@@ -88,11 +88,17 @@ export interface Compliance extends Pick<Evaluator, "prepareChange" | "restore" 
   /** Keeps today's score as it is now. */
   recordScore(): Promise<void>;
   /**
-   * One request per 1,000 vaults, and one for a history.
+   * One request per 1,000 vaults, one more where there are credentials that are no vault's, and one for a history.
    *
    * @param historyDays - Also the score of each of so many days.
    */
   score(historyDays?: number): Promise<ScoreAnswer>;
+  /**
+   * The score, and that of each framework, of one reading: one request per 1,000 vaults.
+   *
+   * @param uncounted - The holders whose credentials don't count now, by lower-cased name, as the inventory tells them.
+   */
+  standing(uncounted: ReadonlySet<string>): Promise<{ score: ScoreAnswer; frameworks: FrameworkResult[] }>;
   /** One request per 1,000 vaults, one for when the page's vaults were last seen, and at most four for its rows. */
   violations(filter: ViolationFilter, request: PageRequest): Promise<Page<Violation>>;
   /** For alerts: violations that arose behind the cursor; without one, none and the cursor of now. */
@@ -119,7 +125,10 @@ export function createCompliance(deps: {
 }): Compliance {
   const { tables, queues, settings, audit, clock, randomness, log } = deps;
   const evaluator = createEvaluator({ tables, settings, clock, log });
-  const overview = async () => readOverview(tables, clock.now().getTime(), await deps.licensed());
+  const overview = async () => {
+    const now = { now: clock.now().getTime(), licensed: await deps.licensed() };
+    return await readOverview(tables, now.now, () => uncountedHolders(tables, now));
+  };
 
   const send = (message: EvaluateMessage, delaySeconds = 0) => queues.send(QUEUE, message, { delaySeconds });
   const sendAll = (messages: readonly EvaluateMessage[]) =>
@@ -322,6 +331,11 @@ export function createCompliance(deps: {
       const answer = await scoreNow();
       if (historyDays === undefined) return answer;
       return { ...answer, history: await readHistory(tables, historyDays, clock.now(), answer) };
+    },
+
+    async standing(uncounted) {
+      const read = await readOverview(tables, clock.now().getTime(), async () => uncounted);
+      return { score: scoreAnswer(read), frameworks: frameworkResults(read) };
     },
 
     violations: async (filter, request) => await listViolations(tables, await overview(), filter, request),

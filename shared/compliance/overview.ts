@@ -34,8 +34,16 @@ export interface Overview {
   now: number;
 }
 
-/** One request per 1,000 vaults; one more where there are credentials that are no vault's. */
-export async function readOverview(tables: Tables, now: number, licensed: boolean): Promise<Overview> {
+/**
+ * One request per 1,000 vaults.
+ *
+ * @param uncounted - The holders that don't count now, by lower-cased name; asked where there are holders.
+ */
+export async function readOverview(
+  tables: Tables,
+  now: number,
+  uncounted: () => Promise<ReadonlySet<string>>,
+): Promise<Overview> {
   const vaults: VaultOverview[] = [];
   const broad = new Map<string, ExemptionRecord>();
   let evaluation: EvaluationRecord | undefined;
@@ -50,11 +58,9 @@ export async function readOverview(tables: Tables, now: number, licensed: boolea
       } else if (row.rowKey === EVALUATION_KEY) evaluation = EvaluationRecord.parse(row);
     }
   }
-  const uncounted = vaults.some(({ subscriptionId }) => subscriptionId === ENTRA)
-    ? await uncountedHolders(tables, { now, licensed })
-    : new Set();
+  const left = vaults.some(({ subscriptionId }) => subscriptionId === ENTRA) ? await uncounted() : new Set();
   return {
-    vaults: vaults.filter(({ name }) => !uncounted.has(name.toLowerCase())),
+    vaults: vaults.filter(({ name }) => !left.has(name.toLowerCase())),
     exemptionOf: (checkId, vault) =>
       broad.get(exemptionId(checkId, "vault", vault.name)) ??
       broad.get(exemptionId(checkId, "subscription", vault.subscriptionId)) ??
@@ -66,7 +72,11 @@ export async function readOverview(tables: Tables, now: number, licensed: boolea
 
 const ENTRA = holderSubscription("entra");
 
-async function uncountedHolders(tables: Tables, now: { now: number; licensed: boolean }): Promise<Set<string>> {
+/** Holders that don't count now, by lower-cased name. One request. */
+export async function uncountedHolders(
+  tables: Tables,
+  now: { now: number; licensed: boolean },
+): Promise<ReadonlySet<string>> {
   const names = new Set<string>();
   const prefix = vaultInSubscriptionKey(ENTRA, "");
   const range = { partitionKey: VAULTS, from: prefix, before: keyEnd(prefix) };

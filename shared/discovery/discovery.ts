@@ -31,6 +31,9 @@ import {
   WAITING,
 } from "./scan.ts";
 
+/** The last one that ended is looked for among so many: beside it only those of mode `force` can be under way. */
+const NEWEST_SCANS = 20;
+
 /** A scan as it stands now: its record, with the counts of its vaults while it runs. */
 export interface ScanProgress extends ScanRecord {
   vaultsDone: number;
@@ -58,6 +61,8 @@ export interface Discovery {
   results(scanId: string, request: PageRequest): Promise<{ scan: ScanProgress; page: Page<VaultOutcome> }>;
   /** Newest first. @throws {Problem} invalidCursor */
   list(request: PageRequest): Promise<Page<ScanRecord>>;
+  /** The scan that was over last, among the newest; undefined before the first. One request. */
+  lastEnded(): Promise<ScanRecord | undefined>;
   /**
    * Ends a scan before its time. Vaults under way are finished, waiting ones are not begun.
    * @throws {Problem} notFound; conflict when it is over already.
@@ -206,6 +211,16 @@ export function createDiscovery(deps: DiscoveryDeps): Discovery {
         offset: request.offset,
         nextCursor: rows.length > wanted && last ? encodeCursor({ after: last.scanId }) : null,
       };
+    },
+
+    async lastEnded() {
+      const range = { partitionKey: SCAN_LIST, pageSize: NEWEST_SCANS };
+      const newest = await firstRows(tables.pages(Scans, range), NEWEST_SCANS);
+      const endOf = ({ finishedAt, createdAt }: ScanRecord) => finishedAt ?? createdAt;
+      return newest
+        .filter(({ status }) => isOver(status))
+        .sort((a, b) => endOf(b).localeCompare(endOf(a)))
+        .at(0);
     },
 
     async cancel(scanId, caller) {

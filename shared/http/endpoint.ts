@@ -58,8 +58,10 @@ export interface Caller {
   requestId: string;
 }
 
-/** What a declared response looks like: a schema for JSON, or the media types of a file. */
-export type ResponseDeclaration = z.ZodType | { description: string; mediaTypes: string[]; json?: z.ZodType };
+/** What a declared response looks like: a schema for JSON, or the media types of a file, with an example of it. */
+export type ResponseDeclaration =
+  | z.ZodType
+  | { description: string; mediaTypes: string[]; json?: z.ZodType; example?: string };
 
 export interface RequestContext<Services, Params, Query, Body> {
   params: Params;

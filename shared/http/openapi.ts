@@ -93,7 +93,9 @@ function responseOf(status: number, declared: ResponseDeclaration, endpoint: End
   if (declared instanceof z.ZodType)
     return { description, headers, content: { "application/json": { schema: declared } } };
   if (declared.mediaTypes.length === 0) return { description: declared.description, headers };
-  const files = declared.mediaTypes.map((type) => [type, { schema: { type: "string" as const } }] as const);
+  const { example } = declared;
+  const file = { schema: { type: "string" as const }, ...(example === undefined ? {} : { example }) };
+  const files = declared.mediaTypes.map((type) => [type, file] as const);
   return {
     description: declared.description,
     headers,

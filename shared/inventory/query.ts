@@ -67,10 +67,23 @@ const SUMMARY = [
   "source",
   "subscriptionId",
   "listedAt",
+  "failedScans",
   "certificateExpiries",
   "keyExpiries",
   "secretExpiries",
 ] as const;
+
+/** The inventory in numbers. */
+export interface InventoryFigures {
+  /** How many assets that count have each status, per type. */
+  assets: Record<AssetType, Record<Status, number>>;
+  /** Key vaults that are known. */
+  vaults: number;
+  /** Those of which the last scan could read no list. */
+  unreadable: number;
+  /** Holders whose credentials don't count now, by lower-cased name. */
+  uncounted: ReadonlySet<string>;
+}
 
 /** Questions about assets; each costs the same however many there are. */
 export interface AssetQueries {
@@ -84,8 +97,8 @@ export interface AssetQueries {
   list(filter: AssetFilter, request: PageRequest, moment: Moment): Promise<Page<FoundAsset>>;
   /** One asset by id; undefined when there is none. Two point reads, three for a credential. */
   get(id: string, moment: Pick<Moment, "now">): Promise<FoundAsset | undefined>;
-  /** How many assets that count have each status, per type. One request per 1,000 vaults. */
-  health(moment: Moment): Promise<Record<AssetType, Record<Status, number>>>;
+  /** One request per 1,000 vaults. */
+  figures(moment: Moment): Promise<InventoryFigures>;
 }
 
 export function createAssetQueries(deps: {
@@ -223,10 +236,18 @@ export function createAssetQueries(deps: {
       return asset && foundAsset(asset, vault, { now, licensed: await licensed() });
     },
 
-    async health(moment) {
+    async figures(moment) {
       const now = { now: moment.now, licensed: await licensed() };
-      const vaults = (await summaries({})).filter((vault) => notCounted(vault, now) === undefined);
-      return forEachType((type) => healthOf(vaults, type, moment));
+      const known = await summaries({});
+      const vaults = known.filter((vault) => sourceOf(vault) === "keyVault");
+      const counted = known.filter((vault) => notCounted(vault, now) === undefined);
+      const uncounted = known.filter((vault) => notCounted(vault, now) !== undefined);
+      return {
+        assets: forEachType((type) => healthOf(counted, type, moment)),
+        vaults: vaults.length,
+        unreadable: vaults.filter(({ failedScans = 0 }) => failedScans > 0).length,
+        uncounted: new Set(uncounted.map(({ name }) => name.toLowerCase())),
+      };
     },
   };
 }

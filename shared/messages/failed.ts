@@ -13,6 +13,8 @@ const KEEP_MS = 30 * DAY_MS;
 /** `maxDequeueCount` of host.json: the platform gives a message to its function so often. */
 const MAX_DELIVERIES = 5;
 const AGAIN_AFTER_SECONDS = 600;
+/** Messages that are counted since an instant: a page. */
+const MAX_COUNTED_SINCE = 1000;
 /** A readable message is shown whole up to so many characters of JSON. None of ours holds a secret. */
 const MAX_SHOWN = 1000;
 
@@ -63,6 +65,8 @@ export interface FailedMessages {
   ): Promise<void>;
   /** Newest first. @throws {Problem} invalidCursor */
   list(request: PageRequest): Promise<Page<FailedMessage>>;
+  /** How many failed after that instant; of very many 1,000. One request. */
+  countSince(since: Date): Promise<number>;
   /** Removes what is older than thirty days. */
   cleanUp(): Promise<void>;
 }
@@ -138,6 +142,16 @@ export function createFailedMessages(deps: {
         offset: request.offset,
         nextCursor: rows.length > wanted && last ? encodeCursor({ after: last.rowKey }) : null,
       };
+    },
+
+    async countSince(since) {
+      let count = 0;
+      const range = { partitionKey: FAILED, before: countdown(since.getTime()), pageSize: MAX_COUNTED_SINCE };
+      for await (const rows of tables.pages(FailedMessageRows, { ...range, select: [] })) {
+        count += rows.length;
+        if (count >= MAX_COUNTED_SINCE) break;
+      }
+      return Math.min(count, MAX_COUNTED_SINCE);
     },
 
     async cleanUp() {

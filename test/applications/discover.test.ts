@@ -51,7 +51,7 @@ describe("a discovery", () => {
     const assets = await inventory.assets.list({ source: "entra" }, everything, moment);
     expect(assets.total).toBe(truth().credentials);
     expect(new Set(assets.items.map(({ asset }) => asset.credential?.keyId)).size).toBe(truth().credentials);
-    const health = await inventory.assets.health(moment);
+    const { assets: health } = await inventory.assets.figures(moment);
     expect(run.expiring).toBe(
       health.secret.warning + health.secret.critical + health.certificate.warning + health.certificate.critical,
     );

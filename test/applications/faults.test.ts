@@ -206,7 +206,11 @@ test("without a licence nothing begins, and credentials leave counts and say so;
   expect(left.total).toBe(truth().credentials);
   expect(new Set(left.items.map(({ notCounted }) => notCounted))).toEqual(new Set(["noLicense"]));
   const none = { healthy: 0, warning: 0, critical: 0, expired: 0 };
-  expect(await process.inventory.assets.health(moment)).toEqual({ certificate: none, key: none, secret: none });
+  expect((await process.inventory.assets.figures(moment)).assets).toEqual({
+    certificate: none,
+    key: none,
+    secret: none,
+  });
   live.cloud.control.resetCounts();
   await process.applications.handle({ mode: "full" }, caller);
   expect(deployment.messages).toEqual([]);

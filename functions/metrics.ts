@@ -1,0 +1,34 @@
+import { content } from "../shared/http/reply.ts";
+import { CONTENT_TYPE, MEDIA_TYPE } from "../shared/metrics/text.ts";
+import { endpoint } from "./kit.ts";
+
+const getMetrics = endpoint({
+  name: "getMetrics",
+  method: "GET",
+  route: "metrics",
+  summary: "What the service knows in numbers, for Prometheus",
+  description:
+    "Assets by type and status, score and open violations, the last scan, alert deliveries and failed messages, in the text format of Prometheus, version 0.0.4. Read from storage with each call, so every instance answers the same. Labels hold no name of a vault, subscription or asset. A scrape counts as any call does; an API token of the role user is enough.",
+  tag: "System",
+  access: "user",
+  tier: "core",
+  responds: {
+    200: {
+      description: "Gauges, each with HELP and TYPE",
+      mediaTypes: [MEDIA_TYPE],
+      example: [
+        "# HELP lifecycle_assets Secrets, keys and certificates by their status now, credentials of applications among them.",
+        "# TYPE lifecycle_assets gauge",
+        'lifecycle_assets{type="secret",status="healthy"} 412',
+        'lifecycle_assets{type="secret",status="expired"} 3',
+        "# HELP lifecycle_compliance_score_ratio The compliance score, 0 to 1; 1 where nothing was judged yet.",
+        "# TYPE lifecycle_compliance_score_ratio gauge",
+        "lifecycle_compliance_score_ratio 0.873",
+        "",
+      ].join("\n"),
+    },
+  },
+  handle: async ({ services }) => content(CONTENT_TYPE, await services.metrics.text()),
+});
+
+export const endpoints = [getMetrics];

@@ -1,0 +1,155 @@
+import type { Alerts } from "../alerts/alerts.ts";
+import { DELIVERY_STATUSES } from "../alerts/delivery.ts";
+import { SEVERITIES } from "../compliance/check.ts";
+import type { Compliance } from "../compliance/compliance.ts";
+import type { Discovery } from "../discovery/discovery.ts";
+import { isOver, SCAN_MODES, SCAN_STATUSES, type ScanRecord } from "../discovery/scan.ts";
+import { ASSET_TYPES } from "../inventory/asset.ts";
+import { STATUSES } from "../inventory/health.ts";
+import type { Inventory } from "../inventory/inventory.ts";
+import type { InventoryFigures } from "../inventory/query.ts";
+import type { FailedMessages } from "../messages/failed.ts";
+import type { Clock } from "../runtime.ts";
+import { DAY_MS, SECOND_MS } from "../time.ts";
+import { type Gauge, gaugesText, type Sample } from "./text.ts";
+
+/** A delivery is tried for up to 21 hours: one that failed is seen for a day at least. */
+const DELIVERIES_MS = 2 * DAY_MS;
+const MESSAGES_MS = DAY_MS;
+
+/** What the service knows, in numbers, for who collects them. */
+export interface Metrics {
+  /**
+   * As the text that Prometheus reads. Every value is read from rows now, so each instance answers the same; every series
+   * is there from the first day. Up to 1,000 vaults at most six requests, two more for each further 1,000. Labels take
+   * values of fixed lists only, never a name.
+   */
+  text(): Promise<string>;
+}
+
+export function createMetrics(deps: {
+  inventory: Pick<Inventory, "assets" | "moment">;
+  compliance: Pick<Compliance, "standing">;
+  discovery: Pick<Discovery, "lastEnded">;
+  alerts: Pick<Alerts, "history">;
+  failedMessages: Pick<FailedMessages, "countSince">;
+  clock: Clock;
+}): Metrics {
+  const { inventory, compliance, discovery, alerts, failedMessages, clock } = deps;
+
+  async function inventoryAndCompliance(): Promise<Gauge[]> {
+    const figures = await inventory.assets.figures(await inventory.moment());
+    return [...inventoryGauges(figures), ...complianceGauges(await compliance.standing(figures.uncounted))];
+  }
+
+  return {
+    async text() {
+      const now = clock.now().getTime();
+      const [known, scan, deliveries, failed] = await Promise.all([
+        inventoryAndCompliance(),
+        discovery.lastEnded(),
+        alerts.history.countsSince(new Date(now - DELIVERIES_MS)),
+        failedMessages.countSince(new Date(now - MESSAGES_MS)),
+      ]);
+      return gaugesText([
+        ...known,
+        ...scanGauges(scan),
+        {
+          name: "lifecycle_alert_deliveries",
+          help: "Alert deliveries made in the last two days, tests left out; of more than 1,000 the newest.",
+          samples: eachOf("status", DELIVERY_STATUSES, (status) => deliveries[status]),
+        },
+        gauge(
+          "lifecycle_failed_messages",
+          "Messages between the service's own functions that failed for good in the last day; of more than 1,000 these.",
+          failed,
+        ),
+      ]);
+    },
+  };
+}
+
+const gauge = (name: string, help: string, value: number): Gauge => ({ name, help, samples: [{ value }] });
+
+const eachOf = <T extends string>(label: string, values: readonly T[], of: (value: T) => number): Sample[] =>
+  values.map((value) => ({ labels: { [label]: value }, value: of(value) }));
+
+/** One series for each value, 1 where it is that. */
+const oneOf = <T extends string>(label: string, values: readonly T[], current: T | undefined): Sample[] =>
+  eachOf(label, values, (value) => (value === current ? 1 : 0));
+
+/** Unix seconds; 0 for never. */
+const seconds = (instant: string | null | undefined): number => (instant ? Date.parse(instant) / SECOND_MS : 0);
+
+/** 0 to 1 of the API's 0 to 100, which has one decimal. */
+const ratio = (score: number): number => Math.round(score * 10) / 1000;
+
+const inventoryGauges = ({ assets, vaults, unreadable }: InventoryFigures): Gauge[] => [
+  {
+    name: "lifecycle_assets",
+    help: "Secrets, keys and certificates by their status now, credentials of applications among them.",
+    samples: ASSET_TYPES.flatMap((type) =>
+      STATUSES.map((status) => ({ labels: { type, status }, value: assets[type][status] })),
+    ),
+  },
+  gauge("lifecycle_vaults", "Key vaults in the inventory.", vaults),
+  gauge(
+    "lifecycle_vaults_unreadable",
+    "Key vaults in the inventory of which the last scan could read no list.",
+    unreadable,
+  ),
+];
+
+const complianceGauges = ({ score, frameworks }: Awaited<ReturnType<Compliance["standing"]>>): Gauge[] => [
+  gauge(
+    "lifecycle_compliance_score_ratio",
+    "The compliance score, 0 to 1; 1 where nothing was judged yet.",
+    ratio(score.score),
+  ),
+  {
+    name: "lifecycle_compliance_framework_score_ratio",
+    help: "The score over the checks of one framework, 0 to 1; 1 where nothing was judged yet.",
+    samples: frameworks.map((one) => ({ labels: { framework: one.id }, value: ratio(one.score) })),
+  },
+  {
+    name: "lifecycle_compliance_results",
+    help: "Pairs of check and resource by result.",
+    samples: eachOf("result", ["passed", "failed", "exempted"], (result) => score[result]),
+  },
+  {
+    name: "lifecycle_compliance_violations",
+    help: "Open violations by severity, without exempted ones.",
+    samples: eachOf("severity", SEVERITIES, (severity) => score.bySeverity[severity]),
+  },
+  gauge(
+    "lifecycle_compliance_evaluated_timestamp_seconds",
+    "When any vault was last evaluated, in unix seconds; 0 for never.",
+    seconds(score.evaluatedAt),
+  ),
+];
+
+function scanGauges(scan: ScanRecord | undefined): Gauge[] {
+  const start = seconds(scan?.startedAt ?? scan?.createdAt);
+  const end = seconds(scan?.finishedAt);
+  return [
+    {
+      name: "lifecycle_last_scan_status",
+      help: "How the last scan ended: 1 for its status. All are 0 before the first.",
+      samples: oneOf("status", SCAN_STATUSES.filter(isOver), scan?.status),
+    },
+    {
+      name: "lifecycle_last_scan_mode",
+      help: "The mode of the last scan that ended: 1 for its mode. All are 0 before the first.",
+      samples: oneOf("mode", SCAN_MODES, scan?.mode),
+    },
+    gauge("lifecycle_last_scan_start_timestamp_seconds", "When it began, in unix seconds; 0 for never.", start),
+    gauge("lifecycle_last_scan_end_timestamp_seconds", "When it ended, in unix seconds; 0 for never.", end),
+    gauge("lifecycle_last_scan_duration_seconds", "How long it took.", Math.max(0, end - start)),
+    gauge("lifecycle_last_scan_vaults", "Vaults it was to read.", scan?.vaultsTotal ?? 0),
+    gauge(
+      "lifecycle_last_scan_vaults_failed",
+      "Vaults it could read nothing of, or left alone since they failed lately.",
+      scan?.vaultsFailed ?? 0,
+    ),
+  ];
+}
