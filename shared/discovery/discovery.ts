@@ -31,8 +31,19 @@ import {
   WAITING,
 } from "./scan.ts";
 
-/** The last one that ended is looked for among so many: beside it only those of mode `force` can be under way. */
+/** The scan that ended last is looked for among so many: those of other subscriptions and of mode `force` overlap. */
 const NEWEST_SCANS = 20;
+const ENDED = [
+  "scanId",
+  "mode",
+  "status",
+  "createdAt",
+  "startedAt",
+  "finishedAt",
+  "vaultsTotal",
+  "vaultsFailed",
+] as const;
+export type EndedScan = Pick<ScanRecord, (typeof ENDED)[number]>;
 
 /** A scan as it stands now: its record, with the counts of its vaults while it runs. */
 export interface ScanProgress extends ScanRecord {
@@ -61,8 +72,8 @@ export interface Discovery {
   results(scanId: string, request: PageRequest): Promise<{ scan: ScanProgress; page: Page<VaultOutcome> }>;
   /** Newest first. @throws {Problem} invalidCursor */
   list(request: PageRequest): Promise<Page<ScanRecord>>;
-  /** The scan that was over last, among the newest; undefined before the first. One request. */
-  lastEnded(): Promise<ScanRecord | undefined>;
+  /** Of the newest 20 scans the one that ended last; undefined before the first. One request. */
+  lastEnded(): Promise<EndedScan | undefined>;
   /**
    * Ends a scan before its time. Vaults under way are finished, waiting ones are not begun.
    * @throws {Problem} notFound; conflict when it is over already.
@@ -214,9 +225,9 @@ export function createDiscovery(deps: DiscoveryDeps): Discovery {
     },
 
     async lastEnded() {
-      const range = { partitionKey: SCAN_LIST, pageSize: NEWEST_SCANS };
+      const range = { partitionKey: SCAN_LIST, pageSize: NEWEST_SCANS, select: ENDED };
       const newest = await firstRows(tables.pages(Scans, range), NEWEST_SCANS);
-      const endOf = ({ finishedAt, createdAt }: ScanRecord) => finishedAt ?? createdAt;
+      const endOf = ({ finishedAt, createdAt }: EndedScan) => finishedAt ?? createdAt;
       return newest
         .filter(({ status }) => isOver(status))
         .sort((a, b) => endOf(b).localeCompare(endOf(a)))

@@ -2,8 +2,8 @@ import type { Alerts } from "../alerts/alerts.ts";
 import { DELIVERY_STATUSES } from "../alerts/delivery.ts";
 import { SEVERITIES } from "../compliance/check.ts";
 import type { Compliance } from "../compliance/compliance.ts";
-import type { Discovery } from "../discovery/discovery.ts";
-import { isOver, SCAN_MODES, SCAN_STATUSES, type ScanRecord } from "../discovery/scan.ts";
+import type { Discovery, EndedScan } from "../discovery/discovery.ts";
+import { isOver, SCAN_MODES, SCAN_STATUSES } from "../discovery/scan.ts";
 import { ASSET_TYPES } from "../inventory/asset.ts";
 import { STATUSES } from "../inventory/health.ts";
 import type { Inventory } from "../inventory/inventory.ts";
@@ -128,7 +128,7 @@ const complianceGauges = ({ score, frameworks }: Awaited<ReturnType<Compliance["
   ),
 ];
 
-function scanGauges(scan: ScanRecord | undefined): Gauge[] {
+function scanGauges(scan: EndedScan | undefined): Gauge[] {
   const start = seconds(scan?.startedAt ?? scan?.createdAt);
   const end = seconds(scan?.finishedAt);
   return [

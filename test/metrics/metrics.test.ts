@@ -1,0 +1,308 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import * as z from "zod";
+import { createServices, type Services } from "../../functions/services.ts";
+import { appIdOf } from "../../infra/local/cloud/company/applications.ts";
+import type { Company } from "../../infra/local/cloud/company/company.ts";
+import { type DeliveryStatus, deliveryIdOf } from "../../shared/alerts/delivery.ts";
+import { newDelivery } from "../../shared/alerts/evaluate.ts";
+import { SEVERITIES } from "../../shared/compliance/check.ts";
+import { FRAMEWORK_IDS } from "../../shared/compliance/controls.ts";
+import { loadConfig } from "../../shared/config/config.ts";
+import { SCAN_MODES } from "../../shared/discovery/scan.ts";
+import { ASSET_TYPES } from "../../shared/inventory/asset.ts";
+import { STATUSES } from "../../shared/inventory/health.ts";
+import { gaugesText } from "../../shared/metrics/text.ts";
+import { DAY_MS } from "../../shared/time.ts";
+import { licence } from "../support/licence.ts";
+import { tableUnder } from "../support/markdown-table.ts";
+import { Service } from "../support/service.ts";
+import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
+import { metricsIn, seriesIn } from "./exposition.ts";
+
+/** Every name that people give, and none of a list of ours. */
+const NAMES = {
+  vault: "kv-planted-vault",
+  denied: "kv-planted-denied",
+  group: "planted-group",
+  subscription: 'Planted "subscription\\',
+  subscriptionId: "5ca1ab1e-0000-4000-8000-000000000000",
+  secret: "planted-secret",
+  value: "planted-value",
+  tag: 'planted"tag\n',
+  application: 'Planted "application',
+  credential: "planted-credential",
+};
+const company: Company = {
+  subscriptions: [
+    {
+      name: NAMES.subscription,
+      id: NAMES.subscriptionId,
+      vaults: [
+        {
+          name: NAMES.vault,
+          resourceGroup: NAMES.group,
+          purgeProtection: false,
+          secrets: [
+            { name: NAMES.secret, value: NAMES.value, tags: { owner: NAMES.tag }, expiresInDays: 5.5 },
+            { name: "gone", expiresInDays: -2.5 },
+            { name: "gone-too", expiresInDays: -9.5 },
+            { name: "soon", expiresInDays: 20.5 },
+            { name: "lasting" },
+          ],
+          keys: [
+            { name: "near", expiresInDays: 3.5 },
+            { name: "far", expiresInDays: 300.5 },
+          ],
+          certificates: [{ name: "www", expiresInDays: 12.5 }],
+        },
+        { name: NAMES.denied, reach: "denied", secrets: [{ name: "hidden" }] },
+        { name: "kv-empty" },
+      ],
+    },
+  ],
+  applications: [
+    {
+      name: NAMES.application,
+      secrets: [{ name: NAMES.credential, expiresInDays: 400.5 }],
+      certificates: [{ name: "old", expiresInDays: -3.5 }],
+    },
+  ],
+};
+
+let service: Service;
+let token: string;
+/** Counts the requests to the tables of what `process` makes: a process of its own, without a licence. */
+let counted: TableProxy;
+let services: Services;
+const process = () => {
+  const { APP_CONFIGURATION_CONNECTION_STRING: _, ...environment } = service.environment;
+  return createServices(loadConfig({ ...environment, AzureWebJobsStorage: counted.connectionString }));
+};
+
+beforeAll(async () => {
+  const env = { LICENSE_KEY: await licence() };
+  service = await Service.start({ company, hosts: 2, env });
+  token = (await service.admin("POST", "/auth/tokens", { name: "prometheus", role: "user", expiresInDays: 90 })).body
+    .token;
+  counted = await startTableProxy(service.azurite.connectionString());
+  services = process();
+});
+afterAll(async () => {
+  await counted?.stop();
+  await service?.stop();
+});
+
+const scrape = (host = 0) => service.call("GET", `${service.hosts[host]!.url}/metrics`, { token });
+const scraped = async (host = 0) => seriesIn((await scrape(host)).text);
+const totalOf = async (path: string): Promise<number> => (await service.admin("GET", path)).body.total;
+
+describe("before anything was read", () => {
+  test("every series is there, in the text format with its media type, and answered to nobody without a token", async () => {
+    const { status, headers, text } = await scrape();
+    expect([status, headers.get("content-type")]).toEqual([200, "text/plain; version=0.0.4; charset=utf-8"]);
+    const { lifecycle_compliance_score_ratio: score, ...rest } = seriesIn(text);
+    expect(score).toBe(1);
+    for (const [series, value] of Object.entries(rest))
+      expect([series, value]).toEqual([series, series.includes("framework_score") ? 1 : 0]);
+    expect(Object.keys(rest).length).toBeGreaterThan(50);
+    expect((await service.call("GET", "/metrics")).status).toBe(401);
+  });
+
+  test("the page for people has each metric with its labels", async () => {
+    const metrics = metricsIn((await scrape()).text).map(({ name, samples }) => ({
+      metric: name,
+      labels: Object.keys(samples[0]!.labels).join(", "),
+      says: expect.stringMatching(/\S/),
+    }));
+    expect(tableUnder("docs/metrics.md", "## What there is")).toEqual(metrics);
+  });
+});
+
+describe("after a scan and a discovery", () => {
+  // biome-ignore lint/suspicious/noExplicitAny: a test says what it expects by looking
+  let scan: any;
+  beforeAll(async () => {
+    // The other one has read everything as it was, too.
+    await scrape(1);
+    scan = await service.scan({ mode: "full" });
+    expect((await service.admin("POST", "/api/automation/rotation/discover")).status).toBe(201);
+  });
+
+  test("each process shows the same, whichever did it", async () => {
+    const [one, other] = [await scrape(0), await scrape(1)];
+    expect(other.text).toBe(one.text);
+    expect(seriesIn(one.text).lifecycle_vaults).toBe(3);
+    expect(service.hosts.flatMap(({ lines }) => lines).some((line) => line.includes("A scan is over"))).toBe(true);
+  });
+
+  test("assets and vaults are those of the lists", async () => {
+    const series = await scraped();
+    for (const type of ASSET_TYPES) {
+      for (const status of STATUSES) {
+        const total = await totalOf(`/api/assets/discovery/assets?type=${type}&status=${status}&limit=1`);
+        expect([type, status, series[`lifecycle_assets{type="${type}",status="${status}"}`]]).toEqual([
+          type,
+          status,
+          total,
+        ]);
+      }
+    }
+    expect(series[`lifecycle_assets{type="secret",status="expired"}`]).toBe(2);
+    // A credential of the application among them.
+    expect(series[`lifecycle_assets{type="secret",status="healthy"}`]).toBe(2);
+    const vaults = await service.all("/api/assets/discovery/vaults");
+    expect(series.lifecycle_vaults).toBe(vaults.length);
+    const unreadable = vaults.filter(({ retryAt }) => retryAt !== null);
+    expect(unreadable).toMatchObject([{ name: NAMES.denied }]);
+    expect(series.lifecycle_vaults_unreadable).toBe(unreadable.length);
+  });
+
+  test("score, violations and frameworks are those of the API", async () => {
+    const series = await scraped();
+    const { body: score } = await service.admin("GET", "/compliance/score");
+    expect(score.failed).toBeGreaterThan(3);
+    expect(series.lifecycle_compliance_score_ratio).toBeCloseTo(score.score / 100, 10);
+    for (const result of ["passed", "failed", "exempted"])
+      expect(series[`lifecycle_compliance_results{result="${result}"}`]).toBe(score[result]);
+    for (const severity of SEVERITIES) {
+      const open = series[`lifecycle_compliance_violations{severity="${severity}"}`];
+      expect(open).toBe(await totalOf(`/compliance/violations?severity=${severity}&limit=1`));
+    }
+    const frameworks = await service.all("/compliance/frameworks");
+    expect(frameworks.map(({ id }) => id).sort()).toEqual([...FRAMEWORK_IDS].sort());
+    for (const { id, score: of } of frameworks)
+      expect(series[`lifecycle_compliance_framework_score_ratio{framework="${id}"}`]).toBeCloseTo(of / 100, 10);
+    expect(series.lifecycle_compliance_evaluated_timestamp_seconds).toBe(Date.parse(score.evaluatedAt) / 1000);
+  });
+
+  test("the last scan is as its status says", async () => {
+    const series = await scraped();
+    const [start, end] = [Date.parse(scan.startedAt) / 1000, Date.parse(scan.finishedAt) / 1000];
+    expect(series).toMatchObject({
+      'lifecycle_last_scan_status{status="partial"}': 1,
+      'lifecycle_last_scan_status{status="completed"}': 0,
+      'lifecycle_last_scan_mode{mode="full"}': 1,
+      lifecycle_last_scan_start_timestamp_seconds: start,
+      lifecycle_last_scan_end_timestamp_seconds: end,
+      lifecycle_last_scan_duration_seconds: expect.closeTo(end - start, 3),
+      lifecycle_last_scan_vaults: 3,
+      lifecycle_last_scan_vaults_failed: scan.progress.vaultsFailed,
+    });
+    expect(scan.progress.vaultsFailed).toBe(1);
+    const sum = (prefix: string) =>
+      Object.entries(series).reduce((all, [name, value]) => all + (name.startsWith(prefix) ? value : 0), 0);
+    expect([sum("lifecycle_last_scan_status{"), sum("lifecycle_last_scan_mode{")]).toEqual([1, 1]);
+  });
+
+  test("deliveries and failed messages are counted, tests and old ones are not", async () => {
+    const rule = await service.admin("POST", "/alerts/rules", {
+      name: "planted rule",
+      alertType: "expired",
+      recipients: ["planted@acme.example"],
+      enabled: false,
+    });
+    const record = await services.alerts.rules.get(rule.body.id);
+    let ids = 0;
+    const deliver = async (status: DeliveryStatus, daysAgo = 0, isTest = false) => {
+      const at = new Date(Date.now() - daysAgo * DAY_MS);
+      const made = {
+        deliveryId: deliveryIdOf(`${++ids}`, at, []),
+        createdAt: at.toISOString(),
+        items: [],
+        test: isTest,
+      };
+      await services.alerts.history.record({ ...newDelivery(record, made), status });
+    };
+    for (const status of ["failed", "failed", "delivered", "pending"] as const) await deliver(status);
+    await deliver("failed", 1.9);
+    await deliver("failed", 2.1);
+    await deliver("failed", 0, true);
+    for (const [messageId, daysAgo] of [
+      ["one", 0],
+      ["two", 0.9],
+      ["old", 1.1],
+    ] as const) {
+      const insertedAt = new Date(Date.now() - daysAgo * DAY_MS);
+      const message = { queue: "scan-finish", messageId, insertedAt, delivery: 1, body: {}, requestId: "1" };
+      await services.failedMessages.receive(message, z.object({}), undefined);
+    }
+    expect(await scraped(1)).toMatchObject({
+      'lifecycle_alert_deliveries{status="failed"}': 3,
+      'lifecycle_alert_deliveries{status="delivered"}': 1,
+      'lifecycle_alert_deliveries{status="pending"}': 1,
+      'lifecycle_alert_deliveries{status="cancelled"}': 0,
+      lifecycle_failed_messages: 2,
+    });
+    // The lists hold the old ones and the test beside them.
+    expect(await totalOf("/alerts/history?status=failed&limit=1")).toBe(5);
+    expect(await totalOf("/system/failed-messages?limit=1")).toBe(3);
+  });
+
+  test("no name is in it, and every label has a value of a fixed list", async () => {
+    const { text } = await scrape();
+    for (const name of [...Object.values(NAMES), appIdOf(NAMES.application), "planted", "kv-", "acme"])
+      expect(text.toLowerCase()).not.toContain(name.toLowerCase());
+    const allowed: Record<string, readonly string[]> = {
+      type: ASSET_TYPES,
+      // Of assets, scans and deliveries.
+      status: [
+        ...STATUSES,
+        ...["completed", "partial", "failed", "timedOut", "cancelled"],
+        ...["pending", "delivered"],
+      ],
+      framework: FRAMEWORK_IDS,
+      result: ["passed", "failed", "exempted"],
+      severity: SEVERITIES,
+      mode: SCAN_MODES,
+    };
+    const series = metricsIn(text).flatMap(({ samples }) => samples);
+    for (const { labels } of series)
+      for (const [label, value] of Object.entries(labels))
+        expect([label, allowed[label]]).toEqual([label, expect.arrayContaining([value])]);
+    expect(series.length).toBeLessThan(100);
+  });
+
+  test("a process that knows nothing yet asks the tables six times, each time for one range", async () => {
+    const fresh = process();
+    counted.requests.length = 0;
+    const series = seriesIn(await fresh.metrics.text());
+    const asked = counted.requests.map(({ method, path }) => `${method} ${path.replace(/\(.+\)$/, "(row)")}`);
+    expect(asked.sort()).toEqual([
+      "GET AlertHistory()",
+      "GET Compliance()",
+      "GET FailedMessages()",
+      "GET Scans()",
+      "GET Settings(row)",
+      "GET Vaults()",
+    ]);
+    for (const { path, filter } of counted.requests) {
+      if (path.endsWith("()"))
+        expect(filter).toMatch(/^PartitionKey eq '[^']+'( and RowKey g[te] '[^']+')?( and RowKey lt '[^']+')?$/);
+    }
+    // Without a licence credentials don't count, told by what was read of the inventory.
+    expect(series[`lifecycle_assets{type="secret",status="healthy"}`]).toBe(1);
+    const { failed } = await fresh.compliance.score();
+    expect(series[`lifecycle_compliance_results{result="failed"}`]).toBe(failed);
+    expect((await scraped())[`lifecycle_compliance_results{result="failed"}`]).toBeGreaterThan(failed);
+  });
+});
+
+test("text of labels and help is escaped", () => {
+  const text = gaugesText([
+    {
+      name: "a_metric",
+      help: 'back\\slash and\nline, "quoted"',
+      samples: [{ labels: { one: 'a\\b"c\nd', two: "é" }, value: 0.25 }],
+    },
+    { name: "another", help: "Plain.", samples: [{ value: 1e21 }] },
+  ]);
+  expect(metricsIn(text)).toEqual([
+    {
+      name: "a_metric",
+      help: 'back\\slash and\nline, "quoted"',
+      type: "gauge",
+      samples: [{ labels: { one: 'a\\b"c\nd', two: "é" }, value: 0.25 }],
+    },
+    { name: "another", help: "Plain.", type: "gauge", samples: [{ labels: {}, value: 1e21 }] },
+  ]);
+});
