@@ -8,19 +8,28 @@ import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import path from "node:path";
 import { parseArgs } from "node:util";
-import { gzipSync } from "node:zlib";
-import { build } from "esbuild";
+import { build, type Metafile } from "esbuild";
+import { gzipSync } from "fflate";
 
 const root = path.resolve(import.meta.dirname, "../..");
+
+/** What was built, and of what. */
+export interface BuiltApp {
+  outdir: string;
+  /** esbuild's description of what is in which chunk; its paths are relative to the project's root. */
+  metafile: Metafile;
+  /** Files that lie beside the chunks as they are, relative to the project's root. */
+  copied: string[];
+}
 
 export async function buildApp(
   options: {
     outdir?: string;
     developmentLicenseKeys?: { kid: string; x: string }[];
-    /** A file for esbuild's description of what is in which chunk, which is no part of the app. */
-    metafile?: string;
+    /** Without source maps, and with the licence comments of the bundled files in `*.LEGAL.txt` beside each chunk. */
+    release?: boolean;
   } = {},
-): Promise<string> {
+): Promise<BuiltApp> {
   const outdir = options.outdir ?? path.join(root, "dist");
   await rm(outdir, { recursive: true, force: true });
   const { metafile } = await build({
@@ -40,28 +49,32 @@ export async function buildApp(
     target: "node22",
     minify: true,
     keepNames: true,
-    sourcemap: "linked",
+    sourcemap: options.release ? false : "linked",
     sourcesContent: false,
-    legalComments: "none",
-    // The platform's worker answers this one name, and only through require (see the banner).
-    external: ["@azure/functions-core"],
+    legalComments: options.release ? "external" : "none",
+    // The platform's worker answers the first name, and only through require (see the banner). The second is asked for by
+    // `debug`, which does without: it would be in the bundle wherever a tool of development happens to install it.
+    external: ["@azure/functions-core", "supports-color"],
     banner: {
       js: 'import { createRequire as __createRequire } from "node:module"; const require = __createRequire(import.meta.url);',
     },
     define: { __DEVELOPMENT_LICENSE_KEYS__: JSON.stringify(JSON.stringify(options.developmentLicenseKeys ?? [])) },
     logLevel: "warning",
   });
-  await copyDocumentation(path.join(outdir, "docs"));
-  await copyFont(path.join(outdir, "fonts"));
-  if (options.metafile) await writeFile(options.metafile, JSON.stringify(metafile));
-  return outdir;
+  const copied = [
+    ...(await copyDocumentation(path.join(outdir, "docs"))),
+    await copyFont(path.join(outdir, "fonts")),
+  ].map((file) => path.relative(root, file).split(path.sep).join("/"));
+  return { outdir, metafile, copied };
 }
 
 /**
  * The files of the documentation pages, so that they work without the internet: each as it is and gzipped, so that no
- * request compresses it, and `hashes.json` with what its address ends with.
+ * request compresses it, and `hashes.json` with what its address ends with. Compressed without zlib, whose bytes differ
+ * between processors and versions of Node.
+ * @returns the originals
  */
-async function copyDocumentation(target: string): Promise<void> {
+async function copyDocumentation(target: string): Promise<string[]> {
   const require = createRequire(import.meta.url);
   const swagger = path.dirname(require.resolve("swagger-ui-dist/package.json"));
   const redoc = path.dirname(require.resolve("redoc/package.json"));
@@ -76,9 +89,10 @@ async function copyDocumentation(target: string): Promise<void> {
     const [file, data] = [path.basename(source), withoutLogo(await readFile(source))];
     hashes[file] = createHash("sha256").update(data).digest("base64url").slice(0, 22);
     await writeFile(path.join(target, file), data);
-    await writeFile(path.join(target, `${file}.gz`), gzipSync(data, { level: 9 }));
+    await writeFile(path.join(target, `${file}.gz`), gzipSync(data, { level: 9, mtime: 0 }));
   }
   await writeFile(path.join(target, "hashes.json"), JSON.stringify(hashes));
+  return sources;
 }
 
 /** Redoc draws its maker's logo from the internet, which these pages never ask: an empty picture instead. */
@@ -87,11 +101,15 @@ const EMPTY_PICTURE = "data:image/gif;base64,R0lGODlhAQABAAAAACw=";
 const withoutLogo = (file: Buffer): Buffer =>
   file.includes(REDOC_LOGO) ? Buffer.from(file.toString().replaceAll(REDOC_LOGO, EMPTY_PICTURE)) : file;
 
-/** The font PDF exports embed, so that any name in any script can be read. */
-async function copyFont(target: string): Promise<void> {
+/**
+ * The font PDF exports embed, so that any name in any script can be read.
+ * @returns the original
+ */
+async function copyFont(target: string): Promise<string> {
   const font = createRequire(import.meta.url).resolve("@fontsource/unifontex/files/unifontex-latin-400-normal.woff");
   await mkdir(target, { recursive: true });
   await copy(font, path.join(target, path.basename(font)));
+  return font;
 }
 
 /** With the rights of a new file, not those of the original. */
@@ -101,17 +119,18 @@ async function copy(from: string, to: string): Promise<void> {
 
 /**
  * Builds the app into a folder that a functions host can run, with development licence keys built in: dist/, host.json
- * and package.json. What is deployed is the project's own dist/, which never holds such a key.
+ * and package.json. What is deployed is the project's own dist/ or the release of `npm run package`, which never hold such
+ * a key.
  */
 export async function buildLocalApp(
   folder: string,
   developmentLicenseKeys: { kid: string; x: string }[],
-  metafile?: string,
-): Promise<void> {
+): Promise<BuiltApp> {
   await mkdir(folder, { recursive: true });
-  await buildApp({ outdir: path.join(folder, "dist"), developmentLicenseKeys, ...(metafile && { metafile }) });
+  const built = await buildApp({ outdir: path.join(folder, "dist"), developmentLicenseKeys });
   await copy(path.join(root, "host.json"), path.join(folder, "host.json"));
   await writeFile(path.join(folder, "package.json"), JSON.stringify({ type: "module", main: "dist/main.mjs" }));
+  return built;
 }
 
 if (import.meta.main) {
@@ -120,6 +139,6 @@ if (import.meta.main) {
     const at = pair.indexOf(":");
     return { kid: pair.slice(0, at), x: pair.slice(at + 1) };
   });
-  const outdir = await buildApp({ developmentLicenseKeys: keys });
+  const { outdir } = await buildApp({ developmentLicenseKeys: keys });
   console.log(`Built ${path.relative(process.cwd(), outdir)}/`);
 }

@@ -12,7 +12,8 @@ export const TEST_APP = process.env.TEST_APP;
 export default async function setup(): Promise<() => Promise<void>> {
   const { privateKey, publicKey } = generateKeyPairSync("ed25519");
   const key = { kid: "test", x: publicKey.export({ format: "jwk" }).x! };
-  await buildLocalApp(TEST_APP, [key], path.join(TEST_APP, "metafile.json"));
+  const built = await buildLocalApp(TEST_APP, [key]);
+  writeFileSync(path.join(TEST_APP, "metafile.json"), JSON.stringify(built.metafile));
   writeFileSync(path.join(TEST_APP, "license-key.pem"), privateKey.export({ type: "pkcs8", format: "pem" }));
   return () => rm(TEST_APP, { recursive: true, force: true });
 }

@@ -1,0 +1,56 @@
+import { VENDOR_KEYS } from "../../shared/licensing/vendor-keys.ts";
+import type { Bundled } from "./packages.ts";
+
+/** What a release may hold: the app, the files of its documentation pages, its font, and what it is made of. */
+const FILES = [
+  /^(host|package)\.json$/,
+  /^dist\/[\w.-]+\.mjs$/,
+  /^dist\/docs\/[\w.-]+\.(css|js|png|json)(\.gz)?$/,
+  /^dist\/fonts\/[\w-]+\.woff$/,
+  /^sbom\.cdx\.json$/,
+  /^THIRD-PARTY-LICENSES\.txt$/,
+];
+
+/** Where the app's own files are. The commands are for a person's machine and for development. */
+const SOURCES = /^(shared|functions(?!\/commands))\//;
+
+/** Words of the local host, of the stand-in cloud and of the tests that the app has no use for. */
+export const MARKS = ["/__host/", "stand-in", "azurite", "infra/local", "moved-clock", "correct-horse"];
+
+/** A public Ed25519 key as `x` of a JSON Web Key, in a literal or in JSON inside of one. */
+const LICENCE_KEY = /\bx["'`\\]*:\s*["'`\\]+([\w-]{43})(?![\w-])/g;
+
+/**
+ * What keeps this from being a release, a line each.
+ * @param files the package's files by path
+ * @param root the folder it was built in, which no file may name
+ */
+export function problemsOf(files: ReadonlyMap<string, Uint8Array>, bundled: Bundled, root: string): string[] {
+  const problems = [...files.keys()]
+    .filter((file) => !FILES.some((allowed) => allowed.test(file)))
+    .map((file) => `${file}: no file of a release`);
+  for (const file of bundled.own) {
+    if (!SOURCES.test(file)) problems.push(`${file}: bundled, and no part of the app`);
+  }
+  for (const id of bundled.forDevelopment) problems.push(`${id}: bundled, and only development needs it`);
+  for (const [id, { license, licenseTexts }] of bundled.packages) {
+    if (license === undefined && licenseTexts.length === 0) problems.push(`${id}: says nothing of its licence`);
+  }
+
+  const keys = new Set<string>();
+  for (const [file, data] of files) {
+    const text = Buffer.from(data).toString("latin1");
+    if (file.endsWith(".mjs")) {
+      for (const [, key] of text.matchAll(LICENCE_KEY)) keys.add(key!);
+      if (text.includes("sourceMappingURL=data:")) problems.push(`${file}: has a source map inside`);
+      for (const mark of MARKS) {
+        if (text.includes(mark)) problems.push(`${file}: has "${mark}", which only tests and the local service have`);
+      }
+    }
+    if (text.includes(root)) problems.push(`${file}: names the folder ${root}`);
+  }
+  const vendors = new Set(VENDOR_KEYS.map(({ x }) => x));
+  for (const key of keys.difference(vendors)) problems.push(`the licence key ${key} is built in, and no vendor's`);
+  for (const key of vendors.difference(keys)) problems.push(`the vendor's licence key ${key} is not found`);
+  return problems;
+}
