@@ -5,7 +5,7 @@ import { globSync, readFileSync } from "node:fs";
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { strToU8, zipSync } from "fflate";
+import { strToU8, type Zippable, zipSync } from "fflate";
 import { buildApp } from "./build.ts";
 import { commandLine } from "./command-line.ts";
 import { licencesText } from "./licences.ts";
@@ -52,10 +52,10 @@ export async function buildRelease(folder: string): Promise<Release> {
       ...made,
       ["host.json", readFileSync(path.join(ROOT, "host.json"))],
       // Without dependencies: nothing is to be installed where it is deployed.
-      ["package.json", textFile(`${JSON.stringify({ name, version, private: true, type, main, engines }, null, 2)}\n`)],
-      ["THIRD-PARTY-LICENSES.txt", textFile(licencesText(bundled, legal))],
+      ["package.json", strToU8(`${JSON.stringify({ name, version, private: true, type, main, engines }, null, 2)}\n`)],
+      ["THIRD-PARTY-LICENSES.txt", strToU8(licencesText(bundled, legal))],
     ]);
-    files.set("sbom.cdx.json", textFile(sbomText({ name, version }, bundled, digestOf(files))));
+    files.set("sbom.cdx.json", strToU8(sbomText({ name, version }, bundled, digestOf(files))));
 
     const problems = problemsOf(files, bundled, ROOT);
     if (problems.length > 0) throw new Error(`This is no release:\n${problems.join("\n")}`);
@@ -77,17 +77,14 @@ function filesIn(app: string): [legal: string[], files: [string, Uint8Array][]] 
     .filter((entry) => entry.isFile())
     .map((entry) => path.join(entry.parentPath, entry.name))
     .sort();
-  const [legal, rest] = [
-    files.filter((file) => file.endsWith(".LEGAL.txt")),
-    files.filter((file) => !file.endsWith(".LEGAL.txt")),
-  ];
+  const legal = (file: string) => file.endsWith(".LEGAL.txt");
+  const rest = files.filter((file) => !legal(file));
   return [
-    legal.map((file) => readFileSync(file, "utf8")),
+    files.filter(legal).map((file) => readFileSync(file, "utf8")),
     rest.map((file) => [path.relative(app, file).split(path.sep).join("/"), readFileSync(file)]),
   ];
 }
 
-const textFile = (text: string): Uint8Array => strToU8(text);
 const sha256 = (data: Uint8Array | string): string => createHash("sha256").update(data).digest("hex");
 const inOrder = (files: Map<string, Uint8Array>): [string, Uint8Array][] =>
   [...files].sort(([one], [other]) => (one < other ? -1 : 1));
@@ -101,24 +98,23 @@ const digestOf = (files: Map<string, Uint8Array>): string =>
 
 /**
  * By fflate, which is JavaScript: zlib's bytes differ between processors and versions of Node. Sorted, with the first
- * date a zip can hold (a local time, so one made from local parts) and the rights of a file that everybody may read.
+ * date a zip can hold (zips have local times, so it is made of local parts) and the rights of a file that all may read.
  */
 function zipOf(files: Map<string, Uint8Array>): Uint8Array {
-  const options = { level: 9, mtime: new Date(1980, 0, 1), os: 3, attrs: (0o100644 << 16) >>> 0 } as const;
-  return zipSync(Object.fromEntries(inOrder(files)), options);
+  const options = { mtime: new Date(1980, 0, 1), os: 3, attrs: (0o100644 << 16) >>> 0 };
+  const entries: Zippable = {};
+  for (const [file, data] of inOrder(files)) {
+    entries[file] = [data, { ...options, level: /\.(gz|png|woff)$/.test(file) ? 0 : 6 }];
+  }
+  return zipSync(entries);
 }
 
 if (import.meta.main) {
   const { positionals } = commandLine(HELP, { allowPositionals: true, options: {} });
   const folder = path.resolve(positionals[0] ?? path.join(ROOT, ".local/package"));
-  try {
-    const { zip, sha256, files, bundled } = await buildRelease(folder);
-    console.log(`${path.relative(process.cwd(), zip)}: ${files.size} files, ${bundled.packages.size} packages`);
-    console.log(`sha256 ${sha256}`);
-    const { stdout } = spawnSync("git", ["status", "--porcelain"], { cwd: ROOT, encoding: "utf8" });
-    if (stdout) console.log("Not of a commit: the working folder has changes.");
-  } catch (error) {
-    console.error((error as Error).message);
-    process.exitCode = 1;
-  }
+  const { zip, sha256, files, bundled } = await buildRelease(folder);
+  console.log(`${path.relative(process.cwd(), zip)}: ${files.size} files, ${bundled.packages.size} packages`);
+  console.log(`sha256 ${sha256}`);
+  const { stdout } = spawnSync("git", ["status", "--porcelain"], { cwd: ROOT, encoding: "utf8" });
+  if (stdout) console.log("Not of a commit: the working folder has changes.");
 }

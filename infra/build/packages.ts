@@ -57,8 +57,9 @@ export function packagesOf(root: string, { metafile, copied }: BuiltApp): Bundle
     if (to === undefined || to === from || !present.has(to)) return;
     importsOf.set(from, (importsOf.get(from) ?? new Set()).add(to));
   };
-  for (const file of files) {
-    for (const { path: imported } of metafile.inputs[file]?.imports ?? []) imports(idOf(file), idOf(imported));
+  // A file of which nothing is left may be the one that leads from one package to the next.
+  for (const [file, input] of Object.entries(metafile.inputs)) {
+    for (const { path: imported } of input.imports) imports(idOf(file), idOf(imported));
   }
   for (const file of copied) imports(undefined, idOf(file));
 

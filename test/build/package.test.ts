@@ -1,0 +1,224 @@
+import { createPublicKey } from "node:crypto";
+import { globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { Ajv } from "ajv";
+import addFormats from "ajv-formats";
+import { unzipSync } from "fflate";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { buildRelease, type Release } from "../../infra/build/package.ts";
+import { MARKS, problemsOf } from "../../infra/build/package-check.ts";
+import type { RunningHost } from "../host/run-host.ts";
+import { TEST_APP } from "../support/global-setup.ts";
+import { licence, licenceKey } from "../support/licence.ts";
+import { ADMIN, Service } from "../support/service.ts";
+
+const root = path.resolve(import.meta.dirname, "../..");
+const folder = mkdtempSync(path.join(tmpdir(), "release-test-"));
+
+let release: Release;
+let again: Release;
+let service: Service;
+/** The release, unpacked by itself outside of the project. */
+let alone: RunningHost;
+beforeAll(async () => {
+  // With a licence that the local builds of this run believe.
+  const started = licence().then((LICENSE_KEY) => Service.start({ env: { LICENSE_KEY } }));
+  release = await buildRelease(path.join(folder, "one"));
+  again = await buildRelease(path.join(folder, "quite/another"));
+  const app = path.join(folder, "app");
+  for (const [file, data] of Object.entries(unzipSync(readFileSync(release.zip)))) {
+    mkdirSync(path.dirname(path.join(app, file)), { recursive: true });
+    writeFileSync(path.join(app, file), data);
+  }
+  service = await started;
+  alone = await service.addHost({}, ["--app", app]);
+});
+afterAll(async () => {
+  await service?.stop();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+const text = (file: string): string => Buffer.from(release.files.get(file)!).toString("utf8");
+
+test("built twice it is the same, byte for byte", () => {
+  expect(readFileSync(again.zip).equals(readFileSync(release.zip))).toBe(true);
+  expect(again.sha256).toBe(release.sha256);
+});
+
+test("unpacked alone it answers as the service does", async () => {
+  const get = async (url: string, headers = {}) => await fetch(url, { headers });
+  const [health, described, page] = await Promise.all(
+    ["/health", "/openapi.json", "/docs"].map((each) => get(alone.url + each)),
+  );
+  expect([health!.status, page!.status]).toEqual([200, 200]);
+  expect(await described!.text()).toBe(await (await get(`${service.url}/openapi.json`)).text());
+
+  const signedIn = await fetch(`${alone.url}/auth/login`, {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify(ADMIN),
+  });
+  expect(signedIn.status).toBe(200);
+  const { access_token } = (await signedIn.json()) as { access_token: string };
+  const tierOn = async ({ url }: { url: string }) => {
+    const answer = await get(`${url}/system/license/status`, { Authorization: `Bearer ${access_token}` });
+    return ((await answer.json()) as { tier: string }).tier;
+  };
+  // The same licence on both.
+  expect([await tierOn(service), await tierOn(alone)]).toEqual(["pro", "core"]);
+});
+
+test("it holds the app, its pages, its font, and what it is made of", () => {
+  const kinds = Object.groupBy(
+    [...release.files.keys()].filter((file) => !/^dist\/[\w.-]+\.mjs$/.test(file)),
+    (file) => path.posix.dirname(file),
+  );
+  expect(kinds["."]!.sort()).toEqual(["THIRD-PARTY-LICENSES.txt", "host.json", "package.json", "sbom.cdx.json"]);
+  expect(kinds["dist/fonts"]).toHaveLength(1);
+  expect(Object.keys(kinds).sort()).toEqual([".", "dist/docs", "dist/fonts"]);
+  expect([...release.files.keys()].filter((file) => file.endsWith(".map"))).toEqual([]);
+  expect(JSON.parse(text("package.json"))).toMatchObject({ type: "module", main: "dist/main.mjs" });
+  expect(JSON.parse(text("package.json"))).not.toHaveProperty("dependencies");
+  expect(text("host.json")).toBe(readFileSync(path.join(root, "host.json"), "utf8"));
+});
+
+test("the zip's entries are in order, of one date and with the rights of plain files", () => {
+  const entries = directoryOf(readFileSync(release.zip));
+  expect(entries.map(({ name }) => name)).toEqual([...release.files.keys()].sort());
+  const [first] = entries;
+  for (const { time, date, mode } of entries)
+    expect({ time, date, mode }).toEqual({ time: 0, date: 33, mode: 0o100644 });
+  expect(first!.name).toBe("THIRD-PARTY-LICENSES.txt");
+});
+
+test("the bill of materials is CycloneDX 1.6 and names the bundled packages, no more", () => {
+  const bom = JSON.parse(text("sbom.cdx.json"));
+  const ajv = new Ajv({ strict: false });
+  addFormats.default(ajv).addFormat("iri-reference", true).addFormat("idn-email", true);
+  const schemas = path.join(root, "node_modules/@cyclonedx/cyclonedx-library/res/schema");
+  const schema = (name: string) => JSON.parse(readFileSync(path.join(schemas, `${name}.SNAPSHOT.schema.json`), "utf8"));
+  for (const name of ["spdx", "jsf-0.82"]) ajv.addSchema(schema(name), `${name}.SNAPSHOT.schema.json`);
+  // By the names they are referred to, not by their own.
+  const { $id: _, ...of16 } = schema("bom-1.6");
+  const valid = ajv.compile(of16);
+  valid(bom);
+  expect(valid.errors).toBeNull();
+  expect(
+    valid({ ...bom, components: [{ ...bom.components[0], licenses: [{ license: { id: "MIT License" } }] }] }),
+  ).toBe(false);
+
+  // The build of this run's tests, of the same sources.
+  const { outputs } = JSON.parse(readFileSync(path.join(TEST_APP, "metafile.json"), "utf8")) as {
+    outputs: Record<string, { inputs: Record<string, { bytesInOutput: number }> }>;
+  };
+  const bundled = Object.values(outputs)
+    .flatMap(({ inputs }) => Object.keys(inputs).filter((file) => inputs[file]!.bytesInOutput > 0))
+    .filter((file) => file.includes("node_modules/"))
+    .map((file) => file.split("node_modules/").at(-1)!)
+    .map((file) => file.split("/", file.startsWith("@") ? 2 : 1).join("/"));
+  const names = bom.components.map((each: { group?: string; name: string }) =>
+    [each.group, each.name].filter(Boolean).join("/"),
+  );
+  const copied = ["redoc", "swagger-ui-dist", "@fontsource/unifontex"];
+  expect([...new Set(names)].sort()).toEqual([...new Set([...bundled, ...copied])].sort());
+
+  const lock = JSON.parse(readFileSync(path.join(root, "package-lock.json"), "utf8"));
+  const zod = bom.components.find(({ name }: { name: string }) => name === "zod");
+  expect(zod).toMatchObject({ purl: `pkg:npm/zod@${zod.version}`, licenses: [{ license: { id: "MIT" } }] });
+  const { integrity } = lock.packages["node_modules/zod"];
+  expect(integrity).toBe(`sha512-${Buffer.from(zod.hashes[0].content, "hex").toString("base64")}`);
+  expect(bom.components.filter(({ hashes, licenses }: { hashes?: []; licenses?: [] }) => !hashes || !licenses)).toEqual(
+    [],
+  );
+});
+
+test("every package is reached from the app by the bill's dependencies", () => {
+  const bom = JSON.parse(text("sbom.cdx.json")) as {
+    metadata: { component: { "bom-ref": string } };
+    components: { "bom-ref": string }[];
+    dependencies: { ref: string; dependsOn?: string[] }[];
+  };
+  const dependencies = new Map(bom.dependencies.map(({ ref, dependsOn }) => [ref, dependsOn ?? []]));
+  const reached = new Set([bom.metadata.component["bom-ref"]]);
+  for (const ref of reached) for (const next of dependencies.get(ref) ?? []) reached.add(next);
+  expect(bom.components.map((each) => each["bom-ref"]).filter((ref) => !reached.has(ref))).toEqual([]);
+});
+
+test("the licences name every package, with its text where it comes with one", () => {
+  const licences = text("THIRD-PARTY-LICENSES.txt");
+  for (const { name, version, license, licenseTexts } of release.bundled.packages.values()) {
+    expect(licences).toContain(`${name} ${version} (${license})`);
+    for (const each of licenseTexts) expect(licences).toContain(each);
+  }
+  const without = [...release.bundled.packages.values()].filter(({ licenseTexts }) => licenseTexts.length === 0);
+  // Few, and told apart.
+  expect(without.length).toBeLessThan(15);
+  expect(licences.split("These come without the text")[1]).toContain(without[0]!.name);
+  expect(licences).toContain("Apache License");
+  expect(licences).toContain("SIL OPEN FONT LICENSE");
+});
+
+test("no release has a licence key of development or a source map", () => {
+  const local = Object.fromEntries(
+    globSync("dist/*", { cwd: TEST_APP, withFileTypes: true })
+      .filter((entry) => entry.isFile())
+      .map(({ name }) => [`dist/${name}`, readFileSync(path.join(TEST_APP, "dist", name))]),
+  );
+  const problems = problemsOf(new Map(Object.entries(local)), release.bundled, root);
+  const { x } = createPublicKey(licenceKey()).export({ format: "jwk" });
+  expect(problems).toContain(`the licence key ${x} is built in, and no vendor's`);
+  expect(problems).toContain("dist/main.mjs.map: no file of a release");
+});
+
+test("no release has what is for tests, for the local service or for development", () => {
+  const withKeys = [...release.files].filter(([, data]) => Buffer.from(data).includes("vendor-2026-11"));
+  const problemsWith = (file: string, content = "", bundled = {}) =>
+    problemsOf(new Map([...withKeys, [file, Buffer.from(content)]]), { ...release.bundled, ...bundled }, root);
+  expect(problemsWith("dist/main-2.mjs")).toEqual([]);
+  for (const file of [
+    "dist/alerts.test.ts",
+    "local.settings.json",
+    "node_modules/zod/index.js",
+    "dist/docs/redoc.js.map",
+  ])
+    expect(problemsWith(file)).toEqual([`${file}: no file of a release`]);
+  for (const content of [...MARKS, "//# sourceMappingURL=data:application/json;base64,e30=", root])
+    expect([content, problemsWith("dist/more.mjs", content)]).toEqual([
+      content,
+      [expect.stringMatching(/^dist\/more\.mjs: /)],
+    ]);
+  for (const file of ["test/support/service.ts", "infra/local/cloud/cloud.ts", "functions/commands/licence.ts"]) {
+    const own = [...release.bundled.own, file];
+    expect(problemsWith("dist/more.mjs", "", { own })).toEqual([`${file}: bundled, and no part of the app`]);
+  }
+  expect(problemsWith("dist/more.mjs", "", { forDevelopment: ["vitest@5.1.1"] })).toHaveLength(1);
+  const nothing = { ...release.bundled.packages.values().next().value!, license: undefined, licenseTexts: [] };
+  expect(problemsWith("dist/more.mjs", "", { packages: new Map([["a@1.0.0", nothing]]) })).toHaveLength(1);
+  expect(withKeys).toHaveLength(1);
+  expect(problemsOf(new Map(), release.bundled, root)).toEqual([expect.stringContaining("is not found")]);
+});
+
+test("what tells the local service and the tests apart stands in them", () => {
+  const sources = globSync("{infra/local,test}/**/*.{ts,mjs}", { cwd: root, exclude: ["test/build/**"] });
+  const all = sources.map((file) => readFileSync(path.join(root, file), "utf8")).join("\n");
+  expect(MARKS.filter((mark) => !all.includes(mark))).toEqual([]);
+});
+
+/** The central directory: https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT 4.3.12 */
+function directoryOf(zip: Buffer): { name: string; time: number; date: number; mode: number }[] {
+  const end = zip.lastIndexOf(Buffer.from("PK\x05\x06", "latin1"));
+  const entries = [];
+  let at = zip.readUInt32LE(end + 16);
+  while (zip.readUInt32LE(at) === 0x02014b50) {
+    const [nameLength, extraLength, commentLength] = [28, 30, 32].map((offset) => zip.readUInt16LE(at + offset));
+    entries.push({
+      name: zip.toString("utf8", at + 46, at + 46 + nameLength!),
+      time: zip.readUInt16LE(at + 12),
+      date: zip.readUInt16LE(at + 14),
+      mode: zip.readUInt16LE(at + 40),
+    });
+    at += 46 + nameLength! + extraLength! + commentLength!;
+  }
+  return entries;
+}
