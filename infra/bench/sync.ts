@@ -63,7 +63,7 @@ export async function sync(): Promise<Section> {
           what: "reads of the service's own key vault, in both",
           value: String(first.ownReads + idle.ownReads),
           comparedWith: "one in five minutes",
-          bound: atMost(first.ownReads + idle.ownReads, 3 + (first.seconds + idle.seconds) / 300),
+          bound: atMost(first.ownReads + idle.ownReads, 3 + Math.ceil((first.seconds + idle.seconds) / 300)),
         },
         peakMemory("peak resident memory of the functions process", memory.peak),
       ],
