@@ -183,7 +183,7 @@ test("no release has what is for tests, for the local service or for development
     "dist/docs/redoc.js.map",
   ])
     expect(problemsWith(file)).toEqual([`${file}: no file of a release`]);
-  for (const content of [...MARKS, "//# sourceMappingURL=data:application/json;base64,e30=", root])
+  for (const content of [...MARKS, "//# sourceMappingURL=data:application/json;base64,e30=", `${root}/shared/`])
     expect([content, problemsWith("dist/more.mjs", content)]).toEqual([
       content,
       [expect.stringMatching(/^dist\/more\.mjs: /)],
@@ -197,6 +197,12 @@ test("no release has what is for tests, for the local service or for development
   expect(problemsWith("dist/more.mjs", "", { packages: new Map([["a@1.0.0", nothing]]) })).toHaveLength(1);
   expect(withKeys).toHaveLength(1);
   expect(problemsOf(new Map(), release.bundled, root)).toEqual([expect.stringContaining("is not found")]);
+});
+
+test.each(["/app", "/code", "/src", "/repo", "/work"])("it can be built in %s, whose name is in many an address", (folder) => {
+  expect(problemsOf(release.files, release.bundled, folder)).toEqual([]);
+  const files = new Map([...release.files, ["dist/more.mjs", Buffer.from(`"${folder}/node_modules/zod/index.js"`)]]);
+  expect(problemsOf(files, release.bundled, folder)).toEqual([`dist/more.mjs: names the folder ${folder}`]);
 });
 
 test("what tells the local service and the tests apart stands in them", () => {
