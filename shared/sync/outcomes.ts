@@ -2,12 +2,12 @@ import type { Clock, Randomness } from "../runtime.ts";
 import { isConflict } from "../storage/conflict.ts";
 import { withoutKeys } from "../storage/entity.ts";
 import type { Queues } from "../storage/queues.ts";
-import { type Operation, replace, type Tables } from "../storage/tables.ts";
+import { type Operation, replace } from "../storage/tables.ts";
 import { HOUR_MS, MINUTE_MS, SECOND_MS } from "../time.ts";
 import type { RunFailed } from "./failure.ts";
 import type { SyncHistory } from "./history.ts";
 import type { Lease } from "./leases.ts";
-import { Records, RUN_QUEUE, SYNC, type SyncEntry, type SyncRecord, sourceOf, targetOf } from "./record.ts";
+import { Records, RUN_QUEUE, type SyncEntry, type SyncRecord, sourceOf, targetOf } from "./record.ts";
 import { movedDue, type SyncRecords } from "./records.ts";
 
 /** The first wait after a failure that may pass; it doubles with each further one, up to the record's schedule. */
@@ -37,14 +37,13 @@ export interface Outcomes {
 }
 
 export function createOutcomes(deps: {
-  tables: Tables;
   queues: Queues;
   records: SyncRecords;
   history: SyncHistory;
   clock: Clock;
   randomness: Randomness;
 }): Outcomes {
-  const { tables, queues, records, history, clock, randomness } = deps;
+  const { queues, records, history, clock, randomness } = deps;
 
   /** The record with a run's outcome on it. What people changed during the run stays. */
   function after(started: SyncRecord, now: SyncRecord, { change, againInSeconds }: Outcome): SyncRecord {
@@ -77,7 +76,7 @@ export function createOutcomes(deps: {
           const operations = next
             ? [replace(Records, row.rowKey, next, row.etag), ...movedDue(row, next), ...entered(next, outcome)]
             : [];
-          await tables.transaction(Records.table, SYNC, [end, ...operations]);
+          await records.submit([end, ...operations]);
         } catch (error) {
           if (!isConflict(error)) throw error;
           if (error.rowKey === end.rowKey) return false;

@@ -81,8 +81,8 @@ export const Records = entity(TABLE, syncRecord, { signed: true });
 /** A record by another key: by its target, of which there is one, and by its source. */
 export const References = entity(TABLE, z.object({ recordId: z.string() }));
 
-/** A row of any index, for who looks for a record without knowing its keys. */
-export const IndexRows = entity(TABLE, z.object({ recordId: z.string().optional() }));
+/** A row of any index by its key alone, whatever it holds. */
+export const IndexKeys = entity(TABLE, z.object({}));
 
 /** A record's place among those that are due, the earliest first. */
 export const DueRows = entity(
@@ -90,6 +90,8 @@ export const DueRows = entity(
   z.object({
     /** When its message was last sent. */
     sentAt: z.string().optional(),
+    /** The record was tampered with, which was told: from then on it is looked at once a day. */
+    aside: z.boolean().optional(),
   }),
 );
 

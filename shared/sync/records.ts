@@ -7,7 +7,7 @@ import { decodeCursor, encodeCursor, type Page, type PageRequest } from "../http
 import { notFound, Problem } from "../http/problem.ts";
 import type { Clock, Logger, Randomness } from "../runtime.ts";
 import { repeatOnConflict } from "../storage/conflict.ts";
-import { withoutKeys } from "../storage/entity.ts";
+import { type Entity, type Row, withoutKeys } from "../storage/entity.ts";
 import { keyEnd } from "../storage/keys.ts";
 import type { Queues } from "../storage/queues.ts";
 import {
@@ -15,6 +15,7 @@ import {
   type Operation,
   put,
   RowExists,
+  RowMissing,
   remove,
   replace,
   StorageCorrupt,
@@ -26,7 +27,7 @@ import {
   DUE_PREFIX,
   DueRows,
   dueKey,
-  IndexRows,
+  IndexKeys,
   isRecordId,
   RECORD_PREFIX,
   type RecordState,
@@ -88,12 +89,17 @@ export interface SyncRecords {
   request(recordId: string): Promise<SyncRecordRow | undefined>;
   /** The records of a source. */
   ofSource(vault: string, secret: string): Promise<string[]>;
-  /** What removes a record and its places in the indexes, for a transaction. */
+  /** What removes a record and its places in the indexes, for `submit`. */
   removal(record: SyncRecordRow): Operation[];
-  /** The same for one that was tampered with, by reading the whole indexes. */
-  removalOfTampered(broken: Tampered): Promise<Operation[]>;
-  /** What takes a record from among those that are due, by reading all of them. */
-  notDue(recordId: string): Promise<Operation[]>;
+  /**
+   * What removes the places of one that was tampered with, by reading the whole indexes. They may be many: whoever wrote the
+   * table wrote them, too.
+   */
+  placesOf(recordId: string): Promise<Operation[]>;
+  /** The places of a record among those that are due, by reading all of them. */
+  duePlacesOf(recordId: string): Promise<{ rowKey: string; etag: string; aside?: boolean | undefined }[]>;
+  /** A transaction. What removes a place in an index that is not there is left out of it. */
+  submit(operations: Operation[]): Promise<Map<string, string>>;
 }
 
 /** For the walk over all of them. */
@@ -129,16 +135,25 @@ export function createRecords(deps: {
     return row;
   }
 
-  /** What removes a record's place in an index, found by reading all of the index. */
-  async function withoutPlace(recordId: string, prefix: string): Promise<Operation[]> {
-    const found: Operation[] = [];
-    for await (const rows of tables.pages(IndexRows, { partitionKey: SYNC, from: prefix, before: keyEnd(prefix) })) {
-      // By target the id stands in the row, otherwise at the end of its key.
-      const its = rows.filter((row) => row.recordId === recordId || row.rowKey.endsWith(`|${recordId}`));
-      found.push(...its.map(({ rowKey }) => remove(IndexRows, rowKey)));
-    }
+  /** A record's places in an index, found by reading all of it. */
+  async function placesIn<T>(rowsOf: Entity<T>, prefix: string, isIts: (row: Row<T>) => boolean): Promise<Row<T>[]> {
+    const found: Row<T>[] = [];
+    // What somebody else wrote there does not keep anybody from finding the others.
+    const range = { partitionKey: SYNC, from: prefix, before: keyEnd(prefix), onCorrupt };
+    for await (const rows of tables.pages(rowsOf, range)) found.push(...rows.filter(isIts));
     return found;
   }
+
+  const submit: SyncRecords["submit"] = async (operations) => {
+    for (let left = operations; ; ) {
+      try {
+        return await tables.transaction(Records.table, SYNC, left);
+      } catch (error) {
+        if (!(error instanceof RowMissing && INDEXES.some((prefix) => error.rowKey.startsWith(prefix)))) throw error;
+        left = left.filter(({ rowKey }) => rowKey !== error.rowKey);
+      }
+    }
+  };
 
   async function get(recordId: string): Promise<SyncRecordRow> {
     const record = await find(recordId);
@@ -155,10 +170,7 @@ export function createRecords(deps: {
 
   /** A record as it was, and as it is to be, with its place among those that are due. */
   async function write(before: SyncRecordRow, next: SyncRecord): Promise<SyncRecordRow> {
-    const etags = await tables.transaction(Records.table, SYNC, [
-      replace(Records, before.rowKey, next, before.etag),
-      ...movedDue(before, next),
-    ]);
+    const etags = await submit([replace(Records, before.rowKey, next, before.etag), ...movedDue(before, next)]);
     return asRow(next, etags.get(before.rowKey)!);
   }
 
@@ -234,17 +246,20 @@ export function createRecords(deps: {
       };
       const { recordId } = record;
       const event = { type: "syncRecord.created", caller, target: recordTarget(recordId), after: record };
+      const target = keyOfTarget(record);
+      const add = (place: Operation) =>
+        tables.transaction(Records.table, SYNC, [
+          insert(Records, recordKey(recordId), record),
+          place,
+          insert(References, sourceKey(record), { recordId }),
+          ...(enabled ? [insert(DueRows, dueKey(at, recordId), { sentAt: at })] : []),
+        ]);
       const etags = await audited(audit, event, async () => {
         try {
-          return await tables.transaction(Records.table, SYNC, [
-            insert(Records, recordKey(recordId), record),
-            insert(References, keyOfTarget(record), { recordId }),
-            insert(References, sourceKey(record), { recordId }),
-            ...(enabled ? [insert(DueRows, dueKey(at, recordId), { sentAt: at })] : []),
-          ]);
+          return await add(insert(References, target, { recordId }));
         } catch (error) {
-          if (error instanceof RowExists) throw await targetTaken(record);
-          throw error;
+          if (!(error instanceof RowExists)) throw error;
+          return await add(replace(References, target, { recordId }, await leftPlace(record)));
         }
       });
       if (enabled) await send(recordId);
@@ -310,20 +325,44 @@ export function createRecords(deps: {
       ...(record.nextRunAt === undefined ? [] : [remove(DueRows, dueKey(record.nextRunAt, record.recordId))]),
     ],
 
-    notDue: async (recordId) => await withoutPlace(recordId, DUE_PREFIX),
+    submit,
 
-    async removalOfTampered({ recordId, etag }) {
-      const indexes = [TARGET_PREFIX, SOURCE_PREFIX, DUE_PREFIX].map((prefix) => withoutPlace(recordId, prefix));
-      return [remove(Records, recordKey(recordId), etag), ...(await Promise.all(indexes)).flat()];
+    duePlacesOf: async (recordId) => await placesIn(DueRows, DUE_PREFIX, endsWith(recordId)),
+
+    async placesOf(recordId) {
+      const places = await Promise.all([
+        placesIn(References, TARGET_PREFIX, (row) => row.recordId === recordId),
+        placesIn(IndexKeys, SOURCE_PREFIX, endsWith(recordId)),
+        placesIn(IndexKeys, DUE_PREFIX, endsWith(recordId)),
+      ]);
+      return places.flat().map(({ rowKey }) => remove(IndexKeys, rowKey));
     },
   };
 
-  async function targetTaken(record: SyncRecord): Promise<Problem> {
-    const recordId = (await tables.get(References, SYNC, keyOfTarget(record)))?.recordId;
+  /**
+   * The ETag of a target's place whose record somebody removed past this service.
+   * @throws {Problem} alreadyExists: its record is there
+   */
+  async function leftPlace(record: SyncRecord): Promise<string> {
+    const place = await tables.get(References, SYNC, keyOfTarget(record));
+    const holder = place && (await look(place.recordId));
+    if (place && !holder?.row && !holder?.broken) return place.etag;
+    throw targetTaken(place?.recordId);
+  }
+
+  function targetTaken(recordId: string | undefined): Problem {
     const detail = `The sync record ${recordId} writes this target already. One target has one record.`;
     return new Problem("alreadyExists", detail, { members: { recordId } });
   }
 }
+
+const INDEXES = [TARGET_PREFIX, SOURCE_PREFIX, DUE_PREFIX];
+
+/** By source and by time the id stands at the end of the key. */
+const endsWith =
+  (recordId: string) =>
+  ({ rowKey }: { rowKey: string }): boolean =>
+    rowKey.endsWith(`|${recordId}`);
 
 /** What moves a record's place among those that are due. */
 export function movedDue(before: SyncRecord, next: SyncRecord, sentAt?: string): Operation[] {

@@ -2,8 +2,9 @@ import { randomUUID } from "node:crypto";
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
 import type { Clock, Logger } from "../runtime.ts";
+import { repeatOnConflict } from "../storage/conflict.ts";
 import type { Queues } from "../storage/queues.ts";
-import type { Tables } from "../storage/tables.ts";
+import { merge, remove, type Tables } from "../storage/tables.ts";
 import { MINUTE_MS, SECOND_MS } from "../time.ts";
 import { on, RunFailed } from "./failure.ts";
 import { type Lease, takeLease } from "./leases.ts";
@@ -12,7 +13,7 @@ import { type Decision, decide } from "./plan.ts";
 import { LOOK_MS, type Plans, type Seen } from "./plans.ts";
 import { markId } from "./providers/mark.ts";
 import { SyncFailure, type Written } from "./providers/provider.ts";
-import { Records, RUN_QUEUE, SYNC, type SyncRecord, sourceOf, targetOf } from "./record.ts";
+import { DueRows, Records, RUN_QUEUE, SYNC, type SyncRecord, sourceOf, targetOf } from "./record.ts";
 import { recordTarget, type SyncRecords, type Tampered } from "./records.ts";
 import type { Sources } from "./source.ts";
 
@@ -163,10 +164,20 @@ export function createRuns(deps: {
     }
   }
 
-  /** A record that was tampered with is not due any more, and its history says why: once, in one transaction. */
+  /**
+   * A record that was tampered with is only looked at once a day, and its history says why: once, in one transaction. When
+   * its row holds again, such as when the keys that rows are signed with are back, it goes on.
+   */
   async function setAside({ recordId }: Tampered): Promise<void> {
-    const notDue = await records.notDue(recordId);
-    if (notDue.length === 0) return;
+    const due = await records.duePlacesOf(recordId);
+    const kept = due.find(({ aside }) => aside) ?? due[0];
+    if (!kept) return;
+    const planted = due.filter((row) => row !== kept);
+    if (planted.length > 0) {
+      const removed = planted.map(({ rowKey }) => remove(DueRows, rowKey));
+      await tables.write(DueRows.table, SYNC, removed);
+    }
+    if (kept.aside) return;
     const failure = {
       code: "tampered",
       side: "service" as const,
@@ -175,7 +186,8 @@ export function createRuns(deps: {
       since: clock.now().toISOString(),
     };
     const entered = await outcomes.enteredUnseen(recordId, { kind: "failed", failure });
-    await tables.transaction(Records.table, SYNC, [...notDue, ...entered]);
+    const aside = { aside: true, sentAt: clock.now().toISOString() };
+    await tables.transaction(Records.table, SYNC, [merge(DueRows, kept.rowKey, aside, kept.etag), ...entered]);
   }
 
   async function lease(recordId: string): Promise<Lease | undefined> {
@@ -190,7 +202,7 @@ export function createRuns(deps: {
   return {
     async run(recordId) {
       const { row: record, broken } = await records.look(recordId);
-      if (broken) return await setAside(broken);
+      if (broken) return await repeatOnConflict(() => setAside(broken));
       if (!record || !isDue(record)) return;
       const held = await lease(recordId);
       if (held) await underLease(record, held, () => work(record, held));

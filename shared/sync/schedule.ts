@@ -5,7 +5,7 @@ import type { Clock, Logger } from "../runtime.ts";
 import { keyEnd } from "../storage/keys.ts";
 import type { Queues } from "../storage/queues.ts";
 import { merge, type Operation, RowMissing, type StorageCorrupt, type Tables } from "../storage/tables.ts";
-import { MINUTE_MS } from "../time.ts";
+import { DAY_MS, MINUTE_MS } from "../time.ts";
 import { DUE_PREFIX, DueRows, LICENCE_NOTICE, Notices, Records, RUN_QUEUE, SYNC } from "./record.ts";
 import { ALL_RECORDS, type SyncRecords } from "./records.ts";
 
@@ -65,15 +65,18 @@ export function createSchedule(deps: {
     }
   }
 
+  const onCorrupt = ({ message }: StorageCorrupt) => log.error("A sync record is left out", { row: message });
+
   return {
     async tick() {
       const now = clock.now();
       const sentBefore = new Date(now.getTime() - SENT_MS).toISOString();
-      const range = { partitionKey: SYNC, from: DUE_PREFIX, before: keyEnd(DUE_PREFIX + now.toISOString()) };
+      const asideBefore = new Date(now.getTime() - DAY_MS).toISOString();
+      const range = { partitionKey: SYNC, from: DUE_PREFIX, before: keyEnd(DUE_PREFIX + now.toISOString()), onCorrupt };
       for await (const rows of tables.pages(DueRows, range)) {
         if ((await licensing.tier()) !== "pro") return await sayUnlicensed();
         const due = rows
-          .filter(({ sentAt }) => sentAt === undefined || sentAt < sentBefore)
+          .filter(({ sentAt, aside }) => sentAt === undefined || sentAt < (aside ? asideBefore : sentBefore))
           .map(({ rowKey }) => rowKey);
         // Sent first: a message that comes twice does no harm, one that never comes would wait half an hour.
         await pMap(due, (rowKey) => queues.send(RUN_QUEUE, { recordId: recordIdIn(rowKey) }), { concurrency: SENDING });
@@ -85,7 +88,6 @@ export function createSchedule(deps: {
 
     async configured(provider) {
       if ((await licensing.tier()) !== "pro") return;
-      const onCorrupt = ({ message }: StorageCorrupt) => log.error("A sync record is left out", { row: message });
       for await (const rows of tables.pages(Records, { ...ALL_RECORDS, onCorrupt })) {
         const waiting = rows.filter(
           ({ targetProvider, failure }) => targetProvider === provider && WAITS_FOR_IT.has(failure?.code ?? ""),

@@ -13,7 +13,7 @@ import type { HistoryStore } from "../settings/retention.ts";
 import { repeatOnConflict } from "../storage/conflict.ts";
 import { withoutKeys } from "../storage/entity.ts";
 import type { Queues } from "../storage/queues.ts";
-import type { Tables } from "../storage/tables.ts";
+import { remove, type Tables } from "../storage/tables.ts";
 import { SECOND_MS } from "../time.ts";
 import { createConfigurations, type ProviderConfigurations } from "./configurations.ts";
 import { RunFailed } from "./failure.ts";
@@ -23,7 +23,18 @@ import { createOutcomes } from "./outcomes.ts";
 import type { Planned } from "./plan.ts";
 import { createPlans, LOOK_MS } from "./plans.ts";
 import { providerDependencies } from "./providers/dependencies.ts";
-import { isRecordId, Records, SYNC, type SyncEntry, type SyncRecordRow, sourceOf, targetOf } from "./record.ts";
+import {
+  isRecordId,
+  Leases,
+  leaseKey,
+  Records,
+  recordKey,
+  SYNC,
+  type SyncEntry,
+  type SyncRecordRow,
+  sourceOf,
+  targetOf,
+} from "./record.ts";
 import {
   createRecords,
   type RecordFilter,
@@ -137,14 +148,22 @@ export function createSync(deps: SyncDependencies): Sync {
 
   /** Only its places in the indexes tell what it was: its target stays as it is. */
   async function removeTampered(broken: Tampered, ifMatch: string | undefined, caller: Caller): Promise<void> {
-    const { recordId, etag } = broken;
-    requireMatch(etag, ifMatch, "The sync record");
+    const { recordId } = broken;
+    requireMatch(broken.etag, ifMatch, THE_RECORD);
     const details = { removeTarget: false, tampered: true };
     const event = { type: "syncRecord.deleted", caller, target: recordTarget(recordId), details };
     await audited(audit, event, () =>
       repeatOnConflict(async () => {
+        const now = await records.look(recordId);
+        if (now.row) throw new Problem("conflict", "The sync record was changed meanwhile. Repeat the request.");
+        if (!now.broken) return;
+        const { etag } = now.broken;
+        requireMatch(etag, ifMatch, THE_RECORD);
         const removed = await outcomes.enteredUnseen(recordId, { kind: "removed" });
-        await tables.transaction(Records.table, SYNC, [...(await records.removalOfTampered(broken)), ...removed]);
+        // First, since they may be more than one transaction takes. Without its lease a run under way writes nothing more.
+        const places = [...(await records.placesOf(recordId)), remove(Leases, leaseKey(recordId))];
+        await tables.write(Records.table, SYNC, places);
+        await tables.transaction(Records.table, SYNC, [remove(Records, recordKey(recordId), etag), ...removed]);
       }),
     );
   }
@@ -188,7 +207,7 @@ export function createSync(deps: SyncDependencies): Sync {
       if (broken && withTarget) throw tampered(recordId, "Delete it without removeTarget.");
       if (broken) return await removeTampered(broken, ifMatch, caller);
       const first = await get(recordId);
-      requireMatch(first.etag, ifMatch, "The sync record");
+      requireMatch(first.etag, ifMatch, THE_RECORD);
       const target = recordTarget(recordId);
       const details = { removeTarget: withTarget };
       const event = { type: "syncRecord.deleted", caller, target, before: withoutKeys(first), details };
@@ -207,7 +226,7 @@ export function createSync(deps: SyncDependencies): Sync {
           await repeatOnConflict(async () => {
             const row = await records.find(recordId);
             if (!row) return;
-            requireMatch(row.etag, ifMatch, "The sync record");
+            requireMatch(row.etag, ifMatch, THE_RECORD);
             const now = clock.now();
             const entry = {
               entryId: deps.randomness.ulid(now),
@@ -216,7 +235,7 @@ export function createSync(deps: SyncDependencies): Sync {
               at: now.toISOString(),
             } as const;
             const removed = history.enter({ ...entry, source: sourceOf(row), target: targetOf(row) });
-            await tables.transaction(Records.table, SYNC, [lease.end(), ...records.removal(row), ...removed]);
+            await records.submit([lease.end(), ...records.removal(row), ...removed]);
           });
         } catch (error) {
           await lease.release();
@@ -240,6 +259,8 @@ export function createSync(deps: SyncDependencies): Sync {
     historyStore: history.store,
   };
 }
+
+const THE_RECORD = "The sync record";
 
 /** What a person who waits is told of a target that can't be deleted now. */
 function asProblem(error: unknown): never {

@@ -199,11 +199,14 @@ test("no release has what is for tests, for the local service or for development
   expect(problemsOf(new Map(), release.bundled, root)).toEqual([expect.stringContaining("is not found")]);
 });
 
-test.each(["/app", "/code", "/src", "/repo", "/work"])("it can be built in %s, whose name is in many an address", (folder) => {
-  expect(problemsOf(release.files, release.bundled, folder)).toEqual([]);
-  const files = new Map([...release.files, ["dist/more.mjs", Buffer.from(`"${folder}/node_modules/zod/index.js"`)]]);
-  expect(problemsOf(files, release.bundled, folder)).toEqual([`dist/more.mjs: names the folder ${folder}`]);
-});
+test.each(["/app", "/code", "/src", "/repo", "/work"])(
+  "it can be built in %s, whose name is in many an address",
+  (folder) => {
+    expect(problemsOf(release.files, release.bundled, folder)).toEqual([]);
+    const files = new Map([...release.files, ["dist/more.mjs", Buffer.from(`"${folder}/node_modules/zod/index.js"`)]]);
+    expect(problemsOf(files, release.bundled, folder)).toEqual([`dist/more.mjs: names the folder ${folder}`]);
+  },
+);
 
 test("what tells the local service and the tests apart stands in them", () => {
   const sources = globSync("{infra/local,test}/**/*.{ts,mjs}", { cwd: root, exclude: ["test/build/**"] });

@@ -4,7 +4,7 @@ import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { Problem } from "../../shared/http/problem.ts";
 import { liveIn } from "../azure/live-cloud.ts";
-import { COPIES, caller, openRoom, PAGE, type Room, SOURCE } from "./room.ts";
+import { COPIES, caller, HOUR_MS, openRoom, PAGE, type Room, SOURCE } from "./room.ts";
 
 const SERVICE = "kv-lifecycle-service";
 
@@ -207,7 +207,7 @@ describe("a record that somebody wrote into the table", () => {
       expect.objectContaining({ kind: "created" }),
     ]);
     await room.dueAgain(record);
-    expect(room.messages.filter(({ message }) => message.recordId === recordId)).toEqual([]);
+    await room.drainAll();
     await room.sync.run(recordId);
     await room.sync.gaveUp(recordId);
     await room.sync.runFor(SOURCE, record.sourceSecret);
@@ -235,9 +235,99 @@ describe("a record that somebody wrote into the table", () => {
     expect(await room.settled(again.recordId)).toMatchObject({ state: "inSync" });
   });
 
-  async function tamper(rowKey: string): Promise<void> {
-    const client = TableClient.fromConnectionString(room.connectionString, "Sync", { allowInsecureConnection: true });
-    await client.updateEntity({ partitionKey: "sync", rowKey, targetName: "elsewhere" }, "Merge");
+  test("goes on when its row holds again", async () => {
+    const record = await room.record();
+    const { recordId, targetName } = record;
+    await room.drainAll();
+    await tamper(record.rowKey);
+    await room.dueAgain(record);
+    await room.drainAll();
+    expect(await room.kinds(recordId)).toEqual(["failed", "created"]);
+    await tamper(record.rowKey, targetName);
+    // Half an hour later its message would be sent anew; it is looked at once a day.
+    await room.pass(HOUR_MS);
+    await room.sync.tick();
+    expect(room.messages.filter(({ message }) => message.recordId === recordId)).toEqual([]);
+    cloud.control.putSecret(SOURCE, { name: record.sourceSecret, value: "value-two" });
+    await room.dueAgain(record);
+    await room.drainAll();
+    expect(room.value(targetName)).toBe("value-two");
+    await tamper(record.rowKey);
+    await room.dueAgain(record);
+    await room.drainAll();
+    expect(await room.kinds(recordId)).toEqual(["failed", "updated", "failed", "created"]);
+  });
+
+  test("can be changed, run and deleted without its places in the indexes", async () => {
+    const record = await room.record();
+    const { recordId } = record;
+    await room.drainAll();
+    const remove = async (prefix: string) => {
+      const rows = JSON.parse(await room.rows()) as { rowKey: string }[];
+      const its = rows.filter(({ rowKey }) => rowKey.startsWith(prefix) && rowKey.endsWith(`|${recordId}`));
+      for (const { rowKey } of its) await client().deleteEntity("sync", rowKey);
+      expect(its).toHaveLength(1);
+    };
+    await remove("d|");
+    await room.sync.records.change(recordId, { scheduleHours: 3 }, caller, undefined);
+    await remove("d|");
+    expect(await room.sync.trigger(recordId, caller)).toMatchObject({ state: "pending" });
+    await remove("d|");
+    expect(await room.settled(recordId)).toMatchObject({ state: "inSync" });
+    await remove("d|");
+    await remove("s|");
+    await room.sync.remove(recordId, false, undefined, caller);
+    expect(await refused(room.sync.get(recordId))).toEqual(["notFound"]);
+  });
+
+  test("is set aside once and deleted once, by however many, whatever else was written", async () => {
+    const record = await room.record();
+    const other = await room.record();
+    const { recordId } = record;
+    await room.drainAll();
+    await tamper(record.rowKey);
+    const planted = Array.from({ length: 120 }, (_, index) => `d|2020-01-01T00:00:00.${index + 100}Z|${recordId}`);
+    const plant = async () => {
+      for (const rowKey of planted) await client().upsertEntity({ partitionKey: "sync", rowKey });
+    };
+    await plant();
+    const odd = { partitionKey: "sync", rowKey: `d|2020-01-01T00:00:00.000Z|odd`, sentAt: 7, recordId: 7 };
+    await client().upsertEntity(odd);
+    // One row that can't be read keeps no other from being run.
+    await room.dueAgain(other);
+    expect(room.messages.map(({ message }) => message.recordId)).toContain(other.recordId);
+    await room.drainAll();
+    await Promise.all([1, 2, 3].map(() => room.sync.run(recordId)));
+    expect(await room.kinds(recordId)).toEqual(["failed", "created"]);
+    await plant();
+    // Says of another record's place that it is this one's.
+    const [place] = (JSON.parse(await room.rows()) as { rowKey: string }[]).filter(
+      ({ rowKey }) => rowKey.startsWith("s|") && rowKey.endsWith(`|${other.recordId}`),
+    );
+    await client().updateEntity({ partitionKey: "sync", rowKey: place!.rowKey, recordId }, "Merge");
+    await Promise.all([1, 2, 3].map(() => room.sync.remove(recordId, false, undefined, caller)));
+    expect(await room.kinds(recordId)).toEqual(["removed", "failed", "created"]);
+    const left = (JSON.parse(await room.rows()) as { rowKey: string }[]).map(({ rowKey }) => rowKey);
+    expect(left.filter((rowKey) => rowKey.startsWith("d|") && rowKey.endsWith(recordId))).toEqual([]);
+    expect(left).toContain(place!.rowKey);
+    await client().deleteEntity("sync", odd.rowKey);
+  });
+
+  test("leaves its target to others when its row is gone", async () => {
+    const { rowKey, sourceSecret, targetName } = await room.record();
+    expect(await refused(room.record({ sourceSecret, targetName }))).toEqual(["alreadyExists"]);
+    await client().deleteEntity("sync", rowKey);
+    await room.drainAll();
+    const again = await room.record({ sourceSecret, targetName });
+    expect(await room.settled(again.recordId)).toMatchObject({ state: "inSync" });
+    expect(await refused(room.record({ sourceSecret, targetName }))).toEqual(["alreadyExists"]);
+  });
+
+  const client = () =>
+    TableClient.fromConnectionString(room.connectionString, "Sync", { allowInsecureConnection: true });
+
+  async function tamper(rowKey: string, targetName = "elsewhere"): Promise<void> {
+    await client().updateEntity({ partitionKey: "sync", rowKey, targetName }, "Merge");
   }
 });
 
