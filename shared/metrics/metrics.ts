@@ -81,6 +81,9 @@ const oneOf = <T extends string>(label: string, values: readonly T[], current: T
 /** Unix seconds; 0 for never. */
 const seconds = (instant: string | null | undefined): number => (instant ? Date.parse(instant) / SECOND_MS : 0);
 
+/** Without what floating point adds to a difference. */
+const inMilliseconds = (seconds: number): number => Math.round(seconds * SECOND_MS) / SECOND_MS;
+
 /** 0 to 1 of the API's 0 to 100, which has one decimal. */
 const ratio = (score: number): number => Math.round(score * 10) / 1000;
 
@@ -144,7 +147,7 @@ function scanGauges(scan: EndedScan | undefined): Gauge[] {
     },
     gauge("lifecycle_last_scan_start_timestamp_seconds", "When it began, in unix seconds; 0 for never.", start),
     gauge("lifecycle_last_scan_end_timestamp_seconds", "When it ended, in unix seconds; 0 for never.", end),
-    gauge("lifecycle_last_scan_duration_seconds", "How long it took.", Math.max(0, end - start)),
+    gauge("lifecycle_last_scan_duration_seconds", "How long it took.", inMilliseconds(Math.max(0, end - start))),
     gauge("lifecycle_last_scan_vaults", "Vaults it was to read.", scan?.vaultsTotal ?? 0),
     gauge(
       "lifecycle_last_scan_vaults_failed",
