@@ -1,6 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { TableClient, TableServiceClient } from "@azure/data-tables";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { appIdOf, keyIdOf, secretValueOf } from "../infra/local/cloud/company/applications.ts";
 import type { Company } from "../infra/local/cloud/company/company.ts";
 import type { RunningHost } from "./host/run-host.ts";
 import { ProviderVisitor } from "./support/chooses.ts";
@@ -24,6 +25,8 @@ const planted: Record<string, string> = {
   "a value in a vault": "planted-vault-value-ZqB",
   "another value in a vault": "planted-vault-value-ZqC",
   "a wrong client secret": "planted-wrong-client-secret-ZqD",
+  "a wrong key of a provider": "planted-wrong-provider-key-ZqJ",
+  "a provider's token that is not asked for": "planted-stray-provider-token-ZqK",
   "a wrong client secret of single sign-on": "planted-wrong-sso-secret-ZqZ",
   "a licence that is none": "planted-licence-ZqE",
   "the password of a user who is made": "planted-made-user-ZqF",
@@ -32,7 +35,13 @@ const planted: Record<string, string> = {
   "a password beside a wrong role": "planted-wrong-role-ZqI",
 };
 
+const SERVICE_VAULT = "kv-lifecycle-service";
+const APP = "Seen API";
+const [appId, keyId] = [appIdOf(APP), keyIdOf(APP, "primary")];
+planted["an application's client secret"] = secretValueOf(APP, "primary");
+
 const company: Company = {
+  applications: [{ name: APP, secrets: [{ name: "primary", expiresInDays: 20 }] }],
   subscriptions: [
     {
       name: "Acme",
@@ -41,6 +50,11 @@ const company: Company = {
           name: "kv-seen",
           secrets: [
             { name: "seen-secret", value: planted["a value in a vault"]!, expiresInDays: 5 },
+            {
+              name: "app-secret",
+              value: planted["an application's client secret"]!,
+              contentType: `${APP}:${appId}:${keyId}`,
+            },
             { name: "off-secret", value: planted["another value in a vault"]!, enabled: false },
           ],
           keys: [{ name: "seen-key" }],
@@ -195,6 +209,60 @@ async function liveWithSingleSignOn(token: string): Promise<void> {
   expect(planted["the session of single sign-on"]).toBeDefined();
 }
 
+const until = (holds: () => Promise<void>) => vi.waitFor(holds, { timeout: 60_000, interval: 200 });
+
+/** A copy in another cloud, with credentials that are wrong first; and one that can't be made. */
+async function liveWithSync(token: string): Promise<void> {
+  const { key } = service.cloud.control.providers.aws;
+  planted["the provider's key"] = key.secretAccessKey;
+  const [providers, records] = ["/api/automation/sync/providers", "/api/automation/sync/records"];
+  const aws = (body: object) => call("POST", `${providers}/aws`, { token, body: { region: "eu-west-1", ...body } });
+  const wrong = planted["a wrong key of a provider"]!;
+  expect((await aws({ ...key, secretAccessKey: wrong })).status).toBe(400);
+  await aws({ ...key, token: planted["a provider's token that is not asked for"] });
+  expect((await aws(key)).status).toBe(200);
+  const ends = { sourceVault: "kv-seen", targetProvider: "aws", targetService: "secretsmanager" };
+  const schedule = { scheduleHours: 24, enabled: true };
+  const made = async (sourceSecret: string, targetName: string) =>
+    (await call("POST", records, { token, body: { ...ends, ...schedule, sourceSecret, targetName } })).body.recordId;
+  const [good, bad] = [await made("seen-secret", "seen/copy"), await made("off-secret", "seen/off")];
+  const state = async (id: string) => (await call("GET", `${records}/${id}/status`, { token })).body.state;
+  await until(async () => expect([await state(good), await state(bad)]).toEqual(["inSync", "failing"]));
+  for (const id of [good, bad]) {
+    await call("POST", `${records}/${id}/plan`, { token });
+    await call("GET", `${records}/${id}`, { token });
+    await call("GET", `${records}/${id}/history`, { token });
+  }
+  await call("GET", `${providers}/aws`, { token });
+}
+
+/** An application's secret that is found, proved, and replaced as far as its new one; then put back. */
+async function liveWithRotation(token: string): Promise<void> {
+  const base = "/api/automation/rotation";
+  await call("POST", `${base}/discover`, { token, body: {} });
+  await until(async () => expect((await call("GET", `${base}/apps`, { token })).body.total).toBe(1));
+  const asset = { assetId: "kv-seen.secret.app-secret" };
+  expect((await call("POST", `${base}/apps/${appId}/matches/verify`, { token, body: asset })).body.result).toBe(
+    "accepted",
+  );
+  const rotate = (body: object) => call("POST", `${base}/rotate`, { token, body: { appId, secretId: keyId, ...body } });
+  expect((await rotate({ dryRun: true })).status).toBe(200);
+  await rotate({ newValue: planted["an application's client secret"] });
+  const { body: begun } = await rotate({});
+  const look = async () => (await call("GET", `${base}/rotations/${begun.rotationId}`, { token })).body;
+  /** The new one, where it is held until every place has it. */
+  const held = () => {
+    const kept = service.cloud.control.items(SERVICE_VAULT, "secrets");
+    const name = kept.find((one) => one.name.startsWith(`rotation-${begun.rotationId}`))?.name;
+    return name === undefined ? undefined : service.cloud.control.secretValue(SERVICE_VAULT, name);
+  };
+  await until(async () => expect(held()).toBeDefined());
+  planted["an application's new client secret"] = held()!;
+  await call("POST", `${base}/rotations/${begun.rotationId}/cancel`, { token });
+  await until(async () => expect((await look()).endedAt).not.toBeNull());
+  await call("GET", `${base}/history`, { token });
+}
+
 const signInAdministrator = () => signIn(ADMIN.username, planted["the administrator's password"]!);
 
 async function scanEnds(token: string): Promise<Answer["body"]> {
@@ -254,6 +322,10 @@ async function live(): Promise<void> {
   service.cloud.control.addFault({ match: { vault: "kv-garbage" }, action: { kind: "garbage", as: "otherShape" } });
   const scan = await scanEnds(token);
   expect(scan.status).toBe("partial");
+
+  await liveWithSync(token);
+  await liveWithRotation(token);
+  planted["the key of signed rows"] = service.cloud.control.secretValue(SERVICE_VAULT, "row-signing")!;
 
   const document = (await call("GET", "/openapi.json")).body as { paths: Record<string, Record<string, unknown>> };
   for (const path of Object.keys(document.paths).filter((each) => "get" in document.paths[each]!)) {
@@ -322,7 +394,8 @@ describe("no secret comes out", () => {
     const all = await rows();
     expect(found(all)).toEqual([]);
     expect(
-      mentioned(all, ["seen-secret", "maria", "kv-garbage", "access.refused", "apiToken.created", "sso.configured"]),
+      mentioned(all, ["seen-secret", "maria", "kv-garbage", "access.refused", "apiToken.created", "sso.configured"]) &&
+        mentioned(all, ["syncTarget.written", "sourceDisabled", "rotation.", keyId]),
     ).toBe(true);
   });
 
@@ -336,13 +409,14 @@ describe("no secret comes out", () => {
     expect(mentioned(responses, ["seen-secret", "invalidCredentials", "unavailable"])).toBe(true);
   });
 
-  test("nor any token of the cloud's, nor did the scan read a value", async () => {
+  test("nor any token of the cloud's, nor was a value read that nobody copies or rotates", async () => {
     const everything = [...logLines(), ...(await rows()), ...queues.messages, ...responses];
     expect(everything.flatMap(tokensIn)).toEqual([]);
     expect(tokensIn(`x ${await makeToken(service, "maria")} y`)).toHaveLength(1);
     // The service's own vault is another matter: it keeps what is the service's there.
     const values = service.cloud.control.requests({ operation: "keyvault.getSecret" });
-    expect(values.filter(({ host }) => !host.startsWith("kv-lifecycle-service."))).toEqual([]);
+    const read = values.filter(({ vault }) => vault !== SERVICE_VAULT).map(({ path }) => path.split("/")[2]);
+    expect([...new Set(read)].sort()).toEqual(["app-secret", "seen-secret"]);
   });
 
   test("(the search finds what is there, however it is written)", () => {
