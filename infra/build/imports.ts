@@ -18,9 +18,10 @@ const ROOMS = [
   ["messages", "secrets"],
   ["settings"],
   ["access", "licensing", "inventory"],
-  ["subscriptions", "compliance", "discovery", "sso"],
-  ["applications"],
+  ["subscriptions", "compliance", "discovery", "sso", "devops"],
+  ["applications", "b2c"],
   ["rotation", "sync"],
+  ["dependencies"],
   ["alerts", "reconciliation"],
   ["metrics"],
 ];

@@ -1,0 +1,31 @@
+import type { Edge, Resource } from "./edge.ts";
+
+/** What could not be looked into. It hides nothing else. */
+export interface NotSeen {
+  /** A resource's id, `/subscriptions/<id>`, or what another system calls it. */
+  scope: string;
+  code: string;
+  message: string;
+  remedy: string;
+}
+
+/** What a reading tells, one resource after the other. */
+export type Told =
+  /** All that is known of one resource now; without edges it uses nothing. */
+  | { resource: Resource; edges: Edge[] }
+  /** There is no such resource any more. */
+  | { gone: string }
+  | { notSeen: NotSeen };
+
+/** A system whose resources use assets. Each unit of it, such as a subscription, is one piece of work. */
+export interface EdgeSource {
+  readonly name: "azure" | "devops" | "sync" | "logs";
+  units(): Promise<string[]>;
+  /**
+   * All resources of a unit; with `since` only those that may have changed since then. A resource that a reading without
+   * `since` does not tell of, and that it did not fail to see, is gone.
+   *
+   * @throws {CloudFailure} when the unit as a whole can't be read.
+   */
+  read(unit: string, options: { since?: Date | undefined; signal?: AbortSignal | undefined }): AsyncGenerator<Told>;
+}

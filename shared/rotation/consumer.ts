@@ -1,0 +1,45 @@
+import * as z from "zod";
+
+/** One who uses a key vault secret that a rotation writes, as the plan found it. */
+export const PlannedConsumer = z.object({
+  /** The resource's id. */
+  id: z.string(),
+  kind: z.string(),
+  name: z.string(),
+  environment: z.string().optional(),
+  /** Which of the written secrets it uses. */
+  vaultName: z.string(),
+  secretName: z.string(),
+  /** The name of its setting, variable or field. */
+  evidence: z.string(),
+  /** See `Refresh` of the dependencies. */
+  how: z.enum(["automatic", "action", "blind", "willBreak"]),
+  /** The longest that it takes by itself to hold a new value; 0 when that is not known. */
+  slowestSeconds: z.int(),
+  /** How much breaks with it: the smallest is acted on first. */
+  blast: z.int(),
+});
+export type PlannedConsumer = z.infer<typeof PlannedConsumer>;
+
+/** What a consumer holds as far as that can be seen; `problem` in words for people when it can't take the new value. */
+export interface ConsumerSight {
+  holds: "new" | "old" | "unknown";
+  problem?: string;
+}
+
+/** Who uses the key vault secrets that a rotation writes, and how they get the new value. */
+export interface ConsumersOfSecrets {
+  /** Those known now, and as sentences what could not be looked into. */
+  of(places: readonly { vaultName: string; secretName: string }[]): Promise<{
+    consumers: PlannedConsumer[];
+    coverage: string[];
+  }>;
+  /** Has one with an `action` take the current version. May be called again. @throws {CloudFailure} */
+  act(consumer: PlannedConsumer): Promise<void>;
+  /**
+   * @param version - The one that it is to hold.
+   * @param since - When it was written, or the consumer was last acted on.
+   * @throws {CloudFailure}
+   */
+  look(consumer: PlannedConsumer, version: string, since: Date): Promise<ConsumerSight>;
+}
