@@ -50,9 +50,9 @@ export interface Route {
   target: CallTarget;
   /**
    * The members of a successful answer without which it is not usable; of a page, without those of its entries. `nothing`:
-   * success is 204, without a body.
+   * success is 204, without a body. `accepted`: success is 200, 202 or 204, whose JSON, if there is any, is not looked at.
    */
-  answer: z.ZodType | "nothing";
+  answer: z.ZodType | "nothing" | "accepted";
   /** The answer is one page of a list, whose links must not lead in a circle and must come to an end. */
   paged?: boolean;
   /** The members of each entry of a page's `value`; without it the entries are not looked at. */
@@ -108,6 +108,38 @@ export function clientOptions(options: CallPolicyOptions) {
       { policy: keepBodyPolicy(bodies), position: "perCall" as const },
       { policy: callPolicy(options, bodies), position: "perRetry" as const },
     ],
+  };
+}
+
+export interface SentRequest {
+  method?: "GET" | "POST" | "PUT" | "PATCH";
+  url: string;
+  /** Becomes JSON. */
+  body?: object | undefined;
+  headers?: Record<string, string>;
+}
+
+/**
+ * Sends the requests of one call (the pages of one list, or a single one) by the call policy, and gives each answer as it
+ * came. For services without an SDK, and those whose SDK throws a whole page away for one entry that lacks a member.
+ */
+export async function createSender(options: CallPolicyOptions, requestIdHeader = "x-ms-client-request-id") {
+  const { createDefaultHttpClient, createPipelineFromOptions, createPipelineRequest } = await import(
+    "@azure/core-rest-pipeline"
+  );
+  const { additionalPolicies, ...pipelineOptions } = clientOptions(options);
+  const telemetryOptions = { clientRequestIdHeaderName: requestIdHeader };
+  const pipeline = createPipelineFromOptions({ ...pipelineOptions, telemetryOptions });
+  for (const { policy, position } of additionalPolicies) {
+    pipeline.addPolicy(policy, position === "perRetry" ? { afterPhase: "Sign" } : {});
+  }
+  const client = createDefaultHttpClient();
+  return async ({ method = "GET", url, body, headers = {} }: SentRequest): Promise<unknown> => {
+    const request = createPipelineRequest({ url, method, ...(body && { body: JSON.stringify(body) }) });
+    for (const [name, value] of Object.entries(headers)) request.headers.set(name, value);
+    if (body) request.headers.set("content-type", "application/json");
+    const { bodyAsText } = await pipeline.sendRequest(client, request);
+    return bodyAsText ? JSON.parse(bodyAsText) : undefined;
   };
 }
 
@@ -230,17 +262,18 @@ function usable(
   { unreadable, failureOf }: CallPolicyOptions,
 ): PipelineResponse {
   const body = response.bodyAsText ?? "";
-  if (response.status !== (answer === "nothing" ? 204 : 200)) {
+  if (!successOf(answer).includes(response.status)) {
     const failed = { status: response.status, body, header: (name: string) => response.headers.get(name) };
     throw failureOf?.(failed, target) ?? failureOfAnswer(failed, target);
   }
-  if (answer === "nothing") return response;
+  if (answer === "nothing" || (answer === "accepted" && body === "")) return response;
   let json: unknown;
   try {
     json = JSON.parse(body);
   } catch {
     throw malformedAnswer(target, "the answer is not JSON");
   }
+  if (answer === "accepted") return response;
   const checked = answer.safeParse(json);
   if (!checked.success) throw undocumented(target, checked.error);
   if (!entry) return response;
@@ -255,6 +288,11 @@ function usable(
   });
   if (readable.length === page.value.length) return response;
   return { ...response, bodyAsText: JSON.stringify({ ...page, value: readable }) };
+}
+
+function successOf(answer: Route["answer"]): readonly number[] {
+  if (answer === "nothing") return [204];
+  return answer === "accepted" ? [200, 202, 204] : [200];
 }
 
 /** The failure of an answer, or a part of one, whose members are not those the service documents. */

@@ -42,6 +42,7 @@ interface FailureDetails {
   remedy: string;
   retryAfterSeconds?: number | undefined;
   cloudCode?: string | undefined;
+  status?: number | undefined;
 }
 
 /**
@@ -57,6 +58,8 @@ export class CloudFailure extends Error {
   readonly retryAfterSeconds?: number;
   /** The cloud's own code, such as `ForbiddenByRbac` or `AADSTS7000215`. */
   readonly cloudCode?: string;
+  /** Of the answer that it is `badResponse` or `notFound` for. */
+  readonly status?: number;
 
   constructor(code: FailureCode, message: string, details: FailureDetails) {
     super(message);
@@ -64,6 +67,7 @@ export class CloudFailure extends Error {
     this.remedy = details.remedy;
     if (details.retryAfterSeconds !== undefined) this.retryAfterSeconds = details.retryAfterSeconds;
     if (details.cloudCode !== undefined) this.cloudCode = details.cloudCode;
+    if (details.status !== undefined) this.status = details.status;
   }
 
   /** Whether the service may have done what was asked all the same: there was no answer that says so or denies it. */
@@ -154,6 +158,7 @@ export function failureOfAnswer(answer: FailedAnswer, target: CallTarget, now = 
     return failure("notFound", target, "the service does not know it", {
       remedy: "It may have been deleted or moved; the next complete listing settles that.",
       cloudCode,
+      status,
     });
   }
   if (status >= 500 || status === 408) {
@@ -165,6 +170,7 @@ export function failureOfAnswer(answer: FailedAnswer, target: CallTarget, now = 
   return failure("badResponse", target, `the service answered ${status}, which it should not`, {
     remedy: "Check that the configured endpoints are those of the right cloud.",
     cloudCode,
+    status,
   });
 }
 

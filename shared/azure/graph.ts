@@ -1,6 +1,6 @@
 import { systemRandomness } from "../runtime.ts";
-import { CALL_LIMITS, type CallLimits, clientOptions } from "./calls.ts";
-import { CloudFailure } from "./failure.ts";
+import { CALL_LIMITS, type CallLimits, createSender } from "./calls.ts";
+import { CloudFailure, unlessMissing } from "./failure.ts";
 import {
   type GraphPage,
   graphPage,
@@ -93,34 +93,27 @@ export function createGraph({ config, identity, log, randomness = systemRandomne
 
   /** Sends the requests of one call: the pages of one list, or a single one. */
   async function sender(signal?: AbortSignal, own: Partial<CallLimits> = {}) {
-    const { createDefaultHttpClient, createPipelineFromOptions, createPipelineRequest } = await import(
-      "@azure/core-rest-pipeline"
+    const send = await createSender(
+      {
+        origin: new URL(endpoint).origin,
+        scope,
+        identity,
+        route: graphRoute,
+        resource: "Microsoft Graph",
+        signal,
+        failureOf: graphFailure,
+        log,
+        randomness,
+        limits: { ...CALL_LIMITS, ...limits, ...own },
+      },
+      "client-request-id",
     );
-    const { additionalPolicies, ...options } = clientOptions({
-      origin: new URL(endpoint).origin,
-      scope,
-      identity,
-      route: graphRoute,
-      resource: "Microsoft Graph",
-      signal,
-      failureOf: graphFailure,
-      log,
-      randomness,
-      limits: { ...CALL_LIMITS, ...limits, ...own },
-    });
-    const telemetryOptions = { clientRequestIdHeaderName: "client-request-id" };
-    const pipeline = createPipelineFromOptions({ ...options, telemetryOptions });
-    for (const { policy, position } of additionalPolicies) {
-      pipeline.addPolicy(policy, position === "perRetry" ? { afterPhase: "Sign" } : {});
-    }
-    const client = createDefaultHttpClient();
-    return async (url: string, body?: object): Promise<unknown> => {
-      const request = createPipelineRequest({ url, ...(body && { method: "POST", body: JSON.stringify(body) }) });
-      if (body) request.headers.set("content-type", "application/json");
+    return (url: string, body?: object): Promise<unknown> => {
       // Queries that count must say that they may be answered from an index that follows a little later.
-      if (new URL(url).searchParams.has("$count")) request.headers.set("ConsistencyLevel", "eventual");
-      const { bodyAsText } = await pipeline.sendRequest(client, request);
-      return bodyAsText ? JSON.parse(bodyAsText) : undefined;
+      const headers: Record<string, string> = new URL(url).searchParams.has("$count")
+        ? { ConsistencyLevel: "eventual" }
+        : {};
+      return send({ method: body ? "POST" : "GET", url, body, headers });
     };
   }
 
@@ -227,13 +220,4 @@ export function createGraph({ config, identity, log, randomness = systemRandomne
       return readRights(token?.token ?? "");
     },
   };
-}
-
-async function unlessMissing<T>(work: Promise<T>): Promise<T | undefined> {
-  try {
-    return await work;
-  } catch (error) {
-    if (error instanceof CloudFailure && error.code === "notFound") return undefined;
-    throw error;
-  }
 }

@@ -1,0 +1,147 @@
+import * as z from "zod";
+import type { Arm, ArmCall, Listed } from "./arm.ts";
+import { CloudFailure } from "./failure.ts";
+import { resourceName, resourcePath } from "./resource-id.ts";
+
+/** A setting of a web app, function app or slot that refers to a key vault, as App Service sees it. Never its value. */
+export interface KeyVaultReference {
+  list: ReferenceList;
+  /** Of the setting or connection string. */
+  name: string;
+  /** As it is written: `@Microsoft.KeyVault(…)`. It may be anything that people wrote there. */
+  reference: string;
+  /** `Resolved`, or why not, such as `AccessToKeyVaultDenied`; see `ResolveStatus` of the API. */
+  status: string;
+  /** The version that App Service holds now. */
+  activeVersion?: string;
+}
+
+/** The two lists of a site that hold references. */
+export const REFERENCE_LISTS = ["appsettings", "connectionstrings"] as const;
+export type ReferenceList = (typeof REFERENCE_LISTS)[number];
+
+export interface SiteState {
+  /** `Running` or `Stopped`. */
+  state: string;
+  /** `Normal`, `Limited` or `DisasterRecoveryMode`; undefined where it is not answered. */
+  availability?: string;
+}
+
+/**
+ * Web apps, function apps and their slots, by the resource id of the site or slot. Every method throws `CloudFailure`:
+ * notFound when there is no such site. https://learn.microsoft.com/rest/api/appservice/web-apps
+ */
+export interface AppService {
+  /** Those of both lists: one call each, more where they are paged. It needs no more than to read the site. */
+  references(siteId: string, signal?: AbortSignal): Promise<Listed<KeyVaultReference>>;
+  /**
+   * Has App Service read all references again at once; without that it does so once a day, and after a change of a setting. A
+   * restart does not do it. The app sees a new value when it starts next.
+   */
+  refresh(siteId: string): Promise<void>;
+  /** All app settings with their values, secrets among them: for local variables only. */
+  settings(siteId: string, signal?: AbortSignal): Promise<Record<string, string>>;
+  /**
+   * Replaces all app settings: one that is missing is deleted. The app restarts and App Service reads all references again.
+   * There is no ETag, so it is sent once, whatever the answer is.
+   */
+  putSettings(siteId: string, settings: Readonly<Record<string, string>>): Promise<void>;
+  /** Sent again only where an answer says that nothing was done. */
+  restart(siteId: string): Promise<void>;
+  state(siteId: string, signal?: AbortSignal): Promise<SiteState>;
+}
+
+const API_VERSION = "2024-04-01";
+
+const TYPES = ["microsoft.web/sites", "microsoft.web/sites/slots"] as const;
+const READER = "the role Reader on the site";
+const CONTRIBUTOR = "the role Website Contributor on the site";
+
+const text = z.string().nullish();
+const reference = z.object({
+  name: z.string().min(1).max(512),
+  properties: z.object({ reference: text, status: text, activeVersion: text }),
+});
+const settingsAnswer = z.object({ properties: z.record(z.string(), z.string()) });
+const siteAnswer = z.object({ properties: z.object({ state: z.string(), availabilityState: text }) });
+
+export function createAppService(arm: Arm): AppService {
+  const call = (siteId: string, below: string, operation: string, grant: string): ArmCall => ({
+    path: `${resourcePath(siteId, ...TYPES)}${below}`,
+    apiVersion: API_VERSION,
+    target: { operation, resource: `site ${resourceName(siteId)}`, grant },
+  });
+
+  async function listed(siteId: string, list: ReferenceList, signal: AbortSignal | undefined) {
+    const asked = call(siteId, `/config/configreferences/${list}`, `read the key vault references of ${list}`, READER);
+    try {
+      const { entries, unreadable } = await arm.list({ ...asked, signal }, reference);
+      return { entries: entries.map((entry) => keyVaultReference(entry, list)), unreadable };
+    } catch (error) {
+      if (isWithoutReferences(error)) return { entries: [], unreadable: [] };
+      throw error;
+    }
+  }
+
+  return {
+    async references(siteId, signal) {
+      const found: Listed<KeyVaultReference> = { entries: [], unreadable: [] };
+      for (const list of REFERENCE_LISTS) {
+        const { entries, unreadable } = await listed(siteId, list, signal);
+        found.entries.push(...entries);
+        found.unreadable.push(...unreadable);
+      }
+      return found;
+    },
+
+    async refresh(siteId) {
+      const below = "/config/configreferences/appsettings/refresh";
+      await arm.act({ ...call(siteId, below, "refresh the key vault references", CONTRIBUTOR), method: "POST" });
+    },
+
+    async settings(siteId, signal) {
+      const asked = call(siteId, "/config/appsettings/list", "read the app settings", CONTRIBUTOR);
+      return (await arm.call({ ...asked, method: "POST", signal }, settingsAnswer)).properties;
+    },
+
+    async putSettings(siteId, settings) {
+      const asked = call(siteId, "/config/appsettings", "write the app settings", CONTRIBUTOR);
+      await arm.act({ ...asked, method: "PUT", body: { properties: settings }, repeat: "once" });
+    },
+
+    async restart(siteId) {
+      const asked = call(siteId, "/restart", "restart the app", CONTRIBUTOR);
+      const query = { softRestart: "true", synchronous: "false" };
+      await arm.act({ ...asked, method: "POST", query, repeat: "afterRefusal" });
+    },
+
+    async state(siteId, signal) {
+      const { properties } = await arm.call({ ...call(siteId, "", "read the app", READER), signal }, siteAnswer);
+      return {
+        state: properties.state,
+        ...(properties.availabilityState && { availability: properties.availabilityState }),
+      };
+    },
+  };
+}
+
+/** App Service answers a site without references with an empty list, 400 or 404. A site that is gone has a code of its own. */
+function isWithoutReferences(error: unknown): boolean {
+  if (!(error instanceof CloudFailure)) return false;
+  if (error.code === "notFound") return !GONE.has(error.cloudCode ?? "");
+  return error.code === "badResponse" && error.status === 400;
+}
+
+/** https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/common-deployment-errors */
+const GONE = new Set(["ResourceNotFound", "ResourceGroupNotFound", "ParentResourceNotFound", "SubscriptionNotFound"]);
+
+const keyVaultReference = (
+  { name, properties }: z.infer<typeof reference>,
+  list: ReferenceList,
+): KeyVaultReference => ({
+  list,
+  name,
+  reference: properties.reference ?? "",
+  status: properties.status ?? "Unknown",
+  ...(properties.activeVersion && { activeVersion: properties.activeVersion }),
+});

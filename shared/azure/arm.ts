@@ -1,0 +1,127 @@
+import type * as z from "zod";
+import { systemRandomness } from "../runtime.ts";
+import {
+  CALL_LIMITS,
+  type CallLimits,
+  createSender,
+  page,
+  type Route,
+  type SentRequest,
+  undocumented,
+} from "./calls.ts";
+import type { CallTarget, CloudFailure } from "./failure.ts";
+import type { CloudServices } from "./key-vault.ts";
+
+/** One call to the resource manager, or one list. */
+export interface ArmCall {
+  method?: SentRequest["method"];
+  /** From the endpoint on, each segment encoded; see `resourcePath`. */
+  path: string;
+  apiVersion: string;
+  query?: Readonly<Record<string, string>>;
+  body?: object;
+  target: CallTarget;
+  /**
+   * How often it may be sent. Without it as the call policy says. `afterRefusal`: again only when an answer says that nothing
+   * was done. `once`: never again, since what it says may be out of date by then.
+   */
+  repeat?: "afterRefusal" | "once";
+  signal?: AbortSignal | undefined;
+}
+
+/** A whole list: its entries, and why some of them are not what the service documents. */
+export interface Listed<T> {
+  entries: T[];
+  unreadable: CloudFailure[];
+}
+
+/**
+ * Azure's resource manager: any path of it, by the call policy. Every method throws `CloudFailure`; `timedOut` once its
+ * signal is aborted. https://learn.microsoft.com/rest/api/azure/
+ */
+export interface Arm {
+  /** The answer, as far as `answer` describes it. Success is 200. */
+  call<T>(call: ArmCall, answer: z.ZodType<T>): Promise<T>;
+  /** Success is 200, 202 or 204. Of an operation that goes on after that, the caller looks at what it changes. */
+  act(call: ArmCall): Promise<void>;
+  /** The entries of a list, page by page, not looked at. It has seen all of them only when it ends without an error. */
+  pages(call: ArmCall): AsyncGenerator<unknown[]>;
+  /** All pages of a list, each entry as `entry` describes it. */
+  list<T>(call: ArmCall, entry: z.ZodType<T>): Promise<Listed<T>>;
+}
+
+const REPEATS: Record<NonNullable<ArmCall["repeat"]>, Partial<CallLimits>> = {
+  afterRefusal: { unreachableTries: 1 },
+  once: { unreachableTries: 1, throttledTries: 1, concurrencyTries: 1 },
+};
+
+export function createArm({ config, identity, log, randomness = systemRandomness(), limits }: CloudServices): Arm {
+  const endpoint = config.cloud.resourceManager;
+
+  /** Sends to the path of the call only, where the links of its pages lead as well. */
+  const sender = ({ path, target, repeat, signal }: ArmCall, answer: Route["answer"], paged = false) =>
+    createSender({
+      origin: new URL(endpoint).origin,
+      scope: `${endpoint}/.default`,
+      identity,
+      route: (asked) => (samePath(asked, path) ? { target, answer, paged } : undefined),
+      resource: target.resource,
+      signal,
+      log,
+      randomness,
+      limits: { ...CALL_LIMITS, ...limits, ...(repeat && REPEATS[repeat]) },
+    });
+
+  const request = ({ method, path, apiVersion, query, body }: ArmCall): SentRequest => ({
+    method,
+    url: `${endpoint}${path}?${new URLSearchParams({ "api-version": apiVersion, ...query })}`,
+    body,
+  });
+
+  async function* pages(call: ArmCall): AsyncGenerator<unknown[]> {
+    const send = await sender(call, page, true);
+    let asked: SentRequest | undefined = request(call);
+    while (asked) {
+      const { value, nextLink }: z.infer<typeof page> = page.parse(await send(asked));
+      yield value;
+      asked = nextLink ? { url: nextLink } : undefined;
+    }
+  }
+
+  return {
+    async call(call, answer) {
+      const send = await sender(call, answer);
+      return answer.parse(await send(request(call)));
+    },
+
+    async act(call) {
+      const send = await sender(call, "accepted");
+      await send(request(call));
+    },
+
+    pages,
+
+    async list<T>(call: ArmCall, entry: z.ZodType<T>) {
+      const found: Listed<T> = { entries: [], unreadable: [] };
+      for await (const entries of pages(call)) {
+        for (const one of entries) {
+          const { success, data, error } = entry.safeParse(one);
+          if (success) found.entries.push(data);
+          else found.unreadable.push(undocumented(call.target, error));
+        }
+      }
+      return found;
+    },
+  };
+}
+
+/** Azure writes the same path in different cases, and with or without a slash at its end. */
+const samePath = (asked: string, path: string): boolean => plain(asked) === plain(path);
+
+function plain(path: string): string {
+  try {
+    return decodeURIComponent(path).replace(/\/$/, "").toLowerCase();
+  } catch {
+    return path; // A broken escape is in no path that is asked for here.
+  }
+}

@@ -1,0 +1,166 @@
+import * as z from "zod";
+import type { Arm, ArmCall } from "./arm.ts";
+import { resourceName, resourcePath } from "./resource-id.ts";
+
+/** A secret of a container app or job. Never its value. */
+export interface ContainerAppSecret {
+  name: string;
+  /** Address of the key vault secret it is taken from; undefined when its value was given. */
+  keyVaultUrl?: string;
+}
+
+export interface ContainerApp {
+  id: string;
+  name: string;
+  /** `Running`, `Stopped` …; undefined where it is not answered. */
+  runningStatus?: string;
+  /** `Succeeded`, `InProgress`, `Failed` … */
+  provisioningState?: string;
+  secrets: ContainerAppSecret[];
+}
+
+export interface Revision {
+  name: string;
+  active: boolean;
+  /** ISO 8601. */
+  createdOn?: string;
+  replicas?: number;
+  /** `Running`, `RunningAtMaxScale`, `Processing`, `Stopped`, `Degraded`, `Failed` … */
+  runningState?: string;
+  /** `Healthy`, `Unhealthy` or `None`. */
+  healthState?: string;
+}
+
+/** One running copy of a revision. */
+export interface Replica {
+  name: string;
+  /** ISO 8601. */
+  createdOn?: string;
+}
+
+/**
+ * Container apps and jobs, by resource id. Every method throws `CloudFailure`.
+ * https://learn.microsoft.com/rest/api/resource-manager/containerapps
+ */
+export interface ContainerApps {
+  /** An app or a job. */
+  app(id: string, signal?: AbortSignal): Promise<ContainerApp>;
+  activeRevisions(appId: string, signal?: AbortSignal): Promise<Revision[]>;
+  revision(appId: string, name: string, signal?: AbortSignal): Promise<Revision>;
+  /** Those of one revision: newer ones than a restart show that it has happened. */
+  replicas(appId: string, revision: string, signal?: AbortSignal): Promise<Replica[]>;
+  /**
+   * Has its replicas started anew, with the secrets as the platform holds them then. Sent again only where an answer says
+   * that nothing was done.
+   */
+  restartRevision(appId: string, name: string): Promise<void>;
+}
+
+const API_VERSION = "2025-07-01";
+
+const APP = "microsoft.app/containerapps";
+const JOB = "microsoft.app/jobs";
+
+/** https://learn.microsoft.com/azure/container-apps/revisions#revision-name-suffix */
+const REVISION = /^[A-Za-z0-9-]{1,90}$/;
+
+const READER = "the role Reader on the container app";
+const CONTRIBUTOR = "the role Container Apps Contributor on the container app";
+
+const text = z.string().nullish();
+const appAnswer = z.object({
+  id: z.string(),
+  name: z.string(),
+  properties: z.object({
+    runningStatus: text,
+    provisioningState: text,
+    configuration: z
+      .object({ secrets: z.array(z.object({ name: z.string(), keyVaultUrl: text })).nullish() })
+      .nullish(),
+  }),
+});
+const revisionAnswer = z.object({
+  name: z.string().regex(REVISION),
+  properties: z.object({
+    active: z.boolean().nullish(),
+    createdTime: text,
+    replicas: z.int().nullish(),
+    runningState: text,
+    healthState: text,
+  }),
+});
+const replicasAnswer = z.object({
+  value: z.array(z.object({ name: z.string(), properties: z.object({ createdTime: text }).nullish() })),
+});
+
+export function createContainerApps(arm: Arm): ContainerApps {
+  const call = (
+    id: string,
+    types: [string, ...string[]],
+    below: string,
+    operation: string,
+    grant: string,
+  ): ArmCall => ({
+    path: `${resourcePath(id, ...types)}${below}`,
+    apiVersion: API_VERSION,
+    target: { operation, resource: `container app ${resourceName(id)}`, grant },
+  });
+
+  return {
+    async app(id, signal) {
+      const asked = call(id, [APP, JOB], "", "read the container app", READER);
+      const { name, properties } = await arm.call({ ...asked, signal }, appAnswer);
+      return {
+        id,
+        name,
+        ...(properties.runningStatus && { runningStatus: properties.runningStatus }),
+        ...(properties.provisioningState && { provisioningState: properties.provisioningState }),
+        secrets: (properties.configuration?.secrets ?? []).map(({ name, keyVaultUrl }) => ({
+          name,
+          ...(keyVaultUrl && { keyVaultUrl }),
+        })),
+      };
+    },
+
+    async activeRevisions(appId, signal) {
+      const asked = call(appId, [APP], "/revisions", "list the revisions", READER);
+      const { entries, unreadable } = await arm.list({ ...asked, signal }, revisionAnswer);
+      if (unreadable[0]) throw unreadable[0];
+      return entries.map(revisionOf).filter(({ active }) => active);
+    },
+
+    async revision(appId, name, signal) {
+      const asked = call(appId, [APP], below(name), "read the revision", READER);
+      return revisionOf(await arm.call({ ...asked, signal }, revisionAnswer));
+    },
+
+    async replicas(appId, revision, signal) {
+      const asked = call(appId, [APP], `${below(revision)}/replicas`, "list the replicas", READER);
+      const { value } = await arm.call({ ...asked, signal }, replicasAnswer);
+      return value.map(({ name, properties }) => ({
+        name,
+        ...(properties?.createdTime && { createdOn: properties.createdTime }),
+      }));
+    },
+
+    async restartRevision(appId, name) {
+      const asked = call(appId, [APP], `${below(name)}/restart`, "restart the revision", CONTRIBUTOR);
+      await arm.act({ ...asked, method: "POST", repeat: "afterRefusal" });
+    },
+  };
+}
+
+/** @throws {TypeError} when it is no name of a revision. */
+function below(revision: string): string {
+  if (!REVISION.test(revision)) throw new TypeError("Not the name of a revision.");
+  return `/revisions/${revision}`;
+}
+
+const revisionOf = ({ name, properties }: z.infer<typeof revisionAnswer>): Revision => ({
+  name,
+  active: properties.active ?? false,
+  ...(properties.createdTime && { createdOn: properties.createdTime }),
+  ...(properties.replicas != null && { replicas: properties.replicas }),
+  ...(properties.runningState && { runningState: properties.runningState }),
+  ...(properties.healthState && { healthState: properties.healthState }),
+});

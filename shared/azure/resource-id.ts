@@ -1,0 +1,45 @@
+/** The id of a resource in the resource manager, taken apart. Azure's ids are compared without regard to case. */
+export interface ResourceId {
+  subscriptionId: string;
+  resourceGroup: string;
+  /** In lower case, such as `microsoft.web/sites/slots`. */
+  type: string;
+  /** Of the resource, after those it is part of: `["app", "staging"]`. */
+  names: string[];
+}
+
+/** https://learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules; none holds more than this. */
+const SEGMENT = /^(?!\.+$)[\p{L}\p{N}._()~!$'*:@ -]{1,260}$/u;
+const ID =
+  /^\/subscriptions\/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\/resourceGroups\/([^/]+)\/providers\/([A-Za-z0-9.]+)\/(.+)$/i;
+
+/** Undefined when the text is no id of a resource in a resource group. */
+export function parseResourceId(id: string): ResourceId | undefined {
+  const [, subscriptionId, resourceGroup, namespace, rest] = (id.length <= 2048 && ID.exec(id)) || [];
+  if (!subscriptionId || !resourceGroup || !namespace || !rest) return undefined;
+  const segments = rest.split("/");
+  if (segments.length % 2 !== 0 || ![resourceGroup, ...segments].every((segment) => SEGMENT.test(segment))) {
+    return undefined;
+  }
+  const types = segments.filter((_, index) => index % 2 === 0);
+  return {
+    subscriptionId,
+    resourceGroup,
+    type: [namespace, ...types].join("/").toLowerCase(),
+    names: segments.filter((_, index) => index % 2 === 1),
+  };
+}
+
+/**
+ * The id as a path of the resource manager.
+ *
+ * @throws {TypeError} when it is not the id of a resource of one of these types, in lower case.
+ */
+export function resourcePath(id: string, ...types: [string, ...string[]]): string {
+  const parsed = parseResourceId(id);
+  if (!parsed || !types.includes(parsed.type)) throw new TypeError(`Not the resource id of a ${types.join(" or ")}.`);
+  return id.split("/").map(encodeURIComponent).join("/");
+}
+
+/** The name of a resource for messages: its own, after those it is part of. */
+export const resourceName = (id: string): string => parseResourceId(id)?.names.join("/") ?? "?";
