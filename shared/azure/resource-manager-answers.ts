@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { page, type Route, undocumented } from "./calls.ts";
+import { undocumented } from "./calls.ts";
 
 /**
  * The members of the resource manager's answers that are read here; the others are not looked at.
@@ -13,7 +13,7 @@ const flag = z.boolean().nullish();
 /** A subscription's id, which becomes part of addresses and of storage keys. */
 const SUBSCRIPTION_ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
-const subscription = z.object({
+export const subscriptionAnswer = z.object({
   subscriptionId: z.string().regex(SUBSCRIPTION_ID),
   displayName: text,
   state: text,
@@ -22,14 +22,13 @@ const subscription = z.object({
 
 /** `/subscriptions/<id>/resourceGroups/<group>/providers/Microsoft.KeyVault/vaults/<name>` */
 const VAULT_ID =
-  "/subscriptions/[0-9a-f-]{36}/resourceGroups/[^/]+/providers/Microsoft\\.KeyVault/vaults/([0-9A-Za-z-]+)";
-export const VAULT_ID_PATTERN = new RegExp(`^${VAULT_ID}$`, "i");
+  /^\/subscriptions\/[0-9a-f-]{36}\/resourceGroups\/[^/]+\/providers\/Microsoft\.KeyVault\/vaults\/[0-9A-Za-z-]+$/i;
 
 /** A vault's name, which becomes part of storage keys. */
 const vaultName = z.string().regex(/^[0-9A-Za-z-]{1,127}$/);
 
 const vault = z.object({
-  id: z.string().max(1024).regex(VAULT_ID_PATTERN),
+  id: z.string().max(1024).regex(VAULT_ID),
   name: vaultName,
   location: text,
   /** At most 50 of 512 and 256 characters: https://learn.microsoft.com/azure/azure-resource-manager/management/tag-resources */
@@ -58,7 +57,7 @@ const vault = z.object({
   }),
 });
 export type AnsweredVault = z.infer<typeof vault>;
-export type AnsweredSubscription = z.infer<typeof subscription>;
+export type AnsweredSubscription = z.infer<typeof subscriptionAnswer>;
 
 /**
  * An entry of a list of vaults.
@@ -80,7 +79,7 @@ export function nameOfVault(entry: unknown): string | undefined {
  * @throws {CloudFailure} badResponse when it is not what the service documents.
  */
 export function readSubscriptionEntry(entry: unknown): AnsweredSubscription {
-  const { data, error } = subscription.safeParse(entry);
+  const { data, error } = subscriptionAnswer.safeParse(entry);
   if (data) return data;
   throw undocumented({ operation: "read the description", resource: "a subscription" }, error);
 }
@@ -111,48 +110,3 @@ export const diagnosticSettingsAnswer = z.object({
     }),
   ),
 });
-
-const READER = "the role Reader on the subscription";
-
-const ROUTES: {
-  path: RegExp;
-  operation: string;
-  resource(name: string): string;
-  answer: z.ZodType;
-  paged?: boolean;
-}[] = [
-  {
-    path: /^\/subscriptions$/i,
-    operation: "list subscriptions",
-    resource: () => "the resource manager",
-    answer: page,
-    paged: true,
-  },
-  {
-    path: /^\/subscriptions\/([^/]+)$/i,
-    operation: "read the subscription",
-    resource: (id) => `subscription ${id}`,
-    answer: subscription,
-  },
-  {
-    path: /^\/subscriptions\/([^/]+)\/providers\/Microsoft\.KeyVault\/vaults$/i,
-    operation: "list vaults",
-    resource: (id) => `subscription ${id}`,
-    answer: page,
-    paged: true,
-  },
-  {
-    path: new RegExp(`^${VAULT_ID}/providers/Microsoft\\.Insights/diagnosticSettings$`, "i"),
-    operation: "read the diagnostic settings",
-    resource: (name) => `key vault ${name}`,
-    answer: diagnosticSettingsAnswer,
-  },
-];
-
-export function resourceManagerRoute(path: string): Route | undefined {
-  for (const { path: pattern, operation, resource, answer, paged = false } of ROUTES) {
-    const match = pattern.exec(path.replace(/\/$/, ""));
-    if (match) return { target: { operation, resource: resource(match[1] ?? ""), grant: READER }, answer, paged };
-  }
-  return undefined;
-}

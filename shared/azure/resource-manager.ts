@@ -1,8 +1,7 @@
-import type { Pipeline } from "@azure/core-rest-pipeline";
-import { systemRandomness } from "../runtime.ts";
-import { CALL_LIMITS, clientOptions, page } from "./calls.ts";
+import { type ArmCall, createArm } from "./arm.ts";
 import { CloudFailure } from "./failure.ts";
 import type { CloudServices } from "./key-vault.ts";
+import { resourceName, resourcePath } from "./resource-id.ts";
 import {
   type AnsweredSubscription,
   type AnsweredVault,
@@ -10,8 +9,7 @@ import {
   nameOfVault,
   readSubscriptionEntry,
   readVaultEntry,
-  resourceManagerRoute,
-  VAULT_ID_PATTERN,
+  subscriptionAnswer,
 } from "./resource-manager-answers.ts";
 
 export interface SubscriptionResource {
@@ -92,46 +90,22 @@ const VAULTS_VERSION = "2026-02-01";
 /** https://learn.microsoft.com/rest/api/monitor/diagnostic-settings/list */
 const DIAGNOSTIC_SETTINGS_VERSION = "2021-05-01-preview";
 
-export function createResourceManager({
-  config,
-  identity,
-  log,
-  randomness = systemRandomness(),
-  limits,
-}: CloudServices): ResourceManager {
-  const endpoint = config.cloud.resourceManager;
-  const scope = `${endpoint}/.default`;
-  // A policy knows one list only, so each call has its own client; the connections are shared.
-  const options = (signal: AbortSignal | undefined) => ({
-    endpoint,
-    credentials: { scopes: [scope] },
-    ...clientOptions({
-      origin: new URL(endpoint).origin,
-      scope,
-      identity,
-      route: resourceManagerRoute,
-      resource: "the resource manager",
-      signal,
-      log,
-      randomness,
-      limits: { ...CALL_LIMITS, ...limits },
-    }),
-  });
-  const subscriptionPipeline = async (signal: AbortSignal | undefined) => {
-    const { SubscriptionClient } = await import("@azure/arm-resources-subscriptions");
-    return new SubscriptionClient(await identity.credential(), options(signal)).pipeline;
-  };
-  const vaultPipeline = async (signal: AbortSignal | undefined) => {
-    const { KeyVaultManagementClient } = await import("@azure/arm-keyvault");
-    return new KeyVaultManagementClient(await identity.credential(), "", options(signal)).pipeline;
-  };
+const READER = "the role Reader on the subscription";
+
+export function createResourceManager(services: CloudServices): ResourceManager {
+  const arm = createArm(services);
 
   return {
     async subscriptions(signal) {
       const subscriptions: SubscriptionResource[] = [];
       const unreadable: CloudFailure[] = [];
-      const first = `${endpoint}/subscriptions?api-version=${SUBSCRIPTIONS_VERSION}`;
-      for await (const entries of pagesFrom(first, await subscriptionPipeline(signal))) {
+      const target = { operation: "list subscriptions", resource: "the resource manager", grant: READER };
+      for await (const entries of arm.pages({
+        path: "/subscriptions",
+        apiVersion: SUBSCRIPTIONS_VERSION,
+        target,
+        signal,
+      })) {
         for (const entry of entries) {
           try {
             subscriptions.push(subscriptionResource(readSubscriptionEntry(entry)));
@@ -145,18 +119,22 @@ export function createResourceManager({
     },
 
     async subscription(subscriptionId, signal) {
-      const id = encodeURIComponent(subscriptionId);
-      const url = `${endpoint}/subscriptions/${id}?api-version=${SUBSCRIPTIONS_VERSION}`;
-      return subscriptionResource(readSubscriptionEntry(await get(url, await subscriptionPipeline(signal))));
+      const target = { operation: "read the subscription", resource: `subscription ${subscriptionId}`, grant: READER };
+      const path = `/subscriptions/${encodeURIComponent(subscriptionId)}`;
+      const answer = await arm.call({ path, apiVersion: SUBSCRIPTIONS_VERSION, target, signal }, subscriptionAnswer);
+      return subscriptionResource(answer);
     },
 
     async *vaults(subscriptionId, signal) {
-      const vaultsOf = `/subscriptions/${encodeURIComponent(subscriptionId)}/providers/Microsoft.KeyVault/vaults`;
-      const first = `${endpoint}${vaultsOf}?api-version=${VAULTS_VERSION}&$top=${VAULTS_PER_PAGE}`;
+      const list: ArmCall = {
+        path: `/subscriptions/${encodeURIComponent(subscriptionId)}/providers/Microsoft.KeyVault/vaults`,
+        apiVersion: VAULTS_VERSION,
+        query: { $top: String(VAULTS_PER_PAGE) },
+        target: { operation: "list vaults", resource: `subscription ${subscriptionId}`, grant: READER },
+        signal,
+      };
       try {
-        for await (const entries of pagesFrom(first, await vaultPipeline(signal))) {
-          yield vaultPage(entries, subscriptionId);
-        }
+        for await (const entries of arm.pages(list)) yield vaultPage(entries, subscriptionId);
       } catch (error) {
         // A provider can't be unregistered while any of its resources exist, so this subscription has no vault:
         // https://learn.microsoft.com/azure/azure-resource-manager/management/resource-providers-and-types
@@ -165,33 +143,13 @@ export function createResourceManager({
     },
 
     async diagnosticSettings(vaultResourceId, signal) {
-      if (!VAULT_ID_PATTERN.test(vaultResourceId)) throw new TypeError("Not the resource id of a key vault.");
-      const path = vaultResourceId.split("/").map(encodeURIComponent).join("/");
-      const url = `${endpoint}${path}/providers/Microsoft.Insights/diagnosticSettings?api-version=${DIAGNOSTIC_SETTINGS_VERSION}`;
-      const answer = await get(url, await vaultPipeline(signal));
-      return diagnosticSettingsAnswer.parse(answer).value.map(diagnosticSetting);
+      const path = `${resourcePath(vaultResourceId, "microsoft.keyvault/vaults")}/providers/Microsoft.Insights/diagnosticSettings`;
+      const resource = `key vault ${resourceName(vaultResourceId)}`;
+      const target = { operation: "read the diagnostic settings", resource, grant: READER };
+      const call = { path, apiVersion: DIAGNOSTIC_SETTINGS_VERSION, target, signal };
+      return (await arm.call(call, diagnosticSettingsAnswer)).value.map(diagnosticSetting);
     },
   };
-}
-
-/**
- * The answer as it came. The SDKs' own operations are not used: their deserializers throw a whole page away, with a
- * TypeError, for one entry that lacks a member; and none of them reads diagnostic settings.
- */
-async function get(url: string, pipeline: Pipeline): Promise<unknown> {
-  const { createDefaultHttpClient, createPipelineRequest } = await import("@azure/core-rest-pipeline");
-  const response = await pipeline.sendRequest(createDefaultHttpClient(), createPipelineRequest({ url }));
-  return JSON.parse(response.bodyAsText ?? "");
-}
-
-/** The entries of a list, page by page. */
-async function* pagesFrom(first: string, pipeline: Pipeline): AsyncGenerator<unknown[]> {
-  let next: string | null | undefined = first;
-  while (next) {
-    const { value, nextLink } = page.parse(await get(next, pipeline));
-    yield value;
-    next = nextLink;
-  }
 }
 
 const subscriptionResource = (found: AnsweredSubscription): SubscriptionResource => ({
