@@ -1,0 +1,50 @@
+import * as z from "zod";
+import type { Arm, Listed } from "./arm.ts";
+import { resourceName, resourcePath } from "./resource-id.ts";
+
+/** A connection of a data factory to another system. Its properties hold no secret in clear. */
+export interface LinkedService {
+  name: string;
+  /** Such as `AzureKeyVault` or `AzureSqlDatabase`. */
+  type: string;
+  /** As it is answered: values may be expressions. */
+  typeProperties: Record<string, unknown>;
+}
+
+/** Every method throws `CloudFailure`. https://learn.microsoft.com/rest/api/datafactory/linked-services */
+export interface DataFactory {
+  linkedServices(factoryId: string, signal?: AbortSignal): Promise<Listed<LinkedService>>;
+}
+
+const linkedService = z.object({
+  name: z.string(),
+  properties: z.object({ type: z.string(), typeProperties: z.record(z.string(), z.unknown()).nullish() }),
+});
+
+export function createDataFactory(arm: Arm): DataFactory {
+  return {
+    async linkedServices(factoryId, signal) {
+      const { entries, unreadable } = await arm.list(
+        {
+          path: `${resourcePath(factoryId, "microsoft.datafactory/factories")}/linkedservices`,
+          apiVersion: "2018-06-01",
+          target: {
+            operation: "list the linked services",
+            resource: `data factory ${resourceName(factoryId)}`,
+            grant: "the role Reader on the data factory",
+          },
+          signal,
+        },
+        linkedService,
+      );
+      return {
+        entries: entries.map(({ name, properties: { type, typeProperties } }) => ({
+          name,
+          type,
+          typeProperties: typeProperties ?? {},
+        })),
+        unreadable,
+      };
+    },
+  };
+}

@@ -1,0 +1,62 @@
+import * as z from "zod";
+import type { Arm, Listed } from "./arm.ts";
+import { resourceName, resourcePath } from "./resource-id.ts";
+
+/** A secret of a Front Door profile: what it takes from a key vault. */
+export interface FrontDoorSecret {
+  name: string;
+  /** `CustomerCertificate`, `ManagedCertificate` … */
+  type: string;
+  /** Resource id of the key vault's secret. */
+  secretSource?: string;
+  secretVersion?: string;
+  /** It follows the newest version. */
+  useLatestVersion: boolean;
+}
+
+/** Every method throws `CloudFailure`. https://learn.microsoft.com/rest/api/frontdoor/azurefrontdoorstandardpremium/secrets */
+export interface FrontDoor {
+  secrets(profileId: string, signal?: AbortSignal): Promise<Listed<FrontDoorSecret>>;
+}
+
+const secret = z.object({
+  name: z.string(),
+  properties: z.object({
+    parameters: z.object({
+      type: z.string(),
+      secretSource: z.object({ id: z.string().nullish() }).nullish(),
+      secretVersion: z.string().nullish(),
+      useLatestVersion: z.boolean().nullish(),
+    }),
+  }),
+});
+
+export function createFrontDoor(arm: Arm): FrontDoor {
+  return {
+    async secrets(profileId, signal) {
+      const { entries, unreadable } = await arm.list(
+        {
+          path: `${resourcePath(profileId, "microsoft.cdn/profiles")}/secrets`,
+          apiVersion: "2024-02-01",
+          target: {
+            operation: "list the secrets",
+            resource: `Front Door ${resourceName(profileId)}`,
+            grant: "the role CDN Profile Reader on the profile",
+          },
+          signal,
+        },
+        secret,
+      );
+      return {
+        entries: entries.map(({ name, properties: { parameters } }) => ({
+          name,
+          type: parameters.type,
+          ...(parameters.secretSource?.id && { secretSource: parameters.secretSource.id }),
+          ...(parameters.secretVersion && { secretVersion: parameters.secretVersion }),
+          useLatestVersion: parameters.useLatestVersion ?? false,
+        })),
+        unreadable,
+      };
+    },
+  };
+}

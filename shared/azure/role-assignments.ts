@@ -1,0 +1,88 @@
+import * as z from "zod";
+import type { Arm, Listed } from "./arm.ts";
+
+/** A role that someone has at a scope and below it. */
+export interface RoleAssignment {
+  principalId: string;
+  /** `User`, `Group`, `ServicePrincipal` … */
+  principalType?: string;
+  /** Resource id of the role definition. */
+  roleDefinitionId: string;
+  /** Where it holds: a resource's id, `/subscriptions/<id>`, a management group's id, or `/`. */
+  scope: string;
+}
+
+/** What a role allows. An action may hold `*`. */
+export interface RoleDefinition {
+  /** As people know it. */
+  name: string;
+  permissions: { dataActions: string[]; notDataActions: string[] }[];
+}
+
+/** Every method throws `CloudFailure`. https://learn.microsoft.com/rest/api/authorization */
+export interface RoleAssignments {
+  /** Those at the subscription, above it (management groups) and below it. What may only be activated is not among them. */
+  list(subscriptionId: string, signal?: AbortSignal): Promise<Listed<RoleAssignment>>;
+  definition(roleDefinitionId: string, signal?: AbortSignal): Promise<RoleDefinition>;
+}
+
+const API_VERSION = "2022-04-01";
+const GRANT = "the role Reader on the subscription";
+
+/** One of the tenant's own begins with `/providers`, as those that are built in may. */
+const DEFINITION_ID =
+  /^(?:\/subscriptions\/[0-9a-f-]{36})?\/providers\/Microsoft\.Authorization\/roleDefinitions\/[0-9a-f-]{36}$/i;
+
+const assignment = z.object({
+  properties: z.object({
+    principalId: z.guid(),
+    principalType: z.string().nullish(),
+    roleDefinitionId: z.string().regex(DEFINITION_ID),
+    scope: z.string().max(2048),
+  }),
+});
+const actions = z.array(z.string()).nullish();
+const definition = z.object({
+  properties: z.object({
+    roleName: z.string(),
+    permissions: z.array(z.object({ dataActions: actions, notDataActions: actions })),
+  }),
+});
+
+export function createRoleAssignments(arm: Arm): RoleAssignments {
+  return {
+    async list(subscriptionId, signal) {
+      const resource = `subscription ${subscriptionId}`;
+      const { entries, unreadable } = await arm.list(
+        {
+          path: `/subscriptions/${encodeURIComponent(subscriptionId)}/providers/Microsoft.Authorization/roleAssignments`,
+          apiVersion: API_VERSION,
+          target: { operation: "list the role assignments", resource, grant: GRANT },
+          signal,
+        },
+        assignment,
+      );
+      return {
+        entries: entries.map(({ properties: { principalType, ...rest } }) => ({
+          ...rest,
+          ...(principalType && { principalType }),
+        })),
+        unreadable,
+      };
+    },
+
+    async definition(roleDefinitionId, signal) {
+      if (!DEFINITION_ID.test(roleDefinitionId)) throw new TypeError("Not the resource id of a role definition.");
+      const target = { operation: "read the role definition", resource: roleDefinitionId, grant: GRANT };
+      const call = { path: roleDefinitionId, apiVersion: API_VERSION, target, signal };
+      const { properties } = await arm.call(call, definition);
+      return {
+        name: properties.roleName,
+        permissions: properties.permissions.map(({ dataActions, notDataActions }) => ({
+          dataActions: dataActions ?? [],
+          notDataActions: notDataActions ?? [],
+        })),
+      };
+    },
+  };
+}
