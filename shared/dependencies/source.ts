@@ -2,7 +2,10 @@ import type { Edge, Resource } from "./edge.ts";
 
 /** What could not be looked into. It hides nothing else. */
 export interface NotSeen {
-  /** A resource's id, `/subscriptions/<id>`, or what another system calls it. */
+  /**
+   * A resource's id, `/subscriptions/<id>`, or what another system calls it. What was known before of resources whose id is
+   * this, or goes on after it with `/`, stays until they can be looked into again.
+   */
   scope: string;
   code: string;
   message: string;
@@ -11,8 +14,11 @@ export interface NotSeen {
 
 /** What a reading tells, one resource after the other. */
 export type Told =
-  /** All that is known of one resource now; without edges it uses nothing. */
-  | { resource: Resource; edges: Edge[] }
+  /**
+   * All that is known of one resource now; without edges it uses nothing. `partial`: something of it could not be looked
+   * into, which a `notSeen` says; its edges of before stay. A resource is told of once in a reading.
+   */
+  | { resource: Resource; edges: Edge[]; partial?: boolean }
   /** There is no such resource any more. */
   | { gone: string }
   | { notSeen: NotSeen };
@@ -20,6 +26,13 @@ export type Told =
 /** A system whose resources use assets. Each unit of it, such as a subscription, is one piece of work. */
 export interface EdgeSource {
   readonly name: "azure" | "devops" | "sync" | "logs";
+  /** It is always read in full, since that costs little. */
+  readonly whole?: boolean;
+  /**
+   * All there are now: what was known of others leaves.
+   *
+   * @throws {CloudFailure} when they can't be listed.
+   */
   units(): Promise<string[]>;
   /**
    * All resources of a unit; with `since` only those that may have changed since then. A resource that a reading without
