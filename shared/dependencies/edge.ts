@@ -57,6 +57,10 @@ export type Refresh = z.infer<typeof Refresh>;
 
 /** One use of one asset by one resource. Holds names, never a value. */
 export const Edge = z.object({
+  /**
+   * Of a client secret that is looked up by its application `entra.<tenant id>` (no vault can be called so); `type` is then
+   * `secret` and `name` the application's client id, all in lower case.
+   */
   vaultName: z.string(),
   /** Without type and name: the whole vault. */
   type: z.enum(ASSET_TYPES).optional(),
