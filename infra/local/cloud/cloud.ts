@@ -13,6 +13,8 @@ import { type CompanyChoice, chosenCompany, companyNamed } from "./company/load.
 import { Control } from "./control.ts";
 import { controlApi } from "./control-api.ts";
 import { type CloudState, DataFolder } from "./data-folder.ts";
+import { DEVOPS_AUDIENCE, Devops } from "./devops/devops.ts";
+import { Organization } from "./devops/organization.ts";
 import { type AppRegistration, entra } from "./entra.ts";
 import { Faults } from "./faults.ts";
 import { Directory, isDirectoryChange } from "./graph/directory.ts";
@@ -73,7 +75,7 @@ export interface Cloud {
 
 /**
  * Starts a cloud on this machine that speaks the wire protocols of Entra, the resource manager, Microsoft Graph, Key Vault, Communication
- * Services e-mail and App Configuration over TLS, all on one port under names that end in `.localhost`; and on a second,
+ * Services e-mail, App Configuration and Azure DevOps over TLS, all on one port under names that end in `.localhost`; and on a second,
  * plain port the managed identity endpoint, webhook sinks and the control API; on a third the company's identity provider; and on a
  * fourth the API server of a Kubernetes cluster.
  */
@@ -151,7 +153,16 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
   const api = new ApiTokens({ tokens, people, clientId: state.apiClientId, authority });
   const targets = new Targets(directory, (vault, name) => control.secretValue(vault, name));
   resources.secretChanged = (vault, name) => targets.noticed(vault, name);
+  const devops = new Devops({
+    organization: new Organization(company.devops ?? { organization: "acme", projects: [] }, state.tenantId),
+    tokens,
+    directory,
+    members: [state.identity.objectId, state.app.objectId],
+    origin: origin("devops.localhost"),
+    elsewhere: () => listening.foreignHost(),
+  });
   const control = new Control({
+    devops,
     directory: new DirectoryControl(directory, targets),
     clock,
     resources,
@@ -168,7 +179,7 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
     api,
     providers,
   });
-  const audiences = [manager, graphOrigin, `https://${SUFFIX}`, MAIL_AUDIENCE, CONFIGURATION_AUDIENCE];
+  const audiences = [manager, graphOrigin, `https://${SUFFIX}`, MAIL_AUDIENCE, CONFIGURATION_AUDIENCE, DEVOPS_AUDIENCE];
   services = {
     "login.localhost": entra({ tokens, api, origin: authority, resources: audiences, apps: [state.app], directory }),
     "graph.localhost": graph({ directory, tokens, origin: graphOrigin }),
@@ -190,6 +201,7 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
     }),
     "acme.communication.localhost": mails.service,
     "acme.azconfig.localhost": appConfiguration.service,
+    "devops.localhost": devops.service,
     ...providers.services(),
   };
 
@@ -211,6 +223,7 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
   return {
     environment: {
       AZURE_GRAPH_ENDPOINT: graphOrigin,
+      AZURE_DEVOPS_ENDPOINT: origin("devops.localhost"),
       ...environment(state, certificate.authorityPath, authority, manager, origin),
       ...providers.environment(),
       PRIVATE_TARGET_HOSTS: [new URL(issuer).host, ...providers.privateHosts()].join(","),

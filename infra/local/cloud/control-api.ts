@@ -1,6 +1,7 @@
 import type { CompanyApplication } from "./company/applications.ts";
 import type { AssetKind } from "./company/company.ts";
 import type { Control } from "./control.ts";
+import type { Devops } from "./devops/devops.ts";
 import type { DirectoryControl } from "./graph/directory-control.ts";
 import { type Answer, type Incoming, jsonObject } from "./http.ts";
 import { isOidcMode } from "./idp/oidc-modes.ts";
@@ -42,6 +43,9 @@ type Body = Record<string, unknown>;
  *     POST   /control/applications/ID/signs-in    {"value": "…"}
  *     POST   /control/targets                     {"appId": "…", "vault": "…", "secret": "…"}
  *     GET    /control/targets/gaps
+ *
+ *     GET    /control/devops                      PUT    /control/devops     {"tokenMode": "page203", "slowed": {"seconds": 1, "times": 1}, "members": []}
+ *     PATCH  /control/devops/groups/NAME          {"variable": "…", "value": "…"}, as somebody else; null removes it
  *
  * Bodies are the types of `company/company.ts`, `faults.ts`, `idp/people.ts`, `api-tokens.ts` and `resources/resources.ts`. @throws {Error} with what is wrong.
  */
@@ -94,6 +98,8 @@ export function controlApi(control: Control, request: Incoming): Answer | Promis
       return ok(control.directory.settings());
     case "applications":
       return applications(control.directory, method, rest, body);
+    case "devops":
+      return devops(control.devops, method, rest, body);
     case "targets":
       if (method === "POST")
         control.directory.watchTarget(body as unknown as Parameters<DirectoryControl["watchTarget"]>[0]);
@@ -101,6 +107,30 @@ export function controlApi(control: Control, request: Incoming): Answer | Promis
     default:
       return notFound();
   }
+}
+
+function devops(devops: Devops, method: string, [part, name]: string[], body: Body): Answer {
+  if (method === "PUT") devops.set(body);
+  if (method === "PATCH" && part === "groups") {
+    const { variable, value } = body as { variable: string; value: string | null };
+    devops.organization.changeGroup(name ?? "", ({ variables }) => {
+      if (value === null) delete variables[variable];
+      else variables[variable] = { ...variables[variable], value };
+    });
+  }
+  const { organization, tokenMode = null, slowed, members } = devops;
+  const groups = [...organization.groups.values()].map((one) => one.name);
+  const connections = [...organization.connections.values()].map((one) => one.name);
+  const projects = organization.projects.map((one) => one.name);
+  return ok({
+    organization: organization.name,
+    projects,
+    groups,
+    connections,
+    tokenMode,
+    slowed,
+    members: [...members],
+  });
 }
 
 function oidc(control: Control, method: string, part: string | undefined, { mode }: Body): Answer {

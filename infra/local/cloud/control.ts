@@ -10,6 +10,7 @@ import type {
   CompanySubscription,
   CompanyVault,
 } from "./company/company.ts";
+import type { Devops } from "./devops/devops.ts";
 import type { ActiveFault, Fault, Faults } from "./faults.ts";
 import type { DirectoryControl } from "./graph/directory-control.ts";
 import type { OidcProvider } from "./idp/oidc.ts";
@@ -26,6 +27,7 @@ import type { Tokens } from "./tokens.ts";
 import type { Sinks, SunkRequest } from "./webhook-sink.ts";
 
 export interface ControlParts {
+  devops: Devops;
   resources: Resources;
   faults: Faults;
   ledger: Ledger;
@@ -74,10 +76,13 @@ export class Control {
 
   /** The tenant's applications. */
   readonly directory: DirectoryControl;
+  /** The organization of Azure DevOps. */
+  readonly devops: Devops;
 
   constructor(parts: ControlParts) {
     this.#parts = parts;
     this.directory = parts.directory;
+    this.devops = parts.devops;
   }
 
   /** ISO 8601. Of applications, their secrets and what is written to vaults; tokens go by the machine's time. */

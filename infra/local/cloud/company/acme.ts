@@ -1,4 +1,5 @@
 import { acmeApplications, withApplicationSecrets } from "./acme-applications.ts";
+import { acmeDevops } from "./acme-devops.ts";
 import type {
   Company,
   CompanyCertificate,
@@ -33,7 +34,11 @@ export function acmeCompany(seed: number): Company {
       vaults: ["ledger", "treasury", "payroll", "tax"].map((team) => teamVault(dice, team, "prod")),
     },
   ];
-  return { subscriptions: withApplicationSecrets(subscriptions, TEAMS), applications: acmeApplications(TEAMS) };
+  return {
+    subscriptions: withApplicationSecrets(subscriptions, TEAMS),
+    applications: acmeApplications(TEAMS),
+    devops: acmeDevops(TEAMS),
+  };
 }
 
 const TEAMS = [

@@ -1,4 +1,5 @@
 import type { CompanyApplication } from "./applications.ts";
+import type { CompanyDevops } from "./devops.ts";
 
 /**
  * A company as a person writes it down: what the cloud holds when it starts. Everything but names has a default, so a
@@ -9,6 +10,8 @@ export interface Company {
   subscriptions: CompanySubscription[];
   /** Of its one tenant. */
   applications?: CompanyApplication[];
+  /** Left out, it is `acme` and has no projects. */
+  devops?: CompanyDevops;
 }
 
 export interface CompanySubscription {

@@ -37,6 +37,22 @@ export const smallCompany: Company = {
       ],
     },
   ],
+  devops: {
+    organization: "acme",
+    projects: [
+      {
+        name: "Shop",
+        groups: [
+          { name: "shop-prod", vault: "kv-shop-prod", variables: { "db-password": { enabled: true } } },
+          { name: "shop-copies", variables: { DB_PASSWORD: { secret: "copied-db-password" }, REGION: "westeurope" } },
+        ],
+        connections: [{ name: "deploy-payments", application: "Payment API", secret: "gateway" }],
+      },
+      { name: "Docs" },
+      { name: "Website" },
+      { name: "Archive", rights: "view" },
+    ],
+  },
   applications: [
     {
       name: "Payment API",

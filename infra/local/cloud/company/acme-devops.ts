@@ -1,0 +1,47 @@
+import type { CompanyDevops, CompanyProject } from "./devops.ts";
+
+/** A project of each team: what uses the vaults and the applications, and what only looks like it. */
+export function acmeDevops(teams: readonly string[]): CompanyDevops {
+  return {
+    organization: "acme",
+    projects: [
+      ...teams.map(projectOf),
+      { name: "Finance Close", rights: "none", groups: [{ name: "close", vault: "kv-ledger-prod", variables: {} }] },
+    ],
+  };
+}
+
+function projectOf(team: string, index: number): CompanyProject {
+  const name = team.length <= 3 ? team.toUpperCase() : `${team[0]!.toUpperCase()}${team.slice(1)}`;
+  return {
+    name,
+    ...(index === 5 && { rights: "view" }),
+    groups: [
+      {
+        name: `${team}-prod`,
+        vault: `kv-${team}-prod`,
+        variables: { [`${team}-api-client-secret`]: { enabled: index !== 8 } },
+        ...(index === 0 && { sharedWith: ["Orders"] }),
+      },
+      // A copy that nobody can tell from another secret, beside plain values.
+      ...(index % 3 === 0
+        ? [{ name: `${team}-release`, variables: { API_KEY: { secret: `${team}-copied-key` }, REGION: "westeurope" } }]
+        : []),
+    ],
+    connections: [
+      ...(index % 2 === 0
+        ? [{ name: `${team}-deploy`, application: `${name} API`, secret: "current", camelCase: index % 4 === 2 }]
+        : [{ name: `${team}-deploy`, application: `${name} Portal`, signsIn: "federation" as const }]),
+      ...(index === 1
+        ? [{ name: "orders-legacy", application: "Orders Importer", secret: "now", creationMode: "Automatic" as const }]
+        : []),
+      ...(index === 2
+        ? [
+            { name: "certificate-deploy", application: "Partner Gateway", signsIn: "certificate" as const },
+            { name: "agents", application: "Identity API", signsIn: "managedIdentity" as const },
+            { name: "source", application: "Identity API", type: "github" },
+          ]
+        : []),
+    ],
+  };
+}

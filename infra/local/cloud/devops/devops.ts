@@ -1,0 +1,327 @@
+import type { Directory } from "../graph/directory.ts";
+import { type Answer, type Incoming, jsonObject, type Operation, type Service } from "../http.ts";
+import { bearerToken, type Claims, type Tokens } from "../tokens.ts";
+import { type Connection, MASKED, type Organization, type Project, parameter, type Variable } from "./organization.ts";
+import {
+  ANONYMOUS,
+  denied,
+  invalid,
+  message,
+  missing,
+  notSignedIn,
+  rateHeaders,
+  refusals,
+  TOKEN_MODES,
+  type TokenMode,
+} from "./refusals.ts";
+import { connectionShape, groupShape, projectShape } from "./shapes.ts";
+
+/** The resource that tokens for Azure DevOps are asked for. */
+export const DEVOPS_AUDIENCE = "499b84ac-1321-427f-aa17-267ca6975798";
+
+/** When somebody else makes a change, in respect of what the service does with the same group or connection. */
+export type Meanwhile = "afterRead" | "beforeWrite" | "afterWrite";
+
+export interface DevopsParts {
+  organization: Organization;
+  tokens: Tokens;
+  directory: Directory;
+  /** Of the service, which are users of the organization to begin with. */
+  members: readonly string[];
+  /** `https://devops.localhost:port` */
+  origin: string;
+  /** `https://evil.localhost:port` */
+  elsewhere(): string;
+}
+
+/** Projects on a page, so that a few are more than one. */
+const PROJECTS_PER_PAGE = 3;
+
+type Handler = () => Answer;
+
+/** Azure DevOps Services, REST 7.1: projects, variable groups, service connections. */
+export class Devops {
+  readonly organization: Organization;
+  /** Object ids of the principals who are users of the organization. */
+  readonly members: Set<string>;
+  /** How every token is refused; undefined: those that hold are taken, the others get a page with 203. */
+  tokenMode: TokenMode | undefined;
+  /** Answers carry the headers of somebody who is slowed down so much, this many times. */
+  slowed = { seconds: 0, times: 0 };
+  readonly #parts: DevopsParts;
+  #meanwhile: { when: Meanwhile; id: string; change: () => void }[] = [];
+
+  constructor(parts: DevopsParts) {
+    this.#parts = parts;
+    this.organization = parts.organization;
+    this.members = new Set(parts.members);
+  }
+
+  /** @throws {Error} for a mode that there is not. */
+  set(to: { tokenMode?: unknown; slowed?: unknown; members?: unknown }): void {
+    if (to.tokenMode !== undefined) {
+      const mode = TOKEN_MODES.find((one) => one === to.tokenMode);
+      if (mode === undefined && to.tokenMode !== null) throw new Error("There is no such mode");
+      this.tokenMode = mode;
+    }
+    if (to.slowed !== undefined) this.slowed = to.slowed as Devops["slowed"];
+    if (to.members !== undefined) {
+      this.members.clear();
+      for (const member of to.members as string[]) this.members.add(member);
+    }
+  }
+
+  /** Once, at the next moment of that kind for a group's number or a connection's id. */
+  meanwhile(when: Meanwhile, id: string | number, change: () => void): void {
+    this.#meanwhile.push({ when, id: String(id), change });
+  }
+
+  /** What a secret variable, or a connection's key, holds. */
+  value(name: string, variable?: string): string | null | undefined {
+    if (variable !== undefined) return this.organization.groupNamed(name).variables[variable]?.value;
+    return parameter(this.organization.connectionNamed(name), "serviceprincipalkey");
+  }
+
+  readonly service: Service = (request): Operation | undefined => {
+    const [organization = "", ...path] = request.segments;
+    const claims = this.#claims(request);
+    const found = this.#find(request, path, claims);
+    if (!found) return undefined;
+    const [name, answer] = found;
+    return {
+      name: `devops.${name}`,
+      refusals,
+      item: organization,
+      anonymous: claims === undefined,
+      answer: () => {
+        if (organization.toLowerCase() !== this.organization.name) return missing("The organization");
+        const anonymousIsAnswered = this.tokenMode === "anonymous" && name === "connectionData";
+        if (!anonymousIsAnswered && (this.tokenMode !== undefined || claims === undefined)) {
+          return notSignedIn(this.tokenMode ?? "page203", this.#parts.elsewhere());
+        }
+        if (!anonymousIsAnswered && !this.members.has(claims!.oid)) {
+          return message(
+            401,
+            "TF400813",
+            `The user '${claims!.oid}' is not authorized to access this resource.`,
+            "UnauthorizedRequestException",
+          );
+        }
+        if (!/^7\.\d(-preview(\.\d)?)?$/.test(request.query.get("api-version") ?? "")) {
+          return invalid("No api-version was supplied.");
+        }
+        return this.#slowed(answer());
+      },
+    };
+  };
+
+  #claims(request: Incoming): Claims | undefined {
+    const token = bearerToken(request.headers.authorization);
+    const claims = token === undefined ? undefined : this.#parts.tokens.check(token, [DEVOPS_AUDIENCE]);
+    return typeof claims === "object" ? claims : undefined;
+  }
+
+  #slowed(answer: Answer): Answer {
+    if (answer.status !== 200 || this.slowed.times <= 0) return answer;
+    this.slowed.times--;
+    return { ...answer, headers: { ...answer.headers, ...rateHeaders(this.slowed.seconds) } };
+  }
+
+  #find(request: Incoming, path: string[], claims: Claims | undefined): [string, Handler] | undefined {
+    const { method, query } = request;
+    const project = path[0] === "_apis" ? undefined : path[0];
+    const [apis, area, resource, id, ...more] = project === undefined ? path : path.slice(1);
+    if (apis !== "_apis" || more.length > 0) return undefined;
+    const route = `${method} ${area}${resource === undefined ? "" : `/${resource}`}${id === undefined ? "" : "/ID"}`;
+    const within =
+      (answer: (project: Project) => Answer): Handler =>
+      () => {
+        const known = this.organization.project(project ?? "");
+        if (!known) return missing("The project");
+        return known.rights === "none" ? denied() : answer(known);
+      };
+    switch (`${project === undefined ? "" : "project "}${route}`) {
+      case "GET connectionData":
+        return ["connectionData", () => this.#connectionData(claims)];
+      case "GET projects":
+        return ["listProjects", () => this.#projects(query)];
+      case "project GET distributedtask/variablegroups":
+        return ["listVariableGroups", within((one) => this.#groups(one, query))];
+      case "project GET distributedtask/variablegroups/ID":
+        return ["getVariableGroup", within((one) => this.#group(one, id!))];
+      case "PUT distributedtask/variablegroups/ID":
+        return ["putVariableGroup", () => this.#putGroup(id!, request)];
+      case "project GET serviceendpoint/endpoints":
+        return ["listConnections", within((one) => this.#connections(one, query))];
+      case "project GET serviceendpoint/endpoints/ID":
+        return ["getConnection", within((one) => this.#connection(one, id!))];
+      case "PUT serviceendpoint/endpoints/ID":
+        return ["putConnection", () => this.#putConnection(id!, request)];
+      case "project POST serviceendpoint/endpointproxy":
+        return ["testConnection", within((one) => this.#proxy(one, request))];
+      default:
+        return undefined;
+    }
+  }
+
+  #connectionData(claims: Claims | undefined): Answer {
+    const known = claims !== undefined && this.tokenMode === undefined;
+    const user = known
+      ? { id: claims.oid, providerDisplayName: "The service" }
+      : { id: ANONYMOUS, providerDisplayName: "Anonymous" };
+    return {
+      status: 200,
+      body: {
+        authenticatedUser: { ...user, descriptor: "", subjectDescriptor: "", isActive: true, properties: {} },
+        authorizedUser: user,
+        instanceId: "2f8ea3e5-0b5a-4b5c-9a11-6f8f2f7a2f11",
+        deploymentType: "hosted",
+      },
+    };
+  }
+
+  #projects(query: URLSearchParams): Answer {
+    const from = Number(query.get("continuationToken") ?? 0);
+    const size = Math.min(Number(query.get("$top") ?? 100), PROJECTS_PER_PAGE);
+    const base = `${this.#parts.origin}/${this.organization.name}`;
+    const value = this.organization.projects.slice(from, from + size).map((one) => projectShape(one, base));
+    const next = from + size;
+    return {
+      status: 200,
+      ...(next < this.organization.projects.length && { headers: { "x-ms-continuationtoken": String(next) } }),
+      body: { count: value.length, value },
+    };
+  }
+
+  #groups(project: Project, query: URLSearchParams): Answer {
+    const visible = [...this.organization.groups.values()].filter(({ projects }) =>
+      projects.some(({ id }) => id === project.id),
+    );
+    const managed = query.get("actionFilter") === "manage" && project.rights !== "manage" ? [] : visible;
+    const value = managed.map(groupShape);
+    return { status: 200, body: { count: value.length, value } };
+  }
+
+  #group(project: Project, id: string): Answer {
+    const group = this.organization.groups.get(Number(id));
+    if (!group?.projects.some((one) => one.id === project.id)) return { status: 200, body: null };
+    const body = groupShape(group);
+    this.#happens("afterRead", id);
+    return { status: 200, body };
+  }
+
+  #putGroup(id: string, request: Incoming): Answer {
+    this.#happens("beforeWrite", id);
+    const group = this.organization.groups.get(Number(id));
+    if (!group) return missing("The variable group");
+    const body = jsonObject(request);
+    const references = body?.variableGroupProjectReferences;
+    // https://github.com/MicrosoftDocs/vsts-rest-api-specs/issues/531
+    if (!Array.isArray(references) || references.length === 0) {
+      return message(
+        401,
+        "TF400813",
+        "The user is not authorized to access this resource.",
+        "UnauthorizedRequestException",
+      );
+    }
+    if (group.projects.some(({ id: one }) => this.organization.project(one)?.rights !== "manage")) return denied();
+    if (body?.type !== group.type || typeof body.name !== "string")
+      return invalid("The group's name or type is wrong.");
+    const given = body.variables as Record<string, Partial<Variable> | null> | undefined;
+    if (typeof given !== "object" || given === null) return invalid("A group has at least one variable.");
+    // What the body lacks is gone; a secret without a value keeps the one it has.
+    const variables = Object.entries(given).map(([name, variable]): [string, Variable] => {
+      const before = group.variables[name];
+      const isSecret = variable?.isSecret === true;
+      const kept = isSecret && before?.isSecret ? before.value : null;
+      return [name, { ...variable, value: variable?.value ?? kept }];
+    });
+    group.variables = Object.fromEntries(variables);
+    group.name = body.name;
+    if (typeof body.description === "string") group.description = body.description;
+    Object.assign(group, { modifiedOn: this.organization.now(), modifiedBy: "The service" });
+    const answer = groupShape(group);
+    this.#happens("afterWrite", id);
+    return { status: 200, body: answer };
+  }
+
+  #connections(project: Project, query: URLSearchParams): Answer {
+    const type = query.get("type");
+    const visible = [...this.organization.connections.values()].filter(
+      (one) => one.projects.some(({ id }) => id === project.id) && (type === null || one.type === type),
+    );
+    const managed = query.get("actionFilter") === "manage" && project.rights !== "manage" ? [] : visible;
+    const value = managed.map(connectionShape);
+    return { status: 200, body: { count: value.length, value } };
+  }
+
+  #connection(project: Project, id: string): Answer {
+    const connection = this.#connectionOf(project, id);
+    if (!connection) return { status: 200, body: null };
+    const body = connectionShape(connection);
+    this.#happens("afterRead", id);
+    return { status: 200, body };
+  }
+
+  #connectionOf(project: Project, id: string): Connection | undefined {
+    const connection = this.organization.connections.get(id.toLowerCase());
+    return connection?.projects.some((one) => one.id === project.id) ? connection : undefined;
+  }
+
+  #putConnection(id: string, request: Incoming): Answer {
+    this.#happens("beforeWrite", id);
+    const connection = this.organization.connections.get(id.toLowerCase());
+    if (!connection) return missing("The service connection");
+    if (connection.projects.some(({ id: one }) => this.organization.project(one)?.rights !== "manage")) return denied();
+    const body = jsonObject(request) as unknown as Connection & { serviceEndpointProjectReferences?: unknown[] };
+    if (body?.id !== connection.id || typeof body.authorization?.parameters !== "object") {
+      return invalid("The service connection is not complete.");
+    }
+    if (!Array.isArray(body.serviceEndpointProjectReferences) || body.serviceEndpointProjectReferences.length === 0) {
+      return invalid("serviceEndpointProjectReferences is missing.");
+    }
+    const secrets = Object.entries(body.authorization.parameters).filter(([name]) => MASKED.has(name.toLowerCase()));
+    if (connection.data.creationMode === "Automatic" && secrets.some(([, value]) => value !== null)) {
+      return invalid("A service connection that was created automatically takes no key.");
+    }
+    const kept = secrets.map(([name, value]) => [name, value ?? parameter(connection, name.toLowerCase()) ?? null]);
+    connection.name = body.name;
+    connection.url = body.url;
+    connection.data = body.data;
+    connection.authorization = {
+      scheme: body.authorization.scheme,
+      parameters: { ...body.authorization.parameters, ...Object.fromEntries(kept) },
+    };
+    const answer = connectionShape(connection);
+    this.#happens("afterWrite", id);
+    return { status: 200, body: answer };
+  }
+
+  /** The test of the portal: signs in with what the connection holds, or with a key that the request gives. */
+  #proxy(project: Project, request: Incoming): Answer {
+    const connection = this.#connectionOf(project, request.query.get("endpointId") ?? "");
+    if (!connection) return missing("The service connection");
+    const body = jsonObject(request) as { dataSourceDetails?: { dataSourceName?: string } } | undefined;
+    if (body?.dataSourceDetails?.dataSourceName !== "TestConnection") return invalid("There is no such data source.");
+    const appId = parameter(connection, "serviceprincipalid");
+    const application = appId ? this.#parts.directory.truth(appId) : undefined;
+    const outcome = application
+      ? this.#parts.directory.signIn(application, parameter(connection, "serviceprincipalkey") ?? "")
+      : 700016;
+    const failed = {
+      statusCode: "unauthorized",
+      result: null,
+      errorMessage: `Failed to obtain the Json Web Token(JWT) using service principal client ID. Exception message: AADSTS${outcome}: Invalid client secret provided.`,
+    };
+    const answer = outcome === "accepted" ? { statusCode: "ok", result: [], errorMessage: "" } : failed;
+    return { status: 200, body: { ...answer, activityId: "5f1c1c62-26c7-4c4e-9d43-0a2f1b8a2f11" } };
+  }
+
+  #happens(when: Meanwhile, id: string): void {
+    const now = this.#meanwhile.find((one) => one.when === when && one.id === id);
+    if (!now) return;
+    this.#meanwhile = this.#meanwhile.filter((one) => one !== now);
+    now.change();
+  }
+}
