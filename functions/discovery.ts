@@ -147,7 +147,10 @@ const getAsset = endpoint({
   access: "user",
   tier: "core",
   params: z.object({
-    asset_id: z.string().meta({ description: "`<vault>.<type>.<name>`, or `entra.<tenantId>.<appId>.<keyId>`" }),
+    asset_id: z.string().meta({
+      description:
+        "`<vault>.<type>.<name>`, `entra.<tenantId>.<appId>.<keyId>` or `b2c.<tenantId>.<kind>.<name>[.<keyId>]`",
+    }),
   }),
   responds: { 200: Asset },
   handle: async ({ params, services }) => {

@@ -15,7 +15,7 @@ const ROOMS = [
   ["http"],
   ["azure", "outgoing"],
   ["audit"],
-  ["messages", "secrets"],
+  ["messages", "secrets", "runs"],
   ["settings"],
   ["access", "licensing", "inventory"],
   ["subscriptions", "compliance", "discovery", "sso", "devops"],

@@ -9,7 +9,7 @@ import {
   sourceOf,
 } from "../inventory/asset.ts";
 import type { ExpiryRange } from "../inventory/health.ts";
-import { holderSubscription, ownersOf } from "../inventory/holder.ts";
+import { HOLDER_SOURCES, holderSubscription, ownersOf } from "../inventory/holder.ts";
 import { expiryBounds, nameKey, partitions } from "../inventory/layout.ts";
 import type { Tables } from "../storage/tables.ts";
 import { DAY_MS } from "../time.ts";
@@ -144,32 +144,35 @@ export const thresholdsOf = ({ alertType, thresholds }: Pick<RuleRecord, "alertT
   return alertType === "credentialExpiry" ? [...new Set([...thresholds, 0])] : thresholds;
 };
 
-const shownCredential = ({ tenantId, appId, applicationName, keyId, displayName }: Credential) => ({
+const shownCredential = ({ tenantId, kind, tenantDomain, appId, applicationName, keyId, displayName }: Credential) => ({
   tenantId,
-  appId,
+  ...(kind === undefined ? {} : { kind }),
+  ...(tenantDomain === undefined ? {} : { tenantDomain }),
+  ...(appId === undefined ? {} : { appId }),
   applicationName,
-  keyId,
+  ...(keyId === undefined ? {} : { keyId }),
   ...(displayName === undefined ? {} : { displayName }),
 });
 
 function sourcesOf(rule: RuleRecord, thresholds: readonly number[], span: Span, snapshot: VaultSnapshot): Source[] {
   const { vault, subscription, type } = rule.filters;
   const types = type === undefined ? ASSET_TYPES : [type];
-  const source = rule.alertType === "credentialExpiry" ? "entra" : rule.filters.source;
+  const sources = rule.alertType === "credentialExpiry" ? HOLDER_SOURCES : rule.filters.source && [rule.filters.source];
   const vaults = snapshot.vaults.filter(
     ({ name, subscriptionId, source: of }) =>
-      (source === undefined || sourceOf({ source: of }) === source) &&
+      (sources === undefined || sources.some((source) => sourceOf({ source: of }) === source)) &&
       (vault === undefined || name.toLowerCase() === vault.toLowerCase()) &&
       (subscription === undefined || subscriptionId.toLowerCase() === subscription.toLowerCase()),
   );
-  const whole =
-    vault !== undefined
-      ? partitions.vault(vault)
-      : subscription !== undefined
-        ? partitions.subscription(subscription)
-        : source !== undefined && source !== "keyVault"
-          ? partitions.subscription(holderSubscription(source))
-          : partitions.all;
+  // Where all of them stand: one partition, or one for each source that is no key vault's.
+  const holders = sources?.flatMap((source) => (source === "keyVault" ? [] : source));
+  const wholes =
+    vault === undefined && subscription === undefined && holders?.length
+      ? holders.map((source) => ({
+          partitionKey: partitions.subscription(holderSubscription(source)),
+          vaults: vaults.filter(({ source: of }) => of === source),
+        }))
+      : [{ partitionKey: partitionOf(rule.filters), vaults }];
   // An expiration rule leaves alone what had expired before it looked the last time: that is for a rule about `expired`.
   const window: ExpiryRange = {
     from: rule.alertType === "expiration" ? secondAfter(span.from, 0) : 0,
@@ -181,24 +184,38 @@ function sourcesOf(rule: RuleRecord, thresholds: readonly number[], span: Span, 
   const changed = vaults
     .filter((one) => snapshot.changedSince(one, span.revision))
     .flatMap((one) => types.filter((of) => inWindow(one, of) > 0).map((of) => ({ vault: one, type: of })));
-  const everything = types.map((of) => ({ type: of, count: sum(vaults.map((one) => inWindow(one, of))) }));
+  const everything = wholes.flatMap((whole) =>
+    types.map((of) => ({
+      partitionKey: whole.partitionKey,
+      type: of,
+      count: sum(whole.vaults.map((one) => inWindow(one, of))),
+    })),
+  );
   const pages = sum(everything.map(({ count }) => Math.ceil(count / PAGE_ROWS)));
   // The whole window holds what any threshold passed over too.
   if (changed.length > 0 && changed.length >= pages) {
     return everything
       .filter(({ count }) => count > 0)
-      .map(({ type: of }) => ({ partitionKey: whole, type: of, range: window }));
+      .map(({ partitionKey, type: of }) => ({ partitionKey, type: of, range: window }));
   }
   const passedOver = thresholds.flatMap((days) => {
     const range = { from: secondAfter(span.from, days), before: secondAfter(span.to, days), unset: false };
-    return types
-      .filter((of) => vaults.some((one) => countIn(one, of, range) > 0))
-      .map((of) => ({ partitionKey: whole, type: of, range }));
+    return wholes.flatMap((whole) =>
+      types
+        .filter((of) => whole.vaults.some((one) => countIn(one, of, range) > 0))
+        .map((of) => ({ partitionKey: whole.partitionKey, type: of, range })),
+    );
   });
   return [
     ...changed.map((one) => ({ partitionKey: partitions.vault(one.vault.name), type: one.type, range: window })),
     ...passedOver,
   ];
+}
+
+/** The narrowest partition that holds all that the filters fit. */
+function partitionOf({ vault, subscription }: RuleRecord["filters"]): string {
+  if (vault !== undefined) return partitions.vault(vault);
+  return subscription === undefined ? partitions.all : partitions.subscription(subscription);
 }
 
 /** The first whole second after the instant that lies so many days later. */

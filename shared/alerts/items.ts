@@ -1,6 +1,6 @@
 import { deflateRawSync, inflateRawSync } from "node:zlib";
 import * as z from "zod";
-import { ASSET_TYPES } from "../inventory/asset.ts";
+import { ASSET_TYPES, CREDENTIAL_KINDS } from "../inventory/asset.ts";
 import { expiryKey } from "../inventory/layout.ts";
 import { keyText } from "../storage/keys.ts";
 import { SEVERITIES } from "./rule.ts";
@@ -27,9 +27,11 @@ export const AssetItem = z.object({
   credential: z
     .object({
       tenantId: z.string(),
-      appId: z.string(),
+      kind: z.enum(CREDENTIAL_KINDS).optional(),
+      tenantDomain: z.string().optional(),
+      appId: z.string().optional(),
       applicationName: z.string(),
-      keyId: z.string(),
+      keyId: z.string().optional(),
       displayName: z.string().optional(),
     })
     .optional(),

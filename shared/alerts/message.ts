@@ -1,3 +1,4 @@
+import { type CredentialKind, isCredentialId } from "../inventory/asset.ts";
 import { DAY_MS, HOUR_MS } from "../time.ts";
 import type { DeliveryRecord } from "./delivery.ts";
 import type {
@@ -138,29 +139,33 @@ function assetLine(item: AssetItem, at: Date, links: Links): MessageLine {
   return {
     urgency: urgencyOf(left),
     title: credential
-      ? `${credential.applicationName}/${credential.displayName ?? credential.keyId}`
+      ? [credential.applicationName, credential.displayName ?? credential.keyId].filter(Boolean).join("/")
       : `${item.vaultName}/${item.name}`,
     what: left < 0 ? `expired ${ago(-left)}` : `expires ${within(left)}`,
     facts: [
-      ["Type", credential ? `${CREDENTIAL_NAMES[item.type]} of an application` : TYPE_NAMES[item.type]],
-      ...(credential
-        ? ([
-            ["Client id", credential.appId],
-            ["Key id", credential.keyId],
-          ] as [string, string][])
-        : []),
+      ["Type", credential ? credentialType(item.type, credential.kind) : TYPE_NAMES[item.type]],
+      ...(
+        [
+          ["Tenant", credential?.tenantDomain],
+          ["Client id", credential?.appId],
+          ["Key id", credential?.keyId],
+        ] as const
+      ).flatMap(([label, value]): [string, string][] => (value === undefined ? [] : [[label, value]])),
       [left < 0 ? "Expired" : "Expires", on],
       ["Owner", item.owner ?? "none given"],
       ...(item.threshold > 0 ? ([["Threshold", dayCount(item.threshold)]] as [string, string][]) : []),
     ],
     link: {
       text: "Open in the Azure portal",
-      url: credential
-        ? credentialsLink(links, credential.appId)
-        : vaultLink(links, item.vaultId, PORTAL_LIST[item.type]),
+      url: credential ? credentialsLink(links, credential) : vaultLink(links, item.vaultId, PORTAL_LIST[item.type]),
     },
   };
 }
+
+const credentialType = (type: AssetItem["type"], kind: CredentialKind = "application"): string => {
+  if (kind === "policyKey") return `${TYPE_NAMES[type]} of a custom policy`;
+  return kind === "identityProvider" ? "Identity provider" : `${CREDENTIAL_NAMES[type]} of an application`;
+};
 
 /** @param left - Milliseconds until it expires. */
 function urgencyOf(left: number): Urgency {
@@ -265,12 +270,16 @@ export function vaultLink({ portal, tenantId }: Links, vaultId: string, list: st
   return `${portal}/#${tenantId ? `@${tenantId}` : ""}/resource${path}${list ? `/${list}` : ""}`;
 }
 
-/** Whether an asset's id is that of an application's credential, which is in no vault. */
-export const isCredentialId = (id: string): boolean => id.startsWith("entra.");
-
-/** The page of an application registration's certificates and secrets. */
-export const credentialsLink = ({ portal }: Links, appId: string): string =>
-  `${portal}/#view/Microsoft_AAD_RegisteredApps/ApplicationMenuBlade/~/Credentials/appId/${encodeURIComponent(appId)}`;
+/** The page of an application registration's certificates and secrets; of a B2C tenant's other credentials the tenant's. */
+export function credentialsLink(
+  { portal }: Links,
+  { kind = "application", appId, tenantDomain }: NonNullable<AssetItem["credential"]>,
+): string {
+  const directory = `${portal}/#${tenantDomain === undefined ? "" : `@${encodeURIComponent(tenantDomain)}/`}view`;
+  return kind === "application" && appId !== undefined
+    ? `${directory}/Microsoft_AAD_RegisteredApps/ApplicationMenuBlade/~/Credentials/appId/${encodeURIComponent(appId)}`
+    : `${directory}/Microsoft_AAD_B2CAdmin/TenantManagementMenuBlade/~/overview`;
+}
 
 /** In UTC and in a form that reads the same in every country. */
 const dateText = (date: Date): string =>

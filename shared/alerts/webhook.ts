@@ -1,9 +1,10 @@
 import { createHmac } from "node:crypto";
+import { isCredentialId } from "../inventory/asset.ts";
 import type { OutgoingOptions } from "../outgoing/outgoing.ts";
 import { SECOND_MS } from "../time.ts";
 import type { DeliveryRecord } from "./delivery.ts";
 import type { Item } from "./items.ts";
-import { credentialsLink, isCredentialId, type Links, vaultLink } from "./message.ts";
+import { credentialsLink, type Links, vaultLink } from "./message.ts";
 import type { WebhookSecret } from "./rule.ts";
 
 /** Event types, part of the contract with receivers. */
@@ -70,9 +71,7 @@ function itemOf(item: Item, links: Links): object {
         owner: item.owner ?? null,
         expiresOn: new Date(item.expiresOn * 1000).toISOString(),
         thresholdDays: item.threshold,
-        portalUrl: credential
-          ? credentialsLink(links, credential.appId)
-          : vaultLink(links, item.vaultId, `${item.type}s`),
+        portalUrl: credential ? credentialsLink(links, credential) : vaultLink(links, item.vaultId, `${item.type}s`),
       };
     }
     case "violation": {

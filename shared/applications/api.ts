@@ -3,8 +3,8 @@ import { pageParameters, queryInstant } from "../http/paging.ts";
 import { assetId } from "../inventory/asset.ts";
 import { daysUntil, type Moment, STATUSES, statusOf } from "../inventory/health.ts";
 import { bucketOf, credentialName, holderName } from "../inventory/holder.ts";
-import { VaultFailure } from "../inventory/vault.ts";
-import { type ApplicationRecord, FederatedCredential, RUN_STATUSES, type RunRecord } from "./application.ts";
+import { ListFailure, RUN_STATUSES } from "../runs/runs.ts";
+import { type ApplicationRecord, FederatedCredential, type RunRecord } from "./application.ts";
 import type { FoundApplication } from "./query.ts";
 import { REASONS } from "./rotatable.ts";
 
@@ -28,9 +28,7 @@ export const DiscoveryRun = z
     apps: z.int().nullable().meta({ description: "Applications that are known after it; null while it runs." }),
     credentials: z.int().nullable().meta({ description: "Their secrets and certificates." }),
     expiring: z.int().nullable().meta({ description: "Those of the status warning or critical." }),
-    failures: z
-      .array(VaultFailure.extend({ list: z.string() }))
-      .meta({ description: "What could not be read, and what to do about it." }),
+    failures: z.array(ListFailure).meta({ description: "What could not be read, and what to do about it." }),
   })
   .meta({ id: "ApplicationDiscovery" });
 

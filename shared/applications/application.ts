@@ -1,6 +1,6 @@
 import * as z from "zod";
 import type { GraphApplication } from "../azure/graph.ts";
-import { VaultFailure } from "../inventory/vault.ts";
+import { RunFacts } from "../runs/runs.ts";
 import { entity } from "../storage/entity.ts";
 import { keyEnd, keyText } from "../storage/keys.ts";
 import { fenceEntity } from "../storage/tables.ts";
@@ -124,26 +124,13 @@ export type StateRecord = z.infer<typeof StateRecord>;
 export const States = entity(TABLE, StateRecord);
 export const STATE_KEY = "s!state";
 
-export const RUN_STATUSES = ["running", "completed", "partial", "failed"] as const;
-export const RunRecord = z.object({
-  runId: z.string(),
+export const RunRecord = RunFacts.extend({
   /** `changes` reads what changed since the run before. */
   mode: z.enum(["full", "changes"]),
-  trigger: z.enum(["api", "schedule"]),
-  requestedBy: z.string(),
-  requestId: z.string(),
-  status: z.enum(RUN_STATUSES),
-  createdAt: z.string(),
-  finishedAt: z.string().optional(),
   /** What is known after it, in all; absent while it runs. */
   apps: z.int().optional(),
   credentials: z.int().optional(),
   expiring: z.int().optional(),
-  failures: z.array(VaultFailure.extend({ list: z.string() })),
-  /** The worker that has it in hand. How long it may is told by the age of this row. */
-  worker: z.string().optional(),
-  /** How many workers began it. */
-  attempts: z.int(),
   /** How it ends, once that is decided and until all of its end is written. */
   ending: z
     .object({
@@ -163,9 +150,6 @@ export const RunRecord = z.object({
 export type RunRecord = z.infer<typeof RunRecord>;
 export const Runs = entity(TABLE, RunRecord);
 export const RUNS = "runs";
-/** Which run is under way: there is one at a time. */
-export const ActiveRun = entity(TABLE, z.object({ runId: z.string() }));
-export const ACTIVE_KEY = "active";
 
 /** An application's or service principal's credentials as rows have them, by key id. */
 export function credentialsOf({ kind: of, passwords, keys }: GraphApplication): ApplicationCredential[] {

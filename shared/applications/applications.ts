@@ -8,6 +8,7 @@ import type { Page, PageRequest } from "../http/paging.ts";
 import { notFound, Problem } from "../http/problem.ts";
 import type { Moment } from "../inventory/health.ts";
 import { VaultBusy } from "../inventory/write.ts";
+import { createRuns, RunBusy } from "../runs/runs.ts";
 import type { Clock, Logger } from "../runtime.ts";
 import { isConflict } from "../storage/conflict.ts";
 import { type Row, withoutKeys } from "../storage/entity.ts";
@@ -22,7 +23,9 @@ import {
   type Details,
   idKey,
   nameKey,
+  RUNS,
   type RunRecord,
+  Runs,
   STATE_KEY,
   States,
   TABLE,
@@ -36,7 +39,6 @@ import {
   type PoliciesOf,
 } from "./query.ts";
 import { type Reason, reasonsAgainst } from "./rotatable.ts";
-import { createRuns, RunBusy } from "./runs.ts";
 
 export const QUEUE = "applications-discover";
 export const DiscoverMessage = z.object({
@@ -100,7 +102,7 @@ export function createApplications(
 ): ApplicationsRoom {
   const { tables, queues, graph, audit, clock, log, moment } = deps;
   const { policiesOf = async () => new Map(), waitMs = WAIT_MS } = deps;
-  const runs = createRuns(deps);
+  const runs = createRuns({ runs: Runs, partitionKey: RUNS }, deps);
 
   /** Works on a run to its end, or to where another worker or message goes on. */
   async function work(runId: string): Promise<void> {

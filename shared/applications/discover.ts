@@ -8,6 +8,8 @@ import { countExpiries } from "../inventory/expiries.ts";
 import { type Moment, rangeOf } from "../inventory/health.ts";
 import { BUCKETS, bucketOf, holderSubscription, UNSEEN_AFTER_MS } from "../inventory/holder.ts";
 import { expiriesOf, VAULTS, Vaults, vaultInSubscriptionKey } from "../inventory/vault.ts";
+import type { HolderWriting } from "../inventory/write-holder.ts";
+import type { HeldRun } from "../runs/runs.ts";
 import type { Clock, Logger, Randomness } from "../runtime.ts";
 import { withoutKeys } from "../storage/entity.ts";
 import { keyEnd } from "../storage/keys.ts";
@@ -30,7 +32,6 @@ import {
 } from "./application.ts";
 import { writeCredentials } from "./credentials.ts";
 import { type Listing, merged, type ReadApplication, readAll, readChanges, startOfChanges } from "./read.ts";
-import type { HeldRun } from "./runs.ts";
 import { appIdOf, contentsOf, endBucket, readBucket, writeApplications } from "./write.ts";
 
 /** Reading all of Graph may take so long: below the longest time of one invocation (host.json). */
@@ -55,7 +56,7 @@ export interface DiscoverDeps {
   graph: DirectoryReader;
   /** The tenant that Graph answers for. */
   tenantId: () => Promise<string>;
-  inventory: Omit<Parameters<typeof writeCredentials>[1], "confirm">;
+  inventory: Omit<HolderWriting, "confirm">;
   moment: () => Promise<Moment>;
   audit: Pick<Audit, "append">;
   /** Run when a run has ended that may have changed something. */
@@ -85,7 +86,7 @@ interface Reading {
  * older than what it wrote; the next one does it again. A failure of Graph is the run's outcome, anything else is thrown, so
  * that the message comes again.
  */
-export async function discover(held: HeldRun, deps: DiscoverDeps): Promise<void> {
+export async function discover(held: HeldRun<RunRecord>, deps: DiscoverDeps): Promise<void> {
   const { tables, clock, log } = deps;
   const { run } = held;
   if (run.ending) return await complete(held, run.ending, deps);
@@ -125,7 +126,12 @@ export async function discover(held: HeldRun, deps: DiscoverDeps): Promise<void>
   await complete(held, ending, deps);
 }
 
-async function read(held: HeldRun, before: StateRecord | undefined, now: string, deps: DiscoverDeps): Promise<Reading> {
+async function read(
+  held: HeldRun<RunRecord>,
+  before: StateRecord | undefined,
+  now: string,
+  deps: DiscoverDeps,
+): Promise<Reading> {
   const { graph } = deps;
   const signal = AbortSignal.any([held.signal, AbortSignal.timeout(READING_MS)]);
   const failures: RunRecord["failures"] = [];
@@ -291,7 +297,7 @@ async function writeBucket(
   bucket: string,
   wanted: Wanted,
   contents: string | undefined,
-  { held, reading, now, deps }: { held: HeldRun; reading: Reading; now: string; deps: DiscoverDeps },
+  { held, reading, now, deps }: { held: HeldRun<RunRecord>; reading: Reading; now: string; deps: DiscoverDeps },
 ) {
   const { tables } = deps;
   const { tenantId, applicationsAt } = reading.state;
@@ -346,7 +352,7 @@ const ENTRY_ATTEMPTS = 3;
 
 /** Enters the run's end in the audit log, once under one id, and ends it. */
 async function complete(
-  held: HeldRun,
+  held: HeldRun<RunRecord>,
   ending: NonNullable<RunRecord["ending"]>,
   deps: DiscoverDeps,
   attempt = 1,

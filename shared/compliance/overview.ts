@@ -1,4 +1,4 @@
-import { holderSubscription, notCounted } from "../inventory/holder.ts";
+import { HOLDER_SOURCES, holderSubscription, notCounted } from "../inventory/holder.ts";
 import { VAULTS, Vaults, vaultInSubscriptionKey } from "../inventory/vault.ts";
 import { keyEnd } from "../storage/keys.ts";
 import type { Tables } from "../storage/tables.ts";
@@ -58,7 +58,7 @@ export async function readOverview(
       } else if (row.rowKey === EVALUATION_KEY) evaluation = EvaluationRecord.parse(row);
     }
   }
-  const left = vaults.some(({ subscriptionId }) => subscriptionId === ENTRA) ? await uncounted() : new Set();
+  const left = vaults.some(({ subscriptionId }) => HOLDERS.includes(subscriptionId)) ? await uncounted() : new Set();
   return {
     vaults: vaults.filter(({ name }) => !left.has(name.toLowerCase())),
     exemptionOf: (checkId, vault) =>
@@ -70,18 +70,20 @@ export async function readOverview(
   };
 }
 
-const ENTRA = holderSubscription("entra");
+const HOLDERS: readonly string[] = HOLDER_SOURCES.map(holderSubscription);
 
-/** Holders that don't count now, by lower-cased name. One request. */
+/** Holders that don't count now, by lower-cased name. A request for each source and 1,000 of them. */
 export async function uncountedHolders(
   tables: Tables,
   now: { now: number; licensed: boolean },
 ): Promise<ReadonlySet<string>> {
   const names = new Set<string>();
-  const prefix = vaultInSubscriptionKey(ENTRA, "");
-  const range = { partitionKey: VAULTS, from: prefix, before: keyEnd(prefix) };
-  for await (const rows of tables.pages(Vaults, { ...range, select: ["name", "source", "listedAt"] }))
-    for (const row of rows) if (notCounted(row, now) !== undefined) names.add(row.name.toLowerCase());
+  for (const holders of HOLDERS) {
+    const prefix = vaultInSubscriptionKey(holders, "");
+    const range = { partitionKey: VAULTS, from: prefix, before: keyEnd(prefix) };
+    for await (const rows of tables.pages(Vaults, { ...range, select: ["name", "source", "listedAt"] }))
+      for (const row of rows) if (notCounted(row, now) !== undefined) names.add(row.name.toLowerCase());
+  }
   return names;
 }
 

@@ -23,7 +23,8 @@ const instant = z.iso.datetime().meta({ description: "ISO 8601 in UTC." });
 export const Asset = z
   .object({
     id: z.string().meta({
-      description: "`<vault>.<type>.<name>`; of an application's credential `entra.<tenantId>.<appId>.<keyId>`.",
+      description:
+        "`<vault>.<type>.<name>`; of an application's credential `entra.<tenantId>.<appId>.<keyId>`, of a B2C tenant's `b2c.<tenantId>.<kind>.<name>` and for most kinds `.<keyId>`.",
       example: "kv-payments.secret.db-password",
     }),
     source: z.enum(SOURCES).meta({ description: "What holds it." }),
@@ -68,6 +69,8 @@ export const Asset = z
     }),
     credential: Credential.pick({
       tenantId: true,
+      kind: true,
+      tenantDomain: true,
       appId: true,
       applicationName: true,
       keyId: true,
@@ -76,7 +79,11 @@ export const Asset = z
       hint: true,
       owners: true,
     })
-      .meta({ id: "AssetCredential", description: "Of an application's credential: whose it is." })
+      .meta({
+        id: "AssetCredential",
+        description:
+          "Of a directory's credential: whose it is. `applicationName` is the application's name, of a policy key its key set's id, of an identity provider what it is called. Only an application's has `of`.",
+      })
       .optional(),
     keyType: z.string().nullable().optional(),
     keySize: z.int().nullable().optional().meta({ description: "Bits, for RSA." }),
@@ -231,7 +238,10 @@ export const AssetQuery = z.strictObject({
   status: z.enum(STATUSES).optional(),
   vault: vaultName.optional().meta({ description: "A vault's name." }),
   subscription: subscriptionId.optional(),
-  source: z.enum(SOURCES).optional().meta({ description: "What holds it: key vaults, or applications of Entra." }),
+  source: z
+    .enum(SOURCES)
+    .optional()
+    .meta({ description: "What holds it: key vaults, applications of Entra, or B2C tenants." }),
   counted: boolean.optional().meta({
     description:
       "`false` answers what is in no count and in no score instead: credentials that were not seen for 7 days, or without a PRO licence.",

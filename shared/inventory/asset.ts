@@ -11,15 +11,28 @@ export type AssetSource = (typeof SOURCES)[number];
 /** Rows of earlier versions have none: they are a key vault's. */
 export const sourceOf = ({ source }: { source?: AssetSource | undefined }): AssetSource => source ?? "keyVault";
 
-/** What an application's credential has that a vault's asset has not. */
+/**
+ * What a credential of a directory is: an application's, and of a B2C tenant also a key of a custom policy's key set, or what
+ * an identity provider was set up with.
+ */
+export const CREDENTIAL_KINDS = ["application", "policyKey", "identityProvider"] as const;
+export type CredentialKind = (typeof CREDENTIAL_KINDS)[number];
+
+/** What a credential of a directory has that a vault's asset has not. */
 export const Credential = z.object({
   tenantId: z.string(),
-  /** The client id. */
-  appId: z.string(),
+  /** Absent: an application's. */
+  kind: z.enum(CREDENTIAL_KINDS).optional(),
+  /** Of another tenant than the service's own: what its registration calls it. */
+  tenantDomain: z.string().optional(),
+  /** The client id: of an application's, and of an identity provider's where it has one. */
+  appId: z.string().optional(),
+  /** The application's name; of a policy key the key set's id, of an identity provider what it is called. */
   applicationName: z.string(),
-  keyId: z.string(),
-  /** Of a service principal: its application is another tenant's, or has credentials of its own. */
-  of: z.enum(["application", "servicePrincipal"]),
+  /** An identity provider's has none. */
+  keyId: z.string().optional(),
+  /** Of a service principal: its application is another tenant's, or has credentials of its own. Only of an application's. */
+  of: z.enum(["application", "servicePrincipal"]).optional(),
   displayName: z.string().optional(),
   /** The first three characters of a client secret. */
   hint: z.string().optional(),
@@ -91,14 +104,22 @@ export const isStale = ({ listing }: Pick<AssetRecord, "listing">): boolean => l
 
 /**
  * `<vault>.<type>.<name>`; Key Vault names ignore case, so ids are lower-cased. An application's credential, whose holder and
- * name say whose it is (holder.ts), has the id `entra.<tenantId>.<appId>.<keyId>`.
+ * name say whose it is (holder.ts), has the id `entra.<tenantId>.<appId>.<keyId>`, one of a B2C tenant
+ * `b2c.<tenantId>.<kind>.<name>[.<keyId>]`.
  */
 export function assetId({ vaultName, type, name }: AssetPlace): string {
-  const holder = HOLDER.exec(vaultName);
-  const credential = holder && CREDENTIAL_NAME.exec(name);
-  return (
-    credential ? `entra.${holder[1]}.${credential[1]}.${credential[2]}` : `${vaultName}.${type}.${name}`
-  ).toLowerCase();
+  return (credentialIdOf(vaultName, name) ?? `${vaultName}.${type}.${name}`).toLowerCase();
+}
+
+/** Undefined for what no holder's credential is called. */
+function credentialIdOf(vaultName: string, name: string): string | undefined {
+  const [, tenantId] = HOLDER.exec(vaultName) ?? [];
+  const [, b2cTenantId, kind] = B2C_HOLDER.exec(vaultName) ?? [];
+  const place = tenantId === undefined ? `b2c.${b2cTenantId}.${kind}` : `entra.${tenantId}`;
+  if (tenantId === undefined && kind === undefined) return undefined;
+  if (kind?.toLowerCase() === "identityprovider") return `${place}.${name}`;
+  const parts = (kind?.toLowerCase() === "policykey" ? POLICY_KEY_NAME : CREDENTIAL_NAME).exec(name);
+  return parts ? `${place}.${parts[1]}.${parts[2]}` : undefined;
 }
 
 /** Where an asset stands. */
@@ -110,27 +131,43 @@ export interface AssetPlace {
 
 const GUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}";
 const HOLDER = new RegExp(`^entra-(${GUID})-[0-9a-f]$`, "i");
+const B2C_HOLDER = new RegExp(`^b2c-(${GUID})-(application|policykey|identityprovider)(?:-[0-9a-f])?$`, "i");
 const CREDENTIAL_NAME = new RegExp(`^(${GUID})-(${GUID})$`, "i");
-const CREDENTIAL_ID = new RegExp(`^entra\\.(${GUID})\\.(${GUID})\\.(${GUID})$`);
+/** A key set's id, and 16 digits that stand for a key of it (b2c/read.ts). */
+const POLICY_KEY_NAME = /^([0-9a-z_-]{1,120})-([0-9a-f]{16})$/i;
+const CREDENTIAL_START = new RegExp(`^(?:entra|b2c)\\.${GUID}\\.`, "i");
+const CREDENTIAL_ID = new RegExp(`^(entra|b2c)\\.(${GUID})(\\.application)?\\.(${GUID})\\.(${GUID})$`);
+const POLICY_KEY_ID = new RegExp(`^b2c\\.(${GUID})\\.policykey\\.([0-9a-z_-]{1,120})\\.([0-9a-f]{16})$`);
+const PROVIDER_ID = new RegExp(`^b2c\\.(${GUID})\\.identityprovider\\.([0-9a-z_-]{1,120})$`);
 const ASSET_ID = /^([a-z0-9-]{1,127})\.(secret|key|certificate)\.([a-z0-9-]{1,127})$/;
 
 /**
- * Where the asset with this id stands: one place; two for a credential, whose id does not say whether it is a secret or a
- * certificate; none when the text is no id.
+ * Where the asset with this id stands: one place; several for a credential, whose id does not say what type it has; none when
+ * the text is no id.
  */
 export function placesOf(id: string): AssetPlace[] {
   const text = id.toLowerCase();
+  const places = (vaultName: string, name: string, types: readonly AssetType[]) =>
+    types.map((type) => ({ vaultName, type, name }));
   const credential = CREDENTIAL_ID.exec(text);
   if (credential) {
-    const [, tenantId, appId, keyId] = credential as unknown as [string, string, string, string];
-    const vaultName = `entra-${tenantId}-${appId[0]}`;
-    return (["secret", "certificate"] as const).map((type) => ({ vaultName, type, name: `${appId}-${keyId}` }));
+    const [, source, tenantId, kind, appId, keyId] = credential as unknown as string[];
+    if ((source === "b2c") !== (kind !== undefined)) return [];
+    const holder = source === "b2c" ? `b2c-${tenantId}-application` : `entra-${tenantId}`;
+    return places(`${holder}-${appId![0]}`, `${appId}-${keyId}`, ["secret", "certificate"]);
   }
+  const [, keysTenant, keySet, key] = POLICY_KEY_ID.exec(text) ?? [];
+  if (keysTenant !== undefined) return places(`b2c-${keysTenant}-policykey`, `${keySet}-${key}`, ASSET_TYPES);
+  const [, tenantId, provider] = PROVIDER_ID.exec(text) ?? [];
+  if (provider !== undefined) return places(`b2c-${tenantId}-identityprovider`, provider, ["secret"]);
   const asset = ASSET_ID.exec(text);
   // A credential has one id and no other.
-  if (!asset || HOLDER.test(asset[1]!)) return [];
+  if (!asset || HOLDER.test(asset[1]!) || B2C_HOLDER.test(asset[1]!)) return [];
   return [{ vaultName: asset[1]!, type: asset[2] as AssetType, name: asset[3]! }];
 }
+
+/** Whether it is the id of a directory's credential, which is in no vault. A vault may be called `entra` or `b2c`. */
+export const isCredentialId = (id: string): boolean => CREDENTIAL_START.test(id);
 
 /** The client id and key id in the name of an application's credential; undefined for any other name. */
 export function credentialIds(name: string): { appId: string; keyId: string } | undefined {

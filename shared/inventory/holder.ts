@@ -1,5 +1,5 @@
 import { DAY_MS } from "../time.ts";
-import { type AssetRecord, type AssetSource, sourceOf } from "./asset.ts";
+import { type AssetRecord, type AssetSource, type CredentialKind, sourceOf } from "./asset.ts";
 import type { Moment } from "./health.ts";
 import type { VaultRecord } from "./vault.ts";
 
@@ -10,8 +10,12 @@ import type { VaultRecord } from "./vault.ts";
  * change reads and writes a sixteenth of them.
  */
 
+/** Where the credentials come from that are no key vault's. */
+export const HOLDER_SOURCES = ["entra", "b2c"] as const satisfies AssetSource[];
+export type HolderSource = (typeof HOLDER_SOURCES)[number];
+
 /** A holder's "subscription": the partition of all credentials of a source. No subscription has such an id. */
-export const holderSubscription = (source: Exclude<AssetSource, "keyVault">): string => source;
+export const holderSubscription = (source: HolderSource): string => source;
 
 /** The holders of a tenant's applications, by the first digit of the application's client id. */
 export const BUCKETS = "0123456789abcdef".split("");
@@ -20,17 +24,30 @@ export const bucketOf = (appId: string): string => appId[0]!.toLowerCase();
 /** Longer than any key vault's name may be (24 characters), so it is none's. */
 export const holderName = (tenantId: string, bucket: string): string => `entra-${tenantId.toLowerCase()}-${bucket}`;
 
+/**
+ * The same in a B2C tenant, where each kind of credential has holders of its own: one that can't be read leaves the others as
+ * they are. Its applications are spread as the service's own tenant's are.
+ */
+export const b2cHolderName = (tenantId: string, kind: CredentialKind, bucket?: string): string =>
+  `b2c-${tenantId}-${kind}${bucket === undefined ? "" : `-${bucket}`}`.toLowerCase();
+
+/** Of a holder of a B2C tenant the tenant's id. */
+export const b2cTenantOf = (holder: string): string | undefined => /^b2c-([0-9a-f-]{36})-/.exec(holder)?.[1];
+
 /** The name of a credential in its holder. */
 export const credentialName = (appId: string, keyId: string): string => `${appId}-${keyId}`.toLowerCase();
 
 /** A holder nothing is known of yet. */
-export const newHolder = (tenantId: string, bucket: string, now: string): VaultRecord => ({
-  name: holderName(tenantId, bucket),
-  source: "entra",
+export const newHolder = (
+  { name, source, tenantId }: { name: string; source: HolderSource; tenantId: string },
+  now: string,
+): VaultRecord => ({
+  name,
+  source,
   id: "",
   vaultUri: "",
   location: "",
-  subscriptionId: holderSubscription("entra"),
+  subscriptionId: holderSubscription(source),
   resourceGroup: "",
   tenantId: tenantId.toLowerCase(),
   sku: "",

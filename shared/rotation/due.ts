@@ -27,7 +27,10 @@ export async function* dueSecrets(tables: Tables, now: Date, before: Date): Asyn
   };
   for await (const rows of tables.pages(Assets, { ...range, select: ["expiresOn", "credential"] })) {
     yield rows.flatMap(({ expiresOn, credential }) =>
-      credential?.of === "application" && expiresOn !== undefined
+      credential?.of === "application" &&
+      credential.appId !== undefined &&
+      credential.keyId !== undefined &&
+      expiresOn !== undefined
         ? {
             appId: credential.appId,
             keyId: credential.keyId,

@@ -1,6 +1,6 @@
 import pMap from "p-map";
 import type { PasswordCredential } from "../azure/graph.ts";
-import { type AssetRecord, Assets, placesOf, sourceOf } from "../inventory/asset.ts";
+import { type AssetRecord, Assets, isCredentialId, placesOf, sourceOf } from "../inventory/asset.ts";
 import { expiryBounds, nameKey, namePrefix, partitions } from "../inventory/layout.ts";
 import type { Logger } from "../runtime.ts";
 import { keyEnd } from "../storage/keys.ts";
@@ -153,8 +153,8 @@ export async function candidatesOf(
 
 /** The vault and the name in the asset id of a vault's secret; undefined for another asset's, and for what is no id. */
 export function secretPlace(id: string): { vaultName: string; name: string } | undefined {
-  const [place, other] = placesOf(id);
-  return place?.type === "secret" && other === undefined ? place : undefined;
+  const [place] = isCredentialId(id) ? [] : placesOf(id);
+  return place?.type === "secret" ? place : undefined;
 }
 
 /** The secret as the inventory knows it. */

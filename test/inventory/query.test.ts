@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { ASSET_TYPES, type AssetRecord, assetId, sourceOf } from "../../shared/inventory/asset.ts";
 import { type Moment, statusOf } from "../../shared/inventory/health.ts";
-import { newHolder } from "../../shared/inventory/holder.ts";
+import { holderName, newHolder } from "../../shared/inventory/holder.ts";
 import { type AssetFilter, createAssetQueries } from "../../shared/inventory/query.ts";
 import { createInventoryWriter } from "../../shared/inventory/write.ts";
 import { createTables } from "../../shared/storage/tables.ts";
@@ -43,7 +43,7 @@ beforeAll(async () => {
   // Credentials of two sixteenths of the applications, of which one was not seen for more than a week.
   for (const [at, bucket] of ["3", "c"].entries()) {
     const seenAt = new Date(START - at * 8 * DAY * 1000).toISOString();
-    const holder = newHolder(TENANT, bucket, seenAt);
+    const holder = newHolder({ name: holderName(TENANT, bucket), source: "entra", tenantId: TENANT }, seenAt);
     const vault = { ...holder, listedAt: { secret: seenAt, certificate: seenAt } };
     const assets = [-3, 3, 400, undefined].map((days, index) => {
       const [appId, keyId] = [`${bucket}${TENANT.slice(1)}`, `${index}${TENANT.slice(1)}`];

@@ -153,7 +153,9 @@ function openRoom(connectionString: string) {
       }
       const byAppId = [...new Map(apps.map(({ appId, name }) => [appId, { appId, name }])).values()];
       for (const bucket of new Set(byAppId.map(({ appId }) => bucketOf(appId)))) {
-        const holder = newHolder(cloud.app.tenantId, bucket, clock.now().toISOString());
+        const tenantId = cloud.app.tenantId;
+        const name = holderName(tenantId, bucket);
+        const holder = newHolder({ name, source: "entra", tenantId }, clock.now().toISOString());
         const secrets = byAppId
           .filter(({ appId }) => bucketOf(appId) === bucket)
           .flatMap(({ appId, name }) => control.directory.secrets(appId).map((one) => ({ ...one, appId, name })))

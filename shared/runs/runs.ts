@@ -1,13 +1,54 @@
 import { encodeTime } from "ulid";
+import * as z from "zod";
 import type { Caller } from "../http/endpoint.ts";
 import { notFound } from "../http/problem.ts";
 import type { Clock, Randomness } from "../runtime.ts";
 import { isConflict, repeatOnConflict } from "../storage/conflict.ts";
-import { type Row, withoutKeys } from "../storage/entity.ts";
+import { type Entity, entity, type Row, withoutKeys } from "../storage/entity.ts";
 import { insert, put, remove, replace, type Tables } from "../storage/tables.ts";
 import { DAY_MS, SECOND_MS } from "../time.ts";
 import { isUlid, newestFirst } from "../ulid.ts";
-import { ACTIVE_KEY, ActiveRun, RUNS, type RunRecord, Runs, TABLE } from "./application.ts";
+
+/** Discoveries: readings of what another system holds, which may take longer than the request that asks for one. */
+
+export const RUN_STATUSES = ["running", "completed", "partial", "failed"] as const;
+
+/** Something that could not be read, and what to do about it. */
+export const ListFailure = z.object({
+  list: z.string(),
+  code: z.string(),
+  message: z.string(),
+  remedy: z.string(),
+  at: z.string(),
+});
+export type ListFailure = z.infer<typeof ListFailure>;
+
+/** What the record of every run has. A room adds its own to it. */
+export const RunFacts = z.object({
+  runId: z.string(),
+  trigger: z.enum(["api", "schedule"]),
+  requestedBy: z.string(),
+  requestId: z.string(),
+  status: z.enum(RUN_STATUSES),
+  createdAt: z.string(),
+  finishedAt: z.string().optional(),
+  failures: z.array(ListFailure),
+  /** The worker that has it in hand. How long it may is told by the age of this row. */
+  worker: z.string().optional(),
+  /** How many workers began it. */
+  attempts: z.int(),
+});
+export type RunFacts = z.infer<typeof RunFacts>;
+
+/** Where a room keeps its runs: all in one partition, the newest first. */
+export interface RunRows<R extends RunFacts> {
+  runs: Entity<R>;
+  partitionKey: string;
+}
+
+/** Which run is under way: there is one at a time in a partition. */
+const ACTIVE_KEY = "active";
+const activeRuns = (table: string) => entity(table, z.object({ runId: z.string() }));
 
 /** How long a run stays with a worker after its last sign of life, by the store's clock. */
 const LEASE_MS = 60 * SECOND_MS;
@@ -26,8 +67,8 @@ export class RunBusy extends Error {
 }
 
 /** One worker's hold on a run. */
-export interface HeldRun {
-  readonly run: RunRecord;
+export interface HeldRun<R extends RunFacts> {
+  readonly run: R;
   /** Names the worker in this one life. */
   readonly worker: string;
   /** Aborted when another worker has taken the run over. */
@@ -35,58 +76,62 @@ export interface HeldRun {
   /** Makes sure that the run is still this worker's. @throws a conflict when it is not. */
   confirm(): Promise<void>;
   /** Changes what the run says. @throws as `confirm`. */
-  change(change: Partial<RunRecord>): Promise<void>;
+  change(change: Partial<R>): Promise<void>;
   /** Ends the run: it says what it says now, and another may begin. @throws as `confirm`. */
-  end(change: Partial<RunRecord>): Promise<void>;
+  end(change: Partial<R>): Promise<void>;
   /** Lets go of a run that is not over, so that the next message finds it free. */
   release(): Promise<void>;
 }
 
 /** The runs of the discovery, one at a time. */
-export interface DiscoveryRuns {
+export interface DiscoveryRuns<R extends RunFacts> {
   /** Begins a run, or answers the one that is under way. */
-  begin(made: Pick<RunRecord, "mode" | "trigger">, caller: Caller): Promise<{ run: RunRecord; isNew: boolean }>;
+  begin(made: Omit<R, keyof RunFacts> & Pick<R, "trigger">, caller: Caller): Promise<{ run: R; isNew: boolean }>;
   /** @throws {Problem} notFound */
-  get(runId: string): Promise<RunRecord>;
+  get(runId: string): Promise<R>;
   /** The run under way. */
-  active(): Promise<RunRecord | undefined>;
+  active(): Promise<R | undefined>;
   /** Undefined when it is over. @throws {RunBusy} while another worker has it. */
-  hold(runId: string): Promise<HeldRun | undefined>;
+  hold(runId: string): Promise<HeldRun<R> | undefined>;
   /** Ends a run in nobody's hands. */
-  giveUp(runId: string, failure: RunRecord["failures"][number]): Promise<RunRecord | undefined>;
+  giveUp(runId: string, failure: ListFailure): Promise<R | undefined>;
   removeOld(): Promise<void>;
 }
 
 const keyOf = (runId: string): string => newestFirst(runId);
 
-export function createRuns(deps: { tables: Tables; clock: Clock; randomness: Randomness }): DiscoveryRuns {
+export function createRuns<R extends RunFacts>(
+  { runs: Runs, partitionKey: RUNS }: RunRows<R>,
+  deps: { tables: Tables; clock: Clock; randomness: Randomness },
+): DiscoveryRuns<R> {
   const { tables, clock, randomness } = deps;
+  const { table } = Runs;
+  const ActiveRun = activeRuns(table);
+  const recordOf = (row: Row<R>) => withoutKeys(row) as unknown as R;
   const read = (runId: string) => tables.get(Runs, RUNS, keyOf(runId));
 
-  async function active(): Promise<RunRecord | undefined> {
+  async function active(): Promise<R | undefined> {
     const standing = await tables.get(ActiveRun, RUNS, ACTIVE_KEY);
     const run = standing && (await read(standing.runId));
-    return run?.status === "running" ? withoutKeys(run) : undefined;
+    return run?.status === "running" ? recordOf(run) : undefined;
   }
 
-  const ended = (row: Row<RunRecord>, change: Partial<RunRecord>) => [
-    replace(Runs, row.rowKey, { ...withoutKeys(row), worker: undefined, ...change }, row.etag),
+  const ended = (row: Row<R>, change: Partial<R>) => [
+    replace(Runs, row.rowKey, { ...recordOf(row), worker: undefined, ...change } as R, row.etag),
     remove(ActiveRun, ACTIVE_KEY),
   ];
 
   return {
     active,
 
-    async begin({ mode, trigger }, caller) {
+    async begin(made, caller) {
       return await repeatOnConflict(async () => {
         const standing = await tables.get(ActiveRun, RUNS, ACTIVE_KEY);
         const under = standing && (await read(standing.runId));
-        if (under?.status === "running") return { run: withoutKeys(under), isNew: false };
+        if (under?.status === "running") return { run: recordOf(under), isNew: false };
         const now = clock.now();
-        const run: RunRecord = {
+        const facts: Omit<RunFacts, "trigger"> = {
           runId: randomness.ulid(now),
-          mode,
-          trigger,
           requestedBy: caller.actor,
           requestId: caller.requestId,
           status: "running",
@@ -94,8 +139,9 @@ export function createRuns(deps: { tables: Tables; clock: Clock; randomness: Ran
           failures: [],
           attempts: 0,
         };
+        const run = { ...made, ...facts } as unknown as R;
         const one = { runId: run.runId };
-        await tables.transaction(TABLE, RUNS, [
+        await tables.transaction(table, RUNS, [
           standing ? replace(ActiveRun, ACTIVE_KEY, one, standing.etag) : insert(ActiveRun, ACTIVE_KEY, one),
           put(Runs, keyOf(run.runId), run),
         ]);
@@ -107,7 +153,7 @@ export function createRuns(deps: { tables: Tables; clock: Clock; randomness: Ran
       const id = runId.toUpperCase();
       const run = isUlid(id) ? await read(id) : undefined;
       if (!run) throw notFound(`The discovery ${runId.slice(0, 64)}`);
-      return withoutKeys(run);
+      return recordOf(run);
     },
 
     async hold(runId) {
@@ -130,9 +176,9 @@ export function createRuns(deps: { tables: Tables; clock: Clock; randomness: Ran
         status: "failed" as const,
         finishedAt: clock.now().toISOString(),
         failures: [...row.failures, failure],
-      };
-      await tables.transaction(TABLE, RUNS, ended(row, change));
-      return { ...withoutKeys(row), ...change };
+      } satisfies Partial<RunFacts>;
+      await tables.transaction(table, RUNS, ended(row, change as Partial<R>));
+      return { ...recordOf(row), ...change };
     },
 
     async removeOld() {
@@ -145,12 +191,12 @@ export function createRuns(deps: { tables: Tables; clock: Clock; randomness: Ran
         select: ["runId"],
       })) {
         const removals = rows.map(({ rowKey }) => remove(Runs, rowKey));
-        await tables.write(TABLE, RUNS, removals);
+        await tables.write(table, RUNS, removals);
       }
     },
   };
 
-  function heldRun(taken: Row<RunRecord>, worker: string): HeldRun {
+  function heldRun(taken: Row<R>, worker: string): HeldRun<R> {
     const aborted = new AbortController();
     let row = taken;
     /** One write after the other: each needs the ETag of the one before. */
@@ -172,7 +218,7 @@ export function createRuns(deps: { tables: Tables; clock: Clock; randomness: Ran
       writing = turn.catch(() => {});
       return turn;
     }
-    const change = (value: Partial<RunRecord>) =>
+    const change = (value: Partial<R>) =>
       inTurn(async () => {
         row = await tables.replace(Runs, { ...row, ...value });
       });
@@ -188,7 +234,7 @@ export function createRuns(deps: { tables: Tables; clock: Clock; randomness: Ran
 
     return {
       get run() {
-        return withoutKeys(row);
+        return recordOf(row);
       },
       worker,
       signal: aborted.signal,
@@ -196,11 +242,11 @@ export function createRuns(deps: { tables: Tables; clock: Clock; randomness: Ran
       change,
       end: async (value) => {
         stop();
-        await inTurn(() => tables.transaction(TABLE, RUNS, ended(row, value)));
+        await inTurn(() => tables.transaction(table, RUNS, ended(row, value)));
       },
       release: async () => {
         stop();
-        await change({ worker: undefined }).catch((error: unknown) => {
+        await change({ worker: undefined } as Partial<R>).catch((error: unknown) => {
           if (!isConflict(error)) throw error;
         });
       },

@@ -1,0 +1,98 @@
+import { withoutKeys } from "../storage/entity.ts";
+import { type AssetRecord, type AssetType, fingerprint } from "./asset.ts";
+import { packExpiries } from "./expiries.ts";
+import { type HolderSource, newHolder } from "./holder.ts";
+import { expiriesColumn, type VaultRecord } from "./vault.ts";
+import type { AssetChange, InventoryWriter, KnownVault, RecordChanges } from "./write.ts";
+
+/** What a holder should hold. */
+export interface HolderContent {
+  name: string;
+  source: HolderSource;
+  tenantId: string;
+  /** All of it; of types that are not among `types` nothing. */
+  assets: AssetRecord[];
+  /** The types that a holder of this kind can have. */
+  types: readonly AssetType[];
+  /** ISO 8601. */
+  now: string;
+  /** When all of it was last listed to the end. */
+  seenAt: string;
+  /** Names this worker in this one life to people who read the holder's row. */
+  owner: string;
+}
+
+/** What writing holders takes. */
+export interface HolderWriting {
+  writer: Pick<InventoryWriter, "known" | "apply" | "touch" | "assetsOf">;
+  /** Run before changed assets are claimed; what it answers writes what other rooms derive from the change. */
+  prepareChange: (change: {
+    vault: VaultRecord;
+    vaultBefore: VaultRecord | undefined;
+    vaultGone: boolean;
+  }) => Promise<RecordChanges>;
+  /** Makes sure that the run is still this worker's: what it read before is then no older than what stands. */
+  confirm: () => Promise<void>;
+}
+
+/**
+ * Brings a holder's credentials up to date. Where none of them changed, only the holder's row is written, in two requests.
+ *
+ * @throws {VaultBusy} while another worker writes them.
+ */
+export async function writeHolder(content: HolderContent, deps: HolderWriting): Promise<void> {
+  const { writer } = deps;
+  const { name, types, now, seenAt } = content;
+  const known = await writer.known(name);
+  await deps.confirm();
+  const assets = [...content.assets].sort(byName);
+  const before = known.row && withoutKeys(known.row);
+  if (!before && assets.length === 0) return;
+  const vault: VaultRecord = { ...(before ?? newHolder(content, now)) };
+  vault.listedAt = Object.fromEntries(types.map((type) => [type, seenAt]));
+  vault.listings = { ...vault.listings };
+  vault.contents = { ...vault.contents };
+
+  const changes: AssetChange[] = [];
+  for (const type of types) {
+    const own = assets.filter((asset) => asset.type === type);
+    const contents = fingerprint(own.map((asset) => [asset.name, asset.content]));
+    const half = new Set(known.pending.filter(([of]) => of === type).map(([, pending]) => pending));
+    if (before?.contents[type] === contents && half.size === 0) continue;
+    vault.contents[type] = contents;
+    vault.listings[type] = contents;
+    vault[expiriesColumn(type)] = packExpiries(own.map(({ expiresOn }) => expiresOn));
+    changes.push(...(await differences(type, own, known, half, writer)));
+  }
+  if (changes.length === 0 && !known.interrupted && before) {
+    const facts = ({ listedAt, contents }: VaultRecord) => JSON.stringify([listedAt, contents]);
+    if (facts(before) !== facts(vault)) await writer.touch(known, vault);
+    return;
+  }
+  await writer.apply(known, vault, changes, content.owner, () =>
+    deps.prepareChange({ vault, vaultBefore: before, vaultGone: false }),
+  );
+}
+
+/** @param half - Names of assets whose rows a dead worker may have written by half. */
+async function differences(
+  type: AssetType,
+  wanted: readonly AssetRecord[],
+  known: KnownVault,
+  half: ReadonlySet<string>,
+  writer: Pick<InventoryWriter, "assetsOf">,
+): Promise<AssetChange[]> {
+  const left = known.row ? await writer.assetsOf(known.row.name, type) : new Map<string, AssetRecord>();
+  const changes: AssetChange[] = [];
+  for (const asset of wanted) {
+    const before = left.get(asset.name);
+    left.delete(asset.name);
+    const after = before ? { ...asset, firstSeenAt: before.firstSeenAt } : asset;
+    if (before?.content !== asset.content || half.has(asset.name))
+      changes.push({ type, name: asset.name, before, after });
+  }
+  for (const before of left.values()) changes.push({ type, name: before.name, before, after: undefined });
+  return changes;
+}
+
+const byName = (a: AssetRecord, b: AssetRecord): number => (a.name < b.name ? -1 : 1);
