@@ -1,0 +1,46 @@
+/** Pages for operators that repeat what stands in the code: both say the same. */
+import { globSync, readFileSync } from "node:fs";
+import path from "node:path";
+import { expect, test } from "vitest";
+import { queues } from "../../functions/functions.ts";
+import { DEPENDENCIES } from "../../functions/health.ts";
+import { ALERT_TYPES } from "../../shared/alerts/rule.ts";
+import { tableUnder } from "../support/markdown-table.ts";
+
+const root = path.resolve(import.meta.dirname, "../..");
+const read = (file: string) => readFileSync(path.join(root, file), "utf8");
+const page = "docs/operate.md";
+const first = (heading: string) => tableUnder(page, heading).map((row) => Object.values(row)[0]!);
+
+test("every alert of the templates has a row, by its name", () => {
+  const names = [...read("infra/azure/modules/alerts.bicep").matchAll(/displayName: '([^']+)'/g)].map(
+    ([, name]) => name,
+  );
+  expect(names.length).toBeGreaterThan(3);
+  expect(first("## Alerts on the service itself")).toEqual(names);
+});
+
+test("every type of alert rule has a row", () => {
+  expect(first("## Alert rules of the service")).toEqual([...ALERT_TYPES]);
+});
+
+test("every queue has a row that says what becomes of its messages", () => {
+  const names = queues.map(({ queue }) => queue).filter((name) => !name.endsWith("-poison"));
+  expect(first("## Messages that failed for good").sort()).toEqual([...new Set(names)].sort());
+});
+
+test("every table of the storage account has a row", () => {
+  const source = globSync("shared/**/*.ts", { cwd: root }).map(read).join("\n");
+  const literals = [
+    ...source.matchAll(/\bentity(?:<[^(]*>)?\(\s*"(\w+)"/g),
+    ...source.matchAll(/\b(?:TABLE|table)\b[^"\n]* "([A-Z]\w+)"/g),
+  ];
+  const named = first("## Backups, and what storage holds").flatMap((cell) => cell.split(", "));
+  expect(literals.length).toBeGreaterThan(30);
+  expect(named.sort()).toEqual([...new Set(literals.map(([, name]) => name!))].sort());
+});
+
+test("the health that is asked for first names every dependency", () => {
+  const [, deep] = tableUnder(page, "## Look here first");
+  for (const name of DEPENDENCIES) expect(deep!.says).toContain(name);
+});
