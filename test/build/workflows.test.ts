@@ -1,0 +1,165 @@
+/** What runs on the repository's own machines: the workflows, what they may do, and that what they call is there. */
+import { accessSync, constants, existsSync, globSync, readFileSync } from "node:fs";
+import path from "node:path";
+import { describe, expect, test } from "vitest";
+import { parse } from "yaml";
+
+interface Step {
+  uses?: string;
+  run?: string;
+  with?: Record<string, unknown>;
+}
+interface Job {
+  uses?: string;
+  permissions?: Record<string, string>;
+  needs?: string | string[];
+  steps?: Step[];
+  "timeout-minutes"?: number;
+}
+interface Workflow {
+  on: Record<string, unknown>;
+  permissions?: unknown;
+  jobs: Record<string, Job>;
+}
+
+const root = path.resolve(import.meta.dirname, "../..");
+const read = (file: string) => readFileSync(path.join(root, file), "utf8");
+const { scripts } = JSON.parse(read("package.json")) as { scripts: Record<string, string> };
+const files = globSync(".github/workflows/*.yml", { cwd: root });
+const workflows = new Map(files.map((file) => [path.basename(file, ".yml"), parse(read(file)) as Workflow]));
+const jobs = [...workflows].flatMap(([workflow, { jobs }]) =>
+  Object.entries(jobs).map(([name, job]) => [`${workflow}: ${name}`, job] as const),
+);
+const stepsOf = (job: Job): Step[] => job.steps ?? [];
+const commandsOf = (workflow: string): string =>
+  Object.values(workflows.get(workflow)!.jobs)
+    .flatMap(stepsOf)
+    .map(({ run }) => run ?? "")
+    .join("\n");
+
+/** The jobs that may write something, and what. Every other one reads the repository and nothing else. */
+const WRITES: Record<string, Record<string, string>> = {
+  "release: attest": { attestations: "write", contents: "read", "id-token": "write" },
+  "release: publish": { contents: "write" },
+};
+
+test("there are the two workflows", () => {
+  expect([...workflows.keys()].sort()).toEqual(["ci", "release"]);
+});
+
+test("none runs with the rights of the repository for a stranger's change", () => {
+  for (const [name, { on, permissions }] of workflows) {
+    expect(Object.keys(on), name).not.toContain("pull_request_target");
+    expect(Object.keys(on), name).not.toContain("workflow_run");
+    expect(permissions, name).toEqual({});
+  }
+});
+
+describe.each(jobs)("%s", (name, job) => {
+  test("may do what it needs and no more", () => {
+    expect(job.permissions).toEqual(WRITES[name] ?? { contents: "read" });
+    // A called workflow has its own times.
+    if (!job.uses) expect(job["timeout-minutes"]).toBeLessThanOrEqual(60);
+  });
+
+  test("runs no code of the repository where it may write", () => {
+    if (!(name in WRITES)) return;
+    for (const { uses = "", run = "" } of stepsOf(job)) {
+      expect(uses).not.toContain("actions/checkout");
+      expect(run).not.toMatch(/\b(npm|npx|node)\b/);
+    }
+  });
+
+  test("pins every action to a commit and says which version it is", () => {
+    for (const { uses } of [job, ...stepsOf(job)]) {
+      if (uses === undefined) continue;
+      if (uses.startsWith("./")) expect(existsSync(path.join(root, uses)), uses).toBe(true);
+      else expect(uses).toMatch(/^[\w-]+\/[\w-]+@[0-9a-f]{40}$/);
+    }
+  });
+
+  test("leaves no token in the working folder, and takes no text from outside into a shell", () => {
+    for (const { uses = "", run = "", with: given } of stepsOf(job)) {
+      if (uses.startsWith("actions/checkout@")) expect(given).toEqual({ "persist-credentials": false });
+      expect(run).not.toContain("${{");
+    }
+  });
+});
+
+test.each(files)("%s says of every pinned action which version it is, the same everywhere", (file) => {
+  const all = files.flatMap((one) => [...read(one).matchAll(/uses: ([^./@\s][^@\s]*)@(\S+)(.*)/g)]);
+  const pins = new Map(all.map(([, action, commit, rest]) => [action, `${commit}${rest}`]));
+  for (const [, action, commit, rest] of read(file).matchAll(/uses: ([^./@\s][^@\s]*)@(\S+)(.*)/g)) {
+    expect(rest, action).toMatch(/^ # v\d+\.\d+\.\d+$/);
+    expect(`${commit}${rest}`, action).toBe(pins.get(action));
+  }
+});
+
+test("every command of the project that they call is there", () => {
+  const commands = [...workflows.keys()].map(commandsOf).join("\n");
+  for (const [, script] of commands.matchAll(/npm run ([\w:-]+)/g)) expect(scripts).toHaveProperty([script!]);
+  for (const [named] of commands.matchAll(/\binfra\/[\w./-]*\w/g))
+    expect(existsSync(path.join(root, named))).toBe(true);
+  accessSync(path.join(root, ".ci/run"), constants.X_OK);
+});
+
+test("a change runs what a submission runs, and looks at every file of infrastructure", () => {
+  const commands = commandsOf("ci");
+  expect(commands).toMatch(/^\.ci\/run$/m);
+  // What no other Bicep file brings in.
+  const bicep = globSync("infra/azure/**/*.bicep", { cwd: root });
+  const used = bicep.flatMap((file) =>
+    [...read(file).matchAll(/^module \w+ '([^']+)'/gm)].map(([, target]) => path.join(path.dirname(file), target!)),
+  );
+  for (const file of bicep.filter((one) => !used.includes(one))) expect(commands).toContain(file);
+  for (const folder of terraformFolders()) expect(covers(commands, folder), folder).toBe(true);
+  expect(commands).toContain("terraform fmt -check -recursive");
+  expect(commands).toMatch(/checkov==[\d.]+ --config-file (\S+)/);
+  expect(existsSync(path.join(root, ".checkov.yaml"))).toBe(true);
+});
+
+test("a release is what `npm run package` makes, of the version its tag names, and passed CI before anybody sees it", () => {
+  const { ci, package: made, attest, publish } = workflows.get("release")!.jobs;
+  expect(ci!.uses).toBe("./.github/workflows/ci.yml");
+  expect(stepsOf(made!).map(({ run }) => run)).toContain('npm run package -- "$RUNNER_TEMP/release"');
+  expect(attest!.needs).toEqual(["ci", "package"]);
+  expect(publish!.needs).toBe("attest");
+  const attested = stepsOf(attest!).filter(({ uses }) => uses?.startsWith("actions/attest@"));
+  expect(attested.map((step) => step.with)).toEqual([
+    { "subject-path": "release/*.zip" },
+    { "subject-path": "release/*.zip", "sbom-path": "release/sbom.cdx.json" },
+  ]);
+});
+
+test("versions of packages, actions and providers are watched", () => {
+  const { updates } = parse(read(".github/dependabot.yml")) as {
+    updates: { "package-ecosystem": string; directory?: string; directories?: string[] }[];
+  };
+  expect(updates.map((one) => one["package-ecosystem"])).toEqual(["npm", "github-actions", "terraform"]);
+  const watched = updates[2]!.directories!.join(" ").replaceAll(" /", " ").slice(1);
+  for (const folder of terraformFolders()) expect(covers(watched, folder), folder).toBe(true);
+});
+
+test("forms of issues can be filled in", () => {
+  for (const file of globSync(".github/ISSUE_TEMPLATE/*.yml", { cwd: root }).filter(
+    (one) => !one.endsWith("config.yml"),
+  )) {
+    const form = parse(read(file)) as { name: string; description: string; body: { type: string; id?: string }[] };
+    expect(form.name && form.description, file).toBeTruthy();
+    const ids = form.body.filter(({ type }) => type !== "markdown").map(({ id }) => id);
+    expect(new Set(ids).size, file).toBe(ids.length);
+    expect(ids, file).not.toContain(undefined);
+  }
+});
+
+/** Folders with a Terraform configuration of their own. */
+function terraformFolders(): string[] {
+  const found = globSync("infra/terraform/**/*.tf", { cwd: root }).map((file) => path.dirname(file));
+  return [...new Set(found)].sort();
+}
+
+/** Whether a folder is among words, as itself or as one that `/*` stands for. */
+const covers = (words: string, folder: string): boolean => {
+  const named = words.split(/[\s;]+/);
+  return named.includes(folder) || named.includes(`${path.dirname(folder)}/*`);
+};
