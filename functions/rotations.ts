@@ -35,6 +35,7 @@ const rotate = endpoint({
     "conflict",
     "rotationUnfinished",
     "notRotatable",
+    "willBreak",
     "noRoomForSecret",
     "serviceVault",
     "unavailable",
@@ -123,7 +124,8 @@ const listRotations = endpoint({
   query: RotationQuery,
   responds: { 200: pageOf(RotationSummaryView, "RotationList") },
   handle: async ({ query, services }) => {
-    const filter = { status: query.status, appId: query.appId, start: query.start_date, end: query.end_date };
+    const subject = query.appId ?? query.assetId;
+    const filter = { status: query.status, subject, start: query.start_date, end: query.end_date };
     const page = await services.rotations.history(filter, pageRequest(query));
     return ok({ ...page, items: page.items.map(rotationSummaryView) });
   },

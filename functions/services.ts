@@ -35,7 +35,7 @@ import { createFailedMessages, type FailedMessages } from "../shared/messages/fa
 import { createMetrics, type Metrics } from "../shared/metrics/metrics.ts";
 import { createReconciliation, type Reconciliation } from "../shared/reconciliation/reconciliation.ts";
 import { type AutomaticRotation, createAutomaticRotation } from "../shared/rotation/automatic.ts";
-import { unknownConsumers } from "../shared/rotation/consumers.ts";
+import { unknownConsumers } from "../shared/rotation/consumer.ts";
 import { PROOF_LIMITS } from "../shared/rotation/match-proof.ts";
 import { createMatches, type MatchFinder } from "../shared/rotation/matches.ts";
 import { createPolicies, type RotationPolicies } from "../shared/rotation/policies.ts";

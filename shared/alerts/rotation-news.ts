@@ -3,7 +3,7 @@ import { type DueSecret, dueSecrets } from "../rotation/due.ts";
 import { allPolicies, type RotationPolicies } from "../rotation/policies.ts";
 import type { PolicyAttention, PolicyRecord } from "../rotation/policy.ts";
 import { placeOf } from "../rotation/publications.ts";
-import type { RotationRecord } from "../rotation/rotation.ts";
+import { isVaultSecret, type RotationRecord, titleOf } from "../rotation/rotation.ts";
 import type { Rotations } from "../rotation/rotations.ts";
 import { EVENTS } from "../rotation/rows.ts";
 import type { Clock, Logger } from "../runtime.ts";
@@ -116,23 +116,28 @@ export function createRotationNews(deps: {
 const GONE = new Set(["oldSecretGone", "applicationGone"]);
 
 function endOf(record: RotationRecord): Words {
-  const { appId, appName: title, rotationId, oldKeyId, newKeyId, failure, attention, status } = record;
-  const app = { appId, title, rotationId, urgency: "critical" } as const;
-  const written = record.publications.filter(({ state }) => state === "written").map(placeOf);
+  const { appId, rotationId, oldKeyId, newKeyId, failure, attention, status } = record;
+  const ofVault = isVaultSecret(record);
+  const about = { appId, title: titleOf(record), rotationId, urgency: "critical" } as const;
+  const written = listOf(record.publications.filter(({ state }) => state === "written").map(placeOf));
   if (status === "completed") {
+    const until = record.newExpiresAt?.slice(0, 10);
+    const removed = `${newKeyId} was added, written to ${written}, and ${oldKeyId} was removed${record.finish?.force ? `, as ${record.finish.by} asked, whatever stood against it` : ""}.`;
     return {
-      ...app,
+      ...about,
       urgency: "notice",
-      what: "has a new client secret",
+      what: ofVault ? "has a new value" : "has a new client secret",
       why: "",
-      done: `${newKeyId} was added, written to ${listOf(written)}, and ${oldKeyId} was removed${record.finish?.force ? `, as ${record.finish.by} asked, whatever stood against it` : ""}.`,
-      safe: `The new secret ${record.finish?.force ? "" : "signs in and "}ends on ${record.newExpiresAt?.slice(0, 10) ?? "the day that Entra shows"}.`,
-      next: "Nothing, unless something outside of these vaults used the old secret.",
+      done: ofVault ? `A new version was written to ${written}.` : removed,
+      safe: ofVault
+        ? `The new version ends on ${until}. The ones before are still in the vault.`
+        : `The new secret ${record.finish?.force ? "" : "signs in and "}ends on ${until ?? "the day that Entra shows"}.`,
+      next: "Nothing, unless something that is not known here used the old value.",
     };
   }
   if (status === "needsAttention" && attention) {
     return {
-      ...app,
+      ...about,
       what: "has a rotation that needs somebody to look",
       why: attention.message,
       done: attention.done,
@@ -142,30 +147,43 @@ function endOf(record: RotationRecord): Words {
   }
   const restored = record.publications.filter(({ state }) => state === "restored").map(placeOf);
   const back = restored.length > 0 ? ` ${listOf(restored)} hold what they held before.` : "";
+  const left = record.attempts.some(({ state }) => state === "left");
+  const made = left ? record.notes.at(-1)! : ofVault ? "" : "No new secret of this rotation is left.";
   return {
-    ...app,
+    ...about,
     what: status === "rolledBack" ? "was not rotated: all was put back" : "was not rotated",
     why: failure?.message ?? "",
-    done: `No new secret of this rotation is left.${back}`,
+    done: `${made}${back}`.trim() || "Nothing was written.",
     safe:
       failure !== undefined && GONE.has(failure.code)
         ? "Nothing else was removed."
-        : `The old secret ${oldKeyId} was not removed and works until it ends.`,
+        : ofVault
+          ? "No version was removed from the vault."
+          : `The old secret ${oldKeyId} was not removed and works until it ends.`,
     next: `${failure?.remedy ?? "See the rotation's steps."} Then begin another rotation.`,
   };
 }
 
-const waitOf = ({ appId, appName, rotationId, oldKeyId, newKeyId, reasons }: RotationRecord): Words => ({
-  appId,
-  rotationId,
-  title: appName,
-  urgency: "warning",
-  what: "has an old client secret that waits for you to remove it",
-  why: reasons.join(" "),
-  done: `${newKeyId} was added and is in place.`,
-  safe: `Both secrets work. The old one, ${oldKeyId}, is not removed by itself.`,
-  next: "Once nothing uses the old one, finish the rotation; it says what still stands against that.",
-});
+function waitOf(record: RotationRecord): Words {
+  const { appId, rotationId, oldKeyId, newKeyId, reasons } = record;
+  const about = { appId, rotationId, title: titleOf(record), urgency: "warning", why: reasons.join(" ") } as const;
+  if (isVaultSecret(record)) {
+    return {
+      ...about,
+      what: "has a new value, and not everybody is known to hold it",
+      done: "The new version was written.",
+      safe: "The version before is still in the vault and can be read.",
+      next: "See that those named hold the new value, then finish the rotation, or cancel it, which puts the old value back.",
+    };
+  }
+  return {
+    ...about,
+    what: "has an old client secret that waits for you to remove it",
+    done: `${newKeyId} was added and is in place.`,
+    safe: `Both secrets work. The old one, ${oldKeyId}, is not removed by itself.`,
+    next: "Once nothing uses the old one, finish the rotation; it says what still stands against that.",
+  };
+}
 
 const policyWords = ({ appId, appName }: PolicyRecord, { message, remedy }: PolicyAttention): Words => ({
   appId,

@@ -1,9 +1,29 @@
 import * as z from "zod";
 import { pageParameters, queryInstant } from "../http/paging.ts";
 import { placeOf } from "./publications.ts";
-import { ROTATION_STATUSES, type RotationRecord, type RotationSummary, STEPS } from "./rotation.ts";
+import {
+  CONSUMER_STATES,
+  isVaultSecret,
+  ROTATION_STATUSES,
+  type RotationConsumer,
+  type RotationRecord,
+  type RotationSummary,
+  STEPS,
+} from "./rotation.ts";
 
 const guid = z.guid().transform((id) => id.toLowerCase());
+
+/** What a request says of those who use what is rotated. */
+export const consumersOptions = {
+  includeResources: z.array(z.string().min(1).max(2048)).max(1000).optional().meta({
+    description:
+      "Ids of the only consumers that are acted on; all when left out. Those left out are still looked at before an old client secret is removed.",
+  }),
+  skipVerification: z.boolean().default(false).meta({
+    description:
+      "Whether consumers are told to take the new value without waiting until they hold it. None then has everything put back.",
+  }),
+};
 
 export const RotateRequest = z
   .strictObject({
@@ -20,6 +40,7 @@ export const RotateRequest = z
     removeExpired: z.boolean().default(false).meta({
       description: "Whether an expired client secret is removed first where the application can't have another one.",
     }),
+    ...consumersOptions,
     dryRun: z.boolean().default(false).meta({ description: "Answers the plan and does nothing." }),
   })
   .meta({ id: "RotateRequest" });
@@ -40,6 +61,9 @@ export const RotationQuery = z.strictObject({
   ...pageParameters,
   status: status.optional(),
   appId: guid.optional().meta({ description: "Rotations of this application; its client id." }),
+  assetId: z.string().max(300).optional().meta({
+    description: "Rotations of this vault secret; its asset id. Not together with appId.",
+  }),
   start_date: queryInstant("start").optional(),
   end_date: queryInstant("end").optional(),
 });
@@ -56,10 +80,15 @@ const instant = z.iso.datetime().nullable();
 
 const summary = {
   rotationId: z.string().nullable().meta({ description: "Null for a plan." }),
-  appId: z.string(),
-  appName: z.string(),
-  oldKeyId: z.string(),
-  newKeyId: z.string().nullable().meta({ description: "Null until the new secret is made." }),
+  appId: z.string().nullable().meta({
+    description: "Of an application's client secret; null where a vault's secret is rotated that is none.",
+  }),
+  appName: z.string().nullable(),
+  oldKeyId: z.string().nullable(),
+  newKeyId: z.string().nullable().meta({ description: "Null until the new client secret is made." }),
+  assetId: z.string().nullable().meta({
+    description: "The vault secret that is rotated; null where an application's client secret is.",
+  }),
   status,
   automatic: z.boolean().meta({ description: "Whether a policy began it." }),
   requestedBy: z.string(),
@@ -101,7 +130,10 @@ export const RotationView = z
         .object({
           vaultName: z.string(),
           secretName: z.string(),
-          kind: z.enum(["match", "handover"]).meta({ description: "handover: where people fetch the value from." }),
+          kind: z.enum(["match", "handover", "secret"]).meta({
+            description:
+              "match: it holds the client secret. handover: where people fetch the value from. secret: what is rotated itself.",
+          }),
           state: z.enum(["planned", "writing", "written", "restoring", "restored", "left"]).meta({
             description: "left: somebody else changed it, and it is not touched.",
           }),
@@ -110,6 +142,30 @@ export const RotationView = z
         })
         .meta({ id: "RotationTarget" }),
     ),
+    consumers: z
+      .array(
+        z
+          .object({
+            id: z.string(),
+            kind: z.string(),
+            name: z.string(),
+            environment: z.string().nullable(),
+            vaultName: z.string(),
+            secretName: z.string(),
+            evidence: z.string().meta({ description: "The name of the setting, variable or field." }),
+            how: z.enum(["automatic", "action", "blind", "willBreak"]),
+            slowestSeconds: z.int().meta({ description: "The longest that it takes by itself; 0 when not known." }),
+            included: z.boolean(),
+            state: z.enum(CONSUMER_STATES),
+            holds: z.enum(["new", "old", "gone", "unknown"]).nullable().meta({
+              description: "What it was last seen to hold. gone: it does not use the secret any more.",
+            }),
+            problem: z.string().nullable(),
+          })
+          .meta({ id: "RotationConsumer" }),
+      )
+      .meta({ description: "Those who use what is written, in the order in which they are acted on." }),
+    verifiedMeans: z.string().meta({ description: "What a consumer's state verified proves." }),
     notUpdated: z
       .array(
         z.object({
@@ -141,13 +197,14 @@ export const RotationView = z
   .meta({ id: "Rotation" });
 
 export function rotationSummaryView(record: RotationSummary): z.input<typeof RotationSummaryView> {
-  const { rotationId, appId, appName, oldKeyId, newKeyId, automatic, requestedBy, createdAt } = record;
+  const { rotationId, appId, appName, oldKeyId, newKeyId, assetId, automatic, requestedBy, createdAt } = record;
   return {
     rotationId,
-    appId,
-    appName,
-    oldKeyId,
+    appId: appId ?? null,
+    appName: appName ?? null,
+    oldKeyId: oldKeyId ?? null,
     newKeyId: newKeyId ?? null,
+    assetId: assetId ?? null,
     status: record.status,
     automatic,
     requestedBy,
@@ -185,6 +242,8 @@ export function rotationView(record: RotationRecord): z.input<typeof RotationVie
       previousVersion: plannedVersion ?? null,
       version: writtenVersion ?? null,
     })),
+    consumers: (record.consumers ?? []).map(consumerView),
+    verifiedMeans: VERIFIED_MEANS,
     notUpdated: record.notUpdated,
     notes: record.notes,
     coverage: record.coverage,
@@ -192,6 +251,28 @@ export function rotationView(record: RotationRecord): z.input<typeof RotationVie
     goingBack: endedAt === undefined ? (record.ending ?? null) : null,
     nextAt: waits ? null : record.dueAt,
     attention: attention === undefined ? null : withoutResume(attention),
+  };
+}
+
+const VERIFIED_MEANS =
+  "The platform shows that the consumer was given the new version. Whether what it signs in to accepts the value is not looked at.";
+
+function consumerView(one: RotationConsumer): z.input<typeof RotationView>["consumers"][number] {
+  const { id, kind, name, vaultName, secretName, evidence, how, slowestSeconds, included, state } = one;
+  return {
+    id,
+    kind,
+    name,
+    environment: one.environment ?? null,
+    vaultName,
+    secretName,
+    evidence,
+    how,
+    slowestSeconds,
+    included,
+    state,
+    holds: one.holds ?? null,
+    problem: one.problem ?? null,
   };
 }
 
@@ -207,9 +288,25 @@ function withoutResume({ resume: _, ...attention }: NonNullable<RotationRecord["
 }
 
 function planTexts(record: RotationRecord): { step: (typeof STEPS)[number]; text: string }[] {
-  const { appName, appId, oldKeyId, expiryDays, overlapDays, publications, removeExpired } = record;
+  const { appName, appId, oldKeyId, expiryDays, overlapDays, publications, removeExpired, consumers = [] } = record;
   const places = publications.map(placeOf).join(", ");
   const handover = publications.every(({ kind }) => kind === "handover");
+  const acted = consumers.filter(({ included, how }) => included && how === "action").length;
+  const verify = {
+    step: "verify" as const,
+    text: `Have the ${acted} consumers refreshed that must be told, one after the other, and see that each holds it within 5 minutes; else put everything back.`,
+  };
+  if (isVaultSecret(record)) {
+    return [
+      {
+        step: "publish",
+        text: `Write the new value as a new version to ${places}, with an expiry in ${expiryDays} days.`,
+      },
+      verify,
+      { step: "overlap", text: "Wait until those that take it by themselves hold it; old versions stay in the vault." },
+      { step: "cleanUp", text: "Remove the held value." },
+    ];
+  }
   return [
     ...(removeExpired === undefined
       ? []
@@ -223,7 +320,7 @@ function planTexts(record: RotationRecord): { step: (typeof STEPS)[number]; text
       text: "Sign in with it until it works reliably: several times in a row, spread over more than 15 seconds.",
     },
     { step: "publish", text: handover ? `Hand it over in ${places}.` : `Write it as a new version to ${places}.` },
-    { step: "verify", text: "Have those who use it refreshed, as far as they are known, and see that they hold it." },
+    verify,
     { step: "overlap", text: `Let both secrets live for ${overlapDays} days.` },
     {
       step: "revoke",

@@ -1,5 +1,12 @@
 import { placeOf } from "./publications.ts";
-import type { Attention, RotationFailure, RotationRecord } from "./rotation.ts";
+import {
+  type Attention,
+  isToRestore,
+  isVaultSecret,
+  type RotationFailure,
+  type RotationRecord,
+  titleOf,
+} from "./rotation.ts";
 
 /** What a person is told who is asked to look. Names places and key ids, never a value. */
 export function attentionFor(record: RotationRecord, { code, message, remedy }: RotationFailure, now: Date): Attention {
@@ -14,22 +21,33 @@ export function attentionFor(record: RotationRecord, { code, message, remedy }: 
   };
 }
 
-function doneSoFar({ newKeyId, oldKeyId, publications, appName, revokingSince, attempts }: RotationRecord): string {
+function doneSoFar(record: RotationRecord): string {
+  const { newKeyId, oldKeyId, publications, revokingSince, attempts, consumers = [] } = record;
   const written = publications.filter(({ state }) => state === "written" || state === "writing").map(placeOf);
   const restored = publications.filter(({ state }) => state === "restored").map(placeOf);
   const removed = attempts.flatMap(({ state, keyId }) => (state === "removed" && keyId ? [keyId] : []));
+  const touched = consumers.filter(isToRestore).map(({ kind, name }) => `${kind} ${name}`);
+  const back = consumers.filter(({ state }) => state === "restored").map(({ kind, name }) => `${kind} ${name}`);
   return [
-    newKeyId === undefined
-      ? `No new client secret of ${appName} is in use.`
-      : `The client secret ${newKeyId} was added to ${appName}.`,
-    ...(written.length > 0 ? [`It was written to ${written.join(", ")}.`] : []),
+    ...(isVaultSecret(record)
+      ? []
+      : [
+          newKeyId === undefined
+            ? `No new client secret of ${titleOf(record)} is in use.`
+            : `The client secret ${newKeyId} was added to ${titleOf(record)}.`,
+        ]),
+    written.length > 0 ? `The new value was written to ${written.join(", ")}.` : "No vault holds the new value.",
+    ...(touched.length > 0 ? [`Told to take it: ${touched.join(", ")}.`] : []),
     ...(restored.length > 0 ? [`${restored.join(", ")} got the value from before again.`] : []),
+    ...(back.length > 0 ? [`Back on the value from before: ${back.join(", ")}.`] : []),
     ...(removed.length > 0 ? [`Made and removed again: ${removed.join(", ")}.`] : []),
     ...(revokingSince ? [`The old client secret ${oldKeyId} was about to be removed, and may be.`] : []),
   ].join(" ");
 }
 
-function whatIsSafe({ revokingSince, oldKeyId, newKeyId }: RotationRecord): string {
+function whatIsSafe(record: RotationRecord): string {
+  const { revokingSince, oldKeyId, newKeyId } = record;
+  if (isVaultSecret(record)) return "The version with the old value is still in the vault and can be read.";
   if (revokingSince) return `The new client secret ${newKeyId} works, and stays.`;
   return newKeyId === undefined
     ? `The old client secret ${oldKeyId} was not touched.`

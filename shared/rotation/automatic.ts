@@ -101,7 +101,7 @@ export function createAutomaticRotation(deps: {
         });
       }
       const page = { limit: LOOKED_AT, offset: 0, cursor: undefined };
-      const { items: rotations } = await deps.rotations.history({ appId: row.appId }, page);
+      const { items: rotations } = await deps.rotations.history({ subject: row.appId }, page);
       if (rotations.some(({ status }) => !isOver(status))) return await settle(row, row.attention);
       const { rotationTriggerDays, defaultValidityDays } = await deps.settings.values();
       const due = dueOf(app, rotations, rotationTriggerDays, clock.now());
@@ -178,7 +178,7 @@ export function createAutomaticRotation(deps: {
     rotations: readonly RotationSummary[],
   ) {
     const tries = rotations.filter(
-      ({ oldKeyId, automatic, createdAt }) => automatic && same(oldKeyId, keyId) && createdAt > row.updatedAt,
+      ({ oldKeyId, automatic, createdAt }) => automatic && same(oldKeyId ?? "", keyId) && createdAt > row.updatedAt,
     );
     if (tries.length >= MAX_TRIES) {
       const message = `${tries.length} rotations of the secret ${keyId} ended without success, the last one ${tries[0]!.rotationId}.`;

@@ -1,28 +1,42 @@
 import { CloudFailure } from "../azure/failure.ts";
 import { heldValue } from "./holding.ts";
 import { lookAt, placeOf } from "./publications.ts";
+import { clientSecretOf, isVaultSecret, type RotationConsumer } from "./rotation.ts";
+import { knownConsumers, looked } from "./steps/sights.ts";
 import { isWritten } from "./targets.ts";
 import type { Turn } from "./turn.ts";
 
-/** What stands against removing the old secret, as sentences; empty when nothing does. */
-export async function reasonsAgainstRemoval(turn: Turn): Promise<string[]> {
+/** What stands against the end of the old value. */
+export interface Conditions {
+  /** As sentences; empty when nothing does. */
+  reasons: string[];
+  /** The consumers with what they hold now. */
+  consumers: RotationConsumer[];
+}
+
+/** @param byPerson - Somebody asks for it, who answers for those whom nobody can see. */
+export async function reasonsAgainstEnd(turn: Turn, byPerson: boolean): Promise<Conditions> {
   try {
-    return [...(await fromPlaces(turn)), ...(await fromDirectory(turn)), ...(await fromConsumers(turn))];
+    const places = await fromPlaces(turn);
+    const directory = isVaultSecret(turn.record) ? [] : await fromDirectory(turn);
+    const { reasons, consumers } = await fromConsumers(turn, byPerson);
+    return { reasons: [...places, ...directory, ...reasons], consumers };
   } catch (error) {
     if (!(error instanceof CloudFailure)) throw error;
-    return [`What holds the new secret can't be seen now: ${error.message} ${error.remedy}`];
+    const reason = `What holds the new secret can't be seen now: ${error.message} ${error.remedy}`;
+    return { reasons: [reason], consumers: turn.record.consumers ?? [] };
   }
 }
 
 async function fromPlaces(turn: Turn): Promise<string[]> {
   const { publications } = turn.record;
   const reasons: string[] = [];
-  if (!publications.some(({ kind, state }) => kind === "match" && state === "written")) {
+  if (!publications.some(({ kind, state }) => kind !== "handover" && state === "written")) {
     reasons.push("The new secret was handed over and written to no known place: nobody can see whether it is in use.");
   }
   const value = await heldValue(turn);
   for (const publication of publications) {
-    if (publication.kind !== "match") continue;
+    if (publication.kind === "handover") continue;
     const { holds } = await lookAt(turn, publication, value);
     if (holds !== "new") reasons.push(`${placeOf(publication)} does not hold the new secret any more.`);
   }
@@ -31,17 +45,18 @@ async function fromPlaces(turn: Turn): Promise<string[]> {
 
 async function fromDirectory(turn: Turn): Promise<string[]> {
   const { world, record } = turn;
-  const app = await world.graph.application({ objectId: record.objectId });
+  const { appId, objectId, oldKeyId } = clientSecretOf(record);
+  const app = await world.graph.application({ objectId });
   if (app === undefined) return ["The application is not in the directory any more."];
   const reasons: string[] = [];
   if (!app.passwords.some(({ keyId }) => keyId === record.newKeyId)) {
     reasons.push(`The new secret ${record.newKeyId} is not in the directory.`);
   }
   const value = await heldValue(turn);
-  const signedIn = value === undefined ? undefined : (await world.signIn(record.appId, value)).kind;
+  const signedIn = value === undefined ? undefined : (await world.signIn(appId, value)).kind;
   if (signedIn !== "accepted") reasons.push("The new secret did not sign in just now.");
   const written = new Set(record.publications.map(placeOf));
-  for (const target of await world.matches.targetsOf(app, record.oldKeyId)) {
+  for (const target of await world.matches.targetsOf(app, oldKeyId)) {
     if (written.has(placeOf(target)) || !(isWritten(target) || target.confidence === "likely")) continue;
     const sure = isWritten(target) ? "holds" : "is likely to hold";
     reasons.push(`${placeOf(target)} ${sure} the old secret and was not written.`);
@@ -49,11 +64,22 @@ async function fromDirectory(turn: Turn): Promise<string[]> {
   return reasons;
 }
 
-async function fromConsumers(turn: Turn): Promise<string[]> {
-  const report = await turn.world.consumers.look(turn.record.publications);
-  return report.consumers
-    .filter(({ holds }) => holds !== "new")
-    .map(
-      ({ kind, name, holds }) => `${kind} ${name} ${holds === "old" ? "still holds" : "may still hold"} the old value.`,
-    );
+/**
+ * Every known consumer of an application's secret counts, also one that is left out: without the old secret it would fail. Of a
+ * vault's secret the old versions stay, so only those count that this rotation is for.
+ */
+async function fromConsumers(turn: Turn, byPerson: boolean): Promise<Conditions> {
+  const known = await knownConsumers(turn);
+  const counted = isVaultSecret(turn.record) ? known.filter(({ included }) => included) : known;
+  const seen = await looked(turn, counted);
+  const reasons = seen.flatMap(({ kind, name, how, holds, problem }) => {
+    if (holds === "new" || holds === "gone") return [];
+    if (how === "blind")
+      return byPerson ? [] : [`Nobody can see what ${kind} ${name} holds: see that it has the new value, then finish.`];
+    const why = problem === undefined ? "" : ` ${problem}`;
+    return [`${kind} ${name} ${holds === "old" ? "still holds" : "may still hold"} the old value.${why}`];
+  });
+  return { reasons, consumers: known.map((one) => seen.find((other) => other === one || sameAs(other, one)) ?? one) };
 }
+
+const sameAs = (a: RotationConsumer, b: RotationConsumer): boolean => a.id === b.id && placeOf(a) === placeOf(b);

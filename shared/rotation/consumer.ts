@@ -21,25 +21,55 @@ export const PlannedConsumer = z.object({
 });
 export type PlannedConsumer = z.infer<typeof PlannedConsumer>;
 
-/** What a consumer holds as far as that can be seen; `problem` in words for people when it can't take the new value. */
+/**
+ * What a consumer holds as far as that can be seen: the version that was asked for (`new`), another one (`old`), or it does
+ * not use the secret any more (`gone`). `problem` in words for people when it can't take the version.
+ */
 export interface ConsumerSight {
-  holds: "new" | "old" | "unknown";
+  holds: "new" | "old" | "gone" | "unknown";
   problem?: string;
+}
+
+/** A version that a consumer is to hold. */
+export interface WantedVersion {
+  vaultName: string;
+  secretName: string;
+  /** The current one. */
+  version: string;
+  /** Its value, for a consumer that keeps a copy; read only when it is asked for. */
+  value(): Promise<string>;
 }
 
 /** Who uses the key vault secrets that a rotation writes, and how they get the new value. */
 export interface ConsumersOfSecrets {
-  /** Those known now, and as sentences what could not be looked into. */
+  /**
+   * Those known now, one for each resource and secret, and as sentences what could not be looked into. Without those who may
+   * read a secret and are not known to do so.
+   */
   of(places: readonly { vaultName: string; secretName: string }[]): Promise<{
     consumers: PlannedConsumer[];
     coverage: string[];
   }>;
   /** Has one with an `action` take the current version. May be called again. @throws {CloudFailure} */
-  act(consumer: PlannedConsumer): Promise<void>;
+  act(consumer: PlannedConsumer, wanted: WantedVersion): Promise<void>;
   /**
    * @param version - The one that it is to hold.
    * @param since - When it was written, or the consumer was last acted on.
    * @throws {CloudFailure}
    */
   look(consumer: PlannedConsumer, version: string, since: Date): Promise<ConsumerSight>;
+}
+
+/** Knows of no consumer, and says so. */
+export function unknownConsumers(): ConsumersOfSecrets {
+  return {
+    of: async () => ({
+      consumers: [],
+      coverage: [
+        "Who reads the key vault secrets was not looked into: apps that keep the old value are not seen here.",
+      ],
+    }),
+    act: () => Promise.reject(new Error("Nobody is known who could be acted on.")),
+    look: async () => ({ holds: "unknown" }),
+  };
 }

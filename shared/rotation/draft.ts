@@ -1,8 +1,9 @@
 import type { Caller } from "../http/endpoint.ts";
 import type { RotationPlan } from "./plan.ts";
-import type { RotationRecord, StepName } from "./rotation.ts";
+import { isVaultSecret, type RotationRecord, type StepName } from "./rotation.ts";
 
-const FORWARD: readonly StepName[] = ["create", "prove", "publish", "verify", "overlap", "revoke", "cleanUp"];
+const OF_CLIENT_SECRET: readonly StepName[] = ["create", "prove", "publish", "verify", "overlap", "revoke", "cleanUp"];
+const OF_VAULT_SECRET: readonly StepName[] = ["publish", "verify", "overlap", "cleanUp"];
 
 /** A rotation before it is written. */
 export type Draft = Omit<RotationRecord, "writeId">;
@@ -12,7 +13,8 @@ export function draft(
   plan: RotationPlan,
   { rotationId, caller, automatic, now }: { rotationId: string; caller: Caller; automatic: boolean; now: Date },
 ): Draft {
-  const steps = plan.removeExpired === undefined ? FORWARD : (["makeRoom", ...FORWARD] as const);
+  const forward = isVaultSecret(plan) ? OF_VAULT_SECRET : OF_CLIENT_SECRET;
+  const steps = plan.removeExpired === undefined ? forward : (["makeRoom", ...forward] as const);
   return {
     ...plan,
     rotationId,
@@ -24,7 +26,6 @@ export function draft(
     dueAt: now.toISOString(),
     needsConfirmation: false,
     reasons: [],
-    coverage: [],
     attempts: [],
     steps: steps.map((name) => ({ name, status: "waiting", attempts: 0 })),
     failures: 0,

@@ -10,7 +10,8 @@ export async function entered<T>(
   result: (answer: T) => Record<string, unknown> = () => ({}),
 ): Promise<T> {
   const target = { type: "rotation", id: record.rotationId };
-  const all = { appId: record.appId, ...details };
+  const { appId, assetId } = record;
+  const all = { ...(appId === undefined ? { assetId } : { appId }), ...details };
   return await audited(world.audit, { type, caller, target, details: all }, effect, (answer) => ({
     details: { ...all, ...result(answer) },
   }));

@@ -19,7 +19,8 @@ import { EVENTS, listPrefix, listRange, type RotationRows } from "./rows.ts";
 
 export interface HistoryFilter {
   status?: RotationStatus | undefined;
-  appId?: string | undefined;
+  /** An application's client id, or an asset id. */
+  subject?: string | undefined;
   start?: Date | undefined;
   /** Exclusive. */
   end?: Date | undefined;
@@ -61,7 +62,7 @@ export function createRotationHistory(tables: Tables, rows: RotationRows): Rotat
 
   return {
     async list(filter, request) {
-      const identity = fingerprint([filter.start, filter.end, filter.status, filter.appId]);
+      const identity = fingerprint([filter.start, filter.end, filter.status, filter.subject]);
       const cursor = request.cursor === undefined ? undefined : decodeCursor(Cursor, request.cursor);
       if (cursor && cursor.filter !== identity) {
         const detail = "This cursor belongs to other filters. Send the same filters with it, or start without it.";

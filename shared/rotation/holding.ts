@@ -1,20 +1,37 @@
+import type { ServiceKeyVault } from "../azure/service-key-vault.ts";
+import { clientSecretOf, isVaultSecret, type RotationRecord } from "./rotation.ts";
 import type { Turn } from "./turn.ts";
 
 const CONTENT_TYPE = "application/vnd.credential-lifecycle.rotation-secret";
 
-/** The secret of the service's own key vault that holds a new client secret until the rotation is over. */
-export const holdingName = (rotationId: string, keyId: string): string => `rotation-${rotationId}-${keyId}`;
+/**
+ * The secret of the service's own key vault that holds a new value until the rotation is over: one for each client secret
+ * that was made, and one for the value that a vault's secret gets.
+ */
+export const holdingName = (rotationId: string, keyId = "value"): string => `rotation-${rotationId}-${keyId}`;
 
-/** Holds a value that nobody will be shown again. */
+/** Holds the new client secret, which nobody will be shown again. */
 export async function hold({ record, world }: Turn, keyId: string, value: string): Promise<void> {
-  const { rotationId, appId } = record;
-  const tags = { "rotation-id": rotationId, "entra-app-id": appId, "entra-key-id": keyId };
+  const { rotationId } = record;
+  const tags = { "rotation-id": rotationId, "entra-app-id": clientSecretOf(record).appId, "entra-key-id": keyId };
   await world.own.writeSecret(holdingName(rotationId, keyId), value, CONTENT_TYPE, tags);
 }
 
-/** The value of the new secret; undefined when somebody took it away. */
+/** Holds the value that a vault's secret is going to get. */
+export async function holdValue(own: ServiceKeyVault, rotationId: string, value: string): Promise<void> {
+  await own.writeSecret(holdingName(rotationId), value, CONTENT_TYPE, { "rotation-id": rotationId });
+}
+
+/** All that is held for a rotation. */
+export const heldNames = (record: RotationRecord): string[] =>
+  isVaultSecret(record)
+    ? [holdingName(record.rotationId)]
+    : record.attempts.flatMap(({ keyId }) => (keyId === undefined ? [] : [holdingName(record.rotationId, keyId)]));
+
+/** The new value; undefined when somebody took it away. */
 export async function heldValue({ record, world }: Turn): Promise<string | undefined> {
   const { rotationId, newKeyId } = record;
+  if (isVaultSecret(record)) return await world.own.readSecret(holdingName(rotationId));
   if (newKeyId === undefined) return undefined;
   return await world.own.readSecret(holdingName(rotationId, newKeyId));
 }

@@ -3,13 +3,16 @@ import { isServiceVault } from "../azure/service-key-vault.ts";
 import type { SecretVersion, VaultSecretsClients } from "../azure/vault-secrets.ts";
 import type { Config } from "../config/config.ts";
 import { invalidBody, notFound, Problem } from "../http/problem.ts";
-import { MINUTE_MS, SECOND_MS } from "../time.ts";
+import { assetId } from "../inventory/asset.ts";
+import { DAY_MS, MINUTE_MS, SECOND_MS } from "../time.ts";
+import type { ConsumersOfSecrets } from "./consumer.ts";
+import { type ConsumersRequest, planConsumers } from "./plan-consumers.ts";
 import { hasRoomForTags, placeOf } from "./publications.ts";
 import type { Publication, RotationRecord } from "./rotation.ts";
 import { isWritten, type Matches, type Target } from "./targets.ts";
 
-/** What is asked for. */
-export interface RotationRequest {
+/** A new client secret of an application. */
+export interface ClientSecretRequest extends ConsumersRequest {
   /** The client id. */
   appId: string;
   /** The keyId of the client secret to replace. */
@@ -26,6 +29,18 @@ export interface RotationRequest {
   targets?: readonly { vaultName: string; secretName: string }[] | undefined;
 }
 
+/** A new value of a vault's secret. */
+export interface VaultSecretRequest extends ConsumersRequest {
+  secret: Pick<Target, "vaultName" | "vaultUri" | "secretName">;
+  value: string;
+  /** Days until the new version's expiry; `defaultValidityDays` when left out. */
+  expiryDays?: number | undefined;
+  /** Days that it can be cancelled for after its consumers hold the new value. */
+  overlapDays: number;
+}
+
+export type RotationRequest = ClientSecretRequest | VaultSecretRequest;
+
 /** What is going to be done, from what is there now. */
 export type RotationPlan = Pick<
   RotationRecord,
@@ -33,6 +48,8 @@ export type RotationPlan = Pick<
   | "objectId"
   | "appName"
   | "oldKeyId"
+  | "assetId"
+  | "newExpiresAt"
   | "oldHint"
   | "expiryDays"
   | "overlapDays"
@@ -40,14 +57,18 @@ export type RotationPlan = Pick<
   | "knownKeyIds"
   | "removeExpired"
   | "publications"
+  | "consumers"
+  | "skipVerification"
   | "notUpdated"
   | "notes"
+  | "coverage"
 >;
 
 export interface PlanWorld {
   graph: Graph;
   vaults: VaultSecretsClients;
   matches: Matches;
+  consumers: Pick<ConsumersOfSecrets, "of">;
   config: Pick<Config, "SERVICE_KEY_VAULT_URL" | "HANDOVER_KEY_VAULT_URL">;
 }
 
@@ -67,6 +88,38 @@ export async function planRotation(
   request: RotationRequest & { expiryDays: number },
   now: Date,
 ): Promise<RotationPlan> {
+  const plan =
+    "secret" in request ? await ofVaultSecret(world, request, now) : await ofClientSecret(world, request, now);
+  return { ...plan, ...(await planConsumers(world.consumers, plan.publications, request)) };
+}
+
+type Planned = Omit<RotationPlan, "consumers" | "coverage">;
+
+async function ofVaultSecret(
+  world: PlanWorld,
+  { secret, expiryDays, overlapDays, skipVerification }: VaultSecretRequest & { expiryDays: number },
+  now: Date,
+): Promise<Planned> {
+  const { vaultName, secretName: name } = secret;
+  return {
+    assetId: assetId({ vaultName, type: "secret", name }),
+    expiryDays,
+    newExpiresAt: new Date(now.getTime() + expiryDays * DAY_MS).toISOString(),
+    overlapDays,
+    updateKeyVaults: true,
+    knownKeyIds: [],
+    publications: [await publicationAt(world, secret, { kind: "secret" })],
+    skipVerification,
+    notUpdated: [],
+    notes: [],
+  };
+}
+
+async function ofClientSecret(
+  world: PlanWorld,
+  request: ClientSecretRequest & { expiryDays: number },
+  now: Date,
+): Promise<Planned> {
   const app = await world.graph.application({ appId: request.appId });
   if (app === undefined) throw notFound(`An application with the client id ${request.appId}`);
   const old = secretOf(app, request.secretId);
@@ -89,6 +142,7 @@ export async function planRotation(
     knownKeyIds: app.passwords.map(({ keyId }) => keyId),
     removeExpired,
     publications,
+    skipVerification: request.skipVerification,
     notUpdated: targets
       .filter((target) => !written.has(placeOf(target)))
       .map(({ vaultName, secretName, confidence }) => ({ vaultName, secretName, confidence })),
@@ -113,7 +167,7 @@ export const isExpired = ({ expiresOn }: PasswordCredential, now: Date): boolean
   expiresOn !== undefined && expiresOn < (now.getTime() - CLOCKS_DIFFER_MS) / SECOND_MS;
 
 /** The expired secret that must go first; undefined where there is room. */
-function roomFor(app: GraphApplication, { removeExpired }: RotationRequest, now: Date): string | undefined {
+function roomFor(app: GraphApplication, { removeExpired }: ClientSecretRequest, now: Date): string | undefined {
   if (!TWO_SECRETS.has(app.signInAudience ?? "") || app.passwords.length < MOST_SECRETS) return undefined;
   const expired = app.passwords.find((one) => isExpired(one, now));
   if (expired && removeExpired) return expired.keyId;
@@ -158,9 +212,9 @@ async function lifetimeOf(graph: Graph, app: GraphApplication, wanted: number) {
 }
 
 async function matchesToWrite(
-  { vaults, config }: PlanWorld,
+  world: PlanWorld,
   targets: readonly Target[],
-  only: RotationRequest["targets"],
+  only: ClientSecretRequest["targets"],
 ): Promise<Publication[]> {
   const named = only && new Set(only.map(placeOf));
   const chosen = targets.filter((target) => isWritten(target) && (named === undefined || named.has(placeOf(target))));
@@ -171,21 +225,28 @@ async function matchesToWrite(
     );
   }
   return await Promise.all(
-    chosen.map(async ({ vaultName, vaultUri, secretName, confirmed }): Promise<Publication> => {
-      if (isServiceVault(config, vaultName)) throw ownVault(vaultName);
-      const current = await currentVersion(vaults, { vaultName, vaultUri, secretName });
-      const place = placeOf({ vaultName, secretName });
-      if (current === undefined)
-        throw new Problem("notRotatable", `${place} is not there any more. Discover the vault again.`);
-      if (current.managed) throw new Problem("notRotatable", `${place} belongs to a certificate and can't be written.`);
-      if (!current.enabled)
-        throw new Problem("notRotatable", `The current version of ${place} is switched off. Enable it first.`);
-      if (!hasRoomForTags(current))
-        throw new Problem("notRotatable", `${place} has too many tags: remove two of them first.`);
-      const plannedVersion = current.version;
-      return { vaultName, vaultUri, secretName, kind: "match", confirmed, plannedVersion, state: "planned" };
-    }),
+    chosen.map((target) => publicationAt(world, target, { kind: "match", confirmed: target.confirmed })),
   );
+}
+
+/** A new version of a secret that is there. */
+async function publicationAt(
+  { vaults, config }: PlanWorld,
+  target: Pick<Target, "vaultName" | "vaultUri" | "secretName">,
+  how: Pick<Publication, "kind" | "confirmed">,
+): Promise<Publication> {
+  const { vaultName, vaultUri, secretName } = target;
+  if (isServiceVault(config, vaultName)) throw ownVault(vaultName);
+  const current = await currentVersion(vaults, target);
+  const place = placeOf(target);
+  if (current === undefined)
+    throw new Problem("notRotatable", `${place} is not there any more. Discover the vault again.`);
+  if (current.managed) throw new Problem("notRotatable", `${place} belongs to a certificate and can't be written.`);
+  if (!current.enabled)
+    throw new Problem("notRotatable", `The current version of ${place} is switched off. Enable it first.`);
+  if (!hasRoomForTags(current))
+    throw new Problem("notRotatable", `${place} has too many tags: remove two of them first.`);
+  return { vaultName, vaultUri, secretName, ...how, plannedVersion: current.version, state: "planned" };
 }
 
 /** Without its value; Key Vault dates versions by the second, so where two were made within one the current one is read. */

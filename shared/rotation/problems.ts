@@ -10,13 +10,9 @@ export const conflict = (detail: string): Problem => new Problem("conflict", det
 
 /** 409 that names the rotation which is not over. */
 export const rotationUnfinished = (rotationId: string): Problem =>
-  new Problem(
-    "rotationUnfinished",
-    `Rotation ${rotationId} of this application is not over. Follow, finish or cancel it.`,
-    {
-      members: { rotationId },
-    },
-  );
+  new Problem("rotationUnfinished", `Rotation ${rotationId} of the same is not over. Follow, finish or cancel it.`, {
+    members: { rotationId },
+  });
 
 /** 409 where a new secret could not be held. */
 export const noServiceVault = (): Problem =>
@@ -38,3 +34,15 @@ export function asProblem(error: unknown): never {
   const detail = `Nothing was done. ${error.message} ${error.remedy}`;
   throw retryLater("unavailable", detail, error.retryAfterSeconds ?? RETRY_SECONDS);
 }
+
+const PASSING = new Set([
+  "throttled",
+  "unreachable",
+  "timedOut",
+  "badResponse",
+  "conflict",
+  "concurrency",
+  "unauthenticated",
+]);
+/** Whether the same call may succeed later without anybody's help. */
+export const isPassing = ({ code }: CloudFailure): boolean => PASSING.has(code);

@@ -1,6 +1,6 @@
 import type { NewSecretVersion, SecretVersion, VaultSecrets } from "../azure/vault-secrets.ts";
 import { SECOND_MS } from "../time.ts";
-import type { Publication, RotationRecord } from "./rotation.ts";
+import { isVaultSecret, type Publication, type RotationRecord } from "./rotation.ts";
 import type { Turn } from "./turn.ts";
 
 /** https://learn.microsoft.com/azure/key-vault/secrets/about-secrets#secret-tags */
@@ -24,14 +24,18 @@ export function nextVersion(
   value: string,
   now: Date,
 ): NewSecretVersion {
-  const renamed = (text: string) => text.replaceAll(oldKeyId, newKeyId);
+  const renamed = (text: string) => (oldKeyId === undefined ? text : text.replaceAll(oldKeyId, newKeyId));
   const carried = Object.entries(before?.tags ?? {})
     .filter(([name]) => !OURS.has(name))
     .map(([name, tag]) => [name, renamed(tag)]);
   const ours = [
     ["rotation-id", rotationId],
-    ["entra-key-id", newKeyId],
-    ["entra-app-id", appId],
+    ...(appId === undefined
+      ? []
+      : [
+          ["entra-key-id", newKeyId],
+          ["entra-app-id", appId],
+        ]),
     ["managed-by", "credential-lifecycle"],
     ["rotated-at", now.toISOString()],
   ].slice(0, MAX_TAGS - carried.length);
@@ -55,14 +59,22 @@ export interface Held {
 /** @param value of the new secret, where it can still be read. */
 export async function lookAt(turn: Turn, publication: Publication, value: string | undefined): Promise<Held> {
   const current = await vaultOf(turn, publication).read(publication.secretName);
-  const { newKeyId } = turn.record;
-  const isNew =
-    current !== undefined &&
-    (value === undefined
-      ? newKeyId !== undefined && current.tags["entra-key-id"] === newKeyId
-      : current.value === value);
-  if (isNew) return { holds: "new", current };
+  if (current !== undefined && isNew(turn.record, current, value)) return { holds: "new", current };
   return { holds: current?.version === publication.plannedVersion ? "planned" : "other", current };
+}
+
+/** A person may give a vault's secret the value that it has already, so there the mark says it. */
+function isNew(record: RotationRecord, current: SecretVersion & { value: string }, value: string | undefined): boolean {
+  if (isVaultSecret(record)) return current.tags["rotation-id"] === record.rotationId;
+  if (value !== undefined) return current.value === value;
+  return record.newKeyId !== undefined && current.tags["entra-key-id"] === record.newKeyId;
+}
+
+/** The version that readers of a place are to hold now: the new one, or while it goes back the one with the value from before. */
+export function versionAt({ publications, ending }: RotationRecord, place: { vaultName: string; secretName: string }) {
+  const found = publications.find((one) => placeOf(one) === placeOf(place));
+  const version = ending === undefined ? found?.writtenVersion : (found?.restoredVersion ?? found?.plannedVersion);
+  return { publication: found, version };
 }
 
 /** Writes down how far a publication is. */

@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { entity } from "../storage/entity.ts";
+import { PlannedConsumer } from "./consumer.ts";
 
 export const ROTATION_STATUSES = [
   "planned",
@@ -21,7 +22,10 @@ const ENDED: readonly RotationStatus[] = ["completed", "failed", "cancelled", "r
 /** Whether nothing more will be done. One that needs attention is not over. */
 export const isOver = (status: RotationStatus): boolean => ENDED.includes(status);
 
-/** What is done in this order; `putBack` and `removeNew` only where a rotation does not succeed. */
+/**
+ * What is done in this order; `putBack`, `restore` and `removeNew` only where a rotation does not succeed. A vault's secret
+ * has no `makeRoom`, `create`, `prove`, `revoke` and `removeNew`.
+ */
 export const STEPS = [
   "makeRoom",
   "create",
@@ -31,6 +35,7 @@ export const STEPS = [
   "overlap",
   "revoke",
   "putBack",
+  "restore",
   "removeNew",
   "cleanUp",
 ] as const;
@@ -54,12 +59,12 @@ export type Step = z.infer<typeof Step>;
 /**
  * One try to add a client secret. `asked` is written before the request: it stays where the answer was lost, and then a secret
  * with this display name may exist. `refused`: none does. `made`: its value is in the holding secret. `discarding`: it is to be
- * removed, since it is used nowhere. `removed`: it is gone.
+ * removed, since it is used nowhere. `removed`: it is gone. `left`: it lives, since somebody may use it whom nobody can see.
  */
 const Attempt = z.object({
   displayName: z.string(),
   askedAt: z.string(),
-  state: z.enum(["asked", "refused", "made", "discarding", "removed"]),
+  state: z.enum(["asked", "refused", "made", "discarding", "removed", "left"]),
   keyId: z.string().optional(),
 });
 export type Attempt = z.infer<typeof Attempt>;
@@ -69,8 +74,11 @@ const Publication = z.object({
   vaultName: z.string(),
   vaultUri: z.string(),
   secretName: z.string(),
-  /** `handover`: in the vault that people fetch the value from; nothing there was in use before. */
-  kind: z.enum(["match", "handover"]),
+  /**
+   * `match`: it holds the client secret. `handover`: in the vault that people fetch the value from; nothing there was in use
+   * before. `secret`: the vault's secret that is rotated itself.
+   */
+  kind: z.enum(["match", "handover", "secret"]),
   /** A person said that it holds the old secret. */
   confirmed: z.boolean().optional(),
   /** The current version when it was planned; absent where there was no such secret. */
@@ -79,8 +87,49 @@ const Publication = z.object({
   state: z.enum(["planned", "writing", "written", "restoring", "restored", "left"]),
   writtenVersion: z.string().optional(),
   writtenAt: z.string().optional(),
+  /** The version that holds the value from before again; where it was `left`, the one that somebody else wrote. */
+  restoredVersion: z.string().optional(),
+  restoredAt: z.string().optional(),
 });
 export type Publication = z.infer<typeof Publication>;
+
+export const CONSUMER_STATES = [
+  "waiting",
+  "acting",
+  "acted",
+  "verified",
+  "unverified",
+  "failed",
+  "restoring",
+  "restored",
+] as const;
+
+/**
+ * A consumer and how far it is. `waiting`: it takes the new value by itself, or is acted on later. `unverified`: nobody has
+ * seen what it holds. While it is `acting` or `restoring` without `actedAt` it may have been acted on, or not.
+ */
+export const RotationConsumer = z.object({
+  ...PlannedConsumer.shape,
+  /** False: it is not acted on, since `includeResources` leaves it out. */
+  included: z.boolean(),
+  state: z.enum(CONSUMER_STATES),
+  /** What it was last seen to hold. */
+  holds: z.enum(["new", "old", "gone", "unknown"]).optional(),
+  /** Why it could not be brought to hold what it is to hold. */
+  problem: z.string().optional(),
+  /** When it was first acted on: from then on it may hold the new value. */
+  touchedAt: z.string().optional(),
+  /** When it began to be brought to the version that it is to hold, and when it was acted on for that. */
+  since: z.string().optional(),
+  actedAt: z.string().optional(),
+  /** How often it was looked at for that. */
+  looks: z.int().optional(),
+});
+export type RotationConsumer = z.infer<typeof RotationConsumer>;
+
+/** Whether a consumer was acted on, or may have been, and is not back on the value from before. */
+export const isToRestore = ({ touchedAt, state }: RotationConsumer): boolean =>
+  touchedAt !== undefined && state !== "restored";
 
 /** What happened, what is safe and what to do: for the person who is asked to look. */
 export const Attention = z.object({
@@ -97,12 +146,14 @@ export type Attention = z.infer<typeof Attention>;
 
 const Summary = z.object({
   rotationId: z.string(),
-  /** The client id, and the directory object's id. */
-  appId: z.string(),
-  objectId: z.string(),
-  appName: z.string(),
-  oldKeyId: z.string(),
+  /** Where an application's client secret is rotated: the client id, and the directory object's id. */
+  appId: z.string().optional(),
+  objectId: z.string().optional(),
+  appName: z.string().optional(),
+  oldKeyId: z.string().optional(),
   newKeyId: z.string().optional(),
+  /** Where a vault's secret is rotated that is no application's: its asset id. */
+  assetId: z.string().optional(),
   status: z.enum(ROTATION_STATUSES),
   /** Whether a policy began it. */
   automatic: z.boolean(),
@@ -136,6 +187,10 @@ const RotationRecord = z.object({
     .object({ accepted: z.int(), tries: z.int(), startedAt: z.string(), lastAt: z.string().optional() })
     .optional(),
   publications: z.array(Publication),
+  /** Absent in rotations of earlier versions, which asked for them when they were verified. */
+  consumers: z.array(RotationConsumer).optional(),
+  /** Consumers are acted on, and what they hold is not waited for. */
+  skipVerification: z.boolean().optional(),
   /** Places that may hold the old secret and are not written. */
   notUpdated: z.array(
     z.object({ vaultName: z.string(), secretName: z.string(), confidence: z.enum(["certain", "likely", "possible"]) }),
@@ -168,11 +223,36 @@ const RotationRecord = z.object({
 });
 export type RotationRecord = z.infer<typeof RotationRecord>;
 
+/** The client secret that a rotation replaces. */
+export interface ClientSecret {
+  appId: string;
+  objectId: string;
+  appName: string;
+  oldKeyId: string;
+}
+
+/** Whether a vault's secret is rotated, and not an application's client secret. */
+export const isVaultSecret = ({ assetId }: Pick<RotationSummary, "assetId">): boolean => assetId !== undefined;
+
+/** Of a rotation that replaces one; a mistake in this program for any other. */
+export function clientSecretOf({ rotationId, appId, objectId, appName, oldKeyId }: RotationSummary): ClientSecret {
+  if (appId === undefined || objectId === undefined || appName === undefined || oldKeyId === undefined)
+    throw new Error(`Rotation ${rotationId} replaces no client secret.`);
+  return { appId, objectId, appName, oldKeyId };
+}
+
+/** What is rotated, by the application's client id or the asset's id. One rotation of it at a time. */
+export const subjectOf = ({ appId, assetId }: Pick<RotationSummary, "appId" | "assetId">): string =>
+  appId ?? assetId ?? "";
+
+/** What is rotated, for people. */
+export const titleOf = ({ appName, assetId, rotationId }: RotationSummary): string => appName ?? assetId ?? rotationId;
+
 /** Rotations and all that points to them lie in one partition, so that each change is one transaction. */
 export const ROTATIONS = "rotations";
 export const Rotations = entity("Rotations", RotationRecord, { witness: true, signed: true });
 export const RotationSummaries = entity("Rotations", Summary);
-/** Names a rotation: by its application while it is not over, and by when it is due. */
+/** Names a rotation: by what is rotated while it is not over, by when it is due, and one whose value is held before it is written. */
 export const RotationPointers = entity("Rotations", z.object({ rotationId: z.string() }));
 /** A rotation has ended or needs attention: what alerts tell of. */
 export const RotationEvents = entity("Rotations", z.object({ ...Summary.shape, at: z.string() }));

@@ -6,23 +6,26 @@ import { licenseRequired } from "../http/admission.ts";
 import type { Caller, Tier } from "../http/endpoint.ts";
 import type { Page, PageRequest } from "../http/paging.ts";
 import { notFound, Problem } from "../http/problem.ts";
+import { assetId } from "../inventory/asset.ts";
 import type { HistoryStore } from "../settings/retention.ts";
 import type { Settings } from "../settings/settings.ts";
 import { repeatOnConflict } from "../storage/conflict.ts";
 import type { Row } from "../storage/entity.ts";
 import type { Queues } from "../storage/queues.ts";
-import { reasonsAgainstRemoval } from "./conditions.ts";
+import { reasonsAgainstEnd } from "./conditions.ts";
 import { type Draft, draft } from "./draft.ts";
 import { createRotationHistory, type HistoryFilter, type RotationEvent } from "./history.ts";
+import { holdingName, holdValue } from "./holding.ts";
 import { type PlanWorld, planRotation, type RotationRequest } from "./plan.ts";
 import { asProblem, conflict, noServiceVault, noVault, rotationUnfinished } from "./problems.ts";
-import { isOver, type RotationRecord, type RotationSummary } from "./rotation.ts";
+import { isOver, isVaultSecret, type RotationRecord, type RotationSummary } from "./rotation.ts";
 import { createRotationRows, UnfinishedRotation } from "./rows.ts";
+import { triedAgain } from "./steps/consumers.ts";
 import { createTurn, type RotationWorld } from "./turn.ts";
 import { createRotationWork } from "./work.ts";
 
 /**
- * Rotation of client secrets. What began under a licence is gone on with and told of without one; only `begin` needs it.
+ * Rotation of applications' client secrets and of vaults' secrets, with those who use them. What began under a licence is gone on with and told of without one; only `begin` needs it.
  */
 export interface Rotations {
   /** What a rotation would do; nothing is done. @throws {Problem} for what stands against it. */
@@ -49,13 +52,13 @@ export interface Rotations {
   finish(rotationId: string, force: boolean, caller: Caller): Promise<RotationRecord>;
   /** Newest first. @throws {Problem} invalidCursor */
   history(filter: HistoryFilter, request: PageRequest): Promise<Page<RotationSummary>>;
-  /** The rotation of an application that is not over. */
-  unfinishedOf(appId: string): Promise<string | undefined>;
+  /** The rotation of an application, by its client id, or of an asset that is not over. */
+  unfinishedOf(subject: string): Promise<string | undefined>;
   /** Those that ended or need attention, in that order, from behind `after` on: for alerts. */
   events(after?: string): AsyncGenerator<RotationEvent[]>;
   /** For the queue: does what is due of one. */
   work(rotationId: string, requestId: string): Promise<void>;
-  /** For the timer: has those gone on with that are due and that no message calls. */
+  /** For the timer: has those gone on with that are due and that no message calls, and removes values nobody will ask for. */
   wake(): Promise<void>;
   /** For the poison queue. */
   giveUp(rotationId: string): Promise<void>;
@@ -86,13 +89,42 @@ export function createRotations(deps: RotationDependencies): Rotations {
   async function planned(request: RotationRequest, caller: Caller, automatic: boolean): Promise<Draft> {
     await needLicence();
     if (own === undefined) throw noServiceVault();
-    const unfinished = await rows.unfinishedOf(request.appId);
-    if (unfinished !== undefined) throw rotationUnfinished(unfinished);
     const { defaultValidityDays } = await settings.values();
     const now = clock.now();
     const expiryDays = request.expiryDays ?? defaultValidityDays;
+    await refuseUnfinished(
+      "appId" in request
+        ? request.appId
+        : assetId({ vaultName: request.secret.vaultName, type: "secret", name: request.secret.secretName }),
+    );
     const plan = await planRotation(deps, { ...request, expiryDays }, now).catch(asProblem);
     return draft(plan, { rotationId: randomness.ulid(now), caller, automatic, now });
+  }
+
+  async function refuseUnfinished(subject: string): Promise<void> {
+    const unfinished = await rows.unfinishedOf(subject);
+    if (unfinished !== undefined) throw rotationUnfinished(unfinished);
+  }
+
+  /** @param value that is held first, of a vault's secret. */
+  async function insert(record: Draft, value: string | undefined): Promise<void> {
+    if (value !== undefined) {
+      await rows.markHeld(record.rotationId);
+      await holdValue(world.own, record.rotationId, value);
+    }
+    try {
+      await rows.insert(record, value !== undefined);
+    } catch (error) {
+      if (!(error instanceof UnfinishedRotation)) throw error;
+      if (value !== undefined) await forgetHeld(record.rotationId);
+      throw rotationUnfinished(error.rotationId);
+    }
+  }
+
+  /** A value whose rotation was never written. */
+  async function forgetHeld(rotationId: string): Promise<void> {
+    await world.own.removeSecret(holdingName(rotationId));
+    await rows.forgetStray(rotationId);
   }
 
   async function found(rotationId: string): Promise<Row<RotationRecord>> {
@@ -133,20 +165,14 @@ export function createRotations(deps: RotationDependencies): Rotations {
       const record = await planned(request, caller, automatic);
       const { rotationId, appId, oldKeyId, expiryDays, publications } = record;
       const places = publications.map(({ vaultName, secretName }) => `${vaultName}/${secretName}`);
+      const what = appId === undefined ? { assetId: record.assetId } : { appId, oldKeyId };
       const event = {
         type: "rotation.begun",
         caller,
         target: { type: "rotation", id: rotationId },
-        details: { appId, oldKeyId, expiryDays, places, automatic },
+        details: { ...what, expiryDays, places, automatic },
       };
-      await audited(audit, event, async () => {
-        try {
-          await rows.insert(record);
-        } catch (error) {
-          if (error instanceof UnfinishedRotation) throw rotationUnfinished(error.rotationId);
-          throw error;
-        }
-      });
+      await audited(audit, event, () => insert(record, "value" in request ? request.value : undefined));
       await work.call(record);
       return (await rows.get(rotationId))!;
     },
@@ -158,7 +184,7 @@ export function createRotations(deps: RotationDependencies): Rotations {
         if (isOver(row.status)) throw conflict("This rotation is over.");
         if (row.ending !== undefined) throw conflict("This rotation is being put back already.");
         if (row.status === "revoking" || row.revokingSince !== undefined) {
-          throw conflict("The old secret is being removed: this can't be undone any more.");
+          throw conflict("The old value is given up: this can't be undone any more.");
         }
         const cancel = { by: caller.actor, at: clock.now().toISOString() };
         return { cancel, ...resumed(row) };
@@ -176,15 +202,11 @@ export function createRotations(deps: RotationDependencies): Rotations {
       if (!force) {
         // The same looks as at the end of the overlap, with nobody's hold on the rotation: nothing is written.
         const turn = createTurn(world, before, "", caller);
-        const reasons = await reasonsAgainstRemoval(turn);
+        const { reasons } = await reasonsAgainstEnd(turn, true);
         if (reasons.length > 0) {
-          throw new Problem(
-            "notFinishable",
-            `${reasons.join(" ")} Send force: true to remove the old secret all the same.`,
-            {
-              members: { reasons },
-            },
-          );
+          throw new Problem("notFinishable", `${reasons.join(" ")} Send force: true to end it all the same.`, {
+            members: { reasons },
+          });
         }
       }
       return await decided("rotation.finished", rotationId, caller, { force }, async (row) => {
@@ -211,6 +233,7 @@ export function createRotations(deps: RotationDependencies): Rotations {
       for await (const rotationIds of rows.overdue()) {
         for (const rotationId of rotationIds) await work.call({ rotationId, dueAt: clock.now().toISOString() });
       }
+      for await (const rotationIds of rows.strays()) for (const rotationId of rotationIds) await forgetHeld(rotationId);
     },
 
     giveUp: (rotationId) => work.giveUp(rotationId),
@@ -219,16 +242,23 @@ export function createRotations(deps: RotationDependencies): Rotations {
 }
 
 /** Where it goes on that waited for a person. */
-const resumed = ({ status, attention }: RotationRecord): Partial<RotationRecord> =>
+const resumed = ({ status, attention, consumers }: RotationRecord): Partial<RotationRecord> =>
   status === "needsAttention" && attention !== undefined
-    ? { status: attention.resume, attention: undefined, failures: 0 }
+    ? {
+        status: attention.resume,
+        attention: undefined,
+        failures: 0,
+        ...(consumers && { consumers: triedAgain(consumers) }),
+      }
     : {};
 
 function refuseUnfinishable(row: RotationRecord): void {
   const status = row.status === "needsAttention" ? "overlapping" : row.status;
-  const made = row.attempts.some(({ keyId, state }) => keyId === row.newKeyId && state === "made");
+  const made = isVaultSecret(row)
+    ? row.publications.every(({ state }) => state === "written")
+    : row.attempts.some(({ keyId, state }) => keyId === row.newKeyId && state === "made");
   if (row.revokingSince !== undefined) throw conflict("The old secret is being removed already.");
   if (status !== "overlapping" || !made || (row.ending !== undefined && row.status !== "needsAttention")) {
-    throw conflict("There is no overlap to end: only then does the new secret stand beside the old one.");
+    throw conflict("There is no overlap to end: only then does the new value stand beside the old one.");
   }
 }

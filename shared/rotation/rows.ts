@@ -3,7 +3,7 @@ import type { Clock, Randomness } from "../runtime.ts";
 import { type Row, withoutKeys } from "../storage/entity.ts";
 import { keyEnd, keyText } from "../storage/keys.ts";
 import { insert, type Operation, put, RowExists, remove, replace, type Tables } from "../storage/tables.ts";
-import { MINUTE_MS } from "../time.ts";
+import { HOUR_MS, MINUTE_MS } from "../time.ts";
 import { isUlid, newestFirst } from "../ulid.ts";
 import {
   isOver,
@@ -15,10 +15,11 @@ import {
   RotationSummaries,
   type RotationSummary,
   Rotations,
+  subjectOf,
   summaryOf,
 } from "./rotation.ts";
 
-/** Another rotation of the application is not over. */
+/** Another rotation of the same is not over. */
 export class UnfinishedRotation extends Error {
   override readonly name = "UnfinishedRotation";
   readonly rotationId: string;
@@ -32,29 +33,37 @@ export class UnfinishedRotation extends Error {
 /** A message that is later than this is taken for lost: the timer then sends another. */
 const LOST_MS = 15 * MINUTE_MS;
 
+/** A request that holds a value has written its rotation long before, or never will. */
+const STRAY_MS = HOUR_MS;
+
 const recordKey = (rotationId: string): string => `r|${rotationId}`;
-const unfinishedKey = (appId: string): string => `u|${keyText(appId.toLowerCase())}`;
+const unfinishedKey = (subject: string): string => `u|${keyText(subject.toLowerCase())}`;
 const DUE = "d|";
+const HELD = "h|";
 export const EVENTS = "e|";
 
-/** The prefix of a list: of all, by status, by application, by both. */
+/** The prefix of a list: of all, by status, by what is rotated, by both. */
 export const listPrefix = ({
   status,
-  appId,
+  subject,
 }: {
   status?: RotationStatus | undefined;
-  appId?: string | undefined;
+  subject?: string | undefined;
 }): string =>
-  appId === undefined
+  subject === undefined
     ? status === undefined
       ? "a|"
       : `s|${status}|`
     : status === undefined
-      ? `p|${keyText(appId.toLowerCase())}|`
-      : `b|${keyText(appId.toLowerCase())}|${status}|`;
+      ? `p|${keyText(subject.toLowerCase())}|`
+      : `b|${keyText(subject.toLowerCase())}|${status}|`;
 
-const listKeys = ({ appId, status, rotationId }: RotationSummary): string[] =>
-  [{}, { status }, { appId }, { appId, status }].map((filter) => listPrefix(filter) + newestFirst(rotationId));
+function listKeys(summary: RotationSummary): string[] {
+  const { status, rotationId } = summary;
+  const subject = subjectOf(summary);
+  const filters = [{}, { status }, { subject }, { subject, status }];
+  return filters.map((filter) => listPrefix(filter) + newestFirst(rotationId));
+}
 
 /** Undefined where nothing is to be done without a person. */
 function dueKey({ status, dueAt, rotationId }: RotationRecord): string | undefined {
@@ -68,10 +77,19 @@ export interface RotationRows {
   get(rotationId: string): Promise<Row<RotationRecord> | undefined>;
   /** With how long ago it was last written, by the store's clock. */
   aged(rotationId: string): Promise<{ row: Row<RotationRecord>; ageMs: number } | undefined>;
-  /** The rotation of an application that is not over. */
-  unfinishedOf(appId: string): Promise<string | undefined>;
-  /** @throws {UnfinishedRotation} */
-  insert(record: Omit<RotationRecord, "writeId">): Promise<void>;
+  /** The rotation of an application or asset that is not over. */
+  unfinishedOf(subject: string): Promise<string | undefined>;
+  /** Says that a value is about to be held for a rotation that is not written yet. */
+  markHeld(rotationId: string): Promise<void>;
+  /**
+   * @param held - Whether its value is held: it is written only while the mark says so.
+   * @throws {UnfinishedRotation}
+   */
+  insert(record: Omit<RotationRecord, "writeId">, held: boolean): Promise<void>;
+  /** Values that are held for rotations which were never written, an hour ago or longer. */
+  strays(): AsyncGenerator<string[]>;
+  /** The stray is gone. */
+  forgetStray(rotationId: string): Promise<void>;
   /** All rows in one transaction. @throws {RowChanged} when the rotation is no longer as it was read. */
   save(before: Row<RotationRecord>, after: RotationRecord): Promise<Row<RotationRecord>>;
   /** Those that are due although no message came, the longest overdue first. */
@@ -91,16 +109,33 @@ export function createRotationRows(deps: { tables: Tables; clock: Clock; randomn
     aged: async (rotationId) =>
       isUlid(rotationId) ? await tables.aged(Rotations, ROTATIONS, recordKey(rotationId)) : undefined,
 
-    async unfinishedOf(appId) {
-      return (await tables.get(RotationPointers, ROTATIONS, unfinishedKey(appId)))?.rotationId;
+    async unfinishedOf(subject) {
+      return (await tables.get(RotationPointers, ROTATIONS, unfinishedKey(subject)))?.rotationId;
     },
 
-    async insert(record) {
-      const { rotationId, appId } = record;
+    async markHeld(rotationId) {
+      await tables.insert(RotationPointers, ROTATIONS, HELD + rotationId, { rotationId });
+    },
+
+    async *strays() {
+      const before = HELD + encodeTime(clock.now().getTime() - STRAY_MS);
+      for await (const rows of tables.pages(RotationPointers, { partitionKey: ROTATIONS, from: HELD, before })) {
+        yield rows.map(({ rotationId }) => rotationId);
+      }
+    },
+
+    async forgetStray(rotationId) {
+      await tables.remove(RotationPointers, ROTATIONS, HELD + rotationId);
+    },
+
+    async insert(record, held) {
+      const { rotationId } = record;
+      const subject = subjectOf(record);
       const written = { ...record, writeId: writeId() };
       const operations = [
         insert(Rotations, recordKey(rotationId), written),
-        insert(RotationPointers, unfinishedKey(appId), { rotationId }),
+        insert(RotationPointers, unfinishedKey(subject), { rotationId }),
+        ...(held ? [remove(RotationPointers, HELD + rotationId)] : []),
         put(RotationPointers, dueKey(written)!, { rotationId }),
         ...listKeys(written).map((key) => put(RotationSummaries, key, summaryOf(written))),
       ];
@@ -108,13 +143,13 @@ export function createRotationRows(deps: { tables: Tables; clock: Clock; randomn
         await tables.transaction(Rotations.table, ROTATIONS, operations);
       } catch (error) {
         if (!(error instanceof RowExists)) throw error;
-        throw new UnfinishedRotation((await this.unfinishedOf(appId)) ?? rotationId);
+        throw new UnfinishedRotation((await this.unfinishedOf(subject)) ?? rotationId);
       }
     },
 
     async save(before, changed) {
       const after = { ...withoutKeys(changed), writeId: writeId() };
-      const { rotationId, appId, status } = after;
+      const { rotationId, status } = after;
       const operations: Operation[] = [replace(Rotations, before.rowKey, after, before.etag)];
       const [dueBefore, dueAfter] = [dueKey(before), dueKey(after)];
       if (dueBefore !== dueAfter) {
@@ -132,7 +167,8 @@ export function createRotationRows(deps: { tables: Tables; clock: Clock; randomn
         const at = clock.now();
         operations.push(put(RotationEvents, EVENTS + randomness.ulid(at), { ...summary, at: at.toISOString() }));
       }
-      if (isOver(status) && !isOver(before.status)) operations.push(remove(RotationPointers, unfinishedKey(appId)));
+      if (isOver(status) && !isOver(before.status))
+        operations.push(remove(RotationPointers, unfinishedKey(subjectOf(after))));
       const etags = await tables.transaction(Rotations.table, ROTATIONS, operations);
       return { ...after, partitionKey: ROTATIONS, rowKey: before.rowKey, etag: etags.get(before.rowKey)! };
     },

@@ -1,5 +1,15 @@
 import { attentionFor } from "./attention.ts";
-import type { Publication, RotationFailure, RotationRecord, RotationStatus, Step, StepName } from "./rotation.ts";
+import {
+  type Attempt,
+  isToRestore,
+  isVaultSecret,
+  type Publication,
+  type RotationFailure,
+  type RotationRecord,
+  type RotationStatus,
+  type Step,
+  type StepName,
+} from "./rotation.ts";
 
 // How a rotation changes from turn to turn. All of it follows from its record.
 
@@ -21,6 +31,9 @@ export const canGoBack = (name: StepName): boolean => BACKWARDS.includes(name);
 export const isTouched = ({ state }: Publication): boolean =>
   state === "writing" || state === "written" || state === "restoring";
 
+/** Whether a client secret that was asked for may still have to be removed. */
+const isUnsettled = ({ state }: Attempt): boolean => state === "asked" || state === "made" || state === "discarding";
+
 const isDone = ({ steps }: RotationRecord, name: StepName): boolean =>
   steps.some((step) => step.name === name && step.status === "done");
 
@@ -28,7 +41,8 @@ const isDone = ({ steps }: RotationRecord, name: StepName): boolean =>
 export function stepOf(record: RotationRecord): StepName {
   if (record.ending) {
     if (record.publications.some(isTouched)) return "putBack";
-    return record.attempts.some(({ state }) => state !== "refused" && state !== "removed") ? "removeNew" : "cleanUp";
+    if (record.consumers?.some(isToRestore)) return "restore";
+    return record.attempts.some(isUnsettled) ? "removeNew" : "cleanUp";
   }
   switch (record.status) {
     case "proving":
@@ -40,8 +54,9 @@ export function stepOf(record: RotationRecord): StepName {
     case "overlapping":
       return "overlap";
     case "revoking":
-      return isDone(record, "revoke") ? "cleanUp" : "revoke";
+      return isVaultSecret(record) || isDone(record, "revoke") ? "cleanUp" : "revoke";
     default:
+      if (isVaultSecret(record)) return "publish";
       return record.removeExpired !== undefined && !isDone(record, "makeRoom") ? "makeRoom" : "create";
   }
 }
@@ -68,7 +83,7 @@ export function begun(record: RotationRecord, now: Date): Partial<RotationRecord
   const next = { ...record, ...(cancelled && { ending: "cancelled" as const }) };
   return {
     ...(cancelled && { ending: "cancelled" }),
-    ...(record.status === "planned" && !cancelled && { status: "creating" }),
+    ...(record.status === "planned" && !cancelled && { status: isVaultSecret(record) ? "publishing" : "creating" }),
     steps: withStep(record.steps, stepOf(next), stepBegun(now)),
   };
 }

@@ -9,7 +9,7 @@ import { isConflict, unlessChanged } from "../storage/conflict.ts";
 import type { Row } from "../storage/entity.ts";
 import { RowChanged, type Tables } from "../storage/tables.ts";
 import { MINUTE_MS, SECOND_MS } from "../time.ts";
-import type { Consumers } from "./consumers.ts";
+import type { ConsumersOfSecrets } from "./consumer.ts";
 import { ROTATIONS, type RotationRecord, WriterLeases } from "./rotation.ts";
 import type { RotationRows } from "./rows.ts";
 import { Later, TakenOver } from "./stop.ts";
@@ -43,7 +43,7 @@ export interface RotationWorld {
   /** Where a new secret is held until it is in use. */
   own: ServiceKeyVault;
   matches: Matches;
-  consumers: Consumers;
+  consumers: ConsumersOfSecrets;
   audit: Appender;
   clock: Clock;
   randomness: Randomness;

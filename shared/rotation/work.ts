@@ -4,13 +4,15 @@ import { Problem } from "../http/problem.ts";
 import type { Queues } from "../storage/queues.ts";
 import { RowChanged } from "../storage/tables.ts";
 import { HOUR_MS, SECOND_MS } from "../time.ts";
+import { isPassing } from "./problems.ts";
 import { isOver, ROTATION_QUEUE, type RotationFailure, type RotationRecord, type StepName } from "./rotation.ts";
 import { after, begun, canGoBack, goingBack, stepOf, waiting } from "./states.ts";
+import { restore, verify } from "./steps/consumers.ts";
 import { create, makeRoom } from "./steps/create.ts";
 import { prove } from "./steps/prove.ts";
 import { publish } from "./steps/publish.ts";
 import { putBack, removeNew } from "./steps/put-back.ts";
-import { cleanUp, overlap, revoke, verify } from "./steps/retire.ts";
+import { cleanUp, overlap, revoke } from "./steps/retire.ts";
 import { GoBack, Later, NeedsPerson, TakenOver } from "./stop.ts";
 import { createTurn, LEASE_MS, type RotationWorld, type Turn } from "./turn.ts";
 
@@ -20,16 +22,6 @@ const LONGEST_MESSAGE_WAIT_MS = HOUR_MS;
 const MAX_FAILURES = 10;
 const FIRST_PAUSE_SECONDS = 10;
 const LONGEST_PAUSE_SECONDS = 600;
-
-const PASSING = new Set([
-  "throttled",
-  "unreachable",
-  "timedOut",
-  "badResponse",
-  "conflict",
-  "concurrency",
-  "unauthenticated",
-]);
 
 /** What each step does. */
 const RUN: Record<StepName, (turn: Turn) => Promise<void>> = {
@@ -41,6 +33,7 @@ const RUN: Record<StepName, (turn: Turn) => Promise<void>> = {
   overlap,
   revoke,
   putBack,
+  restore,
   removeNew,
   cleanUp,
 };
@@ -98,7 +91,7 @@ export function createRotationWork(world: RotationWorld, queues: Queues): Rotati
     const now = clock.now();
     const failure = failureOf(error);
     const { failures, ending } = turn.record;
-    const passing = !(error instanceof CloudFailure) || PASSING.has(error.code);
+    const passing = !(error instanceof CloudFailure) || isPassing(error);
     if (passing && failures + 1 < MAX_FAILURES) {
       const named = error instanceof CloudFailure ? (error.retryAfterSeconds ?? 0) : 0;
       const pause = Math.max(named, Math.min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** failures));

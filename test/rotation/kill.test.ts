@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { secretValueOf } from "../../infra/local/cloud/company/applications.ts";
-import { unknownConsumers } from "../../shared/rotation/consumers.ts";
 import type { RotationStatus } from "../../shared/rotation/rotation.ts";
 import { MINUTE_MS } from "../../shared/time.ts";
 import { liveIn } from "../azure/live-cloud.ts";
+import { Company } from "./consumers.ts";
 import { holds, keepsSecrets } from "./invariants.ts";
 import { BOSS, type Death, VAULT, World } from "./room.ts";
 
@@ -36,14 +36,14 @@ afterAll(async () => {
 
 interface Scenario {
   name: string;
-  prepare(): void;
+  /** Adds those who use the first of the application's places. */
+  prepare(company: Company, place: string): void;
   ends: RotationStatus;
   directory: { readLagSeconds: number; writesLag: boolean; signInDelaySeconds: number; flappingSeconds: number };
 }
 
 const calm = { readLagSeconds: 0, writesLag: false, signInDelaySeconds: 0, flappingSeconds: 0 };
 const lagging = { readLagSeconds: 300, writesLag: true, signInDelaySeconds: 60, flappingSeconds: 240 };
-const failing = async () => ({ consumers: [], coverage: [], failed: "web-shop did not start.", slowestSeconds: 0 });
 
 const scenarios: Scenario[] = [
   { name: "a rotation", prepare: () => {}, ends: "completed", directory: calm },
@@ -55,8 +55,9 @@ const scenarios: Scenario[] = [
   },
   {
     name: "a rotation that is put back",
-    prepare: () => {
-      world.consumers = { ...unknownConsumers(), refresh: failing };
+    prepare: (company, place) => {
+      company.add("web-good", place, "action", { blast: 1 });
+      company.add("web-bad", place, "action", { blast: 2, trouble: "never takes it" });
     },
     ends: "rolledBack",
     directory: lagging,
@@ -68,9 +69,10 @@ async function dies(scenario: Scenario, death: Death | undefined): Promise<boole
   const name = `${scenarios.indexOf(scenario)}-${death?.how ?? "no"}-${death?.at ?? 0}`;
   world.targets = [];
   world.messages.length = 0;
-  world.consumers = unknownConsumers();
-  scenario.prepare();
+  const company = new Company(world);
+  world.consumers = company;
   const app = world.application(name, { places: 2 });
+  scenario.prepare(company, app.places[0]!);
   world.cloud.control.directory.set(scenario.directory);
   world.pass(10 * MINUTE_MS);
   const { rotationId } = await world.start().begin(app.request, BOSS);

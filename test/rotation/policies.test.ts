@@ -191,7 +191,7 @@ function openRoom(connectionString: string) {
     },
 
     rotationsOf: async (appId: string) =>
-      (await rotations.history({ appId }, { limit: 100, offset: 0, cursor: undefined })).items,
+      (await rotations.history({ subject: appId }, { limit: 100, offset: 0, cursor: undefined })).items,
 
     async notices(type: AutomationType) {
       const found: string[] = [];

@@ -9,8 +9,8 @@ import { createSignInProof } from "../../shared/azure/sign-in-proof.ts";
 import { createVaultSecrets } from "../../shared/azure/vault-secrets.ts";
 import type { Config } from "../../shared/config/config.ts";
 import type { Caller, Tier } from "../../shared/http/endpoint.ts";
-import { type Consumers, unknownConsumers } from "../../shared/rotation/consumers.ts";
-import type { RotationRequest } from "../../shared/rotation/plan.ts";
+import { type ConsumersOfSecrets, unknownConsumers } from "../../shared/rotation/consumer.ts";
+import type { ClientSecretRequest, RotationRequest, VaultSecretRequest } from "../../shared/rotation/plan.ts";
 import { isOver, type RotationRecord } from "../../shared/rotation/rotation.ts";
 import { createRotations, type Rotations } from "../../shared/rotation/rotations.ts";
 import type { Matches, Target } from "../../shared/rotation/targets.ts";
@@ -56,7 +56,7 @@ export class World {
   /** Every message that was ever sent, as text. */
   readonly sent: string[] = [];
   tier: Tier = "pro";
-  consumers: Consumers = unknownConsumers();
+  consumers: ConsumersOfSecrets = unknownConsumers();
   /** Of one application, or of all. */
   targets: (Target & { appId?: string })[] = [];
   matches: Matches = {
@@ -116,7 +116,7 @@ export class World {
       control.directory.watchTarget({ appId, vault: VAULT, secret: place });
       this.targets.push({ ...this.target(place), appId });
     }
-    const request: RotationRequest = {
+    const request: ClientSecretRequest = {
       appId,
       secretId: keyId,
       updateKeyVaults: true,
@@ -124,6 +124,12 @@ export class World {
       removeExpired: false,
     };
     return { appId, keyId, places, request, oldValue: secretValueOf(name, "old") };
+  }
+
+  /** A vault's secret that is no application's, with the request for a new value. */
+  vaultSecret(secretName: string, oldValue: string, value: string): VaultSecretRequest {
+    this.cloud.control.putSecret(VAULT, { name: secretName, value: oldValue, tags: { owner: "shop@acme.example" } });
+    return { secret: { vaultName: VAULT, vaultUri: this.uriOf(VAULT), secretName }, value, overlapDays: 0 };
   }
 
   target(secretName: string, rest: Partial<Target> = {}): Target {
@@ -169,10 +175,11 @@ export class World {
       vaults: { open: (vault) => mortal("vault", vaults.open(vault)) },
       own: mortal("own", createServiceKeyVault(cloud)!),
       matches: { targetsOf: (app, keyId) => this.matches.targetsOf(app, keyId) },
-      consumers: {
-        refresh: (publications) => this.consumers.refresh(publications),
-        look: (publications) => this.consumers.look(publications),
-      },
+      consumers: mortal("consumers", {
+        of: (places) => this.consumers.of(places),
+        act: (consumer, wanted) => this.consumers.act(consumer, wanted),
+        look: (consumer, version, since) => this.consumers.look(consumer, version, since),
+      } satisfies ConsumersOfSecrets),
     });
   }
 

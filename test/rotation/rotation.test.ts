@@ -3,10 +3,11 @@ import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { createIdentity } from "../../shared/azure/identity.ts";
 import { createVaultSecrets } from "../../shared/azure/vault-secrets.ts";
-import { unknownConsumers } from "../../shared/rotation/consumers.ts";
+import { unknownConsumers } from "../../shared/rotation/consumer.ts";
 import type { RotationRecord } from "../../shared/rotation/rotation.ts";
 import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../shared/time.ts";
 import { liveIn } from "../azure/live-cloud.ts";
+import { Company } from "./consumers.ts";
 import { holds } from "./invariants.ts";
 import { BOSS, Died, VAULT, World } from "./room.ts";
 
@@ -216,14 +217,13 @@ test("a place that holds another secret than thought is not overwritten", async 
 
 test("consumers that can't be refreshed get the old value back", async () => {
   const app = world.application(name(), { places: 2 });
-  world.consumers = {
-    ...unknownConsumers(),
-    refresh: async () => ({ consumers: [], coverage: [], failed: "web-shop did not start.", slowestSeconds: 0 }),
-  };
+  const company = new Company(world);
+  world.consumers = company;
+  company.add(`web-shop-${app.appId}`, app.places[0]!, "action", { trouble: "denied" });
   const row = await world.rotate(app.request);
   expect(row).toMatchObject({
     status: "rolledBack",
-    failure: { code: "consumerFailed", message: "web-shop did not start." },
+    failure: { code: "consumerFailed", message: expect.stringContaining("web-shop") },
   });
   await putBack(app, row);
   const { tags } = control()
@@ -234,12 +234,10 @@ test("consumers that can't be refreshed get the old value back", async () => {
 
 test("an old secret whose consumers do not all hold the new value is still there after a year", async () => {
   const app = world.application(name());
-  const late = {
-    consumers: [{ name: "web-late", kind: "web app", holds: "old" as const }],
-    coverage: [],
-    slowestSeconds: 0,
-  };
-  world.consumers = { refresh: async () => late, look: async () => late };
+  const company = new Company(world);
+  world.consumers = company;
+  company.add("web-late", app.places[0]!, "willBreak");
+  app.request.includeResources = [];
   app.request.expiryDays = 730;
   const { rotationId } = await overlapping(app);
   control().directory.expireSecret(app.appId, app.keyId, 900);
@@ -250,7 +248,7 @@ test("an old secret whose consumers do not all hold the new value is still there
   }
   const row = await world.start().get(rotationId);
   expect(row).toMatchObject({ status: "overlapping", needsConfirmation: true });
-  expect(row.reasons).toEqual(["web app web-late still holds the old value."]);
+  expect(row.reasons).toEqual(["webApp web-late still holds the old value."]);
   expect(live(app)).toHaveLength(2);
   await expect(world.start().finish(rotationId, false, BOSS)).rejects.toMatchObject({
     code: "notFinishable",
@@ -589,7 +587,7 @@ test("history shows the newest first by every filter, and is purged", async () =
   const rotationId = await begun(app);
   const rotations = world.start();
   const page = { limit: 10, offset: 0, cursor: undefined };
-  const list = async (filter: object) => (await rotations.history({ appId: app.appId, ...filter }, page)).items;
+  const list = async (filter: object) => (await rotations.history({ subject: app.appId, ...filter }, page)).items;
   expect(await list({ status: "planned" })).toMatchObject([{ rotationId }]);
   const { row } = await world.run(rotationId);
   expect(await list({ status: "planned" })).toEqual([]);

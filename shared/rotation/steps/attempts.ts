@@ -2,7 +2,7 @@ import { unlessMissing } from "../../azure/failure.ts";
 import type { GraphApplication, PasswordCredential } from "../../azure/graph.ts";
 import { MINUTE_MS, SECOND_MS } from "../../time.ts";
 import { entered } from "../effect.ts";
-import type { Attempt, RotationRecord } from "../rotation.ts";
+import { type Attempt, clientSecretOf, type RotationRecord } from "../rotation.ts";
 import { GoBack, Later } from "../stop.ts";
 import type { Turn } from "../turn.ts";
 
@@ -15,11 +15,12 @@ const AGAIN_SECONDS = 60;
 
 /** @throws {GoBack} when the application is gone. */
 export async function applicationOf({ world, record }: Turn): Promise<GraphApplication> {
-  const app = await world.graph.application({ objectId: record.objectId });
+  const { appId, objectId, appName } = clientSecretOf(record);
+  const app = await world.graph.application({ objectId });
   if (app) return app;
   throw new GoBack(
     "applicationGone",
-    `The application ${record.appName} (${record.appId}) is not in the directory any more.`,
+    `The application ${appName} (${appId}) is not in the directory any more.`,
     "If it was deleted by mistake, restore it within 30 days and begin a new rotation.",
   );
 }
@@ -55,7 +56,7 @@ export const settle = (turn: Turn, displayName: string, change: Partial<Attempt>
 export async function reconcile(turn: Turn, { final }: { final: boolean }): Promise<void> {
   const unsettled = () => turn.record.attempts.filter(({ state }) => state === "asked");
   if (unsettled().length > 0) {
-    const app = await turn.world.graph.application({ objectId: turn.record.objectId });
+    const app = await turn.world.graph.application({ objectId: clientSecretOf(turn.record).objectId });
     for (const { keyId, displayName } of app === undefined ? [] : strays(turn.record, app)) {
       await settle(turn, displayName ?? "", { state: "discarding", keyId });
     }
@@ -80,7 +81,7 @@ export async function reconcile(turn: Turn, { final }: { final: boolean }): Prom
  */
 async function removeMade(turn: Turn, keyId: string, askedAt: string): Promise<void> {
   const { graph } = turn.world;
-  const { objectId } = turn.record;
+  const { objectId } = clientSecretOf(turn.record);
   const removed = await turn.directory(() =>
     entered(
       turn,

@@ -3,7 +3,7 @@ import { DAY_SECONDS, SECOND_MS } from "../../time.ts";
 import { entered } from "../effect.ts";
 import { hold } from "../holding.ts";
 import { CLOCKS_DIFFER_MS, isExpired } from "../plan.ts";
-import type { RotationRecord } from "../rotation.ts";
+import { clientSecretOf, type RotationRecord } from "../rotation.ts";
 import { GoBack, Later } from "../stop.ts";
 import type { Turn } from "../turn.ts";
 import { applicationOf, reconcile, settle } from "./attempts.ts";
@@ -40,8 +40,9 @@ export async function create(turn: Turn): Promise<void> {
   await reconcile(turn, { final: false });
   const app = await applicationOf(turn);
   const { record } = turn;
-  if (!app.passwords.some(({ keyId }) => keyId === record.oldKeyId) && record.removeExpired !== record.oldKeyId) {
-    const message = `The client secret ${record.oldKeyId} that was to be replaced is not there any more.`;
+  const { oldKeyId } = clientSecretOf(record);
+  if (!app.passwords.some(({ keyId }) => keyId === oldKeyId) && record.removeExpired !== oldKeyId) {
+    const message = `The client secret ${oldKeyId} that was to be replaced is not there any more.`;
     throw new GoBack("oldSecretGone", message, "See in the audit log of the directory who removed it.");
   }
   if (record.attempts.length >= MAX_ATTEMPTS) {
@@ -53,7 +54,8 @@ export async function create(turn: Turn): Promise<void> {
 
 async function addSecret(turn: Turn): Promise<void> {
   const { graph } = turn.world;
-  const { objectId, expiryDays } = turn.record;
+  const { objectId } = clientSecretOf(turn.record);
+  const { expiryDays } = turn.record;
   const now = turn.now();
   const displayName = displayNameOf(turn.record, now);
   // A policy's limit counts from the directory's clock, and what is a second longer is refused for good.

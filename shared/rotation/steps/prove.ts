@@ -1,6 +1,6 @@
 import { MINUTE_MS } from "../../time.ts";
 import { heldValue } from "../holding.ts";
-import type { RotationRecord } from "../rotation.ts";
+import { clientSecretOf, type RotationRecord } from "../rotation.ts";
 import { GoBack, Later } from "../stop.ts";
 import type { Turn } from "../turn.ts";
 
@@ -26,7 +26,7 @@ export async function prove(turn: Turn): Promise<void> {
     throw new Later(0);
   }
   const { proof = { accepted: 0, tries: 0, startedAt: turn.now().toISOString() } } = record;
-  const result = await world.signIn(record.appId, value);
+  const result = await world.signIn(clientSecretOf(record).appId, value);
   const now = turn.now();
   const tries = proof.tries + 1;
   const accepted = result.kind === "accepted" ? proof.accepted + 1 : result.kind === "unclear" ? proof.accepted : 0;

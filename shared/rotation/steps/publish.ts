@@ -1,7 +1,7 @@
 import { entered } from "../effect.ts";
 import { heldValue } from "../holding.ts";
 import { lookAt, nextVersion, placeOf, progress, vaultOf } from "../publications.ts";
-import type { Publication } from "../rotation.ts";
+import { clientSecretOf, type Publication } from "../rotation.ts";
 import { GoBack, Later, NeedsPerson } from "../stop.ts";
 import type { Turn } from "../turn.ts";
 
@@ -21,7 +21,7 @@ async function publishTo(turn: Turn, publication: Publication): Promise<void> {
   const place = placeOf(publication);
   const value = await heldValue(turn);
   if (value === undefined) {
-    const message = "The new client secret is no longer in the service's own key vault, where it was held.";
+    const message = "The new value is no longer in the service's own key vault, where it was held.";
     throw new GoBack("valueLost", message, "See who deleted it there, then begin a new rotation.");
   }
   const { holds, current } = await lookAt(turn, publication, value);
@@ -73,7 +73,7 @@ async function publishTo(turn: Turn, publication: Publication): Promise<void> {
 async function holdsOld({ record, world }: Turn, { confirmed }: Publication, value: string): Promise<boolean> {
   if (record.oldHint !== undefined && !value.startsWith(record.oldHint)) return false;
   if (confirmed) return true;
-  const { kind } = await world.signIn(record.appId, value);
+  const { kind } = await world.signIn(clientSecretOf(record).appId, value);
   if (kind === "unclear") throw new Later(UNCLEAR_SECONDS);
   return kind === "accepted";
 }

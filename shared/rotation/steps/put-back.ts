@@ -2,11 +2,12 @@ import { MINUTE_MS, SECOND_MS } from "../../time.ts";
 import { entered } from "../effect.ts";
 import { heldValue } from "../holding.ts";
 import { lookAt, placeOf, progress, vaultOf } from "../publications.ts";
-import type { Publication } from "../rotation.ts";
+import { clientSecretOf, isVaultSecret, type Publication } from "../rotation.ts";
 import { isTouched } from "../states.ts";
 import { Later, NeedsPerson } from "../stop.ts";
 import type { Turn } from "../turn.ts";
 import { reconcile } from "./attempts.ts";
+import { usersOfNew } from "./consumers.ts";
 
 /** A write without an answer has come or will never come after so long. */
 const LATE_WRITE_MS = 2 * MINUTE_MS;
@@ -34,12 +35,14 @@ async function putBackAt(turn: Turn, publication: Publication): Promise<void> {
       return await progress(turn, publication, { state: "restored" });
   }
   const { holds, current } = await lookAt(turn, publication, await heldValue(turn));
-  if (holds === "planned") return await progress(turn, publication, { state: "restored" });
+  const restoredAt = turn.now().toISOString();
+  if (holds === "planned") return await progress(turn, publication, { state: "restored", restoredAt });
   const before = plannedVersion === undefined ? undefined : await previous(turn, publication, plannedVersion);
   if (holds === "other") {
     // An earlier write whose answer was lost, or what somebody else put there.
     const restored = state === "restoring" && before !== undefined && current?.value === before.value;
-    return await progress(turn, publication, { state: restored ? "restored" : "left" });
+    const restoredVersion = current?.version;
+    return await progress(turn, publication, { state: restored ? "restored" : "left", restoredVersion, restoredAt });
   }
   const details = { vaultName, secretName, version: plannedVersion };
   if (before === undefined) {
@@ -47,12 +50,16 @@ async function putBackAt(turn: Turn, publication: Publication): Promise<void> {
     await entered(turn, "rotation.secretPutBack", details, () => vault.enable(secretName, version, false));
     return await progress(turn, publication, { state: "restored" });
   }
-  await stillSignsIn(turn, publication, before.value);
+  if (!isVaultSecret(turn.record)) await stillSignsIn(turn, publication, before.value);
   await progress(turn, publication, { state: "restoring" });
   const { value, contentType, tags, notBefore, expiresOn } = before;
   const version = { value, contentType, tags, notBefore, expiresOn };
-  await entered(turn, "rotation.secretPutBack", details, () => vault.write(secretName, version));
-  await progress(turn, publication, { state: "restored" });
+  const written = await entered(turn, "rotation.secretPutBack", details, () => vault.write(secretName, version));
+  await progress(turn, publication, {
+    state: "restored",
+    restoredVersion: written.version,
+    restoredAt: turn.now().toISOString(),
+  });
 }
 
 async function previous(turn: Turn, publication: Publication, version: string) {
@@ -61,13 +68,13 @@ async function previous(turn: Turn, publication: Publication, version: string) {
   throw new NeedsPerson(
     "previousVersionGone",
     `The version ${version} that ${placeOf(publication)} had before is not there any more.`,
-    "The new client secret works and stays there. Finish the rotation, or write the value you want and cancel again.",
+    "The new value stays there. Finish the rotation, or write the value you want and cancel again.",
   );
 }
 
 /** @throws {NeedsPerson} when it does not: putting it back would be the outage. */
 async function stillSignsIn(turn: Turn, publication: Publication, value: string): Promise<void> {
-  const { kind } = await turn.world.signIn(turn.record.appId, value);
+  const { kind } = await turn.world.signIn(clientSecretOf(turn.record).appId, value);
   if (kind === "accepted") return;
   const tries = turn.record.steps.find(({ name }) => name === "putBack")?.attempts ?? 0;
   if (tries < TRIES || kind === "unclear") throw new Later(AGAIN_SECONDS);
@@ -90,11 +97,18 @@ export async function removeNew(turn: Turn): Promise<void> {
       "Write a value that works there and retry, or finish the rotation.",
     );
   }
-  await turn.save(({ attempts }) => ({
-    attempts: attempts.map((one) => (one.state === "made" ? { ...one, state: "discarding" } : one)),
+  const users = await usersOfNew(turn);
+  await turn.save(({ attempts, notes, newKeyId }) => ({
+    attempts: attempts.map((one) =>
+      one.state === "made" ? { ...one, state: users.length > 0 ? "left" : "discarding" } : one,
+    ),
+    ...(users.length > 0 && { notes: [...notes, leftText(newKeyId ?? "", users)] }),
   }));
   await reconcile(turn, { final: true });
 }
+
+const leftText = (keyId: string, users: readonly string[]): string =>
+  `The new client secret ${keyId} was not removed, since nobody can see that these have the old value again: ${users.join(", ")}. Remove it once they have.`;
 
 /** A handed over version that was put back is switched off, and can't be read. */
 async function lookAtEnabled(turn: Turn, publication: Publication, value: string | undefined) {
