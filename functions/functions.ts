@@ -7,6 +7,7 @@ import * as audit from "./audit.ts";
 import * as auth from "./auth.ts";
 import { catchAll } from "./catch-all.ts";
 import * as compliance from "./compliance.ts";
+import * as dependencyRotation from "./dependency-rotation.ts";
 import * as discovery from "./discovery.ts";
 import { documentation } from "./docs.ts";
 import type { QueueDeclaration, TimerDeclaration } from "./kit.ts";
@@ -43,6 +44,7 @@ export const endpoints: Endpoint<Services>[] = [
   ...reconciliation.endpoints,
   ...rotationMatches.endpoints,
   ...rotations.endpoints,
+  ...dependencyRotation.endpoints,
   ...documentation(() => endpoints),
   catchAll(() => endpoints),
 ];

@@ -35,6 +35,7 @@ import { createFailedMessages, type FailedMessages } from "../shared/messages/fa
 import { createMetrics, type Metrics } from "../shared/metrics/metrics.ts";
 import { createReconciliation, type Reconciliation } from "../shared/reconciliation/reconciliation.ts";
 import { type AutomaticRotation, createAutomaticRotation } from "../shared/rotation/automatic.ts";
+import { type AssetRotation, createAssetRotation } from "../shared/rotation/by-asset.ts";
 import { unknownConsumers } from "../shared/rotation/consumer.ts";
 import { PROOF_LIMITS } from "../shared/rotation/match-proof.ts";
 import { createMatches, type MatchFinder } from "../shared/rotation/matches.ts";
@@ -89,6 +90,7 @@ export interface Services {
   policies: RotationPolicies;
   rotations: Rotations;
   automaticRotation: AutomaticRotation;
+  assetRotation: AssetRotation;
   failedMessages: FailedMessages;
   metrics: Metrics;
 }
@@ -314,6 +316,7 @@ export function createServices(config: Config): Services {
     randomness,
     log,
   });
+  const assetRotation = createAssetRotation({ tables, config, vaults: vaultSecrets, matches, randomness });
   const automaticRotation = createAutomaticRotation({
     tables,
     queues,
@@ -377,6 +380,7 @@ export function createServices(config: Config): Services {
     policies,
     rotations,
     automaticRotation,
+    assetRotation,
     failedMessages,
     metrics,
   };

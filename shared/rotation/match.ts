@@ -105,3 +105,9 @@ export const MatchRows = entity("RotationMatches", MatchRecord, { signed: true }
 export const matchPartition = (appId: string): string => `app:${appId.toLowerCase()}`;
 export const matchKey = (vaultName: string, secretName: string): string =>
   `${keyText(vaultName.toLowerCase())}|${keyText(secretName.toLowerCase())}`;
+
+/** Leads from a vault's secret to an application of which something was proved or said about it. Nothing rests on it alone. */
+export const MatchPointers = entity("RotationMatches", z.object({ appId: z.string() }));
+export const MATCHED_SECRETS = "secrets";
+export const pointerKey = (vaultName: string, secretName: string, appId: string): string =>
+  `${matchKey(vaultName, secretName)}|${appId.toLowerCase()}`;

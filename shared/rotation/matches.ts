@@ -13,24 +13,28 @@ import { assetId } from "../inventory/asset.ts";
 import { VAULTS, type VaultRecord, Vaults, vaultKey } from "../inventory/vault.ts";
 import type { Clock, Logger } from "../runtime.ts";
 import { withoutKeys } from "../storage/entity.ts";
+import { keyEnd } from "../storage/keys.ts";
 import type { Tables } from "../storage/tables.ts";
 import { DAY_MS } from "../time.ts";
 import {
   type ComparedSecret,
+  MATCHED_SECRETS,
   type Match,
   type MatchedApp,
+  MatchPointers,
   type MatchRecord,
   MatchRows,
   matchKey,
   matchPartition,
+  pointerKey,
   type Word,
 } from "./match.ts";
 import { candidatesOf, secretOf, secretPlace } from "./match-candidates.ts";
-import { weigh } from "./match-evidence.ts";
+import { claimsOf, weigh } from "./match-evidence.ts";
 import { createMatchIndex, type MatchIndex } from "./match-index.ts";
 import { PROOF_LIMITS, type Proof, prove, readable } from "./match-proof.ts";
 import { currentVersion } from "./plan.ts";
-import type { Matches, Target } from "./targets.ts";
+import { isWritten, type Matches, type Target } from "./targets.ts";
 
 /** Vaults that are asked at once about the targets of a rotation. */
 const PARALLEL = 4;
@@ -74,6 +78,12 @@ export interface MatchFinder extends Matches {
    * @throws {CloudFailure} throttled
    */
   targetsOf(app: MatchedApp, keyId: string): Promise<Target[]>;
+  /**
+   * The client secret that a vault's secret holds for certain, as `targetsOf` has it; undefined when it holds none.
+   *
+   * @throws {CloudFailure}
+   */
+  credentialOf(place: { vaultName: string; name: string }): Promise<{ appId: string; keyId: string } | undefined>;
 }
 
 export interface MatchDependencies {
@@ -140,6 +150,8 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
     words: Pick<MatchRecord, "verified" | "refused"> | Pick<MatchRecord, "confirmed">,
   ) {
     const { vaultName, name: secretName } = secret;
+    const pointer = pointerKey(vaultName, secretName, app.appId);
+    await tables.put(MatchPointers, MATCHED_SECRETS, pointer, { appId: app.appId });
     await tables.modify(MatchRows, matchPartition(app.appId), matchKey(vaultName, secretName), (now) => ({
       ...(now ? withoutKeys(now) : { vaultName, secretName }),
       ...words,
@@ -236,7 +248,30 @@ export function createMatches(deps: MatchDependencies): MatchFinder {
       const targets = await pMap(matches.filter(fits), (match) => targetOf(app, match), { concurrency: PARALLEL });
       return targets.filter((target) => target !== undefined);
     },
+
+    async credentialOf({ vaultName, name }) {
+      const secret = await secretOf(tables, vaultName, name);
+      if (!secret || isOwn(vaultName)) return undefined;
+      for (const appId of await namedApps(secret)) {
+        const app = await deps.app(appId);
+        const match = app && (await matchOf(app, secret));
+        if (match?.keyId === undefined || match.confidence !== "certain") continue;
+        const target = await targetOf(app!, match);
+        if (target !== undefined && isWritten(target)) return { appId: app!.appId, keyId: match.keyId };
+      }
+      return undefined;
+    },
   };
+
+  /** Client ids that a secret names itself, and those of which something was proved or said about it. */
+  async function namedApps(secret: ComparedSecret): Promise<Set<string>> {
+    const appIds = new Set(claimsOf(secret).map(({ appId }) => appId));
+    const prefix = pointerKey(secret.vaultName, secret.name, "");
+    const range = { partitionKey: MATCHED_SECRETS, from: prefix, before: keyEnd(prefix) };
+    for await (const rows of tables.pages(MatchPointers, range))
+      for (const { appId } of rows) appIds.add(appId.toLowerCase());
+    return appIds;
+  }
 
   async function newestOf(vault: { name: string; vaultUri: string }, name: string) {
     const newest = await currentVersion(deps.vaults, {

@@ -1,0 +1,39 @@
+import { created, ok } from "../shared/http/reply.ts";
+import { planView, RotationView, rotationView } from "../shared/rotation/api.ts";
+import { RotateAssetParams, RotateAssetRequest } from "../shared/rotation/asset-api.ts";
+import { endpoint } from "./kit.ts";
+
+const rotateAsset = endpoint({
+  name: "rotateAsset",
+  method: "POST",
+  route: "api/assets/dependencies/rotate/{secret_id}",
+  summary: "Rotate a secret with all that use it",
+  description:
+    "Gives a secret a new value, has those who use it take it, one after the other, and sees that each holds it; the first that does not has everything put back. A secret that holds an application's client secret for certain is rotated as that one; any other needs newValue or generate. It goes on by itself; follow it with GET /api/automation/rotation/rotations/{rotation_id}.",
+  tag: "Dependencies",
+  access: "admin",
+  tier: "pro",
+  params: RotateAssetParams,
+  body: RotateAssetRequest,
+  bodyOptional: true,
+  responds: { 200: RotationView, 201: RotationView },
+  problems: [
+    "notFound",
+    "valueRequired",
+    "conflict",
+    "rotationUnfinished",
+    "notRotatable",
+    "willBreak",
+    "noRoomForSecret",
+    "serviceVault",
+    "unavailable",
+  ],
+  handle: async ({ params, body, caller, services }) => {
+    const request = await services.assetRotation.requestFor(params.secret_id, body);
+    if (body.dryRun) return ok(planView(await services.rotations.plan(request)));
+    const rotation = await services.rotations.begin(request, caller);
+    return created(rotationView(rotation), `/api/automation/rotation/rotations/${rotation.rotationId}`);
+  },
+});
+
+export const endpoints = [rotateAsset];

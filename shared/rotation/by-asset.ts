@@ -1,0 +1,140 @@
+import { isServiceVault } from "../azure/service-key-vault.ts";
+import type { VaultSecretsClients } from "../azure/vault-secrets.ts";
+import type { Config } from "../config/config.ts";
+import { invalidBody, notFound, Problem } from "../http/problem.ts";
+import { type AssetPlace, Assets, credentialIds, placesOf, sourceOf } from "../inventory/asset.ts";
+import { nameKey, partitions } from "../inventory/layout.ts";
+import { VAULTS, type VaultRecord, Vaults, vaultKey } from "../inventory/vault.ts";
+import type { Randomness } from "../runtime.ts";
+import type { Tables } from "../storage/tables.ts";
+import type { RotateAssetRequest } from "./asset-api.ts";
+import { generate } from "./generate.ts";
+import type { MatchFinder } from "./matches.ts";
+import { type ClientSecretRequest, currentVersion, type RotationRequest } from "./plan.ts";
+import { DEFAULT_OVERLAP_DAYS } from "./policy.ts";
+import { asProblem } from "./problems.ts";
+
+/** Rotation by the id of an asset. */
+export interface AssetRotation {
+  /**
+   * What is to be rotated for an asset: the client secret that it is, or that it holds for certain, else the vault's secret
+   * itself.
+   *
+   * @throws {Problem} notFound; notRotatable for a key, a certificate, a secret that only backs one; serviceVault; valueRequired;
+   *   invalidRequest
+   */
+  requestFor(assetId: string, body: RotateAssetRequest): Promise<RotationRequest>;
+}
+
+export function createAssetRotation(deps: {
+  tables: Tables;
+  config: Pick<Config, "SERVICE_KEY_VAULT_URL">;
+  vaults: VaultSecretsClients;
+  matches: Pick<MatchFinder, "credentialOf">;
+  randomness: Randomness;
+}): AssetRotation {
+  const { tables, randomness } = deps;
+
+  const isKnown = async ({ vaultName, type, name }: AssetPlace): Promise<boolean> =>
+    (await tables.get(Assets, partitions.vault(vaultName), nameKey(type, name, vaultName))) !== undefined;
+
+  /** The place of the asset, which is there. */
+  async function found(assetId: string): Promise<{ place: AssetPlace; vault: VaultRecord | undefined }> {
+    for (const place of placesOf(assetId)) {
+      const { vaultName } = place;
+      if (isServiceVault(deps.config, vaultName)) {
+        throw new Problem("serviceVault", `${vaultName} is the service's own key vault, which nothing rotates.`);
+      }
+      const vault = await tables.get(Vaults, VAULTS, vaultKey(vaultName));
+      if (await isKnown(place)) return { place, vault };
+      if (place.type === "secret" && vault !== undefined && credentialIds(place.name) === undefined) {
+        // What backs a certificate is no asset of its own.
+        if (await isKnown({ ...place, type: "certificate" })) return { place, vault };
+      }
+    }
+    throw notFound(`The asset ${assetId}`);
+  }
+
+  async function vaultSecret(
+    place: AssetPlace,
+    vault: VaultRecord,
+    body: RotateAssetRequest,
+  ): Promise<RotationRequest> {
+    const secret = { vaultName: vault.name, vaultUri: vault.vaultUri, secretName: place.name };
+    const current = await currentVersion(deps.vaults, secret).catch(asProblem);
+    if (current === undefined) throw notFound(`The secret ${place.name} of ${vault.name}`);
+    if (current.managed) throw notRotatable(`${place.name} only backs a certificate: renew the certificate.`);
+    const credential = await deps.matches.credentialOf(place).catch(asProblem);
+    if (credential !== undefined) return clientSecret(credential, body);
+    return {
+      secret,
+      value: newValueOf(body),
+      expiryDays: body.expiryDays,
+      overlapDays: body.overlapDays ?? 0,
+      ...consumersOf(body),
+    };
+  }
+
+  function newValueOf({ newValue, generate: how, issuerAccepts }: RotateAssetRequest): string {
+    if (newValue !== undefined && how !== undefined) throw invalidBody("generate", "can't stand beside newValue");
+    if (newValue !== undefined) return newValue;
+    if (how !== undefined && issuerAccepts) return generate(how, randomness);
+    throw new Problem(
+      "valueRequired",
+      how === undefined
+        ? "This secret is not known to be an application's client secret, so its value must come from you: send newValue, or generate with issuerAccepts: true where nothing else must know the value first. If it is a client secret, verify or confirm the match."
+        : "Send issuerAccepts: true beside generate: a made up value is no use where what checks it does not know it. Else send newValue.",
+    );
+  }
+
+  return {
+    async requestFor(assetId, body) {
+      const { place, vault } = await found(assetId);
+      if (place.type !== "secret") {
+        throw notRotatable(
+          `${assetId} is a ${place.type}. Keys have a rotation policy of their own, and certificates are renewed, in the vault.`,
+        );
+      }
+      const credential = credentialIds(place.name);
+      const asset = await tables.get(
+        Assets,
+        partitions.vault(place.vaultName),
+        nameKey("secret", place.name, place.vaultName),
+      );
+      if (asset !== undefined && sourceOf(asset) !== "keyVault") {
+        if (sourceOf(asset) !== "entra" || credential === undefined || asset.credential?.of !== "application") {
+          throw notRotatable(`${assetId} is not the client secret of an application of this tenant.`);
+        }
+        return clientSecret(credential, body);
+      }
+      return await vaultSecret(place, vault!, body);
+    },
+  };
+}
+
+function clientSecret(
+  { appId, keyId }: { appId: string; keyId: string },
+  body: RotateAssetRequest,
+): ClientSecretRequest {
+  for (const member of ["newValue", "generate"] as const) {
+    if (body[member] !== undefined) {
+      throw invalidBody(member, "can't be given: this is a client secret of an application, whose value Entra makes");
+    }
+  }
+  return {
+    appId,
+    secretId: keyId,
+    expiryDays: body.expiryDays,
+    updateKeyVaults: true,
+    overlapDays: body.overlapDays ?? DEFAULT_OVERLAP_DAYS,
+    removeExpired: body.removeExpired,
+    ...consumersOf(body),
+  };
+}
+
+const consumersOf = ({ includeResources, skipVerification }: RotateAssetRequest) => ({
+  includeResources,
+  skipVerification,
+});
+
+const notRotatable = (detail: string): Problem => new Problem("notRotatable", detail);
