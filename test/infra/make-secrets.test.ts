@@ -12,7 +12,8 @@ const NAMES = ["audit-signing-keys", "bootstrap-admin-password", "jwt-signing-ke
 
 let cloud: Cloud;
 beforeAll(async () => {
-  cloud = await startCloud({ company: { subscriptions: [{ name: "Platform", id: SUBSCRIPTION }] } });
+  const app = { type: "Microsoft.Web/sites", name: "func-own", resourceGroup: "rg-lifecycle", kind: "functionapp" };
+  cloud = await startCloud({ company: { subscriptions: [{ name: "Platform", id: SUBSCRIPTION, resources: [app] }] } });
 });
 afterAll(() => cloud.stop());
 beforeEach(() => {

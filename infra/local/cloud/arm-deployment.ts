@@ -4,23 +4,14 @@ import { type Answer, type Incoming, jsonObject } from "./http.ts";
 import { current, type Secret } from "./resources/items.ts";
 import type { Vault } from "./resources/vault.ts";
 
-const WEB_VERSIONS = ["2022-03-01", "2022-09-01", "2023-12-01", "2024-04-01", "2024-11-01"];
 const SECRET =
   /^\/subscriptions\/([^/]+)\/resourcegroups\/([^/]+)\/providers\/microsoft\.keyvault\/vaults\/([^/]+)\/secrets\/([^/]+)$/i;
-const REFRESH =
-  /^\/subscriptions\/([^/]+)\/resourcegroups\/[^/]+\/providers\/microsoft\.web\/sites\/[^/]+\/config\/configreferences\/appsettings\/refresh$/i;
 
 /**
  * What a deployment does through the resource manager: it reads and writes a vault's secrets
- * (https://learn.microsoft.com/rest/api/keyvault/secrets) and has an app look at its Key Vault references again
- * (https://learn.microsoft.com/azure/app-service/app-service-key-vault-references#rotation). A secret's value is never answered.
+ * (https://learn.microsoft.com/rest/api/keyvault/secrets). A secret's value is never answered.
  */
 export function deploymentRoute(options: ArmOptions, { method, path, ...request }: Incoming): Route | undefined {
-  const refresh = REFRESH.exec(path);
-  if (refresh && method === "POST") {
-    const answer = () => ({ status: 200, body: { value: [] } });
-    return { name: "arm.refreshReferences", versions: WEB_VERSIONS, subscription: refresh[1]!, answer };
-  }
   const [, subscription, group, name, secret] = SECRET.exec(path) ?? [];
   if (secret === undefined || (method !== "GET" && method !== "PUT")) return undefined;
   const answer = (): Answer => {

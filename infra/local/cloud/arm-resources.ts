@@ -1,8 +1,12 @@
 import { guidFrom } from "./resources/identifiers.ts";
 import type { Vault } from "./resources/vault.ts";
 
-/** A vault as `Microsoft.KeyVault/vaults` answers it. https://learn.microsoft.com/rest/api/keyvault/keyvault/vaults/get */
-export function vaultResource(vault: Vault, tenantId: string, vaultUri: string): object {
+/**
+ * A vault as `Microsoft.KeyVault/vaults` answers it. https://learn.microsoft.com/rest/api/keyvault/keyvault/vaults/get
+ *
+ * @param readers - Object ids that have an access policy to read secrets.
+ */
+export function vaultResource(vault: Vault, tenantId: string, vaultUri: string, readers: readonly string[]): object {
   const { settings } = vault;
   const created = vault.createdAt.toISOString();
   const author = { createdBy: "platform@acme.example", createdByType: "User" };
@@ -33,7 +37,7 @@ export function vaultResource(vault: Vault, tenantId: string, vaultUri: string):
           }
         : {}),
       ...(settings.privateEndpoints ? { privateEndpointConnections: privateEndpoints(vault) } : {}),
-      accessPolicies: settings.rbac === false ? accessPolicies(vault, tenantId) : [],
+      accessPolicies: settings.rbac === false ? accessPolicies(vault, tenantId, readers) : [],
       enabledForDeployment: false,
       enabledForDiskEncryption: false,
       enabledForTemplateDeployment: false,
@@ -103,8 +107,8 @@ function privateEndpoints(vault: Vault): object[] {
   });
 }
 
-function accessPolicies(vault: Vault, tenantId: string): object[] {
-  return ["operators", "deployment"].map((who) => ({
+function accessPolicies(vault: Vault, tenantId: string, readers: readonly string[]): object[] {
+  const declared = ["operators", "deployment"].map((who) => ({
     tenantId,
     objectId: guidFrom(`${vault.name} ${who}`),
     permissions: {
@@ -114,4 +118,6 @@ function accessPolicies(vault: Vault, tenantId: string): object[] {
       storage: [],
     },
   }));
+  const reading = { keys: ["get", "wrapKey", "unwrapKey"], secrets: ["get"], certificates: [], storage: [] };
+  return [...declared, ...readers.map((objectId) => ({ tenantId, objectId, permissions: reading }))];
 }

@@ -1,7 +1,10 @@
 import { randomUUID } from "node:crypto";
-import { type ArmOptions, failure, KEY_VAULT_VERSIONS, type Route } from "./arm-call.ts";
+import { unauthorized } from "./arm/route.ts";
+import { resourcesRoute } from "./arm/routes.ts";
+import { type ArmOptions, failure, KEY_VAULT_VERSIONS, page, type Route } from "./arm-call.ts";
 import { deploymentRoute } from "./arm-deployment.ts";
 import { diagnosticSettings, vaultResource } from "./arm-resources.ts";
+import { actionOf } from "./authorization.ts";
 import { type Answer, type Incoming, type Refusals, retryAfter, type Service } from "./http.ts";
 import type { Subscription } from "./resources/resources.ts";
 import type { Vault } from "./resources/vault.ts";
@@ -11,21 +14,24 @@ const SUBSCRIPTION_VERSIONS = ["2016-06-01", "2018-06-01", "2019-11-01", "2020-0
 const INSIGHTS_VERSIONS = ["2016-09-01", "2017-05-01-preview", "2021-05-01-preview"];
 
 /**
- * The resource manager: subscriptions, key vaults and the vaults' diagnostic settings, all read-only; and what a deployment
- * does to a vault's secrets and to an app's settings.
+ * The resource manager: subscriptions, key vaults and the vaults' diagnostic settings, all read-only; what a deployment does
+ * to a vault's secrets; and the company's resources beside vaults, in `arm/`.
  */
 export function arm(options: ArmOptions): Service {
   return (request) => {
-    const found = deploymentRoute(options, request) ?? (request.method === "GET" ? route(options, request) : undefined);
+    const found =
+      deploymentRoute(options, request) ??
+      (request.method === "GET" ? route(options, request) : undefined) ??
+      resourcesRoute(options, request);
     if (found === undefined) return undefined;
     const { versions, answer, ...operation } = found;
     const token = bearerToken(request.headers.authorization);
     const claims = token === undefined ? undefined : options.tokens.check(token, [options.origin]);
-    const scope = found.subscription === undefined ? "/" : `/subscriptions/${found.subscription}`;
+    const scope = found.resource ?? (found.subscription === undefined ? "/" : `/subscriptions/${found.subscription}`);
     return {
       ...operation,
       anonymous: claims === undefined || typeof claims === "string",
-      refusals: refusals(options.tokens, found.name, scope, claims),
+      refusals: refusals(options.tokens, found, scope, claims),
       answer() {
         if (claims === undefined || typeof claims === "string") return unauthenticated(options, claims);
         return versionProblem(request, versions) ?? withHeaders(answer(claims));
@@ -77,7 +83,7 @@ function route(options: ArmOptions, request: Incoming): Route | undefined {
       }
       return page(options, request, [...subscription.vaults], top, (name) => {
         const vault = resources.vault(name)!;
-        return vaultResource(vault, options.tokens.tenantId, options.vaultUri(vault));
+        return vaultResource(vault, options.tokens.tenantId, options.vaultUri(vault), readersOf(options, vault));
       });
     });
     return { name: "arm.listVaults", versions: KEY_VAULT_VERSIONS, subscription: id, answer };
@@ -124,30 +130,14 @@ function route(options: ArmOptions, request: Incoming): Route | undefined {
     vault: name!,
     answer: inVault("Microsoft.KeyVault/vaults/read", (vault) => ({
       status: 200,
-      body: vaultResource(vault, options.tokens.tenantId, options.vaultUri(vault)),
+      body: vaultResource(vault, options.tokens.tenantId, options.vaultUri(vault), readersOf(options, vault)),
     })),
   };
 }
 
-/** A page of a list, with a `nextLink` that repeats the question and says where to go on. */
-function page<T>(
-  options: ArmOptions,
-  request: Incoming,
-  all: readonly T[],
-  size: number,
-  resource: (one: T) => object,
-): Answer {
-  const token = request.query.get("$skiptoken");
-  const start = token === null ? 0 : Number(Buffer.from(token, "base64url").toString("utf8"));
-  if (!Number.isInteger(start) || start < 0) {
-    return failure(400, "InvalidSkipToken", "The provided skip token is not valid.");
-  }
-  const value = all.slice(start, start + size).map(resource);
-  if (start + size >= all.length) return { status: 200, body: { value } };
-  const query = new URLSearchParams(request.query);
-  query.set("$skiptoken", Buffer.from(String(start + size)).toString("base64url"));
-  return { status: 200, body: { value, nextLink: `${options.origin}${request.path}?${query}` } };
-}
+const readersOf = ({ store }: ArmOptions, vault: Vault): string[] => [
+  ...(store.readers.get(vault.name.toLowerCase()) ?? []),
+];
 
 function subscriptionResource({ id, declared }: Subscription, tenantId: string): object {
   return {
@@ -223,21 +213,17 @@ function unauthenticated({ authority, origin, tokens }: ArmOptions, problem: str
   return { ...failure(401, code!, description!), headers: { "www-authenticate": `${challenge}"${description}"` } };
 }
 
-function unauthorized(claims: Claims, action: string, scope: string): Answer {
-  return failure(
-    403,
-    "AuthorizationFailed",
-    `The client '${claims.appid}' with object id '${claims.oid}' does not have authorization to perform action '${action}' over scope '${scope}' or the scope is invalid. If access was recently granted, please refresh your credentials.`,
-  );
-}
-
-function refusals(tokens: Tokens, name: string, scope: string, claims: Claims | string | undefined): Refusals {
+function refusals(
+  tokens: Tokens,
+  { name, action }: Route,
+  scope: string,
+  claims: Claims | string | undefined,
+): Refusals {
   const who =
     typeof claims === "object"
       ? claims
       : { aud: "", iss: tokens.issuer, tid: tokens.tenantId, oid: "", appid: "", iat: 0, exp: 0 };
-  const action = name === "arm.diagnosticSettings" ? "Microsoft.Insights/diagnosticSettings/read" : `${name}/read`;
-  const denied = () => unauthorized(who, name.endsWith("aults") ? "Microsoft.KeyVault/vaults/read" : action, scope);
+  const denied = () => unauthorized(who, action ?? actionOf(name) ?? `${name}/read`, scope);
   return {
     throttled: (seconds) => ({
       ...failure(

@@ -51,6 +51,9 @@ const DATA_ACTIONS: Record<string, string> = {
   "appconfiguration.get": "Microsoft.AppConfiguration/configurationStores/keyValues/read",
 };
 
+/** What a role must allow for an operation of the resource manager; undefined where nothing is asked. */
+export const actionOf = (operation: string): string | undefined => ACTIONS[operation];
+
 /** Who may do what, by role assignments. Without any, everything is allowed that the company does not deny. */
 export class Authorization {
   readonly #resources: Resources;
@@ -70,11 +73,22 @@ export class Authorization {
     return this.#assignments?.some((one) => within(one.scope.toLowerCase(), scope)) ?? true;
   }
 
+  /** Whether anything was said of who may do what. */
+  get restricted(): boolean {
+    return this.#assignments !== undefined;
+  }
+
+  /** Whether a role allows an action on a resource. */
+  allows(scope: string, action: string): boolean {
+    const id = scope.toLowerCase();
+    return this.#assignments?.some((one) => within(id, one.scope.toLowerCase()) && allows(one.actions, action)) ?? true;
+  }
+
   /** Roles are asked about tokens alone: a key opens everything. */
   refuses(request: Incoming, operation: Operation): boolean {
     if (this.#assignments === undefined || operation.anonymous) return false;
     if (bearerToken(request.headers.authorization) === undefined) return false;
-    const [action, dataAction] = [ACTIONS[operation.name], DATA_ACTIONS[operation.name]];
+    const [action, dataAction] = [operation.action ?? actionOf(operation.name), DATA_ACTIONS[operation.name]];
     if (action === undefined && dataAction === undefined) return false;
     const scope = this.#scopeOf(operation).toLowerCase();
     return !this.#assignments.some(
@@ -84,7 +98,8 @@ export class Authorization {
     );
   }
 
-  #scopeOf({ name, vault, subscription }: Operation): string {
+  #scopeOf({ name, vault, subscription, resource }: Operation): string {
+    if (resource !== undefined) return resource;
     if (name.startsWith("mail.")) return MAIL_RESOURCE;
     if (name.startsWith("appconfiguration.")) return CONFIGURATION_RESOURCE;
     const found = vault === undefined ? undefined : this.#resources.vault(vault);

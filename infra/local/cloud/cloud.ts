@@ -6,6 +6,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { ApiTokens } from "./api-tokens.ts";
 import { AppConfiguration, CONFIGURATION_AUDIENCE } from "./app-configuration.ts";
+import { Consumers, ConsumersControl } from "./arm/consumers.ts";
+import { ArmStore } from "./arm/store.ts";
 import { arm } from "./arm.ts";
 import { Authorization } from "./authorization.ts";
 import { CloudClock } from "./clock.ts";
@@ -34,6 +36,7 @@ import { managedIdentityToken } from "./managed-identity.ts";
 import { Providers } from "./providers/providers.ts";
 import { CertificateMaker } from "./resources/certificates.ts";
 import { Resources } from "./resources/resources.ts";
+import type { Vault } from "./resources/vault.ts";
 import { type Listening, listener } from "./server.ts";
 import { serverCertificate } from "./tls.ts";
 import { Tokens } from "./tokens.ts";
@@ -152,6 +155,10 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
   tokens.roles.set(graphOrigin, ({ objectId }) => directory.permissionsOf(objectId));
   const api = new ApiTokens({ tokens, people, clientId: state.apiClientId, authority });
   const targets = new Targets(directory, (vault, name) => control.secretValue(vault, name));
+  const vaultUri = (vault: Vault) => `${origin(`${vault.name.toLowerCase()}.${SUFFIX}`)}/`;
+  const store = new ArmStore(company, { resources, clock, tenantId: state.tenantId, vaultUri });
+  const consumers = new Consumers(company, { resources, store, directory, clock });
+  resources.beforeChange = () => consumers.settle();
   resources.secretChanged = (vault, name) => targets.noticed(vault, name);
   const devops = new Devops({
     organization: new Organization(company.devops ?? { organization: "acme", projects: [] }, state.tenantId),
@@ -164,6 +171,7 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
   const control = new Control({
     devops,
     directory: new DirectoryControl(directory, targets),
+    consumers: new ConsumersControl(consumers, { store, resources, ledger }),
     clock,
     resources,
     authorization,
@@ -189,7 +197,9 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
       tokens,
       origin: manager,
       authority,
-      vaultUri: (vault) => `${origin(`${vault.name.toLowerCase()}.${SUFFIX}`)}/`,
+      vaultUri,
+      store,
+      consumers,
       pageSizes: { subscriptions: 100, vaults: 100, ...options.pageSizes },
     }),
     [SUFFIX]: keyVault({

@@ -1,5 +1,6 @@
 import type { ApiTokenRequest, ApiTokens } from "./api-tokens.ts";
 import type { AppConfiguration } from "./app-configuration.ts";
+import type { ConsumersControl } from "./arm/consumers.ts";
 import type { Assignment, Authorization } from "./authorization.ts";
 import type { CloudClock } from "./clock.ts";
 import type {
@@ -41,6 +42,7 @@ export interface ControlParts {
   tokens: Tokens;
   api: ApiTokens;
   directory: DirectoryControl;
+  consumers: ConsumersControl;
   clock: CloudClock;
   providers: Providers;
 }
@@ -79,10 +81,14 @@ export class Control {
   /** The organization of Azure DevOps. */
   readonly devops: Devops;
 
+  /** The company's resources beside its vaults. */
+  readonly consumers: ConsumersControl;
+
   constructor(parts: ControlParts) {
     this.#parts = parts;
     this.directory = parts.directory;
     this.devops = parts.devops;
+    this.consumers = parts.consumers;
   }
 
   /** ISO 8601. Of applications, their secrets and what is written to vaults; tokens go by the machine's time. */

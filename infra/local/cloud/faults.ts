@@ -8,6 +8,8 @@ interface FaultMatch {
   operation?: string;
   vault?: string;
   subscription?: string;
+  /** The id of a resource of the resource manager other than a vault. */
+  resource?: string;
   /** A secret's, key's, certificate's or setting's name, or the name of a webhook sink. */
   item?: string;
 }
@@ -167,6 +169,7 @@ function fits(match: FaultMatch, request: Incoming, operation: Operation): boole
     same(match.host, request.host) &&
     same(match.vault, operation.vault) &&
     same(match.subscription, operation.subscription) &&
+    same(match.resource, operation.resource) &&
     same(match.item, operation.item) &&
     (match.operation === undefined ||
       match.operation === operation.name ||

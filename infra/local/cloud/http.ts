@@ -36,6 +36,10 @@ export interface Operation {
   name: string;
   vault?: string;
   subscription?: string;
+  /** The id of a resource of the resource manager other than a vault. */
+  resource?: string;
+  /** What a role must allow for it, where that does not follow from the name. */
+  action?: string;
   /** The name of a secret, key, certificate or setting. */
   item?: string;
   /** How the service says each refusal, in its own words. */

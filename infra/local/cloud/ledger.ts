@@ -7,6 +7,8 @@ export interface LoggedRequest {
   path: string;
   vault?: string;
   subscription?: string;
+  /** The id of a resource of the resource manager other than a vault. */
+  resource?: string;
   /** Whether it carried an Authorization header. */
   token: boolean;
   /** 0 when the connection ended without an answer. */
@@ -36,13 +38,16 @@ export class Ledger {
   }
 
   /** The latest requests, oldest first. */
-  requests(filter: { operation?: string; host?: string; vault?: string; limit?: number } = {}): LoggedRequest[] {
-    const { operation, host, vault, limit = KEPT } = filter;
+  requests(
+    filter: { operation?: string; host?: string; vault?: string; resource?: string; limit?: number } = {},
+  ): LoggedRequest[] {
+    const { operation, host, vault, resource, limit = KEPT } = filter;
     const found = this.#requests.filter(
       (request) =>
         (operation === undefined || request.operation === operation) &&
         (host === undefined || request.host === host) &&
-        (vault === undefined || request.vault === vault),
+        (vault === undefined || request.vault === vault) &&
+        (resource === undefined || request.resource?.toLowerCase() === resource.toLowerCase()),
     );
     return limit <= 0 ? [] : found.slice(-limit);
   }

@@ -42,6 +42,7 @@ async function serve(parts: Listening, message: IncomingMessage, response: Serve
     path: request.target,
     ...(operation.vault !== undefined && { vault: operation.vault }),
     ...(operation.subscription !== undefined && { subscription: operation.subscription }),
+    ...(operation.resource !== undefined && { resource: operation.resource }),
     token: request.headers.authorization !== undefined,
     status: answer?.status ?? 0,
     ...(fault !== undefined && { fault }),

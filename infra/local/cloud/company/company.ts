@@ -1,5 +1,6 @@
 import type { CompanyApplication } from "./applications.ts";
 import type { CompanyDevops } from "./devops.ts";
+import type { CompanyIssuer, CompanyResource, CompanyRoleAssignment } from "./resources.ts";
 
 /**
  * A company as a person writes it down: what the cloud holds when it starts. Everything but names has a default, so a
@@ -12,6 +13,7 @@ export interface Company {
   applications?: CompanyApplication[];
   /** Left out, it is `acme` and has no projects. */
   devops?: CompanyDevops;
+  issuers?: CompanyIssuer[];
 }
 
 export interface CompanySubscription {
@@ -23,6 +25,11 @@ export interface CompanySubscription {
   denied?: boolean;
   tags?: Record<string, string>;
   vaults?: CompanyVault[];
+  /** What it has beside vaults. */
+  resources?: CompanyResource[];
+  roleAssignments?: CompanyRoleAssignment[];
+  /** This many sites more, computed when asked for. */
+  generate?: { sites?: number };
 }
 
 export interface CompanyVault {
@@ -126,6 +133,8 @@ export interface SizedCompany {
   bigVault?: number;
   /** Over how many subscriptions the vaults are spread. Default 1. */
   subscriptions?: number;
+  /** Sites, over all subscriptions. */
+  sites?: number;
   applications?: number;
   /** Secrets and certificates of all applications together. Default one each. */
   credentials?: number;

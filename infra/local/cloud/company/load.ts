@@ -15,7 +15,7 @@ export function chosenCompany(choice: CompanyChoice, seed: number): Company {
 /**
  * The company a command line names: `acme`, `small`, a JSON file that holds a `Company` or a `SizedCompany`, or a size
  * such as `vaults=100,secrets=50,keys=10,certificates=5,subscriptions=4,bigVault=20000,
- * applications=10000,credentials=15000`.
+ * sites=20000,applications=10000,credentials=15000`.
  *
  * @throws {Error} when it is none of these.
  */
@@ -41,6 +41,7 @@ function sizeFrom(text: string): SizedCompany {
       case "certificates":
       case "bigVault":
       case "subscriptions":
+      case "sites":
       case "applications":
       case "credentials":
         size[name] = Number(number);

@@ -6,6 +6,7 @@ export function sizedCompany(size: SizedCompany): Company {
   const subscriptions = Array.from({ length: size.subscriptions ?? 1 }, (_, index) => ({
     name: `Benchmark ${String(index).padStart(4, "0")}`,
     vaults: [] as NonNullable<Company["subscriptions"][number]["vaults"]>,
+    generate: { sites: share(size.sites ?? 0, size.subscriptions ?? 1, index) },
   }));
   for (let index = 0; index < size.vaults; index++) {
     subscriptions[index % subscriptions.length]!.vaults.push({
@@ -17,10 +18,14 @@ export function sizedCompany(size: SizedCompany): Company {
   return { subscriptions, applications: sizedApplications(size.applications ?? 0, size.credentials) };
 }
 
+/** How many of `count` things the one at a place gets when they are dealt out in turn. */
+const share = (count: number, places: number, index: number): number =>
+  Math.floor(count / places) + (index < count % places ? 1 : 0);
+
 /** Applications `app-00000`, …; their credentials, of which every tenth is a certificate, are dealt out in turn. */
 function sizedApplications(count: number, credentials = count): CompanyApplication[] {
   return Array.from({ length: count }, (_, index): CompanyApplication => {
-    const own = Math.floor(credentials / count) + (index < credentials % count ? 1 : 0);
+    const own = share(credentials, count, index);
     const each = Array.from({ length: own }, (_, number) => ({
       name: `credential ${number}`,
       expiresInDays: (((index + number * 7) * 37) % 751) - 30,

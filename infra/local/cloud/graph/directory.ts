@@ -152,6 +152,15 @@ export class Directory {
     return [...this.#versions.values()].flatMap((versions) => versions.at(-1)?.state ?? []);
   }
 
+  /** The client secret of whichever application that has or had this value. */
+  secretWithValue(value: string): SecretRecord | undefined {
+    for (const { secrets, removed } of this.all()) {
+      const found = [...secrets, ...removed].find((one) => one.value === value);
+      if (found !== undefined) return found;
+    }
+    return undefined;
+  }
+
   put(application: ApplicationRecord): void {
     this.#change({ what: "application", application, at: this.clock.now() });
   }

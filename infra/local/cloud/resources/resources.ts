@@ -45,6 +45,8 @@ export class Resources {
   readonly #base: number;
   readonly #clock: CloudClock;
   #journal: ((change: Change) => void) | undefined;
+  /** Told before anything changes. */
+  beforeChange: () => void = () => {};
   /** Told of each secret that may have another current value than before. */
   secretChanged: (vault: string, name: string) => void = () => {};
 
@@ -185,6 +187,7 @@ export class Resources {
   }
 
   #change(change: Change): void {
+    this.beforeChange();
     this.#apply(change);
     this.#journal?.(change);
     const secret = secretOf(change);
@@ -241,7 +244,7 @@ export class Resources {
 
   #applySubscription(declared: CompanySubscription): void {
     const id = subscriptionId(declared);
-    const { vaults = [], ...settings } = declared;
+    const { vaults = [], resources: _, roleAssignments: __, generate: ___, ...settings } = declared;
     const before = this.subscriptions.get(id);
     this.subscriptions.set(id, { id, declared: settings, vaults: before?.vaults ?? new Set() });
     for (const vault of vaults) this.#applyVault(vault, id, this.#base);

@@ -1,0 +1,34 @@
+import type { CompanyResource } from "../company/resources.ts";
+
+/** All generated sites have this identity, which may read their subscription's vaults. */
+export const SITES_IDENTITY = "id-bench";
+
+const name = (index: number) => `app-bench-${String(index).padStart(6, "0")}`;
+
+/** Two sites in three have a reference to a secret of one of the subscription's vaults. */
+export function generatedSite(index: number, vaults: readonly string[]): CompanyResource & { resourceGroup: string } {
+  const vault = vaults[index % vaults.length];
+  return {
+    type: "Microsoft.Web/sites",
+    name: name(index),
+    resourceGroup: `rg-bench-${String(index % 20).padStart(2, "0")}`,
+    kind: index % 4 === 0 ? "functionapp" : "app",
+    tags: { env: index % 2 === 0 ? "prod" : "test" },
+    identity: { user: [SITES_IDENTITY] },
+    properties: { state: "Running", enabled: true, keyVaultReferenceIdentity: `{identity:${SITES_IDENTITY}}` },
+    settings: {
+      REGION: "westeurope",
+      ...(vault !== undefined &&
+        index % 3 !== 2 && {
+          DB_PASSWORD: `@Microsoft.KeyVault(SecretUri={uri:${vault}}/secrets/secret-${String(index % 50).padStart(6, "0")}/)`,
+        }),
+    },
+  };
+}
+
+/** The number of a generated site; undefined when the id is none's of `count`. */
+export function generatedSiteIndex(id: string, count: number): number | undefined {
+  const digits = /\/resourcegroups\/rg-bench-(\d\d)\/providers\/microsoft\.web\/sites\/app-bench-(\d{6})$/i.exec(id);
+  const index = Number(digits?.[2] ?? Number.NaN);
+  return index < count && index % 20 === Number(digits?.[1]) ? index : undefined;
+}

@@ -1,0 +1,301 @@
+import { randomUUID } from "node:crypto";
+import type { ArmOptions, Route } from "../arm-call.ts";
+import { vaultResource } from "../arm-resources.ts";
+import { type Answer, type Incoming, jsonObject, retryAfter } from "../http.ts";
+import type { Claims } from "../tokens.ts";
+import { compared, parse, type Query, QueryError, type Row } from "./kql.ts";
+import { roleAssignmentResource } from "./role-assignments.ts";
+import type { ArmResource, Properties } from "./store.ts";
+
+/** What Resource Graph does that a test may want otherwise. */
+export interface GraphSettings {
+  /** Answers show resources as they were so long ago. Default 0. */
+  lagSeconds: number;
+  /** More than 15 queries in 5 seconds of the machine's time are refused. Default false. */
+  limited: boolean;
+}
+
+export const GRAPH_DEFAULTS: GraphSettings = { lagSeconds: 0, limited: false };
+
+const VERSIONS = ["2021-03-01", "2022-10-01", "2024-04-01"];
+const [QUOTA, WINDOW_MS] = [15, 5000];
+
+/**
+ * https://learn.microsoft.com/rest/api/azureresourcegraph/resourcegraph/resources/resources. Rows that the caller may not read
+ * are left out without a word: https://learn.microsoft.com/azure/governance/resource-graph/overview#permissions-in-azure-resource-graph
+ */
+export function resourceGraphRoute(options: ArmOptions, request: Incoming): Route | undefined {
+  if (request.method !== "POST" || !/^\/providers\/microsoft\.resourcegraph\/resources$/i.test(request.path))
+    return undefined;
+  return {
+    name: "arm.queryResourceGraph",
+    versions: VERSIONS,
+    answer(claims) {
+      const quota = taken(options, claims);
+      if (quota === undefined) return throttled();
+      const answer = answered(options, jsonObject(request));
+      const headers = { "x-ms-user-quota-remaining": String(quota), "x-ms-user-quota-resets-after": "00:00:05" };
+      return { ...answer, headers };
+    },
+  };
+}
+
+/** The latest queries of each principal, by cloud. */
+const recent = new WeakMap<ArmOptions, Map<string, number[]>>();
+
+/** How many queries are left after this one; undefined when it is one too many. */
+function taken(options: ArmOptions, { oid }: Claims): number | undefined {
+  const all = recent.get(options) ?? new Map<string, number[]>();
+  recent.set(options, all);
+  const now = Date.now();
+  const times = (all.get(oid) ?? []).filter((at) => now - at < WINDOW_MS);
+  all.set(oid, times);
+  if (options.consumers.graphSettings.limited && times.length >= QUOTA) return undefined;
+  times.push(now);
+  return Math.max(0, QUOTA - times.length);
+}
+
+const throttled = (): Answer => ({
+  status: 429,
+  headers: { ...retryAfter(5), "x-ms-user-quota-remaining": "0", "x-ms-user-quota-resets-after": "00:00:05" },
+  body: {
+    error: {
+      code: "RateLimiting",
+      message:
+        "Client application has been throttled and should not attempt to repeat the request until an amount of time has elapsed. Please see https://aka.ms/resourcegraph-throttling for help.",
+    },
+  },
+});
+
+function answered(options: ArmOptions, body: Row | undefined): Answer {
+  const {
+    query,
+    subscriptions,
+    managementGroups,
+    options: wishes = {},
+  } = (body ?? {}) as {
+    query?: unknown;
+    subscriptions?: unknown;
+    managementGroups?: unknown;
+    options?: { $top?: unknown; $skipToken?: unknown; $skip?: unknown; resultFormat?: unknown };
+  };
+  if (typeof query !== "string" || query.trim() === "") return invalid("InvalidQuery", "The query is missing.");
+  if (subscriptions !== undefined && !isTexts(subscriptions))
+    return invalid("InvalidSubscriptions", "subscriptions must be a list of ids.");
+  if (managementGroups !== undefined && !isTexts(managementGroups))
+    return invalid("InvalidManagementGroups", "managementGroups must be a list of names.");
+  if (wishes.resultFormat !== undefined && wishes.resultFormat !== "objectArray") {
+    return invalid("InvalidOptions", "The stand-in cloud answers the result format objectArray alone.");
+  }
+  const top = wishes.$top ?? 100;
+  if (typeof top !== "number" || !Number.isInteger(top) || top < 1 || top > 1000) {
+    return invalid("InvalidOptions", "$top must be between 1 and 1000.");
+  }
+  const start = wishes.$skipToken === undefined ? Number(wishes.$skip ?? 0) : positionIn(wishes.$skipToken, query);
+  if (start === undefined) return invalid("InvalidSkipToken", "The skip token is not valid for this query.");
+  try {
+    return results(options, parse(query, Date.now()), { query, subscriptions, top, start });
+  } catch (error) {
+    if (!(error instanceof QueryError)) throw error;
+    return invalid("ParserFailure", `${error.message} at position ${error.position}.`);
+  }
+}
+
+function results(
+  options: ArmOptions,
+  { table, stages }: Query,
+  asked: { query: string; subscriptions: readonly string[] | undefined; top: number; start: number },
+): Answer {
+  const source = TABLES[table];
+  if (source === undefined) return invalid("InvalidQuery", `There is no table '${table}'.`);
+  options.consumers.settle();
+  const wanted = asked.subscriptions?.map((one) => one.toLowerCase());
+  let rows: Row[] = [...source(options, wanted)];
+  for (const stage of stages) {
+    switch (stage.kind) {
+      case "where":
+        rows = rows.filter((row) => stage.test(row));
+        break;
+      case "extend":
+        rows = rows.map((row) => Object.assign(copied(row), columnsOf(stage.columns, row)));
+        break;
+      case "project":
+        break;
+      case "order":
+        rows.sort((a, b) => compared(stage.by, a, b));
+        break;
+      case "limit":
+        rows = rows.slice(0, stage.count);
+    }
+    // Rows are many and a page is small: what is projected is computed at the end, unless something follows it.
+    if (stage.kind === "project" && stage !== stages.at(-1)) rows = rows.map((row) => columnsOf(stage.columns, row));
+  }
+  const last = stages.at(-1);
+  const page = rows.slice(asked.start, asked.start + asked.top);
+  const data = last?.kind === "project" ? page.map((row) => columnsOf(last.columns, row)) : page.map(copied);
+  const more = asked.start + asked.top < rows.length;
+  const projected = stages.findLast((stage) => stage.kind === "project");
+  // Without the column id there is no way to go on: https://learn.microsoft.com/azure/governance/resource-graph/concepts/work-with-data
+  const pages = projected?.kind !== "project" || projected.columns.some(({ name }) => name === "id");
+  return {
+    status: 200,
+    body: {
+      totalRecords: rows.length,
+      count: data.length,
+      resultTruncated: String(more && !pages),
+      ...(more && pages && { $skipToken: tokenAt(asked.start + asked.top, asked.query) }),
+      data,
+      facets: [],
+    },
+  };
+}
+
+type Source = (options: ArmOptions, subscriptions: readonly string[] | undefined) => Generator<Row>;
+
+const TABLES: Record<string, Source | undefined> = {
+  *resources(options, wanted) {
+    for (const subscription of visible(options, wanted)) {
+      for (const name of options.resources.subscriptions.get(subscription)!.vaults) yield* vaultRow(options, name);
+      for (const { type, read } of options.store.in(subscription)) {
+        if (type.graph) yield* resourceRow(options, subscription, type.type, read);
+      }
+    }
+  },
+  *resourcechanges(options, wanted) {
+    const visibleOnes = new Set(visible(options, wanted));
+    const until = seenUntil(options);
+    for (const [index, change] of options.store.changes.entries()) {
+      if (!visibleOnes.has(change.subscriptionId) || change.at > until) continue;
+      if (!options.authorization.allows(change.id, `${change.type}/read`)) continue;
+      const name = `${change.at.toFixed(0)}_${index}`;
+      yield {
+        id: `${change.id}/providers/Microsoft.Resources/changes/${name}`,
+        name,
+        type: "microsoft.resources/changes",
+        tenantId: options.store.tenantId,
+        kind: "",
+        location: "",
+        resourceGroup: change.id.split("/")[4]!.toLowerCase(),
+        subscriptionId: change.subscriptionId,
+        properties: {
+          targetResourceId: change.id,
+          targetResourceType: change.type,
+          changeType: change.changeType,
+          changeAttributes: {
+            timestamp: new Date(change.at).toISOString(),
+            changesCount: 1,
+            correlationId: randomUUID(),
+          },
+          changes: {},
+        },
+      };
+    }
+  },
+  *authorizationresources(options, wanted) {
+    const visibleOnes = new Set(visible(options, wanted));
+    for (const assignment of options.store.assignments) {
+      const [, , subscriptionId = ""] = assignment.scope.split("/");
+      if (!visibleOnes.has(subscriptionId)) continue;
+      if (!options.authorization.allows(assignment.scope, "Microsoft.Authorization/roleAssignments/read")) continue;
+      yield {
+        ...roleAssignmentResource(assignment),
+        type: "microsoft.authorization/roleassignments",
+        tenantId: options.store.tenantId,
+        subscriptionId,
+      };
+    }
+  },
+};
+
+/** Subscriptions whose resources the caller may read; a denied one is passed over in silence. */
+function visible({ resources, authorization }: ArmOptions, wanted: readonly string[] | undefined): string[] {
+  return [...resources.subscriptions.values()]
+    .filter(({ id, declared }) => !declared.denied && authorization.sees(id) && (wanted?.includes(id) ?? true))
+    .map(({ id }) => id);
+}
+
+function* vaultRow(options: ArmOptions, name: string): Generator<Row> {
+  const vault = options.resources.vault(name)!;
+  if (!options.authorization.allows(vault.id, "Microsoft.KeyVault/vaults/read")) return;
+  const readers = [...(options.store.readers.get(name) ?? [])];
+  yield {
+    ...(vaultResource(vault, options.store.tenantId, options.vaultUri(vault), readers) as Row),
+    type: "microsoft.keyvault/vaults",
+    tenantId: options.store.tenantId,
+    subscriptionId: vault.subscriptionId,
+    resourceGroup: vault.id.split("/")[4]!.toLowerCase(),
+  };
+}
+
+/** A row whose columns are computed only when one other than its type or subscription is looked at. */
+function* resourceRow(
+  options: ArmOptions,
+  subscriptionId: string,
+  type: string,
+  read: () => ArmResource,
+): Generator<Row> {
+  const { authorization } = options;
+  if (authorization.restricted && !authorization.allows(read().id, `${type}/read`)) return;
+  let known: Properties | undefined;
+  const row = () => (known ??= lagging(options, read()));
+  // With lag a resource may not be there yet; only those that are kept can be new.
+  if (options.consumers.graphSettings.lagSeconds > 0 && Object.keys(row()).length === 0) return;
+  const given: Row = { type: type.toLowerCase(), subscriptionId };
+  yield new Proxy(given, {
+    get: (_, name: string) => (name in given ? given[name] : row()[name]),
+    has: (_, name) => name in row(),
+    ownKeys: () => Object.keys(row()),
+    getOwnPropertyDescriptor: (_, name: string) => ({ value: row()[name], enumerable: true, configurable: true }),
+  });
+}
+
+/** The cloud's time up to which Resource Graph knows it. */
+const seenUntil = ({ consumers }: ArmOptions): number => consumers.now() - consumers.graphSettings.lagSeconds * 1000;
+
+function lagging(options: ArmOptions, resource: ArmResource): Properties {
+  const until = seenUntil(options);
+  return resource.before.find((one) => one.until > until)?.row ?? options.store.row(resource);
+}
+
+const copied = (row: Row): Row => ({ ...row });
+
+const columnsOf = (columns: readonly { name: string; value(row: Row): unknown }[], row: Row): Row =>
+  Object.fromEntries(columns.map(({ name, value }) => [name, value(row) ?? null]));
+
+const tokenAt = (position: number, query: string): string =>
+  Buffer.from(JSON.stringify({ $id: "1", position, query })).toString("base64");
+
+/** Undefined when it is no token for this query. */
+function positionIn(token: unknown, query: string): number | undefined {
+  try {
+    const read = JSON.parse(Buffer.from(String(token), "base64").toString("utf8")) as {
+      position?: unknown;
+      query?: unknown;
+    };
+    return read.query === query && typeof read.position === "number" ? read.position : undefined;
+  } catch (error) {
+    if (error instanceof SyntaxError) return undefined;
+    throw error;
+  }
+}
+
+function invalid(code: string, message: string): Answer {
+  const details = [
+    {
+      code: "InvalidQuery",
+      message:
+        "Query is invalid. Please refer to the documentation for the Azure Resource Graph service and fix the error before retrying.",
+    },
+    { code, message },
+  ];
+  const support = `timestamp = ${new Date().toISOString()}, correlationId = ${randomUUID()}.`;
+  return {
+    status: 400,
+    body: {
+      error: { code: "BadRequest", message: `Please provide below info when asking for support: ${support}`, details },
+    },
+  };
+}
+
+const isTexts = (value: unknown): value is string[] =>
+  Array.isArray(value) && value.every((one) => typeof one === "string");

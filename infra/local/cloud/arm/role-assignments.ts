@@ -1,0 +1,120 @@
+import { type ArmOptions, failure, page, type Route } from "../arm-call.ts";
+import { ROLES } from "../company/resources.ts";
+import type { Incoming } from "../http.ts";
+import { refusedSubscription } from "./route.ts";
+import type { RoleAssignment } from "./store.ts";
+
+const VERSIONS = ["2015-07-01", "2018-01-01-preview", "2020-04-01-preview", "2022-04-01"];
+const ASSIGNMENTS = /^(\/subscriptions\/([^/]+)(?:\/.+)?)\/providers\/microsoft\.authorization\/roleassignments$/i;
+const DEFINITION =
+  /^\/subscriptions\/([^/]+)(?:\/.+)?\/providers\/microsoft\.authorization\/roledefinitions\/([^/]+)$/i;
+
+/**
+ * Who has which role: https://learn.microsoft.com/rest/api/authorization/role-assignments/list-for-scope. With
+ * `$filter=atScope()` those at the scope and above it, without it those below it too.
+ */
+export function roleAssignmentsRoute(
+  options: ArmOptions,
+  { method, path, query, ...rest }: Incoming,
+): Route | undefined {
+  if (method !== "GET") return undefined;
+  const request = { method, path, query, ...rest };
+  const [, scope, subscription] = ASSIGNMENTS.exec(decodeURI(path)) ?? [];
+  if (scope !== undefined) {
+    const action = "Microsoft.Authorization/roleAssignments/read";
+    return {
+      name: "arm.listRoleAssignments",
+      versions: VERSIONS,
+      action,
+      subscription: subscription!,
+      ...(scope.split("/").length > 5 && { resource: scope }),
+      answer(claims) {
+        const refused = refusedSubscription(options, subscription!, claims, action);
+        if (refused !== undefined) return refused;
+        const filter = query.get("$filter") ?? "";
+        if (!/^(atScope\(\))?$/i.test(filter))
+          return failure(400, "UnsupportedQuery", `The filter '${filter}' is not supported.`);
+        const wanted = scope.toLowerCase();
+        const found = options.store.assignments.filter((one) => {
+          const own = one.scope.toLowerCase();
+          const above = wanted === own || wanted.startsWith(`${own}/`);
+          return above || (filter === "" && own.startsWith(`${wanted}/`));
+        });
+        return page(options, request, found, 100, roleAssignmentResource);
+      },
+    };
+  }
+  const [, owner, name] = DEFINITION.exec(decodeURI(path)) ?? [];
+  if (owner === undefined) return undefined;
+  const action = "Microsoft.Authorization/roleDefinitions/read";
+  return {
+    name: "arm.getRoleDefinition",
+    versions: VERSIONS,
+    action,
+    subscription: owner,
+    answer(claims) {
+      const refused = refusedSubscription(options, owner, claims, action);
+      if (refused !== undefined) return refused;
+      const [roleName] = Object.entries(ROLES).find(([, id]) => id === name!.toLowerCase()) ?? [];
+      if (roleName === undefined) {
+        return failure(
+          404,
+          "RoleDefinitionDoesNotExist",
+          `The specified role definition with ID '${name}' does not exist.`,
+        );
+      }
+      return {
+        status: 200,
+        body: {
+          id: `/subscriptions/${owner}/providers/Microsoft.Authorization/roleDefinitions/${name}`,
+          name,
+          type: "Microsoft.Authorization/roleDefinitions",
+          properties: {
+            roleName,
+            type: "BuiltInRole",
+            description: "",
+            assignableScopes: ["/"],
+            permissions: PERMISSIONS[roleName] ?? [],
+          },
+        },
+      };
+    },
+  };
+}
+
+/** What the roles allow in a vault. https://learn.microsoft.com/azure/role-based-access-control/built-in-roles/security */
+const permission = (actions: string[], dataActions: string[]) => [
+  { actions, notActions: [], dataActions, notDataActions: [] },
+];
+const PERMISSIONS: Record<string, object[]> = {
+  Owner: permission(["*"], []),
+  Contributor: permission(["*"], []),
+  Reader: permission(["*/read"], []),
+  "Key Vault Administrator": permission(["Microsoft.KeyVault/*/read"], ["Microsoft.KeyVault/vaults/*"]),
+  "Key Vault Reader": permission(
+    ["Microsoft.KeyVault/*/read"],
+    ["Microsoft.KeyVault/vaults/*/read", "Microsoft.KeyVault/vaults/secrets/readMetadata/action"],
+  ),
+  "Key Vault Secrets User": permission(
+    [],
+    ["Microsoft.KeyVault/vaults/secrets/getSecret/action", "Microsoft.KeyVault/vaults/secrets/readMetadata/action"],
+  ),
+  "Key Vault Secrets Officer": permission(["Microsoft.KeyVault/*/read"], ["Microsoft.KeyVault/vaults/secrets/*"]),
+  "Key Vault Crypto Service Encryption User": permission(
+    ["Microsoft.EventGrid/eventSubscriptions/read"],
+    [
+      "Microsoft.KeyVault/vaults/keys/read",
+      "Microsoft.KeyVault/vaults/keys/wrap/action",
+      "Microsoft.KeyVault/vaults/keys/unwrap/action",
+    ],
+  ),
+};
+
+export function roleAssignmentResource({ id, name, ...properties }: RoleAssignment): object {
+  return {
+    id,
+    name,
+    type: "Microsoft.Authorization/roleAssignments",
+    properties: { ...properties, condition: null, conditionVersion: null },
+  };
+}

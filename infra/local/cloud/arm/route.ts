@@ -1,0 +1,91 @@
+import { type ArmOptions, failure, type Route } from "../arm-call.ts";
+import type { Answer, Incoming } from "../http.ts";
+import type { Claims } from "../tokens.ts";
+import type { ArmResource } from "./store.ts";
+import type { ResourceType } from "./types.ts";
+
+/** A request to a resource, or to a list of them, beside the vaults. */
+export interface ResourceCall {
+  options: ArmOptions;
+  request: Incoming;
+  subscription: string;
+  /** The address up to the resource, as the client wrote it. */
+  id: string;
+  type: ResourceType;
+  /** What comes after the resource: `config/appsettings/list` in lower case. */
+  rest: string;
+  /** The same as the client wrote it. */
+  parts: string[];
+}
+
+/**
+ * A route to a resource. Whether the subscription and the resource are there, and may be read, is looked at before `answer` is
+ * asked.
+ *
+ * @param action - As https://learn.microsoft.com/azure/role-based-access-control/resource-provider-operations names it.
+ */
+export function resourceRoute(
+  { options, subscription, id, type }: ResourceCall,
+  route: { name: string; versions: readonly string[]; action: string; item?: string; self?: boolean },
+  answer: (resource: ArmResource, claims: Claims) => Answer,
+): Route {
+  return {
+    name: route.name,
+    versions: route.versions,
+    action: route.action,
+    subscription,
+    resource: id,
+    ...(route.item !== undefined && { item: route.item }),
+    answer(claims) {
+      const refused = refusedSubscription(options, subscription, claims, route.action);
+      if (refused !== undefined) return refused;
+      options.consumers.settle();
+      const resource = options.store.get(id);
+      if (resource === undefined) return notFound(id, type);
+      if (!route.self && isDenied(options, resource)) return unauthorized(claims, route.action, resource.id);
+      return answer(resource, claims);
+    },
+  };
+}
+
+/** Undefined when the subscription is there and may be read. */
+export function refusedSubscription(
+  { resources }: ArmOptions,
+  id: string,
+  claims: Claims,
+  action: string,
+): Answer | undefined {
+  const subscription = resources.subscriptions.get(id.toLowerCase());
+  if (subscription === undefined) {
+    return failure(404, "SubscriptionNotFound", `The subscription '${id}' could not be found.`);
+  }
+  return subscription.declared.denied ? unauthorized(claims, action, `/subscriptions/${id}`) : undefined;
+}
+
+/** Denied itself, or below one that is. */
+function isDenied({ store }: ArmOptions, resource: ArmResource): boolean {
+  if (resource.denied) return true;
+  const parts = resource.id.split("/");
+  for (let length = parts.length - 2; length >= 9; length -= 2) {
+    if (store.get(parts.slice(0, length).join("/"))?.denied) return true;
+  }
+  return false;
+}
+
+export function unauthorized(claims: Claims, action: string, scope: string): Answer {
+  return failure(
+    403,
+    "AuthorizationFailed",
+    `The client '${claims.appid}' with object id '${claims.oid}' does not have authorization to perform action '${action}' over scope '${scope}' or the scope is invalid. If access was recently granted, please refresh your credentials.`,
+  );
+}
+
+export function notFound(id: string, { type }: ResourceType): Answer {
+  const [, , , , group, , , ...rest] = id.split("/");
+  const names = rest.filter((_, index) => index % 2 === 1).join("/");
+  return failure(
+    404,
+    "ResourceNotFound",
+    `The Resource '${type}/${names}' under resource group '${group}' was not found. For more details please go to https://aka.ms/ARMResourceNotFoundFix`,
+  );
+}

@@ -1,0 +1,86 @@
+import { type ArmOptions, failure, page, type Route } from "../arm-call.ts";
+import type { Answer, Incoming } from "../http.ts";
+import { resourceGraphRoute } from "./resource-graph.ts";
+import { roleAssignmentsRoute } from "./role-assignments.ts";
+import { notFound, type ResourceCall, refusedSubscription, resourceRoute, unauthorized } from "./route.ts";
+import type { ArmResource } from "./store.ts";
+import { type ResourceType, resourceType } from "./types.ts";
+import { webRoute } from "./web.ts";
+
+const PLACE = /^\/subscriptions\/([^/]+)(?:\/resourcegroups\/([^/]+))?\/providers\/([^/]+)\/(.+?)\/?$/i;
+const LISTED_AT_ONCE = 100;
+
+/** What the resource manager serves beside subscriptions, vaults and deployments; undefined when it is none of it. */
+export function resourcesRoute(options: ArmOptions, request: Incoming): Route | undefined {
+  const other = resourceGraphRoute(options, request) ?? roleAssignmentsRoute(options, request);
+  if (other !== undefined) return other;
+  const [, subscription, group, namespace, tail] = PLACE.exec(decodeURI(request.path)) ?? [];
+  if (subscription === undefined || tail === undefined) return undefined;
+  const found = located(namespace!, tail.split("/"));
+  if (found === undefined) return undefined;
+  const { type, length, parts } = found;
+  const provider = `/subscriptions/${subscription}${group === undefined ? "" : `/resourceGroups/${group}`}/providers/${namespace}`;
+  const id = [provider, ...tail.split("/").slice(0, length)].join("/");
+  const call = { options, request, subscription, id, type, rest: parts.join("/").toLowerCase(), parts };
+  if (length % 2 === 1) return parts.length === 0 && request.method === "GET" ? list(call, group) : undefined;
+  if (group === undefined) return undefined;
+  const own = OWN[type.noun]?.(call);
+  if (own !== undefined || parts.length > 0 || request.method !== "GET") return own;
+  const route = {
+    name: `arm.get${type.noun}`,
+    versions: type.versions,
+    action: `${type.type}/read`,
+    self: isTop(type),
+  };
+  return resourceRoute(call, route, (resource) => ({ status: 200, body: options.store.body(resource) }));
+}
+
+/** What a type does beside being read and listed. */
+const OWN: Record<string, (call: ResourceCall) => Route | undefined> = { Site: webRoute, Slot: webRoute };
+
+/** The longest beginning of an address that names a resource or a list of them; `parts` is the rest of it. */
+function located(
+  namespace: string,
+  segments: string[],
+): { type: ResourceType; length: number; parts: string[] } | undefined {
+  for (let length = segments.length; length > 0; length--) {
+    const names = segments.slice(0, length).filter((_, index) => index % 2 === 0);
+    const type = resourceType([namespace, ...names].join("/"));
+    if (type !== undefined) return { type, length, parts: segments.slice(length) };
+  }
+  return undefined;
+}
+
+/** A site is seen even where what it is configured with is not. */
+const isTop = ({ type, noun }: ResourceType): boolean => type.split("/").length === 2 || noun === "Slot";
+
+/** All of a type in a subscription, a resource group, or below a resource. */
+function list({ options, request, subscription, id, type }: ResourceCall, group: string | undefined): Route {
+  const parent = isTop(type) && type.noun !== "Slot" ? undefined : id.split("/").slice(0, -1).join("/");
+  const action = `${type.type}/read`;
+  return {
+    name: `arm.list${type.noun}s`,
+    versions: type.versions,
+    action,
+    subscription,
+    ...(parent !== undefined && { resource: parent }),
+    answer(claims): Answer {
+      const refused = refusedSubscription(options, subscription, claims, action);
+      if (refused !== undefined) return refused;
+      options.consumers.settle();
+      const { store } = options;
+      if (parent === undefined) {
+        const inGroup = ({ id: own }: ArmResource) => own.split("/")[4]!.toLowerCase() === group?.toLowerCase();
+        const all = [...store.in(subscription)].filter((one) => one.type === type).map((one) => one.read());
+        const found = group === undefined ? all : all.filter(inGroup);
+        return page(options, request, found, LISTED_AT_ONCE, (one) => store.body(one));
+      }
+      const owner = store.get(parent);
+      if (owner === undefined) return notFound(parent, resourceType(type.type.split("/").slice(0, -1).join("/"))!);
+      if (owner.denied) return unauthorized(claims, action, owner.id);
+      return page(options, request, store.below(owner, type), LISTED_AT_ONCE, (one) => store.body(one));
+    },
+  };
+}
+
+export const malformed = (message: string): Answer => failure(400, "InvalidRequestContent", message);

@@ -1,0 +1,49 @@
+import { current } from "../resources/items.ts";
+import type { Resources } from "../resources/resources.ts";
+import type { Vault } from "../resources/vault.ts";
+
+interface Known {
+  resources: Resources;
+  vaultUri(vault: Vault): string;
+  identityId(name: string): string;
+}
+
+const BRACES = /\{(uri|id|version|value|identity):([^}]+)\}/g;
+
+/** The same with what stands in braces filled in: see `company/resources.ts`. @throws {Error} when it names nothing here. */
+export function filled<T>(given: T, known: Known): T {
+  if (typeof given === "string") return given.replace(BRACES, (_, what, of) => text(what, of, known)) as T;
+  if (Array.isArray(given)) return given.map((one) => filled(one, known)) as T;
+  if (typeof given !== "object" || given === null) return given;
+  return Object.fromEntries(Object.entries(given).map(([name, value]) => [name, filled(value, known)])) as T;
+}
+
+function text(what: string, of: string, { resources, vaultUri, identityId }: Known): string {
+  if (what === "identity") return identityId(of);
+  const [name = "", ...rest] = of.split("/");
+  const vault = resources.vault(name);
+  if (vault === undefined) throw new Error(`{${what}:${of}} names no vault`);
+  if (what === "uri") return vaultUri(vault).replace(/\/$/, "");
+  if (what === "id") return vault.id;
+  if (what === "value") {
+    const secret = vault.collections.secrets.get(rest[0] ?? "");
+    if (secret === undefined) throw new Error(`{value:${of}} names no secret`);
+    return current(secret).value;
+  }
+  const [kind, item = ""] = rest;
+  if (kind !== "secrets" && kind !== "keys" && kind !== "certificates")
+    throw new Error(`{version:${of}} names no kind`);
+  // A certificate's secret and key have its versions.
+  const found = vault.collections[kind].get(item) ?? vault.collections.certificates.get(item);
+  if (found === undefined) throw new Error(`{version:${of}} names nothing in the vault`);
+  return found.versions.at(-1)!.id;
+}
+
+/** The vaults that texts refer to; a value that is written out refers to none. */
+export function vaultsIn(given: unknown): Set<string> {
+  const all = JSON.stringify(given);
+  return new Set([
+    ...[...all.matchAll(/\{(?:uri|id|version):([^/}]+)/g)].map(([, vault]) => vault!),
+    ...[...all.matchAll(/vaultname\s*=\s*([\w-]+)/gi)].map(([, vault]) => vault!),
+  ]);
+}

@@ -1,0 +1,40 @@
+import type { Certificate, Secret, SecretVersion } from "../resources/items.ts";
+import type { Resources } from "../resources/resources.ts";
+import type { ArmStore } from "./store.ts";
+
+/** What reading a vault's secret on behalf of a resource comes to. */
+export type Reading =
+  | { version: string; value: string }
+  | { problem: "noVault" | "unreachable" | "notAllowed" | "noSecret" | "noVersion" | "disabled" };
+
+/**
+ * Reads a secret as an identity of the company's does. A vault's `reach` is about the service's own identity, but for a
+ * firewall, which is for everybody.
+ *
+ * @param version - Left out, the current one.
+ */
+export function readSecret(
+  { resources, store }: { resources: Resources; store: ArmStore },
+  principals: readonly string[],
+  place: { vault: string; secret: string; version?: string | undefined },
+): Reading {
+  const vault = resources.vault(place.vault);
+  if (vault === undefined) return { problem: "noVault" };
+  const { reach } = vault.settings;
+  if (reach === "privateOnly") return { problem: "unreachable" };
+  if (reach === "firewalled" || !store.mayReadSecrets(principals, vault)) return { problem: "notAllowed" };
+  const item = vault.collections.secrets.get(place.secret) ?? vault.collections.certificates.get(place.secret);
+  if (item === undefined) return { problem: "noSecret" };
+  const version = versionOf(item, place.version);
+  if (version === undefined) return { problem: "noVersion" };
+  return version.enabled ? { version: version.id, value: version.value } : { problem: "disabled" };
+}
+
+/** The secret behind a certificate has the certificate's versions. */
+function versionOf(item: Secret | Certificate, id: string | undefined): SecretVersion | undefined {
+  const versions = item.versions.map((one) => ({
+    ...one,
+    value: "value" in one ? one.value : `certificate ${one.id}`,
+  }));
+  return id === undefined ? versions.at(-1) : versions.find((one) => one.id === id.toLowerCase());
+}
