@@ -1,4 +1,5 @@
 import type { Consumers } from "./arm/consumers.ts";
+import type { Operations } from "./arm/operations.ts";
 import type { ArmStore } from "./arm/store.ts";
 import type { Authorization } from "./authorization.ts";
 import type { Answer, Incoming } from "./http.ts";
@@ -17,6 +18,7 @@ export interface ArmOptions {
   vaultUri(vault: Vault): string;
   store: ArmStore;
   consumers: Consumers;
+  operations: Operations;
   pageSizes: { subscriptions: number; vaults: number };
 }
 

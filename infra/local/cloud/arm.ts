@@ -181,7 +181,8 @@ function versionProblem(request: Incoming, versions: readonly string[]): Answer 
       "The api-version query parameter (?api-version=) is required for all requests.",
     );
   }
-  if (versions.includes(version)) return undefined;
+  // An operation under way is asked about with the version of whatever began it.
+  if (versions.length === 0 || versions.includes(version)) return undefined;
   const supported = `The supported api-versions are '${versions.join(", ")}'.`;
   return versions === SUBSCRIPTION_VERSIONS
     ? failure(400, "InvalidApiVersionParameter", `The api-version '${version}' is invalid. ${supported}`)

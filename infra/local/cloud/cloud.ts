@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { ApiTokens } from "./api-tokens.ts";
 import { AppConfiguration, CONFIGURATION_AUDIENCE } from "./app-configuration.ts";
 import { Consumers, ConsumersControl } from "./arm/consumers.ts";
+import { Operations } from "./arm/operations.ts";
 import { ArmStore } from "./arm/store.ts";
 import { arm } from "./arm.ts";
 import { Authorization } from "./authorization.ts";
@@ -200,6 +201,7 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
       vaultUri,
       store,
       consumers,
+      operations: new Operations(),
       pageSizes: { subscriptions: 100, vaults: 100, ...options.pageSizes },
     }),
     [SUFFIX]: keyVault({

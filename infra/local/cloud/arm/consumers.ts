@@ -4,7 +4,9 @@ import type { CompanyChild, CompanyResource } from "../company/resources.ts";
 import type { Directory } from "../graph/directory.ts";
 import type { Ledger } from "../ledger.ts";
 import type { Resources } from "../resources/resources.ts";
+import { ApiManagement, readsVault } from "./api-management.ts";
 import { AppService, isSite, type SitePlant } from "./app-service.ts";
+import { type ContainerAppPlant, ContainerApps, isContainerApp } from "./container-apps.ts";
 import { GRAPH_DEFAULTS, type GraphSettings } from "./resource-graph.ts";
 import type { ArmResource, ArmStore } from "./store.ts";
 import { type HeldValues, type Place, type WorkingGap, WorkingValues } from "./working-values.ts";
@@ -19,6 +21,8 @@ interface Parts {
 /** The company's resources as they run: when each takes a secret's new version, and what a test does to them. */
 export class Consumers {
   readonly appService: AppService;
+  readonly containerApps: ContainerApps;
+  readonly apiManagement: ApiManagement;
   readonly working: WorkingValues;
   readonly #parts: Parts;
   graphSettings: GraphSettings = GRAPH_DEFAULTS;
@@ -26,7 +30,10 @@ export class Consumers {
   constructor(company: Company, parts: Parts) {
     this.#parts = parts;
     this.working = new WorkingValues(parts, company.issuers ?? []);
-    this.appService = new AppService({ ...parts, working: this.working });
+    const all = { ...parts, working: this.working };
+    this.appService = new AppService(all);
+    this.containerApps = new ContainerApps(all);
+    this.apiManagement = new ApiManagement(all);
   }
 
   /** Unix milliseconds of the cloud's clock. */
@@ -37,6 +44,8 @@ export class Consumers {
   /** Does all that was due until now by the cloud's clock. */
   settle(): void {
     this.appService.settle();
+    this.containerApps.settle();
+    this.apiManagement.settle();
   }
 
   /** A resource was declared anew, with all below it. */
@@ -45,6 +54,8 @@ export class Consumers {
       const key = resource.id.toLowerCase();
       if (key !== id.toLowerCase() && !key.startsWith(`${id.toLowerCase()}/`)) continue;
       if (isSite(resource)) this.appService.declared(resource);
+      else if (isContainerApp(resource)) this.containerApps.declared(resource);
+      else if (readsVault(resource)) this.apiManagement.refresh(resource);
     }
   }
 }
@@ -123,6 +134,18 @@ export class ConsumersControl {
   plantSite(id: string, plant: SitePlant | undefined): void {
     this.#consumers.settle();
     this.#consumers.appService.plant(this.#resource(id).id, plant);
+  }
+
+  /** What a container app does from now on; undefined: what it should. */
+  plantContainerApp(id: string, plant: ContainerAppPlant | undefined): void {
+    this.#consumers.settle();
+    this.#consumers.containerApps.plant(this.#resource(id).id, plant);
+  }
+
+  /** From now on a refresh of a named value does nothing, or what it should. */
+  plantNamedValue(id: string, staysOld: boolean): void {
+    this.#consumers.settle();
+    this.#consumers.apiManagement.plant(this.#resource(id).id, staysOld);
   }
 
   /** What each running consumer held over time. */

@@ -89,3 +89,5 @@ export function notFound(id: string, { type }: ResourceType): Answer {
     `The Resource '${type}/${names}' under resource group '${group}' was not found. For more details please go to https://aka.ms/ARMResourceNotFoundFix`,
   );
 }
+
+export const malformed = (message: string): Answer => failure(400, "InvalidRequestContent", message);

@@ -1,5 +1,8 @@
-import { type ArmOptions, failure, page, type Route } from "../arm-call.ts";
+import { type ArmOptions, page, type Route } from "../arm-call.ts";
 import type { Answer, Incoming } from "../http.ts";
+import { apiManagementRoute, namedValueResource } from "./api-management.ts";
+import { appResource, appRoute } from "./app.ts";
+import { isContainerApp } from "./container-apps.ts";
 import { resourceGraphRoute } from "./resource-graph.ts";
 import { roleAssignmentsRoute } from "./role-assignments.ts";
 import { notFound, type ResourceCall, refusedSubscription, resourceRoute, unauthorized } from "./route.ts";
@@ -12,7 +15,10 @@ const LISTED_AT_ONCE = 100;
 
 /** What the resource manager serves beside subscriptions, vaults and deployments; undefined when it is none of it. */
 export function resourcesRoute(options: ArmOptions, request: Incoming): Route | undefined {
-  const other = resourceGraphRoute(options, request) ?? roleAssignmentsRoute(options, request);
+  const other =
+    resourceGraphRoute(options, request) ??
+    roleAssignmentsRoute(options, request) ??
+    options.operations.route(options, request);
   if (other !== undefined) return other;
   const [, subscription, group, namespace, tail] = PLACE.exec(decodeURI(request.path)) ?? [];
   if (subscription === undefined || tail === undefined) return undefined;
@@ -36,7 +42,22 @@ export function resourcesRoute(options: ArmOptions, request: Incoming): Route | 
 }
 
 /** What a type does beside being read and listed. */
-const OWN: Record<string, (call: ResourceCall) => Route | undefined> = { Site: webRoute, Slot: webRoute };
+const OWN: Record<string, (call: ResourceCall) => Route | undefined> = {
+  Site: webRoute,
+  Slot: webRoute,
+  ContainerApp: appRoute,
+  ContainerAppJob: appRoute,
+  NamedValue: apiManagementRoute,
+  ApiManagementCertificate: apiManagementRoute,
+};
+
+/** A resource as it is answered; some show more than they are declared with, and some less. */
+function shown(call: Pick<ResourceCall, "options">, resource: ArmResource): object {
+  if (isContainerApp(resource)) return appResource(call, resource);
+  return resource.type.noun === "NamedValue" || resource.type.noun === "ApiManagementCertificate"
+    ? namedValueResource(call, resource)
+    : call.options.store.body(resource);
+}
 
 /** The longest beginning of an address that names a resource or a list of them; `parts` is the rest of it. */
 function located(
@@ -73,14 +94,12 @@ function list({ options, request, subscription, id, type }: ResourceCall, group:
         const inGroup = ({ id: own }: ArmResource) => own.split("/")[4]!.toLowerCase() === group?.toLowerCase();
         const all = [...store.in(subscription)].filter((one) => one.type === type).map((one) => one.read());
         const found = group === undefined ? all : all.filter(inGroup);
-        return page(options, request, found, LISTED_AT_ONCE, (one) => store.body(one));
+        return page(options, request, found, LISTED_AT_ONCE, (one) => shown({ options }, one));
       }
       const owner = store.get(parent);
       if (owner === undefined) return notFound(parent, resourceType(type.type.split("/").slice(0, -1).join("/"))!);
       if (owner.denied) return unauthorized(claims, action, owner.id);
-      return page(options, request, store.below(owner, type), LISTED_AT_ONCE, (one) => store.body(one));
+      return page(options, request, store.below(owner, type), LISTED_AT_ONCE, (one) => shown({ options }, one));
     },
   };
 }
-
-export const malformed = (message: string): Answer => failure(400, "InvalidRequestContent", message);

@@ -34,7 +34,7 @@ export interface ArmResource {
   settings: Record<string, string>;
   connectionStrings: Record<string, { value: string; type: string }>;
   slotSettings: string[];
-  /** Settings and connection strings that are a secret's value written out, by name. */
+  /** Settings, connection strings and, as `secrets/NAME`, an app's secrets that are a vault secret's value written out. */
   copies: Record<string, { vault: string; secret: string }>;
   /** What it was before each change, oldest first. */
   before: { until: number; row: Properties }[];
@@ -213,7 +213,7 @@ export class ArmStore {
 
   /** A resource as the resource manager answers it. */
   body(resource: ArmResource): Properties {
-    const { id, type, kind, location, tags, sku, identity, properties } = resource;
+    const { id, type, kind, location, tags, sku, identity } = resource;
     return {
       id,
       name: fullName(resource),
@@ -223,7 +223,7 @@ export class ArmStore {
       ...(tags !== undefined && { tags }),
       ...(sku !== undefined && { sku }),
       ...(identity !== undefined && { identity }),
-      properties,
+      properties: withoutValues(resource.properties),
     };
   }
 
@@ -242,7 +242,7 @@ export class ArmStore {
       managedBy: "",
       sku,
       plan: null,
-      properties: structuredClone(resource.properties),
+      properties: structuredClone(withoutValues(resource.properties)),
       tags,
       identity,
       zones: null,
@@ -317,7 +317,7 @@ export class ArmStore {
       properties: { provisioningState: "Succeeded", ...given.properties },
       denied,
       slotSettings,
-      copies: copiesIn(settings, connectionStrings),
+      copies: copiesIn(settings, connectionStrings, declared.properties),
       before: [],
     };
   }
@@ -399,6 +399,14 @@ export function fullName({ id }: ArmResource): string {
     .join("/");
 }
 
+/** A container app's secrets are answered without their values. */
+function withoutValues(properties: Properties): Properties {
+  const { configuration } = properties as { configuration?: { secrets?: { value?: string }[] } };
+  if (configuration?.secrets === undefined) return properties;
+  const secrets = configuration.secrets.map(({ value: _, ...rest }) => rest);
+  return { ...properties, configuration: { ...configuration, secrets } };
+}
+
 /** What is below a resource reads vaults with that resource's identity, unless it has its own as slots do. */
 const parentWithIdentity = (resource: ArmResource, parent: ArmResource | undefined): ArmResource =>
   resource.identity === undefined && parent !== undefined ? parent : resource;
@@ -414,10 +422,13 @@ const userIdentity = (name: string): UserIdentity => ({
 function copiesIn(
   settings: Record<string, string>,
   connectionStrings: Record<string, { value: string }>,
+  properties: Properties | undefined,
 ): ArmResource["copies"] {
+  const { secrets = [] } = (properties?.configuration ?? {}) as { secrets?: { name: string; value?: string }[] };
   const texts = [
     ...Object.entries(settings),
     ...Object.entries(connectionStrings).map(([name, { value }]) => [name, value] as const),
+    ...secrets.map(({ name, value = "" }) => [`secrets/${name}`, value] as const),
   ];
   return Object.fromEntries(
     texts.flatMap(([name, text]) => {

@@ -1,0 +1,142 @@
+import type { Route } from "../arm-call.ts";
+import type { CloudClock } from "../clock.ts";
+import type { Resources } from "../resources/resources.ts";
+import { placeOfUri } from "./references.ts";
+import { type ResourceCall, resourceRoute } from "./route.ts";
+import type { ArmResource, ArmStore } from "./store.ts";
+import { type Reading, readSecret } from "./vault-reading.ts";
+import type { WorkingValues } from "./working-values.ts";
+
+const REFRESH_MS = 4 * 3_600_000;
+
+interface KeyVault {
+  secretIdentifier: string;
+  /** Of a user-assigned identity; without it the service's own reads. */
+  identityClientId?: string | null;
+}
+
+/**
+ * Named values and certificates that API Management reads from a vault: every 4 hours, and when it is told to.
+ * https://learn.microsoft.com/azure/api-management/api-management-howto-properties#key-vault-secrets
+ */
+export class ApiManagement {
+  readonly #parts: { resources: Resources; store: ArmStore; clock: CloudClock; working: WorkingValues };
+  /** When each was read last, and to what end, by id in lower case. */
+  readonly #read = new Map<string, { at: number; reading: Reading; value?: string }>();
+  /** Those that a refresh does nothing to. */
+  readonly #stuck = new Set<string>();
+
+  constructor(parts: { resources: Resources; store: ArmStore; clock: CloudClock; working: WorkingValues }) {
+    this.#parts = parts;
+    for (const resource of parts.store.all()) if (readsVault(resource)) this.refresh(resource);
+  }
+
+  /** From now on a refresh of it does nothing, or what it should. */
+  plant(id: string, staysOld: boolean): void {
+    if (staysOld) this.#stuck.add(id.toLowerCase());
+    else this.#stuck.delete(id.toLowerCase());
+  }
+
+  settle(): void {
+    const now = this.#parts.clock.now();
+    for (const [id, { at }] of this.#read) {
+      const times = Math.floor((now - at) / REFRESH_MS);
+      if (times < 1) continue;
+      const resource = this.#parts.store.get(id);
+      if (resource === undefined) this.#read.delete(id);
+      else {
+        this.refresh(resource, at + REFRESH_MS);
+        this.#read.get(id)!.at = at + times * REFRESH_MS;
+      }
+    }
+  }
+
+  /** Reads the vault now. What can't be read leaves the value before. */
+  refresh(resource: ArmResource, at = this.#parts.clock.now()): void {
+    const id = resource.id.toLowerCase();
+    const before = this.#read.get(id);
+    if (this.#stuck.has(id) && before !== undefined) return;
+    const { secretIdentifier, identityClientId } = keyVaultOf(resource)!;
+    const place = placeOfUri(secretIdentifier);
+    const service = this.#parts.store.get(resource.id.split("/").slice(0, 9).join("/"))!;
+    const principals = this.#parts.store.principals(service, this.#identity(service, identityClientId));
+    const reading: Reading = place === undefined ? { problem: "noVault" } : readSecret(this.#parts, principals, place);
+    const value = "problem" in reading ? before?.value : reading.value;
+    this.#read.set(id, { at, reading, ...(value !== undefined && { value }) });
+    if (place !== undefined) this.#parts.working.holds(resource.id, resource.name, place, value, at);
+  }
+
+  /** Undefined for one that reads no vault. */
+  lastStatus(resource: ArmResource): object | undefined {
+    const read = this.#read.get(resource.id.toLowerCase());
+    if (read === undefined) return undefined;
+    const timeStampUtc = new Date(read.at).toISOString();
+    if (!("problem" in read.reading)) return { code: "Success", timeStampUtc };
+    const code = read.reading.problem === "notAllowed" ? "AccessDenied" : "SecretNotFound";
+    return { code, message: `Failed to read the secret from Key Vault: ${read.reading.problem}.`, timeStampUtc };
+  }
+
+  /** What a named value stands for. */
+  valueOf(resource: ArmResource): string | undefined {
+    const { value } = resource.properties;
+    return typeof value === "string" ? value : this.#read.get(resource.id.toLowerCase())?.value;
+  }
+
+  #identity(service: ArmResource, clientId: string | null | undefined): string | undefined {
+    if (clientId === undefined || clientId === null) return undefined;
+    const users = Object.entries(service.identity?.userAssignedIdentities ?? {});
+    return users.find(([, one]) => one.clientId === clientId)?.[0] ?? "none";
+  }
+}
+
+export const readsVault = (resource: ArmResource): boolean =>
+  (resource.type.noun === "NamedValue" || resource.type.noun === "ApiManagementCertificate") &&
+  keyVaultOf(resource) !== undefined;
+
+const keyVaultOf = ({ properties }: ArmResource): KeyVault | undefined => properties.keyVault as KeyVault | undefined;
+
+/** Named values and certificates: https://learn.microsoft.com/rest/api/apimanagement/named-value */
+export function apiManagementRoute(call: ResourceCall): Route | undefined {
+  const { request, rest, type, options } = call;
+  const { versions } = type;
+  const { apiManagement } = options.consumers;
+  if (request.method === "GET" && rest === "") {
+    return resourceRoute(call, { name: `arm.get${type.noun}`, versions, action: `${type.type}/read` }, (resource) => ({
+      status: 200,
+      body: namedValueResource(call, resource),
+    }));
+  }
+  if (request.method === "POST" && rest === "listvalue" && type.noun === "NamedValue") {
+    const route = { name: "arm.listNamedValueSecret", versions, action: `${type.type}/listValue/action` };
+    return resourceRoute(call, route, (resource) => ({
+      status: 200,
+      body: { value: apiManagement.valueOf(resource) },
+    }));
+  }
+  if (request.method !== "POST" || rest !== "refreshsecret") return undefined;
+  const route = { name: `arm.refresh${type.noun}`, versions, action: `${type.type}/refreshSecret/action` };
+  return resourceRoute(call, route, (resource) => {
+    if (!readsVault(resource)) {
+      const message = `The ${type.noun} '${resource.name}' does not use a secret of a key vault.`;
+      return { status: 400, body: { error: { code: "ValidationError", message, details: [] } } };
+    }
+    apiManagement.refresh(resource);
+    const version = request.query.get("api-version")!;
+    const of = { subscription: call.subscription, namespace: "Microsoft.ApiManagement", version, name: resource.name };
+    return options.operations.begun(options, of, () => ({ status: 200, body: namedValueResource(call, resource) }));
+  });
+}
+
+/** A value is never answered here, but for one that is no secret. */
+export function namedValueResource({ options }: Pick<ResourceCall, "options">, resource: ArmResource): object {
+  const { value, keyVault, ...properties } = resource.properties;
+  const lastStatus = options.consumers.apiManagement.lastStatus(resource);
+  return {
+    ...options.store.body(resource),
+    properties: {
+      ...properties,
+      ...(properties.secret !== true && value !== undefined && { value }),
+      ...(keyVault !== undefined && { keyVault: { ...(keyVault as object), ...(lastStatus && { lastStatus }) } }),
+    },
+  };
+}

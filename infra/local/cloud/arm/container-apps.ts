@@ -1,0 +1,231 @@
+import type { CloudClock } from "../clock.ts";
+import type { Resources } from "../resources/resources.ts";
+import { placeOfUri } from "./references.ts";
+import type { ArmResource, ArmStore } from "./store.ts";
+import { type Reading, readSecret } from "./vault-reading.ts";
+import type { WorkingValues } from "./working-values.ts";
+
+/** A secret of an app: written out, or to be read from a vault by one of the app's identities. */
+export interface AppSecret {
+  name: string;
+  value?: string;
+  /** `https://VAULT.…/secrets/NAME[/VERSION]` */
+  keyVaultUrl?: string;
+  /** `system`, or the resource id of a user-assigned identity. */
+  identity?: string;
+}
+
+export interface Revision {
+  name: string;
+  active: boolean;
+  /** Unix milliseconds of the cloud's clock. */
+  createdAt: number;
+  startedAt: number;
+  healthy: boolean;
+  /** By the name of the app's secret. */
+  holds: Map<string, string | undefined>;
+}
+
+interface Running {
+  /** The last tick that was looked at. */
+  tick: number;
+  /** What was read from vaults last, by the name of the app's secret. */
+  synced: Map<string, { version: string; value: string }>;
+  /** Of a job none. */
+  revisions: Revision[];
+}
+
+/** What a test can make one app do. */
+export interface ContainerAppPlant {
+  /** So many of the next restarts end with a revision that is not healthy, whose replicas before go on. */
+  unhealthyRestarts?: number;
+  /** A restart reads nothing from the vaults. */
+  staysOld?: boolean;
+}
+
+const TICK_MS = 30 * 60_000;
+/** Ticks were seen at 13:53 after the half hour; they are the platform's, not the app's. */
+const TICK_OFFSET_MS = (13 * 60 + 53) * 1000;
+
+/**
+ * Container Apps and jobs. Every 30 minutes the platform reads the secrets without a version from their vaults, and where one has
+ * a new value it restarts all active revisions: https://learn.microsoft.com/azure/container-apps/manage-secrets. A restart that
+ * somebody asks for reads them too. What can't be read is passed over, and the app goes on with what it has.
+ */
+export class ContainerApps {
+  readonly #parts: { resources: Resources; store: ArmStore; clock: CloudClock; working: WorkingValues };
+  /** By id in lower case. */
+  readonly #running = new Map<string, Running>();
+  readonly #plants = new Map<string, ContainerAppPlant>();
+
+  constructor(parts: { resources: Resources; store: ArmStore; clock: CloudClock; working: WorkingValues }) {
+    this.#parts = parts;
+    for (const resource of parts.store.all()) if (isContainerApp(resource)) this.#begin(resource);
+  }
+
+  plant(id: string, plant: ContainerAppPlant | undefined): void {
+    if (plant === undefined) this.#plants.delete(id.toLowerCase());
+    else this.#plants.set(id.toLowerCase(), { ...plant });
+  }
+
+  settle(): void {
+    const now = this.#parts.clock.now();
+    const latest = lastTick(now);
+    for (const [id, running] of this.#running) {
+      if (running.tick >= latest) continue;
+      const app = this.#parts.store.get(id);
+      if (app === undefined) this.#running.delete(id);
+      else {
+        // Nothing changed in between, so the first tick found what all of them did.
+        const at = running.tick + TICK_MS;
+        running.tick = latest;
+        if (this.#sync(app, running)) this.#restartAll(app, running, at);
+      }
+    }
+  }
+
+  declared(app: ArmResource): void {
+    this.#parts.working.forget(app.id);
+    this.#begin(app);
+  }
+
+  revisions(app: ArmResource): Revision[] {
+    return this.#running.get(app.id.toLowerCase())?.revisions ?? [];
+  }
+
+  /** False when the app has no such revision. */
+  restart(app: ArmResource, name: string): boolean {
+    const running = this.#running.get(app.id.toLowerCase())!;
+    const revision = running.revisions.find((one) => one.name.toLowerCase() === name.toLowerCase());
+    if (revision === undefined) return false;
+    const plant = this.#plants.get(app.id.toLowerCase());
+    if (!plant?.staysOld) this.#sync(app, running);
+    if (plant?.unhealthyRestarts) {
+      plant.unhealthyRestarts--;
+      revision.healthy = false;
+    } else this.#start(app, running, revision);
+    return true;
+  }
+
+  /** Replaces the app's secrets, and its template where it is given, which makes a new revision. @returns what is wrong */
+  replace(app: ArmResource, secrets: AppSecret[], template: unknown): string | undefined {
+    const problem = this.#problemOf(app, secrets);
+    if (problem !== undefined) return problem;
+    const running = this.#running.get(app.id.toLowerCase())!;
+    const dropped = secretsOf(app).filter(({ name }) => !secrets.some((one) => one.name === name));
+    for (const { name } of dropped) {
+      running.synced.delete(name);
+      for (const { evidence, ...place } of this.#parts.working.values({ resource: app.id })) {
+        if (evidence === name || evidence.startsWith(`${name} of `))
+          this.#parts.working.holds(app.id, evidence, place, undefined);
+      }
+    }
+    this.#parts.store.change(app, (one) => {
+      const { configuration = {} } = one.properties as { configuration?: object };
+      one.properties = {
+        ...one.properties,
+        configuration: { ...configuration, secrets },
+        ...(template !== undefined && { template }),
+      };
+    });
+    this.#sync(app, running);
+    if (template !== undefined && running.revisions.length > 0) {
+      for (const revision of running.revisions) revision.active = false;
+      const revision = this.#revision(app, running.revisions.length);
+      running.revisions.push(revision);
+      this.#start(app, running, revision);
+    }
+    if (app.type.noun === "ContainerAppJob") this.#hold(app, running, undefined, this.#parts.clock.now());
+    return undefined;
+  }
+
+  /** A secret's value as the platform has it. */
+  valueOf(app: ArmResource, { name, value }: AppSecret): string | undefined {
+    return value ?? this.#running.get(app.id.toLowerCase())?.synced.get(name)?.value;
+  }
+
+  #begin(app: ArmResource): void {
+    const tick = lastTick(this.#parts.clock.now());
+    const running: Running = { tick, synced: new Map(), revisions: [] };
+    this.#running.set(app.id.toLowerCase(), running);
+    this.#sync(app, running);
+    if (app.type.noun === "ContainerApp") {
+      const { activeRevisionsMode } = (app.properties.configuration ?? {}) as { activeRevisionsMode?: string };
+      const count = activeRevisionsMode === "Multiple" ? 2 : 1;
+      for (let index = 0; index < count; index++) running.revisions.push(this.#revision(app, index));
+    }
+    this.#restartAll(app, running, this.#parts.clock.now());
+  }
+
+  #revision({ name }: ArmResource, index: number): Revision {
+    const at = this.#parts.clock.now();
+    const suffix = String(index + 1).padStart(7, "0");
+    return { name: `${name}--${suffix}`, active: true, createdAt: at, startedAt: at, healthy: true, holds: new Map() };
+  }
+
+  /** Reads all secrets without a version, and those never read. @returns whether one has another value than before */
+  #sync(app: ArmResource, running: Running): boolean {
+    let changed = false;
+    for (const secret of secretsOf(app)) {
+      const before = running.synced.get(secret.name);
+      const place = secret.keyVaultUrl === undefined ? undefined : placeOfUri(secret.keyVaultUrl);
+      if (place === undefined) continue;
+      const reading = this.#read(app, secret);
+      if ("problem" in reading || reading.version === before?.version) continue;
+      running.synced.set(secret.name, reading);
+      changed = true;
+    }
+    return changed;
+  }
+
+  #read(app: ArmResource, { identity = "system", keyVaultUrl = "" }: AppSecret): Reading {
+    const place = placeOfUri(keyVaultUrl);
+    if (place === undefined) return { problem: "noVault" };
+    const principals = this.#parts.store.principals(app, identity.toLowerCase() === "system" ? undefined : identity);
+    return readSecret(this.#parts, principals, place);
+  }
+
+  #problemOf(app: ArmResource, secrets: readonly AppSecret[]): string | undefined {
+    for (const secret of secrets) {
+      if (secret.keyVaultUrl === undefined) continue;
+      const reading = this.#read(app, secret);
+      if (!("problem" in reading)) continue;
+      const identity = secret.identity ?? "system";
+      return `Failed to provision revision. Unable to get value using Managed identity ${identity} for secret ${secret.name}.`;
+    }
+    return undefined;
+  }
+
+  #restartAll(app: ArmResource, running: Running, at: number): void {
+    for (const revision of running.revisions) if (revision.active) this.#start(app, running, revision, at);
+    if (app.type.noun === "ContainerAppJob") this.#hold(app, running, undefined, at);
+  }
+
+  #start(app: ArmResource, running: Running, revision: Revision, at = this.#parts.clock.now()): void {
+    revision.startedAt = at;
+    revision.healthy = true;
+    revision.holds = new Map(secretsOf(app).map((secret) => [secret.name, this.valueOf(app, secret)]));
+    this.#hold(app, running, revision, at);
+  }
+
+  /** Writes down what runs now. A job's next execution takes what the platform has. */
+  #hold(app: ArmResource, running: Running, revision: Revision | undefined, at: number): void {
+    const several = running.revisions.filter(({ active }) => active).length > 1;
+    for (const secret of secretsOf(app)) {
+      const place = placeOfUri(secret.keyVaultUrl ?? "") ?? app.copies[`secrets/${secret.name}`];
+      if (place === undefined) continue;
+      const evidence = several && revision !== undefined ? `${secret.name} of ${revision.name}` : secret.name;
+      this.#parts.working.holds(app.id, evidence, place, this.valueOf(app, secret), at);
+    }
+  }
+}
+
+export const isContainerApp = ({ type }: ArmResource): boolean =>
+  type.noun === "ContainerApp" || type.noun === "ContainerAppJob";
+
+export function secretsOf({ properties }: ArmResource): AppSecret[] {
+  const { secrets } = (properties.configuration ?? {}) as { secrets?: AppSecret[] };
+  return secrets ?? [];
+}
+
+const lastTick = (now: number): number => Math.floor((now - TICK_OFFSET_MS) / TICK_MS) * TICK_MS + TICK_OFFSET_MS;
