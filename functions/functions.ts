@@ -7,6 +7,7 @@ import * as audit from "./audit.ts";
 import * as auth from "./auth.ts";
 import { catchAll } from "./catch-all.ts";
 import * as compliance from "./compliance.ts";
+import * as dependencies from "./dependencies.ts";
 import * as dependencyRotation from "./dependency-rotation.ts";
 import * as discovery from "./discovery.ts";
 import { documentation } from "./docs.ts";
@@ -45,6 +46,7 @@ export const endpoints: Endpoint<Services>[] = [
   ...rotationMatches.endpoints,
   ...rotations.endpoints,
   ...dependencyRotation.endpoints,
+  ...dependencies.endpoints,
   ...documentation(() => endpoints),
   catchAll(() => endpoints),
 ];
@@ -59,6 +61,7 @@ export const timers: TimerDeclaration[] = [
   ...reconciliation.timers,
   ...rotationMatches.timers,
   ...rotations.timers,
+  ...dependencies.timers,
   ...maintenance.timers,
 ];
 export const queues: QueueDeclaration[] = [
@@ -70,4 +73,5 @@ export const queues: QueueDeclaration[] = [
   ...reconciliation.queues,
   ...rotationMatches.queues,
   ...rotations.queues,
+  ...dependencies.queues,
 ];

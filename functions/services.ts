@@ -20,6 +20,9 @@ import { createSignInProof } from "../shared/azure/sign-in-proof.ts";
 import { createVaultSecrets } from "../shared/azure/vault-secrets.ts";
 import { type Compliance, createCompliance } from "../shared/compliance/compliance.ts";
 import type { Config } from "../shared/config/config.ts";
+import { createDependencies, type Dependencies } from "../shared/dependencies/dependencies.ts";
+import type { EdgeSource } from "../shared/dependencies/source.ts";
+import { createSyncSource } from "../shared/dependencies/sync-source.ts";
 import { createActiveScans } from "../shared/discovery/active.ts";
 import { createDiscovery, type Discovery } from "../shared/discovery/discovery.ts";
 import { scanHistory } from "../shared/discovery/purge.ts";
@@ -91,6 +94,7 @@ export interface Services {
   rotations: Rotations;
   automaticRotation: AutomaticRotation;
   assetRotation: AssetRotation;
+  dependencies: Dependencies;
   failedMessages: FailedMessages;
   metrics: Metrics;
 }
@@ -216,6 +220,22 @@ export function createServices(config: Config): Services {
       const found = await policies.of(appIds);
       return new Map([...found].map(([appId, policy]) => [appId, policyView(policy)]));
     },
+    clock,
+    randomness,
+    log,
+  });
+
+  const sources: EdgeSource[] = [createSyncSource(sync)];
+  const dependencies = createDependencies({
+    tables,
+    queues,
+    audit,
+    config,
+    sources,
+    inventory,
+    referencesChanged: async () => {},
+    ended: () => alerts.requestEvaluation(),
+    licensed,
     clock,
     randomness,
     log,
@@ -381,6 +401,7 @@ export function createServices(config: Config): Services {
     rotations,
     automaticRotation,
     assetRotation,
+    dependencies,
     failedMessages,
     metrics,
   };

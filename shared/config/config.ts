@@ -138,6 +138,9 @@ const Environment = z
     ROTATION_SCHEDULE: schedule.default("0 */10 * * * *"),
     /** When sync records that are due are run. */
     SYNC_SCHEDULE: schedule.default("30 */10 * * * *"),
+    /** When dependencies are read: all of them, and what may have changed since. */
+    DEPENDENCIES_SCHEDULE: schedule.default("0 15 4 * * 0"),
+    DEPENDENCY_CHANGES_SCHEDULE: schedule.default("0 40 * * * *"),
     /** Longest random wait before a scheduled scan begins, in seconds, so that many deployments don't start as one. */
     SCHEDULE_JITTER_SECONDS: integer(0, 600).default(300),
 

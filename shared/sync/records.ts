@@ -72,6 +72,8 @@ export interface SyncRecords {
   any(): Promise<boolean>;
   /** In the order they were made. A request per 1,000 records, which are all counted; one that was tampered with is left out. */
   list(filter: RecordFilter, request: PageRequest): Promise<Page<SyncRecordRow>>;
+  /** The same without filter or page. */
+  every(): AsyncGenerator<SyncRecordRow>;
   /**
    * It is run at once, unless it is paused.
    *
@@ -220,6 +222,10 @@ export function createRecords(deps: {
       const isMore = last !== undefined && passed > offset + items.length;
       const nextCursor = isMore ? encodeCursor({ after: last.rowKey, filter: identity }) : null;
       return { items, total, limit, offset, nextCursor };
+    },
+
+    async *every() {
+      for await (const rows of tables.pages(Records, { ...ALL_RECORDS, onCorrupt })) yield* rows;
     },
 
     async create(given, caller) {

@@ -83,6 +83,8 @@ export interface Sync {
   tick(): Promise<void>;
   configured(provider: string): Promise<void>;
   cleanUp(caller: Caller): Promise<void>;
+  /** All records in the order they were made, licence or not; one that was tampered with is left out. One request per 1,000. */
+  everyRecord(): AsyncGenerator<SyncRecordRow>;
   /** What happened to all records after an entry, the oldest first; for the alerts. */
   entriesSince(entryId: string | undefined): AsyncGenerator<SyncEntry>;
   historyStore(): HistoryStore;
@@ -255,6 +257,7 @@ export function createSync(deps: SyncDependencies): Sync {
     tick: schedule.tick,
     configured: schedule.configured,
     cleanUp: configurations.cleanUp,
+    everyRecord: records.every,
     entriesSince: history.since,
     historyStore: history.store,
   };

@@ -87,6 +87,8 @@ export class Service {
       APPLICATION_CHANGES_SCHEDULE: "0 0 0 1 1 *",
       ROTATION_SCHEDULE: "0 0 0 1 1 *",
       SYNC_SCHEDULE: "0 0 0 1 1 *",
+      DEPENDENCIES_SCHEDULE: "0 0 0 1 1 *",
+      DEPENDENCY_CHANGES_SCHEDULE: "0 0 0 1 1 *",
       SCHEDULE_JITTER_SECONDS: "0",
       ...options.env,
     };

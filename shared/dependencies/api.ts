@@ -1,0 +1,352 @@
+import * as z from "zod";
+import { pageParameters } from "../http/paging.ts";
+import { Problem } from "../http/problem.ts";
+import { ASSET_TYPES, assetId, placesOf } from "../inventory/asset.ts";
+import { type Consumer, DRIVERS } from "./blast-radius.ts";
+import type { Coverage as CoverageRecord } from "./coverage.ts";
+import type { BlastRadius as FoundBlastRadius } from "./dependencies.ts";
+import { CONSUMER_KINDS } from "./edge.ts";
+import type { EdgeFilter, FoundEdge } from "./query.ts";
+import { type NotSeenRecord, RUN_STATUSES, type RunRecord } from "./rows.ts";
+
+/** Dependencies as the API shows them. */
+
+const instant = z.iso.datetime().meta({ description: "ISO 8601 in UTC." });
+
+const Resource = z
+  .object({
+    id: z.string().meta({
+      description:
+        "The Azure resource id; of other systems an id that names the system first, such as `sync/<recordId>`.",
+    }),
+    kind: z.enum(CONSUMER_KINDS),
+    name: z.string(),
+    subscriptionId: z.string().nullable(),
+    environment: z.string().nullable().meta({ description: "Its tag `environment`, `env` or `stage`." }),
+    managedBy: z.string().nullable().meta({
+      description: "What else writes its settings, such as Terraform: a change by hand comes back.",
+    }),
+  })
+  .meta({ id: "Consumer" });
+
+const STRENGTHS = ["references", "entitled", "observed"] as const;
+const HOW = ["automatic", "action", "blind", "willBreak"] as const;
+
+export const Dependency = z
+  .object({
+    secret: z.string().nullable().meta({
+      description: "The id of the asset that is used; null where all of the vault is meant.",
+      example: "kv-payments.secret.db-password",
+    }),
+    vaultName: z.string(),
+    type: z.enum(ASSET_TYPES).nullable(),
+    name: z.string().nullable(),
+    resource: Resource,
+    strength: z.enum(STRENGTHS).meta({
+      description:
+        "`references`: its configuration names the asset. `entitled`: it may read it, whether it does is not known. `observed`: a log has seen it read.",
+    }),
+    evidence: z.string().meta({
+      description: "The name of the setting, variable, field or role that says so; never a value.",
+    }),
+    pinned: z.string().nullable().meta({ description: "The version that it names; null: it takes the newest." }),
+    refresh: z
+      .object({
+        how: z.enum(HOW),
+        slowestSeconds: z.int().nullable().meta({ description: "The longest that `automatic` takes." }),
+      })
+      .meta({
+        id: "ConsumerRefresh",
+        description:
+          "What becomes of it when the asset has a new version. `automatic`: it takes it by itself. `action`: once it is told to. `blind`: nobody can see when. `willBreak`: it goes on with the old value.",
+      }),
+    state: z
+      .object({
+        resolved: z.boolean(),
+        status: z.string().meta({ description: "The platform's own word, such as `AccessToKeyVaultDenied`." }),
+        version: z.string().nullable(),
+      })
+      .nullable()
+      .meta({ description: "Whether the platform can follow the reference now; null where it does not say." }),
+    seenAt: instant.meta({ description: "When this was last seen to be so." }),
+  })
+  .meta({ id: "Dependency" });
+
+const NotSeen = z
+  .object({
+    scope: z.string().meta({ description: "A resource's id, a subscription, or what another system calls it." }),
+    source: z.string().nullable().meta({ description: "`azure`, `devops`, `sync` or `logs`." }),
+    code: z.string(),
+    message: z.string(),
+    remedy: z.string(),
+    since: instant.nullable(),
+  })
+  .meta({ id: "NotLookedInto" });
+
+const lastFullAt = instant
+  .nullable()
+  .meta({ description: "The oldest of the last full readings; null while something was never read in full." });
+
+const Coverage = z
+  .object({
+    items: z.array(NotSeen).meta({ description: "At most 20; all are in GET …/dependencies/coverage." }),
+    total: z.int(),
+    lastFullAt,
+  })
+  .meta({
+    id: "DependencyCoverage",
+    description:
+      "What could not be looked into. Code that reads a vault by itself, and what runs inside of a cluster or of a machine, is seen by no reading of configuration: without a consumer here an asset may still be used.",
+  });
+
+const pageMembers = {
+  total: z.int().min(0).nullable().meta({ description: "How many there are in all; null beside totalAtLeast." }),
+  totalAtLeast: z.int().min(0).optional(),
+  limit: z.int(),
+  offset: z.int(),
+  nextCursor: z.string().nullable().meta({ description: "Send it as cursor for what follows; null at the end." }),
+};
+
+export const DependencyList = z
+  .object({ items: z.array(Dependency), ...pageMembers, coverage: Coverage })
+  .meta({ id: "DependencyList" });
+
+export const CoverageList = z
+  .object({ items: z.array(NotSeen), ...pageMembers, lastFullAt })
+  .meta({ id: "DependencyCoverageList" });
+
+const flag = z.enum(["true", "false"]).transform((value) => value === "true");
+
+export const DependencyQuery = z.strictObject({
+  vault: z.string().min(1).max(127).optional().meta({ description: "The vault's name." }),
+  secret: z.string().min(1).max(127).optional().meta({ description: "The name of the secret, key or certificate." }),
+  assetId: z.string().min(1).max(300).optional().meta({
+    description: "Only edges that name this asset, not those of its whole vault.",
+    example: "kv-payments.secret.db-password",
+  }),
+  kind: z.enum(CONSUMER_KINDS).optional(),
+  strength: z.enum(STRENGTHS).optional(),
+  subscription: z.string().min(1).max(100).optional().meta({ description: "The consumer's subscription." }),
+  environment: z.string().min(1).max(256).optional().meta({ description: "The consumer's environment, in any case." }),
+  resolved: flag.optional().meta({ description: "false: references that the platform can't follow now." }),
+  pinned: flag.optional().meta({ description: "true: those that name a version." }),
+  refresh: z.enum(HOW).optional(),
+  ...pageParameters,
+});
+
+/** @throws {Problem} invalidRequest for what can't be an asset's id. */
+export function filterOf(query: z.output<typeof DependencyQuery>): EdgeFilter {
+  const { limit: _limit, offset: _offset, cursor: _cursor, assetId: id, ...filter } = query;
+  if (id === undefined) return filter;
+  const [place] = placesOf(id);
+  if (!place) {
+    throw new Problem("invalidRequest", "An asset's id is <vault>.<type>.<name>.", {
+      errors: [{ path: "query.assetId", message: "must be an asset's id" }],
+    });
+  }
+  return { ...filter, place };
+}
+
+export function dependencyView({ edge, seenAt }: FoundEdge): z.infer<typeof Dependency> {
+  const { vaultName, type, name, resource, strength, evidence, pinned, refresh, state } = edge;
+  const named = type !== undefined && name !== undefined;
+  return {
+    secret: named ? assetId({ vaultName, type, name }) : null,
+    vaultName,
+    type: type ?? null,
+    name: name ?? null,
+    resource: resourceView(resource),
+    strength,
+    evidence,
+    pinned: pinned ?? null,
+    refresh: { how: refresh.how, slowestSeconds: refresh.slowestSeconds ?? null },
+    state: state ? { ...state, version: state.version ?? null } : null,
+    seenAt,
+  };
+}
+
+const resourceView = (resource: FoundEdge["edge"]["resource"]): z.infer<typeof Resource> => ({
+  id: resource.id,
+  kind: resource.kind,
+  name: resource.name,
+  subscriptionId: resource.subscriptionId ?? null,
+  environment: resource.environment ?? null,
+  managedBy: resource.managedBy ?? null,
+});
+
+export const notSeenView = (one: NotSeenRecord): z.infer<typeof NotSeen> => ({
+  scope: one.scope,
+  source: one.source || null,
+  code: one.code,
+  message: one.message,
+  remedy: one.remedy,
+  since: one.since || null,
+});
+
+export const coverageView = ({ items, total, lastFullAt }: CoverageRecord): z.infer<typeof Coverage> => ({
+  items: items.map(notSeenView),
+  total,
+  lastFullAt: lastFullAt ?? null,
+});
+
+/** Consumers that are listed, and drawn as nodes: more than a person looks through. */
+const MAX_CONSUMERS = 500;
+const MAX_NODES = 100;
+
+const BlastConsumer = z
+  .object({
+    resource: Resource,
+    strength: z.enum(STRENGTHS),
+    evidence: z.array(z.string()).meta({ description: "At most 20 names of settings, variables, fields or roles." }),
+    refresh: z.enum(HOW),
+    pinned: z.string().nullable(),
+    resolved: z.boolean().nullable(),
+    effect: z.string().meta({ description: "What a rotation does to it, in a sentence." }),
+    weight: z.number().meta({ description: "Its part in the score." }),
+    seenAt: instant,
+  })
+  .meta({ id: "BlastRadiusConsumer" });
+
+export const BlastRadius = z
+  .object({
+    secret: z.string().meta({ description: "The asset's id; of what backs a certificate that certificate's." }),
+    score: z.int().min(0).max(100).meta({
+      description: "0: nobody is known to use it. Grows with each consumer by its weight; docs/dependencies.md.",
+    }),
+    drivers: z
+      .array(
+        z.object({
+          driver: z.enum(DRIVERS),
+          count: z.int().meta({ description: "How many consumers it is about." }),
+          points: z.int().meta({ description: "By how much the score would be lower without it; they overlap." }),
+          message: z.string(),
+        }),
+      )
+      .meta({ description: "What makes the score what it is, the largest first." }),
+    total: z.int().meta({ description: "Consumers in all, those that only may read it among them." }),
+    more: z.boolean().meta({ description: "There are more than are counted here; the score is 100 all the same." }),
+    byKind: z.record(z.string(), z.int()),
+    byEnvironment: z.record(z.string(), z.int()).meta({ description: "`unknown`: no tag says which." }),
+    consumers: z.array(BlastConsumer).meta({ description: `The heaviest first, at most ${MAX_CONSUMERS}.` }),
+    nodes: z.array(
+      z.object({ id: z.string(), kind: z.string(), name: z.string(), environment: z.string().nullable() }),
+    ),
+    edges: z.array(
+      z.object({
+        from: z.string().meta({ description: "The consumer's node." }),
+        to: z.string().meta({ description: "The asset's node." }),
+        strength: z.enum(STRENGTHS),
+        refresh: z.enum(HOW),
+      }),
+    ),
+    leftOut: z.int().meta({ description: `Consumers without a node: the heaviest ${MAX_NODES} have one.` }),
+    coverage: Coverage,
+  })
+  .meta({ id: "BlastRadius" });
+
+export function blastRadiusView(found: FoundBlastRadius): z.infer<typeof BlastRadius> {
+  const { assetId: secret, asset, score, drivers, consumers, more, coverage } = found;
+  const drawn = consumers.slice(0, MAX_NODES);
+  return {
+    secret,
+    score,
+    drivers,
+    total: consumers.length,
+    more,
+    byKind: countBy(consumers, ({ resource }) => resource.kind),
+    byEnvironment: countBy(consumers, ({ resource }) => resource.environment?.toLowerCase() ?? "unknown"),
+    consumers: consumers.slice(0, MAX_CONSUMERS).map(consumerView),
+    nodes: [
+      { id: secret, kind: asset.asset.type, name: asset.asset.name, environment: null },
+      ...drawn.map(({ resource: { id, kind, name, environment } }) => {
+        return { id, kind, name, environment: environment ?? null };
+      }),
+    ],
+    edges: drawn.map(({ resource, edges: [first] }) => {
+      const { strength, refresh } = first!.edge;
+      return { from: resource.id, to: secret, strength, refresh: refresh.how };
+    }),
+    leftOut: consumers.length - drawn.length,
+    coverage: coverageView(coverage),
+  };
+}
+
+function consumerView({ resource, edges, effect, weight }: Consumer): z.infer<typeof BlastConsumer> {
+  const { edge, seenAt } = edges[0]!;
+  return {
+    resource: resourceView(resource),
+    strength: edge.strength,
+    evidence: [...new Set(edges.map((one) => one.edge.evidence))].slice(0, 20),
+    refresh: edge.refresh.how,
+    pinned: edge.pinned ?? null,
+    resolved: edge.state?.resolved ?? null,
+    effect,
+    weight,
+    seenAt,
+  };
+}
+
+function countBy(consumers: readonly Consumer[], of: (consumer: Consumer) => string): Record<string, number> {
+  const counts = new Map<string, number>();
+  for (const consumer of consumers) counts.set(of(consumer), (counts.get(of(consumer)) ?? 0) + 1);
+  return Object.fromEntries([...counts].sort(([a], [b]) => (a < b ? -1 : 1)));
+}
+
+export const DependencyRun = z
+  .object({
+    runId: z.string(),
+    mode: z.enum(["full", "changes"]).meta({ description: "`changes` reads what may have changed since." }),
+    status: z.enum(RUN_STATUSES).meta({
+      description: "`partial`: something could not be read; what was known of it stays, and `failures` says why.",
+    }),
+    requestedBy: z.string(),
+    createdAt: instant,
+    finishedAt: instant.nullable(),
+    units: z.int().nullable().meta({ description: "Pieces of work, such as subscriptions; null until it is planned." }),
+    unitsFailed: z.int().nullable(),
+    resources: z.int().nullable().meta({ description: "Consumers that are known after it; null while it runs." }),
+    edges: z.int().nullable(),
+    notSeen: z
+      .int()
+      .nullable()
+      .meta({ description: "What could not be looked into; see GET …/dependencies/coverage." }),
+    changed: z.int().nullable().meta({ description: "Consumers that it found changed, new or gone." }),
+    failures: z
+      .array(
+        z.object({
+          source: z.string(),
+          unit: z.string().nullable(),
+          code: z.string(),
+          message: z.string(),
+          remedy: z.string(),
+        }),
+      )
+      .meta({ description: "What could not be read as a whole; at most 100." }),
+  })
+  .meta({ id: "DependencyRun" });
+
+export const runParams = z.object({ run_id: z.string().meta({ description: "The runId of the reading." }) });
+export const secretParams = z.object({
+  secret_id: z.string().meta({ description: "The asset's id.", example: "kv-payments.secret.db-password" }),
+});
+
+export function runView(run: RunRecord): z.infer<typeof DependencyRun> {
+  const { runId, mode, status, requestedBy, createdAt, failures } = run;
+  return {
+    runId,
+    mode,
+    status,
+    requestedBy,
+    createdAt,
+    finishedAt: run.finishedAt ?? null,
+    units: run.units ?? null,
+    unitsFailed: run.unitsFailed ?? null,
+    resources: run.resources ?? null,
+    edges: run.edges ?? null,
+    notSeen: run.notSeen ?? null,
+    changed: run.changed ?? null,
+    failures: failures.map(({ source, unit, code, message, remedy }) => {
+      return { source, unit: unit ?? null, code, message, remedy };
+    }),
+  };
+}

@@ -1,0 +1,204 @@
+import type { ConsumerKind, Edge, Resource } from "./edge.ts";
+import type { FoundEdge } from "./query.ts";
+
+/**
+ * How much a rotation of an asset touches. Every consumer has a weight, and the score is 100 × sum ÷ (sum + HALF): it begins
+ * at 0, grows with every consumer and never reaches more than 100. docs/dependencies.md shows the formula with examples.
+ */
+
+/** The sum of weights at which the score is 50: seven web apps in production that take the new value by themselves. */
+const HALF = 20;
+
+const STRENGTH: Record<Edge["strength"], number> = { references: 1, observed: 1, entitled: 0.05 };
+const REFRESH: Record<Edge["refresh"]["how"], number> = { automatic: 1, action: 1.5, blind: 2, willBreak: 3 };
+const ENVIRONMENT = { production: 3, unknown: 2, other: 1 };
+/** Others stand behind these. */
+const SHARED: ReadonlySet<ConsumerKind> = new Set([
+  "apiManagement",
+  "applicationGateway",
+  "frontDoor",
+  "kubernetesCluster",
+  "appConfiguration",
+  "devopsVariableGroup",
+  "devopsServiceConnection",
+]);
+const SHARED_FACTOR = 2;
+const UNRESOLVED_FACTOR = 1.5;
+/** The asset ends soon: there is little time to look into what goes wrong. */
+const EXPIRING_FACTOR = 1.25;
+
+const PRODUCTION = /^(prod|prd|production|live)\b/i;
+export const environmentOf = ({ environment }: Resource): keyof typeof ENVIRONMENT =>
+  environment === undefined ? "unknown" : PRODUCTION.test(environment) ? "production" : "other";
+
+export interface Consumer {
+  resource: Resource;
+  /** All its edges, the heaviest first. */
+  edges: FoundEdge[];
+  weight: number;
+  effect: string;
+}
+
+export const DRIVERS = [
+  "consumers",
+  "production",
+  "pinned",
+  "blind",
+  "action",
+  "shared",
+  "unresolved",
+  "entitled",
+  "expiring",
+] as const;
+/** Something that makes the score what it is. */
+export interface Driver {
+  driver: (typeof DRIVERS)[number];
+  /** How many consumers it is about. */
+  count: number;
+  /** By how much the score would be lower without it. */
+  points: number;
+  message: string;
+}
+
+type Factor = "strength" | "refresh" | "environment" | "shared" | "unresolved";
+
+function weightOf({ edge }: FoundEdge, without?: Factor): number {
+  const factors: Record<Factor, number> = {
+    strength: STRENGTH[edge.strength],
+    refresh: REFRESH[edge.pinned === undefined ? edge.refresh.how : "willBreak"],
+    environment: ENVIRONMENT[environmentOf(edge.resource)],
+    shared: SHARED.has(edge.resource.kind) ? SHARED_FACTOR : 1,
+    unresolved: edge.state?.resolved === false ? UNRESOLVED_FACTOR : 1,
+  };
+  if (without) factors[without] = 1;
+  return Object.values(factors).reduce((product, factor) => product * factor, 1);
+}
+
+const scoreOf = (sum: number): number => Math.round((100 * sum) / (sum + HALF));
+
+/** Consumers by resource, the heaviest first; of several edges the heaviest counts. */
+export function consumersOf(found: readonly FoundEdge[]): Consumer[] {
+  const byResource = Map.groupBy(found, ({ edge }) => edge.resource.id.toLowerCase());
+  return [...byResource.values()]
+    .map((edges): Consumer => {
+      const sorted = edges.map((one) => ({ one, weight: weightOf(one) })).sort((a, b) => b.weight - a.weight);
+      const [first] = sorted as [(typeof sorted)[number]];
+      return {
+        resource: first.one.edge.resource,
+        edges: sorted.map(({ one }) => one),
+        weight: first.weight,
+        effect: effectOf(first.one.edge),
+      };
+    })
+    .sort((a, b) => b.weight - a.weight || (a.resource.id < b.resource.id ? -1 : 1));
+}
+
+/** @param expiring - The asset has expired, or does so within the days of the policy. */
+export function scoreAndDrivers(
+  consumers: readonly Consumer[],
+  expiring: boolean,
+): { score: number; drivers: Driver[] } {
+  const factor = expiring ? EXPIRING_FACTOR : 1;
+  const heaviest = consumers.map(({ edges }) => edges[0]!);
+  const sum = consumers.reduce((all, { weight }) => all + weight, 0);
+  const score = scoreOf(sum * factor);
+  const drivers: Driver[] = [];
+  const add = (
+    driver: Driver["driver"],
+    is: (one: FoundEdge) => boolean,
+    message: (count: number) => string,
+    without: (one: FoundEdge) => number,
+  ) => {
+    const about = heaviest.filter(is);
+    if (about.length === 0) return;
+    const rest = heaviest.reduce((all, one) => all + (is(one) ? without(one) : weightOf(one)), 0);
+    const points = score - scoreOf(rest * factor);
+    drivers.push({ driver, count: about.length, points, message: message(about.length) });
+  };
+  const uses = ({ edge }: FoundEdge) => edge.strength !== "entitled";
+  const pinned = ({ edge }: FoundEdge) => edge.pinned !== undefined || edge.refresh.how === "willBreak";
+  const count = (n: number, one: string, many: string) => (n === 1 ? `1 ${one}` : `${n} ${many}`);
+  add(
+    "consumers",
+    uses,
+    (n) => count(n, "consumer uses it.", "consumers use it."),
+    () => 0,
+  );
+  add(
+    "production",
+    (one) => uses(one) && environmentOf(one.edge.resource) === "production",
+    (n) => count(n, "of them is in production.", "of them are in production."),
+    (one) => weightOf(one, "environment"),
+  );
+  add(
+    "pinned",
+    (one) => uses(one) && pinned(one),
+    (n) => count(n, "goes on with the old value.", "go on with the old value."),
+    (one) => weightOf(one, "refresh"),
+  );
+  add(
+    "blind",
+    (one) => uses(one) && !pinned(one) && one.edge.refresh.how === "blind",
+    (n) => `Of ${n} nobody can see when the new value arrives.`,
+    (one) => weightOf(one, "refresh"),
+  );
+  add(
+    "action",
+    (one) => uses(one) && !pinned(one) && one.edge.refresh.how === "action",
+    (n) => count(n, "takes the new value only when told to.", "take the new value only when told to."),
+    (one) => weightOf(one, "refresh"),
+  );
+  add(
+    "shared",
+    (one) => uses(one) && SHARED.has(one.edge.resource.kind),
+    (n) => `Others stand behind ${n} of them.`,
+    (one) => weightOf(one, "shared"),
+  );
+  add(
+    "unresolved",
+    ({ edge }) => edge.state?.resolved === false,
+    (n) => count(n, "reference can't be followed now.", "references can't be followed now."),
+    (one) => weightOf(one, "unresolved"),
+  );
+  add(
+    "entitled",
+    (one) => !uses(one),
+    (n) => `${n} more may read it.`,
+    () => 0,
+  );
+  if (expiring && consumers.length > 0) {
+    const points = score - scoreOf(sum);
+    drivers.push({ driver: "expiring", count: consumers.length, points, message: "It has expired or does so soon." });
+  }
+  return { score, drivers: drivers.sort((a, b) => b.points - a.points || (a.driver < b.driver ? -1 : 1)) };
+}
+
+/** What a rotation does to who uses an asset so. */
+export function effectOf({ refresh, pinned, strength, resource }: Edge): string {
+  if (strength === "entitled") return "It may read the asset; whether it does is not known.";
+  const managed = resource.managedBy === undefined ? "" : ` Its settings are written by ${resource.managedBy}.`;
+  if (pinned !== undefined) return `It is pinned to the version ${pinned} and goes on with that value.${managed}`;
+  switch (refresh.how) {
+    case "automatic": {
+      const within = refresh.slowestSeconds === undefined ? "" : ` within ${timeText(refresh.slowestSeconds)}`;
+      return `It takes the new value by itself${within}.${managed}`;
+    }
+    case "action":
+      return `It takes the new value once it is told to; a full-stack rotation does so.${managed}`;
+    case "blind":
+      return `Nobody can see from outside when it takes the new value.${managed}`;
+    case "willBreak":
+      return `It holds a copy and goes on with the old value until somebody changes it.${managed}`;
+  }
+}
+
+function timeText(seconds: number): string {
+  const units = [
+    [86_400, "day"],
+    [3600, "hour"],
+    [60, "minute"],
+  ] as const;
+  const [size, name] = units.find(([size]) => seconds >= size && seconds % size === 0) ?? [1, "second"];
+  const count = seconds / size;
+  return `${count} ${name}${count === 1 ? "" : "s"}`;
+}

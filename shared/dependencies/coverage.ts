@@ -1,0 +1,141 @@
+import * as z from "zod";
+import { decodeCursor, encodeCursor, type Page, type PageRequest } from "../http/paging.ts";
+import { fingerprint } from "../inventory/asset.ts";
+import { withoutKeys } from "../storage/entity.ts";
+import { type Operation, put, remove, type Tables } from "../storage/tables.ts";
+import {
+  type Failure,
+  NOT_SEEN,
+  type NotSeenRecord,
+  NotSeenRows,
+  notSeenKey,
+  notSeenPrefix,
+  rangeOf,
+  resourceHash,
+  UNITS,
+  type UnitRecord,
+  Units,
+} from "./rows.ts";
+import type { NotSeen } from "./source.ts";
+
+/** Rows of a unit's coverage; what is beyond is counted. */
+const MAX_ROWS = 1000;
+
+/** What was found of a unit in one reading. */
+interface Reading {
+  source: string;
+  unit: string;
+  key: string;
+  before: UnitRecord | undefined;
+  /** `resourceHash` of each resource that was told. */
+  told: ReadonlySet<string>;
+  notSeen: readonly NotSeen[];
+  /** It could not be read to its end. */
+  failure: Failure | undefined;
+  isFull: boolean;
+  at: string;
+}
+
+/**
+ * What brings the coverage of a unit up to date, for its fence. After a full reading only what that did not see stands; after
+ * another, or one that failed, also what was not seen before and was not told of since. One request, where there was anything.
+ */
+export async function coverageOperations(
+  { source, unit, key, before, told, notSeen, failure, isFull, at }: Reading,
+  tables: Tables,
+): Promise<{ operations: Operation[]; count: number; leftOut: number }> {
+  const standing = new Map<string, NotSeenRecord>();
+  if (before && before.notSeen > 0)
+    for await (const rows of tables.pages(NotSeenRows, rangeOf(notSeenPrefix(key))))
+      for (const row of rows) standing.set(row.rowKey, withoutKeys(row));
+  const wanted = new Map<string, NotSeenRecord>();
+  const want = (one: NotSeen) => {
+    const rowKey = notSeenKey(key, one);
+    const { scope, code, message, remedy } = one;
+    wanted.set(rowKey, { scope, code, message, remedy, source, unit, since: standing.get(rowKey)?.since ?? at });
+  };
+  if (failure) want({ ...failure, scope: unit });
+  for (const one of notSeen) want(one);
+  if (!isFull || failure)
+    for (const [rowKey, one] of standing)
+      if (!wanted.has(rowKey) && one.scope !== unit && !told.has(resourceHash(key, one.scope))) wanted.set(rowKey, one);
+  const kept = new Map([...wanted].slice(0, MAX_ROWS));
+  const operations = [
+    ...[...standing.keys()].filter((rowKey) => !kept.has(rowKey)).map((rowKey) => remove(NotSeenRows, rowKey)),
+    ...[...kept]
+      .filter(([rowKey, one]) => fingerprint(contentOf(one)) !== fingerprint(contentOf(standing.get(rowKey))))
+      .map(([rowKey, one]) => put(NotSeenRows, rowKey, one)),
+  ];
+  return { operations, count: kept.size, leftOut: wanted.size - kept.size };
+}
+
+const contentOf = (one: NotSeenRecord | undefined) => (one ? [one.scope, one.code, one.message, one.remedy] : []);
+
+/** All units as they stand. One request per 1,000. */
+export async function allUnits(tables: Tables): Promise<Map<string, UnitRecord>> {
+  const units = new Map<string, UnitRecord>();
+  for await (const rows of tables.pages(Units, rangeOf(UNITS)))
+    for (const row of rows) units.set(row.rowKey.slice(UNITS.length), withoutKeys(row));
+  return units;
+}
+
+/** How much of everything was looked into, by the units' rows. */
+export interface Coverage {
+  /** The first of what could not be looked into. */
+  items: NotSeenRecord[];
+  /** How many there are in all. */
+  total: number;
+  /** The oldest full reading of any unit; undefined while one was never read in full, or there is none. */
+  lastFullAt: string | undefined;
+}
+
+const NEVER_READ: Omit<NotSeenRecord, "since"> = {
+  scope: "*",
+  source: "",
+  unit: "",
+  code: "neverRead",
+  message: "Dependencies were not read yet.",
+  remedy: "Start a reading with POST /api/assets/dependencies/discover, or wait for the weekly one.",
+};
+
+const Cursor = z.object({ after: z.string().max(1024) });
+
+/** @param units - As `allUnits` answers them. One request. @throws {Problem} invalidCursor */
+export async function coveragePage(
+  units: ReadonlyMap<string, UnitRecord>,
+  { limit, offset, cursor: text }: PageRequest,
+  tables: Tables,
+): Promise<Page<NotSeenRecord> & Pick<Coverage, "lastFullAt">> {
+  const cursor = text === undefined ? undefined : decodeCursor(Cursor, text);
+  const readings = [...units.values()].filter(({ unit }) => unit !== "").map(({ lastFullAt }) => lastFullAt);
+  const lastFullAt = readings.includes(undefined) ? undefined : (readings as string[]).sort()[0];
+  const page = { limit, offset, lastFullAt };
+  if (units.size === 0) {
+    const items = offset === 0 && !cursor ? [{ ...NEVER_READ, since: "" }] : [];
+    return { ...page, items, total: 1, nextCursor: null };
+  }
+  const total = [...units.values()].reduce((sum, { notSeen, notSeenLeftOut }) => sum + notSeen + notSeenLeftOut, 0);
+  const found: { key: string; one: NotSeenRecord }[] = [];
+  let skip = cursor ? 0 : offset;
+  const range = { ...rangeOf(NOT_SEEN), ...(cursor && { after: cursor.after }) };
+  if (total > 0) {
+    walk: for await (const rows of tables.pages(NotSeenRows, {
+      ...range,
+      pageSize: Math.min(1000, skip + limit + 1),
+    })) {
+      for (const row of rows) {
+        if (skip-- > 0) continue;
+        found.push({ key: row.rowKey, one: withoutKeys(row) });
+        if (found.length > limit) break walk;
+      }
+    }
+  }
+  const items = found.slice(0, limit);
+  const more = found.length > limit;
+  return {
+    ...page,
+    items: items.map(({ one }) => one),
+    total,
+    nextCursor: more ? encodeCursor({ after: items.at(-1)!.key } satisfies z.infer<typeof Cursor>) : null,
+  };
+}

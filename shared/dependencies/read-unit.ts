@@ -1,0 +1,180 @@
+import { CloudFailure } from "../azure/failure.ts";
+import type { Clock, Randomness } from "../runtime.ts";
+import { withoutKeys } from "../storage/entity.ts";
+import { type Operation, put, remove, type Tables } from "../storage/tables.ts";
+import { MINUTE_MS } from "../time.ts";
+import { coverageOperations } from "./coverage.ts";
+import {
+  DEPENDENCIES,
+  type Failure,
+  fenceKey,
+  type ResourceRecord,
+  Resources,
+  rangeOf,
+  resourceHash,
+  resourcesPrefix,
+  UnitFences,
+  type UnitRecord,
+  Units,
+  unitKey,
+  unitRowKey,
+} from "./rows.ts";
+import type { EdgeSource, NotSeen } from "./source.ts";
+import { createResourceWriter } from "./write-resource.ts";
+
+/** A reading of changes goes back so far behind the one before: what is asked lags, and clocks differ. */
+const OVERLAP_MS = 15 * MINUTE_MS;
+
+const TIMED_OUT: Failure = {
+  code: "timedOut",
+  message: "It could not be read to its end in time.",
+  remedy: "What was read is kept. If it happens again, see which service answers slowly.",
+};
+
+export interface ReadDeps {
+  tables: Tables;
+  clock: Clock;
+  randomness: Randomness;
+  /** The service's own key vault is never a subject. */
+  isServiceVault: (vaultName: string) => boolean;
+}
+
+/** What became of a unit. */
+export interface UnitOutcome {
+  /** Resources whose edges were written or taken away. */
+  changed: number;
+  /** It could not be read to its end. What was told until then is written, and nothing was taken away. */
+  failure?: Failure;
+}
+
+/**
+ * Reads a unit and brings its rows up to date: of each resource that is not as it stood its edges, then what is gone, and
+ * last the unit's own row. A worker that dies anywhere leaves rows from which the next one sees what is still to be done.
+ *
+ * @param mode - `changes` is a full reading where none came to its end before.
+ * @throws a conflict when another worker has taken the unit over; CloudFailure never.
+ */
+export async function readUnit(
+  source: EdgeSource,
+  unit: string,
+  { mode, owner, signal }: { mode: "full" | "changes"; owner: string; signal?: AbortSignal },
+  deps: ReadDeps,
+): Promise<UnitOutcome> {
+  const { tables, clock } = deps;
+  const key = unitKey(source.name, unit);
+  const fence = tables.fence(UnitFences, DEPENDENCIES, fenceKey(key), { owner, etag: undefined });
+  await fence.take();
+  const row = await tables.get(Units, DEPENDENCIES, unitRowKey(key));
+  const before = row && withoutKeys(row);
+  const standing = await resourcesOf(tables, key);
+  const startedAt = clock.now().toISOString();
+  const since = sinceOf(source, before, mode);
+  const writer = createResourceWriter({ ...deps, fence, unit: key, before, standing });
+
+  const notSeen: NotSeen[] = [];
+  const told = new Set<string>();
+  let failure: Failure | undefined;
+  try {
+    for await (const one of source.read(unit, { since, signal })) {
+      if ("notSeen" in one) {
+        notSeen.push(one.notSeen);
+        continue;
+      }
+      const id = "gone" in one ? one.gone : one.resource.id;
+      told.add(resourceHash(key, id));
+      if ("gone" in one) await writer.remove(resourceHash(key, id));
+      else await writer.write(one);
+    }
+    if (since === undefined) await withoutUntold();
+  } catch (error) {
+    if (error instanceof CloudFailure) failure = { code: error.code, message: error.message, remedy: error.remedy };
+    else if (signal?.aborted) failure = TIMED_OUT;
+    else throw error;
+  }
+  await writer.flush();
+
+  /** After a full reading: what was not told is gone, unless it could not be looked into. */
+  async function withoutUntold(): Promise<void> {
+    const hidden = scopes(notSeen);
+    for (const [hash, { id }] of [...standing]) {
+      if (told.has(hash)) continue;
+      if (hidden(id)) await writer.hold(hash);
+      else await writer.remove(hash);
+    }
+  }
+
+  const coverage = await coverageOperations(
+    { source: source.name, unit, key, before, told, notSeen, failure, isFull: since === undefined, at: startedAt },
+    tables,
+  );
+  const read = failure === undefined ? { lastReadAt: startedAt } : {};
+  const full = failure === undefined && since === undefined ? { lastFullAt: startedAt } : {};
+  const { lastFailure: _, ...last } = before ?? {};
+  const after: UnitRecord = {
+    ...last,
+    source: source.name,
+    unit,
+    ...read,
+    ...full,
+    ...(failure === undefined ? {} : { lastFailure: { ...failure, at: startedAt } }),
+    resources: standing.size,
+    edges: [...standing.values()].reduce((sum, { count }) => sum + count, 0),
+    notSeen: coverage.count,
+    notSeenLeftOut: coverage.leftOut,
+  };
+  // The unit's row last: until then it says what was so before.
+  await fence.write([...coverage.operations, put(Units, unitRowKey(key), after)]);
+  return { changed: writer.changed, ...(failure === undefined ? {} : { failure }) };
+}
+
+/** Takes away all that is known of a unit; may be done again. @throws as `readUnit` */
+export async function removeUnit(
+  source: string,
+  unit: string,
+  { owner }: { owner: string },
+  deps: ReadDeps,
+): Promise<UnitOutcome> {
+  const { tables, clock } = deps;
+  const key = unitKey(source, unit);
+  const fence = tables.fence(UnitFences, DEPENDENCIES, fenceKey(key), { owner, etag: undefined });
+  await fence.take();
+  const row = await tables.get(Units, DEPENDENCIES, unitRowKey(key));
+  const before = row && withoutKeys(row);
+  const standing = await resourcesOf(tables, key);
+  const writer = createResourceWriter({ ...deps, fence, unit: key, before, standing });
+  for (const hash of [...standing.keys()]) await writer.remove(hash);
+  await writer.flush();
+  const at = clock.now().toISOString();
+  const nothing = { told: new Set<string>(), notSeen: [], failure: undefined, isFull: true, at };
+  const { operations } = await coverageOperations({ source, unit, key, before, ...nothing }, tables);
+  const last: Operation[] = row ? [remove(Units, unitRowKey(key))] : [];
+  await fence.write([...operations, ...last]);
+  return { changed: writer.changed };
+}
+
+/** A request per 1,000 resources. */
+async function resourcesOf(tables: Tables, unit: string): Promise<Map<string, ResourceRecord>> {
+  const prefix = resourcesPrefix(unit);
+  const found = new Map<string, ResourceRecord>();
+  for await (const rows of tables.pages(Resources, rangeOf(prefix)))
+    for (const row of rows) found.set(row.rowKey.slice(prefix.length), withoutKeys(row));
+  return found;
+}
+
+/** Undefined: read all. */
+function sinceOf(source: EdgeSource, before: UnitRecord | undefined, mode: "full" | "changes"): Date | undefined {
+  if (mode === "full" || source.whole || before?.lastFullAt === undefined || before.lastReadAt === undefined) return;
+  return new Date(Date.parse(before.lastReadAt) - OVERLAP_MS);
+}
+
+/** Whether a resource lies in what could not be looked into. */
+function scopes(notSeen: readonly NotSeen[]): (id: string) => boolean {
+  const found = new Set(notSeen.map(({ scope }) => scope.toLowerCase()));
+  return (id) => {
+    const text = id.toLowerCase();
+    if (found.has(text)) return true;
+    for (let at = text.indexOf("/", 1); at > 0; at = text.indexOf("/", at + 1))
+      if (found.has(text.slice(0, at))) return true;
+    return false;
+  };
+}

@@ -1,0 +1,109 @@
+import { encodeTime } from "ulid";
+import type { Clock } from "../runtime.ts";
+import { isConflict } from "../storage/conflict.ts";
+import { keyEnd } from "../storage/keys.ts";
+import { remove, type Tables } from "../storage/tables.ts";
+import { DAY_MS } from "../time.ts";
+import {
+  DEPENDENCIES,
+  type EdgeRecord,
+  Edges,
+  NEWS,
+  News,
+  type NewsRecord,
+  OUTDATED,
+  Outdated,
+  placeOfEdge,
+  rangeOf,
+  TABLE,
+  vaultPrefix,
+} from "./rows.ts";
+
+/** How long it is kept that a reference could not be followed any more: far longer than anybody takes to tell of it. */
+const KEEP_NEWS_MS = 30 * DAY_MS;
+/** Assets that compliance is asked to look at in one call. */
+const ASSETS_AT_ONCE = 300;
+
+/** A reference of which the platform says whether it can follow it. */
+export interface Reference {
+  /** `<type>.<name>`; undefined where the whole vault is named. */
+  asset: string | undefined;
+  resolved: boolean;
+  /** Who names it, where, and what the platform says: names only. */
+  evidence: string;
+}
+
+/** Which references platforms can follow and which they can't. */
+export interface References {
+  /** Of one vault. A request per 1,000 of its edges. */
+  of(vaultName: string): Promise<Reference[]>;
+  /** Has compliance look again at the assets whose references changed. May be done again at any time. */
+  tell(): Promise<void>;
+  /** Since an instant, the oldest first: what began, and the edge where that is still so. */
+  news(from: Date): AsyncGenerator<{ news: NewsRecord; still(): Promise<EdgeRecord | undefined> }[]>;
+  removeOld(): Promise<void>;
+}
+
+export function createReferences(deps: {
+  tables: Tables;
+  /** Has compliance look at a vault again, and at these of its assets (`<type>.<name>`). */
+  changed: (vaultName: string, assets: string[]) => Promise<void>;
+  clock: Clock;
+}): References {
+  const { tables, clock } = deps;
+
+  return {
+    async of(vaultName) {
+      const prefix = vaultPrefix(vaultName);
+      const found: Reference[] = [];
+      const select = ["resource", "evidence", "state"] as const;
+      for await (const rows of tables.pages(Edges, { ...rangeOf(prefix), select })) {
+        for (const { rowKey, resource, evidence, state } of rows) {
+          if (!state) continue;
+          const { asset } = placeOfEdge(rowKey);
+          const text = `${resource.name} (${resource.kind}), ${evidence}: ${state.status}`;
+          found.push({ asset, resolved: state.resolved, evidence: text });
+        }
+      }
+      return found;
+    },
+
+    async tell() {
+      for await (const rows of tables.pages(Outdated, rangeOf(OUTDATED))) {
+        const vaults = Map.groupBy(rows, ({ vaultName }) => vaultName);
+        for (const [vaultName, places] of vaults) {
+          const assets = places.flatMap(({ asset }) => (asset === undefined ? [] : [asset]));
+          for (let at = 0; at === 0 || at < assets.length; at += ASSETS_AT_ONCE)
+            await deps.changed(vaultName, assets.slice(at, at + ASSETS_AT_ONCE));
+        }
+        // Those that were marked anew since stay for the next time.
+        for (const { rowKey, etag } of rows)
+          await tables.remove(Outdated, DEPENDENCIES, rowKey, etag).catch((error: unknown) => {
+            if (!isConflict(error)) throw error;
+          });
+      }
+    },
+
+    async *news(from) {
+      const range = { ...rangeOf(NEWS), from: NEWS + encodeTime(Math.max(0, from.getTime())), before: keyEnd(NEWS) };
+      for await (const rows of tables.pages(News, range))
+        yield rows.map((news) => ({
+          news,
+          still: async () => {
+            const edge = await tables.get(Edges, DEPENDENCIES, news.edge);
+            return edge?.state?.resolved === false ? edge : undefined;
+          },
+        }));
+    },
+
+    async removeOld() {
+      const before = NEWS + encodeTime(Math.max(0, clock.now().getTime() - KEEP_NEWS_MS));
+      for await (const rows of tables.pages(News, { ...rangeOf(NEWS), before, select: [] }))
+        await tables.write(
+          TABLE,
+          DEPENDENCIES,
+          rows.map(({ rowKey }) => remove(News, rowKey)),
+        );
+    },
+  };
+}

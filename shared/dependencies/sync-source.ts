@@ -1,0 +1,42 @@
+import { type SyncRecord, targetOf } from "../sync/record.ts";
+import { HOUR_MS, SECOND_MS } from "../time.ts";
+import type { EdgeSource, Told } from "./source.ts";
+
+/** An id names its system first. */
+export const syncResourceId = (recordId: string): string => `sync/${recordId}`;
+
+/**
+ * The copies that this service keeps: the target of a sync record uses the record's source. A record that is paused holds the
+ * copy that it was last given.
+ */
+export function createSyncSource(sync: { everyRecord(): AsyncIterable<SyncRecord> }): EdgeSource {
+  return {
+    name: "sync",
+    whole: true,
+    units: async () => ["records"],
+    async *read() {
+      for await (const record of sync.everyRecord()) yield toldOf(record);
+    },
+  };
+}
+
+function toldOf(record: SyncRecord): Told {
+  const { recordId, sourceVault, sourceSecret, scheduleHours, enabled } = record;
+  const resource = { id: syncResourceId(recordId), kind: "syncRecord", name: targetOf(record) } as const;
+  return {
+    resource,
+    edges: [
+      {
+        vaultName: sourceVault,
+        type: "secret",
+        name: sourceSecret,
+        resource,
+        strength: "references",
+        evidence: "sourceSecret",
+        refresh: enabled
+          ? { how: "automatic", slowestSeconds: (scheduleHours * HOUR_MS) / SECOND_MS }
+          : { how: "willBreak" },
+      },
+    ],
+  };
+}

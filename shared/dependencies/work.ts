@@ -1,0 +1,229 @@
+import type { Audit } from "../audit/audit.ts";
+import { IntervalSealed } from "../audit/interval.ts";
+import { CloudFailure } from "../azure/failure.ts";
+import type { Clock, Logger, Randomness } from "../runtime.ts";
+import { isConflict } from "../storage/conflict.ts";
+import type { Row } from "../storage/entity.ts";
+import type { Queues } from "../storage/queues.ts";
+import { put, remove, type Tables } from "../storage/tables.ts";
+import { MINUTE_MS } from "../time.ts";
+import { allUnits } from "./coverage.ts";
+import { type ReadDeps, readUnit, removeUnit } from "./read-unit.ts";
+import type { References } from "./references.ts";
+import {
+  DEPENDENCIES,
+  type Failure,
+  NotSeenRows,
+  notSeenKey,
+  type RunRecord,
+  TABLE,
+  Units,
+  type UnitWork,
+  unitKey,
+  unitRowKey,
+} from "./rows.ts";
+import { type DependencyRuns, type HeldUnit, isOver, UNITS_AT_ONCE } from "./runs.ts";
+import type { EdgeSource } from "./source.ts";
+
+export const QUEUE = "dependencies-discover";
+
+/** How long one invocation goes from unit to unit before it hands on to a new message. */
+const CHAIN_MS = 4 * MINUTE_MS;
+/** Reading one unit may take so long: below the longest time of one invocation (host.json). */
+const READING_MS = 20 * MINUTE_MS;
+/** When as many units as may be are in others' hands, they are looked at again after so long: their workers may have died. */
+const BUSY_SECONDS = 60;
+/** Failures that a run shows. */
+const MAX_FAILURES = 100;
+const ENTRY_ATTEMPTS = 3;
+
+export interface WorkDeps extends ReadDeps {
+  tables: Tables;
+  queues: Queues;
+  audit: Pick<Audit, "append">;
+  sources: readonly EdgeSource[];
+  runs: DependencyRuns;
+  references: Pick<References, "tell" | "removeOld">;
+  /** Run when a run has ended that may have changed something. */
+  ended: () => Promise<void>;
+  clock: Clock;
+  randomness: Randomness;
+  log: Logger;
+}
+
+/** The work on a run. */
+export interface RunWork {
+  /**
+   * Goes on with a run: plans it, works on one unit after the other for some minutes, and ends it when all are done. Run by as
+   * many workers as there are messages; what each does is told by the rows.
+   *
+   * @param isMessage - Leaves what is still to be done to another message; otherwise there is one already.
+   */
+  work(runId: string, isMessage: boolean): Promise<void>;
+  /** A message failed for good: a run that nobody works on fails. */
+  giveUp(runId: string): Promise<void>;
+}
+
+export function createRunWork(deps: WorkDeps): RunWork {
+  const { tables, queues, audit, sources, runs, references, clock, randomness, log } = deps;
+  const send = (runId: string, delaySeconds = 0) => queues.send(QUEUE, { runId }, { delaySeconds });
+
+  async function work(runId: string, isMessage: boolean): Promise<void> {
+    const found = await runs.find(runId);
+    if (!found || isOver(found)) return;
+    if (found.status === "queued") await plan(found);
+    const until = clock.now().getTime() + CHAIN_MS;
+    for (;;) {
+      const run = await runs.find(runId);
+      if (!run || isOver(run)) return;
+      const held = run.entryId === undefined ? await runs.next(run) : undefined;
+      if (held === "busy") return isMessage ? await send(runId, BUSY_SECONDS) : undefined;
+      if (!held) return await finish(run);
+      await workOn(held);
+      if (clock.now().getTime() >= until) return isMessage ? await send(runId) : undefined;
+    }
+  }
+
+  /** What each source has now, and what there is no more. */
+  async function plan(run: Row<RunRecord>): Promise<void> {
+    const known = await allUnits(tables);
+    const works: UnitWork[] = [];
+    const failures: RunRecord["failures"] = [];
+    const add = (source: string, unit: string, action: UnitWork["action"]) =>
+      works.push({ source, unit, action, status: "waiting", attempts: 0 });
+    for (const source of sources) {
+      try {
+        const units = new Set(await source.units());
+        for (const unit of units) add(source.name, unit, "read");
+        const keys = new Set([...units].map((unit) => unitKey(source.name, unit)));
+        for (const [key, { source: of, unit }] of known)
+          if (of === source.name && unit !== "" && !keys.has(key)) add(source.name, unit, "remove");
+        await listed(source.name, known.has(unitKey(source.name, "")), undefined);
+      } catch (error) {
+        if (!(error instanceof CloudFailure)) throw error;
+        const { code, message, remedy } = error;
+        failures.push({ source: source.name, code, message, remedy });
+        await listed(source.name, known.has(unitKey(source.name, "")), { code, message, remedy });
+      }
+    }
+    await runs.plan(run, works, failures);
+    // Beside this worker.
+    for (let more = 1; more < Math.min(UNITS_AT_ONCE, works.length); more++) await send(run.runId);
+  }
+
+  /** That a source's units could not be listed is part of what could not be looked into: a unit without a name. */
+  async function listed(source: string, failedBefore: boolean, failure: Failure | undefined): Promise<void> {
+    const key = unitKey(source, "");
+    const rowKey = notSeenKey(key, { scope: source, code: "" });
+    if (failure) {
+      const { code, message, remedy } = failure;
+      const since = clock.now().toISOString();
+      await tables.write(TABLE, DEPENDENCIES, [
+        put(NotSeenRows, rowKey, { scope: source, source, unit: "", code, message, remedy, since }),
+        put(Units, unitRowKey(key), { source, unit: "", resources: 0, edges: 0, notSeen: 1, notSeenLeftOut: 0 }),
+      ]);
+    } else if (failedBefore)
+      await tables.write(TABLE, DEPENDENCIES, [remove(NotSeenRows, rowKey), remove(Units, unitRowKey(key))]);
+  }
+
+  async function workOn(held: HeldUnit): Promise<void> {
+    const { source: name, unit, action } = held.work;
+    const source = sources.find((one) => one.name === name);
+    const signal = AbortSignal.any([held.signal, AbortSignal.timeout(READING_MS)]);
+    try {
+      const outcome =
+        action === "remove" || !source
+          ? await removeUnit(name, unit, { owner: held.worker }, deps)
+          : await readUnit(source, unit, { mode: held.mode, owner: held.worker, signal }, deps);
+      await references.tell();
+      const { changed, failure } = outcome;
+      await held.end({ status: failure ? "failed" : "done", changed, ...(failure ? { failure } : {}) });
+      log.debug("A unit's dependencies were read", { source: name, unit, action, changed, failure: failure?.code });
+    } catch (error) {
+      await held.release();
+      // Another worker has taken it over and ends it.
+      if (!isConflict(error)) throw error;
+    }
+  }
+
+  /** All units are done: enters the end in the audit log, once under one id, and lets another run begin. */
+  async function finish(run: Row<RunRecord>, attempt = 1): Promise<void> {
+    try {
+      const works = await runs.works(run);
+      const failed = works.filter(({ status }) => status === "failed");
+      const failures = [
+        ...run.failures.filter(({ unit }) => unit === undefined),
+        ...failed.map(({ source, unit, failure }) => ({ source, unit, ...failure! })),
+      ];
+      const status =
+        failures.length === 0 ? "completed" : works.some((one) => one.status === "done") ? "partial" : "failed";
+      const units = await allUnits(tables);
+      const sum = (of: "resources" | "edges" | "notSeen") =>
+        [...units.values()].reduce((all, unit) => all + unit[of], 0);
+      const counts = {
+        unitsFailed: failed.length,
+        resources: sum("resources"),
+        edges: sum("edges"),
+        notSeen: sum("notSeen"),
+        changed: works.reduce((all, one) => all + (one.changed ?? 0), 0),
+      };
+      const entryId = attempt === 1 ? (run.entryId ?? randomness.ulid(clock.now())) : randomness.ulid(clock.now());
+      const decided = await runs.change(run, { ...counts, failures: failures.slice(0, MAX_FAILURES), entryId });
+      await references.tell();
+      const { runId, mode, requestId } = run;
+      try {
+        await audit.append({
+          id: entryId,
+          type: "dependencies.discovered",
+          caller: { actor: "system", requestId },
+          outcome: status === "completed" ? "success" : "failure",
+          target: { type: "dependencyRun", id: runId },
+          details: { mode, status, units: works.length, ...counts },
+        });
+      } catch (error) {
+        // A worker died long ago before it could enter it, and the time of that id is sealed.
+        if (!(error instanceof IntervalSealed) || attempt === ENTRY_ATTEMPTS) throw error;
+        return await finish(decided, attempt + 1);
+      }
+      await deps.ended();
+      await runs.end(decided, { status, finishedAt: clock.now().toISOString() });
+      log.info("Dependencies were read", { runId, mode, status, units: works.length, ...counts });
+      if (mode === "full") {
+        await runs.removeOld();
+        await references.removeOld();
+      }
+    } catch (error) {
+      // Another worker ends it.
+      if (!isConflict(error)) throw error;
+    }
+  }
+
+  return {
+    work,
+
+    async giveUp(runId) {
+      const run = await runs.find(runId);
+      if (!run || isOver(run)) return;
+      log.error("Reading dependencies failed for good", { runId, mode: run.mode });
+      const held = run.planId === undefined ? undefined : await runs.next(run);
+      // Others work on it still, and end it.
+      if (held === "busy") return;
+      await held?.release();
+      const failure = {
+        source: "service",
+        code: "internal",
+        message: "The dependencies could not be written, in five tries.",
+        remedy: "Look at GET /system/failed-messages and at the log; the next scheduled run tries it again.",
+      };
+      const failures = [...run.failures, failure];
+      await runs.end(run, { status: "failed", finishedAt: clock.now().toISOString(), failures });
+      await audit.append({
+        type: "dependencies.discovered",
+        caller: { actor: "system", requestId: run.requestId },
+        outcome: "failure",
+        target: { type: "dependencyRun", id: runId },
+        details: { mode: run.mode, status: "failed", failures: ["service: internal"] },
+      });
+    },
+  };
+}

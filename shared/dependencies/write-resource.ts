@@ -1,0 +1,183 @@
+import { fingerprint } from "../inventory/asset.ts";
+import type { Clock, Randomness } from "../runtime.ts";
+import { type Fence, merge, type Operation, put, remove, type Tables } from "../storage/tables.ts";
+import { Edge, Resource } from "./edge.ts";
+import {
+  DEPENDENCIES,
+  type EdgeRecord,
+  Edges,
+  edgeKey,
+  NEWS,
+  News,
+  Outdated,
+  outdatedKey,
+  packEdges,
+  placeOfEdge,
+  type Resolved,
+  type ResourceRecord,
+  Resources,
+  resolvedOf,
+  resourceHash,
+  resourceKey,
+  type UnitRecord,
+  unpackEdges,
+} from "./rows.ts";
+import type { Told } from "./source.ts";
+
+type ToldResource = Extract<Told, { resource: Resource }>;
+
+/** Operations of one transaction, beside its fence. What becomes of a resource is written whole where it fits in one. */
+const MAX_OPERATIONS = 99;
+/** Rows of one transaction are written from so much text at most, far below its 4 MiB. */
+const MAX_TEXT = 1_000_000;
+
+/** Writes what becomes of a unit's resources, under its fence. */
+export interface ResourceWriter {
+  /** Resources whose edges were written or taken away. */
+  readonly changed: number;
+  write(told: ToldResource): Promise<void>;
+  remove(resource: string): Promise<void>;
+  /** It could not be looked into: it stays, and says since when. */
+  hold(resource: string): Promise<void>;
+  flush(): Promise<void>;
+}
+
+/** @param standing - The unit's resources by `resourceHash`; kept as they are after each call. */
+export function createResourceWriter(deps: {
+  tables: Tables;
+  fence: Fence;
+  unit: string;
+  before: UnitRecord | undefined;
+  standing: Map<string, ResourceRecord>;
+  clock: Clock;
+  randomness: Randomness;
+  isServiceVault: (vaultName: string) => boolean;
+}): ResourceWriter {
+  const { tables, fence, unit, before: unitBefore, standing, clock, randomness } = deps;
+  const lastSeenAt = unitBefore?.lastFullAt ?? clock.now().toISOString();
+  let changed = 0;
+  let group = new Map<string, Operation>();
+  let text = 0;
+
+  async function flush(): Promise<void> {
+    if (group.size > 0) await fence.write(group.values());
+    group = new Map();
+    text = 0;
+  }
+
+  /** Resources change whole: several share a transaction, and one that needs more than one says so in its row first. */
+  async function submit(
+    resource: string,
+    edges: ReadonlyMap<string, Operation>,
+    before: ResourceRecord | undefined,
+    after: ResourceRecord | undefined,
+  ): Promise<void> {
+    const key = resourceKey(unit, resource);
+    const last = after ? put(Resources, key, after) : remove(Resources, key);
+    const length = [...edges.values()].reduce((sum, { columns }) => sum + JSON.stringify(columns).length, 0);
+    if (group.size + edges.size + 1 > MAX_OPERATIONS || text + length > MAX_TEXT) await flush();
+    if (edges.size + 1 <= MAX_OPERATIONS && length <= MAX_TEXT) {
+      for (const operation of [...edges.values(), last]) group.set(operation.rowKey, operation);
+      text += length;
+    } else {
+      const known = before ? unpackEdges(before.edges) : new Map<string, Resolved>();
+      const added = [...(after ? unpackEdges(after.edges) : [])].filter(([edge]) => !known.has(edge));
+      const either = new Map([...known, ...added.map(([edge]): [string, Resolved] => [edge, -1])]);
+      const unfinished = { id: (after ?? before)!.id, hash: "", edges: packEdges(either), count: known.size };
+      await fence.write([put(Resources, key, unfinished)]);
+      await fence.write(edges.values());
+      await fence.write([last]);
+    }
+    if (after) standing.set(resource, after);
+    else standing.delete(resource);
+  }
+
+  /** The edges of a resource that stand. Of one whose writer died some may not: those are looked for, one request each. */
+  async function edgesOf(before: ResourceRecord | undefined): Promise<Map<string, Resolved>> {
+    const known = before ? unpackEdges(before.edges) : new Map<string, Resolved>();
+    if (before?.hash !== "") return known;
+    for (const key of [...known.keys()]) if (!(await tables.get(Edges, DEPENDENCIES, key))) known.delete(key);
+    return known;
+  }
+
+  /** What is to be told where a platform can't follow, or can follow again, what was otherwise before. */
+  function toTell(key: string, edge: EdgeRecord | undefined, was: Resolved = -1): Operation[] {
+    const is = edge ? resolvedOf(edge) : -1;
+    if (was === is) return [];
+    const place = placeOfEdge(key);
+    const outdated = put(Outdated, outdatedKey(place), place);
+    if (edge === undefined || is !== 0) return [outdated];
+    const id = fingerprint([key, unitBefore?.lastReadAt ?? "", edge.state?.status]);
+    const now = clock.now();
+    return [outdated, put(News, NEWS + randomness.ulid(now), { id, at: now.toISOString(), edge: key })];
+  }
+
+  return {
+    get changed() {
+      return changed;
+    },
+    flush,
+
+    async write({ resource: given, edges, partial = false }) {
+      const resource = Resource.parse(given);
+      const hash = resourceHash(unit, resource.id);
+      const toldAt = clock.now().toISOString();
+      const wanted = new Map<string, EdgeRecord>();
+      for (const one of edges) {
+        // In the order of the schema, so that equal edges have equal hashes.
+        const edge = Edge.parse({ ...one, resource });
+        if (!deps.isServiceVault(edge.vaultName)) wanted.set(edgeKey(edge, hash), { ...edge, unit, toldAt });
+      }
+      const before = standing.get(hash);
+      const content = fingerprint([resource, [...wanted].sort(byKey).map(([, { toldAt: _, ...edge }]) => edge)]);
+      if (before?.hash === content && before.lastSeenAt === undefined && (partial || !before.partial)) return;
+      if (!before && wanted.size === 0) return;
+      const known = await edgesOf(before);
+      const after = new Map([...wanted].map(([key, edge]) => [key, resolvedOf(edge)]));
+      const operations: Operation[] = [];
+      for (const [key, edge] of wanted) operations.push(put(Edges, key, edge), ...toTell(key, edge, known.get(key)));
+      let kept = false;
+      for (const [key, was] of known) {
+        if (wanted.has(key)) continue;
+        if (partial) {
+          kept = true;
+          after.set(key, was);
+          operations.push(merge(Edges, key, { lastSeenAt }));
+        } else operations.push(remove(Edges, key), ...toTell(key, undefined, was));
+      }
+      const record: ResourceRecord = {
+        id: resource.id,
+        hash: content,
+        edges: packEdges(after),
+        count: after.size,
+        ...(kept ? { partial: true } : {}),
+      };
+      await submit(hash, byRow(operations), before, after.size === 0 ? undefined : record);
+      changed++;
+    },
+
+    async remove(hash) {
+      const before = standing.get(hash);
+      if (!before) return;
+      const known = [...unpackEdges(before.edges)];
+      const operations = known.flatMap(([key, was]) => [remove(Edges, key), ...toTell(key, undefined, was)]);
+      await submit(hash, byRow(operations), before, undefined);
+      changed++;
+    },
+
+    async hold(hash) {
+      const before = standing.get(hash);
+      if (!before || before.lastSeenAt !== undefined) return;
+      const known = await edgesOf(before);
+      const operations = [...known.keys()].map((key) => merge(Edges, key, { lastSeenAt }));
+      const edges = { edges: packEdges(known), count: known.size };
+      await submit(hash, byRow(operations), before, { ...before, ...edges, lastSeenAt });
+    },
+  };
+}
+
+/** The same asset may be to be looked at again for several edges: one row. */
+const byRow = (operations: readonly Operation[]): Map<string, Operation> =>
+  new Map(operations.map((operation) => [operation.rowKey, operation]));
+
+const byKey = ([a]: [string, unknown], [b]: [string, unknown]): number => (a < b ? -1 : 1);
