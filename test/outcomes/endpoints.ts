@@ -63,6 +63,7 @@ export const LEFT_OUT: Record<string, string> = {
       "POST /api/automation/rotation/rotations/{rotation_id}/retry",
       "POST /api/automation/rotation/rotations/{rotation_id}/finish",
       "POST /api/automation/sync/records/{record_id}/sync",
+      "POST /api/assets/dependencies/discover",
     ].map((endpoint) => [endpoint, "begins work whose every step is lost or killed in tests of its own room"]),
   ),
   ...Object.fromEntries(

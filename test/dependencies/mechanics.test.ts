@@ -1,0 +1,234 @@
+import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
+import { app, caller, Deployment, denied, everything, notSeen, resolved, SERVICE_VAULT, unresolved } from "./room.ts";
+
+let azurite: Azurite;
+let account = 0;
+let deployment: Deployment;
+
+beforeAll(async () => {
+  azurite = await startAzurite({ accounts: Array.from({ length: 16 }, (_, index) => `deps${index}`) });
+});
+afterAll(() => azurite?.stop());
+beforeEach(() => {
+  deployment = new Deployment(azurite.connectionString(`deps${account++}`));
+});
+
+const list = async (filter = {}) => (await deployment.start().room.list(filter, everything)).page.items;
+const names = async (filter = {}) =>
+  (await list(filter)).map(({ edge }) => `${edge.vaultName}/${edge.name} ${edge.resource.name} ${edge.evidence}`);
+
+test("a run reads every unit, and one that found nothing changed writes no edge", async () => {
+  const { company } = deployment;
+  company.units_ = { s1: [app("one", { A: {}, B: { secret: "key" } })], s2: [app("two", { A: { vault: "kv-two" } })] };
+  const first = await deployment.run();
+  expect(first).toMatchObject({ status: "completed", units: 2, unitsFailed: 0, resources: 2, edges: 3, changed: 2 });
+  expect(await names()).toEqual(["kv-one/db one A", "kv-one/key one B", "kv-two/db two A"]);
+  const before = await list();
+  const again = await deployment.run();
+  expect(again).toMatchObject({ status: "completed", changed: 0, edges: 3 });
+  const after = await list();
+  expect(after.map(({ edge }) => edge.toldAt)).toEqual(before.map(({ edge }) => edge.toldAt));
+  // Seen again all the same.
+  expect(after.every(({ seenAt }, index) => seenAt > before[index]!.seenAt)).toBe(true);
+});
+
+test("what changed is written, what is told no more leaves, and a unit that is no more leaves whole", async () => {
+  const { company } = deployment;
+  company.units_ = {
+    s1: [app("one", { A: {}, B: {} }), app("two", { A: {} })],
+    s2: [app("three", { A: {} }), notSeen("/subscriptions/s2/sites/four")],
+  };
+  await deployment.run();
+  company.units_ = { s1: [app("one", { A: { pinned: "v1" }, C: {} })] };
+  expect(await deployment.run()).toMatchObject({ status: "completed", units: 2, edges: 2, resources: 1, notSeen: 0 });
+  expect(await names()).toEqual(["kv-one/db one A", "kv-one/db one C"]);
+  expect(await names({ pinned: true })).toEqual(["kv-one/db one A"]);
+  const { page, coverage } = await deployment.start().room.list({}, everything);
+  expect([page.total, coverage.total]).toEqual([2, 0]);
+});
+
+test("changes are asked for since the last reading, and take nothing away that they don't name", async () => {
+  const { company } = deployment;
+  company.units_ = { s1: [app("one", { A: {} }), app("two", { A: {} })] };
+  await deployment.run("changes");
+  // Never read before: in full.
+  expect(company.readings.at(-1)!.since).toBeUndefined();
+  company.units_ = { s1: [{ gone: "/subscriptions/s1/sites/one" }, app("three", { A: {} })] };
+  await deployment.run("changes");
+  const { since } = company.readings.at(-1)!;
+  expect(Date.now() - since!.getTime()).toBeGreaterThan(14 * 60_000);
+  expect(Date.now() - since!.getTime()).toBeLessThan(20 * 60_000);
+  expect((await names()).sort()).toEqual(["kv-one/db three A", "kv-one/db two A"]);
+});
+
+test("what could not be looked into stays as it was, says since when, and is listed", async () => {
+  const { company } = deployment;
+  company.units_ = {
+    s1: [app("one", { A: {} }), app("two", { A: {}, B: {} }), app("three", { A: {} })],
+    s2: [app("four", { A: {} })],
+  };
+  await deployment.run();
+  const seen = (await list())[0]!.seenAt;
+  company.units_ = {
+    s1: [
+      app("one", { A: {} }),
+      notSeen("/subscriptions/s1/sites/TWO"),
+      app("two", { A: {} }, { partial: true }),
+      notSeen("/subscriptions/s1/sites/three"),
+    ],
+    s2: denied(),
+  };
+  const run = await deployment.run();
+  expect(run).toMatchObject({ status: "partial", unitsFailed: 1, notSeen: 3 });
+  expect(run.failures).toMatchObject([{ source: "azure", unit: "s2", code: "accessDenied" }]);
+  const found = await list();
+  const at = (name: string) =>
+    found.filter(({ edge }) => edge.resource.name === name).map(({ seenAt }) => seenAt > seen);
+  expect({ one: at("one"), two: at("two").sort(), three: at("three"), four: at("four") }).toEqual({
+    one: [true],
+    two: [false, true],
+    three: [false],
+    four: [false],
+  });
+  const coverage = await deployment.start().room.coverage(everything);
+  expect(coverage.items.map(({ scope }) => scope).sort()).toEqual([
+    "/subscriptions/s1/sites/TWO",
+    "/subscriptions/s1/sites/three",
+    "s2",
+  ]);
+  company.units_ = { s1: [app("one", { A: {} }), app("two", { A: {} })], s2: [app("four", { A: {} })] };
+  expect(await deployment.run()).toMatchObject({ status: "completed", notSeen: 0, edges: 3 });
+  expect((await names()).sort()).toEqual(["kv-one/db four A", "kv-one/db one A", "kv-one/db two A"]);
+});
+
+test("a source whose units can't be listed loses none of them, and says so until they can", async () => {
+  const { company } = deployment;
+  company.units_ = { s1: [app("one", { A: {} })] };
+  await deployment.run();
+  company.unlistable = denied();
+  expect(await deployment.run()).toMatchObject({ status: "failed", units: 0, edges: 1 });
+  const { coverage } = await deployment.start().room.list({}, everything);
+  expect(coverage).toMatchObject({ total: 1, items: [{ scope: "azure", code: "accessDenied" }] });
+  company.unlistable = undefined;
+  expect(await deployment.run()).toMatchObject({ status: "completed", edges: 1, notSeen: 0 });
+});
+
+test("before anything was read the coverage says so", async () => {
+  const { coverage, page } = await deployment.start().room.list({}, everything);
+  expect(page).toMatchObject({ items: [], total: 0 });
+  expect(coverage).toMatchObject({ total: 1, items: [{ code: "neverRead" }] });
+});
+
+test("a reference that can't be followed is news once, and again after it could be", async () => {
+  const { company } = deployment;
+  const news = async () => {
+    const found: { id: string; still: boolean }[] = [];
+    for await (const page of deployment.start().room.references.news(new Date(0)))
+      for (const one of page) found.push({ id: one.news.id, still: (await one.still()) !== undefined });
+    return found;
+  };
+  company.units_ = { s1: [app("one", { A: resolved, B: unresolved }), app("two", { A: {} })] };
+  await deployment.run();
+  expect(await news()).toMatchObject([{ still: true }]);
+  expect(deployment.compliance).toEqual([{ vaultName: "kv-one", assets: ["secret.db"] }]);
+  await deployment.run();
+  expect(await news()).toHaveLength(1);
+  expect(deployment.compliance).toHaveLength(1);
+  company.units_ = { s1: [app("one", { A: resolved, B: resolved })] };
+  await deployment.run();
+  expect(await news()).toMatchObject([{ still: false }]);
+  company.units_ = { s1: [app("one", { A: resolved, B: unresolved })] };
+  await deployment.run();
+  const again = await news();
+  expect(again.map(({ still }) => still)).toEqual([true, true]);
+  expect(new Set(again.map(({ id }) => id)).size).toBe(2);
+  expect(deployment.compliance).toHaveLength(3);
+  const references = await deployment.start().room.references.of("KV-one");
+  expect(references.map(({ asset, resolved }) => `${asset} ${resolved}`).sort()).toEqual([
+    "secret.db false",
+    "secret.db true",
+  ]);
+});
+
+test("the service's own key vault is no subject", async () => {
+  deployment.company.units_ = { s1: [app("one", { A: { vault: SERVICE_VAULT.toUpperCase() }, B: {} })] };
+  expect(await deployment.run()).toMatchObject({ edges: 1 });
+  expect(await names()).toEqual(["kv-one/db one B"]);
+});
+
+test("a resource of more edges than a transaction takes is written, changed and taken away", async () => {
+  const { company } = deployment;
+  const many = (count: number, from = 0) =>
+    Object.fromEntries(Array.from({ length: count }, (_, index) => [`S${index + from}`, { secret: `n${index}` }]));
+  company.units_ = { s1: [app("big", many(250)), app("small", { A: {} })] };
+  expect(await deployment.run()).toMatchObject({ edges: 251, changed: 2 });
+  company.units_ = { s1: [app("big", many(250, 100)), app("small", { A: {} })] };
+  expect(await deployment.run()).toMatchObject({ edges: 251, changed: 1 });
+  expect((await list()).filter(({ edge }) => edge.evidence === "S0")).toEqual([]);
+  company.units_ = { s1: [app("small", { A: {} })] };
+  expect(await deployment.run()).toMatchObject({ edges: 1, resources: 1, changed: 1 });
+  expect(await names()).toEqual(["kv-one/db small A"]);
+});
+
+test("two workers at once: what the slow one still writes after the other is refused", async () => {
+  const { company } = deployment;
+  company.units_ = { s1: [app("one", { A: {} })] };
+  await deployment.run();
+  const { readUnit } = await import("../../shared/dependencies/read-unit.ts");
+  const slow = deployment.start();
+  const deps = {
+    tables: slow.tables,
+    clock: { now: () => new Date() },
+    randomness: { number: Math.random, bytes: () => new Uint8Array(), ulid: () => "01ARZ3NDEKTSV4RRFFQ69G5FAV" },
+    isServiceVault: () => false,
+  };
+  const source = {
+    name: "azure" as const,
+    units: async () => ["s1"],
+    async *read() {
+      yield app("one", { A: { pinned: "old" } });
+      // Another worker reads the unit meanwhile.
+      company.units_ = { s1: [app("one", { A: { pinned: "new" } })] };
+      await deployment.run();
+    },
+  };
+  const late = readUnit(source, "s1", { mode: "full", owner: "slow" }, deps);
+  await expect(late).rejects.toMatchObject({ name: "RowChanged" });
+  expect((await list()).map(({ edge }) => edge.pinned)).toEqual(["new"]);
+});
+
+test("one run at a time; without a licence none begins, and one that began is finished", async () => {
+  const { company } = deployment;
+  company.units_ = { s1: [app("one", { A: {} })] };
+  const { room } = deployment.start();
+  await room.handle({ mode: "full" }, caller);
+  await room.handle({ mode: "changes" }, caller);
+  expect(new Set(deployment.messages.map(({ message }) => message.runId)).size).toBe(1);
+  deployment.licensed = false;
+  await deployment.drain();
+  expect(await names()).toHaveLength(1);
+  company.units_ = { s1: [] };
+  await room.handle({ mode: "full" }, caller);
+  expect(deployment.messages).toEqual([]);
+  expect(await names()).toHaveLength(1);
+  expect(deployment.events.at(-1)).toMatchObject({
+    type: "dependencies.discovered",
+    outcome: "refused",
+    details: { reason: "licenseRequired" },
+  });
+});
+
+test("a request answers the run when it is over, and its entries say who asked and what came of it", async () => {
+  deployment.company.units_ = { s1: [app("one", { A: {} })], s2: [app("two", { A: {} })] };
+  const { room } = deployment.start();
+  const { run, isNew } = await room.discover(caller);
+  expect(isNew).toBe(true);
+  expect(run).toMatchObject({ status: "completed", units: 2, edges: 2, trigger: "api" });
+  expect(deployment.events.map(({ type, outcome }) => `${type} ${outcome}`)).toEqual([
+    "dependencies.discoveryRequested intent",
+    "dependencies.discoveryRequested success",
+    "dependencies.discovered success",
+  ]);
+  expect(deployment.ended).toBe(1);
+});
