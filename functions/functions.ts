@@ -9,6 +9,7 @@ import { catchAll } from "./catch-all.ts";
 import * as compliance from "./compliance.ts";
 import * as dependencies from "./dependencies.ts";
 import * as dependencyRotation from "./dependency-rotation.ts";
+import * as devops from "./devops.ts";
 import * as discovery from "./discovery.ts";
 import { documentation } from "./docs.ts";
 import type { QueueDeclaration, TimerDeclaration } from "./kit.ts";
@@ -38,6 +39,7 @@ export const endpoints: Endpoint<Services>[] = [
   ...subscriptions.endpoints,
   ...applications.endpoints,
   ...settings.endpoints,
+  ...devops.endpoints,
   ...compliance.endpoints,
   ...sync.endpoints,
   ...alerts.endpoints,

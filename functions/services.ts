@@ -23,6 +23,7 @@ import type { Config } from "../shared/config/config.ts";
 import { createDependencies, type Dependencies } from "../shared/dependencies/dependencies.ts";
 import type { EdgeSource } from "../shared/dependencies/source.ts";
 import { createSyncSource } from "../shared/dependencies/sync-source.ts";
+import { createDevops, type Devops } from "../shared/devops/devops.ts";
 import { createActiveScans } from "../shared/discovery/active.ts";
 import { createDiscovery, type Discovery } from "../shared/discovery/discovery.ts";
 import { scanHistory } from "../shared/discovery/purge.ts";
@@ -79,6 +80,7 @@ export interface Services {
   gate: Gate;
   inventory: Inventory;
   applications: ApplicationsRoom;
+  devops: Devops;
   discovery: Discovery;
   scanRun: ScanRun;
   watchScans: () => Promise<void>;
@@ -163,6 +165,7 @@ export function createServices(config: Config): Services {
     randomness,
     log,
   });
+  const devops = createDevops({ tables, audit, config, identity, clock, randomness, log });
   const vaultSecrets = createVaultSecrets({ config, identity, log });
   const sync = createSync({
     tables,
@@ -386,6 +389,7 @@ export function createServices(config: Config): Services {
     gate,
     inventory,
     applications,
+    devops,
     discovery,
     scanRun,
     watchScans,

@@ -91,7 +91,7 @@ interface CallPolicyOptions {
   signal?: AbortSignal | undefined;
   /** Gets the entries of a list that are not what the service documents; without it such an entry fails the list. */
   unreadable?: ((entry: unknown, failure: CloudFailure) => void) | undefined;
-  /** What an answer means in this service alone; undefined for what it means everywhere. */
+  /** What an answer that is no success, or no JSON, means in this service alone; undefined for what it means everywhere. */
   failureOf?: ((answer: FailedAnswer, target: CallTarget) => CloudFailure | undefined) | undefined;
   log: Logger;
   randomness: Randomness;
@@ -262,8 +262,8 @@ function usable(
   { unreadable, failureOf }: CallPolicyOptions,
 ): PipelineResponse {
   const body = response.bodyAsText ?? "";
+  const failed = { status: response.status, body, header: (name: string) => response.headers.get(name) };
   if (!successOf(answer).includes(response.status)) {
-    const failed = { status: response.status, body, header: (name: string) => response.headers.get(name) };
     throw failureOf?.(failed, target) ?? failureOfAnswer(failed, target);
   }
   if (answer === "nothing" || (answer === "accepted" && body === "")) return response;
@@ -271,7 +271,7 @@ function usable(
   try {
     json = JSON.parse(body);
   } catch {
-    throw malformedAnswer(target, "the answer is not JSON");
+    throw failureOf?.(failed, target) ?? malformedAnswer(target, "the answer is not JSON");
   }
   if (answer === "accepted") return response;
   const checked = answer.safeParse(json);

@@ -12,6 +12,10 @@ export type FailureCode =
   | "timedOut"
   | "foreignHost"
   | "unauthenticated"
+  /** Instead of an answer it asks to sign in: it does not know the identity as one of its users. */
+  | "unauthorized"
+  /** It does not take this change, as things are. */
+  | "refused"
   /** A deleted secret that can be recovered holds the name. */
   | "deleted"
   /** It is switched off. */
@@ -185,7 +189,7 @@ export function malformedAnswer(target: CallTarget, reason: string): CloudFailur
 export function foreignHost(target: CallTarget, host: string): CloudFailure {
   return failure("foreignHost", target, `the address it gives leads to ${host.slice(0, 200)}, where no token may go`, {
     remedy:
-      "Check this resource, and AZURE_KEY_VAULT_SUFFIX, AZURE_RESOURCE_MANAGER_ENDPOINT and AZURE_GRAPH_ENDPOINT of this service.",
+      "Check this resource, and AZURE_KEY_VAULT_SUFFIX, AZURE_RESOURCE_MANAGER_ENDPOINT, AZURE_GRAPH_ENDPOINT and AZURE_DEVOPS_ENDPOINT of this service.",
   });
 }
 

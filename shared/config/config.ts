@@ -80,6 +80,8 @@ const Environment = z
     AZURE_CLIENT_SECRET: text.optional(),
     AZURE_SUBSCRIPTION_IDS: list.pipe(z.array(guid)).default([]),
     AZURE_GRAPH_ENDPOINT: httpsUrl.optional(),
+    /** Stands in place of https://dev.azure.com, such as an Azure DevOps Server. */
+    AZURE_DEVOPS_ENDPOINT: httpsUrl.optional(),
     OWNER_TAG: text.max(512).default("owner"),
     SERVICE_KEY_VAULT_URL: httpsUrl.optional(),
     /** The key vault that new secrets are handed over in when a rotation writes to none of its matches. */

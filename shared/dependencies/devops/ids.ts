@@ -1,0 +1,23 @@
+/** Ids of what Azure DevOps has, as resources of the dependencies: its system first, then the path. All in lower case. */
+
+const GUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}";
+const PATTERN = new RegExp(
+  `^devops:/([a-z0-9-]+)/(${GUID})/(?:variablegroups/([1-9]\\d{0,9})|serviceconnections/(${GUID}))$`,
+);
+
+export const groupId = (organization: string, projectId: string, id: number): string =>
+  `devops:/${organization}/${projectId.toLowerCase()}/variablegroups/${id}`;
+
+export const connectionId = (organization: string, projectId: string, id: string): string =>
+  `devops:/${organization}/${projectId}/serviceconnections/${id}`.toLowerCase();
+
+/** What an id names; undefined when it is none of these. */
+export function devopsPlace(
+  id: string,
+): { organization: string; projectId: string; groupId?: number; connectionId?: string } | undefined {
+  const [, organization, projectId, group, connection] = PATTERN.exec(id) ?? [];
+  if (organization === undefined || projectId === undefined) return undefined;
+  return connection === undefined
+    ? { organization, projectId, groupId: Number(group) }
+    : { organization, projectId, connectionId: connection };
+}

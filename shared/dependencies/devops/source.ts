@@ -1,0 +1,128 @@
+import { CloudFailure } from "../../azure/failure.ts";
+import type { Devops, DevopsOrganization, ServiceConnection, VariableGroup } from "../../devops/devops.ts";
+import { signInOf } from "../../devops/service-connections.ts";
+import { onOneLine } from "../../http/text.ts";
+import type { Edge, Resource } from "../edge.ts";
+import type { EdgeSource, NotSeen, Told } from "../source.ts";
+import { connectionId, groupId } from "./ids.ts";
+
+/** https://learn.microsoft.com/azure/key-vault/general/about-keys-secrets-certificates#object-identifiers */
+const VAULT_NAME = /^[A-Za-z][A-Za-z0-9-]{1,22}[A-Za-z0-9]$/;
+const SECRET_NAME = /^[0-9A-Za-z-]{1,127}$/;
+
+/**
+ * What Azure DevOps uses: variable groups that are linked to a key vault, and service connections that sign in as an
+ * application. A unit is a project's id. DevOps has no list of changes, and a project costs two requests: it is read whole.
+ *
+ * @param deps.tenantId - The one whose applications are looked for.
+ */
+export function devopsSource(deps: { devops: Pick<Devops, "organization">; tenantId(): Promise<string> }): EdgeSource {
+  return {
+    name: "devops",
+
+    async units() {
+      const organization = await deps.devops.organization();
+      return (await organization?.projects())?.map(({ id }) => id) ?? [];
+    },
+
+    async *read(unit, { signal }) {
+      const organization = await deps.devops.organization();
+      if (!organization) return;
+      const tenantId = (await deps.tenantId()).toLowerCase();
+      const at = { organization, projectId: unit, signal };
+      yield* listed(at, "variable groups", "variableGroups", (group: VariableGroup) => toldOfGroup(at, group));
+      yield* listed(at, "service connections", "connections", (connection: ServiceConnection) =>
+        toldOfConnection(at, connection, tenantId),
+      );
+    },
+  };
+}
+
+interface Place {
+  organization: DevopsOrganization;
+  projectId: string;
+  signal?: AbortSignal | undefined;
+}
+
+/** One list of a project. What the identity may not see is told; a failure that passes by itself ends the reading. */
+async function* listed<T>(
+  { organization, projectId, signal }: Place,
+  what: string,
+  list: "variableGroups" | "connections",
+  told: (one: T) => Told[],
+): AsyncGenerator<Told> {
+  const scope = `${organization.name}/${projectId}: ${what}`;
+  const unreadable: NotSeen[] = [];
+  const options = {
+    signal,
+    unreadable: (_: unknown, failure: CloudFailure) => void unreadable.push(notSeen(scope, failure)),
+  };
+  try {
+    for await (const page of organization.client[list](projectId, options)) {
+      for (const one of page as T[]) yield* told(one);
+    }
+  } catch (error) {
+    if (!(error instanceof CloudFailure) || !LASTING.has(error.code)) throw error;
+    yield { notSeen: notSeen(scope, error) };
+  }
+  for (const one of unreadable) yield { notSeen: one };
+}
+
+/** They concern this list alone, and stay until a person mends them. */
+const LASTING = new Set<CloudFailure["code"]>(["accessDenied", "notFound", "refused", "badResponse"]);
+
+const notSeen = (scope: string, { code, message, remedy }: CloudFailure): NotSeen => ({ scope, code, message, remedy });
+
+function toldOfGroup(at: Place, group: VariableGroup): Told[] {
+  const resource: Resource = {
+    id: groupId(at.organization.name, at.projectId, group.id),
+    kind: "devopsVariableGroup",
+    name: onOneLine(group.name),
+  };
+  if (group.type !== "AzureKeyVault") return [{ resource, edges: [] }];
+  const vaultName = group.providerData?.vault ?? "";
+  const names = Object.keys(group.variables ?? {});
+  if (!VAULT_NAME.test(vaultName) || !names.every((name) => SECRET_NAME.test(name))) {
+    const message =
+      "The variable group is linked to a key vault, and its vault or secrets can't be read from the answer.";
+    const remedy = "Look at the group in Azure DevOps: Pipelines, Library.";
+    return [{ notSeen: { scope: resource.id, code: "badResponse", message, remedy } }];
+  }
+  return [{ resource, edges: names.map((name) => linkedEdge(resource, vaultName, name, group)) }];
+}
+
+/** Each run of a pipeline reads the secret that is current then: a name is all that the group has of it. */
+function linkedEdge(resource: Resource, vaultName: string, name: string, group: VariableGroup): Edge {
+  const disabled = group.variables![name]!.enabled === false;
+  return {
+    vaultName,
+    type: "secret",
+    name,
+    resource,
+    strength: "references",
+    evidence: name,
+    refresh: { how: "automatic", slowestSeconds: 0 },
+    ...(disabled && { state: { resolved: false, status: "Disabled" } }),
+  };
+}
+
+function toldOfConnection(at: Place, connection: ServiceConnection, tenantId: string): Told[] {
+  const resource: Resource = {
+    id: connectionId(at.organization.name, at.projectId, connection.id),
+    kind: "devopsServiceConnection",
+    name: onOneLine(connection.name),
+  };
+  const signIn = signInOf(connection);
+  // With a certificate, a federated credential or a managed identity there is no secret that could be missing.
+  if (signIn?.with !== "secret" || signIn.tenantId !== tenantId) return [{ resource, edges: [] }];
+  const edge: Edge = {
+    vaultName: `entra.${tenantId}`,
+    type: "secret",
+    name: signIn.appId,
+    resource,
+    strength: "references",
+    evidence: "serviceprincipalid",
+    refresh: { how: signIn.automatic ? "willBreak" : "action" },
+  };
+  return [{ resource, edges: [edge] }];
+}

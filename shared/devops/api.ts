@@ -1,0 +1,96 @@
+import * as z from "zod";
+import { singleLine } from "../http/text.ts";
+import { type DevopsSettings, etagOf } from "./settings.ts";
+
+/** The DevOps integration as the API takes and shows it. */
+
+const projectIds = z.array(singleLine(256)).max(1000);
+
+export const DevopsSettingsView = z
+  .object({
+    orgUrl: z.string().nullable().meta({ description: "Null while the integration is switched off." }),
+    enabled: z.boolean(),
+    projectIds: z
+      .array(z.string())
+      .meta({ description: "Ids or names of the projects that are scanned. Empty: all that the service may see." }),
+    updatedAt: z.iso.datetime().nullable(),
+    updatedBy: z.string().nullable(),
+    etag: z.string(),
+  })
+  .meta({ id: "DevopsSettings" });
+export type DevopsSettingsView = z.infer<typeof DevopsSettingsView>;
+
+export const DevopsSettingsChange = z
+  .strictObject({
+    orgUrl: z.string().max(2048).nullable().meta({
+      description:
+        "https://dev.azure.com/{organization} or https://{organization}.visualstudio.com; null switches the integration off.",
+      example: "https://dev.azure.com/acme",
+    }),
+  })
+  .meta({ id: "DevopsSettingsChange" });
+
+export const DevopsProjectsChange = z
+  .strictObject({
+    projectIds: projectIds.meta({ description: "Ids or names. Empty: all that the service may see." }),
+  })
+  .meta({ id: "DevopsProjectsChange" });
+
+export const DevopsProject = z
+  .object({
+    id: z.string(),
+    name: z.string(),
+    selected: z.boolean().meta({ description: "Whether it is scanned." }),
+  })
+  .meta({ id: "DevopsProject" });
+export type DevopsProject = z.infer<typeof DevopsProject>;
+
+const STEPS = ["signIn", "projects", "project", "variableGroups", "serviceConnections"] as const;
+
+export const DevopsTest = z
+  .object({
+    orgUrl: z.string(),
+    ok: z.boolean().meta({ description: "Whether every step worked." }),
+    testedAt: z.iso.datetime(),
+    identity: z
+      .object({ id: z.string(), name: z.string().nullable() })
+      .nullable()
+      .meta({ description: "Who the service is in the organization; null when it is nobody there." }),
+    steps: z.array(
+      z.object({
+        step: z.enum(STEPS).meta({
+          description:
+            "signIn: the service is a user of the organization. projects: it sees some. project: it sees this one of projectIds. The others: it reads them in this project.",
+        }),
+        project: z.string().nullable().meta({ description: "The project's name, or what projectIds has." }),
+        ok: z.boolean(),
+        found: z.int().nullable().meta({ description: "How many it sees; null where it did not work." }),
+        changeable: z
+          .int()
+          .nullable()
+          .meta({ description: "How many of them it may change, which a rotation needs; null where it did not work." }),
+        code: z
+          .string()
+          .nullable()
+          .meta({ description: "unauthorized, accessDenied, notFound, …; null where it worked." }),
+        detail: z.string().nullable(),
+        remedy: z.string().nullable(),
+      }),
+    ),
+    projectsNotTested: z.int().meta({ description: "Only so many are tried at once." }),
+  })
+  .meta({ id: "DevopsTest" });
+export type DevopsTest = z.infer<typeof DevopsTest>;
+export type DevopsTestStep = DevopsTest["steps"][number];
+
+export function settingsView(settings: DevopsSettings): DevopsSettingsView {
+  const changed = settings.revision !== "none";
+  return {
+    orgUrl: settings.orgUrl ?? null,
+    enabled: settings.orgUrl !== undefined,
+    projectIds: settings.projectIds,
+    updatedAt: changed ? settings.updatedAt : null,
+    updatedBy: changed ? settings.updatedBy : null,
+    etag: etagOf(settings),
+  };
+}

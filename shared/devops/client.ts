@@ -1,0 +1,232 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { CALL_LIMITS, type CallLimits, clientOptions } from "../azure/calls.ts";
+import { asCloudFailure, type CallTarget, type CloudFailure, failure, retryAfter } from "../azure/failure.ts";
+import type { Identity } from "../azure/identity.ts";
+import type { Logger, Randomness } from "../runtime.ts";
+import {
+  type ConnectionData,
+  devopsRoute,
+  type Page,
+  type Project,
+  type Proxied,
+  type ServiceConnection,
+  type VariableGroup,
+} from "./answers.ts";
+import { devopsFailure } from "./failures.ts";
+
+/** What tokens for Azure DevOps are asked for: https://learn.microsoft.com/azure/devops/integrate/get-started/authentication/service-principal-managed-identity */
+const SCOPE = "499b84ac-1321-427f-aa17-267ca6975798/.default";
+
+/** Who asks without a token that holds is told to be this one, with 200. */
+const ANONYMOUS = "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa";
+
+const VERSION = "api-version=7.1";
+
+export interface ListOptions {
+  /** Only what the identity may change. */
+  manageable?: boolean;
+  /** Gets entries that are not what DevOps documents; without it such an entry fails the list. */
+  unreadable?: ((entry: unknown, failure: CloudFailure) => void) | undefined;
+  signal?: AbortSignal | undefined;
+}
+
+/** A write that has not begun within so many milliseconds of the read that it builds on. */
+export class ReadTooOld extends Error {
+  override readonly name = "ReadTooOld";
+}
+
+/** One organization. Every method throws `CloudFailure`; `timedOut` once its signal is aborted. */
+export interface DevopsClient {
+  /** Who the service is there. @throws {CloudFailure} unauthorized when it is nobody. */
+  user(signal?: AbortSignal): Promise<{ id: string; name: string | undefined }>;
+  projects(signal?: AbortSignal): AsyncGenerator<Project[]>;
+  /** Those that the identity may see: what it has no role on is left out without a word. */
+  variableGroups(projectId: string, options?: ListOptions): AsyncGenerator<VariableGroup[]>;
+  connections(projectId: string, options?: ListOptions): AsyncGenerator<ServiceConnection[]>;
+  /** Undefined when there is none, or none that the identity may see. */
+  variableGroup(projectId: string, id: number): Promise<VariableGroup | undefined>;
+  connection(projectId: string, id: string): Promise<ServiceConnection | undefined>;
+  /**
+   * Replaces the whole group: a variable that is missing is deleted, a secret without a value keeps the one it has. Sent once.
+   *
+   * @param notAfter - Unix milliseconds.
+   * @throws {ReadTooOld} when it would leave later; nothing was sent.
+   */
+  putVariableGroup(group: VariableGroup, notAfter: number): Promise<VariableGroup>;
+  /** Replaces the whole connection, as `putVariableGroup` does. */
+  putConnection(connection: ServiceConnection, notAfter: number): Promise<ServiceConnection>;
+  /** Has DevOps sign in with the connection. */
+  testConnection(projectId: string, connection: ServiceConnection): Promise<boolean>;
+}
+
+export interface DevopsClientOptions {
+  /** Of the organization, without a slash at the end: see `organizationAddress`. */
+  address: string;
+  identity: Identity;
+  log: Logger;
+  randomness: Randomness;
+  limits?: Partial<CallLimits> | undefined;
+}
+
+interface Sending {
+  method?: "POST" | "PUT";
+  body?: object;
+  notAfter?: number;
+}
+
+/** Azure DevOps Services with the service's own identity. A client has one organization, and keeps to its pace. */
+export function createDevopsClient(options: DevopsClientOptions): DevopsClient {
+  const { address, identity, log, randomness } = options;
+  const { origin, pathname } = new URL(address);
+  const base = pathname.replace(/\/+$/, "");
+  const limits = { ...CALL_LIMITS, ...options.limits };
+  /** Unix milliseconds: DevOps slows down, also with 200, those who don't wait by themselves. */
+  let notBefore = 0;
+
+  async function paced(target: CallTarget, signal: AbortSignal | undefined): Promise<void> {
+    const wait = notBefore - Date.now();
+    if (wait <= 0) return;
+    if (wait > limits.totalWaitMs) {
+      throw failure("throttled", target, "Azure DevOps asks to wait", {
+        remedy: "Nothing to mend: it is tried again later.",
+        retryAfterSeconds: Math.ceil(wait / 1000),
+      });
+    }
+    await sleep(wait, undefined, signal ? { signal } : {}).catch((reason) => {
+      throw asCloudFailure(reason, target);
+    });
+  }
+
+  /** Sends the requests of one call: the pages of one list, or a single one. */
+  async function sender(signal?: AbortSignal, own: Partial<CallLimits> = {}, unreadable?: ListOptions["unreadable"]) {
+    const { createDefaultHttpClient, createPipelineFromOptions, createPipelineRequest } = await import(
+      "@azure/core-rest-pipeline"
+    );
+    const route = (path: string) =>
+      path.startsWith(`${base}/`) ? devopsRoute(path.slice(base.length), address) : undefined;
+    const { additionalPolicies, ...pipelineOptions } = clientOptions({
+      origin,
+      scope: SCOPE,
+      identity,
+      route,
+      resource: address,
+      signal,
+      unreadable,
+      failureOf: devopsFailure,
+      log,
+      randomness,
+      limits: { ...limits, ...own },
+    });
+    const pipeline = createPipelineFromOptions(pipelineOptions);
+    for (const { policy, position } of additionalPolicies) {
+      pipeline.addPolicy(policy, position === "perRetry" ? { afterPhase: "Sign" } : {});
+    }
+    const client = createDefaultHttpClient();
+    return async (path: string, { method, body, notAfter }: Sending = {}) => {
+      const url = `${address}${path}`;
+      const target = route(new URL(url).pathname)!.target;
+      await paced(target, signal);
+      const request = createPipelineRequest({
+        url,
+        ...(method && { method }),
+        ...(body && { body: JSON.stringify(body) }),
+      });
+      request.headers.set("accept", "application/json");
+      if (body) request.headers.set("content-type", "application/json");
+      // Asks for 401 in place of a redirect to a page: https://learn.microsoft.com/azure/devops/integrate/get-started
+      request.headers.set("x-tfs-fedauthredirect", "Suppress");
+      if (notAfter !== undefined) {
+        // A token that must be asked for would take its time in between.
+        await (await identity.credential()).getToken(SCOPE);
+        if (Date.now() > notAfter) throw new ReadTooOld();
+      }
+      const response = await pipeline.sendRequest(client, request);
+      const seconds = retryAfter({
+        status: response.status,
+        body: "",
+        header: (name) => response.headers.get(name),
+      });
+      if (seconds !== undefined) notBefore = Math.max(notBefore, Date.now() + seconds * 1000);
+      // As it came, and not as a schema would read it: what is written back must lose nothing.
+      return {
+        json: JSON.parse(response.bodyAsText ?? "null") as unknown,
+        next: response.headers.get("x-ms-continuationtoken"),
+      };
+    };
+  }
+
+  async function one<T>(path: string, sending?: Sending, own?: Partial<CallLimits>): Promise<T> {
+    return (await (await sender(undefined, own))(path, sending)).json as T;
+  }
+
+  async function* pages<T>(path: string, query: string, { unreadable, signal }: ListOptions = {}) {
+    const send = await sender(signal, {}, unreadable);
+    let token: string | undefined;
+    do {
+      const more = token === undefined ? "" : `&continuationToken=${encodeURIComponent(token)}`;
+      const { json, next } = await send(`${path}?${VERSION}${query}${more}`);
+      yield (json as Page<T>).value;
+      token = next;
+    } while (token);
+  }
+
+  const groups = "_apis/distributedtask/variablegroups";
+  const endpoints = "_apis/serviceendpoint/endpoints";
+  const filter = (manageable: boolean | undefined) => (manageable ? "&actionFilter=manage" : "");
+  /** Sent again it would build on a state that may not stand any more. */
+  const once = { throttledTries: 1, concurrencyTries: 1, unreachableTries: 1 };
+
+  return {
+    async user(signal) {
+      const { json } = await (await sender(signal))("/_apis/connectionData?api-version=7.1-preview.1");
+      const { authenticatedUser: user } = json as ConnectionData;
+      if (user.id.toLowerCase() === ANONYMOUS) {
+        throw devopsFailure(
+          { status: 401, body: "", header: () => undefined },
+          { operation: "sign in to Azure DevOps", resource: address },
+        )!;
+      }
+      return { id: user.id, name: user.providerDisplayName ?? undefined };
+    },
+    projects: (signal) => pages("/_apis/projects", "&$top=100", { signal }),
+    variableGroups: (projectId, { manageable, ...rest } = {}) =>
+      pages(`/${encodeURIComponent(projectId)}/${groups}`, `&$top=100${filter(manageable)}`, rest),
+    connections: (projectId, { manageable, ...rest } = {}) =>
+      pages(
+        `/${encodeURIComponent(projectId)}/${endpoints}`,
+        `&includeFailed=true&includeDetails=true${filter(manageable)}`,
+        rest,
+      ),
+    variableGroup: async (projectId, id) =>
+      (await one<VariableGroup | null>(`/${encodeURIComponent(projectId)}/${groups}/${id}?${VERSION}`)) ?? undefined,
+    connection: async (projectId, id) =>
+      (await one<ServiceConnection | null>(
+        `/${encodeURIComponent(projectId)}/${endpoints}/${encodeURIComponent(id)}?${VERSION}`,
+      )) ?? undefined,
+    putVariableGroup: (group, notAfter) =>
+      one(`/${groups}/${group.id}?${VERSION}`, { method: "PUT", body: group, notAfter }, once),
+    putConnection: (connection, notAfter) =>
+      one(`/${endpoints}/${connection.id}?${VERSION}`, { method: "PUT", body: connection, notAfter }, once),
+
+    async testConnection(projectId, connection) {
+      const path = `/${encodeURIComponent(projectId)}/_apis/serviceendpoint/endpointproxy?endpointId=${connection.id}&api-version=7.2-preview.1`;
+      const body = {
+        dataSourceDetails: {
+          dataSourceName: "TestConnection",
+          dataSourceUrl: "",
+          headers: null,
+          resourceUrl: "",
+          requestContent: null,
+          requestVerb: null,
+          parameters: null,
+          resultSelector: "",
+          initialContextTemplate: "",
+        },
+        resultTransformationDetails: { callbackContextTemplate: "", callbackRequiredTemplate: "", resultTemplate: "" },
+        serviceEndpointDetails: connection,
+      };
+      const { statusCode } = await one<Proxied>(path, { method: "POST", body });
+      return statusCode.toLowerCase() === "ok";
+    },
+  };
+}

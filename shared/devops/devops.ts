@@ -1,0 +1,128 @@
+import type { CallLimits } from "../azure/calls.ts";
+import { CloudFailure } from "../azure/failure.ts";
+import type { Identity } from "../azure/identity.ts";
+import type { Config } from "../config/config.ts";
+import type { Caller } from "../http/endpoint.ts";
+import { Problem, retryLater } from "../http/problem.ts";
+import { onOneLine } from "../http/text.ts";
+import type { Logger } from "../runtime.ts";
+import type { Project } from "./answers.ts";
+import { type DevopsProject, type DevopsSettingsView, type DevopsTest, settingsView } from "./api.ts";
+import { createDevopsClient, type DevopsClient } from "./client.ts";
+import { organizationAddress } from "./org-url.ts";
+import { createDevopsSettings, type DevopsSettings, type SettingsDependencies } from "./settings.ts";
+import { chosenProjects, testOrganization } from "./test.ts";
+
+export type { Project, ServiceConnection, VariableGroup } from "./answers.ts";
+export type { DevopsClient } from "./client.ts";
+
+/** The organization that is configured, for those who look for dependencies in it or rotate what it holds. */
+export interface DevopsOrganization {
+  /** The organization's name: lower-case letters, digits and dashes. */
+  name: string;
+  client: DevopsClient;
+  /** The projects that are scanned. @throws {CloudFailure} */
+  projects(signal?: AbortSignal): Promise<Project[]>;
+}
+
+export interface Devops {
+  settings(): Promise<DevopsSettingsView>;
+  /** @throws {Problem} invalidRequest for an address that is not Azure DevOps'; conflict; preconditionFailed */
+  configure(
+    change: { orgUrl?: string | null; projectIds?: string[] },
+    ifMatch: string | undefined,
+    caller: Caller,
+  ): Promise<DevopsSettingsView>;
+  /** All projects that the service may see. @throws {Problem} conflict while it is switched off; unavailable */
+  projects(): Promise<DevopsProject[]>;
+  /** Says what is missing. @throws {Problem} conflict while it is switched off */
+  test(): Promise<DevopsTest>;
+  /** Undefined while it is switched off. */
+  organization(): Promise<DevopsOrganization | undefined>;
+}
+
+export interface DevopsDependencies extends SettingsDependencies {
+  config: Pick<Config, "AZURE_DEVOPS_ENDPOINT" | "SERVICE_KEY_VAULT_URL">;
+  identity: Identity;
+  log: Logger;
+  limits?: Partial<CallLimits>;
+}
+
+/** Azure DevOps: where it is, and what the service may do there. */
+export function createDevops(deps: DevopsDependencies): Devops {
+  const store = createDevopsSettings(deps);
+  /** Of this process, so that it keeps to the pace that DevOps asks for. */
+  const clients = new Map<string, DevopsClient>();
+
+  function clientOf({ orgUrl }: DevopsSettings): { address: string; client: DevopsClient } | undefined {
+    // Looked at again: it may have been stored under another endpoint.
+    const address = orgUrl === undefined ? undefined : organizationAddress(orgUrl, deps.config);
+    if (address === undefined) return undefined;
+    const client = clients.get(address) ?? createDevopsClient({ ...deps, address });
+    clients.set(address, client);
+    return { address, client };
+  }
+
+  async function opened() {
+    const settings = await store.read();
+    const found = clientOf(settings);
+    if (!found) {
+      throw new Problem(
+        "conflict",
+        "The DevOps integration is switched off: PUT orgUrl to /api/settings/integrations/devops.",
+      );
+    }
+    return { ...found, settings };
+  }
+
+  return {
+    settings: async () => settingsView(await store.read()),
+    configure: async (change, ifMatch, caller) => settingsView(await store.change(change, ifMatch, caller)),
+
+    async projects() {
+      const { client, settings } = await opened();
+      try {
+        const visible = await allOf(client.projects());
+        const selected = new Set(chosenProjects(visible, settings.projectIds).projects);
+        return visible.map((one) => ({ id: one.id, name: onOneLine(one.name), selected: selected.has(one) }));
+      } catch (error) {
+        if (!(error instanceof CloudFailure)) throw error;
+        throw retryLater("unavailable", `${error.message} ${error.remedy}`, error.retryAfterSeconds ?? RETRY_SECONDS);
+      }
+    },
+
+    async test() {
+      const { client, settings } = await opened();
+      const { orgUrl = "", projectIds } = settings;
+      return await testOrganization(client, { orgUrl, projectIds, now: deps.clock.now() });
+    },
+
+    async organization() {
+      const settings = await store.read();
+      const found = clientOf(settings);
+      if (!found) return undefined;
+      const { address, client } = found;
+      return {
+        name: nameIn(address),
+        client,
+        projects: async (signal) => chosenProjects(await allOf(client.projects(signal)), settings.projectIds).projects,
+      };
+    },
+  };
+}
+
+/** The last part of an address, or its host where it has no path. */
+function nameIn(address: string): string {
+  const { pathname, hostname } = new URL(address);
+  const name = pathname.split("/").at(-1) || hostname;
+  return name.toLowerCase().replace(/[^a-z0-9-]/g, "-");
+}
+
+/** Seconds a caller is asked to wait when DevOps gave no time of its own. */
+const RETRY_SECONDS = 10;
+
+async function allOf<T>(pages: AsyncGenerator<T[]>): Promise<T[]> {
+  const all: T[] = [];
+  for await (const page of pages) all.push(...page);
+  return all;
+}

@@ -1,0 +1,137 @@
+import * as z from "zod";
+import { audited } from "../audit/audited.ts";
+import type { Appender } from "../audit/event.ts";
+import type { Config } from "../config/config.ts";
+import { changedSince, requireMatch } from "../http/conditional.ts";
+import type { Caller } from "../http/endpoint.ts";
+import { invalidBody, Problem } from "../http/problem.ts";
+import type { Clock, Randomness } from "../runtime.ts";
+import { isConflict, repeatOnConflict } from "../storage/conflict.ts";
+import { entity, withoutKeys } from "../storage/entity.ts";
+import type { Tables } from "../storage/tables.ts";
+import { organizationAddress } from "./org-url.ts";
+
+const record = z.object({
+  /** As it was given; absent while the integration is switched off. */
+  orgUrl: z.string().optional(),
+  /** Ids or names; empty: all that the identity may see. */
+  projectIds: z.array(z.string()),
+  /** Changes with every change. */
+  revision: z.string(),
+  updatedAt: z.string(),
+  updatedBy: z.string(),
+});
+export type DevopsSettings = z.infer<typeof record>;
+
+/** Says where the service's token, and secrets that are rotated, go. */
+export const SettingsRow = entity("Devops", record, { signed: true });
+export const DEVOPS = "devops";
+export const SETTINGS = "settings";
+
+/** What stands before anybody configured anything. */
+const UNCONFIGURED: DevopsSettings = {
+  projectIds: [],
+  revision: "none",
+  updatedAt: new Date(0).toISOString(),
+  updatedBy: "system",
+};
+
+export interface DevopsSettingsStore {
+  /** By one read. */
+  read(): Promise<DevopsSettings>;
+  /**
+   * @param change - Any subset of the members; `orgUrl` null switches the integration off and keeps the projects.
+   * @throws {Problem} invalidRequest for an address that is not Azure DevOps'; conflict; preconditionFailed
+   */
+  change(
+    change: { orgUrl?: string | null; projectIds?: string[] },
+    ifMatch: string | undefined,
+    caller: Caller,
+  ): Promise<DevopsSettings>;
+}
+
+export interface SettingsDependencies {
+  tables: Tables;
+  audit: Appender;
+  config: Pick<Config, "AZURE_DEVOPS_ENDPOINT" | "SERVICE_KEY_VAULT_URL">;
+  clock: Clock;
+  randomness: Randomness;
+}
+
+export function createDevopsSettings(deps: SettingsDependencies): DevopsSettingsStore {
+  const { tables, audit, config, clock, randomness } = deps;
+  const row = () => tables.get(SettingsRow, DEVOPS, SETTINGS);
+
+  /** Without `If-Match` it is changed once more where another change came first, since each names what it changes. */
+  async function write(
+    { orgUrl, projectIds }: { orgUrl?: string | null; projectIds?: string[] },
+    ifMatch: string | undefined,
+    caller: Caller,
+  ): Promise<DevopsSettings> {
+    return await repeatOnConflict(async () => {
+      const found = await row();
+      const { orgUrl: known, ...before } = found ? withoutKeys(found) : UNCONFIGURED;
+      requireMatch(etagOf(before), ifMatch, THE_SETTINGS);
+      const now = clock.now();
+      const url = orgUrl === undefined ? known : orgUrl;
+      const next: DevopsSettings = {
+        ...before,
+        ...(url && { orgUrl: url }),
+        ...(projectIds && { projectIds: [...new Set(projectIds)] }),
+        revision: randomness.ulid(now),
+        updatedAt: now.toISOString(),
+        updatedBy: caller.actor,
+      };
+      try {
+        if (found) await tables.replace(SettingsRow, { ...keysOf(found), ...next });
+        else await tables.insert(SettingsRow, DEVOPS, SETTINGS, next);
+      } catch (error) {
+        if (isConflict(error) && ifMatch !== undefined) throw changedSince(THE_SETTINGS);
+        throw error;
+      }
+      return next;
+    });
+  }
+
+  return {
+    async read() {
+      const found = await row();
+      return found ? withoutKeys(found) : UNCONFIGURED;
+    },
+
+    async change(change, ifMatch, caller) {
+      if (config.SERVICE_KEY_VAULT_URL === undefined) {
+        throw new Problem(
+          "conflict",
+          "Where tokens and secrets are sent is signed with a key in the service's own key vault, which is not configured. Set SERVICE_KEY_VAULT_URL.",
+        );
+      }
+      if (typeof change.orgUrl === "string" && organizationAddress(change.orgUrl, config) === undefined) {
+        const endpoint = config.AZURE_DEVOPS_ENDPOINT;
+        throw invalidBody(
+          "orgUrl",
+          `must be https://dev.azure.com/{organization} or https://{organization}.visualstudio.com${endpoint ? `, or lie at ${endpoint}` : ""}`,
+        );
+      }
+      const before = entered(await this.read());
+      const event = { type: "devops.configured", caller, target: { type: "devops", id: SETTINGS }, before };
+      return await audited(
+        audit,
+        event,
+        () => write(change, ifMatch, caller),
+        (after) => ({ after: entered(after) }),
+      );
+    },
+  };
+}
+
+const THE_SETTINGS = "The settings of the DevOps integration";
+
+export const etagOf = ({ revision }: Pick<DevopsSettings, "revision">): string => `"${revision}"`;
+
+const keysOf = <T extends { partitionKey: string; rowKey: string; etag: string }>(row: T) => {
+  const { partitionKey, rowKey, etag } = row;
+  return { partitionKey, rowKey, etag };
+};
+
+const entered = ({ orgUrl, projectIds }: DevopsSettings) => ({ orgUrl: orgUrl ?? null, projectIds });
