@@ -1,0 +1,505 @@
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { appIdOf, secretValueOf } from "../../infra/local/cloud/company/applications.ts";
+import type { Company } from "../../infra/local/cloud/company/company.ts";
+import type { Devops as StandIn } from "../../infra/local/cloud/devops/devops.ts";
+import { TOKEN_MODES } from "../../infra/local/cloud/devops/refusals.ts";
+import { createIdentity } from "../../shared/azure/identity.ts";
+import { devopsPlace } from "../../shared/dependencies/devops/ids.ts";
+import { devopsSource } from "../../shared/dependencies/devops/source.ts";
+import type { Told } from "../../shared/dependencies/source.ts";
+import { createDevopsClient, type DevopsClient } from "../../shared/devops/client.ts";
+import { replaceConnectionSecret } from "../../shared/devops/service-connections.ts";
+import { replaceVariable } from "../../shared/devops/variable-groups.ts";
+import { systemRandomness } from "../../shared/runtime.ts";
+import { configIn } from "../azure/live-cloud.ts";
+import { trust } from "../azure/odd-server.ts";
+import { failureOf, IMPATIENT, recordingLog } from "../azure/services.ts";
+import { Service } from "../support/service.ts";
+
+const SETTINGS = "/api/settings/integrations/devops";
+const PLANTED = ["copied-db-password", "https://hooks.acme.example/T0KEN", secretValueOf("Shop API", "current")];
+
+const company: Company = {
+  subscriptions: [{ name: "Shop", vaults: [{ name: "kv-shop", secrets: [{ name: "db-password" }] }] }],
+  applications: [
+    { name: "Shop API", secrets: [{ name: "current", expiresInDays: 90 }] },
+    { name: "Other API", secrets: [{ name: "current", expiresInDays: 90 }] },
+  ],
+  devops: {
+    organization: "acme",
+    projects: [
+      {
+        name: "Shop",
+        groups: [
+          {
+            name: "shop-prod",
+            vault: "kv-shop",
+            variables: { "db-password": { enabled: true }, "smtp-password": { enabled: false } },
+            sharedWith: ["Website"],
+          },
+          {
+            name: "shop-copies",
+            variables: {
+              DB_PASSWORD: { secret: "copied-db-password" },
+              HOOK: { secret: "https://hooks.acme.example/T0KEN" },
+              REGION: "westeurope",
+              ["__proto__"]: "odd",
+            },
+            sharedWith: ["Website"],
+          },
+        ],
+        connections: [
+          { name: "deploy", application: "Shop API", secret: "current" },
+          { name: "deploy-camel", application: "Shop API", secret: "current", camelCase: true },
+          { name: "deploy-dead", application: "Shop API" },
+          { name: "deploy-made", application: "Shop API", secret: "current", creationMode: "Automatic" },
+          { name: "deploy-federated", application: "Shop API", signsIn: "federation" },
+          { name: "deploy-certificate", application: "Shop API", signsIn: "certificate" },
+          { name: "agents", application: "Shop API", signsIn: "managedIdentity" },
+          { name: "source", application: "Shop API", type: "github", secret: "current" },
+        ],
+      },
+      { name: "Docs" },
+      { name: "Archive", rights: "view", groups: [{ name: "old", variables: { A: { secret: "a" } } }] },
+      { name: "Website" },
+      { name: "Vaulted", rights: "none", groups: [{ name: "hidden", vault: "kv-shop", variables: {} }] },
+    ],
+  },
+};
+
+let service: Service;
+let devops: StandIn;
+let client: DevopsClient;
+const log = recordingLog();
+
+beforeAll(async () => {
+  service = await Service.start({ company, shortWaits: true });
+  ({ devops } = service.cloud.control);
+  trust(service.cloud.environment.NODE_EXTRA_CA_CERTS!);
+  process.env.IDENTITY_ENDPOINT = service.cloud.environment.IDENTITY_ENDPOINT;
+  process.env.IDENTITY_HEADER = service.cloud.environment.IDENTITY_HEADER;
+  const config = configIn(service.cloud);
+  client = createDevopsClient({
+    address: `${config.AZURE_DEVOPS_ENDPOINT}/acme`,
+    identity: createIdentity(config),
+    log,
+    randomness: systemRandomness(),
+    limits: IMPATIENT,
+  });
+});
+afterAll(() => service?.stop());
+afterEach(() => {
+  devops.set({ tokenMode: null, slowed: { seconds: 0, times: 0 } });
+  service.cloud.control.clearFaults();
+});
+
+const projectId = (name: string) => devops.organization.project(name)!.id;
+const configure = (orgUrl: string | null = "https://dev.azure.com/acme") => service.admin("PUT", SETTINGS, { orgUrl });
+
+describe("the settings", () => {
+  test("are switched off until somebody names the organization", async () => {
+    const { body } = await service.admin("GET", SETTINGS);
+    expect(body).toMatchObject({ orgUrl: null, enabled: false, projectIds: [], updatedBy: null });
+    expect((await service.admin("POST", `${SETTINGS}/test`)).status).toBe(409);
+    expect((await service.admin("GET", `${SETTINGS}/projects`)).status).toBe(409);
+  });
+
+  test("are changed under their etag, entered in the audit log, and switched off by null", async () => {
+    const first = await configure();
+    expect(first.body).toMatchObject({ orgUrl: "https://dev.azure.com/acme", enabled: true, updatedBy: "admin" });
+    expect(first.headers.get("etag")).toBe(first.body.etag);
+    const chosen = await service.admin("PUT", `${SETTINGS}/projects`, {
+      projectIds: ["Shop", "Shop", projectId("Docs")],
+    });
+    expect(chosen.body.projectIds).toEqual(["Shop", projectId("Docs")]);
+    const token = await service.signIn({ username: "admin", password: "correct-horse-battery" });
+    const headers = { "If-Match": first.body.etag };
+    const stale = await service.call("PUT", SETTINGS, { token, headers, body: { orgUrl: null } });
+    expect(stale.status).toBe(412);
+    const off = await configure(null);
+    expect(off.body).toMatchObject({ orgUrl: null, enabled: false, projectIds: ["Shop", projectId("Docs")] });
+    const { items } = (await service.admin("GET", "/audit/logs?event_type=devops.configured")).body;
+    expect(items[0]).toMatchObject({
+      outcome: "success",
+      before: { orgUrl: "https://dev.azure.com/acme" },
+      after: { orgUrl: null },
+    });
+    await service.admin("PUT", `${SETTINGS}/projects`, { projectIds: [] });
+  });
+
+  test("take no address that is not Azure DevOps'", async () => {
+    for (const orgUrl of ["https://dev.azure.com.evil.localhost/acme", "http://dev.azure.com/acme", ""]) {
+      const { status, body } = await configure(orgUrl);
+      expect([orgUrl, status, body.errors?.[0].path]).toEqual([orgUrl, 400, "body.orgUrl"]);
+    }
+    expect((await service.admin("PUT", SETTINGS, {})).status).toBe(400);
+  });
+
+  test("that somebody else wrote into the table are not believed", async () => {
+    await configure();
+    const { TableClient } = await import("@azure/data-tables");
+    const table = TableClient.fromConnectionString(service.azurite.connectionString(), "Devops", {
+      allowInsecureConnection: true,
+    });
+    const row = await table.getEntity("devops", "settings");
+    const theirs = { ...row, partitionKey: "devops", rowKey: "settings", orgUrl: "https://dev.azure.com/mallory" };
+    await table.updateEntity(theirs, "Replace");
+    service.cloud.control.resetCounts();
+    expect((await service.admin("POST", `${SETTINGS}/test`)).status).toBe(500);
+    expect(service.cloud.control.counts()["devops.connectionData"]).toBeUndefined();
+    await table.updateEntity({ ...row, partitionKey: "devops", rowKey: "settings" }, "Replace");
+  });
+});
+
+describe("the test", () => {
+  test("says what the identity sees and may change in each project", async () => {
+    await configure();
+    const { body } = await service.admin("POST", `${SETTINGS}/test`);
+    const { objectId } = { objectId: [...devops.members][0] };
+    expect(body).toMatchObject({ orgUrl: "https://dev.azure.com/acme", ok: false, identity: { id: objectId } });
+    // biome-ignore lint/suspicious/noExplicitAny: as it is answered
+    const rows = body.steps.map((one: any) => [one.step, one.project, one.ok, one.found, one.changeable, one.code]);
+    expect(rows).toEqual([
+      ["signIn", null, true, null, null, null],
+      ["projects", null, true, 5, null, null],
+      ["variableGroups", "Shop", true, 2, 2, null],
+      ["serviceConnections", "Shop", true, 8, 8, null],
+      ["variableGroups", "Docs", true, 0, 0, null],
+      ["serviceConnections", "Docs", true, 0, 0, null],
+      ["variableGroups", "Archive", true, 1, 0, null],
+      ["serviceConnections", "Archive", true, 0, 0, null],
+      ["variableGroups", "Website", true, 2, 2, null],
+      ["serviceConnections", "Website", true, 0, 0, null],
+      ["variableGroups", "Vaulted", false, null, null, "accessDenied"],
+      ["serviceConnections", "Vaulted", false, null, null, "accessDenied"],
+    ]);
+  });
+
+  test("names a project that the identity does not see", async () => {
+    await service.admin("PUT", `${SETTINGS}/projects`, { projectIds: ["docs", "Nowhere"] });
+    const { body } = await service.admin("POST", `${SETTINGS}/test`);
+    expect(body.steps.filter(({ ok }: { ok: boolean }) => !ok)).toMatchObject([
+      { step: "project", project: "Nowhere" },
+    ]);
+    expect(body.steps.map(({ project }: { project: string }) => project)).toEqual([
+      null,
+      null,
+      "Nowhere",
+      "Docs",
+      "Docs",
+    ]);
+    const listed = await service.admin("GET", `${SETTINGS}/projects?limit=2`);
+    expect(listed.body).toMatchObject({
+      total: 5,
+      items: [
+        { name: "Archive", selected: false },
+        { name: "Docs", selected: true },
+      ],
+    });
+    await service.admin("PUT", `${SETTINGS}/projects`, { projectIds: [] });
+  });
+
+  test("names an organization that is not there, and one where the identity is no user", async () => {
+    await configure("https://mallory.visualstudio.com/");
+    const other = await service.admin("POST", `${SETTINGS}/test`);
+    expect(other.body).toMatchObject({ ok: false, identity: null, steps: [{ step: "signIn", code: "notFound" }] });
+    await configure();
+    const members = [...devops.members];
+    devops.set({ members: [] });
+    const { body } = await service.admin("POST", `${SETTINGS}/test`);
+    devops.set({ members });
+    expect(body).toMatchObject({ ok: false, steps: [{ step: "signIn", ok: false, code: "unauthorized" }] });
+    expect(body.steps[0].remedy).toContain("as a user of the organization");
+  });
+
+  test.each([...TOKEN_MODES])("shows none of what DevOps says when it asks to sign in (%s)", async (tokenMode) => {
+    await configure();
+    devops.set({ tokenMode });
+    const tried = await service.admin("POST", `${SETTINGS}/test`);
+    expect(tried.body).toMatchObject({ ok: false, identity: null });
+    expect(tried.body.steps).toMatchObject([{ step: "signIn", ok: false, code: "unauthorized" }]);
+    const listed = await service.admin("GET", `${SETTINGS}/projects`);
+    expect(listed.status).toBe(503);
+    for (const { text } of [tried, listed]) expect(text).not.toMatch(/<html|<form|Anonymous|aaaaaaaa|_signin/i);
+    expect(service.cloud.control.foreignRequests()).toEqual([]);
+  });
+
+  test("takes what is not an answer for none", async () => {
+    await configure();
+    for (const as of ["html", "truncated", "otherShape"] as const) {
+      service.cloud.control.clearFaults();
+      service.cloud.control.addFault({ match: { operation: "devops.*" }, action: { kind: "garbage", as } });
+      const { body, text } = await service.admin("POST", `${SETTINGS}/test`);
+      expect(body.steps).toMatchObject([
+        { step: "signIn", ok: false, code: as === "html" ? "unauthorized" : "badResponse" },
+      ]);
+      expect(text).not.toMatch(/Please sign in|not a list/);
+    }
+  });
+});
+
+describe("the pace", () => {
+  test("is DevOps', also where it answers", async () => {
+    devops.set({ slowed: { seconds: 1, times: 1 } });
+    await client.user();
+    const before = Date.now();
+    await client.user();
+    expect(Date.now() - before).toBeGreaterThan(800);
+    // A client of its own: the wait is longer than anybody should wait here.
+    const other = createDevopsClient({
+      address: `${configIn(service.cloud).AZURE_DEVOPS_ENDPOINT}/acme`,
+      identity: createIdentity(configIn(service.cloud)),
+      log,
+      randomness: systemRandomness(),
+    });
+    devops.set({ slowed: { seconds: 300, times: 1 } });
+    await other.user();
+    expect(await failureOf(other.user())).toMatchObject({ code: "throttled", retryAfterSeconds: 300 });
+  });
+
+  test("is waited for when requests are blocked", async () => {
+    service.cloud.control.addFault({
+      match: { operation: "devops.connectionData" },
+      action: { kind: "throttle", retryAfterSeconds: 300 },
+    });
+    expect(await failureOf(client.user())).toMatchObject({ code: "throttled", cloudCode: "TF400733" });
+  });
+});
+
+describe("as a source of dependencies", () => {
+  const source = () =>
+    devopsSource({
+      devops: {
+        organization: async () => ({
+          name: "acme",
+          client,
+          projects: async () => devops.organization.projects.map(({ id, name }) => ({ id, name })),
+        }),
+      },
+      tenantId: async () => service.cloud.app.tenantId,
+    });
+  const read = async (project: string): Promise<Told[]> => {
+    const told: Told[] = [];
+    for await (const one of source().read(projectId(project), {})) told.push(one);
+    return told;
+  };
+
+  test("tells of linked groups and of connections that hold a client secret, and of nothing else", async () => {
+    const told = await read("Shop");
+    const edges = told.flatMap((one) => ("edges" in one ? one.edges : []));
+    expect(
+      edges.map(({ vaultName, name, resource, refresh, state }) => [
+        resource.name,
+        vaultName,
+        name,
+        refresh.how,
+        state?.status,
+      ]),
+    ).toEqual([
+      ["shop-prod", "kv-shop", "db-password", "automatic", undefined],
+      ["shop-prod", "kv-shop", "smtp-password", "automatic", "Disabled"],
+      ...["deploy", "deploy-camel", "deploy-dead"].map((name) => [
+        name,
+        `entra.${service.cloud.app.tenantId}`,
+        appIdOf("Shop API"),
+        "action",
+        undefined,
+      ]),
+      ["deploy-made", `entra.${service.cloud.app.tenantId}`, appIdOf("Shop API"), "willBreak", undefined],
+    ]);
+    const without = told.flatMap((one) => ("edges" in one && one.edges.length === 0 ? [one.resource.name] : []));
+    expect(without).toEqual(["shop-copies", "deploy-federated", "deploy-certificate", "agents", "source"]);
+    for (const { resource } of edges)
+      expect(devopsPlace(resource.id)).toMatchObject({ organization: "acme", projectId: projectId("Shop") });
+    expect(JSON.stringify(told)).not.toMatch(new RegExp(PLANTED.join("|")));
+  });
+
+  test("lists what it may not look into", async () => {
+    expect(await read("Vaulted")).toMatchObject([
+      { notSeen: { code: "accessDenied", scope: expect.stringContaining("variable groups") } },
+      { notSeen: { code: "accessDenied", scope: expect.stringContaining("service connections") } },
+    ]);
+    devops.set({ tokenMode: "page203" });
+    expect(await failureOf(read("Shop"))).toMatchObject({ code: "unauthorized" });
+  });
+});
+
+describe("a secret variable", () => {
+  const place = (variable = "DB_PASSWORD") => {
+    return { projectId: projectId("Shop"), groupId: devops.organization.groupNamed("shop-copies").id, variable };
+  };
+  const members = () => Object.keys(devops.organization.groupNamed("shop-copies").variables);
+
+  test("is replaced without a change to any other member, within a second of the last read", async () => {
+    service.cloud.control.resetCounts();
+    expect(await replaceVariable(client, place("db_password"), "new-value-1")).toEqual({ meanwhile: [] });
+    const group = devops.organization.groupNamed("shop-copies");
+    expect(devops.value("shop-copies", "DB_PASSWORD")).toBe("new-value-1");
+    expect(devops.value("shop-copies", "HOOK")).toBe("https://hooks.acme.example/T0KEN");
+    expect(members()).toEqual(["DB_PASSWORD", "HOOK", "REGION", "__proto__"]);
+    expect(group.projects.map(({ name }) => name)).toEqual(["Shop", "Website"]);
+    const calls = service.cloud.control.requests({ host: "devops.localhost" });
+    expect(calls.map(({ operation }) => operation.replace("devops.", ""))).toEqual([
+      "getVariableGroup",
+      "getVariableGroup",
+      "putVariableGroup",
+      "getVariableGroup",
+    ]);
+    expect(Date.parse(calls[2]!.at) - Date.parse(calls[1]!.at)).toBeLessThanOrEqual(1_000);
+  });
+
+  test("is left alone when somebody else changes the group before it is written", async () => {
+    const { groupId } = place();
+    devops.meanwhile("afterRead", groupId, () =>
+      devops.organization.changeGroup("shop-copies", ({ variables }) => {
+        variables.ADDED = { value: "x" };
+      }),
+    );
+    const failure = await failureOf(replaceVariable(client, place(), "new-value-2"));
+    expect(failure).toMatchObject({ code: "conflict", message: expect.stringContaining("variables.ADDED") });
+    expect(devops.value("shop-copies", "DB_PASSWORD")).toBe("new-value-1");
+    // The next try builds on what stands now.
+    expect(await replaceVariable(client, place(), "new-value-2")).toEqual({ meanwhile: [] });
+    expect(members()).toContain("ADDED");
+  });
+
+  test("names what somebody else changed after it was written", async () => {
+    const { groupId } = place();
+    const change = (edit: Parameters<typeof devops.organization.changeGroup>[1]) =>
+      devops.meanwhile("afterWrite", groupId, () => devops.organization.changeGroup("shop-copies", edit));
+    change(({ variables }) => {
+      delete variables.ADDED;
+    });
+    expect(await replaceVariable(client, place(), "new-value-3")).toEqual({ meanwhile: ["variables.ADDED"] });
+    change(({ variables }) => {
+      variables.HOOK!.value = "theirs";
+    });
+    expect(await replaceVariable(client, place(), "new-value-4")).toEqual({
+      meanwhile: ["a value that can't be read"],
+    });
+    expect(devops.value("shop-copies", "HOOK")).toBe("theirs");
+  });
+
+  test("is written once, also when the answer is lost, and can be written again", async () => {
+    service.cloud.control.addFault({
+      match: { operation: "devops.putVariableGroup" },
+      action: { kind: "loseAnswer" },
+      times: 1,
+    });
+    service.cloud.control.resetCounts();
+    expect(await failureOf(replaceVariable(client, place(), "new-value-5"))).toMatchObject({
+      code: "unreachable",
+      unclear: true,
+    });
+    expect(service.cloud.control.counts()["devops.putVariableGroup"]).toBe(1);
+    expect(await replaceVariable(client, place(), "new-value-5")).toEqual({ meanwhile: [] });
+    expect(devops.value("shop-copies", "DB_PASSWORD")).toBe("new-value-5");
+  });
+
+  test("is read again where the write would come too late", async () => {
+    const slow = { ...client };
+    let writes = 0;
+    slow.putVariableGroup = (group, notAfter) =>
+      client.putVariableGroup(group, ++writes < 3 ? Date.now() - 1 : notAfter);
+    service.cloud.control.resetCounts();
+    expect(await replaceVariable(slow, place(), "new-value-6")).toEqual({ meanwhile: [] });
+    expect(service.cloud.control.counts()).toMatchObject({
+      "devops.getVariableGroup": 5,
+      "devops.putVariableGroup": 1,
+    });
+  });
+
+  test("must be one, in a group that the identity may change", async () => {
+    const linked = devops.organization.groupNamed("shop-prod").id;
+    expect(await failureOf(replaceVariable(client, place("REGION"), "x"))).toMatchObject({ code: "refused" });
+    expect(await failureOf(replaceVariable(client, place("NONE"), "x"))).toMatchObject({ code: "refused" });
+    expect(await failureOf(replaceVariable(client, { ...place("db-password"), groupId: linked }, "x"))).toMatchObject({
+      code: "refused",
+    });
+    expect(await failureOf(replaceVariable(client, { ...place(), groupId: 999 }, "x"))).toMatchObject({
+      code: "notFound",
+    });
+    const old = { projectId: projectId("Archive"), groupId: devops.organization.groupNamed("old").id, variable: "A" };
+    expect(await failureOf(replaceVariable(client, old, "x"))).toMatchObject({ code: "accessDenied" });
+  });
+});
+
+describe("a service connection's secret", () => {
+  const place = (name: string) => ({
+    projectId: projectId("Shop"),
+    connectionId: devops.organization.connectionNamed(name).id,
+  });
+  const of = (application = "Shop API") => ({
+    appId: appIdOf(application),
+    tenantId: service.cloud.app.tenantId,
+    resourceManagers: ["https://management.azure.com"],
+  });
+  const newSecret = (name: string) => {
+    const { directory } = service.cloud.control;
+    const { value } = directory.addSecret(appIdOf("Shop API"), { name, expiresInDays: 90 });
+    return value;
+  };
+
+  test.each(["deploy", "deploy-camel"])("is replaced, and DevOps signs in with it (%s)", async (name) => {
+    const secret = newSecret(name);
+    expect(await replaceConnectionSecret(client, place(name), of(), secret)).toEqual({ meanwhile: [] });
+    expect(devops.value(name)).toBe(secret);
+    const connection = (await client.connection(place(name).projectId, place(name).connectionId))!;
+    expect(await client.testConnection(projectId("Shop"), connection)).toBe(true);
+    expect(JSON.stringify(connection)).not.toContain(secret);
+  });
+
+  test("goes to no connection that does not sign in as the application now", async () => {
+    service.cloud.control.resetCounts();
+    const cases: [string, ReturnType<typeof of>, RegExp][] = [
+      ["deploy-dead", of(), /does not sign in/],
+      ["deploy-made", of(), /Azure DevOps made it/],
+      ["deploy-federated", of(), /no client secret/],
+      ["deploy-certificate", of(), /no client secret/],
+      ["deploy", of("Other API"), /not belong/],
+      ["deploy", { ...of(), tenantId: appIdOf("x") }, /not belong/],
+      ["deploy", { ...of(), resourceManagers: ["https://management.elsewhere.example"] }, /another address/],
+      ["source", of(), /not belong/],
+    ];
+    for (const [name, application, message] of cases) {
+      const failure = await failureOf(replaceConnectionSecret(client, place(name), application, "never-sent"));
+      expect([name, failure.code, failure.message]).toEqual([name, "refused", expect.stringMatching(message)]);
+    }
+    expect(service.cloud.control.counts()["devops.putConnection"]).toBeUndefined();
+  });
+
+  test("is not written over somebody else's change, and names one that comes after", async () => {
+    const { connectionId } = place("deploy");
+    const before = devops.value("deploy");
+    const renamed = (data: string) => () =>
+      devops.organization.changeConnection("deploy", (one) => {
+        one.data = { ...one.data, subscriptionName: data };
+      });
+    // The first read of the three before the write is that of the test.
+    devops.meanwhile("afterRead", connectionId, () => devops.meanwhile("afterRead", connectionId, renamed("Theirs")));
+    expect(await failureOf(replaceConnectionSecret(client, place("deploy"), of(), "s"))).toMatchObject({
+      code: "conflict",
+    });
+    expect(devops.value("deploy")).toBe(before);
+    devops.meanwhile("afterWrite", connectionId, renamed("Again"));
+    const secret = newSecret("after");
+    expect(await replaceConnectionSecret(client, place("deploy"), of(), secret)).toEqual({
+      meanwhile: ["data.subscriptionName"],
+    });
+  });
+});
+
+test("nothing that was read or written shows in a log or row", async () => {
+  const { TableClient } = await import("@azure/data-tables");
+  const rows: unknown[] = [];
+  const connection = service.azurite.connectionString();
+  for (const name of ["Devops", "AuditLog"]) {
+    const table = TableClient.fromConnectionString(connection, name, { allowInsecureConnection: true });
+    for await (const row of table.listEntities()) rows.push(row);
+  }
+  const values = [...PLANTED, "new-value", "theirs", "never-sent", devops.value("deploy")!];
+  const everything = JSON.stringify([log.lines, service.hosts.map(({ lines }) => lines), rows]);
+  expect(rows.length).toBeGreaterThan(1);
+  for (const value of values) expect(everything).not.toContain(value);
+  expect(everything).not.toMatch(/Bearer ey|eyJ0eXAiOiJKV1Qi/);
+});
