@@ -118,7 +118,7 @@ describe("the settings", () => {
     expect(stale.status).toBe(412);
     const off = await configure(null);
     expect(off.body).toMatchObject({ orgUrl: null, enabled: false, projectIds: ["Shop", projectId("Docs")] });
-    const { items } = (await service.admin("GET", "/audit/logs?event_type=devops.configured")).body;
+    const { items } = (await service.admin("GET", "/audit/log?event_type=devops.configured")).body;
     expect(items[0]).toMatchObject({
       outcome: "success",
       before: { orgUrl: "https://dev.azure.com/acme" },
@@ -493,7 +493,7 @@ test("nothing that was read or written shows in a log or row", async () => {
   const { TableClient } = await import("@azure/data-tables");
   const rows: unknown[] = [];
   const connection = service.azurite.connectionString();
-  for (const name of ["Devops", "AuditLog"]) {
+  for (const name of ["Devops", "AuditEntries"]) {
     const table = TableClient.fromConnectionString(connection, name, { allowInsecureConnection: true });
     for await (const row of table.listEntities()) rows.push(row);
   }

@@ -11,6 +11,7 @@ const NAMES = [
   "login.localhost",
   "management.localhost",
   "graph.localhost",
+  "devops.localhost",
   "*.vault.localhost",
   "*.communication.localhost",
   "*.azconfig.localhost",
