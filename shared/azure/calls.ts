@@ -79,7 +79,7 @@ interface CallPolicyOptions {
   origin: string;
   /** Of the token, such as `https://vault.azure.net/.default`. */
   scope: string;
-  identity: Identity;
+  identity: Pick<Identity, "credential">;
   /** The route of a path; undefined when the service has none such. */
   route(path: string): Route | undefined;
   /** Named in the failure when a request would leave the origin. */

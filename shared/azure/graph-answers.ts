@@ -8,8 +8,11 @@ import type {
   DirectoryOwner,
   FederatedCredential,
   GraphApplication,
+  IdentityProvider,
   KeyCredential,
+  KeySet,
   NewPassword,
+  Organization,
   PasswordCredential,
   PasswordPolicy,
 } from "./graph-objects.ts";
@@ -61,6 +64,31 @@ const removed = z.object({ id: guid, "@removed": z.object({}) });
 const changes = z.union([removed, application]);
 const federated = z.object({ id: guid, name: z.string(), issuer: z.string(), subject: z.string() });
 
+const organization = z.object({
+  id: guid,
+  displayName: text,
+  tenantType: text,
+  verifiedDomains: z.array(z.object({ name: z.string().max(256) })),
+});
+/** https://learn.microsoft.com/graph/api/resources/identityproviderbase */
+const identityProvider = z.object({
+  "@odata.type": text,
+  id: z.string().min(1).max(256),
+  displayName: text,
+  clientId: text,
+});
+/** Of a key, which may hold its private part, nothing else is looked at. */
+const policyKey = z.object({
+  kid: text,
+  kty: text,
+  x5t: text,
+  x5c: z.array(z.unknown()).nullish(),
+  status: text,
+  nbf: z.number().nullish(),
+  exp: z.number().nullish(),
+});
+const keySet = z.object({ id: z.string().min(1).max(256), keys: z.array(policyKey).nullish() });
+
 const link = z
   .string()
   .refine((one) => URL.canParse(one))
@@ -94,6 +122,9 @@ const newPassword = password.extend({ secretText: z.string().min(1) });
 const READ = "the application permission Application.Read.All of Microsoft Graph";
 const DELTA = `${READ} (or Directory.Read.All)`;
 const POLICY = "the application permission Policy.Read.ApplicationConfiguration of Microsoft Graph";
+const ORGANIZATION = "the application permission Organization.Read.All of Microsoft Graph";
+const PROVIDERS = "the application permission IdentityProvider.Read.All of Microsoft Graph";
+const KEY_SETS = "the application permission TrustFrameworkKeySet.Read.All of Microsoft Graph";
 const WRITE =
   "the application permission Application.ReadWrite.OwnedBy of Microsoft Graph, and make its service principal an owner of the application";
 
@@ -115,16 +146,56 @@ const ROUTES: [path: RegExp, route: Route][] = [
     { ...listOf(federated), target: target("list an application's federated credentials", READ) },
   ],
   [new RegExp(`^${ONE}$`), { answer: z.object({ id: guid }), target: READ_ONE }],
+  [/^organization$/, { ...listOf(organization), target: target("read the organization", ORGANIZATION) }],
+  [
+    /^identity\/identityProviders$/,
+    { ...listOf(identityProvider), target: target("list the identity providers", PROVIDERS) },
+  ],
   [/^policies\/defaultAppManagementPolicy$/, { answer: tenantPolicy, target: target("read the policy", POLICY) }],
   [new RegExp(`^${ONE}/addPassword$`), { answer: newPassword, target: target("add a client secret", WRITE) }],
   [new RegExp(`^${ONE}/removePassword$`), { answer: "nothing", target: target("remove a client secret", WRITE) }],
 ];
 
+/** Key sets of custom policies have no other version than this. */
+const BETA: Route = { ...listOf(keySet), target: target("list the policy keys", KEY_SETS) };
+
 /** The route of a path; undefined when no request of ours goes there. */
 export function graphRoute(path: string): Route | undefined {
+  if (path === "/beta/trustFramework/keySets") return BETA;
   const below = /^\/v1\.0\/(.+)$/.exec(path)?.[1];
   return below === undefined ? undefined : ROUTES.find(([pattern]) => pattern.test(below))?.[1];
 }
+
+export function readOrganization(entry: unknown): Organization {
+  const { id, displayName, tenantType, verifiedDomains } = organization.parse(entry);
+  const domains = verifiedDomains.map(({ name }) => name.toLowerCase());
+  return { id: id.toLowerCase(), displayName: displayName ?? "", ...said({ tenantType }), verifiedDomains: domains };
+}
+
+export function readIdentityProvider(entry: unknown): IdentityProvider {
+  const { "@odata.type": type, id, displayName, clientId } = identityProvider.parse(entry);
+  const kind = type?.replace(/^#microsoft\.graph\./, "") ?? "";
+  return { id, displayName: displayName || id, kind, ...said({ clientId }) };
+}
+
+export function readKeySet(entry: unknown): KeySet {
+  const { id, keys } = keySet.parse(entry);
+  return { id, keys: (keys ?? []).map(policyKeyOf) };
+}
+
+function policyKeyOf({ kid, kty, x5t, x5c, status, nbf, exp }: z.infer<typeof policyKey>) {
+  const thumbprint = x5t ? Buffer.from(x5t, "base64url") : undefined;
+  return {
+    ...said({ kid, keyType: kty, startsOn: unixSeconds(nbf), expiresOn: unixSeconds(exp) }),
+    certificate: (x5c?.length ?? 0) > 0,
+    ...(thumbprint?.length === 20 ? { thumbprint: thumbprint.toString("hex").toUpperCase() } : {}),
+    enabled: status?.toLowerCase() !== "disabled",
+  };
+}
+
+/** Zero is what a key has that never ends. */
+const unixSeconds = (instant: number | null | undefined): number | undefined =>
+  instant ? Math.floor(instant) : undefined;
 
 export function readApplication(entry: unknown): GraphApplication {
   const { signInAudience, createdDateTime, owners, ...rest } = documented(application, entry, READ_ONE);

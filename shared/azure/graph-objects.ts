@@ -79,3 +79,43 @@ export interface PasswordPolicy {
   allowed: boolean;
   longestDays?: number;
 }
+
+/** The tenant itself. */
+export interface Organization {
+  id: string;
+  displayName: string;
+  /** `AAD`, `AAD B2C` or `CIAM`; other values may come. */
+  tenantType?: string;
+  verifiedDomains: string[];
+}
+
+/** What people of a tenant sign in with beside it: the credentials it was set up with are never shown, nor when they end. */
+export interface IdentityProvider {
+  id: string;
+  displayName: string;
+  /** Such as `socialIdentityProvider`; `builtInIdentityProvider` for one that has no credential. */
+  kind: string;
+  clientId?: string;
+}
+
+/** A key of a custom policy's key set, without what is secret of it. Instants are unix seconds. */
+export interface PolicyKey {
+  kid?: string;
+  /** `RSA` or `oct`. */
+  keyType?: string;
+  /** It holds a certificate. */
+  certificate: boolean;
+  /** SHA-1 of the certificate, upper-case hexadecimal. */
+  thumbprint?: string;
+  enabled: boolean;
+  startsOn?: number;
+  /** Absent: never. */
+  expiresOn?: number;
+}
+
+/** https://learn.microsoft.com/graph/api/resources/trustframeworkkeyset */
+export interface KeySet {
+  /** Such as `B2C_1A_TokenSigningKeyContainer`. */
+  id: string;
+  keys: PolicyKey[];
+}

@@ -10,7 +10,10 @@ import {
   readChanges,
   readFederated,
   readId,
+  readIdentityProvider,
+  readKeySet,
   readNewPassword,
+  readOrganization,
   readOwner,
   readRights,
   readServicePrincipal,
@@ -21,12 +24,16 @@ import type {
   DirectoryOwner,
   FederatedCredential,
   GraphApplication,
+  IdentityProvider,
+  KeySet,
   NewPassword,
+  Organization,
   PasswordPolicy,
 } from "./graph-objects.ts";
+import type { Identity } from "./identity.ts";
 import type { CloudServices } from "./key-vault.ts";
 
-export type { GraphApplication, PasswordCredential } from "./graph-objects.ts";
+export type { GraphApplication, IdentityProvider, KeySet, Organization, PasswordCredential } from "./graph-objects.ts";
 
 /** Every method throws `CloudFailure`; `timedOut` once its signal is aborted. */
 export interface Graph {
@@ -71,6 +78,16 @@ export interface Graph {
    * answered `absent` all the same.
    */
   removePassword(objectId: string, keyId: string): Promise<"removed" | "absent">;
+  /** The tenant itself; undefined where the answer names none. */
+  organization(signal?: AbortSignal): Promise<Organization | undefined>;
+  /** What people sign in with beside the tenant, in pages. */
+  identityProviders(signal?: AbortSignal): AsyncGenerator<IdentityProvider[]>;
+  /**
+   * The keys of custom policies, in pages, without what is secret of them. There is only a beta version of this.
+   *
+   * @throws {CloudFailure} notFound in a tenant that is none of Azure AD B2C.
+   */
+  keySets(signal?: AbortSignal): AsyncGenerator<KeySet[]>;
   /** Who the service is for Microsoft Graph, and which application permissions its token has. */
   rights(): Promise<{ objectId: string | undefined; permissions: string[] }>;
 }
@@ -85,8 +102,14 @@ const OWNER = "id,displayName,userPrincipalName,mail";
 /** Milliseconds of waiting between the tries of one write: they are refused while another is under way in the tenant. */
 const WRITE_WAIT_MS = 90_000;
 
-/** Microsoft Graph with the service's own identity. */
-export function createGraph({ config, identity, log, randomness = systemRandomness(), limits }: CloudServices): Graph {
+/** Microsoft Graph with the service's own identity, or with another tenant's application. */
+export function createGraph({
+  config,
+  identity,
+  log,
+  randomness = systemRandomness(),
+  limits,
+}: Omit<CloudServices, "identity"> & { identity: Pick<Identity, "credential"> }): Graph {
   const endpoint = config.cloud.graph;
   const scope = `${endpoint}/.default`;
   const base = `${endpoint}/v1.0`;
@@ -213,6 +236,22 @@ export function createGraph({ config, identity, log, randomness = systemRandomne
         if (error instanceof CloudFailure && error.code === "notFound") return "absent";
         throw error;
       }
+    },
+
+    async organization(signal) {
+      const select = "id,displayName,tenantType,verifiedDomains";
+      return (await all(`${base}/organization?$select=${select}`, readOrganization, signal))[0];
+    },
+
+    async *identityProviders(signal) {
+      for await (const { value } of pages(`${base}/identity/identityProviders`, signal)) {
+        yield value.map(readIdentityProvider);
+      }
+    },
+
+    async *keySets(signal) {
+      for await (const { value } of pages(`${endpoint}/beta/trustFramework/keySets`, signal))
+        yield value.map(readKeySet);
     },
 
     async rights() {

@@ -1,6 +1,6 @@
-import { Agent } from "node:https";
 import * as z from "zod";
 import type { Config } from "../config/config.ts";
+import { requestToken, SIGN_IN_REFUSALS } from "./token-endpoint.ts";
 
 /**
  * What one attempt to sign an application in with a secret says about the secret.
@@ -23,47 +23,18 @@ export type SignInOutcome =
 /** Tries a secret of the application `appId` in the tenant, with one request on a connection of its own. Nothing is kept. */
 export type ProveSignIn = (appId: string, secret: string, tenantId: string) => Promise<SignInOutcome>;
 
-/** Milliseconds one attempt may take. */
-const TIMEOUT_MS = 30_000;
-
 /** After these the secret was taken: what failed comes later in signing in. */
 const AFTER_AUTHENTICATION = new Set([500011, 53003, 65001]);
-
-const IMPOSSIBLE: Record<number, string> = {
-  700016: "The application is not known in this tenant.",
-  7000112: "The application is disabled.",
-  7000229: "The application has no service principal in this tenant.",
-  90002: "The tenant is not known.",
-};
 
 const tokenAnswer = z.object({ token_type: z.literal("Bearer"), access_token: z.string().min(1) });
 const errorAnswer = z.object({ error_codes: z.array(z.number()).min(1) });
 
 /** The token is looked at no further and neither it nor the secret is logged or kept. */
 export function createSignInProof(config: Pick<Config, "cloud">): ProveSignIn {
-  const { authorityHost, graph } = config.cloud;
-  return async (appId, secret, tenantId) => {
-    const { createDefaultHttpClient, createHttpHeaders, createPipelineRequest } = await import(
-      "@azure/core-rest-pipeline"
-    );
-    const form = new URLSearchParams({
-      grant_type: "client_credentials",
-      client_id: appId,
-      client_secret: secret,
-      scope: `${graph}/.default`,
-    });
-    const request = createPipelineRequest({
-      url: `${authorityHost}/${encodeURIComponent(tenantId)}/oauth2/v2.0/token`,
-      method: "POST",
-      headers: createHttpHeaders({ "content-type": "application/x-www-form-urlencoded", accept: "application/json" }),
-      body: form.toString(),
-      abortSignal: AbortSignal.timeout(TIMEOUT_MS),
-    });
-    // A new connection may reach another server, which may not know a new secret yet.
-    request.agent = new Agent({ keepAlive: false });
+  return async (clientId, clientSecret, tenantId) => {
     try {
-      const { status, bodyAsText } = await createDefaultHttpClient().sendRequest(request);
-      return outcomeOf(status, bodyAsText ?? "");
+      const { status, body } = await requestToken(config, { tenantId, clientId, clientSecret });
+      return outcomeOf(status, body);
     } catch (error) {
       if (error instanceof Error && ["RestError", "AbortError", "TimeoutError"].includes(error.name)) {
         return { kind: "unclear" };
@@ -74,22 +45,13 @@ export function createSignInProof(config: Pick<Config, "cloud">): ProveSignIn {
 }
 
 /** By the code alone: texts differ, and Microsoft says that they change. */
-function outcomeOf(status: number, body: string): SignInOutcome {
-  const json = jsonOf(body);
+function outcomeOf(status: number, json: unknown): SignInOutcome {
   if (status === 200) return { kind: tokenAnswer.safeParse(json).success ? "accepted" : "unclear" };
   const code = errorAnswer.safeParse(json).data?.error_codes[0];
   if (code === undefined) return { kind: "unclear" };
   if (AFTER_AUTHENTICATION.has(code)) return { kind: "accepted" };
   if (code === 7000215) return { kind: "notYet" };
   if (code === 7000222) return { kind: "expired" };
-  const reason = IMPOSSIBLE[code];
+  const reason = SIGN_IN_REFUSALS[code];
   return reason === undefined ? { kind: "unclear" } : { kind: "impossible", code, reason };
-}
-
-function jsonOf(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined; // A page of a proxy says nothing about the secret.
-  }
 }

@@ -24,6 +24,8 @@ import { Directory, isDirectoryChange } from "./graph/directory.ts";
 import { DirectoryControl } from "./graph/directory-control.ts";
 import { graph } from "./graph/graph.ts";
 import { Targets } from "./graph/targets.ts";
+import { Tenants } from "./graph/tenants.ts";
+import { TenantsControl } from "./graph/tenants-control.ts";
 import type { Incoming, Service } from "./http.ts";
 import { readRequest, send } from "./http.ts";
 import { type OidcClient, OidcProvider } from "./idp/oidc.ts";
@@ -153,7 +155,17 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
       caCertificate: readFileSync(cluster.authorityPath, "utf8"),
     },
   });
-  tokens.roles.set(graphOrigin, ({ objectId }) => directory.permissionsOf(objectId));
+  const ownTenant = {
+    id: state.tenantId,
+    name: "Acme",
+    domain: "acme.example",
+    type: "AAD" as const,
+    directory,
+    keySets: [],
+    identityProviders: [],
+  };
+  const tenants = new Tenants(ownTenant, company.tenants ?? [], { base: state.base, clock });
+  tokens.roles.set(graphOrigin, ({ objectId }) => tenants.permissionsOf(objectId));
   const api = new ApiTokens({ tokens, people, clientId: state.apiClientId, authority });
   const targets = new Targets(directory, (vault, name) => control.secretValue(vault, name));
   const vaultUri = (vault: Vault) => `${origin(`${vault.name.toLowerCase()}.${SUFFIX}`)}/`;
@@ -173,6 +185,7 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
     devops,
     directory: new DirectoryControl(directory, targets),
     consumers: new ConsumersControl(consumers, { store, resources, ledger }),
+    tenants: new TenantsControl(tenants, targets),
     clock,
     resources,
     authorization,
@@ -190,8 +203,16 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
   });
   const audiences = [manager, graphOrigin, `https://${SUFFIX}`, MAIL_AUDIENCE, CONFIGURATION_AUDIENCE, DEVOPS_AUDIENCE];
   services = {
-    "login.localhost": entra({ tokens, api, origin: authority, resources: audiences, apps: [state.app], directory }),
-    "graph.localhost": graph({ directory, tokens, origin: graphOrigin }),
+    "login.localhost": entra({
+      tokens,
+      api,
+      origin: authority,
+      resources: audiences,
+      graph: graphOrigin,
+      apps: [state.app],
+      tenants,
+    }),
+    "graph.localhost": graph({ tenants, tokens, origin: graphOrigin }),
     "management.localhost": arm({
       resources,
       authorization,

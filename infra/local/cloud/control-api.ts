@@ -3,6 +3,7 @@ import type { AssetKind } from "./company/company.ts";
 import type { Control } from "./control.ts";
 import type { Devops } from "./devops/devops.ts";
 import type { DirectoryControl } from "./graph/directory-control.ts";
+import type { TenantsControl } from "./graph/tenants-control.ts";
 import { type Answer, type Incoming, jsonObject } from "./http.ts";
 import { isOidcMode } from "./idp/oidc-modes.ts";
 import { isSamlMode } from "./idp/saml-modes.ts";
@@ -41,6 +42,10 @@ type Body = Record<string, unknown>;
  *     GET    /control/applications/ID/secrets     POST   /control/applications/ID/secrets   {"name": "…", "expiresInDays": 1}
  *     PATCH  /control/applications/ID/secrets/KEY {"expiresInDays": -1}   DELETE /control/applications/ID/secrets/KEY
  *     POST   /control/applications/ID/signs-in    {"value": "…"}
+ *     GET    /control/tenants                     the company's other tenants, with what the service signs in with there
+ *     PATCH  /control/tenants/ID                  {"type": "…", "domain": "…", "keySets": [], "identityProviders": []}
+ *     GET    /control/tenants/ID/graph            PUT    /control/tenants/ID/graph   members of `DirectorySettings`
+ *     …      /control/tenants/ID/applications/…   as of the service's own tenant
  *     POST   /control/targets                     {"appId": "…", "vault": "…", "secret": "…"}
  *     GET    /control/targets/gaps
  *
@@ -100,6 +105,8 @@ export function controlApi(control: Control, request: Incoming): Answer | Promis
       return applications(control.directory, method, rest, body);
     case "devops":
       return devops(control.devops, method, rest, body);
+    case "tenants":
+      return tenants(control.tenants, method, rest, body);
     case "targets":
       if (method === "POST")
         control.directory.watchTarget(body as unknown as Parameters<DirectoryControl["watchTarget"]>[0]);
@@ -194,6 +201,19 @@ function applications(directory: DirectoryControl, method: string, path: string[
     return ok({ keyId: made });
   }
   return ok(directory.secrets(id));
+}
+
+function tenants(control: TenantsControl, method: string, [id, part, ...rest]: string[], body: Body): Answer {
+  if (id === undefined) return ok(control.list());
+  if (part === undefined) {
+    if (method === "PATCH") control.change(id, body);
+    return ok(control.list().filter((one) => one.id === id || one.domain === id));
+  }
+  const directory = control.directory(id);
+  if (part === "applications") return applications(directory, method, rest, body);
+  if (part !== "graph") return notFound();
+  if (method === "PUT") directory.set(body);
+  return ok(directory.settings());
 }
 
 function faults(control: Control, method: string, id: string | undefined, body: Body): Answer {

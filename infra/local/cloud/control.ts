@@ -14,6 +14,7 @@ import type {
 import type { Devops } from "./devops/devops.ts";
 import type { ActiveFault, Fault, Faults } from "./faults.ts";
 import type { DirectoryControl } from "./graph/directory-control.ts";
+import type { TenantsControl } from "./graph/tenants-control.ts";
 import type { OidcProvider } from "./idp/oidc.ts";
 import type { OidcModeName } from "./idp/oidc-modes.ts";
 import type { People, Person } from "./idp/people.ts";
@@ -43,6 +44,7 @@ export interface ControlParts {
   api: ApiTokens;
   directory: DirectoryControl;
   consumers: ConsumersControl;
+  tenants: TenantsControl;
   clock: CloudClock;
   providers: Providers;
 }
@@ -83,12 +85,15 @@ export class Control {
 
   /** The company's resources beside its vaults. */
   readonly consumers: ConsumersControl;
+  /** The company's other tenants. */
+  readonly tenants: TenantsControl;
 
   constructor(parts: ControlParts) {
     this.#parts = parts;
     this.directory = parts.directory;
     this.devops = parts.devops;
     this.consumers = parts.consumers;
+    this.tenants = parts.tenants;
   }
 
   /** ISO 8601. Of applications, their secrets and what is written to vaults; tokens go by the machine's time. */

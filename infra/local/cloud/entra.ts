@@ -2,8 +2,9 @@ import { randomUUID, timingSafeEqual } from "node:crypto";
 import type { ApiTokens } from "./api-tokens.ts";
 import type { Directory } from "./graph/directory.ts";
 import type { ApplicationRecord } from "./graph/records.ts";
+import type { Tenants } from "./graph/tenants.ts";
 import { type Answer, type Incoming, type Operation, type Refusals, retryAfter, type Service } from "./http.ts";
-import type { Principal, Tokens } from "./tokens.ts";
+import { issuerOf, type Principal, type Tokens } from "./tokens.ts";
 
 export interface AppRegistration extends Principal {
   clientSecret: string;
@@ -17,10 +18,12 @@ export interface EntraOptions {
   origin: string;
   /** Resources a token can be asked for, without a slash at the end. */
   resources: readonly string[];
+  /** The only one of them that is asked for in other tenants. */
+  graph: string;
   /** Applications of the service's own. */
   apps: readonly AppRegistration[];
-  /** The tenant's applications. */
-  directory: Directory;
+  /** The service's own tenant first. */
+  tenants: Tenants;
 }
 
 /**
@@ -35,9 +38,10 @@ export function entra(options: EntraOptions): Service {
     const operation = (name: string, answer: Operation["answer"]): Operation => ({ name, refusals, answer });
     const version = path === "v2.0/.well-known/openid-configuration" || path === "discovery/v2.0/keys" ? 2 : 1;
     if (request.method === "GET" && /^(v2\.0\/)?\.well-known\/openid-configuration$/.test(path)) {
-      return operation("entra.openidConfiguration", () =>
-        tenant === options.tokens.tenantId ? discovery(options, version) : unknownTenant(tenant),
-      );
+      return operation("entra.openidConfiguration", () => {
+        const found = options.tenants.find(tenant);
+        return found ? discovery(options, found.id, version) : unknownTenant(tenant);
+      });
     }
     if (request.method === "GET" && (path === "discovery/v2.0/keys" || path === "discovery/keys")) {
       return operation("entra.keys", async () => ({ status: 200, body: await options.api.jwks(version) }));
@@ -50,8 +54,8 @@ export function entra(options: EntraOptions): Service {
   };
 }
 
-function discovery({ tokens, origin }: EntraOptions, version: 1 | 2): Answer {
-  const tenant = `${origin}/${tokens.tenantId}`;
+function discovery({ origin }: EntraOptions, tenantId: string, version: 1 | 2): Answer {
+  const tenant = `${origin}/${tenantId}`;
   const path = version === 1 ? "oauth2" : "oauth2/v2.0";
   return {
     status: 200,
@@ -64,7 +68,7 @@ function discovery({ tokens, origin }: EntraOptions, version: 1 | 2): Answer {
       id_token_signing_alg_values_supported: ["RS256"],
       response_types_supported: ["code", "id_token", "code id_token", "id_token token"],
       scopes_supported: ["openid", "profile", "email", "offline_access"],
-      issuer: version === 1 ? tokens.issuer : `${tenant}/v2.0`,
+      issuer: version === 1 ? issuerOf(tenantId) : `${tenant}/v2.0`,
       authorization_endpoint: `${tenant}/${path}/authorize`,
       end_session_endpoint: `${tenant}/${path}/logout`,
       tenant_region_scope: "EU",
@@ -73,8 +77,15 @@ function discovery({ tokens, origin }: EntraOptions, version: 1 | 2): Answer {
   };
 }
 
-function token({ tokens, api, resources, apps, directory }: EntraOptions, tenant: string, request: Incoming): Answer {
-  if (tenant !== tokens.tenantId) return unknownTenant(tenant);
+function token(
+  { tokens, api, resources, graph, apps, tenants }: EntraOptions,
+  named: string,
+  request: Incoming,
+): Answer {
+  const tenant = tenants.find(named);
+  if (!tenant) return unknownTenant(named);
+  const isOwn = tenant === tenants.all[0];
+  const { directory } = tenant;
   const form = new URLSearchParams(request.body.toString("utf8"));
   const missing = (name: string) =>
     failure(400, "invalid_request", 900144, `The request body must contain the following parameter: '${name}'.`);
@@ -85,13 +96,13 @@ function token({ tokens, api, resources, apps, directory }: EntraOptions, tenant
   }
   const clientId = form.get("client_id");
   if (!clientId) return missing("client_id");
-  const known = apps.find((one) => one.clientId === clientId) ?? directory.truth(clientId);
+  const known = (isOwn ? apps.find((one) => one.clientId === clientId) : undefined) ?? directory.truth(clientId);
   if (known === undefined) {
     return failure(
       400,
       "unauthorized_client",
       700016,
-      `Application with identifier '${clientId}' was not found in the directory 'Acme'. This can happen if the application has not been installed by the administrator of the tenant or consented to by any user in the tenant. You may have sent your authentication request to the wrong tenant.`,
+      `Application with identifier '${clientId}' was not found in the directory '${tenant.name}'. This can happen if the application has not been installed by the administrator of the tenant or consented to by any user in the tenant. You may have sent your authentication request to the wrong tenant.`,
     );
   }
   const secret = form.get("client_secret");
@@ -127,12 +138,13 @@ function token({ tokens, api, resources, apps, directory }: EntraOptions, tenant
   }
   const audience = scopes[0]!.slice(0, -"/.default".length);
   const resource = audience.replace(/\/$/, "");
-  if (!resources.includes(resource) && !api.isFor(resource)) {
+  const isThere = isOwn ? resources.includes(resource) || api.isFor(resource) : resource === graph;
+  if (!isThere) {
     return failure(
       400,
       "invalid_resource",
       500011,
-      `The resource principal named ${audience} was not found in the tenant named Acme. This can happen if the application has not been installed by the administrator of the tenant or consented to by any user in the tenant. You might have sent your authentication request to the wrong tenant.`,
+      `The resource principal named ${audience} was not found in the tenant named ${tenant.name}. This can happen if the application has not been installed by the administrator of the tenant or consented to by any user in the tenant. You might have sent your authentication request to the wrong tenant.`,
     );
   }
   const { lifetimeSeconds } = tokens;
@@ -143,7 +155,7 @@ function token({ tokens, api, resources, apps, directory }: EntraOptions, tenant
       token_type: "Bearer",
       expires_in: lifetimeSeconds,
       ext_expires_in: lifetimeSeconds,
-      access_token: (api.isFor(resource) ? api.issue(app, resource) : tokens.issue(app, audience)).token,
+      access_token: (api.isFor(resource) ? api.issue(app, resource) : tokens.issue(app, audience, tenant.id)).token,
     },
   };
 }

@@ -36,16 +36,18 @@ export class Tokens {
   constructor(key: KeyObject, tenantId: string, lifetimeSeconds: number) {
     this.#keys = [withId(key)];
     this.tenantId = tenantId;
-    this.issuer = `https://sts.windows.net/${tenantId}/`;
+    this.issuer = issuerOf(tenantId);
     this.lifetimeSeconds = lifetimeSeconds;
   }
 
-  issue(principal: Principal, audience: string): { token: string; claims: Claims } {
+  /** @param tenantId - Of the tenant that it is issued in; left out, the service's own. */
+  issue(principal: Principal, audience: string, tenantId = this.tenantId): { token: string; claims: Claims } {
     const iat = Math.floor(Date.now() / 1000);
+    const issuer = issuerOf(tenantId);
     const claims: Claims = {
       aud: audience,
-      iss: this.issuer,
-      tid: this.tenantId,
+      iss: issuer,
+      tid: tenantId,
       oid: principal.objectId,
       appid: principal.clientId,
       iat,
@@ -56,7 +58,7 @@ export class Tokens {
       ...(roles.length > 0 && { roles }),
       nbf: iat,
       appidacr: "1",
-      idp: this.issuer,
+      idp: issuer,
       sub: principal.objectId,
       idtyp: "app",
       ver: "1.0",
@@ -105,6 +107,8 @@ export class Tokens {
     return claims;
   }
 }
+
+export const issuerOf = (tenantId: string): string => `https://sts.windows.net/${tenantId}/`;
 
 function withId(privateKey: KeyObject): SigningKey {
   const publicKey = createPublicKey(privateKey);

@@ -1,6 +1,7 @@
 import type { CompanyApplication } from "./applications.ts";
 import type { CompanyDevops } from "./devops.ts";
 import type { CompanyIssuer, CompanyResource, CompanyRoleAssignment } from "./resources.ts";
+import type { CompanyTenant } from "./tenants.ts";
 
 /**
  * A company as a person writes it down: what the cloud holds when it starts. Everything but names has a default, so a
@@ -9,11 +10,13 @@ import type { CompanyIssuer, CompanyResource, CompanyRoleAssignment } from "./re
  */
 export interface Company {
   subscriptions: CompanySubscription[];
-  /** Of its one tenant. */
+  /** Of the tenant that the service is in. */
   applications?: CompanyApplication[];
   /** Left out, it is `acme` and has no projects. */
   devops?: CompanyDevops;
   issuers?: CompanyIssuer[];
+  /** Others that it has beside that one. */
+  tenants?: CompanyTenant[];
 }
 
 export interface CompanySubscription {

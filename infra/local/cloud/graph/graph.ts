@@ -7,10 +7,11 @@ import { tenantPolicyShape } from "./policies.ts";
 import type { GraphCall } from "./reads.ts";
 import * as reads from "./reads.ts";
 import type { ApplicationRecord } from "./records.ts";
+import type { Tenant, Tenants } from "./tenants.ts";
 import { addPassword, removePassword } from "./writes.ts";
 
 export interface GraphOptions {
-  directory: Directory;
+  tenants: Tenants;
   tokens: Tokens;
   /** `https://graph.localhost:port`: also the audience its tokens must have. */
   origin: string;
@@ -39,15 +40,19 @@ interface Route {
   answer(call: GraphCall): Answer;
 }
 
-/** Microsoft Graph v1.0, as far as applications and their credentials are concerned. */
+/** Microsoft Graph, as far as applications and their credentials are concerned, of the tenant that the token is of. */
 export function graph(options: GraphOptions): Service {
   return (request): Operation | undefined => {
-    if (request.segments[0] !== "v1.0") return undefined;
+    const [version] = request.segments;
+    if (version !== "v1.0" && version !== "beta") return undefined;
     const token = bearerToken(request.headers.authorization);
     const claims = token === undefined ? "missing" : options.tokens.check(token, [options.origin]);
-    const route = routeOf(request);
-    const { directory } = options;
-    const item = route.id === undefined ? undefined : appIdOf(directory, route.id);
+    const tenant =
+      (typeof claims === "string" ? undefined : options.tenants.find(claims.tid)) ?? options.tenants.all[0]!;
+    const route = version === "beta" ? betaRouteOf(request, options.tenants) : routeOf(request);
+    // Faults are aimed at an application, or at another tenant.
+    const other = tenant === options.tenants.all[0] ? undefined : tenant.id;
+    const item = route.id === undefined ? other : appIdOf(tenant.directory, route.id);
     return {
       name: route.name,
       ...(item !== undefined && { item }),
@@ -60,21 +65,21 @@ export function graph(options: GraphOptions): Service {
             ? unauthorized(
                 claims === "missing" ? "Access token is empty." : `Access token validation failure: ${claims}.`,
               )
-            : answerOf(options, request, route, claims),
+            : answerOf(options, tenant, { request, route, claims }),
         ),
     };
   };
 }
 
 function answerOf(
-  { directory, tokens, origin }: GraphOptions,
-  request: Incoming,
-  route: Route,
-  claims: Claims,
+  { origin }: GraphOptions,
+  tenant: Tenant,
+  { request, route, claims }: { request: Incoming; route: Route; claims: Claims },
 ): Answer {
+  const { directory } = tenant;
   const permissions = directory.permissionsOf(claims.oid);
   if (route.permissions?.some((one) => permissions.includes(one)) === false) return denied();
-  const call = { directory, view: directory.view(), origin, tenantId: tokens.tenantId, caller: claims.oid, request };
+  const call = { directory, view: directory.view(), origin, tenant, caller: claims.oid, request };
   try {
     return route.answer(call);
   } catch (error) {
@@ -87,6 +92,22 @@ function answerOf(
 function appIdOf(directory: Directory, id: string): string {
   const named = /^\(appId='([^']*)'\)$/.exec(id)?.[1] ?? id;
   return directory.truth(named)?.appId ?? named;
+}
+
+/** The one thing that there is in beta alone. */
+function betaRouteOf({ method, segments }: Incoming, tenants: Tenants): Route {
+  const path = segments.slice(1).join("/");
+  if (method !== "GET" || path !== "trustFramework/keySets") {
+    return {
+      name: "unknown",
+      answer: () => failure(400, "BadRequest", `Resource not found for the segment '${path}'.`),
+    };
+  }
+  return {
+    name: "graph.listKeySets",
+    permissions: ["TrustFrameworkKeySet.Read.All", "TrustFrameworkKeySet.ReadWrite.All"],
+    answer: (call) => reads.keySets(call, tenants),
+  };
 }
 
 function routeOf({ method, segments, query }: Incoming): Route {
@@ -103,7 +124,7 @@ function routeOf({ method, segments, query }: Incoming): Route {
     return only("GET", { name: "graph.applicationsDelta", permissions: DELTA, answer: reads.delta });
   }
   if (id !== undefined) return applicationRoute(id, action);
-  if (second !== undefined && !(set === "policies" && third === undefined)) return unknown;
+  if (second !== undefined && !(["policies", "identity"].includes(set) && third === undefined)) return unknown;
   switch (set) {
     case "applications":
       return only("GET", {
@@ -122,6 +143,13 @@ function routeOf({ method, segments, query }: Incoming): Route {
         name: "graph.getOrganization",
         permissions: ["Organization.Read.All", "Directory.Read.All"],
         answer: reads.organization,
+      });
+    case "identity":
+      if (second !== "identityProviders") return unknown;
+      return only("GET", {
+        name: "graph.listIdentityProviders",
+        permissions: ["IdentityProvider.Read.All", "IdentityProvider.ReadWrite.All"],
+        answer: reads.identityProviders,
       });
     case "policies":
       if (second !== "defaultAppManagementPolicy") return unknown;

@@ -17,6 +17,7 @@ import {
 import { assignedPolicyShape } from "./policies.ts";
 import type { ApplicationRecord } from "./records.ts";
 import { applicationShape, ownerShape, ownersOf, servicePrincipalShape } from "./shapes.ts";
+import { identityProviderShape, type Tenant, type Tenants } from "./tenants.ts";
 
 /** What the operations of Graph are given. */
 export interface GraphCall {
@@ -24,7 +25,7 @@ export interface GraphCall {
   view: DirectoryView;
   /** `https://graph.localhost:port` */
   origin: string;
-  tenantId: string;
+  tenant: Tenant;
   /** Object id of the caller's service principal. */
   caller: string;
   request: Incoming;
@@ -71,6 +72,9 @@ const context = (call: GraphCall, set: string, names?: readonly string[]) => ({
 export function list(call: GraphCall, kind: Kind): Answer {
   const { request, view, origin } = call;
   const query = optionsOf(request, ["$select", "$top", "$filter", "$expand", "$skiptoken", "$count"]);
+  if (query.has("$count") && call.tenant.type === "AAD B2C") {
+    throw new QueryProblem("Advanced queries are not available in this tenant.");
+  }
   const names = selectOf(query, kind, shapeOf(kind, EXAMPLE));
   const expanded = expandOf(query, "owners");
   const federatedOnly = kind === "application" && filledOnly(request, "federatedIdentityCredentials");
@@ -200,17 +204,25 @@ export function delta(call: GraphCall): Answer {
 }
 
 export function organization(call: GraphCall): Answer {
-  const value = [
-    {
-      id: call.tenantId,
-      displayName: "Acme",
-      tenantType: "AAD",
-      verifiedDomains: [
-        { capabilities: "Email", isDefault: true, isInitial: true, name: "acme.example", type: "Managed" },
-      ],
-    },
-  ];
-  return { status: 200, body: { ...context(call, "organization"), value } };
+  const { id, name: displayName, type: tenantType, domain } = call.tenant;
+  const verified = { capabilities: "Email", isDefault: true, isInitial: true, name: domain, type: "Managed" };
+  const members = { id, displayName, tenantType, verifiedDomains: [verified] };
+  const names = selectOf(optionsOf(call.request, ["$select"]), "organization", members);
+  return { status: 200, body: { ...context(call, "organization", names), value: [selected(members, names)] } };
+}
+
+export function identityProviders(call: GraphCall): Answer {
+  optionsOf(call.request, []);
+  const value = call.tenant.identityProviders.map(identityProviderShape);
+  return { status: 200, body: { ...context(call, "identity/identityProviders"), value } };
+}
+
+/** There is no such thing but in a tenant of Azure AD B2C. */
+export function keySets(call: GraphCall, tenants: Tenants): Answer {
+  if (call.tenant.type !== "AAD B2C") return notFound("trustFramework");
+  optionsOf(call.request, []);
+  const value = call.tenant.keySets.map((one) => tenants.keySetShape(one));
+  return { status: 200, body: { "@odata.context": `${call.origin}/beta/$metadata#trustFramework/keySets`, value } };
 }
 
 /** By object id or `(appId='…')`. */

@@ -1,0 +1,111 @@
+import { createHash } from "node:crypto";
+import type { CloudClock } from "../clock.ts";
+import { appIdOf, secretValueOf } from "../company/applications.ts";
+import {
+  type CompanyIdentityProvider,
+  type CompanyKeySet,
+  type CompanyTenant,
+  TENANT_PERMISSIONS,
+} from "../company/tenants.ts";
+import { guidFrom } from "../resources/identifiers.ts";
+import { Directory } from "./directory.ts";
+
+const DAY = 86_400;
+type Members = Record<string, unknown>;
+
+/** A tenant of the cloud: the service's own, or another one that it is registered with. */
+export interface Tenant {
+  id: string;
+  name: string;
+  domain: string;
+  type: CompanyTenant["type"];
+  directory: Directory;
+  keySets: CompanyKeySet[];
+  identityProviders: CompanyIdentityProvider[];
+}
+
+/** What a test sees of another tenant, with what the service is registered with there. */
+export interface TenantSummary {
+  id: string;
+  name: string;
+  domain: string;
+  type: Tenant["type"];
+  clientId: string;
+  /** As the company declared it; undefined where the registration has none. */
+  clientSecret: string | undefined;
+}
+
+/** All tenants, by id and by domain, the service's own first. What a test changes in the others is not kept over restarts. */
+export class Tenants {
+  readonly all: Tenant[];
+  readonly #declared: readonly CompanyTenant[];
+  readonly #base: number;
+
+  /** @param base - Unix seconds from which the company's days are counted. */
+  constructor(own: Tenant, declared: readonly CompanyTenant[], { base, clock }: { base: number; clock: CloudClock }) {
+    this.#declared = declared;
+    this.#base = base;
+    this.all = [own, ...declared.map((one) => tenantFrom(one, base, clock))];
+  }
+
+  find(idOrDomain: string): Tenant | undefined {
+    const text = idOrDomain.toLowerCase();
+    return this.all.find(({ id, domain }) => id === text || domain === text);
+  }
+
+  /** The application permissions that a service principal has, of whichever tenant it is. */
+  permissionsOf(objectId: string): readonly string[] {
+    return this.all.flatMap(({ directory }) => directory.permissionsOf(objectId));
+  }
+
+  summaries(): TenantSummary[] {
+    return this.#declared.map((one) => {
+      const { registration, applications } = one;
+      const { id, name, domain, type } = this.find(idOf(one))!;
+      const secret = applications.find((application) => application.name === registration)?.secrets?.[0];
+      const clientSecret = secret && secretValueOf(registration, secret.name);
+      return { id, name, domain, type, clientId: appIdOf(registration), clientSecret };
+    });
+  }
+
+  /** https://learn.microsoft.com/graph/api/resources/trustframeworkkeyset: of a key only what is public. */
+  keySetShape({ id, keys }: CompanyKeySet): Members {
+    return {
+      id,
+      keys: keys.map(({ name, what = "rsa", use = "sig", expiresInDays, activeInDays }) => {
+        const digest = createHash("sha256").update(`${id}/${name}`).digest("base64url");
+        const thumbprint = createHash("sha1").update(`${id}/${name}`).digest("base64url");
+        return {
+          kid: digest,
+          kty: what === "secret" ? "oct" : "RSA",
+          use,
+          ...(expiresInDays !== undefined && { exp: Math.round(this.#base + expiresInDays * DAY) }),
+          ...(activeInDays !== undefined && { nbf: Math.round(this.#base + activeInDays * DAY) }),
+          ...(what === "certificate" && { x5t: thumbprint, x5c: [digest] }),
+          ...(what !== "secret" && { n: digest, e: "AQAB" }),
+        };
+      }),
+    };
+  }
+}
+
+const idOf = ({ id, domain }: CompanyTenant): string => (id ?? guidFrom(`tenant ${domain}`)).toLowerCase();
+
+function tenantFrom(declared: CompanyTenant, base: number, clock: CloudClock): Tenant {
+  const { name, domain, type, registration, applications, keySets = [], identityProviders = [] } = declared;
+  // Its service principal's id, as the directory makes it.
+  const principal = { clientId: appIdOf(registration), objectId: guidFrom(`service principal ${registration}`) };
+  const directory = new Directory({ applications, base, clock, service: [principal] });
+  directory.settings = { ...directory.settings, permissions: declared.permissions ?? [...TENANT_PERMISSIONS] };
+  return { id: idOf(declared), name, domain: domain.toLowerCase(), type, directory, keySets, identityProviders };
+}
+
+/** https://learn.microsoft.com/graph/api/resources/identityproviderbase: what is secret of it is never shown. */
+export function identityProviderShape({ id, name, type, clientId }: CompanyIdentityProvider): Members {
+  const same = { "@odata.type": `#microsoft.graph.${type}`, id, displayName: name };
+  if (type === "builtInIdentityProvider") return { ...same, identityProviderType: "EmailPassword", state: null };
+  if (type === "socialIdentityProvider") {
+    return { ...same, identityProviderType: name, clientId: clientId ?? id, clientSecret: "******" };
+  }
+  return { ...same, developerId: "ACME", serviceId: "com.acme.shop", keyId: "QW12ER34TY", certificateData: "******" };
+}

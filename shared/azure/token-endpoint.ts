@@ -1,0 +1,59 @@
+import { Agent } from "node:https";
+import type { Config } from "../config/config.ts";
+
+/** An application that signs in with a client secret. */
+export interface Registration {
+  tenantId: string;
+  clientId: string;
+  clientSecret: string;
+}
+
+/** Milliseconds one attempt may take. */
+const TIMEOUT_MS = 30_000;
+
+/** Signing in does not say much more than these, by the code of https://learn.microsoft.com/entra/identity-platform/reference-error-codes */
+export const SIGN_IN_REFUSALS: Readonly<Record<number, string>> = {
+  700016: "The application is not known in this tenant.",
+  7000112: "The application is disabled.",
+  7000229: "The application has no service principal in this tenant.",
+  90002: "The tenant is not known.",
+};
+
+/**
+ * Asks Entra for a token for Microsoft Graph, with one request on a connection of its own: a new one may reach another server,
+ * which may not know a new secret yet. Nothing is logged or kept.
+ *
+ * @throws {RestError} without an answer.
+ */
+export async function requestToken(
+  { cloud: { authorityHost, graph } }: Pick<Config, "cloud">,
+  { tenantId, clientId, clientSecret }: Registration,
+): Promise<{ status: number; body: unknown; header(name: string): string | undefined }> {
+  const { createDefaultHttpClient, createHttpHeaders, createPipelineRequest } = await import(
+    "@azure/core-rest-pipeline"
+  );
+  const form = new URLSearchParams({
+    grant_type: "client_credentials",
+    client_id: clientId,
+    client_secret: clientSecret,
+    scope: `${graph}/.default`,
+  });
+  const request = createPipelineRequest({
+    url: `${authorityHost}/${encodeURIComponent(tenantId)}/oauth2/v2.0/token`,
+    method: "POST",
+    headers: createHttpHeaders({ "content-type": "application/x-www-form-urlencoded", accept: "application/json" }),
+    body: form.toString(),
+    abortSignal: AbortSignal.timeout(TIMEOUT_MS),
+  });
+  request.agent = new Agent({ keepAlive: false });
+  const { status, bodyAsText, headers } = await createDefaultHttpClient().sendRequest(request);
+  return { status, body: jsonOf(bodyAsText ?? ""), header: (name) => headers.get(name) };
+}
+
+function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined; // A page of a proxy says nothing about the secret.
+  }
+}
