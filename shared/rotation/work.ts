@@ -70,7 +70,8 @@ export function createRotationWork(world: RotationWorld, queues: Queues): Rotati
       if (error instanceof Later) {
         await turn.save((record) => {
           // Somebody who finished or cancelled meanwhile is not kept waiting.
-          const seconds = record.cancel || record.finish ? Math.min(error.seconds, FIRST_PAUSE_SECONDS) : error.seconds;
+          const asked = record.finish !== undefined || (record.cancel !== undefined && record.ending === undefined);
+          const seconds = asked ? Math.min(error.seconds, FIRST_PAUSE_SECONDS) : error.seconds;
           return { ...free, dueAt: dueIn(seconds) };
         });
       } else if (error instanceof GoBack && turn.record.ending === undefined) {

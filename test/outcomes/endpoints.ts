@@ -59,6 +59,7 @@ export const LEFT_OUT: Record<string, string> = {
     [
       "POST /api/automation/rotation/discover",
       "POST /api/automation/rotation/rotate",
+      "POST /api/assets/dependencies/rotate/{secret_id}",
       "POST /api/automation/rotation/rotations/{rotation_id}/cancel",
       "POST /api/automation/rotation/rotations/{rotation_id}/retry",
       "POST /api/automation/rotation/rotations/{rotation_id}/finish",
