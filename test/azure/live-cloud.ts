@@ -1,3 +1,6 @@
+import { createRequire } from "node:module";
+import path from "node:path";
+import { pathToFileURL } from "node:url";
 import { type Cloud, type CloudOptions, startCloud } from "../../infra/local/cloud/cloud.ts";
 import type { Config } from "../../shared/config/config.ts";
 import { testConfig } from "./config.ts";
@@ -9,6 +12,7 @@ export async function liveIn(options: CloudOptions): Promise<{ cloud: Cloud; con
   trust(cloud.environment.NODE_EXTRA_CA_CERTS!);
   process.env.IDENTITY_ENDPOINT = cloud.environment.IDENTITY_ENDPOINT;
   process.env.IDENTITY_HEADER = cloud.environment.IDENTITY_HEADER;
+  await forgetManagedIdentity();
   return { cloud, config: configIn(cloud) };
 }
 
@@ -16,4 +20,16 @@ export async function liveIn(options: CloudOptions): Promise<{ cloud: Cloud; con
 export function configIn(cloud: Cloud, clientSecret?: string): Config {
   const application = { AZURE_CLIENT_ID: cloud.app.clientId, AZURE_CLIENT_SECRET: clientSecret };
   return testConfig({ ...cloud.environment, ...(clientSecret ? application : {}) });
+}
+
+/** MSAL keeps a managed identity's endpoint and tokens for the whole process, which may have lived in another cloud before. */
+async function forgetManagedIdentity(): Promise<void> {
+  const library = createRequire(import.meta.resolve("@azure/identity")).resolve("@azure/msal-node/package.json");
+  const keeper = async (name: string, member: string) => {
+    const file = path.join(path.dirname(library), `dist/client/${name}.mjs`);
+    const kept = ((await import(pathToFileURL(file).href)) as Record<string, Record<string, unknown>>)[name]!;
+    kept[member] = undefined;
+  };
+  await keeper("ManagedIdentityClient", "identitySource");
+  await keeper("ManagedIdentityApplication", "nodeStorage");
 }
