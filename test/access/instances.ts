@@ -1,6 +1,5 @@
 import { randomBytes, scrypt } from "node:crypto";
 import { TableClient, TableServiceClient } from "@azure/data-tables";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { type Access, createAccess } from "../../shared/access/access.ts";
 import { createPasswords, type Derive } from "../../shared/access/passwords.ts";
 import { type Audit, createAudit } from "../../shared/audit/audit.ts";
@@ -10,6 +9,7 @@ import { Problem } from "../../shared/http/problem.ts";
 import { createRateLimiter, type Limits } from "../../shared/http/rate-limit.ts";
 import { type Clock, type Logger, systemRandomness } from "../../shared/runtime.ts";
 import { createTables } from "../../shared/storage/tables.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 
 export class TestClock implements Clock {
   private time = Date.parse("2026-11-21T10:00:00.000Z");
@@ -147,9 +147,9 @@ export const quickly: Derive = (password, salt) =>
   });
 
 /** Azurite with an account for each test of a file. */
-export async function startDeployments(tests = 40): Promise<{ next(): Deployment; azurite: Azurite }> {
+export async function startDeployments(tests = 40): Promise<{ next(): Deployment; azurite: TestStorage }> {
   const accounts = Array.from({ length: tests }, (_, index) => `access${index}`);
-  const azurite = await startAzurite({ accounts });
+  const azurite = await openStorage(accounts);
   let used = 0;
   return { next: () => new Deployment(azurite.connectionString(accounts[used++])), azurite };
 }

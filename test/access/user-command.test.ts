@@ -2,19 +2,19 @@ import { execFile } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { deriveWithScrypt } from "../../shared/access/passwords.ts";
 import type { Actor } from "../../shared/http/endpoint.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 import { Deployment, HERE, type Instance, whoIs } from "./instances.ts";
 /** Here and in the command alike. */
 import "../support/cheap-scrypt.mjs";
 
-let azurite: Azurite;
+let azurite: TestStorage;
 let deployment: Deployment;
 let instance: Instance;
 
 beforeAll(async () => {
-  azurite = await startAzurite();
+  azurite = await openStorage();
   deployment = new Deployment(azurite.connectionString());
   // No bootstrap administrator: all users are those that the command makes.
   const none = { BOOTSTRAP_ADMIN_USERNAME: undefined, BOOTSTRAP_ADMIN_PASSWORD: undefined };

@@ -1,16 +1,16 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import type * as z from "zod";
 import { endpoints } from "../../functions/alerts.ts";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { deliveryIdOf } from "../../shared/alerts/delivery.ts";
 import { newDelivery } from "../../shared/alerts/evaluate.ts";
 import { parse } from "../../shared/http/input.ts";
 import { liveIn } from "../azure/live-cloud.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
 import { caller, DAY_MS, openRoom, type Room, START } from "./room.ts";
 
-let azurite: Azurite;
+let azurite: TestStorage;
 let cloud: Cloud;
 let proxy: TableProxy;
 const ACCOUNTS = Array.from({ length: 40 }, (_, index) => `alertapi${String(index).padStart(2, "0")}`);
@@ -18,7 +18,7 @@ let next = 0;
 let room: Room;
 
 beforeAll(async () => {
-  azurite = await startAzurite({ accounts: ACCOUNTS });
+  azurite = await openStorage(ACCOUNTS);
   ({ cloud } = await liveIn({ company: { subscriptions: [] } }));
 });
 afterAll(async () => {

@@ -1,15 +1,15 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import type { AutomationSource, AutomationType, PendingNotice } from "../../shared/alerts/automation.ts";
 import { createSyncNews } from "../../shared/alerts/sync-news.ts";
 import { liveIn } from "../azure/live-cloud.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 import { caller, openRoom, type Room } from "./room.ts";
 
 const MINUTES = 60_000;
 const ACCOUNTS = Array.from({ length: 4 }, (_, index) => `automation${index}`);
 
-let azurite: Azurite;
+let azurite: TestStorage;
 let cloud: Cloud;
 let next = 0;
 let room: Room;
@@ -17,7 +17,7 @@ let room: Room;
 let news: Partial<Record<AutomationType, PendingNotice[]>>;
 
 beforeAll(async () => {
-  azurite = await startAzurite({ accounts: ACCOUNTS });
+  azurite = await openStorage(ACCOUNTS);
   ({ cloud } = await liveIn({ company: { subscriptions: [] } }));
 });
 afterAll(async () => {

@@ -1,12 +1,12 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { type Audit, createAudit } from "../../shared/audit/audit.ts";
 import { systemRandomness } from "../../shared/runtime.ts";
 import { liveIn } from "../azure/live-cloud.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 import { caller, openRoom, type Room } from "./room.ts";
 
-let azurite: Azurite;
+let azurite: TestStorage;
 let cloud: Cloud;
 const ACCOUNTS = ["glass0", "glass1", "glass2"];
 let next = 0;
@@ -14,7 +14,7 @@ let room: Room;
 let audit: Audit;
 
 beforeAll(async () => {
-  azurite = await startAzurite({ accounts: ACCOUNTS });
+  azurite = await openStorage(ACCOUNTS);
   ({ cloud } = await liveIn({ company: { subscriptions: [] } }));
 });
 afterAll(async () => {

@@ -1,14 +1,14 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { NotificationRows } from "../../shared/alerts/notification-log.ts";
 import { liveIn } from "../azure/live-cloud.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 import { caller, DAY_MS, openRoom, START } from "./room.ts";
 
-let azurite: Azurite;
+let azurite: TestStorage;
 let cloud: Cloud;
 beforeAll(async () => {
-  azurite = await startAzurite({ accounts: ["clean", "gone"] });
+  azurite = await openStorage(["clean", "gone"]);
   ({ cloud } = await liveIn({ company: { subscriptions: [] } }));
 });
 afterAll(async () => {

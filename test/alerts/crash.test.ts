@@ -1,16 +1,16 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import type { Steps } from "../support/mortal.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 import { caller, DAY_MS, namedIn, openRoom, type Room, START } from "./room.ts";
 
-let azurite: Azurite;
+let azurite: TestStorage;
 let cloud: Cloud;
 let room: Room;
 
 beforeAll(async () => {
-  azurite = await startAzurite({ accounts: ["alerts"] });
+  azurite = await openStorage(["alerts"]);
   ({ cloud } = await liveIn({ company: { subscriptions: [] } }));
   room = openRoom({ connectionString: azurite.connectionString("alerts"), cloud });
   await room.scanned("kv-a", [

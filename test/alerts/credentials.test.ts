@@ -1,5 +1,4 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { type ApiTokens, createApiTokens } from "../../shared/access/api-tokens.ts";
 import type { UserRecord } from "../../shared/access/user.ts";
@@ -7,9 +6,10 @@ import { createUsers } from "../../shared/access/users.ts";
 import type { Actor } from "../../shared/http/endpoint.ts";
 import { systemRandomness } from "../../shared/runtime.ts";
 import { liveIn } from "../azure/live-cloud.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 import { caller, DAY_MS, openRoom, type Room, START } from "./room.ts";
 
-let azurite: Azurite;
+let azurite: TestStorage;
 let cloud: Cloud;
 const ACCOUNTS = Array.from({ length: 10 }, (_, index) => `credentials${index}`);
 let next = 0;
@@ -17,7 +17,7 @@ let room: Room;
 let apiTokens: ApiTokens;
 
 beforeAll(async () => {
-  azurite = await startAzurite({ accounts: ACCOUNTS });
+  azurite = await openStorage(ACCOUNTS);
   ({ cloud } = await liveIn({ company: { subscriptions: [] } }));
 });
 afterAll(async () => {

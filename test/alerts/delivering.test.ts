@@ -1,14 +1,14 @@
 import { createHmac } from "node:crypto";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { BACK_OFF_SECONDS } from "../../shared/alerts/attempt.ts";
 import { scrubbed } from "../../shared/alerts/deliver-webhook.ts";
 import { DELIVERY_ROW, Deliveries } from "../../shared/alerts/delivery.ts";
 import { liveIn } from "../azure/live-cloud.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 import { caller, openRoom, type Room, type RoomOptions } from "./room.ts";
 
-let azurite: Azurite;
+let azurite: TestStorage;
 let cloud: Cloud;
 const ACCOUNTS = Array.from({ length: 30 }, (_, index) => `deliver${String(index).padStart(2, "0")}`);
 let next = 0;
@@ -18,7 +18,7 @@ const open = (options: Partial<RoomOptions> = {}) =>
   openRoom({ connectionString: azurite.connectionString(ACCOUNTS[next++]), cloud, ...options });
 
 beforeAll(async () => {
-  azurite = await startAzurite({ accounts: ACCOUNTS });
+  azurite = await openStorage(ACCOUNTS);
   ({ cloud } = await liveIn({ company: { subscriptions: [] } }));
 });
 afterAll(async () => {

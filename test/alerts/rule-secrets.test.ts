@@ -1,22 +1,22 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import type { FaultAction } from "../../infra/local/cloud/faults.ts";
 import { RULES, RuleSecretRows, ruleSecretKey, secretName } from "../../shared/alerts/rule.ts";
 import { merge, RowMissing } from "../../shared/storage/tables.ts";
 import { HOUR_MS } from "../../shared/time.ts";
 import { liveIn } from "../azure/live-cloud.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
 import { caller, DAY_MS, openRoom, type Room, START } from "./room.ts";
 
 const VAULT = "kv-lifecycle-service";
 const system = { actor: "system", requestId: "timer" };
 
-let azurite: Azurite;
+let azurite: TestStorage;
 let cloud: Cloud;
 let rooms = 0;
 beforeAll(async () => {
-  azurite = await startAzurite({ accounts: Array.from({ length: 20 }, (_, at) => `secrets${at}`) });
+  azurite = await openStorage(Array.from({ length: 20 }, (_, at) => `secrets${at}`));
   ({ cloud } = await liveIn({ company: { subscriptions: [] } }));
 });
 afterAll(async () => {

@@ -1,14 +1,14 @@
 import { expect, test } from "vitest";
-import { startAzurite } from "../../infra/local/azurite.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import type { Steps } from "../support/mortal.ts";
+import { openStorage } from "../support/storage.ts";
 import { DAY_MS, namedIn, openRoom, START, type TestAsset } from "./room.ts";
 
 const ASSETS = 1000;
 const THRESHOLDS = [30, 7, 1];
 
 test("a thousand assets over sixty days, three rules, a process that dies now and then: each telling once", async () => {
-  const azurite = await startAzurite({ accounts: ["sixty"] });
+  const azurite = await openStorage(["sixty"]);
   const { cloud } = await liveIn({ company: { subscriptions: [] } });
   const room = openRoom({ connectionString: azurite.connectionString("sixty"), cloud });
   const assets = Array.from({ length: ASSETS }, (_, index) => ({

@@ -1,14 +1,14 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import type { NewViolation } from "../../shared/alerts/alerts.ts";
 import { SCAN_LIST, type ScanRecord, Scans } from "../../shared/discovery/scan.ts";
 import { systemRandomness } from "../../shared/runtime.ts";
 import { newestFirst } from "../../shared/ulid.ts";
 import { liveIn } from "../azure/live-cloud.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 import { caller, DAY_MS, namedIn, openRoom, type Room, START } from "./room.ts";
 
-let azurite: Azurite;
+let azurite: TestStorage;
 let cloud: Cloud;
 const ACCOUNTS = Array.from({ length: 20 }, (_, index) => `alerts${String(index).padStart(2, "0")}`);
 let next = 0;
@@ -18,7 +18,7 @@ const open = (options: Partial<Parameters<typeof openRoom>[0]> = {}) =>
   openRoom({ connectionString: azurite.connectionString(ACCOUNTS[next++]), cloud, ...options });
 
 beforeAll(async () => {
-  azurite = await startAzurite({ accounts: ACCOUNTS });
+  azurite = await openStorage(ACCOUNTS);
   ({ cloud } = await liveIn({ company: { subscriptions: [] } }));
 });
 afterAll(async () => {

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { appIdOf, type CompanyApplication, keyIdOf, objectIdOf } from "../../infra/local/cloud/company/applications.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { walk } from "../compliance/support.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 import { caller, Deployment } from "./room.ts";
 
 const ada = { owners: ["ada@acme.example"] };
@@ -31,11 +31,11 @@ const applications: CompanyApplication[] = [
   { name: "Signs tokens", ...ada, secrets: [secret], samlSigning: { expiresInDays: 300 } },
 ];
 
-let azurite: Azurite;
+let azurite: TestStorage;
 let cloud: Cloud;
 let deployment: Deployment;
 beforeAll(async () => {
-  azurite = await startAzurite({ accounts: ["checks"] });
+  azurite = await openStorage(["checks"]);
   const live = await liveIn({ company: { subscriptions: [], applications } });
   cloud = live.cloud;
   deployment = new Deployment(azurite.connectionString("checks"), live);

@@ -1,5 +1,4 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { appIdOf } from "../../infra/local/cloud/company/applications.ts";
 import { expiringItems } from "../../shared/alerts/expiring.ts";
@@ -16,17 +15,18 @@ import { partitions } from "../../shared/inventory/layout.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { assetRecord, vaultRecord, writeVault } from "../inventory/records.ts";
 import { openRoom } from "../reconciliation/room.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 import { applications, caller, Deployment, everything, type Process } from "./room.ts";
 
 const DAY = 86_400;
-let azurite: Azurite;
+let azurite: TestStorage;
 let live: { cloud: Cloud; config: Config };
 let deployment: Deployment;
 let process: Process;
 
 beforeAll(async () => {
   [azurite, live] = await Promise.all([
-    startAzurite(),
+    openStorage(),
     liveIn({ company: { subscriptions: [], applications: applications(20) } }),
   ]);
   deployment = new Deployment(azurite.connectionString(), live);

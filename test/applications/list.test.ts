@@ -1,14 +1,14 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { appIdOf } from "../../infra/local/cloud/company/applications.ts";
 import { applicationView } from "../../shared/applications/api.ts";
 import type { ApplicationFilter } from "../../shared/applications/query.ts";
 import type { Config } from "../../shared/config/config.ts";
 import { liveIn } from "../azure/live-cloud.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 import { caller, Deployment, everything, type Process } from "./room.ts";
 
-let azurite: Azurite;
+let azurite: TestStorage;
 let live: { cloud: Cloud; config: Config };
 let process: Process;
 
@@ -16,7 +16,7 @@ beforeAll(async () => {
   const personal = { audience: "AzureADandPersonalMicrosoftAccount" as const, owners: ["ada@acme.example"] };
   const secret = (name: string, expiresInDays: number) => ({ name, expiresInDays });
   [azurite, live] = await Promise.all([
-    startAzurite(),
+    openStorage(),
     liveIn({
       company: {
         subscriptions: [],

@@ -1,5 +1,4 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { anchorSecret, keyVaultAnchor } from "../../shared/audit/chain/anchor.ts";
 import { CloudFailure } from "../../shared/azure/failure.ts";
@@ -9,15 +8,16 @@ import type { Config } from "../../shared/config/config.ts";
 import { storageAccount } from "../../shared/storage/connection.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { IMPATIENT, recordingLog } from "../azure/services.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 import { by, openRoom } from "./support.ts";
 
-let azurite: Azurite;
-let shared: Azurite;
+let azurite: TestStorage;
+let shared: TestStorage;
 let cloud: Cloud;
 let config: Config;
 beforeAll(async () => {
-  azurite = await startAzurite();
-  shared = await startAzurite({ accounts: ["payments", "identity"] });
+  azurite = await openStorage();
+  shared = await openStorage(["payments", "identity"]);
   ({ cloud, config } = await liveIn({ company: "small" }));
 });
 afterAll(() => Promise.all([azurite.stop(), shared.stop(), cloud.stop()]));

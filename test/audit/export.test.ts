@@ -6,7 +6,6 @@ import { promisify } from "node:util";
 import { gunzipSync, gzipSync } from "node:zlib";
 import { decodePDFRawStream, PDFDocument, PDFRawStream, StandardFonts } from "pdf-lib";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { publicKeyText } from "../../shared/audit/chain/signing.ts";
 import { createTrust } from "../../shared/audit/chain/trust.ts";
 import { auditCsv } from "../../shared/audit/export/csv.ts";
@@ -17,15 +16,16 @@ import { intervalOf } from "../../shared/audit/interval.ts";
 import { EntryRow, entriesPartition, entryKey } from "../../shared/audit/rows.ts";
 import { verifyExport } from "../../shared/audit/verify/verify-export.ts";
 import { insert } from "../../shared/storage/tables.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 import { by, event, exportAll, openRoom, page, publicKeys, type Room } from "./support.ts";
 
 const run = promisify(execFile);
-let azurite: Azurite;
+let azurite: TestStorage;
 let room: Room;
 let folder: string;
 
 beforeAll(async () => {
-  azurite = await startAzurite({ accounts: ["small", "large", "fresh"] });
+  azurite = await openStorage(["small", "large", "fresh"]);
   room = openRoom(azurite.connectionString("small"));
   for (let index = 0; index < 30; index++) {
     await room.audit.append(

@@ -1,7 +1,6 @@
 import { encodeTime } from "ulid";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import * as z from "zod";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { entryOf, entryText } from "../../shared/audit/entry.ts";
 import { intervalOf } from "../../shared/audit/interval.ts";
 import type { AuditQuery } from "../../shared/audit/list.ts";
@@ -18,20 +17,21 @@ import {
 } from "../../shared/audit/rows.ts";
 import { entity } from "../../shared/storage/entity.ts";
 import { insert, put } from "../../shared/storage/tables.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
 import { AnyRow, by, openRoom, page, type Room } from "./support.ts";
 
 /** A row of the index with a member of another type. */
 const Broken = entity("AuditIndex", z.object({ id: z.number() }));
 
-let azurite: Azurite;
+let azurite: TestStorage;
 let proxy: TableProxy;
 let room: Room;
 let many: Room;
 let manyProxy: TableProxy;
 
 beforeAll(async () => {
-  azurite = await startAzurite({ accounts: ["few", "many", "writes", "index", "broken"] });
+  azurite = await openStorage(["few", "many", "writes", "index", "broken"]);
   proxy = await startTableProxy(azurite.connectionString("few"));
   room = openRoom(proxy.connectionString);
   for (let index = 0; index < 60; index++) {

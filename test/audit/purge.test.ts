@@ -1,17 +1,17 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { sha256 } from "../../shared/audit/canonical.ts";
 import { intervalFrom, intervalName } from "../../shared/audit/interval.ts";
 import { DigestRow, EntryRow, IndexRow, ManifestRow } from "../../shared/audit/rows.ts";
 import { verifyExport } from "../../shared/audit/verify/verify-export.ts";
 import type { Entity } from "../../shared/storage/entity.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 import { AnyRow, by, exportAll, openRoom, page, publicKeys, type Room } from "./support.ts";
 
 const accounts = Array.from({ length: 8 }, (_, index) => `purge${index}`);
-let azurite: Azurite;
+let azurite: TestStorage;
 let used = 0;
 beforeAll(async () => {
-  azurite = await startAzurite({ accounts });
+  azurite = await openStorage(accounts);
 });
 afterAll(() => azurite.stop());
 

@@ -1,7 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import * as z from "zod";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import type { Audit } from "../../shared/audit/audit.ts";
 import type { Digest } from "../../shared/audit/chain/digest.ts";
 import type { Finding } from "../../shared/audit/chain/findings.ts";
@@ -12,6 +11,7 @@ import { indexKeys, position } from "../../shared/audit/rows.ts";
 import { verifyExport } from "../../shared/audit/verify/verify-export.ts";
 import { type Entity, entity } from "../../shared/storage/entity.ts";
 import { put } from "../../shared/storage/tables.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 import { by, event, exportAll, makeKey, openRoom, page, publicKeys, type Room, settableClock } from "./support.ts";
 
 /**
@@ -663,12 +663,12 @@ const remembered = ({ anchor }: Room) => anchor.digest as Exclude<typeof anchor.
 
 // --- running them
 
-let azurite: Azurite;
+let azurite: TestStorage;
 let template: { room: Room; rows: { table: Table; partition: string; row: string; columns: Columns }[] };
 const [k1, k2] = [makeKey("k1"), makeKey("k2")];
 
 beforeAll(async () => {
-  azurite = await startAzurite({ accounts: ["template", ...cases.map((_, index) => `case${index}`)] });
+  azurite = await openStorage(["template", ...cases.map((_, index) => `case${index}`)]);
   const room = openRoom(azurite.connectionString("template"), { minimumRetentionDays: 0 });
   const [first, second] = [room.instance({ keys: [k1] }), room.instance({ keys: [k2, k1] })];
   const enter = async (time: string, actor: string) => {

@@ -2,10 +2,10 @@ import { readFileSync } from "node:fs";
 import path from "node:path";
 import { TableClient } from "@azure/data-tables";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { publicKeyFrom } from "../../shared/audit/chain/signing.ts";
 import { DigestRow } from "../../shared/audit/rows.ts";
 import { verifyExport } from "../../shared/audit/verify/verify-export.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 import { by, exportAll, openRoom, page, type Room } from "./support.ts";
 
 /**
@@ -23,9 +23,9 @@ const trusted = new Map(written.keys.map(({ kid, publicKey }) => [kid, publicKey
 const [newestKey] = [...trusted].slice(0, 1);
 const keys = written.keys.map(({ kid, seed }) => ({ kid, key: new Uint8Array(Buffer.from(seed, "base64")) }));
 
-let azurite: Azurite;
+let azurite: TestStorage;
 beforeAll(async () => {
-  azurite = await startAzurite({ accounts: ["upgraded", "adopted", "written"] });
+  azurite = await openStorage(["upgraded", "adopted", "written"]);
 });
 afterAll(() => azurite.stop());
 

@@ -1,19 +1,19 @@
 import { generateKeyPairSync, sign } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { canonicalJson } from "../../shared/audit/canonical.ts";
 import { createTrust } from "../../shared/audit/chain/trust.ts";
 import { INTERVAL_MS, intervalFrom } from "../../shared/audit/interval.ts";
 import { DigestRow, EntryRow, entryKey, HEAD, ManifestRow, RecordRow } from "../../shared/audit/rows.ts";
 import { verifySealed } from "../../shared/audit/verify/verify.ts";
 import { verifyExport } from "../../shared/audit/verify/verify-export.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 import { AnyRow, by, exportAll, makeKey, openRoom, page, publicKeys, type Room, START } from "./support.ts";
 
 const accounts = Array.from({ length: 36 }, (_, index) => `verify${index}`);
-let azurite: Azurite;
+let azurite: TestStorage;
 let used = 0;
 beforeAll(async () => {
-  azurite = await startAzurite({ accounts });
+  azurite = await openStorage(accounts);
 });
 afterAll(() => azurite.stop());
 

@@ -1,5 +1,4 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { createTrust } from "../../shared/audit/chain/trust.ts";
 import { exportPart } from "../../shared/audit/export/export.ts";
 import { intervalOf, timeOf } from "../../shared/audit/interval.ts";
@@ -9,6 +8,7 @@ import { verifyExport } from "../../shared/audit/verify/verify-export.ts";
 import { createWriter } from "../../shared/audit/write/writer.ts";
 import { systemRandomness } from "../../shared/runtime.ts";
 import { MINUTE_MS } from "../../shared/time.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 import {
   AnyRow,
   by,
@@ -23,10 +23,10 @@ import {
 } from "./support.ts";
 
 const accounts = Array.from({ length: 22 }, (_, index) => `write${index}`);
-let azurite: Azurite;
+let azurite: TestStorage;
 let used = 0;
 beforeAll(async () => {
-  azurite = await startAzurite({ accounts });
+  azurite = await openStorage(accounts);
 });
 afterAll(() => azurite.stop());
 const open = (): Room => openRoom(azurite.connectionString(accounts[used++]));

@@ -1,16 +1,16 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { z } from "zod";
 import { endpoints, queues, timers } from "../../functions/compliance.ts";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { parse } from "../../shared/http/input.ts";
 import type { Reply } from "../../shared/http/reply.ts";
 import type { PoisonMessage } from "../../shared/messages/failed.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 import { asset, caller, inDays, openRoom, type Room, vault } from "./support.ts";
 
-let azurite: Azurite;
+let azurite: TestStorage;
 let room: Room;
 beforeAll(async () => {
-  azurite = await startAzurite({ accounts: ["endpoints"] });
+  azurite = await openStorage(["endpoints"]);
   room = openRoom(azurite.connectionString());
   await room.scan(vault("kv", { privateEndpoints: 0 }), [
     asset("kv", "secret", "a", { expiresOn: undefined }),

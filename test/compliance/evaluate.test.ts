@@ -1,18 +1,18 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { STATE, VaultStates, vaultStateKey } from "../../shared/compliance/layout.ts";
 import { VAULTS, Vaults, vaultKey } from "../../shared/inventory/vault.ts";
 import { createInventoryWriter } from "../../shared/inventory/write.ts";
 import { createTables } from "../../shared/storage/tables.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 import { asset, caller, firstPage, openRoom, type Room, START, vault } from "./support.ts";
 
-let azurite: Azurite;
+let azurite: TestStorage;
 let connectionString: string;
 let room: Room;
 const accounts = Array.from({ length: 10 }, (_, at) => `evaluate${at}`);
 const free = [...accounts];
 beforeAll(async () => {
-  azurite = await startAzurite({ accounts });
+  azurite = await openStorage(accounts);
 });
 afterAll(() => azurite.stop());
 beforeEach(() => {

@@ -1,20 +1,20 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import * as z from "zod";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import type { AuditEvent } from "../../shared/audit/audit.ts";
 import { createExemptions, type ExemptionRequest } from "../../shared/compliance/exemptions.ts";
 import { STATE, TABLE, vaultStateKey } from "../../shared/compliance/layout.ts";
 import { removeUnreadable } from "../../shared/reconciliation/compliance.ts";
 import { systemRandomness } from "../../shared/runtime.ts";
 import { entity } from "../../shared/storage/entity.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 import { asset, caller, firstPage, openRoom, type Room, SUBSCRIPTION, vault } from "./support.ts";
 
-let azurite: Azurite;
+let azurite: TestStorage;
 let room: Room;
 const accounts = Array.from({ length: 30 }, (_, at) => `exempt${at}`);
 const free = [...accounts];
 beforeAll(async () => {
-  azurite = await startAzurite({ accounts });
+  azurite = await openStorage(accounts);
 });
 afterAll(() => azurite.stop());
 

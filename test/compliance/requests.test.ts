@@ -1,18 +1,18 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { SEVERITIES } from "../../shared/compliance/check.ts";
 import { FRAMEWORK_IDS } from "../../shared/compliance/controls.ts";
 import type { AssetRecord } from "../../shared/inventory/asset.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
 import { asset, caller, firstPage, inDays, openRoom, type Room, vault } from "./support.ts";
 
-let azurite: Azurite;
+let azurite: TestStorage;
 let proxy: TableProxy;
 let room: Room;
 const accounts = Array.from({ length: 10 }, (_, at) => `requests${at}`);
 const free = [...accounts];
 beforeAll(async () => {
-  azurite = await startAzurite({ accounts });
+  azurite = await openStorage(accounts);
 });
 afterAll(() => azurite.stop());
 beforeEach(async () => {

@@ -1,6 +1,5 @@
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { SEVERITIES, WEIGHTS } from "../../shared/compliance/check.ts";
 import { CHECKS } from "../../shared/compliance/checks/all.ts";
 import { controlsOfCheck, FRAMEWORK_IDS } from "../../shared/compliance/controls.ts";
@@ -8,6 +7,7 @@ import { Details, detailsKey, STATE } from "../../shared/compliance/layout.ts";
 import type { AssetRecord } from "../../shared/inventory/asset.ts";
 import type { VaultRecord } from "../../shared/inventory/vault.ts";
 import { createTables } from "../../shared/storage/tables.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 import {
   asset,
   caller,
@@ -22,11 +22,11 @@ import {
   walk,
 } from "./support.ts";
 
-let azurite: Azurite;
+let azurite: TestStorage;
 const accounts = Array.from({ length: 40 }, (_, at) => `results${at}`);
 const free = [...accounts];
 beforeAll(async () => {
-  azurite = await startAzurite({ accounts });
+  azurite = await openStorage(accounts);
 });
 afterAll(() => azurite.stop());
 function fresh(): Room {

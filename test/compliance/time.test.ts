@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import type { EvaluateMessage } from "../../shared/compliance/layout.ts";
 import type { AssetRecord } from "../../shared/inventory/asset.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 import {
   asset,
   caller,
@@ -17,12 +17,12 @@ import {
   walk,
 } from "./support.ts";
 
-let azurite: Azurite;
+let azurite: TestStorage;
 let room: Room;
 const accounts = Array.from({ length: 12 }, (_, at) => `time${at}`);
 const free = [...accounts];
 beforeAll(async () => {
-  azurite = await startAzurite({ accounts });
+  azurite = await openStorage(accounts);
 });
 afterAll(() => azurite.stop());
 beforeEach(() => {

@@ -1,6 +1,5 @@
 import { encodeTime } from "ulid";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { scanHistory } from "../../shared/discovery/purge.ts";
 import {
   claimedKey,
@@ -17,14 +16,15 @@ import {
 import { createTables, type Tables } from "../../shared/storage/tables.ts";
 import { DAY_MS } from "../../shared/time.ts";
 import { newestFirst } from "../../shared/ulid.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 
 const NOW = Date.parse("2026-11-21T10:00:00.000Z");
 const caller = { actor: "system", requestId: "timer" };
 
-let azurite: Azurite;
+let azurite: TestStorage;
 let tables: Tables;
 beforeAll(async () => {
-  azurite = await startAzurite();
+  azurite = await openStorage();
   tables = createTables({ connectionString: azurite.connectionString() });
 });
 afterAll(() => azurite.stop());

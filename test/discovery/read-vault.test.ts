@@ -1,19 +1,19 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { CloudFailure } from "../../shared/azure/failure.ts";
 import { assetView } from "../../shared/inventory/api.ts";
 import { Vaults } from "../../shared/inventory/vault.ts";
 import { withoutKeys } from "../../shared/storage/entity.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 import { everything, HERE, type Rooms, scanRooms } from "./rooms.ts";
 
 /** What a scan makes of a vault of which something can't be read. */
 
 const ACCOUNTS = Array.from({ length: 16 }, (_, at) => `account${at}`);
 
-let azurite: Azurite;
+let azurite: TestStorage;
 let used = 0;
 beforeAll(async () => {
-  azurite = await startAzurite({ accounts: ACCOUNTS });
+  azurite = await openStorage(ACCOUNTS);
 });
 afterAll(() => azurite?.stop());
 

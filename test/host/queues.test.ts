@@ -2,21 +2,21 @@ import { once } from "node:events";
 import { type AddressInfo, connect, createServer } from "node:net";
 import { QueueServiceClient } from "@azure/storage-queue";
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from "vitest";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 import { type RunningHost, runHost } from "./run-host.ts";
 
 // Every test starts processes: time for a machine that is busy with others.
 vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 });
 const PATIENTLY = { timeout: 15_000 };
 
-let azurite: Azurite;
+let azurite: TestStorage;
 let service: QueueServiceClient;
 let host: RunningHost | undefined;
 let tests = 0;
 let prefix = "";
 
 beforeAll(async () => {
-  azurite = await startAzurite({ accounts: ["hostqueues"] });
+  azurite = await openStorage(["hostqueues"]);
   service = QueueServiceClient.fromConnectionString(azurite.connectionString());
 });
 afterAll(() => azurite.stop());

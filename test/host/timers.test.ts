@@ -2,10 +2,10 @@ import { mkdir, mkdtemp, readFile, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from "vitest";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { parseSchedule } from "../../infra/local/host/schedule.ts";
 import { createTimerLease } from "../../infra/local/host/timer-lease.ts";
 import { startStatus } from "../../infra/local/host/timer-status.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 import { type RunningHost, runHost } from "./run-host.ts";
 
 // Every test starts processes: time for a machine that is busy with others.
@@ -120,9 +120,9 @@ describe("what was recorded at the start", () => {
 });
 
 describe("hosts that share a storage account", () => {
-  let azurite: Azurite;
+  let azurite: TestStorage;
   beforeAll(async () => {
-    azurite = await startAzurite({ accounts: ["hosttimers"] });
+    azurite = await openStorage(["hosttimers"]);
   });
   afterAll(() => azurite.stop());
 

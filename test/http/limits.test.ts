@@ -1,16 +1,16 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import * as z from "zod";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { parse } from "../../shared/http/input.ts";
 import { Problem } from "../../shared/http/problem.ts";
 import { createRateLimiter } from "../../shared/http/rate-limit.ts";
 import { createTables } from "../../shared/storage/tables.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
 
-let azurite: Azurite;
+let azurite: TestStorage;
 let proxy: TableProxy;
 beforeAll(async () => {
-  azurite = await startAzurite();
+  azurite = await openStorage();
   proxy = await startTableProxy(azurite.connectionString());
 });
 afterAll(async () => {

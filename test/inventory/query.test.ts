@@ -1,12 +1,12 @@
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { ASSET_TYPES, type AssetRecord, assetId, sourceOf } from "../../shared/inventory/asset.ts";
 import { type Moment, statusOf } from "../../shared/inventory/health.ts";
 import { holderName, newHolder } from "../../shared/inventory/holder.ts";
 import { type AssetFilter, createAssetQueries } from "../../shared/inventory/query.ts";
 import { createInventoryWriter } from "../../shared/inventory/write.ts";
 import { createTables } from "../../shared/storage/tables.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
 import { assetRecord, START, SUBSCRIPTIONS, vaultRecord, writeVault } from "./records.ts";
 
@@ -15,13 +15,13 @@ const DAY = 86_400;
 const TENANT = "99999999-9999-4999-8999-999999999999";
 const VAULTS = ["kv-a", "kv-a-b", "Kv-B", "kv-c"];
 
-let azurite: Azurite;
+let azurite: TestStorage;
 let proxy: TableProxy;
 let queries: ReturnType<typeof createAssetQueries>;
 let all: AssetRecord[];
 
 beforeAll(async () => {
-  azurite = await startAzurite();
+  azurite = await openStorage();
   proxy = await startTableProxy(azurite.connectionString());
   const writer = createInventoryWriter({ tables: createTables({ connectionString: proxy.connectionString }) });
   all = [];

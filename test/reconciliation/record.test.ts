@@ -1,15 +1,15 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { reconciliationView } from "../../shared/reconciliation/api.ts";
 import { BEFORE, NEWEST, WALKS, Walks } from "../../shared/reconciliation/walk.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 import { openRoom, type Room } from "./room.ts";
 
 /** The records that a walk keeps of itself, which a stranger with access to storage may write as well. */
 
 const accounts = ["unreadable", "before", "future"];
-let azurite: Azurite;
+let azurite: TestStorage;
 beforeAll(async () => {
-  azurite = await startAzurite({ accounts });
+  azurite = await openStorage(accounts);
 });
 afterAll(() => azurite.stop());
 

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { secretValueOf } from "../../infra/local/cloud/company/applications.ts";
 import type { RotationStatus } from "../../shared/rotation/rotation.ts";
 import { MINUTE_MS } from "../../shared/time.ts";
 import { liveIn } from "../azure/live-cloud.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 import { Company } from "./consumers.ts";
 import { holds, keepsSecrets } from "./invariants.ts";
 import { BOSS, type Death, VAULT, World } from "./room.ts";
@@ -20,11 +20,11 @@ const STRIDE = ALL ? 1 : 43;
 const HOW: Death["how"][] = ["before", "after", "late"];
 
 let world: World;
-let azurite: Azurite;
+let azurite: TestStorage;
 const values: string[] = [];
 
 beforeAll(async () => {
-  azurite = await startAzurite();
+  azurite = await openStorage();
   const subscriptions = [{ id: "11111111-1111-4111-8111-111111111111", name: "Shop", vaults: [{ name: VAULT }] }];
   const { cloud, config } = await liveIn({ company: { subscriptions } });
   world = new World(cloud, config, azurite.connectionString());

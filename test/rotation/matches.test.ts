@@ -1,12 +1,12 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { createInventoryWriter } from "../../shared/inventory/write.ts";
 import type { MatchedApp } from "../../shared/rotation/match.ts";
 import { createMatchIndex } from "../../shared/rotation/match-index.ts";
 import { createMatches, type MatchFinder } from "../../shared/rotation/matches.ts";
 import { createTables, type Tables } from "../../shared/storage/tables.ts";
 import { assetRecord, vaultRecord, writeVault } from "../inventory/records.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 
 const DAY = 86_400;
 const NOW = Math.floor(Date.parse("2026-11-21T10:00:00.000Z") / 1000);
@@ -15,10 +15,10 @@ const unused = () => {
   throw new Error("No value is read and nobody is asked to find matches.");
 };
 
-let azurite: Azurite;
+let azurite: TestStorage;
 let account = 0;
 beforeAll(async () => {
-  azurite = await startAzurite({ accounts: Array.from({ length: 12 }, (_, index) => `matches${index}`) });
+  azurite = await openStorage(Array.from({ length: 12 }, (_, index) => `matches${index}`));
 });
 afterAll(async () => await azurite.stop());
 

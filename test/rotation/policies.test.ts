@@ -1,5 +1,4 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { secretValueOf } from "../../infra/local/cloud/company/applications.ts";
 import type { Company } from "../../infra/local/cloud/company/company.ts";
 import type { AutomationType } from "../../shared/alerts/automation.ts";
@@ -18,6 +17,7 @@ import { isOver } from "../../shared/rotation/rotation.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { IMPATIENT } from "../azure/services.ts";
 import { assetRecord, vaultRecord, writeVault } from "../inventory/records.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 import { BOSS, VAULT, World } from "./room.ts";
 
 const DAY_MS = 86_400_000;
@@ -27,14 +27,14 @@ const company: Company = {
   ],
 };
 
-let azurite: Azurite;
+let azurite: TestStorage;
 let accounts = 0;
 let live: Awaited<ReturnType<typeof liveIn>>;
 let room: ReturnType<typeof openRoom>;
 let applications = 0;
 
 beforeAll(async () => {
-  azurite = await startAzurite({ accounts: Array.from({ length: 20 }, (_, index) => `policies${index}`) });
+  azurite = await openStorage(Array.from({ length: 20 }, (_, index) => `policies${index}`));
   live = await liveIn({ company });
 });
 afterAll(async () => {

@@ -1,12 +1,12 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { createIdentity } from "../../shared/azure/identity.ts";
 import { createVaultSecrets } from "../../shared/azure/vault-secrets.ts";
 import { unknownConsumers } from "../../shared/rotation/consumer.ts";
 import type { RotationRecord } from "../../shared/rotation/rotation.ts";
 import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../shared/time.ts";
 import { liveIn } from "../azure/live-cloud.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 import { Company } from "./consumers.ts";
 import { holds } from "./invariants.ts";
 import { BOSS, Died, VAULT, World } from "./room.ts";
@@ -14,12 +14,12 @@ import { BOSS, Died, VAULT, World } from "./room.ts";
 const OWN = "kv-lifecycle-service";
 const HANDOVER = "kv-handover";
 let world: World;
-let azurite: Azurite;
+let azurite: TestStorage;
 let names = 0;
 const name = () => `app-${++names}`;
 
 beforeAll(async () => {
-  azurite = await startAzurite();
+  azurite = await openStorage();
   const vaults = [{ name: VAULT }, { name: HANDOVER }];
   const subscriptions = [{ id: "11111111-1111-4111-8111-111111111111", name: "Shop", vaults }];
   const { cloud, config } = await liveIn({ company: { subscriptions } });

@@ -1,5 +1,4 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { type Audit, createAudit } from "../../shared/audit/audit.ts";
 import { Problem } from "../../shared/http/problem.ts";
 import { systemRandomness } from "../../shared/runtime.ts";
@@ -7,16 +6,17 @@ import { auditHistory, createRetention, type HistoryStore, type HistoryType } fr
 import { createSettings } from "../../shared/settings/settings.ts";
 import { createTables, type Tables } from "../../shared/storage/tables.ts";
 import { recordingLog } from "../azure/services.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 import { admin, configWith, problemOf, recordingAudit, stillClock } from "./support.ts";
 
 const DAY_MS = 86_400_000;
 
-let azurite: Azurite;
+let azurite: TestStorage;
 let tables: Tables;
 
 let account = 0;
 beforeAll(async () => {
-  azurite = await startAzurite({ accounts: Array.from({ length: 12 }, (_, i) => `retention${i}`) });
+  azurite = await openStorage(Array.from({ length: 12 }, (_, i) => `retention${i}`));
 });
 afterAll(() => azurite.stop());
 beforeEach(() => {

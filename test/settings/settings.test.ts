@@ -1,5 +1,4 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import type { AppConfiguration } from "../../shared/azure/app-configuration.ts";
 import { CloudFailure } from "../../shared/azure/failure.ts";
 import {
@@ -19,15 +18,16 @@ import {
 } from "../../shared/settings/settings.ts";
 import { createTables, type Tables } from "../../shared/storage/tables.ts";
 import { recordingLog } from "../azure/services.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
 import { admin, configWith, problemOf, recordingAudit, stillClock } from "./support.ts";
 
-let azurite: Azurite;
+let azurite: TestStorage;
 let proxy: TableProxy;
 let tables: Tables;
 
 beforeAll(async () => {
-  azurite = await startAzurite({ accounts: ["settings"] });
+  azurite = await openStorage(["settings"]);
   proxy = await startTableProxy(azurite.connectionString());
   tables = createTables({ connectionString: proxy.connectionString });
 });

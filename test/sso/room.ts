@@ -1,4 +1,3 @@
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { type Access, createAccess } from "../../shared/access/access.ts";
 import { createPasswords } from "../../shared/access/passwords.ts";
@@ -17,6 +16,7 @@ import { createTables, type Tables } from "../../shared/storage/tables.ts";
 import { ADMIN, from, HERE, quickly, signingKey } from "../access/instances.ts";
 import { configIn, liveIn } from "../azure/live-cloud.ts";
 import { ProviderVisitor } from "../support/chooses.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 
 export { ADMIN, from, HERE };
 
@@ -133,8 +133,8 @@ export async function startDeployments(
   tests = 40,
 ): Promise<{ next(): Deployment; stop(): Promise<void>; cloud: Cloud }> {
   const accounts = Array.from({ length: tests }, (_, at) => `sso${at}`);
-  const [azurite, { cloud }]: [Azurite, { cloud: Cloud }] = await Promise.all([
-    startAzurite({ accounts }),
+  const [azurite, { cloud }]: [TestStorage, { cloud: Cloud }] = await Promise.all([
+    openStorage(accounts),
     liveIn({ company: { subscriptions: [] } }),
   ]);
   let used = 0;

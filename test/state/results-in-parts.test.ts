@@ -1,5 +1,4 @@
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { createEvaluator } from "../../shared/compliance/evaluator.ts";
 import { NewViolationRows, newViolationsRange } from "../../shared/compliance/layout.ts";
 import { unpackNewViolations } from "../../shared/compliance/pack.ts";
@@ -7,6 +6,7 @@ import type { AssetRecord } from "../../shared/inventory/asset.ts";
 import { DEFINITIONS, SETTING_KEYS, type SettingValues } from "../../shared/settings/definitions.ts";
 import { createTables } from "../../shared/storage/tables.ts";
 import { asset, START, vault } from "../compliance/support.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 import { type HeldProxy, startHeldProxy } from "./held-proxy.ts";
 import { differences, everyRow } from "./room.ts";
 
@@ -28,10 +28,10 @@ const settings = Object.fromEntries(
   SETTING_KEYS.map((key) => [key, DEFINITIONS[key].default]),
 ) as unknown as SettingValues;
 
-let azurite: Azurite;
+let azurite: TestStorage;
 const proxies: HeldProxy[] = [];
 beforeAll(async () => {
-  azurite = await startAzurite({ accounts: ["found", "wanted"] });
+  azurite = await openStorage(["found", "wanted"]);
 });
 afterEach(() => Promise.all(proxies.splice(0).map((proxy) => proxy.stop())));
 afterAll(() => azurite?.stop());

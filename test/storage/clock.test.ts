@@ -1,17 +1,17 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import * as z from "zod";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { createStoreClock } from "../../shared/storage/clock.ts";
 import { entity } from "../../shared/storage/entity.ts";
 import { createTables } from "../../shared/storage/tables.ts";
 import { HOUR_MS } from "../../shared/time.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 
 const Things = entity("Things", z.object({ name: z.string() }));
 
 describe("the store's clock", () => {
-  let azurite: Azurite;
+  let azurite: TestStorage;
   beforeAll(async () => {
-    azurite = await startAzurite();
+    azurite = await openStorage();
   });
   afterAll(() => azurite.stop());
 

@@ -1,6 +1,5 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 import * as z from "zod";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { entity } from "../../shared/storage/entity.ts";
 import {
   createTables,
@@ -13,6 +12,7 @@ import {
   remove,
   type Tables,
 } from "../../shared/storage/tables.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
 
 const Things = entity("Things", z.object({ text: z.string() }));
@@ -20,12 +20,12 @@ const Fences = fenceEntity("Things");
 const thing = (at: number) => `t${String(at).padStart(4, "0")}`;
 const puts = (count: number, text = "x") => Array.from({ length: count }, (_, at) => put(Things, thing(at), { text }));
 
-let azurite: Azurite;
+let azurite: TestStorage;
 let proxy: TableProxy;
 let tables: Tables;
 let partition = 0;
 beforeAll(async () => {
-  azurite = await startAzurite();
+  azurite = await openStorage();
   await createTables({ connectionString: azurite.connectionString() }).put(Things, "p0", "t", { text: "x" });
 });
 afterAll(() => azurite?.stop());

@@ -1,13 +1,13 @@
 import { QueueClient } from "@azure/storage-queue";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { createQueues, type Queues } from "../../shared/storage/queues.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 
-let azurite: Azurite;
+let azurite: TestStorage;
 let queues: Queues;
 
 beforeAll(async () => {
-  azurite = await startAzurite({ accounts: ["queues"] });
+  azurite = await openStorage(["queues"]);
   queues = createQueues({ connectionString: azurite.connectionString() });
 });
 afterAll(() => azurite.stop());

@@ -2,10 +2,10 @@ import { randomBytes } from "node:crypto";
 import { TableClient } from "@azure/data-tables";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import * as z from "zod";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { entity } from "../../shared/storage/entity.ts";
 import type { RowKeys } from "../../shared/storage/signing.ts";
 import { createTables, insert, merge, put, remove, StorageCorrupt, type Tables } from "../../shared/storage/tables.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
 
 const shape = {
@@ -22,7 +22,7 @@ const keysOf = (keys: Record<string, Uint8Array>, current: string): RowKeys => (
   named: async (name) => keys[name],
 });
 
-let azurite: Azurite;
+let azurite: TestStorage;
 let proxy: TableProxy;
 let tables: Tables;
 /** Writes the table as whoever has the account's key can. */
@@ -31,7 +31,7 @@ const ring = { one: randomBytes(32), two: randomBytes(32) };
 let partition = 0;
 let p: string;
 beforeAll(async () => {
-  azurite = await startAzurite();
+  azurite = await openStorage();
   proxy = await startTableProxy(azurite.connectionString());
   tables = createTables({ connectionString: proxy.connectionString }, { keys: keysOf(ring, "one") });
   stranger = TableClient.fromConnectionString(azurite.connectionString(), "Signed", { allowInsecureConnection: true });

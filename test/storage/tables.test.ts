@@ -1,7 +1,6 @@
 import fc from "fast-check";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import * as z from "zod";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { entity } from "../../shared/storage/entity.ts";
 import {
   createTables,
@@ -17,6 +16,7 @@ import {
   StorageCorrupt,
   type Tables,
 } from "../../shared/storage/tables.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 import { type Fault, startTableProxy, type TableProxy } from "../support/table-proxy.ts";
 
 const Thing = entity(
@@ -33,14 +33,14 @@ const Thing = entity(
 );
 type ThingValue = z.infer<typeof Thing.schema> & { name: string };
 
-let azurite: Azurite;
+let azurite: TestStorage;
 let proxy: TableProxy;
 let tables: Tables;
 let partition = 0;
 let p: string;
 
 beforeAll(async () => {
-  azurite = await startAzurite({ accounts: ["tables"] });
+  azurite = await openStorage(["tables"]);
   // The table is there before anything is counted.
   await createTables({ connectionString: azurite.connectionString() }).put(Thing, "first", "row", { name: "x" });
 });

@@ -1,7 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import * as z from "zod";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { entity } from "../../shared/storage/entity.ts";
 import { createQueues } from "../../shared/storage/queues.ts";
 import {
@@ -17,6 +16,7 @@ import {
   replace,
   type Tables,
 } from "../../shared/storage/tables.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 import { type Fault, startTableProxy, type TableProxy } from "../support/table-proxy.ts";
 
 const Thing = entity("Things", z.object({ name: z.string(), count: z.number().optional() }));
@@ -32,14 +32,14 @@ const FAULTS: readonly Fault[] = [
   "ServerBusy",
 ];
 
-let azurite: Azurite;
+let azurite: TestStorage;
 let proxy: TableProxy;
 let queueProxy: TableProxy;
 let tables: Tables;
 let direct: Tables;
 
 beforeAll(async () => {
-  azurite = await startAzurite();
+  azurite = await openStorage();
   proxy = await startTableProxy(azurite.connectionString());
   queueProxy = await startTableProxy(azurite.connectionString(), "Queue");
   tables = createTables({ connectionString: proxy.connectionString });

@@ -1,5 +1,4 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import type { Identity } from "../../shared/azure/identity.ts";
 import type { KeyVaults } from "../../shared/azure/key-vault.ts";
 import type { ResourceManager } from "../../shared/azure/resource-manager.ts";
@@ -12,17 +11,18 @@ import {
   SubscriptionRow,
 } from "../../shared/subscriptions/subscriptions.ts";
 import { admin, configWith, problemOf, recordingAudit, stillClock } from "../settings/support.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 
 const PAYMENTS = "11111111-1111-4111-8111-111111111111";
 const CLAIMS = "22222222-2222-4222-8222-222222222222";
 const SHARED = "aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaaa";
 
-let azurite: Azurite;
+let azurite: TestStorage;
 let tables: Tables;
 let account = 0;
 
 beforeAll(async () => {
-  azurite = await startAzurite({ accounts: Array.from({ length: 20 }, (_, i) => `subscriptions${i}`) });
+  azurite = await openStorage(Array.from({ length: 20 }, (_, i) => `subscriptions${i}`));
 });
 afterAll(() => azurite.stop());
 beforeEach(() => {

@@ -1,11 +1,12 @@
 import { randomBytes } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
+import { startAzurite } from "../../infra/local/azurite.ts";
 import { type Cloud, startCloud } from "../../infra/local/cloud/cloud.ts";
 import type { Company, SizedCompany } from "../../infra/local/cloud/company/company.ts";
 import { type RunningHost, runHost } from "../host/run-host.ts";
 import { Conformance, type Description } from "./conformance.ts";
 import { TEST_APP } from "./global-setup.ts";
+import { openStorage, type TestStorage } from "./storage.ts";
 import { startTableProxy } from "./table-proxy.ts";
 
 /** Also in this process, for users that a test makes itself. */
@@ -33,7 +34,7 @@ export interface CallOptions {
 
 /** The whole service as it runs on one machine: storage, stand-in cloud, functions host with the built app. */
 export class Service {
-  readonly azurite: Azurite;
+  readonly azurite: TestStorage;
   readonly cloud: Cloud;
   readonly tables: Awaited<ReturnType<typeof startTableProxy>>;
   readonly hosts: RunningHost[] = [];
@@ -65,7 +66,8 @@ export class Service {
       realScrypt?: boolean;
     } = {},
   ): Promise<Service> {
-    const azurite = await startAzurite(options.storageEnv ? { environment: options.storageEnv } : {});
+    const { storageEnv } = options;
+    const azurite = await (storageEnv ? startAzurite({ environment: storageEnv }) : openStorage());
     const [cloud, tables] = await Promise.all([
       startCloud({ company: options.company ?? "small" }),
       startTableProxy(azurite.connectionString()),

@@ -1,23 +1,23 @@
 import { TableClient } from "@azure/data-tables";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { Problem } from "../../shared/http/problem.ts";
 import { providerView } from "../../shared/sync/api.ts";
 import { liveIn } from "../azure/live-cloud.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 import { COPIES, caller, HOUR_MS, openRoom, type Room, SOURCE } from "./room.ts";
 
 const REGION = "eu-west-1";
 const DAY_MS = 24 * HOUR_MS;
 const SERVICE_VAULT = "kv-lifecycle-service";
 
-let azurite: Azurite;
+let azurite: TestStorage;
 let cloud: Cloud;
 let room: Room;
 let key: { accessKeyId: string; secretAccessKey: string };
 
 beforeAll(async () => {
-  azurite = await startAzurite({ accounts: ["configurations"] });
+  azurite = await openStorage(["configurations"]);
   const vaults = [{ name: SOURCE }, { name: COPIES }];
   ({ cloud } = await liveIn({ company: { subscriptions: [{ name: "Shop", vaults }] } }));
   room = openRoom({ cloud, connectionString: azurite.connectionString("configurations") });

@@ -1,19 +1,19 @@
 import { TableClient } from "@azure/data-tables";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { Problem } from "../../shared/http/problem.ts";
 import { liveIn } from "../azure/live-cloud.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 import { COPIES, caller, HOUR_MS, openRoom, PAGE, type Room, SOURCE } from "./room.ts";
 
 const SERVICE = "kv-lifecycle-service";
 
-let azurite: Azurite;
+let azurite: TestStorage;
 let cloud: Cloud;
 let room: Room;
 
 beforeAll(async () => {
-  azurite = await startAzurite({ accounts: ["records"] });
+  azurite = await openStorage(["records"]);
   const vaults = [{ name: SOURCE }, { name: COPIES }, { name: "kv-third" }];
   ({ cloud } = await liveIn({ company: { subscriptions: [{ name: "Shop", vaults }] } }));
   room = openRoom({ cloud, connectionString: azurite.connectionString("records") });
