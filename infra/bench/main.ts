@@ -11,6 +11,7 @@ import { compliance } from "./compliance.ts";
 import { credentials } from "./credentials.ts";
 import { large } from "./large.ts";
 import { mergedPage, problemsOf, render } from "./page.ts";
+import { rest } from "./rest.ts";
 import type { Section } from "./section.ts";
 import { sixtyDays } from "./sixty-days.ts";
 import { startUp } from "./start-up.ts";
@@ -22,6 +23,7 @@ const sections: Record<string, () => Promise<Section>> = {
   wallTime,
   startUp,
   credentials,
+  rest,
   large,
   compliance,
   sixtyDays,
@@ -36,7 +38,7 @@ Measures the service, prints the figures and writes them into BENCHMARKS.md. End
   NAME      one of ${Object.keys(sections).join(", ")}; all of them if none is named
   --check   writes nothing, and ends with 1 as well when BENCHMARKS.md has other figures or bounds than are printed
 
-All of them take some 20 minutes; calls, wallTime, startUp and credentials a minute each at most.`;
+All of them take some 20 minutes; calls, wallTime, startUp, credentials and rest a minute each at most.`;
 
 const { values: options, positionals } = commandLine(HELP, {
   allowPositionals: true,

@@ -1,0 +1,91 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { timers } from "../../functions/functions.ts";
+import { loadConfig } from "../../shared/config/config.ts";
+import { DAY_MS } from "../../shared/time.ts";
+import { licence } from "../../test/support/licence.ts";
+import { MEASURED_COMPANY, PER_VAULT, VAULTS } from "../../test/support/measured-company.ts";
+import { Service } from "../../test/support/service.ts";
+import { parseCrontab } from "../local/host/ncrontab.ts";
+import { atMost, type Figure, type Section } from "./section.ts";
+
+/** What these begin is work of its own, which other benchmarks count. */
+const BEGIN_WORK = ["startDeltaScan", "startFullScan", "discoverAllApplications", "discoverChangedApplications"];
+/** These send a message, which the host takes within five seconds. */
+const BY_MESSAGE = ["startReconciliation", "evaluateDueCompliance"];
+/** Timers of the host may fire while one is measured: of so many counts the least is its own. */
+const ROUNDS = 3;
+const QUIET_MS = 300;
+const MESSAGE_MS = 6000;
+
+/** What the timers of a service cost in a day in which nothing changes. */
+export async function rest(): Promise<Section> {
+  const service = await Service.start({ company: MEASURED_COMPANY, env: { LICENSE_KEY: await licence() } });
+  try {
+    await service.scan({ mode: "full" }, 300_000);
+    const defaults = loadConfig({
+      AzureWebJobsStorage: "unused",
+      JWT_SIGNING_KEYS: service.environment.JWT_SIGNING_KEYS,
+    });
+    const counted: { name: string; times: number; requests: number | undefined }[] = [];
+    for (const { name, schedule } of timers) {
+      const requests = BEGIN_WORK.includes(name) ? undefined : await requestsOf(service, name);
+      counted.push({ name, times: timesADay(schedule(defaults)), requests });
+    }
+    const executions = counted.reduce((sum, { times }) => sum + times, 0);
+    const requests = counted.reduce((sum, { times, requests = 0 }) => sum + times * requests, 0);
+    return {
+      title: "A day in which nothing changes",
+      how: `${VAULTS} vaults of ${PER_VAULT} assets, already scanned and judged, with a PRO licence and without alert rules, rotations and sync records. Each timer is run by itself, with the messages it sends, and its requests to the tables are counted, the least of ${ROUNDS} times; how often it runs follows from the default schedules. Nothing is due then: ten minutes of the audit log that are sealed, and each slice of a walk of the reconciliation, cost more.`,
+      figures: [
+        {
+          what: "executions of timers a day",
+          value: String(executions),
+          comparedWith: "",
+          bound: atMost(executions, 4000),
+        },
+        {
+          what: "table requests of timers a day",
+          value: String(requests),
+          comparedWith: "scans and discoveries left out",
+          bound: atMost(requests, 30_000),
+        },
+        ...counted.map(
+          ({ name, times, requests }): Figure => ({
+            what: `timer ${name}`,
+            value: requests === undefined ? `${times} a day` : `${times} a day, ${requests} table requests each`,
+            comparedWith: requests === undefined ? "begins work that is counted by itself" : String(times * requests),
+          }),
+        ),
+      ],
+    };
+  } finally {
+    await service.stop();
+  }
+}
+
+async function requestsOf(service: Service, timer: string): Promise<number> {
+  let least = Number.POSITIVE_INFINITY;
+  for (let round = 0; round < ROUNDS; round++) {
+    service.forgetTables();
+    const answer = await fetch(`${service.url}/__host/timers/${timer}`, { method: "POST" });
+    if (!answer.ok) throw new Error(`The timer ${timer} answered ${answer.status}.`);
+    for (
+      let seen = -1;
+      seen !== service.tableRequests().length;
+      await delay(BY_MESSAGE.includes(timer) ? MESSAGE_MS : QUIET_MS)
+    ) {
+      seen = service.tableRequests().length;
+    }
+    least = Math.min(least, service.tableRequests().length);
+  }
+  return least;
+}
+
+/** How often a schedule comes on an ordinary day. */
+function timesADay(expression: string): number {
+  const schedule = parseCrontab(expression);
+  const day = Date.UTC(2027, 2, 10);
+  let times = 0;
+  for (let at = schedule.next(new Date(day - 1)); at && at.getTime() < day + DAY_MS; at = schedule.next(at)) times++;
+  return times;
+}
