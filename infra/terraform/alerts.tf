@@ -1,4 +1,4 @@
-# Tells the operators when the service itself has a problem. docs/deploy.md says what to do about each.
+# Tells the operators when the service itself has a problem. docs/operate.md says what to do about each.
 resource "azurerm_monitor_action_group" "action_group" {
   name                = "ag-${var.environment_name}"
   resource_group_name = azurerm_resource_group.resource_group.name

@@ -1,9 +1,10 @@
-/** Pages for operators that repeat what stands in the code: both say the same. */
+/** Tables of pages that repeat what stands in the code: both say the same. */
 import { globSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { expect, test } from "vitest";
 import { queues } from "../../functions/functions.ts";
 import { DEPENDENCIES } from "../../functions/health.ts";
+import { ROOMS } from "../../infra/build/imports.ts";
 import { ALERT_TYPES } from "../../shared/alerts/rule.ts";
 import { tableUnder } from "../support/markdown-table.ts";
 
@@ -43,4 +44,32 @@ test("every table of the storage account has a row", () => {
 test("the health that is asked for first names every dependency", () => {
   const [, deep] = tableUnder(page, "## Look here first");
   for (const name of DEPENDENCIES) expect(deep!.says).toContain(name);
+});
+
+test("the rooms stand on their levels as the check of imports has them", () => {
+  const levels = tableUnder("docs/architecture.md", "## Inside").map(({ level, rooms }) => ({
+    level: Number(level),
+    rooms: rooms!.split("; ").flatMap((cell) => cell.split(":")[0]!.split(", ")),
+  }));
+  expect(levels).toEqual(ROOMS.map((rooms, at) => ({ level: at + 1, rooms })).reverse());
+});
+
+test("what is counted for the cost is what was measured", () => {
+  const measured = [...read("BENCHMARKS.md").matchAll(/^\| (.+?) +\| (.+?) +\|/gm)].map(([, what, figure]) => ({
+    what,
+    figure,
+  }));
+  const counted = tableUnder("docs/cost.md", "## What was counted");
+  expect(counted.length).toBeGreaterThan(10);
+  for (const row of counted) expect(measured).toContainEqual(row);
+});
+
+test("the cost is worked out right", () => {
+  const sums = [...read("docs/cost.md").matchAll(/((?:[\d.,]+ [·+] )+[\d.,]+) = ([\d,]+)/g)];
+  expect(sums.length).toBeGreaterThan(4);
+  for (const [, terms, sum] of sums) {
+    const products = terms!.replaceAll(",", "").split(" + ");
+    const value = products.reduce((total, one) => total + one.split(" · ").reduce((a, b) => a * Number(b), 1), 0);
+    expect(Math.round(value), terms).toBe(Number(sum!.replaceAll(",", "")));
+  }
 });

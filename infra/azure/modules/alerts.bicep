@@ -1,4 +1,4 @@
-// Tells the operators when the service itself has a problem. docs/deploy.md says what to do about each.
+// Tells the operators when the service itself has a problem. docs/operate.md says what to do about each.
 param environmentName string
 param location string
 param tags object
