@@ -42,9 +42,9 @@ export class AppConfiguration {
   }
 
   /** Sets a value behind the service's back; undefined removes it. */
-  set(key: string, value: string | undefined, label: string | null = null): void {
+  set(key: string, value: string | undefined, label: string | null = null, contentType: string | null = null): void {
     if (value === undefined) this.#values.delete(place(key, label));
-    else this.#store(key, label, value, null, {});
+    else this.#store(key, label, value, contentType, {});
   }
 
   readonly service = (request: Incoming): Operation | undefined => {

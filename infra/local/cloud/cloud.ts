@@ -6,6 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { ApiTokens } from "./api-tokens.ts";
 import { AppConfiguration, CONFIGURATION_AUDIENCE } from "./app-configuration.ts";
+import { ConfigurationStores } from "./arm/configuration-stores.ts";
 import { Consumers, ConsumersControl } from "./arm/consumers.ts";
 import { Operations } from "./arm/operations.ts";
 import { ArmStore } from "./arm/store.ts";
@@ -134,7 +135,8 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
     faults,
     ledger,
     foreignHost: () => `https://evil.localhost:${state.port}`,
-    serviceFor: ({ host }) => (host.endsWith(`.${SUFFIX}`) ? services[SUFFIX] : services[host]),
+    serviceFor: ({ host }) =>
+      host.endsWith(`.${SUFFIX}`) ? services[SUFFIX] : (services[host] ?? stores.service(host)),
   };
   const main = createTlsServer({ key: certificate.key, cert: certificate.certificate }, listener(listening));
   state.port = await listen(main, options.port, state.port);
@@ -169,10 +171,14 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
   const api = new ApiTokens({ tokens, people, clientId: state.apiClientId, authority });
   const targets = new Targets(directory, (vault, name) => control.secretValue(vault, name));
   const vaultUri = (vault: Vault) => `${origin(`${vault.name.toLowerCase()}.${SUFFIX}`)}/`;
-  const store = new ArmStore(company, { resources, clock, tenantId: state.tenantId, vaultUri });
+  const store = new ArmStore(company, { resources, clock, tenantId: state.tenantId, vaultUri, origin });
+  const stores = new ConfigurationStores(store, tokens);
   const consumers = new Consumers(company, { resources, store, directory, clock });
   resources.beforeChange = () => consumers.settle();
-  resources.secretChanged = (vault, name) => targets.noticed(vault, name);
+  resources.secretChanged = (vault, name) => {
+    targets.noticed(vault, name);
+    consumers.timedReaders.changed(vault, name);
+  };
   const devops = new Devops({
     organization: new Organization(company.devops ?? { organization: "acme", projects: [] }, state.tenantId),
     tokens,

@@ -9,6 +9,7 @@ import { AppService, isSite, type SitePlant } from "./app-service.ts";
 import { type ContainerAppPlant, ContainerApps, isContainerApp } from "./container-apps.ts";
 import { GRAPH_DEFAULTS, type GraphSettings } from "./resource-graph.ts";
 import type { ArmResource, ArmStore } from "./store.ts";
+import { TimedReaders } from "./timed-readers.ts";
 import { type HeldValues, type Place, type WorkingGap, WorkingValues } from "./working-values.ts";
 
 interface Parts {
@@ -23,6 +24,7 @@ export class Consumers {
   readonly appService: AppService;
   readonly containerApps: ContainerApps;
   readonly apiManagement: ApiManagement;
+  readonly timedReaders: TimedReaders;
   readonly working: WorkingValues;
   readonly #parts: Parts;
   graphSettings: GraphSettings = GRAPH_DEFAULTS;
@@ -34,6 +36,7 @@ export class Consumers {
     this.appService = new AppService(all);
     this.containerApps = new ContainerApps(all);
     this.apiManagement = new ApiManagement(all);
+    this.timedReaders = new TimedReaders(all);
   }
 
   /** Unix milliseconds of the cloud's clock. */
@@ -46,6 +49,7 @@ export class Consumers {
     this.appService.settle();
     this.containerApps.settle();
     this.apiManagement.settle();
+    this.timedReaders.settle();
   }
 
   /** A resource was declared anew, with all below it. */
@@ -56,6 +60,7 @@ export class Consumers {
       if (isSite(resource)) this.appService.declared(resource);
       else if (isContainerApp(resource)) this.containerApps.declared(resource);
       else if (readsVault(resource)) this.apiManagement.refresh(resource);
+      else this.timedReaders.declared(resource);
     }
   }
 }

@@ -34,6 +34,8 @@ export interface ArmResource {
   settings: Record<string, string>;
   connectionStrings: Record<string, { value: string; type: string }>;
   slotSettings: string[];
+  /** Of an App Configuration store. */
+  keyValues: NonNullable<CompanyChild["keyValues"]>;
   /** Settings, connection strings and, as `secrets/NAME`, an app's secrets that are a vault secret's value written out. */
   copies: Record<string, { vault: string; secret: string }>;
   /** What it was before each change, oldest first. */
@@ -69,6 +71,8 @@ interface StoreOptions {
   clock: CloudClock;
   tenantId: string;
   vaultUri(vault: Vault): string;
+  /** The address of a host of this cloud. */
+  origin(host: string): string;
 }
 
 /** The company's resources beside its vaults, and who may read which vault. They last as long as the process. */
@@ -273,7 +277,8 @@ export class ArmStore {
     if (type === undefined) throw new Error(`There is no type of resource ${typeName} here`);
     const resource = this.#made(subscriptionId, type, id, declared, parent);
     this.#resources.set(id.toLowerCase(), resource);
-    const own = { properties: declared.properties, settings: declared.settings, more: declared.connectionStrings };
+    const { properties, settings, connectionStrings, keyValues } = declared;
+    const own = { properties, settings, connectionStrings, keyValues };
     for (const vault of declared.mayRead ?? vaultsIn(own)) {
       // A resource may refer to a vault that does not exist.
       if (this.#options.resources.vault(vault) !== undefined) this.grant(parentWithIdentity(resource, parent), vault);
@@ -302,7 +307,9 @@ export class ArmStore {
     const { name, location = parent?.location ?? "westeurope", kind, tags, sku, denied = false } = declared;
     const { settings = {}, connectionStrings = {}, slotSettings = [] } = declared;
     const known = { ...this.#options, identityId: (user: string) => userIdentityId(subscriptionId, user) };
-    const given = filled({ properties: declared.properties ?? {}, settings, connectionStrings }, known);
+    const { properties = {}, keyValues = [] } = declared;
+    const given = filled({ properties, settings, connectionStrings, keyValues }, known);
+    const endpoint = type.noun === "ConfigurationStore" && this.#options.origin(configurationHost(name));
     return {
       id,
       type,
@@ -314,7 +321,7 @@ export class ArmStore {
       ...(sku !== undefined && { sku }),
       ...(declared.identity && { identity: this.#identity(subscriptionId, id, declared.identity) }),
       ...given,
-      properties: { provisioningState: "Succeeded", ...given.properties },
+      properties: { provisioningState: "Succeeded", ...(endpoint && { endpoint }), ...given.properties },
       denied,
       slotSettings,
       copies: copiesIn(settings, connectionStrings, declared.properties),
@@ -379,6 +386,9 @@ export class ArmStore {
     return guidFrom(`subscription ${name}`);
   }
 }
+
+/** Where a store's key-values are. */
+export const configurationHost = (store: string): string => `${store.toLowerCase()}.azconfig.localhost`;
 
 const READ_SECRETS: RoleName[] = ["Key Vault Administrator", "Key Vault Secrets User", "Key Vault Secrets Officer"];
 

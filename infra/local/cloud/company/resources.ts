@@ -1,6 +1,6 @@
 /**
  * A resource of a company beside its vaults, in the shape in which the resource manager answers it. What stands in braces in any
- * text of `properties`, `settings` and `connectionStrings` is filled in when the cloud starts, since addresses and versions are
+ * text of `properties`, `settings`, `connectionStrings` and `keyValues` is filled in when the cloud starts, since addresses and versions are
  * not known before: `{uri:VAULT}` is a vault's address without a slash at the end, `{id:VAULT}` its resource id,
  * `{version:VAULT/KIND/NAME}` the version that a secret, key or certificate then has, `{value:VAULT/NAME}` a secret's value,
  * `{identity:NAME}` the resource id of a user-assigned identity.
@@ -35,6 +35,8 @@ export interface CompanyChild {
   connectionStrings?: Record<string, { value: string; type: string }>;
   /** Settings and connection strings of a site that stay with their slot. */
   slotSettings?: string[];
+  /** Of an App Configuration store, whose address is `https://NAME.azconfig.localhost:port`. */
+  keyValues?: { key: string; value: string; label?: string; contentType?: string }[];
 }
 
 /** A role that somebody has who is none of the company's resources. */
