@@ -245,7 +245,9 @@ test("the log tells when a consumer held no value that works", async () => {
   control.consumers.accept(place, "second", true);
   expect(control.consumers.gaps(place)).toEqual([]);
   control.consumers.accept(place, "value-of-queue-in-kv-main", false);
-  expect(control.consumers.gaps(place)).toMatchObject([{ resource: id, evidence: "QUEUE", why: "refused" }]);
+  expect(control.consumers.gaps(place)).toMatchObject([
+    { resource: id, evidence: "appsettings/QUEUE", why: "refused" },
+  ]);
   expect(control.consumers.gaps(place)[0]).not.toHaveProperty("to");
   await arm("POST", `${references(id)}/refresh`, VERSION);
   await arm("POST", `${id}/restart`, VERSION);

@@ -106,11 +106,11 @@ test("the platform's tick reads secrets without a version and restarts every act
   ]);
   control.putSecret("kv-main", { name: "db", value: "second" });
   control.moveClock(25 * MINUTE_MS);
-  expect(held("ca-shop")).toEqual([["db", ["value-of-db-in-kv-main"]]]);
+  expect(held("ca-shop")).toEqual([["secrets/db", ["value-of-db-in-kv-main"]]]);
   toNextTick();
-  expect(held("ca-shop")).toEqual([["db", ["value-of-db-in-kv-main", "second"]]]);
-  expect(held("job-night")).toEqual([["db", ["value-of-db-in-kv-main", "second"]]]);
-  expect(held("ca-pinned")).toEqual([["db", ["value-of-db-in-kv-main"]]]);
+  expect(held("ca-shop")).toEqual([["secrets/db", ["value-of-db-in-kv-main", "second"]]]);
+  expect(held("job-night")).toEqual([["secrets/db", ["value-of-db-in-kv-main", "second"]]]);
+  expect(held("ca-pinned")).toEqual([["secrets/db", ["value-of-db-in-kv-main"]]]);
 });
 
 test("a restart of a revision takes the new value for it alone, or ends unhealthy", async () => {
@@ -122,8 +122,8 @@ test("a restart of a revision takes the new value for it alone, or ends unhealth
   const [first, second] = body.value.map(({ name }: { name: string }) => name);
   expect((await arm("POST", `${id}/revisions/${first}/restart`, APP)).status).toBe(200);
   expect(held("ca-two")).toEqual([
-    [`db of ${first}`, ["value-of-other-in-kv-main", "second"]],
-    [`db of ${second}`, ["value-of-other-in-kv-main"]],
+    [`secrets/db of ${first}`, ["value-of-other-in-kv-main", "second"]],
+    [`secrets/db of ${second}`, ["value-of-other-in-kv-main"]],
   ]);
   const { body: replicas } = await arm("GET", `${id}/revisions/${first}/replicas`, APP);
   const { body: revision } = await arm("GET", `${id}/revisions/${first}`, APP);
@@ -158,11 +158,11 @@ test("a PATCH of an app's secrets replaces them all, and revisions hold the old 
 
   const done = await finished(await patch([latest]));
   expect(done.body.properties.configuration.secrets).toEqual([latest]);
-  expect(held("ca-pinned")).toEqual([["db", ["value-of-db-in-kv-main"]]]);
+  expect(held("ca-pinned")).toEqual([["secrets/db", ["value-of-db-in-kv-main"]]]);
   await arm("POST", `${id}/revisions/ca-pinned--0000001/restart`, APP);
-  expect(held("ca-pinned")).toEqual([["db", ["value-of-db-in-kv-main", "second"]]]);
+  expect(held("ca-pinned")).toEqual([["secrets/db", ["value-of-db-in-kv-main", "second"]]]);
   await finished(await patch([{ name: "new", value: "x" }], { template: template("new") }));
-  expect(held("ca-pinned")).toEqual([["db", ["value-of-db-in-kv-main", "second", undefined]]]);
+  expect(held("ca-pinned")).toEqual([["secrets/db", ["value-of-db-in-kv-main", "second", undefined]]]);
   const { body: revisions } = await arm("GET", `${id}/revisions`, APP);
   expect(revisions.value.map(({ properties }: { properties: { active: boolean } }) => properties.active)).toEqual([
     false,

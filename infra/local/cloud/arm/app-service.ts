@@ -157,11 +157,12 @@ export class AppService {
     const held = new Set<string>();
     for (const kind of ["appsettings", "connectionstrings"] as const) {
       for (const [name, text] of textsOf(site, kind)) {
-        const place = secretOf(site, name, text);
+        const evidence = keyOf(kind, name);
+        const place = secretOf(site, evidence, text);
         if (place === undefined) continue;
-        held.add(name);
+        held.add(evidence);
         const value = isReference(text) ? running.cache.get(keyOf(kind, name))?.value : text;
-        this.#parts.working.holds(site.id, name, place, value, at);
+        this.#parts.working.holds(site.id, evidence, place, value, at);
       }
     }
     // A setting that is gone leaves the app without it.
@@ -174,8 +175,8 @@ export class AppService {
 export const isSite = ({ type }: ArmResource): boolean => type.noun === "Site" || type.noun === "Slot";
 
 /** The secret that a setting is meant to have the value of; undefined for any other setting. */
-function secretOf(site: ArmResource, name: string, text: string): Place | undefined {
-  const place = isReference(text) ? placeOf(text) : site.copies[name];
+function secretOf(site: ArmResource, evidence: string, text: string): Place | undefined {
+  const place = isReference(text) ? placeOf(text) : site.copies[evidence];
   return place && { vault: place.vault, secret: place.secret };
 }
 

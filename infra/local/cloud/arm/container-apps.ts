@@ -116,7 +116,7 @@ export class ContainerApps {
     for (const { name } of dropped) {
       running.synced.delete(name);
       for (const { evidence, ...place } of this.#parts.working.values({ resource: app.id })) {
-        if (evidence === name || evidence.startsWith(`${name} of `))
+        if (evidence === `secrets/${name}` || evidence.startsWith(`secrets/${name} of `))
           this.#parts.working.holds(app.id, evidence, place, undefined);
       }
     }
@@ -214,7 +214,7 @@ export class ContainerApps {
     for (const secret of secretsOf(app)) {
       const place = placeOfUri(secret.keyVaultUrl ?? "") ?? app.copies[`secrets/${secret.name}`];
       if (place === undefined) continue;
-      const evidence = several && revision !== undefined ? `${secret.name} of ${revision.name}` : secret.name;
+      const evidence = `secrets/${secret.name}${several && revision !== undefined ? ` of ${revision.name}` : ""}`;
       this.#parts.working.holds(app.id, evidence, place, this.valueOf(app, secret), at);
     }
   }

@@ -36,7 +36,7 @@ export interface ArmResource {
   slotSettings: string[];
   /** Of an App Configuration store. */
   keyValues: NonNullable<CompanyChild["keyValues"]>;
-  /** Settings, connection strings and, as `secrets/NAME`, an app's secrets that are a vault secret's value written out. */
+  /** What is a vault secret's value written out, by `appsettings/NAME`, `connectionstrings/NAME` or `secrets/NAME`. */
   copies: Record<string, { vault: string; secret: string }>;
   /** What it was before each change, oldest first. */
   before: { until: number; row: Properties }[];
@@ -306,7 +306,11 @@ export class ArmStore {
   ): ArmResource {
     const { name, location = parent?.location ?? "westeurope", kind, tags, sku, denied = false } = declared;
     const { settings = {}, connectionStrings = {}, slotSettings = [] } = declared;
-    const known = { ...this.#options, identityId: (user: string) => userIdentityId(subscriptionId, user) };
+    const known = {
+      ...this.#options,
+      identityId: (user: string) => userIdentityId(subscriptionId, user),
+      resourceId: (other: string) => `${id.split("/").slice(0, 6).join("/")}/${other}`,
+    };
     const { properties = {}, keyValues = [] } = declared;
     const given = filled({ properties, settings, connectionStrings, keyValues }, known);
     const endpoint = type.noun === "ConfigurationStore" && this.#options.origin(configurationHost(name));
@@ -436,8 +440,8 @@ function copiesIn(
 ): ArmResource["copies"] {
   const { secrets = [] } = (properties?.configuration ?? {}) as { secrets?: { name: string; value?: string }[] };
   const texts = [
-    ...Object.entries(settings),
-    ...Object.entries(connectionStrings).map(([name, { value }]) => [name, value] as const),
+    ...Object.entries(settings).map(([name, value]) => [`appsettings/${name}`, value] as const),
+    ...Object.entries(connectionStrings).map(([name, { value }]) => [`connectionstrings/${name}`, value] as const),
     ...secrets.map(({ name, value = "" }) => [`secrets/${name}`, value] as const),
   ];
   return Object.fromEntries(

@@ -1,3 +1,4 @@
+import { guidFrom } from "../resources/identifiers.ts";
 import { current } from "../resources/items.ts";
 import type { Resources } from "../resources/resources.ts";
 import type { Vault } from "../resources/vault.ts";
@@ -6,9 +7,11 @@ interface Known {
   resources: Resources;
   vaultUri(vault: Vault): string;
   identityId(name: string): string;
+  /** Of `TYPE/NAME`. */
+  resourceId(typeAndName: string): string;
 }
 
-const BRACES = /\{(uri|id|version|value|identity):([^}]+)\}/g;
+const BRACES = /\{(uri|id|version|value|identity|principal|resource):([^}]+)\}/g;
 
 /** The same with what stands in braces filled in: see `company/resources.ts`. @throws {Error} when it names nothing here. */
 export function filled<T>(given: T, known: Known): T {
@@ -18,8 +21,10 @@ export function filled<T>(given: T, known: Known): T {
   return Object.fromEntries(Object.entries(given).map(([name, value]) => [name, filled(value, known)])) as T;
 }
 
-function text(what: string, of: string, { resources, vaultUri, identityId }: Known): string {
+function text(what: string, of: string, { resources, vaultUri, identityId, resourceId }: Known): string {
   if (what === "identity") return identityId(of);
+  if (what === "resource") return resourceId(of);
+  if (what === "principal") return guidFrom(`principal ${of}`);
   const [name = "", ...rest] = of.split("/");
   const vault = resources.vault(name);
   if (vault === undefined) throw new Error(`{${what}:${of}} names no vault`);

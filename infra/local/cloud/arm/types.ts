@@ -66,6 +66,7 @@ const TYPES = [
   row("Microsoft.Sql/servers/encryptionProtector", "EncryptionProtector", SQL_VERSIONS, false),
   row("Microsoft.Compute/diskEncryptionSets", "DiskEncryptionSet", DISK_VERSIONS),
   row("Microsoft.Compute/virtualMachines", "VirtualMachine", COMPUTE_VERSIONS),
+  row("Microsoft.Compute/virtualMachineScaleSets", "VirtualMachineScaleSet", COMPUTE_VERSIONS),
   row("Microsoft.Compute/virtualMachines/extensions", "VirtualMachineExtension", COMPUTE_VERSIONS),
   row("Microsoft.ContainerService/managedClusters", "ManagedCluster", ["2023-10-01", "2024-09-01", "2025-05-01"]),
   row("Microsoft.MachineLearningServices/workspaces", "MachineLearningWorkspace", [

@@ -13,7 +13,7 @@ export interface Place {
 export interface HeldValues extends Place {
   /** The consumer's resource id. */
   resource: string;
-  /** The name of the setting or field. */
+  /** The setting or field, such as `appsettings/NAME`. */
   evidence: string;
   /** Oldest first. `value` is left out where it held none, such as a reference that could not be followed. */
   values: { from: string; value?: string }[];

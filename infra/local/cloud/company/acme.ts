@@ -1,5 +1,6 @@
 import { acmeApplications, withApplicationSecrets } from "./acme-applications.ts";
 import { acmeDevops } from "./acme-devops.ts";
+import { withResources } from "./acme-resources.ts";
 import { acmeTenants } from "./acme-tenants.ts";
 import type {
   Company,
@@ -13,7 +14,8 @@ import { Dice } from "./dice.ts";
 
 /**
  * A company one could believe in: four subscriptions, 36 vaults of many teams, hundreds of secrets, keys and certificates
- * in every state of health, 40 applications, a tenant for customers and one for partners, and settings that keep and break each rule. The same seed gives the same company.
+ * in every state of health, 40 applications, a tenant for customers and one for partners, settings that keep and break each rule,
+ * and more than 70 resources that use the vaults. The same seed gives the same company.
  */
 export function acmeCompany(seed: number): Company {
   const dice = new Dice(seed);
@@ -36,7 +38,7 @@ export function acmeCompany(seed: number): Company {
     },
   ];
   return {
-    subscriptions: withApplicationSecrets(subscriptions, TEAMS),
+    subscriptions: withResources(withApplicationSecrets(subscriptions, TEAMS), TEAMS),
     applications: acmeApplications(TEAMS),
     devops: acmeDevops(TEAMS),
     tenants: acmeTenants,

@@ -3,7 +3,8 @@
  * text of `properties`, `settings`, `connectionStrings` and `keyValues` is filled in when the cloud starts, since addresses and versions are
  * not known before: `{uri:VAULT}` is a vault's address without a slash at the end, `{id:VAULT}` its resource id,
  * `{version:VAULT/KIND/NAME}` the version that a secret, key or certificate then has, `{value:VAULT/NAME}` a secret's value,
- * `{identity:NAME}` the resource id of a user-assigned identity.
+ * `{identity:NAME}` the resource id of a user-assigned identity, `{principal:NAME}` the
+ * object id of whoever has a role under that name, `{resource:TYPE/NAME}` the id of a resource of the same subscription and group.
  */
 export interface CompanyResource extends CompanyChild {
   /** One of `arm/types.ts`, such as `Microsoft.Web/sites`. */

@@ -1,0 +1,518 @@
+import { byUri, named, type Pick, webApp } from "./acme-resources.ts";
+import type { CompanyResource } from "./resources.ts";
+
+const SYSTEM = { system: true };
+const PLATFORM = { resourceGroup: "rg-platform", tags: { env: "prod" } };
+
+/** What the platform team runs: of each kind one that uses a vault, and beside it one that does not. */
+export function platformResources(pick: Pick): CompanyResource[] {
+  return [...network(pick), ...data(pick), ...encrypted(pick), ...machines(pick), ...workflows(pick), ...others(pick)];
+}
+
+function network(pick: Pick): CompanyResource[] {
+  const vault = "kv-platform-edge";
+  const [followed, bound] = [pick(vault, 0, "certificates"), pick(vault, 1, "certificates")];
+  const secretUri = `{uri:${vault}}/secrets/${followed}`;
+  return [
+    {
+      ...PLATFORM,
+      type: "Microsoft.Network/applicationGateways",
+      name: "agw-edge",
+      identity: { user: ["id-edge"] },
+      properties: {
+        sslCertificates: [
+          { name: "followed", properties: { keyVaultSecretId: secretUri } },
+          {
+            name: "bound",
+            properties: {
+              keyVaultSecretId: `{uri:${vault}}/secrets/${bound}/{version:${vault}/certificates/${bound}}`,
+            },
+          },
+        ],
+        trustedRootCertificates: [],
+      },
+    },
+    {
+      ...PLATFORM,
+      type: "Microsoft.Network/applicationGateways",
+      name: "agw-uploaded",
+      properties: { sslCertificates: [{ name: "vault-of-last-year", properties: { publicCertData: "MIIB" } }] },
+    },
+    {
+      ...PLATFORM,
+      type: "Microsoft.Cdn/profiles",
+      name: "afd-acme",
+      location: "global",
+      sku: { name: "Premium_AzureFrontDoor" },
+      identity: SYSTEM,
+      children: {
+        secrets: [
+          {
+            name: "shop",
+            properties: {
+              parameters: {
+                type: "CustomerCertificate",
+                secretSource: { id: `{id:${vault}}/secrets/${followed}` },
+                useLatestVersion: true,
+                subject: "CN=shop.acme.example",
+              },
+            },
+          },
+          {
+            name: "partners",
+            properties: {
+              parameters: {
+                type: "CustomerCertificate",
+                secretSource: { id: `{id:${vault}}/secrets/${bound}` },
+                secretVersion: `{version:${vault}/certificates/${bound}}`,
+                useLatestVersion: false,
+                subject: "CN=partners.acme.example",
+              },
+            },
+          },
+          {
+            name: "managed",
+            properties: { parameters: { type: "ManagedCertificate", subject: "CN=www.acme.example" } },
+          },
+        ],
+      },
+    },
+    {
+      ...PLATFORM,
+      type: "Microsoft.Cdn/profiles",
+      name: "cdn-classic",
+      location: "global",
+      sku: { name: "Standard_Microsoft" },
+    },
+    {
+      ...PLATFORM,
+      type: "Microsoft.Web/certificates",
+      name: "cert-www",
+      properties: {
+        keyVaultId: `{id:${vault}}`,
+        keyVaultSecretName: followed,
+        keyVaultSecretStatus: "Initialized",
+        hostNames: ["www.acme.example"],
+      },
+    },
+    {
+      ...PLATFORM,
+      type: "Microsoft.Web/certificates",
+      name: "cert-uploaded",
+      properties: { hostNames: ["old.acme.example"], keyVaultSecretStatus: "Unknown" },
+    },
+    {
+      ...PLATFORM,
+      type: "Microsoft.App/managedEnvironments",
+      name: "cae-prod",
+      identity: SYSTEM,
+      children: {
+        certificates: [
+          {
+            name: "shop",
+            properties: { certificateKeyVaultProperties: { keyVaultUrl: secretUri, identity: "system" } },
+          },
+          { name: "uploaded", properties: { subjectName: "CN=vault.acme.example" } },
+        ],
+      },
+    },
+  ];
+}
+
+function data(pick: Pick): CompanyResource[] {
+  const vault = "kv-platform-telemetry";
+  const store = { type: "LinkedServiceReference", referenceName: "telemetry-vault" };
+  const secret = { type: "AzureKeyVaultSecret", store, secretName: pick(vault) };
+  const [other, third] = [pick(vault, 1), pick(vault, 2)];
+  const reference = (uri: string) => ({
+    contentType: "application/vnd.microsoft.appconfig.keyvaultref+json;charset=utf-8",
+    value: JSON.stringify({ uri }),
+  });
+  return [
+    {
+      ...PLATFORM,
+      type: "Microsoft.DataFactory/factories",
+      name: "adf-acme",
+      identity: SYSTEM,
+      children: {
+        linkedservices: [
+          {
+            name: "telemetry-vault",
+            properties: { type: "AzureKeyVault", typeProperties: { baseUrl: `{uri:${vault}}/` } },
+          },
+          {
+            name: "warehouse",
+            properties: {
+              type: "AzureSqlDatabase",
+              typeProperties: { connectionString: "Server=tcp:sql.acme.example;User ID=loader;", password: secret },
+            },
+          },
+          {
+            name: "archive",
+            properties: {
+              type: "AzureBlobStorage",
+              typeProperties: {
+                connectionString: {
+                  ...secret,
+                  secretName: other,
+                  secretVersion: `{version:${vault}/secrets/${other}}`,
+                },
+              },
+            },
+          },
+          {
+            name: "of-each-run",
+            properties: {
+              type: "Sftp",
+              typeProperties: {
+                password: { ...secret, secretName: { type: "Expression", value: "@pipeline().parameters.secret" } },
+              },
+            },
+          },
+          {
+            name: "written-out",
+            properties: {
+              type: "Ftp",
+              typeProperties: { host: "vault.acme.example", password: { type: "SecureString", value: "**********" } },
+            },
+          },
+        ],
+      },
+    },
+    {
+      ...PLATFORM,
+      type: "Microsoft.DataFactory/factories",
+      name: "adf-empty",
+      identity: SYSTEM,
+      children: { linkedservices: [{ name: "public-data", properties: { type: "HttpServer", typeProperties: {} } }] },
+    },
+    // It is seen, and what is in it is not.
+    {
+      ...PLATFORM,
+      type: "Microsoft.DataFactory/factories",
+      name: "adf-sealed",
+      denied: true,
+      children: {
+        linkedservices: [
+          { name: "telemetry", properties: { type: "AzureKeyVault", typeProperties: { baseUrl: `{uri:${vault}}/` } } },
+        ],
+      },
+    },
+    {
+      ...PLATFORM,
+      type: "Microsoft.AppConfiguration/configurationStores",
+      name: "appcs-acme",
+      sku: { name: "standard" },
+      keyValues: [
+        { key: "shop:theme", value: "dark" },
+        { key: "shop:mail-key", ...reference(`{uri:${vault}}/secrets/${third}`) },
+        {
+          key: "shop:bound-key",
+          label: "prod",
+          ...reference(`{uri:${vault}}/secrets/${other}/{version:${vault}/secrets/${other}}`),
+        },
+        {
+          key: "shop:flag",
+          contentType: "application/vnd.microsoft.appconfig.ff+json;charset=utf-8",
+          value: '{"id":"vault"}',
+        },
+      ],
+    },
+    {
+      ...PLATFORM,
+      type: "Microsoft.AppConfiguration/configurationStores",
+      name: "appcs-plain",
+      sku: { name: "free" },
+      keyValues: [{ key: "docs", value: "https://vault.acme.example/secrets/how-to" }],
+    },
+  ];
+}
+
+/** What encrypts with a key of a vault. */
+function encrypted(pick: Pick): CompanyResource[] {
+  const vault = "kv-platform-backup";
+  const [first, second] = [pick(vault, 0, "keys"), pick(vault, 1, "keys")];
+  const keyUrl = (name: string) => `{uri:${vault}}/keys/${name}/{version:${vault}/keys/${name}}`;
+  return [
+    {
+      ...PLATFORM,
+      type: "Microsoft.Storage/storageAccounts",
+      name: "stacmebackup",
+      kind: "StorageV2",
+      identity: SYSTEM,
+      properties: {
+        encryption: {
+          keySource: "Microsoft.Keyvault",
+          keyvaultproperties: {
+            keyname: first,
+            keyvaulturi: `{uri:${vault}}`,
+            currentVersionedKeyIdentifier: keyUrl(first),
+          },
+        },
+      },
+    },
+    {
+      ...PLATFORM,
+      type: "Microsoft.Storage/storageAccounts",
+      name: "stacmetapes",
+      kind: "StorageV2",
+      identity: SYSTEM,
+      properties: {
+        encryption: {
+          keySource: "Microsoft.Keyvault",
+          keyvaultproperties: {
+            keyname: second,
+            keyversion: `{version:${vault}/keys/${second}}`,
+            keyvaulturi: `{uri:${vault}}`,
+          },
+        },
+      },
+    },
+    {
+      ...PLATFORM,
+      type: "Microsoft.Storage/storageAccounts",
+      name: "stacmevault",
+      kind: "StorageV2",
+      properties: {
+        encryption: { keySource: "Microsoft.Storage" },
+        primaryEndpoints: { blob: "https://stacmevault.blob.core.windows.net/" },
+      },
+    },
+    {
+      ...PLATFORM,
+      type: "Microsoft.Sql/servers",
+      name: "sql-acme",
+      identity: SYSTEM,
+      properties: { keyId: keyUrl(first), fullyQualifiedDomainName: "sql-acme.database.windows.net" },
+      children: {
+        encryptionProtector: [
+          {
+            name: "current",
+            properties: {
+              serverKeyType: "AzureKeyVault",
+              serverKeyName: `${vault}_${first}`,
+              uri: keyUrl(first),
+              autoRotationEnabled: true,
+            },
+          },
+        ],
+      },
+    },
+    {
+      ...PLATFORM,
+      type: "Microsoft.Sql/servers",
+      name: "sql-reports",
+      properties: { fullyQualifiedDomainName: "sql-reports.database.windows.net" },
+      children: {
+        encryptionProtector: [
+          { name: "current", properties: { serverKeyType: "ServiceManaged", serverKeyName: "ServiceManaged" } },
+        ],
+      },
+    },
+    {
+      ...PLATFORM,
+      type: "Microsoft.Compute/diskEncryptionSets",
+      name: "des-backup",
+      identity: SYSTEM,
+      properties: {
+        activeKey: { sourceVault: { id: `{id:${vault}}` }, keyUrl: keyUrl(second) },
+        encryptionType: "EncryptionAtRestWithCustomerKey",
+        rotationToLatestKeyVersionEnabled: true,
+      },
+    },
+    {
+      ...PLATFORM,
+      type: "Microsoft.Compute/diskEncryptionSets",
+      name: "des-managed-hsm",
+      identity: SYSTEM,
+      properties: {
+        activeKey: { keyUrl: "https://hsm-acme.managedhsm.azure.net/keys/vault/0123456789abcdef0123456789abcdef" },
+        encryptionType: "EncryptionAtRestWithCustomerKey",
+      },
+    },
+  ];
+}
+
+function machines(pick: Pick): CompanyResource[] {
+  const [aks, edge] = ["kv-platform-aks", "kv-platform-network"];
+  const [key, certificate] = [pick(aks, 0, "keys"), pick(edge, 0, "certificates")];
+  const observed = `{uri:${edge}}/secrets/${certificate}`;
+  return [
+    {
+      ...PLATFORM,
+      type: "Microsoft.ContainerService/managedClusters",
+      name: "aks-main",
+      identity: { user: ["id-aks"] },
+      properties: {
+        securityProfile: {
+          azureKeyVaultKms: {
+            enabled: true,
+            keyId: `{uri:${aks}}/keys/${key}/{version:${aks}/keys/${key}}`,
+            keyVaultNetworkAccess: "Public",
+          },
+        },
+        addonProfiles: {
+          azureKeyvaultSecretsProvider: {
+            enabled: true,
+            config: { enableSecretRotation: "true", rotationPollInterval: "2m" },
+            identity: { objectId: "{principal:secrets provider of aks-main}" },
+          },
+        },
+      },
+    },
+    {
+      ...PLATFORM,
+      type: "Microsoft.ContainerService/managedClusters",
+      name: "aks-lab",
+      identity: SYSTEM,
+      properties: { addonProfiles: { azureKeyvaultSecretsProvider: { enabled: false } } },
+    },
+    {
+      ...PLATFORM,
+      type: "Microsoft.Compute/virtualMachines",
+      name: "vm-gateway",
+      identity: SYSTEM,
+      properties: {
+        osProfile: {
+          computerName: "vm-gateway",
+          secrets: [
+            {
+              sourceVault: { id: `{id:${edge}}` },
+              vaultCertificates: [
+                { certificateUrl: `${observed}/{version:${edge}/certificates/${certificate}}`, certificateStore: "My" },
+              ],
+            },
+          ],
+        },
+      },
+      children: {
+        extensions: [
+          {
+            name: "KeyVaultForLinux",
+            properties: {
+              publisher: "Microsoft.Azure.KeyVault",
+              type: "KeyVaultForLinux",
+              settings: { secretsManagementSettings: { pollingIntervalInS: "3600", observedCertificates: [observed] } },
+            },
+          },
+          {
+            name: "OMSAgent",
+            properties: {
+              publisher: "Microsoft.EnterpriseCloud.Monitoring",
+              type: "OmsAgentForLinux",
+              settings: { note: "no vault" },
+            },
+          },
+        ],
+      },
+    },
+    {
+      ...PLATFORM,
+      type: "Microsoft.Compute/virtualMachines",
+      name: "vm-build",
+      properties: { osProfile: { computerName: "vault-build", secrets: [] } },
+    },
+  ];
+}
+
+function workflows(pick: Pick): CompanyResource[] {
+  const vault = "kv-platform-ci";
+  const connection = "{resource:Microsoft.Web/connections/keyvault-ci}";
+  const get = (path: string, name: string) => ({
+    type: "ApiConnection",
+    inputs: {
+      host: { connection: { name: `@parameters('$connections')['${name}']['connectionId']` } },
+      method: "get",
+      path,
+    },
+  });
+  return [
+    {
+      ...PLATFORM,
+      type: "Microsoft.Web/connections",
+      name: "keyvault-ci",
+      properties: {
+        displayName: "keyvault-ci",
+        api: {
+          name: "keyvault",
+          id: "/subscriptions/0/providers/Microsoft.Web/locations/westeurope/managedApis/keyvault",
+        },
+        parameterValueType: "Alternative",
+        parameterValues: { vaultName: vault },
+      },
+    },
+    {
+      ...PLATFORM,
+      type: "Microsoft.Web/connections",
+      name: "servicebus-vault",
+      properties: { displayName: "vault-events", api: { name: "servicebus" }, parameterValues: {} },
+    },
+    {
+      ...PLATFORM,
+      type: "Microsoft.Logic/workflows",
+      name: "logic-release",
+      identity: SYSTEM,
+      mayRead: [vault],
+      properties: {
+        state: "Enabled",
+        definition: {
+          actions: {
+            Get_secret: get(`/secrets/@{encodeURIComponent('${pick(vault)}')}/value`, "keyvault"),
+            Get_any: get("/secrets/@{encodeURIComponent(triggerBody()?['name'])}/value", "keyvault"),
+          },
+        },
+        parameters: {
+          $connections: { value: { keyvault: { connectionId: connection, connectionName: "keyvault-ci" } } },
+        },
+      },
+    },
+    {
+      ...PLATFORM,
+      type: "Microsoft.Logic/workflows",
+      name: "logic-newsletter",
+      properties: {
+        state: "Enabled",
+        definition: {
+          actions: {
+            Call: {
+              type: "Http",
+              inputs: {
+                method: "GET",
+                uri: "https://vault.acme.example",
+                path: "/secrets/@{encodeURIComponent('mail')}/value",
+              },
+            },
+          },
+        },
+        parameters: {},
+      },
+    },
+  ];
+}
+
+function others(pick: Pick): CompanyResource[] {
+  return [
+    {
+      ...PLATFORM,
+      type: "Microsoft.MachineLearningServices/workspaces",
+      name: "mlw-forecast",
+      identity: SYSTEM,
+      mayRead: [],
+      properties: { keyVault: "{id:kv-platform-telemetry}", friendlyName: "Forecast" },
+    },
+    {
+      ...PLATFORM,
+      type: "Microsoft.MachineLearningServices/workspaces",
+      name: "mlw-vaultless",
+      properties: { friendlyName: "No vault" },
+    },
+    // The firewall of its vault keeps it out.
+    { ...webApp("app-dmz-status", { TOKEN: named("kv-dmz", pick("kv-dmz")) }), ...PLATFORM },
+    // Who reads the service's own vault is nobody's business here.
+    {
+      ...webApp("func-lifecycle", { JWT_KEYS: byUri("kv-lifecycle-service", "jwt-signing-keys") }),
+      ...PLATFORM,
+      kind: "functionapp",
+    },
+  ];
+}

@@ -1,0 +1,288 @@
+import { platformResources } from "./acme-platform-resources.ts";
+import type { AssetKind, CompanySecret, CompanySubscription, CompanyVault } from "./company.ts";
+import type { CompanyChild, CompanyResource } from "./resources.ts";
+
+const SYSTEM = { system: true };
+
+/** The name of a secret, key or certificate that is enabled, the same for the same place. */
+export type Pick = (vault: string, place?: number, kind?: AssetKind) => string;
+
+/** Puts what uses the vaults beside them, and of each kind something that only looks as if it did. */
+export function withResources(
+  subscriptions: readonly CompanySubscription[],
+  teams: readonly string[],
+): CompanySubscription[] {
+  const vaults = subscriptions.flatMap((subscription) => subscription.vaults ?? []);
+  const pick: Pick = (vault, place = 0, kind = "secrets") => enabledIn(vaults, vault, kind, place);
+  const [production, testing, platform, finance, ...rest] = subscriptions as [
+    CompanySubscription,
+    CompanySubscription,
+    CompanySubscription,
+    CompanySubscription,
+  ];
+  const importers = teams.filter((_, index) => index % 3 !== 1);
+  return [
+    {
+      ...production,
+      resources: [
+        ...teams.map((team, index) => teamApp(team, index, pick)),
+        ...importers.map((team, index) => importer(team, index)),
+        ...checkout(),
+        ...broken(pick),
+        ...decoys(),
+      ],
+      roleAssignments: [
+        {
+          principal: "Payments team",
+          principalType: "Group",
+          role: "Key Vault Secrets Officer",
+          vault: "kv-payments-prod",
+        },
+        { principal: "Security audit", principalType: "Group", role: "Key Vault Reader" },
+        { principal: "deployment", role: "Key Vault Secrets User", vault: "kv-orders-prod" },
+        { principal: "Ann Operator", principalType: "User", role: "Reader" },
+        { principal: "secrets provider of aks-main", role: "Key Vault Secrets User", vault: "kv-logistics-prod" },
+      ],
+    },
+    {
+      ...testing,
+      resources: teams.slice(0, 10).map((team, index) => testApp(team, testing.vaults![index]!.name, pick)),
+    },
+    { ...platform, resources: platformResources(pick) },
+    { ...finance, resources: [webApp("app-ledger", { LEDGER: named("kv-ledger-prod", pick("kv-ledger-prod")) })] },
+    ...rest,
+  ];
+}
+
+function enabledIn(vaults: readonly CompanyVault[], vault: string, kind: AssetKind, place: number): string {
+  const all: CompanySecret[] = vaults.find(({ name }) => name === vault)?.[kind] ?? [];
+  // Applications' secrets have a value that is written down; they are chosen by name.
+  const enabled = all.filter(({ enabled = true, value }) => enabled && value === undefined);
+  const found = enabled[place % enabled.length];
+  if (found === undefined) throw new Error(`${vault} has none of its ${kind} enabled`);
+  return found.name;
+}
+
+/** The ways in which a reference is written. */
+export const named = (vault: string, secret: string): string =>
+  `@Microsoft.KeyVault(VaultName=${vault};SecretName=${secret})`;
+export const byUri = (vault: string, secret: string): string =>
+  `@Microsoft.KeyVault(SecretUri={uri:${vault}}/secrets/${secret}/)`;
+const withoutSlash = (vault: string, secret: string): string =>
+  `@Microsoft.KeyVault(SecretUri={uri:${vault}}/secrets/${secret})`;
+const loosely = (vault: string, secret: string): string =>
+  `@microsoft.keyvault( VaultName=${vault} ; SecretName=${secret} )`;
+const pinned = (vault: string, secret: string): string =>
+  `@Microsoft.KeyVault(SecretUri={uri:${vault}}/secrets/${secret}/{version:${vault}/secrets/${secret}})`;
+
+export function webApp(
+  name: string,
+  settings: Record<string, string>,
+  more: Partial<CompanyChild> = {},
+): CompanyResource {
+  return {
+    type: "Microsoft.Web/sites",
+    name,
+    kind: "app,linux",
+    identity: SYSTEM,
+    properties: { state: "Running", enabled: true, keyVaultReferenceIdentity: "SystemAssigned" },
+    settings: { WEBSITE_TIME_ZONE: "W. Europe Standard Time", ...settings },
+    ...more,
+  };
+}
+
+/** Each team's web app uses its application's client secret and another secret of its vault. */
+function teamApp(team: string, index: number, pick: Pick): CompanyResource {
+  const vault = `kv-${team}-prod`;
+  const write = [byUri, named, loosely, withoutSlash][index % 4]!;
+  const client = `${team}-api-client-secret`;
+  const other = pick(vault);
+  const staging = team === "payments" || team === "orders" || team === "catalog";
+  return {
+    ...webApp(`app-${team}`, {
+      API_CLIENT_SECRET: write(vault, client),
+      // One is bound to a version, as people do who fear surprises.
+      PARTNER_KEY: team === "catalog" || team === "hr" ? pinned(vault, other) : write(vault, other),
+      FEATURE_FLAGS: "beta,fast-checkout",
+    }),
+    resourceGroup: `rg-${team}-prod`,
+    tags: { env: "prod", ...(index % 3 === 0 && { "managed-by": "terraform" }) },
+    slotSettings: ["FEATURE_FLAGS"],
+    ...(index % 4 === 2 && {
+      connectionStrings: { Main: { value: write(vault, pick(vault, 1)), type: "SQLAzure" } },
+    }),
+    ...(staging && {
+      children: {
+        slots: [
+          {
+            name: "staging",
+            kind: "app,linux",
+            identity: SYSTEM,
+            tags: { env: "staging" },
+            settings: { API_CLIENT_SECRET: write(vault, client), FEATURE_FLAGS: "beta" },
+          },
+        ],
+      },
+    }),
+  };
+}
+
+/** Function apps that use an identity of several apps. */
+function importer(team: string, index: number): CompanyResource {
+  const vault = `kv-${team}-prod`;
+  const shared = index % 2 === 0;
+  return {
+    ...webApp(`func-${team}-importer`, {
+      FUNCTIONS_EXTENSION_VERSION: "~4",
+      IMPORT_SECRET: byUri(vault, `${team}-importer`),
+    }),
+    kind: "functionapp,linux",
+    resourceGroup: `rg-${team}-prod`,
+    tags: { environment: "production" },
+    identity: shared ? { user: ["id-importers"] } : SYSTEM,
+    properties: {
+      state: "Running",
+      enabled: true,
+      keyVaultReferenceIdentity: shared ? "{identity:id-importers}" : "SystemAssigned",
+    },
+  };
+}
+
+/** All of them use one secret, the client secret of the payments team's application. */
+function checkout(): CompanyResource[] {
+  const [vault, secret] = ["kv-payments-prod", "payments-api-client-secret"];
+  const keyVaultUrl = `{uri:${vault}}/secrets/${secret}`;
+  const template = {
+    containers: [
+      {
+        name: "main",
+        image: "acme.azurecr.io/checkout:4.2",
+        env: [{ name: "CLIENT_SECRET", secretRef: "client-secret" }],
+      },
+    ],
+  };
+  const app = (name: string, mode: string, url: string): CompanyResource => ({
+    type: "Microsoft.App/containerApps",
+    name,
+    resourceGroup: "rg-payments-prod",
+    tags: { env: "prod" },
+    identity: SYSTEM,
+    properties: {
+      configuration: {
+        activeRevisionsMode: mode,
+        secrets: [{ name: "client-secret", keyVaultUrl: url, identity: "system" }],
+      },
+      template,
+    },
+  });
+  return [
+    app("ca-checkout", "Single", keyVaultUrl),
+    app("ca-refunds", "Multiple", keyVaultUrl),
+    app("ca-disputes", "Single", `${keyVaultUrl}/{version:${vault}/secrets/${secret}}`),
+    {
+      type: "Microsoft.App/jobs",
+      name: "job-settlement",
+      resourceGroup: "rg-payments-prod",
+      tags: { env: "prod" },
+      identity: SYSTEM,
+      properties: {
+        configuration: {
+          triggerType: "Schedule",
+          secrets: [{ name: "client-secret", keyVaultUrl, identity: "system" }],
+        },
+        template,
+      },
+    },
+    {
+      ...webApp("func-payments-webhook", { CLIENT_SECRET: byUri(vault, secret), FUNCTIONS_EXTENSION_VERSION: "~4" }),
+      kind: "functionapp",
+      resourceGroup: "rg-payments-prod",
+      tags: { env: "prod" },
+    },
+    {
+      type: "Microsoft.ApiManagement/service",
+      name: "apim-acme",
+      resourceGroup: "rg-payments-prod",
+      sku: { name: "Premium", capacity: 1 },
+      identity: SYSTEM,
+      properties: {
+        hostnameConfigurations: [{ type: "Proxy", hostName: "api.acme.example", certificateSource: "Managed" }],
+      },
+      children: {
+        namedValues: [
+          {
+            name: "payments-client-secret",
+            properties: {
+              displayName: "payments-client-secret",
+              secret: true,
+              keyVault: { secretIdentifier: keyVaultUrl },
+            },
+          },
+          {
+            name: "stripe-account",
+            properties: { displayName: "stripe-account", secret: true, value: "acct-of-acme" },
+          },
+          { name: "backend-region", properties: { displayName: "backend-region", secret: false, value: "westeurope" } },
+        ],
+      },
+    },
+    // It holds the value itself: only who reads its settings can know.
+    webApp("app-payments-legacy", { CLIENT_SECRET: `{value:${vault}/${secret}}`, CLIENT_ID: "in-the-portal" }),
+  ];
+}
+
+/** References that the platform can't follow, each for a reason of its own; and an app that may be seen but not looked into. */
+function broken(pick: Pick): CompanyResource[] {
+  const secret = pick("kv-crm-prod");
+  return [
+    webApp("app-intranet", { TOKEN: named("kv-intranet-old", "token") }),
+    webApp("app-crm-classic", { TOKEN: named("kv-crm-prod", "a-secret-of-last-year") }),
+    webApp("app-crm-reports", { TOKEN: byUri("kv-crm-prod", secret) }, { mayRead: [] }),
+    webApp("app-crm-kiosk", { TOKEN: byUri("kv-crm-prod", secret) }, { identity: {} }),
+    webApp("app-crm-export", { TOKEN: `@Microsoft.KeyVault(SecretUri={uri:kv-crm-prod}/secret/${secret})` }),
+    webApp("app-crm-import", {
+      TOKEN: `@Microsoft.KeyVault(SecretUri={uri:kv-crm-prod}/secrets/${secret}/00000000000000000000000000000000)`,
+    }),
+    webApp("app-crm-sealed", { TOKEN: byUri("kv-crm-prod", secret) }, { denied: true }),
+  ];
+}
+
+/** Sites, container apps and jobs that use no secret of a vault, though some speak of one. */
+function decoys(): CompanyResource[] {
+  return [
+    webApp("app-brochure", { HELP_URL: "https://docs.acme.example/vault/secrets/how-to" }),
+    webApp("app-flags", {
+      THEME: "@Microsoft.AppConfiguration(Endpoint=https://appcs-acme.azconfig.io; Key=theme)",
+    }),
+    { ...webApp("func-cleanup", { FUNCTIONS_EXTENSION_VERSION: "~4" }), kind: "functionapp" },
+    {
+      type: "Microsoft.App/containerApps",
+      name: "ca-static",
+      properties: {
+        configuration: { secrets: [{ name: "registry-password", value: "written-out-for-nobody" }] },
+        template: {
+          containers: [
+            {
+              name: "main",
+              image: "acme.azurecr.io/static:1.0",
+              env: [{ name: "HASHICORP_VAULT", value: "https://vault.acme.example/v1/secret/data/static" }],
+            },
+          ],
+        },
+      },
+    },
+    {
+      type: "Microsoft.App/jobs",
+      name: "job-thumbnails",
+      properties: { configuration: { triggerType: "Manual", secrets: [] }, template: { containers: [] } },
+    },
+  ];
+}
+
+function testApp(team: string, vault: string, pick: Pick): CompanyResource {
+  return {
+    ...webApp(`app-${team}-test`, { PARTNER_KEY: named(vault, pick(vault)), LOG_LEVEL: "debug" }),
+    resourceGroup: `rg-${team}-test`,
+    tags: { env: "test" },
+  };
+}
