@@ -1,0 +1,67 @@
+import * as z from "zod";
+import type { KeyVaultContract } from "../../azure/api-management.ts";
+import { CloudFailure } from "../../azure/failure.ts";
+import { HOUR_SECONDS } from "../../time.ts";
+import type { Edge } from "../edge.ts";
+import { type Finder, type Place, propertiesOf, usesIn } from "./finder.ts";
+
+const text = z.string().nullish();
+const properties = z.object({
+  hostnameConfigurations: z
+    .array(
+      z.object({
+        hostName: text,
+        keyVaultId: text,
+        certificateStatus: text,
+      }),
+    )
+    .nullish(),
+});
+
+/** https://learn.microsoft.com/azure/api-management/api-management-howto-properties: "regularly within 4 hours" */
+const SLOWEST = 4 * HOUR_SECONDS;
+
+/**
+ * API Management: named values, which it reads again when it is told to, and the certificates of backends and host names.
+ * Neither named values nor certificates are in Resource Graph.
+ */
+export const apiManagement: Finder = {
+  types: ["microsoft.apimanagement/service"],
+  parts: ["microsoft.apimanagement/service/namedvalues", "microsoft.apimanagement/service/certificates"],
+  kind: () => "apiManagement",
+  properties: "all",
+
+  async find(row, { names, apiManagement, signal }) {
+    const automatic = { how: "automatic", slowestSeconds: SLOWEST } as const;
+    const places: Place[] = [];
+    for (const { hostName, keyVaultId } of propertiesOf(row, properties).hostnameConfigurations ?? []) {
+      // Despite its name it is the address of a secret.
+      places.push({ evidence: `hostnameConfigurations/${hostName ?? "?"}`, text: keyVaultId, refresh: automatic });
+    }
+    const lists = await Promise.allSettled([
+      apiManagement.namedValues(row.id, signal),
+      apiManagement.certificates(row.id, signal),
+    ]);
+    const failures: CloudFailure[] = [];
+    for (const [index, list] of lists.entries()) {
+      if (list.status === "rejected") {
+        if (!(list.reason instanceof CloudFailure)) throw list.reason;
+        failures.push(list.reason);
+        continue;
+      }
+      const [name, refresh] =
+        index === 0 ? ["namedValues", { ...automatic, how: "action" } as const] : ["certificates", automatic];
+      failures.push(...list.value.unreadable);
+      for (const { name: own, keyVault } of list.value.entries) {
+        if (!keyVault) continue;
+        places.push({ evidence: `${name}/${own}`, text: keyVault.secretIdentifier, refresh, ...stateOf(keyVault) });
+      }
+    }
+    const found = usesIn(row, places, names.ofUrl);
+    return { uses: found.uses, failures: [...failures, ...found.failures] };
+  },
+};
+
+function stateOf({ lastStatus }: KeyVaultContract): { state?: NonNullable<Edge["state"]> } {
+  return lastStatus ? { state: { resolved: lastStatus.code === "Success", status: lastStatus.code } } : {};
+}

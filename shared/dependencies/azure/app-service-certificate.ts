@@ -1,0 +1,33 @@
+import * as z from "zod";
+import { DAY_SECONDS } from "../../time.ts";
+import { type Finder, propertiesOf } from "./finder.ts";
+import { ASSET_NAME, ofVaultId } from "./key-vault-names.ts";
+
+const text = z.string().nullish();
+const properties = z.object({ keyVaultId: text, keyVaultSecretName: text, keyVaultSecretStatus: text });
+
+/** https://learn.microsoft.com/rest/api/appservice/certificates: `KeyVaultSecretStatus`; the others say what is wrong. */
+const RESOLVED = new Set(["Initialized", "Succeeded", "WaitingOnCertificateOrder"]);
+
+/** Certificates of web apps that come from a key vault. App Service takes a new one within a day. */
+export const appServiceCertificate: Finder = {
+  types: ["microsoft.web/certificates"],
+  kind: () => "appServiceCertificate",
+  properties: "namingVault",
+
+  find(row) {
+    const { keyVaultId, keyVaultSecretName: name, keyVaultSecretStatus: status } = propertiesOf(row, properties);
+    const vault = ofVaultId(keyVaultId);
+    if (!vault || !name || !ASSET_NAME.test(name)) return { uses: [] };
+    return {
+      uses: [
+        {
+          asset: { vaultName: vault.vaultName, type: "secret", name },
+          evidence: "keyVaultSecretName",
+          refresh: { how: "automatic", slowestSeconds: DAY_SECONDS },
+          ...(status && { state: { resolved: RESOLVED.has(status), status } }),
+        },
+      ],
+    };
+  },
+};

@@ -1,0 +1,29 @@
+import { DAY_SECONDS } from "../../time.ts";
+import { type Finder, usesIn } from "./finder.ts";
+
+/** `Initialized` is a reference that has not been read yet. */
+const RESOLVED = new Set(["Resolved", "Initialized"]);
+
+/**
+ * Web apps, function apps and their slots: app settings and connection strings that refer to a key vault. App Service reads
+ * the references of app settings again when it is told to; all of them once a day.
+ * https://learn.microsoft.com/azure/app-service/app-service-key-vault-references
+ */
+export const appService: Finder = {
+  types: ["microsoft.web/sites", "microsoft.web/sites/slots"],
+  parts: ["microsoft.web/sites/config", "microsoft.web/sites/slots/config"],
+  kind: ({ kind }) => (/\bfunctionapp\b/i.test(kind) ? "functionApp" : "webApp"),
+  properties: "none",
+
+  async find(row, { names, appService, signal }) {
+    const { entries, unreadable } = await appService.references(row.id, signal);
+    const places = entries.map(({ list, name, reference, status, activeVersion }) => ({
+      evidence: `${list}/${name}`,
+      text: reference,
+      refresh: { how: list === "appsettings" ? "action" : "automatic", slowestSeconds: DAY_SECONDS } as const,
+      state: { resolved: RESOLVED.has(status), status, ...(activeVersion && { version: activeVersion }) },
+    }));
+    const { uses, failures } = usesIn(row, places, names.ofReference);
+    return { uses, failures: [...unreadable, ...failures] };
+  },
+};

@@ -1,0 +1,32 @@
+import * as z from "zod";
+import { HOUR_SECONDS } from "../../time.ts";
+import { type Finder, propertiesOf, usesIn } from "./finder.ts";
+
+const certificates = z
+  .array(
+    z.object({
+      name: z.string(),
+      properties: z.object({ keyVaultSecretId: z.string().nullish() }).nullish(),
+    }),
+  )
+  .nullish();
+const properties = z.object({ sslCertificates: certificates, trustedRootCertificates: certificates });
+
+/** Application gateways look for new certificates every four hours: https://learn.microsoft.com/azure/application-gateway/key-vault-certs */
+export const applicationGateway: Finder = {
+  types: ["microsoft.network/applicationgateways"],
+  kind: () => "applicationGateway",
+  properties: "namingVault",
+
+  find(row, { names }) {
+    const { sslCertificates, trustedRootCertificates } = propertiesOf(row, properties);
+    const places = Object.entries({ sslCertificates, trustedRootCertificates }).flatMap(([list, entries]) =>
+      (entries ?? []).map(({ name, properties }) => ({
+        evidence: `${list}/${name}`,
+        text: properties?.keyVaultSecretId,
+        refresh: { how: "automatic", slowestSeconds: 4 * HOUR_SECONDS } as const,
+      })),
+    );
+    return usesIn(row, places, names.ofUrl);
+  },
+};

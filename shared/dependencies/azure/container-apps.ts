@@ -1,0 +1,49 @@
+import * as z from "zod";
+import { MINUTE_SECONDS } from "../../time.ts";
+import type { Refresh } from "../edge.ts";
+import { type Finder, type Found, propertiesOf, type ResourceRow, usesIn } from "./finder.ts";
+import type { KeyVaultNames } from "./key-vault-names.ts";
+
+const text = z.string().nullish();
+const properties = z.object({
+  configuration: z.object({ secrets: z.array(z.object({ name: z.string(), keyVaultUrl: text })).nullish() }).nullish(),
+});
+const certificate = z.object({ certificateKeyVaultProperties: z.object({ keyVaultUrl: text }).nullish() });
+
+/**
+ * Container apps: secrets that come from a key vault. The platform reads them every half hour and then restarts all active
+ * revisions: https://learn.microsoft.com/azure/container-apps/manage-secrets
+ */
+export const containerApp: Finder = {
+  types: ["microsoft.app/containerapps"],
+  kind: () => "containerApp",
+  properties: "namingVault",
+  find: (row, { names }) => secretsOf(row, names, { how: "automatic", slowestSeconds: 30 * MINUTE_SECONDS }),
+};
+
+/** Jobs: nothing says when the next execution gets a new value. */
+export const containerAppJob: Finder = {
+  types: ["microsoft.app/jobs"],
+  kind: () => "containerAppJob",
+  properties: "namingVault",
+  find: (row, { names }) => secretsOf(row, names, { how: "blind" }),
+};
+
+/** Certificates of Container Apps environments: nothing says when a new one is taken. */
+export const containerAppsCertificate: Finder = {
+  types: ["microsoft.app/managedenvironments/certificates"],
+  kind: () => "containerAppsCertificate",
+  properties: "namingVault",
+
+  find(row, { names }) {
+    const { certificateKeyVaultProperties: from } = propertiesOf(row, certificate);
+    const evidence = "certificateKeyVaultProperties/keyVaultUrl";
+    return usesIn(row, [{ evidence, text: from?.keyVaultUrl, refresh: { how: "blind" } }], names.ofUrl);
+  },
+};
+
+function secretsOf(row: ResourceRow, names: KeyVaultNames, refresh: Refresh): Found {
+  const secrets = propertiesOf(row, properties).configuration?.secrets ?? [];
+  const places = secrets.map(({ name, keyVaultUrl }) => ({ evidence: `secrets/${name}`, text: keyVaultUrl, refresh }));
+  return usesIn(row, places, names.ofUrl);
+}

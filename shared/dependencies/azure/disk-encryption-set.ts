@@ -1,0 +1,24 @@
+import * as z from "zod";
+import { HOUR_SECONDS } from "../../time.ts";
+import { type Finder, propertiesOf, usesIn } from "./finder.ts";
+
+const properties = z.object({
+  activeKey: z.object({ keyUrl: z.string().nullish() }).nullish(),
+  rotationToLatestKeyVersionEnabled: z.boolean().nullish(),
+});
+
+/**
+ * Disk encryption sets. The key's version is always named; with automatic rotation a new one is taken within an hour:
+ * https://learn.microsoft.com/azure/virtual-machines/disk-encryption
+ */
+export const diskEncryptionSet: Finder = {
+  types: ["microsoft.compute/diskencryptionsets"],
+  kind: () => "diskEncryptionSet",
+  properties: "namingVault",
+
+  find(row, { names }) {
+    const { activeKey, rotationToLatestKeyVersionEnabled: follows } = propertiesOf(row, properties);
+    const refresh = { how: "automatic", slowestSeconds: HOUR_SECONDS } as const;
+    return usesIn(row, [{ evidence: "activeKey", text: activeKey?.keyUrl, refresh, follows }], names.ofUrl);
+  },
+};

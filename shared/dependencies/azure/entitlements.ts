@@ -1,0 +1,155 @@
+import * as z from "zod";
+import { CloudFailure } from "../../azure/failure.ts";
+import type { RoleAssignment, RoleAssignments, RoleDefinition } from "../../azure/role-assignments.ts";
+import { ASSET_TYPES, type AssetType } from "../../inventory/asset.ts";
+import { type NamedAsset, ofVaultId } from "./key-vault-names.ts";
+
+/** Assets that someone may read, and the role or access policy that says so. */
+export interface EntitledAsset {
+  /** A whole vault, all of a type in it, or one. */
+  asset: NamedAsset;
+  /** The name of the role, or `access policy`. */
+  role: string;
+}
+
+export interface Entitlements {
+  /** By object id, in lower case. */
+  principals: Map<string, Principal>;
+  /** Why some of it could not be read. */
+  failures: CloudFailure[];
+}
+
+export interface Principal {
+  /** `User`, `Group`, `ServicePrincipal` …; undefined where only an access policy names it. */
+  type?: string;
+  assets: EntitledAsset[];
+}
+
+/** A vault as far as it says who may read it. */
+export interface VaultAccess {
+  id: string;
+  properties: unknown;
+}
+
+/**
+ * Who may read the assets of a subscription's vaults: role assignments at, above and below it, for vaults that go by roles;
+ * access policies for the others. Of a group its members may; roles that can only be activated are not among them.
+ */
+export async function readEntitlements(
+  subscriptionId: string,
+  vaults: readonly VaultAccess[],
+  { roles, definitions }: { roles: RoleAssignments; definitions: (id: string) => Promise<RoleDefinition> },
+  signal?: AbortSignal,
+): Promise<Entitlements> {
+  const found: Entitlements = { principals: new Map(), failures: [] };
+  const add = (principalId: string, type: string | undefined, asset: EntitledAsset) => {
+    const id = principalId.toLowerCase();
+    const principal = found.principals.get(id) ?? { assets: [] };
+    if (type !== undefined) principal.type = type;
+    principal.assets.push(asset);
+    found.principals.set(id, principal);
+  };
+
+  const byRoles: { id: string; vaultName: string }[] = [];
+  for (const { id, properties } of vaults) {
+    const vaultName = ofVaultId(id)?.vaultName;
+    const access = accessOf.safeParse(properties).data;
+    if (vaultName === undefined || access === undefined) continue;
+    if (access.enableRbacAuthorization) byRoles.push({ id: id.toLowerCase(), vaultName });
+    else addPolicies(vaultName, access.accessPolicies ?? [], add);
+  }
+  if (byRoles.length === 0) return found;
+  try {
+    const { entries, unreadable } = await roles.list(subscriptionId, signal);
+    found.failures.push(...unreadable);
+    for (const assignment of entries) await addAssignment(assignment, byRoles, definitions, add);
+  } catch (error) {
+    if (!(error instanceof CloudFailure)) throw error;
+    found.failures.push(error);
+  }
+  return found;
+}
+
+type Add = (principalId: string, type: string | undefined, asset: EntitledAsset) => void;
+
+const permissions = z.array(z.string()).nullish();
+const accessOf = z.object({
+  enableRbacAuthorization: z.boolean().nullish(),
+  accessPolicies: z
+    .array(
+      z.object({
+        objectId: z.string().regex(/^[0-9a-f-]{36}$/i),
+        permissions: z.object({ secrets: permissions, keys: permissions }).nullish(),
+      }),
+    )
+    .nullish(),
+});
+
+const GET = /^(get|all)$/i;
+const USE_KEY = /^(decrypt|encrypt|sign|unwrapKey|wrapKey|all)$/i;
+
+function addPolicies(
+  vaultName: string,
+  policies: NonNullable<z.infer<typeof accessOf>["accessPolicies"]>,
+  add: Add,
+): void {
+  for (const { objectId, permissions } of policies) {
+    const types = typesRead({
+      secrets: (permissions?.secrets ?? []).some((one) => GET.test(one)),
+      keys: (permissions?.keys ?? []).some((one) => USE_KEY.test(one)),
+    });
+    for (const asset of assetsOf(vaultName, types)) add(objectId, undefined, { asset, role: "access policy" });
+  }
+}
+
+async function addAssignment(
+  { principalId, principalType, roleDefinitionId, scope }: RoleAssignment,
+  vaults: readonly { id: string; vaultName: string }[],
+  definitions: (id: string) => Promise<RoleDefinition>,
+  add: Add,
+): Promise<void> {
+  const at = scope.toLowerCase().replace(/\/$/, "");
+  const isAbove = !at.startsWith("/subscriptions/");
+  for (const { id, vaultName } of vaults) {
+    const covers = isAbove || id === at || id.startsWith(`${at}/`);
+    const below = at.startsWith(`${id}/`) ? at.slice(id.length + 1).split("/") : undefined;
+    if (!covers && below === undefined) continue;
+    const { name: role, permissions } = await definitions(roleDefinitionId);
+    const types = typesRead({
+      secrets: allows(permissions, "microsoft.keyvault/vaults/secrets/getsecret/action"),
+      keys: ["decrypt", "encrypt", "sign", "unwrap", "wrap"].some((use) =>
+        allows(permissions, `microsoft.keyvault/vaults/keys/${use}/action`),
+      ),
+    });
+    const assets = below === undefined ? assetsOf(vaultName, types) : oneOf(vaultName, below, types);
+    for (const asset of assets) add(principalId, principalType, { asset, role });
+  }
+}
+
+/** Who reads secrets reads certificates with their private keys too: each backs one. */
+const typesRead = ({ secrets, keys }: { secrets: boolean; keys: boolean }): AssetType[] =>
+  ASSET_TYPES.filter((type) => (type === "key" ? keys : secrets));
+
+const assetsOf = (vaultName: string, types: readonly AssetType[]): NamedAsset[] =>
+  types.length === ASSET_TYPES.length ? [{ vaultName }] : types.map((type) => ({ vaultName, type }));
+
+/** The one asset at whose scope a role is given: `secrets/<name>`. */
+function oneOf(vaultName: string, [collection, name]: readonly string[], types: readonly AssetType[]): NamedAsset[] {
+  return name ? types.filter((type) => `${type}s` === collection).map((type) => ({ vaultName, type, name })) : [];
+}
+
+function allows(permissions: RoleDefinition["permissions"], action: string): boolean {
+  return permissions.some(
+    ({ dataActions, notDataActions }) =>
+      dataActions.some((pattern) => matches(pattern, action)) &&
+      !notDataActions.some((pattern) => matches(pattern, action)),
+  );
+}
+
+function matches(pattern: string, action: string): boolean {
+  const parts = pattern
+    .toLowerCase()
+    .split("*")
+    .map((part) => part.replace(/[.+?^${}()|[\]\\]/g, "\\$&"));
+  return new RegExp(`^${parts.join(".*")}$`).test(action);
+}

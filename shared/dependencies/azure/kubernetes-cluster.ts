@@ -1,0 +1,51 @@
+import * as z from "zod";
+import { type Finder, propertiesOf, type Use, usesIn } from "./finder.ts";
+
+const properties = z.object({
+  securityProfile: z
+    .object({ azureKeyVaultKms: z.object({ enabled: z.boolean().nullish(), keyId: z.string().nullish() }).nullish() })
+    .nullish(),
+  addonProfiles: z
+    .object({
+      azureKeyvaultSecretsProvider: z
+        .object({
+          enabled: z.boolean().nullish(),
+          identity: z.object({ objectId: z.string().nullish() }).nullish(),
+        })
+        .nullish(),
+    })
+    .nullish(),
+});
+
+/**
+ * Kubernetes clusters: the key that encrypts their secrets, and what their pods may mount. Which secrets they mount stands in
+ * the cluster alone.
+ */
+export const kubernetesCluster: Finder = {
+  types: ["microsoft.containerservice/managedclusters"],
+  kind: () => "kubernetesCluster",
+  properties: "namingVault",
+
+  async find(row, { names, entitledTo }) {
+    const { securityProfile, addonProfiles } = propertiesOf(row, properties);
+    const kms = securityProfile?.azureKeyVaultKms;
+    const provider = addonProfiles?.azureKeyvaultSecretsProvider;
+    const objectId = provider?.enabled ? provider.identity?.objectId : undefined;
+    const entitled = objectId ? await entitledTo(objectId) : [];
+    const mayMount: Use[] = entitled
+      .filter(({ asset }) => asset.type === undefined || asset.type === "secret")
+      .map(({ asset, role }) => ({
+        asset,
+        evidence: `azureKeyvaultSecretsProvider/${role}`,
+        refresh: { how: "blind" },
+        strength: "entitled",
+      }));
+    const key = {
+      evidence: "azureKeyVaultKms",
+      text: kms?.enabled ? kms.keyId : undefined,
+      refresh: { how: "blind" } as const,
+    };
+    const { uses, failures } = usesIn(row, [key], names.ofUrl);
+    return { uses: [...uses, ...mayMount], failures };
+  },
+};

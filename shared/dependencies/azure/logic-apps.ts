@@ -1,0 +1,104 @@
+import * as z from "zod";
+import { MINUTE_SECONDS } from "../../time.ts";
+import { type Finder, type Place, propertiesOf, usesIn } from "./finder.ts";
+import { ASSET_NAME, type NamedAsset, VAULT_NAME } from "./key-vault-names.ts";
+
+const text = z.string().nullish();
+const connections = z.record(z.string(), z.object({ connectionId: text }));
+const workflow = z.object({
+  definition: z.record(z.string(), z.unknown()).nullish(),
+  parameters: z.object({ $connections: z.object({ value: connections.nullish() }).nullish() }).nullish(),
+});
+const parameters = z.record(z.string(), z.unknown()).nullish();
+const connection = z.object({
+  api: z.object({ name: text, id: text }).nullish(),
+  parameterValues: parameters,
+  alternativeParameterValues: parameters,
+});
+
+/** A connection or a run reads a secret whenever it needs it. */
+const REFRESH = { how: "automatic", slowestSeconds: MINUTE_SECONDS } as const;
+
+/** The vault that a connection of the connector Azure Key Vault opens. */
+export function vaultOfConnection(properties: unknown): string | undefined {
+  const { api, parameterValues, alternativeParameterValues } = connection.safeParse(properties).data ?? {};
+  if (!/(^|\/)keyvault$/i.test(api?.name ?? api?.id ?? "")) return undefined;
+  const name = parameterValues?.vaultName ?? alternativeParameterValues?.vaultName;
+  return typeof name === "string" && VAULT_NAME.test(name) ? name : undefined;
+}
+
+/** Connections of the connector Azure Key Vault: they open a whole vault. */
+export const apiConnection: Finder = {
+  types: ["microsoft.web/connections"],
+  kind: () => "apiConnection",
+  properties: "namingVault",
+
+  find(row) {
+    const vaultName = vaultOfConnection(row.properties);
+    return { uses: vaultName ? [{ asset: { vaultName }, evidence: "vaultName", refresh: REFRESH }] : [] };
+  },
+};
+
+/** Logic Apps (Consumption): actions that get a secret of such a connection's vault. */
+export const logicApp: Finder = {
+  types: ["microsoft.logic/workflows"],
+  kind: () => "logicApp",
+  properties: "namingVault",
+
+  async find(row, { vaultOfConnection }) {
+    const { definition, parameters } = propertiesOf(row, workflow);
+    const byParameter = new Map<string, string>();
+    for (const [name, { connectionId }] of Object.entries(parameters?.$connections?.value ?? {})) {
+      const vault = connectionId ? await vaultOfConnection(connectionId) : undefined;
+      if (vault) byParameter.set(name, vault);
+    }
+    const places: Place[] = actionsOf(definition).flatMap(({ name, inputs }) => {
+      const vaultName = byParameter.get(connectionOf(inputs));
+      const { path } = inputs;
+      if (vaultName === undefined || typeof path !== "string" || !/^\/secrets\//i.test(path)) return [];
+      return [{ evidence: `actions/${name}`, text: { vaultName, path }, refresh: REFRESH }];
+    });
+    return usesIn(row, places, assetOf);
+  },
+};
+
+type Inputs = Record<string, unknown>;
+
+/** Scopes and loops hold actions of their own; deeper than this the designer allows none (8), nor does this look. */
+const DEEPEST = 40;
+
+/** Every action of a workflow with inputs, however deep. */
+function actionsOf(definition: unknown, depth = 0): { name: string; inputs: Inputs }[] {
+  if (typeof definition !== "object" || definition === null || depth > DEEPEST) return [];
+  return Object.entries(definition).flatMap(([name, inner]) => {
+    const inputs = typeof inner === "object" && inner !== null ? (inner as { inputs?: unknown }).inputs : undefined;
+    const own = typeof inputs === "object" && inputs !== null ? [{ name, inputs: inputs as Inputs }] : [];
+    return [...own, ...actionsOf(inner, depth + 1)];
+  });
+}
+
+/** The name of the parameter from which an action takes its connection. */
+function connectionOf({ host }: Inputs): string {
+  const name = (host as { connection?: { name?: unknown } } | null | undefined)?.connection?.name;
+  return (typeof name === "string" && /^@parameters\('\$connections'\)\['([^']+)'\]/.exec(name)?.[1]) || "";
+}
+
+/**
+ * `/secrets/@{encodeURIComponent('name')}/value`, with `versions/<version>` before `value` where it is pinned. The whole
+ * vault where only a run can work out the name.
+ */
+function assetOf(text: unknown): NamedAsset | undefined {
+  const { vaultName, path } = text as { vaultName: string; path: string };
+  const segments = path.split("/").slice(2).map(literal);
+  const [name, second, version] = segments;
+  if (name?.startsWith("@")) return { vaultName };
+  if (!name || !ASSET_NAME.test(name)) return undefined;
+  if (second === "value") return { vaultName, type: "secret", name };
+  return second === "versions" && version && /^[0-9a-f]{32}$/i.test(version)
+    ? { vaultName, type: "secret", name, version }
+    : undefined;
+}
+
+/** A segment that is an expression of a text alone, as the designer writes it, or plain. */
+const literal = (segment: string): string =>
+  /^@\{(?:encodeURIComponent\()*'([^']*)'\)*\}$/.exec(segment)?.[1] ?? segment;

@@ -1,0 +1,39 @@
+import * as z from "zod";
+import { parseResourceId } from "../../azure/resource-id.ts";
+import type { ResourceRow } from "./finder.ts";
+
+const id = z
+  .string()
+  .max(1024)
+  .refine((text) => parseResourceId(text) !== undefined);
+const text = z.string().max(512).nullish();
+const row = z.object({
+  id,
+  type: z.string().max(256),
+  name: text,
+  kind: text,
+  tags: z.record(z.string(), z.unknown()).nullish(),
+  sku: text,
+  properties: z.unknown(),
+});
+
+/** Undefined when a row of Resource Graph is not what was asked for. */
+export function readRow(given: unknown): ResourceRow | undefined {
+  const { data } = row.safeParse(given);
+  if (!data) return undefined;
+  const { type, name, kind, tags, sku, properties } = data;
+  return {
+    id: data.id,
+    type: type.toLowerCase(),
+    name: name || parseResourceId(data.id)!.names.join("/"),
+    kind: kind ?? "",
+    tags: Object.fromEntries(
+      Object.entries(tags ?? {}).filter((tag): tag is [string, string] => typeof tag[1] === "string"),
+    ),
+    sku: sku ?? "",
+    properties,
+  };
+}
+
+/** The id of a row, where that much of it can be read. */
+export const idOf = (given: unknown): string | undefined => z.object({ id }).safeParse(given).data?.id;

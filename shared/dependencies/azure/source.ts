@@ -1,0 +1,268 @@
+import { pMapIterable } from "p-map";
+import { createApiManagement } from "../../azure/api-management.ts";
+import { createAppService } from "../../azure/app-service.ts";
+import type { Arm } from "../../azure/arm.ts";
+import { createDataFactory } from "../../azure/data-factory.ts";
+import { CloudFailure, type FailureCode } from "../../azure/failure.ts";
+import { createFrontDoor } from "../../azure/front-door.ts";
+import { createResourceGraph } from "../../azure/resource-graph.ts";
+import type { ResourceManager } from "../../azure/resource-manager.ts";
+import { createRoleAssignments, type RoleDefinition } from "../../azure/role-assignments.ts";
+import { isServiceVault } from "../../azure/service-key-vault.ts";
+import { createSql } from "../../azure/sql.ts";
+import type { Config } from "../../config/config.ts";
+import type { Clock } from "../../runtime.ts";
+import { DAY_MS, HOUR_MS } from "../../time.ts";
+import type { Edge, Resource } from "../edge.ts";
+import type { EdgeSource, NotSeen, Told } from "../source.ts";
+import { changedTargets } from "./changes.ts";
+import { readEntitlements, type VaultAccess } from "./entitlements.ts";
+import type { FinderContext, Found, ResourceRow, Use } from "./finder.ts";
+import { FINDER_OF } from "./finders.ts";
+import { keyVaultNames } from "./key-vault-names.ts";
+import { vaultOfConnection } from "./logic-apps.ts";
+import {
+  isVault,
+  RESOURCES_WITH_PROPERTIES,
+  RESOURCES_WITHOUT_PROPERTIES,
+  resourcesById,
+  VAULTS_AND_CONNECTIONS,
+} from "./queries.ts";
+import { idOf, readRow } from "./rows.ts";
+import { tagsSay } from "./tags.ts";
+
+interface AzureEdgesDeps {
+  config: Config;
+  clock: Clock;
+  arm: Arm;
+  resourceManager: ResourceManager;
+  /** The subscriptions that are watched; none: all that the identity may see. */
+  configured(): Promise<string[]>;
+}
+
+/**
+ * Resources looked into at a time. The resource manager lets an identity read 25 times a second in a subscription:
+ * https://learn.microsoft.com/azure/azure-resource-manager/management/request-limits-and-throttling
+ */
+const AT_ONCE = 4;
+
+/** Resource Graph keeps changes for 14 days, and has kept them for 7: further back, everything is read. */
+const CHANGES_KEPT_MS = 6 * DAY_MS;
+
+/** Of one query, so that it stays short. */
+const IDS_PER_QUERY = 200;
+
+/** What roles allow changes seldom; those that are built in never do. */
+const DEFINITIONS_KEPT_MS = HOUR_MS;
+
+/** What may pass by itself. */
+const PASSING: ReadonlySet<FailureCode> = new Set(["throttled", "unreachable", "timedOut"]);
+
+/**
+ * What uses the assets of key vaults in the watched subscriptions of Azure; each is a unit. Reading a whole subscription
+ * takes some five calls, the further pages of Resource Graph, and one or two for each resource whose references are not in
+ * Resource Graph; an unchanged one two calls.
+ *
+ * Changes of role assignments, and of what is not in Resource Graph without its resource changing, show when all is read.
+ */
+export function createAzureEdges({ config, clock, arm, resourceManager, configured }: AzureEdgesDeps): EdgeSource {
+  const resourceGraph = createResourceGraph(arm);
+  const roles = createRoleAssignments(arm);
+  const clients = {
+    names: keyVaultNames(config.cloud.keyVaultSuffix),
+    appService: createAppService(arm),
+    apiManagement: createApiManagement(arm),
+    dataFactory: createDataFactory(arm),
+    frontDoor: createFrontDoor(arm),
+    sql: createSql(arm),
+  };
+  const definitions = createDefinitions(roles.definition, clock);
+
+  /** One reading of a subscription. */
+  function reading(subscriptionId: string, isFull: boolean, signal: AbortSignal | undefined) {
+    const query = (text: string) => resourceGraph.query(text, [subscriptionId], signal);
+
+    const context = once(async () => {
+      const vaults: VaultAccess[] = [];
+      const vaultByConnection = new Map<string, string>();
+      for await (const rows of query(VAULTS_AND_CONNECTIONS)) {
+        for (const { id, type, properties } of rows.flatMap((row) => readRow(row) ?? [])) {
+          const vaultName = vaultOfConnection(properties);
+          if (isVault(type)) vaults.push({ id, properties });
+          else if (vaultName) vaultByConnection.set(id.toLowerCase(), vaultName);
+        }
+      }
+      return { vaults, vaultByConnection };
+    });
+    const entitlements = once(async () =>
+      readEntitlements(subscriptionId, (await context()).vaults, { roles, definitions }, signal),
+    );
+    const finderContext: FinderContext = {
+      ...clients,
+      signal,
+      vaultOfConnection: async (id) => (await context()).vaultByConnection.get(id.toLowerCase()),
+      entitledTo: async (id) => (await entitlements()).principals.get(id.toLowerCase())?.assets ?? [],
+    };
+
+    /** What is to be told of one resource. A reading of changes is not over while one of them can't be looked into for now. */
+    async function look(row: ResourceRow): Promise<Told[]> {
+      const finder = FINDER_OF.get(row.type);
+      if (!finder) return [];
+      let found: Found;
+      try {
+        found = await finder.find(row, finderContext);
+      } catch (error) {
+        if (!(error instanceof CloudFailure)) throw error;
+        if (error.code === "notFound") return [{ gone: row.id }];
+        found = { uses: [], failures: [error] };
+      }
+      const failures = found.failures ?? [];
+      const passing = failures.find(mayPass);
+      if (passing && (!isFull || signal?.aborted)) throw passing;
+      if (found.uses.length === 0 && failures.length > 0)
+        return failures.map((one) => ({ notSeen: notSeen(row.id, one) }));
+      const resource = { ...resourceOf(row), kind: finder.kind(row) };
+      return [told(resource, found.uses, failures), ...failures.map((one) => ({ notSeen: notSeen(row.id, one) }))];
+    }
+
+    async function* lookAt(text: string): AsyncGenerator<Told> {
+      for await (const page of query(text)) {
+        const rows: ResourceRow[] = [];
+        for (const one of page) {
+          const row = readRow(one);
+          if (row) rows.push(row);
+          else yield { notSeen: unreadableRow(one, subscriptionId) };
+        }
+        for await (const ones of pMapIterable(rows, look, { concurrency: AT_ONCE })) yield* ones;
+      }
+    }
+
+    /** Who may read. A principal has rows in each subscription of its own. */
+    async function* principals(): AsyncGenerator<Told> {
+      const { principals, failures } = await entitlements();
+      for (const [id, { type, assets }] of principals) {
+        const resource: Resource = {
+          id: `${PRINCIPALS}/${id}`,
+          kind: "principal",
+          name: `${type ?? "Principal"} ${id}`,
+        };
+        const uses = assets.map(
+          ({ asset, role }): Use => ({ asset, evidence: role, refresh: { how: "blind" }, strength: "entitled" }),
+        );
+        yield told(resource, uses, failures);
+      }
+      for (const one of failures) {
+        if (mayPass(one) && (!isFull || signal?.aborted)) throw one;
+        yield { notSeen: notSeen(PRINCIPALS, one) };
+      }
+    }
+
+    return {
+      async *all(): AsyncGenerator<Told> {
+        yield* lookAt(RESOURCES_WITHOUT_PROPERTIES);
+        yield* lookAt(RESOURCES_WITH_PROPERTIES);
+        yield* principals();
+      },
+
+      async *changes(since: Date): AsyncGenerator<Told> {
+        const { changed, deleted, vaultsChanged } = await changedTargets(query, since);
+        for (const id of deleted) yield { gone: id };
+        for (let at = 0; at < changed.length; at += IDS_PER_QUERY) {
+          yield* lookAt(resourcesById(changed.slice(at, at + IDS_PER_QUERY)));
+        }
+        if (vaultsChanged) yield* principals();
+      },
+    };
+  }
+
+  function told(resource: Resource, uses: readonly Use[], failures: readonly CloudFailure[]): Told {
+    const edges = uses
+      .filter(({ asset }) => !isServiceVault(config, asset.vaultName))
+      .map(
+        ({ asset: { version, ...asset }, evidence, refresh, strength = "references", state }): Edge => ({
+          ...asset,
+          resource,
+          strength,
+          evidence,
+          ...(version && { pinned: version }),
+          refresh,
+          ...(state && { state }),
+        }),
+      );
+    return { resource, edges, ...(failures.length > 0 && { partial: true }) };
+  }
+
+  return {
+    name: "azure",
+
+    async units() {
+      const chosen = await configured();
+      if (chosen.length > 0) return [...new Set(chosen.map((id) => id.toLowerCase()))];
+      const { subscriptions, unreadable } = await resourceManager.subscriptions();
+      if (unreadable[0]) throw unreadable[0];
+      return subscriptions.map(({ subscriptionId }) => subscriptionId.toLowerCase());
+    },
+
+    async *read(unit, { since, signal }) {
+      // Of a subscription that may not be read Resource Graph answers nothing at all; the resource manager says so.
+      await resourceManager.subscription(unit, signal);
+      const isFull = since === undefined || clock.now().getTime() - since.getTime() > CHANGES_KEPT_MS;
+      const one = reading(unit, since === undefined, signal);
+      yield* isFull ? one.all() : one.changes(since);
+    },
+  };
+}
+
+/** What the ids of principals begin with. */
+const PRINCIPALS = "entra";
+
+const mayPass = ({ code }: CloudFailure): boolean => PASSING.has(code);
+
+const notSeen = (scope: string, { code, cloudCode, message, remedy }: CloudFailure): NotSeen => ({
+  scope,
+  code: cloudCode ?? code,
+  message,
+  remedy,
+});
+
+/** Without an id nobody knows what it is, so nothing of the subscription may be taken for gone. */
+const unreadableRow = (row: unknown, subscriptionId: string): NotSeen => ({
+  scope: idOf(row) ?? `/subscriptions/${subscriptionId}`,
+  code: "badResponse",
+  message: "Could not read a row of Azure Resource Graph: it is not what the service documents.",
+  remedy: "Nothing to mend: the next reading tries again.",
+});
+
+const resourceOf = ({ id, name, tags }: ResourceRow): Omit<Resource, "kind"> => ({
+  id,
+  name,
+  subscriptionId: id.split("/")[2]!.toLowerCase(),
+  ...tagsSay(tags),
+});
+
+/** Asks at most once, and again only after a failure. */
+function once<T>(ask: () => Promise<T>): () => Promise<T> {
+  let asked: Promise<T> | undefined;
+  return () => {
+    asked ??= ask().catch((error: unknown) => {
+      asked = undefined;
+      throw error;
+    });
+    return asked;
+  };
+}
+
+/** Definitions of roles by their own id, which is the same in every subscription. */
+function createDefinitions(read: (id: string) => Promise<RoleDefinition>, clock: Clock) {
+  const kept = new Map<string, { at: number; definition: () => Promise<RoleDefinition> }>();
+  return (id: string): Promise<RoleDefinition> => {
+    const name = id.slice(id.lastIndexOf("/") + 1).toLowerCase();
+    const now = clock.now().getTime();
+    let one = kept.get(name);
+    if (!one || now - one.at > DEFINITIONS_KEPT_MS) {
+      one = { at: now, definition: once(() => read(id)) };
+      kept.set(name, one);
+    }
+    return one.definition();
+  };
+}

@@ -1,0 +1,21 @@
+import { DAY_SECONDS } from "../../time.ts";
+import { type Finder, usesIn } from "./finder.ts";
+
+/**
+ * SQL servers whose databases are encrypted with a key of a vault. Its version is always named; with automatic rotation a new
+ * one is taken within a day. The protector is not in Resource Graph.
+ */
+export const sqlServer: Finder = {
+  types: ["microsoft.sql/servers"],
+  parts: ["microsoft.sql/servers/encryptionprotector"],
+  kind: () => "sqlServer",
+  properties: "none",
+
+  async find(row, { names, sql, signal }) {
+    const { serverKeyType, uri, autoRotationEnabled } = await sql.encryptionProtector(row.id, signal);
+    if (serverKeyType !== "AzureKeyVault") return { uses: [] };
+    const refresh = { how: "automatic", slowestSeconds: DAY_SECONDS } as const;
+    const place = { evidence: "encryptionProtector", text: uri, refresh, follows: autoRotationEnabled };
+    return usesIn(row, [place], names.ofUrl);
+  },
+};

@@ -1,0 +1,34 @@
+import * as z from "zod";
+import { DAY_SECONDS } from "../../time.ts";
+import { type Finder, propertiesOf, usesIn } from "./finder.ts";
+import { ASSET_NAME, type KeyVaultNames, type NamedAsset } from "./key-vault-names.ts";
+
+const text = z.string().nullish();
+const keyVault = z.object({ keyname: text, keyversion: text, keyvaulturi: text });
+const properties = z.object({
+  encryption: z.object({ keySource: text, keyvaultproperties: keyVault.nullish() }).nullish(),
+});
+
+/** Storage accounts encrypted with a key of a vault; without a version they look for a new one every day. */
+export const storageAccount: Finder = {
+  types: ["microsoft.storage/storageaccounts"],
+  kind: () => "storageAccount",
+  properties: "namingVault",
+
+  find(row, { names }) {
+    const { encryption } = propertiesOf(row, properties);
+    const refresh = { how: "automatic", slowestSeconds: DAY_SECONDS } as const;
+    const key = /^microsoft\.keyvault$/i.test(encryption?.keySource ?? "") ? encryption?.keyvaultproperties : undefined;
+    const place = { evidence: "encryption.keyvaultproperties", text: key, refresh };
+    return usesIn(row, [place], (given) => keyOf(given as z.infer<typeof keyVault>, names));
+  },
+};
+
+function keyOf(
+  { keyname: name, keyversion: version, keyvaulturi }: z.infer<typeof keyVault>,
+  names: KeyVaultNames,
+): NamedAsset | undefined {
+  const vault = names.ofVaultUrl(keyvaulturi);
+  if (!vault || !name || !ASSET_NAME.test(name)) return undefined;
+  return { ...vault, type: "key", name, ...(version && { version }) };
+}

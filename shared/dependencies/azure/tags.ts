@@ -1,0 +1,29 @@
+/** What a resource's tags say of where it belongs. Azure compares the names of tags without regard to case. */
+export function tagsSay(tags: Record<string, string>): { environment?: string; managedBy?: string } {
+  const byName = new Map(Object.entries(tags).map(([name, value]) => [name.toLowerCase(), value.trim()]));
+  const environment = ["environment", "env", "stage"].map((name) => byName.get(name)).find(Boolean);
+  const managedBy = TOOL_TAGS.map((name) => TOOL.exec(byName.get(name) ?? "")?.[0])
+    .concat(byName.has("azd-env-name") ? "azd" : undefined)
+    .find(Boolean);
+  return {
+    ...(environment && { environment: environment.slice(0, 256) }),
+    ...(managedBy && { managedBy: managedBy.toLowerCase() }),
+  };
+}
+
+/** Tags in which tools of infrastructure as code, or those who use them, name the tool. */
+const TOOL_TAGS = [
+  "managed-by",
+  "managedby",
+  "managed_by",
+  "provisioner",
+  "provisioned-by",
+  "provisionedby",
+  "deployed-by",
+  "deployedby",
+  "created-by",
+  "createdby",
+  "iac",
+  "iac-tool",
+];
+const TOOL = /\b(terraform|opentofu|pulumi|bicep|crossplane|ansible|terragrunt|azd)\b/i;
