@@ -189,7 +189,7 @@ export function malformedAnswer(target: CallTarget, reason: string): CloudFailur
 export function foreignHost(target: CallTarget, host: string): CloudFailure {
   return failure("foreignHost", target, `the address it gives leads to ${host.slice(0, 200)}, where no token may go`, {
     remedy:
-      "Check this resource, and AZURE_KEY_VAULT_SUFFIX, AZURE_RESOURCE_MANAGER_ENDPOINT, AZURE_GRAPH_ENDPOINT and AZURE_DEVOPS_ENDPOINT of this service.",
+      "Check this resource, and AZURE_CLOUD and the settings that name other addresses than that cloud's: AZURE_KEY_VAULT_SUFFIX, AZURE_APP_CONFIGURATION_SUFFIX, AZURE_RESOURCE_MANAGER_ENDPOINT, AZURE_GRAPH_ENDPOINT and AZURE_DEVOPS_ENDPOINT.",
   });
 }
 

@@ -7,6 +7,8 @@ export interface CloudEndpoints {
   graph: string;
   /** Domain that every vault's address must lie under, such as `vault.azure.net`. */
   keyVaultSuffix: string;
+  /** Domain that every App Configuration store's address must lie under, such as `azconfig.io`. */
+  appConfigurationSuffix: string;
   /** Domain of the storage accounts, such as `core.windows.net`. */
   storageSuffix: string;
 }
@@ -22,6 +24,7 @@ const CLOUDS: Record<string, CloudEndpoints> = {
     resourceManager: "https://management.azure.com",
     graph: "https://graph.microsoft.com",
     keyVaultSuffix: "vault.azure.net",
+    appConfigurationSuffix: "azconfig.io",
     storageSuffix: "core.windows.net",
   },
   AzureChinaCloud: {
@@ -30,6 +33,7 @@ const CLOUDS: Record<string, CloudEndpoints> = {
     resourceManager: "https://management.chinacloudapi.cn",
     graph: "https://microsoftgraph.chinacloudapi.cn",
     keyVaultSuffix: "vault.azure.cn",
+    appConfigurationSuffix: "azconfig.azure.cn",
     storageSuffix: "core.chinacloudapi.cn",
   },
   AzureUSGovernment: {
@@ -38,6 +42,7 @@ const CLOUDS: Record<string, CloudEndpoints> = {
     resourceManager: "https://management.usgovcloudapi.net",
     graph: "https://graph.microsoft.us",
     keyVaultSuffix: "vault.usgovcloudapi.net",
+    appConfigurationSuffix: "azconfig.azure.us",
     storageSuffix: "core.usgovcloudapi.net",
   },
 };
@@ -49,6 +54,7 @@ export function cloudEndpoints(env: {
   AZURE_RESOURCE_MANAGER_ENDPOINT?: string | undefined;
   AZURE_GRAPH_ENDPOINT?: string | undefined;
   AZURE_KEY_VAULT_SUFFIX?: string | undefined;
+  AZURE_APP_CONFIGURATION_SUFFIX?: string | undefined;
 }): CloudEndpoints {
   const named = CLOUDS[env.AZURE_CLOUD]!;
   const authorityHost = env.AZURE_AUTHORITY_HOST ?? named.authorityHost;
@@ -59,6 +65,7 @@ export function cloudEndpoints(env: {
     resourceManager: env.AZURE_RESOURCE_MANAGER_ENDPOINT ?? named.resourceManager,
     graph: env.AZURE_GRAPH_ENDPOINT ?? named.graph,
     keyVaultSuffix: env.AZURE_KEY_VAULT_SUFFIX ?? named.keyVaultSuffix,
+    appConfigurationSuffix: env.AZURE_APP_CONFIGURATION_SUFFIX ?? named.appConfigurationSuffix,
     storageSuffix: named.storageSuffix,
   };
 }

@@ -58,6 +58,7 @@ const tokenKeys = keyRing({ fits: (bytes) => bytes >= 32, size: "at least 32" })
 const auditKeys = keyRing({ fits: (bytes) => bytes === 32, size: "exactly 32" });
 
 const guid = z.guid("must be a GUID");
+const domain = text.regex(/^[a-z0-9-]+(\.[a-z0-9-]+)+$/, "must be a domain such as vault.azure.net");
 
 const Environment = z
   .object({
@@ -72,9 +73,8 @@ const Environment = z
     AZURE_CLOUD: z.enum(["AzureCloud", "AzureChinaCloud", "AzureUSGovernment"]).default("AzureCloud"),
     AZURE_AUTHORITY_HOST: httpsUrl.optional(),
     AZURE_RESOURCE_MANAGER_ENDPOINT: httpsUrl.optional(),
-    AZURE_KEY_VAULT_SUFFIX: text
-      .regex(/^[a-z0-9-]+(\.[a-z0-9-]+)+$/, "must be a domain such as vault.azure.net")
-      .optional(),
+    AZURE_KEY_VAULT_SUFFIX: domain.optional(),
+    AZURE_APP_CONFIGURATION_SUFFIX: domain.optional(),
     AZURE_TENANT_ID: guid.optional(),
     AZURE_CLIENT_ID: guid.optional(),
     AZURE_CLIENT_SECRET: text.optional(),

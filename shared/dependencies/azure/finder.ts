@@ -1,5 +1,6 @@
 import type * as z from "zod";
 import type { ApiManagement } from "../../azure/api-management.ts";
+import type { AppConfigurationReferences } from "../../azure/app-configuration-references.ts";
 import type { AppService } from "../../azure/app-service.ts";
 import { undocumented } from "../../azure/calls.ts";
 import type { DataFactory } from "../../azure/data-factory.ts";
@@ -45,6 +46,7 @@ export interface Found {
 export interface FinderContext {
   names: KeyVaultNames;
   appService: AppService;
+  appConfiguration: AppConfigurationReferences;
   apiManagement: ApiManagement;
   dataFactory: DataFactory;
   frontDoor: FrontDoor;

@@ -1,4 +1,5 @@
 import { apiManagement } from "./api-management.ts";
+import { appConfiguration } from "./app-configuration.ts";
 import { appService } from "./app-service.ts";
 import { appServiceCertificate } from "./app-service-certificate.ts";
 import { applicationGateway } from "./application-gateway.ts";
@@ -27,6 +28,7 @@ export const FINDERS: readonly Finder[] = [
   dataFactory,
   logicApp,
   apiConnection,
+  appConfiguration,
   storageAccount,
   sqlServer,
   diskEncryptionSet,

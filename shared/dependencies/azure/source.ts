@@ -1,5 +1,6 @@
 import { pMapIterable } from "p-map";
 import { createApiManagement } from "../../azure/api-management.ts";
+import type { AppConfigurationReferences } from "../../azure/app-configuration-references.ts";
 import { createAppService } from "../../azure/app-service.ts";
 import type { Arm } from "../../azure/arm.ts";
 import { createDataFactory } from "../../azure/data-factory.ts";
@@ -35,6 +36,7 @@ interface AzureEdgesDeps {
   config: Config;
   clock: Clock;
   arm: Arm;
+  appConfiguration: AppConfigurationReferences;
   resourceManager: ResourceManager;
   /** The subscriptions that are watched; none: all that the identity may see. */
   configured(): Promise<string[]>;
@@ -65,12 +67,20 @@ const PASSING: ReadonlySet<FailureCode> = new Set(["throttled", "unreachable", "
  *
  * Changes of role assignments, and of what is not in Resource Graph without its resource changing, show when all is read.
  */
-export function createAzureEdges({ config, clock, arm, resourceManager, configured }: AzureEdgesDeps): EdgeSource {
+export function createAzureEdges({
+  config,
+  clock,
+  arm,
+  appConfiguration,
+  resourceManager,
+  configured,
+}: AzureEdgesDeps): EdgeSource {
   const resourceGraph = createResourceGraph(arm);
   const roles = createRoleAssignments(arm);
   const clients = {
     names: keyVaultNames(config.cloud.keyVaultSuffix),
     appService: createAppService(arm),
+    appConfiguration,
     apiManagement: createApiManagement(arm),
     dataFactory: createDataFactory(arm),
     frontDoor: createFrontDoor(arm),

@@ -1,0 +1,25 @@
+import * as z from "zod";
+import { type Finder, propertiesOf, usesIn } from "./finder.ts";
+
+const properties = z.object({ endpoint: z.string() });
+
+/**
+ * App Configuration stores: key-values that refer to a key vault. When an app reads such a secret again its own library
+ * decides. The key-values are not in the resource manager.
+ */
+export const appConfiguration: Finder = {
+  types: ["microsoft.appconfiguration/configurationstores"],
+  kind: () => "appConfiguration",
+  properties: "all",
+
+  async find(row, { names, appConfiguration, signal }) {
+    const { endpoint } = propertiesOf(row, properties);
+    const references = await appConfiguration.list(endpoint, signal);
+    const places = references.map(({ key, label, uri }) => ({
+      evidence: label === undefined ? `kv/${key}` : `kv/${key} (${label})`,
+      text: uri ?? {},
+      refresh: { how: "blind" } as const,
+    }));
+    return usesIn(row, places, names.ofUrl);
+  },
+};
