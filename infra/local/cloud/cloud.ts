@@ -301,6 +301,7 @@ function environment(
     ENTRA_TENANT_IDS: state.tenantId,
     AZURE_RESOURCE_MANAGER_ENDPOINT: manager,
     AZURE_KEY_VAULT_SUFFIX: SUFFIX,
+    AZURE_APP_CONFIGURATION_SUFFIX: "azconfig.localhost",
     SERVICE_KEY_VAULT_URL: origin(`${SERVICE_VAULT}.${SUFFIX}`),
     IDENTITY_ENDPOINT: `http://127.0.0.1:${state.controlPort}/msi/token`,
     IDENTITY_HEADER: state.identityHeader,
