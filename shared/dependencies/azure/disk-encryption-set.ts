@@ -1,6 +1,7 @@
 import * as z from "zod";
 import { HOUR_SECONDS } from "../../time.ts";
 import { type Finder, propertiesOf, usesIn } from "./finder.ts";
+import { unlessManagedHsm } from "./key-vault-names.ts";
 
 const properties = z.object({
   activeKey: z.object({ keyUrl: z.string().nullish() }).nullish(),
@@ -19,6 +20,10 @@ export const diskEncryptionSet: Finder = {
   find(row, { names }) {
     const { activeKey, rotationToLatestKeyVersionEnabled: follows } = propertiesOf(row, properties);
     const refresh = { how: "automatic", slowestSeconds: HOUR_SECONDS } as const;
-    return usesIn(row, [{ evidence: "activeKey", text: activeKey?.keyUrl, refresh, follows }], names.ofUrl);
+    return usesIn(
+      row,
+      [{ evidence: "activeKey", text: unlessManagedHsm(activeKey?.keyUrl), refresh, follows }],
+      names.ofUrl,
+    );
   },
 };

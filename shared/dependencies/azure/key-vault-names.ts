@@ -85,6 +85,10 @@ export function keyVaultNames(suffix: string): KeyVaultNames {
 
 const MEMBERS = new Set(["secreturi", "vaultname", "secretname", "secretversion"]);
 
+/** A key of a managed HSM, which is no vault and is not looked into: it is left out. */
+export const unlessManagedHsm = (address: string | null | undefined): string | undefined =>
+  address && !/^https:\/\/[^/]+\.managedhsm\.[^/]+(\/|$)/i.test(address) ? address : undefined;
+
 /** The vault whose resource id this is, or of which this is a secret. */
 export function ofVaultId(text: unknown): NamedAsset | undefined {
   if (typeof text !== "string" || text.length > MOST_CHARACTERS) return undefined;

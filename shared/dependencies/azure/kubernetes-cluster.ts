@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { type Finder, propertiesOf, type Use, usesIn } from "./finder.ts";
+import { unlessManagedHsm } from "./key-vault-names.ts";
 
 const properties = z.object({
   securityProfile: z
@@ -42,7 +43,7 @@ export const kubernetesCluster: Finder = {
       }));
     const key = {
       evidence: "azureKeyVaultKms",
-      text: kms?.enabled ? kms.keyId : undefined,
+      text: kms?.enabled ? unlessManagedHsm(kms.keyId) : undefined,
       refresh: { how: "blind" } as const,
     };
     const { uses, failures } = usesIn(row, [key], names.ofUrl);

@@ -1,5 +1,6 @@
 import { DAY_SECONDS } from "../../time.ts";
 import { type Finder, usesIn } from "./finder.ts";
+import { unlessManagedHsm } from "./key-vault-names.ts";
 
 /**
  * SQL servers whose databases are encrypted with a key of a vault. Its version is always named; with automatic rotation a new
@@ -15,7 +16,12 @@ export const sqlServer: Finder = {
     const { serverKeyType, uri, autoRotationEnabled } = await sql.encryptionProtector(row.id, signal);
     if (serverKeyType !== "AzureKeyVault") return { uses: [] };
     const refresh = { how: "automatic", slowestSeconds: DAY_SECONDS } as const;
-    const place = { evidence: "encryptionProtector", text: uri, refresh, follows: autoRotationEnabled };
+    const place = {
+      evidence: "encryptionProtector",
+      text: unlessManagedHsm(uri),
+      refresh,
+      follows: autoRotationEnabled,
+    };
     return usesIn(row, [place], names.ofUrl);
   },
 };

@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { DAY_SECONDS } from "../../time.ts";
 import { type Finder, propertiesOf, usesIn } from "./finder.ts";
-import { ASSET_NAME, type KeyVaultNames, type NamedAsset } from "./key-vault-names.ts";
+import { ASSET_NAME, type KeyVaultNames, type NamedAsset, unlessManagedHsm } from "./key-vault-names.ts";
 
 const text = z.string().nullish();
 const keyVault = z.object({ keyname: text, keyversion: text, keyvaulturi: text });
@@ -19,7 +19,11 @@ export const storageAccount: Finder = {
     const { encryption } = propertiesOf(row, properties);
     const refresh = { how: "automatic", slowestSeconds: DAY_SECONDS } as const;
     const key = /^microsoft\.keyvault$/i.test(encryption?.keySource ?? "") ? encryption?.keyvaultproperties : undefined;
-    const place = { evidence: "encryption.keyvaultproperties", text: key, refresh };
+    const place = {
+      evidence: "encryption.keyvaultproperties",
+      text: unlessManagedHsm(key?.keyvaulturi) && key,
+      refresh,
+    };
     return usesIn(row, [place], (given) => keyOf(given as z.infer<typeof keyVault>, names));
   },
 };
