@@ -3,6 +3,7 @@ import path from "node:path";
 import { type Access, createAccess } from "../shared/access/access.ts";
 import { createEntraTokens } from "../shared/access/entra.ts";
 import { type Alerts, createAlerts } from "../shared/alerts/alerts.ts";
+import { createReferenceNews } from "../shared/alerts/reference-news.ts";
 import { createRotationNews } from "../shared/alerts/rotation-news.ts";
 import { createSyncNews } from "../shared/alerts/sync-news.ts";
 import { type ApplicationsRoom, createApplications } from "../shared/applications/applications.ts";
@@ -135,7 +136,17 @@ export function createServices(config: Config): Services {
   });
   const licensing = createLicensing({ config, clock });
   const licensed = async () => (await licensing.tier()) === "pro";
-  const compliance = createCompliance({ tables, queues, settings, audit, licensed, clock, randomness, log });
+  const compliance = createCompliance({
+    tables,
+    queues,
+    settings,
+    audit,
+    licensed,
+    references: async (vaultName) => ((await licensed()) ? await dependencies.references.of(vaultName) : []),
+    clock,
+    randomness,
+    log,
+  });
   level = () => settings.current()?.logLevel ?? config.LOG_LEVEL ?? "INFO";
   settings.onChange((keys) => compliance.policyChanged(keys));
   const limits = { perMinute: config.RATE_LIMIT_PER_MINUTE, perHour: config.RATE_LIMIT_PER_HOUR };
@@ -194,7 +205,11 @@ export function createServices(config: Config): Services {
     violations: compliance,
     credentials: [access.apiTokens, sso, licensing, sync.configurations],
     entries: audit,
-    automation: [{ notices: (type, from) => rotationNews.notices(type, from) }, createSyncNews(sync)],
+    automation: [
+      { notices: (type, from) => rotationNews.notices(type, from) },
+      createSyncNews(sync),
+      createReferenceNews({ news: (from) => dependencies.references.news(from) }),
+    ],
   });
   const writer = createInventoryWriter({ tables });
   const inventory = createInventory({
@@ -229,14 +244,14 @@ export function createServices(config: Config): Services {
   });
 
   const sources: EdgeSource[] = [createSyncSource(sync)];
-  const dependencies = createDependencies({
+  const dependencies: Dependencies = createDependencies({
     tables,
     queues,
     audit,
     config,
     sources,
     inventory,
-    referencesChanged: async () => {},
+    referencesChanged: compliance.referencesChanged,
     ended: () => alerts.requestEvaluation(),
     licensed,
     clock,

@@ -242,6 +242,7 @@ function exampleOf(rule: RuleRecord, now: Date): Item {
     case "rotationDone":
     case "rotationFailed":
     case "syncFailed":
+    case "referenceUnresolved":
       return automationExample(rule.alertType, now);
     case "complianceViolation":
       return {

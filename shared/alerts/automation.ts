@@ -4,7 +4,7 @@ import type { AutomationItem } from "./items.ts";
 import type { NotificationLog } from "./notification-log.ts";
 import type { RuleRecord } from "./rule.ts";
 
-export type AutomationType = "rotationDue" | "rotationDone" | "rotationFailed" | "syncFailed";
+export type AutomationType = "rotationDue" | "rotationDone" | "rotationFailed" | "syncFailed" | "referenceUnresolved";
 
 /** Something to tell of, worded when it is told, from what is so then; undefined where it is not so any more. */
 export interface PendingNotice {
@@ -63,6 +63,17 @@ export function automationExample(type: AutomationType, now: Date): AutomationIt
       why: "An example: the target's credentials were refused.",
       done: "Nothing was written.",
       safe: "The target holds what it held before.",
+      next: "Nothing.",
+    };
+  }
+  if (type === "referenceUnresolved") {
+    return {
+      ...example,
+      title: "app-example to kv-example/example-password",
+      what: "is a reference that the platform can't follow",
+      why: "An example: EXAMPLE_PASSWORD of app-example (webApp): AccessToKeyVaultDenied.",
+      done: "Nothing was changed.",
+      safe: "The secret is as it was.",
       next: "Nothing.",
     };
   }

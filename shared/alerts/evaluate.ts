@@ -152,6 +152,7 @@ export function createEvaluation(deps: {
       case "rotationDone":
       case "rotationFailed":
       case "syncFailed":
+      case "referenceUnresolved":
         return await automationItems(rule, from, { sources: deps.automation, notifications }, MAX_ITEMS);
       case "complianceViolation":
         if (!deps.violations) return { items: [], more: false };

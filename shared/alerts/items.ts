@@ -115,6 +115,8 @@ export const AutomationItem = z.object({
   appId: z.string().optional(),
   rotationId: z.string().optional(),
   recordId: z.string().optional(),
+  /** The vault that a reference names. */
+  vaultName: z.string().optional(),
 });
 export type AutomationItem = z.infer<typeof AutomationItem>;
 

@@ -73,6 +73,7 @@ const AUTOMATION_HEADLINES: Partial<Record<AlertType, string>> = {
   rotationDone: "applications have a new client secret",
   rotationFailed: "rotations need somebody to look",
   syncFailed: "copies of secrets are not kept",
+  referenceUnresolved: "references to vaults can't be followed",
 };
 
 function headline(alertType: AlertType, items: readonly Item[], lines: readonly MessageLine[]): string {
@@ -225,13 +226,15 @@ const breakGlassLine = ({ username, address, at }: BreakGlassItem): MessageLine 
 });
 
 function automationLine(item: AutomationItem, links: Links): MessageLine {
-  const { title, what, urgency, why, done, safe, next, rotationId, recordId, appId } = item;
+  const { title, what, urgency, why, done, safe, next, rotationId, recordId, appId, vaultName } = item;
   const base = links.publicBaseUrl?.replace(/\/+$/, "");
   const path = rotationId
-    ? `rotation/rotations/${rotationId}`
+    ? `automation/rotation/rotations/${rotationId}`
     : recordId
-      ? `sync/records/${recordId}`
-      : `rotation/apps/${appId}`;
+      ? `automation/sync/records/${recordId}`
+      : vaultName
+        ? `assets/dependencies?vault=${encodeURIComponent(vaultName)}&resolved=false`
+        : `automation/rotation/apps/${appId}`;
   const facts: [string, string][] = [
     ["Why", why],
     ["Done", done],
@@ -246,7 +249,7 @@ function automationLine(item: AutomationItem, links: Links): MessageLine {
     title,
     what,
     facts: facts.filter(([, value]) => value !== ""),
-    ...(base && { link: { text: "See how it stands", url: `${base}/api/automation/${path}` } }),
+    ...(base && { link: { text: "See how it stands", url: `${base}/api/${path}` } }),
   };
 }
 

@@ -16,6 +16,7 @@ export const ALERT_TYPES = [
   "rotationDone",
   "rotationFailed",
   "syncFailed",
+  "referenceUnresolved",
 ] as const;
 export type AlertType = (typeof ALERT_TYPES)[number];
 /** The types that are about assets and their expiry. */
@@ -23,8 +24,9 @@ export const isAboutExpiry = (type: AlertType): boolean => type === "expired" ||
 /** `credentialExpiry` is about credentials of applications alone, and tells of the expired ones too. */
 export const hasThresholds = (type: AlertType): boolean => type === "expiration" || type === "credentialExpiry";
 
-/** The types that tell of what this service does by itself. */
-export const isAboutAutomation = (type: AlertType): boolean => type.startsWith("rotation") || type === "syncFailed";
+/** The types that tell of what this service does by itself, or found out by itself between other systems. */
+export const isAboutAutomation = (type: AlertType): boolean =>
+  type.startsWith("rotation") || type === "syncFailed" || type === "referenceUnresolved";
 
 export const DELIVERY_METHODS = ["email", "webhook", "teams", "slack"] as const;
 export type DeliveryMethod = (typeof DELIVERY_METHODS)[number];

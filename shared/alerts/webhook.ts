@@ -20,6 +20,7 @@ const EVENT_TYPES = {
   rotationDone: "lifecycle.alert.rotationDone",
   rotationFailed: "lifecycle.alert.rotationFailed",
   syncFailed: "lifecycle.alert.syncFailed",
+  referenceUnresolved: "lifecycle.alert.referenceUnresolved",
 } as const;
 
 /**

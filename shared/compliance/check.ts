@@ -38,10 +38,18 @@ export interface Context {
   warningDays: number;
 }
 
-/** An asset, and the one thing of its vault that asset checks ask. */
+/** References to an asset or a vault: how many can be followed and how many can't, and the first of those in words. */
+export interface ReferenceFacts {
+  resolved: number;
+  unresolved: number;
+  examples: string[];
+}
+
+/** An asset, the one thing of its vault that asset checks ask, and what is known of references to it. */
 export interface AssetResource {
   asset: AssetRecord;
   vaultUsesRbac: boolean;
+  references?: ReferenceFacts | undefined;
 }
 
 interface CheckFacts {
@@ -57,7 +65,8 @@ interface CheckFacts {
 
 export interface VaultCheck extends CheckFacts {
   resourceType: "vault";
-  evaluate(vault: VaultRecord): Evaluation;
+  /** @param references - To the vault as a whole, and to what it does not hold. */
+  evaluate(vault: VaultRecord, references?: ReferenceFacts): Evaluation;
 }
 
 /** Each is about one type of asset, so that it has one severity and one set of controls. */

@@ -34,6 +34,7 @@ import {
 } from "./layout.ts";
 import { type NewViolation, newViolations, removeOldNewViolations } from "./new-violations.ts";
 import { countsOf, type Overview, readOverview, uncountedHolders } from "./overview.ts";
+import type { Reference } from "./references.ts";
 import { type Score, scoreOf } from "./score.ts";
 import { listViolations, type Violation, type ViolationFilter } from "./violations.ts";
 
@@ -77,6 +78,8 @@ export interface Compliance extends Pick<Evaluator, "prepareChange" | "restore" 
   failed(message: EvaluateMessage, requestId: string): Promise<void>;
   /** Looks for what changed settings have passed, once every instance judges by them. */
   policyChanged(keys: readonly string[]): Promise<void>;
+  /** References to a vault and to these of its assets (`<type>.<name>`) changed: they are evaluated by a message. */
+  referencesChanged(vault: string, assets: string[]): Promise<void>;
   /**
    * Evaluates everything: at once where there is little, else by a message per vault.
    *
@@ -119,12 +122,14 @@ export function createCompliance(deps: {
   audit: Audit;
   /** Whether there is a PRO licence: credentials that are no vault's count only with one. */
   licensed: () => Promise<boolean>;
+  /** The references to a vault and to its assets as they are known now. */
+  references?: (vaultName: string) => Promise<Reference[]>;
   clock: Clock;
   randomness: Randomness;
   log: Logger;
 }): Compliance {
   const { tables, queues, settings, audit, clock, randomness, log } = deps;
-  const evaluator = createEvaluator({ tables, settings, clock, log });
+  const evaluator = createEvaluator(deps);
   const overview = async () => {
     const now = { now: clock.now().getTime(), licensed: await deps.licensed() };
     return await readOverview(tables, now.now, () => uncountedHolders(tables, now));
@@ -211,7 +216,9 @@ export function createCompliance(deps: {
       const evaluated =
         message.kind === "vault"
           ? await evaluator.whole(message.vault, message.evaluationId)
-          : await evaluator.some(message.vault, message.kind === "due" ? "due" : message.assets);
+          : message.kind === "due"
+            ? await evaluator.some(message.vault, "due")
+            : await evaluator.some(message.vault, message.assets, { references: message.references === true });
       log.debug("A vault was evaluated", { vault: message.vault, kind: message.kind, evaluated });
     } catch (error) {
       if (!(error instanceof VaultBusy)) throw error;
@@ -315,6 +322,7 @@ export function createCompliance(deps: {
     handle,
     failed,
     policyChanged,
+    referencesChanged: (vault, assets) => send({ kind: "assets", vault, assets, references: true }),
     evaluate,
     exemptions,
 

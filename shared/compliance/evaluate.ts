@@ -1,6 +1,6 @@
 import { type AssetRecord, sourceOf } from "../inventory/asset.ts";
 import type { VaultRecord } from "../inventory/vault.ts";
-import type { AssetCheck, Context } from "./check.ts";
+import type { AssetCheck, AssetResource, Context, ReferenceFacts } from "./check.ts";
 import { ASSET_CHECKS } from "./checks/all.ts";
 import { vaultChecks } from "./checks/vault.ts";
 import type { Failure } from "./layout.ts";
@@ -21,7 +21,7 @@ const since = (before: readonly Failure[] | undefined, code: number, now: number
 /** The results of all checks of the asset's type. */
 export function evaluateAsset(
   asset: AssetRecord,
-  vaultUsesRbac: boolean,
+  facts: Omit<AssetResource, "asset">,
   context: Context,
   before: AssetState | undefined,
   checks: readonly AssetCheck[] = ASSET_CHECKS,
@@ -29,7 +29,7 @@ export function evaluateAsset(
   const state: AssetState = { type: asset.type, name: asset.name, passed: [], failed: [] };
   for (const check of checks) {
     if (check.resourceType !== asset.type || sourceOf(check) !== sourceOf(asset)) continue;
-    const { result, evidence, changesAt } = check.evaluate({ asset, vaultUsesRbac }, context);
+    const { result, evidence, changesAt } = check.evaluate({ asset, ...facts }, context);
     if (result === "pass") state.passed.push(check.code);
     if (result === "fail") {
       state.failed.push({ code: check.code, since: since(before?.failed, check.code, context.now), evidence });
@@ -41,6 +41,7 @@ export function evaluateAsset(
 
 export function evaluateVault(
   vault: VaultRecord,
+  references: ReferenceFacts | undefined,
   context: Context,
   before: readonly Failure[] | undefined,
 ): Pick<VaultResults, "passed" | "failed"> {
@@ -48,7 +49,7 @@ export function evaluateVault(
   const failed: Failure[] = [];
   // What holds an application's credentials is no vault.
   for (const check of sourceOf(vault) === "keyVault" ? vaultChecks : []) {
-    const { result, evidence } = check.evaluate(vault);
+    const { result, evidence } = check.evaluate(vault, references);
     if (result === "pass") passed.push(check.code);
     if (result === "fail") failed.push({ code: check.code, since: since(before, check.code, context.now), evidence });
   }

@@ -13,6 +13,15 @@ import type { Context } from "./check.ts";
 import { evaluateAsset, evaluateVault } from "./evaluate.ts";
 import { DetailsRangeRows, detailsRange, LINES_KEY, Lines, ResultFences, STATE, vaultOfFence } from "./layout.ts";
 import { type AssetState, assetKey } from "./pack.ts";
+import {
+  evaluatedWith,
+  factsOf,
+  factsOfAsset,
+  factsOfVault,
+  type Reference,
+  unpackReferences,
+  type VaultReferences,
+} from "./references.ts";
 import { assetsOf, readEach } from "./vault-assets.ts";
 import { type KnownState, noState, openState } from "./vault-state.ts";
 import { commitState, forgetState } from "./write-state.ts";
@@ -44,9 +53,10 @@ export interface Evaluator {
   /**
    * Evaluates a vault and these of its assets (`<type>.<name>`), or those that are due by age. Answers how many.
    *
+   * @param options - `references`: those to the vault are asked for anew; otherwise what is stored of them holds.
    * @throws {VaultBusy} while a scan writes it.
    */
-  some(vaultName: string, wanted: readonly string[] | "due"): Promise<number>;
+  some(vaultName: string, wanted: readonly string[] | "due", options?: { references?: boolean }): Promise<number>;
   /**
    * Evaluates a vault as `whole` does and writes all of its rows anew, whatever stands; rows too many are removed. Of a
    * vault that the inventory does not have every row is removed. Answers how many assets were evaluated.
@@ -68,10 +78,16 @@ export interface Evaluator {
 export function createEvaluator(deps: {
   tables: Tables;
   settings: Pick<Settings, "values">;
+  /** The references to a vault and to its assets as they are known now. */
+  references?: (vaultName: string) => Promise<Reference[]>;
   clock: Clock;
   log: Logger;
 }): Evaluator {
-  const { tables, settings, clock, log } = deps;
+  const { tables, settings, references = async () => [], clock, log } = deps;
+
+  const currentReferences = async (vaultName: string) => factsOf(await references(vaultName));
+  const knownReferences = async ({ row }: KnownState, vaultName: string) =>
+    row && !row.gone ? unpackReferences(row.references) : await currentReferences(vaultName);
 
   async function context(): Promise<Context | undefined> {
     const values = await settings.values();
@@ -125,9 +141,10 @@ export function createEvaluator(deps: {
     const at = await context();
     if (!at) return 0;
     await ensureLines(at);
+    const facts = await knownReferences(known, vault.name);
     if (isCurrent(known, vault)) {
       const after = new Map(assets.map((change) => [assetKey(change.type, change.name), change.after]));
-      await commitSome(known, vault, at, after);
+      await commitSome(known, vault, at, after, facts);
       return after.size;
     }
     const all = vaultBefore ? await assetsOf(tables, vault.name) : new Map<string, AssetRecord>();
@@ -135,7 +152,7 @@ export function createEvaluator(deps: {
       if (after) all.set(assetKey(type, name), after);
       else all.delete(assetKey(type, name));
     }
-    await commitAll(known, vault, at, all);
+    await commitAll(known, vault, at, all, facts);
     return all.size;
   }
 
@@ -148,30 +165,31 @@ export function createEvaluator(deps: {
     await ensureLines(at);
     return await undisturbed(vaultName, options, async (vault, known) => {
       const all = await assetsOf(tables, vaultName);
-      await commitAll(known, vault, at, all, options.evaluationId);
+      await commitAll(known, vault, at, all, await currentReferences(vaultName), options.evaluationId);
       return all.size;
     });
   }
 
-  async function some(vaultName: string, wanted: readonly string[] | "due"): Promise<number> {
+  const some: Evaluator["some"] = async (vaultName, wanted, options = {}) => {
     const at = await context();
     if (!at) return 0;
     return await undisturbed(vaultName, {}, async (vault, known) => {
       const current = isCurrent(known, vault);
-      const keys = wanted === "due" ? dueOf(known, at) : wanted;
-      if (current && keys.length === 0) return 0;
+      const keys = wanted === "due" ? dueOf(known, at) : options.references ? evaluatedWith(wanted) : wanted;
+      if (current && keys.length === 0 && !options.references) return 0;
+      const facts = await (options.references ? currentReferences(vaultName) : knownReferences(known, vaultName));
       const found =
         current && keys.length <= MAX_POINT_READS
           ? await readEach(tables, vaultName, keys)
           : await assetsOf(tables, vaultName);
       if (!current) {
-        await commitAll(known, vault, at, found);
+        await commitAll(known, vault, at, found, facts);
         return found.size;
       }
-      await commitSome(known, vault, at, new Map(keys.map((key) => [key, found.get(key)])));
+      await commitSome(known, vault, at, new Map(keys.map((key) => [key, found.get(key)])), facts);
       return keys.length;
     });
-  }
+  };
 
   /** All assets anew. */
   async function commitAll(
@@ -179,12 +197,14 @@ export function createEvaluator(deps: {
     vault: VaultRecord,
     at: Context,
     all: ReadonlyMap<string, AssetRecord>,
+    references: VaultReferences,
     evaluationId?: string,
   ): Promise<void> {
     const states = [...all].map(
-      ([key, asset]) => [key, evaluateAsset(asset, vault.rbacAuthorization, at, known.assets.get(key))] as const,
+      ([key, asset]) =>
+        [key, evaluateAsset(asset, askedOf(vault, asset, references), at, known.assets.get(key))] as const,
     );
-    await commit(known, vault, at, new Map(states), all, evaluationId);
+    await commit(known, vault, at, new Map(states), all, references, evaluationId);
   }
 
   /** These assets, of which the undefined are gone; the others stay as they stand. */
@@ -193,16 +213,17 @@ export function createEvaluator(deps: {
     vault: VaultRecord,
     at: Context,
     some: ReadonlyMap<string, AssetRecord | undefined>,
+    references: VaultReferences,
   ): Promise<void> {
     const states = new Map(known.assets);
     const evaluated = new Map<string, AssetRecord>();
     for (const [key, asset] of some) {
       if (asset) {
-        states.set(key, evaluateAsset(asset, vault.rbacAuthorization, at, known.assets.get(key)));
+        states.set(key, evaluateAsset(asset, askedOf(vault, asset, references), at, known.assets.get(key)));
         evaluated.set(key, asset);
       } else states.delete(key);
     }
-    await commit(known, vault, at, states, evaluated);
+    await commit(known, vault, at, states, evaluated, references);
   }
 
   async function commit(
@@ -211,12 +232,14 @@ export function createEvaluator(deps: {
     at: Context,
     assets: Map<string, AssetState>,
     evaluated: ReadonlyMap<string, AssetRecord>,
+    references: VaultReferences,
     evaluationId?: string,
   ): Promise<void> {
     await commitState(known, {
       vault,
-      results: { ...evaluateVault(vault, at, known.row?.failures), assets },
+      results: { ...evaluateVault(vault, factsOfVault(references, assets), at, known.row?.failures), assets },
       evaluated,
+      references,
       at: new Date(at.now).toISOString(),
       evaluationId,
     });
@@ -256,6 +279,11 @@ export function createEvaluator(deps: {
 
   return { prepareChange, whole, some, restore, removeOldFences, context, ensureLines };
 }
+
+const askedOf = (vault: VaultRecord, asset: AssetRecord, references: VaultReferences) => ({
+  vaultUsesRbac: vault.rbacAuthorization,
+  references: factsOfAsset(references, asset),
+});
 
 /** Whether what is stored can be gone on with, rather than made anew from all assets. */
 const isCurrent = ({ row, whole }: KnownState, vault: VaultRecord): boolean =>

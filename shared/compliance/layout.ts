@@ -75,6 +75,8 @@ export const VaultState = z.object({
   ),
   /** Whether asset checks were evaluated as for a vault with role-based access control. */
   rbac: z.boolean(),
+  /** What is known of references to it and to its assets, packed; see references.ts. */
+  references: z.instanceof(Uint8Array).optional(),
   /** Unix seconds at which age alone changes the first result. */
   dueAt: z.int().optional(),
   /** Hashes of the vault's details rows: a crash between those and this row shows by them. */
@@ -203,7 +205,13 @@ export const EvaluateMessage = z.discriminatedUnion("kind", [
   /** A whole vault, from the inventory. */
   z.object({ kind: z.literal("vault"), vault: z.string(), evaluationId: z.string().optional() }),
   /** Some of a vault's assets, as `<type>.<name>`. */
-  z.object({ kind: z.literal("assets"), vault: z.string(), assets: z.array(z.string()) }),
+  z.object({
+    kind: z.literal("assets"),
+    vault: z.string(),
+    assets: z.array(z.string()),
+    /** References to them changed: those of the vault are asked for anew. */
+    references: z.boolean().optional(),
+  }),
   /** What of a vault is due by age. */
   z.object({ kind: z.literal("due"), vault: z.string() }),
   /** Find what time or the policy's lines have passed. The days are those that held when it was sent. */

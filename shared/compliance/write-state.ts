@@ -27,6 +27,7 @@ import {
   packTallies,
   unpackTallies,
 } from "./pack.ts";
+import { packReferences, type VaultReferences } from "./references.ts";
 import { findingRows, isFailing, type KnownState } from "./vault-state.ts";
 
 export interface NextState {
@@ -34,6 +35,7 @@ export interface NextState {
   results: VaultResults;
   /** The assets that were evaluated, by `assetKey`: what tells who cares for one with a new violation. */
   evaluated: ReadonlyMap<string, AssetRecord>;
+  references: VaultReferences;
   /** ISO 8601. */
   at: string;
   /** The evaluation of everything this belongs to, if any. */
@@ -121,6 +123,7 @@ function surplus({ standing }: KnownState, operations: Operation[]): Operation[]
 function stateOf({ row, exemptions }: KnownState, next: NextState, details: Chunk[]): VaultState {
   const { assets, failed } = next.results;
   const dueAt = [...assets.values()].reduce((least, asset) => Math.min(least, asset.dueAt ?? least), Infinity);
+  const references = packReferences(next.references);
   const evaluationId = [row?.evaluationId ?? "", next.evaluationId ?? ""].sort()[1]!;
   return {
     name: next.vault.name,
@@ -129,6 +132,7 @@ function stateOf({ row, exemptions }: KnownState, next: NextState, details: Chun
     failures: failed,
     exemptions: exemptions.map((one) => ({ ...one, failing: isFailing(assets, one.asset, one.checkId) })),
     rbac: next.vault.rbacAuthorization,
+    ...(references ? { references } : {}),
     ...(dueAt === Infinity ? {} : { dueAt }),
     details: details.map((chunk) => chunk.hash),
     createdAt: row && !row.gone ? row.createdAt : next.at,
@@ -143,7 +147,7 @@ function sameBut(row: VaultState, record: VaultState, ignored: (keyof VaultState
     JSON.stringify(
       (Object.keys(VaultStates.schema.shape) as (keyof VaultState)[])
         .filter((name) => !ignored.includes(name))
-        .map((name) => (name === "tallies" ? [...state.tallies] : (state[name] ?? null))),
+        .map((name) => (state[name] instanceof Uint8Array ? [...state[name]] : (state[name] ?? null))),
     );
   return shown(row) === shown(record);
 }

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import type { AssetCheck, Context } from "../../shared/compliance/check.ts";
-import { ASSET_CHECKS, CHECKS, checkOfId } from "../../shared/compliance/checks/all.ts";
+import type { AssetCheck, Context, ReferenceFacts } from "../../shared/compliance/check.ts";
+import { ASSET_CHECKS, CHECKS } from "../../shared/compliance/checks/all.ts";
 import { vaultChecks } from "../../shared/compliance/checks/vault.ts";
 import type { AssetRecord } from "../../shared/inventory/asset.ts";
 import type { VaultRecord } from "../../shared/inventory/vault.ts";
@@ -17,6 +17,10 @@ const VAULT_FAILURES: Record<string, Partial<VaultRecord>> = {
   "vault-private-endpoint": { privateEndpoints: 0 },
   "vault-audit-logging": { diagnostics: [{ name: "metrics", auditEvents: false }] },
 };
+/** What is known of references to the good resource, and to one that fails the checks of them. */
+const GOOD_REFERENCES: ReferenceFacts = { resolved: 2, unresolved: 0, examples: [] };
+const BAD_REFERENCES: ReferenceFacts = { resolved: 9, unresolved: 1, examples: ["app (webApp), A: SecretNotFound"] };
+const referencesFor = (id: string) => (id.endsWith("-reference-resolved") ? BAD_REFERENCES : GOOD_REFERENCES);
 const EC = { keyType: "EC", keySize: undefined };
 const ASSET_FAILURES: Record<string, { fails: Partial<AssetRecord>; passes?: Partial<AssetRecord>; rbac?: false }> = {
   "secret-expiry-set-rbac": { fails: { expiresOn: undefined } },
@@ -61,6 +65,9 @@ const ASSET_FAILURES: Record<string, { fails: Partial<AssetRecord>; passes?: Par
   "certificate-auto-renewal": { fails: { autoRenew: false } },
   "certificate-rsa-size": { fails: { keySize: 1024 } },
   "certificate-curve": { fails: { ...EC, keyCurve: "P-256K" }, passes: { ...EC, keyCurve: "P-521" } },
+  "secret-reference-resolved": { fails: {} },
+  "key-reference-resolved": { fails: {} },
+  "certificate-reference-resolved": { fails: {} },
   "client-secret-expired": { fails: { expiresOn: inDays(0) - 1 }, passes: { expiresOn: inDays(0) } },
   "client-secret-near-expiry-warning": { fails: { expiresOn: inDays(30) }, passes: { expiresOn: inDays(30) + 1 } },
   "client-secret-near-expiry-critical": { fails: { expiresOn: inDays(7) }, passes: { expiresOn: inDays(7) + 1 } },
@@ -97,15 +104,15 @@ const assetFor = (check: AssetCheck, change: Partial<AssetRecord>): AssetRecord 
 
 describe("every check has a resource that fails it and one that passes", () => {
   test.each(vaultChecks)("$id", (check) => {
-    expect(check.evaluate(vault("kv")).result).toBe("pass");
-    expect(check.evaluate(vault("kv", VAULT_FAILURES[check.id])).result).toBe("fail");
+    expect(check.evaluate(vault("kv"), GOOD_REFERENCES).result).toBe("pass");
+    expect(check.evaluate(vault("kv", VAULT_FAILURES[check.id]), referencesFor(check.id)).result).toBe("fail");
   });
 
   test.each(ASSET_CHECKS)("$id", (check) => {
     const { fails, passes = {}, rbac = true } = ASSET_FAILURES[check.id]!;
-    const evaluate = (change: Partial<AssetRecord>) =>
-      check.evaluate({ asset: assetFor(check, change), vaultUsesRbac: rbac }, context);
-    expect(evaluate(passes)).toMatchObject({ result: "pass", evidence: expect.stringMatching(/\.$/) });
+    const evaluate = (change: Partial<AssetRecord>, references = referencesFor(check.id)) =>
+      check.evaluate({ asset: assetFor(check, change), vaultUsesRbac: rbac, references }, context);
+    expect(evaluate(passes, GOOD_REFERENCES)).toMatchObject({ result: "pass", evidence: expect.stringMatching(/\.$/) });
     expect(evaluate(fails)).toMatchObject({ result: "fail", evidence: expect.stringMatching(/\.$/) });
     expect(evaluate({ ...fails, enabled: false }).result).toBe("notApplicable");
   });
@@ -159,7 +166,9 @@ test("an expired asset is said to be expired, not also to be near its expiry", (
 
 test("an expiry no calendar holds is evidence like any other", () => {
   const resource = { asset: asset("kv", "key", "a", { expiresOn: 253_402_300_799 + DAY * 1e9 }), vaultUsesRbac: true };
-  expect(checkOfId.get("key-expired")!.evaluate(resource as never, context).evidence).toContain("second ");
+  expect(ASSET_CHECKS.find(({ id }) => id === "key-expired")!.evaluate(resource, context).evidence).toContain(
+    "second ",
+  );
 });
 
 test("codes and ids tell checks apart, and every remedy names its resource", () => {

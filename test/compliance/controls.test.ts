@@ -40,7 +40,13 @@ test("the control of a check is the one its framework's version gives it", () =>
 });
 
 test("a check that no source maps has no control", () => {
-  for (const id of ["secret-expired", "secret-content-type", "certificate-issuer", "certificate-rsa-size"]) {
+  for (const id of [
+    "secret-expired",
+    "secret-content-type",
+    "certificate-issuer",
+    "certificate-rsa-size",
+    "vault-reference-resolved",
+  ]) {
     expect(controlsOfCheck(id)).toEqual([]);
   }
 });

@@ -5,6 +5,7 @@ import type { Check, Context } from "../../shared/compliance/check.ts";
 import { CHECKS } from "../../shared/compliance/checks/all.ts";
 import { type Compliance, createCompliance } from "../../shared/compliance/compliance.ts";
 import { EvaluateMessage, QUEUE } from "../../shared/compliance/layout.ts";
+import type { Reference } from "../../shared/compliance/references.ts";
 import type { Caller } from "../../shared/http/endpoint.ts";
 import type { PageRequest } from "../../shared/http/paging.ts";
 import {
@@ -131,7 +132,11 @@ export interface Room {
 }
 
 /** `measured` is where compliance's own tables are reached, when its requests are to be counted. */
-export function openRoom(connectionString: string, measured = connectionString): Room {
+export function openRoom(
+  connectionString: string,
+  measured = connectionString,
+  references: (vaultName: string) => Promise<Reference[]> = async () => [],
+): Room {
   const tables = createTables({ connectionString });
   const clock = { at: START, now: () => new Date(clock.at) };
   const settings = Object.fromEntries(
@@ -151,6 +156,7 @@ export function openRoom(connectionString: string, measured = connectionString):
         await queues.send(queue, message);
       },
     },
+    references,
     settings: { values: async () => ({ ...settings }) },
     audit: { append: async (event: AuditEvent) => void events.push(event) } as never,
     clock,

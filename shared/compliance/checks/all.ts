@@ -4,6 +4,7 @@ import { cryptographyChecks } from "./cryptography.ts";
 import { expiryChecks } from "./expiry.ts";
 import { handlingChecks } from "./handling.ts";
 import { lifetimeChecks } from "./lifetime.ts";
+import { referenceChecks } from "./references.ts";
 import { vaultChecks } from "./vault.ts";
 
 export const ASSET_CHECKS: readonly AssetCheck[] = [
@@ -12,6 +13,7 @@ export const ASSET_CHECKS: readonly AssetCheck[] = [
   ...cryptographyChecks,
   ...handlingChecks,
   ...applicationChecks,
+  ...referenceChecks,
 ];
 
 export const severityRank = (check: Check): number => SEVERITIES.indexOf(check.severity);

@@ -1,4 +1,5 @@
 import { fail, notApplicable, pass, type VaultCheck } from "../check.ts";
+import { vaultReferenceCheck } from "./references.ts";
 
 const SOFT_DELETE = {
   portal: "Key vault {vault} > Properties > Soft-delete: enable recovery of this vault and its objects.",
@@ -149,4 +150,5 @@ export const vaultChecks: VaultCheck[] = [
         : fail("No diagnostic setting keeps AuditEvent.");
     },
   },
+  vaultReferenceCheck,
 ];

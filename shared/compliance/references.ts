@@ -1,0 +1,98 @@
+import { deflateRawSync, inflateRawSync } from "node:zlib";
+import * as z from "zod";
+import type { AssetType } from "../inventory/asset.ts";
+import type { ReferenceFacts } from "./check.ts";
+import { assetKey } from "./pack.ts";
+
+/**
+ * References to a vault's assets of which the platform that keeps them says whether it can follow them, such as an app's
+ * setting. What the room of dependencies tells is kept in the vault's row, so that a scan has it without asking.
+ */
+export interface Reference {
+  /** `<type>.<name>`; undefined where the whole vault is named. */
+  asset: string | undefined;
+  resolved: boolean;
+  /** Who names it, where, and what the platform says. */
+  evidence: string;
+}
+
+/** By `assetKey`, "" for the vault as a whole. */
+export type VaultReferences = ReadonlyMap<string, ReferenceFacts>;
+
+const MAX_EXAMPLES = 3;
+const MAX_EXAMPLE_CHARACTERS = 300;
+const WHOLE_VAULT = "";
+
+export function factsOf(references: Iterable<Reference>): VaultReferences {
+  const facts = new Map<string, ReferenceFacts>();
+  for (const { asset, resolved, evidence } of references) {
+    const key = asset?.toLowerCase() ?? WHOLE_VAULT;
+    const one = facts.get(key) ?? { resolved: 0, unresolved: 0, examples: [] };
+    facts.set(key, one);
+    if (resolved) one.resolved++;
+    else {
+      one.unresolved++;
+      if (one.examples.length < MAX_EXAMPLES) one.examples.push(evidence.slice(0, MAX_EXAMPLE_CHARACTERS));
+    }
+  }
+  return facts;
+}
+
+/** Of an asset; a certificate's key and secret are part of it. */
+export function factsOfAsset(
+  references: VaultReferences,
+  { type, name }: { type: AssetType; name: string },
+): ReferenceFacts | undefined {
+  const types: AssetType[] = type === "certificate" ? ["certificate", "secret", "key"] : [type];
+  return sum(types.map((one) => references.get(assetKey(one, name))));
+}
+
+/** Of the vault: those that name all of it, and those that name what it does not hold. */
+export function factsOfVault(
+  references: VaultReferences,
+  assets: { has(key: string): boolean },
+): ReferenceFacts | undefined {
+  const isThere = (key: string) => assets.has(key) || assets.has(`certificate.${key.slice(key.indexOf(".") + 1)}`);
+  return sum([...references].filter(([key]) => key === WHOLE_VAULT || !isThere(key)).map(([, facts]) => facts));
+}
+
+function sum(all: (ReferenceFacts | undefined)[]): ReferenceFacts | undefined {
+  const found = all.filter((one) => one !== undefined);
+  if (found.length === 0) return undefined;
+  return {
+    resolved: found.reduce((count, one) => count + one.resolved, 0),
+    unresolved: found.reduce((count, one) => count + one.unresolved, 0),
+    examples: found.flatMap(({ examples }) => examples).slice(0, MAX_EXAMPLES),
+  };
+}
+
+/** The keys whose results may change with references to these: what names a certificate's secret is about the certificate. */
+export const evaluatedWith = (assets: readonly string[]): string[] => [
+  ...new Set(assets.flatMap((key) => [key, `certificate.${key.slice(key.indexOf(".") + 1)}`])),
+];
+
+const Packed = z.array(z.tuple([z.string(), z.int(), z.int(), z.array(z.string())]));
+
+/** Deflated; undefined where there is none, as in rows of earlier versions. */
+export const packReferences = (references: VaultReferences): Uint8Array<ArrayBuffer> | undefined =>
+  references.size === 0
+    ? undefined
+    : new Uint8Array(
+        deflateRawSync(
+          JSON.stringify(
+            [...references]
+              .map(([key, { resolved, unresolved, examples }]) => [key, resolved, unresolved, examples] as const)
+              .sort(([a], [b]) => (a < b ? -1 : 1)),
+          ),
+        ),
+      );
+
+export const unpackReferences = (packed: Uint8Array | undefined): VaultReferences =>
+  new Map(
+    packed === undefined
+      ? []
+      : Packed.parse(JSON.parse(inflateRawSync(packed).toString())).map(([key, resolved, unresolved, examples]) => [
+          key,
+          { resolved, unresolved, examples },
+        ]),
+  );

@@ -1,0 +1,89 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
+import type { Reference } from "../../shared/compliance/references.ts";
+import { asset, openRoom, type Room, vault } from "./support.ts";
+
+let azurite: Azurite;
+let room: Room;
+let asked = 0;
+/** What the room of dependencies knows now. */
+let known: Reference[] = [];
+
+beforeAll(async () => {
+  azurite = await startAzurite({ accounts: ["references"] });
+  room = openRoom(azurite.connectionString("references"), undefined, async () => {
+    asked++;
+    return known;
+  });
+});
+afterAll(() => azurite?.stop());
+
+const page = { limit: 100, offset: 0, cursor: undefined };
+const failing = async () =>
+  (await room.compliance.violations({}, page)).items
+    .filter(({ checkId }) => checkId.endsWith("-reference-resolved"))
+    .map(({ checkId, resourceId, evidence }) => `${checkId} ${resourceId}: ${evidence}`);
+const named = (name: string | undefined, resolved: boolean, who = "app"): Reference => ({
+  asset: name,
+  resolved,
+  evidence: `${who} (webApp), A: ${resolved ? "Resolved" : "SecretNotFound"}`,
+});
+const changed = async (references: Reference[], assets: string[]) => {
+  known = references;
+  await room.compliance.referencesChanged("KV-One", assets);
+  await room.drain();
+};
+
+test("a reference that can't be followed is a violation of what it names, for as long as that is so", async () => {
+  const one = asset("kv-one", "secret", "db");
+  const certificate = asset("kv-one", "certificate", "web");
+  await room.scan(vault("kv-one"), [one, certificate]);
+  expect(await failing()).toEqual([]);
+  const before = await room.compliance.score();
+
+  const all = [
+    named("secret.db", false),
+    named("secret.db", true, "other"),
+    named("secret.web", false),
+    named("secret.gone", false),
+    named(undefined, true),
+  ];
+  await changed(all, ["secret.db", "secret.web", "secret.gone"]);
+  expect(await failing()).toEqual([
+    "certificate-reference-resolved kv-one.certificate.web: 1 reference can't be followed: app (webApp), A: SecretNotFound.",
+    "secret-reference-resolved kv-one.secret.db: 1 reference can't be followed: app (webApp), A: SecretNotFound.",
+    "vault-reference-resolved kv-one: 1 reference can't be followed: app (webApp), A: SecretNotFound.",
+  ]);
+  expect((await room.compliance.score()).total).toBe(before.total + 3);
+
+  // A scan goes by what is stored: the secret that was asked for is there now, and nobody was asked.
+  asked = 0;
+  await room.scan(vault("kv-one"), [one, certificate, asset("kv-one", "secret", "gone")]);
+  expect(asked).toBe(0);
+  expect((await failing()).map((text) => text.split(":")[0])).toEqual([
+    "certificate-reference-resolved kv-one.certificate.web",
+    "secret-reference-resolved kv-one.secret.db",
+    "secret-reference-resolved kv-one.secret.gone",
+  ]);
+
+  await changed([named("secret.db", true), named("secret.gone", true)], ["secret.db", "secret.gone", "secret.web"]);
+  expect(await failing()).toEqual([]);
+  const { total } = await room.compliance.score();
+  await changed([], ["secret.db", "secret.gone"]);
+  expect((await room.compliance.score()).total).toBe(total - 2);
+});
+
+test("a new vault, and one that is evaluated whole, ask what is known", async () => {
+  known = [named("secret.late", false)];
+  await room.scan(vault("kv-two"), [asset("kv-two", "secret", "late")]);
+  expect((await failing()).map((text) => text.split(":")[0])).toEqual(["secret-reference-resolved kv-two.secret.late"]);
+  known = [];
+  await room.compliance.handle({ kind: "vault", vault: "kv-two" });
+  expect(await failing()).toEqual([]);
+});
+
+test("what refers to a vault that nobody knows is no violation of any", async () => {
+  await room.compliance.referencesChanged("kv-nowhere", ["secret.x"]);
+  await room.drain();
+  expect(await failing()).toEqual([]);
+});
