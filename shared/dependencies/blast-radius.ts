@@ -81,7 +81,9 @@ export function consumersOf(found: readonly FoundEdge[]): Consumer[] {
   const byResource = Map.groupBy(found, ({ edge }) => edge.resource.id.toLowerCase());
   return [...byResource.values()]
     .map((edges): Consumer => {
-      const sorted = edges.map((one) => ({ one, weight: weightOf(one) })).sort((a, b) => b.weight - a.weight);
+      const sorted = edges
+        .map((one) => ({ one, weight: weightOf(one), text: JSON.stringify(one.edge) }))
+        .sort((a, b) => b.weight - a.weight || (a.text < b.text ? -1 : 1));
       const [first] = sorted as [(typeof sorted)[number]];
       return {
         resource: first.one.edge.resource,

@@ -57,7 +57,7 @@ export interface UnitOutcome {
 export async function readUnit(
   source: EdgeSource,
   unit: string,
-  { mode, owner, signal }: { mode: "full" | "changes"; owner: string; signal?: AbortSignal },
+  { mode, runId, owner, signal }: { mode: "full" | "changes"; runId: string; owner: string; signal?: AbortSignal },
   deps: ReadDeps,
 ): Promise<UnitOutcome> {
   const { tables, clock } = deps;
@@ -69,7 +69,7 @@ export async function readUnit(
   const standing = await resourcesOf(tables, key);
   const startedAt = clock.now().toISOString();
   const since = sinceOf(source, before, mode);
-  const writer = createResourceWriter({ ...deps, fence, unit: key, before, standing });
+  const writer = createResourceWriter({ ...deps, fence, runId, unit: key, before, standing });
 
   const notSeen: NotSeen[] = [];
   const told = new Set<string>();
@@ -131,7 +131,7 @@ export async function readUnit(
 export async function removeUnit(
   source: string,
   unit: string,
-  { owner }: { owner: string },
+  { runId, owner }: { runId: string; owner: string },
   deps: ReadDeps,
 ): Promise<UnitOutcome> {
   const { tables, clock } = deps;
@@ -141,7 +141,7 @@ export async function removeUnit(
   const row = await tables.get(Units, DEPENDENCIES, unitRowKey(key));
   const before = row && withoutKeys(row);
   const standing = await resourcesOf(tables, key);
-  const writer = createResourceWriter({ ...deps, fence, unit: key, before, standing });
+  const writer = createResourceWriter({ ...deps, fence, runId, unit: key, before, standing });
   for (const hash of [...standing.keys()]) await writer.remove(hash);
   await writer.flush();
   const at = clock.now().toISOString();

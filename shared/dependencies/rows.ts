@@ -78,7 +78,7 @@ export const NotSeenRows = entity(TABLE, NotSeenRecord);
 
 /** That a reference can't be followed any more, for who tells people of it. */
 export const NewsRecord = z.object({
-  /** Tells it apart from all others, and is the same when it is written twice. */
+  /** Tells it apart from all others, and is the same when a run writes it twice. */
   id: z.string(),
   at: z.string(),
   /** The row key of the edge. */

@@ -36,6 +36,7 @@ const KEEP_MS = 30 * DAY_MS;
 export interface HeldUnit {
   readonly work: UnitWork;
   readonly mode: RunRecord["mode"];
+  readonly runId: string;
   /** Names the worker in this one life. */
   readonly worker: string;
   /** Aborted when another worker has taken the unit over. */
@@ -102,10 +103,10 @@ export function createRuns(deps: { tables: Tables; clock: Clock; randomness: Ran
     }
     const worker = `dependencies/${runId}/${randomness.ulid(clock.now())}`;
     const taken = { ...row, status: "running", worker, attempts: row.attempts + 1 } as const;
-    return heldUnit(await tables.replace(UnitWorks, taken), worker, mode);
+    return heldUnit(await tables.replace(UnitWorks, taken), { worker, mode, runId });
   }
 
-  function heldUnit(taken: Row<UnitWork>, worker: string, mode: RunRecord["mode"]): HeldUnit {
+  function heldUnit(taken: Row<UnitWork>, of: Pick<HeldUnit, "worker" | "mode" | "runId">): HeldUnit {
     const aborted = new AbortController();
     let row = taken;
     /** One write after the other: each needs the ETag of the one before. */
@@ -128,8 +129,7 @@ export function createRuns(deps: { tables: Tables; clock: Clock; randomness: Ran
     timer.unref();
     return {
       work: withoutKeys(taken),
-      mode,
-      worker,
+      ...of,
       signal: aborted.signal,
       async end(change) {
         clearInterval(timer);

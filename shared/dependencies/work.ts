@@ -133,8 +133,8 @@ export function createRunWork(deps: WorkDeps): RunWork {
     try {
       const outcome =
         action === "remove" || !source
-          ? await removeUnit(name, unit, { owner: held.worker }, deps)
-          : await readUnit(source, unit, { mode: held.mode, owner: held.worker, signal }, deps);
+          ? await removeUnit(name, unit, { runId: held.runId, owner: held.worker }, deps)
+          : await readUnit(source, unit, { mode: held.mode, runId: held.runId, owner: held.worker, signal }, deps);
       await references.tell();
       const { changed, failure } = outcome;
       await held.end({ status: failure ? "failed" : "done", changed, ...(failure ? { failure } : {}) });

@@ -46,6 +46,7 @@ export interface ResourceWriter {
 export function createResourceWriter(deps: {
   tables: Tables;
   fence: Fence;
+  runId: string;
   unit: string;
   before: UnitRecord | undefined;
   standing: Map<string, ResourceRecord>;
@@ -53,7 +54,7 @@ export function createResourceWriter(deps: {
   randomness: Randomness;
   isServiceVault: (vaultName: string) => boolean;
 }): ResourceWriter {
-  const { tables, fence, unit, before: unitBefore, standing, clock, randomness } = deps;
+  const { tables, fence, runId, unit, before: unitBefore, standing, clock, randomness } = deps;
   const lastSeenAt = unitBefore?.lastFullAt ?? clock.now().toISOString();
   let changed = 0;
   let group = new Map<string, Operation>();
@@ -107,7 +108,7 @@ export function createResourceWriter(deps: {
     const place = placeOfEdge(key);
     const outdated = put(Outdated, outdatedKey(place), place);
     if (edge === undefined || is !== 0) return [outdated];
-    const id = fingerprint([key, unitBefore?.lastReadAt ?? "", edge.state?.status]);
+    const id = fingerprint([key, runId]);
     const now = clock.now();
     return [outdated, put(News, NEWS + randomness.ulid(now), { id, at: now.toISOString(), edge: key })];
   }

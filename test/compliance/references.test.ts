@@ -1,22 +1,22 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import type { Reference } from "../../shared/compliance/references.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 import { asset, openRoom, type Room, vault } from "./support.ts";
 
-let azurite: Azurite;
+let storage: TestStorage;
 let room: Room;
 let asked = 0;
 /** What the room of dependencies knows now. */
 let known: Reference[] = [];
 
 beforeAll(async () => {
-  azurite = await startAzurite({ accounts: ["references"] });
-  room = openRoom(azurite.connectionString("references"), undefined, async () => {
+  storage = await openStorage();
+  room = openRoom(storage.connectionString(), undefined, async () => {
     asked++;
     return known;
   });
 });
-afterAll(() => azurite?.stop());
+afterAll(() => storage?.stop());
 
 const page = { limit: 100, offset: 0, cursor: undefined };
 const failing = async () =>

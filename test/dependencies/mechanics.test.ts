@@ -1,17 +1,17 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 import { app, caller, Deployment, denied, everything, notSeen, resolved, SERVICE_VAULT, unresolved } from "./room.ts";
 
-let azurite: Azurite;
+let storage: TestStorage;
 let account = 0;
 let deployment: Deployment;
 
 beforeAll(async () => {
-  azurite = await startAzurite({ accounts: Array.from({ length: 16 }, (_, index) => `deps${index}`) });
+  storage = await openStorage(Array.from({ length: 16 }, (_, index) => `deps${index}`));
 });
-afterAll(() => azurite?.stop());
+afterAll(() => storage?.stop());
 beforeEach(() => {
-  deployment = new Deployment(azurite.connectionString(`deps${account++}`));
+  deployment = new Deployment(storage.connectionString(`deps${account++}`));
 });
 
 const list = async (filter = {}) => (await deployment.start().room.list(filter, everything)).page.items;
@@ -193,7 +193,7 @@ test("two workers at once: what the slow one still writes after the other is ref
       await deployment.run();
     },
   };
-  const late = readUnit(source, "s1", { mode: "full", owner: "slow" }, deps);
+  const late = readUnit(source, "s1", { mode: "full", runId: "slow", owner: "slow" }, deps);
   await expect(late).rejects.toMatchObject({ name: "RowChanged" });
   expect((await list()).map(({ edge }) => edge.pinned)).toEqual(["new"]);
 });

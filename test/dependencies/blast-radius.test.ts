@@ -1,0 +1,107 @@
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { consumersOf, effectOf, scoreAndDrivers } from "../../shared/dependencies/blast-radius.ts";
+import { CONSUMER_KINDS, type Edge } from "../../shared/dependencies/edge.ts";
+import type { FoundEdge } from "../../shared/dependencies/query.ts";
+
+const found = (edge: Partial<Edge> & { id?: string; environment?: string }): FoundEdge => {
+  const { id = "/a", environment, ...rest } = edge;
+  const resource = { id, kind: "webApp" as const, name: id, ...(environment === undefined ? {} : { environment }) };
+  return {
+    edge: {
+      vaultName: "kv",
+      type: "secret",
+      name: "db",
+      resource,
+      strength: "references",
+      evidence: "A",
+      refresh: { how: "automatic" },
+      ...rest,
+      unit: "azure|s1",
+      toldAt: "2026-11-22T00:00:00.000Z",
+    },
+    seenAt: "2026-11-22T00:00:00.000Z",
+  };
+};
+const radius = (edges: FoundEdge[], expiring = false) => scoreAndDrivers(consumersOf(edges), expiring);
+const score = (edges: FoundEdge[], expiring = false) => radius(edges, expiring).score;
+
+const edges = fc.record({
+  id: fc.constantFrom(..."abcdefgh").map((letter) => `/${letter}`),
+  environment: fc.option(fc.constantFrom("production", "test", "Prod-eu", ""), { nil: undefined }),
+  kind: fc.constantFrom(...CONSUMER_KINDS),
+  strength: fc.constantFrom("references", "entitled", "observed"),
+  evidence: fc.constantFrom("A", "B"),
+  pinned: fc.option(fc.constant("v1"), { nil: undefined }),
+  how: fc.constantFrom("automatic", "action", "blind", "willBreak"),
+  resolved: fc.option(fc.boolean(), { nil: undefined }),
+});
+const drawn = edges.map(({ id, environment, kind, strength, evidence, pinned, how, resolved }) => {
+  const one = found({
+    ...(environment === undefined ? {} : { environment }),
+    id,
+    strength,
+    evidence,
+    refresh: { how },
+    ...(pinned === undefined ? {} : { pinned }),
+    ...(resolved === undefined ? {} : { state: { resolved, status: "S" } }),
+  } as never);
+  return { ...one, edge: { ...one.edge, resource: { ...one.edge.resource, kind } } };
+});
+
+test("one more edge never lowers the score, the order of edges changes nothing, and it stays within 0 and 100", () => {
+  fc.assert(
+    fc.property(fc.array(drawn, { maxLength: 30 }), drawn, fc.boolean(), (some, more, expiring) => {
+      const before = radius(some, expiring);
+      const after = score([...some, more], expiring);
+      expect(after).toBeGreaterThanOrEqual(before.score);
+      expect(after).toBeLessThanOrEqual(100);
+      expect(radius([...some].reverse(), expiring)).toEqual(before);
+      expect(before.score === 0 || before.drivers.length > 0).toBe(true);
+      for (const { points } of before.drivers) expect(points).toBeGreaterThanOrEqual(0);
+    }),
+    { numRuns: 300 },
+  );
+});
+
+test("the examples of docs/dependencies.md", () => {
+  const apps = (count: number, more: Parameters<typeof found>[0] = {}) =>
+    Array.from({ length: count }, (_, index) => found({ id: `/${index}`, ...more }));
+  expect(score([])).toBe(0);
+  expect(score(apps(1, { environment: "test" }))).toBe(5);
+  expect(score(apps(1, { environment: "production" }))).toBe(13);
+  expect(score(apps(1, { environment: "production", pinned: "v1" }))).toBe(31);
+  expect(score(apps(10, { environment: "production" }))).toBe(60);
+  expect(score(apps(40, { environment: "production", refresh: { how: "action" } }))).toBe(90);
+  expect(score(apps(30, { strength: "entitled" }))).toBe(13);
+  expect(score(apps(10, { environment: "production" }), true)).toBe(65);
+});
+
+test("the drivers say what the score comes from, each with what it would be lower by", () => {
+  const { score, drivers } = radius([
+    found({ id: "/a", environment: "production", refresh: { how: "blind" } }),
+    found({ id: "/b", environment: "test", state: { resolved: false, status: "SecretNotFound" } }),
+    found({ id: "/c", strength: "entitled" }),
+  ]);
+  expect(score).toBe(28);
+  expect(drivers.map(({ driver, count, points }) => ({ driver, count, points }))).toEqual([
+    { driver: "consumers", count: 2, points: 28 },
+    { driver: "production", count: 1, points: 13 },
+    { driver: "blind", count: 1, points: 9 },
+    { driver: "unresolved", count: 1, points: 2 },
+    { driver: "entitled", count: 1, points: 1 },
+  ]);
+});
+
+test("what a rotation does to each is said in a sentence", () => {
+  const effect = (edge: Parameters<typeof found>[0]) => effectOf(found(edge).edge);
+  expect(effect({ refresh: { how: "automatic", slowestSeconds: 86_400 } })).toBe(
+    "It takes the new value by itself within 1 day.",
+  );
+  expect(effect({ refresh: { how: "automatic", slowestSeconds: 5400 } })).toContain("within 90 minutes.");
+  expect(effect({ refresh: { how: "action" } })).toContain("once it is told to");
+  expect(effect({ refresh: { how: "blind" } })).toContain("Nobody can see");
+  expect(effect({ refresh: { how: "willBreak" } })).toContain("goes on with the old value");
+  expect(effect({ pinned: "abc" })).toContain("pinned to the version abc");
+  expect(effect({ strength: "entitled" })).toContain("may read");
+});

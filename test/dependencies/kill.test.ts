@@ -1,0 +1,90 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { Dice } from "../../infra/local/cloud/company/dice.ts";
+import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
+import { app, caller, Deployment, denied, mayDie, notSeen, resolved, unresolved } from "./room.ts";
+
+/** DEPENDENCIES_KILLS=all kills at every write, before and after it; KILL_SEED repeats a run. */
+const KILLS = process.env.DEPENDENCIES_KILLS ?? "4";
+const seed = Number(process.env.KILL_SEED ?? Math.floor(Math.random() * 2 ** 31));
+
+let storage: MovedStorage;
+beforeAll(async () => {
+  storage = await startMovedStorage(["undisturbed", "killed"]);
+});
+afterAll(() => storage?.stop());
+
+const many = (count: number, from: number, more = {}) =>
+  Object.fromEntries(
+    Array.from({ length: count }, (_, index) => [`S${index + from}`, { secret: `n${index % 7}`, ...more }]),
+  );
+
+/** Two companies between which everything that can change does: new, changed, gone, unseen, in part, unresolved, large. */
+const COMPANIES: Deployment["company"]["units_"][] = [
+  {
+    s1: [app("one", { A: resolved, B: {} }), app("big", many(120, 0, resolved)), app("gone", { A: unresolved })],
+    s2: [app("held", { A: {} }), app("part", { A: {}, B: {} })],
+    s3: [app("left", { A: unresolved })],
+    s4: [app("denied", { A: {} })],
+  },
+  {
+    s1: [app("one", { A: unresolved, C: {} }), app("big", many(120, 60, unresolved)), app("new", { A: resolved })],
+    s2: [
+      notSeen("/subscriptions/s1/sites/held"),
+      notSeen("/subscriptions/s1/sites/part"),
+      app("part", { A: {} }, { partial: true }),
+    ],
+    s4: denied(),
+    s5: [app("late", { A: {} })],
+  },
+];
+
+async function disturbed(deployment: Deployment, company: number, at: number, applied: boolean) {
+  const death = mayDie(at, applied);
+  deployment.company.units_ = COMPANIES[company]!;
+  const process = deployment.start({ death });
+  deployment.messages.push({ message: { mode: "full" }, delaySeconds: 0 });
+  await deployment.drain(process);
+  return death.taken;
+}
+
+test(
+  `killed at writes drawn by the seed ${seed}, a run is taken up again and ends as an undisturbed one`,
+  async () => {
+    const dice = new Dice(seed);
+    const undisturbed = new Deployment(storage.azurite.connectionString("undisturbed"), storage.move);
+    const expected: Awaited<ReturnType<Deployment["standing"]>>[] = [];
+    const writes: number[] = [];
+    for (const company of [0, 1, 0, 1]) {
+      writes[company] = await disturbed(undisturbed, company, Number.POSITIVE_INFINITY, false);
+      expected[company] = await undisturbed.standing();
+    }
+    expect(Math.min(...writes)).toBeGreaterThan(30);
+
+    const deployment = new Deployment(storage.azurite.connectionString("killed"), storage.move);
+    for (const company of [0, 1]) await disturbed(deployment, company, Number.POSITIVE_INFINITY, false);
+    const every = Math.max(...writes) * 4;
+    const rounds = KILLS === "all" ? every : Number(KILLS);
+    let died = 0;
+    for (let round = 0; round < rounds; round++) {
+      const company = round % 2;
+      const place =
+        KILLS === "all" ? Math.floor(round / 4) : Math.floor(((round + dice.next()) / rounds) * writes[company]!);
+      const applied = KILLS === "all" ? round % 4 > 1 : dice.oneIn(2);
+      const where = `round ${round}, company ${company}, write ${place + 1} ${applied ? "after" : "before"}, seed ${seed}`;
+      const events = deployment.events.length;
+      const news = (await deployment.standing()).news;
+      const taken = await disturbed(deployment, company, place + 1, applied);
+      if (taken >= place + 1) died++;
+      const standing = await deployment.standing();
+      expect({ ...standing, news: 0 }, where).toEqual({ ...expected[company], news: 0 });
+      // Each reference that began to be unresolved is news once: two apps in the first company, and 121 edges in the second.
+      expect(standing.news - news, where).toBe(company === 0 ? 2 : 121);
+      expect(await deployment.start().room.handle({ runId: "0".repeat(26) }, caller), where).toBeUndefined();
+      const ends = deployment.events.slice(events).filter(({ type }) => type === "dependencies.discovered");
+      expect(new Set(ends.map(({ id }) => id)).size, where).toBe(1);
+    }
+    expect(died).toBeGreaterThan(0);
+    console.info(`${died} of ${rounds} runs were killed; a run has ${writes.join(" or ")} writes`);
+  },
+  KILLS === "all" ? 3_600_000 : 60_000,
+);
