@@ -19,6 +19,10 @@ export const consumersOptions = {
     description:
       "Ids of the only consumers that are acted on; all when left out. Those left out are still looked at before an old client secret is removed.",
   }),
+  restartApps: z.boolean().default(true).meta({
+    description:
+      "Whether web and function apps are restarted, softly, once App Service has read the new value: most read their settings only when they start.",
+  }),
   skipVerification: z.boolean().default(false).meta({
     description:
       "Whether consumers are told to take the new value without waiting until they hold it. None then has everything put back.",

@@ -132,9 +132,10 @@ function clientSecret(
   };
 }
 
-const consumersOf = ({ includeResources, skipVerification }: RotateAssetRequest) => ({
+const consumersOf = ({ includeResources, skipVerification, restartApps }: RotateAssetRequest) => ({
   includeResources,
   skipVerification,
+  restartApps,
 });
 
 const notRotatable = (detail: string): Problem => new Problem("notRotatable", detail);

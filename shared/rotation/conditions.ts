@@ -2,7 +2,7 @@ import { CloudFailure } from "../azure/failure.ts";
 import { heldValue } from "./holding.ts";
 import { lookAt, placeOf } from "./publications.ts";
 import { clientSecretOf, isVaultSecret, type RotationConsumer } from "./rotation.ts";
-import { knownConsumers, looked } from "./steps/sights.ts";
+import { isUnseen, knownConsumers, looked } from "./steps/sights.ts";
 import { isWritten } from "./targets.ts";
 import type { Turn } from "./turn.ts";
 
@@ -72,9 +72,10 @@ async function fromConsumers(turn: Turn, byPerson: boolean): Promise<Conditions>
   const known = await knownConsumers(turn);
   const counted = isVaultSecret(turn.record) ? known.filter(({ included }) => included) : known;
   const seen = await looked(turn, counted);
-  const reasons = seen.flatMap(({ kind, name, how, holds, problem }) => {
+  const reasons = seen.flatMap((one) => {
+    const { kind, name, holds, problem } = one;
     if (holds === "new" || holds === "gone") return [];
-    if (how === "blind")
+    if (isUnseen(one))
       return byPerson ? [] : [`Nobody can see what ${kind} ${name} holds: see that it has the new value, then finish.`];
     const why = problem === undefined ? "" : ` ${problem}`;
     return [`${kind} ${name} ${holds === "old" ? "still holds" : "may still hold"} the old value.${why}`];

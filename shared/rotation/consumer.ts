@@ -1,19 +1,24 @@
 import * as z from "zod";
 
-/** One who uses a key vault secret that a rotation writes, as the plan found it. */
+/** One who uses what a rotation writes, as the plan found it. */
 export const PlannedConsumer = z.object({
   /** The resource's id. */
   id: z.string(),
   kind: z.string(),
   name: z.string(),
   environment: z.string().optional(),
-  /** Which of the written secrets it uses. */
+  /**
+   * Which of the written secrets it uses. Of one that signs in as the application itself `entra.<tenant id>` and the client
+   * id: see `Edge` of the dependencies.
+   */
   vaultName: z.string(),
   secretName: z.string(),
   /** The name of its setting, variable or field. */
   evidence: z.string(),
   /** See `Refresh` of the dependencies. */
   how: z.enum(["automatic", "action", "blind", "willBreak"]),
+  /** It keeps a copy of the value: only an action changes it, and a look tells no more than whether it works. */
+  copy: z.boolean().optional(),
   /** The longest that it takes by itself to hold a new value; 0 when that is not known. */
   slowestSeconds: z.int(),
   /** How much breaks with it: the smallest is acted on first. */
@@ -30,14 +35,14 @@ export interface ConsumerSight {
   problem?: string;
 }
 
-/** A version that a consumer is to hold. */
+/** What a consumer is to hold. */
 export interface WantedVersion {
-  vaultName: string;
-  secretName: string;
-  /** The current one. */
+  /** The current version of the secret, or the key id of the client secret. */
   version: string;
   /** Its value, for a consumer that keeps a copy; read only when it is asked for. */
   value(): Promise<string>;
+  /** Whether an app that reads its settings only when it starts may be restarted. */
+  restart: boolean;
 }
 
 /** Who uses the key vault secrets that a rotation writes, and how they get the new value. */
@@ -45,12 +50,18 @@ export interface ConsumersOfSecrets {
   /**
    * Those known now, one for each resource and secret, and as sentences what could not be looked into. Without those who may
    * read a secret and are not known to do so.
+   *
+   * @param written.appId - The application whose client secret is replaced.
    */
-  of(places: readonly { vaultName: string; secretName: string }[]): Promise<{
-    consumers: PlannedConsumer[];
-    coverage: string[];
-  }>;
-  /** Has one with an `action` take the current version. May be called again. @throws {CloudFailure} */
+  of(written: {
+    places: readonly { vaultName: string; secretName: string }[];
+    appId?: string | undefined;
+  }): Promise<{ consumers: PlannedConsumer[]; coverage: string[] }>;
+  /**
+   * Has one with an `action` take the current version. May be called again.
+   *
+   * @throws {CloudFailure}; {NeedsPerson} when it was changed by somebody else in the same moment.
+   */
   act(consumer: PlannedConsumer, wanted: WantedVersion): Promise<void>;
   /**
    * @param version - The one that it is to hold.

@@ -1,7 +1,7 @@
 import { invalidBody, Problem } from "../http/problem.ts";
 import type { ConsumersOfSecrets, PlannedConsumer } from "./consumer.ts";
 import { placeOf } from "./publications.ts";
-import type { Publication, RotationConsumer, RotationRecord } from "./rotation.ts";
+import type { RotationConsumer, RotationRecord } from "./rotation.ts";
 
 /** What is asked for of those who use what is rotated. */
 export interface ConsumersRequest {
@@ -9,6 +9,8 @@ export interface ConsumersRequest {
   includeResources?: readonly string[] | undefined;
   /** Has consumers acted on without waiting for what they hold. */
   skipVerification?: boolean | undefined;
+  /** Whether apps that read their settings only when they start are restarted; they are when left out. */
+  restartApps?: boolean | undefined;
 }
 
 /** Of one rotation: its row holds them all, and a row is at most 1 MiB. */
@@ -24,12 +26,10 @@ const MAX_NAMED = 20;
  */
 export async function planConsumers(
   known: Pick<ConsumersOfSecrets, "of">,
-  publications: readonly Publication[],
+  what: Pick<RotationRecord, "publications" | "appId">,
   { includeResources }: ConsumersRequest,
 ): Promise<Required<Pick<RotationRecord, "consumers" | "coverage">>> {
-  // Nobody reads where a value is handed over.
-  const places = publications.filter(({ kind }) => kind !== "handover");
-  const { consumers: found, coverage } = places.length === 0 ? { consumers: [], coverage: [] } : await known.of(places);
+  const { consumers: found, coverage } = await known.of(readBy(what));
   if (found.length > MAX_CONSUMERS) {
     const text = `${found.length} consumers use it, and one rotation acts on at most ${MAX_CONSUMERS}.`;
     throw new Problem("notRotatable", `${text} Divide them among several secrets.`);
@@ -42,6 +42,12 @@ export async function planConsumers(
   if (broken.length > 0) throw willBreak(broken);
   return { consumers, coverage };
 }
+
+/** What consumers may use of what is written: nobody reads where a value is handed over. */
+export const readBy = ({ publications, appId }: Pick<RotationRecord, "publications" | "appId">) => ({
+  places: publications.filter(({ kind }) => kind !== "handover"),
+  appId,
+});
 
 /** One of an earlier version's rotation, which asked for them when they were verified. */
 export const planned = (consumer: PlannedConsumer, included: boolean): RotationConsumer => ({

@@ -59,6 +59,7 @@ export type RotationPlan = Pick<
   | "publications"
   | "consumers"
   | "skipVerification"
+  | "restartApps"
   | "notUpdated"
   | "notes"
   | "coverage"
@@ -90,14 +91,14 @@ export async function planRotation(
 ): Promise<RotationPlan> {
   const plan =
     "secret" in request ? await ofVaultSecret(world, request, now) : await ofClientSecret(world, request, now);
-  return { ...plan, ...(await planConsumers(world.consumers, plan.publications, request)) };
+  return { ...plan, ...(await planConsumers(world.consumers, plan, request)) };
 }
 
 type Planned = Omit<RotationPlan, "consumers" | "coverage">;
 
 async function ofVaultSecret(
   world: PlanWorld,
-  { secret, expiryDays, overlapDays, skipVerification }: VaultSecretRequest & { expiryDays: number },
+  { secret, expiryDays, overlapDays, skipVerification, restartApps }: VaultSecretRequest & { expiryDays: number },
   now: Date,
 ): Promise<Planned> {
   const { vaultName, secretName: name } = secret;
@@ -110,6 +111,7 @@ async function ofVaultSecret(
     knownKeyIds: [],
     publications: [await publicationAt(world, secret, { kind: "secret" })],
     skipVerification,
+    restartApps,
     notUpdated: [],
     notes: [],
   };
@@ -143,6 +145,7 @@ async function ofClientSecret(
     removeExpired,
     publications,
     skipVerification: request.skipVerification,
+    restartApps: request.restartApps,
     notUpdated: targets
       .filter((target) => !written.has(placeOf(target)))
       .map(({ vaultName, secretName, confidence }) => ({ vaultName, secretName, confidence })),

@@ -70,13 +70,6 @@ function isNew(record: RotationRecord, current: SecretVersion & { value: string 
   return record.newKeyId !== undefined && current.tags["entra-key-id"] === record.newKeyId;
 }
 
-/** The version that readers of a place are to hold now: the new one, or while it goes back the one with the value from before. */
-export function versionAt({ publications, ending }: RotationRecord, place: { vaultName: string; secretName: string }) {
-  const found = publications.find((one) => placeOf(one) === placeOf(place));
-  const version = ending === undefined ? found?.writtenVersion : (found?.restoredVersion ?? found?.plannedVersion);
-  return { publication: found, version };
-}
-
 /** Writes down how far a publication is. */
 export const progress = (turn: Turn, one: Publication, change: Partial<Publication>): Promise<void> =>
   turn.save(({ publications }) => ({

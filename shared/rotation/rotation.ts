@@ -117,7 +117,7 @@ export const RotationConsumer = z.object({
   holds: z.enum(["new", "old", "gone", "unknown"]).optional(),
   /** Why it could not be brought to hold what it is to hold. */
   problem: z.string().optional(),
-  /** When it was first acted on: from then on it may hold the new value. */
+  /** When it was first acted on, unless that was refused: from then on it may hold the new value. */
   touchedAt: z.string().optional(),
   /** When it began to be brought to the version that it is to hold, and when it was acted on for that. */
   since: z.string().optional(),
@@ -191,6 +191,8 @@ const RotationRecord = z.object({
   consumers: z.array(RotationConsumer).optional(),
   /** Consumers are acted on, and what they hold is not waited for. */
   skipVerification: z.boolean().optional(),
+  /** False: apps that read their settings only when they start are not restarted. */
+  restartApps: z.boolean().optional(),
   /** Places that may hold the old secret and are not written. */
   notUpdated: z.array(
     z.object({ vaultName: z.string(), secretName: z.string(), confidence: z.enum(["certain", "likely", "possible"]) }),

@@ -81,7 +81,7 @@ export class Company implements ConsumersOfSecrets {
     return this.readers.get(id)!.value;
   }
 
-  async of(places: readonly { vaultName: string; secretName: string }[]) {
+  async of({ places }: { places: readonly { vaultName: string; secretName: string }[] }) {
     const uses = ({ planned }: Reader) =>
       places.some(({ vaultName, secretName }) => vaultName === planned.vaultName && secretName === planned.secretName);
     return { consumers: [...this.readers.values()].filter(uses).map(({ planned }) => planned), coverage: [] };

@@ -176,7 +176,7 @@ export class World {
       own: mortal("own", createServiceKeyVault(cloud)!),
       matches: { targetsOf: (app, keyId) => this.matches.targetsOf(app, keyId) },
       consumers: mortal("consumers", {
-        of: (places) => this.consumers.of(places),
+        of: (written) => this.consumers.of(written),
         act: (consumer, wanted) => this.consumers.act(consumer, wanted),
         look: (consumer, version, since) => this.consumers.look(consumer, version, since),
       } satisfies ConsumersOfSecrets),

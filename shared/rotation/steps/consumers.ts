@@ -1,12 +1,13 @@
 import { CloudFailure } from "../../azure/failure.ts";
 import { DAY_MS, MINUTE_MS, SECOND_MS } from "../../time.ts";
 import { entered } from "../effect.ts";
-import { keyOf, planned } from "../plan-consumers.ts";
+import { keyOf, planned, readBy } from "../plan-consumers.ts";
 import { isPassing } from "../problems.ts";
-import { vaultOf, versionAt } from "../publications.ts";
+import { placeOf } from "../publications.ts";
 import { isToRestore, isVaultSecret, type RotationConsumer, type RotationRecord } from "../rotation.ts";
 import { GoBack, Later, NeedsPerson } from "../stop.ts";
 import type { Turn } from "../turn.ts";
+import { publicationOf, wantedOf } from "../wanted.ts";
 import { looked, seen, sightOf } from "./sights.ts";
 
 /** A consumer that was acted on holds the new value within this time, or everything is put back: the contract's figure. */
@@ -93,8 +94,7 @@ const notTaken = ({ kind, name, problem = "" }: RotationConsumer): GoBack =>
 /** A rotation of an earlier version knows no consumers yet. */
 async function askedFor(turn: Turn): Promise<void> {
   if (turn.record.consumers !== undefined) return;
-  const places = turn.record.publications.filter(({ kind }) => kind !== "handover");
-  const { consumers, coverage } = await turn.world.consumers.of(places);
+  const { consumers, coverage } = await turn.world.consumers.of(readBy(turn.record));
   await turn.save(() => ({ consumers: consumers.map((one) => planned(one, one.how !== "willBreak")), coverage }));
 }
 
@@ -115,10 +115,10 @@ async function bring(
   consumer: RotationConsumer,
   { looks }: { looks: boolean },
 ): Promise<string | undefined> {
-  const { since = turn.now().toISOString(), actedAt, looks: before = 0 } = consumer;
+  const since = consumer.since ?? turn.now().toISOString();
   const late = turn.now().getTime() - Date.parse(since) > VERIFIED_WITHIN_MS;
   try {
-    if (actedAt === undefined) {
+    if (consumer.actedAt === undefined) {
       await note(turn, consumer, {
         since,
         touchedAt: consumer.touchedAt ?? since,
@@ -133,14 +133,18 @@ async function bring(
       return undefined;
     }
     const { holds, problem } = await sightOf(turn, consumer);
+    const before = consumer.looks ?? 0;
     await note(turn, consumer, { holds, looks: before + 1 });
     if (holds === "new" || holds === "gone") return undefined;
     if (late && before + 1 >= LEAST_LOOKS) {
-      const seconds = VERIFIED_WITHIN_MS / SECOND_MS;
-      return problem ?? `It was not seen to hold it within ${seconds} seconds of being told to.`;
+      const minutes = VERIFIED_WITHIN_MS / MINUTE_MS;
+      return problem ?? `It was not seen to hold it within ${minutes} minutes of being told to.`;
     }
   } catch (error) {
+    if (error instanceof GoBack) return error.message;
     if (!(error instanceof CloudFailure)) throw error;
+    // What was refused has not happened.
+    if (consumer.actedAt === undefined && !error.unclear) await note(turn, consumer, { touchedAt: consumer.touchedAt });
     if (isPassing(error) && !late) throw error;
     return `${error.message} ${error.remedy}`;
   }
@@ -150,22 +154,20 @@ async function bring(
 /** With its entries in the audit log: a refresh restarts some. */
 async function act(turn: Turn, consumer: RotationConsumer): Promise<void> {
   const { id, kind, vaultName, secretName, state } = consumer;
-  const { publication, version } = versionAt(turn.record, consumer);
-  if (publication === undefined || version === undefined) throw new Error(`${id} uses nothing that was written.`);
-  const value = async (): Promise<string> => {
-    const current = await vaultOf(turn, publication).read(secretName, version);
-    if (current) return current.value;
-    throw new GoBack("valueLost", `Version ${version} of ${vaultName}/${secretName} is gone.`, "See who deleted it.");
-  };
+  const wanted = wantedOf(turn, consumer);
+  if (wanted === undefined) throw new Error(`${id} uses nothing that was written.`);
+  const { version, value } = wanted;
   const details = { consumer: id, kind, vaultName, secretName, version, back: state === "restoring" };
+  const restart = turn.record.restartApps ?? true;
   await entered(turn, "rotation.consumerRefreshed", details, () =>
-    turn.world.consumers.act(consumer, { vaultName, secretName, version, value }),
+    turn.world.consumers.act(consumer, { version, value, restart }),
   );
 }
 
 /** Whether one that can't be brought back has not got the new value either. */
 async function tookNothing(turn: Turn, consumer: RotationConsumer): Promise<boolean> {
-  const { publication } = versionAt(turn.record, consumer);
+  if (consumer.copy) return consumer.touchedAt === undefined;
+  const publication = publicationOf(turn.record, consumer);
   if (publication?.writtenVersion === undefined) return false;
   try {
     const since = new Date(publication.writtenAt ?? turn.record.createdAt);
@@ -200,7 +202,7 @@ export async function lookAtWaiting(turn: Turn): Promise<number | undefined> {
 }
 
 function nextLook(record: RotationRecord, consumer: RotationConsumer): number {
-  const { publication } = versionAt(record, consumer);
+  const publication = publicationOf(record, consumer);
   const pause = Math.max(LEAST_PAUSE_MS, slowestMs(consumer) / LOOKS_WHILE_WAITING);
   return Date.parse(publication?.writtenAt ?? record.createdAt) + pause * ((consumer.looks ?? 0) + 1);
 }
@@ -213,20 +215,17 @@ function nextLook(record: RotationRecord, consumer: RotationConsumer): number {
  */
 export async function usersOfNew(turn: Turn): Promise<string[]> {
   const written = new Set(
-    turn.record.publications
-      .filter(({ writtenAt }) => writtenAt !== undefined)
-      .map(({ vaultName, secretName }) => `${vaultName}/${secretName}`),
+    turn.record.publications.filter(({ writtenAt }) => writtenAt !== undefined).map((one) => placeOf(one)),
   );
   const open = (turn.record.consumers ?? []).filter(
-    ({ state, how, vaultName, secretName }) =>
-      state !== "restored" && how !== "willBreak" && written.has(`${vaultName}/${secretName}`),
+    (one) => one.state !== "restored" && one.how !== "willBreak" && written.has(placeOf(one)),
   );
   const users: RotationConsumer[] = [];
   let wait = 0;
   for (const one of await looked(turn, open)) {
     if (one.how !== "blind" && (one.holds === "new" || one.holds === "gone" || (await tookNothing(turn, one))))
       continue;
-    const { publication } = versionAt(turn.record, one);
+    const publication = publicationOf(turn.record, one);
     const until = Date.parse(publication?.restoredAt ?? turn.record.createdAt) + slowestMs(one);
     const left = one.how === "blind" ? 0 : until - turn.now().getTime();
     if (left > 0) wait = Math.max(wait, Math.min(left, Math.max(LEAST_PAUSE_MS, slowestMs(one) / LOOKS_WHILE_WAITING)));

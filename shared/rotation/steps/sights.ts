@@ -1,9 +1,9 @@
 import pMap from "p-map";
 import type { ConsumerSight } from "../consumer.ts";
-import { keyOf, planned } from "../plan-consumers.ts";
-import { versionAt } from "../publications.ts";
+import { keyOf, planned, readBy } from "../plan-consumers.ts";
 import type { RotationConsumer } from "../rotation.ts";
 import type { Turn } from "../turn.ts";
+import { wantedOf } from "../wanted.ts";
 
 // What the consumers of what is rotated hold.
 
@@ -12,20 +12,21 @@ const PARALLEL = 4;
 
 /** Those of the plan, and who has come to use what is written since. */
 export async function knownConsumers({ world, record }: Turn): Promise<RotationConsumer[]> {
-  const places = record.publications.filter(({ kind }) => kind !== "handover");
   const before = record.consumers ?? [];
-  if (places.length === 0) return before;
   const keys = new Set(before.map(keyOf));
-  const { consumers } = await world.consumers.of(places);
+  const { consumers } = await world.consumers.of(readBy(record));
   return [...before, ...consumers.filter((one) => !keys.has(keyOf(one))).map((one) => planned(one, false))];
 }
 
-/** What one holds of the new version. Nobody can see what a blind one holds. */
+/** Nobody can see what a blind one holds, or one with a copy that this rotation has not changed. */
+export const isUnseen = ({ how, copy, actedAt }: RotationConsumer): boolean =>
+  how === "blind" || (copy === true && actedAt === undefined);
+
+/** What one holds of what it is to hold now. */
 export async function sightOf(turn: Turn, consumer: RotationConsumer): Promise<ConsumerSight> {
-  const { publication, version } = versionAt(turn.record, consumer);
-  if (consumer.how === "blind" || publication === undefined || version === undefined) return { holds: "unknown" };
-  const since = consumer.actedAt ?? publication.restoredAt ?? publication.writtenAt ?? turn.record.createdAt;
-  return await turn.world.consumers.look(consumer, version, new Date(since));
+  const wanted = wantedOf(turn, consumer);
+  if (wanted === undefined || isUnseen(consumer)) return { holds: "unknown" };
+  return await turn.world.consumers.look(consumer, wanted.version, new Date(consumer.actedAt ?? wanted.since));
 }
 
 /** Them with what each holds now. */

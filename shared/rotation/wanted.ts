@@ -1,0 +1,56 @@
+import type { PlannedConsumer } from "./consumer.ts";
+import { heldValue } from "./holding.ts";
+import { placeOf, vaultOf } from "./publications.ts";
+import type { Publication, RotationRecord } from "./rotation.ts";
+import { GoBack } from "./stop.ts";
+import type { Turn } from "./turn.ts";
+
+/** What a consumer is to hold now: the new value, or while the rotation goes back the one from before. */
+export interface Wanted {
+  /** The version of the secret, or the key id of the client secret. */
+  version: string;
+  /** When it was written. */
+  since: string;
+  value(): Promise<string>;
+}
+
+/** Whether it signs in as the application by a copy of its client secret, and uses no key vault secret. */
+export const isOfClientSecret = ({ vaultName }: Pick<PlannedConsumer, "vaultName">): boolean => vaultName.includes(".");
+
+export const publicationOf = ({ publications }: RotationRecord, consumer: PlannedConsumer): Publication | undefined =>
+  publications.find((one) => placeOf(one) === placeOf(consumer));
+
+/** Undefined while there is nothing that it could be brought to. */
+export function wantedOf(turn: Turn, consumer: PlannedConsumer): Wanted | undefined {
+  const { record } = turn;
+  const back = record.ending !== undefined;
+  if (isOfClientSecret(consumer)) {
+    const version = back ? record.oldKeyId : record.newKeyId;
+    const source = record.publications.find(({ kind, plannedVersion }) => kind === "match" && plannedVersion);
+    const value = back ? async () => await valueAt(turn, source, beforeOf(source)) : async () => await newValue(turn);
+    return version === undefined ? undefined : { version, since: record.createdAt, value };
+  }
+  const found = publicationOf(record, consumer);
+  const version = back ? beforeOf(found) : found?.writtenVersion;
+  if (found === undefined || version === undefined) return undefined;
+  const since = found.restoredAt ?? found.writtenAt ?? record.createdAt;
+  return { version, since, value: async () => await valueAt(turn, found, version) };
+}
+
+const beforeOf = (publication: Publication | undefined): string | undefined =>
+  publication?.restoredVersion ?? publication?.plannedVersion;
+
+async function newValue(turn: Turn): Promise<string> {
+  return (await heldValue(turn)) ?? lost("The new client secret is not held any more.");
+}
+
+async function valueAt(turn: Turn, publication: Publication | undefined, version: string | undefined): Promise<string> {
+  if (publication === undefined || version === undefined)
+    return lost("No vault is known to hold the value from before.");
+  const found = await vaultOf(turn, publication).read(publication.secretName, version);
+  return found?.value ?? lost(`Version ${version} of ${placeOf(publication)} is not there any more.`);
+}
+
+function lost(message: string): never {
+  throw new GoBack("valueLost", message, "See who deleted it, and give the consumer a value that works.");
+}
