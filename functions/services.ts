@@ -10,6 +10,7 @@ import { type ApplicationsRoom, createApplications } from "../shared/application
 import { type Audit, createAudit } from "../shared/audit/audit.ts";
 import { keyVaultAnchor } from "../shared/audit/chain/anchor.ts";
 import { createAppConfiguration } from "../shared/azure/app-configuration.ts";
+import { createArm } from "../shared/azure/arm.ts";
 import { createGraph } from "../shared/azure/graph.ts";
 import { createIdentity, type Identity } from "../shared/azure/identity.ts";
 import { createKeyVaults } from "../shared/azure/key-vault.ts";
@@ -21,7 +22,10 @@ import { createSignInProof } from "../shared/azure/sign-in-proof.ts";
 import { createVaultSecrets } from "../shared/azure/vault-secrets.ts";
 import { type Compliance, createCompliance } from "../shared/compliance/compliance.ts";
 import type { Config } from "../shared/config/config.ts";
+import { createAzureEdges } from "../shared/dependencies/azure/source.ts";
+import { createConsumersOfSecrets } from "../shared/dependencies/consumers/consumers.ts";
 import { createDependencies, type Dependencies } from "../shared/dependencies/dependencies.ts";
+import { devopsSource } from "../shared/dependencies/devops/source.ts";
 import type { EdgeSource } from "../shared/dependencies/source.ts";
 import { createSyncSource } from "../shared/dependencies/sync-source.ts";
 import { createDevops, type Devops } from "../shared/devops/devops.ts";
@@ -41,7 +45,6 @@ import { createMetrics, type Metrics } from "../shared/metrics/metrics.ts";
 import { createReconciliation, type Reconciliation } from "../shared/reconciliation/reconciliation.ts";
 import { type AutomaticRotation, createAutomaticRotation } from "../shared/rotation/automatic.ts";
 import { type AssetRotation, createAssetRotation } from "../shared/rotation/by-asset.ts";
-import { unknownConsumers } from "../shared/rotation/consumer.ts";
 import { PROOF_LIMITS } from "../shared/rotation/match-proof.ts";
 import { createMatches, type MatchFinder } from "../shared/rotation/matches.ts";
 import { createPolicies, type RotationPolicies } from "../shared/rotation/policies.ts";
@@ -224,11 +227,12 @@ export function createServices(config: Config): Services {
   });
 
   const graph = createGraph({ config, identity, log });
+  const tenantId = async () => config.AZURE_TENANT_ID ?? (await identity.describe()).tenantId ?? "";
   const applications = createApplications({
     tables,
     queues,
     graph,
-    tenantId: async () => config.AZURE_TENANT_ID ?? (await identity.describe()).tenantId ?? "",
+    tenantId,
     inventory: { writer, prepareChange: compliance.prepareChange },
     moment: () => inventory.moment(),
     licensed,
@@ -243,7 +247,13 @@ export function createServices(config: Config): Services {
     log,
   });
 
-  const sources: EdgeSource[] = [createSyncSource(sync)];
+  const arm = createArm({ config, identity, log });
+  const resourceManager = createResourceManager({ config, identity, log });
+  const sources: EdgeSource[] = [
+    createAzureEdges({ config, clock, arm, resourceManager, configured: () => subscriptions.configured() }),
+    devopsSource({ devops, tenantId }),
+    createSyncSource(sync),
+  ];
   const dependencies: Dependencies = createDependencies({
     tables,
     queues,
@@ -260,7 +270,6 @@ export function createServices(config: Config): Services {
   });
 
   const keyVaults = createKeyVaults({ config, identity, log });
-  const resourceManager = createResourceManager({ config, identity, log });
   const active = createActiveScans({ tables, clock });
   const subscriptions = createSubscriptions({
     tables,
@@ -349,7 +358,7 @@ export function createServices(config: Config): Services {
     vaults: copiedOn(vaultSecrets, (vault, secret) => sync.runFor(vault, secret)),
     own: serviceKeyVault,
     matches,
-    consumers: unknownConsumers(),
+    consumers: createConsumersOfSecrets({ dependencies, arm, devops, sync, config, clock, tenantId }),
     clock,
     randomness,
     log,

@@ -3,7 +3,9 @@ import { HOUR_MS, SECOND_MS } from "../time.ts";
 import type { EdgeSource, Told } from "./source.ts";
 
 /** An id names its system first. */
-export const syncResourceId = (recordId: string): string => `sync/${recordId}`;
+export const syncResourceId = (recordId: string): string => `${PREFIX}${recordId}`;
+export const recordIdOf = (resourceId: string): string => resourceId.slice(PREFIX.length);
+const PREFIX = "sync/";
 
 /**
  * The copies that this service keeps: the target of a sync record uses the record's source. A record that is paused holds the
@@ -34,7 +36,7 @@ function toldOf(record: SyncRecord): Told {
         strength: "references",
         evidence: "sourceSecret",
         refresh: enabled
-          ? { how: "automatic", slowestSeconds: (scheduleHours * HOUR_MS) / SECOND_MS }
+          ? { how: "action", slowestSeconds: (scheduleHours * HOUR_MS) / SECOND_MS }
           : { how: "willBreak" },
       },
     ],

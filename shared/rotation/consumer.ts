@@ -60,9 +60,10 @@ export interface ConsumersOfSecrets {
   /**
    * Has one with an `action` take the current version. May be called again.
    *
-   * @throws {CloudFailure}; {NeedsPerson} when it was changed by somebody else in the same moment.
+   * @returns What somebody else changed of it in the same moment, by its names.
+   * @throws {CloudFailure}: one that is not `unclear` says that nothing was done.
    */
-  act(consumer: PlannedConsumer, wanted: WantedVersion): Promise<void>;
+  act(consumer: PlannedConsumer, wanted: WantedVersion): Promise<{ changedMeanwhile: string[] }>;
   /**
    * @param version - The one that it is to hold.
    * @param since - When it was written, or the consumer was last acted on.

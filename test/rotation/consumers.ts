@@ -16,6 +16,8 @@ export type Trouble = "denied" | "throttled" | "never takes it" | "says it can't
 interface Reader {
   planned: PlannedConsumer;
   trouble?: Trouble | undefined;
+  /** What somebody else changes of it while it is acted on. */
+  changedMeanwhile: string[];
   /** The value and version that it works with. */
   value: string;
   version: string;
@@ -47,6 +49,7 @@ export class Company implements ConsumersOfSecrets {
     const reader: Reader = {
       planned: { ...planned, slowestSeconds: how === "automatic" ? 1800 : 0, blast: 1, ...others },
       trouble,
+      changedMeanwhile: [],
       value: "",
       version: "",
     };
@@ -87,15 +90,16 @@ export class Company implements ConsumersOfSecrets {
     return { consumers: [...this.readers.values()].filter(uses).map(({ planned }) => planned), coverage: [] };
   }
 
-  async act({ id }: PlannedConsumer, wanted: WantedVersion): Promise<void> {
+  async act({ id }: PlannedConsumer, wanted: WantedVersion): Promise<{ changedMeanwhile: string[] }> {
     const reader = this.readers.get(id)!;
     this.calls.push({ id, call: "act" });
     if (reader.trouble === "denied") throw failure("accessDenied");
     if (reader.trouble === "throttled") throw failure("throttled");
     this.acted.push(id);
-    if (reader.trouble !== undefined) return;
+    if (reader.trouble !== undefined) return { changedMeanwhile: [] };
     if (wanted.version !== this.#current(reader).version) throw new Error("asked for a version that is not current");
     this.#take(reader);
+    return { changedMeanwhile: reader.changedMeanwhile };
   }
 
   async look({ id }: PlannedConsumer, version: string, _since: Date): Promise<ConsumerSight> {

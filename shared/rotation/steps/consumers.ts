@@ -124,11 +124,12 @@ async function bring(
         touchedAt: consumer.touchedAt ?? since,
         ...(consumer.state === "waiting" && { state: "acting" }),
       });
-      await act(turn, consumer);
+      const { changedMeanwhile } = await act(turn, consumer);
       await note(turn, consumer, {
         actedAt: turn.now().toISOString(),
         ...(consumer.state !== "restoring" && { state: "acted" }),
       });
+      if (changedMeanwhile.length > 0) throw changed(consumer, changedMeanwhile);
       if (looks) throw new Later(0);
       return undefined;
     }
@@ -152,17 +153,28 @@ async function bring(
 }
 
 /** With its entries in the audit log: a refresh restarts some. */
-async function act(turn: Turn, consumer: RotationConsumer): Promise<void> {
+async function act(turn: Turn, consumer: RotationConsumer): Promise<{ changedMeanwhile: string[] }> {
   const { id, kind, vaultName, secretName, state } = consumer;
   const wanted = wantedOf(turn, consumer);
   if (wanted === undefined) throw new Error(`${id} uses nothing that was written.`);
   const { version, value } = wanted;
   const details = { consumer: id, kind, vaultName, secretName, version, back: state === "restoring" };
   const restart = turn.record.restartApps ?? true;
-  await entered(turn, "rotation.consumerRefreshed", details, () =>
-    turn.world.consumers.act(consumer, { version, value, restart }),
+  return await entered(
+    turn,
+    "rotation.consumerRefreshed",
+    details,
+    () => turn.world.consumers.act(consumer, { version, value, restart }),
+    ({ changedMeanwhile }) => (changedMeanwhile.length > 0 ? { changedMeanwhile } : {}),
   );
 }
+
+const changed = ({ kind, name }: RotationConsumer, members: readonly string[]): NeedsPerson =>
+  new NeedsPerson(
+    "consumerChangedMeanwhile",
+    `Somebody else changed ${members.join(", ")} of ${kind} ${name} in the same moment, and that may be lost.`,
+    "Look at it and mend what was lost.",
+  );
 
 /** Whether one that can't be brought back has not got the new value either. */
 async function tookNothing(turn: Turn, consumer: RotationConsumer): Promise<boolean> {

@@ -1,0 +1,65 @@
+import type { AppService, KeyVaultReference } from "../../azure/app-service.ts";
+import { CloudFailure, failure, unlessMissing } from "../../azure/failure.ts";
+import { resourceName } from "../../azure/resource-id.ts";
+import type { PlannedConsumer } from "../../rotation/consumer.ts";
+import type { KeyVaultNames } from "../azure/key-vault-names.ts";
+import { type KindOfConsumer, namesSecret } from "./kind.ts";
+
+const RESOLVED = "Resolved";
+
+/**
+ * Web and function apps and their slots. App Service reads the references again when it is told to, and a restart gives them
+ * to the app, which mostly reads its settings only when it starts. A restart alone reads nothing again:
+ * https://learn.microsoft.com/azure/app-service/app-service-key-vault-references#rotation
+ */
+export function appServiceConsumers(appService: AppService, names: KeyVaultNames): KindOfConsumer {
+  /** The references to the secret that follow its current version; undefined when there is no such site. */
+  async function references(consumer: PlannedConsumer): Promise<KeyVaultReference[] | undefined> {
+    const found = await unlessMissing(appService.references(consumer.id));
+    return found?.entries.filter(({ reference }) => {
+      const named = names.ofReference(reference);
+      return named?.version === undefined && namesSecret(named, consumer);
+    });
+  }
+
+  return {
+    sees: () => true,
+
+    async act(consumer, { version, restart }) {
+      await appService.refresh(consumer.id);
+      if (!restart) return;
+      const held = await references(consumer).catch(afterRefresh);
+      const late = held?.filter(({ activeVersion }) => activeVersion !== undefined && activeVersion !== version) ?? [];
+      if (late.length > 0) throw notYet(consumer, late);
+      await appService.restart(consumer.id).catch(afterRefresh);
+    },
+
+    async look(consumer, version) {
+      const held = await references(consumer);
+      if (held === undefined || held.length === 0) return { holds: "gone" };
+      const unresolved = held.find(({ status }) => status !== RESOLVED);
+      if (unresolved) {
+        return { holds: "old", problem: `App Service can't follow ${unresolved.name}: ${unresolved.status}.` };
+      }
+      const current = held.filter(({ activeVersion }) => activeVersion === version).length;
+      if (current < held.length) return { holds: current === 0 ? "old" : "unknown" };
+      const { availability } = await appService.state(consumer.id);
+      const limited = availability !== undefined && availability !== "Normal";
+      return limited ? { holds: "unknown", problem: `The app's availability is ${availability}.` } : { holds: "new" };
+    },
+  };
+}
+
+/** The refresh was sent, so that a later refusal does not mean that nothing was done. */
+function afterRefresh(error: unknown): never {
+  if (!(error instanceof CloudFailure) || error.unclear) throw error;
+  throw new CloudFailure("timedOut", error.message, { remedy: error.remedy });
+}
+
+const notYet = ({ id }: PlannedConsumer, late: readonly KeyVaultReference[]): CloudFailure => {
+  const target = { operation: "refresh the key vault references", resource: `site ${resourceName(id)}` };
+  const reason = `App Service goes on with the version before of ${late.map(({ name }) => name).join(", ")}`;
+  return failure("timedOut", target, reason, {
+    remedy: "See the reference's status in the portal, and whether the site's identity may read the secret.",
+  });
+};

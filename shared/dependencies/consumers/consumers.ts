@@ -1,0 +1,132 @@
+import { createApiManagement } from "../../azure/api-management.ts";
+import { createAppService } from "../../azure/app-service.ts";
+import type { Arm } from "../../azure/arm.ts";
+import { createContainerApps } from "../../azure/container-apps.ts";
+import type { Config } from "../../config/config.ts";
+import type { Devops } from "../../devops/devops.ts";
+import type { ConsumersOfSecrets, PlannedConsumer } from "../../rotation/consumer.ts";
+import type { Clock } from "../../runtime.ts";
+import type { Sync } from "../../sync/sync.ts";
+import { keyVaultNames } from "../azure/key-vault-names.ts";
+import { consumersOf } from "../blast-radius.ts";
+import type { Dependencies } from "../dependencies.ts";
+import type { ConsumerKind, Edge } from "../edge.ts";
+import type { FoundEdge } from "../query.ts";
+import { apiManagementConsumers } from "./api-management.ts";
+import { appServiceConsumers } from "./app-service.ts";
+import { containerAppConsumers } from "./container-apps.ts";
+import { serviceConnectionConsumers, variableGroupConsumers } from "./devops.ts";
+import { joinedEvidence, type KindOfConsumer } from "./kind.ts";
+import { syncConsumers } from "./sync-records.ts";
+
+/** Of what could not be looked into so much stands in a plan; GET /api/assets/dependencies/coverage has all. */
+const MAX_COVERAGE = 20;
+/** A weight of the blast radius is no integer. */
+const BLAST_PER_WEIGHT = 100;
+
+/** Who uses secrets, by the dependencies that are known, and how each kind takes a new value. */
+export function createConsumersOfSecrets(deps: {
+  dependencies: Pick<Dependencies, "edgesOf" | "coverage">;
+  arm: Arm;
+  devops: Pick<Devops, "organization">;
+  sync: Pick<Sync, "get" | "trigger">;
+  config: Config;
+  clock: Clock;
+  tenantId(): Promise<string>;
+}): ConsumersOfSecrets {
+  const { dependencies, arm, config } = deps;
+  const names = keyVaultNames(config.cloud.keyVaultSuffix);
+  const site = appServiceConsumers(createAppService(arm), names);
+  const devops = { ...deps, resourceManagers: [new URL(config.cloud.resourceManager).origin] };
+  const kinds: Partial<Record<ConsumerKind, KindOfConsumer>> = {
+    webApp: site,
+    functionApp: site,
+    containerApp: containerAppConsumers(createContainerApps(arm), names, deps.clock),
+    apiManagement: apiManagementConsumers(createApiManagement(arm), names),
+    syncRecord: syncConsumers(deps.sync),
+    devopsVariableGroup: variableGroupConsumers(devops),
+    devopsServiceConnection: serviceConnectionConsumers(devops),
+  };
+  const kindOf = ({ kind }: PlannedConsumer): KindOfConsumer => {
+    const found = kinds[kind as ConsumerKind];
+    if (found === undefined) throw new Error(`Nobody can see what a ${kind} holds.`);
+    return found;
+  };
+
+  /** What becomes of one use when the secret gets a new version. */
+  function howOf({ resource, evidence, pinned, refresh: { how } }: Edge): PlannedConsumer["how"] {
+    if (pinned !== undefined) return "willBreak";
+    const kind = kinds[resource.kind];
+    if (how === "automatic") return kind?.sees({ evidence }) ? how : "blind";
+    return how === "action" && kind?.act === undefined ? "blind" : how;
+  }
+
+  async function usersOf(place: { vaultName: string; secretName: string }) {
+    const { vaultName, secretName: name } = place;
+    const { edges, more } = await dependencies.edgesOf({ vaultName, type: "secret", name });
+    const uses = edges.filter(({ edge }) => edge.strength !== "entitled");
+    const named = uses.filter(({ edge }) => edge.name !== undefined);
+    const consumers = consumersOf(named).map(({ resource, weight, edges: found }): PlannedConsumer => {
+      const { id, kind, environment } = resource;
+      return {
+        id,
+        kind,
+        name: resource.name,
+        ...(environment !== undefined && { environment }),
+        ...place,
+        evidence: joinedEvidence([...new Set(found.map(({ edge }) => edge.evidence))].sort()),
+        how: HOW_BY_HARM.find((how) => found.some(({ edge }) => howOf(edge) === how))!,
+        ...(kind === "devopsServiceConnection" && { copy: true }),
+        slowestSeconds: Math.max(...found.map(({ edge }) => edge.refresh.slowestSeconds ?? 0)),
+        blast: Math.round(weight * BLAST_PER_WEIGHT),
+      };
+    });
+    const coverage = [
+      ...wholeVault(uses),
+      ...(more ? [`More uses of ${vaultName}/${name} are known than were looked at.`] : []),
+    ];
+    return { consumers, coverage };
+  }
+
+  return {
+    async of({ places, appId }) {
+      const asked = [...places.map(({ vaultName, secretName }) => ({ vaultName, secretName }))];
+      if (appId !== undefined) {
+        const tenantId = (await deps.tenantId()).toLowerCase();
+        asked.push({ vaultName: `entra.${tenantId}`, secretName: appId.toLowerCase() });
+      }
+      const found = await Promise.all(asked.map(usersOf));
+      const unseen = await dependencies.coverage({ limit: MAX_COVERAGE, offset: 0, cursor: undefined });
+      const notSeen = unseen.items.map(({ scope, message }) => (scope === "*" ? message : `${scope}: ${message}`));
+      const more = (unseen.total ?? 0) - unseen.items.length;
+      return {
+        consumers: found.flatMap(({ consumers }) => consumers),
+        coverage: [
+          ...found.flatMap(({ coverage }) => coverage),
+          ...notSeen,
+          ...(more > 0 ? [`${more} more could not be looked into: see GET /api/assets/dependencies/coverage.`] : []),
+        ],
+      };
+    },
+
+    async act(consumer, wanted) {
+      const { act } = kindOf(consumer);
+      if (act === undefined) throw new Error(`A ${consumer.kind} can't be told to take a value.`);
+      return (await act(consumer, wanted)) ?? { changedMeanwhile: [] };
+    },
+
+    look: (consumer, version, since) => kindOf(consumer).look(consumer, version, since),
+  };
+}
+
+/** Of several uses of a secret by one resource the worst counts. */
+const HOW_BY_HARM = ["willBreak", "blind", "automatic", "action"] as const;
+
+/** They may use any secret of the vault, and nothing tells whether they use this one. */
+function wholeVault(uses: readonly FoundEdge[]): string[] {
+  const found = uses.filter(({ edge }) => edge.name === undefined);
+  const named = [...new Set(found.map(({ edge }) => `${edge.resource.kind} ${edge.resource.name}`))];
+  if (named.length === 0) return [];
+  const shown = named.slice(0, MAX_COVERAGE).join(", ");
+  return [`These use the vault ${found[0]!.edge.vaultName}, and which of its secrets is not known: ${shown}.`];
+}

@@ -1,0 +1,33 @@
+import type { ConsumerSight, PlannedConsumer, WantedVersion } from "../../rotation/consumer.ts";
+import type { Edge } from "../edge.ts";
+
+/** How consumers of one kind are brought to hold a version, and how that is seen. */
+export interface KindOfConsumer {
+  /** Whether `look` can see what an edge tells of: of any other nobody can see what it holds. */
+  sees(edge: Pick<Edge, "evidence">): boolean;
+  /**
+   * Left out where nothing can be told to take a version. May be called again.
+   *
+   * @returns Nothing where others' changes can't be lost by it.
+   * @throws {CloudFailure}: one that is not `unclear` says that nothing was done.
+   */
+  act?(consumer: PlannedConsumer, wanted: WantedVersion): Promise<void | { changedMeanwhile: string[] }>;
+  /** See `ConsumersOfSecrets`. @throws {CloudFailure} */
+  look(consumer: PlannedConsumer, version: string, since: Date): Promise<ConsumerSight>;
+}
+
+/** Between the evidence of several uses of one secret by one resource. */
+const SEPARATOR = ", ";
+export const joinedEvidence = (names: readonly string[]): string => names.join(SEPARATOR);
+/** The names behind `<list>/` in the evidence of a consumer. */
+export const namesIn = ({ evidence }: Pick<PlannedConsumer, "evidence">, list: string): string[] =>
+  evidence.split(SEPARATOR).flatMap((one) => (one.startsWith(`${list}/`) ? [one.slice(list.length + 1)] : []));
+
+/** Whether a text of a consumer's configuration names the secret that it uses. */
+export const namesSecret = (
+  named: { vaultName: string; name?: string | undefined; type?: string | undefined } | undefined,
+  { vaultName, secretName }: PlannedConsumer,
+): boolean =>
+  named?.type === "secret" &&
+  named.vaultName.toLowerCase() === vaultName.toLowerCase() &&
+  named.name?.toLowerCase() === secretName.toLowerCase();

@@ -1,0 +1,29 @@
+import { Problem } from "../../http/problem.ts";
+import type { Sync } from "../../sync/sync.ts";
+import { recordIdOf } from "../sync-source.ts";
+import type { KindOfConsumer } from "./kind.ts";
+
+/** Copies that this service keeps: the record is run, and says which version its target has. */
+export function syncConsumers(sync: Pick<Sync, "get" | "trigger">): KindOfConsumer {
+  const unlessGone = async <T>(work: Promise<T>): Promise<T | undefined> =>
+    await work.catch((error: unknown) => {
+      if (error instanceof Problem && (error.status === 403 || error.status === 404)) return undefined;
+      throw error;
+    });
+
+  return {
+    sees: () => true,
+
+    async act(consumer) {
+      await unlessGone(sync.trigger(recordIdOf(consumer.id), { actor: "system", requestId: "rotation" }));
+    },
+
+    async look(consumer, version) {
+      const record = await unlessGone(sync.get(recordIdOf(consumer.id)));
+      if (record === undefined) return { holds: "gone" };
+      if (record.lastSourceVersion === version && record.state === "inSync") return { holds: "new" };
+      const { failure } = record;
+      return { holds: "old", ...(failure && { problem: `${failure.message} ${failure.remedy}` }) };
+    },
+  };
+}
