@@ -117,6 +117,8 @@ export interface SentRequest {
   /** Becomes JSON. */
   body?: object | undefined;
   headers?: Record<string, string>;
+  /** Gets the headers of its answer. */
+  answered?: (header: FailedAnswer["header"]) => void;
 }
 
 /**
@@ -134,11 +136,12 @@ export async function createSender(options: CallPolicyOptions, requestIdHeader =
     pipeline.addPolicy(policy, position === "perRetry" ? { afterPhase: "Sign" } : {});
   }
   const client = createDefaultHttpClient();
-  return async ({ method = "GET", url, body, headers = {} }: SentRequest): Promise<unknown> => {
+  return async ({ method = "GET", url, body, headers = {}, answered }: SentRequest): Promise<unknown> => {
     const request = createPipelineRequest({ url, method, ...(body && { body: JSON.stringify(body) }) });
     for (const [name, value] of Object.entries(headers)) request.headers.set(name, value);
     if (body) request.headers.set("content-type", "application/json");
-    const { bodyAsText } = await pipeline.sendRequest(client, request);
+    const { bodyAsText, headers: received } = await pipeline.sendRequest(client, request);
+    answered?.((name) => received.get(name));
     return bodyAsText ? JSON.parse(bodyAsText) : undefined;
   };
 }

@@ -73,6 +73,8 @@ export const Edge = z.object({
   /** The version that it names. */
   pinned: z.string().optional(),
   refresh: Refresh,
+  /** It keeps a copy of the value, which only an action replaces. */
+  copy: z.boolean().optional(),
   /** Whether the platform can follow the reference now, by its own word for it, such as `AccessToKeyVaultDenied`. */
   state: z.object({ resolved: z.boolean(), status: z.string(), version: z.string().optional() }).optional(),
 });

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { CALL_LIMITS, type CallLimits, clientOptions } from "../azure/calls.ts";
+import { CALL_LIMITS, type CallLimits, createSender } from "../azure/calls.ts";
 import { asCloudFailure, type CallTarget, type CloudFailure, failure, retryAfter } from "../azure/failure.ts";
 import type { Identity } from "../azure/identity.ts";
 import type { Logger, Randomness } from "../runtime.ts";
@@ -21,6 +21,9 @@ const SCOPE = "499b84ac-1321-427f-aa17-267ca6975798/.default";
 const ANONYMOUS = "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa";
 
 const VERSION = "api-version=7.1";
+
+/** Asks for 401 in place of a page to sign in. */
+const HEADERS = { accept: "application/json", "x-tfs-fedauthredirect": "Suppress" };
 
 export interface ListOptions {
   /** Only what the identity may change. */
@@ -69,7 +72,7 @@ export interface DevopsClientOptions {
 }
 
 interface Sending {
-  method?: "POST" | "PUT";
+  method?: "GET" | "POST" | "PUT";
   body?: object;
   notAfter?: number;
 }
@@ -99,12 +102,9 @@ export function createDevopsClient(options: DevopsClientOptions): DevopsClient {
 
   /** Sends the requests of one call: the pages of one list, or a single one. */
   async function sender(signal?: AbortSignal, own: Partial<CallLimits> = {}, unreadable?: ListOptions["unreadable"]) {
-    const { createDefaultHttpClient, createPipelineFromOptions, createPipelineRequest } = await import(
-      "@azure/core-rest-pipeline"
-    );
     const route = (path: string) =>
       path.startsWith(`${base}/`) ? devopsRoute(path.slice(base.length), address) : undefined;
-    const { additionalPolicies, ...pipelineOptions } = clientOptions({
+    const send = await createSender({
       origin,
       scope: SCOPE,
       identity,
@@ -117,41 +117,22 @@ export function createDevopsClient(options: DevopsClientOptions): DevopsClient {
       randomness,
       limits: { ...limits, ...own },
     });
-    const pipeline = createPipelineFromOptions(pipelineOptions);
-    for (const { policy, position } of additionalPolicies) {
-      pipeline.addPolicy(policy, position === "perRetry" ? { afterPhase: "Sign" } : {});
-    }
-    const client = createDefaultHttpClient();
-    return async (path: string, { method, body, notAfter }: Sending = {}) => {
+    return async (path: string, { method = "GET", body, notAfter }: Sending = {}) => {
       const url = `${address}${path}`;
-      const target = route(new URL(url).pathname)!.target;
-      await paced(target, signal);
-      const request = createPipelineRequest({
-        url,
-        ...(method && { method }),
-        ...(body && { body: JSON.stringify(body) }),
-      });
-      request.headers.set("accept", "application/json");
-      if (body) request.headers.set("content-type", "application/json");
-      // Asks for 401 in place of a redirect to a page: https://learn.microsoft.com/azure/devops/integrate/get-started
-      request.headers.set("x-tfs-fedauthredirect", "Suppress");
+      await paced(route(new URL(url).pathname)!.target, signal);
       if (notAfter !== undefined) {
         // A token that must be asked for would take its time in between.
         await (await identity.credential()).getToken(SCOPE);
         if (Date.now() > notAfter) throw new ReadTooOld();
       }
-      const response = await pipeline.sendRequest(client, request);
-      const seconds = retryAfter({
-        status: response.status,
-        body: "",
-        header: (name) => response.headers.get(name),
-      });
-      if (seconds !== undefined) notBefore = Math.max(notBefore, Date.now() + seconds * 1000);
-      // As it came, and not as a schema would read it: what is written back must lose nothing.
-      return {
-        json: JSON.parse(response.bodyAsText ?? "null") as unknown,
-        next: response.headers.get("x-ms-continuationtoken"),
+      let next: string | undefined;
+      const answered = (header: (name: string) => string | undefined) => {
+        next = header("x-ms-continuationtoken");
+        const seconds = retryAfter({ status: 200, body: "", header });
+        if (seconds !== undefined) notBefore = Math.max(notBefore, Date.now() + seconds * 1000);
       };
+      // As it came, and not as a schema would read it: what is written back must lose nothing.
+      return { json: await send({ method, url, body, headers: HEADERS, answered }), next };
     };
   }
 
