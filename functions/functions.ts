@@ -5,6 +5,7 @@ import * as apiTokens from "./api-tokens.ts";
 import * as applications from "./applications.ts";
 import * as audit from "./audit.ts";
 import * as auth from "./auth.ts";
+import * as b2c from "./b2c.ts";
 import { catchAll } from "./catch-all.ts";
 import * as compliance from "./compliance.ts";
 import * as dependencies from "./dependencies.ts";
@@ -42,6 +43,7 @@ export const endpoints: Endpoint<Services>[] = [
   ...devops.endpoints,
   ...compliance.endpoints,
   ...sync.endpoints,
+  ...b2c.endpoints,
   ...alerts.endpoints,
   ...audit.endpoints,
   ...reconciliation.endpoints,
@@ -58,6 +60,7 @@ export const timers: TimerDeclaration[] = [
   ...settings.timers,
   ...compliance.timers,
   ...sync.timers,
+  ...b2c.timers,
   ...alerts.timers,
   ...audit.timers,
   ...reconciliation.timers,
@@ -71,6 +74,7 @@ export const queues: QueueDeclaration[] = [
   ...applications.queues,
   ...compliance.queues,
   ...sync.queues,
+  ...b2c.queues,
   ...alerts.queues,
   ...reconciliation.queues,
   ...rotationMatches.queues,

@@ -10,16 +10,19 @@ import { type ApplicationsRoom, createApplications } from "../shared/application
 import { type Audit, createAudit } from "../shared/audit/audit.ts";
 import { keyVaultAnchor } from "../shared/audit/chain/anchor.ts";
 import { createAppConfiguration } from "../shared/azure/app-configuration.ts";
+import { createAppConfigurationReferences } from "../shared/azure/app-configuration-references.ts";
 import { createArm } from "../shared/azure/arm.ts";
 import { createGraph } from "../shared/azure/graph.ts";
 import { createIdentity, type Identity } from "../shared/azure/identity.ts";
 import { createKeyVaults } from "../shared/azure/key-vault.ts";
 import { createMailSender } from "../shared/azure/mail.ts";
+import { createRegistrationIdentity } from "../shared/azure/registration-identity.ts";
 import { createResourceManager } from "../shared/azure/resource-manager.ts";
 import { keyVaultRowKeys } from "../shared/azure/row-keys.ts";
 import { createServiceKeyVault } from "../shared/azure/service-key-vault.ts";
 import { createSignInProof } from "../shared/azure/sign-in-proof.ts";
 import { createVaultSecrets } from "../shared/azure/vault-secrets.ts";
+import { type B2c, createB2c } from "../shared/b2c/b2c.ts";
 import { type Compliance, createCompliance } from "../shared/compliance/compliance.ts";
 import type { Config } from "../shared/config/config.ts";
 import { createAzureEdges } from "../shared/dependencies/azure/source.ts";
@@ -92,6 +95,7 @@ export interface Services {
   subscriptions: Subscriptions;
   retention: Retention;
   sync: Sync;
+  b2c: B2c;
   alerts: Alerts;
   compliance: Compliance;
   reconciliation: Reconciliation;
@@ -206,7 +210,7 @@ export function createServices(config: Config): Services {
     vault: serviceKeyVault,
     licensed,
     violations: compliance,
-    credentials: [access.apiTokens, sso, licensing, sync.configurations],
+    credentials: [access.apiTokens, sso, licensing, sync.configurations, { expiring: (by) => b2c.expiring(by) }],
     entries: audit,
     automation: [
       { notices: (type, from) => rotationNews.notices(type, from) },
@@ -227,12 +231,12 @@ export function createServices(config: Config): Services {
   });
 
   const graph = createGraph({ config, identity, log });
-  const tenantId = async () => config.AZURE_TENANT_ID ?? (await identity.describe()).tenantId ?? "";
+  const ownTenantId = async () => config.AZURE_TENANT_ID ?? (await identity.describe()).tenantId ?? "";
   const applications = createApplications({
     tables,
     queues,
     graph,
-    tenantId,
+    tenantId: ownTenantId,
     inventory: { writer, prepareChange: compliance.prepareChange },
     moment: () => inventory.moment(),
     licensed,
@@ -250,8 +254,15 @@ export function createServices(config: Config): Services {
   const arm = createArm({ config, identity, log });
   const resourceManager = createResourceManager({ config, identity, log });
   const sources: EdgeSource[] = [
-    createAzureEdges({ config, clock, arm, resourceManager, configured: () => subscriptions.configured() }),
-    devopsSource({ devops, tenantId }),
+    createAzureEdges({
+      config,
+      clock,
+      arm,
+      appConfiguration: createAppConfigurationReferences({ config, identity, log }),
+      resourceManager,
+      configured: () => subscriptions.configured(),
+    }),
+    devopsSource({ devops, tenantId: ownTenantId }),
     createSyncSource(sync),
   ];
   const dependencies: Dependencies = createDependencies({
@@ -264,6 +275,22 @@ export function createServices(config: Config): Services {
     referencesChanged: compliance.referencesChanged,
     ended: () => alerts.requestEvaluation(),
     licensed,
+    clock,
+    randomness,
+    log,
+  });
+
+  const b2c: B2c = createB2c({
+    tables,
+    queues,
+    audit,
+    vault: serviceKeyVault,
+    graphOf: (registration) => createGraph({ config, identity: createRegistrationIdentity(config, registration), log }),
+    ownTenantId,
+    inventory: { writer, prepareChange: compliance.prepareChange },
+    moment: () => inventory.moment(),
+    licensed,
+    ended: () => alerts.requestEvaluation(),
     clock,
     randomness,
     log,
@@ -358,7 +385,7 @@ export function createServices(config: Config): Services {
     vaults: copiedOn(vaultSecrets, (vault, secret) => sync.runFor(vault, secret)),
     own: serviceKeyVault,
     matches,
-    consumers: createConsumersOfSecrets({ dependencies, arm, devops, sync, config, clock, tenantId }),
+    consumers: createConsumersOfSecrets({ dependencies, arm, devops, sync, config, clock, tenantId: ownTenantId }),
     clock,
     randomness,
     log,
@@ -421,6 +448,7 @@ export function createServices(config: Config): Services {
     subscriptions,
     retention,
     sync,
+    b2c,
     alerts,
     compliance,
     reconciliation,

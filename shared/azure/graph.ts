@@ -39,6 +39,8 @@ export type { GraphApplication, IdentityProvider, KeySet, Organization, Password
 export interface Graph {
   /** All applications with their credentials and owners, in pages of up to 999. */
   applications(signal?: AbortSignal): AsyncGenerator<GraphApplication[]>;
+  /** Whether applications may be listed: asks for one. */
+  anApplication(signal?: AbortSignal): Promise<void>;
   /** Service principals that hold credentials of their own. */
   servicePrincipals(signal?: AbortSignal): AsyncGenerator<GraphApplication[]>;
   /**
@@ -167,6 +169,10 @@ export function createGraph({
       )) {
         yield value.map(readApplication);
       }
+    },
+
+    async anApplication(signal) {
+      await (await sender(signal))(`${base}/applications?$select=id&$top=1`);
     },
 
     async *servicePrincipals(signal) {

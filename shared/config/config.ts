@@ -143,6 +143,8 @@ const Environment = z
     /** When dependencies are read: all of them, and what may have changed since. */
     DEPENDENCIES_SCHEDULE: schedule.default("0 15 4 * * 0"),
     DEPENDENCY_CHANGES_SCHEDULE: schedule.default("0 40 * * * *"),
+    /** When B2C tenants that are due are discovered. */
+    B2C_SCHEDULE: schedule.default("15 */10 * * * *"),
     /** Longest random wait before a scheduled scan begins, in seconds, so that many deployments don't start as one. */
     SCHEDULE_JITTER_SECONDS: integer(0, 600).default(300),
 

@@ -58,6 +58,8 @@ export interface KeptSecrets {
    * @throws {CloudFailure}; {Problem} conflict without a key vault
    */
   read(secret: SecretReference, use: string): Promise<string | undefined>;
+  /** Removes one that nothing names any more; nothing happens when it is not there. @throws {CloudFailure} */
+  remove(secret: SecretReference): Promise<void>;
   /** Removes those that have been unused for a day. @throws the first failure, after all were tried. */
   cleanUp(used: readonly SecretReference[], caller: Caller): Promise<void>;
 }
@@ -118,6 +120,13 @@ export function createKeptSecrets(
         if (read.get(id)?.value === value) read.delete(id);
         throw error;
       }
+    },
+
+    async remove({ id }) {
+      if (!deps.vault) return;
+      read.delete(id);
+      await deps.vault.removeSecret(nameOf(id));
+      await tables.remove(rows, partitionKey, PREFIX + id);
     },
 
     async cleanUp(used, caller) {

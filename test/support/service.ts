@@ -87,6 +87,7 @@ export class Service {
       RECONCILIATION_SCHEDULE: "0 0 0 1 1 *",
       APPLICATIONS_SCHEDULE: "0 0 0 1 1 *",
       APPLICATION_CHANGES_SCHEDULE: "0 0 0 1 1 *",
+      B2C_SCHEDULE: "0 0 0 1 1 *",
       ROTATION_SCHEDULE: "0 0 0 1 1 *",
       SYNC_SCHEDULE: "0 0 0 1 1 *",
       DEPENDENCIES_SCHEDULE: "0 0 0 1 1 *",

@@ -1,0 +1,204 @@
+import * as z from "zod";
+import {
+  NewTenant,
+  runParams,
+  runView,
+  TenantChange,
+  TenantRun,
+  TenantTest,
+  TenantView,
+  tenantParams,
+  tenantView,
+  testView,
+} from "../shared/b2c/api.ts";
+import { QUEUE, TenantMessage } from "../shared/b2c/b2c.ts";
+import { pageOf, pageParameters, pageRequest } from "../shared/http/paging.ts";
+import { created, Deleted, deleted, ok, resource } from "../shared/http/reply.ts";
+import { endpoint, poison, queue, timer } from "./kit.ts";
+
+const tag = "B2C";
+const TENANTS = "b2c/tenants";
+/** What began under a licence stays to be seen and ended. */
+const STAYS_OPEN =
+  "Without a PRO licence it goes on answering for tenants that there are, and is 403 where there is none.";
+
+const registerTenant = endpoint({
+  name: "registerB2cTenant",
+  method: "POST",
+  route: TENANTS,
+  summary: "Register a B2C tenant",
+  description:
+    "A tenant of Azure AD B2C, of Entra External ID, or another workforce tenant, with an application in it that may read it. Nothing is tried: see POST …/test. The client secret is kept in the service's own key vault (409 without one). The tenant that the service itself is in is refused (409).",
+  tag,
+  access: "admin",
+  tier: "pro",
+  body: NewTenant,
+  problems: ["alreadyExists", "conflict"],
+  responds: { 201: TenantView },
+  handle: async ({ body, caller, services }) => {
+    const found = await services.b2c.register(body, caller);
+    return created(tenantView(found), `/${TENANTS}/${found.row.tenantId}`);
+  },
+});
+
+const listTenants = endpoint({
+  name: "listB2cTenants",
+  method: "GET",
+  route: TENANTS,
+  summary: "The registered B2C tenants, by display name",
+  description: STAYS_OPEN,
+  tag,
+  access: "user",
+  tier: "core",
+  query: z.strictObject(pageParameters),
+  problems: ["licenseRequired"],
+  responds: { 200: pageOf(TenantView, "B2cTenantList") },
+  handle: async ({ query, services }) => {
+    const page = await services.b2c.list(pageRequest(query));
+    return ok({ ...page, items: page.items.map(tenantView) });
+  },
+});
+
+const getTenant = endpoint({
+  name: "getB2cTenant",
+  method: "GET",
+  route: `${TENANTS}/{tenant_id}`,
+  summary: "One B2C tenant",
+  description: STAYS_OPEN,
+  tag,
+  access: "user",
+  tier: "core",
+  params: tenantParams,
+  problems: ["conflict", "licenseRequired"],
+  responds: { 200: TenantView },
+  handle: async ({ params, services }) => resource(tenantView(await services.b2c.get(params.tenant_id))),
+});
+
+const changeTenant = endpoint({
+  name: "changeB2cTenant",
+  method: "PUT",
+  route: `${TENANTS}/{tenant_id}`,
+  summary: "Change a B2C tenant's registration",
+  description:
+    "Any subset of the fields but tenantId. A saved client secret is sent for no other application: another clientId needs its clientSecret (400). With a new client secret the tenant is due for a discovery at once.",
+  tag,
+  access: "admin",
+  tier: "pro",
+  params: tenantParams,
+  body: TenantChange,
+  conditional: true,
+  problems: ["conflict"],
+  responds: { 200: TenantView },
+  handle: async ({ params, body, caller, ifMatch, services }) =>
+    resource(tenantView(await services.b2c.change(params.tenant_id, body, ifMatch, caller))),
+});
+
+const deleteTenant = endpoint({
+  name: "deleteB2cTenant",
+  method: "DELETE",
+  route: `${TENANTS}/{tenant_id}`,
+  summary: "Take a B2C tenant out of the registry",
+  description: `With all that was found in it, what alerts and checks know of that, and the saved client secret. In the tenant nothing changes. ${STAYS_OPEN}`,
+  tag,
+  access: "admin",
+  tier: "core",
+  params: tenantParams,
+  conditional: true,
+  problems: ["licenseRequired"],
+  responds: { 200: Deleted },
+  handle: async ({ params, caller, ifMatch, services }) => {
+    await services.b2c.remove(params.tenant_id, ifMatch, caller);
+    return deleted();
+  },
+});
+
+const testTenant = endpoint({
+  name: "testB2cTenant",
+  method: "POST",
+  route: `${TENANTS}/{tenant_id}/test`,
+  summary: "Test a B2C tenant's registration",
+  description:
+    "Signs in with the saved client secret, compares the tenant's id, type and domains with the registration, and tries one cheap read for each kind of credential. What is wrong or which permission is missing is named for each; the answer is 200 all the same.",
+  tag,
+  access: "operator",
+  tier: "pro",
+  params: tenantParams,
+  problems: ["conflict"],
+  responds: { 200: TenantTest },
+  handle: async ({ params, caller, services }) => ok(testView(await services.b2c.test(params.tenant_id, caller))),
+});
+
+const discoverTenant = endpoint({
+  name: "discoverB2cTenant",
+  method: "POST",
+  route: `${TENANTS}/{tenant_id}/discover`,
+  summary: "Discover a B2C tenant's credentials",
+  description:
+    "Reads the secrets and certificates of its applications, its policy keys and its identity providers into the inventory (`source=b2c`). Answers the run when it is over, or after 20 seconds as `running`. While a run is under way, that one is answered. What could not be read stands in `failures`, and hides nothing else.",
+  tag,
+  access: "operator",
+  tier: "pro",
+  params: tenantParams,
+  problems: ["conflict"],
+  responds: { 200: TenantRun, 201: TenantRun },
+  handle: async ({ params, caller, services }) => {
+    const { run, isNew } = await services.b2c.discover(params.tenant_id, caller);
+    return isNew ? created(runView(run), `/${TENANTS}/${run.tenantId}/runs/${run.runId}`) : ok(runView(run));
+  },
+});
+
+const getRun = endpoint({
+  name: "getB2cDiscovery",
+  method: "GET",
+  route: `${TENANTS}/{tenant_id}/runs/{run_id}`,
+  summary: "A discovery of a B2C tenant",
+  description: "Runs are kept for 30 days. Answers without a PRO licence, too: what began under one is told of.",
+  tag,
+  access: "user",
+  tier: "core",
+  params: runParams,
+  problems: ["conflict"],
+  responds: { 200: TenantRun },
+  handle: async ({ params, services }) => ok(runView(await services.b2c.run(params.tenant_id, params.run_id))),
+});
+
+export const endpoints = [
+  registerTenant,
+  listTenants,
+  getTenant,
+  changeTenant,
+  deleteTenant,
+  testTenant,
+  discoverTenant,
+  getRun,
+];
+
+export const timers = [
+  timer({
+    name: "discoverDueTenants",
+    schedule: (config) => config.B2C_SCHEDULE,
+    handle: ({ services }) => services.b2c.tick(),
+  }),
+  timer({
+    name: "cleanUpTenants",
+    schedule: () => "0 53 3 * * *",
+    handle: ({ services, requestId }) => services.b2c.cleanUp(system(requestId)),
+  }),
+];
+
+const system = (requestId: string) => ({ actor: "system", requestId });
+
+export const queues = [
+  queue({
+    name: "b2cTenantsQueue",
+    queue: QUEUE,
+    message: TenantMessage,
+    handle: (message, { services, requestId }) => services.b2c.handle(message, system(requestId)),
+  }),
+  poison({
+    name: "b2cTenantsFailed",
+    of: QUEUE,
+    message: TenantMessage,
+    handle: (message, { services, requestId }) => services.b2c.failed(message, system(requestId)),
+  }),
+];

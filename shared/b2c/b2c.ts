@@ -1,0 +1,337 @@
+import { decodeTime } from "ulid";
+import * as z from "zod";
+import type { Audit } from "../audit/audit.ts";
+import { audited } from "../audit/audited.ts";
+import type { ServiceKeyVault } from "../azure/service-key-vault.ts";
+import type { Registration } from "../azure/token-endpoint.ts";
+import { licenseRequired } from "../http/admission.ts";
+import type { Caller } from "../http/endpoint.ts";
+import { type Page, type PageRequest, pageOfAll } from "../http/paging.ts";
+import { notFound } from "../http/problem.ts";
+import type { Moment } from "../inventory/health.ts";
+import { type InventoryWriter, VaultBusy } from "../inventory/write.ts";
+import type { HolderWriting } from "../inventory/write-holder.ts";
+import { createRuns, type ListFailure, RunBusy } from "../runs/runs.ts";
+import type { Clock, Logger, Randomness } from "../runtime.ts";
+import { createKeptSecrets } from "../secrets/kept-secrets.ts";
+import { isConflict } from "../storage/conflict.ts";
+import type { Queues } from "../storage/queues.ts";
+import type { Tables } from "../storage/tables.ts";
+import { SECOND_MS } from "../time.ts";
+import type { NewTenant, TenantChange } from "./api.ts";
+import { type TenantReader, type TestResult, testTenant } from "./connection-test.ts";
+import { changeStatus, discoverTenant } from "./discover.ts";
+import { createRegistry, THE_TENANT, tenantTarget } from "./registry.ts";
+import { createRemoval } from "./removal.ts";
+import {
+  B2C_SECRETS,
+  type FoundTenant,
+  LICENCE_NOTICE,
+  Notices,
+  nextDiscoveryAt,
+  type RunRecord,
+  runsOf,
+  secretUse,
+  TENANTS,
+} from "./tenant.ts";
+import { ownTenant, secretMissing } from "./words.ts";
+
+export const QUEUE = "b2c-tenants";
+/** Without a run: discover it if that is due, or finish its removal. */
+export const TenantMessage = z.object({ tenantId: z.string(), runId: z.string().optional() });
+export type TenantMessage = z.infer<typeof TenantMessage>;
+
+/** A request waits so long for its discovery to end: the contract's figure. */
+const WAIT_MS = 20 * SECOND_MS;
+/** The message that finishes what a request's process leaves undone comes so much later. */
+const MESSAGE_DELAY_SECONDS = 30;
+const LONGEST_BUSY_SECONDS = 60;
+/** A test that is not over by then says so. */
+const TEST_MS = 30 * SECOND_MS;
+
+/** A client secret of a registration, as the alerts tell of it. Instants are ISO 8601. */
+interface TenantCredential {
+  id: string;
+  what: string;
+  name: string;
+  createdAt: string;
+  expiresAt: string;
+}
+
+/**
+ * The registry of B2C tenants, of whichever kind, and the discovery of their credentials. Without a PRO licence nothing
+ * begins; what there is can still be looked at and deleted.
+ */
+export interface B2c {
+  /** @throws {Problem} alreadyExists, conflict, unavailable */
+  register(given: NewTenant, caller: Caller): Promise<FoundTenant>;
+  /** By display name. @throws {Problem} invalidCursor; licenseRequired without a licence while there is none */
+  list(request: PageRequest): Promise<Page<FoundTenant>>;
+  /** @throws {Problem} notFound; conflict: tampered with; licenseRequired without a licence while there is no such tenant */
+  get(tenantId: string): Promise<FoundTenant>;
+  /** @throws {Problem} notFound, conflict, invalidRequest, preconditionFailed, unavailable */
+  change(tenantId: string, given: TenantChange, ifMatch: string | undefined, caller: Caller): Promise<FoundTenant>;
+  /** With its assets and its secret. @throws {Problem} as `get`; preconditionFailed */
+  remove(tenantId: string, ifMatch: string | undefined, caller: Caller): Promise<void>;
+  /** Tries what a discovery reads, with the saved secret. @throws {Problem} notFound, conflict */
+  test(tenantId: string, caller: Caller): Promise<TestResult>;
+  /**
+   * Discovers a tenant's credentials, and answers the run once it is over or after 20 seconds. While one is under way, that is
+   * answered and no new one begins.
+   *
+   * @throws {Problem} notFound, conflict
+   */
+  discover(tenantId: string, caller: Caller): Promise<{ run: RunRecord; isNew: boolean }>;
+  /** @throws {Problem} notFound */
+  run(tenantId: string, runId: string): Promise<RunRecord>;
+  /** Has the tenants discovered that are due. */
+  tick(): Promise<void>;
+  /** Works on one message of the queue. */
+  handle(message: TenantMessage, caller: Caller): Promise<void>;
+  /** A message that failed for good: its run fails. */
+  failed(message: TenantMessage, caller: Caller): Promise<void>;
+  /** Client secrets of the registrations that end by an instant. */
+  expiring(by: Date): AsyncGenerator<TenantCredential>;
+  /** Once a day: secrets and assets that belong to no tenant any more. */
+  cleanUp(caller: Caller): Promise<void>;
+}
+
+export function createB2c(deps: {
+  tables: Tables;
+  queues: Queues;
+  audit: Pick<Audit, "append">;
+  vault: ServiceKeyVault | undefined;
+  /** Microsoft Graph of another tenant. */
+  graphOf: (registration: Registration) => TenantReader;
+  /** The tenant that the service is in. */
+  ownTenantId: () => Promise<string>;
+  inventory: Omit<HolderWriting, "confirm"> & { writer: Pick<InventoryWriter, "forget"> };
+  moment: () => Promise<Moment>;
+  licensed: () => Promise<boolean>;
+  ended: () => Promise<void>;
+  clock: Clock;
+  randomness: Randomness;
+  log: Logger;
+  /** Milliseconds a request waits for its discovery; for tests. */
+  waitMs?: number;
+}): B2c {
+  const { tables, queues, audit, clock, log, licensed } = deps;
+  const secrets = createKeptSecrets(B2C_SECRETS, deps);
+  const isOwn = async (tenantId: string) => tenantId === (await deps.ownTenantId()).toLowerCase();
+  const registry = createRegistry({ ...deps, secrets, isOwn });
+  const removal = createRemoval({ ...deps, registry, secrets });
+  const runs = (tenantId: string) => createRuns(runsOf(tenantId), deps);
+
+  const send = (message: TenantMessage, delaySeconds: number) => queues.send(QUEUE, message, { delaySeconds });
+
+  async function begin(tenantId: string, trigger: RunRecord["trigger"], caller: Caller): Promise<RunRecord> {
+    const event = {
+      type: "b2cTenant.discoveryRequested",
+      caller,
+      target: tenantTarget(tenantId),
+      details: { trigger },
+    };
+    return await audited(
+      audit,
+      event,
+      async () => {
+        const { run } = await runs(tenantId).begin({ trigger, tenantId }, caller);
+        // Where one was under way, its message may be lost; another does no harm.
+        await send({ tenantId, runId: run.runId }, trigger === "api" ? MESSAGE_DELAY_SECONDS : 0);
+        return run;
+      },
+      (run) => ({ details: { trigger, runId: run.runId } }),
+    );
+  }
+
+  /** Works on a run to its end, or to where another worker or message goes on. */
+  async function work(tenantId: string, runId: string): Promise<void> {
+    const row = await registry.find(tenantId);
+    if (!row) {
+      await giveUp({ tenantId, runId }, "removed", "The tenant was removed.", "Nothing to do.");
+      return;
+    }
+    const own = runs(tenantId);
+    let held: Awaited<ReturnType<typeof own.hold>>;
+    try {
+      held = await own.hold(runId);
+      if (!held) return;
+      await discoverTenant(held, row, { ...deps, secrets, isOwn });
+      await own.removeOld();
+    } catch (error) {
+      await held?.release();
+      throw error;
+    }
+  }
+
+  async function giveUp(
+    { tenantId, runId }: { tenantId: string; runId: string },
+    code: string,
+    message: string,
+    remedy: string,
+  ): Promise<void> {
+    const failure: ListFailure = { list: "signIn", code, message, remedy, at: clock.now().toISOString() };
+    const run = await runs(tenantId).giveUp(runId, failure);
+    if (!run || code === "removed") return;
+    await changeStatus(run, deps, ({ runId: _, ...known }) => ({ ...known, ended: "failed", failures: run.failures }));
+  }
+
+  const isDue = (found: FoundTenant): boolean => {
+    const next = nextDiscoveryAt(found);
+    return next !== undefined && next <= clock.now().toISOString();
+  };
+
+  /** What a message without a run asks for, looked at again: it may come twice. */
+  async function takeUp(tenantId: string, caller: Caller): Promise<void> {
+    const { row } = await registry.look(tenantId);
+    if (row?.removing) return await removal.finish(tenantId);
+    if (!row || !(await licensed())) return;
+    if (isDue(await registry.get(tenantId))) await begin(row.tenantId, "schedule", caller);
+  }
+
+  async function sayUnlicensed(): Promise<void> {
+    log.warn("B2C tenants are due and left alone: there is no PRO licence");
+    const day = clock.now().toISOString().slice(0, 10);
+    if ((await tables.get(Notices, TENANTS, LICENCE_NOTICE))?.day === day) return;
+    await audit.append({
+      type: "b2cTenant.unlicensed",
+      caller: { actor: "system", requestId: "b2c" },
+      outcome: "refused",
+      target: { type: "timer", id: "discoverDueTenants" },
+    });
+    await tables.put(Notices, TENANTS, LICENCE_NOTICE, { day });
+  }
+
+  return {
+    register: registry.register,
+    change: registry.change,
+
+    async list(request) {
+      const found = (await registry.all()).filter(({ row }) => !row.removing);
+      if (found.length === 0 && !(await licensed())) throw licenseRequired();
+      return pageOfAll(found, request, ({ row }) => `${row.displayName.toLowerCase()}\n${row.tenantId}`);
+    },
+
+    async get(tenantId) {
+      if (!(await registry.find(tenantId)) && !(await licensed())) throw licenseRequired();
+      return await registry.get(tenantId);
+    },
+
+    async remove(tenantId, ifMatch, caller) {
+      const { row, broken } = await registry.look(tenantId);
+      if (!row && !broken && !(await licensed())) throw licenseRequired();
+      await removal.remove(tenantId, ifMatch, caller, (id) => send({ tenantId: id }, MESSAGE_DELAY_SECONDS));
+    },
+
+    async test(tenantId, caller) {
+      const { row } = await registry.get(tenantId);
+      const secret = await secrets.read(row.clientSecret, secretUse(row));
+      const result = await tried(row.tenantId, row.clientId, secret);
+      const failed = result.checks.flatMap(({ name, finding }) => (finding ? `${name}: ${finding.code}` : []));
+      await audit.append({
+        type: "b2cTenant.tested",
+        caller,
+        target: tenantTarget(row.tenantId),
+        outcome: failed.length === 0 ? "success" : "failure",
+        details: { failed },
+      });
+      return result;
+
+      async function tried(id: string, clientId: string, clientSecret: string | undefined): Promise<TestResult> {
+        if (clientSecret === undefined)
+          return { checks: [{ name: "signIn", outcome: "failed", finding: secretMissing }] };
+        if (await isOwn(id)) return { checks: [{ name: "tenant", outcome: "failed", finding: ownTenant }] };
+        const graph = deps.graphOf({ tenantId: id, clientId, clientSecret });
+        return await testTenant(row, graph, AbortSignal.timeout(TEST_MS));
+      }
+    },
+
+    async discover(given, caller) {
+      const { row } = await registry.get(given);
+      const { tenantId } = row;
+      const under = await runs(tenantId).active();
+      const { runId } = under ?? (await begin(tenantId, "api", caller));
+      let timer: NodeJS.Timeout | undefined;
+      const late = new Promise<void>((resolve) => {
+        timer = setTimeout(resolve, deps.waitMs ?? WAIT_MS);
+      });
+      // What goes on after the answer, or fails, is finished by the queue's message.
+      const done = work(tenantId, runId).catch((error: unknown) => {
+        log.warn("A discovery is left to its message", { runId, reason: error instanceof Error ? error.name : "" });
+      });
+      await Promise.race([done, late]);
+      clearTimeout(timer);
+      return { run: await runs(tenantId).get(runId), isNew: under === undefined };
+    },
+
+    async run(given, runId) {
+      const tenantId = given.toLowerCase();
+      if (!(await registry.find(tenantId))) throw notFound(`${THE_TENANT} ${given.slice(0, 64)}`);
+      return await runs(tenantId).get(runId);
+    },
+
+    async tick() {
+      const all = await registry.all();
+      for (const { row } of all) if (row.removing) await send({ tenantId: row.tenantId }, 0);
+      const due = all.filter((found) => !found.row.removing && isDue(found));
+      if (due.length === 0) return;
+      if (!(await licensed())) return await sayUnlicensed();
+      for (const { row } of due) await send({ tenantId: row.tenantId }, 0);
+    },
+
+    async handle({ tenantId, runId }, caller) {
+      try {
+        if (runId === undefined) await takeUp(tenantId, caller);
+        else await work(tenantId, runId);
+      } catch (error) {
+        // Another worker has the run, or writes the same rows: waiting must not count as a failed delivery.
+        const waitMs =
+          error instanceof RunBusy || error instanceof VaultBusy
+            ? error.waitMs
+            : isConflict(error)
+              ? SECOND_MS
+              : undefined;
+        if (waitMs === undefined) throw error;
+        const delaySeconds = Math.min(LONGEST_BUSY_SECONDS, Math.max(1, Math.ceil(waitMs / SECOND_MS)));
+        await send({ tenantId, ...(runId === undefined ? {} : { runId }) }, delaySeconds);
+      }
+    },
+
+    async failed({ tenantId, runId }, caller) {
+      log.error("The work on a B2C tenant failed for good", { tenantId, runId });
+      if (runId === undefined) return;
+      await giveUp(
+        { tenantId, runId },
+        "internal",
+        "The tenant's credentials could not be written, in five tries.",
+        "Look at GET /system/failed-messages and at the log; the next discovery tries it again.",
+      );
+      await audit.append({
+        type: "b2cTenant.discovered",
+        caller,
+        outcome: "failure",
+        target: tenantTarget(tenantId),
+        details: { runId, status: "failed", failures: ["signIn: internal"] },
+      });
+    },
+
+    async *expiring(by) {
+      const now = clock.now().toISOString();
+      for (const { row, status } of await registry.all()) {
+        const known = status.secretEnds?.of === row.clientSecret.id ? status.secretEnds.at : undefined;
+        const expiresAt = row.clientSecretExpiresOn ?? known;
+        if (row.removing || expiresAt === undefined || expiresAt <= now || Date.parse(expiresAt) > by.getTime())
+          continue;
+        const createdAt = new Date(decodeTime(row.clientSecret.id.split("-")[0]!)).toISOString();
+        const what = "Client secret of a B2C tenant";
+        yield { id: `b2c.${row.clientSecret.id}`, what, name: row.displayName, createdAt, expiresAt };
+      }
+    },
+
+    async cleanUp(caller) {
+      await removal.sweep();
+      const used = (await registry.all()).map(({ row }) => row.clientSecret);
+      await secrets.cleanUp(used, caller);
+    },
+  };
+}

@@ -1,0 +1,225 @@
+import pMap from "p-map";
+import type { Audit } from "../audit/audit.ts";
+import { IntervalSealed } from "../audit/interval.ts";
+import { CloudFailure } from "../azure/failure.ts";
+import type { Registration } from "../azure/token-endpoint.ts";
+import { ASSET_TYPES } from "../inventory/asset.ts";
+import { countExpiries } from "../inventory/expiries.ts";
+import { type Moment, rangeOf } from "../inventory/health.ts";
+import { b2cHolderName, holderSubscription } from "../inventory/holder.ts";
+import { expiriesOf, VAULTS, Vaults, vaultInSubscriptionKey } from "../inventory/vault.ts";
+import { type HolderWriting, writeHolder } from "../inventory/write-holder.ts";
+import type { HeldRun, ListFailure } from "../runs/runs.ts";
+import type { Clock, Logger, Randomness } from "../runtime.ts";
+import type { KeptSecrets } from "../secrets/kept-secrets.ts";
+import { withoutKeys } from "../storage/entity.ts";
+import { keyEnd } from "../storage/keys.ts";
+import type { Tables } from "../storage/tables.ts";
+import { MINUTE_MS } from "../time.ts";
+import { isAbsent, mayHave, mismatchOf, type TenantReader, tenantTypeOf, unlessFailure } from "./connection-test.ts";
+import { KIND_OF, type ReadHolder, readList } from "./read.ts";
+import {
+  type Counts,
+  LISTS,
+  type List,
+  type RunRecord,
+  Statuses,
+  secretUse,
+  statusKey,
+  TENANTS,
+  type TenantRecord,
+  type TenantStatus,
+} from "./tenant.ts";
+import { type Finding, ownTenant, secretMissing, unreadable } from "./words.ts";
+
+/** Reading all of a tenant may take so long: below the longest time of one invocation (host.json). */
+const READING_MS = 8 * MINUTE_MS;
+const HOLDERS_AT_ONCE = 4;
+
+export interface DiscoverDeps {
+  tables: Tables;
+  /** Microsoft Graph of another tenant. */
+  graphOf: (registration: Registration) => TenantReader;
+  secrets: KeptSecrets;
+  isOwn: (tenantId: string) => Promise<boolean>;
+  inventory: Omit<HolderWriting, "confirm">;
+  moment: () => Promise<Moment>;
+  audit: Pick<Audit, "append">;
+  /** Run when a discovery has ended. */
+  ended: () => Promise<void>;
+  clock: Clock;
+  randomness: Randomness;
+  log: Logger;
+}
+
+/** What a reading came to. */
+interface Reading {
+  holders: ReadHolder[];
+  /** The kinds that were read, or that such a tenant has none of. */
+  read: number;
+  failures: ListFailure[];
+  found: Pick<TenantStatus, "tenantType" | "secretEnds">;
+}
+
+/**
+ * Reads a tenant's credentials and brings the inventory up to date, holder after holder. A worker that dies anywhere is
+ * followed by one that reads again. A failure of the tenant is the run's outcome, anything else is thrown, so that the message
+ * comes again.
+ */
+export async function discoverTenant(
+  held: HeldRun<RunRecord>,
+  tenant: TenantRecord,
+  deps: DiscoverDeps,
+): Promise<void> {
+  const { clock, log } = deps;
+  const { run } = held;
+  if (run.ending) return await complete(held, run.ending, deps);
+  const now = clock.now().toISOString();
+  await changeStatus(run, deps, (known) => ({ ...known, runId: run.runId, attemptedAt: now }));
+  const signal = AbortSignal.any([held.signal, AbortSignal.timeout(READING_MS)]);
+  const { holders, read, failures, found } = await readTenant(tenant, { now, signal, deps });
+  // Reading takes a while: another worker may have taken the run over, or the tenant may have left.
+  await held.confirm();
+  const content = { source: "b2c" as const, tenantId: tenant.tenantId, now, seenAt: now, owner: held.worker };
+  await pMap(
+    holders,
+    async (holder) => await writeHolder({ ...content, ...holder }, { ...deps.inventory, confirm: held.confirm }),
+    { concurrency: HOLDERS_AT_ONCE },
+  );
+  await held.confirm();
+  await changeStatus(run, deps, (known) => ({ ...known, ...found, ...(read > 0 ? { lastDiscoveredAt: now } : {}) }));
+  const ending: NonNullable<RunRecord["ending"]> = {
+    status: failures.length === 0 ? "completed" : read > 0 ? "partial" : "failed",
+    finishedAt: clock.now().toISOString(),
+    entryId: deps.randomness.ulid(clock.now()),
+    counts: await countsOf(tenant.tenantId, deps),
+  };
+  await held.change({ failures, ending });
+  log.info("A B2C tenant was discovered", { runId: run.runId, tenantId: run.tenantId, ...ending });
+  await complete(held, ending, deps);
+}
+
+async function readTenant(
+  tenant: TenantRecord,
+  { now, signal, deps }: { now: string; signal: AbortSignal; deps: DiscoverDeps },
+): Promise<Reading> {
+  const reading: Reading = { holders: [], read: 0, failures: [], found: {} };
+  const fail = (list: string, { code, message, remedy }: Finding) =>
+    reading.failures.push({ list, code, message, remedy, at: now });
+  const stop = (list: string, finding: Finding) => {
+    fail(list, finding);
+    return reading;
+  };
+
+  const secret = await unlessFailure(deps.secrets.read(tenant.clientSecret, secretUse(tenant)));
+  if (secret instanceof CloudFailure) return stop("signIn", secret);
+  if (secret === undefined) return stop("signIn", secretMissing);
+  if (await deps.isOwn(tenant.tenantId)) return stop("organization", ownTenant);
+  const { tenantId, clientId } = tenant;
+  const graph = deps.graphOf({ tenantId, clientId, clientSecret: secret });
+  const organization = await unlessFailure(graph.organization(signal));
+  if (organization instanceof CloudFailure) {
+    // Who may not read this may still read the rest.
+    if (organization.code !== "accessDenied") return stop("signIn", organization);
+    fail("organization", unreadable("organization", tenant, organization));
+  } else if (organization) {
+    const type = tenantTypeOf(organization);
+    if (type) reading.found.tenantType = type;
+    // What is read under another tenant's name would be told of as that one's.
+    const mismatch = mismatchOf(tenant, organization);
+    if (mismatch) return stop("organization", mismatch);
+  }
+
+  for (const list of LISTS) {
+    const type = reading.found.tenantType;
+    const holders = mayHave(list, type) ? await unlessFailure(readList[list](graph, { ...tenant, now }, signal)) : [];
+    if (!(holders instanceof CloudFailure)) reading.holders.push(...holders);
+    else if (!isAbsent(list, type, holders)) {
+      fail(list, unreadable(list, tenant, holders));
+      continue;
+    }
+    reading.read++;
+  }
+  reading.found = { ...reading.found, ...secretEnds(tenant, secret, reading.holders) };
+  return reading;
+}
+
+/** When the secret that the service signs in with ends: that of its application which begins as it does, if only one does. */
+function secretEnds(
+  { clientId, clientSecret }: TenantRecord,
+  secret: string,
+  holders: readonly ReadHolder[],
+): Pick<TenantStatus, "secretEnds"> {
+  const own = holders
+    .flatMap(({ assets }) => assets)
+    .filter(({ type, credential }) => type === "secret" && credential?.of && credential.appId === clientId)
+    .filter(({ credential }) => credential?.hint !== undefined && secret.startsWith(credential.hint));
+  const [one, other] = own;
+  if (one?.expiresOn === undefined || other) return {};
+  return { secretEnds: { of: clientSecret.id, at: new Date(one.expiresOn * 1000).toISOString() } };
+}
+
+/** What the inventory holds of the tenant. One request. */
+async function countsOf(tenantId: string, { tables, moment }: DiscoverDeps): Promise<Counts> {
+  const counts: Counts = { applications: 0, policyKeys: 0, identityProviders: 0, expiring: 0 };
+  const at = await moment();
+  const ranges = [rangeOf("critical", at), rangeOf("warning", at)];
+  const kinds = LISTS.map((list): [List, string] => [list, b2cHolderName(tenantId, KIND_OF[list])]);
+  const prefix = vaultInSubscriptionKey(holderSubscription("b2c"), `b2c-${tenantId}-`);
+  const range = { partitionKey: VAULTS, from: prefix, before: keyEnd(prefix) };
+  for await (const rows of tables.pages(Vaults, range)) {
+    for (const row of rows) {
+      const list = kinds.find(([, start]) => row.name.startsWith(start))?.[0];
+      if (list === undefined) continue;
+      for (const type of ASSET_TYPES) {
+        counts[list] += countExpiries(expiriesOf(row, type));
+        for (const one of ranges) counts.expiring += countExpiries(expiriesOf(row, type), one);
+      }
+    }
+  }
+  return counts;
+}
+
+/** Only the newest run says anything of its tenant. */
+export async function changeStatus(
+  { tenantId, runId }: Pick<RunRecord, "tenantId" | "runId">,
+  { tables }: Pick<DiscoverDeps, "tables">,
+  change: (known: TenantStatus) => TenantStatus,
+): Promise<void> {
+  await tables.modify(Statuses, TENANTS, statusKey(tenantId), (now) =>
+    now?.runId !== undefined && now.runId > runId ? undefined : change(now ? withoutKeys(now) : {}),
+  );
+}
+
+const ENTRY_ATTEMPTS = 3;
+
+/** Enters the run's end in the audit log, once under one id, and ends it. */
+async function complete(
+  held: HeldRun<RunRecord>,
+  ending: NonNullable<RunRecord["ending"]>,
+  deps: DiscoverDeps,
+  attempt = 1,
+): Promise<void> {
+  const { runId, tenantId, requestId, failures } = held.run;
+  const { entryId, finishedAt, status, counts } = ending;
+  try {
+    await deps.audit.append({
+      id: entryId,
+      type: "b2cTenant.discovered",
+      caller: { actor: "system", requestId },
+      outcome: status === "completed" ? "success" : "failure",
+      target: { type: "b2cTenant", id: tenantId },
+      details: { runId, status, ...counts, failures: failures.map(({ list, code }) => `${list}: ${code}`) },
+    });
+  } catch (error) {
+    // A worker died long ago before it could enter it, and the time of that id is sealed.
+    if (!(error instanceof IntervalSealed) || attempt === ENTRY_ATTEMPTS) throw error;
+    const again = { ...ending, entryId: deps.randomness.ulid(deps.clock.now()) };
+    await held.change({ ending: again });
+    return await complete(held, again, deps, attempt + 1);
+  }
+  await deps.ended();
+  await held.confirm();
+  await changeStatus(held.run, deps, ({ runId: _, ...known }) => ({ ...known, ended: status, counts, failures }));
+  await held.end({ status, finishedAt, counts, ending: undefined });
+}

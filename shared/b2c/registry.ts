@@ -1,0 +1,228 @@
+import type { Audit } from "../audit/audit.ts";
+import { audited } from "../audit/audited.ts";
+import type { ServiceKeyVault } from "../azure/service-key-vault.ts";
+import { changedSince, requireMatch } from "../http/conditional.ts";
+import type { Caller } from "../http/endpoint.ts";
+import { invalidBody, notFound, Problem } from "../http/problem.ts";
+import type { Clock, Logger } from "../runtime.ts";
+import type { KeptSecrets } from "../secrets/kept-secrets.ts";
+import { isConflict } from "../storage/conflict.ts";
+import { withoutKeys } from "../storage/entity.ts";
+import { insert, type Operation, replace, StorageCorrupt, type Tables } from "../storage/tables.ts";
+import type { NewTenant, TenantChange } from "./api.ts";
+import {
+  type FoundTenant,
+  Statuses,
+  secretUse,
+  statusKey,
+  statusRange,
+  TENANTS,
+  type TenantRecord,
+  type TenantRow,
+  TenantRows,
+  type TenantStatus,
+  tenantKey,
+  tenantOfStatus,
+  tenantRange,
+} from "./tenant.ts";
+
+/** The registered tenants: the only place that writes what people say of them. Every change is entered in the audit log. */
+export interface Registry {
+  /** `broken`: there is a row, but this service did not write it as it is. */
+  look(tenantId: string): Promise<{ row: TenantRow | undefined; broken?: { etag: string } }>;
+  /** Undefined when there is none, and when it is being removed. @throws {Problem} conflict: its row was tampered with */
+  find(tenantId: string): Promise<TenantRow | undefined>;
+  /** As `find`, with what is known of it. @throws {Problem} notFound, conflict */
+  get(tenantId: string): Promise<FoundTenant>;
+  /** All rows, those being removed among them. A request per 1,000; one that was tampered with is left out. */
+  all(): Promise<FoundTenant[]>;
+  /** @throws {Problem} alreadyExists, conflict, unavailable */
+  register(given: NewTenant, caller: Caller): Promise<FoundTenant>;
+  /** @throws {Problem} notFound, conflict, invalidRequest, preconditionFailed, unavailable */
+  change(tenantId: string, given: TenantChange, ifMatch: string | undefined, caller: Caller): Promise<FoundTenant>;
+}
+
+export const THE_TENANT = "The B2C tenant";
+export const tenantTarget = (tenantId: string) => ({ type: "b2cTenant", id: tenantId });
+const GUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
+export function createRegistry(deps: {
+  tables: Tables;
+  audit: Pick<Audit, "append">;
+  secrets: KeptSecrets;
+  vault: ServiceKeyVault | undefined;
+  /** Whether it is the tenant that the service is in. */
+  isOwn: (tenantId: string) => Promise<boolean>;
+  clock: Clock;
+  log: Logger;
+}): Registry {
+  const { tables, audit, secrets, clock, log } = deps;
+  const onCorrupt = ({ message }: StorageCorrupt) =>
+    log.error("A B2C tenant is left out: its row does not hold", { row: message });
+
+  const statusOf = async (tenantId: string): Promise<TenantStatus> => {
+    const found = await tables.get(Statuses, TENANTS, statusKey(tenantId));
+    return found ? withoutKeys(found) : {};
+  };
+
+  async function look(given: string): ReturnType<Registry["look"]> {
+    const tenantId = given.toLowerCase();
+    if (!GUID.test(tenantId)) return { row: undefined };
+    try {
+      return { row: await tables.get(TenantRows, TENANTS, tenantKey(tenantId)) };
+    } catch (error) {
+      if (!(error instanceof StorageCorrupt)) throw error;
+      onCorrupt(error);
+      return { row: undefined, broken: { etag: error.etag } };
+    }
+  }
+
+  async function find(tenantId: string): Promise<TenantRow | undefined> {
+    const { row, broken } = await look(tenantId);
+    if (broken) throw tampered(tenantId);
+    return row?.removing ? undefined : row;
+  }
+
+  /** @param onConflict - Says what it means that the row was not as it should be. */
+  async function write(
+    next: TenantRecord,
+    operations: Operation[],
+    onConflict: () => Promise<Problem> | Problem,
+  ): Promise<TenantRow> {
+    const rowKey = tenantKey(next.tenantId);
+    try {
+      const etags = await tables.transaction(TenantRows.table, TENANTS, operations);
+      return { ...next, partitionKey: TENANTS, rowKey, etag: etags.get(rowKey)! };
+    } catch (error) {
+      if (isConflict(error)) throw await onConflict();
+      throw error;
+    }
+  }
+
+  /** What the audit log has of it. */
+  const entered = ({ clientSecret, ...rest }: TenantRecord) => ({ ...rest, clientSecret: clientSecret.version });
+
+  return {
+    look,
+    find,
+
+    async get(tenantId) {
+      const row = await find(tenantId);
+      if (!row) throw notFound(`${THE_TENANT} ${tenantId.slice(0, 64)}`);
+      return { row, status: await statusOf(row.tenantId) };
+    },
+
+    async all() {
+      const known = new Map<string, TenantStatus>();
+      for await (const rows of tables.pages(Statuses, statusRange))
+        for (const row of rows) known.set(tenantOfStatus(row.rowKey), withoutKeys(row));
+      const found: FoundTenant[] = [];
+      for await (const rows of tables.pages(TenantRows, { ...tenantRange, onCorrupt }))
+        for (const row of rows) found.push({ row, status: known.get(row.tenantId) ?? {} });
+      return found;
+    },
+
+    async register({ clientSecret, clientSecretExpiresOn, ...given }, caller) {
+      const { tenantId } = given;
+      if (!deps.vault) throw new Problem("conflict", NO_VAULT);
+      if (await deps.isOwn(tenantId)) throw new Problem("conflict", OWN_TENANT);
+      await refuseKnown(tenantId);
+      const at = clock.now().toISOString();
+      const by = { createdAt: at, createdBy: caller.actor, updatedAt: at, updatedBy: caller.actor };
+      const record = {
+        ...given,
+        ...(clientSecretExpiresOn ? { clientSecretExpiresOn } : {}),
+        ...by,
+      };
+      const event = { type: "b2cTenant.registered", caller, target: tenantTarget(tenantId), after: record };
+      const row = await audited(audit, event, async () => {
+        const kept = await secrets.write(clientSecret, secretUse(record));
+        const next: TenantRecord = { ...record, clientSecret: kept };
+        const operations = [insert(TenantRows, tenantKey(tenantId), next), secrets.stillKept(kept)];
+        return await write(next, operations, async () => {
+          await refuseKnown(tenantId);
+          return new Problem("conflict", `${THE_TENANT} was changed in this moment. Repeat the request.`);
+        });
+      });
+      return { row, status: await statusOf(tenantId) };
+    },
+
+    async change(tenantId, given, ifMatch, caller) {
+      const before = await find(tenantId);
+      if (!before) throw notFound(`${THE_TENANT} ${tenantId.slice(0, 64)}`);
+      requireMatch(before.etag, ifMatch, THE_TENANT);
+      const { clientSecret, clientSecretExpiresOn, tenantId: named, ...members } = given;
+      if (named !== undefined && named !== before.tenantId) {
+        throw invalidBody("tenantId", "can't be changed: delete this registration and register the other tenant");
+      }
+      if (members.clientId !== undefined && members.clientId !== before.clientId && clientSecret === undefined) {
+        const why = "is needed again: clientId changes, and a saved secret is not sent for another application";
+        throw invalidBody("clientSecret", why);
+      }
+      const { clientSecretExpiresOn: endsBefore, ...kept } = withoutKeys(before);
+      // The end of a secret is not that of the next one.
+      const ends =
+        clientSecretExpiresOn === undefined && clientSecret === undefined ? endsBefore : clientSecretExpiresOn;
+      const changed: TenantRecord = {
+        ...kept,
+        ...members,
+        ...(ends ? { clientSecretExpiresOn: ends } : {}),
+        updatedAt: clock.now().toISOString(),
+        updatedBy: caller.actor,
+      };
+      const event = {
+        type: "b2cTenant.changed",
+        caller,
+        target: tenantTarget(before.tenantId),
+        before: entered(withoutKeys(before)),
+      };
+      const effect = async () => {
+        const secret = clientSecret === undefined ? undefined : await secrets.write(clientSecret, secretUse(changed));
+        const next = secret ? { ...changed, clientSecret: secret } : changed;
+        const operations = [
+          replace(TenantRows, tenantKey(before.tenantId), next, before.etag),
+          ...(secret ? [secrets.stillKept(secret)] : []),
+        ];
+        return await write(next, operations, () =>
+          ifMatch === undefined
+            ? new Problem("conflict", `${THE_TENANT} was changed in this moment. Repeat the request.`)
+            : changedSince(THE_TENANT),
+        );
+      };
+      const row = await audited(audit, event, effect, (after) => ({ after: entered(withoutKeys(after)) }));
+      if (clientSecret !== undefined) await dueAtOnce(row.tenantId);
+      return { row, status: await statusOf(row.tenantId) };
+    },
+  };
+
+  /** @throws {Problem} alreadyExists; conflict while it is being removed */
+  async function refuseKnown(tenantId: string): Promise<void> {
+    const { row, broken } = await look(tenantId);
+    if (broken) throw tampered(tenantId);
+    if (row?.removing) {
+      throw new Problem("conflict", "What was found in this tenant is still being removed. Repeat it in a minute.");
+    }
+    if (row) throw new Problem("alreadyExists", `The tenant ${tenantId} is registered. Change it with PUT.`);
+  }
+
+  /** What failed with the secret before is tried with the new one. */
+  async function dueAtOnce(tenantId: string): Promise<void> {
+    await tables.modify(Statuses, TENANTS, statusKey(tenantId), (now) => {
+      if (!now) return undefined;
+      const { attemptedAt: _, ...rest } = withoutKeys(now);
+      return rest;
+    });
+  }
+}
+
+const NO_VAULT =
+  "A B2C tenant's client secret is kept in the service's own key vault, which is not configured. Set SERVICE_KEY_VAULT_URL.";
+
+const OWN_TENANT =
+  "This is the tenant that the service itself is in: its applications are discovered without a registration (POST /api/automation/rotation/discover).";
+
+const tampered = (tenantId: string) =>
+  new Problem(
+    "conflict",
+    `The registration of ${tenantId.slice(0, 64)} was changed past this service, and is not used. Find out who can write this service's tables; then delete it (DELETE /b2c/tenants/${tenantId.slice(0, 64)}) and register the tenant again.`,
+  );

@@ -1,0 +1,149 @@
+import type { Audit } from "../audit/audit.ts";
+import { audited } from "../audit/audited.ts";
+import { CloudFailure } from "../azure/failure.ts";
+import { changedSince, requireMatch } from "../http/conditional.ts";
+import type { Caller } from "../http/endpoint.ts";
+import { notFound } from "../http/problem.ts";
+import { CREDENTIAL_KINDS } from "../inventory/asset.ts";
+import { b2cTenantOf, holderSubscription } from "../inventory/holder.ts";
+import { VAULTS, type VaultRecord, Vaults, vaultInSubscriptionKey } from "../inventory/vault.ts";
+import { type InventoryWriter, VaultBusy } from "../inventory/write.ts";
+import type { HolderWriting } from "../inventory/write-holder.ts";
+import { createRuns } from "../runs/runs.ts";
+import type { Clock, Logger, Randomness } from "../runtime.ts";
+import type { KeptSecrets } from "../secrets/kept-secrets.ts";
+import { isConflict } from "../storage/conflict.ts";
+import { withoutKeys } from "../storage/entity.ts";
+import { keyEnd } from "../storage/keys.ts";
+import { remove, type Tables } from "../storage/tables.ts";
+import { holdersOf } from "./read.ts";
+import { type Registry, THE_TENANT, tenantTarget } from "./registry.ts";
+import { Runs, runsOf, Statuses, statusKey, TENANTS, TenantRows, tenantKey } from "./tenant.ts";
+
+/** Takes tenants out of the registry, with what was found in them. */
+export interface Removal {
+  /**
+   * The tenant is out of the registry when this returns; its assets and its secret may leave a little later.
+   *
+   * @param later - Sends what has `finish` called again.
+   * @throws {Problem} notFound, preconditionFailed
+   */
+  remove(
+    tenantId: string,
+    ifMatch: string | undefined,
+    caller: Caller,
+    later: (tenantId: string) => Promise<void>,
+  ): Promise<void>;
+  /** Finishes what was begun; nothing happens where nothing was. @throws {VaultBusy} while somebody else writes its assets */
+  finish(tenantId: string): Promise<void>;
+  /** Removes assets of tenants that are registered no more, which a worker wrote that was slower than the removal. */
+  sweep(): Promise<void>;
+}
+
+export function createRemoval(deps: {
+  tables: Tables;
+  audit: Pick<Audit, "append">;
+  registry: Registry;
+  secrets: KeptSecrets;
+  inventory: Omit<HolderWriting, "confirm" | "writer"> & { writer: Pick<InventoryWriter, "known" | "forget"> };
+  clock: Clock;
+  randomness: Randomness;
+  log: Logger;
+}): Removal {
+  const { tables, audit, registry, secrets, inventory, clock, randomness, log } = deps;
+
+  async function forget(holder: string, owner: string): Promise<void> {
+    const known = await inventory.writer.known(holder);
+    if (!known.row) return;
+    const vault: VaultRecord = withoutKeys(known.row);
+    await inventory.writer.forget(known, owner, () =>
+      inventory.prepareChange({ vault, vaultBefore: vault, vaultGone: true }),
+    );
+  }
+
+  async function removeFound(tenantId: string): Promise<void> {
+    const runs = createRuns(runsOf(tenantId), deps);
+    const active = await runs.active();
+    const at = clock.now().toISOString();
+    const gone = {
+      list: "organization",
+      code: "removed",
+      message: "The tenant was removed.",
+      remedy: "Nothing to do.",
+      at,
+    };
+    // Its worker finds at its next step that the run is not its own any more, and writes nothing more.
+    if (active) await runs.giveUp(active.runId, gone);
+    const owner = `removal/${randomness.ulid(clock.now())}`;
+    for (const kind of CREDENTIAL_KINDS) for (const holder of holdersOf(tenantId, kind)) await forget(holder, owner);
+    const { partitionKey } = runsOf(tenantId);
+    for await (const rows of tables.pages(Runs, { partitionKey, select: ["runId"] })) {
+      const removals = rows.map(({ rowKey }) => remove(Runs, rowKey));
+      await tables.write(Runs.table, partitionKey, removals);
+    }
+  }
+
+  async function finish(tenantId: string): Promise<void> {
+    const { row } = await registry.look(tenantId);
+    if (!row?.removing) return;
+    await removeFound(row.tenantId);
+    await secrets.remove(row.clientSecret);
+    await tables.remove(Statuses, TENANTS, statusKey(row.tenantId));
+    // Last: until then nobody registers it anew.
+    await tables.remove(TenantRows, TENANTS, tenantKey(row.tenantId));
+  }
+
+  return {
+    finish,
+
+    async remove(given, ifMatch, caller, later) {
+      const { row, broken } = await registry.look(given);
+      const tenantId = given.toLowerCase();
+      const etag = (row ?? broken)?.etag;
+      if (etag === undefined || row?.removing) throw notFound(`${THE_TENANT} ${given.slice(0, 64)}`);
+      requireMatch(etag, ifMatch, THE_TENANT);
+      const event = { type: "b2cTenant.removed", caller, target: tenantTarget(tenantId) };
+      const { clientSecret: _, ...before } = row ? withoutKeys(row) : {};
+      await audited(audit, { ...event, ...(row && { before }) }, async () => {
+        if (!row) {
+          // What names its secret does not hold: that is cleaned up within two days.
+          await removeFound(tenantId);
+          await tables.remove(Statuses, TENANTS, statusKey(tenantId));
+          await tables.remove(TenantRows, TENANTS, tenantKey(tenantId), etag);
+          return;
+        }
+        // Said before, to be heard after it: who dies in between leaves nothing half-way for long.
+        await later(tenantId);
+        try {
+          await tables.replace(TenantRows, { ...row, removing: true });
+        } catch (error) {
+          if (isConflict(error)) throw changedSince(THE_TENANT);
+          throw error;
+        }
+        try {
+          await finish(tenantId);
+        } catch (error) {
+          // It has left the registry; the message does what is left.
+          if (!(error instanceof VaultBusy || error instanceof CloudFailure || isConflict(error))) throw error;
+          log.warn("What was found in a B2C tenant is removed a little later", { tenantId, reason: error.name });
+        }
+      });
+    },
+
+    async sweep() {
+      const registered = new Set((await registry.all()).map(({ row }) => row.tenantId));
+      const prefix = vaultInSubscriptionKey(holderSubscription("b2c"), "");
+      const range = { partitionKey: VAULTS, from: prefix, before: keyEnd(prefix) };
+      const owner = `removal/${randomness.ulid(clock.now())}`;
+      for await (const rows of tables.pages(Vaults, { ...range, select: ["name"] })) {
+        for (const { name } of rows) {
+          const tenantId = b2cTenantOf(name);
+          if (tenantId === undefined || registered.has(tenantId)) continue;
+          // One that was tampered with is no longer listed, and is still registered.
+          const { row, broken } = await registry.look(tenantId);
+          if (!row && !broken) await forget(name, owner);
+        }
+      }
+    },
+  };
+}
