@@ -1,0 +1,169 @@
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import type { Cloud } from "../../infra/local/cloud/cloud.ts";
+import { SHOP_REGISTRATION } from "../../infra/local/cloud/company/acme-tenants.ts";
+import { appIdOf, keyIdOf, secretValueOf } from "../../infra/local/cloud/company/applications.ts";
+import type { Config } from "../../shared/config/config.ts";
+import { assetId, placesOf } from "../../shared/inventory/asset.ts";
+import { liveIn } from "../azure/live-cloud.ts";
+import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
+import { caller, company, openRoom, PAGE, type Room, truthOf } from "./room.ts";
+
+let storage: MovedStorage;
+let live: { cloud: Cloud; config: Config };
+let account = 0;
+let room: Room;
+
+beforeAll(async () => {
+  const accounts = Array.from({ length: 20 }, (_, index) => `tenants${index}`);
+  [storage, live] = await Promise.all([startMovedStorage(accounts), liveIn({ company })]);
+});
+beforeEach(() => {
+  room = openRoom(live.cloud, live.config, storage.azurite.connectionString(`tenants${account++}`), storage);
+  live.cloud.control.resetCounts();
+});
+afterEach(() => live.cloud.control.clearFaults());
+afterAll(async () => {
+  await live?.cloud.stop();
+  await storage?.stop();
+});
+
+const tenants = () => live.cloud.control.tenants;
+const shop = () => tenants().list()[0]!;
+
+describe("a discovery of a tenant of 300 credentials", () => {
+  test("brings each into the inventory once, under an id of its own", async () => {
+    const { row } = await room.register("shop");
+    const { run, isNew } = await room.b2c.discover(row.tenantId, caller);
+    expect([isNew, run]).toMatchObject([true, { status: "completed", failures: [] }]);
+    expect(run.counts).toMatchObject({ applications: 248, policyKeys: 48, identityProviders: 4 });
+    expect(truthOf(live.cloud, row.tenantId)).toBe(248);
+    const assets = await room.assets();
+    const ids = assets.map(assetId);
+    expect([new Set(ids).size, assets.length]).toEqual([300, 300]);
+    for (const [at, id] of ids.entries()) {
+      const { type, name, vaultName } = assets[at]!;
+      expect(placesOf(id)).toContainEqual({ type, name, vaultName });
+    }
+    const moment = await room.inventory.moment();
+    const keyId = keyIdOf("Web EU", "current");
+    const own = `b2c.${row.tenantId}.application.${appIdOf("Web EU")}.${keyId}`;
+    expect(await room.inventory.assets.get(own, moment)).toMatchObject({
+      asset: { type: "secret", credential: { applicationName: "Web EU", keyId, owners: ["web@acme.example"] } },
+      notCounted: undefined,
+    });
+    const [signing] = assets.filter(
+      ({ credential }) => credential?.applicationName === "B2C_1A_TokenSigningKeyContainer",
+    );
+    expect(assetId(signing!)).toMatch(/^b2c\.[0-9a-f-]+\.policykey\.b2c_1a_tokensigningkeycontainer\.[0-9a-f]{16}$/);
+    expect(signing).toMatchObject({ type: "key", keyType: "RSA", expiresOn: expect.any(Number) });
+    const google = await room.inventory.assets.get(`b2c.${row.tenantId}.identityProvider.google-oauth`, moment);
+    expect(google?.asset).toMatchObject({ type: "secret", credential: { applicationName: "Google" } });
+    expect(google?.asset.expiresOn).toBeUndefined();
+    expect((await room.b2c.get(row.tenantId)).status).toMatchObject({ tenantType: "b2c", counts: run.counts });
+
+    // What is as it was is not written, and what changed is.
+    room.messages.splice(0);
+    const removed = appIdOf("Web UK");
+    tenants().directory(row.tenantId).removeApplication(removed);
+    tenants().directory(row.tenantId).addSecret(appIdOf("Web US"), { name: "third", expiresInDays: 3 });
+    const again = await room.b2c.discover(row.tenantId, caller);
+    const now = await room.assets();
+    expect(again.run.counts?.applications).toBe(truthOf(live.cloud, row.tenantId));
+    expect(now.filter(({ credential }) => credential?.appId === removed)).toEqual([]);
+    const kept = new Map(assets.map((asset) => [assetId(asset), asset.firstSeenAt]));
+    expect(now.filter((asset) => kept.get(assetId(asset)) !== asset.firstSeenAt)).toHaveLength(1);
+    expect(room.state.evaluations).toBe(2);
+    const entries = room.events.filter(({ type }) => type === "b2cTenant.discovered");
+    expect(entries.map(({ outcome }) => outcome)).toEqual(["success", "success"]);
+  });
+
+  test("a kind that is denied hides nothing else, keeps what was known, and says which permission is missing", async () => {
+    const { row } = await room.register("shop");
+    const before = (await room.b2c.discover(row.tenantId, caller)).run;
+    const operation = "graph.listKeySets";
+    live.cloud.control.addFault({ match: { operation, item: row.tenantId }, action: { kind: "deny" } });
+    tenants().directory(row.tenantId).addSecret(appIdOf("Web US"), { name: "fourth", expiresInDays: 3 });
+    const { run } = await room.b2c.discover(row.tenantId, caller);
+    expect(run).toMatchObject({ status: "partial", failures: [{ list: "policyKeys", code: "accessDenied" }] });
+    expect(run.failures[0]!.remedy).toContain("TrustFrameworkKeySet.Read.All");
+    expect(run.counts).toMatchObject({ policyKeys: 48, applications: before.counts!.applications + 1 });
+    expect((await room.b2c.get(row.tenantId)).status.failures).toEqual(run.failures);
+    // A week later what was not seen leaves the counts, and only that.
+    await room.pass(8 * 86_400_000);
+    await room.b2c.discover(row.tenantId, caller);
+    const moment = await room.inventory.moment();
+    const uncounted = await room.inventory.assets.list({ source: "b2c", counted: false }, PAGE, moment);
+    expect([uncounted.total, uncounted.items[0]?.notCounted]).toEqual([48, "notSeen"]);
+    expect(uncounted.items.every(({ asset }) => asset.credential?.kind === "policyKey")).toBe(true);
+  });
+
+  test("a tenant of External ID has no policy keys, and nobody asks it for them", async () => {
+    const { row } = await room.register("partners");
+    const { run } = await room.b2c.discover(row.tenantId, caller);
+    expect(run).toMatchObject({
+      status: "completed",
+      counts: { applications: 7, policyKeys: 0, identityProviders: 1 },
+      failures: [],
+    });
+    expect((await room.b2c.get(row.tenantId)).status.tenantType).toBe("external");
+    expect(live.cloud.control.counts()["graph.listKeySets"]).toBeUndefined();
+  });
+
+  test.each([
+    ["a wrong domain", { tenantDomain: "other.onmicrosoft.com" }, "organization", "wrongDomain"],
+    ["a wrong secret", { clientSecret: "wrong~secret" }, "signIn", "unauthenticated"],
+  ])("with %s reads nothing, and says what is wrong", async (_what, change, list, code) => {
+    const { row } = await room.register("shop", change);
+    const { run } = await room.b2c.discover(row.tenantId, caller);
+    expect(run).toMatchObject({ status: "failed", failures: [{ list, code }] });
+    expect(await room.assets()).toEqual([]);
+    expect((await room.b2c.get(row.tenantId)).status).toMatchObject({ ended: "failed" });
+  });
+
+  test("no value of a secret is in a row, a message, an entry or a line of the log", async () => {
+    const { row } = await room.register("shop");
+    await room.b2c.discover(row.tenantId, caller);
+    await room.b2c.test(row.tenantId, caller);
+    const everything = [await room.rows(), ...room.sent, JSON.stringify(room.events), ...room.log.lines].join("\n");
+    expect(everything).not.toContain(secretValueOf(SHOP_REGISTRATION, "lifecycle"));
+    expect(everything).not.toMatch(/eyJ[\w-]+\.eyJ/); // no token
+    expect(everything).toContain(shop().clientId);
+  });
+});
+
+describe("by the timer", () => {
+  test("what is due is discovered once, and again when its interval is over", async () => {
+    const { row } = await room.register("partners", { discoveryIntervalHours: 2 });
+    await room.register("shop", { autoDiscover: false });
+    const ended = () => room.events.filter(({ type }) => type === "b2cTenant.discovered").length;
+    await room.b2c.tick();
+    await room.b2c.tick();
+    await room.drain();
+    expect(ended()).toBe(1);
+    await room.pass(3_600_000);
+    await room.b2c.tick();
+    expect(room.messages).toEqual([]);
+    await room.pass(3_700_000);
+    await room.b2c.tick();
+    await room.drain();
+    expect(ended()).toBe(2);
+    expect((await room.b2c.get(row.tenantId)).status.counts?.applications).toBe(7);
+  });
+
+  test("without a licence nothing begins, which is said once a day; what began ends, and leaves every count", async () => {
+    const { row } = await room.register("partners");
+    await room.b2c.tick();
+    await room.b2c.handle(room.messages.shift()!.message, caller);
+    room.state.licensed = false;
+    await room.drain();
+    expect(await room.assets()).toHaveLength(0);
+    const moment = await room.inventory.moment();
+    const left = await room.inventory.assets.list({ source: "b2c", counted: false }, PAGE, moment);
+    expect([left.total, left.items[0]?.notCounted]).toEqual([8, "noLicense"]);
+    await room.pass(25 * 3_600_000);
+    for (let times = 0; times < 3; times++) await room.b2c.tick();
+    expect(room.messages).toEqual([]);
+    expect(room.events.filter(({ type }) => type === "b2cTenant.unlicensed")).toHaveLength(1);
+    expect((await room.b2c.get(row.tenantId)).row.tenantId).toBe(row.tenantId);
+  });
+});

@@ -1,0 +1,160 @@
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+import type { Cloud } from "../../infra/local/cloud/cloud.ts";
+import { appIdOf } from "../../infra/local/cloud/company/applications.ts";
+import type { Config } from "../../shared/config/config.ts";
+import { assetId } from "../../shared/inventory/asset.ts";
+import { liveIn } from "../azure/live-cloud.ts";
+import type { Steps } from "../support/mortal.ts";
+import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
+import { caller, company, openRoom, type Room } from "./room.ts";
+
+/** `B2C_KILLS=all` tries every write. */
+const SAMPLE = process.env.B2C_KILLS === "all" ? Number.POSITIVE_INFINITY : 6;
+
+let storage: MovedStorage;
+let live: { cloud: Cloud; config: Config };
+let account = 0;
+
+const ACCOUNTS = Array.from({ length: 8 }, (_, index) => `tenantfaults${index}`);
+beforeAll(async () => {
+  [storage, live] = await Promise.all([startMovedStorage(ACCOUNTS), liveIn({ company })]);
+});
+let room: Room;
+beforeEach(() => {
+  room = openRoom(live.cloud, live.config, storage.azurite.connectionString(ACCOUNTS[account++]), storage);
+});
+afterEach(() => live.cloud.control.clearFaults());
+afterAll(async () => {
+  await live?.cloud.stop();
+  await storage?.stop();
+});
+
+const partners = () => live.cloud.control.tenants.list()[1]!;
+const directory = () => live.cloud.control.tenants.directory(partners().id);
+
+/** What stands is what is truly there, each once and in every place. */
+async function expectTruth(): Promise<void> {
+  const keyIds = directory()
+    .applications()
+    .flatMap(({ appId }) =>
+      directory()
+        .secrets(appId)
+        .filter(({ removedAt }) => removedAt === undefined),
+    )
+    .map(({ keyId }) => keyId);
+  const assets = await room.assets(partners().id);
+  const found = assets.flatMap(({ credential }) => (credential?.of ? credential.keyId! : []));
+  expect(found.sort()).toEqual(keyIds.sort());
+  expect(new Set(assets.map(assetId)).size).toBe(assets.length);
+  const { status } = await room.b2c.get(partners().id);
+  expect(status).toMatchObject({ ended: "completed", counts: { applications: keyIds.length, identityProviders: 1 } });
+  expect(status.runId).toBeUndefined();
+}
+
+test("killed at any write a discovery is taken up again, told once, and all that stands is the tenant's", async () => {
+  const { row } = await room.register("partners");
+  await room.b2c.discover(row.tenantId, caller);
+  await room.drain();
+  let change = 0;
+  /** Something to write: a secret more, and one less. */
+  const another = () => {
+    const app = appIdOf(`Partner Portal ${["EU", "UK", "US"][change++ % 3]}`);
+    const { keyId } = directory().addSecret(app, { name: `new ${change}`, expiresInDays: 90 });
+    const old = directory()
+      .secrets(app)
+      .find((one) => one.removedAt === undefined && one.keyId !== keyId);
+    if (old) directory().removeSecret(app, old.keyId);
+  };
+  another();
+  const whole: Steps = { taken: 0 };
+  await room.instance(whole).b2c.discover(row.tenantId, caller);
+  await room.drain();
+  expect(whole.taken).toBeGreaterThan(20);
+
+  const step = Math.max(1, Math.floor(whole.taken / SAMPLE));
+  let died = 0;
+  for (let dieAt = 1; dieAt <= whole.taken; dieAt += step) {
+    another();
+    room.events.splice(0);
+    const steps: Steps = { taken: 0, dieAt, when: dieAt % 2 === 0 ? "before" : "after" };
+    const outcome = await room
+      .instance(steps)
+      .b2c.discover(row.tenantId, caller)
+      .then(({ run }) => run.status)
+      .catch(() => "died");
+    if (steps.dead) died++;
+    await room.drain();
+    // Who died before anything was written leaves nothing to go on with.
+    if (outcome === "died" && !room.events.some(({ type }) => type === "b2cTenant.discovered")) {
+      await room.b2c.discover(row.tenantId, caller);
+      await room.drain();
+    }
+    const told = room.events.filter(({ type }) => type === "b2cTenant.discovered");
+    expect([dieAt, new Set(told.map(({ id }) => id)).size]).toEqual([dieAt, 1]);
+    await expectTruth();
+  }
+  expect(died).toBeGreaterThan(3);
+});
+
+test("messages that come twice, on two hosts, are one run", async () => {
+  const { row } = await room.register("partners");
+  await room.b2c.tick();
+  const [message] = room.messages.splice(0);
+  const [one, other] = [room.instance().b2c, room.instance().b2c];
+  live.cloud.control.resetCounts();
+  await Promise.all([one.handle(message!.message, caller), other.handle(message!.message, caller)]);
+  const begun = room.messages.splice(0);
+  await Promise.all([...begun, ...begun].map((each, at) => [one, other][at % 2]!.handle(each.message, caller)));
+  await room.drain();
+  await one.handle(message!.message, caller);
+  await room.drain();
+  expect(live.cloud.control.counts()["graph.getOrganization"]).toBe(1);
+  expect(room.events.filter(({ type }) => type === "b2cTenant.discovered")).toHaveLength(1);
+  expect((await room.b2c.get(row.tenantId)).status.runId).toBeUndefined();
+  await expectTruth();
+});
+
+test("a worker that was slower than a removal writes nothing, and what it did write is swept", async () => {
+  const { row } = await room.register("partners");
+  live.cloud.control.addFault({
+    match: { operation: "graph.listIdentityProviders" },
+    action: { kind: "latency", milliseconds: 1500 },
+  });
+  const slow = room.instance().b2c.discover(row.tenantId, caller);
+  await expect.poll(async () => (await room.b2c.get(row.tenantId)).status.runId, { timeout: 10_000 }).toBeDefined();
+  await room.b2c.remove(row.tenantId, undefined, caller);
+  await slow.catch(() => {});
+  await room.drain();
+  expect(await room.assets()).toEqual([]);
+  // As one that wrote in the very moment would have left it.
+  await room.register("partners");
+  await room.b2c.discover(row.tenantId, caller);
+  await room.tables.remove({ table: "B2c" } as never, "tenants", `t|${row.tenantId}`);
+  await room.b2c.cleanUp(caller);
+  expect(await room.assets()).toEqual([]);
+});
+
+test("a request does not wait longer than it says; a message that failed for good ends its run as failed", async () => {
+  const { row } = await room.register("partners");
+  live.cloud.control.addFault({
+    match: { operation: "graph.getOrganization" },
+    action: { kind: "latency", milliseconds: 2000 },
+    times: 1,
+  });
+  const { run, isNew } = await room.instance({ taken: 0 }, 50).b2c.discover(row.tenantId, caller);
+  expect([isNew, run.status]).toEqual([true, "running"]);
+  const second = await room.instance({ taken: 0 }, 50).b2c.discover(row.tenantId, caller);
+  expect([second.isNew, second.run.runId]).toEqual([false, run.runId]);
+  await room.b2c.failed({ tenantId: row.tenantId, runId: run.runId }, caller);
+  expect(await room.b2c.run(row.tenantId, run.runId)).toMatchObject({
+    status: "failed",
+    failures: [{ code: "internal" }],
+  });
+  expect((await room.b2c.get(row.tenantId)).status).toMatchObject({
+    ended: "failed",
+    failures: [{ code: "internal" }],
+  });
+  await room.drain();
+  expect((await room.b2c.discover(row.tenantId, caller)).run.status).toBe("completed");
+  await expectTruth();
+});

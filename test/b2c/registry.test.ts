@@ -1,0 +1,247 @@
+import { TableClient } from "@azure/data-tables";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import type { Cloud } from "../../infra/local/cloud/cloud.ts";
+import { PARTNER_REGISTRATION, SHOP_REGISTRATION } from "../../infra/local/cloud/company/acme-tenants.ts";
+import { secretValueOf } from "../../infra/local/cloud/company/applications.ts";
+import { nextDiscoveryAt } from "../../shared/b2c/tenant.ts";
+import type { Config } from "../../shared/config/config.ts";
+import { configIn, liveIn } from "../azure/live-cloud.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
+import { caller, company, openRoom, type Room, registrationOf } from "./room.ts";
+
+let storage: TestStorage;
+let live: { cloud: Cloud; config: Config };
+let account = 0;
+let room: Room;
+
+beforeAll(async () => {
+  const accounts = Array.from({ length: 40 }, (_, index) => `registry${index}`);
+  [storage, live] = await Promise.all([openStorage(accounts), liveIn({ company })]);
+});
+beforeEach(() => {
+  room = openRoom(live.cloud, live.config, connectionString());
+});
+const connectionString = (at = account++) => storage.connectionString(`registry${at}`);
+const settings = () => structuredClone(directory().settings());
+const directory = () => live.cloud.control.tenants.directory("acmeshop.onmicrosoft.com");
+let before: ReturnType<typeof settings>;
+beforeEach(() => {
+  before = settings();
+});
+afterEach(() => {
+  live.cloud.control.clearFaults();
+  directory().set(before);
+});
+afterAll(async () => {
+  await live?.cloud.stop();
+  await storage?.stop();
+});
+
+const ALL = ["signIn", "consent", "tenant", "domain", "applications", "policyKeys", "identityProviders"];
+const tenant = (at: 0 | 1) => live.cloud.control.tenants.list()[at]!;
+
+describe("the test", () => {
+  /** The checks that failed, each with its code; and all names, in their order. */
+  async function failing(change: object = {}) {
+    const { row } = await room.register("shop", change);
+    const result = await room.b2c.test(row.tenantId, caller);
+    expect(result.checks.map(({ name }) => name)).toEqual(ALL);
+    return result.checks.flatMap(({ name, outcome, finding }) =>
+      outcome === "failed" ? [[name, finding!.code, `${finding!.message} ${finding!.remedy}`]] : [],
+    );
+  }
+
+  test("of a right registration finds nothing, by one cheap request each", async () => {
+    const { row } = await room.register("shop");
+    live.cloud.control.resetCounts();
+    const result = await room.b2c.test(row.tenantId, caller);
+    expect(result.checks.map(({ outcome }) => outcome)).toEqual(ALL.map(() => "ok"));
+    expect(result).toMatchObject({ tenantType: "b2c", organization: { displayName: "Acme Shop" } });
+    expect(live.cloud.control.counts()).toMatchObject({
+      "entra.token": 1,
+      "graph.getOrganization": 1,
+      "graph.listApplications": 1,
+      "graph.listKeySets": 1,
+      "graph.listIdentityProviders": 1,
+    });
+    expect(room.events.at(-1)).toMatchObject({ type: "b2cTenant.tested", outcome: "success" });
+  });
+
+  test("of a tenant of External ID says that policy keys are not for it", async () => {
+    const { row } = await room.register("partners");
+    const { checks, tenantType } = await room.b2c.test(row.tenantId, caller);
+    expect(tenantType).toBe("external");
+    expect(checks.filter(({ outcome }) => outcome !== "ok")).toMatchObject([
+      { name: "policyKeys", outcome: "notApplicable" },
+    ]);
+  });
+
+  test.each([
+    ["applications", "Application.Read.All"],
+    ["policyKeys", "TrustFrameworkKeySet.Read.All"],
+    ["identityProviders", "IdentityProvider.Read.All"],
+    ["tenant", "Organization.Read.All"],
+  ])("names the permission that %s lacks, and no other", async (name, permission) => {
+    directory().set({ permissions: before.permissions.filter((one) => one !== permission) });
+    expect(await failing()).toEqual([[name, "accessDenied", expect.stringContaining(permission)]]);
+  });
+
+  test.each<[string, object | (() => object), string, string, string]>([
+    ["another tenant's application", () => ({ clientId: tenant(1).clientId }), "signIn", "unauthenticated", "700016"],
+    [
+      "a tenant that is none",
+      { tenantId: "00000000-1111-4222-8333-444444444444" },
+      "signIn",
+      "unauthenticated",
+      "90002",
+    ],
+    ["a wrong secret", { clientSecret: "wrong~+&secret" }, "signIn", "unauthenticated", "secret is wrong"],
+    ["another tenant's domain", { tenantDomain: "acmepartners.onmicrosoft.com" }, "domain", "wrongDomain", "acmeshop"],
+  ])("names %s", async (_what, change, name, code, text) => {
+    const found = await failing(typeof change === "function" ? change() : change);
+    expect(found).toEqual([[name, code, expect.stringContaining(text)]]);
+  });
+
+  test("names what Entra and Graph say otherwise: no consent, an expired secret, throttling", async () => {
+    directory().set({ permissions: [] });
+    const { row } = await room.register("shop");
+    const found = await room.b2c.test(row.tenantId, caller);
+    expect(found.checks.find(({ name }) => name === "consent")?.finding?.code).toBe("noConsent");
+    directory().set(before);
+    const app = tenant(0).clientId;
+    const { keyId } = directory().secrets(app)[0]!;
+    directory().expireSecret(app, keyId, -1);
+    const expired = await room.b2c.test(row.tenantId, caller);
+    directory().expireSecret(app, keyId, 120);
+    expect(expired.checks[0]).toMatchObject({ name: "signIn", finding: { code: "unauthenticated" } });
+    expect(expired.checks[0]!.finding!.message).toContain("AADSTS7000222");
+    const operation = "graph.listIdentityProviders";
+    live.cloud.control.addFault({ match: { operation, item: row.tenantId }, action: { kind: "throttle" } });
+    const throttled = await room.b2c.test(row.tenantId, caller);
+    expect(throttled.checks.filter(({ outcome }) => outcome === "failed")).toMatchObject([
+      { name: "identityProviders", finding: { code: "throttled" } },
+    ]);
+  });
+});
+
+describe("a registration", () => {
+  test("is there once, and its secret goes to nobody else", async () => {
+    const { row } = await room.register("shop");
+    await expect(room.register("shop")).rejects.toMatchObject({ code: "alreadyExists" });
+    await expect(room.register("shop", { tenantId: live.cloud.app.tenantId })).rejects.toMatchObject({
+      code: "conflict",
+    });
+    const change = (given: object, ifMatch?: string) => room.b2c.change(row.tenantId, given, ifMatch, caller);
+    const other = tenant(1);
+    await expect(change({ clientId: other.clientId })).rejects.toMatchObject({ code: "invalidRequest" });
+    await expect(change({ tenantId: other.id })).rejects.toMatchObject({ code: "invalidRequest" });
+    await expect(change({ displayName: "x" }, '"stale"')).rejects.toMatchObject({ code: "preconditionFailed" });
+    const changed = await change({ displayName: "Shop of Acme", autoDiscover: false }, row.etag);
+    expect(changed.row).toMatchObject({ displayName: "Shop of Acme", clientSecret: row.clientSecret });
+    expect(nextDiscoveryAt(changed)).toBeUndefined();
+    const both = await change({ clientId: other.clientId, clientSecret: "another" });
+    expect(both.row.clientSecret.id).not.toBe(row.clientSecret.id);
+    // A row that names another tenant or application than the secret is for reads no secret.
+    await room.b2c.change(row.tenantId, { clientId: tenant(0).clientId, clientSecret: "again" }, undefined, caller);
+    const entries = JSON.stringify(room.events);
+    for (const secret of ["another", "again", secretValueOf(SHOP_REGISTRATION, "lifecycle")])
+      expect(entries).not.toContain(`"${secret}"`);
+  });
+
+  test("whose row somebody else wrote is not used, and can be deleted", async () => {
+    const [shop, partners] = [await room.register("shop"), await room.register("partners")];
+    const client = TableClient.fromConnectionString(connectionString(account - 1), "B2c", {
+      allowInsecureConnection: true,
+    });
+    const key = ["tenants", `t|${shop.row.tenantId}`] as const;
+    await client.updateEntity(
+      { ...(await client.getEntity(...key)), partitionKey: key[0], rowKey: key[1], displayName: "Other" },
+      "Replace",
+    );
+    live.cloud.control.resetCounts();
+    const { tenantId } = shop.row;
+    for (const call of [room.b2c.get(tenantId), room.b2c.test(tenantId, caller), room.b2c.discover(tenantId, caller)])
+      await expect(call).rejects.toMatchObject({ code: "conflict" });
+    expect(live.cloud.control.counts()["entra.token"]).toBeUndefined();
+    const page = await room.b2c.list({ limit: 10, offset: 0, cursor: undefined });
+    expect(page.items.map(({ row }) => row.tenantId)).toEqual([partners.row.tenantId]);
+    await room.b2c.remove(tenantId, undefined, caller);
+    await expect(room.b2c.get(tenantId)).rejects.toMatchObject({ code: "notFound" });
+    await room.register("shop");
+  });
+
+  test("knows when its secret ends from the tenant, or as it was told", async () => {
+    const { row } = await room.register("partners");
+    const ends = async () => {
+      const found = [];
+      for await (const one of room.b2c.expiring(new Date(Date.now() + 400 * 86_400_000))) found.push(one);
+      return found;
+    };
+    expect(await ends()).toEqual([]);
+    await room.b2c.discover(row.tenantId, caller);
+    const secret = live.cloud.control.tenants.directory(row.tenantId).secrets(tenant(1).clientId)[0]!;
+    expect(await ends()).toMatchObject([{ name: "Acme Partners", expiresAt: secret.expiresOn }]);
+    const told = new Date(Date.now() + 20 * 86_400_000).toISOString();
+    await room.b2c.change(row.tenantId, { clientSecretExpiresOn: told }, undefined, caller);
+    expect(await ends()).toMatchObject([{ expiresAt: told }]);
+  });
+
+  test("that is removed takes its assets, runs and secret with it, and may come again", async () => {
+    const [shop, partners] = [await room.register("shop"), await room.register("partners")];
+    await room.b2c.discover(partners.row.tenantId, caller);
+    const { run } = await room.b2c.discover(shop.row.tenantId, caller);
+    expect(await room.assets()).toHaveLength(308);
+    await expect(room.b2c.remove(shop.row.tenantId, '"stale"', caller)).rejects.toMatchObject({ status: 412 });
+    await room.b2c.remove(shop.row.tenantId, undefined, caller);
+    await expect(room.b2c.get(shop.row.tenantId)).rejects.toMatchObject({ code: "notFound" });
+    await expect(room.b2c.run(shop.row.tenantId, run.runId)).rejects.toMatchObject({ code: "notFound" });
+    expect(await room.assets()).toHaveLength(8);
+    const rows = await room.rows();
+    expect(rows).not.toContain(`runs:${shop.row.tenantId}`);
+    expect(rows).not.toContain(`secret|${shop.row.clientSecret.id}`);
+    expect(rows).toContain(`secret|${partners.row.clientSecret.id}`);
+    const held = `b2c-${shop.row.clientSecret.id}`;
+    expect(live.cloud.control.items("kv-lifecycle-service", "secrets").map(({ name }) => name)).not.toContain(held);
+    // The message that was sent for the case that the process dies finds nothing to do, nor takes the new one away.
+    await room.register("shop");
+    await room.drain();
+    expect((await room.b2c.get(shop.row.tenantId)).status).toEqual({});
+  });
+
+  test("an answer that is lost after the removal began leaves nothing behind", async () => {
+    const { row } = await room.register("partners");
+    await room.b2c.discover(row.tenantId, caller);
+    room.messages.splice(0);
+    for (let dieAt = 1; dieAt < 60; dieAt += 4) {
+      const steps = { taken: 0, dieAt, when: "after" as const };
+      const outcome = await room
+        .instance(steps)
+        .b2c.remove(row.tenantId, undefined, caller)
+        .catch(() => "died");
+      if (outcome !== "died") break;
+      if (
+        await room.b2c.get(row.tenantId).then(
+          () => true,
+          () => false,
+        )
+      )
+        continue;
+      break;
+    }
+    await room.b2c.tick();
+    await room.drain();
+    await expect(room.b2c.get(row.tenantId)).rejects.toMatchObject({ code: "notFound" });
+    expect(await room.assets()).toEqual([]);
+    const again = await room.register("partners");
+    expect(again.row.clientId).toBe(tenant(1).clientId);
+  });
+});
+
+test("without a key vault of its own the service takes no registration", async () => {
+  const { SERVICE_KEY_VAULT_URL: _, ...without } = configIn(live.cloud);
+  const bare = openRoom(live.cloud, without as Config, connectionString());
+  const given = registrationOf(live.cloud, "partners", {
+    clientSecret: secretValueOf(PARTNER_REGISTRATION, "lifecycle"),
+  });
+  await expect(bare.b2c.register(given, caller)).rejects.toMatchObject({ code: "conflict" });
+});

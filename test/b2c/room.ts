@@ -1,0 +1,188 @@
+import { TableClient } from "@azure/data-tables";
+import type { Cloud } from "../../infra/local/cloud/cloud.ts";
+import { acmeTenants, PARTNER_REGISTRATION, SHOP_REGISTRATION } from "../../infra/local/cloud/company/acme-tenants.ts";
+import { secretValueOf } from "../../infra/local/cloud/company/applications.ts";
+import type { AuditEvent } from "../../shared/audit/audit.ts";
+import { createGraph } from "../../shared/azure/graph.ts";
+import { createIdentity } from "../../shared/azure/identity.ts";
+import { createRegistrationIdentity } from "../../shared/azure/registration-identity.ts";
+import { keyVaultRowKeys } from "../../shared/azure/row-keys.ts";
+import { createServiceKeyVault } from "../../shared/azure/service-key-vault.ts";
+import { NewTenant } from "../../shared/b2c/api.ts";
+import { type B2c, createB2c, type TenantMessage } from "../../shared/b2c/b2c.ts";
+import { createCompliance } from "../../shared/compliance/compliance.ts";
+import type { Config } from "../../shared/config/config.ts";
+import type { Caller } from "../../shared/http/endpoint.ts";
+import { createInventory } from "../../shared/inventory/inventory.ts";
+import { createInventoryWriter } from "../../shared/inventory/write.ts";
+import { systemRandomness } from "../../shared/runtime.ts";
+import { DEFINITIONS, SETTING_KEYS, type SettingValues } from "../../shared/settings/definitions.ts";
+import { createStoreClock } from "../../shared/storage/clock.ts";
+import type { Queues } from "../../shared/storage/queues.ts";
+import { createTables } from "../../shared/storage/tables.ts";
+import { IMPATIENT } from "../azure/config.ts";
+import { recordingLog } from "../azure/services.ts";
+import { mortal, type Steps } from "../support/mortal.ts";
+import type { MovedStorage } from "../support/moved-storage.ts";
+
+/** The registry of tenants on real tables and the stand-in cloud, with queue, timer and time in the test's hands. */
+
+export const caller: Caller = { actor: "admin", requestId: "test" };
+export const PAGE = { limit: 1000, offset: 0, cursor: undefined };
+export const company = { subscriptions: [], tenants: acmeTenants };
+
+const settings = Object.fromEntries(
+  SETTING_KEYS.map((key) => [key, DEFINITIONS[key].default]),
+) as unknown as SettingValues;
+
+/** What a registration of one of the company's tenants says. */
+export function registrationOf(cloud: Cloud, which: "shop" | "partners", change: object = {}): NewTenant {
+  const domain = which === "shop" ? "acmeshop.onmicrosoft.com" : "acmepartners.onmicrosoft.com";
+  const registration = which === "shop" ? SHOP_REGISTRATION : PARTNER_REGISTRATION;
+  const { id, name, clientId } = cloud.control.tenants.list().find((one) => one.domain === domain)!;
+  return NewTenant.parse({
+    tenantId: id,
+    tenantDomain: domain,
+    displayName: name,
+    clientId,
+    clientSecret: secretValueOf(registration, "lifecycle"),
+    ...change,
+  });
+}
+
+export function openRoom(cloud: Cloud, config: Config, connectionString: string, storage?: MovedStorage) {
+  const storeClock = createStoreClock();
+  let ahead = 0;
+  const clock = { now: () => new Date(storeClock.now().getTime() + ahead) };
+  const log = recordingLog();
+  const randomness = systemRandomness();
+  const identity = createIdentity(config);
+  const vault = createServiceKeyVault({ config, identity, log, limits: IMPATIENT });
+  const keys = vault && keyVaultRowKeys(vault, randomness);
+  const tables = createTables({ connectionString }, { clock: storeClock, keys });
+  const messages: { message: TenantMessage; visibleAt: number }[] = [];
+  /** Every message that was ever sent, as text. */
+  const sent: string[] = [];
+  const events: AuditEvent[] = [];
+  const state = { licensed: true, evaluations: 0 };
+
+  const queues: Queues = {
+    async send(queue, message, { delaySeconds = 0 } = {}) {
+      sent.push(JSON.stringify(message));
+      if (queue !== "b2c-tenants") return;
+      messages.push({ message: message as TenantMessage, visibleAt: clock.now().getTime() + delaySeconds * 1000 });
+    },
+    reachable: async () => {},
+  };
+
+  /** A process. @param waitMs - How long its requests wait for a discovery. */
+  function instance(steps: Steps = { taken: 0 }, waitMs?: number) {
+    const own = mortal(tables, steps, (name) => !["pages", "fence", "get", "aged"].includes(name));
+    const audit = { append: async (event: AuditEvent) => void events.push(event) };
+    const values = { values: async () => settings } as never;
+    const licensed = async () => state.licensed;
+    const compliance = createCompliance({
+      tables: own,
+      queues,
+      settings: values,
+      audit,
+      licensed,
+      clock,
+      randomness,
+      log,
+    } as never);
+    const writer = createInventoryWriter({ tables: own });
+    const inventory = createInventory({
+      tables: own,
+      settings: values,
+      clock,
+      randomness,
+      ownerTag: "owner",
+      licensed,
+      writer,
+      vaultLeaves: (one) => compliance.prepareChange({ vault: one, vaultBefore: one, vaultGone: true }),
+    });
+    const b2c = createB2c({
+      tables: own,
+      queues: mortal(queues, steps),
+      audit: mortal(audit, steps),
+      vault: vault && mortal(vault, steps, (name) => name !== "readSecret"),
+      graphOf: (registration) =>
+        createGraph({
+          config,
+          identity: createRegistrationIdentity(config, registration),
+          log,
+          limits: IMPATIENT,
+        }),
+      ownTenantId: async () => cloud.app.tenantId,
+      inventory: { writer, prepareChange: compliance.prepareChange },
+      moment: () => inventory.moment(),
+      licensed,
+      ended: async () => void state.evaluations++,
+      clock,
+      randomness,
+      log,
+      ...(waitMs === undefined ? {} : { waitMs }),
+    });
+    return { b2c, inventory, compliance };
+  }
+
+  const first = instance();
+  const room = {
+    ...first,
+    tables,
+    clock,
+    log,
+    messages,
+    sent,
+    events,
+    state,
+    instance,
+
+    /** Time passes: storage's, which the clock follows, or where that can't be moved the clock alone. */
+    async pass(milliseconds: number): Promise<void> {
+      if (!storage) ahead += milliseconds;
+      else {
+        await storage.move(milliseconds);
+        await first.b2c.list(PAGE);
+      }
+    },
+
+    register: (which: "shop" | "partners", change: object = {}) =>
+      first.b2c.register(registrationOf(cloud, which, change), caller),
+
+    /** Handles all messages, moving the time on to each. */
+    async drain(b2c: B2c = first.b2c): Promise<void> {
+      for (let next = messages.shift(); next; next = messages.shift()) {
+        const wait = next.visibleAt - clock.now().getTime();
+        if (wait > 0) await room.pass(wait);
+        await b2c.handle(next.message, caller);
+      }
+    },
+
+    /** The assets of a tenant, or of all. */
+    async assets(tenantId = "") {
+      const moment = await first.inventory.moment();
+      const page = await first.inventory.assets.list({ source: "b2c" }, PAGE, moment);
+      return page.items.map(({ asset }) => asset).filter(({ credential }) => credential?.tenantId.startsWith(tenantId));
+    },
+
+    /** Every row of every table, as text. */
+    async rows(): Promise<string> {
+      const rows: unknown[] = [];
+      for (const table of ["B2c", "Vaults", "Assets", "Compliance"]) {
+        const client = TableClient.fromConnectionString(connectionString, table, { allowInsecureConnection: true });
+        for await (const row of client.listEntities()) rows.push(row);
+      }
+      return JSON.stringify(rows);
+    },
+  };
+  return room;
+}
+export type Room = ReturnType<typeof openRoom>;
+
+/** What is truly in a tenant, as ids of the inventory would name it: secrets and certificates by key id. */
+export function truthOf(cloud: Cloud, tenantId: string): number {
+  const all = cloud.control.tenants.directory(tenantId).applications();
+  return all.reduce((sum, one) => sum + one.secrets + one.certificates, 0);
+}
