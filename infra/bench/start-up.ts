@@ -2,8 +2,8 @@ import { readFileSync } from "node:fs";
 import path from "node:path";
 import type { Metafile } from "esbuild";
 import { runHost } from "../../test/host/run-host.ts";
-import { TEST_APP } from "../../test/support/global-setup.ts";
 import { ADMIN, Service } from "../../test/support/service.ts";
+import { TEST_APP } from "../../test/support/test-app.ts";
 import { processFigures } from "./process.ts";
 import { atMost, type Figure, ratio, type Section } from "./section.ts";
 

@@ -5,6 +5,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { deriveWithScrypt } from "../../shared/access/passwords.ts";
 import type { Actor } from "../../shared/http/endpoint.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
+import { COMPILE_CACHE } from "../support/test-app.ts";
 import { Deployment, HERE, type Instance, whoIs } from "./instances.ts";
 /** Here and in the command alike. */
 import "../support/cheap-scrypt.mjs";
@@ -28,6 +29,7 @@ const COMMAND = fileURLToPath(new URL("../../functions/commands/user.ts", import
 function run(args: string[], typed = ""): Promise<{ code: number; out: string; err: string }> {
   const env = {
     PATH: process.env.PATH,
+    NODE_COMPILE_CACHE: COMPILE_CACHE,
     NODE_OPTIONS: `--import=${new URL("../support/cheap-scrypt.mjs", import.meta.url).href}`,
     AzureWebJobsStorage: azurite.connectionString(),
     JWT_SIGNING_KEYS: `k1:${randomBytes(32).toString("base64")}`,

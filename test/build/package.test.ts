@@ -9,9 +9,9 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { buildRelease, type Release } from "../../infra/build/package.ts";
 import { MARKS, problemsOf } from "../../infra/build/package-check.ts";
 import type { RunningHost } from "../host/run-host.ts";
-import { TEST_APP } from "../support/global-setup.ts";
 import { licence, licenceKey } from "../support/licence.ts";
 import { ADMIN, Service } from "../support/service.ts";
+import { TEST_APP } from "../support/test-app.ts";
 
 const root = path.resolve(import.meta.dirname, "../..");
 const folder = mkdtempSync(path.join(tmpdir(), "release-test-"));

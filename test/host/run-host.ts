@@ -6,8 +6,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
+import { HOST } from "../support/test-app.ts";
 
-const MAIN = fileURLToPath(new URL("../../infra/local/host/main.ts", import.meta.url));
 const FIXTURE_APP = fileURLToPath(new URL("./fixture-app", import.meta.url));
 
 export interface RunningHost {
@@ -86,7 +86,7 @@ function spawnHost({ app = FIXTURE_APP, args = [], env = {} }: Parameters<typeof
 } {
   // Later arguments win over these.
   const defaults = ["--app", app, "--port", "0", "--data", mkdtempSync(join(tmpdir(), "host-data-"))];
-  const child = spawn(process.execPath, [MAIN, ...defaults, "--ready-json", ...args], {
+  const child = spawn(process.execPath, [HOST, ...defaults, "--ready-json", ...args], {
     env: { PATH: process.env.PATH, ...env },
     stdio: ["ignore", "pipe", "pipe"],
   });

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { runHost } from "../host/run-host.ts";
-import { TEST_APP } from "../support/global-setup.ts";
+import { TEST_APP } from "../support/test-app.ts";
 
 const good = {
   // Nothing listens there: the configuration is checked before anything is asked.

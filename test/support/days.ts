@@ -8,8 +8,8 @@ import type { Company } from "../../infra/local/cloud/company/company.ts";
 import type { SunkRequest } from "../../infra/local/cloud/webhook-sink.ts";
 import { jsonLine, start } from "../../infra/local/processes.ts";
 import { type RunningHost, runHost } from "../host/run-host.ts";
-import { TEST_APP } from "./global-setup.ts";
 import { startTableProxy } from "./table-proxy.ts";
+import { TEST_APP } from "./test-app.ts";
 
 const DAY_MS = 86_400_000;
 const LOCAL = path.resolve(import.meta.dirname, "../../infra/local");

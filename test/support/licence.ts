@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import path from "node:path";
 import { CompactSign, importPKCS8 } from "jose";
 import { DAY_SECONDS } from "../../shared/time.ts";
-import { TEST_APP } from "./global-setup.ts";
+import { TEST_APP } from "./test-app.ts";
 
 /** The key pair that the test app was built with: its licences are good ones there. */
 export const licenceKey = (): string => readFileSync(path.join(TEST_APP, "license-key.pem"), "utf8");

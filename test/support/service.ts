@@ -5,9 +5,9 @@ import { type Cloud, startCloud } from "../../infra/local/cloud/cloud.ts";
 import type { Company, SizedCompany } from "../../infra/local/cloud/company/company.ts";
 import { type RunningHost, runHost } from "../host/run-host.ts";
 import { Conformance, type Description } from "./conformance.ts";
-import { TEST_APP } from "./global-setup.ts";
 import { openStorage, type TestStorage } from "./storage.ts";
 import { startTableProxy } from "./table-proxy.ts";
+import { TEST_APP } from "./test-app.ts";
 
 /** Also in this process, for users that a test makes itself. */
 import "./cheap-scrypt.mjs";

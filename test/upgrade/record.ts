@@ -13,9 +13,10 @@ import { appIdOf, keyIdOf, secretValueOf } from "../../infra/local/cloud/company
 import type { Company } from "../../infra/local/cloud/company/company.ts";
 import { loadConfig } from "../../shared/config/config.ts";
 import { type RunningHost, runHost } from "../host/run-host.ts";
-import setup, { TEST_APP } from "../support/global-setup.ts";
+import setup from "../support/global-setup.ts";
 import { licence } from "../support/licence.ts";
 import { startTableProxy } from "../support/table-proxy.ts";
+import { TEST_APP } from "../support/test-app.ts";
 import type { Recording } from "./recording.ts";
 
 /**

@@ -10,8 +10,8 @@ import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { jsonLine, type Running, start } from "../../infra/local/processes.ts";
 import { MINUTE_MS } from "../../shared/time.ts";
 import { type RunningHost, runHost } from "../host/run-host.ts";
-import { TEST_APP } from "../support/global-setup.ts";
 import { licence } from "../support/licence.ts";
+import { TEST_APP } from "../support/test-app.ts";
 import type { Recording } from "./recording.ts";
 
 const LOCAL = path.resolve(import.meta.dirname, "../../infra/local");
