@@ -77,6 +77,34 @@ describe("the company acme", () => {
     });
   });
 
+  test("has what uses its vaults, and of each kind something that does not", async () => {
+    await during(({ control }) => {
+      const types = new Map<string, number>();
+      for (const { type } of control.consumers.resources()) types.set(type, (types.get(type) ?? 0) + 1);
+      for (const [type, count] of types) {
+        // The parts of one resource, and those of which one is enough.
+        const alone = /slots|\/service$|managedEnvironments$|profiles\/secrets|afd|scaleSets/i.test(type);
+        expect.soft(count, type).toBeGreaterThan(alone ? 0 : 1);
+      }
+      const held = control.consumers.values();
+      expect(new Set(held.map(({ resource }) => resource)).size).toBeGreaterThan(50);
+      const payments = control.consumers.values({ vault: "kv-payments-prod", secret: "payments-api-client-secret" });
+      expect(payments.length).toBeGreaterThan(8);
+      const value = control.secretValue("kv-payments-prod", "payments-api-client-secret");
+      expect(payments.every(({ values }) => values.at(-1)!.value === value)).toBe(true);
+      const without = held.filter(({ values }) => values.at(-1)!.value === undefined);
+      expect(without.map(({ resource }) => resource.split("/").at(-1)).sort()).toEqual([
+        "app-crm-classic",
+        "app-crm-import",
+        "app-crm-kiosk",
+        "app-crm-reports",
+        "app-dmz-status",
+        "app-intranet",
+        "func-lifecycle",
+      ]);
+    });
+  });
+
   test("is the same at the second start, and so are addresses and identities", async () => {
     const look = (cloud: Cloud) => ({ all: everything(cloud), environment: cloud.environment, app: cloud.app });
     const first = await during(look);

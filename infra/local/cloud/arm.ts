@@ -83,7 +83,12 @@ function route(options: ArmOptions, request: Incoming): Route | undefined {
       }
       return page(options, request, [...subscription.vaults], top, (name) => {
         const vault = resources.vault(name)!;
-        return vaultResource(vault, options.tokens.tenantId, options.vaultUri(vault), readersOf(options, vault));
+        return vaultResource(
+          vault,
+          options.tokens.tenantId,
+          options.vaultUri(vault),
+          options.store.access.readersOf(vault),
+        );
       });
     });
     return { name: "arm.listVaults", versions: KEY_VAULT_VERSIONS, subscription: id, answer };
@@ -130,14 +135,15 @@ function route(options: ArmOptions, request: Incoming): Route | undefined {
     vault: name!,
     answer: inVault("Microsoft.KeyVault/vaults/read", (vault) => ({
       status: 200,
-      body: vaultResource(vault, options.tokens.tenantId, options.vaultUri(vault), readersOf(options, vault)),
+      body: vaultResource(
+        vault,
+        options.tokens.tenantId,
+        options.vaultUri(vault),
+        options.store.access.readersOf(vault),
+      ),
     })),
   };
 }
-
-const readersOf = ({ store }: ArmOptions, vault: Vault): string[] => [
-  ...(store.readers.get(vault.name.toLowerCase()) ?? []),
-];
 
 function subscriptionResource({ id, declared }: Subscription, tenantId: string): object {
   return {

@@ -1,3 +1,4 @@
+import { resourcesApi } from "./arm/control-api.ts";
 import type { CompanyApplication } from "./company/applications.ts";
 import type { AssetKind } from "./company/company.ts";
 import type { Control } from "./control.ts";
@@ -14,7 +15,7 @@ type Body = Record<string, unknown>;
  * The control operations over HTTP, on the loopback port that also has the identity endpoint:
  *
  *     GET    /control/counts                      DELETE /control/counts
- *     GET    /control/requests?operation=&host=&vault=&limit=
+ *     GET    /control/requests?operation=&host=&vault=&resource=&limit=
  *     GET    /control/foreign-requests
  *     GET    /control/faults                      POST   /control/faults     DELETE /control/faults[/ID]
  *     GET    /control/subscriptions               POST   /control/subscriptions   DELETE /control/subscriptions/ID
@@ -52,6 +53,8 @@ type Body = Record<string, unknown>;
  *     GET    /control/devops                      PUT    /control/devops     {"tokenMode": "page203", "slowed": {"seconds": 1, "times": 1}, "members": []}
  *     PATCH  /control/devops/groups/NAME          {"variable": "…", "value": "…"}, as somebody else; null removes it
  *
+ *     …      /control/resources/…                 what the company has beside vaults: see arm/control-api.ts
+ *
  * Bodies are the types of `company/company.ts`, `faults.ts`, `idp/people.ts`, `api-tokens.ts` and `resources/resources.ts`. @throws {Error} with what is wrong.
  */
 export function controlApi(control: Control, request: Incoming): Answer | Promise<Answer> {
@@ -63,7 +66,9 @@ export function controlApi(control: Control, request: Incoming): Answer | Promis
       if (method === "DELETE") control.resetCounts();
       return ok(control.counts());
     case "requests": {
-      const filter = Object.fromEntries(["operation", "host", "vault"].flatMap((name) => pair(name, query.get(name))));
+      const filter = Object.fromEntries(
+        ["operation", "host", "vault", "resource"].flatMap((name) => pair(name, query.get(name))),
+      );
       return ok(control.requests({ ...filter, ...(query.has("limit") && { limit: Number(query.get("limit")) }) }));
     }
     case "foreign-requests":
@@ -103,6 +108,8 @@ export function controlApi(control: Control, request: Incoming): Answer | Promis
       return ok(control.directory.settings());
     case "applications":
       return applications(control.directory, method, rest, body);
+    case "resources":
+      return resourcesApi(control.consumers, request);
     case "devops":
       return devops(control.devops, method, rest, body);
     case "tenants":

@@ -1,6 +1,7 @@
 import type { Route } from "../arm-call.ts";
 import type { CloudClock } from "../clock.ts";
 import type { Resources } from "../resources/resources.ts";
+import { principalsOf } from "./identities.ts";
 import { placeOfUri } from "./references.ts";
 import { type ResourceCall, resourceRoute } from "./route.ts";
 import type { ArmResource, ArmStore } from "./store.ts";
@@ -59,7 +60,7 @@ export class ApiManagement {
     const { secretIdentifier, identityClientId } = keyVaultOf(resource)!;
     const place = placeOfUri(secretIdentifier);
     const service = this.#parts.store.get(resource.id.split("/").slice(0, 9).join("/"))!;
-    const principals = this.#parts.store.principals(service, this.#identity(service, identityClientId));
+    const principals = principalsOf(service.identity, this.#identity(service, identityClientId));
     const reading: Reading = place === undefined ? { problem: "noVault" } : readSecret(this.#parts, principals, place);
     const value = "problem" in reading ? before?.value : reading.value;
     this.#read.set(id, { at, reading, ...(value !== undefined && { value }) });

@@ -131,8 +131,7 @@ export class ConsumersControl {
   /** Lets a resource's identities read a vault, or no more. */
   allow(id: string, vault: string, allowed: boolean): void {
     this.#consumers.settle();
-    if (allowed) this.#parts.store.grant(this.#resource(id), vault);
-    else this.#parts.store.revoke(this.#resource(id), vault);
+    this.#parts.store.allow(this.#resource(id), vault, allowed);
   }
 
   /** What a site or slot does from now on; undefined: what it should. */

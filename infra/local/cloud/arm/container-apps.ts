@@ -1,5 +1,6 @@
 import type { CloudClock } from "../clock.ts";
 import type { Resources } from "../resources/resources.ts";
+import { principalsOf } from "./identities.ts";
 import { placeOfUri } from "./references.ts";
 import type { ArmResource, ArmStore } from "./store.ts";
 import { type Reading, readSecret } from "./vault-reading.ts";
@@ -181,7 +182,7 @@ export class ContainerApps {
   #read(app: ArmResource, { identity = "system", keyVaultUrl = "" }: AppSecret): Reading {
     const place = placeOfUri(keyVaultUrl);
     if (place === undefined) return { problem: "noVault" };
-    const principals = this.#parts.store.principals(app, identity.toLowerCase() === "system" ? undefined : identity);
+    const principals = principalsOf(app.identity, identity.toLowerCase() === "system" ? undefined : identity);
     return readSecret(this.#parts, principals, place);
   }
 

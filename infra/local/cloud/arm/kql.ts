@@ -1,3 +1,5 @@
+import { asText, asTime, COMPARISONS, member, order, sameText, span, strictlySame } from "./kql-values.ts";
+
 /**
  * The part of the Kusto Query Language in which the resource graph is asked here: `where`, `extend`, `project`, `order by` and
  * `limit` over one table. Anything else is refused, so that a query that Azure would take and this would not is seen.
@@ -255,75 +257,10 @@ class Parser {
   }
 }
 
-type Comparison = (left: unknown, right: unknown) => boolean;
-
-const strictlySame: Comparison = (left, right) => asText(left) === asText(right);
-const sameText: Comparison = (left, right) => asText(left).toLowerCase() === asText(right).toLowerCase();
-const contains: Comparison = (left, right) => asText(left).toLowerCase().includes(asText(right).toLowerCase());
-/** Whole words, as `has` compares them. */
-const has: Comparison = (left, right) => {
-  const term = asText(right).replace(/[.\\^$+?*()[\]{}|]/g, "\\$&");
-  return new RegExp(`(?<![a-z0-9])${term}(?![a-z0-9])`, "i").test(asText(left));
-};
-const ordered =
-  (holds: (difference: number) => boolean): Comparison =>
-  (left, right) => {
-    const [a, b] = [asNumber(left), asNumber(right)];
-    return !Number.isNaN(a) && !Number.isNaN(b) && holds(a - b);
-  };
-
-const COMPARISONS: Record<string, Comparison | undefined> = {
-  "==": strictlySame,
-  "!=": (left, right) => !strictlySame(left, right),
-  "=~": sameText,
-  "!~": (left, right) => !sameText(left, right),
-  contains,
-  "!contains": (left, right) => !contains(left, right),
-  has,
-  startswith: (left, right) => asText(left).toLowerCase().startsWith(asText(right).toLowerCase()),
-  endswith: (left, right) => asText(left).toLowerCase().endsWith(asText(right).toLowerCase()),
-  ">": ordered((difference) => difference > 0),
-  ">=": ordered((difference) => difference >= 0),
-  "<": ordered((difference) => difference < 0),
-  "<=": ordered((difference) => difference <= 0),
-};
-
-function member(value: unknown, name: string): unknown {
-  return typeof value === "object" && value !== null ? (value as Row)[name] : undefined;
-}
-
-function asText(value: unknown): string {
-  if (value === undefined || value === null) return "";
-  if (value instanceof Date) return value.toISOString();
-  return typeof value === "object" ? JSON.stringify(value) : String(value);
-}
-
-function asTime(value: unknown): Date | undefined {
-  const time = value instanceof Date ? value : new Date(asText(value));
-  return Number.isNaN(time.getTime()) ? undefined : time;
-}
-
-/** A number, or the moment that a text says. */
-const asNumber = (value: unknown): number =>
-  typeof value === "number" ? value : (asTime(value)?.getTime() ?? Number.NaN);
-
-function span(text: string): number {
-  const unit = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 }[text.at(-1) as "s" | "m" | "h" | "d"];
-  return Number(text.slice(0, -1)) * unit;
-}
-
 /** Orders rows as an `order by` says. */
 export function compared(by: readonly { value: Expression; descending: boolean }[], a: Row, b: Row): number {
   for (const { value, descending } of by) {
-    const [left, right] = [value(a), value(b)];
-    const difference =
-      typeof left === "number" && typeof right === "number"
-        ? left - right
-        : asText(left) < asText(right)
-          ? -1
-          : asText(left) > asText(right)
-            ? 1
-            : 0;
+    const difference = order(value(a), value(b));
     if (difference !== 0) return descending ? -difference : difference;
   }
   return 0;

@@ -1,4 +1,5 @@
 import type { Resources } from "../resources/resources.ts";
+import { principalsOf } from "./identities.ts";
 import type { ArmResource, ArmStore } from "./store.ts";
 import { readSecret } from "./vault-reading.ts";
 
@@ -70,7 +71,7 @@ export function follow(parts: { resources: Resources; store: ArmStore }, site: A
   const place = placeOf(text);
   if (place === undefined) return { status: "InvalidSyntax" };
   const chosen = chosenIdentity(site);
-  const principals = parts.store.principals(site, chosen);
+  const principals = principalsOf(site.identity, chosen);
   if (principals.length === 0) return { status: chosen === undefined ? "MSINotEnabled" : "UnauthorizedClient" };
   const reading = readSecret(parts, principals, place);
   return "problem" in reading ? { status: STATUS[reading.problem] } : { status: "Resolved", ...reading };

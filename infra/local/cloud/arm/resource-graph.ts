@@ -1,11 +1,9 @@
 import { randomUUID } from "node:crypto";
 import type { ArmOptions, Route } from "../arm-call.ts";
-import { vaultResource } from "../arm-resources.ts";
 import { type Answer, type Incoming, jsonObject, retryAfter } from "../http.ts";
 import type { Claims } from "../tokens.ts";
+import { TABLES } from "./graph-tables.ts";
 import { compared, parse, type Query, QueryError, type Row } from "./kql.ts";
-import { roleAssignmentResource } from "./role-assignments.ts";
-import type { ArmResource, Properties } from "./store.ts";
 
 /** What Resource Graph does that a test may want otherwise. */
 export interface GraphSettings {
@@ -148,113 +146,6 @@ function results(
       facets: [],
     },
   };
-}
-
-type Source = (options: ArmOptions, subscriptions: readonly string[] | undefined) => Generator<Row>;
-
-const TABLES: Record<string, Source | undefined> = {
-  *resources(options, wanted) {
-    for (const subscription of visible(options, wanted)) {
-      for (const name of options.resources.subscriptions.get(subscription)!.vaults) yield* vaultRow(options, name);
-      for (const { type, read } of options.store.in(subscription)) {
-        if (type.graph) yield* resourceRow(options, subscription, type.type, read);
-      }
-    }
-  },
-  *resourcechanges(options, wanted) {
-    const visibleOnes = new Set(visible(options, wanted));
-    const until = seenUntil(options);
-    for (const [index, change] of options.store.changes.entries()) {
-      if (!visibleOnes.has(change.subscriptionId) || change.at > until) continue;
-      if (!options.authorization.allows(change.id, `${change.type}/read`)) continue;
-      const name = `${change.at.toFixed(0)}_${index}`;
-      yield {
-        id: `${change.id}/providers/Microsoft.Resources/changes/${name}`,
-        name,
-        type: "microsoft.resources/changes",
-        tenantId: options.store.tenantId,
-        kind: "",
-        location: "",
-        resourceGroup: change.id.split("/")[4]!.toLowerCase(),
-        subscriptionId: change.subscriptionId,
-        properties: {
-          targetResourceId: change.id,
-          targetResourceType: change.type,
-          changeType: change.changeType,
-          changeAttributes: {
-            timestamp: new Date(change.at).toISOString(),
-            changesCount: 1,
-            correlationId: randomUUID(),
-          },
-          changes: {},
-        },
-      };
-    }
-  },
-  *authorizationresources(options, wanted) {
-    const visibleOnes = new Set(visible(options, wanted));
-    for (const assignment of options.store.assignments) {
-      const [, , subscriptionId = ""] = assignment.scope.split("/");
-      if (!visibleOnes.has(subscriptionId)) continue;
-      if (!options.authorization.allows(assignment.scope, "Microsoft.Authorization/roleAssignments/read")) continue;
-      yield {
-        ...roleAssignmentResource(assignment),
-        type: "microsoft.authorization/roleassignments",
-        tenantId: options.store.tenantId,
-        subscriptionId,
-      };
-    }
-  },
-};
-
-/** Subscriptions whose resources the caller may read; a denied one is passed over in silence. */
-function visible({ resources, authorization }: ArmOptions, wanted: readonly string[] | undefined): string[] {
-  return [...resources.subscriptions.values()]
-    .filter(({ id, declared }) => !declared.denied && authorization.sees(id) && (wanted?.includes(id) ?? true))
-    .map(({ id }) => id);
-}
-
-function* vaultRow(options: ArmOptions, name: string): Generator<Row> {
-  const vault = options.resources.vault(name)!;
-  if (!options.authorization.allows(vault.id, "Microsoft.KeyVault/vaults/read")) return;
-  const readers = [...(options.store.readers.get(name) ?? [])];
-  yield {
-    ...(vaultResource(vault, options.store.tenantId, options.vaultUri(vault), readers) as Row),
-    type: "microsoft.keyvault/vaults",
-    tenantId: options.store.tenantId,
-    subscriptionId: vault.subscriptionId,
-    resourceGroup: vault.id.split("/")[4]!.toLowerCase(),
-  };
-}
-
-/** A row whose columns are computed only when one other than its type or subscription is looked at. */
-function* resourceRow(
-  options: ArmOptions,
-  subscriptionId: string,
-  type: string,
-  read: () => ArmResource,
-): Generator<Row> {
-  const { authorization } = options;
-  if (authorization.restricted && !authorization.allows(read().id, `${type}/read`)) return;
-  let known: Properties | undefined;
-  const row = () => (known ??= lagging(options, read()));
-  // With lag a resource may not be there yet; only those that are kept can be new.
-  if (options.consumers.graphSettings.lagSeconds > 0 && Object.keys(row()).length === 0) return;
-  const given: Row = { type: type.toLowerCase(), subscriptionId };
-  yield new Proxy(given, {
-    get: (_, name: string) => (name in given ? given[name] : row()[name]),
-    has: (_, name) => name in row(),
-    ownKeys: () => Object.keys(row()),
-    getOwnPropertyDescriptor: (_, name: string) => ({ value: row()[name], enumerable: true, configurable: true }),
-  });
-}
-
-/** The cloud's time up to which Resource Graph knows it. */
-const seenUntil = ({ consumers }: ArmOptions): number => consumers.now() - consumers.graphSettings.lagSeconds * 1000;
-
-function lagging(options: ArmOptions, resource: ArmResource): Properties {
-  const until = seenUntil(options);
-  return resource.before.find((one) => one.until > until)?.row ?? options.store.row(resource);
 }
 
 const copied = (row: Row): Row => ({ ...row });

@@ -2,7 +2,7 @@ import { type ArmOptions, failure, page, type Route } from "../arm-call.ts";
 import { ROLES } from "../company/resources.ts";
 import type { Incoming } from "../http.ts";
 import { refusedSubscription } from "./route.ts";
-import type { RoleAssignment } from "./store.ts";
+import type { RoleAssignment } from "./vault-access.ts";
 
 const VERSIONS = ["2015-07-01", "2018-01-01-preview", "2020-04-01-preview", "2022-04-01"];
 const ASSIGNMENTS = /^(\/subscriptions\/([^/]+)(?:\/.+)?)\/providers\/microsoft\.authorization\/roleassignments$/i;
@@ -35,7 +35,7 @@ export function roleAssignmentsRoute(
         if (!/^(atScope\(\))?$/i.test(filter))
           return failure(400, "UnsupportedQuery", `The filter '${filter}' is not supported.`);
         const wanted = scope.toLowerCase();
-        const found = options.store.assignments.filter((one) => {
+        const found = options.store.access.assignments.filter((one) => {
           const own = one.scope.toLowerCase();
           const above = wanted === own || wanted.startsWith(`${own}/`);
           return above || (filter === "" && own.startsWith(`${wanted}/`));

@@ -1,12 +1,14 @@
 import type { CloudClock } from "../clock.ts";
 import type { Company } from "../company/company.ts";
-import { type CompanyChild, type CompanyResource, ROLES, type RoleName } from "../company/resources.ts";
+import type { CompanyChild, CompanyResource } from "../company/resources.ts";
 import { guidFrom } from "../resources/identifiers.ts";
 import type { Resources } from "../resources/resources.ts";
 import type { Vault } from "../resources/vault.ts";
 import { generatedSite, generatedSiteIndex, SITES_IDENTITY } from "./generated-sites.ts";
+import { allPrincipalsOf, type ManagedIdentity, managedIdentity, userIdentity, userIdentityId } from "./identities.ts";
 import { filled, vaultsIn } from "./texts.ts";
 import { type ResourceType, resourceType } from "./types.ts";
+import { VaultAccess } from "./vault-access.ts";
 
 export type Properties = Record<string, unknown>;
 
@@ -15,20 +17,14 @@ export interface ArmResource {
   /** In the spelling in which it was declared. */
   id: string;
   type: ResourceType;
-  /** Its own name; in answers those it is below stand before it. */
   name: string;
   subscriptionId: string;
   location: string;
   kind?: string;
   tags?: Record<string, string>;
   sku?: Record<string, unknown>;
-  /** As it is answered. */
-  identity?: {
-    type: string;
-    principalId?: string;
-    tenantId?: string;
-    userAssignedIdentities?: Record<string, UserIdentity>;
-  };
+  /** As they are answered. */
+  identity?: ManagedIdentity;
   properties: Properties;
   denied: boolean;
   settings: Record<string, string>;
@@ -40,21 +36,6 @@ export interface ArmResource {
   copies: Record<string, { vault: string; secret: string }>;
   /** What it was before each change, oldest first. */
   before: { until: number; row: Properties }[];
-}
-
-interface UserIdentity {
-  principalId: string;
-  clientId: string;
-}
-
-/** That somebody has a role; `scope` is a subscription's or a resource's id. */
-export interface RoleAssignment {
-  id: string;
-  name: string;
-  scope: string;
-  principalId: string;
-  principalType: string;
-  roleDefinitionId: string;
 }
 
 export interface ArmChange {
@@ -82,9 +63,7 @@ export class ArmStore {
   readonly #resources = new Map<string, ArmResource>();
   /** How many sites are computed rather than kept, by subscription. */
   readonly #generated = new Map<string, number>();
-  readonly assignments: RoleAssignment[] = [];
-  /** Object ids that a vault with access policies lets read secrets, by its name in lower case. */
-  readonly readers = new Map<string, Set<string>>();
+  readonly access = new VaultAccess();
   readonly changes: ArmChange[] = [];
   readonly tenantId: string;
 
@@ -96,12 +75,17 @@ export class ArmStore {
       for (const declared of resources) this.#add(subscriptionId, declared);
       for (const { principal, principalType = "ServicePrincipal", role, vault } of roleAssignments) {
         const scope = vault === undefined ? `/subscriptions/${subscriptionId}` : this.#vault(vault).id;
-        this.#assign(guidFrom(`principal ${principal}`), principalType, role, scope);
+        this.access.assign(guidFrom(`principal ${principal}`), principalType, role, scope);
       }
       if (generate?.sites) {
         this.#generated.set(subscriptionId, generate.sites);
         const scope = `/subscriptions/${subscriptionId}`;
-        this.#assign(userIdentity(SITES_IDENTITY).principalId, "ServicePrincipal", "Key Vault Secrets User", scope);
+        this.access.assign(
+          userIdentity(SITES_IDENTITY).principalId,
+          "ServicePrincipal",
+          "Key Vault Secrets User",
+          scope,
+        );
       }
     }
   }
@@ -168,50 +152,13 @@ export class ArmStore {
     return true;
   }
 
-  /** Object ids of a resource's identities; of one user-assigned identity when it is named by its resource id. */
-  principals({ identity }: ArmResource, named?: string): string[] {
-    const users = Object.entries(identity?.userAssignedIdentities ?? {});
-    if (named !== undefined) {
-      return users.filter(([id]) => id.toLowerCase() === named.toLowerCase()).map(([, { principalId }]) => principalId);
-    }
-    return identity?.principalId === undefined ? [] : [identity.principalId];
-  }
-
-  /** Whether one of these object ids may read a vault's secrets. */
-  mayReadSecrets(principals: readonly string[], vault: Vault): boolean {
-    if (vault.settings.rbac === false) {
-      const readers = this.readers.get(vault.name.toLowerCase());
-      return principals.some((one) => readers?.has(one) ?? false);
-    }
-    const id = vault.id.toLowerCase();
-    return this.assignments.some(
-      ({ principalId, roleDefinitionId, scope }) =>
-        principals.includes(principalId) &&
-        READ_SECRETS.some((role) => roleDefinitionId.endsWith(ROLES[role])) &&
-        (id === scope.toLowerCase() || id.startsWith(`${scope.toLowerCase()}/`)),
-    );
-  }
-
-  /** Lets a resource's identities read a vault. */
-  grant(resource: ArmResource, vaultName: string): void {
+  /** Lets all identities of a resource read a vault, or no more. @throws {Error} when there is no such vault. */
+  allow({ identity, type }: ArmResource, vaultName: string, allowed: boolean): void {
     const vault = this.#vault(vaultName);
-    for (const principal of this.#allPrincipals(resource)) {
-      if (vault.settings.rbac === false) {
-        const key = vault.name.toLowerCase();
-        this.readers.set(key, (this.readers.get(key) ?? new Set()).add(principal));
-      } else {
-        this.#assign(principal, "ServicePrincipal", roleFor(resource), vault.id);
-      }
-    }
-  }
-
-  /** From now on none of a resource's identities may read the vault by a role on it, or by an access policy. */
-  revoke(resource: ArmResource, vaultName: string): void {
-    const vault = this.#vault(vaultName);
-    for (const principal of this.#allPrincipals(resource)) {
-      this.readers.get(vault.name.toLowerCase())?.delete(principal);
-      const kept = this.assignments.filter((one) => one.principalId !== principal || one.scope !== vault.id);
-      this.assignments.splice(0, this.assignments.length, ...kept);
+    const role = USE_KEYS.has(type.noun) ? "Key Vault Crypto Service Encryption User" : "Key Vault Secrets User";
+    for (const principal of allPrincipalsOf(identity)) {
+      if (allowed) this.access.grant(principal, vault, role);
+      else this.access.revoke(principal, vault);
     }
   }
 
@@ -281,7 +228,8 @@ export class ArmStore {
     const own = { properties, settings, connectionStrings, keyValues };
     for (const vault of declared.mayRead ?? vaultsIn(own)) {
       // A resource may refer to a vault that does not exist.
-      if (this.#options.resources.vault(vault) !== undefined) this.grant(parentWithIdentity(resource, parent), vault);
+      if (this.#options.resources.vault(vault) !== undefined)
+        this.allow(parentWithIdentity(resource, parent), vault, true);
     }
     for (const [collection, children] of Object.entries(declared.children ?? {})) {
       for (const child of children) {
@@ -323,27 +271,13 @@ export class ArmStore {
       ...(kind !== undefined && { kind }),
       ...(tags !== undefined && { tags }),
       ...(sku !== undefined && { sku }),
-      ...(declared.identity && { identity: this.#identity(subscriptionId, id, declared.identity) }),
+      ...(declared.identity && { identity: managedIdentity(id, this.tenantId, declared.identity) }),
       ...given,
       properties: { provisioningState: "Succeeded", ...(endpoint && { endpoint }), ...given.properties },
       denied,
       slotSettings,
       copies: copiesIn(settings, connectionStrings, declared.properties),
       before: [],
-    };
-  }
-
-  #identity(
-    subscriptionId: string,
-    id: string,
-    { system = false, user = [] }: NonNullable<CompanyChild["identity"]>,
-  ): NonNullable<ArmResource["identity"]> {
-    const types = [...(system ? ["SystemAssigned"] : []), ...(user.length > 0 ? ["UserAssigned"] : [])];
-    const users = user.map((name) => [userIdentityId(subscriptionId, name), userIdentity(name)] as const);
-    return {
-      type: types.join(", ") || "None",
-      ...(system && { principalId: guidFrom(`principal ${id.toLowerCase()}`), tenantId: this.tenantId }),
-      ...(users.length > 0 && { userAssignedIdentities: Object.fromEntries(users) }),
     };
   }
 
@@ -356,25 +290,6 @@ export class ArmStore {
       this.#resources.get(id.toLowerCase()) ??
       this.#made(subscriptionId, resourceType(declared.type)!, id, declared, undefined)
     );
-  }
-
-  #assign(principalId: string, principalType: string, role: RoleName, scope: string): void {
-    const name = guidFrom(`role ${role} of ${principalId} at ${scope.toLowerCase()}`);
-    if (this.assignments.some((one) => one.name === name)) return;
-    const [, , subscription] = scope.split("/");
-    this.assignments.push({
-      id: `${scope}/providers/Microsoft.Authorization/roleAssignments/${name}`,
-      name,
-      scope,
-      principalId,
-      principalType,
-      roleDefinitionId: `/subscriptions/${subscription}/providers/Microsoft.Authorization/roleDefinitions/${ROLES[role]}`,
-    });
-  }
-
-  #allPrincipals(resource: ArmResource): string[] {
-    const users = Object.values(resource.identity?.userAssignedIdentities ?? {});
-    return [...this.principals(resource), ...users.map(({ principalId }) => principalId)];
   }
 
   #vault(name: string): Vault {
@@ -394,24 +309,14 @@ export class ArmStore {
 /** Where a store's key-values are. */
 export const configurationHost = (store: string): string => `${store.toLowerCase()}.azconfig.localhost`;
 
-const READ_SECRETS: RoleName[] = ["Key Vault Administrator", "Key Vault Secrets User", "Key Vault Secrets Officer"];
-
 /** Types that have keys of their own wrapped by a vault's. */
 const USE_KEYS = new Set(["StorageAccount", "SqlServer", "EncryptionProtector", "DiskEncryptionSet", "ManagedCluster"]);
 
-const roleFor = ({ type }: ArmResource): RoleName =>
-  USE_KEYS.has(type.noun) ? "Key Vault Crypto Service Encryption User" : "Key Vault Secrets User";
-
 const isChild = ({ type, noun }: ResourceType): boolean => type.split("/").length > 2 && noun !== "Slot";
 
-/** `site/slot` of a slot. */
-export function fullName({ id }: ArmResource): string {
-  return id
-    .split("/")
-    .slice(8)
-    .filter((_, index) => index % 2 === 0)
-    .join("/");
-}
+/** A slot is called `site/slot`; all else that is below something by its own name alone. */
+export const fullName = ({ id, type, name }: ArmResource): string =>
+  type.noun === "Slot" ? `${id.split("/").at(-3)}/${name}` : name;
 
 /** A container app's secrets are answered without their values. */
 function withoutValues(properties: Properties): Properties {
@@ -424,14 +329,6 @@ function withoutValues(properties: Properties): Properties {
 /** What is below a resource reads vaults with that resource's identity, unless it has its own as slots do. */
 const parentWithIdentity = (resource: ArmResource, parent: ArmResource | undefined): ArmResource =>
   resource.identity === undefined && parent !== undefined ? parent : resource;
-
-export const userIdentityId = (subscriptionId: string, name: string): string =>
-  `/subscriptions/${subscriptionId}/resourceGroups/rg-identities/providers/Microsoft.ManagedIdentity/userAssignedIdentities/${name}`;
-
-const userIdentity = (name: string): UserIdentity => ({
-  principalId: guidFrom(`principal of identity ${name}`),
-  clientId: guidFrom(`client of identity ${name}`),
-});
 
 function copiesIn(
   settings: Record<string, string>,

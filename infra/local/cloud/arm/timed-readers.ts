@@ -1,5 +1,6 @@
 import type { CloudClock } from "../clock.ts";
 import type { Resources } from "../resources/resources.ts";
+import { allPrincipalsOf } from "./identities.ts";
 import { placeOfUri } from "./references.ts";
 import type { ArmResource, ArmStore } from "./store.ts";
 import { readSecret } from "./vault-reading.ts";
@@ -102,8 +103,7 @@ export class TimedReaders {
     const { store } = this.#parts;
     if (resource.type.noun === "AppServiceCertificate") return undefined;
     const owner = resource.identity ? resource : (store.get(resource.id.split("/").slice(0, 9).join("/")) ?? resource);
-    const users = Object.keys(owner.identity?.userAssignedIdentities ?? {});
-    return [...store.principals(owner), ...users.flatMap((one) => store.principals(owner, one))];
+    return allPrincipalsOf(owner.identity);
   }
 }
 

@@ -22,7 +22,7 @@ export function readSecret(
   if (vault === undefined) return { problem: "noVault" };
   const { reach } = vault.settings;
   if (reach === "privateOnly") return { problem: "unreachable" };
-  const allowed = principals === undefined || store.mayReadSecrets(principals, vault);
+  const allowed = principals === undefined || store.access.mayReadSecrets(principals, vault);
   if (reach === "firewalled" || !allowed) return { problem: "notAllowed" };
   const item = vault.collections.secrets.get(place.secret) ?? vault.collections.certificates.get(place.secret);
   if (item === undefined) return { problem: "noSecret" };

@@ -93,11 +93,10 @@ export class WorkingValues {
     } else if (held.values.at(-1)!.value !== value) held.values.push({ at, value });
   }
 
-  /** The consumer is no more, or holds nothing under this name any more, and needs nothing. */
-  forget(resource: string, evidence?: string): void {
+  /** The consumer and what is below it are no more, or declared anew. */
+  forget(resource: string): void {
     for (const [key, held] of this.#held) {
-      const own = held.resource.toLowerCase() === resource.toLowerCase();
-      if (own && (evidence === undefined || held.evidence === evidence)) this.#held.delete(key);
+      if (`${held.resource}/`.toLowerCase().startsWith(`${resource}/`.toLowerCase())) this.#held.delete(key);
     }
   }
 

@@ -1,0 +1,84 @@
+import type { CompanyResource } from "../company/resources.ts";
+import { type Answer, type Incoming, jsonObject } from "../http.ts";
+import type { ConsumersControl } from "./consumers.ts";
+
+/**
+ * The part of the control API about the company's resources beside its vaults. ID is a resource's id, as it is or percent-encoded:
+ *
+ *     GET    /control/resources                   POST   /control/resources?subscription=ID   a `CompanyResource`
+ *     PATCH  /control/resources?id=ID             {"tags": {}, "properties": {}, "denied": true}
+ *     DELETE /control/resources?id=ID
+ *     GET    /control/resources/settings?id=ID    PATCH  …  {"NAME": "value"}, as somebody else changes them; null removes one
+ *     PUT    /control/resources/access?id=ID      {"vault": "…", "allowed": false}
+ *     PUT    /control/resources/site?id=ID        a `SitePlant`
+ *     PUT    /control/resources/container-app?id=ID  a `ContainerAppPlant`
+ *     PUT    /control/resources/named-value?id=ID {"staysOld": true}
+ *     GET    /control/resources/calls             how often each was called
+ *     GET    /control/resources/values?resource=ID&vault=&secret=   what each running consumer held
+ *     GET    /control/resources/gaps?resource=ID&vault=&secret=     when it held nothing that works
+ *     POST   /control/resources/issuers           {"vault": "…", "secret": "…"}
+ *     PUT    /control/resources/issuers           {"vault": "…", "secret": "…", "value": "…", "accepted": true}
+ *     GET    /control/resources/graph             PUT    …  members of `GraphSettings`
+ *
+ * @throws {Error} with what is wrong.
+ */
+export function resourcesApi(control: ConsumersControl, request: Incoming): Answer {
+  const { method, query, segments } = request;
+  const body = jsonObject(request) ?? {};
+  const id = query.get("id") ?? "";
+  const filter = Object.fromEntries(
+    ["resource", "vault", "secret"].flatMap((name) => (query.has(name) ? [[name, query.get(name)!]] : [])),
+  );
+  switch (`${method} ${segments[2] ?? ""}`) {
+    case "GET ":
+      return ok(control.resources());
+    case "POST ":
+      return ok({ id: control.put(query.get("subscription") ?? "", body as unknown as CompanyResource) });
+    case "PATCH ":
+      control.change(id, body);
+      return ok({ changed: true });
+    case "DELETE ":
+      return control.remove(id)
+        ? ok({ removed: true })
+        : { status: 404, body: { error: "There is no such resource." } };
+    case "GET settings":
+      return ok(control.settings(id));
+    case "PATCH settings":
+      control.changeSettings(id, body as Record<string, string | null>);
+      return ok(control.settings(id));
+    case "PUT access":
+      control.allow(id, String(body.vault), body.allowed === true);
+      return ok({ changed: true });
+    case "PUT site":
+      control.plantSite(id, body);
+      return ok({ planted: true });
+    case "PUT container-app":
+      control.plantContainerApp(id, body);
+      return ok({ planted: true });
+    case "PUT named-value":
+      control.plantNamedValue(id, body.staysOld === true);
+      return ok({ planted: true });
+    case "GET calls":
+      return ok(control.calls());
+    case "GET values":
+      return ok(control.values(filter));
+    case "GET gaps":
+      return ok(control.gaps(filter));
+    case "POST issuers":
+      control.setIssuer(placeIn(body));
+      return ok({ set: true });
+    case "PUT issuers":
+      control.accept(placeIn(body), String(body.value), body.accepted === true);
+      return ok({ set: true });
+    case "PUT graph":
+      control.setGraph(body);
+      return ok(control.graph());
+    case "GET graph":
+      return ok(control.graph());
+    default:
+      return { status: 404, body: { error: "There is no such thing here." } };
+  }
+}
+
+const placeIn = ({ vault, secret }: Record<string, unknown>) => ({ vault: String(vault), secret: String(secret) });
+const ok = (body: unknown): Answer => ({ status: 200, body });

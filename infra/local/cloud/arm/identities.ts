@@ -1,0 +1,52 @@
+import type { CompanyChild } from "../company/resources.ts";
+import { guidFrom } from "../resources/identifiers.ts";
+
+/** A resource's managed identities, as they are answered. */
+export interface ManagedIdentity {
+  type: string;
+  principalId?: string;
+  tenantId?: string;
+  userAssignedIdentities?: Record<string, UserIdentity>;
+}
+
+interface UserIdentity {
+  principalId: string;
+  clientId: string;
+}
+
+export const userIdentityId = (subscriptionId: string, name: string): string =>
+  `/subscriptions/${subscriptionId}/resourceGroups/rg-identities/providers/Microsoft.ManagedIdentity/userAssignedIdentities/${name}`;
+
+export const userIdentity = (name: string): UserIdentity => ({
+  principalId: guidFrom(`principal of identity ${name}`),
+  clientId: guidFrom(`client of identity ${name}`),
+});
+
+/** @param id - Of the resource. */
+export function managedIdentity(
+  id: string,
+  tenantId: string,
+  { system = false, user = [] }: NonNullable<CompanyChild["identity"]>,
+): ManagedIdentity {
+  const [, , subscription] = id.split("/");
+  const types = [...(system ? ["SystemAssigned"] : []), ...(user.length > 0 ? ["UserAssigned"] : [])];
+  const users = user.map((name) => [userIdentityId(subscription!, name), userIdentity(name)] as const);
+  return {
+    type: types.join(", ") || "None",
+    ...(system && { principalId: guidFrom(`principal ${id.toLowerCase()}`), tenantId }),
+    ...(users.length > 0 && { userAssignedIdentities: Object.fromEntries(users) }),
+  };
+}
+
+/** Object ids of the identity that belongs to a resource alone, or of a user-assigned one when it is named by its id. */
+export function principalsOf(identity: ManagedIdentity | undefined, named?: string): string[] {
+  if (named === undefined) return identity?.principalId === undefined ? [] : [identity.principalId];
+  const users = Object.entries(identity?.userAssignedIdentities ?? {});
+  return users.filter(([id]) => id.toLowerCase() === named.toLowerCase()).map(([, { principalId }]) => principalId);
+}
+
+/** Object ids of all its identities. */
+export function allPrincipalsOf(identity: ManagedIdentity | undefined): string[] {
+  const users = Object.values(identity?.userAssignedIdentities ?? {});
+  return [...principalsOf(identity), ...users.map(({ principalId }) => principalId)];
+}

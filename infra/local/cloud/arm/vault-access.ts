@@ -1,0 +1,66 @@
+import { ROLES, type RoleName } from "../company/resources.ts";
+import { guidFrom } from "../resources/identifiers.ts";
+import type { Vault } from "../resources/vault.ts";
+
+/** That somebody has a role; `scope` is a subscription's or a resource's id. */
+export interface RoleAssignment {
+  id: string;
+  name: string;
+  scope: string;
+  principalId: string;
+  principalType: string;
+  roleDefinitionId: string;
+}
+
+const READ_SECRETS: RoleName[] = ["Key Vault Administrator", "Key Vault Secrets User", "Key Vault Secrets Officer"];
+
+/** Who may read which vault: by roles, or by access policies where a vault goes by these. Principals are object ids. */
+export class VaultAccess {
+  readonly assignments: RoleAssignment[] = [];
+  /** Principals with an access policy, by the vault's name in lower case. */
+  readonly #readers = new Map<string, Set<string>>();
+
+  /** Those that have an access policy to read a vault's secrets. */
+  readersOf(vault: Vault): string[] {
+    return [...(this.#readers.get(vault.name.toLowerCase()) ?? [])];
+  }
+
+  /** Whether one of these may read a vault's secrets. */
+  mayReadSecrets(principals: readonly string[], vault: Vault): boolean {
+    if (vault.settings.rbac === false) return this.readersOf(vault).some((one) => principals.includes(one));
+    const id = vault.id.toLowerCase();
+    return this.assignments.some(
+      ({ principalId, roleDefinitionId, scope }) =>
+        principals.includes(principalId) &&
+        READ_SECRETS.some((role) => roleDefinitionId.endsWith(ROLES[role])) &&
+        (id === scope.toLowerCase() || id.startsWith(`${scope.toLowerCase()}/`)),
+    );
+  }
+
+  assign(principalId: string, principalType: string, role: RoleName, scope: string): void {
+    const name = guidFrom(`role ${role} of ${principalId} at ${scope.toLowerCase()}`);
+    if (this.assignments.some((one) => one.name === name)) return;
+    const [, , subscription] = scope.split("/");
+    this.assignments.push({
+      id: `${scope}/providers/Microsoft.Authorization/roleAssignments/${name}`,
+      name,
+      scope,
+      principalId,
+      principalType,
+      roleDefinitionId: `/subscriptions/${subscription}/providers/Microsoft.Authorization/roleDefinitions/${ROLES[role]}`,
+    });
+  }
+
+  /** Lets an identity read a vault, by a role on it or by an access policy. */
+  grant(principal: string, vault: Vault, role: RoleName): void {
+    if (vault.settings.rbac !== false) this.assign(principal, "ServicePrincipal", role, vault.id);
+    else this.#readers.set(vault.name.toLowerCase(), new Set([...this.readersOf(vault), principal]));
+  }
+
+  /** Takes away its roles on the vault and its access policy. */
+  revoke(principal: string, vault: Vault): void {
+    this.#readers.get(vault.name.toLowerCase())?.delete(principal);
+    const kept = this.assignments.filter((one) => one.principalId !== principal || one.scope !== vault.id);
+    this.assignments.splice(0, this.assignments.length, ...kept);
+  }
+}
