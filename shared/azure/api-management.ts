@@ -1,6 +1,6 @@
 import * as z from "zod";
 import type { Arm, ArmCall, Listed } from "./arm.ts";
-import { resourceName, resourcePath } from "./resource-id.ts";
+import { ownName, resourceName, resourcePath } from "./resource-id.ts";
 
 /** A named value of an API Management service. Never its value. */
 export interface NamedValue {
@@ -106,8 +106,8 @@ export function createApiManagement(arm: Arm): ApiManagement {
 
 const namedValueOf = ({ id, name, properties }: z.infer<typeof namedValueAnswer>): NamedValue => ({
   id,
-  name,
-  displayName: properties.displayName ?? name,
+  name: ownName(name),
+  displayName: properties.displayName ?? ownName(name),
   ...contractOf(properties.keyVault),
 });
 

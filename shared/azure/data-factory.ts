@@ -1,6 +1,6 @@
 import * as z from "zod";
 import type { Arm, Listed } from "./arm.ts";
-import { resourceName, resourcePath } from "./resource-id.ts";
+import { ownName, resourceName, resourcePath } from "./resource-id.ts";
 
 /** A connection of a data factory to another system. Its properties hold no secret in clear. */
 export interface LinkedService {
@@ -39,7 +39,7 @@ export function createDataFactory(arm: Arm): DataFactory {
       );
       return {
         entries: entries.map(({ name, properties: { type, typeProperties } }) => ({
-          name,
+          name: ownName(name),
           type,
           typeProperties: typeProperties ?? {},
         })),

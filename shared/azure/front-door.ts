@@ -1,6 +1,6 @@
 import * as z from "zod";
 import type { Arm, Listed } from "./arm.ts";
-import { resourceName, resourcePath } from "./resource-id.ts";
+import { ownName, resourceName, resourcePath } from "./resource-id.ts";
 
 /** A secret of a Front Door profile: what it takes from a key vault. */
 export interface FrontDoorSecret {
@@ -49,7 +49,7 @@ export function createFrontDoor(arm: Arm): FrontDoor {
       );
       return {
         entries: entries.map(({ name, properties: { parameters } }) => ({
-          name,
+          name: ownName(name),
           type: parameters.type,
           ...(parameters.secretSource?.id && { secretSource: parameters.secretSource.id }),
           ...(parameters.secretVersion && { secretVersion: parameters.secretVersion }),

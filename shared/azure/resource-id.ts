@@ -43,3 +43,6 @@ export function resourcePath(id: string, ...types: [string, ...string[]]): strin
 
 /** The name of a resource for messages: its own, after those it is part of. */
 export const resourceName = (id: string): string => parseResourceId(id)?.names.join("/") ?? "?";
+
+/** The name of a resource without those it is part of: some services answer `service/value`, others `value` alone. */
+export const ownName = (name: string): string => name.slice(name.lastIndexOf("/") + 1);

@@ -14,7 +14,7 @@ const row = z.object({
   kind: text,
   tags: z.record(z.string(), z.unknown()).nullish(),
   sku: text,
-  properties: z.unknown(),
+  properties: z.unknown().optional(),
 });
 
 /** Undefined when a row of Resource Graph is not what was asked for. */
