@@ -29,6 +29,8 @@ export type FailureCode =
   /** A policy of the tenant or of the application allows new secrets for a shorter time only, or none at all. */
   | "lifetimePolicy"
   | "typePolicy"
+  /** What a resource's configuration says of a key vault names no asset of one. */
+  | "invalidReference"
   /** A delta link is not known any more: list everything again. */
   | "resyncRequired";
 

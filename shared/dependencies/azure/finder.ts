@@ -123,12 +123,11 @@ function unreadableReferences(row: ResourceRow, places: readonly string[]): Clou
   const rest = places.length > 5 ? ` and ${places.length - 5} more` : "";
   const resource = resourceName(row.id);
   return new CloudFailure(
-    "badResponse",
+    "invalidReference",
     `Could not read the key vault reference in ${named}${rest} (${resource}): it names no asset of a key vault of this cloud.`,
     {
       remedy:
         "Correct the reference, or remove it. The documentation of the service that reads it shows how it is written.",
-      cloudCode: "InvalidReference",
     },
   );
 }

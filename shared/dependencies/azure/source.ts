@@ -214,8 +214,8 @@ export function createAzureEdges({
     },
 
     async *read(unit, { since, signal }) {
-      // Of a subscription that may not be read Resource Graph answers nothing at all; the resource manager says so.
-      await resourceManager.subscription(unit, signal);
+      // Of a subscription that may not be read Resource Graph answers nothing at all; the resource manager refuses its lists.
+      for await (const _ of resourceManager.vaults(unit, signal)) break;
       const isFull = since === undefined || clock.now().getTime() - since.getTime() > CHANGES_KEPT_MS;
       const one = reading(unit, since === undefined, signal);
       yield* isFull ? one.all() : one.changes(since);
@@ -228,12 +228,7 @@ const PRINCIPALS = "entra";
 
 const mayPass = ({ code }: CloudFailure): boolean => PASSING.has(code);
 
-const notSeen = (scope: string, { code, cloudCode, message, remedy }: CloudFailure): NotSeen => ({
-  scope,
-  code: cloudCode ?? code,
-  message,
-  remedy,
-});
+const notSeen = (scope: string, { code, message, remedy }: CloudFailure): NotSeen => ({ scope, code, message, remedy });
 
 /** Without an id nobody knows what it is, so nothing of the subscription may be taken for gone. */
 const unreadableRow = (row: unknown, subscriptionId: string): NotSeen => ({
