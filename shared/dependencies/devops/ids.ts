@@ -11,6 +11,10 @@ export const groupId = (organization: string, projectId: string, id: number): st
 export const connectionId = (organization: string, projectId: string, id: string): string =>
   `devops:/${organization}/${projectId}/serviceconnections/${id}`.toLowerCase();
 
+/** What the ids of all that a list of a project has begin with. */
+export const listId = (organization: string, projectId: string, list: "variableGroups" | "connections"): string =>
+  `devops:/${organization}/${projectId}/${list === "connections" ? "serviceconnections" : "variablegroups"}`.toLowerCase();
+
 /** What an id names; undefined when it is none of these. */
 export function devopsPlace(
   id: string,

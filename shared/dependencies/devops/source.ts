@@ -4,7 +4,7 @@ import { signInOf } from "../../devops/service-connections.ts";
 import { onOneLine } from "../../http/text.ts";
 import type { Edge, Resource } from "../edge.ts";
 import type { EdgeSource, NotSeen, Told } from "../source.ts";
-import { connectionId, groupId } from "./ids.ts";
+import { connectionId, groupId, listId } from "./ids.ts";
 
 /** https://learn.microsoft.com/azure/key-vault/general/about-keys-secrets-certificates#object-identifiers */
 const VAULT_NAME = /^[A-Za-z][A-Za-z0-9-]{1,22}[A-Za-z0-9]$/;
@@ -19,6 +19,7 @@ const SECRET_NAME = /^[0-9A-Za-z-]{1,127}$/;
 export function devopsSource(deps: { devops: Pick<Devops, "organization">; tenantId(): Promise<string> }): EdgeSource {
   return {
     name: "devops",
+    whole: true,
 
     async units() {
       const organization = await deps.devops.organization();
@@ -30,10 +31,8 @@ export function devopsSource(deps: { devops: Pick<Devops, "organization">; tenan
       if (!organization) return;
       const tenantId = (await deps.tenantId()).toLowerCase();
       const at = { organization, projectId: unit, signal };
-      yield* listed(at, "variable groups", "variableGroups", (group: VariableGroup) => toldOfGroup(at, group));
-      yield* listed(at, "service connections", "connections", (connection: ServiceConnection) =>
-        toldOfConnection(at, connection, tenantId),
-      );
+      yield* listed(at, "variableGroups", (group: VariableGroup) => toldOfGroup(at, group));
+      yield* listed(at, "connections", (connection: ServiceConnection) => toldOfConnection(at, connection, tenantId));
     },
   };
 }
@@ -47,11 +46,10 @@ interface Place {
 /** One list of a project. What the identity may not see is told; a failure that passes by itself ends the reading. */
 async function* listed<T>(
   { organization, projectId, signal }: Place,
-  what: string,
   list: "variableGroups" | "connections",
   told: (one: T) => Told[],
 ): AsyncGenerator<Told> {
-  const scope = `${organization.name}/${projectId}: ${what}`;
+  const scope = listId(organization.name, projectId, list);
   const unreadable: NotSeen[] = [];
   const options = {
     signal,
