@@ -1,3 +1,4 @@
+import { setTimeout as delay } from "node:timers/promises";
 import * as z from "zod";
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
@@ -19,7 +20,7 @@ import { allUnits, type Coverage, coveragePage } from "./coverage.ts";
 import { type EdgeFilter, type FoundEdge, listEdges, seenEdge } from "./query.ts";
 import { createReferences, type References } from "./references.ts";
 import { assetPrefix, Edges, type NotSeenRecord, type RunRecord, rangeOf, type UnitRecord } from "./rows.ts";
-import { createRuns } from "./runs.ts";
+import { createRuns, isOver } from "./runs.ts";
 import type { EdgeSource } from "./source.ts";
 import { createRunWork, QUEUE } from "./work.ts";
 
@@ -35,6 +36,8 @@ export type DiscoverMessage = z.infer<typeof DiscoverMessage>;
 const WAIT_MS = 20 * SECOND_MS;
 /** The message that finishes what the request's process leaves undone comes so much later. */
 const MESSAGE_DELAY_SECONDS = 30;
+/** How often a request that waits looks whether its run is over. */
+const LOOK_AGAIN_MS = SECOND_MS / 2;
 /** Beside a list of edges so much is shown of what could not be looked into. */
 const COVERAGE_BESIDE = 20;
 /** Edges of one asset that are looked at, and as many of its vault: more don't change a score of 100. */
@@ -192,17 +195,17 @@ export function createDependencies(deps: {
     async discover(caller) {
       const under = await runs.active();
       const { runId } = await begin({ mode: "full", trigger: "api" }, caller);
-      let timer: NodeJS.Timeout | undefined;
-      const late = new Promise<void>((resolve) => {
-        timer = setTimeout(resolve, waitMs);
-      });
       // What goes on after the answer, or fails, is finished by the queue's messages.
       const done = work.work(runId, false).catch((error: unknown) => {
         log.warn("A run is left to its message", { runId, reason: error instanceof Error ? error.name : "" });
       });
-      await Promise.race([done, late]);
-      clearTimeout(timer);
-      return { run: await runs.get(runId), isNew: under?.runId !== runId };
+      const late = AbortSignal.timeout(waitMs);
+      const waited = new Promise<void>((resolve) => late.addEventListener("abort", () => resolve(), { once: true }));
+      await Promise.race([done, waited]);
+      let run = await runs.get(runId);
+      // The last units may be in the hands of the queue's workers.
+      for (; !isOver(run) && !late.aborted; run = await runs.get(runId)) await delay(LOOK_AGAIN_MS);
+      return { run, isNew: under?.runId !== runId };
     },
 
     async handle({ runId, mode = "full" }, caller) {

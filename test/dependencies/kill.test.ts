@@ -81,10 +81,12 @@ test(
       expect(standing.news - news, where).toBe(company === 0 ? 2 : 121);
       expect(await deployment.start().room.handle({ runId: "0".repeat(26) }, caller), where).toBeUndefined();
       const ends = deployment.events.slice(events).filter(({ type }) => type === "dependencies.discovered");
-      expect(new Set(ends.map(({ id }) => id)).size, where).toBe(1);
+      // The timer's message that comes again may begin a second run; each run ends once.
+      expect(ends.length, where).toBeGreaterThan(0);
+      expect(new Set(ends.map(({ id }) => id)).size, where).toBe(new Set(ends.map(({ target }) => target?.id)).size);
     }
     expect(died).toBeGreaterThan(0);
     console.info(`${died} of ${rounds} runs were killed; a run has ${writes.join(" or ")} writes`);
   },
-  KILLS === "all" ? 3_600_000 : 60_000,
+  KILLS === "4" ? 60_000 : 3_600_000,
 );

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { createReferenceNews } from "../../shared/alerts/reference-news.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { app, caller, Deployment, denied, everything, notSeen, resolved, SERVICE_VAULT, unresolved } from "./room.ts";
 
@@ -144,11 +145,56 @@ test("a reference that can't be followed is news once, and again after it could 
   expect(again.map(({ still }) => still)).toEqual([true, true]);
   expect(new Set(again.map(({ id }) => id)).size).toBe(2);
   expect(deployment.compliance).toHaveLength(3);
+  const words = [];
+  const source = createReferenceNews(deployment.start().room.references);
+  for await (const page of source.notices("referenceUnresolved", new Date(0)))
+    for (const one of page) words.push([one.id, one.at !== undefined, await one.notice()]);
+  expect(words).toEqual(
+    again.map(({ id }) => [
+      `reference.${id}`,
+      true,
+      expect.objectContaining({
+        title: "one to kv-one/db",
+        vaultName: "kv-one",
+        what: "is a reference that the platform can't follow",
+        why: "B of one (webApp): AccessToKeyVaultDenied.",
+      }),
+    ]),
+  );
   const references = await deployment.start().room.references.of("KV-one");
   expect(references.map(({ asset, resolved }) => `${asset} ${resolved}`).sort()).toEqual([
     "secret.db false",
     "secret.db true",
   ]);
+});
+
+test("a walk by cursor yields everything once, with a filter too, and takes no cursor of other filters", async () => {
+  const { company } = deployment;
+  const settings = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, at) => [`S${at}`, {}]));
+  company.units_ = { s1: [app("one", settings(7)), app("two", settings(4), { environment: "test" })] };
+  await deployment.run();
+  const { room } = deployment.start();
+  const walk = async (filter: object, limit: number) => {
+    const found: string[] = [];
+    const totals = new Set<number | null>();
+    let cursor: string | undefined;
+    do {
+      const { page } = await room.list(filter, { limit, offset: 0, cursor });
+      found.push(...page.items.map(({ edge }) => `${edge.resource.name} ${edge.evidence}`));
+      totals.add(page.total);
+      cursor = page.nextCursor ?? undefined;
+    } while (cursor !== undefined);
+    expect(new Set(found).size).toBe(found.length);
+    return { found: found.length, totals: [...totals] };
+  };
+  expect(await walk({}, 3)).toEqual({ found: 11, totals: [11] });
+  expect(await walk({ vault: "kv-one" }, 20)).toEqual({ found: 11, totals: [11] });
+  expect(await walk({ environment: "TEST" }, 3)).toEqual({ found: 4, totals: [4, null] });
+  const { page } = await room.list({}, { limit: 3, offset: 9, cursor: undefined });
+  expect([page.items.length, page.nextCursor, page.total]).toEqual([2, null, 11]);
+  const other = await room.list({}, { limit: 3, offset: 0, cursor: undefined });
+  const wrong = room.list({ vault: "kv-one" }, { limit: 3, offset: 0, cursor: other.page.nextCursor! });
+  await expect(wrong).rejects.toMatchObject({ code: "invalidCursor" });
 });
 
 test("the service's own key vault is no subject", async () => {

@@ -1,0 +1,159 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import type { CompanyResource } from "../../infra/local/cloud/company/resources.ts";
+import { licence } from "../support/licence.ts";
+import { Service } from "../support/service.ts";
+import { createUsers, makeToken } from "../support/users.ts";
+
+const named = (secret: string): string => `@Microsoft.KeyVault(VaultName=kv-shop;SecretName=${secret})`;
+const app = (name: string, settings: Record<string, string>, more: Partial<CompanyResource> = {}): CompanyResource => ({
+  type: "Microsoft.Web/sites",
+  name,
+  kind: "app,linux",
+  identity: { system: true },
+  properties: { state: "Running", enabled: true, keyVaultReferenceIdentity: "SystemAssigned" },
+  settings,
+  ...more,
+});
+const PLANTED = "a-setting-that-nobody-may-see";
+
+/** A host that has a licence, and one that has none. */
+let service: Service;
+let unlicensed: string;
+beforeAll(async () => {
+  service = await Service.start({
+    company: {
+      subscriptions: [
+        {
+          name: "Shop",
+          vaults: [
+            {
+              name: "kv-shop",
+              secrets: [{ name: "db", expiresInDays: 400 }, { name: "smtp", expiresInDays: 3 }, { name: "unused" }],
+            },
+          ],
+          resources: [
+            app("app-orders", { DB: named("db"), SECRET: PLANTED }, { tags: { env: "prod" } }),
+            app("app-batch", {
+              DB: "@Microsoft.KeyVault(SecretUri={uri:kv-shop}/secrets/db/{version:kv-shop/secrets/db})",
+            }),
+            app("app-broken", { SMTP: named("smtp"), LOST: named("lost") }),
+            app("app-brochure", { HELP: "https://docs.acme.example/vault/secrets/how-to" }),
+            app("app-sealed", { DB: named("db") }, { denied: true }),
+          ],
+        },
+      ],
+    },
+    env: { LICENSE_KEY: await licence() },
+  });
+  ({ url: unlicensed } = await service.addHost({ LICENSE_KEY: "" }));
+  await service.scan({ mode: "full" });
+}, 60_000);
+afterAll(() => service?.stop());
+
+const BASE = "/api/assets/dependencies";
+const get = async (path: string) => await service.admin("GET", `${BASE}${path}`);
+
+test("before the first reading the coverage says that nothing was read", async () => {
+  const { status, body } = await get("");
+  expect([status, body.total, body.coverage.items[0].code]).toEqual([200, 0, "neverRead"]);
+  expect((await get("/blast-radius/kv-shop.secret.db")).body).toMatchObject({ score: 0, coverage: { total: 1 } });
+});
+
+test("a reading is asked for, followed, and found in lists, coverage, violations and the audit log", async () => {
+  const begun = await service.admin("POST", `${BASE}/discover`);
+  expect([begun.status, begun.body]).toMatchObject([201, { mode: "full", unitsFailed: 0, failures: [] }]);
+  expect(begun.body.status).toBe("completed");
+  const location = begun.headers.get("location")!;
+  expect(location).toBe(`${BASE}/runs/${begun.body.runId}`);
+  expect((await service.admin("GET", location)).body).toEqual(begun.body);
+
+  const { body: list } = await get("?strength=references");
+  const told = list.items.map(
+    // biome-ignore lint/suspicious/noExplicitAny: a test says what it expects by looking
+    (one: any) => `${one.secret} ${one.resource.name} ${one.pinned ? "pinned" : ""} ${one.state?.status}`,
+  );
+  expect(told.sort()).toEqual([
+    "kv-shop.secret.db app-batch pinned Resolved",
+    "kv-shop.secret.db app-orders  Resolved",
+    "kv-shop.secret.lost app-broken  SecretNotFound",
+    "kv-shop.secret.smtp app-broken  Resolved",
+  ]);
+  expect((await get("?assetId=kv-shop.secret.db&pinned=true")).body.total).toBe(1);
+  expect((await get("?resolved=false")).body.items).toMatchObject([{ name: "lost" }]);
+  expect((await get("?environment=PROD&kind=webApp")).body.items).toMatchObject([{ resource: { name: "app-orders" } }]);
+  const walked = await service.all(`${BASE}?vault=kv-shop`);
+  expect(walked.length).toBe((await get("?vault=KV-Shop")).body.total);
+  const { body: coverage } = await get("/coverage");
+  expect(coverage.items.map(({ scope }: { scope: string }) => scope.split("/").at(-1))).toEqual(["app-sealed"]);
+  expect(list.coverage).toMatchObject({ total: 1, items: coverage.items });
+  for (const { text } of [await get(""), await get("/coverage")]) expect(text).not.toContain(PLANTED);
+
+  const { body: entries } = await service.admin("GET", "/audit/entries?event_type=dependencies.discovered");
+  expect(entries.items).toMatchObject([{ outcome: "success", target: { id: begun.body.runId } }]);
+  await expect
+    .poll(
+      async () => {
+        const { body } = await service.admin("GET", "/compliance/violations");
+        const found = body.items.filter((one: { checkId: string }) => one.checkId.endsWith("reference-resolved"));
+        return found.map((one: { resourceId: string; evidence: string }) => `${one.resourceId}: ${one.evidence}`);
+      },
+      { timeout: 20_000 },
+    )
+    .toEqual([
+      expect.stringMatching(/^kv-shop: 1 reference can't be followed: app-broken \(webApp\), .*LOST: SecretNot/),
+    ]);
+});
+
+test("the blast radius says what a rotation would touch", async () => {
+  const { body } = await get("/blast-radius/KV-Shop.Secret.DB");
+  expect(body).toMatchObject({ secret: "kv-shop.secret.db", more: false, leftOut: 0, coverage: { total: 1 } });
+  expect(body.score).toBeGreaterThan(0);
+  const uses = body.consumers.filter((one: { strength: string }) => one.strength === "references");
+  expect(uses.map((one: { resource: { name: string }; effect: string }) => [one.resource.name, one.effect])).toEqual([
+    ["app-batch", expect.stringContaining("pinned to the version")],
+    ["app-orders", expect.stringContaining("once it is told to")],
+  ]);
+  expect(body.nodes.map(({ id }: { id: string }) => id)).toContain(uses[0].resource.id);
+  expect(body.edges).toContainEqual({
+    from: uses[0].resource.id,
+    to: "kv-shop.secret.db",
+    strength: "references",
+    refresh: "willBreak",
+  });
+  expect(body.byKind.webApp).toBe(2);
+  const unused = (await get("/blast-radius/kv-shop.secret.unused")).body;
+  expect(unused.consumers.filter((one: { strength: string }) => one.strength !== "entitled")).toEqual([]);
+  expect(unused.score).toBeLessThan(body.score);
+  expect((await get("/blast-radius/kv-shop.secret.lost")).status).toBe(404);
+  expect((await get("/blast-radius/no-id")).status).toBe(404);
+});
+
+test.each(["kind=x", "resolved=1", "assetId=x", "vault=", "limit=0", "cursor=x", "unknown=1", "offset=1&cursor=e30"])(
+  "a list with %s is refused",
+  async (query) => {
+    expect((await get(`?${query}`)).status).toBe(400);
+  },
+);
+
+test("operators begin readings, users look; without a licence only runs are shown", async () => {
+  const password = "a long enough passphrase";
+  await createUsers(service, [
+    { username: "reader", password, role: "user" },
+    { username: "keeper", password, role: "operator" },
+  ]);
+  const reader = await makeToken(service, "reader");
+  const keeper = await makeToken(service, "keeper");
+  expect((await service.call("POST", `${BASE}/discover`, { token: reader })).status).toBe(403);
+  expect((await service.call("GET", BASE, { token: reader })).status).toBe(200);
+  const again = await service.call("POST", `${BASE}/discover`, { token: keeper });
+  expect([again.status, again.body]).toMatchObject([201, { status: "completed", changed: 0 }]);
+  const call = (method: string, path: string) => service.call(method, unlicensed + path, { token: keeper });
+  for (const [method, path] of [
+    ["POST", `${BASE}/discover`],
+    ["GET", BASE],
+    ["GET", `${BASE}/coverage`],
+    ["GET", `${BASE}/blast-radius/kv-shop.secret.db`],
+  ] as const)
+    expect([path, (await call(method, path)).body.code]).toEqual([path, "licenseRequired"]);
+  expect((await call("GET", `${BASE}/runs/${again.body.runId}`)).body).toEqual(again.body);
+});
