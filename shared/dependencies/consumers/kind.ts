@@ -19,9 +19,9 @@ export interface KindOfConsumer {
 /** Between the evidence of several uses of one secret by one resource. */
 const SEPARATOR = ", ";
 export const joinedEvidence = (names: readonly string[]): string => names.join(SEPARATOR);
-/** The names behind `<list>/` in the evidence of a consumer. */
+/** The names in the evidence `<list>/<name>` of a consumer; some services put the resource's own name between. */
 export const namesIn = ({ evidence }: Pick<PlannedConsumer, "evidence">, list: string): string[] =>
-  evidence.split(SEPARATOR).flatMap((one) => (one.startsWith(`${list}/`) ? [one.slice(list.length + 1)] : []));
+  evidence.split(SEPARATOR).flatMap((one) => (one.startsWith(`${list}/`) ? [one.split("/").at(-1)!] : []));
 
 /** Whether a text of a consumer's configuration names the secret that it uses. */
 export const namesSecret = (

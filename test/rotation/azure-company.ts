@@ -1,0 +1,138 @@
+import type { CompanyResource } from "../../infra/local/cloud/company/resources.ts";
+import { createArm } from "../../shared/azure/arm.ts";
+import { createIdentity } from "../../shared/azure/identity.ts";
+import { createResourceManager } from "../../shared/azure/resource-manager.ts";
+import { createAzureEdges } from "../../shared/dependencies/azure/source.ts";
+import { createConsumersOfSecrets } from "../../shared/dependencies/consumers/consumers.ts";
+import { createDependencies } from "../../shared/dependencies/dependencies.ts";
+import type { ConsumersOfSecrets } from "../../shared/rotation/consumer.ts";
+import { systemRandomness } from "../../shared/runtime.ts";
+import { IMPATIENT } from "../azure/services.ts";
+import { BOSS, VAULT, type World } from "./room.ts";
+
+/** How many of each kind the company has: 40 in all. */
+export const KINDS = { webApp: 14, functionApp: 6, slot: 2, apiManagement: 2, containerApp: 11, job: 5 } as const;
+export type Kind = keyof typeof KINDS;
+
+const system = { system: true };
+const reference = (secret: string) => `@Microsoft.KeyVault(VaultName=${VAULT};SecretName=${secret})`;
+
+/** A resource that uses a secret of the vault. */
+function resource(kind: Kind, name: string, secret: string, vaultUri: string): CompanyResource {
+  const settings = { DB_PASSWORD: reference(secret), OTHER: "plain" };
+  const url = `${vaultUri}/secrets/${secret}`;
+  const secrets = [{ name: "db", keyVaultUrl: url, identity: "system" }];
+  switch (kind) {
+    case "webApp":
+    case "functionApp":
+      return {
+        type: "Microsoft.Web/sites",
+        name,
+        kind: kind === "webApp" ? "app" : "functionapp,linux",
+        identity: system,
+        settings,
+      };
+    case "slot":
+      return {
+        type: "Microsoft.Web/sites",
+        name,
+        kind: "app",
+        identity: system,
+        children: { slots: [{ name: "staging", kind: "app", identity: system, settings }] },
+      };
+    case "apiManagement": {
+      const value = (own: string) => ({
+        name: own,
+        properties: { displayName: own, secret: true, keyVault: { secretIdentifier: url } },
+      });
+      return {
+        type: "Microsoft.ApiManagement/service",
+        name,
+        identity: system,
+        children: { namedValues: [value(`${name}-a`), value(`${name}-b`)] },
+      };
+    }
+    case "containerApp":
+    case "job":
+      return {
+        type: kind === "job" ? "Microsoft.App/jobs" : "Microsoft.App/containerApps",
+        name,
+        identity: system,
+        properties: {
+          configuration: { secrets },
+          template: { containers: [{ name: "main", image: "shop:1", env: [{ name: "DB", secretRef: "db" }] }] },
+        },
+      };
+  }
+}
+
+/** Those who use one secret, with their ids as the resource manager has them. */
+export class AzureCompany {
+  readonly ids: { kind: Kind; id: string }[] = [];
+  readonly #world: World;
+  readonly #secret: string;
+  readonly #subscription: string;
+
+  constructor(world: World, subscription: string, secret: string, kinds: Partial<Record<Kind, number>> = KINDS) {
+    this.#world = world;
+    this.#secret = secret;
+    this.#subscription = subscription;
+    const { consumers } = world.cloud.control;
+    for (const [kind, number] of Object.entries(kinds) as [Kind, number][]) {
+      for (let index = 0; index < number; index++) {
+        const name = `${kind.toLowerCase()}-${secret}-${index}`;
+        const id = consumers.put(subscription, resource(kind, name, secret, world.uriOf(VAULT)));
+        this.ids.push({ kind, id: kind === "slot" ? `${id}/slots/staging` : id });
+      }
+    }
+  }
+
+  /** Has all dependencies read, as the run of a day does, and answers what rotations ask of them. */
+  async discovered(): Promise<ConsumersOfSecrets> {
+    const { config, log, clock } = this.#world;
+    const identity = createIdentity(config);
+    const services = { config, identity, log, limits: IMPATIENT };
+    const [arm, resourceManager] = [createArm(services), createResourceManager(services)];
+    const dependencies = createDependencies({
+      tables: this.#world.tables(),
+      queues: { send: async () => {}, reachable: async () => {} },
+      audit: { append: async () => {} },
+      config,
+      sources: [
+        createAzureEdges({ config, clock, arm, resourceManager, configured: async () => [this.#subscription] }),
+      ],
+      inventory: undefined as never,
+      referencesChanged: async () => {},
+      ended: async () => {},
+      licensed: async () => true,
+      clock,
+      randomness: systemRandomness(),
+      log,
+    });
+    const { run } = await dependencies.discover(BOSS);
+    if (run.status !== "completed") throw new Error(`The reading ended ${run.status}: ${JSON.stringify(run.failures)}`);
+    return createConsumersOfSecrets({
+      dependencies,
+      arm,
+      devops: { organization: async () => undefined },
+      sync: undefined as never,
+      config,
+      clock,
+      tenantId: async () => this.#world.cloud.app.tenantId,
+    });
+  }
+
+  /** What each now works with; times without a value that works. */
+  working() {
+    const { consumers } = this.#world.cloud.control;
+    const place = { vault: VAULT, secret: this.#secret };
+    return {
+      values: consumers.values(place).map(({ resource: id, values }) => ({ id, value: values.at(-1)!.value })),
+      gaps: consumers.gaps(place),
+    };
+  }
+
+  remove(): void {
+    for (const { id } of this.ids) this.#world.cloud.control.consumers.remove(id.replace("/slots/staging", ""));
+  }
+}
