@@ -1,4 +1,5 @@
 import type { CompanyResource } from "../../infra/local/cloud/company/resources.ts";
+import { createAppConfigurationReferences } from "../../shared/azure/app-configuration-references.ts";
 import { createArm } from "../../shared/azure/arm.ts";
 import { createIdentity } from "../../shared/azure/identity.ts";
 import { createResourceManager } from "../../shared/azure/resource-manager.ts";
@@ -99,7 +100,14 @@ export class AzureCompany {
       audit: { append: async () => {} },
       config,
       sources: [
-        createAzureEdges({ config, clock, arm, resourceManager, configured: async () => [this.#subscription] }),
+        createAzureEdges({
+          config,
+          clock,
+          arm,
+          appConfiguration: createAppConfigurationReferences(services),
+          resourceManager,
+          configured: async () => [this.#subscription],
+        }),
       ],
       inventory: undefined as never,
       referencesChanged: async () => {},
