@@ -21,8 +21,8 @@ export const REFERENCE_LISTS = ["appsettings", "connectionstrings"] as const;
 export type ReferenceList = (typeof REFERENCE_LISTS)[number];
 
 export interface SiteState {
-  /** `Running` or `Stopped`. */
-  state: string;
+  /** `Running` or `Stopped`; undefined where it is not answered. */
+  state?: string;
   /** `Normal`, `Limited` or `DisasterRecoveryMode`; undefined where it is not answered. */
   availability?: string;
 }
@@ -63,7 +63,7 @@ const reference = z.object({
   properties: z.object({ reference: text, status: text, activeVersion: text }),
 });
 const settingsAnswer = z.object({ properties: z.record(z.string(), z.string()) });
-const siteAnswer = z.object({ properties: z.object({ state: z.string(), availabilityState: text }) });
+const siteAnswer = z.object({ properties: z.object({ state: text, availabilityState: text }) });
 
 export function createAppService(arm: Arm): AppService {
   const call = (siteId: string, below: string, operation: string, grant: string): ArmCall => ({
@@ -118,7 +118,7 @@ export function createAppService(arm: Arm): AppService {
     async state(siteId, signal) {
       const { properties } = await arm.call({ ...call(siteId, "", "read the app", READER), signal }, siteAnswer);
       return {
-        state: properties.state,
+        ...(properties.state && { state: properties.state }),
         ...(properties.availabilityState && { availability: properties.availabilityState }),
       };
     },

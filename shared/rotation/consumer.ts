@@ -19,6 +19,8 @@ export const PlannedConsumer = z.object({
   how: z.enum(["automatic", "action", "blind", "willBreak"]),
   /** It keeps a copy of the value: only an action changes it, and a look tells no more than whether it works. */
   copy: z.boolean().optional(),
+  /** What its action noted, for a look to tell by whether it has had its effect. */
+  mark: z.string().optional(),
   /** The longest that it takes by itself to hold a new value; 0 when that is not known. */
   slowestSeconds: z.int(),
   /** How much breaks with it: the smallest is acted on first. */
@@ -45,6 +47,14 @@ export interface WantedVersion {
   restart: boolean;
 }
 
+/** What an action did. */
+export interface Acted {
+  /** What somebody else changed of the consumer in the same moment, by its names. */
+  changedMeanwhile: string[];
+  /** See `PlannedConsumer`. */
+  mark?: string;
+}
+
 /** Who uses the key vault secrets that a rotation writes, and how they get the new value. */
 export interface ConsumersOfSecrets {
   /**
@@ -60,10 +70,9 @@ export interface ConsumersOfSecrets {
   /**
    * Has one with an `action` take the current version. May be called again.
    *
-   * @returns What somebody else changed of it in the same moment, by its names.
    * @throws {CloudFailure}: one that is not `unclear` says that nothing was done.
    */
-  act(consumer: PlannedConsumer, wanted: WantedVersion): Promise<{ changedMeanwhile: string[] }>;
+  act(consumer: PlannedConsumer, wanted: WantedVersion): Promise<Acted>;
   /**
    * @param version - The one that it is to hold.
    * @param since - When it was written, or the consumer was last acted on.

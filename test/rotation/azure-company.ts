@@ -19,9 +19,9 @@ const system = { system: true };
 const reference = (secret: string) => `@Microsoft.KeyVault(VaultName=${VAULT};SecretName=${secret})`;
 
 /** A resource that uses a secret of the vault. */
-function resource(kind: Kind, name: string, secret: string, vaultUri: string): CompanyResource {
+function resource(kind: Kind, name: string, secret: string): CompanyResource {
   const settings = { DB_PASSWORD: reference(secret), OTHER: "plain" };
-  const url = `${vaultUri}/secrets/${secret}`;
+  const url = `{uri:${VAULT}}/secrets/${secret}`;
   const secrets = [{ name: "db", keyVaultUrl: url, identity: "system" }];
   switch (kind) {
     case "webApp":
@@ -82,7 +82,7 @@ export class AzureCompany {
     for (const [kind, number] of Object.entries(kinds) as [Kind, number][]) {
       for (let index = 0; index < number; index++) {
         const name = `${kind.toLowerCase()}-${secret}-${index}`;
-        const id = consumers.put(subscription, resource(kind, name, secret, world.uriOf(VAULT)));
+        const id = consumers.put(subscription, resource(kind, name, secret));
         this.ids.push({ kind, id: kind === "slot" ? `${id}/slots/staging` : id });
       }
     }

@@ -1,6 +1,7 @@
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import type { RotationRecord } from "../../shared/rotation/rotation.ts";
+import { MINUTE_MS } from "../../shared/time.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { AzureCompany, KINDS, type Kind } from "./azure-company.ts";
 import { holds, keepsSecrets } from "./invariants.ts";
@@ -33,9 +34,23 @@ afterEach(() => {
   company?.remove();
 });
 
-async function populated(secret: string, kinds?: Partial<Record<Kind, number>>): Promise<AzureCompany> {
+/** Of each kind some; with `STACK_DEATHS=all` the 40 of `KINDS`. */
+const SOME: Partial<Record<Kind, number>> = {
+  webApp: 3,
+  functionApp: 1,
+  slot: 1,
+  apiManagement: 1,
+  containerApp: 2,
+  job: 1,
+};
+const NUMBERS = ALL ? KINDS : SOME;
+const total = Object.values(NUMBERS).reduce((sum, number) => sum + number, 0);
+
+async function populated(secret: string, kinds = NUMBERS): Promise<AzureCompany> {
   company = new AzureCompany(world, SUBSCRIPTION, secret, kinds);
   world.consumers = await company.discovered();
+  // They run for a while before anything is rotated.
+  world.pass(10 * MINUTE_MS);
   return company;
 }
 
@@ -51,26 +66,26 @@ const HOW: Record<Kind, "action" | "automatic" | "blind"> = {
 /** Of each consumer's kind, by its id in lower case. */
 const kindsOf = (all: AzureCompany) => new Map(all.ids.map(({ id, kind }) => [id.toLowerCase(), kind]));
 
-test("an application's secret that 40 use is rotated, each ends as its kind says, and none was ever without one that works", async () => {
+test(`an application's secret that ${total} use is rotated, each ends as its kind says, and none was ever without one that works`, async () => {
   const app = world.application(`app-${++names}`);
   const all = await populated(app.places[0]!);
   const { rotationId } = await world.start().begin(app.request, BOSS);
   const waits = (await world.run(rotationId, { until: ({ needsConfirmation }) => needsConfirmation })).row;
   const kinds = kindsOf(all);
-  expect(waits.consumers).toHaveLength(40);
+  expect(waits.consumers).toHaveLength(total);
   for (const { id, how, state } of waits.consumers!) {
     expect([how, state], id).toEqual([
       HOW[kinds.get(id.toLowerCase())!],
       kinds.get(id.toLowerCase()) === "job" ? "unverified" : "verified",
     ]);
   }
-  expect(waits.reasons).toHaveLength(KINDS.job);
+  expect(waits.reasons).toHaveLength(NUMBERS.job!);
   await world.start().finish(rotationId, false, BOSS);
   const { row } = await world.run(rotationId);
   expect(row.status).toBe("completed");
   const { values, gaps } = all.working();
   // Each named value is one; the services have two each.
-  expect(values).toHaveLength(40 + KINDS.apiManagement);
+  expect(values).toHaveLength(total + NUMBERS.apiManagement!);
   const current = world.cloud.control.secretValue(VAULT, app.places[0]!);
   for (const { id, value } of values) expect(value === current, id).toBe(true);
   expect(gaps).toEqual([]);
@@ -88,7 +103,7 @@ test.each(FAILING)(
   async ({ kind, index }) => {
     const secret = `db-${++names}`;
     const request = world.vaultSecret(secret, OLD, NEW);
-    const all = await populated(secret, ALL ? KINDS : { webApp: 3, apiManagement: 1, containerApp: 1, job: 1 });
+    const all = await populated(secret);
     const { consumers } = world.cloud.control;
     const failing = all.ids.filter((one) => one.kind === kind)[index]!.id;
     if (kind === "apiManagement") {
@@ -101,6 +116,8 @@ test.each(FAILING)(
     });
     expect(row.failure!.message).toContain(failing.split("/").at(-1));
     touchedAreBack(row);
+    // Those that take it by themselves may have had the new one for a while.
+    world.pass(31 * MINUTE_MS);
     const { values, gaps } = all.working();
     for (const { id, value } of values) expect(value, id).toBe(OLD);
     expect(gaps).toEqual([]);

@@ -250,11 +250,12 @@ export class World {
     rotationId: string,
     options: { death?: Death; most?: number; until?: (row: RotationRecord) => boolean } = {},
   ) {
+    const reader = this.start();
     let worker = this.start(options.death);
     let deaths = 0;
     let lived = options.death === undefined;
     for (let turns = 0; turns < (options.most ?? 200); turns++) {
-      const row = await this.start().get(rotationId);
+      const row = await reader.get(rotationId);
       if (isOver(row.status) || row.status === "needsAttention" || options.until?.(row)) return { row, deaths, turns };
       this.messages.sort((a, b) => a.at - b.at);
       const message = this.messages.shift();

@@ -1,35 +1,55 @@
-import type { ApiManagement } from "../../azure/api-management.ts";
+import type { ApiManagement, NamedValue } from "../../azure/api-management.ts";
 import { unlessMissing } from "../../azure/failure.ts";
+import type { ConsumerSight, PlannedConsumer } from "../../rotation/consumer.ts";
 import { MINUTE_MS } from "../../time.ts";
 import type { KeyVaultNames } from "../azure/key-vault-names.ts";
 import { type KindOfConsumer, namesIn, namesSecret } from "./kind.ts";
 
-/** By how much the service's clock may be behind ours: it says itself when it read a secret. */
+/** By how much the service's clock may differ from ours: it says itself when it read a secret. */
 const CLOCKS_DIFFER_MS = 2 * MINUTE_MS;
 const SUCCESS = "Success";
 const LIST = "namedValues";
 
-/** Named values of API Management: https://learn.microsoft.com/rest/api/apimanagement/named-value/refresh-secret */
+/**
+ * Named values of API Management: https://learn.microsoft.com/rest/api/apimanagement/named-value/refresh-secret. When each was
+ * read last is noted before it is told to read again, so that another time shows that it has.
+ */
 export function apiManagementConsumers(apiManagement: ApiManagement, names: KeyVaultNames): KindOfConsumer {
+  /** Those that still take the secret without a version. */
+  async function used(consumer: PlannedConsumer): Promise<NamedValue[]> {
+    const found: NamedValue[] = [];
+    for (const name of namesIn(consumer, LIST)) {
+      const value = await unlessMissing(apiManagement.namedValue(`${consumer.id}/${LIST}/${name}`));
+      const named = names.ofUrl(value?.keyVault?.secretIdentifier);
+      if (value && named?.version === undefined && namesSecret(named, consumer)) found.push(value);
+    }
+    return found;
+  }
+
   return {
     sees: ({ evidence }) => evidence.startsWith(`${LIST}/`),
 
     async act(consumer) {
-      for (const name of namesIn(consumer, LIST)) await apiManagement.refreshSecret(`${consumer.id}/${LIST}/${name}`);
+      const values = await used(consumer);
+      for (const { id } of values) await apiManagement.refreshSecret(id);
+      const readAt = values.map(({ id, keyVault }) => [id.toLowerCase(), keyVault?.lastStatus?.at ?? ""]);
+      return { changedMeanwhile: [], mark: JSON.stringify(Object.fromEntries(readAt)) };
     },
 
     async look(consumer, _version, since) {
-      let used = 0;
-      for (const name of namesIn(consumer, LIST)) {
-        const value = await unlessMissing(apiManagement.namedValue(`${consumer.id}/${LIST}/${name}`));
-        if (!namesSecret(names.ofUrl(value?.keyVault?.secretIdentifier), consumer)) continue;
-        used++;
-        const { code, at } = value?.keyVault?.lastStatus ?? {};
+      const values = await used(consumer);
+      const before = consumer.mark === undefined ? {} : (JSON.parse(consumer.mark) as Record<string, string>);
+      const sights = values.map(({ id, name, keyVault }): ConsumerSight => {
+        const { code, at } = keyVault?.lastStatus ?? {};
         if (at === undefined) return { holds: "unknown" };
-        if (Date.parse(at) < since.getTime() - CLOCKS_DIFFER_MS) return { holds: "old" };
-        if (code !== SUCCESS) return { holds: "old", problem: `API Management could not read ${name}: ${code}.` };
-      }
-      return { holds: used === 0 ? "gone" : "new" };
+        const readBefore = before[id.toLowerCase()];
+        const after = Date.parse(at) - since.getTime();
+        const readSince = readBefore === undefined ? after > CLOCKS_DIFFER_MS : at !== readBefore;
+        if (!readSince) return { holds: readBefore !== undefined || after < -CLOCKS_DIFFER_MS ? "old" : "unknown" };
+        if (code === SUCCESS) return { holds: "new" };
+        return { holds: "old", problem: `API Management could not read ${name}: ${code}.` };
+      });
+      return sights.find(({ holds }) => holds !== "new") ?? { holds: values.length === 0 ? "gone" : "new" };
     },
   };
 }

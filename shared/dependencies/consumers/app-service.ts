@@ -3,7 +3,7 @@ import { CloudFailure, failure, unlessMissing } from "../../azure/failure.ts";
 import { resourceName } from "../../azure/resource-id.ts";
 import type { PlannedConsumer } from "../../rotation/consumer.ts";
 import type { KeyVaultNames } from "../azure/key-vault-names.ts";
-import { type KindOfConsumer, namesSecret } from "./kind.ts";
+import { type KindOfConsumer, NOTHING_CHANGED, namesSecret } from "./kind.ts";
 
 const RESOLVED = "Resolved";
 
@@ -27,11 +27,12 @@ export function appServiceConsumers(appService: AppService, names: KeyVaultNames
 
     async act(consumer, { version, restart }) {
       await appService.refresh(consumer.id);
-      if (!restart) return;
+      if (!restart) return NOTHING_CHANGED;
       const held = await references(consumer).catch(afterRefresh);
       const late = held?.filter(({ activeVersion }) => activeVersion !== undefined && activeVersion !== version) ?? [];
       if (late.length > 0) throw notYet(consumer, late);
       await appService.restart(consumer.id).catch(afterRefresh);
+      return NOTHING_CHANGED;
     },
 
     async look(consumer, version) {

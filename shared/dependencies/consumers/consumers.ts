@@ -112,7 +112,7 @@ export function createConsumersOfSecrets(deps: {
     async act(consumer, wanted) {
       const { act } = kindOf(consumer);
       if (act === undefined) throw new Error(`A ${consumer.kind} can't be told to take a value.`);
-      return (await act(consumer, wanted)) ?? { changedMeanwhile: [] };
+      return await act(consumer, wanted);
     },
 
     look: (consumer, version, since) => kindOf(consumer).look(consumer, version, since),

@@ -1,4 +1,4 @@
-import type { ConsumerSight, PlannedConsumer, WantedVersion } from "../../rotation/consumer.ts";
+import type { Acted, ConsumerSight, PlannedConsumer, WantedVersion } from "../../rotation/consumer.ts";
 import type { Edge } from "../edge.ts";
 
 /** How consumers of one kind are brought to hold a version, and how that is seen. */
@@ -8,10 +8,9 @@ export interface KindOfConsumer {
   /**
    * Left out where nothing can be told to take a version. May be called again.
    *
-   * @returns Nothing where others' changes can't be lost by it.
    * @throws {CloudFailure}: one that is not `unclear` says that nothing was done.
    */
-  act?(consumer: PlannedConsumer, wanted: WantedVersion): Promise<void | { changedMeanwhile: string[] }>;
+  act?(consumer: PlannedConsumer, wanted: WantedVersion): Promise<Acted>;
   /** See `ConsumersOfSecrets`. @throws {CloudFailure} */
   look(consumer: PlannedConsumer, version: string, since: Date): Promise<ConsumerSight>;
 }
@@ -31,3 +30,6 @@ export const namesSecret = (
   named?.type === "secret" &&
   named.vaultName.toLowerCase() === vaultName.toLowerCase() &&
   named.name?.toLowerCase() === secretName.toLowerCase();
+
+/** What an action answers by which nobody's change can be lost. */
+export const NOTHING_CHANGED: Acted = { changedMeanwhile: [] };

@@ -1,7 +1,7 @@
 import { Problem } from "../../http/problem.ts";
 import type { Sync } from "../../sync/sync.ts";
 import { recordIdOf } from "../sync-source.ts";
-import type { KindOfConsumer } from "./kind.ts";
+import { type KindOfConsumer, NOTHING_CHANGED } from "./kind.ts";
 
 /** Copies that this service keeps: the record is run, and says which version its target has. */
 export function syncConsumers(sync: Pick<Sync, "get" | "trigger">): KindOfConsumer {
@@ -16,6 +16,7 @@ export function syncConsumers(sync: Pick<Sync, "get" | "trigger">): KindOfConsum
 
     async act(consumer) {
       await unlessGone(sync.trigger(recordIdOf(consumer.id), { actor: "system", requestId: "rotation" }));
+      return NOTHING_CHANGED;
     },
 
     async look(consumer, version) {

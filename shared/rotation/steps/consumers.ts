@@ -1,5 +1,6 @@
 import { CloudFailure } from "../../azure/failure.ts";
 import { DAY_MS, MINUTE_MS, SECOND_MS } from "../../time.ts";
+import type { Acted } from "../consumer.ts";
 import { entered } from "../effect.ts";
 import { keyOf, planned, readBy } from "../plan-consumers.ts";
 import { isPassing } from "../problems.ts";
@@ -74,7 +75,13 @@ export const triedAgain = (consumers: readonly RotationConsumer[]): RotationCons
   consumers.map((one) => (one.state === "restoring" ? { ...one, ...AGAIN } : one));
 
 /** What an earlier try to bring one to a version left. */
-const AGAIN = { problem: undefined, since: undefined, actedAt: undefined, looks: undefined } as const;
+const AGAIN = {
+  problem: undefined,
+  since: undefined,
+  actedAt: undefined,
+  mark: undefined,
+  looks: undefined,
+} as const;
 
 const isSettled = ({ state }: RotationConsumer): boolean => state === "verified" || state === "unverified";
 
@@ -124,8 +131,9 @@ async function bring(
         touchedAt: consumer.touchedAt ?? since,
         ...(consumer.state === "waiting" && { state: "acting" }),
       });
-      const { changedMeanwhile } = await act(turn, consumer);
+      const { changedMeanwhile, mark } = await act(turn, consumer);
       await note(turn, consumer, {
+        mark,
         actedAt: turn.now().toISOString(),
         ...(consumer.state !== "restoring" && { state: "acted" }),
       });
@@ -153,7 +161,7 @@ async function bring(
 }
 
 /** With its entries in the audit log: a refresh restarts some. */
-async function act(turn: Turn, consumer: RotationConsumer): Promise<{ changedMeanwhile: string[] }> {
+async function act(turn: Turn, consumer: RotationConsumer): Promise<Acted> {
   const { id, kind, vaultName, secretName, state } = consumer;
   const wanted = wantedOf(turn, consumer);
   if (wanted === undefined) throw new Error(`${id} uses nothing that was written.`);
@@ -183,7 +191,8 @@ async function tookNothing(turn: Turn, consumer: RotationConsumer): Promise<bool
   if (publication?.writtenVersion === undefined) return false;
   try {
     const since = new Date(publication.writtenAt ?? turn.record.createdAt);
-    const { holds } = await turn.world.consumers.look(consumer, publication.writtenVersion, since);
+    const unmarked = { ...consumer, mark: undefined };
+    const { holds } = await turn.world.consumers.look(unmarked, publication.writtenVersion, since);
     return holds === "old" || holds === "gone";
   } catch (error) {
     if (error instanceof CloudFailure && !isPassing(error)) return false;
