@@ -8,17 +8,37 @@ const [appId, keyId] = [appIdOf("Shop API"), keyIdOf("Shop API", "current")];
 const value = secretValueOf("Shop API", "current");
 const BASE = `/api/automation/rotation/apps/${appId}`;
 
+const [OLD, NEW] = ["value-of-shop-db", "value-that-somebody-gave"];
+const site = (name: string, reference: string) => ({
+  type: "Microsoft.Web/sites",
+  name,
+  kind: "app",
+  identity: { system: true },
+  settings: { DB: `@Microsoft.KeyVault(VaultName=${VAULT};${reference})` },
+});
+
 let service: Service;
 let unlicensed: string;
 beforeAll(async () => {
   const secrets = [
     { name: "shop-api-client-secret", value, contentType: `shop:${appId}:${keyId}` },
     { name: "shop-api", value: "of something else", createdDaysAgo: 90 },
+    { name: "db-main", value: OLD, createdDaysAgo: 90 },
+    { name: "db-pinned", value: OLD, createdDaysAgo: 90 },
     { name: "other-client-secret", tags: { "entra-app-id": appIdOf("Other"), "entra-key-id": keyId } },
   ];
   service = await Service.start({
     company: {
-      subscriptions: [{ name: "Shop", vaults: [{ name: VAULT, secrets }] }],
+      subscriptions: [
+        {
+          name: "Shop",
+          vaults: [{ name: VAULT, secrets, keys: [{ name: "signing" }], certificates: [{ name: "web" }] }],
+          resources: [
+            site("web-good", `SecretName=db-main`),
+            site("web-pinned", `SecretName=db-pinned;SecretVersion=${"0".repeat(32)}`),
+          ],
+        },
+      ],
       applications: [{ name: "Shop API", secrets: [{ name: "current", expiresInDays: 20 }] }],
     },
     env: { LICENSE_KEY: await licence() },
@@ -106,12 +126,101 @@ test("a policy is set, read with its application, changed with its ETag and remo
   expect((await service.admin("DELETE", `${BASE}/policy`)).body).toEqual({ deleted: true });
 });
 
+const rotate = (name: string) => `/api/assets/dependencies/rotate/${name}`;
+
+test.each<[what: string, id: string, body: object, status: number, code: string]>([
+  ["an unknown asset", `${VAULT}.secret.none`, { newValue: NEW }, 404, "notFound"],
+  ["what is no id", "x'y", { newValue: NEW }, 404, "notFound"],
+  ["a key", `${VAULT}.key.signing`, { newValue: NEW }, 409, "notRotatable"],
+  ["a certificate", `${VAULT}.certificate.web`, { newValue: NEW }, 409, "notRotatable"],
+  ["a secret that backs a certificate", `${VAULT}.secret.web`, { newValue: NEW }, 409, "notRotatable"],
+  ["the service's own vault", "KV-Lifecycle-Service.secret.x", { newValue: NEW }, 409, "serviceVault"],
+  ["a secret without a value", `${VAULT}.secret.db-main`, {}, 400, "valueRequired"],
+  [
+    "a made up value nobody accepts",
+    `${VAULT}.secret.db-main`,
+    { generate: { length: 32, alphabet: "hex" } },
+    400,
+    "valueRequired",
+  ],
+  [
+    "two values",
+    `${VAULT}.secret.db-main`,
+    { newValue: NEW, generate: { length: 32, alphabet: "hex" }, issuerAccepts: true },
+    400,
+    "invalidRequest",
+  ],
+  [
+    "a value that is too easily guessed",
+    `${VAULT}.secret.db-main`,
+    { generate: { length: 8, alphabet: "hex" }, issuerAccepts: true },
+    400,
+    "invalidRequest",
+  ],
+  ["another member", `${VAULT}.secret.db-main`, { newValue: NEW, also: 1 }, 400, "invalidRequest"],
+  ["a value that is too long", `${VAULT}.secret.db-main`, { newValue: "x".repeat(25_601) }, 400, "invalidRequest"],
+  ["who does not use it", `${VAULT}.secret.db-main`, { newValue: NEW, includeResources: ["x"] }, 400, "invalidRequest"],
+  ["a value for a client secret", `${VAULT}.secret.shop-api-client-secret`, { newValue: NEW }, 400, "invalidRequest"],
+])("a rotation of %s is refused", async (_, id, body, status, code) => {
+  const answer = await service.admin("POST", rotate(id), body);
+  expect([answer.status, answer.body.code]).toEqual([status, code]);
+  expect(answer.text).not.toContain(NEW);
+});
+
+test("an asset is rotated with those who use it, and no answer, entry or line has the value", async () => {
+  const read = await service.admin("POST", "/api/assets/dependencies/discover");
+  await vi.waitFor(
+    async () => {
+      const run = await service.admin("GET", `/api/assets/dependencies/runs/${read.body.runId}`);
+      expect(run.body.status).toBe("completed");
+    },
+    { timeout: 30_000, interval: 300 },
+  );
+  const pinned = await service.admin("POST", rotate(`${VAULT}.secret.db-pinned`), { newValue: NEW });
+  expect([pinned.status, pinned.body.code]).toEqual([409, "willBreak"]);
+  expect(pinned.body.resources[0]).toMatch(/web-pinned$/);
+  const id = `${VAULT}.secret.db-main`;
+  const plan = await service.admin("POST", rotate(id), { newValue: NEW, dryRun: true });
+  expect([plan.status, plan.body]).toMatchObject([
+    200,
+    { rotationId: null, assetId: id, appId: null, consumers: [{ name: "web-good", how: "action", state: "waiting" }] },
+  ]);
+  expect(service.cloud.control.secretValue(VAULT, "db-main")).toBe(OLD);
+  const begun = await service.admin("POST", rotate(id), { new_value: NEW });
+  expect(begun.status).toBe(201);
+  const at = begun.headers.get("location")!;
+  let ended = await service.admin("GET", at);
+  await vi.waitFor(
+    async () => {
+      ended = await service.admin("GET", at);
+      expect(ended.body.status).toBe("completed");
+    },
+    { timeout: 60_000, interval: 500 },
+  );
+  expect(ended.body).toMatchObject({
+    consumers: [{ state: "verified", holds: "new" }],
+    verifiedMeans: expect.stringContaining("given the new"),
+  });
+  expect(service.cloud.control.secretValue(VAULT, "db-main")).toBe(NEW);
+  const history = await service.admin("GET", `/api/automation/rotation/history?assetId=${id}`);
+  expect(history.body.items).toMatchObject([{ rotationId: begun.body.rotationId, assetId: id }]);
+  const credential = await service.admin("POST", rotate(`${VAULT}.secret.shop-api-client-secret`), { dryRun: true });
+  expect(credential.body).toMatchObject({ appId, oldKeyId: keyId, assetId: null });
+  const entries = await service.admin("GET", "/audit/entries?limit=1000");
+  const lines = JSON.stringify(service.hosts.map((host) => host.lines));
+  for (const text of [plan.text, begun.text, ended.text, history.text, entries.text, lines]) {
+    expect(text).not.toContain(NEW);
+    expect(text).not.toContain(OLD);
+  }
+});
+
 test("without a licence nothing of it is open", async () => {
   for (const [method, path, body] of [
     ["GET", `${BASE}/matches`, undefined],
     ["POST", VERIFY, { assetId: `${VAULT}.secret.shop-api` }],
     ["GET", `${BASE}/policy`, undefined],
     ["PUT", `${BASE}/policy`, {}],
+    ["POST", rotate(`${VAULT}.secret.db-main`), { newValue: NEW }],
   ] as const) {
     const answer = await service.admin(method, unlicensed + path, body);
     expect([answer.status, answer.body.code]).toEqual([403, "licenseRequired"]);
