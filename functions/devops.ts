@@ -1,5 +1,6 @@
 import * as z from "zod";
 import {
+  DevopsCopiesChange,
   DevopsProject,
   DevopsProjectsChange,
   DevopsSettingsChange,
@@ -93,4 +94,29 @@ const putProjects = endpoint({
     resource(await services.devops.configure(body, ifMatch, caller)),
 });
 
-export const endpoints: Endpoint<Services>[] = [getSettings, putSettings, testIntegration, listProjects, putProjects];
+const putCopies = endpoint({
+  name: "putDevopsCopies",
+  method: "PUT",
+  route: `${route}/copies`,
+  summary: "Say which secret variables are copies of a key vault's secret",
+  description:
+    "DevOps shows no secret's value, so that nobody can find that out. They become consumers of the secret: a full-stack rotation writes its new value into them. 409 serviceVault for the service's own key vault.",
+  tag,
+  access: "admin",
+  tier: "core",
+  conditional: true,
+  body: DevopsCopiesChange,
+  responds: { 200: DevopsSettingsView },
+  problems: ["conflict", "serviceVault"],
+  handle: async ({ body, ifMatch, caller, services }) =>
+    resource(await services.devops.configure(body, ifMatch, caller)),
+});
+
+export const endpoints: Endpoint<Services>[] = [
+  getSettings,
+  putSettings,
+  testIntegration,
+  listProjects,
+  putProjects,
+  putCopies,
+];

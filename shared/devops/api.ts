@@ -6,6 +6,18 @@ import { type DevopsSettings, etagOf } from "./settings.ts";
 
 const projectIds = z.array(singleLine(256)).max(1000);
 
+/** https://learn.microsoft.com/azure/key-vault/general/about-keys-secrets-certificates#object-identifiers */
+const vaultName = z.string().regex(/^[A-Za-z][A-Za-z0-9-]{1,22}[A-Za-z0-9]$/, "must be a key vault's name");
+const secretName = z.string().regex(/^[0-9A-Za-z-]{1,127}$/, "must be a secret's name");
+
+const copy = z.strictObject({
+  projectId: z.guid().transform((id) => id.toLowerCase()),
+  groupId: z.int().positive().max(2_147_483_647).meta({ description: "Of the variable group." }),
+  variable: singleLine(512).meta({ description: "A variable of the group that is kept secret." }),
+  vaultName,
+  secretName,
+});
+
 export const DevopsSettingsView = z
   .object({
     orgUrl: z.string().nullable().meta({ description: "Null while the integration is switched off." }),
@@ -13,6 +25,19 @@ export const DevopsSettingsView = z
     projectIds: z
       .array(z.string())
       .meta({ description: "Ids or names of the projects that are scanned. Empty: all that the service may see." }),
+    copies: z
+      .array(
+        z.object({
+          projectId: z.string(),
+          groupId: z.int(),
+          variable: z.string(),
+          vaultName: z.string(),
+          secretName: z.string(),
+        }),
+      )
+      .meta({
+        description: "Secret variables that hold a copy of a key vault's secret: a full-stack rotation replaces them.",
+      }),
     updatedAt: z.iso.datetime().nullable(),
     updatedBy: z.string().nullable(),
     etag: z.string(),
@@ -35,6 +60,23 @@ export const DevopsProjectsChange = z
     projectIds: projectIds.meta({ description: "Ids or names. Empty: all that the service may see." }),
   })
   .meta({ id: "DevopsProjectsChange" });
+
+export const DevopsCopiesChange = z
+  .strictObject({
+    copies: z
+      .array(copy)
+      .max(500)
+      .superRefine((copies, context) => {
+        const seen = new Set<string>();
+        for (const [index, { projectId, groupId, variable }] of copies.entries()) {
+          const place = `${projectId}/${groupId}/${variable.toLowerCase()}`;
+          if (seen.has(place)) context.addIssue({ code: "custom", path: [index], message: "names a variable twice" });
+          seen.add(place);
+        }
+      })
+      .meta({ description: "All of them: what is left out is no copy any more." }),
+  })
+  .meta({ id: "DevopsCopiesChange" });
 
 export const DevopsProject = z
   .object({
@@ -89,6 +131,7 @@ export function settingsView(settings: DevopsSettings): DevopsSettingsView {
     orgUrl: settings.orgUrl ?? null,
     enabled: settings.orgUrl !== undefined,
     projectIds: settings.projectIds,
+    copies: settings.copies,
     updatedAt: changed ? settings.updatedAt : null,
     updatedBy: changed ? settings.updatedBy : null,
     etag: etagOf(settings),

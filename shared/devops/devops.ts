@@ -8,12 +8,24 @@ import { onOneLine } from "../http/text.ts";
 import type { Logger } from "../runtime.ts";
 import type { Project } from "./answers.ts";
 import { type DevopsProject, type DevopsSettingsView, type DevopsTest, settingsView } from "./api.ts";
+import type { Changed } from "./change.ts";
 import { createDevopsClient, type DevopsClient } from "./client.ts";
 import { organizationAddress } from "./org-url.ts";
-import { createDevopsSettings, type DevopsSettings, type SettingsDependencies } from "./settings.ts";
+import type { ConnectionPlace, ReplacedCredential, VariablePlace } from "./places.ts";
+import { createConnectionProofs } from "./proofs.ts";
+import { replaceConnectionSecret, signsIn } from "./service-connections.ts";
+import {
+  createDevopsSettings,
+  type DevopsSettings,
+  type SettingsChange,
+  type SettingsDependencies,
+  type VariableCopy,
+} from "./settings.ts";
 import { chosenProjects, testOrganization } from "./test.ts";
+import { hasSecretVariable, replaceVariable } from "./variable-groups.ts";
 
 export type { Project, ServiceConnection, VariableGroup } from "./answers.ts";
+export type { Changed } from "./change.ts";
 export type { DevopsClient } from "./client.ts";
 
 /** The organization that is configured, for those who look for dependencies in it or rotate what it holds. */
@@ -23,16 +35,22 @@ export interface DevopsOrganization {
   client: DevopsClient;
   /** The projects that are scanned. @throws {CloudFailure} */
   projects(signal?: AbortSignal): Promise<Project[]>;
+  /** Secret variables that hold a copy of a key vault's secret. */
+  copies: readonly VariableCopy[];
+  /** See `replaceVariable`. */
+  replaceVariable(place: VariablePlace, value: string): Promise<Changed>;
+  /** Whether a group has such a secret variable; what it holds shows nowhere. @throws {CloudFailure} */
+  hasSecretVariable(place: VariablePlace): Promise<boolean>;
+  /** See `replaceConnectionSecret`. */
+  replaceConnectionSecret(place: ConnectionPlace, of: ReplacedCredential, secret: string): Promise<Changed>;
+  /** Whether a connection signs in as the application; undefined when it holds no secret of it any more. @throws {CloudFailure} */
+  signsIn(place: ConnectionPlace, of: ReplacedCredential): Promise<boolean | undefined>;
 }
 
 export interface Devops {
   settings(): Promise<DevopsSettingsView>;
   /** @throws {Problem} invalidRequest for an address that is not Azure DevOps'; conflict; preconditionFailed */
-  configure(
-    change: { orgUrl?: string | null; projectIds?: string[] },
-    ifMatch: string | undefined,
-    caller: Caller,
-  ): Promise<DevopsSettingsView>;
+  configure(change: SettingsChange, ifMatch: string | undefined, caller: Caller): Promise<DevopsSettingsView>;
   /** All projects that the service may see. @throws {Problem} conflict while it is switched off; unavailable */
   projects(): Promise<DevopsProject[]>;
   /** Says what is missing. @throws {Problem} conflict while it is switched off */
@@ -42,7 +60,7 @@ export interface Devops {
 }
 
 export interface DevopsDependencies extends SettingsDependencies {
-  config: Pick<Config, "AZURE_DEVOPS_ENDPOINT" | "SERVICE_KEY_VAULT_URL">;
+  config: Pick<Config, "AZURE_DEVOPS_ENDPOINT" | "SERVICE_KEY_VAULT_URL" | "cloud">;
   identity: Identity;
   log: Logger;
   limits?: Partial<CallLimits>;
@@ -51,6 +69,9 @@ export interface DevopsDependencies extends SettingsDependencies {
 /** Azure DevOps: where it is, and what the service may do there. */
 export function createDevops(deps: DevopsDependencies): Devops {
   const store = createDevopsSettings(deps);
+  const proofs = createConnectionProofs(deps);
+  // Beside its public names that which the configuration has.
+  const resourceManagers = [...RESOURCE_MANAGERS, deps.config.cloud.resourceManager];
   /** Of this process, so that it keeps to the pace that DevOps asks for. */
   const clients = new Map<string, DevopsClient>();
 
@@ -105,11 +126,20 @@ export function createDevops(deps: DevopsDependencies): Devops {
       return {
         name: nameIn(address),
         client,
+        copies: settings.copies,
+        replaceVariable: (place, value) => replaceVariable(client, place, value),
+        hasSecretVariable: (place) => hasSecretVariable(client, place),
+        replaceConnectionSecret: (place, of, secret) =>
+          replaceConnectionSecret({ client, proofs: proofs.of(address), resourceManagers }, place, of, secret),
+        signsIn: (place, of) => signsIn(client, place, of),
         projects: async (signal) => chosenProjects(await allOf(client.projects(signal)), settings.projectIds).projects,
       };
     },
   };
 }
+
+/** The address of the public cloud's resource manager, which the portal writes into connections, and its older one. */
+const RESOURCE_MANAGERS = ["https://management.azure.com", "https://management.core.windows.net"];
 
 /** The last part of an address, or its host where it has no path. */
 function nameIn(address: string): string {

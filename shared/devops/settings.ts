@@ -1,6 +1,7 @@
 import * as z from "zod";
 import { audited } from "../audit/audited.ts";
 import type { Appender } from "../audit/event.ts";
+import { isServiceVault } from "../azure/service-key-vault.ts";
 import type { Config } from "../config/config.ts";
 import { changedSince, requireMatch } from "../http/conditional.ts";
 import type { Caller } from "../http/endpoint.ts";
@@ -11,11 +12,23 @@ import { entity, withoutKeys } from "../storage/entity.ts";
 import type { Tables } from "../storage/tables.ts";
 import { organizationAddress } from "./org-url.ts";
 
+/** A secret variable that holds a copy of a key vault's secret, by an administrator's word: DevOps shows no value. */
+export const VariableCopy = z.object({
+  /** Lower case. */
+  projectId: z.string(),
+  groupId: z.int(),
+  variable: z.string(),
+  vaultName: z.string(),
+  secretName: z.string(),
+});
+export type VariableCopy = z.infer<typeof VariableCopy>;
+
 const record = z.object({
   /** As it was given; absent while the integration is switched off. */
   orgUrl: z.string().optional(),
   /** Ids or names; empty: all that the identity may see. */
   projectIds: z.array(z.string()),
+  copies: z.array(VariableCopy).default([]),
   /** Changes with every change. */
   revision: z.string(),
   updatedAt: z.string(),
@@ -31,23 +44,26 @@ export const SETTINGS = "settings";
 /** What stands before anybody configured anything. */
 const UNCONFIGURED: DevopsSettings = {
   projectIds: [],
+  copies: [],
   revision: "none",
   updatedAt: new Date(0).toISOString(),
   updatedBy: "system",
 };
 
+export interface SettingsChange {
+  orgUrl?: string | null;
+  projectIds?: string[];
+  copies?: VariableCopy[];
+}
+
 export interface DevopsSettingsStore {
   /** By one read. */
   read(): Promise<DevopsSettings>;
   /**
-   * @param change - Any subset of the members; `orgUrl` null switches the integration off and keeps the projects.
-   * @throws {Problem} invalidRequest for an address that is not Azure DevOps'; conflict; preconditionFailed
+   * @param change - Any subset of the members; `orgUrl` null switches the integration off and keeps the others.
+   * @throws {Problem} invalidRequest for an address that is not Azure DevOps'; serviceVault; conflict; preconditionFailed
    */
-  change(
-    change: { orgUrl?: string | null; projectIds?: string[] },
-    ifMatch: string | undefined,
-    caller: Caller,
-  ): Promise<DevopsSettings>;
+  change(change: SettingsChange, ifMatch: string | undefined, caller: Caller): Promise<DevopsSettings>;
 }
 
 export interface SettingsDependencies {
@@ -64,7 +80,7 @@ export function createDevopsSettings(deps: SettingsDependencies): DevopsSettings
 
   /** Without `If-Match` it is changed once more where another change came first, since each names what it changes. */
   async function write(
-    { orgUrl, projectIds }: { orgUrl?: string | null; projectIds?: string[] },
+    { orgUrl, projectIds, copies }: SettingsChange,
     ifMatch: string | undefined,
     caller: Caller,
   ): Promise<DevopsSettings> {
@@ -78,6 +94,7 @@ export function createDevopsSettings(deps: SettingsDependencies): DevopsSettings
         ...before,
         ...(url && { orgUrl: url }),
         ...(projectIds && { projectIds: [...new Set(projectIds)] }),
+        ...(copies && { copies }),
         revision: randomness.ulid(now),
         updatedAt: now.toISOString(),
         updatedBy: caller.actor,
@@ -113,6 +130,11 @@ export function createDevopsSettings(deps: SettingsDependencies): DevopsSettings
           `must be https://dev.azure.com/{organization} or https://{organization}.visualstudio.com${endpoint ? `, or lie at ${endpoint}` : ""}`,
         );
       }
+      for (const { vaultName } of change.copies ?? []) {
+        if (isServiceVault(config, vaultName)) {
+          throw new Problem("serviceVault", "What the service's own key vault holds is never copied to DevOps.");
+        }
+      }
       const before = entered(await this.read());
       const event = { type: "devops.configured", caller, target: { type: "devops", id: SETTINGS }, before };
       return await audited(
@@ -134,4 +156,4 @@ const keysOf = <T extends { partitionKey: string; rowKey: string; etag: string }
   return { partitionKey, rowKey, etag };
 };
 
-const entered = ({ orgUrl, projectIds }: DevopsSettings) => ({ orgUrl: orgUrl ?? null, projectIds });
+const entered = ({ orgUrl, projectIds, copies }: DevopsSettings) => ({ orgUrl: orgUrl ?? null, projectIds, copies });

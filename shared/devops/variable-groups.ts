@@ -2,13 +2,7 @@ import { type CallTarget, failure } from "../azure/failure.ts";
 import type { VariableGroup } from "./answers.ts";
 import { type Changed, changeWhole } from "./change.ts";
 import type { DevopsClient } from "./client.ts";
-
-export interface VariablePlace {
-  projectId: string;
-  groupId: number;
-  /** DevOps makes no difference between upper and lower case. */
-  variable: string;
-}
+import type { VariablePlace } from "./places.ts";
 
 /**
  * Gives a secret variable of a group with values of its own another value. Only that DevOps took it is known then: nobody
@@ -17,17 +11,9 @@ export interface VariablePlace {
  * @throws {CloudFailure} notFound; refused when it is not such a variable; conflict, see `changeWhole`.
  */
 export async function replaceVariable(client: DevopsClient, place: VariablePlace, value: string): Promise<Changed> {
-  const target: CallTarget = {
-    operation: `change the variable ${place.variable}`,
-    resource: `variable group ${place.groupId} of project ${place.projectId}`,
-  };
+  const target = targetOf(place);
   const read = async () => {
-    const group = await client.variableGroup(place.projectId, place.groupId);
-    if (!group) {
-      throw failure("notFound", target, "there is no such group, or the identity may not see it", {
-        remedy: "Check whether it was deleted, and the identity's role in the project's library.",
-      });
-    }
+    const group = await found(client, place, target);
     requireWritable(group, place, target);
     return group;
   };
@@ -39,6 +25,30 @@ export async function replaceVariable(client: DevopsClient, place: VariablePlace
   );
 }
 
+/** Whether a group that is there has it. @throws {CloudFailure} notFound when there is no such group, or none to be seen. */
+export async function hasSecretVariable(client: DevopsClient, place: VariablePlace): Promise<boolean> {
+  const group = await found(client, place, { ...targetOf(place), operation: `read the variable ${place.variable}` });
+  return group.type === "Vsts" && isSecret(group, place.variable);
+}
+
+const targetOf = ({ projectId, groupId, variable }: VariablePlace): CallTarget => ({
+  operation: `change the variable ${variable}`,
+  resource: `variable group ${groupId} of project ${projectId}`,
+});
+
+async function found(client: DevopsClient, place: VariablePlace, target: CallTarget): Promise<VariableGroup> {
+  const group = await client.variableGroup(place.projectId, place.groupId);
+  if (group) return group;
+  throw failure("notFound", target, "there is no such group, or the identity may not see it", {
+    remedy: "Check whether it was deleted, and the identity's role in the project's library.",
+  });
+}
+
+export function isSecret(group: VariableGroup, variable: string): boolean {
+  const name = nameIn(group, variable);
+  return name !== undefined && group.variables![name]!.isSecret === true;
+}
+
 function requireWritable(group: VariableGroup, place: VariablePlace, target: CallTarget): void {
   const refused = (reason: string, remedy: string) => failure("refused", target, reason, { remedy });
   if (group.type !== "Vsts") {
@@ -46,7 +56,7 @@ function requireWritable(group: VariableGroup, place: VariablePlace, target: Cal
   }
   const name = nameIn(group, place.variable);
   if (name === undefined) throw refused("the group has no such variable", "Check whether it was renamed.");
-  if (group.variables![name]!.isSecret !== true) {
+  if (!isSecret(group, name)) {
     throw refused("the variable is not kept secret", "Mark it as secret in Azure DevOps first.");
   }
   // Without them the whole group would be refused, and it may belong to projects that the identity does not see.

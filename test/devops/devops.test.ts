@@ -4,13 +4,19 @@ import type { Company } from "../../infra/local/cloud/company/company.ts";
 import type { Devops as StandIn } from "../../infra/local/cloud/devops/devops.ts";
 import { TOKEN_MODES } from "../../infra/local/cloud/devops/refusals.ts";
 import { createIdentity } from "../../shared/azure/identity.ts";
+import { keyVaultRowKeys } from "../../shared/azure/row-keys.ts";
+import { createServiceKeyVault } from "../../shared/azure/service-key-vault.ts";
+import { variableGroupConsumers } from "../../shared/dependencies/consumers/devops.ts";
 import { devopsPlace } from "../../shared/dependencies/devops/ids.ts";
 import { devopsSource } from "../../shared/dependencies/devops/source.ts";
+import type { Edge } from "../../shared/dependencies/edge.ts";
 import type { Told } from "../../shared/dependencies/source.ts";
 import { createDevopsClient, type DevopsClient } from "../../shared/devops/client.ts";
-import { replaceConnectionSecret } from "../../shared/devops/service-connections.ts";
+import { createDevops, type Devops } from "../../shared/devops/devops.ts";
 import { replaceVariable } from "../../shared/devops/variable-groups.ts";
+import type { PlannedConsumer } from "../../shared/rotation/consumer.ts";
 import { systemRandomness } from "../../shared/runtime.ts";
+import { createTables } from "../../shared/storage/tables.ts";
 import { configIn } from "../azure/live-cloud.ts";
 import { trust } from "../azure/odd-server.ts";
 import { failureOf, IMPATIENT, recordingLog } from "../azure/services.ts";
@@ -70,6 +76,8 @@ const company: Company = {
 let service: Service;
 let devops: StandIn;
 let client: DevopsClient;
+/** The room as another instance has it, in this process. */
+let room: Devops;
 const log = recordingLog();
 
 beforeAll(async () => {
@@ -79,13 +87,14 @@ beforeAll(async () => {
   process.env.IDENTITY_ENDPOINT = service.cloud.environment.IDENTITY_ENDPOINT;
   process.env.IDENTITY_HEADER = service.cloud.environment.IDENTITY_HEADER;
   const config = configIn(service.cloud);
-  client = createDevopsClient({
-    address: `${config.AZURE_DEVOPS_ENDPOINT}/acme`,
-    identity: createIdentity(config),
-    log,
-    randomness: systemRandomness(),
-    limits: IMPATIENT,
-  });
+  const randomness = systemRandomness();
+  const parts = { identity: createIdentity(config), log, randomness, limits: IMPATIENT };
+  client = createDevopsClient({ ...parts, address: `${config.AZURE_DEVOPS_ENDPOINT}/acme` });
+  const vault = createServiceKeyVault({ config, ...parts })!;
+  const keys = keyVaultRowKeys(vault, randomness);
+  const tables = createTables({ connectionString: service.azurite.connectionString() }, { keys });
+  const clock = { now: () => new Date() };
+  room = createDevops({ ...parts, config, tables, clock, audit: { append: async () => {} } });
 });
 afterAll(() => service?.stop());
 afterEach(() => {
@@ -267,17 +276,7 @@ describe("the pace", () => {
 });
 
 describe("as a source of dependencies", () => {
-  const source = () =>
-    devopsSource({
-      devops: {
-        organization: async () => ({
-          name: "acme",
-          client,
-          projects: async () => devops.organization.projects.map(({ id, name }) => ({ id, name })),
-        }),
-      },
-      tenantId: async () => service.cloud.app.tenantId,
-    });
+  const source = () => devopsSource({ devops: room, tenantId: async () => service.cloud.app.tenantId });
   const read = async (project: string): Promise<Told[]> => {
     const told: Told[] = [];
     for await (const one of source().read(projectId(project), {})) told.push(one);
@@ -424,6 +423,52 @@ describe("a secret variable", () => {
   });
 });
 
+describe("a copy that an administrator names", () => {
+  const copy = (variable = "DB_PASSWORD") => ({
+    projectId: projectId("Shop").toUpperCase(),
+    groupId: devops.organization.groupNamed("shop-copies").id,
+    variable,
+    vaultName: "kv-shop",
+    secretName: "db-password",
+  });
+  const put = (copies: object[]) => service.admin("PUT", `${SETTINGS}/copies`, { copies });
+
+  test("must be one of another vault than the service's own, once", async () => {
+    expect((await put([{ ...copy(), vaultName: "KV-Lifecycle-Service" }])).body.code).toBe("serviceVault");
+    expect((await put([copy(), copy("db_password")])).body.errors[0].path).toBe("body.copies.1");
+    expect((await put([{ ...copy(), groupId: 0 }])).status).toBe(400);
+  });
+
+  test("is a consumer with an action, until the word is taken back", async () => {
+    expect((await put([copy(), copy("REGION"), copy("GONE")])).body.copies).toHaveLength(3);
+    const source = devopsSource({ devops: room, tenantId: async () => service.cloud.app.tenantId });
+    const edges: Edge[] = [];
+    for await (const told of source.read(projectId("Shop"), {})) if ("edges" in told) edges.push(...told.edges);
+    const found = edges.filter(({ resource }) => resource.name === "shop-copies");
+    expect(found).toMatchObject([
+      { vaultName: "kv-shop", name: "db-password", evidence: "DB_PASSWORD", copy: true, refresh: { how: "action" } },
+    ]);
+    const consumer: PlannedConsumer = {
+      ...found[0]!.resource,
+      vaultName: "kv-shop",
+      secretName: "db-password",
+      evidence: "DB_PASSWORD",
+      how: "action",
+      slowestSeconds: 0,
+      blast: 1,
+    };
+    const wanted = { version: "1", value: async () => "new-value-7", restart: false };
+    await put([copy()]);
+    const { act, look } = variableGroupConsumers({ devops: room });
+    expect(await act!(consumer, wanted)).toEqual({ changedMeanwhile: [] });
+    expect(devops.value("shop-copies", "DB_PASSWORD")).toBe("new-value-7");
+    expect(await look(consumer, "1", new Date())).toEqual({ holds: "new" });
+    await put([]);
+    const failure = await failureOf(act!(consumer, { ...wanted, value: async () => "never-sent" }));
+    expect(failure).toMatchObject({ code: "refused", unclear: false });
+  });
+});
+
 describe("a service connection's secret", () => {
   const place = (name: string) => ({
     projectId: projectId("Shop"),
@@ -432,8 +477,9 @@ describe("a service connection's secret", () => {
   const of = (application = "Shop API") => ({
     appId: appIdOf(application),
     tenantId: service.cloud.app.tenantId,
-    resourceManagers: ["https://management.azure.com"],
   });
+  const replace = async (name: string, application: ReturnType<typeof of>, secret: string) =>
+    (await room.organization())!.replaceConnectionSecret(place(name), application, secret);
   const newSecret = (name: string) => {
     const { directory } = service.cloud.control;
     const { value } = directory.addSecret(appIdOf("Shop API"), { name, expiresInDays: 90 });
@@ -442,7 +488,7 @@ describe("a service connection's secret", () => {
 
   test.each(["deploy", "deploy-camel"])("is replaced, and DevOps signs in with it (%s)", async (name) => {
     const secret = newSecret(name);
-    expect(await replaceConnectionSecret(client, place(name), of(), secret)).toEqual({ meanwhile: [] });
+    expect(await replace(name, of(), secret)).toEqual({ meanwhile: [] });
     expect(devops.value(name)).toBe(secret);
     const connection = (await client.connection(place(name).projectId, place(name).connectionId))!;
     expect(await client.testConnection(projectId("Shop"), connection)).toBe(true);
@@ -458,14 +504,35 @@ describe("a service connection's secret", () => {
       ["deploy-certificate", of(), /no client secret/],
       ["deploy", of("Other API"), /not belong/],
       ["deploy", { ...of(), tenantId: appIdOf("x") }, /not belong/],
-      ["deploy", { ...of(), resourceManagers: ["https://management.elsewhere.example"] }, /another address/],
       ["source", of(), /not belong/],
     ];
     for (const [name, application, message] of cases) {
-      const failure = await failureOf(replaceConnectionSecret(client, place(name), application, "never-sent"));
+      const failure = await failureOf(replace(name, application, "never-sent"));
       expect([name, failure.code, failure.message]).toEqual([name, "refused", expect.stringMatching(message)]);
     }
+    for (const change of [
+      { url: "https://management.elsewhere.example/" },
+      { data: { environment: "AzureStack" } },
+      { data: { environment: "AzureCloud", environmentAuthorityUrl: "https://login.elsewhere.example/" } },
+    ]) {
+      const before = { ...devops.organization.connectionNamed("deploy") };
+      devops.organization.changeConnection("deploy", (one) => Object.assign(one, change));
+      expect(await failureOf(replace("deploy", of(), "never-sent"))).toMatchObject({ code: "refused" });
+      devops.organization.changeConnection("deploy", (one) => Object.assign(one, before));
+    }
     expect(service.cloud.control.counts()["devops.putConnection"]).toBeUndefined();
+  });
+
+  test("can be put back where the new one does not work", async () => {
+    const before = devops.value("deploy")!;
+    await replace("deploy", of(), "no-secret-of-it");
+    const { signsIn } = (await room.organization())!;
+    expect(await signsIn(place("deploy"), of())).toBe(false);
+    await replace("deploy", of(), before);
+    expect(await signsIn(place("deploy"), of())).toBe(true);
+    expect(await signsIn(place("deploy-federated"), of())).toBeUndefined();
+    const missing = { ...place("deploy"), connectionId: appIdOf("none") };
+    expect(await failureOf(signsIn(missing, of()))).toMatchObject({ code: "notFound" });
   });
 
   test("is not written over somebody else's change, and names one that comes after", async () => {
@@ -477,13 +544,13 @@ describe("a service connection's secret", () => {
       });
     // The first read of the three before the write is that of the test.
     devops.meanwhile("afterRead", connectionId, () => devops.meanwhile("afterRead", connectionId, renamed("Theirs")));
-    expect(await failureOf(replaceConnectionSecret(client, place("deploy"), of(), "s"))).toMatchObject({
+    expect(await failureOf(replace("deploy", of(), "s"))).toMatchObject({
       code: "conflict",
     });
     expect(devops.value("deploy")).toBe(before);
     devops.meanwhile("afterWrite", connectionId, renamed("Again"));
     const secret = newSecret("after");
-    expect(await replaceConnectionSecret(client, place("deploy"), of(), secret)).toEqual({
+    expect(await replace("deploy", of(), secret)).toEqual({
       meanwhile: ["data.subscriptionName"],
     });
   });

@@ -37,15 +37,14 @@ export function createConsumersOfSecrets(deps: {
   const { dependencies, arm, config } = deps;
   const names = keyVaultNames(config.cloud.keyVaultSuffix);
   const site = appServiceConsumers(createAppService(arm), names);
-  const devops = { ...deps, resourceManagers: [new URL(config.cloud.resourceManager).origin] };
   const kinds: Partial<Record<ConsumerKind, KindOfConsumer>> = {
     webApp: site,
     functionApp: site,
     containerApp: containerAppConsumers(createContainerApps(arm), names, deps.clock),
     apiManagement: apiManagementConsumers(createApiManagement(arm), names),
     syncRecord: syncConsumers(deps.sync),
-    devopsVariableGroup: variableGroupConsumers(devops),
-    devopsServiceConnection: serviceConnectionConsumers(devops),
+    devopsVariableGroup: variableGroupConsumers(deps),
+    devopsServiceConnection: serviceConnectionConsumers(deps),
   };
   const kindOf = ({ kind }: PlannedConsumer): KindOfConsumer => {
     const found = kinds[kind as ConsumerKind];
@@ -76,7 +75,7 @@ export function createConsumersOfSecrets(deps: {
         ...place,
         evidence: joinedEvidence([...new Set(found.map(({ edge }) => edge.evidence))].sort()),
         how: HOW_BY_HARM.find((how) => found.some(({ edge }) => howOf(edge) === how))!,
-        ...(kind === "devopsServiceConnection" && { copy: true }),
+        ...(found.some(({ edge }) => edge.copy) && { copy: true }),
         slowestSeconds: Math.max(...found.map(({ edge }) => edge.refresh.slowestSeconds ?? 0)),
         blast: Math.round(weight * BLAST_PER_WEIGHT),
       };

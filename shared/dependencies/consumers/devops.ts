@@ -1,16 +1,21 @@
-import { type CloudFailure, failure, unlessMissing } from "../../azure/failure.ts";
+import { type CallTarget, type CloudFailure, failure } from "../../azure/failure.ts";
 import type { Devops, DevopsOrganization } from "../../devops/devops.ts";
-import { type ConnectionPlace, replaceConnectionSecret, signInOf } from "../../devops/service-connections.ts";
-import type { PlannedConsumer } from "../../rotation/consumer.ts";
+import type { VariablePlace } from "../../devops/places.ts";
+import type { ConsumerSight, PlannedConsumer } from "../../rotation/consumer.ts";
 import { devopsPlace } from "../devops/ids.ts";
 import type { KindOfConsumer } from "./kind.ts";
 
 interface DevopsDeps {
   devops: Pick<Devops, "organization">;
-  tenantId(): Promise<string>;
-  /** The addresses of the resource manager that connections may lead to. */
-  resourceManagers: readonly string[];
 }
+
+const NOT_CONFIGURED: ConsumerSight = { holds: "unknown", problem: "Its organization is not configured any more." };
+
+/** DevOps says the same of what was deleted and of what the identity may not see. */
+const NOT_SEEN: ConsumerSight = {
+  holds: "unknown",
+  problem: "It is not there any more, or the service's identity may not see it.",
+};
 
 /** Undefined where it is of another organization than the one that is configured now. */
 async function placeOf({ devops }: DevopsDeps, { id }: PlannedConsumer) {
@@ -19,30 +24,59 @@ async function placeOf({ devops }: DevopsDeps, { id }: PlannedConsumer) {
   return place && organization?.name === place.organization ? { ...place, organization } : undefined;
 }
 
-/** Variable groups that are linked to a key vault: each run of a pipeline reads the current version. */
+/**
+ * Variable groups. Of one that is linked to a key vault each run of a pipeline reads the current version; another holds
+ * copies, in the variables that an administrator named.
+ */
 export function variableGroupConsumers(deps: DevopsDeps): KindOfConsumer {
+  async function groupOf(consumer: PlannedConsumer) {
+    const found = await placeOf(deps, consumer);
+    if (found?.groupId === undefined) return undefined;
+    const { organization, projectId, groupId } = found;
+    return { organization, place: { projectId, groupId } };
+  }
+
   return {
     sees: () => true,
 
+    async act(consumer, { value }) {
+      const found = await groupOf(consumer);
+      if (found === undefined) throw notConfigured(consumer);
+      // Those that are said to be copies now: a word may have been taken back since the plan.
+      const copies = copiesOf(found.organization, found.place, consumer);
+      if (copies.length === 0) throw notDeclared(consumer);
+      const secret = await value();
+      const changedMeanwhile: string[] = [];
+      for (const place of copies) {
+        const { meanwhile } = await found.organization.replaceVariable(place, secret);
+        changedMeanwhile.push(...meanwhile);
+      }
+      return { changedMeanwhile };
+    },
+
     async look(consumer) {
-      const place = await placeOf(deps, consumer);
-      if (place?.groupId === undefined)
-        return { holds: "unknown", problem: "Its organization is not configured any more." };
-      const group = await unlessMissing(place.organization.client.variableGroup(place.projectId, place.groupId));
-      const linked =
-        group?.type === "AzureKeyVault" &&
-        group.providerData?.vault?.toLowerCase() === consumer.vaultName.toLowerCase() &&
-        Object.keys(group.variables ?? {}).some((name) => name.toLowerCase() === consumer.secretName.toLowerCase());
-      return { holds: linked ? "new" : "gone" };
+      const found = await groupOf(consumer);
+      if (found === undefined) return NOT_CONFIGURED;
+      const { organization, place } = found;
+      const group = await organization.client.variableGroup(place.projectId, place.groupId);
+      if (group === undefined) return NOT_SEEN;
+      if (group.type === "AzureKeyVault") {
+        const linked =
+          same(group.providerData?.vault ?? "", consumer.vaultName) &&
+          Object.keys(group.variables ?? {}).some((name) => same(name, consumer.secretName));
+        return { holds: linked ? "new" : "gone" };
+      }
+      // Nobody can read a copy: that DevOps took it is all there is to know.
+      const copies = copiesOf(organization, place, consumer);
+      const there = await Promise.all(copies.map((one) => organization.hasSecretVariable(one)));
+      return { holds: there.includes(true) ? "new" : "gone" };
     },
   };
 }
 
 /** Service connections that sign in with a copy of an application's client secret. */
 export function serviceConnectionConsumers(deps: DevopsDeps): KindOfConsumer {
-  async function connectionOf(
-    consumer: PlannedConsumer,
-  ): Promise<{ organization: DevopsOrganization; place: ConnectionPlace } | undefined> {
+  async function connectionOf(consumer: PlannedConsumer) {
     const found = await placeOf(deps, consumer);
     if (found?.connectionId === undefined) return undefined;
     const { organization, projectId, connectionId } = found;
@@ -55,35 +89,52 @@ export function serviceConnectionConsumers(deps: DevopsDeps): KindOfConsumer {
     async act(consumer, { value }) {
       const found = await connectionOf(consumer);
       if (found === undefined) throw notConfigured(consumer);
-      const of = {
-        appId: consumer.secretName,
-        tenantId: await deps.tenantId(),
-        resourceManagers: deps.resourceManagers,
-      };
-      const { meanwhile } = await replaceConnectionSecret(found.organization.client, found.place, of, await value());
+      const { organization, place } = found;
+      const { meanwhile } = await organization.replaceConnectionSecret(place, credentialOf(consumer), await value());
       return { changedMeanwhile: meanwhile };
     },
 
     async look(consumer) {
       const found = await connectionOf(consumer);
-      if (found === undefined) return { holds: "unknown", problem: "Its organization is not configured any more." };
-      const { client } = found.organization;
-      const { projectId, connectionId } = found.place;
-      const connection = await unlessMissing(client.connection(projectId, connectionId));
-      const signIn = connection && signInOf(connection);
-      if (!connection || signIn?.appId !== consumer.secretName.toLowerCase() || signIn.with !== "secret") {
-        return { holds: "gone" };
-      }
-      if (await client.testConnection(projectId, connection)) return { holds: "new" };
+      if (found === undefined) return NOT_CONFIGURED;
+      const works = await found.organization.signsIn(found.place, credentialOf(consumer));
+      if (works === undefined) return { holds: "gone" };
+      if (works) return { holds: "new" };
       return { holds: "old", problem: "Azure DevOps can't sign in with the connection." };
     },
   };
 }
 
-const notConfigured = ({ name }: PlannedConsumer): CloudFailure =>
-  failure(
-    "notFound",
-    { operation: "change the secret of a service connection", resource: `service connection ${name}` },
-    "its organization is not configured any more",
-    { remedy: "Configure it with PUT /api/settings/integrations/devops, or change the connection's secret there." },
+const same = (one: string, other: string): boolean => one.toLowerCase() === other.toLowerCase();
+
+/** The variables of a group that are said to hold a copy of the secret. */
+const copiesOf = (
+  { copies }: DevopsOrganization,
+  { projectId, groupId }: Pick<VariablePlace, "projectId" | "groupId">,
+  { vaultName, secretName }: PlannedConsumer,
+): VariablePlace[] =>
+  copies.filter(
+    (copy) =>
+      copy.projectId === projectId &&
+      copy.groupId === groupId &&
+      same(copy.vaultName, vaultName) &&
+      same(copy.secretName, secretName),
   );
+
+/** `entra.<tenant id>` and the client id stand in place of vault and secret. */
+const credentialOf = ({ vaultName, secretName }: PlannedConsumer) => ({
+  appId: secretName.toLowerCase(),
+  tenantId: vaultName.slice(vaultName.indexOf(".") + 1).toLowerCase(),
+});
+
+const targetOf = ({ name }: PlannedConsumer): CallTarget => ({ operation: "give a new value", resource: name });
+
+const notConfigured = (consumer: PlannedConsumer): CloudFailure =>
+  failure("refused", targetOf(consumer), "its organization is not configured any more", {
+    remedy: "Configure it with PUT /api/settings/integrations/devops, or change the value in Azure DevOps.",
+  });
+
+const notDeclared = (consumer: PlannedConsumer): CloudFailure =>
+  failure("refused", targetOf(consumer), "no variable of the group is said to be a copy of this secret any more", {
+    remedy: "PUT copies to /api/settings/integrations/devops/copies, or leave the group out.",
+  });

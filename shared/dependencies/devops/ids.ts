@@ -5,15 +5,16 @@ const PATTERN = new RegExp(
   `^devops:/([a-z0-9-]+)/(${GUID})/(?:variablegroups/([1-9]\\d{0,9})|serviceconnections/(${GUID}))$`,
 );
 
+/** What the ids of a project's groups begin with. */
+export const groupsOf = (organization: string, projectId: string): string =>
+  `devops:/${organization}/${projectId}/variablegroups`.toLowerCase();
+export const connectionsOf = (organization: string, projectId: string): string =>
+  `devops:/${organization}/${projectId}/serviceconnections`.toLowerCase();
+
 export const groupId = (organization: string, projectId: string, id: number): string =>
-  `devops:/${organization}/${projectId.toLowerCase()}/variablegroups/${id}`;
-
+  `${groupsOf(organization, projectId)}/${id}`;
 export const connectionId = (organization: string, projectId: string, id: string): string =>
-  `devops:/${organization}/${projectId}/serviceconnections/${id}`.toLowerCase();
-
-/** What the ids of all that a list of a project has begin with. */
-export const listId = (organization: string, projectId: string, list: "variableGroups" | "connections"): string =>
-  `devops:/${organization}/${projectId}/${list === "connections" ? "serviceconnections" : "variablegroups"}`.toLowerCase();
+  `${connectionsOf(organization, projectId)}/${id.toLowerCase()}`;
 
 /** What an id names; undefined when it is none of these. */
 export function devopsPlace(

@@ -1,10 +1,11 @@
 import { CloudFailure } from "../../azure/failure.ts";
 import type { Devops, DevopsOrganization, ServiceConnection, VariableGroup } from "../../devops/devops.ts";
 import { signInOf } from "../../devops/service-connections.ts";
+import { isSecret } from "../../devops/variable-groups.ts";
 import { onOneLine } from "../../http/text.ts";
 import type { Edge, Resource } from "../edge.ts";
 import type { EdgeSource, NotSeen, Told } from "../source.ts";
-import { connectionId, groupId, listId } from "./ids.ts";
+import { connectionId, connectionsOf, groupId, groupsOf } from "./ids.ts";
 
 /** https://learn.microsoft.com/azure/key-vault/general/about-keys-secrets-certificates#object-identifiers */
 const VAULT_NAME = /^[A-Za-z][A-Za-z0-9-]{1,22}[A-Za-z0-9]$/;
@@ -49,7 +50,7 @@ async function* listed<T>(
   list: "variableGroups" | "connections",
   told: (one: T) => Told[],
 ): AsyncGenerator<Told> {
-  const scope = listId(organization.name, projectId, list);
+  const scope = (list === "variableGroups" ? groupsOf : connectionsOf)(organization.name, projectId);
   const unreadable: NotSeen[] = [];
   const options = {
     signal,
@@ -77,7 +78,7 @@ function toldOfGroup(at: Place, group: VariableGroup): Told[] {
     kind: "devopsVariableGroup",
     name: onOneLine(group.name),
   };
-  if (group.type !== "AzureKeyVault") return [{ resource, edges: [] }];
+  if (group.type !== "AzureKeyVault") return [{ resource, edges: copiesIn(at, resource, group) }];
   const vaultName = group.providerData?.vault ?? "";
   const names = Object.keys(group.variables ?? {});
   if (!VAULT_NAME.test(vaultName) || !names.every((name) => SECRET_NAME.test(name))) {
@@ -104,6 +105,23 @@ function linkedEdge(resource: Resource, vaultName: string, name: string, group: 
   };
 }
 
+/** The variables that an administrator says are copies. One that is not there, or is none that is kept secret, holds none. */
+function copiesIn({ organization, projectId }: Place, resource: Resource, group: VariableGroup): Edge[] {
+  return organization.copies
+    .filter((copy) => copy.groupId === group.id && copy.projectId === projectId.toLowerCase())
+    .filter(({ variable }) => isSecret(group, variable))
+    .map(({ vaultName, secretName, variable }) => ({
+      vaultName,
+      type: "secret",
+      name: secretName,
+      resource,
+      strength: "references",
+      evidence: variable,
+      refresh: { how: "action" },
+      copy: true,
+    }));
+}
+
 function toldOfConnection(at: Place, connection: ServiceConnection, tenantId: string): Told[] {
   const resource: Resource = {
     id: connectionId(at.organization.name, at.projectId, connection.id),
@@ -121,6 +139,7 @@ function toldOfConnection(at: Place, connection: ServiceConnection, tenantId: st
     strength: "references",
     evidence: "serviceprincipalid",
     refresh: { how: signIn.automatic ? "willBreak" : "action" },
+    copy: true,
   };
   return [{ resource, edges: [edge] }];
 }
