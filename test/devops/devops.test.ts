@@ -127,7 +127,7 @@ describe("the settings", () => {
     expect(stale.status).toBe(412);
     const off = await configure(null);
     expect(off.body).toMatchObject({ orgUrl: null, enabled: false, projectIds: ["Shop", projectId("Docs")] });
-    const { items } = (await service.admin("GET", "/audit/log?event_type=devops.configured")).body;
+    const { items } = (await service.admin("GET", "/audit/entries?event_type=devops.configured")).body;
     expect(items[0]).toMatchObject({
       outcome: "success",
       before: { orgUrl: "https://dev.azure.com/acme" },

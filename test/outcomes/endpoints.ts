@@ -53,6 +53,7 @@ const PASSWORD = "a long enough passphrase";
 export const LEFT_OUT: Record<string, string> = {
   "POST /subscriptions/{subscription_id}/test": "reads only",
   "POST /auth/sso/config/test": "reads only",
+  "POST /api/settings/integrations/devops/test": "reads only",
   "POST /auth/sso/discover": "reads only",
   "POST /api/automation/sync/records/{record_id}/plan": "reads only",
   ...Object.fromEntries(
@@ -86,6 +87,12 @@ export const LEFT_OUT: Record<string, string> = {
     ["features", "logging", "alert-defaults", "retention", "compliance-policy", "automation"].map((category) => [
       `PUT /api/settings/${category}`,
       "the same code as PUT /api/settings/performance",
+    ]),
+  ),
+  ...Object.fromEntries(
+    ["projects", "copies"].map((part) => [
+      `PUT /api/settings/integrations/devops/${part}`,
+      "the same code as PUT /api/settings/integrations/devops",
     ]),
   ),
 };
@@ -695,6 +702,22 @@ export function changingEndpoints(service: Service, token: () => string): Changi
           settles: [200],
           state: async () => ((await performance()).value === value ? "done" : "undone"),
           event: "settings.changed",
+        };
+      },
+    },
+    {
+      endpoint: "PUT /api/settings/integrations/devops",
+      async prepare() {
+        const path = "/api/settings/integrations/devops";
+        const orgUrl = `https://dev.azure.com/acme-${++number}`;
+        return {
+          method: "PUT",
+          path,
+          options: { body: { orgUrl } },
+          status: 200,
+          settles: [200],
+          state: async () => ((await call("GET", path)).orgUrl === orgUrl ? "done" : "undone"),
+          event: "devops.configured",
         };
       },
     },
