@@ -1,6 +1,5 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
-import { SHOP_REGISTRATION } from "../../infra/local/cloud/company/acme-tenants.ts";
 import { appIdOf, keyIdOf, secretValueOf } from "../../infra/local/cloud/company/applications.ts";
 import type { Config } from "../../shared/config/config.ts";
 import { assetId, placesOf } from "../../shared/inventory/asset.ts";
@@ -28,7 +27,6 @@ afterAll(async () => {
 });
 
 const tenants = () => live.cloud.control.tenants;
-const shop = () => tenants().list()[0]!;
 
 describe("a discovery of a tenant of 300 credentials", () => {
   test("brings each into the inventory once, under an id of its own", async () => {
@@ -78,22 +76,22 @@ describe("a discovery of a tenant of 300 credentials", () => {
   });
 
   test("a kind that is denied hides nothing else, keeps what was known, and says which permission is missing", async () => {
-    const { row } = await room.register("shop");
+    const { row } = await room.register("outlet");
     const before = (await room.b2c.discover(row.tenantId, caller)).run;
     const operation = "graph.listKeySets";
     live.cloud.control.addFault({ match: { operation, item: row.tenantId }, action: { kind: "deny" } });
-    tenants().directory(row.tenantId).addSecret(appIdOf("Web US"), { name: "fourth", expiresInDays: 3 });
+    tenants().directory(row.tenantId).addSecret(appIdOf("Outlet Web"), { name: "fourth", expiresInDays: 3 });
     const { run } = await room.b2c.discover(row.tenantId, caller);
     expect(run).toMatchObject({ status: "partial", failures: [{ list: "policyKeys", code: "accessDenied" }] });
     expect(run.failures[0]!.remedy).toContain("TrustFrameworkKeySet.Read.All");
-    expect(run.counts).toMatchObject({ policyKeys: 48, applications: before.counts!.applications + 1 });
+    expect(run.counts).toMatchObject({ policyKeys: 2, applications: before.counts!.applications + 1 });
     expect((await room.b2c.get(row.tenantId)).status.failures).toEqual(run.failures);
     // A week later what was not seen leaves the counts, and only that.
     await room.pass(8 * 86_400_000);
     await room.b2c.discover(row.tenantId, caller);
     const moment = await room.inventory.moment();
     const uncounted = await room.inventory.assets.list({ source: "b2c", counted: false }, PAGE, moment);
-    expect([uncounted.total, uncounted.items[0]?.notCounted]).toEqual([48, "notSeen"]);
+    expect([uncounted.total, uncounted.items[0]?.notCounted]).toEqual([2, "notSeen"]);
     expect(uncounted.items.every(({ asset }) => asset.credential?.kind === "policyKey")).toBe(true);
   });
 
@@ -113,7 +111,7 @@ describe("a discovery of a tenant of 300 credentials", () => {
     ["a wrong domain", { tenantDomain: "other.onmicrosoft.com" }, "organization", "wrongDomain"],
     ["a wrong secret", { clientSecret: "wrong~secret" }, "signIn", "unauthenticated"],
   ])("with %s reads nothing, and says what is wrong", async (_what, change, list, code) => {
-    const { row } = await room.register("shop", change);
+    const { row } = await room.register("outlet", change);
     const { run } = await room.b2c.discover(row.tenantId, caller);
     expect(run).toMatchObject({ status: "failed", failures: [{ list, code }] });
     expect(await room.assets()).toEqual([]);
@@ -121,20 +119,20 @@ describe("a discovery of a tenant of 300 credentials", () => {
   });
 
   test("no value of a secret is in a row, a message, an entry or a line of the log", async () => {
-    const { row } = await room.register("shop");
+    const { row } = await room.register("outlet");
     await room.b2c.discover(row.tenantId, caller);
     await room.b2c.test(row.tenantId, caller);
     const everything = [await room.rows(), ...room.sent, JSON.stringify(room.events), ...room.log.lines].join("\n");
-    expect(everything).not.toContain(secretValueOf(SHOP_REGISTRATION, "lifecycle"));
+    expect(everything).not.toContain(secretValueOf("Outlet Credential Lifecycle", "lifecycle"));
     expect(everything).not.toMatch(/eyJ[\w-]+\.eyJ/); // no token
-    expect(everything).toContain(shop().clientId);
+    expect(everything).toContain(row.clientId);
   });
 });
 
 describe("by the timer", () => {
   test("what is due is discovered once, and again when its interval is over", async () => {
     const { row } = await room.register("partners", { discoveryIntervalHours: 2 });
-    await room.register("shop", { autoDiscover: false });
+    await room.register("outlet", { autoDiscover: false });
     const ended = () => room.events.filter(({ type }) => type === "b2cTenant.discovered").length;
     await room.b2c.tick();
     await room.b2c.tick();

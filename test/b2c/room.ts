@@ -2,6 +2,7 @@ import { TableClient } from "@azure/data-tables";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { acmeTenants, PARTNER_REGISTRATION, SHOP_REGISTRATION } from "../../infra/local/cloud/company/acme-tenants.ts";
 import { secretValueOf } from "../../infra/local/cloud/company/applications.ts";
+import type { CompanyTenant } from "../../infra/local/cloud/company/tenants.ts";
 import type { AuditEvent } from "../../shared/audit/audit.ts";
 import { createGraph } from "../../shared/azure/graph.ts";
 import { createIdentity } from "../../shared/azure/identity.ts";
@@ -29,16 +30,37 @@ import type { MovedStorage } from "../support/moved-storage.ts";
 
 export const caller: Caller = { actor: "admin", requestId: "test" };
 export const PAGE = { limit: 1000, offset: 0, cursor: undefined };
-export const company = { subscriptions: [], tenants: acmeTenants };
+/** Beside the company's own one of Azure AD B2C that has little, so that most tests write little. */
+const outlet: CompanyTenant = {
+  name: "Acme Outlet",
+  domain: "acmeoutlet.onmicrosoft.com",
+  type: "AAD B2C",
+  registration: "Outlet Credential Lifecycle",
+  applications: [
+    { name: "Outlet Credential Lifecycle", secrets: [{ name: "lifecycle", expiresInDays: 60 }] },
+    { name: "Outlet Web", owners: ["outlet@acme.example"], secrets: [{ name: "web", expiresInDays: 5 }] },
+  ],
+  keySets: [
+    { id: "B2C_1A_TokenSigning", keys: [{ name: "first" }, { name: "second", expiresInDays: 20, activeInDays: -3 }] },
+  ],
+  identityProviders: [{ id: "Google-OAUTH", name: "Google", type: "socialIdentityProvider", clientId: "outlet" }],
+};
+export const company = { subscriptions: [], tenants: [...acmeTenants, outlet] };
+
+const REGISTRATIONS = {
+  shop: ["acmeshop.onmicrosoft.com", SHOP_REGISTRATION],
+  partners: ["acmepartners.onmicrosoft.com", PARTNER_REGISTRATION],
+  outlet: [outlet.domain, outlet.registration],
+} as const;
+type Which = keyof typeof REGISTRATIONS;
 
 const settings = Object.fromEntries(
   SETTING_KEYS.map((key) => [key, DEFINITIONS[key].default]),
 ) as unknown as SettingValues;
 
 /** What a registration of one of the company's tenants says. */
-export function registrationOf(cloud: Cloud, which: "shop" | "partners", change: object = {}): NewTenant {
-  const domain = which === "shop" ? "acmeshop.onmicrosoft.com" : "acmepartners.onmicrosoft.com";
-  const registration = which === "shop" ? SHOP_REGISTRATION : PARTNER_REGISTRATION;
+export function registrationOf(cloud: Cloud, which: Which, change: object = {}): NewTenant {
+  const [domain, registration] = REGISTRATIONS[which];
   const { id, name, clientId } = cloud.control.tenants.list().find((one) => one.domain === domain)!;
   return NewTenant.parse({
     tenantId: id,
@@ -148,8 +170,7 @@ export function openRoom(cloud: Cloud, config: Config, connectionString: string,
       }
     },
 
-    register: (which: "shop" | "partners", change: object = {}) =>
-      first.b2c.register(registrationOf(cloud, which, change), caller),
+    register: (which: Which, change: object = {}) => first.b2c.register(registrationOf(cloud, which, change), caller),
 
     /** Handles all messages, moving the time on to each. */
     async drain(b2c: B2c = first.b2c): Promise<void> {
