@@ -141,13 +141,17 @@ type MicrosoftRow = { checks: readonly string[] } & { [F in MicrosoftColumn]?: s
  */
 const APPLICATION_ROWS: readonly MicrosoftRow[] = [
   {
-    checks: ["client-secret-validity-period"],
+    checks: ["client-secret-validity-period", "client-secret-validity-period-b2c"],
     "nist-800-53-r5": "IA-5",
     "pci-dss-4.0.1": "8.6.3",
     "iso-27001-2022": "5.17",
   },
   { checks: ["client-secret-beside-certificate", "client-secret-beside-federation"], "mcsb-v3": "IM-3" },
-  { checks: ["application-certificate-validity-period"], "nist-800-53-r5": "IA-5", "mcsb-v3": "DP-7" },
+  {
+    checks: ["application-certificate-validity-period", "application-certificate-validity-period-b2c"],
+    "nist-800-53-r5": "IA-5",
+    "mcsb-v3": "DP-7",
+  },
   {
     checks: ["client-secret-owner", "application-certificate-owner"],
     "nist-800-53-r5": "AC-2",

@@ -93,12 +93,26 @@ const ASSET_FAILURES: Record<string, { fails: Partial<AssetRecord>; passes?: Par
     passes: { notBefore: inDays(0), expiresOn: inDays(366) },
   },
   "application-certificate-owner": { fails: { credential: credential({ owners: [] }) } },
+  "b2c-secret-expired": { fails: { expiresOn: inDays(-1) } },
+  "b2c-secret-near-expiry-warning": { fails: { expiresOn: inDays(30) }, passes: { expiresOn: inDays(30) + 1 } },
+  "b2c-secret-near-expiry-critical": { fails: { expiresOn: inDays(7) } },
+  "client-secret-validity-period-b2c": {
+    fails: { notBefore: inDays(0), expiresOn: inDays(365) + 1 },
+    passes: { notBefore: inDays(0), expiresOn: inDays(365) },
+  },
+  "b2c-certificate-expired": { fails: { expiresOn: inDays(-1) } },
+  "b2c-certificate-near-expiry-warning": { fails: { expiresOn: inDays(20) } },
+  "b2c-certificate-near-expiry-critical": { fails: { expiresOn: inDays(5) } },
+  "application-certificate-validity-period-b2c": { fails: { notBefore: inDays(0), expiresOn: undefined } },
+  "b2c-key-expired": { fails: { expiresOn: inDays(-1) } },
+  "b2c-key-near-expiry-warning": { fails: { expiresOn: inDays(29) } },
+  "b2c-key-near-expiry-critical": { fails: { expiresOn: inDays(6) } },
 };
 
 /** An asset as the check asks for it, of a vault or of an application. */
 const assetFor = (check: AssetCheck, change: Partial<AssetRecord>): AssetRecord =>
   asset("kv", check.resourceType, "a", {
-    ...(check.source === "entra" && { source: "entra", notBefore: inDays(-100), credential: credential() }),
+    ...(check.source && { source: check.source, notBefore: inDays(-100), credential: credential() }),
     ...change,
   });
 
@@ -164,6 +178,14 @@ test("an expired asset is said to be expired, not also to be near its expiry", (
   expect(failing.map(({ id }) => id)).toEqual(["secret-expired"]);
 });
 
+test("what a B2C tenant says no end of fails nothing that asks for one", () => {
+  const policyKey = credential({ kind: "policyKey", of: undefined as never });
+  for (const check of ASSET_CHECKS.filter(({ source }) => source === "b2c")) {
+    const resource = { ...assetFor(check, { expiresOn: undefined, credential: policyKey }), notBefore: inDays(-900) };
+    expect(check.evaluate({ asset: resource, vaultUsesRbac: true }, context).result).toBe("notApplicable");
+  }
+});
+
 test("an expiry no calendar holds is evidence like any other", () => {
   const resource = { asset: asset("kv", "key", "a", { expiresOn: 253_402_300_799 + DAY * 1e9 }), vaultUsesRbac: true };
   expect(ASSET_CHECKS.find(({ id }) => id === "key-expired")!.evaluate(resource, context).evidence).toContain(
@@ -175,8 +197,8 @@ test("codes and ids tell checks apart, and every remedy names its resource", () 
   expect(new Set(CHECKS.map(({ code }) => code)).size).toBe(CHECKS.length);
   expect(new Set(CHECKS.map(({ id }) => id)).size).toBe(CHECKS.length);
   for (const { id, remediation, ...check } of CHECKS) {
-    expect(id).toMatch(/^[a-z]+(-[a-z]+)+$/);
-    const ofApplication = check.resourceType !== "vault" && check.source === "entra";
-    expect(remediation.cli).toContain(ofApplication ? "{appId}" : "{vault}");
+    expect(id).toMatch(/^[a-z0-9]+(-[a-z0-9]+)+$/);
+    const named = { keyVault: "{vault}", entra: "{appId}", b2c: "{name}" };
+    expect(remediation.cli).toContain(named[(check.resourceType !== "vault" && check.source) || "keyVault"]);
   }
 });

@@ -1,5 +1,6 @@
 import { type AssetCheck, type Check, SEVERITIES } from "../check.ts";
 import { applicationChecks } from "./applications.ts";
+import { b2cChecks } from "./b2c.ts";
 import { cryptographyChecks } from "./cryptography.ts";
 import { expiryChecks } from "./expiry.ts";
 import { handlingChecks } from "./handling.ts";
@@ -14,6 +15,7 @@ export const ASSET_CHECKS: readonly AssetCheck[] = [
   ...handlingChecks,
   ...applicationChecks,
   ...referenceChecks,
+  ...b2cChecks,
 ];
 
 export const severityRank = (check: Check): number => SEVERITIES.indexOf(check.severity);

@@ -65,7 +65,8 @@ const ofEntra = (
   check: Pick<AssetCheck, "id" | "code" | "title" | "severity" | "rationale" | "remediation" | "timed" | "evaluate">,
 ): AssetCheck => assetCheck({ resourceType: type, source: "entra", ...check });
 
-function validFor({ notBefore, expiresOn }: AssetRecord, maxDays: number): Evaluation {
+/** Whether it is valid for no longer than so many days. */
+export function validFor({ notBefore, expiresOn }: AssetRecord, maxDays: number): Evaluation {
   if (expiresOn === undefined) return fail("It never expires.");
   if (notBefore === undefined) return notApplicable("Since when it is valid is not known.");
   const evidence = `It is valid from ${instantText(notBefore)} to ${instantText(expiresOn)}.`;
