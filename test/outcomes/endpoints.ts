@@ -56,6 +56,7 @@ export const LEFT_OUT: Record<string, string> = {
   "POST /api/settings/integrations/devops/test": "reads only",
   "POST /auth/sso/discover": "reads only",
   "POST /api/automation/sync/records/{record_id}/plan": "reads only",
+  "POST /b2c/tenants/{tenant_id}/test": "reads only",
   ...Object.fromEntries(
     [
       "POST /api/automation/rotation/discover",
@@ -65,6 +66,7 @@ export const LEFT_OUT: Record<string, string> = {
       "POST /api/automation/rotation/rotations/{rotation_id}/retry",
       "POST /api/automation/rotation/rotations/{rotation_id}/finish",
       "POST /api/automation/sync/records/{record_id}/sync",
+      "POST /b2c/tenants/{tenant_id}/discover",
       "POST /api/assets/dependencies/discover",
     ].map((endpoint) => [endpoint, "begins work whose every step is lost or killed in tests of its own room"]),
   ),
@@ -79,6 +81,9 @@ export const LEFT_OUT: Record<string, string> = {
       "DELETE /api/automation/sync/records/{record_id}",
       "POST /api/automation/sync/providers/{provider}",
       "DELETE /api/automation/sync/providers/{provider}",
+      "POST /b2c/tenants",
+      "PUT /b2c/tenants/{tenant_id}",
+      "DELETE /b2c/tenants/{tenant_id}",
     ].map((endpoint) => [endpoint, "not tried yet: needs applications and targets in this company"]),
   ),
   "POST /auth/sso/callback": "needs a response that was signed for it: test/sso/saml/sign-in.test.ts",
