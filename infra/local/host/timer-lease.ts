@@ -26,6 +26,8 @@ interface LeaseRow {
 export function createTimerLease(connection: string | undefined, hostId: string, seconds: number): TimerLease {
   if (connection === undefined) return { acquire: async () => true, release: async () => {} };
   const owner = randomUUID();
+  /** Of the rows as this host wrote them last: to renew a lease it need not read it. */
+  const etags = new Map<string, string>();
   let client: TableClient | undefined;
   const table = async () => {
     client ??= await openTable(connection);
@@ -40,14 +42,25 @@ export function createTimerLease(connection: string | undefined, hostId: string,
       owner,
       until: new Date(Date.now() + seconds * 1000).toISOString(),
     };
+    const write = async (answer: Promise<{ etag?: string }>, ...refusals: number[]): Promise<boolean> => {
+      const { etag } = (await orUndefined(answer, ...refusals)) ?? {};
+      if (etag === undefined) etags.delete(timer);
+      else etags.set(timer, etag);
+      return etag !== undefined;
+    };
+    const replace = (etag: string) => write(leases.updateEntity(row, "Replace", { etag }), 412, 404);
+
+    const known = etags.get(timer);
+    if (known !== undefined && (await replace(known))) return true;
     const held = await orUndefined(leases.getEntity<LeaseRow>(hostId, timer), 404);
-    if (held === undefined) return (await orUndefined(leases.createEntity(row), 409)) !== undefined;
+    if (held === undefined) return await write(leases.createEntity(row), 409);
     if (held.owner !== owner && held.until > new Date().toISOString()) return false;
-    return (await orUndefined(leases.updateEntity(row, "Replace", { etag: held.etag }), 412, 404)) !== undefined;
+    return await replace(held.etag);
   };
 
   const release = async (timer: string): Promise<void> => {
     const leases = await table();
+    etags.delete(timer);
     const held = await orUndefined(leases.getEntity<LeaseRow>(hostId, timer), 404);
     if (held?.owner === owner) await orUndefined(leases.deleteEntity(hostId, timer, { etag: held.etag }), 412, 404);
   };
