@@ -6,9 +6,10 @@ import { type Operation, replace } from "../storage/tables.ts";
 import { HOUR_MS, MINUTE_MS, SECOND_MS } from "../time.ts";
 import type { RunFailed } from "./failure.ts";
 import type { SyncHistory } from "./history.ts";
+import { movedDue, type RecordIndexes } from "./indexes.ts";
 import type { Lease } from "./leases.ts";
 import { Records, RUN_QUEUE, type SyncEntry, type SyncRecord, sourceOf, targetOf } from "./record.ts";
-import { movedDue, type SyncRecords } from "./records.ts";
+import type { SyncRecords } from "./records.ts";
 
 /** The first wait after a failure that may pass; it doubles with each further one, up to the record's schedule. */
 const FIRST_RETRY_MS = 10 * MINUTE_MS;
@@ -38,12 +39,13 @@ export interface Outcomes {
 
 export function createOutcomes(deps: {
   queues: Queues;
+  indexes: RecordIndexes;
   records: SyncRecords;
   history: SyncHistory;
   clock: Clock;
   randomness: Randomness;
 }): Outcomes {
-  const { queues, records, history, clock, randomness } = deps;
+  const { queues, indexes, records, history, clock, randomness } = deps;
 
   /** The record with a run's outcome on it. What people changed during the run stays. */
   function after(started: SyncRecord, now: SyncRecord, { change, againInSeconds }: Outcome): SyncRecord {
@@ -76,7 +78,7 @@ export function createOutcomes(deps: {
           const operations = next
             ? [replace(Records, row.rowKey, next, row.etag), ...movedDue(row, next), ...entered(next, outcome)]
             : [];
-          await records.submit([end, ...operations]);
+          await indexes.submit([end, ...operations]);
         } catch (error) {
           if (!isConflict(error)) throw error;
           if (error.rowKey === end.rowKey) return false;

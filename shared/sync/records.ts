@@ -7,27 +7,15 @@ import { decodeCursor, encodeCursor, type Page, type PageRequest } from "../http
 import { notFound, Problem } from "../http/problem.ts";
 import type { Clock, Logger, Randomness } from "../runtime.ts";
 import { repeatOnConflict } from "../storage/conflict.ts";
-import { type Entity, type Row, withoutKeys } from "../storage/entity.ts";
+import { withoutKeys } from "../storage/entity.ts";
 import { keyEnd } from "../storage/keys.ts";
 import type { Queues } from "../storage/queues.ts";
-import {
-  insert,
-  type Operation,
-  put,
-  RowExists,
-  RowMissing,
-  remove,
-  replace,
-  StorageCorrupt,
-  type Tables,
-} from "../storage/tables.ts";
+import { insert, type Operation, RowExists, replace, StorageCorrupt, type Tables } from "../storage/tables.ts";
 import type { NewSyncRecord, SyncRecordChange } from "./api.ts";
-import { providerOf } from "./providers/providers.ts";
+import { keyOfTarget, movedDue, type RecordIndexes } from "./indexes.ts";
 import {
-  DUE_PREFIX,
   DueRows,
   dueKey,
-  IndexKeys,
   isRecordId,
   RECORD_PREFIX,
   type RecordState,
@@ -35,15 +23,12 @@ import {
   References,
   RUN_QUEUE,
   recordKey,
-  SOURCE_PREFIX,
   SYNC,
   type SyncRecord,
   type SyncRecordRow,
   sourceKey,
-  sourcePrefix,
   stateOf,
   TARGET_PREFIX,
-  targetKey,
 } from "./record.ts";
 import type { RecordRules } from "./rules.ts";
 
@@ -89,19 +74,6 @@ export interface SyncRecords {
   ): Promise<SyncRecordRow>;
   /** Has a record run as soon as a worker is free. Answers it as it is then; undefined when it is gone, paused or broken. */
   request(recordId: string): Promise<SyncRecordRow | undefined>;
-  /** The records of a source. */
-  ofSource(vault: string, secret: string): Promise<string[]>;
-  /** What removes a record and its places in the indexes, for `submit`. */
-  removal(record: SyncRecordRow): Operation[];
-  /**
-   * What removes the places of one that was tampered with, by reading the whole indexes. They may be many: whoever wrote the
-   * table wrote them, too.
-   */
-  placesOf(recordId: string): Promise<Operation[]>;
-  /** The places of a record among those that are due, by reading all of them. */
-  duePlacesOf(recordId: string): Promise<{ rowKey: string; etag: string; aside?: boolean | undefined }[]>;
-  /** A transaction. What removes a place in an index that is not there is left out of it. */
-  submit(operations: Operation[]): Promise<Map<string, string>>;
 }
 
 /** For the walk over all of them. */
@@ -114,11 +86,12 @@ export function createRecords(deps: {
   queues: Queues;
   audit: Pick<Audit, "append">;
   rules: RecordRules;
+  indexes: RecordIndexes;
   clock: Clock;
   randomness: Randomness;
   log: Logger;
 }): SyncRecords {
-  const { tables, queues, audit, rules, clock, randomness, log } = deps;
+  const { tables, queues, audit, rules, indexes, clock, randomness, log } = deps;
 
   async function look(recordId: string): Promise<{ row?: SyncRecordRow | undefined; broken?: Tampered }> {
     if (!isRecordId(recordId)) return {};
@@ -137,26 +110,6 @@ export function createRecords(deps: {
     return row;
   }
 
-  /** A record's places in an index, found by reading all of it. */
-  async function placesIn<T>(rowsOf: Entity<T>, prefix: string, isIts: (row: Row<T>) => boolean): Promise<Row<T>[]> {
-    const found: Row<T>[] = [];
-    // What somebody else wrote there does not keep anybody from finding the others.
-    const range = { partitionKey: SYNC, from: prefix, before: keyEnd(prefix), onCorrupt };
-    for await (const rows of tables.pages(rowsOf, range)) found.push(...rows.filter(isIts));
-    return found;
-  }
-
-  const submit: SyncRecords["submit"] = async (operations) => {
-    for (let left = operations; ; ) {
-      try {
-        return await tables.transaction(Records.table, SYNC, left);
-      } catch (error) {
-        if (!(error instanceof RowMissing && INDEXES.some((prefix) => error.rowKey.startsWith(prefix)))) throw error;
-        left = left.filter(({ rowKey }) => rowKey !== error.rowKey);
-      }
-    }
-  };
-
   async function get(recordId: string): Promise<SyncRecordRow> {
     const record = await find(recordId);
     if (!record) throw notFound(`The sync record ${recordId.slice(0, 64)}`);
@@ -172,7 +125,7 @@ export function createRecords(deps: {
 
   /** A record as it was, and as it is to be, with its place among those that are due. */
   async function write(before: SyncRecordRow, next: SyncRecord): Promise<SyncRecordRow> {
-    const etags = await submit([replace(Records, before.rowKey, next, before.etag), ...movedDue(before, next)]);
+    const etags = await indexes.submit([replace(Records, before.rowKey, next, before.etag), ...movedDue(before, next)]);
     return asRow(next, etags.get(before.rowKey)!);
   }
 
@@ -315,34 +268,6 @@ export function createRecords(deps: {
       if (written) await send(recordId);
       return written;
     },
-
-    async ofSource(vault, secret) {
-      const found: string[] = [];
-      const prefix = sourcePrefix(vault, secret);
-      const range = { partitionKey: SYNC, from: prefix, before: keyEnd(prefix) };
-      for await (const rows of tables.pages(References, range)) found.push(...rows.map(({ recordId }) => recordId));
-      return found;
-    },
-
-    removal: (record) => [
-      remove(Records, record.rowKey, record.etag),
-      remove(References, keyOfTarget(record)),
-      remove(References, sourceKey(record)),
-      ...(record.nextRunAt === undefined ? [] : [remove(DueRows, dueKey(record.nextRunAt, record.recordId))]),
-    ],
-
-    submit,
-
-    duePlacesOf: async (recordId) => await placesIn(DueRows, DUE_PREFIX, endsWith(recordId)),
-
-    async placesOf(recordId) {
-      const places = await Promise.all([
-        placesIn(References, TARGET_PREFIX, (row) => row.recordId === recordId),
-        placesIn(IndexKeys, SOURCE_PREFIX, endsWith(recordId)),
-        placesIn(IndexKeys, DUE_PREFIX, endsWith(recordId)),
-      ]);
-      return places.flat().map(({ rowKey }) => remove(IndexKeys, rowKey));
-    },
   };
 
   /**
@@ -362,26 +287,6 @@ export function createRecords(deps: {
   }
 }
 
-const INDEXES = [TARGET_PREFIX, SOURCE_PREFIX, DUE_PREFIX];
-
-/** By source and by time the id stands at the end of the key. */
-const endsWith =
-  (recordId: string) =>
-  ({ rowKey }: { rowKey: string }): boolean =>
-    rowKey.endsWith(`|${recordId}`);
-
-/** What moves a record's place among those that are due. */
-export function movedDue(before: SyncRecord, next: SyncRecord, sentAt?: string): Operation[] {
-  if (before.nextRunAt === next.nextRunAt) return [];
-  const { recordId } = next;
-  return [
-    ...(before.nextRunAt === undefined ? [] : [remove(DueRows, dueKey(before.nextRunAt, recordId))]),
-    ...(next.nextRunAt === undefined
-      ? []
-      : [put(DueRows, dueKey(next.nextRunAt, recordId), sentAt === undefined ? {} : { sentAt })]),
-  ];
-}
-
 function paused(record: SyncRecord): SyncRecord {
   const { nextRunAt: _, ...rest } = record;
   return rest;
@@ -396,15 +301,6 @@ function fits(row: SyncRecordRow, filter: RecordFilter): boolean {
     same(filter.sourceVault, row.sourceVault) &&
     same(filter.sourceSecret, row.sourceSecret)
   );
-}
-
-/** @returns The key under which there is one record for the target, whatever the spelling. */
-export function keyOfTarget(
-  record: Pick<SyncRecord, "targetProvider" | "targetService" | "targetRegion" | "targetName">,
-) {
-  const { targetProvider, targetService, targetRegion, targetName } = record;
-  const service = providerOf(targetProvider)?.services[targetService];
-  return targetKey(targetProvider, targetService, targetRegion, service?.sameName?.(targetName) ?? targetName);
 }
 
 /** What people are told of a record that was tampered with. */

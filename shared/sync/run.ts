@@ -7,6 +7,7 @@ import type { Queues } from "../storage/queues.ts";
 import { merge, remove, type Tables } from "../storage/tables.ts";
 import { MINUTE_MS, SECOND_MS } from "../time.ts";
 import { on, RunFailed } from "./failure.ts";
+import type { RecordIndexes } from "./indexes.ts";
 import { type Lease, takeLease } from "./leases.ts";
 import type { Outcome, Outcomes } from "./outcomes.ts";
 import { type Decision, decide } from "./plan.ts";
@@ -37,6 +38,7 @@ export function createRuns(deps: {
   tables: Tables;
   queues: Queues;
   audit: Pick<Audit, "append">;
+  indexes: RecordIndexes;
   records: SyncRecords;
   plans: Plans;
   sources: Sources;
@@ -44,7 +46,7 @@ export function createRuns(deps: {
   clock: Clock;
   log: Logger;
 }): Runs {
-  const { tables, queues, audit, records, plans, sources, outcomes, clock, log } = deps;
+  const { tables, queues, audit, indexes, records, plans, sources, outcomes, clock, log } = deps;
 
   const isDue = ({ nextRunAt }: SyncRecord): boolean =>
     nextRunAt !== undefined && Date.parse(nextRunAt) <= clock.now().getTime() + CLOCK_SLACK_MS;
@@ -169,7 +171,7 @@ export function createRuns(deps: {
    * its row holds again, such as when the keys that rows are signed with are back, it goes on.
    */
   async function setAside({ recordId }: Tampered): Promise<void> {
-    const due = await records.duePlacesOf(recordId);
+    const due = await indexes.duePlacesOf(recordId);
     const kept = due.find(({ aside }) => aside) ?? due[0];
     if (!kept) return;
     const planted = due.filter((row) => row !== kept);

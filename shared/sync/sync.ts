@@ -18,6 +18,7 @@ import { SECOND_MS } from "../time.ts";
 import { createConfigurations, type ProviderConfigurations } from "./configurations.ts";
 import { RunFailed } from "./failure.ts";
 import { createHistory } from "./history.ts";
+import { createIndexes, removal } from "./indexes.ts";
 import { isHeld, takeLease } from "./leases.ts";
 import { createOutcomes } from "./outcomes.ts";
 import type { Planned } from "./plan.ts";
@@ -119,13 +120,15 @@ export function createSync(deps: SyncDependencies): Sync {
   const configurations = createConfigurations({ ...deps, providers });
   const sources = createSources({ vaults, clock });
   const plans = createPlans({ configurations, sources, providers });
+  const indexes = createIndexes(deps);
   const records = createRecords({
     ...deps,
+    indexes,
     rules: createRules({ tables, config, vaults, configurations, canSign: deps.vault !== undefined }),
   });
   const history = createHistory(tables);
-  const outcomes = createOutcomes({ ...deps, records, history });
-  const runs = createRuns({ ...deps, records, plans, sources, outcomes });
+  const outcomes = createOutcomes({ ...deps, indexes, records, history });
+  const runs = createRuns({ ...deps, indexes, records, plans, sources, outcomes });
   const schedule = createSchedule({ ...deps, records });
 
   const licensed = async () => (await licensing.tier()) === "pro";
@@ -163,7 +166,7 @@ export function createSync(deps: SyncDependencies): Sync {
         requireMatch(etag, ifMatch, THE_RECORD);
         const removed = await outcomes.enteredUnseen(recordId, { kind: "removed" });
         // First, since they may be more than one transaction takes. Without its lease a run under way writes nothing more.
-        const places = [...(await records.placesOf(recordId)), remove(Leases, leaseKey(recordId))];
+        const places = [...(await indexes.placesOf(recordId)), remove(Leases, leaseKey(recordId))];
         await tables.write(Records.table, SYNC, places);
         await tables.transaction(Records.table, SYNC, [remove(Records, recordKey(recordId), etag), ...removed]);
       }),
@@ -237,7 +240,7 @@ export function createSync(deps: SyncDependencies): Sync {
               at: now.toISOString(),
             } as const;
             const removed = history.enter({ ...entry, source: sourceOf(row), target: targetOf(row) });
-            await records.submit([lease.end(), ...records.removal(row), ...removed]);
+            await indexes.submit([lease.end(), ...removal(row), ...removed]);
           });
         } catch (error) {
           await lease.release();
@@ -247,7 +250,7 @@ export function createSync(deps: SyncDependencies): Sync {
     },
 
     async runFor(vault, secret) {
-      const found = await records.ofSource(vault, secret);
+      const found = await indexes.ofSource(vault, secret);
       if (found.length === 0 || !(await licensed())) return;
       for (const recordId of found) await records.request(recordId);
     },

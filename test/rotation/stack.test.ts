@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 import type { PlannedConsumer } from "../../shared/rotation/consumer.ts";
 import type { RotationRecord } from "../../shared/rotation/rotation.ts";
 import { HOUR_MS } from "../../shared/time.ts";
@@ -15,12 +15,12 @@ const OLD = "value-before-everything";
 const NEW = "value-that-is-new";
 
 let world: World;
-let azurite: Azurite;
+let azurite: TestStorage;
 let company: Company;
 let names = 0;
 
 beforeAll(async () => {
-  azurite = await startAzurite();
+  azurite = await openStorage();
   const subscriptions = [{ id: "11111111-1111-4111-8111-111111111111", name: "Shop", vaults: [{ name: VAULT }] }];
   const { cloud, config } = await liveIn({ company: { subscriptions } });
   world = new World(cloud, config, azurite.connectionString());

@@ -2,6 +2,7 @@ import { TableClient } from "@azure/data-tables";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { Problem } from "../../shared/http/problem.ts";
+import type { SyncRecordRow } from "../../shared/sync/record.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { COPIES, caller, HOUR_MS, openRoom, PAGE, type Room, SOURCE } from "./room.ts";
@@ -189,12 +190,8 @@ test("the list is walked whole by cursor, and filtered", async () => {
 
 describe("a record that somebody wrote into the table", () => {
   test("is not run; its history says why, once, and people are told when they ask for it", async () => {
-    const record = await room.record();
+    const record = await tamperedAndRun();
     const { recordId, targetName } = record;
-    await room.drainAll();
-    await tamper(record.rowKey);
-    await room.dueAgain(record);
-    await room.drainAll();
     expect(room.value("elsewhere")).toBeUndefined();
     const { items } = await room.sync.history(recordId, PAGE);
     expect(items).toEqual([
@@ -236,12 +233,8 @@ describe("a record that somebody wrote into the table", () => {
   });
 
   test("goes on when its row holds again", async () => {
-    const record = await room.record();
+    const record = await tamperedAndRun();
     const { recordId, targetName } = record;
-    await room.drainAll();
-    await tamper(record.rowKey);
-    await room.dueAgain(record);
-    await room.drainAll();
     expect(await room.kinds(recordId)).toEqual(["failed", "created"]);
     await tamper(record.rowKey, targetName);
     // Half an hour later its message would be sent anew; it is looked at once a day.
@@ -325,6 +318,16 @@ describe("a record that somebody wrote into the table", () => {
 
   const client = () =>
     TableClient.fromConnectionString(room.connectionString, "Sync", { allowInsecureConnection: true });
+
+  /** A record that was run, was then tampered with, and has come to its next run. */
+  async function tamperedAndRun(): Promise<SyncRecordRow> {
+    const record = await room.record();
+    await room.drainAll();
+    await tamper(record.rowKey);
+    await room.dueAgain(record);
+    await room.drainAll();
+    return record;
+  }
 
   async function tamper(rowKey: string, targetName = "elsewhere"): Promise<void> {
     await client().updateEntity({ partitionKey: "sync", rowKey, targetName }, "Merge");
