@@ -1,6 +1,7 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import type { InvocationContext } from "@azure/functions";
 import type { Logger } from "../shared/runtime.ts";
+import { traceId } from "../shared/telemetry.ts";
 
 /** In rising order of what must be heard. */
 const RANK = { DEBUG: 0, INFO: 1, WARNING: 2, ERROR: 3 } as const;
@@ -17,14 +18,15 @@ export const withinInvocation = <T>(target: Target, requestId: string, work: () 
 
 /**
  * Logs what is at least of the level asked at that moment: the message, then its fields as JSON, the request id of the
- * invocation it belongs to first. What belongs to none goes to the process's output, which the platform collects too.
+ * invocation it belongs to first, then its trace while traces are recorded. What belongs to none goes to the process's output, which the platform collects too.
  */
 export function createLogger(level: () => Level): Logger {
   const write = (rank: Level, to: (target: Target, line: string) => void) => {
     return (message: string, fields?: Record<string, unknown>) => {
       if (RANK[rank] < RANK[level()]) return;
       const current = invocation.getStore();
-      const all = { ...(current && { requestId: current.requestId }), ...fields };
+      const trace = traceId();
+      const all = { ...(current && { requestId: current.requestId }), ...(trace && { traceId: trace }), ...fields };
       to(current?.target ?? console, Object.keys(all).length > 0 ? `${message} ${JSON.stringify(all)}` : message);
     };
   };

@@ -1,5 +1,6 @@
 import "./memory.ts";
 import path from "node:path";
+import { SpanKind } from "@opentelemetry/api";
 import { type Access, createAccess } from "../shared/access/access.ts";
 import { createEntraTokens } from "../shared/access/entra.ts";
 import { type Alerts, createAlerts } from "../shared/alerts/alerts.ts";
@@ -64,6 +65,7 @@ import { createTables, type Tables } from "../shared/storage/tables.ts";
 import { createSubscriptions, type Subscriptions } from "../shared/subscriptions/subscriptions.ts";
 import { createSync, type Sync } from "../shared/sync/sync.ts";
 import { copiedOn } from "../shared/sync/vaults.ts";
+import { inSpan } from "../shared/telemetry.ts";
 import { createGate } from "./gate.ts";
 import { createHealth, type Health } from "./health.ts";
 import { createLogger } from "./log.ts";
@@ -322,15 +324,20 @@ export function createServices(config: Config): Services {
     randomness,
     log,
     configuredSubscriptions: () => subscriptions.configured(),
-    ended: () => alerts.requestEvaluation(),
+    ended: async () => {
+      await alerts.requestEvaluation();
+      if (config.OTEL_EXPORTER_OTLP_ENDPOINT !== undefined) await metrics.record();
+    },
     scanVault: (planned, options) =>
-      scanVault(planned, options, {
-        writer,
-        keyVaults,
-        resourceManager,
-        clock,
-        prepareChange: compliance.prepareChange,
-      }),
+      inSpan({ name: "scan vault", kind: SpanKind.INTERNAL, attributes: { "vault.name": planned.name } }, () =>
+        scanVault(planned, options, {
+          writer,
+          keyVaults,
+          resourceManager,
+          clock,
+          prepareChange: compliance.prepareChange,
+        }),
+      ),
   });
   const discovery = createDiscovery({ tables, queues, active, audit, clock, randomness, log });
   const watchScans = createScanWatch({ tables, queues, active, run: scanRun, clock, log });

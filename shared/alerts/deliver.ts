@@ -6,6 +6,7 @@ import type { Settings } from "../settings/settings.ts";
 import { type Row, withoutKeys } from "../storage/entity.ts";
 import type { Queues } from "../storage/queues.ts";
 import { merge, RowChanged, type Tables } from "../storage/tables.ts";
+import { measure } from "../telemetry.ts";
 import { MINUTE_MS, SECOND_MS } from "../time.ts";
 import { createAttempts, type Outcome } from "./attempt.ts";
 import { createMailDelivery } from "./deliver-mail.ts";
@@ -100,6 +101,7 @@ export function createDeliveries(deps: {
       if (row.parts.every(isFinal)) {
         row = await end(row);
         log.info("A delivery is over", { deliveryId, status: row.status });
+        measure("alerts.sent", 1, { status: row.status, method: row.deliveryMethod });
       }
       await history.show(withoutKeys(row));
       return row.status === "pending" ? Math.max(1, secondsUntil(row.nextAt)) : undefined;

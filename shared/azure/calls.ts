@@ -2,6 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { PipelinePolicy, PipelineRequest, PipelineResponse } from "@azure/core-rest-pipeline";
 import * as z from "zod";
 import type { Logger, Randomness } from "../runtime.ts";
+import { measure } from "../telemetry.ts";
 import { connections } from "./connections.ts";
 import {
   asCloudFailure,
@@ -198,6 +199,7 @@ function callPolicy(options: CallPolicyOptions, bodies: Bodies): PipelinePolicy 
           return usable(response, route, options);
         } catch (error) {
           const failure = asCloudFailure(error, target);
+          if (failure.code === "throttled") measure("throttled", 1, { operation: target.operation });
           const wait = waitBefore(failure, tries, limits, randomness);
           if (wait === undefined || waited + wait > limits.totalWaitMs) throw failure;
           waited += wait;

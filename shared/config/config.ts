@@ -128,6 +128,16 @@ const Environment = z
     AUDIT_SIGNING_KEYS: auditKeys.optional(),
     AUDIT_MINIMUM_RETENTION_DAYS: integer(1, 3650).default(90),
 
+    // Telemetry, by the names of OpenTelemetry.
+    /** The collector's address; without it nothing is recorded. The library itself reads OTEL_EXPORTER_OTLP_HEADERS. */
+    OTEL_EXPORTER_OTLP_ENDPOINT: z
+      .url({ protocol: /^https?$/ })
+      .transform((value) => value.replace(/\/+$/, ""))
+      .optional(),
+    /** Milliseconds between two sendings of spans, and of metrics. */
+    OTEL_BSP_SCHEDULE_DELAY: integer(100, 60_000).default(5_000),
+    OTEL_METRIC_EXPORT_INTERVAL: integer(100, 600_000).default(60_000),
+
     // Schedules, NCRONTAB in UTC.
     DELTA_SCAN_SCHEDULE: schedule.default("0 0 */6 * * *"),
     FULL_SCAN_SCHEDULE: schedule.default("0 30 1 * * *"),

@@ -4,6 +4,8 @@ import type { Clock, Logger, Randomness } from "../runtime.ts";
 import { isConflict, unlessChanged } from "../storage/conflict.ts";
 import { type Row, withoutKeys } from "../storage/entity.ts";
 import type { Tables } from "../storage/tables.ts";
+import { measure } from "../telemetry.ts";
+import { SECOND_MS } from "../time.ts";
 import { newestFirst } from "../ulid.ts";
 import type { ActiveScanList } from "./active.ts";
 import type { Claims } from "./claims.ts";
@@ -182,8 +184,12 @@ export function createScanEnd({ tables, active, claims, ended, audit, clock, ran
     await tables.put(Scans, SCAN_LIST, newestFirst(scan.scanId), withoutKeys(over));
     await active.leave(scan.scanId);
     await ended();
-    if (await unlessChanged(tables.replace(Scans, over)))
+    if (await unlessChanged(tables.replace(Scans, over))) {
       log.info("A scan is over", { scanId: scan.scanId, status: result.status });
+      const seconds = (Date.parse(result.finishedAt) - Date.parse(scan.startedAt ?? scan.createdAt)) / SECOND_MS;
+      measure("scan.duration", Math.max(0, seconds), { mode: scan.mode, status: result.status });
+      measure("vaults.failed", result.vaultsFailed);
+    }
   }
 
   /**

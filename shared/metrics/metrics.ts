@@ -10,6 +10,7 @@ import type { Inventory } from "../inventory/inventory.ts";
 import type { InventoryFigures } from "../inventory/query.ts";
 import type { FailedMessages } from "../messages/failed.ts";
 import type { Clock } from "../runtime.ts";
+import { measure } from "../telemetry.ts";
 import { DAY_MS, SECOND_MS } from "../time.ts";
 import { type Gauge, gaugesText, type Sample } from "./text.ts";
 
@@ -25,6 +26,8 @@ export interface Metrics {
    * values of fixed lists only, never a name.
    */
   text(): Promise<string>;
+  /** Hands assets by status and the score to who collects telemetry; costs what they cost in `text`. */
+  record(): Promise<void>;
 }
 
 export function createMetrics(deps: {
@@ -37,9 +40,9 @@ export function createMetrics(deps: {
 }): Metrics {
   const { inventory, compliance, discovery, alerts, failedMessages, clock } = deps;
 
-  async function inventoryAndCompliance(): Promise<Gauge[]> {
+  async function inventoryAndCompliance() {
     const figures = await inventory.assets.figures(await inventory.moment());
-    return [...inventoryGauges(figures), ...complianceGauges(await compliance.standing(figures.uncounted))];
+    return { figures, standing: await compliance.standing(figures.uncounted) };
   }
 
   return {
@@ -52,7 +55,8 @@ export function createMetrics(deps: {
         failedMessages.countSince(new Date(now - MESSAGES_MS)),
       ]);
       return gaugesText([
-        ...known,
+        ...inventoryGauges(known.figures),
+        ...complianceGauges(known.standing),
         ...scanGauges(scan),
         {
           name: "lifecycle_alert_deliveries",
@@ -65,6 +69,13 @@ export function createMetrics(deps: {
           failed,
         ),
       ]);
+    },
+
+    async record() {
+      const { figures, standing } = await inventoryAndCompliance();
+      for (const type of ASSET_TYPES)
+        for (const status of STATUSES) measure("assets.by_status", figures.assets[type][status], { type, status });
+      measure("score", ratio(standing.score.score));
     },
   };
 }

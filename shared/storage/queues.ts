@@ -1,6 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { QueueClient } from "@azure/storage-queue";
 import type { Logger } from "../runtime.ts";
+import { traceContext } from "../telemetry.ts";
 import type { StorageConnection } from "./connection.ts";
 import { errorCode, isUnclear } from "./errors.ts";
 import {
@@ -17,6 +18,7 @@ export interface Queues {
   /**
    * Puts a message into a queue, which is created when it is missing: JSON in base64, as the platform's queue trigger
    * reads it. Without a clear answer the message is sent again, so it may arrive twice. It is dropped after seven days.
+   * While traces are recorded an object gets two members more, which say what trace it belongs to.
    *
    * @param options.delaySeconds - How long the message stays hidden, 0 to just under seven days.
    * @throws RangeError for a message of more than 48 KiB.
@@ -78,13 +80,18 @@ export function createQueues(connection: StorageConnection, { log }: { log?: Log
     async send(queue, message, { delaySeconds = 0 } = {}) {
       if (!Number.isInteger(delaySeconds) || delaySeconds < 0 || delaySeconds >= MAX_MESSAGE_DELAY_SECONDS)
         throw new RangeError(`A message can't be delayed by ${delaySeconds} seconds.`);
-      const text = messageText(queue, message);
+      const text = messageText(queue, traced(message));
       await use(queue, { create: true }, (client, options) =>
         client.sendMessage(text, { ...options, visibilityTimeout: delaySeconds }),
       );
     },
   };
 }
+
+const traced = (message: unknown): unknown =>
+  typeof message === "object" && message !== null && !Array.isArray(message)
+    ? { ...message, ...traceContext() }
+    : message;
 
 function messageText(queue: string, message: unknown): string {
   const json: string | undefined = JSON.stringify(message);

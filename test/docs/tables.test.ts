@@ -6,6 +6,8 @@ import { queues } from "../../functions/functions.ts";
 import { DEPENDENCIES } from "../../functions/health.ts";
 import { ROOMS } from "../../infra/build/imports.ts";
 import { ALERT_TYPES } from "../../shared/alerts/rule.ts";
+import { SETTING_NAMES } from "../../shared/config/config.ts";
+import { METRICS } from "../../shared/telemetry.ts";
 import { tableUnder } from "../support/markdown-table.ts";
 
 const root = path.resolve(import.meta.dirname, "../..");
@@ -72,4 +74,18 @@ test("the cost is worked out right", () => {
     const value = products.reduce((total, one) => total + one.split(" · ").reduce((a, b) => a * Number(b), 1), 0);
     expect(Math.round(value), terms).toBe(Number(sum!.replaceAll(",", "")));
   }
+});
+
+test("every figure of telemetry has a row, and every setting is one that is read", () => {
+  const figures = Object.entries(METRICS).map(([figure, { kind, unit, description }]) => ({
+    figure,
+    "kind, unit": `${kind}, ${unit}`,
+    says: description,
+  }));
+  expect(tableUnder("docs/telemetry.md", "## Figures")).toEqual(figures);
+  const settings = tableUnder("docs/telemetry.md", "## Switch it on").flatMap(({ setting }) => setting!.split(", "));
+  // The library and the platform read the other two.
+  expect(settings.filter((name) => SETTING_NAMES.includes(name))).toEqual(
+    SETTING_NAMES.filter((name) => name.startsWith("OTEL_")),
+  );
 });

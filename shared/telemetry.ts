@@ -1,0 +1,79 @@
+/**
+ * What the service tells of its work by OpenTelemetry, to whoever collects it. Until `functions/telemetry.ts` has started it nothing
+ * is recorded and no message is changed. What gets in are names of functions, routes, queues and vaults, statuses and counts:
+ * nothing of a request, of an answer or of an error but its name.
+ */
+import {
+  type Attributes,
+  context,
+  metrics,
+  propagation,
+  ROOT_CONTEXT,
+  type SpanKind,
+  SpanStatusCode,
+  trace,
+} from "@opentelemetry/api";
+
+const SCOPE = "credential-lifecycle";
+
+/** Units as https://ucum.org writes them. */
+export const METRICS = {
+  "scan.duration": { kind: "histogram", unit: "s", description: "How long a scan took, by mode and status." },
+  "vaults.failed": { kind: "counter", unit: "{vault}", description: "Vaults that a scan could read nothing of." },
+  "assets.by_status": { kind: "gauge", unit: "{asset}", description: "Assets by type and status, at a scan's end." },
+  score: { kind: "gauge", unit: "1", description: "The compliance score, 0 to 1, at a scan's end." },
+  "alerts.sent": { kind: "counter", unit: "{delivery}", description: "Alert deliveries that are over, by status." },
+  throttled: {
+    kind: "counter",
+    unit: "{answer}",
+    description: "Answers of the cloud that asked for less, by operation.",
+  },
+} as const;
+
+export function measure(name: keyof typeof METRICS, value: number, attributes: Attributes = {}): void {
+  const { kind, ...options } = METRICS[name];
+  const meter = metrics.getMeter(SCOPE);
+  if (kind === "histogram") meter.createHistogram(name, options).record(value, attributes);
+  else if (kind === "gauge") meter.createGauge(name, options).record(value, attributes);
+  else meter.createCounter(name, options).add(value, attributes);
+}
+
+export interface Piece {
+  name: string;
+  kind: SpanKind;
+  attributes?: Attributes;
+  /** What a request or a message carried of the work it belongs to; without it the piece belongs to what runs now. */
+  carrier?: unknown;
+}
+
+/** Does a piece of work as a span of its own. */
+export async function inSpan<T>({ name, kind, attributes = {}, carrier }: Piece, work: () => Promise<T>): Promise<T> {
+  const isCarrier = typeof carrier === "object" && carrier !== null;
+  const parent = isCarrier ? propagation.extract(ROOT_CONTEXT, carrier) : context.active();
+  return await trace.getTracer(SCOPE).startActiveSpan(name, { kind, attributes }, parent, async (span) => {
+    try {
+      return await work();
+    } catch (error) {
+      span.setStatus({ code: SpanStatusCode.ERROR });
+      span.setAttribute("error.type", error instanceof Error ? error.name : "unknown");
+      throw error;
+    } finally {
+      span.end();
+    }
+  });
+}
+
+/** Adds to the span of what runs now. */
+export const describe = (attributes: Attributes): void => {
+  trace.getActiveSpan()?.setAttributes(attributes);
+};
+
+/** The trace of what runs now; undefined when nothing is recorded. */
+export const traceId = (): string | undefined => trace.getActiveSpan()?.spanContext().traceId;
+
+/** What a message carries so that its work belongs to the same trace: https://www.w3.org/TR/trace-context. Empty when nothing is recorded. */
+export function traceContext(): Record<string, string> {
+  const carrier: Record<string, string> = {};
+  propagation.inject(context.active(), carrier);
+  return carrier;
+}

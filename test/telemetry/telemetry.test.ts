@@ -1,0 +1,158 @@
+/** What a collector gets: one trace for each scan, the figures, and nothing secret. */
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { setTimeout as delay } from "node:timers/promises";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { METRICS, traceContext } from "../../shared/telemetry.ts";
+import { ADMIN, Service } from "../support/service.ts";
+
+const VALUE = "planted-value-of-a-secret";
+const RECIPIENT = "planted-recipient@acme.example";
+const VAULTS = 3;
+
+interface Span {
+  name: string;
+  traceId: string;
+  spanId: string;
+  parentSpanId?: string;
+  status: { code?: number };
+  attributes: { key: string; value: Record<string, unknown> }[];
+}
+interface Point {
+  attributes: { key: string; value: { stringValue: string } }[];
+  asDouble?: number;
+  asInt?: number;
+  count?: number;
+  sum?: number;
+}
+
+const bodies: string[] = [];
+const spans: Span[] = [];
+const points = new Map<string, Point[]>();
+const collector = createServer(async (request, response) => {
+  const chunks: Buffer[] = [];
+  for await (const chunk of request) chunks.push(chunk as Buffer);
+  const text = Buffer.concat(chunks).toString("utf8");
+  bodies.push(text);
+  const body = JSON.parse(text);
+  for (const { scopeSpans } of body.resourceSpans ?? []) for (const scope of scopeSpans) spans.push(...scope.spans);
+  for (const { scopeMetrics } of body.resourceMetrics ?? [])
+    for (const { metrics } of scopeMetrics)
+      for (const { name, histogram, sum, gauge } of metrics)
+        points.set(name, [...(points.get(name) ?? []), ...(histogram ?? sum ?? gauge).dataPoints]);
+  response.writeHead(200, { "Content-Type": "application/json" }).end("{}");
+});
+
+let service: Service;
+let scanId: string;
+let token: string;
+beforeAll(async () => {
+  await new Promise<void>((resolve) => collector.listen(0, "127.0.0.1", resolve));
+  const secrets = [{ name: "one", value: VALUE, expiresInDays: 5 }];
+  service = await Service.start({
+    company: {
+      subscriptions: [
+        {
+          name: "Shop",
+          vaults: [
+            { name: "kv-one", secrets },
+            { name: "kv-two", secrets },
+            { name: "kv-denied", reach: "denied", secrets },
+          ],
+        },
+      ],
+    },
+    env: {
+      OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${(collector.address() as AddressInfo).port}/`,
+      OTEL_BSP_SCHEDULE_DELAY: "100",
+      OTEL_METRIC_EXPORT_INTERVAL: "200",
+    },
+    shortWaits: true,
+  });
+  token = await service.signIn(ADMIN);
+  const rule = { name: "Team", alertType: "expired", recipients: [RECIPIENT] };
+  const made = await service.call("POST", "/alerts/rules", { token, body: rule });
+  await service.call("POST", `${made.headers.get("location")}/test`, { token });
+  service.cloud.control.addFault({
+    match: { vault: "kv-one", operation: "keyvault.listSecrets" },
+    action: { kind: "throttle" },
+    times: 1,
+  });
+  const started = await service.call("POST", "/api/assets/discovery/scan", { token, body: { mode: "full" } });
+  scanId = started.body.scanId;
+  await collected(() => span("evaluateAlertsSoon") && Object.keys(METRICS).every((name) => points.has(name)));
+});
+afterAll(async () => {
+  await service?.stop();
+  collector.close();
+});
+
+const span = (name: string): Span | undefined => spans.find((one) => one.name === name);
+const attributeOf = ({ attributes }: Pick<Span, "attributes">, key: string) => {
+  const value = attributes.find((one) => one.key === key)?.value;
+  return value && Object.values(value)[0];
+};
+const sumOf = (name: string) =>
+  points.get(name)!.reduce((sum, one) => sum + Number(one.asInt ?? one.asDouble ?? one.sum), 0);
+
+async function collected(isThere: () => unknown): Promise<void> {
+  for (let tries = 0; !isThere(); tries++) {
+    if (tries === 600) throw new Error(`Collected are ${spans.map(({ name }) => name)} and ${[...points.keys()]}.`);
+    await delay(100);
+  }
+}
+
+test("a scan is one trace, from its request to the alerts that follow it", async () => {
+  const root = span("POST /api/assets/discovery/scan")!;
+  const trace = spans.filter(({ traceId }) => traceId === root.traceId);
+  const names = trace.map(({ name }) => name);
+  for (const name of ["planScan", "scanVault", "evaluateAlertsSoon"]) expect(names).toContain(name);
+  const vaults = trace.filter(({ name }) => name === "scan vault").map((one) => attributeOf(one, "vault.name"));
+  expect(vaults.sort()).toEqual(["kv-denied", "kv-one", "kv-two"]);
+  expect(vaults).toHaveLength(VAULTS);
+
+  // What a span belongs to is in the trace, too; of the first one the host's own, which tells another collector.
+  const ids = new Set(trace.map(({ spanId }) => spanId));
+  expect(trace.filter(({ parentSpanId = "" }) => !ids.has(parentSpanId))).toEqual([root]);
+  expect(attributeOf(root, "http.response.status_code")).toBe(201);
+  const { text } = await service.call("GET", `/api/assets/discovery/scan/${scanId}/status`, { token });
+  expect(text).toContain('"partial"');
+});
+
+test("a caller's trace goes on, and can't be left out", async () => {
+  const trace = "0af7651916cd43dd8448eb211c80319c";
+  await service.call("GET", "/auth/me", { token, headers: { traceparent: `00-${trace}-b7ad6b7169203331-00` } });
+  await collected(() => spans.some(({ traceId }) => traceId === trace));
+  expect(spans.find(({ traceId }) => traceId === trace)).toMatchObject({ name: "GET /auth/me" });
+});
+
+test("the figures are those of the scan", () => {
+  const duration = points.get("scan.duration")!.filter(({ count }) => Number(count) > 0);
+  expect(duration).toHaveLength(1);
+  expect(attributeOf(duration[0]!, "status")).toBe("partial");
+  expect(sumOf("vaults.failed")).toBe(1);
+  expect(sumOf("throttled")).toBe(1);
+  expect(sumOf("alerts.sent")).toBe(1);
+  // Of each series the last value.
+  const byStatus = new Map(points.get("assets.by_status")!.map((one) => [JSON.stringify(one.attributes), one]));
+  const assets = [...byStatus.values()].reduce((sum, one) => sum + Number(one.asInt ?? one.asDouble), 0);
+  expect(assets).toBe(2);
+  expect(Number(points.get("score")!.at(-1)!.asDouble)).toBeGreaterThan(0);
+});
+
+test("the log's lines say which trace they belong to", () => {
+  const { traceId } = span("POST /api/assets/discovery/scan")!;
+  const line = service.hosts[0]!.lines.find((one) => one.includes("A scan is over"));
+  expect(line).toContain(`"traceId":"${traceId}"`);
+});
+
+test("nothing secret is collected, and nobody's name", () => {
+  const all = bodies.join("\n");
+  for (const planted of [VALUE, RECIPIENT, ADMIN.password, token, token.split(".")[2]!])
+    expect(all).not.toContain(planted);
+  expect(all).toContain("kv-denied");
+});
+
+test("without a collector no message is changed", () => {
+  expect(traceContext()).toEqual({});
+});
