@@ -29,19 +29,24 @@ interface Point {
 const bodies: string[] = [];
 const spans: Span[] = [];
 const points = new Map<string, Point[]>();
-const collector = createServer(async (request, response) => {
+const collector = createServer((request, response) => {
   const chunks: Buffer[] = [];
-  for await (const chunk of request) chunks.push(chunk as Buffer);
-  const text = Buffer.concat(chunks).toString("utf8");
+  request.on("data", (chunk: Buffer) => chunks.push(chunk));
+  request.on("end", () => {
+    take(Buffer.concat(chunks).toString("utf8"));
+    response.writeHead(200, { "Content-Type": "application/json" }).end("{}");
+  });
+});
+
+function take(text: string): void {
   bodies.push(text);
-  const body = JSON.parse(text);
-  for (const { scopeSpans } of body.resourceSpans ?? []) for (const scope of scopeSpans) spans.push(...scope.spans);
-  for (const { scopeMetrics } of body.resourceMetrics ?? [])
+  const { resourceSpans = [], resourceMetrics = [] } = JSON.parse(text);
+  for (const { scopeSpans } of resourceSpans) for (const scope of scopeSpans) spans.push(...scope.spans);
+  for (const { scopeMetrics } of resourceMetrics)
     for (const { metrics } of scopeMetrics)
       for (const { name, histogram, sum, gauge } of metrics)
         points.set(name, [...(points.get(name) ?? []), ...(histogram ?? sum ?? gauge).dataPoints]);
-  response.writeHead(200, { "Content-Type": "application/json" }).end("{}");
-});
+}
 
 let service: Service;
 let scanId: string;
