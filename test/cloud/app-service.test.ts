@@ -214,6 +214,16 @@ test("a PUT of settings replaces them all, fetches and starts the app, and someb
   const after = await arm("POST", `${id}/config/appsettings/list`, VERSION);
   expect(before.body.properties).toEqual(settings);
   expect(after.body.properties).toEqual({ ...settings, NEW: "by somebody" });
+  control.consumers.plantSite(id, { changedAfterPut: { settings: { KEEP: "by somebody" }, times: 1, after: 1 } });
+  const again = async () => {
+    await arm("PUT", `${id}/config/appsettings`, VERSION, { properties: settings });
+    return control.consumers.settings(id);
+  };
+  expect([await again(), await again(), await again()]).toEqual([
+    settings,
+    { ...settings, KEEP: "by somebody" },
+    settings,
+  ]);
 });
 
 test("an app without references, a denied one and a foreign subscription answer in their own ways", async () => {

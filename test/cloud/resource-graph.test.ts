@@ -44,7 +44,10 @@ beforeAll(async () => {
               children: { linkedservices: [{ name: "ls", properties: { uri: "{uri:kv-one}" } }] },
             },
           ],
-          roleAssignments: [{ principal: "ann", principalType: "User", role: "Key Vault Reader" }],
+          roleAssignments: [
+            { principal: "ann", principalType: "User", role: "Key Vault Reader" },
+            { principal: "bob", principalType: "Group", role: "Reader", managementGroup: "mg-acme" },
+          ],
         },
         { name: "Second", id: SECOND, vaults: [{ name: "kv-two" }], generate: { sites: 250 } },
         { name: "Closed", id: CLOSED, denied: true, resources: [{ type: "Microsoft.Web/sites", name: "app-hidden" }] },
@@ -146,7 +149,16 @@ test("tells what changed since a moment, and of roles", async () => {
   );
   expect(assignments.value).toHaveLength(found.length);
   const role = assignments.value.at(-1).properties.roleDefinitionId;
-  expect((await arm("GET", role, "2022-04-01")).body.properties.roleName).toBe("Key Vault Reader");
+  expect((await arm("GET", role, "2022-04-01")).body.properties.roleName).toBe("Reader");
+  expect(role).toMatch(/^\/providers\/Microsoft\.Authorization/);
+  const all = await arm(
+    "GET",
+    `/subscriptions/${FIRST}/providers/Microsoft.Authorization/roleAssignments`,
+    "2022-04-01",
+  );
+  expect(all.body.value.map(({ id }: { id: string }) => id).sort()).toEqual(
+    found.map(({ id }: { id: string }) => id).sort(),
+  );
 });
 
 test("lags behind and is limited when it is told to", async () => {

@@ -186,9 +186,11 @@ export class Control {
     return secret === undefined ? undefined : current(secret).value;
   }
 
-  /** Adds a subscription, or changes its settings and adds the vaults it names. @returns its id */
+  /** Adds a subscription, or changes its settings and adds the vaults and resources it names. @returns its id */
   putSubscription(declared: CompanySubscription): string {
-    return this.#parts.resources.putSubscription(declared);
+    const id = this.#parts.resources.putSubscription(declared);
+    for (const resource of declared.resources ?? []) this.consumers.put(id, resource);
+    return id;
   }
 
   /** With all its vaults. */

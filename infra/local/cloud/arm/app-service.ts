@@ -15,14 +15,25 @@ interface Running {
   cache: Map<string, Fetched>;
 }
 
+interface ForeignChange {
+  /** Null removes one. */
+  settings: Record<string, string | null>;
+  /** How often it happens. */
+  times: number;
+  /** How many lists or writes go through first. Default 0. */
+  after?: number;
+}
+
 /** What a test can make one site or slot do. */
 export interface SitePlant {
   /** A refresh is answered and fetches nothing. */
   staysOld?: boolean;
   /** The state that a reference has whatever is true, by the setting's name. */
   statuses?: Record<string, ReferenceStatus>;
-  /** Somebody else changes these settings right after each list of them, `times` times; null removes one. */
-  changedAfterList?: { settings: Record<string, string | null>; times: number };
+  /** Somebody else changes these settings right after they were listed. */
+  changedAfterList?: ForeignChange;
+  /** Somebody else changes these settings right after they were written. */
+  changedAfterPut?: ForeignChange;
 }
 
 /**
@@ -106,10 +117,12 @@ export class AppService {
 
   /** Its settings were listed: whoever is to change them then does. */
   listed(site: ArmResource): void {
-    const change = this.#plants.get(site.id.toLowerCase())?.changedAfterList;
-    if (change === undefined || change.times <= 0) return;
-    change.times--;
-    this.changeSettings(site, change.settings);
+    this.#foreign(site, "changedAfterList");
+  }
+
+  /** Its settings were written by whoever answers for it: somebody else may change them then. */
+  written(site: ArmResource): void {
+    this.#foreign(site, "changedAfterPut");
   }
 
   /** As somebody else changes them; null removes one. */
@@ -120,6 +133,16 @@ export class AppService {
       else settings[name] = value;
     }
     this.replace(site, { settings });
+  }
+
+  #foreign(site: ArmResource, when: "changedAfterList" | "changedAfterPut"): void {
+    const change = this.#plants.get(site.id.toLowerCase())?.[when];
+    if (change === undefined) return;
+    const { after = 0 } = change;
+    change.after = after - 1;
+    if (after > 0 || change.times <= 0) return;
+    change.times--;
+    this.changeSettings(site, change.settings);
   }
 
   #begin(site: ArmResource): void {

@@ -50,14 +50,16 @@ export const TABLES: Record<string, Source | undefined> = {
   *authorizationresources(options, wanted) {
     const visibleOnes = new Set(visible(options, wanted));
     for (const assignment of options.store.access.assignments) {
-      const [, , subscriptionId = ""] = assignment.scope.split("/");
-      if (!visibleOnes.has(subscriptionId)) continue;
+      const [, first, subscriptionId = ""] = assignment.scope.split("/");
+      // One of a management group is in no subscription, and is seen with any.
+      const above = first !== "subscriptions";
+      if (above ? visibleOnes.size === 0 : !visibleOnes.has(subscriptionId)) continue;
       if (!options.authorization.allows(assignment.scope, "Microsoft.Authorization/roleAssignments/read")) continue;
       yield {
         ...roleAssignmentResource(assignment),
         type: "microsoft.authorization/roleassignments",
         tenantId: options.store.tenantId,
-        subscriptionId,
+        subscriptionId: above ? "" : subscriptionId,
       };
     }
   },

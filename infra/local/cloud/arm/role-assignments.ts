@@ -2,12 +2,12 @@ import { type ArmOptions, failure, page, type Route } from "../arm-call.ts";
 import { ROLES } from "../company/resources.ts";
 import type { Incoming } from "../http.ts";
 import { refusedSubscription } from "./route.ts";
-import type { RoleAssignment } from "./vault-access.ts";
+import { holdsAt, type RoleAssignment } from "./vault-access.ts";
 
 const VERSIONS = ["2015-07-01", "2018-01-01-preview", "2020-04-01-preview", "2022-04-01"];
 const ASSIGNMENTS = /^(\/subscriptions\/([^/]+)(?:\/.+)?)\/providers\/microsoft\.authorization\/roleassignments$/i;
 const DEFINITION =
-  /^\/subscriptions\/([^/]+)(?:\/.+)?\/providers\/microsoft\.authorization\/roledefinitions\/([^/]+)$/i;
+  /^(?:\/subscriptions\/([^/]+)(?:\/.+)?)?\/providers\/microsoft\.authorization\/roledefinitions\/([^/]+)$/i;
 
 /**
  * Who has which role: https://learn.microsoft.com/rest/api/authorization/role-assignments/list-for-scope. With
@@ -34,28 +34,25 @@ export function roleAssignmentsRoute(
         const filter = query.get("$filter") ?? "";
         if (!/^(atScope\(\))?$/i.test(filter))
           return failure(400, "UnsupportedQuery", `The filter '${filter}' is not supported.`);
-        const wanted = scope.toLowerCase();
-        const found = options.store.access.assignments.filter((one) => {
-          const own = one.scope.toLowerCase();
-          const above = wanted === own || wanted.startsWith(`${own}/`);
-          return above || (filter === "" && own.startsWith(`${wanted}/`));
-        });
+        const found = options.store.access.assignments.filter(
+          (one) => holdsAt(one.scope, scope) || (filter === "" && holdsAt(scope, one.scope)),
+        );
         return page(options, request, found, 100, roleAssignmentResource);
       },
     };
   }
   const [, owner, name] = DEFINITION.exec(decodeURI(path)) ?? [];
-  if (owner === undefined) return undefined;
+  if (name === undefined) return undefined;
   const action = "Microsoft.Authorization/roleDefinitions/read";
   return {
     name: "arm.getRoleDefinition",
     versions: VERSIONS,
     action,
-    subscription: owner,
+    ...(owner !== undefined && { subscription: owner }),
     answer(claims) {
-      const refused = refusedSubscription(options, owner, claims, action);
+      const refused = owner === undefined ? undefined : refusedSubscription(options, owner, claims, action);
       if (refused !== undefined) return refused;
-      const [roleName] = Object.entries(ROLES).find(([, id]) => id === name!.toLowerCase()) ?? [];
+      const [roleName] = Object.entries(ROLES).find(([, id]) => id === name.toLowerCase()) ?? [];
       if (roleName === undefined) {
         return failure(
           404,
@@ -66,7 +63,7 @@ export function roleAssignmentsRoute(
       return {
         status: 200,
         body: {
-          id: `/subscriptions/${owner}/providers/Microsoft.Authorization/roleDefinitions/${name}`,
+          id: `${owner === undefined ? "" : `/subscriptions/${owner}`}/providers/Microsoft.Authorization/roleDefinitions/${name}`,
           name,
           type: "Microsoft.Authorization/roleDefinitions",
           properties: {

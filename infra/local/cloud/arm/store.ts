@@ -73,8 +73,9 @@ export class ArmStore {
     for (const { name, resources = [], roleAssignments = [], generate } of company.subscriptions) {
       const subscriptionId = this.#subscriptionNamed(name);
       for (const declared of resources) this.#add(subscriptionId, declared);
-      for (const { principal, principalType = "ServicePrincipal", role, vault } of roleAssignments) {
-        const scope = vault === undefined ? `/subscriptions/${subscriptionId}` : this.#vault(vault).id;
+      for (const { principal, principalType = "ServicePrincipal", role, vault, managementGroup } of roleAssignments) {
+        const group = managementGroup && `/providers/Microsoft.Management/managementGroups/${managementGroup}`;
+        const scope = group ?? (vault === undefined ? `/subscriptions/${subscriptionId}` : this.#vault(vault).id);
         this.access.assign(guidFrom(`principal ${principal}`), principalType, role, scope);
       }
       if (generate?.sites) {

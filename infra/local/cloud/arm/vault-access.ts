@@ -12,6 +12,15 @@ export interface RoleAssignment {
   roleDefinitionId: string;
 }
 
+/** Of a management group, and so above every subscription. */
+const isAbove = (scope: string): boolean => scope.startsWith("/providers/");
+
+/** Whether a role that is given at a scope holds for what has this id. */
+export function holdsAt(scope: string, id: string): boolean {
+  const [outer, inner] = [scope.toLowerCase(), id.toLowerCase()];
+  return isAbove(scope) || inner === outer || inner.startsWith(`${outer}/`);
+}
+
 const READ_SECRETS: RoleName[] = ["Key Vault Administrator", "Key Vault Secrets User", "Key Vault Secrets Officer"];
 
 /** Who may read which vault: by roles, or by access policies where a vault goes by these. Principals are object ids. */
@@ -28,26 +37,25 @@ export class VaultAccess {
   /** Whether one of these may read a vault's secrets. */
   mayReadSecrets(principals: readonly string[], vault: Vault): boolean {
     if (vault.settings.rbac === false) return this.readersOf(vault).some((one) => principals.includes(one));
-    const id = vault.id.toLowerCase();
     return this.assignments.some(
       ({ principalId, roleDefinitionId, scope }) =>
         principals.includes(principalId) &&
         READ_SECRETS.some((role) => roleDefinitionId.endsWith(ROLES[role])) &&
-        (id === scope.toLowerCase() || id.startsWith(`${scope.toLowerCase()}/`)),
+        holdsAt(scope, vault.id),
     );
   }
 
   assign(principalId: string, principalType: string, role: RoleName, scope: string): void {
     const name = guidFrom(`role ${role} of ${principalId} at ${scope.toLowerCase()}`);
     if (this.assignments.some((one) => one.name === name)) return;
-    const [, , subscription] = scope.split("/");
+    const definitions = isAbove(scope) ? "" : scope.split("/").slice(0, 3).join("/");
     this.assignments.push({
       id: `${scope}/providers/Microsoft.Authorization/roleAssignments/${name}`,
       name,
       scope,
       principalId,
       principalType,
-      roleDefinitionId: `/subscriptions/${subscription}/providers/Microsoft.Authorization/roleDefinitions/${ROLES[role]}`,
+      roleDefinitionId: `${definitions}/providers/Microsoft.Authorization/roleDefinitions/${ROLES[role]}`,
     });
   }
 

@@ -143,7 +143,9 @@ function put({ request, options }: ResourceCall, site: ArmResource, kind: Settin
       ? { settings: properties as ArmResource["settings"] }
       : { connectionStrings: properties as ArmResource["connectionStrings"] },
   );
-  return { status: 200, body: configuration(site, kind) };
+  const answer = { status: 200, body: configuration(site, kind) };
+  if (kind === "appsettings") options.consumers.appService.written(site);
+  return answer;
 }
 
 function isConnectionString(value: unknown): boolean {

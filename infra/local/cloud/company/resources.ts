@@ -48,6 +48,8 @@ export interface CompanyRoleAssignment {
   role: RoleName;
   /** A vault's name; left out, the whole subscription. */
   vault?: string;
+  /** The name of a management group, which here holds every subscription. */
+  managementGroup?: string;
 }
 
 export type RoleName = keyof typeof ROLES;
