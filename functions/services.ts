@@ -274,6 +274,11 @@ export function createServices(config: Config): Services {
     config,
     sources,
     inventory,
+    holdersOf: async ({ appId, keyId }) => {
+      const found = await matches.of(appId);
+      const certain = found.matches.filter((one) => one.confidence === "certain" && one.keyId === keyId);
+      return certain.map(({ secret: { vaultName, name } }) => ({ vaultName, type: "secret", name }));
+    },
     referencesChanged: compliance.referencesChanged,
     ended: () => alerts.requestEvaluation(),
     licensed,

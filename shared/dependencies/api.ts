@@ -35,7 +35,8 @@ const HOW = ["automatic", "action", "blind", "willBreak"] as const;
 export const Dependency = z
   .object({
     secret: z.string().nullable().meta({
-      description: "The id of the asset that is used; null where all of the vault is meant.",
+      description:
+        "The id of the asset that is used; null where all of the vault is meant, or an application by any of its secrets (`vaultName` is then `entra.<tenantId>`, `name` the client id).",
       example: "kv-payments.secret.db-password",
     }),
     vaultName: z.string(),
@@ -149,9 +150,10 @@ export function filterOf(query: z.output<typeof DependencyQuery>): EdgeFilter {
 
 export function dependencyView({ edge, seenAt }: FoundEdge): z.infer<typeof Dependency> {
   const { vaultName, type, name, resource, strength, evidence, pinned, refresh, state } = edge;
-  const named = type !== undefined && name !== undefined;
+  const id = type !== undefined && name !== undefined ? assetId({ vaultName, type, name }) : "";
   return {
-    secret: named ? assetId({ vaultName, type, name }) : null,
+    // What names an application names none of its secrets.
+    secret: placesOf(id).length > 0 ? id : null,
     vaultName,
     type: type ?? null,
     name: name ?? null,

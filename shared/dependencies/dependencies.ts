@@ -2,12 +2,13 @@ import { setTimeout as delay } from "node:timers/promises";
 import * as z from "zod";
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
+import { CloudFailure } from "../azure/failure.ts";
 import { isServiceVault } from "../azure/service-key-vault.ts";
 import type { Config } from "../config/config.ts";
 import type { Caller } from "../http/endpoint.ts";
 import type { Page, PageRequest } from "../http/paging.ts";
 import { notFound, Problem } from "../http/problem.ts";
-import { type AssetPlace, type AssetType, assetId, placesOf } from "../inventory/asset.ts";
+import { type AssetPlace, type AssetRecord, type AssetType, assetId, placesOf, sourceOf } from "../inventory/asset.ts";
 import { type Moment, statusOf } from "../inventory/health.ts";
 import type { AssetQueries, FoundAsset } from "../inventory/query.ts";
 import type { Clock, Logger, Randomness } from "../runtime.ts";
@@ -17,6 +18,7 @@ import type { Tables } from "../storage/tables.ts";
 import { SECOND_MS } from "../time.ts";
 import { type Consumer, consumersOf, type Driver, scoreAndDrivers } from "./blast-radius.ts";
 import { allUnits, type Coverage, coveragePage } from "./coverage.ts";
+import { applicationHolder } from "./edge.ts";
 import { type EdgeFilter, type FoundEdge, listEdges, seenEdge } from "./query.ts";
 import { createReferences, type References } from "./references.ts";
 import { assetPrefix, Edges, type NotSeenRecord, type RunRecord, rangeOf, type UnitRecord } from "./rows.ts";
@@ -91,6 +93,8 @@ export function createDependencies(deps: {
   config: Pick<Config, "SERVICE_KEY_VAULT_URL">;
   sources: readonly EdgeSource[];
   inventory: { assets: Pick<AssetQueries, "get">; moment(): Promise<Moment> };
+  /** The vaults' secrets that hold an application's credential for certain. @throws {CloudFailure} */
+  holdersOf?: (credential: { appId: string; keyId: string }) => Promise<AssetPlace[]>;
   /** Has compliance look at a vault again, and at these of its assets (`<type>.<name>`). */
   referencesChanged: (vaultName: string, assets: string[]) => Promise<void>;
   /** Run when a run has ended that may have changed something. */
@@ -188,6 +192,27 @@ export function createDependencies(deps: {
     return certificate;
   }
 
+  /**
+   * Where else what uses the asset may be known: a client secret by its application, and by the secrets of vaults that hold it.
+   */
+  async function placesOfCredential(asset: AssetRecord): Promise<{ places: AssetPlace[]; notSeen?: NotSeenRecord }> {
+    const { tenantId, appId, keyId } = asset.credential ?? {};
+    if (tenantId === undefined || appId === undefined || keyId === undefined) return { places: [] };
+    const ofApplication = { vaultName: applicationHolder(tenantId), type: "secret", name: appId } as const;
+    try {
+      const holders = sourceOf(asset) === "entra" ? await deps.holdersOf?.({ appId, keyId }) : [];
+      return { places: [ofApplication, ...(holders ?? [])] };
+    } catch (error) {
+      if (!(error instanceof CloudFailure)) throw error;
+      const { code, message, remedy } = error;
+      const unit = { source: "azure", unit: tenantId, since: clock.now().toISOString() };
+      return {
+        places: [ofApplication],
+        notSeen: { scope: `the application ${appId}`, code, message, remedy, ...unit },
+      };
+    }
+  }
+
   return {
     references,
     run: (runId) => runs.get(runId),
@@ -236,8 +261,17 @@ export function createDependencies(deps: {
           "What the service's own key vault holds is used by the service itself alone.",
         );
       const units = await allUnits(tables);
-      const [{ edges, more }, coverage] = await Promise.all([edgesOf(asset.asset, units), coverageBeside(units)]);
-      const consumers = consumersOf(edges);
+      const [coverage, { places, notSeen }] = await Promise.all([
+        coverageBeside(units),
+        placesOfCredential(asset.asset),
+      ]);
+      if (notSeen) {
+        coverage.items.unshift(notSeen);
+        coverage.total++;
+      }
+      const found = await Promise.all([asset.asset, ...places].map((place) => edgesOf(place, units)));
+      const more = found.some((one) => one.more);
+      const consumers = consumersOf(found.flatMap(({ edges }) => edges));
       const expiring = statusOf(asset.asset.expiresOn, moment) !== "healthy";
       return {
         asset,

@@ -55,6 +55,9 @@ export const Refresh = z.object({
 });
 export type Refresh = z.infer<typeof Refresh>;
 
+/** In the place of a vault's name: what uses an application by any of its secrets names the application, not the secret. */
+export const applicationHolder = (tenantId: string): string => `entra.${tenantId.toLowerCase()}`;
+
 /** One use of one asset by one resource. Holds names, never a value. */
 export const Edge = z.object({
   /**

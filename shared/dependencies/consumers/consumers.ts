@@ -10,7 +10,7 @@ import type { Sync } from "../../sync/sync.ts";
 import { keyVaultNames } from "../azure/key-vault-names.ts";
 import { consumersOf } from "../blast-radius.ts";
 import type { Dependencies } from "../dependencies.ts";
-import type { ConsumerKind, Edge } from "../edge.ts";
+import { applicationHolder, type ConsumerKind, type Edge } from "../edge.ts";
 import type { FoundEdge } from "../query.ts";
 import { apiManagementConsumers } from "./api-management.ts";
 import { appServiceConsumers } from "./app-service.ts";
@@ -92,7 +92,7 @@ export function createConsumersOfSecrets(deps: {
       const asked = [...places.map(({ vaultName, secretName }) => ({ vaultName, secretName }))];
       if (appId !== undefined) {
         const tenantId = (await deps.tenantId()).toLowerCase();
-        asked.push({ vaultName: `entra.${tenantId}`, secretName: appId.toLowerCase() });
+        asked.push({ vaultName: applicationHolder(tenantId), secretName: appId.toLowerCase() });
       }
       const found = await Promise.all(asked.map(usersOf));
       const unseen = await dependencies.coverage({ limit: MAX_COVERAGE, offset: 0, cursor: undefined });

@@ -3,7 +3,7 @@ import type { Devops, DevopsOrganization, ServiceConnection, VariableGroup } fro
 import { signInOf } from "../../devops/service-connections.ts";
 import { isSecret } from "../../devops/variable-groups.ts";
 import { onOneLine } from "../../http/text.ts";
-import type { Edge, Resource } from "../edge.ts";
+import { applicationHolder, type Edge, type Resource } from "../edge.ts";
 import type { EdgeSource, NotSeen, Told } from "../source.ts";
 import { connectionId, connectionsOf, groupId, groupsOf } from "./ids.ts";
 
@@ -132,7 +132,7 @@ function toldOfConnection(at: Place, connection: ServiceConnection, tenantId: st
   // With a certificate, a federated credential or a managed identity there is no secret that could be missing.
   if (signIn?.with !== "secret" || signIn.tenantId !== tenantId) return [{ resource, edges: [] }];
   const edge: Edge = {
-    vaultName: `entra.${tenantId}`,
+    vaultName: applicationHolder(tenantId),
     type: "secret",
     name: signIn.appId,
     resource,
