@@ -1,4 +1,7 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { parseTemplates } from "../../infra/check/check.ts";
+import { readInfraFiles } from "../../infra/check/files.ts";
+import { grantsOf } from "../../infra/check/grants.ts";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { acmeCompany } from "../../infra/local/cloud/company/acme.ts";
 import { createAppConfigurationReferences } from "../../shared/azure/app-configuration-references.ts";
@@ -38,7 +41,10 @@ beforeAll(async () => {
 });
 afterAll(() => cloud?.stop());
 beforeEach(() => cloud.control.resetCounts());
-afterEach(() => cloud.control.clearFaults());
+afterEach(() => {
+  cloud.control.clearFaults();
+  cloud.control.allowOnly(undefined);
+});
 
 const subscription = (name: string) => cloud.control.subscriptions().find((one) => one.name === name)!.id;
 const idOf = (name: string) => cloud.control.consumers.idOf(name);
@@ -377,6 +383,26 @@ describe("a subscription of ten sites", () => {
     cloud.control.clearFaults();
     expect(sitesIn(await reading(unit(), before)).map(({ resource }) => resource.id)).toEqual([mute]);
   });
+});
+
+test("with the roles that the templates give, all but App Configuration's key-values is seen, and nothing asks for more", async () => {
+  const { bicep } = await parseTemplates(readInfraFiles());
+  const watched = grantsOf(bicep).filter(({ scope }) => scope === "watched");
+  const unit = subscription("Acme Platform");
+  cloud.control.allowOnly(watched.map((grant) => ({ ...grant, scope: `/subscriptions/${unit}` })));
+  const { notSeen } = await reading(unit);
+  expect(notSeen.map(({ scope }) => scope.split("/").at(-1)).sort()).toEqual([
+    "adf-sealed",
+    "appcs-acme",
+    "appcs-plain",
+  ]);
+  expect(notSeen.at(-1)?.remedy).toContain("App Configuration Data Reader");
+  cloud.control.allowOnly(
+    watched
+      .filter(({ role }) => role !== "dependencyReaderDefinition")
+      .map((grant) => ({ ...grant, scope: `/subscriptions/${unit}` })),
+  );
+  expect(await failureOf(reading(unit))).toMatchObject({ code: "accessDenied" });
 });
 
 test("without configured subscriptions all that the identity may see are units", async () => {

@@ -47,3 +47,64 @@ resource inventoryReaderRole 'Microsoft.Authorization/roleAssignments@2022-04-01
     principalType: 'ServicePrincipal'
   }
 }
+
+// What uses the vaults (PRO). Reader would do, but may read everything in the subscription. No value of a setting or secret.
+resource dependencyReaderDefinition 'Microsoft.Authorization/roleDefinitions@2022-04-01' = {
+  name: guid(subscription().id, environmentName, 'Credential Lifecycle Dependency Reader')
+  properties: {
+    // Unique in the tenant.
+    roleName: 'Credential Lifecycle Dependency Reader (${environmentName}, ${subscription().subscriptionId})'
+    description: 'Reads the resources that may use key vaults, and who may read which vault.'
+    type: 'CustomRole'
+    permissions: [
+      {
+        actions: [
+          'Microsoft.ResourceGraph/resources/read'
+          'Microsoft.Resources/changes/read'
+          'Microsoft.Authorization/roleAssignments/read'
+          'Microsoft.Authorization/roleDefinitions/read'
+          'Microsoft.Web/sites/read'
+          'Microsoft.Web/sites/slots/read'
+          'Microsoft.Web/sites/config/read'
+          'Microsoft.Web/sites/slots/config/read'
+          'Microsoft.Web/certificates/read'
+          'Microsoft.Web/connections/read'
+          'Microsoft.Logic/workflows/read'
+          'Microsoft.App/containerApps/read'
+          'Microsoft.App/containerApps/revisions/read'
+          'Microsoft.App/containerApps/revisions/replicas/read'
+          'Microsoft.App/jobs/read'
+          'Microsoft.App/managedEnvironments/certificates/read'
+          'Microsoft.ApiManagement/service/read'
+          'Microsoft.ApiManagement/service/namedValues/read'
+          'Microsoft.ApiManagement/service/certificates/read'
+          'Microsoft.Network/applicationGateways/read'
+          'Microsoft.Cdn/profiles/read'
+          'Microsoft.Cdn/profiles/secrets/read'
+          'Microsoft.DataFactory/factories/read'
+          'Microsoft.DataFactory/factories/linkedservices/read'
+          'Microsoft.AppConfiguration/configurationStores/read'
+          'Microsoft.Storage/storageAccounts/read'
+          'Microsoft.Sql/servers/read'
+          'Microsoft.Sql/servers/encryptionProtector/read'
+          'Microsoft.Compute/diskEncryptionSets/read'
+          'Microsoft.Compute/virtualMachines/read'
+          'Microsoft.Compute/virtualMachines/extensions/read'
+          'Microsoft.Compute/virtualMachineScaleSets/read'
+          'Microsoft.ContainerService/managedClusters/read'
+          'Microsoft.MachineLearningServices/workspaces/read'
+        ]
+      }
+    ]
+    assignableScopes: [subscription().id]
+  }
+}
+
+resource dependencyReaderRole 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
+  name: guid(subscription().id, principalId, 'Credential Lifecycle Dependency Reader')
+  properties: {
+    roleDefinitionId: dependencyReaderDefinition.id
+    principalId: principalId
+    principalType: 'ServicePrincipal'
+  }
+}

@@ -32,3 +32,58 @@ resource "azurerm_role_assignment" "inventory_reader_role" {
   principal_id       = var.principal_id
   principal_type     = "ServicePrincipal"
 }
+
+# What uses the vaults (PRO). Reader would do, but may read everything in the scope. No value of a setting or secret.
+resource "azurerm_role_definition" "dependency_reader_definition" {
+  # Unique in the tenant.
+  name              = "Credential Lifecycle Dependency Reader (${var.environment_name}, ${var.scope_name})"
+  description       = "Reads the resources that may use key vaults, and who may read which vault."
+  scope             = var.scope
+  assignable_scopes = [var.scope]
+
+  permissions {
+    actions = [
+      "Microsoft.ResourceGraph/resources/read",
+      "Microsoft.Resources/changes/read",
+      "Microsoft.Authorization/roleAssignments/read",
+      "Microsoft.Authorization/roleDefinitions/read",
+      "Microsoft.Web/sites/read",
+      "Microsoft.Web/sites/slots/read",
+      "Microsoft.Web/sites/config/read",
+      "Microsoft.Web/sites/slots/config/read",
+      "Microsoft.Web/certificates/read",
+      "Microsoft.Web/connections/read",
+      "Microsoft.Logic/workflows/read",
+      "Microsoft.App/containerApps/read",
+      "Microsoft.App/containerApps/revisions/read",
+      "Microsoft.App/containerApps/revisions/replicas/read",
+      "Microsoft.App/jobs/read",
+      "Microsoft.App/managedEnvironments/certificates/read",
+      "Microsoft.ApiManagement/service/read",
+      "Microsoft.ApiManagement/service/namedValues/read",
+      "Microsoft.ApiManagement/service/certificates/read",
+      "Microsoft.Network/applicationGateways/read",
+      "Microsoft.Cdn/profiles/read",
+      "Microsoft.Cdn/profiles/secrets/read",
+      "Microsoft.DataFactory/factories/read",
+      "Microsoft.DataFactory/factories/linkedservices/read",
+      "Microsoft.AppConfiguration/configurationStores/read",
+      "Microsoft.Storage/storageAccounts/read",
+      "Microsoft.Sql/servers/read",
+      "Microsoft.Sql/servers/encryptionProtector/read",
+      "Microsoft.Compute/diskEncryptionSets/read",
+      "Microsoft.Compute/virtualMachines/read",
+      "Microsoft.Compute/virtualMachines/extensions/read",
+      "Microsoft.Compute/virtualMachineScaleSets/read",
+      "Microsoft.ContainerService/managedClusters/read",
+      "Microsoft.MachineLearningServices/workspaces/read",
+    ]
+  }
+}
+
+resource "azurerm_role_assignment" "dependency_reader_role" {
+  scope              = var.scope
+  role_definition_id = azurerm_role_definition.dependency_reader_definition.role_definition_resource_id
+  principal_id       = var.principal_id
+  principal_type     = "ServicePrincipal"
+}

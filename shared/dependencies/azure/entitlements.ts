@@ -58,7 +58,6 @@ export async function readEntitlements(
     if (access.enableRbacAuthorization) byRoles.push({ id: id.toLowerCase(), vaultName });
     else addPolicies(vaultName, access.accessPolicies ?? [], add);
   }
-  if (byRoles.length === 0) return found;
   try {
     const { entries, unreadable } = await roles.list(subscriptionId, signal);
     found.failures.push(...unreadable);

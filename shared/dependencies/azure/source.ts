@@ -135,8 +135,10 @@ export function createAzureEdges({
       return [told(resource, found.uses, failures), ...failures.map((one) => ({ notSeen: notSeen(row.id, one) }))];
     }
 
+    let rowsSeen = 0;
     async function* lookAt(text: string): AsyncGenerator<Told> {
       for await (const page of query(text)) {
+        rowsSeen += page.length;
         const rows: ResourceRow[] = [];
         for (const one of page) {
           const row = readRow(one);
@@ -171,6 +173,9 @@ export function createAzureEdges({
       async *all(): AsyncGenerator<Told> {
         yield* lookAt(RESOURCES_WITHOUT_PROPERTIES);
         yield* lookAt(RESOURCES_WITH_PROPERTIES);
+        const denied = (await entitlements()).failures.find(({ code }) => code === "accessDenied");
+        // It may list vaults and nothing else: what Resource Graph leaves out is not gone.
+        if (denied && rowsSeen === 0) throw denied;
         yield* principals();
       },
 
