@@ -96,7 +96,7 @@ export async function readUnit(
   /** After a full reading: what was not told is gone, unless it could not be looked into. */
   async function withoutUntold(): Promise<void> {
     const hidden = scopes(notSeen);
-    for (const [hash, { id }] of [...standing]) {
+    for (const [hash, { id }] of standing) {
       if (told.has(hash)) continue;
       if (hidden(id)) await writer.hold(hash);
       else await writer.remove(hash);
@@ -142,7 +142,7 @@ export async function removeUnit(
   const before = row && withoutKeys(row);
   const standing = await resourcesOf(tables, key);
   const writer = createResourceWriter({ ...deps, fence, runId, unit: key, before, standing });
-  for (const hash of [...standing.keys()]) await writer.remove(hash);
+  for (const hash of standing.keys()) await writer.remove(hash);
   await writer.flush();
   const at = clock.now().toISOString();
   const nothing = { told: new Set<string>(), notSeen: [], failure: undefined, isFull: true, at };

@@ -97,7 +97,7 @@ export function createResourceWriter(deps: {
   async function edgesOf(before: ResourceRecord | undefined): Promise<Map<string, Resolved>> {
     const known = before ? unpackEdges(before.edges) : new Map<string, Resolved>();
     if (before?.hash !== "") return known;
-    for (const key of [...known.keys()]) if (!(await tables.get(Edges, DEPENDENCIES, key))) known.delete(key);
+    for (const key of known.keys()) if (!(await tables.get(Edges, DEPENDENCIES, key))) known.delete(key);
     return known;
   }
 

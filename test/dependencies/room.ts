@@ -3,7 +3,6 @@ import { CloudFailure } from "../../shared/azure/failure.ts";
 import { createDependencies, type Dependencies, type DiscoverMessage } from "../../shared/dependencies/dependencies.ts";
 import type { Edge, Resource } from "../../shared/dependencies/edge.ts";
 import {
-  DEPENDENCIES,
   EDGES,
   Edges,
   NEWS,
@@ -240,5 +239,3 @@ export class Deployment {
     };
   }
 }
-
-export { DEPENDENCIES };

@@ -43,11 +43,11 @@ const ofType = (type: AssetType, code: number): AssetCheck =>
     evaluate: ({ references }) => resultOf(references),
   });
 
-export const referenceChecks: AssetCheck[] = [ofType("secret", 81), ofType("certificate", 82), ofType("key", 83)];
+export const referenceChecks: AssetCheck[] = [ofType("secret", 121), ofType("certificate", 122), ofType("key", 123)];
 
 export const vaultReferenceCheck: VaultCheck = {
   id: "vault-reference-resolved",
-  code: 80,
+  code: 120,
   title: "What refers to the key vault, or to what it should hold, can follow the reference",
   severity: "high",
   resourceType: "vault",

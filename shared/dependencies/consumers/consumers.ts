@@ -89,7 +89,7 @@ export function createConsumersOfSecrets(deps: {
 
   return {
     async of({ places, appId }) {
-      const asked = [...places.map(({ vaultName, secretName }) => ({ vaultName, secretName }))];
+      const asked = places.map(({ vaultName, secretName }) => ({ vaultName, secretName }));
       if (appId !== undefined) {
         const tenantId = (await deps.tenantId()).toLowerCase();
         asked.push({ vaultName: applicationHolder(tenantId), secretName: appId.toLowerCase() });
