@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import { openStorage, type TestStorage } from "../support/storage.ts";
 import type { PlannedConsumer } from "../../shared/rotation/consumer.ts";
 import type { RotationRecord } from "../../shared/rotation/rotation.ts";
 import { HOUR_MS } from "../../shared/time.ts";
 import { liveIn } from "../azure/live-cloud.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 import { Company, type Trouble } from "./consumers.ts";
 import { keepsSecrets } from "./invariants.ts";
 import { BOSS, type Death, VAULT, World } from "./room.ts";
@@ -110,7 +110,7 @@ const TROUBLES: Trouble[] = ["denied", "never takes it", "says it can't", "throt
 const FAILING = Array.from({ length: 20 }, (_, index) => ({
   id: `action-${index}`,
   trouble: TROUBLES[index % TROUBLES.length]!,
-})).filter((_, index) => ALL || index === 12 || index === 15 || index === 17 || index === 18);
+})).filter((_, index) => ALL || index === 16 || index === 18);
 
 test.each(FAILING)(
   "where $id fails ($trouble), everybody who was acted on is back on the old value",
@@ -293,7 +293,7 @@ test("a value is held before its rotation is written, and removed where that nev
 });
 
 /** Moments at which a worker dies; another then goes on. */
-const MOMENTS = ALL ? 30 : 3;
+const MOMENTS = ALL ? 30 : 2;
 
 test.each(["completed", "rolledBack"] as const)(
   "whoever dies where, a rotation that ends %s touches everybody as it should",
