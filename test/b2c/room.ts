@@ -201,9 +201,3 @@ export function openRoom(cloud: Cloud, config: Config, connectionString: string,
   return room;
 }
 export type Room = ReturnType<typeof openRoom>;
-
-/** What is truly in a tenant, as ids of the inventory would name it: secrets and certificates by key id. */
-export function truthOf(cloud: Cloud, tenantId: string): number {
-  const all = cloud.control.tenants.directory(tenantId).applications();
-  return all.reduce((sum, one) => sum + one.secrets + one.certificates, 0);
-}
