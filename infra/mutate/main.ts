@@ -123,7 +123,7 @@ async function work(copy: Copy): Promise<void> {
 
 async function notice(copy: Copy, change: Change): Promise<Pick<Judged, "noticed" | "by">> {
   if (!(await copy.typesHold())) return { noticed: "types" };
-  if (!(await copy.lintHolds(change.file))) return { noticed: "lint" };
+  if (!(await copy.lintHolds(change))) return { noticed: "lint" };
   const tests = order.sort(testsOf(root, change.file), roomOf(change.file));
   const limitSeconds = 120 + 3 * tests.reduce((sum, test) => sum + (order.secondsOf(test) ?? 0), 0);
   const run = await copy.test(tests, limitSeconds);
