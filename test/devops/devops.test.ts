@@ -13,13 +13,16 @@ import type { Edge } from "../../shared/dependencies/edge.ts";
 import type { Told } from "../../shared/dependencies/source.ts";
 import { createDevopsClient, type DevopsClient } from "../../shared/devops/client.ts";
 import { createDevops, type Devops } from "../../shared/devops/devops.ts";
+import { createConnectionProofs } from "../../shared/devops/proofs.ts";
+import { replaceConnectionSecret } from "../../shared/devops/service-connections.ts";
 import { replaceVariable } from "../../shared/devops/variable-groups.ts";
 import type { PlannedConsumer } from "../../shared/rotation/consumer.ts";
 import { systemRandomness } from "../../shared/runtime.ts";
-import { createTables } from "../../shared/storage/tables.ts";
+import { createTables, type Tables } from "../../shared/storage/tables.ts";
 import { configIn } from "../azure/live-cloud.ts";
 import { trust } from "../azure/odd-server.ts";
 import { failureOf, IMPATIENT, recordingLog } from "../azure/services.ts";
+import { Death, mortal } from "../support/mortal.ts";
 import { Service } from "../support/service.ts";
 
 const SETTINGS = "/api/settings/integrations/devops";
@@ -78,6 +81,8 @@ let devops: StandIn;
 let client: DevopsClient;
 /** The room as another instance has it, in this process. */
 let room: Devops;
+let tables: Tables;
+const clock = { now: () => new Date() };
 const log = recordingLog();
 
 beforeAll(async () => {
@@ -92,8 +97,7 @@ beforeAll(async () => {
   client = createDevopsClient({ ...parts, address: `${config.AZURE_DEVOPS_ENDPOINT}/acme` });
   const vault = createServiceKeyVault({ config, ...parts })!;
   const keys = keyVaultRowKeys(vault, randomness);
-  const tables = createTables({ connectionString: service.azurite.connectionString() }, { keys });
-  const clock = { now: () => new Date() };
+  tables = createTables({ connectionString: service.azurite.connectionString() }, { keys });
   room = createDevops({ ...parts, config, tables, clock, audit: { append: async () => {} } });
 });
 afterAll(() => service?.stop());
@@ -101,6 +105,16 @@ afterEach(() => {
   devops.set({ tokenMode: null, slowed: { seconds: 0, times: 0 } });
   service.cloud.control.clearFaults();
 });
+
+/** Whether the work ended with the death of its worker; anything else fails the test. */
+const deathOf = (work: Promise<unknown>) =>
+  work.then(
+    () => false,
+    (error: unknown) => {
+      if (error instanceof Death) return true;
+      throw error;
+    },
+  );
 
 const projectId = (name: string) => devops.organization.project(name)!.id;
 const configure = (orgUrl: string | null = "https://dev.azure.com/acme") => service.admin("PUT", SETTINGS, { orgUrl });
@@ -313,6 +327,16 @@ describe("as a source of dependencies", () => {
     expect(JSON.stringify(told)).not.toMatch(new RegExp(PLANTED.join("|")));
   });
 
+  test("is of the projects that are chosen, and of none while it is switched off", async () => {
+    await service.admin("PUT", `${SETTINGS}/projects`, { projectIds: ["Docs"] });
+    expect(await source().units()).toEqual([projectId("Docs")]);
+    await configure(null);
+    expect(await source().units()).toEqual([]);
+    await configure();
+    await service.admin("PUT", `${SETTINGS}/projects`, { projectIds: [] });
+    expect(await source().units()).toHaveLength(5);
+  });
+
   test("lists what it may not look into", async () => {
     expect(await read("Vaulted")).toMatchObject([
       { notSeen: { code: "accessDenied", scope: expect.stringMatching(/\/variablegroups$/) } },
@@ -393,6 +417,22 @@ describe("a secret variable", () => {
     expect(service.cloud.control.counts()["devops.putVariableGroup"]).toBe(1);
     expect(await replaceVariable(client, place(), "new-value-5")).toEqual({ meanwhile: [] });
     expect(devops.value("shop-copies", "DB_PASSWORD")).toBe("new-value-5");
+  });
+
+  test("is as it should be after a worker died at any of its calls", async () => {
+    const before = members();
+    const tried = { before: 0, after: 0 };
+    for (const when of ["before", "after"] as const) {
+      for (let dieAt = 1; ; dieAt++) {
+        const value = `new-value-${when}-${dieAt}`;
+        const died = await deathOf(replaceVariable(mortal(client, { taken: 0, dieAt, when }), place(), value));
+        if (!died) break;
+        tried[when]++;
+        expect(await replaceVariable(client, place(), value)).toEqual({ meanwhile: [] });
+        expect([devops.value("shop-copies", "DB_PASSWORD"), members()]).toEqual([value, before]);
+      }
+    }
+    expect(tried).toEqual({ before: 4, after: 4 });
   });
 
   test("is read again where the write would come too late", async () => {
@@ -521,6 +561,29 @@ describe("a service connection's secret", () => {
       devops.organization.changeConnection("deploy", (one) => Object.assign(one, before));
     }
     expect(service.cloud.control.counts()["devops.putConnection"]).toBeUndefined();
+  });
+
+  test("is as it should be after a worker died at any of its calls", async () => {
+    const resourceManagers = ["https://management.azure.com"];
+    const secret = newSecret("deaths");
+    const { data, url } = structuredClone(devops.organization.connectionNamed("deploy"));
+    const tried = { before: 0, after: 0 };
+    for (const when of ["before", "after"] as const) {
+      for (let dieAt = 1; ; dieAt++) {
+        const steps = { taken: 0, dieAt, when };
+        // Each beginning with nothing proved.
+        const proofs = createConnectionProofs({ tables, clock }).of(`https://${when}-${dieAt}.example`);
+        const dying = { client: mortal(client, steps), proofs: mortal(proofs, steps), resourceManagers };
+        const died = await deathOf(replaceConnectionSecret(dying, place("deploy"), of(), secret));
+        if (!died) break;
+        tried[when]++;
+        const living = { client, proofs, resourceManagers };
+        expect(await replaceConnectionSecret(living, place("deploy"), of(), secret)).toEqual({ meanwhile: [] });
+        expect(devops.value("deploy")).toBe(secret);
+        expect(devops.organization.connectionNamed("deploy")).toMatchObject({ data, url });
+      }
+    }
+    expect(tried).toEqual({ before: 8, after: 8 });
   });
 
   test("can be put back where the new one does not work", async () => {
