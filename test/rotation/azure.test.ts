@@ -1,6 +1,7 @@
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import type { RotationRecord } from "../../shared/rotation/rotation.ts";
 import { MINUTE_MS } from "../../shared/time.ts";
+import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { AzureCompany, KINDS, type Kind } from "./azure-company.ts";
 import { holds, keepsSecrets } from "./invariants.ts";
