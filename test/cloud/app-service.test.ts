@@ -82,6 +82,14 @@ beforeAll(async () => {
             site("app-c", { X: "1" }),
             site("app-denied", { A: names("db") }, { denied: true }),
           ],
+          // Reader of the vault, but not of its secrets.
+          roleAssignments: [
+            {
+              principal: `/subscriptions/${ID}/resourcegroups/rg-apps/providers/microsoft.web/sites/app-refused`,
+              role: "Key Vault Reader",
+              vault: "kv-main",
+            },
+          ],
         },
         { name: "Closed", denied: true, resources: [site("app-hidden", { A: names("db") })] },
       ],
