@@ -385,23 +385,30 @@ describe("a subscription of ten sites", () => {
   });
 });
 
-test("with the roles that the templates give, all but App Configuration's key-values is seen, and nothing asks for more", async () => {
+test("with the roles that the templates give, all but App Configuration's key-values is seen", async () => {
   const { bicep } = await parseTemplates(readInfraFiles());
-  const watched = grantsOf(bicep).filter(({ scope }) => scope === "watched");
   const unit = subscription("Acme Platform");
+  const watched = grantsOf(bicep).filter(({ scope }) => scope === "watched");
   cloud.control.allowOnly(watched.map((grant) => ({ ...grant, scope: `/subscriptions/${unit}` })));
-  const { notSeen } = await reading(unit);
+  const { resources, notSeen } = await reading(unit);
   expect(notSeen.map(({ scope }) => scope.split("/").at(-1)).sort()).toEqual([
     "adf-sealed",
     "appcs-acme",
     "appcs-plain",
   ]);
   expect(notSeen.at(-1)?.remedy).toContain("App Configuration Data Reader");
-  cloud.control.allowOnly(
-    watched
-      .filter(({ role }) => role !== "dependencyReaderDefinition")
-      .map((grant) => ({ ...grant, scope: `/subscriptions/${unit}` })),
-  );
+  const kinds = new Set(resources.map(({ resource }) => resource.kind));
+  expect([...kinds].sort()).toEqual([
+    ...["apiConnection", "appServiceCertificate", "applicationGateway", "containerAppsCertificate", "dataFactory"],
+    ...["diskEncryptionSet", "frontDoor", "functionApp", "kubernetesCluster", "logicApp", "machineLearning"],
+    ...["principal", "sqlServer", "storageAccount", "virtualMachine", "webApp"],
+  ]);
+});
+
+test("an identity that may list the vaults and nothing else does not take a subscription for empty", async () => {
+  const unit = subscription("Acme Platform");
+  const actions = ["Microsoft.KeyVault/vaults/read"];
+  cloud.control.allowOnly([{ scope: `/subscriptions/${unit}`, actions, dataActions: [] }]);
   expect(await failureOf(reading(unit))).toMatchObject({ code: "accessDenied" });
 });
 
