@@ -9,6 +9,7 @@ import { auditExport } from "./audit-export.ts";
 import { calls } from "./calls.ts";
 import { compliance } from "./compliance.ts";
 import { credentials } from "./credentials.ts";
+import { dependencies } from "./dependencies.ts";
 import { large } from "./large.ts";
 import { mergedPage, problemsOf, render } from "./page.ts";
 import { rest } from "./rest.ts";
@@ -30,6 +31,7 @@ const sections: Record<string, () => Promise<Section>> = {
   auditExport,
   applications,
   sync,
+  dependencies,
 };
 const HELP = `npm run bench -- [--check] [NAME…]
 

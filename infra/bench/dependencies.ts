@@ -1,0 +1,77 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { licence } from "../../test/support/licence.ts";
+import { Service } from "../../test/support/service.ts";
+import { processFigures, withProcessorTime } from "./process.ts";
+import { atMost, equalTo, type Figure, peakMemory, processorTime, ratio, type Section } from "./section.ts";
+
+/** Fewer for a first look: the figures scale with it. */
+const SITES = Number(process.env.BENCH_SITES ?? 20_000);
+const SUBSCRIPTIONS = Math.ceil(SITES / 100);
+/** The configuration references of both lists of every site, and the sites of each subscription from Resource Graph. */
+const LEAST = 2 * SITES + SUBSCRIPTIONS;
+
+/** What a reading of the dependencies of many sites costs, in full, and of changes alone when there are none. */
+export async function dependencies(): Promise<Section> {
+  const service = await Service.start({
+    company: { vaults: SUBSCRIPTIONS, secrets: 50, subscriptions: SUBSCRIPTIONS, sites: SITES },
+    env: { LICENSE_KEY: await licence(), SCHEDULE_JITTER_SECONDS: "0" },
+  });
+  const { control } = service.cloud;
+  const armCalls = () =>
+    Object.entries(control.counts()).reduce((sum, [name, count]) => sum + (name.startsWith("arm.") ? count : 0), 0);
+
+  async function measured(begin: () => Promise<unknown>) {
+    control.resetCounts();
+    const before = (await runs(service)).length;
+    const { ms } = await withProcessorTime(service.url, async () => {
+      await begin();
+      while ((await runs(service)).length === before) await delay(500);
+    });
+    const [{ details }] = await runs(service);
+    return { ms, calls: armCalls(), details };
+  }
+  const changes = async () => {
+    const headers = { "Content-Type": "application/json" };
+    const name = "discoverChangedDependencies";
+    const started = await fetch(`${service.url}/admin/functions/${name}`, { method: "POST", headers, body: "{}" });
+    if (started.status !== 202) throw new Error(`The timer answered ${started.status}`);
+  };
+
+  try {
+    await service.admin("GET", "/auth/me"); // signs in, once
+    const full = await measured(() => service.admin("POST", "/api/assets/dependencies/discover"));
+    const unchanged = await measured(changes);
+    const { memory } = await processFigures(service.url);
+    const { body } = await service.admin("GET", "/api/assets/dependencies?kind=webApp&limit=1");
+    const calls = (what: string, of: { calls: number }, possible: number, limit: number): Figure => ({
+      what: `calls of the resource manager, ${what}`,
+      value: `${of.calls}, ${ratio(of.calls, possible)}`,
+      comparedWith: String(possible),
+      bound: atMost(of.calls / possible, limit),
+    });
+    return {
+      title: `Dependencies of ${SITES} sites`,
+      how: `${SITES} web and function apps in ${SUBSCRIPTIONS} subscriptions, two in three with a reference to a key vault. A full reading, compared with the least possible: two lists of references for each site, and a query for each subscription. Then a reading of changes that finds none, compared with two calls for each subscription and one for the list of them. Processor time is that of the functions process.`,
+      figures: [
+        {
+          what: "status of the readings, uses by web apps found",
+          value: `${full.details.status}, ${unchanged.details.status}, ${body.total}`,
+          comparedWith: "completed, completed",
+          bound: equalTo([full, unchanged].filter(({ details }) => details.status === "completed").length, 2),
+        },
+        calls("full", full, LEAST, 1.05),
+        calls("unchanged", unchanged, 2 * SUBSCRIPTIONS + 1, 1),
+        processorTime("processor time, full", full.ms, SITES * 20, `${SITES} sites`),
+        processorTime("processor time, unchanged", unchanged.ms, SUBSCRIPTIONS * 200, `${SUBSCRIPTIONS} subscriptions`),
+        peakMemory("memory of the functions process", memory.peak),
+      ],
+    };
+  } finally {
+    await service.stop();
+  }
+}
+
+async function runs(service: Service): Promise<[{ details: { status: string } }]> {
+  const { body } = await service.admin("GET", "/audit/entries?event_type=dependencies.discovered&limit=100");
+  return body.items;
+}
