@@ -151,7 +151,7 @@ export function createServices(config: Config): Services {
     settings,
     audit,
     licensed,
-    references: async (vaultName) => ((await licensed()) ? await dependencies.references.of(vaultName) : []),
+    references: (vaultName) => dependencies.references.of(vaultName),
     clock,
     randomness,
     log,

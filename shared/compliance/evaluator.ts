@@ -80,14 +80,18 @@ export function createEvaluator(deps: {
   settings: Pick<Settings, "values">;
   /** The references to a vault and to its assets as they are known now. */
   references?: (vaultName: string) => Promise<Reference[]>;
+  licensed?: () => Promise<boolean>;
   clock: Clock;
   log: Logger;
 }): Evaluator {
-  const { tables, settings, references = async () => [], clock, log } = deps;
+  const { tables, settings, references = async () => [], licensed = async () => true, clock, log } = deps;
 
   const currentReferences = async (vaultName: string) => factsOf(await references(vaultName));
-  const knownReferences = async ({ row }: KnownState, vaultName: string) =>
-    row && !row.gone ? unpackReferences(row.references) : await currentReferences(vaultName);
+  /** As they are stored. Of a vault that is new here there may be some already, where there is a licence to look for them. */
+  async function knownReferences({ row }: KnownState, vaultName: string): Promise<VaultReferences> {
+    if (row && !row.gone) return unpackReferences(row.references);
+    return (await licensed()) ? await currentReferences(vaultName) : new Map();
+  }
 
   async function context(): Promise<Context | undefined> {
     const values = await settings.values();
