@@ -15,7 +15,8 @@ import { looked, seen, sightOf } from "./sights.ts";
 const VERIFIED_WITHIN_MS = 5 * MINUTE_MS;
 /** Looks that one gets even if the service stood still meanwhile. */
 const LEAST_LOOKS = 3;
-const LOOK_AGAIN_SECONDS = 10;
+/** Seconds to the next look while one does not hold it. */
+const LOOK_WAITS = [5, 10, 20, 30, 60];
 /** Looks at one that takes the value by itself, evenly spread over its slowest time. */
 const LOOKS_WHILE_WAITING = 4;
 const LEAST_PAUSE_MS = MINUTE_MS;
@@ -157,7 +158,7 @@ async function bring(
     if (isPassing(error) && !late) throw error;
     return `${error.message} ${error.remedy}`;
   }
-  throw new Later(LOOK_AGAIN_SECONDS);
+  throw new Later(LOOK_WAITS[Math.min(consumer.looks ?? 0, LOOK_WAITS.length - 1)]!);
 }
 
 /** With its entries in the audit log: a refresh restarts some. */
