@@ -16,11 +16,12 @@ export const runParams = tenantParams.extend({
   run_id: z.string().meta({ description: "The runId of the discovery." }),
 });
 
-const DOMAIN = /^(?=.{3,253}$)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]([a-z0-9-]{0,61}[a-z0-9])$/i;
+const DOMAIN = /^([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)+[A-Za-z]([A-Za-z0-9-]{0,61}[A-Za-z0-9])$/;
 
 const members = {
   tenantDomain: z
     .string()
+    .max(253)
     .regex(DOMAIN, "must be a domain such as contoso.onmicrosoft.com")
     .transform((domain) => domain.toLowerCase())
     .meta({
