@@ -9,7 +9,14 @@ import { parseCrontab } from "../local/host/ncrontab.ts";
 import { atMost, type Figure, type Section } from "./section.ts";
 
 /** What these begin is work of its own, which other benchmarks count. */
-const BEGIN_WORK = ["startDeltaScan", "startFullScan", "discoverAllApplications", "discoverChangedApplications"];
+const BEGIN_WORK = [
+  "startDeltaScan",
+  "startFullScan",
+  "discoverAllApplications",
+  "discoverChangedApplications",
+  "discoverAllDependencies",
+  "discoverChangedDependencies",
+];
 /** These send a message, which the host takes within five seconds. */
 const BY_MESSAGE = ["startReconciliation", "evaluateDueCompliance"];
 /** Timers of the host may fire while one is measured: of so many counts the least is its own. */
