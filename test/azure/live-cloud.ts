@@ -9,11 +9,16 @@ import { trust } from "./odd-server.ts";
 /** Starts the stand-in cloud and makes this process live in it, with the app's managed identity. */
 export async function liveIn(options: CloudOptions): Promise<{ cloud: Cloud; config: Config }> {
   const cloud = await startCloud(options);
+  await enter(cloud);
+  return { cloud, config: configIn(cloud) };
+}
+
+/** Makes this process live in a cloud that runs, such as that of a `Service`. */
+export async function enter(cloud: Cloud): Promise<void> {
   trust(cloud.environment.NODE_EXTRA_CA_CERTS!);
   process.env.IDENTITY_ENDPOINT = cloud.environment.IDENTITY_ENDPOINT;
   process.env.IDENTITY_HEADER = cloud.environment.IDENTITY_HEADER;
   await forgetManagedIdentity();
-  return { cloud, config: configIn(cloud) };
 }
 
 /** The configuration of an app in this cloud, with an application's secret where one is given. */
