@@ -1,4 +1,4 @@
-import type { IncomingMessage } from "node:http";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createAppConfigurationReferences } from "../../shared/azure/app-configuration-references.ts";
@@ -93,47 +93,41 @@ test("whatever stands in a resource's properties, it is read or a cloud failure,
     entitledTo: async () => [],
   } as unknown as FinderContext;
   const words = fc.constantFrom(
-    ...[
-      "configuration",
-      "secrets",
-      "keyVaultUrl",
-      "name",
-      "properties",
-      "sslCertificates",
-      "keyVaultSecretId",
-      "settings",
-    ],
-    ...[
-      "encryption",
-      "keyvaultproperties",
-      "keySource",
-      "Microsoft.Keyvault",
-      "keyvaulturi",
-      "activeKey",
-      "keyUrl",
-      "type",
-    ],
-    ...[
-      "osProfile",
-      "vaultCertificates",
-      "certificateUrl",
-      "definition",
-      "actions",
-      "inputs",
-      "path",
-      "host",
-      "connection",
-    ],
-    ...[
-      "parameters",
-      "$connections",
-      "value",
-      "connectionId",
-      "hostnameConfigurations",
-      "keyVaultId",
-      "hunter2hunter2",
-    ],
-    ...["https://kv-main.vault.azure.net/secrets/db", "/secrets/@{encodeURIComponent('db')}/value", "__proto__"],
+    "configuration",
+    "secrets",
+    "keyVaultUrl",
+    "name",
+    "properties",
+    "sslCertificates",
+    "keyVaultSecretId",
+    "settings",
+    "encryption",
+    "keyvaultproperties",
+    "keySource",
+    "Microsoft.Keyvault",
+    "keyvaulturi",
+    "activeKey",
+    "keyUrl",
+    "type",
+    "osProfile",
+    "vaultCertificates",
+    "certificateUrl",
+    "definition",
+    "actions",
+    "inputs",
+    "path",
+    "host",
+    "connection",
+    "parameters",
+    "$connections",
+    "value",
+    "connectionId",
+    "hostnameConfigurations",
+    "keyVaultId",
+    "hunter2hunter2",
+    "https://kv-main.vault.azure.net/secrets/db",
+    "/secrets/@{encodeURIComponent('db')}/value",
+    "__proto__",
   );
   const anything = fc.letrec((tie) => ({
     value: fc.oneof(
@@ -182,7 +176,7 @@ describe("over the wire", () => {
 
   /** Answers Resource Graph's queries with these rows, and all else by its path. */
   function answers(rows: unknown[], byPath: (path: string) => unknown = () => ({ value: [] })): void {
-    server.answer(async (request, response) => {
+    const answer = async (request: IncomingMessage, response: ServerResponse) => {
       const path = new URL(request.url!, "https://x").pathname;
       const query = path.endsWith("/Microsoft.ResourceGraph/resources") ? await queryOf(request) : "";
       const data = query.includes("'microsoft.web/sites'") && query.startsWith("resources") ? rows : [];
@@ -191,7 +185,8 @@ describe("over the wire", () => {
         : byPath(path);
       if (typeof body === "number") response.writeHead(body).end("{}");
       else response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(body));
-    });
+    };
+    server.answer((request, response) => void answer(request, response));
   }
   async function queryOf(request: IncomingMessage): Promise<string> {
     let text = "";

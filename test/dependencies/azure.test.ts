@@ -399,9 +399,22 @@ test("with the roles that the templates give, all but App Configuration's key-va
   expect(notSeen.at(-1)?.remedy).toContain("App Configuration Data Reader");
   const kinds = new Set(resources.map(({ resource }) => resource.kind));
   expect([...kinds].sort()).toEqual([
-    ...["apiConnection", "appServiceCertificate", "applicationGateway", "containerAppsCertificate", "dataFactory"],
-    ...["diskEncryptionSet", "frontDoor", "functionApp", "kubernetesCluster", "logicApp", "machineLearning"],
-    ...["principal", "sqlServer", "storageAccount", "virtualMachine", "webApp"],
+    "apiConnection",
+    "appServiceCertificate",
+    "applicationGateway",
+    "containerAppsCertificate",
+    "dataFactory",
+    "diskEncryptionSet",
+    "frontDoor",
+    "functionApp",
+    "kubernetesCluster",
+    "logicApp",
+    "machineLearning",
+    "principal",
+    "sqlServer",
+    "storageAccount",
+    "virtualMachine",
+    "webApp",
   ]);
 });
 
