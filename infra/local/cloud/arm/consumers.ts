@@ -7,7 +7,7 @@ import type { Resources } from "../resources/resources.ts";
 import { ApiManagement, readsVault } from "./api-management.ts";
 import { AppService, isSite, type SitePlant } from "./app-service.ts";
 import { type ContainerAppPlant, ContainerApps, isContainerApp } from "./container-apps.ts";
-import { GRAPH_DEFAULTS, type GraphSettings } from "./resource-graph.ts";
+import { GRAPH_DEFAULTS, type GraphSettings } from "./graph-settings.ts";
 import type { ArmResource, ArmStore } from "./store.ts";
 import { TimedReaders } from "./timed-readers.ts";
 import { type HeldValues, type Place, type WorkingGap, WorkingValues } from "./working-values.ts";

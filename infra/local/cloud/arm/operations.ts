@@ -1,7 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { type ArmOptions, failure, type Route } from "../arm-call.ts";
-import type { Answer, Incoming } from "../http.ts";
-import { refusedSubscription } from "./route.ts";
+import type { Answer } from "../http.ts";
 
 interface Operation {
   /** How often it was asked about. */
@@ -19,7 +17,7 @@ export class Operations {
 
   /** The answer to who began one. What is asked for is done already; only its end is told later. */
   begun(
-    { origin }: Pick<ArmOptions, "origin">,
+    { origin }: { origin: string },
     of: { subscription: string; namespace: string; version: string; name: string },
     result: () => Answer,
   ): Answer {
@@ -36,30 +34,9 @@ export class Operations {
     };
   }
 
-  route(options: ArmOptions, { method, path }: Incoming): Route | undefined {
-    const [, subscription, kind, id] =
-      /^\/subscriptions\/([^/]+)\/providers\/[^/]+\/locations\/[^/]+\/operation(results|statuses)\/([^/]+)$/i.exec(
-        path,
-      ) ?? [];
-    if (method !== "GET" || subscription === undefined) return undefined;
-    return {
-      name: "arm.getOperation",
-      versions: [],
-      subscription,
-      answer: (claims) => {
-        const refused = refusedSubscription(options, subscription, claims, "Microsoft.Resources/subscriptions/read");
-        if (refused !== undefined) return refused;
-        const found = this.#operations.get(id!);
-        if (found === undefined) return failure(404, "NotFound", "The operation was not found.");
-        const done = found.polls++ >= UNDER_WAY;
-        if (kind!.toLowerCase() === "statuses") {
-          const status = done ? (found.result().status < 400 ? "Succeeded" : "Failed") : "InProgress";
-          return { status: 200, body: { id: path, name: id, status } };
-        }
-        return done
-          ? found.result()
-          : { status: 202, headers: { "retry-after": "0", location: `${options.origin}${path}` } };
-      },
-    };
+  /** What an operation comes to, and whether it says so already; undefined when there is none. Each question counts. */
+  asked(id: string): { name: string; done: boolean; result: () => Answer } | undefined {
+    const found = this.#operations.get(id);
+    return found && { name: found.name, done: found.polls++ >= UNDER_WAY, result: found.result };
   }
 }

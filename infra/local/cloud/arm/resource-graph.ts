@@ -5,16 +5,6 @@ import type { Claims } from "../tokens.ts";
 import { TABLES } from "./graph-tables.ts";
 import { compared, parse, type Query, QueryError, type Row } from "./kql.ts";
 
-/** What Resource Graph does that a test may want otherwise. */
-export interface GraphSettings {
-  /** Answers show resources as they were so long ago. Default 0. */
-  lagSeconds: number;
-  /** More than 15 queries in 5 seconds of the machine's time are refused. Default false. */
-  limited: boolean;
-}
-
-export const GRAPH_DEFAULTS: GraphSettings = { lagSeconds: 0, limited: false };
-
 const VERSIONS = ["2021-03-01", "2022-10-01", "2024-04-01"];
 const [QUOTA, WINDOW_MS] = [15, 5000];
 

@@ -1,8 +1,9 @@
 import { type ArmOptions, page, type Route } from "../arm-call.ts";
 import type { Answer, Incoming } from "../http.ts";
-import { apiManagementRoute, namedValueResource } from "./api-management.ts";
 import { appResource, appRoute } from "./app.ts";
 import { isContainerApp } from "./container-apps.ts";
+import { apiManagementRoute, namedValueResource } from "./named-values.ts";
+import { operationRoute } from "./operation-route.ts";
 import { resourceGraphRoute } from "./resource-graph.ts";
 import { roleAssignmentsRoute } from "./role-assignments.ts";
 import { notFound, type ResourceCall, refusedSubscription, resourceRoute, unauthorized } from "./route.ts";
@@ -16,9 +17,7 @@ const LISTED_AT_ONCE = 100;
 /** What the resource manager serves beside subscriptions, vaults and deployments; undefined when it is none of it. */
 export function resourcesRoute(options: ArmOptions, request: Incoming): Route | undefined {
   const other =
-    resourceGraphRoute(options, request) ??
-    roleAssignmentsRoute(options, request) ??
-    options.operations.route(options, request);
+    resourceGraphRoute(options, request) ?? roleAssignmentsRoute(options, request) ?? operationRoute(options, request);
   if (other !== undefined) return other;
   const [, subscription, group, namespace, tail] = PLACE.exec(decodeURI(request.path)) ?? [];
   if (subscription === undefined || tail === undefined) return undefined;

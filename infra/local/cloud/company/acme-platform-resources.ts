@@ -1,4 +1,4 @@
-import { byUri, named, type Pick, webApp } from "./acme-resources.ts";
+import { byUri, named, type Pick, webApp } from "./acme-web-apps.ts";
 import type { CompanyResource } from "./resources.ts";
 
 const SYSTEM = { system: true };

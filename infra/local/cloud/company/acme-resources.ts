@@ -1,11 +1,9 @@
 import { platformResources } from "./acme-platform-resources.ts";
+import { byUri, loosely, named, type Pick, pinned, webApp, withoutSlash } from "./acme-web-apps.ts";
 import type { AssetKind, CompanySecret, CompanySubscription, CompanyVault } from "./company.ts";
-import type { CompanyChild, CompanyResource } from "./resources.ts";
+import type { CompanyResource } from "./resources.ts";
 
 const SYSTEM = { system: true };
-
-/** The name of a secret, key or certificate that is enabled, the same for the same place. */
-export type Pick = (vault: string, place?: number, kind?: AssetKind) => string;
 
 /** Puts what uses the vaults beside them, and of each kind something that only looks as if it did. */
 export function withResources(
@@ -61,34 +59,6 @@ function enabledIn(vaults: readonly CompanyVault[], vault: string, kind: AssetKi
   const found = enabled[place % enabled.length];
   if (found === undefined) throw new Error(`${vault} has none of its ${kind} enabled`);
   return found.name;
-}
-
-/** The ways in which a reference is written. */
-export const named = (vault: string, secret: string): string =>
-  `@Microsoft.KeyVault(VaultName=${vault};SecretName=${secret})`;
-export const byUri = (vault: string, secret: string): string =>
-  `@Microsoft.KeyVault(SecretUri={uri:${vault}}/secrets/${secret}/)`;
-const withoutSlash = (vault: string, secret: string): string =>
-  `@Microsoft.KeyVault(SecretUri={uri:${vault}}/secrets/${secret})`;
-const loosely = (vault: string, secret: string): string =>
-  `@microsoft.keyvault( VaultName=${vault} ; SecretName=${secret} )`;
-const pinned = (vault: string, secret: string): string =>
-  `@Microsoft.KeyVault(SecretUri={uri:${vault}}/secrets/${secret}/{version:${vault}/secrets/${secret}})`;
-
-export function webApp(
-  name: string,
-  settings: Record<string, string>,
-  more: Partial<CompanyChild> = {},
-): CompanyResource {
-  return {
-    type: "Microsoft.Web/sites",
-    name,
-    kind: "app,linux",
-    identity: SYSTEM,
-    properties: { state: "Running", enabled: true, keyVaultReferenceIdentity: "SystemAssigned" },
-    settings: { WEBSITE_TIME_ZONE: "W. Europe Standard Time", ...settings },
-    ...more,
-  };
 }
 
 /** Each team's web app uses its application's client secret and another secret of its vault. */

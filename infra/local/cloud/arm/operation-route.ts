@@ -1,0 +1,29 @@
+import { type ArmOptions, failure, type Route } from "../arm-call.ts";
+import type { Incoming } from "../http.ts";
+import { refusedSubscription } from "./route.ts";
+
+const OPERATION =
+  /^\/subscriptions\/([^/]+)\/providers\/[^/]+\/locations\/[^/]+\/operation(results|statuses)\/([^/]+)$/i;
+
+/** Where is told what became of an operation: 202 while it is under way, then its own answer; or its status. */
+export function operationRoute(options: ArmOptions, { method, path }: Incoming): Route | undefined {
+  const [, subscription, kind, id] = OPERATION.exec(path) ?? [];
+  if (method !== "GET" || subscription === undefined) return undefined;
+  return {
+    name: "arm.getOperation",
+    versions: [],
+    subscription,
+    answer: (claims) => {
+      const refused = refusedSubscription(options, subscription, claims, "Microsoft.Resources/subscriptions/read");
+      if (refused !== undefined) return refused;
+      const found = options.operations.asked(id!);
+      if (found === undefined) return failure(404, "NotFound", "The operation was not found.");
+      const { name, done, result } = found;
+      if (kind!.toLowerCase() === "statuses") {
+        const status = done ? (result().status < 400 ? "Succeeded" : "Failed") : "InProgress";
+        return { status: 200, body: { id: path, name, status } };
+      }
+      return done ? result() : { status: 202, headers: { "retry-after": "0", location: `${options.origin}${path}` } };
+    },
+  };
+}
