@@ -11,7 +11,7 @@ const list = (texts: readonly string[]): string => texts.map(quoted).join(", ");
 const typesWith = (properties: Finder["properties"]): readonly string[] =>
   FINDERS.filter((finder) => finder.properties === properties).flatMap(({ types }) => types);
 
-const ROW = "id, name, type, kind, tags, sku = tostring(sku.name)";
+const ROW = "id, type, kind, tags, sku = tostring(sku.name)";
 
 /** Resources that are asked without their properties, which are long. */
 export const RESOURCES_WITHOUT_PROPERTIES = `resources

@@ -10,7 +10,6 @@ const text = z.string().max(512).nullish();
 const row = z.object({
   id,
   type: z.string().max(256),
-  name: text,
   kind: text,
   tags: z.record(z.string(), z.unknown()).nullish(),
   sku: text,
@@ -21,11 +20,12 @@ const row = z.object({
 export function readRow(given: unknown): ResourceRow | undefined {
   const { data } = row.safeParse(given);
   if (!data) return undefined;
-  const { type, name, kind, tags, sku, properties } = data;
+  const { type, kind, tags, sku, properties } = data;
   return {
     id: data.id,
     type: type.toLowerCase(),
-    name: name || parseResourceId(data.id)!.names.join("/"),
+    // Of a part some services answer its own name alone.
+    name: parseResourceId(data.id)!.names.join("/"),
     kind: kind ?? "",
     tags: Object.fromEntries(
       Object.entries(tags ?? {}).filter((tag): tag is [string, string] => typeof tag[1] === "string"),
