@@ -66,7 +66,6 @@ const ASSET_FAILURES: Record<string, { fails: Partial<AssetRecord>; passes?: Par
   "certificate-rsa-size": { fails: { keySize: 1024 } },
   "certificate-curve": { fails: { ...EC, keyCurve: "P-256K" }, passes: { ...EC, keyCurve: "P-521" } },
   "secret-reference-resolved": { fails: {} },
-  "key-reference-resolved": { fails: {} },
   "certificate-reference-resolved": { fails: {} },
   "client-secret-expired": { fails: { expiresOn: inDays(0) - 1 }, passes: { expiresOn: inDays(0) } },
   "client-secret-near-expiry-warning": { fails: { expiresOn: inDays(30) }, passes: { expiresOn: inDays(30) + 1 } },

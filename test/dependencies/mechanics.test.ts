@@ -70,7 +70,7 @@ test("what could not be looked into stays as it was, says since when, and is lis
     s2: [app("four", { A: {} })],
   };
   await deployment.run();
-  const seen = (await list())[0]!.seenAt;
+  const before = new Map((await list()).map(({ edge, seenAt }) => [edge.resource.name, seenAt]));
   company.units_ = {
     s1: [
       app("one", { A: {} }),
@@ -85,7 +85,7 @@ test("what could not be looked into stays as it was, says since when, and is lis
   expect(run.failures).toMatchObject([{ source: "azure", unit: "s2", code: "accessDenied" }]);
   const found = await list();
   const at = (name: string) =>
-    found.filter(({ edge }) => edge.resource.name === name).map(({ seenAt }) => seenAt > seen);
+    found.filter(({ edge }) => edge.resource.name === name).map(({ seenAt }) => seenAt > before.get(name)!);
   expect({ one: at("one"), two: at("two").sort(), three: at("three"), four: at("four") }).toEqual({
     one: [true],
     two: [false, true],

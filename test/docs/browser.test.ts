@@ -1,5 +1,5 @@
-import type { BrowserContext, Page } from "playwright-core";
-import { afterAll, beforeAll, expect } from "vitest";
+import type { BrowserContext, Locator, Page } from "playwright-core";
+import { afterAll, beforeAll, expect, vi } from "vitest";
 import { browserTests, openBrowser } from "../support/browser.ts";
 import { ADMIN, Service } from "../support/service.ts";
 
@@ -37,6 +37,16 @@ function staysHere({ requested, complaints }: { requested: string[]; complaints:
   expect(complaints).toEqual([]);
 }
 
+/** Swagger UI draws of a long list only what is on the screen. */
+async function scrollTo(page: Page, wanted: Locator): Promise<void> {
+  const isThere = async () => {
+    if (await wanted.isVisible()) return true;
+    await page.mouse.wheel(0, 400);
+    return false;
+  };
+  await vi.waitUntil(isThere, { timeout: 30_000, interval: 100 });
+}
+
 withBrowser.each([
   ["Bearer <token>", (bare: string) => `Bearer ${bare}`],
   ["<token>", (bare: string) => bare],
@@ -50,6 +60,7 @@ withBrowser.each([
   await dialog.getByRole("button", { name: "Close" }).click();
 
   const me = page.locator("#operations-Authentication-getMe");
+  await scrollTo(page, me);
   await me.locator(".opblock-summary-control").click();
   await me.getByRole("button", { name: "Try it out" }).click();
   await me.getByRole("button", { name: "Execute" }).click();

@@ -43,7 +43,8 @@ const ofType = (type: AssetType, code: number): AssetCheck =>
     evaluate: ({ references }) => resultOf(references),
   });
 
-export const referenceChecks: AssetCheck[] = [ofType("secret", 121), ofType("certificate", 122), ofType("key", 123)];
+/** No platform says of a key whether a reference to it can be followed. */
+export const referenceChecks: AssetCheck[] = [ofType("secret", 121), ofType("certificate", 122)];
 
 export const vaultReferenceCheck: VaultCheck = {
   id: "vault-reference-resolved",
