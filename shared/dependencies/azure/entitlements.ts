@@ -109,20 +109,21 @@ async function addAssignment(
 ): Promise<void> {
   const at = scope.toLowerCase().replace(/\/$/, "");
   const isAbove = !at.startsWith("/subscriptions/");
-  for (const { id, vaultName } of vaults) {
-    const covers = isAbove || id === at || id.startsWith(`${at}/`);
-    const below = at.startsWith(`${id}/`) ? at.slice(id.length + 1).split("/") : undefined;
-    if (!covers && below === undefined) continue;
-    const { name: role, permissions } = await definitions(roleDefinitionId);
-    const types = typesRead({
-      secrets: allows(permissions, "microsoft.keyvault/vaults/secrets/getsecret/action"),
-      keys: ["decrypt", "encrypt", "sign", "unwrap", "wrap"].some((use) =>
-        allows(permissions, `microsoft.keyvault/vaults/keys/${use}/action`),
-      ),
-    });
-    const assets = below === undefined ? assetsOf(vaultName, types) : oneOf(vaultName, below, types);
-    for (const asset of assets) add(principalId, principalType, { asset, role });
-  }
+  const covered = vaults.filter(({ id }) => isAbove || id === at || id.startsWith(`${at}/`));
+  const around = vaults.find(({ id }) => at.startsWith(`${id}/`));
+  if (covered.length === 0 && !around) return;
+  // What a role allows is looked at once, not for each vault: an assignment may cover thousands.
+  const { name: role, permissions } = await definitions(roleDefinitionId);
+  const types = typesRead({
+    secrets: allows(permissions, "microsoft.keyvault/vaults/secrets/getsecret/action"),
+    keys: ["decrypt", "encrypt", "sign", "unwrap", "wrap"].some((use) =>
+      allows(permissions, `microsoft.keyvault/vaults/keys/${use}/action`),
+    ),
+  });
+  const assets = around
+    ? oneOf(around.vaultName, at.slice(around.id.length + 1).split("/"), types)
+    : covered.flatMap(({ vaultName }) => assetsOf(vaultName, types));
+  for (const asset of assets) add(principalId, principalType, { asset, role });
 }
 
 /** Who reads secrets reads certificates with their private keys too: each backs one. */
@@ -145,10 +146,17 @@ function allows(permissions: RoleDefinition["permissions"], action: string): boo
   );
 }
 
+/** `*` is any text. Looked for part by part: a regular expression of many `*` may never come to an end. */
 function matches(pattern: string, action: string): boolean {
-  const parts = pattern
-    .toLowerCase()
-    .split("*")
-    .map((part) => part.replace(/[.+?^${}()|[\]\\]/g, "\\$&"));
-  return new RegExp(`^${parts.join(".*")}$`).test(action);
+  const [first = "", ...parts] = pattern.toLowerCase().split("*");
+  const last = parts.pop();
+  if (last === undefined) return first === action;
+  if (!action.startsWith(first)) return false;
+  let at = first.length;
+  for (const part of parts) {
+    const found = action.indexOf(part, at);
+    if (found < 0) return false;
+    at = found + part.length;
+  }
+  return action.length - last.length >= at && action.endsWith(last);
 }
