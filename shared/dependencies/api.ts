@@ -1,11 +1,11 @@
 import * as z from "zod";
 import { pageParameters } from "../http/paging.ts";
 import { Problem } from "../http/problem.ts";
-import { ASSET_TYPES, assetId, placesOf } from "../inventory/asset.ts";
+import { ASSET_TYPES, assetId, credentialIds, isCredentialId, placesOf } from "../inventory/asset.ts";
 import { type Consumer, DRIVERS } from "./blast-radius.ts";
 import type { Coverage as CoverageRecord } from "./coverage.ts";
 import type { BlastRadius as FoundBlastRadius } from "./dependencies.ts";
-import { CONSUMER_KINDS } from "./edge.ts";
+import { applicationHolder, CONSUMER_KINDS } from "./edge.ts";
 import type { EdgeFilter, FoundEdge } from "./query.ts";
 import { type NotSeenRecord, RUN_STATUSES, type RunRecord } from "./rows.ts";
 
@@ -122,7 +122,8 @@ export const DependencyQuery = z.strictObject({
   vault: z.string().min(1).max(127).optional().meta({ description: "The vault's name." }),
   secret: z.string().min(1).max(127).optional().meta({ description: "The name of the secret, key or certificate." }),
   assetId: z.string().min(1).max(300).optional().meta({
-    description: "Only edges that name this asset, not those of its whole vault.",
+    description:
+      "Only edges that name this asset, not those of its whole vault; of an application's credential those that name the application.",
     example: "kv-payments.secret.db-password",
   }),
   kind: z.enum(CONSUMER_KINDS).optional(),
@@ -140,6 +141,12 @@ export function filterOf(query: z.output<typeof DependencyQuery>): EdgeFilter {
   const { limit: _limit, offset: _offset, cursor: _cursor, assetId: id, ...filter } = query;
   if (id === undefined) return filter;
   const [place] = placesOf(id);
+  // What uses an application names it, and none of its credentials.
+  const application = isCredentialId(id) && /^entra\./i.test(id) ? credentialIds(place?.name ?? "") : undefined;
+  if (application) {
+    const vaultName = applicationHolder(id.split(".")[1]!);
+    return { ...filter, place: { vaultName, type: "secret", name: application.appId } };
+  }
   if (!place) {
     throw new Problem("invalidRequest", "An asset's id is <vault>.<type>.<name>.", {
       errors: [{ path: "query.assetId", message: "must be an asset's id" }],
@@ -226,7 +233,9 @@ export const BlastRadius = z
       )
       .meta({ description: "What makes the score what it is, the largest first." }),
     total: z.int().meta({ description: "Consumers in all, those that only may read it among them." }),
-    more: z.boolean().meta({ description: "There are more than are counted here; the score is 100 all the same." }),
+    more: z
+      .boolean()
+      .meta({ description: "There are more than are counted here; with them the score would be as high or higher." }),
     byKind: z.record(z.string(), z.int()),
     byEnvironment: z.record(z.string(), z.int()).meta({ description: "`unknown`: no tag says which." }),
     consumers: z.array(BlastConsumer).meta({ description: `The heaviest first, at most ${MAX_CONSUMERS}.` }),

@@ -42,7 +42,7 @@ const MESSAGE_DELAY_SECONDS = 30;
 const LOOK_AGAIN_MS = SECOND_MS / 2;
 /** Beside a list of edges so much is shown of what could not be looked into. */
 const COVERAGE_BESIDE = 20;
-/** Edges of one asset that are looked at, and as many of its vault: more don't change a score of 100. */
+/** Edges of one asset that are looked at, and as many of its vault: that there are more is told. */
 const MAX_EDGES = 2000;
 
 export interface BlastRadius {
@@ -52,7 +52,7 @@ export interface BlastRadius {
   drivers: Driver[];
   /** The heaviest first. */
   consumers: Consumer[];
-  /** There are more edges than were looked at. */
+  /** There are more edges than were looked at: the score is the least that it may be. */
   more: boolean;
   coverage: Coverage;
 }
