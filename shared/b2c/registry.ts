@@ -8,7 +8,7 @@ import type { Clock, Logger } from "../runtime.ts";
 import type { KeptSecrets } from "../secrets/kept-secrets.ts";
 import { isConflict } from "../storage/conflict.ts";
 import { withoutKeys } from "../storage/entity.ts";
-import { insert, type Operation, replace, StorageCorrupt, type Tables } from "../storage/tables.ts";
+import { insert, type Operation, put, replace, StorageCorrupt, type Tables } from "../storage/tables.ts";
 import type { NewTenant, TenantChange } from "./api.ts";
 import {
   type FoundTenant,
@@ -138,7 +138,12 @@ export function createRegistry(deps: {
       const row = await audited(audit, event, async () => {
         const kept = await secrets.write(clientSecret, secretUse(record));
         const next: TenantRecord = { ...record, clientSecret: kept };
-        const operations = [insert(TenantRows, tenantKey(tenantId), next), secrets.stillKept(kept)];
+        const operations = [
+          insert(TenantRows, tenantKey(tenantId), next),
+          // Of a registration before, a worker that was slower than its removal may have left what it knew.
+          put(Statuses, statusKey(tenantId), {}),
+          secrets.stillKept(kept),
+        ];
         return await write(next, operations, async () => {
           await refuseKnown(tenantId);
           return new Problem("conflict", `${THE_TENANT} was changed in this moment. Repeat the request.`);
