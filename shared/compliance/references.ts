@@ -22,6 +22,8 @@ export type VaultReferences = ReadonlyMap<string, ReferenceFacts>;
 const MAX_EXAMPLES = 3;
 const MAX_EXAMPLE_CHARACTERS = 300;
 const WHOLE_VAULT = "";
+/** The vault's row, of at most 1 MiB, has so much room for them beside all else. */
+const MAX_PACKED_BYTES = 384 * 1024;
 
 export function factsOf(references: Iterable<Reference>): VaultReferences {
   const facts = new Map<string, ReferenceFacts>();
@@ -35,7 +37,26 @@ export function factsOf(references: Iterable<Reference>): VaultReferences {
       if (one.examples.length < MAX_EXAMPLES) one.examples.push(evidence.slice(0, MAX_EXAMPLE_CHARACTERS));
     }
   }
-  return facts;
+  return bounded(facts);
+}
+
+/**
+ * Who writes an app's settings can name as many assets of any vault as they like. Where there is no room for all, none has
+ * examples, and the last of them count as references to the vault as a whole.
+ */
+function bounded(facts: VaultReferences): VaultReferences {
+  const fits = (some: VaultReferences) => (packReferences(some)?.length ?? 0) <= MAX_PACKED_BYTES;
+  if (fits(facts)) return facts;
+  const whole = facts.get(WHOLE_VAULT);
+  const plain = [...facts]
+    .filter(([key]) => key !== WHOLE_VAULT)
+    .map(([key, one]): [string, ReferenceFacts] => [key, { ...one, examples: [] }]);
+  for (let count = plain.length; ; count = Math.floor(count / 2)) {
+    const kept = new Map(plain.slice(0, count));
+    const rest = sum([whole, ...plain.slice(count).map(([, one]) => one)]);
+    if (rest) kept.set(WHOLE_VAULT, rest);
+    if (count === 0 || fits(kept)) return kept;
+  }
 }
 
 /** Of an asset; a certificate's key and secret are part of it. */
