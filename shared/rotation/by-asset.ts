@@ -107,7 +107,9 @@ export function createAssetRotation(deps: {
         }
         return clientSecret(credential, body);
       }
-      return await vaultSecret(place, vault!, body);
+      // Between the removal of a vault and that of its assets.
+      if (vault === undefined) throw notFound(`The vault ${place.vaultName}`);
+      return await vaultSecret(place, vault, body);
     },
   };
 }

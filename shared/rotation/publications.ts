@@ -63,9 +63,14 @@ export async function lookAt(turn: Turn, publication: Publication, value: string
   return { holds: current?.version === publication.plannedVersion ? "planned" : "other", current };
 }
 
-/** A person may give a vault's secret the value that it has already, so there the mark says it. */
+/**
+ * A person may give a vault's secret the value that it has already, so there the mark says it; whoever writes another value may
+ * carry the tags over, so the mark alone does not.
+ */
 function isNew(record: RotationRecord, current: SecretVersion & { value: string }, value: string | undefined): boolean {
-  if (isVaultSecret(record)) return current.tags["rotation-id"] === record.rotationId;
+  if (isVaultSecret(record)) {
+    return current.tags["rotation-id"] === record.rotationId && (value === undefined || current.value === value);
+  }
   if (value !== undefined) return current.value === value;
   return record.newKeyId !== undefined && current.tags["entra-key-id"] === record.newKeyId;
 }

@@ -26,8 +26,11 @@ export function wantedOf(turn: Turn, consumer: PlannedConsumer): Wanted | undefi
   const back = record.ending !== undefined;
   if (isOfClientSecret(consumer)) {
     const version = back ? record.oldKeyId : record.newKeyId;
+    // The version that was written over: what somebody else put there since is not the old client secret.
     const source = record.publications.find(({ kind, plannedVersion }) => kind === "match" && plannedVersion);
-    const value = back ? async () => await valueAt(turn, source, beforeOf(source)) : async () => await newValue(turn);
+    const value = back
+      ? async () => await valueAt(turn, source, source?.plannedVersion)
+      : async () => await newValue(turn);
     return version === undefined ? undefined : { version, since: record.createdAt, value };
   }
   const found = publicationOf(record, consumer);

@@ -3,7 +3,7 @@ import { unlessMissing } from "../../azure/failure.ts";
 import type { ConsumerSight, PlannedConsumer } from "../../rotation/consumer.ts";
 import { MINUTE_MS } from "../../time.ts";
 import type { KeyVaultNames } from "../azure/key-vault-names.ts";
-import { type KindOfConsumer, namesIn, namesSecret } from "./kind.ts";
+import { afterPart, type KindOfConsumer, namesIn, namesSecret } from "./kind.ts";
 
 /** By how much the service's clock may differ from ours: it says itself when it read a secret. */
 const CLOCKS_DIFFER_MS = 2 * MINUTE_MS;
@@ -31,7 +31,10 @@ export function apiManagementConsumers(apiManagement: ApiManagement, names: KeyV
 
     async act(consumer) {
       const values = await used(consumer);
-      for (const { id } of values) await apiManagement.refreshSecret(id);
+      for (const [index, { id }] of values.entries()) {
+        const refreshed = apiManagement.refreshSecret(id);
+        await (index > 0 ? refreshed.catch(afterPart) : refreshed);
+      }
       const readAt = values.map(({ id, keyVault }) => [id.toLowerCase(), keyVault?.lastStatus?.at ?? ""]);
       return { changedMeanwhile: [], mark: JSON.stringify(Object.fromEntries(readAt)) };
     },

@@ -1,9 +1,9 @@
 import type { AppService, KeyVaultReference } from "../../azure/app-service.ts";
-import { CloudFailure, failure, unlessMissing } from "../../azure/failure.ts";
+import { type CloudFailure, failure, unlessMissing } from "../../azure/failure.ts";
 import { resourceName } from "../../azure/resource-id.ts";
 import type { PlannedConsumer } from "../../rotation/consumer.ts";
 import type { KeyVaultNames } from "../azure/key-vault-names.ts";
-import { type KindOfConsumer, NOTHING_CHANGED, namesSecret } from "./kind.ts";
+import { afterPart, type KindOfConsumer, NOTHING_CHANGED, namesSecret } from "./kind.ts";
 
 const RESOLVED = "Resolved";
 
@@ -28,10 +28,13 @@ export function appServiceConsumers(appService: AppService, names: KeyVaultNames
     async act(consumer, { version, restart }) {
       await appService.refresh(consumer.id);
       if (!restart) return NOTHING_CHANGED;
-      const held = await references(consumer).catch(afterRefresh);
-      const late = held?.filter(({ activeVersion }) => activeVersion !== undefined && activeVersion !== version) ?? [];
-      if (late.length > 0) throw notYet(consumer, late);
-      await appService.restart(consumer.id).catch(afterRefresh);
+      const held = await references(consumer).catch(afterPart);
+      // Started again, an app would find nothing where a reference can't be followed, or the value from before.
+      const late = held?.filter(
+        ({ status, activeVersion = version }) => status !== RESOLVED || activeVersion !== version,
+      );
+      if (late?.length) throw notYet(consumer, late);
+      await appService.restart(consumer.id).catch(afterPart);
       return NOTHING_CHANGED;
     },
 
@@ -51,15 +54,10 @@ export function appServiceConsumers(appService: AppService, names: KeyVaultNames
   };
 }
 
-/** The refresh was sent, so that a later refusal does not mean that nothing was done. */
-function afterRefresh(error: unknown): never {
-  if (!(error instanceof CloudFailure) || error.unclear) throw error;
-  throw new CloudFailure("timedOut", error.message, { remedy: error.remedy });
-}
-
 const notYet = ({ id }: PlannedConsumer, late: readonly KeyVaultReference[]): CloudFailure => {
   const target = { operation: "refresh the key vault references", resource: `site ${resourceName(id)}` };
-  const reason = `App Service goes on with the version before of ${late.map(({ name }) => name).join(", ")}`;
+  const names = late.map(({ name, status }) => (status === RESOLVED ? name : `${name} (${status})`)).join(", ");
+  const reason = `App Service has not got the version of ${names}, and the app was not restarted`;
   return failure("timedOut", target, reason, {
     remedy: "See the reference's status in the portal, and whether the site's identity may read the secret.",
   });

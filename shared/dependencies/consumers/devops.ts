@@ -3,7 +3,7 @@ import type { Devops, DevopsOrganization } from "../../devops/devops.ts";
 import type { VariablePlace } from "../../devops/places.ts";
 import type { ConsumerSight, PlannedConsumer } from "../../rotation/consumer.ts";
 import { devopsPlace } from "../devops/ids.ts";
-import type { KindOfConsumer } from "./kind.ts";
+import { afterPart, type KindOfConsumer } from "./kind.ts";
 
 interface DevopsDeps {
   devops: Pick<Devops, "organization">;
@@ -47,8 +47,9 @@ export function variableGroupConsumers(deps: DevopsDeps): KindOfConsumer {
       if (copies.length === 0) throw notDeclared(consumer);
       const secret = await value();
       const changedMeanwhile: string[] = [];
-      for (const place of copies) {
-        const { meanwhile } = await found.organization.replaceVariable(place, secret);
+      for (const [index, place] of copies.entries()) {
+        const replaced = found.organization.replaceVariable(place, secret);
+        const { meanwhile } = await (index > 0 ? replaced.catch(afterPart) : replaced);
         changedMeanwhile.push(...meanwhile);
       }
       return { changedMeanwhile };

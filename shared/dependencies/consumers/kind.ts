@@ -1,3 +1,4 @@
+import { CloudFailure } from "../../azure/failure.ts";
 import type { Acted, ConsumerSight, PlannedConsumer, WantedVersion } from "../../rotation/consumer.ts";
 import type { Edge } from "../edge.ts";
 
@@ -33,3 +34,14 @@ export const namesSecret = (
 
 /** What an action answers by which nobody's change can be lost. */
 export const NOTHING_CHANGED: Acted = { changedMeanwhile: [] };
+
+/**
+ * A part of the action was done before this failed, so that a refusal does not mean that nothing was.
+ *
+ * @throws {CloudFailure} that is `unclear`; what is no failure of the cloud as it is.
+ */
+export function afterPart(error: unknown): never {
+  if (!(error instanceof CloudFailure) || error.unclear) throw error;
+  const { message, remedy, retryAfterSeconds } = error;
+  throw new CloudFailure("timedOut", message, { remedy, retryAfterSeconds });
+}
