@@ -51,7 +51,10 @@ export const RotateRequest = z
 
 export const FinishRequest = z
   .strictObject({
-    force: z.boolean().default(false).meta({ description: "Removes the old secret whatever stands against it." }),
+    force: z.boolean().default(false).meta({
+      description:
+        "Removes the old secret whatever stands against it. Where a way back waits for a person because consumers can't be brought back (consumerNotRestored) it leaves those as they are and ends.",
+    }),
   })
   .meta({ id: "FinishRequest" });
 

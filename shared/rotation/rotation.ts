@@ -102,11 +102,12 @@ export const CONSUMER_STATES = [
   "failed",
   "restoring",
   "restored",
+  "left",
 ] as const;
 
 /**
  * A consumer and how far it is. `waiting`: it takes the new value by itself, or is acted on later. `unverified`: nobody has
- * seen what it holds. While it is `acting` or `restoring` without `actedAt` it may have been acted on, or not.
+ * seen what it holds. `left`: it could not be brought back, and a person ended the rotation all the same. While it is `acting` or `restoring` without `actedAt` it may have been acted on, or not.
  */
 export const RotationConsumer = z.object({
   ...PlannedConsumer.shape,
@@ -129,7 +130,7 @@ export type RotationConsumer = z.infer<typeof RotationConsumer>;
 
 /** Whether a consumer was acted on, or may have been, and is not back on the value from before. */
 export const isToRestore = ({ touchedAt, state }: RotationConsumer): boolean =>
-  touchedAt !== undefined && state !== "restored";
+  touchedAt !== undefined && state !== "restored" && state !== "left";
 
 /** What happened, what is safe and what to do: for the person who is asked to look. */
 export const Attention = z.object({

@@ -18,8 +18,16 @@ import { createRotationHistory, type HistoryFilter, type RotationEvent } from ".
 import { holdingName, holdValue } from "./holding.ts";
 import { type PlanWorld, planRotation, type RotationRequest } from "./plan.ts";
 import { asProblem, conflict, noServiceVault, noVault, rotationUnfinished } from "./problems.ts";
-import { isOver, isVaultSecret, type RotationRecord, type RotationSummary } from "./rotation.ts";
+import {
+  isOver,
+  isToRestore,
+  isVaultSecret,
+  type RotationConsumer,
+  type RotationRecord,
+  type RotationSummary,
+} from "./rotation.ts";
 import { createRotationRows, UnfinishedRotation } from "./rows.ts";
+import { isTouched } from "./states.ts";
 import { triedAgain } from "./steps/consumers.ts";
 import { createTurn, type RotationWorld } from "./turn.ts";
 import { createRotationWork } from "./work.ts";
@@ -44,10 +52,10 @@ export interface Rotations {
   /** Goes on where a person had to look. @throws {Problem} conflict when it needs no attention. */
   retry(rotationId: string, caller: Caller): Promise<RotationRecord>;
   /**
-   * Ends the overlap now.
+   * Ends the overlap now; with `force` also a way back on which consumers can't be brought back: they are left as they are.
    *
    * @param force - Whatever stands against it.
-   * @throws {Problem} notFinishable with the reasons; conflict when there is no overlap to end.
+   * @throws {Problem} notFinishable with the reasons; conflict when there is nothing to end.
    */
   finish(rotationId: string, force: boolean, caller: Caller): Promise<RotationRecord>;
   /** Newest first. @throws {Problem} invalidCursor */
@@ -198,18 +206,22 @@ export function createRotations(deps: RotationDependencies): Rotations {
 
     async finish(rotationId, force, caller) {
       const before = await found(rotationId);
-      refuseUnfinishable(before);
+      const left = notRestored(before);
+      if (left.length === 0) refuseUnfinishable(before);
       if (!force) {
         // The same looks as at the end of the overlap, with nobody's hold on the rotation: nothing is written.
-        const turn = createTurn(world, before, "", caller);
-        const { reasons } = await reasonsAgainstEnd(turn, true);
+        const turn = createTurn(world, { ...before, ending: undefined }, "", caller);
+        const reasons = left.length > 0 ? left.map(mayHoldNew) : (await reasonsAgainstEnd(turn, true)).reasons;
         if (reasons.length > 0) {
           throw new Problem("notFinishable", `${reasons.join(" ")} Send force: true to end it all the same.`, {
             members: { reasons },
           });
         }
       }
-      return await decided("rotation.finished", rotationId, caller, { force }, async (row) => {
+      const details = { force, ...(left.length > 0 && { left: left.map(({ id }) => id) }) };
+      return await decided("rotation.finished", rotationId, caller, details, async (row) => {
+        if (left.length > 0) return leave(row);
+        if (notRestored(row).length > 0) throw conflict("It goes back just now. Look at it again.");
         refuseUnfinishable(row);
         const now = clock.now().toISOString();
         return {
@@ -251,6 +263,26 @@ const resumed = ({ status, attention, consumers }: RotationRecord): Partial<Rota
         ...(consumers && { consumers: triedAgain(consumers) }),
       }
     : {};
+
+/** Those because of whom a way back waits for a person, once all places have the value from before. */
+const notRestored = ({ status, ending, publications, consumers = [] }: RotationRecord): RotationConsumer[] =>
+  status === "needsAttention" && ending !== undefined && !publications.some(isTouched)
+    ? consumers.filter(isToRestore)
+    : [];
+
+const mayHoldNew = ({ kind, name }: RotationConsumer): string => `${kind} ${name} may still hold the new value.`;
+
+/** A person answers for those that could not be brought back: it ends as it would have without them. */
+function leave(row: RotationRecord): Partial<RotationRecord> {
+  const left = notRestored(row);
+  if (left.length === 0) throw conflict("Nothing stands against the way back any more. Look at it again.");
+  const text = `Left as they are by a person: ${left.map(({ kind, name }) => `${kind} ${name}`).join(", ")}. They may hold the new value.`;
+  return {
+    ...resumed(row),
+    consumers: row.consumers?.map((one) => (isToRestore(one) ? { ...one, state: "left" } : one)),
+    notes: [...row.notes, text],
+  };
+}
 
 function refuseUnfinishable(row: RotationRecord): void {
   const status = row.status === "needsAttention" ? "overlapping" : row.status;

@@ -201,6 +201,28 @@ test("one that can't be brought back is shown to a person, after all others were
   nobodyWentWithout(request, ended);
 });
 
+test("one that can never be brought back is left by a person's word, and blocks no other rotation", async () => {
+  const request = secret();
+  const { secretName } = request.secret;
+  company.add("gone", secretName, "action", { blast: 1, copy: true });
+  company.add("last", secretName, "action", { blast: 2, trouble: "never takes it" });
+  const { rotationId } = await world.start().begin(request, BOSS);
+  await world.run(rotationId, { until: (row) => stateOf(row, "last") === "acted" });
+  company.readers.get("gone")!.trouble = "denied";
+  const { row } = await world.run(rotationId);
+  expect(row).toMatchObject({ status: "needsAttention", attention: { code: "consumerNotRestored" } });
+  await expect(world.start().finish(rotationId, false, BOSS)).rejects.toEqual(refused("notFinishable", /webApp gone/));
+  await world.start().finish(rotationId, true, BOSS);
+  const ended = (await world.run(rotationId)).row;
+  expect(ended.status).toBe("rolledBack");
+  expect([stateOf(ended, "gone"), stateOf(ended, "last")]).toEqual(["left", "restored"]);
+  expect(ended.notes.join(" ")).toMatch(/Left as they are by a person: webApp gone/);
+  expect(valueAt(request)).toBe(OLD);
+  company.readers.delete("last");
+  company.readers.get("gone")!.trouble = undefined;
+  expect((await world.run(await begin(request))).row.status).toBe("completed");
+});
+
 test("an application's consumers are refreshed too, and one left out keeps the old secret alive", async () => {
   const app = world.application(`shop-${++names}`);
   const [place] = app.places as [string];

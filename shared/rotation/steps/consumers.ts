@@ -9,7 +9,7 @@ import { isToRestore, isVaultSecret, type RotationConsumer, type RotationRecord 
 import { GoBack, Later, NeedsPerson } from "../stop.ts";
 import type { Turn } from "../turn.ts";
 import { publicationOf, wantedOf } from "../wanted.ts";
-import { looked, seen, sightOf } from "./sights.ts";
+import { knownConsumers, looked, seen, sightOf } from "./sights.ts";
 
 /** A consumer that was acted on holds the new value within this time, or everything is put back: the contract's figure. */
 const VERIFIED_WITHIN_MS = 5 * MINUTE_MS;
@@ -67,7 +67,7 @@ export async function restore(turn: Turn): Promise<void> {
   throw new NeedsPerson(
     "consumerNotRestored",
     `${left.map(({ kind, name }) => `${kind} ${name}`).join(", ")} may still hold the new value. ${stuck.problem}`,
-    "The value from before is the current one in the vault, so a refresh of each brings it back.",
+    "The value from before is the current one in the vault, so a refresh of each brings it back. Where that can't be, since one is gone, finish with force: it is then left as it is.",
   );
 }
 
@@ -230,8 +230,8 @@ function nextLook(record: RotationRecord, consumer: RotationConsumer): number {
 }
 
 /**
- * Who may hold the new value although the one from before is back in its place, by name: those whom nobody can see, and those
- * that had their slowest time and were not seen to have it back.
+ * Who may hold the new value although the one from before is back in its place, by name: those whom nobody can see, those
+ * that were left as they are, and those that had their slowest time and were not seen to have it back.
  *
  * @throws {Later} while one has still time.
  */
@@ -239,10 +239,13 @@ export async function usersOfNew(turn: Turn): Promise<string[]> {
   const written = new Set(
     turn.record.publications.filter(({ writtenAt }) => writtenAt !== undefined).map((one) => placeOf(one)),
   );
-  const open = (turn.record.consumers ?? []).filter(
-    (one) => one.state !== "restored" && one.how !== "willBreak" && written.has(placeOf(one)),
+  // A rotation of an earlier version may not have asked for them.
+  const all = turn.record.consumers ?? (await knownConsumers(turn));
+  const isLeft = ({ state }: RotationConsumer) => state === "left";
+  const open = all.filter(
+    (one) => !isLeft(one) && one.state !== "restored" && one.how !== "willBreak" && written.has(placeOf(one)),
   );
-  const users: RotationConsumer[] = [];
+  const users = all.filter(isLeft);
   let wait = 0;
   for (const one of await looked(turn, open)) {
     if (one.how !== "blind" && (one.holds === "new" || one.holds === "gone" || (await tookNothing(turn, one))))
