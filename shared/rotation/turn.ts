@@ -21,6 +21,9 @@ import type { Matches } from "./targets.ts";
  */
 export const LEASE_MS = 5 * MINUTE_MS;
 
+/** How often a worker writes while it is amid more than one call. */
+const RENEWED_MS = MINUTE_MS;
+
 /**
  * Between two changes of the tenant's applications: two within 300 ms are refused. The store's clock counts seconds, so that
  * an age of two is more than one. https://learn.microsoft.com/graph/throttling-limits
@@ -63,6 +66,11 @@ export interface Turn {
    * @throws {TakenOver} when another worker has the rotation.
    */
   save(change: (record: RotationRecord) => Partial<RotationRecord>): Promise<void>;
+  /**
+   * Does work of several calls to the cloud, with writes beside it that make the hold last: nobody else may begin the same
+   * while this worker lives. It saves nothing itself.
+   */
+  keeping<T>(work: () => Promise<T>): Promise<T>;
   /**
    * Changes applications of the tenant, while nobody else of this service does.
    *
@@ -117,6 +125,19 @@ export function createTurn(world: RotationWorld, claimed: Row<RotationRecord>, o
     },
     now: () => clock.now(),
     save,
+    async keeping<T>(work: () => Promise<T>) {
+      let renewed = Promise.resolve();
+      // One that fails is made up for by the next; who was taken over is told so by the save after the work.
+      const timer = setInterval(() => {
+        renewed = renewed.then(() => save(() => ({}))).catch(() => {});
+      }, RENEWED_MS);
+      try {
+        return await work();
+      } finally {
+        clearInterval(timer);
+        await renewed;
+      }
+    },
     async directory<T>(write: () => Promise<T>) {
       const giveBack = await lease();
       try {

@@ -124,6 +124,23 @@ test.each(FAILING)(
   },
 );
 
+test("an app whose reference can't be followed any more is not restarted, and all are back on the old value", async () => {
+  const secret = `db-${++names}`;
+  const request = world.vaultSecret(secret, OLD, NEW);
+  const all = await populated(secret, { webApp: 2 });
+  const { consumers } = world.cloud.control;
+  const shut = all.ids[1]!.id;
+  consumers.allow(shut, VAULT, false);
+  const { row } = await world.run((await world.start().begin(request, BOSS)).rotationId);
+  expect(row, JSON.stringify(row.attention)).toMatchObject({
+    status: "rolledBack",
+    failure: { code: "consumerFailed", message: expect.stringMatching(/AccessToKeyVaultDenied/) },
+  });
+  touchedAreBack(row);
+  for (const { id, value } of all.working().values) expect(value, id).toBe(OLD);
+  expect(all.working().gaps).toEqual([]);
+});
+
 function touchedAreBack({ consumers = [] }: RotationRecord): void {
   expect(consumers.some(({ touchedAt }) => touchedAt !== undefined)).toBe(true);
   for (const { id, touchedAt, state } of consumers) if (touchedAt !== undefined) expect(state, id).toBe("restored");

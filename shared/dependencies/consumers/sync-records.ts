@@ -1,3 +1,4 @@
+import { failure } from "../../azure/failure.ts";
 import { Problem } from "../../http/problem.ts";
 import type { Sync } from "../../sync/sync.ts";
 import { recordIdOf } from "../sync-source.ts";
@@ -15,7 +16,12 @@ export function syncConsumers(sync: Pick<Sync, "get" | "trigger">): KindOfConsum
     sees: () => true,
 
     async act(consumer) {
-      await unlessGone(sync.trigger(recordIdOf(consumer.id), { actor: "system", requestId: "rotation" }));
+      const triggered = sync.trigger(recordIdOf(consumer.id), { actor: "system", requestId: "rotation" });
+      await unlessGone(triggered).catch((error: unknown) => {
+        if (!(error instanceof Problem)) throw error;
+        const target = { operation: "run the sync record", resource: consumer.name };
+        throw failure("refused", target, error.message, { remedy: "See GET /api/sync/records/{record_id}." });
+      });
       return NOTHING_CHANGED;
     },
 

@@ -173,7 +173,7 @@ async function act(turn: Turn, consumer: RotationConsumer): Promise<Acted> {
     turn,
     "rotation.consumerRefreshed",
     details,
-    () => turn.world.consumers.act(consumer, { version, value, restart }),
+    () => turn.keeping(() => turn.world.consumers.act(consumer, { version, value, restart })),
     ({ changedMeanwhile }) => (changedMeanwhile.length > 0 ? { changedMeanwhile } : {}),
   );
 }
