@@ -500,6 +500,11 @@ describe("a copy that an administrator names", () => {
     expect(await act!(consumer, wanted)).toEqual({ changedMeanwhile: [] });
     expect(devops.value("shop-copies", "DB_PASSWORD")).toBe("new-value-7");
     expect(await look(consumer, "1", new Date())).toEqual({ holds: "new" });
+    // The first of two was replaced already: a refusal of the other does not mean that nothing was done.
+    await put([copy(), copy("REGION")]);
+    const half = await failureOf(act!(consumer, { ...wanted, value: async () => "new-value-8" }));
+    expect(half).toMatchObject({ unclear: true });
+    expect(devops.value("shop-copies", "DB_PASSWORD")).toBe("new-value-8");
     await put([]);
     const failure = await failureOf(act!(consumer, { ...wanted, value: async () => "never-sent" }));
     expect(failure).toMatchObject({ code: "refused", unclear: false });
