@@ -13,8 +13,13 @@ export interface ConsumersRequest {
   restartApps?: boolean | undefined;
 }
 
-/** Of one rotation: its row holds them all, and a row is at most 1 MiB. */
-const MAX_CONSUMERS = 1000;
+/**
+ * Characters of all consumers of one rotation as JSON: its row holds them all, a row is at most 1 MiB, and a character there
+ * takes two bytes.
+ */
+const MAX_CHARACTERS = 400_000;
+/** By how much one may grow while it is acted on and looked at. */
+const GROWTH = 350;
 /** Named in one text. */
 const MAX_NAMED = 20;
 
@@ -30,8 +35,8 @@ export async function planConsumers(
   { includeResources }: ConsumersRequest,
 ): Promise<Required<Pick<RotationRecord, "consumers" | "coverage">>> {
   const { consumers: found, coverage } = await known.of(readBy(what));
-  if (found.length > MAX_CONSUMERS) {
-    const text = `${found.length} consumers use it, and one rotation acts on at most ${MAX_CONSUMERS}.`;
+  if (JSON.stringify(found).length + GROWTH * found.length > MAX_CHARACTERS) {
+    const text = `${found.length} consumers use it: more than one rotation can keep an account of.`;
     throw new Problem("notRotatable", `${text} Divide them among several secrets.`);
   }
   const included = only(found, includeResources);

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import type { PlannedConsumer } from "../../shared/rotation/consumer.ts";
+import { type PlannedConsumer, unknownConsumers } from "../../shared/rotation/consumer.ts";
 import type { RotationRecord } from "../../shared/rotation/rotation.ts";
 import { HOUR_MS } from "../../shared/time.ts";
 import { liveIn } from "../azure/live-cloud.ts";
@@ -199,6 +199,19 @@ test("one that can't be brought back is shown to a person, after all others were
   const ended = (await world.run(rotationId)).row;
   expect(ended.status).toBe("rolledBack");
   nobodyWentWithout(request, ended);
+});
+
+test("more consumers than a rotation's row can hold are refused before anything is written", async () => {
+  const request = secret();
+  const { vaultName, secretName } = request.secret;
+  const many = Array.from({ length: 1000 }, (_, index): PlannedConsumer => {
+    const id = `/subscriptions/${"1".repeat(36)}/resourceGroups/shop/providers/Microsoft.Web/sites/shop-backend-${index}`;
+    const one = { id, kind: "webApp", name: `shop-backend-${index}`, vaultName, secretName, evidence: "DB_PASSWORD" };
+    return { ...one, how: "action", slowestSeconds: 0, blast: 1 };
+  });
+  world.consumers = { ...unknownConsumers(), of: async () => ({ consumers: many, coverage: [] }) };
+  await expect(begin(request)).rejects.toEqual(refused("notRotatable", /^1000 consumers/));
+  expect(valueAt(request)).toBe(OLD);
 });
 
 test("one that can never be brought back is left by a person's word, and blocks no other rotation", async () => {
