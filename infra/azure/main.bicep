@@ -13,6 +13,9 @@ param location string
 @description('Subscriptions to watch. Empty when a management group grants the permissions (watch/management-group.bicep).')
 param watchedSubscriptionIds string[] = [subscription().subscriptionId]
 
+@description('Resource groups, as ids, whose apps and API Management the service may have take new values (PRO). Empty: none.')
+param rotationResourceGroupIds string[] = []
+
 @description('User name of the first administrator. The password is made by scripts/make-secrets.ts and kept in the vault.')
 param bootstrapAdminUsername string = 'admin'
 
@@ -110,6 +113,16 @@ module service 'service.bicep' = {
 module watch 'watch/subscription.bicep' = [
   for subscriptionId in watchedSubscriptionIds: {
     scope: subscription(subscriptionId)
+    params: {
+      principalId: service.outputs.identityPrincipalId
+      environmentName: environmentName
+    }
+  }
+]
+
+module rotation 'rotation/resource-group.bicep' = [
+  for resourceGroupId in rotationResourceGroupIds: {
+    scope: az.resourceGroup(split(resourceGroupId, '/')[2], split(resourceGroupId, '/')[4])
     params: {
       principalId: service.outputs.identityPrincipalId
       environmentName: environmentName

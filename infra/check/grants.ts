@@ -8,7 +8,7 @@ export interface Grant {
   role: string;
   /** Whose it is, as `Normal` writes it: `{identity.principal_id}` is the service itself. */
   principal: string;
-  /** The resource's name in the templates, or `watched` for a subscription or management group. */
+  /** The resource's name in the templates, `watched` for a subscription or management group, `rotated` for a resource group. */
   scope: string;
   actions: readonly string[];
   dataActions: readonly string[];
@@ -22,7 +22,8 @@ export function grantsOf(bicep: ReadonlyMap<string, BicepFile>): Grant[] {
       const assigned = file.resources.filter(({ type }) => type === "Microsoft.Authorization/roleAssignments");
       return assigned.map(({ body }): Grant => {
         const scope = property(body, "scope");
-        const on = scope?.kind === "name" ? snake(scope.name) : "watched";
+        const own = file.scope === "resourceGroup" ? "rotated" : "watched";
+        const on = scope?.kind === "name" ? snake(scope.name) : own;
         const principal = property(body, "properties", "principalId");
         const whose = principal ? bicepNormal(bicep, file)(principal) : "";
         const role = property(body, "properties", "roleDefinitionId");

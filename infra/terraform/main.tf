@@ -31,3 +31,12 @@ module "watch" {
   principal_id     = azurerm_user_assigned_identity.identity.principal_id
   environment_name = var.environment_name
 }
+
+module "rotation" {
+  source   = "./rotation"
+  for_each = toset(var.rotation_resource_group_ids)
+
+  scope            = each.value
+  principal_id     = azurerm_user_assigned_identity.identity.principal_id
+  environment_name = var.environment_name
+}

@@ -35,6 +35,17 @@ variable "watched_subscription_ids" {
   }
 }
 
+variable "rotation_resource_group_ids" {
+  description = "Resource groups, as ids, whose apps and API Management the service may have take new values (PRO). Empty: none."
+  type        = list(string)
+  default     = []
+
+  validation {
+    condition     = alltrue([for id in var.rotation_resource_group_ids : can(regex("^/subscriptions/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/resourceGroups/[^/]+$", id))])
+    error_message = "rotation_resource_group_ids must hold ids of resource groups: /subscriptions/.../resourceGroups/..."
+  }
+}
+
 variable "bootstrap_admin_username" {
   description = "User name of the first administrator. The password is made by make-secrets.ts and kept in the vault."
   type        = string

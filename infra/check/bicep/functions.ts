@@ -12,6 +12,7 @@ export const FUNCTIONS: Record<string, { least: number; most: number; returns?: 
   loadTextContent: { least: 1, most: 2, returns: "string" },
   managementGroup: { least: 0, most: 1, returns: "object" },
   resourceGroup: { least: 0, most: 2, returns: "object" },
+  split: { least: 2, most: 2, returns: "array" },
   subscription: { least: 0, most: 1, returns: "object" },
   subscriptionResourceId: { least: 2, most: Number.POSITIVE_INFINITY, returns: "string" },
   tenantResourceId: { least: 2, most: Number.POSITIVE_INFINITY, returns: "string" },

@@ -166,8 +166,11 @@ function expression(node: Node): Expression {
       return { ...at, kind: "member", of: expression(parts[0]!), name: parts[1]!.text };
     case "subscript_expression":
       return { ...at, kind: "index", of: expression(parts[0]!), index: expression(parts[1]!) };
-    case "call_expression":
-      return { ...at, kind: "call", name: parts[0]!.text, args: itemsOf(named(parts[1]!)) };
+    case "call_expression": {
+      // A function that shares its name with something declared is written with its namespace.
+      const name = parts[0]!.text.replace(/^(az|sys)\./, "");
+      return { ...at, kind: "call", name, args: itemsOf(named(parts[1]!)) };
+    }
     case "ternary_expression": {
       const [test, whenTrue, whenFalse] = parts.map(expression);
       return { ...at, kind: "conditional", test: test!, whenTrue: whenTrue!, whenFalse: whenFalse! };

@@ -1,0 +1,19 @@
+variable "scope" {
+  description = "The resource group, as an id: /subscriptions/.../resourceGroups/..."
+  type        = string
+
+  validation {
+    condition     = can(regex("^/subscriptions/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/resourceGroups/[^/]+$", var.scope))
+    error_message = "scope must be the id of a resource group."
+  }
+}
+
+variable "principal_id" {
+  description = "Object id of the identity of the service (output service_identity_principal_id)."
+  type        = string
+}
+
+variable "environment_name" {
+  description = "As given to the service's own module."
+  type        = string
+}
