@@ -1,4 +1,7 @@
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { parseTemplates } from "../../infra/check/check.ts";
+import { readInfraFiles } from "../../infra/check/files.ts";
+import { grantsOf } from "../../infra/check/grants.ts";
 import type { RotationRecord } from "../../shared/rotation/rotation.ts";
 import { MINUTE_MS } from "../../shared/time.ts";
 import { liveIn } from "../azure/live-cloud.ts";
@@ -29,6 +32,7 @@ afterAll(async () => {
 });
 afterEach(() => {
   world.cloud.control.clearFaults();
+  world.cloud.control.allowOnly(undefined);
   world.targets = [];
   world.messages.length = 0;
   company?.remove();
@@ -168,6 +172,27 @@ test("what is left out sees no call, and one that is refused has everything put 
   expect(row.consumers!.find(({ id }) => id === third)).toMatchObject({ state: "failed" });
   for (const { id, value } of all.working().values) if (id === first) expect(value).toBe(NEW);
   expect(all.working().gaps).toEqual([]);
+});
+
+test("the roles of the templates, and an officer's on the vaults, are enough for it, and nothing asks for more", async () => {
+  const secret = `db-${++names}`;
+  const request = world.vaultSecret(secret, OLD, NEW);
+  await populated(secret, { webApp: 1, slot: 1, apiManagement: 1, containerApp: 1 });
+  const { control } = world.cloud;
+  const { bicep } = await parseTemplates(readInfraFiles());
+  const given = grantsOf(bicep).filter(({ scope }) => scope === "watched" || scope === "rotated");
+  const vaults = [VAULT, "kv-lifecycle-service"].flatMap((name) => control.vaultId(name) ?? []);
+  const officer = { actions: [], dataActions: ["Microsoft.KeyVault/vaults/secrets/*"] };
+  control.allowOnly([
+    ...given.map((grant) => ({ ...grant, scope: `/subscriptions/${SUBSCRIPTION}` })),
+    ...vaults.map((scope) => ({ ...officer, scope })),
+  ]);
+  const refused = () => control.requests({}).filter(({ status }) => status === 403).length;
+  const before = refused();
+  const { row } = await world.run((await world.start().begin({ ...request, overlapDays: 0 }, BOSS)).rotationId);
+  expect(row.status).toBe("completed");
+  expect(row.consumers!.map(({ state }) => state)).toEqual(["verified", "verified", "verified", "verified"]);
+  expect(refused()).toBe(before);
 });
 
 test("no value was written down on the way", () =>
