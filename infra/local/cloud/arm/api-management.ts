@@ -22,7 +22,7 @@ export class ApiManagement {
   readonly #parts: { resources: Resources; store: ArmStore; clock: CloudClock; working: WorkingValues };
   /** When each was read last, and to what end, by id in lower case. */
   readonly #read = new Map<string, { at: number; reading: Reading; value?: string }>();
-  /** Those that a refresh does nothing to. */
+  /** Those that a refresh does nothing to; they don't read by themselves either. */
   readonly #stuck = new Set<string>();
 
   constructor(parts: { resources: Resources; store: ArmStore; clock: CloudClock; working: WorkingValues }) {
@@ -40,7 +40,7 @@ export class ApiManagement {
     const now = this.#parts.clock.now();
     for (const [id, { at }] of this.#read) {
       const times = Math.floor((now - at) / REFRESH_MS);
-      if (times < 1) continue;
+      if (times < 1 || this.#stuck.has(id)) continue;
       const resource = this.#parts.store.get(id);
       if (resource === undefined) this.#read.delete(id);
       else {
