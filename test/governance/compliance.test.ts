@@ -75,7 +75,11 @@ describe("the stand-in company acme", () => {
   /** Waits until something is the same for two seconds. */
   async function settled(read: () => Promise<unknown>): Promise<void> {
     let before = "";
-    const isSame = async () => before === (before = JSON.stringify(await read()));
+    const isSame = async () => {
+      const [last, now] = [before, JSON.stringify(await read())];
+      before = now;
+      return now === last;
+    };
     await vi.waitUntil(isSame, { timeout: 120_000, interval: 2_000 });
   }
 
