@@ -25,7 +25,7 @@ export const consumersOptions = {
   }),
   skipVerification: z.boolean().default(false).meta({
     description:
-      "Whether consumers are told to take the new value without waiting until they hold it. None then has everything put back.",
+      "Whether consumers are told to take the new value without looking whether they hold it. One that can't be told still has everything put back.",
   }),
 };
 
