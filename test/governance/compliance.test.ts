@@ -49,7 +49,10 @@ describe("the stand-in company acme", () => {
       await ended(`${headers.get("location")}/discover`);
     }
     await ended("/api/assets/dependencies/discover");
-    // What is known of references is judged by messages of their own.
+    // What is known of references is judged by a message of its own.
+    const isJudged = async () =>
+      (await service.all("/compliance/violations")).some(({ checkId }) => checkId === "secret-reference-resolved");
+    await vi.waitUntil(isJudged, { timeout: 120_000, interval: 200 });
     await settled(async () => (await service.admin("GET", "/compliance/score")).body);
     [violations, assets] = await Promise.all([
       service.all("/compliance/violations"),
