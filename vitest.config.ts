@@ -8,10 +8,11 @@ export default defineConfig({
     // Processes are used for one file after the other.
     isolate: false,
     setupFiles: ["test/support/fresh-modules.ts"],
-    // One more than cores: many tests wait for other processes.
-    maxWorkers: 3,
+    // Twice the cores of the smallest machine: many tests wait for other processes.
+    maxWorkers: 4,
     // Several times what the longest takes: no test waits for time to pass, but the machine may be busy.
     testTimeout: 300_000,
-    hookTimeout: 180_000,
+    hookTimeout: 600_000,
+    expect: { poll: { timeout: 150_000 } },
   },
 });

@@ -36,6 +36,7 @@ const createToken = endpoint({
   tier: "core",
   interactive: true,
   body: NewApiToken,
+  example: { body: { name: "nightly report", role: "user", expiresInDays: 90 } },
   responds: { 201: CreatedApiToken },
   problems: ["alreadyExists", "conflict"],
   handle: async ({ body, actor, caller, services }) => {

@@ -51,6 +51,7 @@ const listApplications = endpoint({
   access: "user",
   tier: "pro",
   query: ApplicationQuery,
+  example: { query: { search: "Payments" } },
   responds: { 200: pageOf(Application, "ApplicationList") },
   handle: async ({ query, services }) => {
     const { limit: _limit, offset: _offset, cursor: _cursor, ...filter } = query;

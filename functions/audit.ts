@@ -1,19 +1,28 @@
+import type * as z from "zod";
 import {
   AuditEntryList,
   AuditExport,
   auditQuery,
   ExportQuery,
+  FileQuery,
   ListQuery,
+  ReportQuery,
   Verification,
   VerifyQuery,
 } from "../shared/audit/api.ts";
-import type { ExportPart } from "../shared/audit/export/export.ts";
+import { auditCsv } from "../shared/audit/export/csv.ts";
+import { type ExportPart, MAX_PDF_ENTRIES } from "../shared/audit/export/export.ts";
 import { takesGzip } from "../shared/http/encoding.ts";
+import type { RequestContext } from "../shared/http/endpoint.ts";
 import { pageRequest } from "../shared/http/paging.ts";
-import { content, ok } from "../shared/http/reply.ts";
+import { content, ok, type Reply } from "../shared/http/reply.ts";
 import { endpoint, timer } from "./kit.ts";
+import type { Services } from "./services.ts";
 
 const tag = "Audit";
+
+const PARTS =
+  'There is no limit: what is longer than one answer (25,000 entries, or 4 MiB as sent) comes in parts, each a valid file; the header `Link: <…>; rel="next"` leads to the next one. Answers are compressed when `Accept-Encoding` has gzip.';
 
 const listAuditEntries = endpoint({
   name: "listAuditEntries",
@@ -26,6 +35,7 @@ const listAuditEntries = endpoint({
   access: "auditor",
   tier: "core",
   query: ListQuery,
+  example: { query: { event_type: "user.signedIn", limit: "10" } },
   responds: { 200: AuditEntryList },
   handle: async ({ query, caller, services }) =>
     ok(await services.audit.list(auditQuery(query), pageRequest(query), caller)),
@@ -35,27 +45,57 @@ const exportAudit = endpoint({
   name: "exportAudit",
   method: "GET",
   route: "audit/export",
-  summary: "Export what happened, oldest first, as JSON, CSV or PDF",
-  description:
-    'JSON and CSV have no limit: what is longer than one answer (25,000 entries, or 4 MiB as sent) comes in parts, each a valid file; the header `Link: <…>; rel="next"` leads to the next one, in JSON `nextCursor` too. Answers are compressed when `Accept-Encoding` has gzip. The JSON export carries what the command `verify-audit` needs to verify it elsewhere. A PDF holds at most 5,000 entries.',
+  summary: "Export what happened, oldest first",
+  description: `${PARTS} As JSON also \`nextCursor\` leads to it. The JSON export carries what the command \`verify-audit\` needs to verify it elsewhere. With \`format\` it answers the files of GET /audit/export/csv and GET /audit/export/pdf.`,
   tag,
   access: "auditor",
   tier: "core",
   query: ExportQuery,
-  responds: {
-    200: {
-      description: "The export, or the part of it that the cursor asks for",
-      mediaTypes: ["text/csv", "application/pdf"],
-      json: AuditExport,
-    },
-  },
-  async handle({ query, headers, url, caller, services }) {
-    const { format = "json", cursor } = query;
-    const gzip = takesGzip(headers);
-    const part = await services.audit.export({ format, query: auditQuery(query), cursor, gzip }, caller);
-    return content(part.mediaType, part.data, exportHeaders(part, url));
-  },
+  responds: { 200: { json: AuditExport, or: ["text/csv", "application/pdf"] } },
+  handle: async (context) => await exported(context, context.query.format ?? "json", context.query),
 });
+
+const exportAuditCsv = endpoint({
+  name: "exportAuditCsv",
+  method: "GET",
+  route: "audit/export/csv",
+  summary: "Export what happened, oldest first, as CSV",
+  description: PARTS,
+  tag,
+  access: "auditor",
+  tier: "core",
+  query: FileQuery,
+  example: { query: { event_type: "user.signedIn" } },
+  responds: { 200: { description: "The export, or a part of it", mediaType: "text/csv", example: auditCsv.header() } },
+  handle: async (context) => await exported(context, "csv", context.query),
+});
+
+const exportAuditPdf = endpoint({
+  name: "exportAuditPdf",
+  method: "GET",
+  route: "audit/export/pdf",
+  summary: "Export what happened, oldest first, as a PDF",
+  description: `At most ${MAX_PDF_ENTRIES.toLocaleString("en")} entries: of more, choose a shorter period or filters, or CSV or JSON (400).`,
+  tag,
+  access: "auditor",
+  tier: "core",
+  query: ReportQuery,
+  example: { query: { event_type: "user.signedIn" } },
+  responds: { 200: { description: "The document", mediaType: "application/pdf" } },
+  handle: async (context) => await exported(context, "pdf", context.query),
+});
+
+type Exporting = Pick<RequestContext<Services, unknown, unknown, unknown>, "headers" | "url" | "caller" | "services">;
+
+async function exported(
+  { headers, url, caller, services }: Exporting,
+  format: "json" | "csv" | "pdf",
+  { cursor, ...query }: z.output<typeof FileQuery>,
+): Promise<Reply> {
+  const gzip = takesGzip(headers);
+  const part = await services.audit.export({ format, query: auditQuery(query), cursor, gzip }, caller);
+  return content(part.mediaType, part.data, exportHeaders(part, url));
+}
 
 function exportHeaders(part: ExportPart, url: URL): Record<string, string> {
   const headers: Record<string, string> = {
@@ -89,7 +129,7 @@ const verifyAudit = endpoint({
   },
 });
 
-export const endpoints = [listAuditEntries, exportAudit, verifyAudit];
+export const endpoints = [listAuditEntries, exportAudit, exportAuditCsv, exportAuditPdf, verifyAudit];
 
 /** Half a minute after an interval may be closed. */
 export const timers = [

@@ -35,7 +35,13 @@ const signIn = endpoint({
   rateLimit: "signIn",
   body: Credentials,
   form: true,
-  responds: { 200: z.union([SignedIn, z.object({ user: UserView })]) },
+  example: { body: { username: "admin", password: "the password that npm start printed" } },
+  responds: {
+    200: z.union([
+      SignedIn,
+      z.object({ user: UserView.meta({ description: "Who signed in; the session is in the cookie." }) }),
+    ]),
+  },
   problems: ["crossSite", "ssoOnly"],
   cookies: [SESSION_COOKIE],
   handle: async ({ body, caller, headers, origin, services }) => {
@@ -62,6 +68,7 @@ const signOut = endpoint({
   beforePasswordChange: true,
   body: SignOut,
   bodyOptional: true,
+  example: { body: { everywhere: false } },
   responds: { 200: SignedOut },
   cookies: [SESSION_COOKIE],
   handle: async ({ body, actor, caller, services }) => {
@@ -74,13 +81,16 @@ const getMe = endpoint({
   name: "getMe",
   method: "GET",
   route: "auth/me",
-  summary: "The user who is signed in",
+  summary: "The user who is signed in, and the tier that is licensed",
   tag,
   access: "user",
   tier: "core",
   beforePasswordChange: true,
   responds: { 200: Me },
-  handle: async ({ actor, services }) => ok(await services.access.me(actor)),
+  handle: async ({ actor, services }) => {
+    const [me, { tier }] = await Promise.all([services.access.me(actor), services.licensing.status()]);
+    return ok({ ...me, tier });
+  },
 });
 
 const changePassword = endpoint({
@@ -96,6 +106,7 @@ const changePassword = endpoint({
   interactive: true,
   beforePasswordChange: true,
   body: PasswordChange,
+  example: { body: { currentPassword: "the password so far", newPassword: "seven green bicycles uphill" } },
   responds: { 200: PasswordChanged },
   problems: ["conflict", "tooManyAttempts"],
   handle: async ({ body, actor, caller, services }) => {

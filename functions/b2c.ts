@@ -34,6 +34,16 @@ const registerTenant = endpoint({
   tier: "pro",
   body: NewTenant,
   problems: ["alreadyExists", "conflict"],
+  example: {
+    body: {
+      tenantId: "c97a9dbf-bd9f-4433-aea9-295c8898e41d",
+      tenantDomain: "acmepartners.onmicrosoft.com",
+      displayName: "Acme Partners",
+      clientId: "97471835-12cd-444d-ae9b-dc205f8336bf",
+      clientSecret: "a client secret of that application",
+      autoDiscover: false,
+    },
+  },
   responds: { 201: TenantView },
   handle: async ({ body, caller, services }) => {
     const found = await services.b2c.register(body, caller);
@@ -88,6 +98,7 @@ const changeTenant = endpoint({
   body: TenantChange,
   conditional: true,
   problems: ["conflict"],
+  example: { body: { displayName: "Acme Shop" } },
   responds: { 200: TenantView },
   handle: async ({ params, body, caller, ifMatch, services }) =>
     resource(tenantView(await services.b2c.change(params.tenant_id, body, ifMatch, caller))),

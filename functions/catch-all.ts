@@ -1,13 +1,15 @@
 import { type Endpoint, methodsOf } from "../shared/http/endpoint.ts";
 import { Problem } from "../shared/http/problem.ts";
 import { endpoint } from "./kit.ts";
+import { page } from "./page.ts";
 import type { Services } from "./services.ts";
 
 export const CATCH_ALL = "{*path}";
 
 /**
- * Answers what no other function does: a path that is none, or a method the path does not take. The platform alone would
- * answer an empty 404 to both. Its name sorts last, since the platform asks functions in the order of their names.
+ * Answers what no other function does: the page at `/`, which no route can name, a path that is none, or a method the path
+ * does not take. The platform alone would answer an empty 404 to these. Its name sorts last, since the platform asks
+ * functions in the order of their names.
  */
 export function catchAll(all: () => Endpoint<Services>[]): Endpoint<Services> {
   return endpoint({
@@ -19,11 +21,14 @@ export function catchAll(all: () => Endpoint<Services>[]): Endpoint<Services> {
     access: "open",
     tier: "core",
     undocumented: true,
+    // The page is as free as its files. What is no address at all is counted below.
+    rateLimit: "none",
     responds: {},
-    handle: async ({ url }) => {
+    handle: async ({ url, headers, admit }) => {
       // One slash at the end counts for nothing, as for the platform.
       const path = url.pathname.replace(/\/$/, "").slice(1);
-      if (path === "") return { status: 302, headers: { Location: "/docs" } };
+      if (path === "") return await page(headers);
+      await admit("open");
       const methods = all()
         .filter(({ route }) => route !== CATCH_ALL && routePattern(route).test(path))
         .flatMap(methodsOf);

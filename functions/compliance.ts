@@ -6,17 +6,24 @@ import {
   Framework,
   FrameworkDetails,
   frameworkView,
+  HistoryQuery,
   NewExemption,
+  ReportQuery,
   Score,
-  Violation,
+  ViolationFileQuery,
+  ViolationList,
+  ViolationQuery,
+  ViolationReportQuery,
+  violationFilter,
 } from "../shared/compliance/api.ts";
-import { SEVERITIES } from "../shared/compliance/check.ts";
 import { FRAMEWORK_IDS } from "../shared/compliance/controls.ts";
 import { OPERATOR_EXEMPTION_DAYS } from "../shared/compliance/exemptions.ts";
 import { EvaluateMessage, QUEUE } from "../shared/compliance/layout.ts";
+import { FRAMEWORK_CSV_EXAMPLE, VIOLATIONS_CSV_EXAMPLE } from "../shared/compliance/report/csv.ts";
+import { MAX_PDF_VIOLATIONS } from "../shared/compliance/report/reports.ts";
 import { pageOf, pageParameters, pageRequest } from "../shared/http/paging.ts";
-import { created, deleted, ok, resource } from "../shared/http/reply.ts";
-import { endpoint, poison, queue, timer } from "./kit.ts";
+import { content, created, deleted, ok, resource } from "../shared/http/reply.ts";
+import { endpoint, exampleDay, poison, queue, timer } from "./kit.ts";
 
 const tag = "Compliance";
 
@@ -29,15 +36,8 @@ const getComplianceScore = endpoint({
   tag,
   access: "user",
   tier: "core",
-  query: z.strictObject({
-    history: z
-      .string()
-      .regex(/^\d{1,3}$/, "must be a whole number of days")
-      .transform(Number)
-      .pipe(z.number().min(1).max(366))
-      .optional()
-      .meta({ description: "Also the score of each of so many days, 1 to 366.", example: "30" }),
-  }),
+  query: HistoryQuery,
+  example: { query: { history: "30" } },
   responds: { 200: Score },
   handle: async ({ query, services }) => ok(await services.compliance.score(query.history)),
 });
@@ -47,21 +47,59 @@ const listViolations = endpoint({
   method: "GET",
   route: "compliance/violations",
   summary: "What fails, by severity, check and resource",
-  description: "Exempted violations stay listed and say so.",
+  description:
+    "Exempted violations stay listed and say so: `open` of the answer is what the score calls `failed`, `exempted` what it calls so. A vault's violations are those of the vault itself and of what it holds. Remedies are for the resource at hand.",
   tag,
   access: "user",
   tier: "core",
-  query: z.strictObject({
-    severity: z.enum(SEVERITIES).optional(),
-    framework: z.enum(FRAMEWORK_IDS).optional().meta({ description: "A framework's id." }),
-    ...pageParameters,
-  }),
-  responds: { 200: pageOf(Violation, "ViolationList") },
-  handle: async ({ query, services }) => {
-    const { severity, framework } = query;
-    return ok(await services.compliance.violations({ severity, framework }, pageRequest(query)));
+  query: ViolationQuery,
+  example: { query: { severity: "critical", limit: "10" } },
+  responds: { 200: ViolationList },
+  handle: async ({ query, services }) =>
+    ok(await services.compliance.violations(violationFilter(query), pageRequest(query))),
+});
+
+const exportViolations = endpoint({
+  name: "exportViolations",
+  method: "GET",
+  route: "compliance/violations/csv",
+  summary: "What fails, as CSV",
+  description: 'Up to 5,000 violations a part; the header `Link: <…>; rel="next"` leads to the next one.',
+  tag,
+  access: "user",
+  tier: "core",
+  query: ViolationFileQuery,
+  example: { query: { vault: "kv-payments-prod" } },
+  responds: { 200: { description: "A part of the list", mediaType: "text/csv", example: VIOLATIONS_CSV_EXAMPLE } },
+  handle: async ({ query, url, services }) => {
+    const { csv, nextCursor } = await services.complianceReports.violationsCsv(violationFilter(query), query.cursor);
+    const next = new URLSearchParams(url.searchParams);
+    if (nextCursor !== null) next.set("cursor", nextCursor);
+    return content("text/csv; charset=utf-8; header=present", csv, {
+      "Content-Disposition": 'attachment; filename="violations.csv"',
+      ...(nextCursor !== null && { Link: `<${url.pathname}?${next}>; rel="next"` }),
+    });
   },
 });
+
+const reportViolations = endpoint({
+  name: "reportViolations",
+  method: "GET",
+  route: "compliance/violations/pdf",
+  summary: "What fails, as a PDF",
+  description: `At most ${MAX_PDF_VIOLATIONS.toLocaleString("en")} violations: of more, choose filters, or the CSV (400).`,
+  tag,
+  access: "user",
+  tier: "core",
+  query: ViolationReportQuery,
+  example: { query: { vault: "kv-payments-prod" } },
+  responds: { 200: { description: "The document", mediaType: "application/pdf" } },
+  handle: async ({ query, services }) =>
+    pdf("violations.pdf", await services.complianceReports.violationsPdf(violationFilter(query))),
+});
+
+const pdf = (fileName: string, data: Uint8Array) =>
+  content("application/pdf", data, { "Content-Disposition": `attachment; filename="${fileName}"` });
 
 const evaluateCompliance = endpoint({
   name: "evaluateCompliance",
@@ -69,12 +107,29 @@ const evaluateCompliance = endpoint({
   route: "compliance/evaluate",
   summary: "Evaluate everything now",
   description:
-    "Up to 20 vaults with 2,000 assets are evaluated before the answer, which then holds the score. More are `queued`; GET /compliance/score tells how far it is. 409 while enableComplianceScanning is false.",
+    "Up to 20 vaults with 2,000 assets are evaluated before the answer, which then holds the score. More are `queued`: GET /compliance/evaluations/{evaluation_id} tells how far it is. 409 while enableComplianceScanning is false.",
   tag,
   access: "admin",
   tier: "core",
   responds: { 200: EvaluationResult },
   handle: async ({ caller, services }) => ok(await services.compliance.evaluate(caller)),
+});
+
+const getEvaluation = endpoint({
+  name: "getEvaluation",
+  method: "GET",
+  route: "compliance/evaluations/{evaluation_id}",
+  summary: "How far an evaluation is",
+  description:
+    "An evaluation of everything that was asked for; a vault that a later one covered counts as done. Kept for `scanRetentionDays`.",
+  tag,
+  access: "user",
+  tier: "core",
+  params: z.object({
+    evaluation_id: z.string().meta({ description: "The evaluationId that POST /compliance/evaluate answered." }),
+  }),
+  responds: { 200: EvaluationResult },
+  handle: async ({ params, services }) => ok(await services.compliance.evaluation(params.evaluation_id)),
 });
 
 const listFrameworks = endpoint({
@@ -93,6 +148,8 @@ const listFrameworks = endpoint({
   },
 });
 
+const frameworkParams = z.object({ framework_id: z.string().meta({ enum: FRAMEWORK_IDS }) });
+
 const getFramework = endpoint({
   name: "getFramework",
   method: "GET",
@@ -101,9 +158,49 @@ const getFramework = endpoint({
   tag,
   access: "user",
   tier: "core",
-  params: z.object({ framework_id: z.string().meta({ enum: FRAMEWORK_IDS }) }),
+  params: frameworkParams,
+  query: HistoryQuery,
   responds: { 200: FrameworkDetails },
-  handle: async ({ params, services }) => ok(await services.compliance.framework(params.framework_id)),
+  handle: async ({ params, query, services }) =>
+    ok(await services.compliance.framework(params.framework_id, query.history)),
+});
+
+const exportFramework = endpoint({
+  name: "exportFramework",
+  method: "GET",
+  route: "compliance/frameworks/{framework_id}/csv",
+  summary: "One framework as CSV: a line for each control and check",
+  tag,
+  access: "user",
+  tier: "core",
+  params: frameworkParams,
+  responds: { 200: { description: "The controls", mediaType: "text/csv", example: FRAMEWORK_CSV_EXAMPLE } },
+  handle: async ({ params, services }) => {
+    const { id, csv } = await services.complianceReports.frameworkCsv(params.framework_id);
+    return content("text/csv; charset=utf-8; header=present", csv, {
+      "Content-Disposition": `attachment; filename="${id}.csv"`,
+    });
+  },
+});
+
+const reportFramework = endpoint({
+  name: "reportFramework",
+  method: "GET",
+  route: "compliance/frameworks/{framework_id}/pdf",
+  summary: "One framework as a report for an assessor",
+  description:
+    "Scope, period, method, the result of each control with its checks, and the evidence: of each check that fails the first 20 violations, and the exemptions.",
+  tag,
+  access: "user",
+  tier: "core",
+  params: frameworkParams,
+  query: ReportQuery,
+  example: { query: { days: "90" } },
+  responds: { 200: { description: "The document", mediaType: "application/pdf" } },
+  handle: async ({ params, query, services }) => {
+    const { id, data } = await services.complianceReports.frameworkPdf(params.framework_id, query.days);
+    return pdf(`${id}.pdf`, data);
+  },
 });
 
 const exemptionParams = z.object({
@@ -150,6 +247,18 @@ const createExemption = endpoint({
   access: "operator",
   tier: "core",
   body: NewExemption,
+  example: {
+    body: {
+      checkId: "secret-expired",
+      scope: { type: "asset", id: "kv-payments-prod.secret.payments-api-client-secret" },
+      category: "waiver",
+      reason: "Accepted until the migration is over.",
+      ticket: "SEC-1042",
+      get until() {
+        return exampleDay(30);
+      },
+    },
+  },
   responds: { 201: ExemptionView },
   handle: async ({ body, caller, services }) => {
     const exemption = await services.compliance.exemptions.create(body, caller);
@@ -178,9 +287,14 @@ const removeExemption = endpoint({
 export const endpoints = [
   getComplianceScore,
   listViolations,
+  exportViolations,
+  reportViolations,
   evaluateCompliance,
+  getEvaluation,
   listFrameworks,
   getFramework,
+  exportFramework,
+  reportFramework,
   listExemptions,
   getExemption,
   createExemption,

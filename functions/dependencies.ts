@@ -1,5 +1,6 @@
 import * as z from "zod";
 import {
+  AssetUsage,
   BlastRadius,
   blastRadiusView,
   CoverageList,
@@ -13,6 +14,7 @@ import {
   runParams,
   runView,
   secretParams,
+  usageView,
 } from "../shared/dependencies/api.ts";
 import { DiscoverMessage, QUEUE } from "../shared/dependencies/dependencies.ts";
 import { pageParameters, pageRequest } from "../shared/http/paging.ts";
@@ -33,6 +35,7 @@ const listDependencies = endpoint({
   access: "user",
   tier: "pro",
   query: DependencyQuery,
+  example: { query: { vault: "kv-payments-prod", limit: "10" } },
   responds: { 200: DependencyList },
   handle: async ({ query, services }) => {
     const { page, coverage } = await services.dependencies.list(filterOf(query), pageRequest(query));
@@ -74,6 +77,22 @@ const getBlastRadius = endpoint({
     ok(blastRadiusView(await services.dependencies.blastRadius(params.secret_id))),
 });
 
+const getAssetUsage = endpoint({
+  name: "getAssetUsage",
+  method: "GET",
+  route: `${DEPENDENCIES}/usage/{secret_id}`,
+  summary: "Who was seen to read an asset",
+  description:
+    "By the vaults' audit events in the Log Analytics workspaces that LOG_ANALYTICS_WORKSPACE_IDS names: when it was last read, by whom, and which versions. A workspace is asked once an hour.",
+  tag,
+  access: "user",
+  tier: "pro",
+  params: secretParams,
+  responds: { 200: AssetUsage },
+  problems: ["notFound", "serviceVault"],
+  handle: async ({ params, services }) => ok(usageView(await services.dependencies.usage(params.secret_id))),
+});
+
 const discoverDependencies = endpoint({
   name: "discoverDependencies",
   method: "POST",
@@ -106,7 +125,14 @@ const getDependencyRun = endpoint({
   handle: async ({ params, services }) => ok(runView(await services.dependencies.run(params.run_id))),
 });
 
-export const endpoints = [listDependencies, listCoverage, getBlastRadius, discoverDependencies, getDependencyRun];
+export const endpoints = [
+  listDependencies,
+  listCoverage,
+  getBlastRadius,
+  getAssetUsage,
+  discoverDependencies,
+  getDependencyRun,
+];
 
 /** By way of a queue: a moment of its own for each deployment, and retries. */
 const schedule = async (mode: "full" | "changes", { services }: Invocation) => {

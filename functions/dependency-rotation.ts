@@ -16,6 +16,10 @@ const rotateAsset = endpoint({
   params: RotateAssetParams,
   body: RotateAssetRequest,
   bodyOptional: true,
+  example: {
+    params: { secret_id: "kv-payments-prod.secret.sql-password" },
+    body: { generate: { length: 32, alphabet: "alphanumeric" }, issuerAccepts: true, dryRun: true },
+  },
   responds: { 200: RotationView, 201: RotationView },
   problems: [
     "notFound",

@@ -40,6 +40,7 @@ const putSettings = endpoint({
   tier: "core",
   conditional: true,
   body: DevopsSettingsChange,
+  example: { body: { orgUrl: "https://dev.azure.com/acme" } },
   responds: { 200: DevopsSettingsView },
   problems: ["conflict"],
   handle: async ({ body, ifMatch, caller, services }) =>
@@ -88,6 +89,7 @@ const putProjects = endpoint({
   tier: "core",
   conditional: true,
   body: DevopsProjectsChange,
+  example: { body: { projectIds: [] } },
   responds: { 200: DevopsSettingsView },
   problems: ["conflict"],
   handle: async ({ body, ifMatch, caller, services }) =>
@@ -106,6 +108,7 @@ const putCopies = endpoint({
   tier: "core",
   conditional: true,
   body: DevopsCopiesChange,
+  example: { body: { copies: [] } },
   responds: { 200: DevopsSettingsView },
   problems: ["conflict", "serviceVault"],
   handle: async ({ body, ifMatch, caller, services }) =>

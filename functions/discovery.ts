@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { portalOf } from "../shared/azure/portal.ts";
 import {
   progressView,
   Scan,
@@ -8,13 +9,39 @@ import {
   scanView,
   vaultResultView,
 } from "../shared/discovery/api.ts";
+import { LOOK_QUEUE, LookMessage } from "../shared/discovery/look.ts";
 import { QUEUES, ScanMessage, StartMessage, VaultMessage } from "../shared/discovery/scan.ts";
-import { pageOf, pageParameters, pageRequest } from "../shared/http/paging.ts";
+import { EVENT_QUEUE, VaultEvent } from "../shared/discovery/vault-event.ts";
+import { pageOf, pageParameters, pageRequest, requireOrder } from "../shared/http/paging.ts";
 import { notFound } from "../shared/http/problem.ts";
-import { content, created, Deleted, deleted, ok } from "../shared/http/reply.ts";
-import { Asset, AssetQuery, assetView, tagFilter, Vault, VaultQuery, vaultView } from "../shared/inventory/api.ts";
-import { assetsCsv } from "../shared/inventory/csv.ts";
+import { content, created, Deleted, deleted, ok, type Reply } from "../shared/http/reply.ts";
+import {
+  Asset,
+  AssetDetails,
+  AssetFileQuery,
+  AssetQuery,
+  assetDetailsView,
+  assetView,
+  refuseImpossible,
+  tagFilter,
+  Vault,
+  VaultQuery,
+  vaultView,
+} from "../shared/inventory/api.ts";
+import { ASSETS_CSV_EXAMPLE, assetsCsv } from "../shared/inventory/csv.ts";
+import {
+  ChangeList,
+  ChangeQuery,
+  changeView,
+  SUMMARY_DAYS,
+  Summary,
+  SummaryQuery,
+  summaryView,
+} from "../shared/inventory/summary-api.ts";
+import { AssetVersions, versionsView } from "../shared/inventory/versions-api.ts";
+import { DAY_MS } from "../shared/time.ts";
 import { endpoint, type Invocation, poison, queue, timer } from "./kit.ts";
+import type { Services } from "./services.ts";
 
 const tag = "Discovery";
 const scanParams = z.object({ scan_id: z.string().meta({ description: "The scanId of the scan." }) });
@@ -31,6 +58,7 @@ const startScan = endpoint({
   access: "operator",
   tier: "core",
   body: ScanRequest,
+  example: { body: { mode: "delta" } },
   responds: { 201: Scan },
   problems: ["scanRunning"],
   handle: async ({ body, caller, services }) => {
@@ -108,34 +136,62 @@ const listAssets = endpoint({
   route: "api/assets/discovery/assets",
   summary: "The inventory: secrets, keys and certificates",
   description:
-    "All filters work together. With status, expiresBefore or expiresAfter the order is by expiry. The filters search, enabled, tag and owner have no index: one call looks through up to 10,000 rows and then answers what it found with a nextCursor.",
+    "What is out of scope is among them, marked, and in no count and no score; counted=true or outOfScope=false leaves it out. All filters work together. With status, expiresBefore or expiresAfter the order is by expiry. The filters search, enabled, tag and owner have no index: one call looks through up to 10,000 rows and then answers what it found with a nextCursor.",
   tag,
   access: "user",
   tier: "core",
   query: AssetQuery,
-  responds: {
-    200: { description: "Success", mediaTypes: ["text/csv"], json: pageOf(Asset, "AssetList") },
-  },
-  handle: async ({ query, services, url }) => {
-    const { tag: tagText, format, limit, offset, cursor, ...filter } = query;
-    const moment = await services.inventory.moment();
-    const csv = format === "csv";
-    const request = pageRequest({ limit: limit ?? (csv ? CSV_PART : undefined), offset, cursor });
-    const page = await services.inventory.assets.list(
-      { ...filter, ...(tagText === undefined ? {} : { tag: tagFilter(tagText) }) },
-      request,
-      moment,
-    );
-    const items = page.items.map((found) => assetView(found, moment, services.config.OWNER_TAG));
-    if (!csv) return ok({ ...page, items });
-    const next = new URLSearchParams(url.searchParams);
-    next.delete("offset");
-    if (page.nextCursor) next.set("cursor", page.nextCursor);
-    return content("text/csv; charset=utf-8", assetsCsv(items), {
-      "Content-Disposition": 'attachment; filename="assets.csv"',
-      ...(page.nextCursor ? { Link: `<${url.pathname}?${next}>; rel="next"` } : {}),
-    });
-  },
+  example: { query: { status: "warning", limit: "10" } },
+  responds: { 200: { json: pageOf(Asset, "AssetList"), or: ["text/csv"] } },
+  handle: async ({ query: { format, ...query }, services, url }) =>
+    format === "csv" ? await assetFile(query, services, url) : ok(await assetPage(query, services)),
+});
+
+const exportAssets = endpoint({
+  name: "exportAssets",
+  method: "GET",
+  route: "api/assets/discovery/export/csv",
+  summary: "The inventory as CSV",
+  description: `With the filters and the order of GET /api/assets/discovery/assets. Up to ${CSV_PART.toLocaleString("en")} assets a part; the header \`Link: <…>; rel="next"\` leads to the next one.`,
+  tag,
+  access: "user",
+  tier: "core",
+  query: AssetFileQuery,
+  example: { query: { vault: "kv-payments-prod" } },
+  responds: { 200: { description: "A part of the list", mediaType: "text/csv", example: ASSETS_CSV_EXAMPLE } },
+  handle: async ({ query, services, url }) => await assetFile(query, services, url),
+});
+
+type AssetsAsked = Omit<z.output<typeof AssetQuery>, "format">;
+
+async function assetPage(query: AssetsAsked, services: Services) {
+  const { tag: tagText, limit, offset, cursor, ...filter } = query;
+  refuseImpossible(filter);
+  const moment = await services.inventory.moment();
+  const page = await services.inventory.assets.list(
+    { ...filter, ...(tagText === undefined ? {} : { tag: tagFilter(tagText) }) },
+    pageRequest({ limit, offset, cursor }),
+    moment,
+  );
+  return { ...page, items: page.items.map((found) => assetView(found, moment, services.config.OWNER_TAG)) };
+}
+
+async function assetFile(query: AssetsAsked, services: Services, url: URL): Promise<Reply> {
+  const { items, nextCursor } = await assetPage({ ...query, limit: query.limit ?? CSV_PART }, services);
+  const next = new URLSearchParams(url.searchParams);
+  next.delete("offset");
+  if (nextCursor) next.set("cursor", nextCursor);
+  return content("text/csv; charset=utf-8", assetsCsv(items), {
+    "Content-Disposition": 'attachment; filename="assets.csv"',
+    ...(nextCursor ? { Link: `<${url.pathname}?${next}>; rel="next"` } : {}),
+  });
+}
+
+const assetParams = z.object({
+  asset_id: z.string().meta({
+    description:
+      "`<vault>.<type>.<name>`, `entra.<tenantId>.<appId>.<keyId>` or `b2c.<tenantId>.<kind>.<name>[.<keyId>]`",
+  }),
 });
 
 const getAsset = endpoint({
@@ -146,18 +202,14 @@ const getAsset = endpoint({
   tag,
   access: "user",
   tier: "core",
-  params: z.object({
-    asset_id: z.string().meta({
-      description:
-        "`<vault>.<type>.<name>`, `entra.<tenantId>.<appId>.<keyId>` or `b2c.<tenantId>.<kind>.<name>[.<keyId>]`",
-    }),
-  }),
-  responds: { 200: Asset },
+  params: assetParams,
+  responds: { 200: AssetDetails },
   handle: async ({ params, services }) => {
     const moment = await services.inventory.moment();
     const found = await services.inventory.assets.get(params.asset_id, moment);
     if (!found) throw notFound(`The asset ${params.asset_id.slice(0, 300)}`);
-    return ok(assetView(found, moment, services.config.OWNER_TAG));
+    const view = assetView(found, moment, services.config.OWNER_TAG);
+    return ok(assetDetailsView(view, portalOf(services.config)));
   },
 });
 
@@ -170,13 +222,72 @@ const listVaults = endpoint({
   access: "user",
   tier: "core",
   query: VaultQuery,
+  example: { query: { limit: "10" } },
   responds: { 200: pageOf(Vault, "VaultList") },
   handle: async ({ query, services }) => {
+    const { limit, offset, cursor, ...filter } = query;
     const [page, moment] = await Promise.all([
-      services.inventory.vaults({ subscription: query.subscription }, pageRequest(query)),
+      services.inventory.vaults(filter, pageRequest({ limit, offset, cursor })),
       services.inventory.moment(),
     ]);
     return ok({ ...page, items: page.items.map((vault) => vaultView(vault, moment)) });
+  },
+});
+
+const listAssetVersions = endpoint({
+  name: "listAssetVersions",
+  method: "GET",
+  route: "api/assets/discovery/assets/{asset_id}/versions",
+  summary: "The versions of an asset",
+  description:
+    "Read from the vault now, the newest first, without any value. 503 with the reason and what to do where the vault can't be read.",
+  tag,
+  access: "user",
+  tier: "core",
+  params: assetParams,
+  responds: { 200: AssetVersions },
+  problems: ["notFound", "conflict", "unavailable"],
+  handle: async ({ params, services }) =>
+    ok(versionsView(params.asset_id, await services.inventory.versions(params.asset_id))),
+});
+
+const listAssetChanges = endpoint({
+  name: "listAssetChanges",
+  method: "GET",
+  route: "api/assets/discovery/changes",
+  summary: "What was added, updated and removed in the inventory, newest first",
+  description:
+    "Each change of an asset that a scan or another discovery found, kept for scanRetentionDays. One call looks through up to 1,000 vaults' changes and then answers what it found with a nextCursor.",
+  tag,
+  access: "user",
+  tier: "core",
+  query: ChangeQuery,
+  example: { query: { limit: "10" } },
+  responds: { 200: ChangeList },
+  handle: async ({ query, services }) => {
+    const { limit, offset, cursor, ...filter } = query;
+    requireOrder({ since: filter.since, until: filter.until });
+    const page = await services.inventory.changes(filter, pageRequest({ limit, offset, cursor }));
+    return ok({ ...page, items: page.items.map(changeView) });
+  },
+});
+
+const getAssetSummary = endpoint({
+  name: "getAssetSummary",
+  method: "GET",
+  route: "api/assets/summary",
+  summary: "The inventory in numbers",
+  description:
+    "How many assets there are by status, type, subscription, vault and owner, what ends next, and what changed. Only what counts: the list of assets with counted=true and the same filters has as many.",
+  tag,
+  access: "user",
+  tier: "core",
+  query: SummaryQuery,
+  responds: { 200: Summary },
+  handle: async ({ query, services }) => {
+    const moment = await services.inventory.moment();
+    const since = query.since ?? new Date(moment.now - SUMMARY_DAYS * DAY_MS);
+    return ok(summaryView(await services.inventory.assets.summary({ ...query, since }, moment), moment, since));
   },
 });
 
@@ -187,7 +298,11 @@ export const endpoints = [
   getScanResults,
   listScans,
   listAssets,
+  exportAssets,
   getAsset,
+  listAssetVersions,
+  listAssetChanges,
+  getAssetSummary,
   listVaults,
 ];
 
@@ -212,7 +327,12 @@ export const timers = [
   timer({
     name: "watchScans",
     schedule: () => "30 * * * * *",
-    handle: ({ services }) => services.watchScans(),
+    handle: async ({ services }) => {
+      const both = await Promise.allSettled([services.watchScans(), services.looks.watch()]);
+      const failures = both.flatMap((one) => (one.status === "rejected" ? [one.reason] : []));
+      if (failures.length > 1) throw new AggregateError(failures, failures.map(String).join("; "));
+      if (failures.length > 0) throw failures[0];
+    },
   }),
 ];
 
@@ -233,7 +353,7 @@ export const queues = [
     name: "planScan",
     queue: QUEUES.plan,
     message: ScanMessage,
-    handle: ({ scanId }, { services, delivery }) => services.scanRun.plan(scanId, delivery),
+    handle: ({ scanId }, { services, delivery }) => services.scanRun.scan(scanId, delivery),
   }),
   poison({
     name: "planScanFailed",
@@ -261,4 +381,25 @@ export const queues = [
   }),
   // The scan's watch asks for its end again every minute.
   poison({ name: "finishScanFailed", of: QUEUES.finish, message: ScanMessage }),
+  // Event Grid fills this one.
+  queue({
+    name: "noteVaultEvent",
+    queue: EVENT_QUEUE,
+    message: VaultEvent,
+    handle: (event, { services, delivery }) => services.looks.note(event, delivery),
+  }),
+  // What changed is found by the next scan.
+  poison({ name: "noteVaultEventFailed", of: EVENT_QUEUE, message: VaultEvent }),
+  queue({
+    name: "lookAtVault",
+    queue: LOOK_QUEUE,
+    message: LookMessage,
+    handle: ({ vaultName }, { services, requestId }) => services.looks.look(vaultName, requestId),
+  }),
+  poison({
+    name: "lookAtVaultFailed",
+    of: LOOK_QUEUE,
+    message: LookMessage,
+    handle: ({ vaultName }, { services }) => services.looks.failed(vaultName),
+  }),
 ];

@@ -5,12 +5,12 @@ import * as z from "zod";
 import { GZIP_HEADERS, takesGzip } from "../shared/http/encoding.ts";
 import type { Endpoint } from "../shared/http/endpoint.ts";
 import { content, type Reply } from "../shared/http/reply.ts";
-import { createStoredFiles, STORED_FILE_TYPES } from "../shared/http/stored-files.ts";
-import { endpoint } from "./kit.ts";
+import { createStoredFiles } from "../shared/http/stored-files.ts";
+import { endpoint, exampleDay } from "./kit.ts";
 import type { Services } from "./services.ts";
 
 const tag = "Documentation";
-const page = (description: string) => ({ 200: { description, mediaTypes: ["text/html"] } });
+const page = (description: string) => ({ 200: { description, mediaType: "text/html" } });
 
 /** What the pages may load: their own files, and for what they draw, inline styles and images. */
 const PAGE_POLICY =
@@ -76,19 +76,27 @@ const documentationFile = endpoint({
   paced: 2,
   params: z.object({ file: z.string() }),
   query: z.strictObject({ v: z.string().max(64).optional() }),
-  responds: { 200: { description: "The file", mediaTypes: STORED_FILE_TYPES } },
+  responds: { 200: { description: "The file", mediaType: "*/*" } },
   handle: ({ params: { file }, query: { v }, headers }) => files.reply(file, v, headers),
 });
 
 /** The API's version, by semantic versioning; the specification's endpoints are its first. */
 const VERSION = "1.0.0";
 
-/** The description of all endpoints is made when it is first asked for; nothing else needs its generator. */
+/** The description of these endpoints. Its generator is loaded here alone. */
+export async function openApiText(endpoints: Endpoint<Services>[]): Promise<string> {
+  const { openApiDocument } = await import("../shared/http/openapi.ts");
+  return JSON.stringify(openApiDocument(endpoints as unknown as Endpoint<never>[], VERSION));
+}
+
+/**
+ * The description of all endpoints is made when it is first asked for on a day, since examples name days ahead; nothing else
+ * needs its generator.
+ */
 export function documentation(all: () => Endpoint<Services>[]): Endpoint<Services>[] {
-  let document: Promise<{ text: string; zipped: Uint8Array }> | undefined;
+  let described: { day: string; document: ReturnType<typeof describe> } | undefined;
   async function describe() {
-    const { openApiDocument } = await import("../shared/http/openapi.ts");
-    const text = JSON.stringify(openApiDocument(all() as unknown as Endpoint<never>[], VERSION));
+    const text = await openApiText(all());
     return { text, zipped: await promisify(gzip)(text) };
   }
   const openApi = endpoint({
@@ -99,10 +107,15 @@ export function documentation(all: () => Endpoint<Services>[]): Endpoint<Service
     tag,
     access: "open",
     tier: "core",
-    responds: { 200: z.looseObject({ openapi: z.string() }).meta({ id: "OpenApiDocument" }) },
+    responds: {
+      200: z
+        .looseObject({ openapi: z.string().meta({ description: "The version of OpenAPI.", example: "3.1.0" }) })
+        .meta({ id: "OpenApiDocument" }),
+    },
     handle: async ({ headers }) => {
-      document ??= describe();
-      const { text, zipped } = await document;
+      const day = exampleDay(0);
+      if (described?.day !== day) described = { day, document: describe() };
+      const { text, zipped } = await described.document;
       const type = "application/json; charset=utf-8";
       return takesGzip(headers) ? content(type, zipped, GZIP_HEADERS) : content(type, text);
     },

@@ -17,6 +17,7 @@ import type { QueueDeclaration, TimerDeclaration } from "./kit.ts";
 import * as license from "./license.ts";
 import * as maintenance from "./maintenance.ts";
 import * as metrics from "./metrics.ts";
+import * as page from "./page.ts";
 import * as reconciliation from "./reconciliation.ts";
 import * as rotationMatches from "./rotation-matches.ts";
 import * as rotations from "./rotations.ts";
@@ -51,11 +52,13 @@ export const endpoints: Endpoint<Services>[] = [
   ...rotations.endpoints,
   ...dependencyRotation.endpoints,
   ...dependencies.endpoints,
+  ...page.endpoints,
   ...documentation(() => endpoints),
   catchAll(() => endpoints),
 ];
 export const timers: TimerDeclaration[] = [
   ...discovery.timers,
+  ...subscriptions.timers,
   ...applications.timers,
   ...settings.timers,
   ...compliance.timers,

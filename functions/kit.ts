@@ -2,10 +2,14 @@ import type * as z from "zod";
 import type { Config } from "../shared/config/config.ts";
 import { endpointFor } from "../shared/http/endpoint.ts";
 import type { Logger } from "../shared/runtime.ts";
+import { DAY_MS } from "../shared/time.ts";
 import type { Services } from "./services.ts";
 
 /** Declares one endpoint of this app: its handler gets the app's services. */
 export const endpoint = endpointFor<Services>();
+
+/** A day of an example that must lie ahead whenever it is tried: ask for it when the example is shown, in a getter. */
+export const exampleDay = (days: number): string => new Date(Date.now() + days * DAY_MS).toISOString().slice(0, 10);
 
 /** What a timer or queue handler is called with; the invocation id is the request id of all it writes and logs. */
 export interface Invocation {

@@ -1,4 +1,4 @@
-/** The bundle's entry: tells the platform of every function, with the configuration checked. */
+/** The app: tells the platform of every function, with the configuration checked. */
 import { type Config, ConfigError, loadConfig } from "../shared/config/config.ts";
 import { endpoints, queues, timers } from "./functions.ts";
 import { register } from "./register.ts";

@@ -15,7 +15,7 @@ const getMetrics = endpoint({
   responds: {
     200: {
       description: "Gauges, each with HELP and TYPE",
-      mediaTypes: [MEDIA_TYPE],
+      mediaType: MEDIA_TYPE,
       example: [
         "# HELP lifecycle_assets Secrets, keys and certificates by their status now, credentials of applications among them.",
         "# TYPE lifecycle_assets gauge",

@@ -52,6 +52,7 @@ const verifyRotationMatch = endpoint({
   params,
   body: MatchToVerify,
   problems: ["serviceVault"],
+  example: { body: { assetId: "kv-payments-prod.secret.payments-api-client-secret" } },
   responds: { 200: VerifiedMatch },
   handle: async ({ params, body, caller, services }) =>
     ok(verifiedMatchView(await services.matches.verify(params.app_id, body, caller))),
@@ -70,6 +71,7 @@ const confirmRotationMatch = endpoint({
   params,
   body: MatchToConfirm,
   problems: ["serviceVault", "conflict"],
+  example: { body: { assetId: "kv-payments-prod.secret.payments-api-client-secret", confirmed: false } },
   responds: { 200: ConfirmedMatch },
   handle: async ({ params, body, caller, services }) => {
     const match = await services.matches.confirm(params.app_id, body, caller);
@@ -105,6 +107,7 @@ const setRotationPolicy = endpoint({
   body: PolicyChange,
   conditional: true,
   problems: ["serviceVault"],
+  example: { body: { automatic: false, overlapDays: 7 } },
   responds: { 200: Policy },
   handle: async ({ params, body, caller, ifMatch, services }) =>
     resource(policyView(await services.policies.set(params.app_id, body, caller, ifMatch))),

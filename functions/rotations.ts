@@ -1,4 +1,4 @@
-import { pageOf, pageRequest } from "../shared/http/paging.ts";
+import { pageOf, pageRequest, requireOrder } from "../shared/http/paging.ts";
 import { created, ok } from "../shared/http/reply.ts";
 import {
   FinishRequest,
@@ -29,6 +29,14 @@ const rotate = endpoint({
   access: "admin",
   tier: "pro",
   body: RotateRequest,
+  example: {
+    body: {
+      appId: "97471835-12cd-444d-ae9b-dc205f8336bf",
+      secretId: "116f5804-91fd-429e-a627-7912a2486d82",
+      expiryDays: 180,
+      dryRun: true,
+    },
+  },
   responds: { 200: RotationView, 201: RotationView },
   problems: [
     "notFound",
@@ -107,6 +115,7 @@ const finishRotation = endpoint({
   params: RotationParams,
   body: FinishRequest,
   bodyOptional: true,
+  example: { body: { force: false } },
   responds: { 200: RotationView },
   problems: ["licenseRequired", "conflict", "notFinishable"],
   handle: async ({ params, body, caller, services }) =>
@@ -122,8 +131,10 @@ const listRotations = endpoint({
   access: "user",
   tier: "pro",
   query: RotationQuery,
+  example: { query: { limit: "10" } },
   responds: { 200: pageOf(RotationSummaryView, "RotationList") },
   handle: async ({ query, services }) => {
+    requireOrder({ start_date: query.start_date, end_date: query.end_date });
     const subject = query.appId ?? query.assetId;
     const filter = { status: query.status, subject, start: query.start_date, end: query.end_date };
     const page = await services.rotations.history(filter, pageRequest(query));

@@ -5,14 +5,12 @@ import { type Access, createAccess } from "../shared/access/access.ts";
 import { createEntraTokens } from "../shared/access/entra.ts";
 import { type Alerts, createAlerts } from "../shared/alerts/alerts.ts";
 import { createReferenceNews } from "../shared/alerts/reference-news.ts";
-import { createRotationNews } from "../shared/alerts/rotation-news.ts";
 import { createSyncNews } from "../shared/alerts/sync-news.ts";
+import { createUsageNews } from "../shared/alerts/usage-news.ts";
 import { type ApplicationsRoom, createApplications } from "../shared/applications/applications.ts";
 import { type Audit, createAudit } from "../shared/audit/audit.ts";
 import { keyVaultAnchor } from "../shared/audit/chain/anchor.ts";
 import { createAppConfiguration } from "../shared/azure/app-configuration.ts";
-import { createAppConfigurationReferences } from "../shared/azure/app-configuration-references.ts";
-import { createArm } from "../shared/azure/arm.ts";
 import { createGraph } from "../shared/azure/graph.ts";
 import { createIdentity, type Identity } from "../shared/azure/identity.ts";
 import { createKeyVaults } from "../shared/azure/key-vault.ts";
@@ -21,23 +19,18 @@ import { createRegistrationIdentity } from "../shared/azure/registration-identit
 import { createResourceManager } from "../shared/azure/resource-manager.ts";
 import { keyVaultRowKeys } from "../shared/azure/row-keys.ts";
 import { createServiceKeyVault } from "../shared/azure/service-key-vault.ts";
-import { createSignInProof } from "../shared/azure/sign-in-proof.ts";
 import { createVaultSecrets } from "../shared/azure/vault-secrets.ts";
 import { type B2c, createB2c } from "../shared/b2c/b2c.ts";
 import { type Compliance, createCompliance } from "../shared/compliance/compliance.ts";
+import { type ComplianceReports, createComplianceReports } from "../shared/compliance/report/reports.ts";
 import type { Config } from "../shared/config/config.ts";
-import { createAzureEdges } from "../shared/dependencies/azure/source.ts";
-import { createConsumersOfSecrets } from "../shared/dependencies/consumers/consumers.ts";
-import { createDependencies, type Dependencies } from "../shared/dependencies/dependencies.ts";
-import { devopsSource } from "../shared/dependencies/devops/source.ts";
-import type { EdgeSource } from "../shared/dependencies/source.ts";
-import { createSyncSource } from "../shared/dependencies/sync-source.ts";
 import { createDevops, type Devops } from "../shared/devops/devops.ts";
 import { createActiveScans } from "../shared/discovery/active.ts";
 import { createDiscovery, type Discovery } from "../shared/discovery/discovery.ts";
+import { createLooks, type Looks } from "../shared/discovery/looks.ts";
 import { scanHistory } from "../shared/discovery/purge.ts";
 import { createScanRun, type ScanRun } from "../shared/discovery/run.ts";
-import { scanVault } from "../shared/discovery/scan-vault.ts";
+import { type ScanVaultDeps, scanVault } from "../shared/discovery/scan-vault.ts";
 import { createScanWatch } from "../shared/discovery/watch.ts";
 import type { Gate } from "../shared/http/admission.ts";
 import { createRateLimiter, type RateLimiter } from "../shared/http/rate-limit.ts";
@@ -47,13 +40,7 @@ import { createLicensing, type Licensing } from "../shared/licensing/licensing.t
 import { createFailedMessages, type FailedMessages } from "../shared/messages/failed.ts";
 import { createMetrics, type Metrics } from "../shared/metrics/metrics.ts";
 import { createReconciliation, type Reconciliation } from "../shared/reconciliation/reconciliation.ts";
-import { type AutomaticRotation, createAutomaticRotation } from "../shared/rotation/automatic.ts";
-import { type AssetRotation, createAssetRotation } from "../shared/rotation/by-asset.ts";
-import { PROOF_LIMITS } from "../shared/rotation/match-proof.ts";
-import { createMatches, type MatchFinder } from "../shared/rotation/matches.ts";
-import { createPolicies, type RotationPolicies } from "../shared/rotation/policies.ts";
 import { policyView } from "../shared/rotation/policies-api.ts";
-import { createRotations, type Rotations } from "../shared/rotation/rotations.ts";
 import { type Clock, type Randomness, systemRandomness } from "../shared/runtime.ts";
 import { auditHistory, createRetention, type Retention } from "../shared/settings/retention.ts";
 import { createSettings, type Settings, type SettingValues } from "../shared/settings/settings.ts";
@@ -62,17 +49,18 @@ import { createStoreClock } from "../shared/storage/clock.ts";
 import { storageAccount } from "../shared/storage/connection.ts";
 import { createQueues, type Queues } from "../shared/storage/queues.ts";
 import { createTables, type Tables } from "../shared/storage/tables.ts";
+import { watchedAllBefore } from "../shared/subscriptions/before.ts";
 import { createSubscriptions, type Subscriptions } from "../shared/subscriptions/subscriptions.ts";
 import { createSync, type Sync } from "../shared/sync/sync.ts";
-import { copiedOn } from "../shared/sync/vaults.ts";
 import { inSpan } from "../shared/telemetry.ts";
+import { type AutomationServices, wireAutomation } from "./automation-services.ts";
 import { createGate } from "./gate.ts";
 import { createHealth, type Health } from "./health.ts";
 import { createLogger } from "./log.ts";
 import { storageConnection } from "./storage-connection.ts";
 
-/** All rooms of the app, wired. The only place that knows which room gets which. */
-export interface Services {
+/** All rooms of the app, wired: here, and those of dependencies and rotation in automation-services.ts. */
+export interface Services extends AutomationServices {
   config: Config;
   clock: Clock;
   randomness: Randomness;
@@ -92,6 +80,7 @@ export interface Services {
   devops: Devops;
   discovery: Discovery;
   scanRun: ScanRun;
+  looks: Looks;
   watchScans: () => Promise<void>;
   health: Health;
   subscriptions: Subscriptions;
@@ -100,13 +89,8 @@ export interface Services {
   b2c: B2c;
   alerts: Alerts;
   compliance: Compliance;
+  complianceReports: ComplianceReports;
   reconciliation: Reconciliation;
-  matches: MatchFinder;
-  policies: RotationPolicies;
-  rotations: Rotations;
-  automaticRotation: AutomaticRotation;
-  assetRotation: AssetRotation;
-  dependencies: Dependencies;
   failedMessages: FailedMessages;
   metrics: Metrics;
 }
@@ -142,6 +126,7 @@ export function createServices(config: Config): Services {
     audit,
     log,
     appConfiguration,
+    watchedAllBefore: () => watchedAllBefore(tables, config),
   });
   const licensing = createLicensing({ config, clock });
   const licensed = async () => (await licensing.tier()) === "pro";
@@ -151,13 +136,20 @@ export function createServices(config: Config): Services {
     settings,
     audit,
     licensed,
-    references: (vaultName) => dependencies.references.of(vaultName),
+    references: async (vaultName) => [
+      ...(await automation.dependencies.references.of(vaultName)),
+      ...(await automation.logs.unused.of(vaultName)),
+    ],
+    ownerTag: config.OWNER_TAG,
     clock,
     randomness,
     log,
   });
   level = () => settings.current()?.logLevel ?? config.LOG_LEVEL ?? "INFO";
   settings.onChange((keys) => compliance.policyChanged(keys));
+  settings.onChange(async (keys) => {
+    if (keys.includes("watchAll")) await subscriptions.refreshScope({ actor: "system", requestId: "settings" });
+  });
   const limits = { perMinute: config.RATE_LIMIT_PER_MINUTE, perHour: config.RATE_LIMIT_PER_HOUR };
   const limiter = createRateLimiter({ tables, clock, name: "calls", limits });
   const signInLimiter = createRateLimiter({ tables, clock, name: "signIn", limits: SIGN_IN_LIMITS });
@@ -215,12 +207,14 @@ export function createServices(config: Config): Services {
     credentials: [access.apiTokens, sso, licensing, sync.configurations, { expiring: (by) => b2c.expiring(by) }],
     entries: audit,
     automation: [
-      { notices: (type, from) => rotationNews.notices(type, from) },
+      { notices: (type, from) => automation.rotationNews.notices(type, from) },
       createSyncNews(sync),
-      createReferenceNews({ news: (from) => dependencies.references.news(from) }),
+      createReferenceNews({ news: (from) => automation.dependencies.references.news(from) }),
+      createUsageNews({ unexpected: (from) => automation.logs.usage.unexpected(from) }),
     ],
   });
-  const writer = createInventoryWriter({ tables });
+  const keyVaults = createKeyVaults({ config, identity, log });
+  const writer = createInventoryWriter({ tables, clock });
   const inventory = createInventory({
     tables,
     settings,
@@ -229,6 +223,7 @@ export function createServices(config: Config): Services {
     ownerTag: config.OWNER_TAG,
     licensed,
     writer,
+    keyVaults,
     vaultLeaves: (vault) => compliance.prepareChange({ vault, vaultBefore: vault, vaultGone: true }),
   });
 
@@ -245,7 +240,7 @@ export function createServices(config: Config): Services {
     audit,
     ended: () => alerts.requestEvaluation(),
     policiesOf: async (appIds) => {
-      const found = await policies.of(appIds);
+      const found = await automation.policies.of(appIds);
       return new Map([...found].map(([appId, policy]) => [appId, policyView(policy)]));
     },
     clock,
@@ -253,40 +248,7 @@ export function createServices(config: Config): Services {
     log,
   });
 
-  const arm = createArm({ config, identity, log });
   const resourceManager = createResourceManager({ config, identity, log });
-  const sources: EdgeSource[] = [
-    createAzureEdges({
-      config,
-      clock,
-      arm,
-      appConfiguration: createAppConfigurationReferences({ config, identity, log }),
-      resourceManager,
-      configured: () => subscriptions.configured(),
-    }),
-    devopsSource({ devops, tenantId: ownTenantId }),
-    createSyncSource(sync),
-  ];
-  const dependencies: Dependencies = createDependencies({
-    tables,
-    queues,
-    audit,
-    config,
-    sources,
-    inventory,
-    holdersOf: async ({ appId, keyId }) => {
-      const found = await matches.of(appId);
-      const certain = found.matches.filter((one) => one.confidence === "certain" && one.keyId === keyId);
-      return certain.map(({ secret: { vaultName, name } }) => ({ vaultName, type: "secret", name }));
-    },
-    referencesChanged: compliance.referencesChanged,
-    ended: () => alerts.requestEvaluation(),
-    licensed,
-    clock,
-    randomness,
-    log,
-  });
-
   const b2c: B2c = createB2c({
     tables,
     queues,
@@ -303,20 +265,48 @@ export function createServices(config: Config): Services {
     log,
   });
 
-  const keyVaults = createKeyVaults({ config, identity, log });
   const active = createActiveScans({ tables, clock });
-  const subscriptions = createSubscriptions({
+  const subscriptions: Subscriptions = createSubscriptions({
     tables,
     config,
+    settings,
     clock,
     audit,
     resourceManager,
     keyVaults,
     identity,
     inventory: {
+      counts: () => inventory.bySubscription(),
       refuseWhileScanned: (subscriptionId) => active.refuseWhileScanned(subscriptionId),
       forget: (subscriptionId) => inventory.forgetSubscription(subscriptionId),
     },
+  });
+  const vaultDeps: ScanVaultDeps = {
+    writer,
+    keyVaults,
+    resourceManager,
+    clock,
+    ownerTag: config.OWNER_TAG,
+    detailRefreshDays: config.DETAIL_REFRESH_DAYS,
+    prepareChange: compliance.prepareChange,
+  };
+  const looks = createLooks({
+    ...vaultDeps,
+    tables,
+    queues,
+    settings,
+    active,
+    config,
+    audit,
+    watched: async (subscriptionId) => {
+      const { all, named, discovered } = await subscriptions.watched();
+      const id = subscriptionId.toLowerCase();
+      // Until the first scan nothing is discovered.
+      return named.includes(id) || (all && (discovered.length === 0 || discovered.includes(id)));
+    },
+    changed: () => alerts.requestEvaluation(),
+    randomness,
+    log,
   });
   const scanRun = createScanRun({
     tables,
@@ -328,23 +318,33 @@ export function createServices(config: Config): Services {
     clock,
     randomness,
     log,
-    configuredSubscriptions: () => subscriptions.configured(),
-    ended: async () => {
+    subscriptions,
+    renewTotals: async () => {
+      await Promise.all([inventory.renewTotals(), compliance.renewTotals()]);
+    },
+    ended: async (scan) => {
+      await subscriptions.scanned(scan);
       await alerts.requestEvaluation();
       if (config.OTEL_EXPORTER_OTLP_ENDPOINT !== undefined) await metrics.record();
     },
+    between: looks.between,
+    workerFreed: looks.workerFreed,
+    scanLeft: looks.wakeWaiting,
     scanVault: (planned, options) =>
       inSpan({ name: "scan vault", kind: SpanKind.INTERNAL, attributes: { "vault.name": planned.name } }, () =>
-        scanVault(planned, options, {
-          writer,
-          keyVaults,
-          resourceManager,
-          clock,
-          prepareChange: compliance.prepareChange,
-        }),
+        scanVault(planned, options, vaultDeps),
       ),
   });
-  const discovery = createDiscovery({ tables, queues, active, audit, clock, randomness, log });
+  const discovery = createDiscovery({
+    tables,
+    queues,
+    active,
+    requireWatched: (ids) => subscriptions.requireWatched(ids),
+    audit,
+    clock,
+    randomness,
+    log,
+  });
   const watchScans = createScanWatch({ tables, queues, active, run: scanRun, clock, log });
   const reconciliation = createReconciliation({
     writer,
@@ -356,72 +356,50 @@ export function createServices(config: Config): Services {
     randomness,
     log,
   });
-  const proveSignIn = createSignInProof(config);
-  const signIn = async (appId: string, secret: string) =>
-    await proveSignIn(appId, secret, config.AZURE_TENANT_ID ?? (await identity.describe()).tenantId ?? "organizations");
-  const matches = createMatches({
-    tables,
-    audit,
+  const automation: AutomationServices = wireAutomation({
     config,
-    clock,
-    log,
-    limiter: createRateLimiter({ tables, clock, name: "matchProofs", limits: PROOF_LIMITS }),
-    vaults: vaultSecrets,
-    app: (appId) => graph.application({ appId }),
-    proveSignIn: signIn,
-  });
-  const policies = createPolicies({
-    tables,
-    settings,
-    audit,
-    config,
-    clock,
-    log,
-    app: async (appId) => {
-      const app = await graph.application({ appId });
-      return app && { ...app, reasons: (await applications.reasonsAgainst(app)).map(({ message }) => message) };
-    },
-    passwordPolicy: graph.passwordPolicy,
-    matches,
-  });
-  const rotations = createRotations({
+    identity,
     tables,
     queues,
+    audit,
     settings,
     licensing,
-    audit,
-    config,
+    licensed,
     graph,
-    signIn,
-    // What a rotation writes is copied on.
-    vaults: copiedOn(vaultSecrets, (vault, secret) => sync.runFor(vault, secret)),
-    own: serviceKeyVault,
-    matches,
-    consumers: createConsumersOfSecrets({ dependencies, arm, devops, sync, config, clock, tenantId: ownTenantId }),
+    ownTenantId,
+    resourceManager,
+    serviceKeyVault,
+    vaultSecrets,
+    inventory,
+    applications,
+    compliance,
+    devops,
+    sync,
+    watched: () => subscriptions.watched(),
+    ended: () => alerts.requestEvaluation(),
     clock,
     randomness,
     log,
   });
-  const assetRotation = createAssetRotation({ tables, config, vaults: vaultSecrets, matches, randomness });
-  const automaticRotation = createAutomaticRotation({
-    tables,
-    queues,
-    settings,
-    clock,
-    log,
-    licensed,
-    graph,
-    matches,
-    rotations,
-  });
-  const rotationNews = createRotationNews({ tables, clock, log, settings, licensed, policies, rotations });
   const retention = createRetention({
     settings,
     audit,
     clock,
-    stores: [auditHistory(audit), alerts.history.store(), scanHistory(tables), rotations.store(), sync.historyStore()],
+    stores: [
+      auditHistory(audit),
+      alerts.history.store(),
+      scanHistory(tables),
+      automation.rotations.store(),
+      sync.historyStore(),
+    ],
   });
   const failedMessages = createFailedMessages({ tables, queues, audit, clock, log });
+  const complianceReports = createComplianceReports({
+    compliance,
+    unreadableVaults: async () => (await inventory.assets.figures(await inventory.moment())).unreadable,
+    unicodeFont: UNICODE_FONT,
+    clock,
+  });
   const metrics = createMetrics({ inventory, compliance, discovery, alerts, failedMessages, clock });
   const gate = createGate({ access, licensing, audit, limiter, signInLimiter });
   const health = createHealth({
@@ -455,6 +433,7 @@ export function createServices(config: Config): Services {
     devops,
     discovery,
     scanRun,
+    looks,
     watchScans,
     health,
     subscriptions,
@@ -463,13 +442,9 @@ export function createServices(config: Config): Services {
     b2c,
     alerts,
     compliance,
+    complianceReports,
     reconciliation,
-    matches,
-    policies,
-    rotations,
-    automaticRotation,
-    assetRotation,
-    dependencies,
+    ...automation,
     failedMessages,
     metrics,
   };

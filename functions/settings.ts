@@ -1,5 +1,6 @@
 import * as z from "zod";
 import type { Endpoint } from "../shared/http/endpoint.ts";
+import { previewQuery } from "../shared/http/input.ts";
 import { notFound } from "../shared/http/problem.ts";
 import { ok } from "../shared/http/reply.ts";
 import {
@@ -15,14 +16,28 @@ import {
   CATEGORY_NAMES,
   type Category,
   changesOf,
+  defaultsOf,
   keysOf,
   SETTING_KEYS,
 } from "../shared/settings/definitions.ts";
 import { HISTORY_TYPES, type HistoryType } from "../shared/settings/retention.ts";
+import type { Described, SettingDescription } from "../shared/settings/settings.ts";
+import { ScopeChange, scopeChangeView } from "../shared/subscriptions/api.ts";
 import { endpoint, timer } from "./kit.ts";
 import type { Services } from "./services.ts";
 
 const tag = "Settings";
+
+const scopeChange = {
+  scopeChange: ScopeChange.optional().meta({ description: "Of watchAll: what leaves the scope and what comes back." }),
+};
+const FeatureSetting = Setting.extend(scopeChange).meta({ id: "FeatureSetting" });
+
+/** What is watched once the override of `watchAll` is gone. */
+async function scopeAfterReset({ settings, subscriptions }: Services) {
+  const { value } = await settings.afterRemoval("features", "watchAll");
+  return { scopeChange: scopeChangeView(await subscriptions.previewWatchAll(value === true)) };
+}
 
 const withEtag = (etag: string, json: unknown) => ({ ...ok(json), headers: { ETag: etag } });
 
@@ -52,23 +67,33 @@ const removeAllOverrides = endpoint({
   access: "admin",
   tier: "core",
   conditional: true,
+  query: previewQuery("the settings that have an override."),
+  example: { query: { preview: "true" } },
   responds: {
     200: z
       .object({
-        deleted: z.literal(true),
+        deleted: z.boolean().meta({ description: "False where it was only looked at." }),
         keys: z.array(z.enum(SETTING_KEYS)).meta({ description: "The settings that had an override." }),
+        ...scopeChange,
       })
       .meta({ id: "RemovedOverrides" }),
   },
-  handle: async ({ services, caller, ifMatch }) =>
-    ok({ deleted: true, keys: await services.settings.removeAll(caller, ifMatch) }),
+  handle: async ({ services, query, caller, ifMatch }) => {
+    const { settings } = await services.settings.describeAll();
+    const overridden = Object.values(settings)
+      .flat()
+      .filter(({ updatedAt }) => updatedAt !== null)
+      .map(({ key }) => key);
+    const scope = overridden.includes("watchAll") ? await scopeAfterReset(services) : {};
+    if (query.preview) return ok({ deleted: false, keys: overridden, ...scope });
+    return ok({ deleted: true, keys: await services.settings.removeAll(caller, ifMatch), ...scope });
+  },
 });
 
 /** Names of functions and schemas: `alert-defaults` becomes `AlertDefaults`. */
 const titled = (category: Category): string => CATEGORIES[category].replace(/^./, (letter) => letter.toUpperCase());
 
-/** A pair per category, since a parameter in the last part would also match `api/settings/all`. */
-const categoryEndpoints = CATEGORY_NAMES.flatMap((category) => [
+const readCategory = (category: Category) =>
   endpoint({
     name: `get${titled(category)}Settings`,
     method: "GET",
@@ -82,24 +107,74 @@ const categoryEndpoints = CATEGORY_NAMES.flatMap((category) => [
       const described = await services.settings.describe(category);
       return withEtag(described.etag, described.settings);
     },
-  }),
+  });
+
+const updateCategory = (category: Category) =>
   endpoint({
     name: `update${titled(category)}Settings`,
     method: "PUT",
     route: `api/settings/${category}`,
     summary: `Override settings of the category ${category}`,
-    description: `Any of ${keysOf(category).join(", ")}; all are taken or none. Every instance feels it within 30 seconds.`,
+    description: takes(category),
     tag,
     access: "admin",
     tier: "core",
     conditional: true,
+    query: previewQuery("the settings as they are."),
     body: changesOf(category).meta({ id: `${titled(category)}Changes` }),
+    example: { query: { preview: "true" }, body: defaultsOf(category) },
     responds: { 200: SettingList },
-    handle: async ({ services, body, caller, ifMatch }) => {
-      const described = await services.settings.update(category, body, caller, ifMatch);
+    handle: async ({ services, query, body, caller, ifMatch }) => {
+      const described = query.preview
+        ? await services.settings.describe(category)
+        : await services.settings.update(category, body, caller, ifMatch);
       return withEtag(described.etag, described.settings);
     },
-  }),
+  });
+
+const takes = (category: Category): string =>
+  `Any of ${keysOf(category).join(", ")}; all are taken or none. Every instance feels it within 30 seconds.`;
+
+/** Switching `watchAll` decides what is watched, so its answer says what leaves. */
+const updateFeatures = endpoint({
+  name: "updateFeaturesSettings",
+  method: "PUT",
+  route: "api/settings/features",
+  summary: "Override settings of the category features",
+  description: `${takes("features")} Where watchAll is among them, its setting says in scopeChange what left and what came back.`,
+  tag,
+  access: "admin",
+  tier: "core",
+  conditional: true,
+  query: previewQuery("the settings as they are, and what watchAll would change."),
+  body: changesOf("features").meta({ id: "FeaturesChanges" }),
+  example: {
+    query: { preview: "true" },
+    body: { enableNotifications: true, enableComplianceScanning: true, watchAll: true },
+  },
+  responds: {
+    200: z.array(FeatureSetting),
+  },
+  handle: async ({ services, query, body, caller, ifMatch }) => {
+    const { watchAll } = body;
+    const change =
+      typeof watchAll === "boolean"
+        ? scopeChangeView(await services.subscriptions.previewWatchAll(watchAll))
+        : undefined;
+    const described: Described<SettingDescription[]> = query.preview
+      ? await services.settings.describe("features")
+      : await services.settings.update("features", body, caller, ifMatch);
+    const settings = described.settings.map((one) =>
+      one.key === "watchAll" && change ? { ...one, scopeChange: change } : one,
+    );
+    return withEtag(described.etag, settings);
+  },
+});
+
+/** A pair per category, since a parameter in the last part would also match `api/settings/all`. */
+const categoryEndpoints: Endpoint<Services>[] = CATEGORY_NAMES.flatMap((category) => [
+  readCategory(category),
+  category === "features" ? updateFeatures : updateCategory(category),
 ]);
 
 const removeOverride = endpoint({
@@ -107,7 +182,8 @@ const removeOverride = endpoint({
   method: "DELETE",
   route: "api/settings/{category}/{key}",
   summary: "Remove one override",
-  description: "Answers the setting as it is then. 404 when there is no such setting or it has no override.",
+  description:
+    "Answers the setting as it is then, and of watchAll in scopeChange what left and what came back. 404 when there is no such setting or it has no override.",
   tag,
   access: "admin",
   tier: "core",
@@ -116,11 +192,23 @@ const removeOverride = endpoint({
     category: z.string().meta({ enum: CATEGORY_NAMES }),
     key: z.string().meta({ enum: SETTING_KEYS }),
   }),
-  responds: { 200: z.object({ deleted: z.literal(true), setting: Setting }).meta({ id: "RemovedOverride" }) },
-  handle: async ({ services, params, caller, ifMatch }) => {
+  query: previewQuery("the setting as it would be."),
+  example: { query: { preview: "true" } },
+  responds: {
+    200: z
+      .object({
+        deleted: z.boolean().meta({ description: "False where it was only looked at." }),
+        setting: FeatureSetting.meta({ description: "The setting without the override." }),
+      })
+      .meta({ id: "RemovedOverride" }),
+  },
+  handle: async ({ services, params, query, caller, ifMatch }) => {
     const category = CATEGORY_NAMES.find((name) => name === params.category);
     if (!category) throw notFound(`The category ${params.category.slice(0, 64)}`);
-    return ok({ deleted: true, setting: await services.settings.remove(category, params.key, caller, ifMatch) });
+    const after = await services.settings.afterRemoval(category, params.key);
+    const scope = after.key === "watchAll" ? await scopeAfterReset(services) : {};
+    const setting = query.preview ? after : await services.settings.remove(category, params.key, caller, ifMatch);
+    return ok({ deleted: !query.preview, setting: { ...setting, ...scope } });
   },
 });
 
@@ -151,8 +239,14 @@ const purgeHistories = endpoint({
   tier: "core",
   body: PurgeRequest,
   bodyOptional: true,
+  example: { body: { retentionDays: 3650 } },
   responds: {
-    200: z.object({ removed: z.int(), histories: z.array(HistoryPurge) }).meta({ id: "PurgeResult" }),
+    200: z
+      .object({
+        removed: z.int().meta({ description: "How many entries this call removed." }),
+        histories: z.array(HistoryPurge).meta({ description: "What was removed of each history." }),
+      })
+      .meta({ id: "PurgeResult" }),
   },
   handle: async ({ services, body, caller }) => {
     const histories = await services.retention.purgeAll(body.retentionDays, caller);
@@ -172,6 +266,7 @@ const purgeHistory = endpoint({
   params: z.object({ history_type: z.string().meta({ enum: HISTORY_TYPES }) }),
   body: PurgeRequest,
   bodyOptional: true,
+  example: { body: { retentionDays: 3650 } },
   responds: { 200: HistoryPurge },
   handle: async ({ services, params, body, caller }) => {
     const type = HISTORY_TYPES.find((name: HistoryType) => name === params.history_type);

@@ -1,6 +1,7 @@
 import { SESSION_COOKIE } from "../shared/http/admission.ts";
 import { cookieOf } from "../shared/http/cookies.ts";
-import { Deleted, deleted, ok, type Reply, resource } from "../shared/http/reply.ts";
+import { previewQuery } from "../shared/http/input.ts";
+import { ok, type Reply, resource } from "../shared/http/reply.ts";
 import {
   SamlCallback,
   SsoCallback,
@@ -10,6 +11,7 @@ import {
   SsoDiscovery,
   SsoLogin,
   SsoStatus,
+  SsoSwitchedOff,
   SsoTest,
   SsoTestResult,
 } from "../shared/sso/api.ts";
@@ -65,6 +67,7 @@ const putConfiguration = endpoint({
   tier: "pro",
   conditional: true,
   body: SsoChange,
+  example: { body: { loginButtonText: "Sign in with Acme" } },
   responds: { 200: SsoConfigurationView },
   handle: async ({ body, ifMatch, caller, origin, services }) =>
     resource(await services.sso.configure(body, ifMatch, caller, origin)),
@@ -82,6 +85,7 @@ const testConfiguration = endpoint({
   tier: "pro",
   body: SsoTest,
   bodyOptional: true,
+  example: { body: {} },
   responds: { 200: SsoTestResult },
   handle: async ({ body, caller, origin, services }) => ok(await services.sso.test(body, caller, origin)),
 });
@@ -96,11 +100,14 @@ const deleteConfiguration = endpoint({
   access: "admin",
   tier: "pro",
   conditional: true,
-  responds: { 200: Deleted },
+  query: previewQuery("it is only looked whether it could be switched off."),
+  example: { query: { preview: "true" } },
+  responds: { 200: SsoSwitchedOff },
   problems: ["notFound"],
-  handle: async ({ ifMatch, caller, services }) => {
-    await services.sso.disable(ifMatch, caller);
-    return deleted();
+  handle: async ({ query, ifMatch, caller, services }) => {
+    if (query.preview) await services.sso.configuration();
+    else await services.sso.disable(ifMatch, caller);
+    return ok({ deleted: !query.preview });
   },
 });
 
@@ -115,6 +122,8 @@ const discover = endpoint({
   access: "open",
   tier: "pro",
   body: SsoDiscovery,
+  // Nobody's: it is sent as it stands by whoever tries the endpoint out.
+  example: { body: { issuerUrl: "https://login.acme.invalid" } },
   responds: { 200: SsoDiscovered },
   handle: async ({ body, caller, services }) => ok(await services.sso.discover(body.issuerUrl, caller)),
 });
@@ -130,7 +139,8 @@ const login = endpoint({
   tier: "pro",
   page: true,
   query: SsoLogin,
-  responds: { 302: { description: "To the identity provider.", mediaTypes: [] } },
+  example: { query: { returnUrl: "/docs" } },
+  responds: { 302: { description: "To the identity provider.", mediaType: null } },
   problems: ["conflict", "signInFailed"],
   cookies: [BINDING_COOKIES.oidc.name, BINDING_COOKIES.saml.name],
   handle: async ({ query, origin, caller, services }) =>
@@ -148,7 +158,7 @@ const callback = endpoint({
   tier: "pro",
   page: true,
   query: SsoCallback,
-  responds: { 302: { description: "To the returnUrl of the sign-in.", mediaTypes: [] } },
+  responds: { 302: { description: "To the returnUrl of the sign-in.", mediaType: null } },
   problems: ["conflict", "signInStale", "signInFailed", "signInRefused"],
   cookies: [SESSION_COOKIE, BINDING_COOKIES.oidc.name],
   handle: async ({ query, url, headers, origin, caller, services }) => {
@@ -176,7 +186,8 @@ const samlCallback = endpoint({
   page: true,
   body: SamlCallback,
   form: true,
-  responds: { 303: { description: "To the returnUrl of the sign-in.", mediaTypes: [] } },
+  example: { body: { SAMLResponse: "PHNhbWxwOlJlc3BvbnNlLz4=" } },
+  responds: { 303: { description: "To the returnUrl of the sign-in.", mediaType: null } },
   problems: ["conflict", "signInStale", "signInFailed", "signInRefused"],
   cookies: [SESSION_COOKIE, BINDING_COOKIES.saml.name],
   handle: async ({ body, headers, origin, caller, services }) => {
@@ -202,7 +213,7 @@ const metadata = endpoint({
   tag,
   access: "open",
   tier: "core",
-  responds: { 200: { description: "An EntityDescriptor.", mediaTypes: ["application/samlmetadata+xml"] } },
+  responds: { 200: { description: "An EntityDescriptor.", mediaType: "application/samlmetadata+xml" } },
   problems: ["conflict"],
   handle: async ({ origin, services }) => ({
     status: 200,

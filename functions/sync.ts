@@ -44,6 +44,18 @@ const createRecord = endpoint({
   tier: "pro",
   body: NewSyncRecord,
   problems: ["alreadyExists", "serviceVault", "syncLoop"],
+  example: {
+    body: {
+      sourceVault: "kv-payments-prod",
+      sourceSecret: "stripe-api-key",
+      targetProvider: "aws",
+      targetService: "secretsmanager",
+      targetName: "payments/stripe-api-key",
+      targetRegion: "eu-west-1",
+      scheduleHours: 24,
+      enabled: false,
+    },
+  },
   responds: { 201: SyncRecordView },
   handle: async ({ body, caller, services }) => {
     const record = await services.sync.records.create(body, caller);
@@ -99,6 +111,7 @@ const updateRecord = endpoint({
   body: SyncRecordChange,
   conditional: true,
   problems: ["conflict"],
+  example: { body: { scheduleHours: 24 } },
   responds: { 200: SyncRecordView },
   handle: async ({ params, body, caller, ifMatch, services }) =>
     resource(recordView(await services.sync.records.change(params.record_id, body, caller, ifMatch))),
@@ -212,6 +225,7 @@ const configureProvider = endpoint({
   body: ProviderChange,
   conditional: true,
   problems: ["notFound", "conflict"],
+  example: { params: { provider: "azure" }, body: {} },
   responds: { 200: ProviderView },
   handle: async ({ params: { provider }, body, caller, ifMatch, services }) =>
     ok(providerView(provider, await services.sync.configurations.save(provider, body, ifMatch, caller))),
@@ -264,6 +278,7 @@ const deleteProvider = endpoint({
   tier: "pro",
   params: providerParams,
   conditional: true,
+  example: { params: { provider: "azure" } },
   responds: { 200: Deleted },
   handle: async ({ params: { provider }, caller, ifMatch, services }) => {
     await services.sync.configurations.remove(provider, ifMatch, caller);

@@ -7,14 +7,14 @@ import { endpoint } from "./kit.ts";
 
 const DependencyView = z.object({
   name: z.enum(DEPENDENCIES),
-  status: z.enum(["healthy", "unhealthy"]),
+  status: z.enum(["healthy", "unhealthy"]).meta({ description: "Whether it answers." }),
   detail: z.string().optional(),
-  milliseconds: z.int(),
+  milliseconds: z.int().meta({ description: "How long it took to answer." }),
 });
 
 const HealthStatus = z
   .object({
-    status: z.enum(["healthy", "degraded"]),
+    status: z.enum(["healthy", "degraded"]).meta({ description: "`degraded`: a dependency does not answer." }),
     dependencies: z.array(DependencyView).optional().meta({ description: "With deep=true only." }),
   })
   .meta({ id: "Health" });
@@ -57,14 +57,16 @@ const identity = endpoint({
   responds: {
     200: z
       .object({
-        credentialType: z.enum(["clientSecret", "managedIdentity", "developerSignIn"]),
+        credentialType: z
+          .enum(["clientSecret", "managedIdentity", "developerSignIn"])
+          .meta({ description: "How the service signs in to the cloud." }),
         tenantId: z.string().nullable(),
         clientId: z.string().nullable(),
         objectId: z.string().nullable().meta({ description: "What role assignments name." }),
         name: z.string().nullable(),
-        cloud: z.string(),
-        authorityHost: z.string(),
-        tokenExpiresAt: z.iso.datetime(),
+        cloud: z.string().meta({ description: "Which Azure cloud." }),
+        authorityHost: z.string().meta({ description: "Where its tokens come from." }),
+        tokenExpiresAt: z.iso.datetime().meta({ description: "When the token that was looked at ends." }),
       })
       .meta({ id: "Identity" }),
   },

@@ -48,6 +48,14 @@ const createUser = endpoint({
   access: "admin",
   tier: "pro",
   body: NewUser,
+  example: {
+    body: {
+      username: "maria.lopez",
+      email: "maria.lopez@acme.example",
+      password: "seven green bicycles uphill",
+      role: "user",
+    },
+  },
   responds: { 201: AccountView },
   problems: ["alreadyExists"],
   handle: async ({ body, caller, services }) => {
@@ -69,6 +77,7 @@ const changeUser = endpoint({
   conditional: true,
   params,
   body: UserChange,
+  example: { body: { email: "maria.lopez@acme.example" } },
   responds: { 200: AccountView },
   problems: ["notFound", "conflict", "interactiveOnly"],
   handle: async ({ params, body, actor, caller, ifMatch, services }) => {
@@ -89,6 +98,7 @@ const deleteUser = endpoint({
   tier: "pro",
   conditional: true,
   params,
+  example: { params: { user_id: "nobody.here" } },
   responds: { 200: Deleted },
   problems: ["notFound", "conflict"],
   handle: async ({ params, caller, ifMatch, services }) => {

@@ -24,6 +24,12 @@ export interface Logger {
   error(message: string, fields?: Record<string, unknown>): void;
 }
 
+/**
+ * The same text, by itself. The engine keeps a part of a text as a reference to the whole, which stays in memory as long: for
+ * parts of which a scan keeps one an asset.
+ */
+export const detached = (part: string): string => Buffer.from(part).toString();
+
 export const systemClock: Clock = { now: () => new Date() };
 
 export function systemRandomness(): Randomness {

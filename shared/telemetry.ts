@@ -20,6 +20,11 @@ const SCOPE = "credential-lifecycle";
 export const METRICS = {
   "scan.duration": { kind: "histogram", unit: "s", description: "How long a scan took, by mode and status." },
   "vaults.failed": { kind: "counter", unit: "{vault}", description: "Vaults that a scan could read nothing of." },
+  "vault.events": {
+    kind: "counter",
+    unit: "{event}",
+    description: "Events of Event Grid, by outcome: wanted (a look), joined (to one that waits), ignored.",
+  },
   "assets.by_status": { kind: "gauge", unit: "{asset}", description: "Assets by type and status, at a scan's end." },
   score: { kind: "gauge", unit: "1", description: "The compliance score, 0 to 1, at a scan's end." },
   "alerts.sent": { kind: "counter", unit: "{delivery}", description: "Alert deliveries that are over, by status." },

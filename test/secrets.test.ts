@@ -3,6 +3,7 @@ import { TableClient, TableServiceClient } from "@azure/data-tables";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { appIdOf, keyIdOf, secretValueOf } from "../infra/local/cloud/company/applications.ts";
 import type { Company } from "../infra/local/cloud/company/company.ts";
+import { TOKEN_MODES } from "../infra/local/cloud/devops/refusals.ts";
 import type { RunningHost } from "./host/run-host.ts";
 import { ProviderVisitor } from "./support/chooses.ts";
 import { licence } from "./support/licence.ts";
@@ -33,18 +34,72 @@ const planted: Record<string, string> = {
   "a password that an administrator sets": "planted-reset-ZqG",
   "a password chosen after that": "planted-after-reset-ZqH",
   "a password beside a wrong role": "planted-wrong-role-ZqI",
+  "a secret variable of Azure DevOps": "planted-secret-variable-ZqL",
+  "a plain variable of Azure DevOps": "planted-plain-variable-ZqM",
+  "a token in the address of an organization": "planted-token-in-address-ZqN",
+  "a wrong client secret of a B2C tenant": "planted-wrong-b2c-secret-ZqO",
+  "a setting of a web app": "planted-app-setting-ZqP",
+  "a connection string of a web app": "planted-connection-string-ZqQ",
 };
 
 const SERVICE_VAULT = "kv-lifecycle-service";
 const APP = "Seen API";
 const [appId, keyId] = [appIdOf(APP), keyIdOf(APP, "primary")];
 planted["an application's client secret"] = secretValueOf(APP, "primary");
+const REGISTRATION = "Seen Registration";
+planted["the client secret of a B2C tenant"] = secretValueOf(REGISTRATION, "lifecycle");
+planted["a client secret in a B2C tenant"] = secretValueOf("Seen Customers", "web");
 
 const company: Company = {
   applications: [{ name: APP, secrets: [{ name: "primary", expiresInDays: 20 }] }],
+  tenants: [
+    {
+      name: "Seen Customers",
+      domain: "seen.onmicrosoft.com",
+      type: "AAD B2C",
+      registration: REGISTRATION,
+      applications: [
+        { name: REGISTRATION, secrets: [{ name: "lifecycle", expiresInDays: 60 }] },
+        { name: "Seen Customers", secrets: [{ name: "web", expiresInDays: 5 }] },
+      ],
+      keySets: [{ id: "B2C_1A_Seen", keys: [{ name: "first", what: "secret", expiresInDays: 20 }] }],
+    },
+  ],
+  devops: {
+    organization: "seen",
+    projects: [
+      {
+        name: "Seen",
+        groups: [
+          { name: "seen-linked", vault: "kv-seen", variables: { "seen-secret": { enabled: true } } },
+          {
+            name: "seen-own",
+            variables: {
+              HIDDEN: { secret: planted["a secret variable of Azure DevOps"]! },
+              PLAIN: planted["a plain variable of Azure DevOps"]!,
+            },
+          },
+        ],
+        connections: [{ name: "seen-deploy", application: APP, secret: "primary" }],
+      },
+    ],
+  },
   subscriptions: [
     {
       name: "Acme",
+      resources: [
+        {
+          type: "Microsoft.Web/sites",
+          name: "app-seen",
+          kind: "app",
+          identity: { system: true },
+          settings: {
+            USED: "@Microsoft.KeyVault(VaultName=kv-seen;SecretName=seen-secret)",
+            OWN: planted["a setting of a web app"]!,
+          },
+          connectionStrings: { Main: { value: planted["a connection string of a web app"]!, type: "Custom" } },
+        },
+      ],
       vaults: [
         {
           name: "kv-seen",
@@ -209,7 +264,7 @@ async function liveWithSingleSignOn(token: string): Promise<void> {
   expect(planted["the session of single sign-on"]).toBeDefined();
 }
 
-const until = (holds: () => Promise<void>) => vi.waitFor(holds, { timeout: 60_000, interval: 200 });
+const until = (holds: () => Promise<void>) => vi.waitFor(holds, { timeout: 150_000, interval: 200 });
 
 /** A copy in another cloud, with credentials that are wrong first; and one that can't be made. */
 async function liveWithSync(token: string): Promise<void> {
@@ -261,6 +316,55 @@ async function liveWithRotation(token: string): Promise<void> {
   await call("POST", `${base}/rotations/${begun.rotationId}/cancel`, { token });
   await until(async () => expect((await look()).endedAt).not.toBeNull());
   await call("GET", `${base}/history`, { token });
+}
+
+/** An organization of Azure DevOps, by its address and by one that holds a token; with each answer that refuses one. */
+async function liveWithDevops(token: string): Promise<void> {
+  const settings = "/api/settings/integrations/devops";
+  const put = (orgUrl: string) => call("PUT", settings, { token, body: { orgUrl } });
+  const stray = planted["a token in the address of an organization"]!;
+  expect((await put(`https://x:${stray}@dev.azure.com/seen`)).status).toBe(400);
+  expect((await put("https://dev.azure.com/seen")).status).toBe(200);
+  for (const tokenMode of [...TOKEN_MODES, null]) {
+    service.cloud.control.devops.set({ tokenMode });
+    await call("POST", `${settings}/test`, { token });
+  }
+  expect((await call("GET", `${settings}/projects`, { token })).body.total).toBe(1);
+}
+
+/** A tenant of Azure AD B2C, with a wrong secret first. */
+async function liveWithTenant(token: string): Promise<void> {
+  const [tenant] = service.cloud.control.tenants.list();
+  const { id: tenantId, name: displayName, domain: tenantDomain, clientId, clientSecret } = tenant!;
+  const wrong = planted["a wrong client secret of a B2C tenant"]!;
+  const body = { tenantId, displayName, tenantDomain, clientId, clientSecret: wrong };
+  await call("POST", "/b2c/tenants", { token, body: { ...body, displayName: { wrong } } });
+  expect((await call("POST", "/b2c/tenants", { token, body })).status).toBe(201);
+  const one = `/b2c/tenants/${tenantId}`;
+  const discover = async () => {
+    const { body: begun } = await call("POST", `${one}/discover`, { token });
+    const run = `${one}/runs/${begun.runId}`;
+    await until(async () => expect((await call("GET", run, { token })).body.status).not.toBe("running"));
+    return (await call("GET", one, { token })).body.state;
+  };
+  expect((await call("POST", `${one}/test`, { token })).body.ok).toBe(false);
+  expect(await discover()).toBe("failing");
+  expect((await call("PUT", one, { token, body: { clientSecret } })).status).toBe(200);
+  expect((await call("POST", `${one}/test`, { token })).body.ok).toBe(true);
+  expect(await discover()).toBe("discovered");
+}
+
+/** Who uses what, and what a rotation would touch. */
+async function liveWithDependencies(token: string): Promise<void> {
+  const base = "/api/assets/dependencies";
+  const { body: run } = await call("POST", `${base}/discover`, { token });
+  await until(async () =>
+    expect((await call("GET", `${base}/runs/${run.runId}`, { token })).body.finishedAt).not.toBeNull(),
+  );
+  const { body: found } = await call("GET", `${base}?secret=seen-secret&strength=references`, { token });
+  const kinds = found.items.map(({ resource }: { resource: { kind: string } }) => resource.kind);
+  expect([...new Set(kinds)].sort()).toEqual(["devopsVariableGroup", "syncRecord", "webApp"]);
+  await call("GET", `${base}/blast-radius/kv-seen.secret.seen-secret`, { token });
 }
 
 const signInAdministrator = () => signIn(ADMIN.username, planted["the administrator's password"]!);
@@ -325,6 +429,9 @@ async function live(): Promise<void> {
 
   await liveWithSync(token);
   await liveWithRotation(token);
+  await liveWithDevops(token);
+  await liveWithTenant(token);
+  await liveWithDependencies(token);
   planted["the key of signed rows"] = service.cloud.control.secretValue(SERVICE_VAULT, "row-signing")!;
 
   const document = (await call("GET", "/openapi.json")).body as { paths: Record<string, Record<string, unknown>> };
@@ -395,7 +502,8 @@ describe("no secret comes out", () => {
     expect(found(all)).toEqual([]);
     expect(
       mentioned(all, ["seen-secret", "maria", "kv-garbage", "access.refused", "apiToken.created", "sso.configured"]) &&
-        mentioned(all, ["syncTarget.written", "sourceDisabled", "rotation.", keyId]),
+        mentioned(all, ["syncTarget.written", "sourceDisabled", "rotation.", keyId]) &&
+        mentioned(all, ["devops.configured", "seen-linked", "b2cTenant.registered", "B2C_1A_Seen", "app-seen"]),
     ).toBe(true);
   });
 

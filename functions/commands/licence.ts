@@ -1,22 +1,26 @@
-/**
- * Makes what licences are signed with, and licences:
- *
- *   npm run --silent licence -- keys --out FILE [--kid NAME]
- *   npm run --silent licence -- issue --key FILE --tier core|pro --customer NAME --days N [--tenant GUID]
- *
- * `keys` writes the private key to FILE and prints the public half as it goes into `shared/licensing/vendor-keys.ts`, or
- * into the build argument for development. `issue` prints the licence, which goes into LICENSE_KEY.
- */
+/** Makes what licences are signed with, and licences. See HELP. */
 import { generateKeyPairSync } from "node:crypto";
 import { readFile, writeFile } from "node:fs/promises";
-import { parseArgs } from "node:util";
 import { CompactSign, importJWK } from "jose";
 import * as z from "zod";
+import { commandLine, usedWrong } from "../../infra/build/command-line.ts";
 import { wordsOf } from "../../shared/invalid.ts";
 import { DAY_SECONDS } from "../../shared/time.ts";
 
-const USAGE = `Usage: npm run --silent licence -- keys --out FILE [--kid NAME]
-       npm run --silent licence -- issue --key FILE --tier core|pro --customer NAME --days N [--tenant GUID]`;
+const HELP = `npm run --silent licence -- keys --out FILE [--kid NAME]
+npm run --silent licence -- issue --key FILE --tier core|pro --customer NAME --days N [--tenant GUID]
+
+keys    writes a private key to a new file and prints the public half, as it goes into shared/licensing/vendor-keys.ts or
+        into the build argument for development
+issue   prints a licence, which goes into LICENSE_KEY
+
+  --out FILE        where the private key goes; never over a file that is there
+  --kid NAME        the key's name (key-, and the date)
+  --key FILE        the private key to sign with
+  --tier TIER       core or pro
+  --customer NAME   who it is for
+  --days N          how long it holds, 1 to 3650
+  --tenant GUID     the only Entra tenant it holds in`;
 
 /** A private key file: a JSON Web Key (RFC 8037) with its name. */
 const PrivateKey = z.object({
@@ -44,8 +48,19 @@ async function makeKeys(out: string, kid: string): Promise<void> {
   console.log(JSON.stringify({ kid: key.kid, x: key.x }));
 }
 
+/** What is wrong with a key is not said by what reads it: that would show a part of it. */
+async function readKey(file: string): Promise<{ kid: string; key: Awaited<ReturnType<typeof importJWK>> }> {
+  const text = await readFile(file, "utf8");
+  try {
+    const { kid, ...jwk } = PrivateKey.parse(JSON.parse(text));
+    return { kid, key: await importJWK(jwk, "EdDSA") };
+  } catch {
+    return usedWrong(`${file} is not a private key as \`keys\` writes it`);
+  }
+}
+
 async function issue(wanted: z.infer<typeof NewLicense>): Promise<void> {
-  const key = PrivateKey.parse(JSON.parse(await readFile(wanted.key, "utf8")));
+  const { kid, key } = await readKey(wanted.key);
   const iat = Math.floor(Date.now() / 1000);
   const claims = {
     tier: wanted.tier,
@@ -55,13 +70,13 @@ async function issue(wanted: z.infer<typeof NewLicense>): Promise<void> {
     ...(wanted.tenant && { tenantId: wanted.tenant }),
   };
   const signer = new CompactSign(new TextEncoder().encode(JSON.stringify(claims)));
-  signer.setProtectedHeader({ alg: "EdDSA", kid: key.kid });
-  console.log(await signer.sign(await importJWK(key, "EdDSA")));
+  signer.setProtectedHeader({ alg: "EdDSA", kid });
+  console.log(await signer.sign(key));
 }
 
 async function run(): Promise<void> {
   const option = { type: "string" } as const;
-  const { positionals, values } = parseArgs({
+  const { positionals, values } = commandLine(HELP, {
     allowPositionals: true,
     options: {
       out: option,
@@ -73,28 +88,24 @@ async function run(): Promise<void> {
       tenant: option,
     },
   });
-  const [command] = positionals;
-  if (command === "keys" && values.out !== undefined) {
-    return await makeKeys(values.out, values.kid ?? `key-${new Date().toISOString().slice(0, 10)}`);
+  const [command, ...more] = positionals;
+  if (command === "keys" && more.length === 0) {
+    const out = values.out ?? usedWrong("--out names the file of the private key");
+    return await makeKeys(out, values.kid ?? `key-${new Date().toISOString().slice(0, 10)}`);
   }
-  if (command !== "issue") throw new UsageError("Say keys (with --out) or issue.");
+  if (command !== "issue" || more.length > 0) usedWrong("Say keys or issue");
   const wanted = NewLicense.safeParse(values, { error: wordsOf });
   if (!wanted.success) {
-    throw new UsageError(
-      wanted.error.issues.map((problem) => `--${problem.path.join(".")} ${problem.message}`).join("\n"),
-    );
+    usedWrong(wanted.error.issues.map((problem) => `--${problem.path.join(".")} ${problem.message}`).join("; "));
   }
   await issue(wanted.data);
 }
-
-class UsageError extends Error {}
 
 try {
   await run();
 } catch (error) {
   const code = error instanceof Error && "code" in error ? String(error.code) : "";
-  const usage = error instanceof UsageError || code.startsWith("ERR_PARSE_ARGS");
-  if (!(error instanceof Error && (usage || code === "EEXIST" || code === "ENOENT"))) throw error;
-  console.error(usage ? `${error.message}\n${USAGE}` : error.message);
+  if (!(error instanceof Error && ["EEXIST", "ENOENT"].includes(code))) throw error;
+  console.error(error.message);
   process.exitCode = 1;
 }

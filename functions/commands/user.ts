@@ -1,26 +1,25 @@
-/**
- * Manages the users of a deployment, in every tier: `npm run user -- help`.
- *
- * Takes the same environment as the service. What it does is entered in the audit log as done by `system`.
- */
+/** Manages the users of a deployment, in every tier. See HELP. What it does is entered in the audit log as done by `system`. */
 import { randomBytes } from "node:crypto";
 import { createInterface } from "node:readline/promises";
 import { Writable } from "node:stream";
 import { text } from "node:stream/consumers";
-import { parseArgs } from "node:util";
 import * as z from "zod";
+import { commandLine, usedWrong } from "../../infra/build/command-line.ts";
 import type { Access } from "../../shared/access/access.ts";
 import { NewPassword, NewUsername, Username } from "../../shared/access/api.ts";
 import { ConfigError, loadConfig } from "../../shared/config/config.ts";
-import { type Caller, ROLES } from "../../shared/http/endpoint.ts";
+import { type Actor, type Caller, ROLES } from "../../shared/http/endpoint.ts";
 import type { Page, PageRequest } from "../../shared/http/paging.ts";
 import { Problem } from "../../shared/http/problem.ts";
 import { wordsOf } from "../../shared/invalid.ts";
-import { createServices } from "../services.ts";
+import { isUnclear } from "../../shared/storage/tables.ts";
 
-const HELP = `Usage: npm run user -- COMMAND --username NAME [options]
+const HELP = `npm run user -- COMMAND [--username NAME] [options]
+
+Manages the users of the service that \`npm start\` runs, or of the one whose settings the environment has.
 
   list                                  every user: name, role, state, last sign-in, e-mail address, source, locked until
+  help                                  this
   create   --role ROLE --email ADDRESS  a new user; the role is user when none is given
   role     --role ROLE                  another role
   disable                               no sign-in any more
@@ -30,6 +29,8 @@ const HELP = `Usage: npm run user -- COMMAND --username NAME [options]
   delete                                removes the user
   tokens                                every API token: id, user, name, role, expiry, last day of use
   end-tokens                            ends all API tokens of the user
+  sessions                              the user's sessions of browsers: id, sign-in, end when idle, end, how, address
+  end-sessions                          ends the user's sessions of browsers
 
 Roles: ${ROLES.join(", ")}. A new role, a new password, disabling and deleting end the user's tokens and sessions at once;
 all but the role end the API tokens, too. Whoever gets a password here must choose another one at the next sign-in.
@@ -57,6 +58,9 @@ const WithRole = Named.extend({ role: z.enum(ROLES) });
 const New = Named.extend({ username: NewUsername, role: z.enum(ROLES).default("user"), email: z.email().optional() });
 
 type Command = (access: Access, options: Options, caller: Caller) => Promise<void>;
+
+/** Who lists what is another user's. */
+const ADMINISTRATOR: Actor = { username: "system", role: "admin", credential: { kind: "entra" } };
 
 /** Reads a list to its end. */
 async function* all<T>(list: (page: PageRequest) => Promise<Page<T>>): AsyncGenerator<T> {
@@ -120,9 +124,8 @@ const COMMANDS: Record<string, Command> = {
     console.log(`${username} is deleted; all tokens are ended.`);
   },
 
-  async tokens({ apiTokens }, { username }, caller) {
-    const everybody = { username: caller.actor, role: "admin" } as const;
-    for await (const token of all((page) => apiTokens.list(everybody, username, page))) {
+  async tokens({ apiTokens }, { username }) {
+    for await (const token of all((page) => apiTokens.list(ADMINISTRATOR, username, page))) {
       const { id, user, name, role, expiresAt, lastUsedOn } = token;
       console.log([id, user, name, role, expiresAt, lastUsedOn ?? "never"].join("\t"));
     }
@@ -133,21 +136,38 @@ const COMMANDS: Record<string, Command> = {
     await apiTokens.endAll(username, caller);
     console.log(`The API tokens of ${username} are ended.`);
   },
+
+  async sessions({ users, sessions }, options) {
+    const { username } = await users.get(checked(Named, options).username);
+    for await (const session of all((page) => sessions.list(ADMINISTRATOR, username, page))) {
+      const { id, createdAt, idleEndsAt, endsAt, by, address } = session;
+      console.log([id, createdAt, idleEndsAt, endsAt, by, address ?? ""].join("\t"));
+    }
+  },
+
+  async "end-sessions"({ users, sessions }, options, caller) {
+    const { username } = await users.get(checked(Named, options).username);
+    // All are read before the first ends, since that moves the pages.
+    const ids: string[] = [];
+    for await (const { id } of all((page) => sessions.list(ADMINISTRATOR, username, page))) ids.push(id);
+    for (const id of ids) await sessions.end(ADMINISTRATOR, id, caller);
+    console.log(`${ids.length} sessions of ${username} are ended.`);
+  },
 };
 
-/** What the command needs of what was given. @throws UsageError saying what is wrong with it. */
+/** What the command needs of what was given; it ends, saying what is wrong, where that is not there. */
 function checked<S extends z.ZodObject>(schema: S, options: Options): z.output<S> {
-  if (options.username === undefined) throw new UsageError(`--username is missing.\n\n${HELP}`);
+  if (options.username === undefined) usedWrong("--username is missing");
   const result = schema.safeParse(options, { error: wordsOf });
   if (result.success) return result.data;
-  throw new UsageError(result.error.issues.map((issue) => `${issue.path.join(".")} ${issue.message}`).join("\n"));
+  return usedWrong(result.error.issues.map((issue) => `${issue.path.join(".")} ${issue.message}`).join("; "));
 }
 
 async function choosePassword({ generate }: Options): Promise<{ password: string; made: boolean }> {
   const given = generate ? "" : await readPassword();
   if (given === "") return { password: randomBytes(18).toString("base64url"), made: true };
   const problem = NewPassword.safeParse(given, { error: wordsOf }).error?.issues[0]?.message;
-  if (problem !== undefined) throw new UsageError(`password ${problem}`);
+  if (problem !== undefined) usedWrong(`password ${problem}`);
   return { password: given, made: false };
 }
 
@@ -165,14 +185,13 @@ async function readPassword(): Promise<string> {
   }
 }
 
-class UsageError extends Error {}
-
 async function main(): Promise<void> {
-  const { positionals, values } = parseArgs({ allowPositionals: true, options: OPTIONS });
+  const { positionals, values } = commandLine(HELP, { allowPositionals: true, options: OPTIONS });
   const [name = "help", ...more] = positionals;
   if (name === "help") return console.log(HELP);
   const command = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined;
-  if (!command || more.length > 0) throw new UsageError(HELP);
+  if (!command || more.length > 0) return usedWrong(`There is no command ${[name, ...more].join(" ")}`);
+  const { createServices } = await import("../services.ts");
   const { access, randomness, clock } = createServices(loadConfig(process.env));
   await command(access, values, { actor: "system", requestId: randomness.ulid(clock.now()) });
 }
@@ -180,10 +199,11 @@ async function main(): Promise<void> {
 try {
   await main();
 } catch (error) {
-  const isArgument = error instanceof TypeError && "code" in error && String(error.code).startsWith("ERR_PARSE_ARGS");
-  if (!(isArgument || error instanceof UsageError || error instanceof Problem || error instanceof ConfigError)) {
-    throw error;
-  }
-  console.error(isArgument ? `${error.message}\n${HELP}` : error.message);
+  if (error instanceof Error && isUnclear(error)) {
+    console.error(
+      `The storage account does not answer (${error.message}). Look at AzureWebJobsStorage and at the network. If the command was to change something, that may have been done: see with list.`,
+    );
+  } else if (error instanceof Problem || error instanceof ConfigError) console.error(error.message);
+  else throw error;
   process.exitCode = 1;
 }

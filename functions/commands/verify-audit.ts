@@ -1,47 +1,49 @@
-/**
- * Verifies JSON exports of the audit log without the service: node functions/commands/verify-audit.ts
- * --public-key kid:base64 [--public-key …] part1.json [part2.json.gz …]
- *
- * The public keys are those that GET /audit/verify showed earlier, kept apart from the service. Give all parts of an export
- * together. Ends with 0 when the log is intact, 1 when it is not, 2 when the call was wrong, 3 when nothing in it is sealed.
- */
+/** Verifies JSON exports of the audit log without the service. See HELP. */
 import type { KeyObject } from "node:crypto";
 import { readFile } from "node:fs/promises";
-import { parseArgs } from "node:util";
 import { gunzipSync } from "node:zlib";
+import { commandLine, usedWrong } from "../../infra/build/command-line.ts";
 import { publicKeyFrom } from "../../shared/audit/chain/signing.ts";
 import { type ExportVerification, verifyExport } from "../../shared/audit/verify/verify-export.ts";
 
-const USAGE = "Usage: verify-audit --public-key kid:base64 [--public-key kid:base64 …] file.json [file.json.gz …]";
+const HELP = `npm run verify-audit -- --public-key KID:BASE64 [--public-key KID:BASE64]… FILE…
+
+Verifies JSON exports of the audit log, compressed or not, without the service. Give all parts of an export together.
+
+  --public-key KID:BASE64   a key that GET /audit/verify showed earlier, kept apart from the service; the export's own are
+                            not believed
+
+Ends with 0 when the log is intact, 1 when it is not, 2 when the command was used wrong, 3 when nothing in it is sealed.`;
 const SHOWN_FINDINGS = 100;
 
-/** The call was wrong; the message says how. */
-class UsageError extends Error {}
-
 function readArguments(): { keys: Map<string, KeyObject>; files: string[] } {
-  const { values, positionals } = parseArgs({
+  const { values, positionals } = commandLine(HELP, {
     options: { "public-key": { type: "string", multiple: true } },
     allowPositionals: true,
   });
   const keys = new Map(
     (values["public-key"] ?? []).map((pair) => {
       const at = pair.indexOf(":");
-      if (at < 1) throw new UsageError(`--public-key ${pair}: write it as kid:base64.`);
-      return [pair.slice(0, at), publicKeyFrom(pair.slice(at + 1))];
+      if (at < 1) usedWrong("A public key is written as KID:BASE64");
+      try {
+        return [pair.slice(0, at), publicKeyFrom(pair.slice(at + 1))];
+      } catch (error) {
+        return usedWrong((error as Error).message);
+      }
     }),
   );
-  if (keys.size === 0) throw new UsageError("Give the public key you trust: it is never taken from the export.");
-  if (positionals.length === 0) throw new UsageError("Give the files of the export.");
+  if (keys.size === 0) usedWrong("Give the public key you trust: it is never taken from the export");
+  if (positionals.length === 0) usedWrong("Give the files of the export");
   return { keys, files: positionals };
 }
 
 async function readExport(file: string): Promise<unknown> {
-  const bytes = await readFile(file);
+  const bytes = await readFile(file).catch((error: Error) => usedWrong(error.message));
   const isGzip = bytes[0] === 0x1f && bytes[1] === 0x8b;
   try {
     return JSON.parse((isGzip ? gunzipSync(bytes) : bytes).toString("utf8"));
   } catch {
-    throw new UsageError(`${file} is not JSON.`);
+    return usedWrong(`${file} is not JSON`);
   }
 }
 
@@ -73,15 +75,10 @@ function report(result: ExportVerification): void {
   if (findings.length > SHOWN_FINDINGS) console.log(`… and ${findings.length - SHOWN_FINDINGS} more.`);
 }
 
-try {
-  const { keys, files } = readArguments();
-  const parts: unknown[] = [];
-  for (const file of files) parts.push(await readExport(file));
-  const result = await verifyExport(parts, keys);
-  report(result);
-  process.exitCode = EXIT_CODES[result.verdict];
-} catch (error) {
-  console.error(error instanceof Error ? error.message : String(error));
-  console.error(USAGE);
-  process.exitCode = 2;
-}
+const { keys, files } = readArguments();
+const parts: unknown[] = [];
+for (const file of files) parts.push(await readExport(file));
+// What throws is no export of this service.
+const result = await verifyExport(parts, keys).catch((error: Error) => usedWrong(error.message));
+report(result);
+process.exitCode = EXIT_CODES[result.verdict];

@@ -16,6 +16,9 @@ param watchedSubscriptionIds string[] = [subscription().subscriptionId]
 @description('Resource groups, as ids, whose apps and API Management the service may have take new values (PRO). Empty: none.')
 param rotationResourceGroupIds string[] = []
 
+@description('Subscriptions in which settings are compared with the values of secrets, to find copies (PRO). Empty: none.')
+param literalScanSubscriptionIds string[] = []
+
 @description('User name of the first administrator. The password is made by scripts/make-secrets.ts and kept in the vault.')
 param bootstrapAdminUsername string = 'admin'
 
@@ -51,6 +54,15 @@ param mailEnabled bool = true
 @description('Geography in which mail is kept.')
 param mailDataLocation string = 'Europe'
 
+@description('Domains, comma separated, whose addresses get the alerts of what a tag names them the owner of. Empty: tags are not believed.')
+param alertOwnerDomains string = ''
+
+@description('Mails sent in any minute at most. Empty: 5, which Azure allows the domain that is deployed here.')
+param mailPerMinute string = ''
+
+@description('Mails sent in any hour at most. Empty: 10, which Azure allows the domain that is deployed here.')
+param mailPerHour string = ''
+
 @description('Whether settings can also come from an App Configuration store.')
 param appConfigurationEnabled bool = false
 
@@ -66,6 +78,12 @@ param licenseSecretName string = ''
 @description('Application id of the registration as an API, whose access tokens of this tenant are taken. Empty: none.')
 param entraApiClientId string = ''
 
+@description('Scope that access tokens of people must have, when not access_as_user. Empty: that one.')
+param entraApiScope string = ''
+
+@description('Tenants beside the one deployed to whose access tokens are taken, for a registration that is multi-tenant.')
+param furtherEntraTenantIds string[] = []
+
 @description('Where people reach the service, when not at the app\'s own address: https://secrets.example.com. Empty: there.')
 param publicBaseUrl string = ''
 
@@ -74,6 +92,21 @@ param privateTargetHosts string = ''
 
 @description('Address of the key vault that new secrets of applications are handed over in: https://name.vault.azure.net. Empty: none.')
 param handoverKeyVaultUrl string = ''
+
+@description('Whether Event Grid tells the service between scans when a key vault of a watched subscription is written or deleted.')
+param eventsEnabled bool = false
+
+@description('Workspaces, as their own GUIDs, in whose logs the service looks who reads the vaults (PRO). Each needs logs/workspace.bicep.')
+param logAnalyticsWorkspaceIds string[] = []
+
+@description('Address of an OpenTelemetry collector: https://collector.example.com:4318. Empty: none.')
+param telemetryEndpoint string = ''
+
+@description('Name of a secret in the service vault that holds the collector\'s headers, as name=value pairs. Empty: none.')
+param telemetryHeadersSecretName string = ''
+
+@description('Further app settings by name, such as schedules and limits (docs/deploy.md). No secret: give a reference to the vault.')
+param additionalSettings object = {}
 
 var tags = { 'azd-env-name': environmentName }
 
@@ -99,16 +132,38 @@ module service 'service.bicep' = {
     operatorEmailAddresses: operatorEmailAddresses
     mailEnabled: mailEnabled
     mailDataLocation: mailDataLocation
+    alertOwnerDomains: alertOwnerDomains
+    mailPerMinute: mailPerMinute
+    mailPerHour: mailPerHour
     appConfigurationEnabled: appConfigurationEnabled
     networkEnabled: networkEnabled
     networkAddressPrefix: networkAddressPrefix
     licenseSecretName: licenseSecretName
     entraApiClientId: entraApiClientId
+    entraApiScope: entraApiScope
+    furtherEntraTenantIds: furtherEntraTenantIds
     publicBaseUrl: publicBaseUrl
+    logAnalyticsWorkspaceIds: logAnalyticsWorkspaceIds
+    telemetryEndpoint: telemetryEndpoint
+    telemetryHeadersSecretName: telemetryHeadersSecretName
+    additionalSettings: additionalSettings
     privateTargetHosts: privateTargetHosts
     handoverKeyVaultUrl: handoverKeyVaultUrl
+    literalScanSubscriptionIds: literalScanSubscriptionIds
   }
 }
+
+module events 'events/subscription.bicep' = [
+  for subscriptionId in watchedSubscriptionIds: if (eventsEnabled) {
+    scope: subscription(subscriptionId)
+    params: {
+      environmentName: environmentName
+      location: location
+      tags: tags
+      storageAccountId: service.outputs.storageAccountId
+    }
+  }
+]
 
 module watch 'watch/subscription.bicep' = [
   for subscriptionId in watchedSubscriptionIds: {
@@ -130,8 +185,19 @@ module rotation 'rotation/resource-group.bicep' = [
   }
 ]
 
+module literalScan 'literal-scan/subscription.bicep' = [
+  for subscriptionId in literalScanSubscriptionIds: {
+    scope: subscription(subscriptionId)
+    params: {
+      principalId: service.outputs.identityPrincipalId
+      environmentName: environmentName
+    }
+  }
+]
+
 output AZURE_RESOURCE_GROUP string = resourceGroup.name
 output SERVICE_URL string = service.outputs.serviceUrl
 output SERVICE_KEY_VAULT_ID string = service.outputs.vaultId
+output SERVICE_STORAGE_ACCOUNT_ID string = service.outputs.storageAccountId
 output SERVICE_FUNCTION_APP_ID string = service.outputs.functionAppId
 output SERVICE_IDENTITY_PRINCIPAL_ID string = service.outputs.identityPrincipalId

@@ -12,14 +12,24 @@ param logRetentionDays int
 param operatorEmailAddresses string[]
 param mailEnabled bool
 param mailDataLocation string
+param alertOwnerDomains string
+param mailPerMinute string
+param mailPerHour string
 param appConfigurationEnabled bool
 param networkEnabled bool
 param networkAddressPrefix string
 param licenseSecretName string
 param entraApiClientId string
+param entraApiScope string
+param furtherEntraTenantIds string[]
 param publicBaseUrl string
+param logAnalyticsWorkspaceIds string[]
+param telemetryEndpoint string
+param telemetryHeadersSecretName string
+param additionalSettings object
 param privateTargetHosts string
 param handoverKeyVaultUrl string
+param literalScanSubscriptionIds string[]
 
 // Storage accounts and vaults have names that are unique in all of Azure, of at most 24 letters and digits.
 var suffix = uniqueString(subscription().subscriptionId, environmentName, location)
@@ -122,6 +132,9 @@ module app 'modules/app.bicep' = {
     mailEnabled: mailEnabled
     communicationEndpoint: mailEnabled ? mail!.outputs.communicationEndpoint : ''
     alertSenderAddress: mailEnabled ? mail!.outputs.alertSenderAddress : ''
+    alertOwnerDomains: alertOwnerDomains
+    mailPerMinute: mailPerMinute
+    mailPerHour: mailPerHour
     appConfigurationEnabled: appConfigurationEnabled
     appConfigurationEndpoint: appConfigurationEnabled ? appConfiguration!.outputs.appConfigurationEndpoint : ''
     networkEnabled: networkEnabled
@@ -134,9 +147,16 @@ module app 'modules/app.bicep' = {
     nodeVersion: nodeVersion
     licenseSecretName: licenseSecretName
     entraApiClientId: entraApiClientId
+    entraApiScope: entraApiScope
+    furtherEntraTenantIds: furtherEntraTenantIds
     publicBaseUrl: publicBaseUrl
+    logAnalyticsWorkspaceIds: logAnalyticsWorkspaceIds
+    telemetryEndpoint: telemetryEndpoint
+    telemetryHeadersSecretName: telemetryHeadersSecretName
+    additionalSettings: additionalSettings
     privateTargetHosts: privateTargetHosts
     handoverKeyVaultUrl: handoverKeyVaultUrl
+    literalScanSubscriptionIds: literalScanSubscriptionIds
   }
 }
 
@@ -154,3 +174,4 @@ output identityPrincipalId string = identity.outputs.principalId
 output serviceUrl string = app.outputs.serviceUrl
 output functionAppId string = app.outputs.functionAppId
 output vaultId string = vault.outputs.vaultId
+output storageAccountId string = storage.outputs.storageAccountId

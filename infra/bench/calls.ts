@@ -12,8 +12,10 @@ export async function calls(): Promise<Section> {
   try {
     const least = leastCalls();
     const scan = async (mode: string) => {
+      const before = service.messages();
       const { result, ms } = await withProcessorTime(service.url, () => countedScan(service, { mode }));
-      return { calls: result.calls.total!, tables: result.tables.length, ms };
+      const messages = service.messages() - before;
+      return { calls: result.calls.total!, tables: result.tables.length, messages, ms };
     };
     const full = await scan("full");
     const unchanged = await scan("delta");
@@ -49,6 +51,12 @@ export async function calls(): Promise<Section> {
         },
         tablesPerVault("unchanged delta", unchanged, 6),
         tablesPerVault("unchanged full scan", again, 9),
+        {
+          what: "messages of a scan, unchanged delta",
+          value: String(unchanged.messages),
+          comparedWith: "one for all of it, one for the alert rules",
+          bound: atMost(unchanged.messages, 4),
+        },
         processorTime("processor time, first full scan", full.ms, 15_000, `${ASSETS} assets written`),
         processorTime("processor time, unchanged delta", unchanged.ms, 4_000, `${unchanged.calls} calls`),
         processorTime("processor time, unchanged full scan", again.ms, 10_000, `${again.calls} calls`),

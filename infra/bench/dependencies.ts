@@ -9,6 +9,10 @@ const SITES = Number(process.env.BENCH_SITES ?? 20_000);
 const SUBSCRIPTIONS = Math.ceil(SITES / 100);
 /** The configuration references of both lists of every site, and the sites of each subscription from Resource Graph. */
 const LEAST = 2 * SITES + SUBSCRIPTIONS;
+/** Pages of the list of subscriptions: the stand-in cloud's have so many entries. */
+const LIST_PAGES = Math.ceil(SUBSCRIPTIONS / 100);
+/** For each subscription its vaults, which shows that it may be read, and what changed. */
+const LEAST_UNCHANGED = 2 * SUBSCRIPTIONS + LIST_PAGES;
 
 /** What a reading of the dependencies of many sites costs, in full, and of changes alone when there are none. */
 export async function dependencies(): Promise<Section> {
@@ -42,7 +46,6 @@ export async function dependencies(): Promise<Section> {
     const full = await measured(() => service.admin("POST", "/api/assets/dependencies/discover"));
     const unchanged = await measured(changes);
     const { memory } = await processFigures(service.url);
-    const { body } = await service.admin("GET", "/api/assets/dependencies?kind=webApp&limit=1");
     const calls = (what: string, of: { calls: number }, possible: number, limit: number): Figure => ({
       what: `calls of the resource manager, ${what}`,
       value: `${of.calls}, ${ratio(of.calls, possible)}`,
@@ -51,16 +54,16 @@ export async function dependencies(): Promise<Section> {
     });
     return {
       title: `Dependencies of ${SITES} sites`,
-      how: `${SITES} web and function apps in ${SUBSCRIPTIONS} subscriptions, two in three with a reference to a key vault. A full reading, compared with the least possible: two lists of references for each site, and a query for each subscription. Then a reading of changes that finds none, compared with two calls for each subscription and one for the list of them. Processor time is that of the functions process.`,
+      how: `${SITES} web and function apps in ${SUBSCRIPTIONS} subscriptions, two in three with a reference to a key vault. A full reading, compared with the least possible: two lists of references for each site, and a query for each subscription. Then a reading of changes that finds none, compared with two calls for each subscription and one for each page of the list of them. Processor time is that of the functions process.`,
       figures: [
         {
-          what: "status of the readings, uses by web apps found",
-          value: `${full.details.status}, ${unchanged.details.status}, ${body.total}`,
+          what: "status of the readings",
+          value: `${full.details.status}, ${unchanged.details.status}`,
           comparedWith: "completed, completed",
           bound: equalTo([full, unchanged].filter(({ details }) => details.status === "completed").length, 2),
         },
         calls("full", full, LEAST, 1.05),
-        calls("unchanged", unchanged, 2 * SUBSCRIPTIONS + 1, 1),
+        calls("unchanged", unchanged, LEAST_UNCHANGED, 1),
         processorTime("processor time, full", full.ms, SITES * 20, `${SITES} sites`),
         processorTime("processor time, unchanged", unchanged.ms, SUBSCRIPTIONS * 200, `${SUBSCRIPTIONS} subscriptions`),
         peakMemory("memory of the functions process", memory.peak),

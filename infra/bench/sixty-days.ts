@@ -1,10 +1,11 @@
-/**
- * Sixty days over a thousand assets and three rules, in minutes, with the functions process killed five times on the way.
- * `node infra/bench/sixty-days.ts` runs it alone and fails when anything was told twice, or not at all.
- */
-import { type DaysOptions, type RuleOutcome, runDays } from "../../test/support/days.ts";
-import setup from "../../test/support/global-setup.ts";
+/** Sixty days over a thousand assets and three rules, in minutes, with the functions process killed five times on the way. */
+import type { DaysOptions, RuleOutcome } from "../../test/support/days.ts";
+import { commandLine } from "../build/command-line.ts";
 import { atMost, equalTo, type Figure, type Section } from "./section.ts";
+
+const HELP = `node infra/bench/sixty-days.ts
+
+Runs this benchmark alone, prints its figures and ends with 1 when anything was told twice, or not at all.`;
 
 const OPTIONS: DaysOptions = {
   days: 60,
@@ -36,6 +37,7 @@ export async function sixtyDays(): Promise<Section> {
 
 async function measure(): Promise<{ section: Section; wrong: string[] }> {
   const begun = performance.now();
+  const { runDays } = await import("../../test/support/days.ts");
   const { rules, assets, renewed, scans, kills, mailFiles } = await runDays(OPTIONS);
   const seconds = (performance.now() - begun) / 1000;
   const figures = rules.flatMap((one): Figure[] => {
@@ -95,6 +97,8 @@ async function measure(): Promise<{ section: Section; wrong: string[] }> {
 }
 
 if (import.meta.main) {
+  commandLine(HELP, {});
+  const { default: setup } = await import("../../test/support/global-setup.ts");
   const remove = await setup();
   try {
     const { section, wrong } = await measure();

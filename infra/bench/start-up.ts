@@ -1,13 +1,13 @@
 import { readFileSync } from "node:fs";
 import path from "node:path";
-import type { Metafile } from "esbuild";
 import { runHost } from "../../test/host/run-host.ts";
 import { ADMIN, Service } from "../../test/support/service.ts";
 import { TEST_APP } from "../../test/support/test-app.ts";
+import type { BuiltApp } from "../build/build.ts";
 import { processFigures } from "./process.ts";
 import { atMost, type Figure, ratio, type Section } from "./section.ts";
 
-const RUNS = 9;
+const RUNS = Number(process.env.START_UP_RUNS ?? 9);
 
 /** From the start of the process to its first answers, against an app with one empty function, taken in turns. */
 export async function startUp(): Promise<Section> {
@@ -25,6 +25,7 @@ export async function startUp(): Promise<Section> {
     }
     const healthLoads = await loadedBy(service, "/health");
     const assetsLoad = await loadedBy(service, "/api/assets/discovery/assets", bearer(token));
+    const timersLoad = await loadedByTimers(service);
     const base = Math.min(...empty);
     return {
       title: "Start-up of the built app",
@@ -45,6 +46,13 @@ export async function startUp(): Promise<Section> {
         },
         loaded("/health", healthLoads, []),
         loaded("an asset list", assetsLoad, ["@azure/app-configuration", "@azure/data-tables"]),
+        loaded("watchScans, each minute", await loadedBy(service, timerAddress("watchScans")), ["@azure/data-tables"]),
+        {
+          what: "files for PDF and fonts loaded by an asset list and by every timer",
+          value: [...assetsLoad.pdf, ...timersLoad.pdf].join(", ") || "none",
+          comparedWith: `${timersLoad.files} files of ${Math.round(timersLoad.bytes / 1024)} KB by all timers together`,
+          bound: { text: "none", holds: assetsLoad.pdf.length + timersLoad.pdf.length === 0 },
+        },
       ],
     };
   } finally {
@@ -70,6 +78,8 @@ interface Loaded {
   bytes: number;
   /** The SDKs with code in them, by name. */
   sdks: string[];
+  /** The sources of PDF and its fonts, by path. */
+  pdf: string[];
 }
 
 /** A figure that holds when no SDK but these was loaded. */
@@ -85,29 +95,51 @@ export function loaded(by: string, { files, bytes, sdks }: Loaded, wanted: strin
 /** What the packages an SDK stands on are named; they come with any of them. */
 const FOUNDATIONS = /^@azure\/(?:functions|abort-controller|logger|core-)/;
 
-/** What a new process has loaded of the bundle after one request: esbuild's own description says what is in a chunk. */
+const PDF = /(?:^|\/)(?:shared\/pdf\/|node_modules\/(?:pdf-lib|@pdf-lib)\/)/;
+
+const timerAddress = (name: string): string => `/__host/timers/${name}`;
+
+/** What a new process has loaded of the bundle after one request, which runs a timer where its address is one. */
 export async function loadedBy(
   service: Service,
   address: string,
   headers: Record<string, string> = {},
 ): Promise<Loaded> {
-  const { outputs } = JSON.parse(readFileSync(path.join(TEST_APP, "metafile.json"), "utf8")) as Metafile;
-  const chunks = new Map(Object.entries(outputs).map(([file, output]) => [path.basename(file), output]));
+  return await loadedIn(service, async (url) => {
+    const method = address.startsWith(timerAddress("")) ? "POST" : "GET";
+    const answer = await fetch(url + address, { method, headers, redirect: "manual" });
+    if (answer.status >= 400) throw new Error(`${address} answered ${answer.status}`);
+  });
+}
+
+/** What a new process has loaded once each timer ran, with what it does itself, not with what its messages start. */
+async function loadedByTimers(service: Service): Promise<Loaded> {
+  return await loadedIn(service, async (url, timers) => {
+    for (const name of timers) await fetch(url + timerAddress(name), { method: "POST" });
+  });
+}
+
+/** esbuild's own description says what is in a chunk of the bundle. */
+async function loadedIn(service: Service, use: (url: string, timers: string[]) => Promise<void>): Promise<Loaded> {
+  const { metafile } = JSON.parse(readFileSync(path.join(TEST_APP, "built.json"), "utf8")) as BuiltApp;
+  const chunks = new Map(Object.entries(metafile.outputs).map(([file, output]) => [path.basename(file), output]));
   const host = await service.addHost();
-  const answer = await fetch(host.url + address, { headers, redirect: "manual" });
-  if (answer.status >= 400) throw new Error(`${address} answered ${answer.status}`);
+  const timers = host.functions.filter(({ trigger }) => trigger === "timerTrigger").map(({ name }) => name);
+  await use(host.url, timers);
   const { modules } = await processFigures(host.url);
   const found = modules.flatMap((module) => chunks.get(path.basename(new URL(module).pathname)) ?? []);
-  if (found.length === 0) throw new Error(`No file of the bundle is among what ${address} loaded`);
-  const packages = found.flatMap(({ inputs }) =>
+  if (found.length === 0) throw new Error("No file of the bundle is among what was loaded");
+  const sources = found.flatMap(({ inputs }) =>
     Object.entries(inputs)
       .filter(([, { bytesInOutput }]) => bytesInOutput > 0)
-      .flatMap(([file]) => /.*node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(file)?.[1] ?? []),
+      .map(([file]) => file),
   );
+  const packages = sources.flatMap((file) => /.*node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(file)?.[1] ?? []);
   const sdks = packages.filter((name) => /^@(?:azure|aws-sdk)\//.test(name) && !FOUNDATIONS.test(name));
   return {
     files: found.length,
     bytes: found.reduce((sum, { bytes }) => sum + bytes, 0),
     sdks: [...new Set(sdks)].sort(),
+    pdf: [...new Set(sources.filter((file) => PDF.test(file)))].sort(),
   };
 }

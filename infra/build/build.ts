@@ -1,15 +1,21 @@
 /**
  * Bundles the app as it is deployed: dist/ with package.json's `main`, the chunks it loads when first needed, and the
- * files of the documentation pages. `--development-licence-key kid:x` builds one more licence key in, for
- * development and tests only.
+ * files of the page and of the documentation pages. See HELP.
  */
 import { createHash } from "node:crypto";
 import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import path from "node:path";
-import { parseArgs } from "node:util";
 import { build, type Metafile } from "esbuild";
 import { gzipSync } from "fflate";
+import { commandLine, usedWrong } from "./command-line.ts";
+import { buildPage } from "./page.ts";
+
+const HELP = `npm run build -- [--development-licence-key KID:X]…
+
+Bundles the app into dist/, as it is deployed.
+
+  --development-licence-key KID:X   builds one more public licence key in, for development and tests only`;
 
 const root = path.resolve(import.meta.dirname, "../..");
 
@@ -18,7 +24,7 @@ export interface BuiltApp {
   outdir: string;
   /** esbuild's description of what is in which chunk; its paths are relative to the project's root. */
   metafile: Metafile;
-  /** Files that lie beside the chunks as they are, relative to the project's root. */
+  /** What the files beside the chunks are made of, relative to the project's root. */
   copied: string[];
 }
 
@@ -35,7 +41,7 @@ export async function buildApp(
   const { metafile } = await build({
     metafile: true,
     absWorkingDir: root,
-    entryPoints: { main: "functions/main.ts" },
+    entryPoints: { main: "functions/entry.ts" },
     outdir,
     outExtension: { ".js": ".mjs" },
     // All in one folder, so that the files beside the bundle are beside every chunk of it too.
@@ -65,7 +71,8 @@ export async function buildApp(
     ...(await copyDocumentation(path.join(outdir, "docs"))),
     await copyFont(path.join(outdir, "fonts")),
   ].map((file) => path.relative(root, file).split(path.sep).join("/"));
-  return { outdir, metafile, copied };
+  const page = await buildPage(path.join(outdir, "page"), { anew: options.release ?? false });
+  return { outdir, metafile, copied: [...copied, ...page] };
 }
 
 /**
@@ -81,7 +88,7 @@ async function copyDocumentation(target: string): Promise<string[]> {
   const sources = [
     ...["swagger-ui.css", "swagger-ui-bundle.js", "favicon-32x32.png"].map((file) => path.join(swagger, file)),
     path.join(redoc, "bundles/redoc.standalone.js"),
-    ...["swagger-start.js", "redoc-start.js"].map((file) => path.join(root, "functions/web", file)),
+    ...["swagger-start.js", "redoc-start.js"].map((file) => path.join(root, "functions/docs", file)),
   ];
   await mkdir(target, { recursive: true });
   const hashes: Record<string, string> = {};
@@ -134,9 +141,10 @@ export async function buildLocalApp(
 }
 
 if (import.meta.main) {
-  const { values } = parseArgs({ options: { "development-licence-key": { type: "string", multiple: true } } });
+  const { values } = commandLine(HELP, { options: { "development-licence-key": { type: "string", multiple: true } } });
   const keys = (values["development-licence-key"] ?? []).map((pair) => {
     const at = pair.indexOf(":");
+    if (at < 1) usedWrong("A development licence key is written as KID:X");
     return { kid: pair.slice(0, at), x: pair.slice(at + 1) };
   });
   const { outdir } = await buildApp({ developmentLicenseKeys: keys });

@@ -1,15 +1,22 @@
 /**
  * Holds the code to who may know whom (see CONTRIBUTING.md): reads every import, those of types too, and names what
  * breaks a rule. Two rules: a room imports only rooms below it, and nothing imports in a circle, neither files nor rooms.
- * `node infra/build/imports.ts [root]`; ends with 1 when a rule is broken.
+ * See HELP.
  */
 import { globSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { parseSync, Visitor } from "oxc-parser";
+import { commandLine } from "./command-line.ts";
+
+const HELP = `node infra/build/imports.ts [FOLDER]
+
+Names each import that breaks a rule of who may import whom, and each circle of imports. Ends with 1 when there is one.
+
+  FOLDER   the project's folder (this one)`;
 
 /** Rooms of shared/ from the bottom up: a room may import those above it in this list, never those below. */
 export const ROOMS = [
-  ["time.ts", "ulid.ts", "runtime.ts", "telemetry.ts"],
+  ["time.ts", "ulid.ts", "runtime.ts", "telemetry.ts", "transport.ts", "pdf"],
   ["config"],
   ["storage"],
   ["http"],
@@ -77,7 +84,9 @@ function ruleBroken({ file, target }: Import): string | undefined {
   const [targetArea, targetRoom] = target.split("/");
   if (file.startsWith("infra/local/") && (targetArea === "shared" || targetArea === "functions"))
     return "infra/local starts the built app and knows nothing of its source";
-  if ((area === "shared" || area === "functions") && (targetArea === "infra" || targetArea === "test"))
+  // The commands are run from the project's folder, and are in no bundle.
+  const isDeployed = area === "shared" || (area === "functions" && room !== "commands");
+  if (isDeployed && (targetArea === "infra" || targetArea === "test"))
     return "what is deployed knows nothing of infra/ and test/";
   if (area !== "shared") return undefined;
   if (targetArea === "functions" || target === "@azure/functions") return "shared/ knows nothing of the platform";
@@ -161,7 +170,8 @@ export function brokenRules(root: string, openCircles: readonly string[]): strin
 }
 
 if (import.meta.main) {
-  const problems = brokenRules(path.resolve(process.argv[2] ?? path.join(import.meta.dirname, "../..")), OPEN_CIRCLES);
+  const { positionals } = commandLine(HELP, { allowPositionals: true, options: {} });
+  const problems = brokenRules(path.resolve(positionals[0] ?? path.join(import.meta.dirname, "../..")), OPEN_CIRCLES);
   if (problems.length > 0) {
     console.error(problems.join("\n"));
     process.exit(1);

@@ -6,6 +6,7 @@ const FILES = [
   /^(host|package)\.json$/,
   /^dist\/[\w.-]+\.mjs$/,
   /^dist\/docs\/[\w.-]+\.(css|js|png|json)(\.gz)?$/,
+  /^dist\/page\/[\w.-]+\.(html|css|js|svg|json)(\.gz|\.br)?$/,
   /^dist\/fonts\/[\w-]+\.woff$/,
   /^sbom\.cdx\.json$/,
   /^THIRD-PARTY-LICENSES\.txt$/,

@@ -1,7 +1,6 @@
 /** Makes pictures of what people get to see on paper or in their mailbox. See HELP. */
 import { execFileSync, spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, writeFileSync } from "node:fs";
-import { createRequire } from "node:module";
 import path from "node:path";
 import type { DeliveryRecord } from "../../shared/alerts/delivery.ts";
 import { mailOf } from "../../shared/alerts/email.ts";
@@ -10,15 +9,24 @@ import { messageOf } from "../../shared/alerts/message.ts";
 import type { Verification } from "../../shared/audit/api.ts";
 import type { AuditEntry } from "../../shared/audit/entry.ts";
 import { createPdf } from "../../shared/audit/export/pdf.ts";
+import type { Check } from "../../shared/compliance/check.ts";
+import { CHECKS } from "../../shared/compliance/checks/all.ts";
+import type { Assessment } from "../../shared/compliance/compliance.ts";
+import { frameworkResults } from "../../shared/compliance/frameworks.ts";
+import type { Overview, VaultOverview } from "../../shared/compliance/overview.ts";
+import { assessmentDocument } from "../../shared/compliance/report/assessment-pdf.ts";
+import { violationsDocument } from "../../shared/compliance/report/violations-pdf.ts";
+import { violationOf } from "../../shared/compliance/violation.ts";
+import type { ViolationPage } from "../../shared/compliance/violations.ts";
 import { commandLine } from "./command-line.ts";
 
 const HELP = `npm run pictures -- [FOLDER]
 
-Makes pictures of an alert's mail and of the audit log's PDF, to be looked at.
+Makes pictures of an alert's mail, of the audit log's PDF and of compliance's PDFs, to be looked at.
 
   FOLDER         where they go (.local/pictures)
   CHROMIUM_PATH  the browser that draws the mail (/usr/bin/chromium)
-  PDFTOPPM       the program that draws the PDF (/usr/bin/pdftoppm, of poppler-utils)
+  PDFTOPPM       the program that draws PDFs (/usr/bin/pdftoppm, of poppler-utils)
 
 Where a program is missing, the file itself is written and the command says so.`;
 
@@ -27,6 +35,8 @@ const { positionals } = commandLine(HELP, { allowPositionals: true, options: {} 
 const folder = path.resolve(positionals[0] ?? path.join(root, ".local/pictures"));
 const chromium = process.env.CHROMIUM_PATH ?? "/usr/bin/chromium";
 const pdftoppm = process.env.PDFTOPPM ?? "/usr/bin/pdftoppm";
+
+const SUBSCRIPTION = "7c9e6679-7425-40de-944b-e07fc1f90ae7";
 
 mkdirSync(folder, { recursive: true });
 mail();
@@ -45,8 +55,8 @@ function mail(): void {
     type,
     name,
     vaultName,
-    subscriptionId: "7c9e6679-7425-40de-944b-e07fc1f90ae7",
-    vaultId: `/subscriptions/7c9e6679-7425-40de-944b-e07fc1f90ae7/resourceGroups/rg-payments/providers/Microsoft.KeyVault/vaults/${vaultName}`,
+    subscriptionId: SUBSCRIPTION,
+    vaultId: `/subscriptions/${SUBSCRIPTION}/resourceGroups/rg-payments/providers/Microsoft.KeyVault/vaults/${vaultName}`,
     ...(owner ? { owner } : {}),
     expiresOn: Math.floor(Date.parse(at) / 1000 + days * 86_400),
     threshold: [1, 7, 30, 60].find((threshold) => days < threshold) ?? 90,
@@ -58,6 +68,15 @@ function mail(): void {
     asset("kv-data-staging", "secret", "a-name-that-is-as-long-as-key-vault-allows-".padEnd(127, "x"), 24.4),
     asset("kv-data-staging", "secret", "reporting-db", 60),
   ];
+  // As many as a new rule tells of in a large company, so that it is seen what such a mail looks like.
+  const kinds = ["secret", "key", "certificate"] as const;
+  const owners = ["payments@acme.example", "identity-team", undefined, "data@acme.example"];
+  for (let index = news.length; index < 300; index++) {
+    const team = index % 12;
+    const days = ((index * 7) % 89) - 4.5;
+    news.push(asset(`kv-team-${team}-prod`, kinds[index % 3]!, `service-${index}-credential`, days, owners[team % 4]));
+  }
+  news.sort((a, b) => a.expiresOn - b.expiresOn);
   const delivery: Omit<DeliveryRecord, "news"> = {
     deliveryId: "01KAJ4K3M0T5Q8W2Z7X9C1V6BN",
     ruleId: "01KAJ4K3M0P4R7S2T9V5W8X1YZ",
@@ -78,8 +97,10 @@ function mail(): void {
     portal: "https://portal.azure.com",
     tenantId: "acme.example",
     publicBaseUrl: "https://lifecycle.acme.example",
+    keyVaultSuffix: "vault.azure.net",
+    subscriptionName: () => "Acme production",
   };
-  const { html, text } = mailOf(messageOf(delivery, news, links));
+  const { html, text } = mailOf(messageOf([{ delivery, items: news }], links));
   const page = path.join(folder, "mail.html");
   writeFileSync(page, html);
   writeFileSync(path.join(folder, "mail.txt"), text);
@@ -101,7 +122,6 @@ function mail(): void {
 }
 
 async function pdf(): Promise<void> {
-  const font = createRequire(import.meta.url).resolve("@fontsource/unifontex/files/unifontex-latin-400-normal.woff");
   const start = new Date("2026-11-01T00:00:00Z");
   const end = new Date("2026-12-01T00:00:00Z");
   const entries = Array.from({ length: 98 }, (_, index) => eventAt(index, start.getTime() + index * 7_234_567)).flat();
@@ -113,12 +133,16 @@ async function pdf(): Promise<void> {
     createdAt: new Date("2026-12-01T08:20:00Z"),
     verified: [verification],
   };
-  const file = path.join(folder, "audit.pdf");
-  writeFileSync(file, await createPdf(entries, about, font));
-  const drawn = spawnSync(pdftoppm, ["-r", "80", "-png", file, path.join(folder, "audit")]);
+  draw("audit", await createPdf(entries, about, undefined));
+}
+
+function draw(name: string, document: Uint8Array): void {
+  const file = path.join(folder, `${name}.pdf`);
+  writeFileSync(file, document);
+  const drawn = spawnSync(pdftoppm, ["-r", "80", "-png", file, path.join(folder, name)]);
   if (drawn.error || drawn.status !== 0)
     console.log(`No pdftoppm at ${pdftoppm} (poppler-utils has it): look at ${file} instead`);
-  else console.log(`Made ${path.join(folder, "audit")}-*.png`);
+  else console.log(`Made ${path.join(folder, name)}-*.png`);
 }
 
 /** One event: a change by an administrator with its intent, a refusal, or what a timer did. */
@@ -194,4 +218,88 @@ const verification: Verification = {
   nextCursor: null,
 };
 
+/** Vaults and what they hold, some of it wrong, with what a hundred days of scores look like. */
+function overviewOf(now: number): Overview {
+  const vaults = ["kv-payments-prod", "kv-identity-prod", "kv-data-staging"].map((name, at): VaultOverview => {
+    const failed = (check: Check) => (check.resourceType === "vault" ? 0 : [3, 0, 1, 8, 0][(check.code + at) % 5]!);
+    const tallies = CHECKS.map((check) => [check.code, { passed: 12 + at, failed: failed(check) }] as const);
+    return {
+      name,
+      subscriptionId: "7c9e6679-7425-40de-944b-e07fc1f90ae7",
+      tallies: new Map(tallies),
+      failures: [],
+      exemptions: [],
+      createdAt: new Date(now).toISOString(),
+      evaluatedAt: new Date(now - at * 3_600_000).toISOString(),
+      gone: false,
+    };
+  });
+  return { vaults, exemptionOf: () => undefined, evaluation: undefined, left: 0, evaluatedAt: null, now };
+}
+
+/** The first violations of a check, as they follow from the overview. */
+function violationsOf(check: Check, overview: Overview, each: number): ViolationPage | undefined {
+  const all = overview.vaults.flatMap((vault) => {
+    const failed = vault.tallies.get(check.code)?.failed ?? 0;
+    const slice = { check, vault, from: 0, count: failed, failed };
+    return Array.from({ length: failed }, (_, at) => {
+      const facts = { owners: [["payments@acme.example", "Мария Иванова", "山田太郎"][at % 3]!], keyType: "EC-HSM" };
+      const evidence = "Its expiration date is 2026-11-17T09:30:00Z.";
+      const since = Math.floor(overview.now / 1000) - at * 86_400;
+      return violationOf(slice, [`acquirer-api-password-${at + 1}`, since, evidence, facts], overview, new Map());
+    });
+  });
+  if (all.length === 0) return undefined;
+  const items = all.slice(0, each);
+  return { items, total: all.length, open: all.length, exempted: 0, limit: each, offset: 0, nextCursor: null };
+}
+
+async function compliance(): Promise<void> {
+  const now = Date.parse("2026-12-01T08:20:00Z");
+  const overview = overviewOf(now);
+  const framework = frameworkResults(overview).find(({ id }) => id === "pci-dss-4.0.1")!;
+  const { score, passed, failed, total } = framework;
+  const history = Array.from({ length: 90 }, (_, at) => {
+    const date = new Date(now - (89 - at) * 86_400_000).toISOString().slice(0, 10);
+    return { date, score: score - (89 - at) / 4 + (at % 7) / 2, passed, failed, total, edition: at < 30 ? 1 : 2 };
+  });
+  const violations = CHECKS.flatMap((check) => {
+    const page = violationsOf(check, overview, 20);
+    return page ? [[check.id, page] as const] : [];
+  });
+  const assessment: Assessment = {
+    framework: { ...framework, history: [...history.slice(0, -1), { ...history.at(-1)!, score }] },
+    violations: new Map(violations),
+    scope: {
+      vaults: 3,
+      directories: 16,
+      subscriptions: ["7c9e6679-7425-40de-944b-e07fc1f90ae7"],
+      evaluatedFrom: "2026-11-30T05:10:00Z",
+      evaluatedTo: "2026-12-01T08:10:00Z",
+    },
+    exemptions: [
+      {
+        id: "key-expired.asset.kv-payments-prod.key.terminal-2024",
+        checkId: "key-expired",
+        scopeType: "asset",
+        scopeId: "kv-payments-prod.key.terminal-2024",
+        category: "waiver",
+        reason: "The terminals are replaced in January; until then the old key decrypts what they sent.",
+        ticket: "SEC-1207",
+        until: "2027-01-31T00:00:00.000Z",
+        createdAt: "2026-11-02T10:11:12.000Z",
+        createdBy: "ann@acme.example",
+        active: true,
+        etag: "",
+      },
+    ],
+    createdAt: new Date(now),
+  };
+  draw("assessment", await assessmentDocument(assessment, { days: 90, unreadableVaults: 1, unicodeFont: undefined }));
+  const listed = violations.slice(0, 6).flatMap(([, { items }]) => items);
+  const about = { filter: { severity: "critical" as const }, createdAt: new Date(now), unicodeFont: undefined };
+  draw("violations", await violationsDocument(listed, about));
+}
+
 await pdf();
+await compliance();

@@ -4,10 +4,11 @@ import type { TypeLibrary } from "./bicep/library.ts";
 import { type BicepFile, parseBicep } from "./bicep/parse.ts";
 import type { Finding } from "./expression.ts";
 import type { InfraFiles } from "./files.ts";
-import { checkParametersFile, compareParameters } from "./parameters.ts";
+import { checkDeployPage, checkParametersFile, compareParameters } from "./parameters.ts";
 import { checkParity, type ParityRow } from "./parity/parity.ts";
+import { checkPolicy, type ParsedPolicy, parsePolicy } from "./policy.ts";
 import { checkPermissionsPage, checkRoleNames } from "./role-names.ts";
-import { checkSettings } from "./settings.ts";
+import { checkSettings, checkSettingsPages } from "./settings.ts";
 import { checkTerraform, modulesOf } from "./terraform/check.ts";
 import { parseTerraform, type TerraformFile } from "./terraform/parse.ts";
 
@@ -16,6 +17,7 @@ export interface Templates {
   files: InfraFiles;
   bicep: ReadonlyMap<string, BicepFile>;
   terraform: ReadonlyMap<string, TerraformFile>;
+  policy: ParsedPolicy;
 }
 
 /** @param before what was read already; only files whose text differs are read again. */
@@ -29,12 +31,14 @@ export async function parseTemplates(files: InfraFiles, before?: Templates): Pro
       terraform.set(path, (same && before.terraform.get(path)) || (await parseTerraform(path, text)));
     }
   }
-  return { files, bicep, terraform };
+  return { files, bicep, terraform, policy: await parsePolicy(files) };
 }
 
 /** The resource types that the templates name. */
-export function typesIn({ bicep }: Templates): string[] {
-  return [...new Set([...bicep.values()].flatMap((file) => file.resources.map(({ type }) => type)))];
+export function typesIn({ bicep, policy }: Templates): string[] {
+  return [
+    ...new Set([...bicep.values(), ...policy.files.values()].flatMap((file) => file.resources.map(({ type }) => type))),
+  ];
 }
 
 /** Everything that can be said of the templates without a cloud and without the real provider. */
@@ -44,11 +48,13 @@ export function checkInfra(input: {
   /** Names of the scripts in package.json. */
   scripts: readonly string[];
 }): { findings: Finding[]; table: ParityRow[] } {
-  const { files, bicep, terraform } = input.templates;
+  const { files, bicep, terraform, policy } = input.templates;
   const modules = modulesOf([...terraform.values()]);
   const parity = checkParity(bicep, modules);
   const findings = [
     ...checkBicep({ files: bicep, types: input.types, exists: files.exists }),
+    ...checkBicep({ files: policy.files, types: input.types, exists: files.exists }),
+    ...checkPolicy(policy, bicep, files.text.get("infra/azure/events-policy/sender-only.txt") ?? ""),
     ...checkTerraform([...terraform.values()], files.exists),
     ...checkAzureYaml(files, input.scripts),
     ...checkParametersFile(files, bicep),
@@ -59,6 +65,8 @@ export function checkInfra(input: {
     ...checkRoleNames(files),
     ...checkPermissionsPage(files, bicep),
     ...checkSettings(bicep),
+    ...checkSettingsPages(files, bicep),
+    ...checkDeployPage(files, bicep),
     ...parity.findings,
   ];
   return { findings, table: parity.table };

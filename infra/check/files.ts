@@ -11,10 +11,9 @@ export interface InfraFiles {
 export const ROOT = path.resolve(import.meta.dirname, "../..");
 
 export function readInfraFiles(): InfraFiles {
-  const found = globSync(
-    ["azure.yaml", "infra/azure/**/*.{bicep,json}", "infra/terraform/**/*.tf", "docs/permissions.md"],
-    { cwd: ROOT },
-  );
+  const found = globSync(["azure.yaml", "infra/azure/**/*.{bicep,json,txt}", "infra/terraform/**/*.tf", "docs/*.md"], {
+    cwd: ROOT,
+  });
   return {
     text: new Map(found.sort().map((file) => [file, readFileSync(path.join(ROOT, file), "utf8")])),
     exists: (file) => existsSync(path.join(ROOT, file)),

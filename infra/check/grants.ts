@@ -8,11 +8,17 @@ export interface Grant {
   role: string;
   /** Whose it is, as `Normal` writes it: `{identity.principal_id}` is the service itself. */
   principal: string;
-  /** The resource's name in the templates, `watched` for a subscription or management group, `rotated` for a resource group. */
+  /**
+   * The resource's name in the templates; `watched` for a subscription or management group, `rotated` for a resource group,
+   * `compared` for a subscription whose settings are compared with the values of secrets.
+   */
   scope: string;
   actions: readonly string[];
   dataActions: readonly string[];
 }
+
+/** The scope that a file of permissions is deployed to, by its folder. */
+const OWN: Record<string, Grant["scope"]> = { rotation: "rotated", "literal-scan": "compared" };
 
 /** Every role assignment of the Bicep files; those of a subscription stand for a management group's, which are the same. */
 export function grantsOf(bicep: ReadonlyMap<string, BicepFile>): Grant[] {
@@ -22,7 +28,7 @@ export function grantsOf(bicep: ReadonlyMap<string, BicepFile>): Grant[] {
       const assigned = file.resources.filter(({ type }) => type === "Microsoft.Authorization/roleAssignments");
       return assigned.map(({ body }): Grant => {
         const scope = property(body, "scope");
-        const own = file.scope === "resourceGroup" ? "rotated" : "watched";
+        const own = OWN[file.path.split("/").at(-2)!] ?? "watched";
         const on = scope?.kind === "name" ? snake(scope.name) : own;
         const principal = property(body, "properties", "principalId");
         const whose = principal ? bicepNormal(bicep, file)(principal) : "";

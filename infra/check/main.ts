@@ -1,15 +1,21 @@
-/**
- * `npm run check:infra`: holds the Bicep and Terraform files to Azure's types, to each other and to what the service reads.
- * Prints the parity table, every finding with its file and line, and what could not be checked. Ends with 1 on a finding.
- */
+/** Holds the Bicep and Terraform files to Azure's types, to each other and to what the service reads. See HELP. */
 import { spawnSync } from "node:child_process";
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, globSync, readFileSync } from "node:fs";
 import path from "node:path";
-import { loadTypes } from "./bicep/types.ts";
-import { checkInfra, parseTemplates, typesIn } from "./check.ts";
+import { commandLine } from "../build/command-line.ts";
 import type { Finding } from "./expression.ts";
 import { ROOT, readInfraFiles } from "./files.ts";
 
+const HELP = `npm run check:infra
+
+Holds the Bicep and Terraform files to Azure's types, to each other and to what the service reads. Prints the parity table,
+every finding with its file and line, and what could not be checked. Ends with 1 on a finding.
+
+  TF_CLI_CONFIG_FILE   a configuration of Terraform that has the provider: "terraform validate" runs, too`;
+commandLine(HELP, {});
+
+const { checkInfra, parseTemplates, typesIn } = await import("./check.ts");
+const { loadTypes } = await import("./bicep/types.ts");
 const files = readInfraFiles();
 const templates = await parseTemplates(files);
 const types = await loadTypes(typesIn(templates));
@@ -45,11 +51,13 @@ function withTerraform(): Finding[] {
     console.log("Not checked: terraform validate. Set TF_CLI_CONFIG_FILE to a configuration that has the provider.");
     return findings;
   }
-  return [...findings, ...["infra/terraform", "infra/terraform/watch", ...examples()].flatMap(validate)];
+  return [...findings, ...modules().flatMap(validate)];
 }
 
-function examples(): string[] {
-  return ["minimal", "private-network", "management-group"].map((name) => `infra/terraform/examples/${name}`);
+/** The folders of the module, of its parts and of each example. */
+function modules(): string[] {
+  const versions = globSync("infra/terraform/**/versions.tf", { cwd: ROOT });
+  return versions.map((file) => path.dirname(file)).sort();
 }
 
 function validate(folder: string): Finding[] {

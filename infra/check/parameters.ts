@@ -12,16 +12,21 @@ const FILE = "infra/azure/main.parameters.json";
 /** Variables that only Terraform needs, each with the reason. */
 const TERRAFORM_ONLY = new Set(["azure_cloud"]);
 
-/** Names azd puts in for itself: https://learn.microsoft.com/azure/developer/azure-developer-cli/manage-environment-variables */
+/** Names azd sets for itself: https://learn.microsoft.com/azure/developer/azure-developer-cli/manage-environment-variables */
 const AZD_VARIABLES = new Set(["AZURE_ENV_NAME", "AZURE_LOCATION"]);
 
-/** The parameters file of azd against the parameters of main.bicep. */
+/**
+ * The parameters file of azd against the parameters of main.bicep. A parameter with a default may be a variable of the azd
+ * environment, named as the parameter, with that default: `${EVENTS_ENABLED=false}`. All but lists and objects are there.
+ */
 export function checkParametersFile(files: InfraFiles, bicep: ReadonlyMap<string, BicepFile>): Finding[] {
   const parameters = bicep.get(MAIN)?.parameters ?? [];
   const finding = (message: string): Finding => ({ file: FILE, line: 1, message });
   let given: Record<string, { value?: unknown }>;
   try {
-    given = (JSON.parse(files.text.get(FILE) ?? "") as { parameters: Record<string, { value?: unknown }> }).parameters;
+    const written = JSON.parse(files.text.get(FILE) ?? "") as { contentVersion: string; parameters: typeof given };
+    if (written.contentVersion !== "1.0.0.0") return [finding("contentVersion must be 1.0.0.0")];
+    given = written.parameters;
   } catch (error) {
     return [finding(error instanceof Error ? error.message : "is no JSON")];
   }
@@ -29,20 +34,51 @@ export function checkParametersFile(files: InfraFiles, bicep: ReadonlyMap<string
   for (const [name, { value }] of Object.entries(given ?? {})) {
     const parameter = parameters.find((one) => one.name === name);
     if (!parameter) findings.push(finding(`main.bicep has no parameter ${name}`));
-    const variable = /^\$\{(\w+)\}$/.exec(String(value))?.[1];
-    if (variable !== undefined && !AZD_VARIABLES.has(variable))
-      findings.push(finding(`azd sets no variable ${variable}`));
+    const [, variable, otherwise] = /^\$\{(\w+)(?:=([^}]*))?\}$/.exec(String(value)) ?? [];
     if (value === undefined) findings.push(finding(`${name} has no value`));
-    else if (parameter && typeof value !== JSON_KINDS[parameter.type])
-      findings.push(finding(`${name} must be ${parameter.type}`));
+    else if (variable === undefined) {
+      if (parameter && typeof value !== JSON_KINDS[parameter.type])
+        findings.push(finding(`${name} must be ${parameter.type}`));
+    } else if (!AZD_VARIABLES.has(variable) && parameter)
+      findings.push(...checkVariable(parameter, variable, otherwise));
   }
-  for (const { name, defaultValue } of parameters) {
-    if (!defaultValue && !(name in (given ?? {}))) findings.push(finding(`the parameter ${name} is not given`));
+  for (const { name, type, defaultValue } of parameters) {
+    const settable = SCALARS.has(type) || !defaultValue;
+    if (settable && !(name in (given ?? {}))) findings.push(finding(`the parameter ${name} is not given`));
   }
   return findings;
 }
 
-const JSON_KINDS: Record<string, string> = { string: "string", int: "number", bool: "boolean", "string[]": "object" };
+function checkVariable({ name, type, defaultValue }: Parameter, variable: string, otherwise?: string): Finding[] {
+  const finding = (message: string): Finding[] => [{ file: FILE, line: 1, message }];
+  const expected = snake(name).toUpperCase();
+  if (variable !== expected) return finding(`${name} is read from ${variable}, not from ${expected}`);
+  if (!SCALARS.has(type)) return finding(`${name}: azd makes no ${type} of a variable`);
+  const known = defaultValue?.kind === "literal" ? String(defaultValue.value) : undefined;
+  return otherwise === known
+    ? []
+    : finding(`${name} is ${otherwise ?? "required"} where ${expected} is not set, in main.bicep ${known}`);
+}
+
+/** What azd makes of the text of a variable. */
+const SCALARS = new Set(["string", "int", "bool"]);
+const JSON_KINDS: Record<string, string> = {
+  string: "string",
+  int: "number",
+  bool: "boolean",
+  "string[]": "object",
+  object: "object",
+};
+
+/** Every parameter is in docs/deploy.md, under both of its names. */
+export function checkDeployPage(files: InfraFiles, bicep: ReadonlyMap<string, BicepFile>): Finding[] {
+  const file = "docs/deploy.md";
+  const page = files.text.get(file) ?? "";
+  return (bicep.get(MAIN)?.parameters ?? [])
+    .flatMap(({ name }) => [name, snake(name)])
+    .filter((name) => !page.includes(`\`${name}\``))
+    .map((name) => ({ file, line: 1, message: `does not tell of the parameter ${name}` }));
+}
 
 /** main.bicep's parameters and the module's variables: names, types, defaults and bounds. */
 export function compareParameters(
@@ -87,7 +123,13 @@ export function compareParameters(
   return findings;
 }
 
-const TYPES: Record<string, string> = { string: "string", int: "number", bool: "bool", "string[]": "list(string)" };
+const TYPES: Record<string, string> = {
+  string: "string",
+  int: "number",
+  bool: "bool",
+  "string[]": "list(string)",
+  object: "map(string)",
+};
 
 function typeText(expression: Expression | undefined): string {
   if (expression?.kind === "name") return expression.name;
@@ -96,6 +138,7 @@ function typeText(expression: Expression | undefined): string {
 
 function literal(expression: Expression | undefined): string | undefined {
   if (expression?.kind === "literal") return JSON.stringify(expression.value);
+  if (expression?.kind === "object" && expression.entries.length === 0) return "{}";
   return expression?.kind === "array" && expression.items.length === 0 ? "[]" : undefined;
 }
 

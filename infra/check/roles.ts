@@ -27,6 +27,36 @@ export const BUILT_IN_ROLES: readonly Role[] = [
     ),
   },
   {
+    id: "c6a89b2d-59bc-44d0-9896-0f6e12d7b80a",
+    name: "Storage Queue Data Message Sender",
+    actions: [],
+    dataActions: [`${STORAGE}/queueServices/queues/messages/add/action`],
+  },
+  {
+    id: "1e241071-0855-49ea-94dc-649edcd759de",
+    name: "EventGrid Contributor",
+    actions: [
+      "Microsoft.Authorization/*/read",
+      "Microsoft.EventGrid/*",
+      "Microsoft.Insights/alertRules/*",
+      "Microsoft.Resources/deployments/*",
+      "Microsoft.Resources/subscriptions/resourceGroups/read",
+      "Microsoft.Support/*",
+    ],
+    dataActions: [],
+  },
+  {
+    id: "f58310d9-a9f6-439a-9e8d-f62e7b41a168",
+    name: "Role Based Access Control Administrator",
+    actions: [
+      "Microsoft.Authorization/roleAssignments/write",
+      "Microsoft.Authorization/roleAssignments/delete",
+      "*/read",
+      "Microsoft.Support/*",
+    ],
+    dataActions: [],
+  },
+  {
     id: "0a9a7e1f-b9d0-4cc4-a60d-0319b160aaa3",
     name: "Storage Table Data Contributor",
     actions: ["read", "write", "delete"].map((verb) => `${STORAGE}/tableServices/tables/${verb}`),

@@ -1,14 +1,32 @@
 import { ConfigError, loadConfig, SETTING_NAMES } from "../../shared/config/config.ts";
 import type { BicepFile } from "./bicep/parse.ts";
 import type { Finding } from "./expression.ts";
+import type { InfraFiles } from "./files.ts";
 import { bicepSettings } from "./parity/settings.ts";
 
-/** Read by the platform and not by the service: https://learn.microsoft.com/azure/azure-functions/functions-app-settings */
+/** Read by the platform or a library and not by the service: https://learn.microsoft.com/azure/azure-functions/functions-app-settings */
 const PLATFORM_SETTINGS = new Set([
   "AzureWebJobsStorage__blobServiceUri",
   "AzureWebJobsStorage__credential",
   "APPLICATIONINSIGHTS_CONNECTION_STRING",
   "APPLICATIONINSIGHTS_AUTHENTICATION_STRING",
+  // Read by OpenTelemetry's own library.
+  "OTEL_EXPORTER_OTLP_HEADERS",
+]);
+
+/** Never set where the templates deploy: they take the identity and the cloud's own addresses instead. */
+const LOCAL_SETTINGS = new Set([
+  "AzureWebJobsStorage",
+  "AzureWebJobsStorage__accountName",
+  "AZURE_AUTHORITY_HOST",
+  "AZURE_RESOURCE_MANAGER_ENDPOINT",
+  "AZURE_GRAPH_ENDPOINT",
+  "LOG_ANALYTICS_ENDPOINT",
+  "AZURE_KEY_VAULT_SUFFIX",
+  "AZURE_APP_CONFIGURATION_SUFFIX",
+  "AZURE_CLIENT_SECRET",
+  "COMMUNICATION_CONNECTION_STRING",
+  "APP_CONFIGURATION_CONNECTION_STRING",
 ]);
 
 /** What stands for values that only a deployment knows. */
@@ -18,7 +36,10 @@ const SAMPLES: [placeholder: RegExp, sample: string][] = [
     "00000000-0000-4000-8000-000000000000",
   ],
   [/^join\(.*\)$/, "00000000-0000-4000-8000-000000000000"],
+  [/ is given \? false : true$/, "false"],
   [/^\{azure_cloud\}$/, "AzureCloud"],
+  [/^\{mail_per_(minute|hour)\}$/, "20"],
+  [/^\{alert_owner_domains\}$/, "sample.example"],
   [/^\{private_target_hosts\}$/, "login.sample.example:443"],
   [/^\{handover_key_vault_url\}$/, "https://sample.vault.azure.net"],
   [/^\{bootstrap_admin_username\}$/, "admin"],
@@ -28,7 +49,7 @@ const SAMPLES: [placeholder: RegExp, sample: string][] = [
     /^\{(vault\.vault_uri|app_configuration\.endpoint|storage_account\.primary_endpoints_\w+)\}$/,
     "https://sample.example",
   ],
-  [/^\{public_base_url\} is given \?/, "https://sample.example"],
+  [/^\{(public_base_url\} is given \?|telemetry_endpoint\}$)/, "https://sample.example"],
   [/^https:\/\//, "https://sample.example"],
   [/@/, "sample@sample.example"],
 ];
@@ -60,6 +81,17 @@ export function checkSettings(bicep: ReadonlyMap<string, BicepFile>): Finding[] 
     }
   }
   return findings.filter((one, index) => findings.findIndex(({ message }) => message === one.message) === index);
+}
+
+/** A setting that no parameter reaches is told of on a page beside the list of all, so that an operator finds it. */
+export function checkSettingsPages(files: InfraFiles, bicep: ReadonlyMap<string, BicepFile>): Finding[] {
+  const written = bicepSettings(bicep).map(({ name }) => name);
+  const pages = [...files.text]
+    .filter(([file]) => file.startsWith("docs/") && file !== "docs/settings.md")
+    .map(([, text]) => text);
+  return SETTING_NAMES.filter((name) => !written.includes(name) && !LOCAL_SETTINGS.has(name))
+    .filter((name) => !pages.some((page) => new RegExp(`\\b${name}\\b`).test(page)))
+    .map((name) => ({ file: "docs/deploy.md", line: 1, message: `no page tells of the setting ${name}` }));
 }
 
 function sampleOf(value: string): string {

@@ -3,6 +3,8 @@
 import { createRequire } from "node:module";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
+import { removeMessagesBesides } from "./azurite-messages.ts";
+import { findRowsByKeys } from "./azurite-rows.ts";
 
 interface Server {
   readonly httpServer: { address(): AddressInfo };
@@ -14,6 +16,9 @@ type Constructor<T> = new (...args: unknown[]) => T;
 const require = createRequire(import.meta.url);
 const load = <T>(path: string): Constructor<T> =>
   (require(`azurite/dist/src/${path}.js`) as { default: Constructor<T> }).default;
+
+findRowsByKeys(load("table/persistence/LokiTableMetadataStore"));
+removeMessagesBesides(load("common/persistence/LokiExtentMetadataStore"));
 
 const folder = process.env.AZURITE_DATA;
 const inMemory = folder === undefined;

@@ -1,5 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { type Api, asAdministrator } from "./api.ts";
+import { type Api, asAdministrator, Refused } from "./api.ts";
 
 interface App {
   appId: string;
@@ -32,11 +32,10 @@ export async function runRotation(base: string, administrator: { username: strin
   const api = await asAdministrator(base, administrator);
   const history = await api<{ total: number }>("GET", "/api/automation/rotation/history?limit=1");
   if (history.total > 0) return;
-  const found = await findMatch(api);
-  if (!found) return;
-  const { app, match } = found;
-  const body = { appId: app.appId, secretId: match.keyId, expiryDays: 180, updateKeyVaults: true, overlapDays: 0 };
-  let rotation = await api<Rotation>("POST", "/api/automation/rotation/rotate", body);
+  const begun = await begin(api);
+  if (!begun) return;
+  const { app, match } = begun;
+  let { rotation } = begun;
   const path = `/api/automation/rotation/rotations/${rotation.rotationId}`;
   console.log(`\nRotating the client secret of ${app.displayName}, which ${match.assetId} holds: ${base}${path}`);
   const told = new Set<string>();
@@ -56,8 +55,14 @@ export async function runRotation(base: string, administrator: { username: strin
   );
 }
 
-/** The first application with one client secret whose vault secret can be told: its value signs in. */
-async function findMatch(api: Api): Promise<{ app: App; match: Match } | undefined> {
+interface Begun {
+  app: App;
+  match: Match;
+  rotation: Rotation;
+}
+
+/** Rotates the first application with one client secret whose vault secret can be told: its value signs in. */
+async function begin(api: Api): Promise<Begun | undefined> {
   const { items } = await api<{ items: App[] }>("GET", "/api/automation/rotation/apps?rotatable=true&limit=100");
   const simple = items.filter(({ credentials }) => credentials.length === 1 && credentials[0]!.kind === "secret");
   for (const app of simple.slice(0, 10)) {
@@ -67,7 +72,14 @@ async function findMatch(api: Api): Promise<{ app: App; match: Match } | undefin
     if (!match?.keyId || more.length > 0) continue;
     const verify = `/api/automation/rotation/apps/${app.appId}/matches/verify`;
     const { result } = await api<{ result: string }>("POST", verify, { assetId: match.assetId });
-    if (result === "accepted") return { app, match };
+    if (result !== "accepted") continue;
+    const body = { appId: app.appId, secretId: match.keyId, expiryDays: 180, updateKeyVaults: true, overlapDays: 0 };
+    try {
+      return { app, match, rotation: await api<Rotation>("POST", "/api/automation/rotation/rotate", body) };
+    } catch (error) {
+      // One of its consumers is pinned to a version.
+      if (!(error instanceof Refused) || error.problem.code !== "willBreak") throw error;
+    }
   }
   return undefined;
 }

@@ -1,5 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { type Api, asAdministrator, Refused } from "./api.ts";
+import { printTable } from "./table.ts";
 
 /** Between two looks at a running scan: well under the 60 requests a minute of one caller. */
 const LOOK_EVERY_MS = 1500;
@@ -119,15 +120,4 @@ async function printNext(api: Api): Promise<void> {
       item.owner ?? "-",
     ]),
   ]);
-}
-
-function printTable(rows: string[][]): void {
-  const widths = rows[0]!.map((_, column) => Math.max(...rows.map((row) => row[column]!.length)));
-  rows.forEach((row, index) => {
-    const cells = row.map((cell, column) =>
-      /^-?\d+$/.test(cell) ? cell.padStart(widths[column]!) : cell.padEnd(widths[column]!),
-    );
-    console.log(`  ${cells.join("  ")}`);
-    if (index === 0) console.log(`  ${widths.map((width) => "─".repeat(width)).join("  ")}`);
-  });
 }

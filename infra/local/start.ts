@@ -2,13 +2,14 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { type AddressInfo, createServer } from "node:net";
 import path from "node:path";
-import { buildLocalApp } from "../build/build.ts";
 import { commandLine } from "../build/command-line.ts";
 import { startAzurite } from "./azurite.ts";
 import { configureCopies } from "./copies.ts";
 import { takeDataFolder } from "./data-folders.ts";
+import { readDependencies } from "./first-dependencies.ts";
 import { runRotation } from "./first-rotation.ts";
 import { runScan } from "./first-scan.ts";
+import { configureTenant } from "./first-tenant.ts";
 import { issueDevelopmentLicense, localSecrets } from "./local-secrets.ts";
 import { jsonLine, type Running, start } from "./processes.ts";
 import { configureSingleSignOn, type StandInProvider } from "./single-sign-on.ts";
@@ -21,7 +22,8 @@ serving until Ctrl-C. The next start finds its data again.
 
   --azure        the real cloud with your own sign-in (az login) instead of the stand-in cloud; its data is kept apart
   --pro          with a PRO licence it issues to itself, single sign-on with the stand-in cloud's identity provider,
-                 copies of secrets in its other clouds, and the rotation of an application's secret
+                 copies of secrets in its other clouds, a tenant of Azure AD B2C, who uses which secret, and the rotation of
+                 an application's secret
   --saml         single sign-on by SAML instead of OpenID Connect
   --no-scan      without the scan at the beginning
   --data FOLDER  where the data lies (.local), for its owner only
@@ -72,6 +74,8 @@ try {
   const protocol = options.saml ? "saml" : "oidc";
   const pro = options.pro && cloud ? await configureSingleSignOn(base, administrator(), cloud, protocol) : [];
   if (options.pro && cloud) pro.push(...(await configureCopies(base, administrator(), cloud)));
+  if (options.pro && cloud) pro.push(...(await configureTenant(base, administrator(), cloud)));
+  if (options.pro && cloud && !options["no-scan"]) await readDependencies(base, administrator());
   announce(port, pro);
   if (options.pro && cloud && !options["no-scan"]) runRotation(base, administrator()).catch(tell);
   const reason = await Promise.race(running.map((one) => one.ended));
@@ -88,6 +92,7 @@ async function bringUp(): Promise<{ port: number; cloud: StandInProvider | undef
   const secrets = localSecrets(data);
   step("Building the app");
   const app = path.join(data, "app");
+  const { buildLocalApp } = await import("../build/build.ts");
   await buildLocalApp(app, secrets.licenseKeys);
 
   const environment: Record<string, string | undefined> = {
@@ -120,6 +125,11 @@ async function bringUp(): Promise<{ port: number; cloud: StandInProvider | undef
     );
     running.push(cloud);
     Object.assign(environment, cloud.ready.environment);
+    await sendEvents(
+      String(cloud.ready.controlUrl),
+      process.env.AzureWebJobsStorage ?? environment.AzureWebJobsStorage,
+    );
+    environment.LOG_ANALYTICS_WORKSPACE_IDS = (cloud.ready.workspaceIds as string[]).join(",");
   }
   keepEnvironment(environment);
   step("Starting the functions host");
@@ -143,6 +153,14 @@ async function bringUp(): Promise<{ port: number; cloud: StandInProvider | undef
   );
   running.push(host);
   return { port: Number(host.ready.port), cloud: cloud?.ready as StandInProvider | undefined };
+}
+
+/** The stand-in cloud's Event Grid delivers to the queue that the service reads, as a deployment sets it up. */
+async function sendEvents(controlUrl: string, connectionString: string | undefined): Promise<void> {
+  if (!connectionString) return;
+  const body = JSON.stringify({ connectionString, queue: "vault-events" });
+  const answer = await fetch(`${controlUrl}/events`, { method: "PUT", body });
+  if (!answer.ok) throw new Error(`Switching on the stand-in cloud's events answered ${answer.status}.`);
 }
 
 function endWith(error: unknown): never {

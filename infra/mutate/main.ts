@@ -7,7 +7,7 @@
 import { createHash } from "node:crypto";
 import { appendFileSync, existsSync, globSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
-import { commandLine } from "../build/command-line.ts";
+import { commandLine, usedWrong } from "../build/command-line.ts";
 import { type Change, placesIn } from "./changes.ts";
 import { Copy } from "./copy.ts";
 import { type Judged, printReport, said } from "./report.ts";
@@ -174,7 +174,7 @@ function isSame(a: Change, b: Change): boolean {
 }
 
 function wholeNumber(name: string, text: string): number {
-  if (!/^[1-9]\d*$/.test(text)) fail(`--${name} takes a whole number, not "${text}". See --help.`);
+  if (!/^[1-9]\d*$/.test(text)) usedWrong(`--${name} takes a whole number, not "${text}"`);
   return Number(text);
 }
 

@@ -16,6 +16,7 @@ const FURTHER_TESTS: Record<string, string[]> = {
 const AREAS: Record<string, string> = { auth: "access", license: "licensing" };
 /** Rooms whose tests lie under other names; `shared` are the files directly in shared/, which every room uses. */
 const TESTS_OF: Record<string, string[]> = {
+  pdf: ["test/audit", "test/compliance"],
   runs: ["test/applications", "test/b2c"],
   secrets: ["test/sync"],
   shared: ["test/storage", "test/http", "test/inventory"],

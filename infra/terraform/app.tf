@@ -59,6 +59,7 @@ resource "azurerm_function_app_flex_consumption" "function_app" {
   }
 
   app_settings = merge(
+    var.additional_settings,
     {
       # The provider writes a connection string with an empty key here; empty means that the settings below are used. It
       # drops the value from its state, so each plan shows it again (docs/deploy.md).
@@ -73,6 +74,7 @@ resource "azurerm_function_app_flex_consumption" "function_app" {
       AZURE_TENANT_ID                           = data.azurerm_client_config.current.tenant_id
       AZURE_CLIENT_ID                           = azurerm_user_assigned_identity.identity.client_id
       AZURE_SUBSCRIPTION_IDS                    = join(",", local.watched_subscription_ids)
+      WATCH_ALL                                 = join(",", local.watched_subscription_ids) == "" ? "true" : "false"
       SERVICE_KEY_VAULT_URL                     = azurerm_key_vault.vault.vault_uri
       PUBLIC_BASE_URL                           = var.public_base_url == "" ? local.service_url : var.public_base_url
       JWT_SIGNING_KEYS                          = "@Microsoft.KeyVault(SecretUri=${azurerm_key_vault.vault.vault_uri}secrets/jwt-signing-keys)"
@@ -84,16 +86,26 @@ resource "azurerm_function_app_flex_consumption" "function_app" {
       COMMUNICATION_ENDPOINT = "https://${azurerm_communication_service.communication_service[0].hostname}"
       ALERT_SENDER_ADDRESS   = "DoNotReply@${azurerm_email_communication_service_domain.email_domain[0].mail_from_sender_domain}"
     } : {},
+    var.alert_owner_domains == "" ? {} : { ALERT_OWNER_DOMAINS = var.alert_owner_domains },
+    var.mail_per_minute == "" ? {} : { MAIL_PER_MINUTE = var.mail_per_minute },
+    var.mail_per_hour == "" ? {} : { MAIL_PER_HOUR = var.mail_per_hour },
     var.app_configuration_enabled ? { APP_CONFIGURATION_ENDPOINT = azurerm_app_configuration.app_configuration[0].endpoint } : {},
     var.license_secret_name == "" ? {} : {
       LICENSE_KEY = "@Microsoft.KeyVault(SecretUri=${azurerm_key_vault.vault.vault_uri}secrets/${var.license_secret_name})"
     },
     var.entra_api_client_id == "" ? {} : {
       ENTRA_API_CLIENT_ID = var.entra_api_client_id
-      ENTRA_TENANT_IDS    = data.azurerm_client_config.current.tenant_id
+      ENTRA_TENANT_IDS    = join(",", concat([data.azurerm_client_config.current.tenant_id], var.further_entra_tenant_ids))
+    },
+    var.entra_api_scope == "" ? {} : { ENTRA_API_SCOPE = var.entra_api_scope },
+    length(var.log_analytics_workspace_ids) == 0 ? {} : { LOG_ANALYTICS_WORKSPACE_IDS = join(",", var.log_analytics_workspace_ids) },
+    var.telemetry_endpoint == "" ? {} : { OTEL_EXPORTER_OTLP_ENDPOINT = var.telemetry_endpoint },
+    var.telemetry_headers_secret_name == "" ? {} : {
+      OTEL_EXPORTER_OTLP_HEADERS = "@Microsoft.KeyVault(SecretUri=${azurerm_key_vault.vault.vault_uri}secrets/${var.telemetry_headers_secret_name})"
     },
     var.private_target_hosts == "" ? {} : { PRIVATE_TARGET_HOSTS = var.private_target_hosts },
-    var.handover_key_vault_url == "" ? {} : { HANDOVER_KEY_VAULT_URL = var.handover_key_vault_url }
+    var.handover_key_vault_url == "" ? {} : { HANDOVER_KEY_VAULT_URL = var.handover_key_vault_url },
+    length(var.literal_scan_subscription_ids) == 0 ? {} : { DEPENDENCY_LITERAL_SCAN = "true" }
   )
 }
 

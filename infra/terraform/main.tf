@@ -22,6 +22,19 @@ resource "azurerm_user_assigned_identity" "identity" {
   tags                = local.tags
 }
 
+# Of the subscription deployed to. A provider makes resources in one subscription, so each further one calls this module with a
+# provider of its own (examples/several-subscriptions).
+module "events" {
+  source = "./events"
+  count  = var.events_enabled ? 1 : 0
+
+  environment_name      = var.environment_name
+  location              = var.location
+  tags                  = local.tags
+  storage_account_id    = azurerm_storage_account.storage_account.id
+  vault_events_queue_id = azurerm_storage_queue.vault_events_queue.id
+}
+
 module "watch" {
   source   = "./watch"
   for_each = toset(local.watched_subscription_ids)
@@ -37,6 +50,16 @@ module "rotation" {
   for_each = toset(var.rotation_resource_group_ids)
 
   scope            = each.value
+  principal_id     = azurerm_user_assigned_identity.identity.principal_id
+  environment_name = var.environment_name
+}
+
+module "literal_scan" {
+  source   = "./literal-scan"
+  for_each = toset(var.literal_scan_subscription_ids)
+
+  scope            = "/subscriptions/${each.value}"
+  scope_name       = each.value
   principal_id     = azurerm_user_assigned_identity.identity.principal_id
   environment_name = var.environment_name
 }

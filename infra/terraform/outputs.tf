@@ -8,6 +8,21 @@ output "service_key_vault_id" {
   value       = azurerm_key_vault.vault.id
 }
 
+output "service_storage_account_id" {
+  description = "For events/ and events-policy/ of other scopes."
+  value       = azurerm_storage_account.storage_account.id
+}
+
+output "service_vault_events_queue_id" {
+  description = "For events/ and events-policy/ of other scopes."
+  value       = azurerm_storage_queue.vault_events_queue.id
+}
+
+output "service_resource_group_id" {
+  description = "For events-policy/."
+  value       = azurerm_resource_group.resource_group.id
+}
+
 output "service_function_app_id" {
   description = "For make-secrets.ts."
   value       = azurerm_function_app_flex_consumption.function_app.id

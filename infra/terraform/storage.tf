@@ -33,6 +33,12 @@ resource "azurerm_storage_container" "deployment_container" {
   container_access_type = "private"
 }
 
+# The service makes its queues itself; Event Grid asks for this one before the service has run.
+resource "azurerm_storage_queue" "vault_events_queue" {
+  name               = "vault-events"
+  storage_account_id = azurerm_storage_account.storage_account.id
+}
+
 # The host keeps its locks and the platform its package in blobs.
 resource "azurerm_role_assignment" "blob_role" {
   scope                = azurerm_storage_account.storage_account.id

@@ -46,6 +46,17 @@ variable "rotation_resource_group_ids" {
   }
 }
 
+variable "literal_scan_subscription_ids" {
+  description = "Subscriptions in which settings are compared with the values of secrets, to find copies (PRO). Empty: none."
+  type        = list(string)
+  default     = []
+
+  validation {
+    condition     = alltrue([for id in var.literal_scan_subscription_ids : can(regex("^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$", id))])
+    error_message = "literal_scan_subscription_ids must hold GUIDs in lower case."
+  }
+}
+
 variable "bootstrap_admin_username" {
   description = "User name of the first administrator. The password is made by make-secrets.ts and kept in the vault."
   type        = string
@@ -125,6 +136,24 @@ variable "mail_data_location" {
   default     = "Europe"
 }
 
+variable "alert_owner_domains" {
+  description = "Domains, comma separated, whose addresses get the alerts of what a tag names them the owner of. Empty: tags are not believed."
+  type        = string
+  default     = ""
+}
+
+variable "mail_per_minute" {
+  description = "Mails sent in any minute at most. Empty: 5, which Azure allows the domain that is deployed here."
+  type        = string
+  default     = ""
+}
+
+variable "mail_per_hour" {
+  description = "Mails sent in any hour at most. Empty: 10, which Azure allows the domain that is deployed here."
+  type        = string
+  default     = ""
+}
+
 variable "app_configuration_enabled" {
   description = "Whether settings can also come from an App Configuration store."
   type        = bool
@@ -160,6 +189,23 @@ variable "entra_api_client_id" {
   default     = ""
 }
 
+variable "entra_api_scope" {
+  description = "Scope that access tokens of people must have, when not access_as_user. Empty: that one."
+  type        = string
+  default     = ""
+}
+
+variable "further_entra_tenant_ids" {
+  description = "Tenants beside the one deployed to whose access tokens are taken, for a registration that is multi-tenant."
+  type        = list(string)
+  default     = []
+
+  validation {
+    condition     = alltrue([for id in var.further_entra_tenant_ids : can(regex("^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$", id))])
+    error_message = "further_entra_tenant_ids must hold GUIDs in lower case."
+  }
+}
+
 variable "public_base_url" {
   description = "Where people reach the service, when not at the app's own address: https://secrets.example.com. Empty: there."
   type        = string
@@ -176,4 +222,44 @@ variable "handover_key_vault_url" {
   description = "Address of the key vault that new secrets of applications are handed over in: https://name.vault.azure.net. Empty: none."
   type        = string
   default     = ""
+}
+
+variable "events_enabled" {
+  description = "Whether Event Grid tells the service between scans when a key vault of a watched subscription is written or deleted."
+  type        = bool
+  default     = false
+}
+
+variable "log_analytics_workspace_ids" {
+  description = "Workspaces, as their own GUIDs, in whose logs the service looks who reads the vaults (PRO). Each needs logs/."
+  type        = list(string)
+  default     = []
+
+  validation {
+    condition     = alltrue([for id in var.log_analytics_workspace_ids : can(regex("^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$", id))])
+    error_message = "log_analytics_workspace_ids must hold GUIDs in lower case."
+  }
+}
+
+variable "telemetry_endpoint" {
+  description = "Address of an OpenTelemetry collector: https://collector.example.com:4318. Empty: none."
+  type        = string
+  default     = ""
+
+  validation {
+    condition     = var.telemetry_endpoint == "" || can(regex("^https?://[^/]+", var.telemetry_endpoint))
+    error_message = "telemetry_endpoint must be an address: https://collector.example.com:4318."
+  }
+}
+
+variable "telemetry_headers_secret_name" {
+  description = "Name of a secret in the service vault that holds the collector's headers, as name=value pairs. Empty: none."
+  type        = string
+  default     = ""
+}
+
+variable "additional_settings" {
+  description = "Further app settings by name, such as schedules and limits (docs/deploy.md). No secret: give a reference to the vault."
+  type        = map(string)
+  default     = {}
 }

@@ -10,7 +10,7 @@ import type { Clock, Logger, Randomness } from "../runtime.ts";
 import type { Tables } from "../storage/tables.ts";
 import { SECOND_MS } from "../time.ts";
 import { type Administration, createAdministration } from "./administration.ts";
-import { entraView, type Me, userView } from "./api.ts";
+import { entraView, type Principal, userView } from "./api.ts";
 import { type ApiTokens, createApiTokens } from "./api-tokens.ts";
 import { createAuthentication } from "./authentication.ts";
 import { bootstrapAdministrator } from "./bootstrap.ts";
@@ -36,8 +36,9 @@ export interface Access {
   /** Ends the actor's token or session, or every one of the actor, on every instance at once. */
   signOut(actor: Actor, how: SignOutScope, caller: Caller): Promise<void>;
   /**
-   * Who a credential stands for now, else what its bearer is told (401): by one uncached read of the user's row, and for a
-   * session or an API token one of its own; for a token of Entra by that alone, so nothing here ends it before it expires.
+   * Who a credential stands for now, else what its bearer is told (401): by one uncached read of the user's row, and one write
+   * of it where a session's end is moved or an API token is used for the first time on a day; for a token of Entra by that
+   * alone, so nothing here ends it before it expires.
    */
   authenticate(credential: Credential): Promise<Actor | Problem>;
   /** What makes a browser forget its session. */
@@ -48,7 +49,7 @@ export interface Access {
    * @throws {Problem} invalidRequest (a wrong current or a weak new password), tooManyAttempts, conflict, rateLimited.
    */
   changePassword(actor: Actor, change: PasswordChange, caller: Caller): Promise<void>;
-  me(actor: Actor): Promise<Me>;
+  me(actor: Actor): Promise<Principal>;
   users: Administration;
   identities: Pick<Identities, "refusals" | "allow">;
   apiTokens: ApiTokens;
@@ -188,7 +189,7 @@ export function createAccess(deps: AccessDependencies): Access {
         const { credential } = actor;
         if (how.everywhere) {
           await users.change(user, (now) => ({ ...now, ...tokensEnded(now, clock), ...apiTokensEnded(how) }));
-        } else if (credential.kind === "session") await sessions.end(user.rowKey, credential.id);
+        } else if (credential.kind === "session") await sessions.end(user, credential.id);
         else if (credential.kind === "token") {
           const revoked = { id: credential.id, until: credential.expiresAt.toISOString() };
           await users.change(user, (now) => ({

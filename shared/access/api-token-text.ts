@@ -1,29 +1,51 @@
 import { crc32 } from "node:zlib";
+import { isUsername } from "./api.ts";
 
 /**
- * How API tokens are written: `clm_`, 32 random bytes and the CRC32 of that text, both in base62. So scanners for secrets
- * recognise one, and a typo is told from a token without a look-up, as GitHub has it:
- * https://github.blog/engineering/platform-security/behind-githubs-new-authentication-token-formats/
+ * How API tokens are written: `clm_`, 32 random bytes, whose it is and the CRC32 of that text, all in base62. So scanners for
+ * secrets recognise one, a typo is told from a token without a look-up, as GitHub has it
+ * (https://github.blog/engineering/platform-security/behind-githubs-new-authentication-token-formats/), and one read of the
+ * user's row says whether it holds. Earlier versions made them without the user.
  */
 export const API_TOKEN_PREFIX = "clm_";
 
 const DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-/** Digits of the largest number of 32 bytes, and of 4. */
+/** Digits of the largest number of 32 bytes, of 4, and of the longest username. */
 const SECRET_DIGITS = 43;
 const CHECK_DIGITS = 6;
-const SHAPE = new RegExp(`^${API_TOKEN_PREFIX}[0-9A-Za-z]{${SECRET_DIGITS + CHECK_DIGITS}}$`);
+const MAX_USER_DIGITS = 172;
+const SHAPE = new RegExp(
+  `^${API_TOKEN_PREFIX}[0-9A-Za-z]{${SECRET_DIGITS}}([0-9A-Za-z]{0,${MAX_USER_DIGITS}})[0-9A-Za-z]{${CHECK_DIGITS}}$`,
+);
 
-/** @param secret - 32 random bytes. */
-export function apiTokenText(secret: Uint8Array): string {
-  const digits = base62(BigInt(`0x${Buffer.from(secret).toString("hex")}`), SECRET_DIGITS);
+/**
+ * @param secret - 32 random bytes.
+ * @param user - The row key of whoever it belongs to; left out, it is as earlier versions made it.
+ */
+export function apiTokenText(secret: Uint8Array, user = ""): string {
+  const digits = base62(numberOf(secret), SECRET_DIGITS) + base62(numberOf(Buffer.from(user)), 0);
   return API_TOKEN_PREFIX + digits + checkOf(digits);
 }
 
-/** Whether it can be one of ours at all. */
-export const isApiTokenText = (text: string): boolean =>
-  SHAPE.test(text) && text.slice(-CHECK_DIGITS) === checkOf(text.slice(API_TOKEN_PREFIX.length, -CHECK_DIGITS));
+/** Whose a token says it is, undefined where it does not say; undefined for what can't be one of ours at all. */
+export function readApiToken(text: string): { user: string | undefined } | undefined {
+  const shape = SHAPE.exec(text);
+  if (!shape || text.slice(-CHECK_DIGITS) !== checkOf(text.slice(API_TOKEN_PREFIX.length, -CHECK_DIGITS)))
+    return undefined;
+  const digits = shape[1]!;
+  if (digits === "") return { user: undefined };
+  const user = textOf([...digits].reduce((number, digit) => number * 62n + BigInt(DIGITS.indexOf(digit)), 0n));
+  return isUsername(user) ? { user } : undefined;
+}
 
 const checkOf = (digits: string): string => base62(BigInt(crc32(digits)), CHECK_DIGITS);
+
+const numberOf = (bytes: Uint8Array): bigint => BigInt(`0x0${Buffer.from(bytes).toString("hex")}`);
+
+function textOf(number: bigint): string {
+  const hex = number.toString(16);
+  return Buffer.from(hex.padStart(hex.length + (hex.length % 2), "0"), "hex").toString();
+}
 
 function base62(number: bigint, length: number): string {
   let [text, rest] = ["", number];

@@ -8,15 +8,15 @@ import { type Actor, type Caller, mayCall, ROLES, type Role } from "../http/endp
 import { type Page, type PageRequest, pageOfAll } from "../http/paging.ts";
 import { notFound, Problem } from "../http/problem.ts";
 import type { Clock, Randomness } from "../runtime.ts";
-import { repeatOnConflict, unlessChanged } from "../storage/conflict.ts";
+import { repeatOnConflict } from "../storage/conflict.ts";
 import { entity, type Row } from "../storage/entity.ts";
 import { keyEnd } from "../storage/keys.ts";
 import { insert, RowChanged, type Tables } from "../storage/tables.ts";
 import { DAY_MS } from "../time.ts";
 import type { ApiTokenView, CreatedApiToken, NewApiToken } from "./api.ts";
-import { apiTokenText, isApiTokenText } from "./api-token-text.ts";
+import { apiTokenText, readApiToken } from "./api-token-text.ts";
 import { pageOfRows } from "./row-pages.ts";
-import { signInHolds, USERS_PARTITION, type UserRow } from "./user.ts";
+import { type ApiTokenDetails, signInHolds, USERS_PARTITION, type UserRecord, type UserRow, userKey } from "./user.ts";
 import type { Users } from "./users.ts";
 
 /** Tokens that one user may have; expired ones don't count. */
@@ -35,24 +35,30 @@ const apiToken = z.object({
   role: z.enum(ROLES),
   createdAt: z.string(),
   expiresAt: z.string(),
-  /** The day, in UTC. */
+  /** As earlier versions wrote it; the newer one is among the details in the user's row. */
   lastUsedOn: z.string().optional(),
 });
 type ApiTokenRow = Row<z.infer<typeof apiToken>>;
 
-/** Beside the users, so that one is made in one transaction with its user's list. Row key: `|token|` and the id. */
+/**
+ * Leads from a token to its user: for the list of everybody's, for the alerts, and for the texts of earlier versions, which
+ * don't say whose they are. Beside the users, so that one is made in one transaction with its user's list. Row key: `|token|`
+ * and the id.
+ */
 export const ApiToken = entity("Users", apiToken);
 const TOKENS = "|token|";
 const RANGE = { from: TOKENS, before: keyEnd(TOKENS) };
 const MEMBERS = ["user", "name", "role", "createdAt", "expiresAt", "lastUsedOn"] as const;
 
-/** The token's SHA-256, which tells nothing of its 32 random bytes. */
 const idOf = (token: string): string => createHash("sha256").update(token).digest("base64url");
 const idOfRow = ({ rowKey }: { rowKey: string }): string => rowKey.slice(TOKENS.length);
 
 /** Long-lived tokens of users for their programs, of which only a hash is stored. */
 export interface ApiTokens {
-  /** Whose a token is now, by one read beside that of the user's row. Undefined for whatever does not hold. */
+  /**
+   * Whose a token is now, by one read of the user's row, and on its first use of a day one write of it. A token of an earlier
+   * version is read itself before. Undefined for whatever does not hold.
+   */
   find(token: string): Promise<{ id: string; user: UserRow; role: Role } | undefined>;
   /**
    * @throws {Problem} forbidden (a role the caller may not give), alreadyExists (the name), conflict (too many),
@@ -110,43 +116,65 @@ export function createApiTokens(deps: {
     return now() - Date.parse(user.lastSsoSignInAt ?? user.createdAt) <= maxIdleDays * DAY_MS;
   }
 
-  const view = (row: Omit<ApiTokenRow, "etag">): ApiTokenView => ({
-    id: idOfRow(row),
-    user: row.user,
-    name: row.name,
-    role: row.role,
-    createdAt: row.createdAt,
-    expiresAt: row.expiresAt,
-    expired: isExpired(row),
-    lastUsedOn: row.lastUsedOn ?? null,
+  const view = ({ id, name, role, createdAt, expiresAt, lastUsedOn }: ApiTokenDetails, user: string): ApiTokenView => ({
+    id,
+    user,
+    name,
+    role,
+    createdAt,
+    expiresAt,
+    expired: isExpired({ expiresAt }),
+    lastUsedOn: lastUsedOn ?? null,
   });
 
-  async function ofUser(user: UserRow): Promise<ApiTokenRow[]> {
-    const rows = await pMap(user.apiTokens ?? [], rowOf, { concurrency: READ_AT_ONCE });
-    return rows.filter((row) => row !== undefined);
+  /** @param known - The token's own row, where it was read. */
+  async function detailsOf(user: UserRow, id: string, known?: ApiTokenRow): Promise<ApiTokenDetails | undefined> {
+    const details = inUser(user, id);
+    if (details) return details;
+    const row = known ?? (await rowOf(id));
+    return row && inRow(row);
   }
+
+  async function ofUser(user: UserRow): Promise<ApiTokenDetails[]> {
+    const found = await pMap(user.apiTokens ?? [], (id) => detailsOf(user, id), { concurrency: READ_AT_ONCE });
+    return found.filter((one) => one !== undefined).filter((one) => !isLongOver(one));
+  }
+
+  const isLongOver = ({ expiresAt }: { expiresAt: string }) => Date.parse(expiresAt) + EXPIRED_SHOWN_MS <= now();
 
   /** Of these rows those that stand in their user's list. The users are read after the rows, which come with the list. */
-  async function standing<T extends { user: string; rowKey: string }>(rows: readonly T[]): Promise<T[]> {
+  async function standing<T extends { user: string; rowKey: string }>(
+    rows: readonly T[],
+  ): Promise<{ row: T; user: UserRow }[]> {
     const names = [...new Set(rows.map(({ user }) => user))];
     const found = await pMap(names, users.find, { concurrency: READ_AT_ONCE });
-    const lists = new Map(names.map((name, at) => [name, new Set(found[at]?.apiTokens)]));
-    return rows.filter((row) => lists.get(row.user)!.has(idOfRow(row)));
+    const byName = new Map(names.map((name, at) => [name, found[at]]));
+    return rows.flatMap((row) => {
+      const user = byName.get(row.user);
+      return user?.apiTokens?.includes(idOfRow(row)) ? [{ row, user }] : [];
+    });
   }
 
-  /** Shown by the day, so that not every request is a write. One that another request writes in this moment is left to it. */
-  async function used(row: ApiTokenRow): Promise<void> {
+  /** Shown by the day, so that not every request is a write. It never goes back, whatever the clocks of instances say. */
+  async function used(user: UserRow, details: ApiTokenDetails): Promise<void> {
     const today = clock.now().toISOString().slice(0, 10);
-    if (row.lastUsedOn !== today) await unlessChanged(tables.replace(ApiToken, { ...row, lastUsedOn: today }));
+    const isShown = ({ lastUsedOn = "" }: ApiTokenDetails) => lastUsedOn >= today;
+    if (isShown(details)) return;
+    await users.change(user, (latest) => {
+      const current = inUser(latest, details.id) ?? details;
+      if (!latest.apiTokens?.includes(details.id) || isShown(current)) return undefined;
+      return { ...latest, ...withDetails(latest, latest.apiTokens, [{ ...current, lastUsedOn: today }]) };
+    });
   }
 
   /** @returns Undefined when the user changed meanwhile. */
-  async function add(user: UserRow, id: string, value: z.infer<typeof apiToken>): Promise<UserRow | undefined> {
-    const valid = (await ofUser(user)).filter((row) => !isExpired(row));
-    if (valid.some(({ name }) => name === value.name)) {
+  async function add(user: UserRow, details: ApiTokenDetails): Promise<UserRow | undefined> {
+    const { id, ...value } = details;
+    const valid = (await ofUser(user)).filter((one) => !isExpired(one));
+    if (valid.some(({ name }) => name === details.name)) {
       throw new Problem(
         "alreadyExists",
-        `There is a token called ${value.name} already. End it first, or choose another name.`,
+        `There is a token called ${details.name} already. End it first, or choose another name.`,
       );
     }
     if (valid.length >= MAX_TOKENS) {
@@ -154,29 +182,36 @@ export function createApiTokens(deps: {
     }
     return await users.change(
       user,
-      (latest) => (latest.etag === user.etag ? { ...latest, apiTokens: [...valid.map(idOfRow), id] } : undefined),
-      () => [insert(ApiToken, TOKENS + id, value)],
+      (latest) => {
+        if (latest.etag !== user.etag) return undefined;
+        return { ...latest, ...withDetails(latest, [...valid.map((one) => one.id), id], [...valid, details]) };
+      },
+      () => [insert(ApiToken, TOKENS + id, { user: user.rowKey, ...value })],
     );
   }
 
   return {
     async find(token) {
-      if (!isApiTokenText(token)) return undefined;
+      const read = readApiToken(token);
+      if (!read) return undefined;
       const id = idOf(token);
-      const row = await rowOf(id);
-      if (!row || isExpired(row)) return undefined;
-      const user = await users.find(row.user);
+      const row = read.user === undefined ? await rowOf(id) : undefined;
+      const name = read.user ?? row?.user;
+      const user = name === undefined ? undefined : await users.find(name);
       if (!lets(user, id)) return undefined;
-      await used(row);
-      return { id, user, role: lowerRole(row.role, user.role) };
+      const details = await detailsOf(user, id, row);
+      if (!details || isExpired(details)) return undefined;
+      await used(user, details);
+      return { id, user, role: lowerRole(details.role, user.role) };
     },
 
     async create(actor, { name, role, expiresInDays }, caller) {
       if (!mayCall(actor.role, role)) throw roleNeeded(role, actor.role, "A token can't have more.");
-      const token = apiTokenText(randomness.bytes(SECRET_BYTES));
+      const token = apiTokenText(randomness.bytes(SECRET_BYTES), userKey(actor.username));
       const id = idOf(token);
       const at = now();
-      const value = {
+      const details = {
+        id,
         name,
         role,
         createdAt: new Date(at).toISOString(),
@@ -186,29 +221,32 @@ export function createApiTokens(deps: {
         type: "apiToken.created",
         caller,
         target: { type: "apiToken", id },
-        details: { name, role, expiresAt: value.expiresAt },
+        details: { name, role, expiresAt: details.expiresAt },
       };
       const effect = () =>
         repeatOnConflict(async () => {
           const user = await users.find(actor.username);
           if (!user) throw notFound("This user");
           requireSignedIn(actor, user);
-          const added = await add(user, id, { user: user.rowKey, ...value });
+          const added = await add(user, details);
           if (!added) throw new RowChanged(ApiToken.table, USERS_PARTITION, user.rowKey);
           return user.rowKey;
         }, ATTEMPTS);
       const user = await audited(audit, event, effect);
-      return { ...view({ ...value, user, partitionKey: USERS_PARTITION, rowKey: TOKENS + id }), token };
+      return { ...view(details, user), token };
     },
 
     async list(actor, user, page) {
       if (user === undefined && actor.role === "admin") {
         const found = await pageOfRows(tables, ApiToken, { ...RANGE, select: MEMBERS }, page);
-        return { ...found, items: (await standing(found.items)).map(view) };
+        const items = (await standing(found.items)).map(({ row, user: owner }) =>
+          view(inUser(owner, idOfRow(row)) ?? inRow(row), row.user),
+        );
+        return { ...found, items };
       }
       const owner = await users.find(ownOr(user, actor));
-      const rows = owner ? await ofUser(owner) : [];
-      return pageOfAll(rows.map(view), page, ({ name, id }) => `${name}\0${id}`);
+      const tokens = owner ? (await ofUser(owner)).map((one) => view(one, owner.rowKey)) : [];
+      return pageOfAll(tokens, page, ({ name, id }) => `${name}\0${id}`);
     },
 
     async end(actor, id, caller) {
@@ -241,7 +279,7 @@ export function createApiTokens(deps: {
     async *expiring(by) {
       for await (const rows of tables.pages(ApiToken, { partitionKey: USERS_PARTITION, ...RANGE })) {
         const soon = rows.filter((row) => !isExpired(row) && Date.parse(row.expiresAt) <= by.getTime());
-        for (const row of await standing(soon)) {
+        for (const { row } of await standing(soon)) {
           const { user: owner, name, createdAt, expiresAt } = row;
           yield { id: `apiToken:${idOfRow(row)}`, what: "API token", name, owner, createdAt, expiresAt };
         }
@@ -250,14 +288,32 @@ export function createApiTokens(deps: {
 
     async cleanUp() {
       for await (const rows of tables.pages(ApiToken, { partitionKey: USERS_PARTITION, ...RANGE })) {
-        const kept = new Set(await standing(rows));
+        const kept = new Set((await standing(rows)).map(({ row }) => row));
         for (const row of rows) {
-          const isOld = Date.parse(row.expiresAt) + EXPIRED_SHOWN_MS <= now();
-          if (isOld || !kept.has(row)) await tables.remove(ApiToken, USERS_PARTITION, row.rowKey);
+          if (isLongOver(row) || !kept.has(row)) await tables.remove(ApiToken, USERS_PARTITION, row.rowKey);
         }
       }
     },
   };
+}
+
+const inUser = (user: UserRow, id: string): ApiTokenDetails | undefined =>
+  user.apiTokenDetails?.find((one) => one.id === id);
+
+/** The same of a token's own row, which may be older. */
+function inRow(row: ApiTokenRow): ApiTokenDetails {
+  const { name, role, createdAt, expiresAt, lastUsedOn } = row;
+  return { id: idOfRow(row), name, role, createdAt, expiresAt, ...(lastUsedOn !== undefined && { lastUsedOn }) };
+}
+
+/** The user's list of tokens and what is known of those in it. @param newest - Takes the place of what was known. */
+function withDetails(
+  user: UserRecord,
+  apiTokens: string[],
+  newest: ApiTokenDetails[],
+): Pick<UserRecord, "apiTokens" | "apiTokenDetails"> {
+  const known = new Map([...(user.apiTokenDetails ?? []), ...newest].map((one) => [one.id, one]));
+  return { apiTokens, apiTokenDetails: [...known.values()].filter(({ id }) => apiTokens.includes(id)) };
 }
 
 /**

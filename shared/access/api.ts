@@ -51,8 +51,8 @@ export const Credentials = z
 
 export const SignedIn = z
   .object({
-    access_token: z.string(),
-    token_type: z.literal("bearer"),
+    access_token: z.string().meta({ description: "A JWT: send it as `Authorization: Bearer`." }),
+    token_type: z.literal("bearer").meta({ description: "Always `bearer`." }),
     expires_in: z.int().meta({ description: "Seconds." }),
   })
   .meta({ id: "SignedIn" });
@@ -73,17 +73,25 @@ export const SignOut = z
   })
   .meta({ id: "SignOut" });
 
-export const SignedOut = z.object({ signedOut: z.literal(true) }).meta({ id: "SignedOut" });
+export const SignedOut = z
+  .object({ signedOut: z.literal(true).meta({ description: "Always true: the token or session has ended." }) })
+  .meta({ id: "SignedOut" });
 
 export const PasswordChange = z
   .strictObject({
-    currentPassword: typedPassword,
+    currentPassword: typedPassword.meta({ description: "The password so far. Never returned." }),
     newPassword: NewPassword,
     apiTokens: apiTokens.meta({ description: "Ends your API tokens as well." }),
   })
   .meta({ id: "PasswordChange" });
 
-export const PasswordChanged = z.object({ passwordChanged: z.literal(true) }).meta({ id: "PasswordChanged" });
+export const PasswordChanged = z
+  .object({
+    passwordChanged: z
+      .literal(true)
+      .meta({ description: "Always true. Every token and session that was got with the old one has ended." }),
+  })
+  .meta({ id: "PasswordChanged" });
 
 const instant = z.iso.datetime();
 
@@ -98,7 +106,9 @@ export const UserView = z
     email: z.string().nullable(),
     role: z.enum(ROLES),
     source: z.enum(["local", "sso"]).meta({ description: "Whether it was made here or by single sign-on." }),
-    state: z.enum(["active", "disabled"]),
+    state: z
+      .enum(["active", "disabled"])
+      .meta({ description: "`disabled`: may not sign in, and every token and session has ended." }),
     mustChangePassword: z.boolean().meta({
       description: "After an administrator's reset. Until then the password opens only POST /auth/password.",
     }),
@@ -117,12 +127,18 @@ export const EntraView = z
     id: z.string().meta({ description: "As the audit log names its actions: entra:<tenant>:<object id>." }),
     username: z.string(),
     role: z.enum(ROLES).meta({ description: "As the token's app roles say." }),
-    source: z.literal("entra"),
+    source: z.literal("entra").meta({ description: "Always `entra`: no user is kept here." }),
   })
   .meta({ id: "EntraPrincipal" });
 
-export const Me = z.union([UserView, EntraView]);
-export type Me = z.infer<typeof Me>;
+/** Who is signed in, by either way. */
+export type Principal = UserView | z.infer<typeof EntraView>;
+
+const tier = z.enum(["core", "pro"]).meta({ description: "The tier that is licensed now." });
+export const Me = z.union([
+  UserView.extend({ tier }).meta({ id: "SignedInUser" }),
+  EntraView.extend({ tier }).meta({ id: "SignedInPrincipal" }),
+]);
 
 export const entraView = ({ username, role }: Actor): z.infer<typeof EntraView> => ({
   id: username,
@@ -202,7 +218,9 @@ export const UserChange = z
   .strictObject({
     email: Email.nullable(),
     role: z.enum(ROLES),
-    state: z.enum(["active", "disabled"]),
+    state: z.enum(["active", "disabled"]).meta({
+      description: "`disabled` ends every token and session of the user at once; `active` lets the user sign in again.",
+    }),
     password: NewPassword.meta({ description: "A reset: the user must choose another one at the next sign-in." }),
     sso: SsoIdentity.nullable().meta({
       description: "Lets this identity sign in as the user; nobody else may have it. Null takes it away.",
@@ -218,8 +236,8 @@ export const RefusedIdentity = z
     issuer: z.string(),
     subject: z.string(),
     username: z.string().meta({ description: "The name of the user who was deleted." }),
-    refusedAt: instant,
-    refusedBy: z.string(),
+    refusedAt: instant.meta({ description: "When its user was deleted." }),
+    refusedBy: z.string().meta({ description: "Who deleted the user." }),
   })
   .meta({ id: "RefusedIdentity" });
 export type RefusedIdentity = z.infer<typeof RefusedIdentity>;
@@ -237,12 +255,12 @@ export const refusedIdentityView = (row: Row<RefusalRecord>): RefusedIdentity =>
 export const SessionView = z
   .object({
     id: z.string().meta({ description: "The username in lower case, a dot and the hash of what the cookie holds." }),
-    user: z.string(),
+    user: z.string().meta({ description: "The id of the user it belongs to." }),
     current: z.boolean().meta({ description: "Whether this request was made with it." }),
     createdAt: instant,
     idleEndsAt: instant.meta({ description: "When it ends unless it is used before." }),
     endsAt: instant.meta({ description: "When it ends in any case." }),
-    by: z.enum(["password", "sso"]),
+    by: z.enum(["password", "sso"]).meta({ description: "How the user signed in." }),
     address: z.string().nullable().meta({ description: "From where the user signed in." }),
     userAgent: z.string().nullable().meta({ description: "What the browser says it is." }),
   })
@@ -264,7 +282,12 @@ export const NewApiToken = z
     role: z.enum(ROLES).default("user").meta({
       description: "Your own role or `user`; an administrator may give any. It never counts for more than your role.",
     }),
-    expiresInDays: z.int().min(1).max(MAX_TOKEN_DAYS).default(90),
+    expiresInDays: z
+      .int()
+      .min(1)
+      .max(MAX_TOKEN_DAYS)
+      .default(90)
+      .meta({ description: "Days until it ends, 1 to 365." }),
   })
   .meta({ id: "NewApiToken" });
 

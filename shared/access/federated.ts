@@ -109,9 +109,8 @@ export function createFederated(deps: {
       audit,
       event,
       () =>
-        users.create(user, [
+        users.create({ ...user, ...session.begun(user) }, [
           insert(Identity, identityKey(person.pair), { user: userKey(username) }),
-          session.operation(user),
         ]),
       (made) => ({ after: userView(made) }),
     );
@@ -127,23 +126,20 @@ export function createFederated(deps: {
     const session = sessions.begin(known.rowKey, { by: "sso", userAgent, caller });
 
     const effect = async () => {
-      const user = await users.change(
-        known,
-        (now) => {
-          // What was decided above holds for the user that was read; one that another writer changed is looked at anew.
-          if (now.etag !== known.etag) return undefined;
-          const changes = role !== now.role || email !== now.email;
-          const before = role === now.role ? now : { ...now, role, ...tokensEnded(now, clock) };
-          return {
-            ...before,
-            email,
-            ...signedIn(before, clock),
-            lastSsoSignInAt: clock.now().toISOString(),
-            ...(changes && revised(deps)),
-          };
-        },
-        (after) => [session.operation(after)],
-      );
+      const user = await users.change(known, (now) => {
+        // What was decided above holds for the user that was read; one that another writer changed is looked at anew.
+        if (now.etag !== known.etag) return undefined;
+        const changes = role !== now.role || email !== now.email;
+        const before = role === now.role ? now : { ...now, role, ...tokensEnded(now, clock) };
+        const after = {
+          ...before,
+          email,
+          ...signedIn(before, clock),
+          lastSsoSignInAt: clock.now().toISOString(),
+          ...(changes && revised(deps)),
+        };
+        return { ...after, ...session.begun(after) };
+      });
       if (!user) throw new Problem("conflict", "The user was changed in this moment. Sign in again.");
       return user;
     };

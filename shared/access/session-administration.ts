@@ -5,8 +5,8 @@ import { type Page, type PageRequest, pageOfAll } from "../http/paging.ts";
 import { notFound } from "../http/problem.ts";
 import type { SessionView } from "./api.ts";
 import { ownOr } from "./api-tokens.ts";
-import { idOfSession, type SessionRow, type Sessions } from "./sessions.ts";
-import { type UserRow, userKey } from "./user.ts";
+import type { Sessions } from "./sessions.ts";
+import { type SessionRecord, type UserRow, userKey } from "./user.ts";
 import type { Users } from "./users.ts";
 
 /** The sessions that somebody has, to look at and to end. */
@@ -30,10 +30,11 @@ export function createSessionAdministration(deps: {
   return {
     async list(actor, name, page) {
       const user = await users.find(ownOr(name, actor));
-      const rows = user ? await sessions.ofUser(user) : [];
-      const newestFirst = (row: SessionRow) => `${Number.MAX_SAFE_INTEGER - Date.parse(row.createdAt)}${row.rowKey}`;
-      const found = pageOfAll(rows, page, newestFirst);
-      return { ...found, items: found.items.map((row) => view(row, user!, actor)) };
+      const held = user ? await sessions.ofUser(user) : [];
+      const newestFirst = ({ createdAt, id }: SessionRecord) =>
+        `${Number.MAX_SAFE_INTEGER - Date.parse(createdAt)}${id}`;
+      const found = pageOfAll(held, page, newestFirst);
+      return { ...found, items: found.items.map((session) => view(session, user!, actor)) };
     },
 
     async end(actor, id, caller) {
@@ -41,23 +42,24 @@ export function createSessionAdministration(deps: {
       if (user !== userKey(actor.username) && actor.role !== "admin") throw notFound("This session");
       const event = { type: "session.ended", caller, target: { type: "session", id }, details: { user } };
       await audited(audit, event, async () => {
-        if (!(await sessions.end(user, secret))) throw notFound("This session");
+        const found = await users.find(user);
+        if (!found || !(await sessions.end(found, secret))) throw notFound("This session");
       });
     },
   };
 }
 
-function view(row: SessionRow, user: UserRow, { credential }: Actor): SessionView {
-  const id = idOfSession(row);
+function view(session: SessionRecord, user: UserRow, { credential }: Actor): SessionView {
+  const { id, createdAt, idleEndsAt, endsAt, by, address = null, userAgent = null } = session;
   return {
     id: `${user.rowKey}.${id}`,
     user: user.rowKey,
     current: credential.kind === "session" && credential.id === id,
-    createdAt: row.createdAt,
-    idleEndsAt: row.idleEndsAt,
-    endsAt: row.endsAt,
-    by: row.by,
-    address: row.address ?? null,
-    userAgent: row.userAgent ?? null,
+    createdAt,
+    idleEndsAt,
+    endsAt,
+    by,
+    address,
+    userAgent,
   };
 }

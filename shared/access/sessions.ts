@@ -1,15 +1,21 @@
 import { createHash } from "node:crypto";
-import * as z from "zod";
 import type { Caller } from "../http/endpoint.ts";
 import type { Cookie } from "../http/reply.ts";
 import type { Clock, Randomness } from "../runtime.ts";
 import { unlessChanged } from "../storage/conflict.ts";
-import { entity, type Row } from "../storage/entity.ts";
-import { keyEnd } from "../storage/keys.ts";
-import { insert, type Operation, RowChanged, type Tables } from "../storage/tables.ts";
+import type { Tables } from "../storage/tables.ts";
 import { HOUR_MS, MINUTE_MS, SECOND_MS } from "../time.ts";
-import { isUsername } from "./api.ts";
-import { signInHolds, USERS_PARTITION, type UserRecord, type UserRow, uidOf, userKey } from "./user.ts";
+import { createEarlierSessions } from "./earlier-sessions.ts";
+import {
+  AFTER_USERS,
+  type SessionRecord,
+  signInHolds,
+  USERS_PARTITION,
+  User,
+  type UserRecord,
+  type UserRow,
+  userKey,
+} from "./user.ts";
 import type { Users } from "./users.ts";
 
 /** A session ends this long after its last request. */
@@ -20,66 +26,58 @@ const LONGEST_MS = 12 * HOUR_MS;
 const MOVED_EVERY_MS = 5 * MINUTE_MS;
 /** Bytes of a session's secret: twice what https://cheatsheetseries.owasp.org/cheatsheets/Session_Management_Cheat_Sheet.html asks for. */
 const SECRET_BYTES = 32;
-
-const session = z.object({
-  /** Of the user it belongs to, who may have been deleted and made anew. */
-  uid: z.string(),
-  /** The sign-in's instant: what ends the user's tokens ends it too. */
-  createdAt: z.string(),
-  idleEndsAt: z.string(),
-  endsAt: z.string(),
-  by: z.enum(["password", "sso"]),
-  address: z.string().optional(),
-  /** What the browser says it is. */
-  userAgent: z.string().optional(),
-});
-export type SessionRecord = z.infer<typeof session>;
-export type SessionRow = Row<SessionRecord>;
-
-/** Beside the users, so that a sign-in is one transaction. Row key: see `sessionKey`; the id is the secret's SHA-256. */
-export const Session = entity("Users", session);
-export const SESSIONS = "|session|";
-export const sessionKey = (user: string, id: string): string => `${SESSIONS}${user}|${id}`;
-export const idOfSession = ({ rowKey }: { rowKey: string }): string => rowKey.slice(rowKey.lastIndexOf("|") + 1);
+/** Sessions that one user may have, which bounds the user's row; with one more the one that was used the longest ago ends. */
+export const MAX_SESSIONS = 50;
 
 /** A session that is about to be made. */
 export interface NewSession {
   cookie: Cookie;
-  /** To be written with the sign-in of the user. */
-  operation(after: UserRecord): Operation;
+  /** The user's sessions with this one. @param after - The user as the sign-in leaves it otherwise. */
+  begun(after: UserRecord): { sessions: SessionRecord[] };
 }
 
-/** Sessions of browsers: a random secret in a cookie, of which only the hash is stored. */
+/**
+ * Sessions of browsers: a random secret in a cookie, of which only the hash is stored. The cookie names the user, in whose
+ * row the session stands, so that one read says whether it holds.
+ */
 export interface Sessions {
   /** A new secret at every sign-in. @param how - What the list of sessions shows. */
   begin(user: string, how: Pick<SessionRecord, "by" | "userAgent"> & { caller: Caller }): NewSession;
   /**
-   * Whose session a cookie stands for now, by one read of its row beside that of the user's; its idle end moves on at most
-   * every five minutes. Undefined for whatever is no session that holds.
+   * Whose session a cookie stands for now, by one read of the user's row; its idle end moves on at most every five minutes,
+   * which is one write. Undefined for whatever is no session that holds. What is not in the user's row is looked for where
+   * earlier versions kept sessions, which is one read more.
    */
   find(cookie: string): Promise<{ id: string; by: SessionRecord["by"]; since: Date; user: UserRow } | undefined>;
   /** Those of a user that hold now. */
-  ofUser(user: UserRow): Promise<SessionRow[]>;
+  ofUser(user: UserRow): Promise<SessionRecord[]>;
   /** Ends it. False when there is none. */
-  end(user: string, id: string): Promise<boolean>;
+  end(user: UserRow, id: string): Promise<boolean>;
   /** Removes those that have ended. */
   cleanUp(): Promise<void>;
 }
 
 export function createSessions(deps: {
   tables: Tables;
-  users: Pick<Users, "find">;
+  users: Pick<Users, "find" | "change">;
   clock: Clock;
   randomness: Randomness;
   cookieName: string;
 }): Sessions {
   const { tables, users, clock, randomness, cookieName } = deps;
+  const earlier = createEarlierSessions(tables);
+  const now = () => clock.now().getTime();
 
-  /** Moves the idle end on. A session that another request moves or ends in this moment is left to it. */
-  async function used(row: SessionRow, now: number): Promise<void> {
-    if (Date.parse(row.idleEndsAt) - now > IDLE_MS - MOVED_EVERY_MS) return;
-    const idleEndsAt = new Date(Math.min(now + IDLE_MS, Date.parse(row.endsAt))).toISOString();
-    await unlessChanged(tables.replace(Session, { ...row, idleEndsAt }));
+  /** A session of the user's row and how its idle end is moved. */
+  function inRow(user: UserRow, id: string): Awaited<ReturnType<typeof earlier.find>> {
+    const session = user.sessions?.find((one) => one.id === id);
+    if (!session) return undefined;
+    // With the ETag of the row that was read: what ends the session in this moment stays, and the next request moves it.
+    const move = (idleEndsAt: string) => {
+      const sessions = user.sessions!.map((one) => (one.id === id ? { ...one, idleEndsAt } : one));
+      return unlessChanged(tables.replace(User, { ...user, sessions }));
+    };
+    return { session, move };
   }
 
   return {
@@ -88,17 +86,22 @@ export function createSessions(deps: {
       const maxAge = LONGEST_MS / SECOND_MS;
       return {
         cookie: sessionCookie(cookieName, `${Buffer.from(user).toString("base64url")}.${secret}`, maxAge),
-        operation(after) {
+        begun(after) {
           const at = Date.parse(after.lastSignInAt!);
-          return insert(Session, sessionKey(user, idOf(secret)), {
-            uid: uidOf(after),
+          const others = (after.sessions ?? [])
+            // Not itself: a sign-in whose answer was lost is written again over what it wrote.
+            .filter((one) => one.id !== idOf(secret) && holds(one, after, at))
+            .sort((one, other) => Date.parse(other.idleEndsAt) - Date.parse(one.idleEndsAt));
+          const session = {
+            id: idOf(secret),
             createdAt: after.lastSignInAt!,
             idleEndsAt: new Date(at + IDLE_MS).toISOString(),
             endsAt: new Date(at + LONGEST_MS).toISOString(),
             by,
             ...(caller.address !== undefined && { address: caller.address }),
             ...(userAgent !== undefined && { userAgent }),
-          });
+          };
+          return { sessions: [session, ...others.slice(0, MAX_SESSIONS - 1)] };
         },
       };
     },
@@ -106,44 +109,45 @@ export function createSessions(deps: {
     async find(cookie) {
       const [encoded = "", secret = "", ...more] = cookie.split(".");
       const name = userKey(Buffer.from(encoded, "base64url").toString());
-      if (more.length > 0 || !SECRET.test(secret) || !isUsername(name)) return undefined;
+      if (more.length > 0 || !SECRET.test(secret)) return undefined;
       const id = idOf(secret);
-      const [row, user] = await Promise.all([
-        tables.get(Session, USERS_PARTITION, sessionKey(name, id)),
-        users.find(name),
-      ]);
-      const now = clock.now().getTime();
-      if (!row || !user || !holds(row, user, now)) return undefined;
-      await used(row, now);
-      return { id, by: row.by, since: new Date(row.createdAt), user };
+      const user = await users.find(name);
+      if (!user) return undefined;
+      const found = inRow(user, id) ?? (await earlier.find(user, id));
+      const at = now();
+      if (!found || !holds(found.session, user, at)) return undefined;
+      const { idleEndsAt, endsAt, by, createdAt } = found.session;
+      if (Date.parse(idleEndsAt) - at <= IDLE_MS - MOVED_EVERY_MS) {
+        await found.move(new Date(Math.min(at + IDLE_MS, Date.parse(endsAt))).toISOString());
+      }
+      return { id, by, since: new Date(createdAt), user };
     },
 
     async ofUser(user) {
-      const prefix = sessionKey(user.rowKey, "");
-      const held: SessionRow[] = [];
-      const range = { partitionKey: USERS_PARTITION, from: prefix, before: keyEnd(prefix) };
-      for await (const rows of tables.pages(Session, range)) {
-        held.push(...rows.filter((row) => holds(row, user, clock.now().getTime())));
-      }
-      return held;
+      const all = [...(user.sessions ?? []), ...(await earlier.ofUser(user))];
+      return all.filter((session) => holds(session, user, now()));
     },
 
     async end(user, id) {
-      if (!ID.test(id) || !isUsername(user)) return false;
-      return await tables.remove(Session, USERS_PARTITION, sessionKey(user, id));
+      if (!ID.test(id)) return false;
+      const without = await users.change(user, (latest) => {
+        if (!latest.sessions?.some((one) => one.id === id)) return undefined;
+        return { ...latest, sessions: latest.sessions.filter((one) => one.id !== id) };
+      });
+      return without !== undefined || (await earlier.end(user, id));
     },
 
     async cleanUp() {
-      const now = clock.now().getTime();
-      const range = { partitionKey: USERS_PARTITION, from: SESSIONS, before: keyEnd(SESSIONS) };
-      for await (const rows of tables.pages(Session, { ...range, select: ["idleEndsAt"] })) {
-        for (const row of rows.filter(({ idleEndsAt }) => Date.parse(idleEndsAt) <= now)) {
-          // One that was used in this moment keeps its row: the ETag no longer fits.
-          await tables.remove(Session, USERS_PARTITION, row.rowKey, row.etag).catch((error: unknown) => {
-            if (!(error instanceof RowChanged)) throw error;
-          });
+      const range = { partitionKey: USERS_PARTITION, before: AFTER_USERS, select: ["username", "sessions"] as const };
+      for await (const rows of tables.pages(User, range)) {
+        for (const { username, sessions } of rows) {
+          if (!sessions?.some((one) => isOver(one, now()))) continue;
+          const user = await users.find(username);
+          const left = (latest: UserRow) => latest.sessions?.filter((one) => !isOver(one, now()));
+          if (user) await users.change(user, (latest) => ({ ...latest, sessions: left(latest) }));
         }
       }
+      await earlier.cleanUp(now());
     },
   };
 }
@@ -154,15 +158,12 @@ const ID = SECRET;
 
 const idOf = (secret: string): string => createHash("sha256").update(secret).digest("base64url");
 
+const isOver = ({ idleEndsAt, endsAt }: SessionRecord, now: number): boolean =>
+  Math.min(Date.parse(idleEndsAt), Date.parse(endsAt)) <= now;
+
 /** Whether a session of this user holds: it is not over, and nothing that ends the user's sign-ins came after it. */
-export function holds(row: SessionRecord, user: UserRecord, now: number): boolean {
-  return (
-    row.uid === uidOf(user) &&
-    signInHolds(user, new Date(row.createdAt)) &&
-    Date.parse(row.idleEndsAt) > now &&
-    Date.parse(row.endsAt) > now
-  );
-}
+const holds = (session: SessionRecord, user: UserRecord, now: number): boolean =>
+  signInHolds(user, new Date(session.createdAt)) && !isOver(session, now);
 
 /** @param maxAge - Seconds; 0 makes the browser forget it. */
 export const sessionCookie = (name: string, value: string, maxAge: number): Cookie => ({

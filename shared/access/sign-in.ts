@@ -118,18 +118,12 @@ export function createSignIn(deps: {
 
   /** Writes the sign-in with the ETag of the row its password was checked against; undefined when that no longer holds. */
   async function enter(known: UserRow, address: string, session: NewSession | undefined): Promise<UserRow | undefined> {
-    return await users.change(
-      known,
-      (now) => {
-        if (now.state !== "active" || now.passwordHash !== known.passwordHash) return undefined;
-        return {
-          ...now,
-          ...signedIn(now, clock),
-          knownAddresses: addresses.with(now, address, clock.now()),
-        };
-      },
-      (after) => (session ? [session.operation(after)] : []),
-    );
+    return await users.change(known, (now) => {
+      if (now.state !== "active" || now.passwordHash !== known.passwordHash) return undefined;
+      const knownAddresses = addresses.with(now, address, clock.now());
+      const after = { ...now, ...signedIn(now, clock), knownAddresses };
+      return { ...after, ...session?.begun(after) };
+    });
   }
 
   async function orWithdraw<T>(attempt: Attempt, work: () => Promise<T>): Promise<T> {

@@ -11,6 +11,32 @@ export const DIRECTORY_KEY = "|directory";
 export const BOOTSTRAP_KEY = "|bootstrap";
 export const AFTER_USERS = "|";
 
+const session = z.object({
+  /** The SHA-256 of the secret in its cookie. */
+  id: z.string(),
+  /** The sign-in's instant: what ends the user's tokens ends it too. */
+  createdAt: z.string(),
+  idleEndsAt: z.string(),
+  endsAt: z.string(),
+  by: z.enum(["password", "sso"]),
+  address: z.string().optional(),
+  /** What the browser says it is. */
+  userAgent: z.string().optional(),
+});
+export type SessionRecord = z.infer<typeof session>;
+
+const apiTokenDetails = z.object({
+  /** The token's SHA-256, which tells nothing of its 32 random bytes. */
+  id: z.string(),
+  name: z.string(),
+  role: z.enum(ROLES),
+  createdAt: z.string(),
+  expiresAt: z.string(),
+  /** The day, in UTC. */
+  lastUsedOn: z.string().optional(),
+});
+export type ApiTokenDetails = z.infer<typeof apiTokenDetails>;
+
 const userRecord = z.object({
   /**
    * Never changes, and never comes again when a user of the same name is made anew. Rows written before it was kept have
@@ -34,8 +60,15 @@ const userRecord = z.object({
   tokensValidFrom: z.string(),
   /** Tokens that were signed out and would otherwise be valid until then. The limits on signing in bound how many. */
   revokedTokens: z.array(z.object({ id: z.string(), until: z.string() })),
+  /** The user's sessions of browsers: no other one holds, but those in rows of their own (see `EarlierSession`). */
+  sessions: z.array(session).optional(),
   /** Ids of the user's API tokens: no other one holds. Expired ones until the next is made. */
   apiTokens: z.array(z.string()).optional(),
+  /**
+   * What else is known of them, so that a call reads this row alone. Of those that an earlier version made, and that were not
+   * used since, only rows of their own tell; what is here of one that is not in `apiTokens` counts for nothing.
+   */
+  apiTokenDetails: z.array(apiTokenDetails).optional(),
   /** Changes with what people see of the user, not with each sign-in: the resource's ETag. */
   revision: z.string(),
   createdAt: z.string(),
@@ -131,8 +164,11 @@ export function signedIn(user: UserRecord, clock: Clock): Pick<UserRecord, "last
 }
 
 /** What ends every token and session so far, on every instance. */
-export function tokensEnded(user: UserRecord, clock: Clock): Pick<UserRecord, "tokensValidFrom" | "revokedTokens"> {
+export function tokensEnded(
+  user: UserRecord,
+  clock: Clock,
+): Pick<UserRecord, "tokensValidFrom" | "revokedTokens" | "sessions"> {
   const afterNewest = user.lastSignInAt === undefined ? 0 : Date.parse(user.lastSignInAt) + 1;
   const from = Math.max(clock.now().getTime(), afterNewest, Date.parse(user.tokensValidFrom));
-  return { tokensValidFrom: new Date(from).toISOString(), revokedTokens: [] };
+  return { tokensValidFrom: new Date(from).toISOString(), revokedTokens: [], sessions: [] };
 }

@@ -1,17 +1,20 @@
 import { setTimeout as pause } from "node:timers/promises";
 import type { Audit } from "../audit/audit.ts";
 import type { MailSender } from "../azure/mail.ts";
+import { portalOf } from "../azure/portal.ts";
 import type { ServiceKeyVault } from "../azure/service-key-vault.ts";
 import type { Config } from "../config/config.ts";
 import type { Caller } from "../http/endpoint.ts";
 import { notFound } from "../http/problem.ts";
+import { readScope } from "../inventory/scope.ts";
 import { createOutgoing, type Outgoing } from "../outgoing/outgoing.ts";
 import type { Clock, Logger, Randomness } from "../runtime.ts";
 import type { Settings } from "../settings/settings.ts";
 import { withoutKeys } from "../storage/entity.ts";
 import type { Queues } from "../storage/queues.ts";
 import type { Tables } from "../storage/tables.ts";
-import { DAY_MS } from "../time.ts";
+import { DAY_MS, HOUR_SECONDS } from "../time.ts";
+import { type Acknowledgements, createAcknowledgements } from "./acknowledgements.ts";
 import type { AutomationSource } from "./automation.ts";
 import { automationExample } from "./automation.ts";
 import { createCleanUp } from "./clean-up.ts";
@@ -20,9 +23,13 @@ import { createDeliveries } from "./deliver.ts";
 import { DELIVERY_QUEUE, type DeliveryRecord, EVALUATION_QUEUE } from "./delivery.ts";
 import { createEvaluation, newDelivery } from "./evaluate.ts";
 import type { ViolationSource } from "./events.ts";
+import { createFollowed } from "./followed.ts";
 import { createHistory, type History } from "./history.ts";
 import type { Item } from "./items.ts";
+import type { Links } from "./links.ts";
 import { createNotificationLog } from "./notification-log.ts";
+import { createOwners, type Owners } from "./owners.ts";
+import { createPreview, type Preview } from "./preview.ts";
 import type { RuleRecord } from "./rule.ts";
 import { type AlertRules, createRules } from "./rules.ts";
 import { createSnoozes, type Snoozes } from "./snoozes.ts";
@@ -37,13 +44,6 @@ const TEST_WAIT_MS = 12_000;
 /** Seconds of one wait within that. */
 const TEST_STEP_SECONDS = 6;
 
-/** https://learn.microsoft.com/azure/azure-government/compare-azure-government-global-azure and the Azure China guide. */
-const PORTALS: Record<Config["AZURE_CLOUD"], string> = {
-  AzureCloud: "https://portal.azure.com",
-  AzureChinaCloud: "https://portal.azure.cn",
-  AzureUSGovernment: "https://portal.azure.us",
-};
-
 export interface AlertsDependencies {
   tables: Tables;
   queues: Queues;
@@ -51,7 +51,16 @@ export interface AlertsDependencies {
   audit: Pick<Audit, "append">;
   config: Pick<
     Config,
-    "ALLOW_PRIVATE_WEBHOOK_ADDRESSES" | "PUBLIC_BASE_URL" | "OWNER_TAG" | "AZURE_CLOUD" | "AZURE_TENANT_ID"
+    | "ALLOW_PRIVATE_WEBHOOK_ADDRESSES"
+    | "PUBLIC_BASE_URL"
+    | "OWNER_TAG"
+    | "AZURE_CLOUD"
+    | "AZURE_TENANT_ID"
+    | "cloud"
+    | "MAIL_PER_MINUTE"
+    | "MAIL_PER_HOUR"
+    | "ALERT_OWNER_DOMAINS"
+    | "OWNER_MAIL_PER_DAY"
   >;
   /** Undefined while no mail can be sent: deliveries then wait and say so. */
   mail: MailSender | undefined;
@@ -77,9 +86,17 @@ export interface AlertsDependencies {
 export interface Alerts {
   readonly rules: AlertRules;
   readonly snoozes: Snoozes;
+  readonly acknowledgements: Acknowledgements;
   readonly history: History;
+  readonly owners: Owners;
   /** Finds and commits to what the rules have to notify of; for the timer, and soon after a scan. */
   evaluate(): Promise<void>;
+  /**
+   * What a rule would tell now, and when next. Sends and writes nothing.
+   *
+   * @param rule - As it is stored, or as `rules.planned` answers it.
+   */
+  preview(rule: RuleRecord): Promise<Preview>;
   /** Has the rules evaluated soon. */
   requestEvaluation(): Promise<void>;
   /** Works on one recorded delivery; for its queue. */
@@ -98,11 +115,12 @@ export interface Alerts {
 
 export function createAlerts(deps: AlertsDependencies): Alerts {
   const { tables, queues, settings, audit, config, clock, randomness, log } = deps;
-  const links = {
-    portal: PORTALS[config.AZURE_CLOUD],
-    tenantId: config.AZURE_TENANT_ID,
+  const links = async (): Promise<Links> => ({
+    ...portalOf(config),
     publicBaseUrl: config.PUBLIC_BASE_URL,
-  };
+    subscriptionName: (await readScope(tables)).nameOf,
+  });
+  const owners = createOwners({ tables, audit, domains: config.ALERT_OWNER_DOMAINS, clock });
   const allowPrivate = config.ALLOW_PRIVATE_WEBHOOK_ADDRESSES;
   const rules = createRules({
     tables,
@@ -114,9 +132,11 @@ export function createAlerts(deps: AlertsDependencies): Alerts {
     randomness,
     log,
   });
-  const snoozes = createSnoozes({ tables, rules, audit, clock });
+  const snoozes = createSnoozes({ tables, rules, audit, clock, randomness });
   const history = createHistory(tables);
   const notifications = createNotificationLog(tables);
+  const followed = createFollowed(tables);
+  const acknowledgements = createAcknowledgements({ tables, rules, followed, history, audit, clock });
   const deliveries = createDeliveries({
     tables,
     queues,
@@ -126,18 +146,24 @@ export function createAlerts(deps: AlertsDependencies): Alerts {
     audit,
     mail: deps.mail,
     outgoing: deps.outgoing ?? createOutgoing(webhookTargets(allowPrivate)),
+    followed,
+    owners,
+    limits: { perMinute: config.MAIL_PER_MINUTE, perHour: config.MAIL_PER_HOUR },
+    ownerMailsPerDay: config.OWNER_MAIL_PER_DAY,
     links,
     clock,
     randomness,
     log,
   });
-  const evaluate = createEvaluation({
+  const evaluation = createEvaluation({
     tables,
     queues,
     settings,
     rules,
     snoozes,
     notifications,
+    followed,
+    acknowledgements,
     history,
     licensed: deps.licensed,
     violations: deps.violations,
@@ -149,12 +175,18 @@ export function createAlerts(deps: AlertsDependencies): Alerts {
     log,
   });
 
+  const cleanUp = createCleanUp({ tables, rules, snoozes, acknowledgements, followed, clock, log });
+
   return {
     rules,
     snoozes,
+    acknowledgements,
     history,
+    owners,
 
-    evaluate,
+    evaluate: evaluation.run,
+
+    preview: createPreview({ tables, evaluation, snoozes, ownerTag: config.OWNER_TAG, clock }),
 
     requestEvaluation: () => queues.send(EVALUATION_QUEUE, {}),
 
@@ -173,7 +205,7 @@ export function createAlerts(deps: AlertsDependencies): Alerts {
         const seconds = await deliveries.work(deliveryId);
         if (seconds === undefined) break;
         if (seconds > TEST_STEP_SECONDS || performance.now() + seconds * 1000 > deadline) {
-          await queues.send(DELIVERY_QUEUE, { deliveryId }, { delaySeconds: seconds });
+          await queues.send(DELIVERY_QUEUE, { deliveryId }, { delaySeconds: Math.min(seconds, HOUR_SECONDS) });
           break;
         }
         await pause(seconds * 1000);
@@ -183,7 +215,10 @@ export function createAlerts(deps: AlertsDependencies): Alerts {
       return withoutKeys(row);
     },
 
-    cleanUp: createCleanUp({ tables, rules, snoozes, clock, log }),
+    async cleanUp(caller) {
+      await deliveries.cleanUp();
+      await cleanUp(caller);
+    },
   };
 }
 
@@ -243,6 +278,7 @@ function exampleOf(rule: RuleRecord, now: Date): Item {
     case "rotationFailed":
     case "syncFailed":
     case "referenceUnresolved":
+    case "unexpectedReader":
       return automationExample(rule.alertType, now);
     case "complianceViolation":
       return {
@@ -259,14 +295,16 @@ function exampleOf(rule: RuleRecord, now: Date): Item {
       };
     case "scanFailure":
       return {
-        kind: "scan",
-        id: "00000000000000000000000000",
-        mode: "full",
-        status: "partial",
-        finishedAt: now.toISOString(),
-        vaultsTotal: 10,
-        vaultsFailed: 1,
-        message: "An example: one vault's network rules refuse the service's address.",
+        kind: "scanFailure",
+        id: "vault:kv-example",
+        scanId: "00000000000000000000000000",
+        subscriptionId: vault.subscriptionId,
+        vaultName: vault.vaultName,
+        list: "secrets",
+        code: "firewall",
+        message: "An example: the vault's network rules refuse the service's address.",
+        remedy: "Nothing.",
+        at: now.toISOString(),
       };
   }
 }

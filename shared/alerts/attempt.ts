@@ -1,5 +1,5 @@
 import type { Clock, Randomness } from "../runtime.ts";
-import { SECOND_MS } from "../time.ts";
+import { MINUTE_MS, SECOND_MS } from "../time.ts";
 import type { Part } from "./delivery.ts";
 
 /**
@@ -9,6 +9,9 @@ import type { Part } from "./delivery.ts";
 export const BACK_OFF_SECONDS = [5, 300, 1800, 7200, 18_000, 36_000];
 /** Seconds a receiver may ask to be left alone; longer ones are asked again after this. */
 export const MAX_RETRY_AFTER_SECONDS = 3600;
+
+/** Longer than any attempt takes: until then nobody else may go on with it. */
+export const LEASE_MS = 2 * MINUTE_MS;
 
 /** What an attempt changes in a part. */
 export type Outcome = Partial<Part> & Pick<Part, "status">;
@@ -31,7 +34,7 @@ export function createAttempts({ clock, randomness }: { clock: Clock; randomness
   return {
     after,
     retry(part, test, error, more = {}, seconds = 0) {
-      const pause = BACK_OFF_SECONDS[part.attempts - 1];
+      const pause = BACK_OFF_SECONDS[part.attempts - (part.attemptsBefore ?? 0) - 1];
       if (test || pause === undefined) return { ...more, status: "failed", error };
       const jittered = Math.ceil(pause * (1 + randomness.number() / 5));
       const wait = Math.max(jittered, Math.min(seconds, MAX_RETRY_AFTER_SECONDS));

@@ -4,7 +4,13 @@ import type { AutomationItem } from "./items.ts";
 import type { NotificationLog } from "./notification-log.ts";
 import type { RuleRecord } from "./rule.ts";
 
-export type AutomationType = "rotationDue" | "rotationDone" | "rotationFailed" | "syncFailed" | "referenceUnresolved";
+export type AutomationType =
+  | "rotationDue"
+  | "rotationDone"
+  | "rotationFailed"
+  | "syncFailed"
+  | "referenceUnresolved"
+  | "unexpectedReader";
 
 /** Something to tell of, worded when it is told, from what is so then; undefined where it is not so any more. */
 export interface PendingNotice {
@@ -24,6 +30,9 @@ export interface AutomationSource {
 /** How long before the last evaluation something may have been on its way into its rows. */
 const LATE_MS = DAY_MS;
 
+/** Failures that last until somebody mends them: the first evaluation tells of those that stand, whenever they began. */
+const LASTING: ReadonlySet<AutomationType> = new Set(["syncFailed", "referenceUnresolved"]);
+
 /** What came about since the rule is active and was not told of before. */
 export async function automationItems(
   rule: RuleRecord,
@@ -32,10 +41,13 @@ export async function automationItems(
   limit: number,
 ): Promise<{ items: AutomationItem[]; more: boolean }> {
   const type = rule.alertType as AutomationType;
+  const isFirst = from.toISOString() === rule.activeSince;
+  const start = isFirst && LASTING.has(type) ? new Date(0) : new Date(from.getTime() - LATE_MS);
+  const since = start.getTime() === 0 ? "" : rule.activeSince;
   const items: AutomationItem[] = [];
   for (const source of deps.sources) {
-    for await (const pending of source.notices(type, new Date(from.getTime() - LATE_MS))) {
-      const news = pending.filter(({ at }) => at === undefined || at > rule.activeSince);
+    for await (const pending of source.notices(type, start)) {
+      const news = pending.filter(({ at }) => at === undefined || at > since);
       for (const { id, at, notice } of await deps.notifications.unnotifiedAutomation(rule.ruleId, news)) {
         if (items.length === limit) return { items, more: true };
         const words = await notice();
@@ -74,6 +86,17 @@ export function automationExample(type: AutomationType, now: Date): AutomationIt
       why: "An example: EXAMPLE_PASSWORD of app-example (webApp): AccessToKeyVaultDenied.",
       done: "Nothing was changed.",
       safe: "The secret is as it was.",
+      next: "Nothing.",
+    };
+  }
+  if (type === "unexpectedReader") {
+    return {
+      ...example,
+      title: "kv-example/example-password",
+      what: "was read by somebody whom nobody expected: example-application",
+      why: "An example: SecretGet; no role, access policy or reference that is known names it.",
+      done: "Nothing was changed.",
+      safe: "",
       next: "Nothing.",
     };
   }

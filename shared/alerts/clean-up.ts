@@ -6,6 +6,9 @@ import type { Clock, Logger } from "../runtime.ts";
 import { keyEnd } from "../storage/keys.ts";
 import { remove, type Tables } from "../storage/tables.ts";
 import { DAY_MS } from "../time.ts";
+import type { Acknowledgements } from "./acknowledgements.ts";
+import type { Followed } from "./followed.ts";
+import { ESCALATION_PREFIX, escalationKey } from "./items.ts";
 import { NotificationRows } from "./notification-log.ts";
 import type { AlertRules } from "./rules.ts";
 import type { Snoozes } from "./snoozes.ts";
@@ -14,19 +17,26 @@ import { RuleStates, STATES } from "./state.ts";
 /** Rows of the notification log are kept at least this long after the expiry, or after the notification. */
 const KEPT_MS = 30 * DAY_MS;
 
+/** Rows of the notification log that mean nothing any more when they are old; see `notificationKey`. */
+const EVENT_PREFIXES = ["s!", "v!", "c!", "b!", "f!", "w!", "z!"];
+
 /** Removes rows of the notification log: of assets that are gone, of scans, violations and credentials long past, of deleted rules. */
 export function createCleanUp(deps: {
   tables: Tables;
   rules: AlertRules;
   snoozes: Snoozes;
+  acknowledgements: Pick<Acknowledgements, "cleanUp">;
+  followed: Pick<Followed, "of">;
   clock: Clock;
   log: Logger;
 }) {
-  const { tables, rules, snoozes, clock, log } = deps;
+  const { tables, rules, snoozes, acknowledgements, followed, clock, log } = deps;
 
   async function cleanUp(caller: Caller): Promise<void> {
     await snoozes.cleanUp();
-    const known = new Set((await rules.all()).map(({ ruleId }) => ruleId));
+    const all = await rules.all();
+    await acknowledgements.cleanUp(all);
+    const known = new Set(all.map(({ ruleId }) => ruleId));
     const before = new Date(clock.now().getTime() - KEPT_MS);
     const states: string[] = [];
     // What a deleted rule committed to is settled first.
@@ -35,7 +45,8 @@ export function createCleanUp(deps: {
     for (const ruleId of states) {
       if (known.has(ruleId)) {
         for (const type of ASSET_TYPES) await forgetAssets(ruleId, type, before);
-        for (const prefix of ["s!", "v!", "c!", "b!"]) await forgetEvents(ruleId, prefix, before);
+        for (const prefix of EVENT_PREFIXES) await forgetEvents(ruleId, prefix, before);
+        await forgetEscalations(ruleId, before);
       } else {
         for await (const rows of tables.pages(NotificationRows, { partitionKey: ruleId, select: [] }))
           await forget(ruleId, rows);
@@ -63,12 +74,25 @@ export function createCleanUp(deps: {
     }
   }
 
-  async function forgetEvents(ruleId: string, prefix: string, before: Date): Promise<void> {
+  /** An alert that has not ended keeps its row, so that it is not escalated again. */
+  async function forgetEscalations(ruleId: string, before: Date): Promise<void> {
+    const open = new Set(
+      [...(await followed.of(ruleId)).values()].map(({ item, since }) => escalationKey(item, since)),
+    );
+    await forgetEvents(ruleId, ESCALATION_PREFIX, before, open);
+  }
+
+  async function forgetEvents(
+    ruleId: string,
+    prefix: string,
+    before: Date,
+    kept: ReadonlySet<string> = new Set(),
+  ): Promise<void> {
     const range = { partitionKey: ruleId, from: prefix, before: keyEnd(prefix) };
     for await (const rows of tables.pages(NotificationRows, range)) {
       await forget(
         ruleId,
-        rows.filter(({ deliveryId }) => decodeTime(deliveryId) < before.getTime()),
+        rows.filter(({ rowKey, deliveryId }) => !kept.has(rowKey) && decodeTime(deliveryId) < before.getTime()),
       );
     }
   }

@@ -1,9 +1,7 @@
 import type { MailAnswer, MailSender } from "../azure/mail.ts";
 import { type Attempts, MAX_RETRY_AFTER_SECONDS, type Outcome } from "./attempt.ts";
-import type { DeliveryRecord, Part } from "./delivery.ts";
-import { mailOf } from "./email.ts";
-import { unpackItems } from "./items.ts";
-import { type Links, messageOf } from "./message.ts";
+import type { Part } from "./delivery.ts";
+import type { MailContent } from "./email.ts";
 
 /** Seconds before each further look at an accepted mail: the provider allows 60 a minute and 200 an hour. */
 const LOOK_SECONDS = [5, 20, 60, 300, 900, 3600];
@@ -14,25 +12,21 @@ const NO_MAIL = {
     "No mail can be sent: set COMMUNICATION_ENDPOINT (or COMMUNICATION_CONNECTION_STRING) and ALERT_SENDER_ADDRESS.",
 } as const;
 
-/** Parts that are mails. A mail has a name at the provider, by which its outcome is asked for. */
+/** Single mails. A mail has a name at the provider, by which its outcome is asked for. */
 export interface MailDelivery {
-  /** Sends the mail of a part. */
-  send(row: DeliveryRecord, part: Part): Promise<Outcome>;
+  /** Sends a mail. @param test - Somebody waits for what comes of it: there is one attempt. */
+  send(mail: Part, content: MailContent, test: boolean): Promise<Outcome>;
   /** What became of a mail that the provider has accepted. */
-  look(part: Part): Promise<Outcome>;
+  look(mail: Part): Promise<Outcome>;
   /**
    * What became of an attempt whose answer is not known; undefined when the provider knows nothing of the mail, so that it
    * may be sent.
    */
-  settle(part: Part): Promise<Outcome | undefined>;
+  settle(mail: Part): Promise<Outcome | undefined>;
 }
 
-export function createMailDelivery(deps: {
-  mail: MailSender | undefined;
-  attempts: Attempts;
-  links: Links;
-}): MailDelivery {
-  const { mail, links } = deps;
+export function createMailDelivery(deps: { mail: MailSender | undefined; attempts: Attempts }): MailDelivery {
+  const { mail } = deps;
   const { after, retry } = deps.attempts;
 
   /** The outcome of an answer that says what became of a mail the provider has, or will never have. */
@@ -51,21 +45,19 @@ export function createMailDelivery(deps: {
   }
 
   return {
-    async send(row, part) {
-      if (!mail) return retry(part, row.test, NO_MAIL.reason);
-      const { subject, html, text } = mailOf(messageOf(row, unpackItems(row.news), links));
-      const operationId = part.operationId!;
-      const answer = await mail.send({ operationId, to: part.recipients, subject, html, text });
+    async send(part, content, test) {
+      if (!mail) return retry(part, test, NO_MAIL.reason);
+      const answer = await mail.send({ operationId: part.operationId!, to: part.recipients, ...content });
       switch (answer.kind) {
         case "throttled": {
           // The provider's limit is no failure of this delivery: it waits its turn and keeps its attempts.
           const seconds = Math.min(Math.max(1, answer.retryAfterSeconds), MAX_RETRY_AFTER_SECONDS);
           const error = `The mail provider is busy and takes it again in ${seconds} seconds.`;
-          if (row.test) return { status: "failed", error };
-          return { status: "waiting", attempts: part.attempts - 1, error, notBefore: after(seconds) };
+          if (test) return { status: "failed", error };
+          return { status: "waiting", throttled: true, attempts: part.attempts - 1, error, notBefore: after(seconds) };
         }
         case "unavailable":
-          return retry(part, row.test, answer.reason);
+          return retry(part, test, answer.reason);
         case "unknown":
           // Its outcome is asked for before it is sent again, so it stays `sending`, with nobody at work on it.
           return retry(part, false, answer.reason, { status: "sending" });
@@ -105,8 +97,10 @@ export function createMailDelivery(deps: {
           error: `Nobody knows whether it was sent, so it was not sent again. ${reason}`,
         };
       }
-      const asked = answer.kind === "throttled" ? answer.retryAfterSeconds : 0;
-      return { status: "sending", looks, error: reason, notBefore: after(Math.max(pause, asked)) };
+      const throttled = answer.kind === "throttled";
+      const asked = throttled ? answer.retryAfterSeconds : 0;
+      const notBefore = after(Math.max(pause, asked));
+      return { status: "sending", looks, error: reason, notBefore, ...(throttled && { throttled }) };
     },
   };
 }

@@ -2,17 +2,30 @@ import { CloudFailure } from "../azure/failure.ts";
 import { Problem } from "../http/problem.ts";
 import { type Outgoing, type OutgoingAnswer, Unreachable } from "../outgoing/outgoing.ts";
 import type { Clock } from "../runtime.ts";
+import { SECOND_MS } from "../time.ts";
 import type { Attempts, Outcome } from "./attempt.ts";
 import type { DeliveryRecord, Part } from "./delivery.ts";
-import { unpackItems } from "./items.ts";
-import { type Links, messageOf } from "./message.ts";
-import type { RuleRecord, WebhookSecret } from "./rule.ts";
+import type { Followed } from "./followed.ts";
+import { type Incident, incidentOf } from "./incident.ts";
+import { alertKey, followedIn, type Item, unpackItems } from "./items.ts";
+import type { Links } from "./links.ts";
+import { messageOf } from "./message.ts";
+import { pagerDutyEvent } from "./pagerduty.ts";
+import { opensIncidents, type RuleRecord, type WebhookSecret } from "./rule.ts";
 import type { AlertRules } from "./rules.ts";
+import { openServiceNow, Unexpected } from "./servicenow.ts";
 import { slackOf } from "./slack.ts";
 import { teamsOf } from "./teams.ts";
 import { cloudEventOf, signatureHeaders } from "./webhook.ts";
 
-/** Parts that are posted: webhooks, Teams and Slack. */
+/** Milliseconds in which a worker begins incidents; with the requests of the last one it stays below the lease of a part. */
+const INCIDENTS_MS = 60 * SECOND_MS;
+/** How many incidents are recorded at once. */
+const INCIDENTS = 50;
+/** A receiver that refuses so many items of a part takes none of them, as with a key that it does not know. */
+const MAX_REFUSED = 10;
+
+/** Parts that are posted: webhooks, Teams, Slack, PagerDuty and ServiceNow. */
 export interface WebhookDelivery {
   /** Posts a part to the address that the rule has now. */
   post(row: DeliveryRecord, part: Part, rule: RuleRecord): Promise<Outcome>;
@@ -22,13 +35,15 @@ export function createWebhookDelivery(deps: {
   rules: Pick<AlertRules, "readSecret">;
   outgoing: Outgoing;
   attempts: Attempts;
-  links: Links;
+  followed: Pick<Followed, "of">;
+  links: () => Promise<Links>;
   clock: Clock;
 }): WebhookDelivery {
-  const { rules, outgoing, links, clock } = deps;
-  const { retry } = deps.attempts;
+  const { rules, outgoing, clock } = deps;
+  const { after, retry } = deps.attempts;
 
-  function requestOf(row: DeliveryRecord, secret: WebhookSecret): { headers: Record<string, string>; body: string } {
+  async function requestOf(row: DeliveryRecord, secret: WebhookSecret) {
+    const links = await deps.links();
     const items = unpackItems(row.news);
     const always = { "user-agent": "credential-lifecycle" };
     if (row.deliveryMethod === "webhook") {
@@ -36,9 +51,85 @@ export function createWebhookDelivery(deps: {
       const signature = signatureHeaders(secret, row.deliveryId, body, clock.now());
       return { headers: { ...always, "content-type": "application/cloudevents+json", ...signature }, body };
     }
-    const message = messageOf(row, items, links);
+    const message = messageOf([{ delivery: row, items }], links);
     const card = row.deliveryMethod === "slack" ? slackOf(message) : teamsOf(message);
     return { headers: { ...always, "content-type": "application/json" }, body: JSON.stringify(card) };
+  }
+
+  /** Opens and closes the incidents of a part's items, one after the other, and goes on where an earlier attempt ended. */
+  async function postIncidents(row: DeliveryRecord, part: Part, secret: WebhookSecret): Promise<Outcome> {
+    const items = unpackItems(row.news);
+    const links = await deps.links();
+    const end = performance.now() + INCIDENTS_MS;
+    const from = part.posted ?? 0;
+    let posted = from;
+    let { refused = 0, refusal } = part;
+    let last: OutgoingAnswer | undefined;
+    const shown = (answer: OutgoingAnswer | undefined): Partial<Part> => ({
+      posted,
+      ...(refusal !== undefined && { refused, refusal }),
+      ...(answer && { answer: { status: answer.status, body: scrubbed(textOf(answer.body), secret) } }),
+    });
+    // An attempt that got somewhere is not one of those that come to nothing.
+    const again = (error: string, more: Partial<Part>, seconds?: number): Outcome => {
+      const attempts = posted > from ? 1 : part.attempts;
+      return retry({ ...part, attempts }, row.test, error, { ...more, attempts }, seconds);
+    };
+    try {
+      const credentials = secret.credentials ?? {};
+      const serviceNow =
+        row.deliveryMethod === "serviceNow" ? await openServiceNow(outgoing, secret.url, credentials) : undefined;
+      const apply = (incident: Incident) =>
+        serviceNow
+          ? serviceNow.apply(incident)
+          : postEvent(outgoing, secret.url, pagerDutyEvent(incident, credentials.routingKey ?? "", row));
+      while (posted < items.length) {
+        if (posted - from >= INCIDENTS || performance.now() > end) {
+          return { ...shown(undefined), status: "waiting", attempts: part.attempts - 1, notBefore: after(1) };
+        }
+        try {
+          last = await apply(incidentOf(row, items[posted]!, links));
+        } catch (error) {
+          if (!(error instanceof Unexpected) || !isRefusal(error.answer)) throw error;
+          // The receiver will never take this one. The others are tried.
+          refused++;
+          refusal ??= error.message;
+          last = error.answer;
+          if (refused === MAX_REFUSED && items.length > MAX_REFUSED) {
+            const told = `${refusal} After ${refused} refused items the others were not sent.`;
+            return { ...shown(last), status: "failed", error: told };
+          }
+        }
+        posted++;
+      }
+      for (const item of await endedMeanwhile(row, items))
+        last = await apply({ ...incidentOf(row, item, links), action: "close" });
+      if (refusal === undefined) return { ...shown(last), status: "delivered" };
+      const count = items.length === 1 ? "" : ` It refused ${refused} of ${items.length} items.`;
+      return { ...shown(last), status: "failed", error: `${refusal}${count}` };
+    } catch (error) {
+      if (error instanceof Unreachable) {
+        if (error.lasting) return { ...shown(undefined), status: "failed", error: error.message };
+        return again(error.message, { ...shown(undefined), ...(error.sent && { mayBeRepeated: true }) });
+      }
+      if (!(error instanceof Unexpected)) throw error;
+      if (isRefusal(error.answer)) return { ...shown(error.answer), status: "failed", error: error.message };
+      return again(error.message, shown(error.answer), retryAfterSeconds(error.answer));
+    }
+  }
+
+  /**
+   * Items whose incidents were opened although their alerts have ended: the delivery that tells of the end may have been
+   * quicker than this one. An alert's row goes before its end is told. One request.
+   */
+  async function endedMeanwhile(row: DeliveryRecord, items: readonly Item[]): Promise<Item[]> {
+    const opened = items.filter(({ kind }) => kind !== "renewed" && kind !== "recovered");
+    if (row.test || !opened.some(followedIn)) return [];
+    const open = await deps.followed.of(row.escalatedFrom ?? row.ruleId);
+    return opened.filter((item) => {
+      const followed = followedIn(item);
+      return followed !== undefined && !open.has(alertKey(followed));
+    });
   }
 
   return {
@@ -52,7 +143,8 @@ export function createWebhookDelivery(deps: {
         throw error;
       }
       if (!secret) return retry(part, row.test, "The rule's webhookUrl is not in the key vault. Set it again.");
-      const { headers, body } = requestOf(row, secret);
+      if (opensIncidents(row.deliveryMethod)) return await postIncidents(row, part, secret);
+      const { headers, body } = await requestOf(row, secret);
       let answer: OutgoingAnswer;
       try {
         answer = await outgoing.send(secret.url, { method: "POST", headers, body });
@@ -71,6 +163,18 @@ export function createWebhookDelivery(deps: {
   };
 }
 
+/** https://developer.pagerduty.com/docs/send-alert-event: 202 for what it takes. @throws {Unexpected}; {Unreachable} */
+async function postEvent(outgoing: Outgoing, url: string, event: object): Promise<OutgoingAnswer> {
+  const headers = { "content-type": "application/json", "user-agent": "credential-lifecycle" };
+  const answer = await outgoing.send(url, { method: "POST", headers, body: JSON.stringify(event) });
+  if (answer.status !== 202) throw new Unexpected(answer, `PagerDuty answered ${answer.status}.`);
+  return answer;
+}
+
+/** What a receiver will never take. A credential that is wrong is not among it, nor what is mended by waiting: 408 and 429. */
+const isRefusal = ({ status }: OutgoingAnswer): boolean =>
+  status >= 400 && status < 500 && ![401, 403, 404, 408, 429].includes(status);
+
 /** The beginning of what was answered; where it is cut may lie within a character. */
 const textOf = (body: Buffer): string => body.toString("utf8").toWellFormed();
 
@@ -84,10 +188,20 @@ function retryAfterSeconds({ headers }: OutgoingAnswer): number | undefined {
 const SECRET_LENGTH = 6;
 
 /** What a receiver answered, without anything of the address or the keys, which it may have repeated. */
-export function scrubbed(text: string, { url, keys }: WebhookSecret): string {
+export function scrubbed(text: string, { url, keys, credentials = {} }: WebhookSecret): string {
   const { pathname, search, searchParams } = new URL(url);
   const parts = [...pathname.split("/"), ...searchParams.values()];
-  const secrets = [url, pathname + search, search, ...parts, ...parts.map(decoded), ...keys.map(({ key }) => key)]
+  const secrets = [
+    url,
+    pathname + search,
+    search,
+    ...parts,
+    ...parts.map(decoded),
+    ...keys.map(({ key }) => key),
+    ...Object.values(credentials),
+    // As basic authentication sends them.
+    Buffer.from(`${credentials.username ?? ""}:${credentials.password ?? ""}`).toString("base64"),
+  ]
     .filter((secret) => secret.length >= SECRET_LENGTH)
     .sort((a, b) => b.length - a.length);
   let shown = text;

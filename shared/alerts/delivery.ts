@@ -18,16 +18,37 @@ export const DELIVERY_QUEUE = "alert-deliveries";
 export const DeliveryMessage = z.object({ deliveryId: z.string() });
 
 /**
- * One mail, or the one post of a webhook.
+ * What goes to the same recipients: some of the items by mail, or all of them by the posts of a webhook.
  * `waiting →  sending → accepted → delivered | failed`, for a mail; a webhook has no `accepted`.
  */
 export const Part = z.object({
   /** E-mail addresses, or the webhook's host. */
   recipients: z.array(z.string()),
+  /** Which of the delivery's items, by their place; left out, all of them. */
+  items: z.array(z.int()).optional(),
+  /** Of a mail to an owner: what the tag says. */
+  owner: z.string().optional(),
+  /** Of items that have an owner and go to the rule's recipients nevertheless: why. */
+  reason: z.string().optional(),
+  /** Begun by a version before mailboxes: it goes on in a mailbox of its own. */
+  alone: z.boolean().optional(),
+  /** It failed, and its items went to the rule's recipients instead. */
+  replaced: z.boolean().optional(),
+  /** How many of the items PagerDuty or ServiceNow has. */
+  posted: z.int().optional(),
+  /** Of these the items that the receiver will never take, and what it said of the first. */
+  refused: z.int().optional(),
+  refusal: z.string().optional(),
+  /** What a mail waits for that nothing but the pace holds up. */
+  waits: z.string().optional(),
   /** The mail's name at the provider. */
   operationId: z.string().optional(),
   status: z.enum(["waiting", "sending", "accepted", "delivered", "failed", "cancelled"]),
   attempts: z.int(),
+  /** Of a mail: attempts before something critical joined it, from when on its pauses are those of a new mail. */
+  attemptsBefore: z.int().optional(),
+  /** Of a mail: the provider is busy, and takes none of anybody until `notBefore`. */
+  throttled: z.boolean().optional(),
   /** How often the provider was asked for an accepted mail's outcome. */
   looks: z.int(),
   /** Until then only the worker that wrote `sending` may go on. */
@@ -55,12 +76,16 @@ const summary = {
   createdAt: z.string(),
   status: z.enum(DELIVERY_STATUSES),
   parts: z.array(Part),
+  /** Of mails, once the parts are divided among the owners: the rule's recipients, who get what owners do not. */
+  fallback: z.array(z.string()).optional(),
   /** The earliest instant at which there is something to do. */
   nextAt: z.string(),
   finishedAt: z.string().optional(),
   /** How often it came back from the poison queue. */
   revivals: z.int(),
   newsTotal: z.int(),
+  /** Of an escalation: the rule whose items nobody acknowledged. */
+  escalatedFrom: z.string().optional(),
 };
 export const DeliverySummary = z.object({ ...summary, firstNews: z.array(ItemSchema) });
 export type DeliverySummary = z.infer<typeof DeliverySummary>;
@@ -94,23 +119,37 @@ export function operationIdOf(deliveryId: string, index: number): string {
   return [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20)].join("-");
 }
 
-/** The parts of a new delivery: a mail per 50 recipients, or one post. */
-export function partsOf(rule: RuleRecord, deliveryId: string): Part[] {
-  const fresh = { status: "waiting", attempts: 0, looks: 0 } as const;
-  if (rule.deliveryMethod !== "email") return [{ recipients: [rule.webhookHost ?? "unknown"], ...fresh }];
+const fresh = { status: "waiting", attempts: 0, looks: 0 } as const;
+
+/** The parts of a new delivery: a mail per 50 recipients, or the posts to one address. */
+export const partsOf = (rule: Pick<RuleRecord, "deliveryMethod" | "recipients" | "webhookHost">): Part[] =>
+  rule.deliveryMethod === "email"
+    ? mailParts(rule.recipients, {})
+    : [{ recipients: [rule.webhookHost ?? "unknown"], ...fresh }];
+
+/** A mail per 50 recipients, all of the same. */
+export function mailParts(recipients: readonly string[], of: Pick<Part, "items" | "owner" | "reason">): Part[] {
   const parts: Part[] = [];
-  for (let start = 0; start < rule.recipients.length; start += MAX_MAIL_RECIPIENTS) {
-    const recipients = rule.recipients.slice(start, start + MAX_MAIL_RECIPIENTS);
-    parts.push({ recipients, operationId: operationIdOf(deliveryId, parts.length), ...fresh });
-  }
+  for (let start = 0; start < recipients.length; start += MAX_MAIL_RECIPIENTS)
+    parts.push({ recipients: recipients.slice(start, start + MAX_MAIL_RECIPIENTS), ...of, ...fresh });
   return parts;
 }
+
+/** The part's items in their order. */
+export const itemsOf = <T>({ items }: Part, all: readonly T[]): T[] =>
+  items === undefined ? [...all] : items.flatMap((index) => all[index] ?? []);
 
 export const isFinal = ({ status }: Part): boolean =>
   status === "delivered" || status === "failed" || status === "cancelled";
 
 export function statusOf(parts: readonly Part[]): DeliveryStatus {
   if (!parts.every(isFinal)) return "pending";
+  // What went elsewhere instead is told by the parts that took it there.
+  const counted = parts.some(({ replaced }) => !replaced) ? parts.filter(({ replaced }) => !replaced) : parts;
+  return statusOfFinal(counted);
+}
+
+function statusOfFinal(parts: readonly Part[]): DeliveryStatus {
   const delivered = parts.filter(({ status }) => status === "delivered").length;
   if (delivered === parts.length) return "delivered";
   if (delivered > 0) return "partial";

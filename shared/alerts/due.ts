@@ -13,6 +13,11 @@ export function lastDigest(frequency: DigestFrequency, now: Date): Date {
   return new Date(last);
 }
 
+/** The first instant after `now` at which a digest is to be made. */
+export function nextDigest(frequency: DigestFrequency, now: Date): Date {
+  return new Date(lastDigest(frequency, now).getTime() + (frequency === "weekly" ? 7 : 1) * DAY_MS);
+}
+
 /** Whether a rule that was last evaluated at `at` is to be evaluated now. */
 export const isDue = (rule: RuleRecord, at: Date, now: Date): boolean =>
   rule.enabled && (rule.deliveryMode === "immediate" || lastDigest(rule.digestFrequency, now) > at);

@@ -1,25 +1,22 @@
-import type { Audit } from "../audit/audit.ts";
 import type { Clock, Logger } from "../runtime.ts";
 import type { Settings } from "../settings/settings.ts";
 import { type Row, withoutKeys } from "../storage/entity.ts";
 import type { Queues } from "../storage/queues.ts";
-import { RowChanged, RowExists, type Tables } from "../storage/tables.ts";
+import { RowChanged, RowExists } from "../storage/tables.ts";
 import { HOUR_MS, MINUTE_MS } from "../time.ts";
-import { type AutomationSource, automationItems } from "./automation.ts";
-import { breakGlassItems } from "./break-glass.ts";
-import { type CredentialSource, credentialItems } from "./credentials.ts";
+import type { Acknowledgements } from "./acknowledgements.ts";
 import { DELIVERY_QUEUE, type DeliveryRecord, deliveryIdOf, MAX_ITEMS, partsOf } from "./delivery.ts";
 import { isDue } from "./due.ts";
-import { scanItems, type ViolationSource, violationItems } from "./events.ts";
-import { expiringItems } from "./expiring.ts";
+import { createFollowUps, followUpAfter } from "./follow-up.ts";
+import type { EndItem, Followed } from "./followed.ts";
 import type { History } from "./history.ts";
-import { type Item, packItems, unpackItems } from "./items.ts";
-import type { NotificationLog } from "./notification-log.ts";
-import { isAboutExpiry, type RuleRecord } from "./rule.ts";
+import { byUrgency, type Item, packItems, unpackItems } from "./items.ts";
+import { type Circumstances, createLook, type Found, type LookDeps } from "./look.ts";
+import { isAboutExpiry, isFollowed, type RuleRecord } from "./rule.ts";
 import type { AlertRules } from "./rules.ts";
-import type { Snoozes } from "./snoozes.ts";
+import { createSecondStep } from "./second-step.ts";
 import { RuleStates, STATES, type StateRecord } from "./state.ts";
-import { readVaultSnapshot, type VaultSnapshot } from "./vault-changes.ts";
+import { readVaultSnapshot } from "./vault-changes.ts";
 
 /** Messages of one rule in one run; the next run goes on. */
 const MAX_ROUNDS = 50;
@@ -28,33 +25,55 @@ const REFRESH_MS = 6 * HOUR_MS;
 /** A delivery whose message has not come this long after it was due has lost it. */
 const LOST_AFTER_MS = 30 * MINUTE_MS;
 
+/** What a rule would tell at an instant. */
+export interface Forecast {
+  /** The most urgent first, as many as one message holds. */
+  items: Item[];
+  more: boolean;
+  /** Nothing was ever told by it: it tells what stands. */
+  isFirst: boolean;
+  /** Lower-cased names of vaults of whose assets nothing is told. */
+  hidden: readonly string[];
+}
+
+/** Finds what the rules have to tell. */
+export interface Evaluation {
+  /** Evaluates the rules that are due and commits to what they have to tell. */
+  run(): Promise<void>;
+  /**
+   * What a rule would tell now, whether it is enabled and due or not. Writes nothing.
+   *
+   * @param rule - As it is stored, or one that is not stored: nothing was told by that.
+   */
+  forecast(rule: RuleRecord): Promise<Forecast>;
+}
+
 /**
  * Finds what each rule has to notify of and commits to it. Of one rule, in this order: a row that says how far the rule
  * was evaluated and what came of it (the commit: before it nothing has happened, after it everything will), the rows of
- * the notification log, the delivery, its message, and the row without the delivery. A run that dies after the commit is
- * finished by the next one, before that looks for anything new; each step may be done twice. Two runs at once can't both
- * commit.
+ * the notification log and of the alerts that are followed, the delivery, its message, and the row without the delivery. A
+ * run that dies after the commit is finished by the next one, before that looks for anything new; each step may be done
+ * twice. Two runs at once can't both commit.
  */
-export function createEvaluation(deps: {
-  tables: Tables;
-  queues: Queues;
-  settings: Pick<Settings, "values">;
-  rules: AlertRules;
-  snoozes: Snoozes;
-  notifications: NotificationLog;
-  history: History;
-  licensed: () => Promise<boolean>;
-  violations: ViolationSource | undefined;
-  credentials: readonly CredentialSource[];
-  audit: Pick<Audit, "list"> | undefined;
-  automation: readonly AutomationSource[];
-  ownerTag: string;
-  clock: Clock;
-  log: Logger;
-}) {
-  const { tables, queues, rules, notifications, history, clock, log } = deps;
+export function createEvaluation(
+  deps: LookDeps & {
+    queues: Queues;
+    settings: Pick<Settings, "values">;
+    rules: AlertRules;
+    followed: Followed;
+    acknowledgements: Acknowledgements;
+    history: History;
+    licensed: () => Promise<boolean>;
+    clock: Clock;
+    log: Logger;
+  },
+): Evaluation {
+  const { tables, queues, rules, notifications, followed, acknowledgements, history, clock, log } = deps;
+  const look = createLook(deps);
+  const secondSteps = createSecondStep(deps);
+  const followUps = createFollowUps(deps);
 
-  async function evaluate(): Promise<void> {
+  async function run(): Promise<void> {
     if (!(await deps.settings.values()).enableNotifications) return log.info("Notifications are turned off");
     const now = clock.now();
     const failures: unknown[] = [];
@@ -77,15 +96,10 @@ export function createEvaluation(deps: {
     });
     const due = (await rules.all()).filter((rule) => isDue(rule, evaluatedAt(rule, states.get(rule.ruleId)), now));
     if (due.length > 0) {
-      const [vaults, snoozes] = await Promise.all([
-        due.some(({ alertType }) => isAboutExpiry(alertType))
-          ? readVaultSnapshot(tables, await deps.licensed())
-          : undefined,
-        deps.snoozes.all(),
-      ]);
+      const circumstances = await circumstancesOf(due, now, true);
       await each(due, async (rule) => {
         const state = states.get(rule.ruleId);
-        if (!state?.pending) await evaluateRule(rule, state, now, vaults, snoozes);
+        if (!state?.pending) await evaluateRule(rule, state, circumstances);
       });
     }
     for (const deliveryId of await history.overdue(new Date(now.getTime() - LOST_AFTER_MS))) {
@@ -96,73 +110,74 @@ export function createEvaluation(deps: {
     if (failures.length > 1) throw new AggregateError(failures, `${failures.length} rules could not be evaluated`);
   }
 
+  /** @param keep - Whether it is kept which vaults have changed, so that the next run finds those that change from here on. */
+  async function circumstancesOf(due: readonly RuleRecord[], now: Date, keep: boolean): Promise<Circumstances> {
+    const [vaults, snoozes] = await Promise.all([
+      due.some(({ alertType }) => isAboutExpiry(alertType))
+        ? readVaultSnapshot(tables, await deps.licensed(), keep)
+        : undefined,
+      deps.snoozes.all(),
+    ]);
+    let violations: ReturnType<Circumstances["violations"]> | undefined;
+    return { now, vaults, snoozes, violations: () => (violations ??= deps.violations!.readViolations()) };
+  }
+
   async function evaluateRule(
     rule: RuleRecord,
     stored: Row<StateRecord> | undefined,
-    now: Date,
-    vaults: VaultSnapshot | undefined,
-    snoozes: Awaited<ReturnType<Snoozes["all"]>>,
+    circumstances: Circumstances,
   ): Promise<void> {
+    const { now, vaults } = circumstances;
     let row = stored;
     for (let round = 0; round < MAX_ROUNDS; round++) {
       const before = startOf(rule, row);
-      const found = await look(rule, before, now, vaults, snoozes);
+      const found = await look(rule, before, row, circumstances);
+      await keep(rule, found, now);
+      const follows = found.adopted.length > 0 || (isFollowed(rule.alertType) && found.items.length > 0);
       const after: StateRecord = {
-        generation: rule.generation,
+        ...before,
         // What is left over is found again by looking at the same span again.
         at: found.more ? before.at : now.toISOString(),
         revision: found.more ? before.revision : (vaults?.revision ?? before.revision),
-        ...(found.cursor === undefined ? {} : { violationCursor: found.cursor }),
+        ...found.state,
+        followed: before.followed || follows || undefined,
+        followUpAt: earlier(before.followUpAt, followUpAfter(rule, [...found.items, ...found.adopted], now)),
       };
       if (found.items.length > 0) row = await notify(rule, row, after, found.items, now);
       else if (found.more || row === undefined || isWorthWriting(rule, row, after))
         row = await commit(rule, row, after);
-      if (!found.more) return;
+      if (found.more) continue;
+      if (row) await followUp(rule, row, circumstances);
+      return;
     }
     log.warn("A rule has more items than one run may notify of; the next one goes on", { ruleId: rule.ruleId });
   }
 
-  async function look(
-    rule: RuleRecord,
-    before: StateRecord,
-    now: Date,
-    vaults: VaultSnapshot | undefined,
-    snoozes: Awaited<ReturnType<Snoozes["all"]>>,
-  ): Promise<{ items: Item[]; more: boolean; cursor?: string }> {
-    const from = new Date(before.at);
-    switch (rule.alertType) {
-      case "expiration":
-      case "expired":
-      case "credentialExpiry":
-        return await expiringItems(
-          rule,
-          { from, to: now, revision: before.revision },
-          vaults!,
-          { tables, notifications, ownerTag: deps.ownerTag, ...deps.snoozes.split(snoozes, rule.ruleId, from, now) },
-          MAX_ITEMS,
-        );
-      case "scanFailure":
-        return await scanItems(rule, from, { tables, notifications }, MAX_ITEMS);
-      case "serviceCredentialExpiry":
-        return await credentialItems(rule, now, { sources: deps.credentials, notifications }, MAX_ITEMS);
-      case "breakGlass":
-        if (!deps.audit) return { items: [], more: false };
-        return await breakGlassItems(rule, from, { audit: deps.audit, notifications }, MAX_ITEMS);
-      case "rotationDue":
-      case "rotationDone":
-      case "rotationFailed":
-      case "syncFailed":
-      case "referenceUnresolved":
-        return await automationItems(rule, from, { sources: deps.automation, notifications }, MAX_ITEMS);
-      case "complianceViolation":
-        if (!deps.violations) return { items: [], more: false };
-        return await violationItems(
-          rule,
-          before.violationCursor,
-          { source: deps.violations, notifications, ownerTag: deps.ownerTag },
-          MAX_ITEMS,
-        );
-    }
+  /** What is followed from now on, or not any more, without anybody being told. Done again by the next run where it fails. */
+  async function keep(rule: RuleRecord, { untold, adopted }: Found, now: Date): Promise<void> {
+    await close(rule.ruleId, untold);
+    if (adopted.length > 0) await notifications.add(rule.ruleId, "", [], followed.told("", now.toISOString(), adopted));
+  }
+
+  async function close(ruleId: string, ended: readonly Pick<EndItem, "of" | "since">[]): Promise<void> {
+    await followed.close(ruleId, ended);
+    await acknowledgements.end(ruleId, ended);
+  }
+
+  /** Tells of what lasts, and escalates what nobody acknowledged. */
+  async function followUp(rule: RuleRecord, stored: Row<StateRecord>, circumstances: Circumstances): Promise<void> {
+    const { now } = circumstances;
+    if (stored.followUpAt === undefined || stored.followUpAt > now.toISOString()) return;
+    const { stillFailing, escalated, nextAt } = await followUps(rule, circumstances);
+    let row = stored;
+    const told = stillFailing.slice(0, MAX_ITEMS);
+    if (told.length > 0) row = await notify(rule, row, withoutKeys(row), told, now);
+    const second = escalated.slice(0, MAX_ITEMS);
+    if (second.length > 0)
+      row = await notify(rule, row, withoutKeys(row), second, now, await secondSteps.channelOf(rule));
+    // Where one message did not hold all of it, the next run goes on.
+    const whole = told.length === stillFailing.length && second.length === escalated.length;
+    if (whole) await commit(rule, row, { ...withoutKeys(row), followUpAt: nextAt });
   }
 
   async function notify(
@@ -171,9 +186,16 @@ export function createEvaluation(deps: {
     after: StateRecord,
     items: Item[],
     now: Date,
+    channel?: RuleRecord,
   ): Promise<Row<StateRecord>> {
     const deliveryId = deliveryIdOf(rule.ruleId, now, items);
-    const pending = { deliveryId, createdAt: now.toISOString(), rule: withoutKeys(rule) };
+    const told = { deliveryId, createdAt: now.toISOString(), rule: withoutKeys(rule) };
+    const secondStep = !channel && items.some(isEnd) ? await secondSteps.incidentsOf(rule) : undefined;
+    const pending = {
+      ...told,
+      ...(channel && { channel: withoutKeys(channel) }),
+      ...(secondStep && { secondStep: withoutKeys(secondStep) }),
+    };
     const committed = await commit(rule, row, { ...after, pending, pendingNews: packItems(items) });
     log.info("A rule notifies", { ruleId: rule.ruleId, deliveryId, items: items.length });
     return await settle(committed);
@@ -192,42 +214,76 @@ export function createEvaluation(deps: {
   async function settle(state: Row<StateRecord>): Promise<Row<StateRecord>> {
     const { pending, pendingNews, ...rest } = state;
     if (!pending || !pendingNews) return state;
-    const { deliveryId, createdAt, rule } = pending;
+    const { deliveryId, createdAt, rule, channel, secondStep } = pending;
     const items = unpackItems(pendingNews);
-    await notifications.add(rule.ruleId, deliveryId, items);
-    await history.record(newDelivery(rule, { deliveryId, createdAt, items }));
-    await queues.send(DELIVERY_QUEUE, { deliveryId });
+    const ended = items.filter(isEnd);
+    await notifications.add(rule.ruleId, deliveryId, items, followed.told(deliveryId, createdAt, items));
+    await close(rule.ruleId, ended);
+    const escalatedFrom = { escalatedFrom: rule.ruleId };
+    const made = { deliveryId, createdAt, items };
+    await handOver(channel ? newDelivery(channel, { ...made, ...escalatedFrom }) : newDelivery(rule, made));
+    const escalated = secondStep ? await secondSteps.escalatedAmong(rule.ruleId, ended) : [];
+    if (secondStep && escalated.length > 0) {
+      const id = deliveryIdOf(secondStep.ruleId, new Date(createdAt), escalated);
+      await handOver(newDelivery(secondStep, { deliveryId: id, createdAt, items: escalated, ...escalatedFrom }));
+    }
     return await tables.replace(RuleStates, rest);
   }
 
-  return evaluate;
+  async function handOver(delivery: DeliveryRecord): Promise<void> {
+    await history.record(delivery);
+    await queues.send(DELIVERY_QUEUE, { deliveryId: delivery.deliveryId });
+  }
+
+  return {
+    run,
+
+    async forecast(rule) {
+      const row = await tables.get(RuleStates, STATES, rule.ruleId);
+      const circumstances = await circumstancesOf([rule], clock.now(), false);
+      const { items, more } = await look(rule, startOf(rule, row), row, circumstances);
+      const { stillFailing, escalated } = await followUps(rule, circumstances);
+      const all = [...items, ...stillFailing, ...escalated].sort(byUrgency);
+      return { items: all, more, isFirst: row === undefined, hidden: circumstances.vaults?.hidden ?? [] };
+    },
+  };
 }
 
 /** A delivery of a rule that nothing was done about yet. */
 export function newDelivery(
   rule: RuleRecord,
-  made: { deliveryId: string; createdAt: string; items: readonly Item[]; test?: boolean; requestedBy?: string },
+  made: Pick<DeliveryRecord, "deliveryId" | "createdAt" | "escalatedFrom"> & {
+    items: readonly Item[];
+    test?: boolean;
+    requestedBy?: string;
+  },
 ): DeliveryRecord {
-  const { deliveryId, createdAt, items, test = false, requestedBy = "system" } = made;
+  const { deliveryId, createdAt, items, test = false, requestedBy = "system", escalatedFrom } = made;
   return {
     deliveryId,
     ruleId: rule.ruleId,
     ruleName: rule.name,
     alertType: rule.alertType,
     deliveryMethod: rule.deliveryMethod,
-    deliveryMode: rule.deliveryMode,
+    // An escalation does not wait for a digest.
+    deliveryMode: escalatedFrom === undefined ? rule.deliveryMode : "immediate",
     test,
     requestedBy,
     createdAt,
     status: "pending",
-    parts: partsOf(rule, deliveryId),
+    parts: partsOf(rule),
     nextAt: createdAt,
     revivals: 0,
     newsTotal: items.length,
     news: packItems(items),
+    ...(escalatedFrom === undefined ? {} : { escalatedFrom }),
   };
 }
 
+const isEnd = (item: Item): item is EndItem => item.kind === "renewed" || item.kind === "recovered";
+
+const earlier = (a: string | undefined, b: string | undefined): string | undefined =>
+  a === undefined || (b !== undefined && b < a) ? b : a;
 const later = (a: string, b: string): string => (a > b ? a : b);
 
 const evaluatedAt = (rule: RuleRecord, state: StateRecord | undefined): Date =>
@@ -235,18 +291,27 @@ const evaluatedAt = (rule: RuleRecord, state: StateRecord | undefined): Date =>
 
 /** Where to go on: at the last evaluation, but not before the rule became active; at everything when its scope changed. */
 function startOf(rule: RuleRecord, state: StateRecord | undefined): StateRecord {
-  const same = state?.generation === rule.generation;
-  return {
-    generation: rule.generation,
-    at: evaluatedAt(rule, state).toISOString(),
-    revision: same ? state.revision : 0,
-    ...(state?.violationCursor === undefined ? {} : { violationCursor: state.violationCursor }),
-  };
+  const at = evaluatedAt(rule, state).toISOString();
+  if (!state) return { generation: rule.generation, at, revision: 0 };
+  const { violationCursor, standingCursor, violationVaults, scansSeen, followed, followUpAt } = state;
+  const kept = { at, violationCursor, standingCursor, followed };
+  if (state.generation === rule.generation)
+    return { ...kept, generation: rule.generation, revision: state.revision, violationVaults, scansSeen, followUpAt };
+  return { ...kept, generation: rule.generation, revision: 0, ...(followed ? { followUpAt: at } : {}) };
 }
 
 const isWorthWriting = (rule: RuleRecord, before: StateRecord, after: StateRecord): boolean =>
   rule.deliveryMode === "digest" ||
-  before.generation !== after.generation ||
-  before.revision !== after.revision ||
-  before.violationCursor !== after.violationCursor ||
+  PLACES.some((member) => String(before[member]) !== String(after[member])) ||
   Date.parse(after.at) - Date.parse(before.at) >= REFRESH_MS;
+/** What says how far a rule has come, beside the instant. */
+const PLACES = [
+  "generation",
+  "revision",
+  "violationCursor",
+  "standingCursor",
+  "violationVaults",
+  "scansSeen",
+  "followed",
+  "followUpAt",
+] as const satisfies (keyof StateRecord)[];

@@ -1,10 +1,5 @@
-import { encodeTime } from "ulid";
-import { SCAN_LIST, Scans } from "../discovery/scan.ts";
-import { keyEnd } from "../storage/keys.ts";
-import type { Tables } from "../storage/tables.ts";
-import { DAY_MS } from "../time.ts";
-import { newestFirst } from "../ulid.ts";
-import type { ScanItem, ViolationItem } from "./items.ts";
+import { SECOND_MS } from "../time.ts";
+import type { ViolationItem } from "./items.ts";
 import type { NotificationLog } from "./notification-log.ts";
 import { fits, type RuleRecord, type Subject } from "./rule.ts";
 
@@ -13,7 +8,7 @@ export interface NewViolation extends Omit<ViolationItem, "kind" | "owner"> {
   tags?: Record<string, string> | undefined;
 }
 
-/** Where new violations come from. */
+/** Where violations come from. */
 export interface ViolationSource {
   /**
    * Violations that arose behind the cursor, the oldest first, none left out; some may come again. Without a cursor: none,
@@ -23,23 +18,83 @@ export interface ViolationSource {
     cursor: string | undefined,
     limit: number,
   ): Promise<{ violations: NewViolation[]; cursor: string; more: boolean }>;
+  /** A page of those that stand now, the most severe first, without exempted ones; no cursor behind the last page. */
+  standingViolations(
+    cursor: string | undefined,
+    limit: number,
+  ): Promise<{ violations: NewViolation[]; cursor?: string }>;
+  /** What tells whether violations that were told of still stand. */
+  readViolations(): Promise<ViolationReading>;
 }
 
-/** New violations in the rule's scope, and the cursor behind them. */
+/** One reading of what is evaluated now. */
+export interface ViolationReading {
+  /** How many vaults have results. */
+  vaults: number;
+  /** When a result of any vault was last changed, ISO 8601; empty where there is none. */
+  changedAt: string;
+  /** Whether a vault has results. */
+  has(vaultName: string): boolean;
+  /** Whether a vault's results changed since, or it has none any more. */
+  changedSince(vaultName: string, at: string): boolean;
+  /** Those that still stand, by id, and whether they are exempted. */
+  standing(
+    violations: readonly Pick<ViolationItem, "id" | "checkId" | "resourceId" | "resourceType" | "vaultName">[],
+  ): Promise<Map<string, { exempted: boolean }>>;
+}
+
+/** Pages of what stands that are read for one message. */
+const MAX_PAGES = 20;
+
+/** How far a rule has come with violations. */
+export interface ViolationPlace {
+  /** Behind what arose and was looked at; undefined before the first evaluation. */
+  violationCursor?: string | undefined;
+  /** While the first evaluation goes through what stands: behind what was looked at of it. */
+  standingCursor?: string | undefined;
+}
+
+/**
+ * Violations in the rule's scope that it has not told of: at its first evaluation those that stand, then those that arise.
+ * What arises while the first one goes on comes behind it.
+ */
 export async function violationItems(
   rule: RuleRecord,
-  cursor: string | undefined,
+  place: ViolationPlace,
   deps: { source: ViolationSource; notifications: NotificationLog; ownerTag: string },
   limit: number,
-): Promise<{ items: ViolationItem[]; cursor: string; more: boolean }> {
-  const found = await deps.source.newViolations(cursor, limit);
-  const inScope = found.violations
-    .filter((one) => one.firstSeenAt > rule.activeSince && fits(rule.filters, subjectOf(one), deps.ownerTag))
-    .map(({ tags, ...one }): ViolationItem => {
-      const owner = tags && Object.hasOwn(tags, deps.ownerTag) ? tags[deps.ownerTag] : undefined;
-      return { kind: "violation", ...one, ...(owner === undefined ? {} : { owner }) };
-    });
-  return { items: await deps.notifications.unnotified(rule.ruleId, inScope), cursor: found.cursor, more: found.more };
+): Promise<{ items: ViolationItem[]; more: boolean; state: ViolationPlace }> {
+  const { source } = deps;
+  const untold = (violations: readonly NewViolation[]) =>
+    deps.notifications.unnotified(
+      rule.ruleId,
+      violations
+        .filter((one) => fits(rule.filters, subjectOf(one), deps.ownerTag))
+        .map((one) => itemOf(one, deps.ownerTag)),
+    );
+  if (place.violationCursor === undefined || place.standingCursor !== undefined) {
+    const violationCursor = place.violationCursor ?? (await source.newViolations(undefined, limit)).cursor;
+    const items: ViolationItem[] = [];
+    let standingCursor = place.standingCursor;
+    // As much as one message holds, of however little of a page the rule is about.
+    for (let pages = 0; pages < MAX_PAGES && items.length < limit; pages++) {
+      const page = await source.standingViolations(standingCursor, limit - items.length);
+      items.push(...(await untold(page.violations)));
+      standingCursor = page.cursor;
+      if (standingCursor === undefined) break;
+    }
+    return { items, more: standingCursor !== undefined, state: { violationCursor, standingCursor } };
+  }
+  const found = await source.newViolations(place.violationCursor, limit);
+  // What arose while the rule was disabled is no news to it. Violations say the second they were first seen.
+  const activeSince = Math.floor(Date.parse(rule.activeSince) / SECOND_MS) * SECOND_MS;
+  const arisen = found.violations.filter(({ firstSeenAt }) => Date.parse(firstSeenAt) >= activeSince);
+  return { items: await untold(arisen), more: found.more, state: { violationCursor: found.cursor } };
+}
+
+function itemOf({ tags, ...one }: NewViolation, ownerTag: string): ViolationItem {
+  const owner = tags && Object.hasOwn(tags, ownerTag) ? tags[ownerTag] : undefined;
+  return { kind: "violation", ...one, ...(owner === undefined ? {} : { owner }) };
 }
 
 const subjectOf = ({ vaultName, resourceType, subscriptionId, tags, severity }: NewViolation): Subject => ({
@@ -49,50 +104,3 @@ const subjectOf = ({ vaultName, resourceType, subscriptionId, tags, severity }: 
   tags,
   severity,
 });
-
-/** A scan may take a day; one that began this long before the last evaluation has ended and was notified of. */
-const LONGEST_SCAN_MS = 2 * DAY_MS;
-const BAD_ENDS = new Set(["partial", "failed", "timedOut"]);
-const SCAN_COLUMNS = [
-  "scanId",
-  "mode",
-  "status",
-  "subscriptions",
-  "finishedAt",
-  "vaultsTotal",
-  "vaultsFailed",
-  "failure",
-] as const;
-
-/** Scans that ended badly since the rule is active. One request for what two days hold. */
-export async function scanItems(
-  rule: RuleRecord,
-  from: Date,
-  deps: { tables: Tables; notifications: NotificationLog },
-  limit: number,
-): Promise<{ items: ScanItem[]; more: boolean }> {
-  const oldest = newestFirst(encodeTime(Math.max(0, from.getTime() - LONGEST_SCAN_MS)) + "0".repeat(16));
-  const { subscription } = rule.filters;
-  const items: ScanItem[] = [];
-  const range = { partitionKey: SCAN_LIST, before: keyEnd(oldest), select: [...SCAN_COLUMNS] };
-  for await (const rows of deps.tables.pages(Scans, range)) {
-    for (const scan of rows) {
-      const { finishedAt, subscriptions, failure } = scan;
-      if (!BAD_ENDS.has(scan.status) || finishedAt === undefined || finishedAt <= rule.activeSince) continue;
-      const covers = !subscription || !subscriptions || subscriptions.includes(subscription.toLowerCase());
-      if (!covers) continue;
-      items.push({
-        kind: "scan",
-        id: scan.scanId,
-        mode: scan.mode,
-        status: scan.status,
-        finishedAt,
-        vaultsTotal: scan.vaultsTotal,
-        vaultsFailed: scan.vaultsFailed ?? 0,
-        ...(failure ? { message: `${failure.message} ${failure.remedy}` } : {}),
-      });
-    }
-  }
-  const unnotified = await deps.notifications.unnotified(rule.ruleId, items);
-  return { items: unnotified.slice(0, limit), more: unnotified.length > limit };
-}

@@ -16,10 +16,11 @@ import { DAY_MS } from "../time.ts";
 import { type AssetItem, byUrgency } from "./items.ts";
 import type { NotificationLog } from "./notification-log.ts";
 import { fits, type RuleRecord } from "./rule.ts";
+import { isAsleep, type SnoozesOfRule } from "./snoozes.ts";
 import { countIn, type VaultSnapshot } from "./vault-changes.ts";
 
 /** Columns of an asset that a notification needs. */
-const COLUMNS = [
+export const COLUMNS = [
   "type",
   "name",
   "vaultName",
@@ -63,16 +64,10 @@ export async function expiringItems(
   rule: RuleRecord,
   span: Span,
   snapshot: VaultSnapshot,
-  deps: {
-    tables: Tables;
-    notifications: NotificationLog;
-    ownerTag: string;
-    snoozed: ReadonlySet<string>;
-    awake: readonly string[];
-  },
+  deps: { tables: Tables; notifications: NotificationLog; ownerTag: string } & SnoozesOfRule,
   limit: number,
 ): Promise<{ items: AssetItem[]; more: boolean }> {
-  const { tables, notifications, ownerTag, snoozed } = deps;
+  const { tables, notifications, ownerTag, passedOverSince } = deps;
   const thresholds = thresholdsOf(rule);
   const hidden = new Set(snapshot.hidden);
   const found = new Map<string, AssetItem>();
@@ -80,17 +75,19 @@ export async function expiringItems(
 
   const take = async (candidates: readonly Candidate[]) => {
     const shown = candidates.filter(({ vaultName }) => !hidden.has(vaultName.toLowerCase()));
-    const items = shown.flatMap((asset) => itemsOf(asset, thresholds, span.to, rule, ownerTag));
-    const audible = items.filter(({ id }) => !snoozed.has(id));
-    if (audible.length === 0) return;
-    for (const one of await notifications.unnotifiedAssets(rule.ruleId, audible)) found.set(one.id, one);
+    const audible = shown.filter((asset) => !isAsleep(deps, assetId(asset), asset, ownerTag));
+    const items = audible.flatMap((asset) => itemsOf(asset, thresholds, span.to, rule, ownerTag));
+    if (items.length === 0) return;
+    for (const one of await notifications.unnotifiedAssets(rule.ruleId, items)) found.set(one.id, one);
     if (found.size <= 2 * limit) return;
     more = true;
     const least = [...found.values()].sort(byUrgency).slice(limit);
     for (const { id } of least) found.delete(id);
   };
 
-  for (const { partitionKey, type, range } of sourcesOf(rule, thresholds, span, snapshot)) {
+  // A snooze by filters that ended: all that the thresholds passed over since it began is looked at once more.
+  const whole = passedOverSince && { ...span, from: new Date(Math.min(+passedOverSince, +span.from)), revision: 0 };
+  for (const { partitionKey, type, range } of sourcesOf(rule, thresholds, whole ?? span, snapshot)) {
     const bounds = expiryBounds(type, range.from, range.before, false);
     for await (const rows of tables.pages(Assets, { partitionKey, ...bounds, select: [...COLUMNS] })) await take(rows);
   }
@@ -106,7 +103,7 @@ export async function expiringItems(
 }
 
 /** The notification an asset would be now, if it is in the rule's scope and has crossed a threshold. */
-function itemsOf(
+export function itemsOf(
   asset: Candidate,
   thresholds: readonly number[],
   now: Date,
@@ -213,12 +210,13 @@ function sourcesOf(rule: RuleRecord, thresholds: readonly number[], span: Span, 
 }
 
 /** The narrowest partition that holds all that the filters fit. */
-function partitionOf({ vault, subscription }: RuleRecord["filters"]): string {
+export function partitionOf({ vault, subscription }: RuleRecord["filters"]): string {
   if (vault !== undefined) return partitions.vault(vault);
   return subscription === undefined ? partitions.all : partitions.subscription(subscription);
 }
 
 /** The first whole second after the instant that lies so many days later. */
-const secondAfter = (instant: Date, days: number): number => Math.floor((instant.getTime() + days * DAY_MS) / 1000) + 1;
+export const secondAfter = (instant: Date, days: number): number =>
+  Math.floor((instant.getTime() + days * DAY_MS) / 1000) + 1;
 
 const sum = (numbers: readonly number[]): number => numbers.reduce((total, one) => total + one, 0);

@@ -23,6 +23,8 @@ export const AssetItem = z.object({
   expiresOn: z.int(),
   /** Days: the lowest threshold it has crossed. */
   threshold: z.int(),
+  /** When the rule first told of this expiry, by a higher threshold, ISO 8601. */
+  since: z.string().optional(),
   /** Of an application's credential: whose it is. Its vault is none that people know. */
   credential: z
     .object({
@@ -120,16 +122,122 @@ export const AutomationItem = z.object({
 });
 export type AutomationItem = z.infer<typeof AutomationItem>;
 
+/**
+ * Something that scans can't read: a vault, a subscription, or everything. It is told of when it begins, once a week while it
+ * lasts, and when it ends. (`ScanItem` is what earlier versions told: a scan that did not complete.)
+ */
+export const ScanFailureItem = z.object({
+  kind: z.literal("scanFailure"),
+  /** `vault:<name>`, `subscription:<id>`, or `scan`; in lower case. */
+  id: z.string(),
+  /** The scan that found it so. */
+  scanId: z.string(),
+  subscriptionId: z.string().optional(),
+  vaultName: z.string().optional(),
+  /** Which of the vault's lists: `secrets`, `keys`, `certificates`, `rotationPolicies`, `diagnosticSettings` or `vault`. */
+  list: z.string().optional(),
+  code: z.string(),
+  message: z.string(),
+  remedy: z.string(),
+  /** When that scan found it, ISO 8601. */
+  at: z.string(),
+});
+export type ScanFailureItem = z.infer<typeof ScanFailureItem>;
+
+/** What is followed from the message that tells of it to its end. */
+export const FollowedItem = z.discriminatedUnion("kind", [AssetItem, ViolationItem, ScanFailureItem]);
+export type FollowedItem = z.infer<typeof FollowedItem>;
+
+const following = {
+  /** Of what it is about. */
+  id: z.string(),
+  /** As it was told the last time. */
+  of: FollowedItem,
+  /** When the rule first told of it, ISO 8601. */
+  since: z.string(),
+};
+
+/** An asset that was told of as expiring, and whose expiry is now beyond every threshold of the rule, or that has none any more. */
+export const RenewedItem = z.object({
+  kind: z.literal("renewed"),
+  ...following,
+  of: AssetItem,
+  /** The new expiry, unix seconds; undefined where it has none. */
+  expiresOn: z.int().optional(),
+  version: z.string().optional(),
+});
+export type RenewedItem = z.infer<typeof RenewedItem>;
+
+/**
+ * `mended`: the check passes, or the scan can read it. `removed`: the asset, the vault or the subscription is gone. `disabled`:
+ * the asset is switched off. `outOfScope`: it is not watched any more.
+ */
+export const END_REASONS = ["mended", "removed", "disabled", "outOfScope"] as const;
+
+/** Something that was told of and has ended, otherwise than by a renewal. */
+export const RecoveredItem = z.object({
+  kind: z.literal("recovered"),
+  ...following,
+  reason: z.enum(END_REASONS),
+});
+export type RecoveredItem = z.infer<typeof RecoveredItem>;
+
+/** A failure that still lasts, a week after it was told of the last time. */
+export const StillFailingItem = z.object({
+  kind: z.literal("stillFailing"),
+  ...following,
+  of: ScanFailureItem,
+  /** How often it was told of before. */
+  times: z.int(),
+});
+export type StillFailingItem = z.infer<typeof StillFailingItem>;
+
+/** Something that nobody acknowledged within the days of the rule's escalation. It goes to the escalation's recipients alone. */
+export const EscalatedItem = z.object({
+  kind: z.literal("escalated"),
+  ...following,
+  afterDays: z.int(),
+});
+export type EscalatedItem = z.infer<typeof EscalatedItem>;
+
 /** One thing a rule notifies of. */
 export const Item = z.discriminatedUnion("kind", [
   AssetItem,
   ViolationItem,
   ScanItem,
+  ScanFailureItem,
   CredentialItem,
   BreakGlassItem,
   AutomationItem,
+  RenewedItem,
+  RecoveredItem,
+  StillFailingItem,
+  EscalatedItem,
 ]);
 export type Item = z.infer<typeof Item>;
+
+export const ITEM_KINDS = Item.options.map(({ shape }) => shape.kind.value);
+
+/** Undefined for what is told of once and not followed. */
+export function followedIn(item: Item): FollowedItem | undefined {
+  if ("of" in item) return item.of;
+  return item.kind === "asset" || item.kind === "violation" || item.kind === "scanFailure" ? item : undefined;
+}
+
+/**
+ * What tells one alert of a rule from all its others, from its beginning to its end: of the item that begins it and of all
+ * that are about it. Of one kind they sort by vault or by id.
+ */
+export function alertKey(item: FollowedItem): string {
+  switch (item.kind) {
+    case "asset":
+      return `a!${item.vaultName.toLowerCase()}!${item.type}!${keyText(item.name.toLowerCase())}`;
+    case "violation":
+      return `v!${keyText(item.id)}`;
+    case "scanFailure":
+      return `s!${keyText(item.id)}`;
+  }
+}
 
 /** How the keys of an asset's rows in the notification log begin; they sort as the index by expiry does. */
 export const assetKeyPrefix = (item: Pick<AssetItem, "type" | "name" | "vaultName" | "expiresOn">): string =>
@@ -146,6 +254,15 @@ export function notificationKey(item: Item): string {
       return `v!${keyText(item.id)}!${keyText(item.firstSeenAt)}`;
     case "scan":
       return `s!${item.id}`;
+    case "scanFailure":
+      return `f!${keyText(item.id)}!${item.scanId}`;
+    case "renewed":
+    case "recovered":
+      return endKey(item.of, item.since);
+    case "stillFailing":
+      return `w!${alertKey(item.of)}!${keyText(item.since)}!${item.times}`;
+    case "escalated":
+      return escalationKey(item.of, item.since);
     case "credential":
       return `c!${keyText(item.id)}!${item.expiresOn}!${days(item.threshold)}`;
     case "breakGlass":
@@ -155,6 +272,14 @@ export function notificationKey(item: Item): string {
   }
 }
 
+/** That the end of an alert was told. */
+export const endKey = (of: FollowedItem, since: string): string => `z!${alertKey(of)}!${keyText(since)}`;
+
+/** That an alert was escalated. */
+export const ESCALATION_PREFIX = "x!";
+export const escalationKey = (of: FollowedItem, since: string): string =>
+  `${ESCALATION_PREFIX}${alertKey(of)}!${keyText(since)}`;
+
 export const automationKey = (id: string): string => `m!${keyText(id)}`;
 
 /** The most urgent first: what expires first, the more severe, the newer scan. */
@@ -163,6 +288,8 @@ export function byUrgency(a: Item, b: Item): number {
   if (a.kind === "violation" && b.kind === "violation")
     return SEVERITIES.indexOf(a.severity) - SEVERITIES.indexOf(b.severity) || compare(a.id, b.id);
   if (a.kind === "automation" && b.kind === "automation") return compare(a.id, b.id);
+  if ("of" in a && "of" in b) return byUrgency(a.of, b.of);
+  if ("of" in a !== "of" in b) return "of" in a ? 1 : -1;
   if (a.kind === "credential" && b.kind === "credential") return a.expiresOn - b.expiresOn || compare(a.id, b.id);
   return compare(b.id, a.id);
 }

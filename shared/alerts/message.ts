@@ -1,3 +1,4 @@
+import { assetLink, credentialsLink, vaultLink } from "../azure/portal.ts";
 import { type CredentialKind, isCredentialId } from "../inventory/asset.ts";
 import { DAY_MS, HOUR_MS } from "../time.ts";
 import type { DeliveryRecord } from "./delivery.ts";
@@ -6,11 +7,18 @@ import type {
   AutomationItem,
   BreakGlassItem,
   CredentialItem,
+  EscalatedItem,
   Item,
+  RecoveredItem,
+  RenewedItem,
+  ScanFailureItem,
   ScanItem,
+  StillFailingItem,
   Urgency,
   ViolationItem,
 } from "./items.ts";
+import { URGENCIES } from "./items.ts";
+import { historyLink, type Links, pageLink, subscriptionText } from "./links.ts";
 import type { AlertType } from "./rule.ts";
 
 /** One line of a message: what it is about, why, and where to do something about it. */
@@ -22,6 +30,18 @@ export interface MessageLine {
   /** Label and value pairs in the order to show them. */
   facts: [label: string, value: string][];
   link?: { text: string; url: string };
+  place?: Place;
+}
+
+/** Where the thing lies that a line is about, and whose it is. */
+export interface Place {
+  /** As its tag names it; empty where it names none. */
+  owner: string;
+  vault?: string;
+  /** Name and id. */
+  subscription?: string;
+  /** The vault in the portal. */
+  url?: string;
 }
 
 /** What a message says, whichever way it goes out. */
@@ -33,38 +53,98 @@ export interface Message {
   /** Why the reader gets this, and how to stop it. */
   why: string[];
   ruleName: string;
-  /** Where the delivery can be looked up; undefined when PUBLIC_BASE_URL is not set. */
-  historyUrl?: string;
-}
-
-export interface Links {
-  /** https://portal.azure.com, or the sovereign cloud's. */
-  portal: string;
-  tenantId: string | undefined;
-  publicBaseUrl: string | undefined;
+  /** Where the deliveries can be looked up with a browser; none when PUBLIC_BASE_URL is not set. */
+  histories: string[];
+  /** The service's page. */
+  pageUrl?: string;
 }
 
 /** Days left up to which an asset counts as critical or as a warning in a message, as the defaults of the policy have it. */
 const CRITICAL_DAYS = 7;
 const WARNING_DAYS = 30;
 
-/** The message of a delivery; the same at every attempt, since it is worded as of the instant the delivery was made. */
-export function messageOf(delivery: Omit<DeliveryRecord, "news">, items: readonly Item[], links: Links): Message {
-  const at = new Date(delivery.createdAt);
-  const lines = items.map((one) => lineOf(one, at, links));
-  const base = links.publicBaseUrl?.replace(/\/+$/, "");
-  const digest = delivery.deliveryMode === "digest" ? "Digest: " : "";
-  const prefix = delivery.test ? "[Test] " : "";
+/** What a message tells: items of a delivery, and why they come to these recipients where an owner did not get them. */
+export interface Telling {
+  delivery: Omit<DeliveryRecord, "news">;
+  items: readonly Item[];
+  reason?: string | undefined;
+  /** What a tag says, whose address the recipient's is. */
+  owner?: string | undefined;
+}
+
+/** One message of one or several deliveries; worded as of the instant each was made, so the same at every attempt. */
+export function messageOf(tellings: readonly Telling[], links: Links): Message {
+  const told = tellings
+    .flatMap(({ delivery, items }) =>
+      items.map((item) => ({
+        item,
+        line: lineOf(item, new Date(delivery.createdAt), links),
+        place: placeOf(item, links),
+      })),
+    )
+    .sort((a, b) => URGENCIES.indexOf(a.line.urgency) - URGENCIES.indexOf(b.line.urgency));
+  const lines = told.map(({ line, place }): MessageLine => ({ ...line, ...(place && { place }) }));
+  const deliveries = tellings.map(({ delivery }) => delivery);
+  const types = new Set(deliveries.map(({ alertType }) => alertType));
+  const digest = deliveries.every(({ deliveryMode }) => deliveryMode === "digest") ? "Digest: " : "";
+  const prefix = deliveries.some(({ test }) => test) ? "[Test] " : "";
+  const words =
+    types.size > 1 && lines[0]
+      ? `${lines.length} alerts; first ${lines[0].title} ${lines[0].what}`
+      : headline(
+          deliveries[0]!.alertType,
+          told.map(({ item }) => item),
+          lines,
+        );
+  const rules = new Map(deliveries.map(({ ruleId, ruleName }) => [ruleId, ruleName]));
+  const page = pageLink(links);
   return {
-    subject: `${prefix}${digest}${headline(delivery.alertType, items, lines)}`,
-    intro: introOf(delivery, items),
+    subject: `${prefix}${digest}${words}`,
+    intro: introOf(deliveries, lines.length),
     lines,
     why: [
-      `You get this because of the alert rule “${delivery.ruleName}” (${delivery.ruleId}).`,
+      ...[...rules].map(([id, name]) => `You get this because of the alert rule “${name}” (${id}).`),
+      ...tellings.flatMap(({ reason }) => (reason ? [`Not told to an owner: ${reason}.`] : [])),
+      ...new Set(
+        tellings.flatMap(({ owner }) => (owner ? [`It goes to you as the owner that tags name: “${owner}”.`] : [])),
+      ),
       "To stop it, ask an administrator of the service to take you off the rule's recipients, to snooze an asset for this rule (POST /alerts/snoozes), or to disable the rule.",
     ],
-    ruleName: delivery.ruleName,
-    ...(base ? { historyUrl: `${base}/alerts/history/${delivery.deliveryId}` } : {}),
+    ruleName: deliveries[0]!.ruleName,
+    histories: [...new Set(deliveries.map(({ deliveryId }) => deliveryId))].flatMap(
+      (id) => historyLink(links, id) ?? [],
+    ),
+    ...(page && { pageUrl: page }),
+  };
+}
+
+const NO_LINKS: Links = {
+  portal: "",
+  tenantId: undefined,
+  publicBaseUrl: undefined,
+  keyVaultSuffix: "",
+  subscriptionName: () => undefined,
+};
+
+/** The most urgent of the items, as a place in `URGENCIES`. */
+export const urgencyIn = (items: readonly Item[], at: Date): number =>
+  items.reduce(
+    (most, item) => Math.min(most, URGENCIES.indexOf(lineOf(item, at, NO_LINKS).urgency)),
+    URGENCIES.length - 1,
+  );
+
+/** Where an item lies and whose it is; undefined for what lies in no vault. */
+function placeOf(item: Item, links: Links): Place | undefined {
+  const about = "of" in item ? item.of : item;
+  if (about.kind !== "asset" && about.kind !== "violation") return undefined;
+  const ofVault = about.kind === "asset" ? !about.credential : !isCredentialId(about.resourceId);
+  return {
+    owner: about.owner ?? "",
+    ...(ofVault && {
+      vault: about.vaultName,
+      subscription: subscriptionText(links, about.subscriptionId),
+      ...(about.vaultId && { url: vaultLink(links, about.vaultId, "") }),
+    }),
   };
 }
 
@@ -74,6 +154,7 @@ const AUTOMATION_HEADLINES: Partial<Record<AlertType, string>> = {
   rotationFailed: "rotations need somebody to look",
   syncFailed: "copies of secrets are not kept",
   referenceUnresolved: "references to vaults can't be followed",
+  unexpectedReader: "assets were read by somebody whom nobody expected",
 };
 
 function headline(alertType: AlertType, items: readonly Item[], lines: readonly MessageLine[]): string {
@@ -101,18 +182,27 @@ function headline(alertType: AlertType, items: readonly Item[], lines: readonly 
       return `${items.length} ${AUTOMATION_HEADLINES[alertType] ?? "things"}; first ${line.title} ${line.what}`;
     case "breakGlass":
       return `${items.length} sign-ins with a password while passwords are switched off; first ${line.title}`;
+    case "scanFailure":
+    case "stillFailing":
+      return `${items.length} failures of scans; first ${line.title} ${line.what}`;
+    case "renewed":
+    case "recovered":
+      return `${items.length} alerts have ended; first ${line.title} ${line.what}`;
+    case "escalated":
+      return `${items.length} alerts that nobody acknowledged; first ${line.title} ${line.what}`;
   }
 }
 
-function introOf({ deliveryMode, test }: Omit<DeliveryRecord, "news">, items: readonly Item[]): string {
-  if (test) return "This is a test of the alert rule. What follows is an example and needs no action.";
-  const many = items.length === 1 ? "One thing is new" : `${items.length} things are new`;
-  const since = deliveryMode === "digest" ? " since the last digest" : "";
-  const order = items.length > 1 ? ", the most urgent first" : "";
+function introOf(deliveries: readonly Omit<DeliveryRecord, "news">[], count: number): string {
+  if (deliveries.some(({ test }) => test))
+    return "This is a test of the alert rule. What follows is an example and needs no action.";
+  const many = count === 1 ? "One thing is new" : `${count} things are new`;
+  const since = deliveries.every(({ deliveryMode }) => deliveryMode === "digest") ? " since the last digest" : "";
+  const order = count > 1 ? ", the most urgent first" : "";
   return `${many}${since}${order}.`;
 }
 
-function lineOf(item: Item, at: Date, links: Links): MessageLine {
+export function lineOf(item: Item, at: Date, links: Links): MessageLine {
   switch (item.kind) {
     case "asset":
       return assetLine(item, at, links);
@@ -126,10 +216,17 @@ function lineOf(item: Item, at: Date, links: Links): MessageLine {
       return breakGlassLine(item);
     case "automation":
       return automationLine(item, links);
+    case "scanFailure":
+      return scanFailureLine(item, links);
+    case "renewed":
+    case "recovered":
+      return endLine(item, lineOf(item.of, at, links));
+    case "stillFailing":
+    case "escalated":
+      return lastingLine(item, lineOf(item.of, at, links));
   }
 }
 
-const PORTAL_LIST = { secret: "secrets", key: "keys", certificate: "certificates" } as const;
 const TYPE_NAMES = { secret: "Secret", key: "Key", certificate: "Certificate" } as const;
 const CREDENTIAL_NAMES = { secret: "Client secret", key: "Key", certificate: "Certificate" } as const;
 
@@ -152,13 +249,14 @@ function assetLine(item: AssetItem, at: Date, links: Links): MessageLine {
           ["Key id", credential?.keyId],
         ] as const
       ).flatMap(([label, value]): [string, string][] => (value === undefined ? [] : [[label, value]])),
+      ...(credential ? [] : ([["Subscription", subscriptionText(links, item.subscriptionId)]] as [string, string][])),
       [left < 0 ? "Expired" : "Expires", on],
       ["Owner", item.owner ?? "none given"],
       ...(item.threshold > 0 ? ([["Threshold", dayCount(item.threshold)]] as [string, string][]) : []),
     ],
     link: {
       text: "Open in the Azure portal",
-      url: credential ? credentialsLink(links, credential) : vaultLink(links, item.vaultId, PORTAL_LIST[item.type]),
+      url: credential ? credentialsLink(links, credential) : assetLink(links, item),
     },
   };
 }
@@ -186,7 +284,12 @@ function violationLine(item: ViolationItem, links: Links): MessageLine {
       ["Check", item.title],
       ["Severity", item.severity],
       ["Owner", item.owner ?? "none given"],
-      ...(isCredentialId(item.resourceId) ? [] : ([["Vault", item.vaultName]] as [string, string][])),
+      ...(isCredentialId(item.resourceId)
+        ? []
+        : ([
+            ["Vault", item.vaultName],
+            ["Subscription", subscriptionText(links, item.subscriptionId)],
+          ] as [string, string][])),
       ["First seen", dateText(new Date(item.firstSeenAt))],
     ],
     ...(item.vaultId ? { link: { text: "Open in the Azure portal", url: vaultLink(links, item.vaultId, "") } } : {}),
@@ -213,6 +316,72 @@ function scanLine(item: ScanItem, links: Links): MessageLine {
     ],
     ...(base ? { link: { text: "See the results", url: `${base}/api/assets/discovery/scan/${item.id}/results` } } : {}),
   };
+}
+
+/** Failures that end a scan before it comes to its vaults, and those of which nothing is known but for them. */
+const WHOLE_SCAN_CODES = new Set(["scan", "timedOut"]);
+
+function scanFailureLine(item: ScanFailureItem, links: Links): MessageLine {
+  const { subscriptionId, vaultName, list, code, message, remedy, scanId } = item;
+  const base = links.publicBaseUrl?.replace(/\/+$/, "");
+  const facts: [string, string | undefined][] = [
+    ["Vault", vaultName],
+    ["Subscription", subscriptionId && subscriptionText(links, subscriptionId)],
+    ["List", list],
+    ["Reason", `${message} (${code})`],
+    ["To do", remedy],
+    ["Seen", dateText(new Date(item.at))],
+    ["Scan", scanId],
+  ];
+  const whole = vaultName === undefined && subscriptionId === undefined;
+  return {
+    urgency: vaultName === undefined ? "critical" : "warning",
+    title: vaultName ?? (whole ? "Discovery scans" : `Subscription ${subscriptionId}`),
+    what: WHOLE_SCAN_CODES.has(code) ? "do not complete" : "can't be read",
+    facts: facts.flatMap(([label, value]): [string, string][] => (value ? [[label, value]] : [])),
+    ...(base && { link: { text: "See the results", url: `${base}/api/assets/discovery/scan/${scanId}/results` } }),
+  };
+}
+
+const END_TEXTS = {
+  mended: { asset: "is no longer told of", violation: "is in order again", scanFailure: "can be read again" },
+  removed: { asset: "was removed", violation: "was removed", scanFailure: "is no longer there" },
+  disabled: { asset: "was disabled", violation: "was disabled", scanFailure: "was disabled" },
+  outOfScope: {
+    asset: "is not watched any more",
+    violation: "is not watched any more",
+    scanFailure: "is not watched any more",
+  },
+} as const;
+
+/** What has ended, in the words of the line that told of it. */
+function endLine(item: RenewedItem | RecoveredItem, before: MessageLine): MessageLine {
+  const told: [string, string] = ["Told of since", dateText(new Date(item.since))];
+  if (item.kind === "recovered") {
+    const kept = before.facts.filter(([label]) => label !== "To do");
+    return { ...before, urgency: "notice", what: END_TEXTS[item.reason][item.of.kind], facts: [...kept, told] };
+  }
+  const { expiresOn, version, of } = item;
+  const day = (seconds: number) => dateText(new Date(seconds * 1000));
+  return {
+    ...before,
+    urgency: "notice",
+    what: expiresOn === undefined ? "was renewed and has no expiry" : `was renewed until ${day(expiresOn)}`,
+    facts: [
+      ...before.facts.filter(([label]) => label !== "Expires" && label !== "Expired" && label !== "Threshold"),
+      ["Expiry before", day(of.expiresOn)],
+      ...(version === undefined ? [] : ([["Version", version]] as [string, string][])),
+      told,
+    ],
+  };
+}
+
+/** What lasts, in the words of the line that told of it. */
+function lastingLine(item: StillFailingItem | EscalatedItem, before: MessageLine): MessageLine {
+  const since: [string, string] = ["Told of since", dateText(new Date(item.since))];
+  if (item.kind === "stillFailing") return { ...before, what: `still ${before.what}`, facts: [...before.facts, since] };
+  const escalated: [string, string] = ["Escalated", `not acknowledged within ${dayCount(item.afterDays)}`];
+  return { ...before, facts: [...before.facts, since, escalated] };
 }
 
 const breakGlassLine = ({ username, address, at }: BreakGlassItem): MessageLine => ({
@@ -265,23 +434,6 @@ function credentialLine(item: CredentialItem, at: Date): MessageLine {
       ["Threshold", dayCount(item.threshold)],
     ],
   };
-}
-
-/** https://learn.microsoft.com/azure/azure-portal/azure-portal-overview: a resource's page, and a list under it. */
-export function vaultLink({ portal, tenantId }: Links, vaultId: string, list: string): string {
-  const path = vaultId.split("/").map(encodeURIComponent).join("/");
-  return `${portal}/#${tenantId ? `@${tenantId}` : ""}/resource${path}${list ? `/${list}` : ""}`;
-}
-
-/** The page of an application registration's certificates and secrets; of a B2C tenant's other credentials the tenant's. */
-export function credentialsLink(
-  { portal }: Links,
-  { kind = "application", appId, tenantDomain }: NonNullable<AssetItem["credential"]>,
-): string {
-  const directory = `${portal}/#${tenantDomain === undefined ? "" : `@${encodeURIComponent(tenantDomain)}/`}view`;
-  return kind === "application" && appId !== undefined
-    ? `${directory}/Microsoft_AAD_RegisteredApps/ApplicationMenuBlade/~/Credentials/appId/${encodeURIComponent(appId)}`
-    : `${directory}/Microsoft_AAD_B2CAdmin/TenantManagementMenuBlade/~/overview`;
 }
 
 /** In UTC and in a form that reads the same in every country. */

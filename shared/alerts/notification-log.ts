@@ -1,7 +1,8 @@
+import { decodeTime } from "ulid";
 import * as z from "zod";
 import { entity } from "../storage/entity.ts";
 import { keyEnd } from "../storage/keys.ts";
-import { put, type Tables } from "../storage/tables.ts";
+import { type Operation, put, type Tables } from "../storage/tables.ts";
 import { type AssetItem, assetKeyPrefix, automationKey, type Item, notificationKey, thresholdOf } from "./items.ts";
 
 /** A partition per rule, a row per notification. A row is only ever added, so writing one twice does no harm. */
@@ -12,67 +13,78 @@ const SINGLE_LOOK_UPS = 10;
 
 /** What each rule has notified of, so that it does so once. */
 export interface NotificationLog {
-  /** Of these assets, all of one type and in the order of the index, those without a row for this or a lower threshold. */
+  /**
+   * Of these assets, all of one type and in the order of the index, those without a row for this or a lower threshold; with
+   * `since` where there is one for a higher.
+   */
   unnotifiedAssets(ruleId: string, items: readonly AssetItem[]): Promise<AssetItem[]>;
-  /** Those without a row. One request each: for the few scans and violations of a run. */
+  /** Those without a row. Of up to ten one request each, of more those between the first and the last key, 1,000 a request. */
   unnotified<T extends Item>(ruleId: string, items: readonly T[]): Promise<T[]>;
   /** As `unnotified`, of ids that sort as their items do: one request for those between the first and the last. */
   unnotifiedAutomation<T extends { id: string }>(ruleId: string, items: readonly T[]): Promise<T[]>;
-  /** Notes that a delivery notifies of these. */
-  add(ruleId: string, deliveryId: string, items: readonly Item[]): Promise<void>;
+  /** Notes that a delivery notifies of these, and writes what follows from that in the rule's partition. */
+  add(ruleId: string, deliveryId: string, items: readonly Item[], beside: readonly Operation[]): Promise<void>;
 }
 
 export function createNotificationLog(tables: Tables): NotificationLog {
-  async function thresholdsIn(ruleId: string, from: string, before: string, into: Map<string, number>): Promise<void> {
-    const range = { partitionKey: ruleId, from, before, select: [] as const };
-    for await (const rows of tables.pages(NotificationRows, range)) {
-      for (const { rowKey } of rows) {
+  /** Of each asset the lowest threshold that was told, and when the first was. */
+  type Told = Map<string, { threshold: number; since: number }>;
+
+  async function thresholdsIn(ruleId: string, from: string, before: string, into: Told): Promise<void> {
+    for await (const rows of tables.pages(NotificationRows, { partitionKey: ruleId, from, before })) {
+      for (const { rowKey, deliveryId } of rows) {
         const asset = rowKey.slice(0, rowKey.lastIndexOf("!") + 1);
-        const threshold = thresholdOf(rowKey);
-        into.set(asset, Math.min(threshold, into.get(asset) ?? threshold));
+        const known = into.get(asset) ?? { threshold: Number.POSITIVE_INFINITY, since: Number.POSITIVE_INFINITY };
+        const threshold = Math.min(known.threshold, thresholdOf(rowKey));
+        into.set(asset, { threshold, since: Math.min(known.since, decodeTime(deliveryId)) });
       }
     }
   }
 
+  async function keysBetween(ruleId: string, keys: readonly string[]): Promise<Set<string>> {
+    const sorted = keys.toSorted();
+    const known = new Set<string>();
+    const [first, last] = [sorted[0], sorted.at(-1)];
+    if (first === undefined || last === undefined) return known;
+    const range = { partitionKey: ruleId, from: first, before: keyEnd(last), select: [] as const };
+    for await (const rows of tables.pages(NotificationRows, range)) for (const row of rows) known.add(row.rowKey);
+    return known;
+  }
+
+  async function keysAmong(ruleId: string, keys: readonly string[]): Promise<Set<string>> {
+    if (keys.length > SINGLE_LOOK_UPS) return await keysBetween(ruleId, keys);
+    const rows = await Promise.all(keys.map((key) => tables.get(NotificationRows, ruleId, key)));
+    return new Set(rows.flatMap((row) => (row ? [row.rowKey] : [])));
+  }
+
   return {
     async unnotifiedAssets(ruleId, items) {
-      const lowest = new Map<string, number>();
+      const told: Told = new Map();
       const marks = items.map(assetKeyPrefix);
       if (items.length <= SINGLE_LOOK_UPS) {
-        await Promise.all(marks.map((mark) => thresholdsIn(ruleId, mark, keyEnd(mark), lowest)));
-      } else await thresholdsIn(ruleId, marks[0]!, keyEnd(marks.at(-1)!), lowest);
-      return items.filter((one, index) => one.threshold < (lowest.get(marks[index]!) ?? Number.POSITIVE_INFINITY));
+        await Promise.all(marks.map((mark) => thresholdsIn(ruleId, mark, keyEnd(mark), told)));
+      } else await thresholdsIn(ruleId, marks[0]!, keyEnd(marks.at(-1)!), told);
+      return items.flatMap((one, index) => {
+        const known = told.get(marks[index]!);
+        if (!known) return [one];
+        return one.threshold < known.threshold ? [{ ...one, since: new Date(known.since).toISOString() }] : [];
+      });
     },
 
     async unnotified(ruleId, items) {
-      const known = new Set<string>();
-      for (let start = 0; start < items.length; start += SINGLE_LOOK_UPS) {
-        await Promise.all(
-          items.slice(start, start + SINGLE_LOOK_UPS).map(async (one) => {
-            if (await tables.get(NotificationRows, ruleId, notificationKey(one))) known.add(notificationKey(one));
-          }),
-        );
-      }
+      const known = await keysAmong(ruleId, items.map(notificationKey));
       return items.filter((one) => !known.has(notificationKey(one)));
     },
 
     async unnotifiedAutomation(ruleId, items) {
       const keys = items.map(({ id }) => automationKey(id));
-      const sorted = keys.toSorted();
-      const [first, last] = [sorted[0], sorted.at(-1)];
-      if (first === undefined || last === undefined) return [];
-      const known = new Set<string>();
-      const range = { partitionKey: ruleId, from: first, before: keyEnd(last), select: [] as const };
-      for await (const rows of tables.pages(NotificationRows, range)) for (const row of rows) known.add(row.rowKey);
+      const known = await keysBetween(ruleId, keys);
       return items.filter((_, index) => !known.has(keys[index]!));
     },
 
-    async add(ruleId, deliveryId, items) {
-      await tables.write(
-        NotificationRows.table,
-        ruleId,
-        items.map((one) => put(NotificationRows, notificationKey(one), { deliveryId })),
-      );
+    async add(ruleId, deliveryId, items, beside) {
+      const marks = items.map((one) => put(NotificationRows, notificationKey(one), { deliveryId }));
+      await tables.write(NotificationRows.table, ruleId, [...marks, ...beside]);
     },
   };
 }

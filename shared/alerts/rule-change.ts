@@ -1,17 +1,27 @@
 import { invalidBody } from "../http/problem.ts";
-import type { RuleChange } from "./api.ts";
-import { hasThresholds, isAboutAutomation, isAboutExpiry, type RuleFilters, type RuleRecord } from "./rule.ts";
+import type { NewEscalation, RuleChange } from "./api.ts";
+import {
+  type Escalation,
+  hasThresholds,
+  isAboutAutomation,
+  isAboutExpiry,
+  isFollowed,
+  type RuleFilters,
+  type RuleRecord,
+} from "./rule.ts";
 
-/** What decides which assets a rule is about. */
-export const scopeOf = ({ alertType: type, thresholds, filters }: RuleRecord): string =>
-  JSON.stringify([type, thresholds, Object.entries(filters).sort()]);
+/** What decides which assets a rule is about, and when they are escalated. */
+export const scopeOf = ({ alertType: type, thresholds, filters, escalation }: RuleRecord): string =>
+  JSON.stringify([type, thresholds, Object.entries(filters).sort(), escalation?.afterDays]);
 
 /** The rule with what was given, checked as a whole. */
 export function withChange(rule: RuleRecord, given: RuleChange, defaultThresholdDays: number): RuleRecord {
-  const { webhookUrl: _, thresholdDays, thresholds, recipients, ...rest } = given;
+  const { webhookUrl: _, credentials: _c, thresholdDays, thresholds, recipients, escalation, ...rest } = given;
   const plain = Object.fromEntries(Object.entries(rest).filter(([, value]) => value !== undefined));
   const next: RuleRecord = { ...rule, ...plain };
   if (recipients) next.recipients = distinct(recipients);
+  if (escalation === null) delete next.escalation;
+  else if (escalation) next.escalation = escalationOf(escalation);
   if (thresholds) next.thresholds = [...new Set(thresholds)].sort((a, b) => b - a);
   else if (thresholdDays !== undefined) next.thresholds = [thresholdDays];
   if (thresholds && thresholdDays !== undefined && thresholdDays !== next.thresholds[0]) {
@@ -22,8 +32,16 @@ export function withChange(rule: RuleRecord, given: RuleChange, defaultThreshold
   if (next.deliveryMethod === "email" && next.recipients.length === 0) {
     throw invalidBody("recipients", "must name at least one e-mail address for the delivery method email");
   }
+  if (next.escalation && !isFollowed(next.alertType))
+    throw invalidBody("escalation", `has no meaning for the alert type ${next.alertType}`);
   checkFilters(next);
   return next;
+}
+
+function escalationOf({ afterDays, recipients = [], ruleId }: NewEscalation): Escalation {
+  if ((ruleId === undefined) === (recipients.length === 0))
+    throw invalidBody("escalation", "must have either recipients or a ruleId");
+  return { afterDays, recipients: distinct(recipients), ...(ruleId === undefined ? {} : { ruleId }) };
 }
 
 /** A filter that can't apply would keep a rule silent, or be taken for one that works. */

@@ -9,8 +9,11 @@ import { keyEnd } from "../storage/keys.ts";
 import { isUnclear, merge, type Operation, put, type Tables } from "../storage/tables.ts";
 import { DAY_MS } from "../time.ts";
 import {
+  type DeliveryMethod,
+  opensIncidents,
   posts,
   RULES,
+  type RuleCredentials,
   type RuleRecord,
   RuleSecretRows,
   Rules,
@@ -33,6 +36,15 @@ const RETRY_SECONDS = 10;
 
 const SECRET_CONTENT_TYPE = "application/vnd.credential-lifecycle.webhook+json";
 
+/** Where events go when a rule for PagerDuty names no address: https://developer.pagerduty.com/docs/send-alert-event */
+const PAGERDUTY_URL = "https://events.pagerduty.com/v2/enqueue";
+
+/** What a call gives of a rule's secret; what is left out stays as it is. */
+export interface GivenSecret {
+  url: string | undefined;
+  credentials: RuleCredentials | undefined;
+}
+
 /** What a rule keeps of a secret that was written for it. */
 export interface KeptSecret {
   /** The rule with the secret's host and version. */
@@ -53,10 +65,10 @@ export interface RuleSecrets {
   /**
    * Writes the secret that a rule is to have, if it is to have another one.
    *
-   * @param url - The address that was given; without it the one before stays.
-   * @throws {Problem} invalidRequest without any address; unavailable when the key vault fails: the rule is unchanged then.
+   * @throws {Problem} invalidRequest without any address, without the credentials that the method needs, and where stored
+   * credentials would go to a new address; unavailable when the key vault fails: the rule is unchanged then.
    */
-  keep(rule: RuleRecord, url: string | undefined): Promise<KeptSecret>;
+  keep(rule: RuleRecord, given: GivenSecret): Promise<KeptSecret>;
   /** Writes a new signing key; those before stay valid beside it until their time is over. @throws {Problem} as `keep`. */
   rotate(rule: RuleRecord, now: Date): Promise<Required<KeptSecret>>;
   /** For the transaction that adds a rule: it fails when the rule's secret was cleaned up meanwhile. */
@@ -132,20 +144,26 @@ export function createRuleSecrets(deps: {
     requireVault: () => void vault(),
     read,
 
-    async keep(rule, url) {
-      if (!posts(rule.deliveryMethod) && url === undefined) return { rule };
+    async keep(rule, given) {
+      const { deliveryMethod } = rule;
+      if (!posts(deliveryMethod) && given.url === undefined) return { rule };
       return await beforeRule(async () => {
-        const before = await read(rule);
-        const address = url ?? before?.url;
-        if (address === undefined) {
-          throw invalidBody("webhookUrl", `is needed for the delivery method ${rule.deliveryMethod}`);
+        const stored = await read(rule);
+        // What is kept for another kind of receiver is sent to none of this kind.
+        const before = stored && kindOf(stored) === kindOfMethod(deliveryMethod) ? stored : undefined;
+        const standard = deliveryMethod === "pagerDuty" ? PAGERDUTY_URL : undefined;
+        const url = given.url ?? before?.url ?? standard;
+        if (url === undefined) {
+          throw invalidBody("webhookUrl", `is needed for the delivery method ${deliveryMethod}`);
         }
-        const keys = before?.keys ?? [];
-        const needsKey = rule.deliveryMethod === "webhook" && keys.length === 0;
-        if (before && url === undefined && !needsKey) return { rule };
-        if (!needsKey) return { rule: await write(rule, { url: address, keys }) };
+        const credentials = credentialsOf(rule, given, before);
+        const keys = stored?.keys ?? [];
+        const needsKey = deliveryMethod === "webhook" && keys.length === 0;
+        if (before && given.url === undefined && given.credentials === undefined && !needsKey) return { rule };
+        const secret = { url, keys, ...(credentials && { credentials }) };
+        if (!needsKey) return { rule: await write(rule, secret) };
         const webhookSecret = newKey();
-        return { rule: await write(rule, { url: address, keys: [{ key: webhookSecret }] }), webhookSecret };
+        return { rule: await write(rule, { ...secret, keys: [{ key: webhookSecret }] }), webhookSecret };
       });
     },
 
@@ -165,7 +183,7 @@ export function createRuleSecrets(deps: {
           throw new Problem("conflict", `The rule has ${others.length} signing keys that are still valid. Wait a day.`);
         }
         return {
-          rule: await write(rule, { url: secret.url, keys: [{ key: webhookSecret }, ...others] }),
+          rule: await write(rule, { ...secret, keys: [{ key: webhookSecret }, ...others] }),
           webhookSecret,
         };
       });
@@ -204,3 +222,45 @@ export function createRuleSecrets(deps: {
     },
   };
 }
+
+/** The credentials that a rule is to have, checked against what its method needs. */
+function credentialsOf(
+  { deliveryMethod }: RuleRecord,
+  given: GivenSecret,
+  before: WebhookSecret | undefined,
+): RuleCredentials | undefined {
+  if (!opensIncidents(deliveryMethod)) {
+    if (given.credentials) throw invalidBody("credentials", `has no meaning for the delivery method ${deliveryMethod}`);
+    return undefined;
+  }
+  const moved = given.url !== undefined && before !== undefined && given.url !== before.url;
+  if (moved && given.credentials === undefined)
+    throw invalidBody(
+      "credentials",
+      "must be given again with another webhookUrl: stored ones never go to a new address",
+    );
+  const credentials = given.credentials ?? before?.credentials ?? {};
+  const { routingKey, username, password, clientId, clientSecret } = credentials;
+  if (deliveryMethod === "pagerDuty") {
+    if (routingKey === undefined)
+      throw invalidBody("credentials.routingKey", "is needed for the delivery method pagerDuty");
+    return { routingKey };
+  }
+  if ((username === undefined) !== (password === undefined))
+    throw invalidBody("credentials", "must have username and password together");
+  if ((clientId === undefined) !== (clientSecret === undefined))
+    throw invalidBody("credentials", "must have clientId and clientSecret together");
+  if (username === undefined && clientId === undefined)
+    throw invalidBody(
+      "credentials",
+      "must have username and password, or clientId and clientSecret, for the delivery method serviceNow",
+    );
+  return {
+    ...(username !== undefined && { username, password }),
+    ...(clientId !== undefined && { clientId, clientSecret }),
+  };
+}
+
+const kindOfMethod = (method: DeliveryMethod) => (opensIncidents(method) ? method : "message");
+const kindOf = ({ credentials }: WebhookSecret) =>
+  credentials === undefined ? "message" : credentials.routingKey === undefined ? "serviceNow" : "pagerDuty";

@@ -17,6 +17,7 @@ export const ALERT_TYPES = [
   "rotationFailed",
   "syncFailed",
   "referenceUnresolved",
+  "unexpectedReader",
 ] as const;
 export type AlertType = (typeof ALERT_TYPES)[number];
 /** The types that are about assets and their expiry. */
@@ -24,11 +25,15 @@ export const isAboutExpiry = (type: AlertType): boolean => type === "expired" ||
 /** `credentialExpiry` is about credentials of applications alone, and tells of the expired ones too. */
 export const hasThresholds = (type: AlertType): boolean => type === "expiration" || type === "credentialExpiry";
 
+/** The types whose items are followed from the message that tells of them to their end. */
+export const isFollowed = (type: AlertType): boolean =>
+  isAboutExpiry(type) || type === "complianceViolation" || type === "scanFailure";
+
 /** The types that tell of what this service does by itself, or found out by itself between other systems. */
 export const isAboutAutomation = (type: AlertType): boolean =>
-  type.startsWith("rotation") || type === "syncFailed" || type === "referenceUnresolved";
+  type.startsWith("rotation") || ["syncFailed", "referenceUnresolved", "unexpectedReader"].includes(type);
 
-export const DELIVERY_METHODS = ["email", "webhook", "teams", "slack"] as const;
+export const DELIVERY_METHODS = ["email", "webhook", "teams", "slack", "pagerDuty", "serviceNow"] as const;
 export type DeliveryMethod = (typeof DELIVERY_METHODS)[number];
 export const DELIVERY_MODES = ["immediate", "digest"] as const;
 export const DIGEST_FREQUENCIES = ["daily", "weekly"] as const;
@@ -50,8 +55,11 @@ export const RuleFilters = z
       .regex(/^[a-zA-Z0-9-]{1,127}$/, "must be a vault name")
       .optional()
       .meta({ description: "Only this vault." }),
-    type: z.enum(ASSET_TYPES).optional(),
-    subscription: z.guid("must be a subscription id (a GUID)").optional(),
+    type: z.enum(ASSET_TYPES).optional().meta({ description: "Only assets of this type." }),
+    subscription: z
+      .guid("must be a subscription id (a GUID)")
+      .optional()
+      .meta({ description: "Only what this subscription holds, by its id." }),
     source: z.enum(SOURCES).optional().meta({ description: "Only what key vaults hold, or what applications hold." }),
     tag: z.string().min(1).max(512).optional().meta({ description: "`name` or `name=value`." }),
     owner: z
@@ -68,6 +76,28 @@ export const RuleFilters = z
   .meta({ id: "AlertRuleFilters", description: "All that are given must fit; none means everything." });
 export type RuleFilters = z.infer<typeof RuleFilters>;
 
+/** Days without an acknowledgement after which a rule may escalate. */
+export const MAX_ESCALATION_DAYS = 90;
+
+/** The second step of a rule: to whom that goes which nobody acknowledged. */
+export const Escalation = z.object({
+  /** Since it was first told. */
+  afterDays: z.int(),
+  /** E-mail addresses; empty where `ruleId` is given. */
+  recipients: z.array(z.string()),
+  /** The rule by whose delivery method and address it goes out: a webhook of its own, for example. */
+  ruleId: z.string().optional(),
+});
+export type Escalation = z.infer<typeof Escalation>;
+
+/** What a new rule has where it says nothing. */
+export const NEW_RULE_DEFAULTS = {
+  deliveryMethod: "email",
+  deliveryMode: "immediate",
+  digestFrequency: "daily",
+  enabled: true,
+} as const;
+
 export const RuleRecord = z.object({
   ruleId: z.string(),
   name: z.string(),
@@ -79,6 +109,9 @@ export const RuleRecord = z.object({
   deliveryMode: z.enum(DELIVERY_MODES),
   digestFrequency: z.enum(DIGEST_FREQUENCIES),
   recipients: z.array(z.string()),
+  escalation: Escalation.optional(),
+  /** Whether it tells of renewals and recoveries. Absent, as in rows of earlier versions: it does. */
+  tellRecovery: z.boolean().optional(),
   /** Host of the webhook's address; the address itself is in the service's key vault. */
   webhookHost: z.string().optional(),
   /** The version of the rule's secret in the service's key vault that holds the address and the signing keys. */
@@ -116,12 +149,28 @@ export interface ChangedRule {
 }
 
 export const posts = (method: DeliveryMethod): boolean => method !== "email";
+/** The methods that open an incident for each item and close it when that has ended. */
+export const opensIncidents = (method: DeliveryMethod): boolean => method === "pagerDuty" || method === "serviceNow";
+
+/** What a rule signs in with where it opens incidents. */
+export const RuleCredentials = z.object({
+  /** Of PagerDuty: the integration key of a service's Events API v2. */
+  routingKey: z.string().optional(),
+  /** Of ServiceNow: basic authentication, or with `clientId` OAuth's password grant. */
+  username: z.string().optional(),
+  password: z.string().optional(),
+  /** Of ServiceNow: OAuth; without a username its client credentials grant. */
+  clientId: z.string().optional(),
+  clientSecret: z.string().optional(),
+});
+export type RuleCredentials = z.infer<typeof RuleCredentials>;
 
 /** What the service's key vault keeps of a rule that posts. */
 export const WebhookSecret = z.object({
   url: z.string(),
   /** Signing keys, the newest first, each with the instant until which messages are signed with it as well. */
   keys: z.array(z.object({ key: z.string(), until: z.string().optional() })),
+  credentials: RuleCredentials.optional(),
 });
 export type WebhookSecret = z.infer<typeof WebhookSecret>;
 export const secretName = (ruleId: string): string => `alert-rule-${ruleId.toLowerCase()}`;

@@ -16,6 +16,7 @@ import { isUlid } from "../ulid.ts";
 import type { NewRule, RuleChange } from "./api.ts";
 import {
   type ChangedRule,
+  NEW_RULE_DEFAULTS,
   posts,
   RULE_PREFIX,
   RULES,
@@ -41,6 +42,10 @@ export interface AlertRules {
   list(request: PageRequest): Promise<Page<Row<RuleRecord>>>;
   /** What the key vault keeps of a rule that posts; undefined when it is not there. @throws {CloudFailure} */
   readSecret(rule: RuleRecord): Promise<WebhookSecret | undefined>;
+  /** What `create` would make, with an id of its own; nothing is written. @throws {Problem} invalidRequest */
+  planned(given: NewRule, caller: Caller): Promise<RuleRecord>;
+  /** What `change` would make of it now; nothing is written. @throws {Problem} notFound; invalidRequest. */
+  plannedChange(ruleId: string, given: RuleChange, caller: Caller): Promise<RuleRecord>;
   /** @throws {Problem} invalidRequest; alreadyExists for a name that is taken; conflict without a key vault; unavailable. */
   create(given: NewRule, caller: Caller): Promise<ChangedRule>;
   /**
@@ -101,6 +106,53 @@ export function createRules(deps: {
     secrets.requireVault();
   }
 
+  /** What a new rule is to be, checked. */
+  async function planned(given: NewRule, caller: Caller): Promise<RuleRecord> {
+    const now = clock.now();
+    const at = now.toISOString();
+    const blank: RuleRecord = {
+      ruleId: randomness.ulid(now),
+      name: given.name,
+      alertType: given.alertType,
+      thresholds: [],
+      filters: {},
+      ...NEW_RULE_DEFAULTS,
+      recipients: [],
+      generation: 1,
+      activeSince: at,
+      createdAt: at,
+      createdBy: caller.actor,
+      updatedAt: at,
+      updatedBy: caller.actor,
+    };
+    const wanted = withChange(blank, given, (await deps.settings.values()).defaultThresholdDays);
+    await checkEscalation(wanted);
+    return wanted;
+  }
+
+  /** A rule as it is and as a change of it makes it. */
+  async function withPlannedChange(ruleId: string, given: RuleChange, caller: Caller, ifMatch: string | undefined) {
+    const row = await matching(ruleId, ifMatch);
+    const before: RuleRecord = withoutKeys(row);
+    const now = clock.now().toISOString();
+    const wanted: RuleRecord = {
+      ...withChange(before, given, (await deps.settings.values()).defaultThresholdDays),
+      updatedAt: now,
+      updatedBy: caller.actor,
+    };
+    const enabled = wanted.enabled && !before.enabled;
+    if (enabled) wanted.activeSince = now;
+    if (enabled || scopeOf(wanted) !== scopeOf(before)) wanted.generation = before.generation + 1;
+    return { before, wanted, etag: row.etag };
+  }
+
+  async function checkEscalation({ ruleId: own, escalation }: RuleRecord): Promise<void> {
+    const other = escalation?.ruleId;
+    if (other === undefined) return;
+    if (other === own) throw invalidBody("escalation.ruleId", "must be another rule");
+    if (!(await find(other))) throw invalidBody("escalation.ruleId", "is no alert rule");
+  }
+
   /** The first operation is the rule's own. */
   async function write({ rule, webhookSecret }: KeptSecret, operations: Operation[]) {
     try {
@@ -126,36 +178,24 @@ export function createRules(deps: {
     cleanUp: secrets.cleanUp,
     list: async (request) => pageOfAll(await all(), request, (rule) => rule.name.toLowerCase()),
 
+    planned,
+
+    async plannedChange(ruleId, given, caller) {
+      const { wanted } = await withPlannedChange(ruleId, given, caller, undefined);
+      if (given.escalation) await checkEscalation(wanted);
+      return wanted;
+    },
+
     async create(given, caller) {
-      const now = clock.now();
-      const at = now.toISOString();
-      const blank: RuleRecord = {
-        ruleId: randomness.ulid(now),
-        name: given.name,
-        alertType: given.alertType,
-        thresholds: [],
-        filters: {},
-        deliveryMethod: "email",
-        deliveryMode: "immediate",
-        digestFrequency: "daily",
-        recipients: [],
-        enabled: true,
-        generation: 1,
-        activeSince: at,
-        createdAt: at,
-        createdBy: caller.actor,
-        updatedAt: at,
-        updatedBy: caller.actor,
-      };
-      const wanted = withChange(blank, given, (await deps.settings.values()).defaultThresholdDays);
+      const wanted = await planned(given, caller);
       checkUrl(given.webhookUrl);
-      if (posts(wanted.deliveryMethod) && given.webhookUrl === undefined) {
+      if (posts(wanted.deliveryMethod) && wanted.deliveryMethod !== "pagerDuty" && given.webhookUrl === undefined) {
         throw invalidBody("webhookUrl", `is needed for ${wanted.deliveryMethod}`);
       }
       if (await tables.get(RuleNames, RULES, ruleNameKey(wanted.name))) throw nameTaken(wanted.name);
       const event = { type: "alertRule.created", caller, target: targetOf(wanted), after: wanted };
       return await audited(audit, event, async () => {
-        const kept = await secrets.keep(wanted, given.webhookUrl);
+        const kept = await secrets.keep(wanted, { url: given.webhookUrl, credentials: given.credentials });
         return await write(kept, [
           insert(Rules, ruleKey(wanted.ruleId), kept.rule),
           insert(RuleNames, ruleNameKey(wanted.name), { ruleId: wanted.ruleId }),
@@ -165,28 +205,15 @@ export function createRules(deps: {
     },
 
     async change(ruleId, given, caller, ifMatch) {
-      const { defaultThresholdDays } = await deps.settings.values();
-      const planned = async () => {
-        const row = await matching(ruleId, ifMatch);
-        const before: RuleRecord = withoutKeys(row);
-        const now = clock.now().toISOString();
-        const wanted: RuleRecord = {
-          ...withChange(before, given, defaultThresholdDays),
-          updatedAt: now,
-          updatedBy: caller.actor,
-        };
-        const enabled = wanted.enabled && !before.enabled;
-        if (enabled) wanted.activeSince = now;
-        if (enabled || scopeOf(wanted) !== scopeOf(before)) wanted.generation = before.generation + 1;
-        return { before, wanted, etag: row.etag };
-      };
-      const first = await planned();
+      const replanned = () => withPlannedChange(ruleId, given, caller, ifMatch);
+      const first = await replanned();
       checkUrl(given.webhookUrl);
+      if (given.escalation) await checkEscalation(first.wanted);
       const target = targetOf(first.before);
       const event = { type: "alertRule.changed", caller, target, before: first.before, after: first.wanted };
       const effect = async (attempt: number) => {
-        const { before, wanted, etag } = attempt === 1 ? first : await planned();
-        const kept = await secrets.keep(wanted, given.webhookUrl);
+        const { before, wanted, etag } = attempt === 1 ? first : await replanned();
+        const kept = await secrets.keep(wanted, { url: given.webhookUrl, credentials: given.credentials });
         const operations: Operation[] = [replace(Rules, ruleKey(ruleId), kept.rule, etag)];
         if (ruleNameKey(wanted.name) !== ruleNameKey(before.name)) {
           operations.push(remove(RuleNames, ruleNameKey(before.name)));

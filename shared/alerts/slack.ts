@@ -14,9 +14,14 @@ const SYMBOLS: Record<Urgency, string> = {
 };
 
 /** A message for an incoming webhook of Slack, in Block Kit. */
-export function slackOf({ subject, intro, lines, why, historyUrl }: Message): object {
+export function slackOf({ subject, intro, lines, why, histories, pageUrl }: Message): object {
   const rest = lines.length - MAX_LINES;
+  const [historyUrl] = histories;
   const more = rest > 0 ? [section(`… and ${rest} more${historyUrl ? `: <${historyUrl}|all of them>` : ""}.`)] : [];
+  const links = [
+    ...(historyUrl ? [`<${historyUrl}|Show in the history>`] : []),
+    ...(pageUrl ? [`<${pageUrl}|Open the service>`] : []),
+  ].join(" · ");
   return {
     text: cut(escaped(subject), MAX_SECTION),
     blocks: [
@@ -24,6 +29,7 @@ export function slackOf({ subject, intro, lines, why, historyUrl }: Message): ob
       section(escaped(intro)),
       ...lines.slice(0, MAX_LINES).map((line) => section(lineText(line))),
       ...more,
+      ...(links ? [section(links)] : []),
       { type: "context", elements: [{ type: "mrkdwn", text: cut(escaped(why.join(" ")), MAX_SECTION) }] },
     ],
   };

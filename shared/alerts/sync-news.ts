@@ -23,16 +23,17 @@ export function createSyncNews(sync: Pick<Sync, "get" | "entriesSince">): Automa
   return {
     async *notices(type, from) {
       if (type !== "syncFailed") return;
-      const pending: PendingNotice[] = [];
+      // Of each record the last: what it says is all that can still be so.
+      const pending = new Map<string, PendingNotice>();
       for await (const entry of sync.entriesSince(encodeTime(Math.max(0, from.getTime())))) {
         if (entry.kind !== "failed" && entry.kind !== "driftFound") continue;
         const notice = async () => {
           const record = await stillSo(entry);
           return record && wordsOf(entry, record);
         };
-        pending.push({ id: `sync.${entry.entryId}`, at: entry.at, notice });
+        pending.set(entry.recordId, { id: `sync.${entry.entryId}`, at: entry.at, notice });
       }
-      yield pending;
+      yield [...pending.values()];
     },
   };
 }

@@ -16,8 +16,12 @@ const COLOURS: Record<Urgency, string> = {
  * A message for a Teams webhook made with Workflows: an Adaptive Card as the only attachment.
  * https://learn.microsoft.com/microsoftteams/platform/webhooks-and-connectors/how-to/connectors-using
  */
-export function teamsOf({ subject, intro, lines, why, historyUrl }: Message): object {
+export function teamsOf({ subject, intro, lines, why, histories, pageUrl }: Message): object {
   const rest = lines.length - MAX_LINES;
+  const actions = [
+    ...(histories[0] ? [open("Show in the history", histories[0])] : []),
+    ...(pageUrl ? [open("Open the service", pageUrl)] : []),
+  ];
   return {
     type: "message",
     attachments: [
@@ -36,9 +40,7 @@ export function teamsOf({ subject, intro, lines, why, historyUrl }: Message): ob
             ...(rest > 0 ? [text(`… and ${rest} more. The history has all of them.`)] : []),
             text(why[0] ?? "", { size: "small", isSubtle: true, separator: true }),
           ],
-          ...(historyUrl
-            ? { actions: [{ type: "Action.OpenUrl", title: "Show in the history", url: historyUrl }] }
-            : {}),
+          ...(actions.length > 0 && { actions }),
         },
       },
     ],
@@ -52,10 +54,19 @@ function container({ urgency, title, what, facts, link }: MessageLine): object {
     items: [
       text(`${title} ${what}`, { weight: "bolder", color: COLOURS[urgency] }),
       text(facts.map(([label, value]) => `${label}: ${value}`).join(" · "), { size: "small" }),
+      // Markdown's own link: an action of a whole container can't be seen.
+      ...(link
+        ? [{ type: "TextBlock", text: `[${plain(link.text)}](${encoded(link.url)})`, wrap: true, size: "small" }]
+        : []),
     ],
-    ...(link ? { selectAction: { type: "Action.OpenUrl", title: link.text, url: link.url } } : {}),
   };
 }
+
+const open = (title: string, url: string) => ({ type: "Action.OpenUrl", title, url });
+
+/** Nothing in an address can end the Markdown around it. */
+const encoded = (url: string): string =>
+  url.replace(/[()\s]/g, (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`);
 
 const text = (value: string, style: Record<string, unknown> = {}) => ({
   type: "TextBlock",

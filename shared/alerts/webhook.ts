@@ -1,10 +1,11 @@
 import { createHmac } from "node:crypto";
+import { assetLink, credentialsLink, vaultLink } from "../azure/portal.ts";
 import { isCredentialId } from "../inventory/asset.ts";
 import type { OutgoingOptions } from "../outgoing/outgoing.ts";
 import { SECOND_MS } from "../time.ts";
 import type { DeliveryRecord } from "./delivery.ts";
 import type { Item } from "./items.ts";
-import { credentialsLink, type Links, vaultLink } from "./message.ts";
+import type { Links } from "./links.ts";
 import type { WebhookSecret } from "./rule.ts";
 
 /** Event types, part of the contract with receivers. */
@@ -21,6 +22,7 @@ const EVENT_TYPES = {
   rotationFailed: "lifecycle.alert.rotationFailed",
   syncFailed: "lifecycle.alert.syncFailed",
   referenceUnresolved: "lifecycle.alert.referenceUnresolved",
+  unexpectedReader: "lifecycle.alert.unexpectedReader",
 } as const;
 
 /**
@@ -68,11 +70,12 @@ function itemOf(item: Item, links: Links): object {
         vaultName: credential ? null : item.vaultName,
         vaultId: credential ? null : item.vaultId,
         subscriptionId: credential ? null : item.subscriptionId,
+        subscriptionName: credential ? null : (links.subscriptionName(item.subscriptionId) ?? null),
         ...(credential ? { credential } : {}),
         owner: item.owner ?? null,
         expiresOn: new Date(item.expiresOn * 1000).toISOString(),
         thresholdDays: item.threshold,
-        portalUrl: credential ? credentialsLink(links, credential) : vaultLink(links, item.vaultId, `${item.type}s`),
+        portalUrl: credential ? credentialsLink(links, credential) : assetLink(links, item),
       };
     }
     case "violation": {
@@ -97,6 +100,22 @@ function itemOf(item: Item, links: Links): object {
       const { kind: _, urgency: __, appId, rotationId, recordId, ...rest } = item;
       return { ...rest, appId: appId ?? null, rotationId: rotationId ?? null, recordId: recordId ?? null };
     }
+    case "scanFailure": {
+      const { kind: _, subscriptionId, vaultName, list, ...rest } = item;
+      const place = { subscriptionId: subscriptionId ?? null, vaultName: vaultName ?? null, list: list ?? null };
+      return { ...rest, ...place };
+    }
+    case "renewed": {
+      const { kind, of, since, expiresOn, version } = item;
+      const renewedUntil = expiresOn === undefined ? null : new Date(expiresOn * 1000).toISOString();
+      return { ...itemOf(of, links), state: kind, since, renewedUntil, version: version ?? null };
+    }
+    case "recovered":
+      return { ...itemOf(item.of, links), state: item.kind, since: item.since, reason: item.reason };
+    case "stillFailing":
+      return { ...itemOf(item.of, links), state: item.kind, since: item.since };
+    case "escalated":
+      return { ...itemOf(item.of, links), state: item.kind, since: item.since, afterDays: item.afterDays };
   }
 }
 

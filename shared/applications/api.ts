@@ -52,16 +52,18 @@ const Credential = z
   .object({
     keyId: z.string(),
     assetId: z.string().meta({ description: "The credential's id in the inventory." }),
-    kind: z.enum(["secret", "certificate"]),
+    kind: z.enum(["secret", "certificate"]).meta({ description: "Whether it is a client secret or a certificate." }),
     of: z
       .enum(["application", "servicePrincipal"])
       .meta({ description: "Whether it is the application's own or its service principal's." }),
     displayName: z.string().nullable(),
     hint: z.string().nullable().meta({ description: "Of a secret: its first three characters." }),
     thumbprint: z.string().nullable().meta({ description: "Of a certificate: SHA-1, hexadecimal." }),
-    startsOn: instant.nullable(),
+    startsOn: instant.nullable().meta({ description: "From when on it may be used; null where nothing says so." }),
     expiresOn: instant.nullable(),
-    status: z.enum(STATUSES),
+    status: z
+      .enum(STATUSES)
+      .meta({ description: "By the time until it expires and the compliance policy, computed now." }),
     daysUntilExpiry: z.int().nullable(),
   })
   .meta({ id: "ApplicationCredential" });
@@ -79,13 +81,13 @@ export const Application = z
         z.object({
           id: z.string(),
           displayName: z.string().nullable(),
-          userPrincipalName: z.string().nullable(),
-          mail: z.string().nullable(),
+          userPrincipalName: z.string().nullable().meta({ description: "The name that the owner signs in with." }),
+          mail: z.string().nullable().meta({ description: "The owner's e-mail address." }),
         }),
       )
       .nullable()
       .meta({ description: "At most 20; null where they are not known." }),
-    credentials: z.array(Credential),
+    credentials: z.array(Credential).meta({ description: "Its client secrets and certificates." }),
     federated: z.array(FederatedCredential).nullable().meta({
       description: "Federated credentials; null until GET of this one application has read them. Kept for a day.",
     }),

@@ -1,6 +1,5 @@
 import pMap from "p-map";
 import type { Audit } from "../audit/audit.ts";
-import { IntervalSealed } from "../audit/interval.ts";
 import { CloudFailure } from "../azure/failure.ts";
 import type { Graph, GraphApplication } from "../azure/graph.ts";
 import { ASSET_TYPES } from "../inventory/asset.ts";
@@ -9,6 +8,7 @@ import { type Moment, rangeOf } from "../inventory/health.ts";
 import { BUCKETS, bucketOf, holderSubscription, UNSEEN_AFTER_MS } from "../inventory/holder.ts";
 import { expiriesOf, VAULTS, Vaults, vaultInSubscriptionKey } from "../inventory/vault.ts";
 import type { HolderWriting } from "../inventory/write-holder.ts";
+import { enterEnd } from "../runs/enter-end.ts";
 import type { HeldRun } from "../runs/runs.ts";
 import type { Clock, Logger, Randomness } from "../runtime.ts";
 import { withoutKeys } from "../storage/entity.ts";
@@ -348,35 +348,28 @@ async function totals({
   return sums;
 }
 
-const ENTRY_ATTEMPTS = 3;
-
-/** Enters the run's end in the audit log, once under one id, and ends it. */
+/** Enters the run's end in the audit log and ends it. */
 async function complete(
   held: HeldRun<RunRecord>,
   ending: NonNullable<RunRecord["ending"]>,
   deps: DiscoverDeps,
-  attempt = 1,
 ): Promise<void> {
   const { runId, mode, requestId, failures } = held.run;
   const { entryId, finishedAt, status, ...counts } = ending;
-  const { apps, credentials, expiring } = counts;
-  try {
-    await deps.audit.append({
+  const { apps, credentials, expiring, added, updated, removed } = counts;
+  const keep = (id: string) => held.change({ ending: { ...ending, entryId: id } });
+  await enterEnd(
+    deps.audit,
+    {
       id: entryId,
       type: "applications.discovered",
       caller: { actor: "system", requestId },
       outcome: status === "completed" ? "success" : "failure",
       target: { type: "applicationDiscovery", id: runId },
       details: { mode, status, ...counts, failures: failures.map(({ list, code }) => `${list}: ${code}`) },
-    });
-  } catch (error) {
-    // A worker died long ago before it could enter it, and the time of that id is sealed.
-    if (!(error instanceof IntervalSealed) || attempt === ENTRY_ATTEMPTS) throw error;
-    const again = { ...ending, entryId: deps.randomness.ulid(deps.clock.now()) };
-    await held.change({ ending: again });
-    return await complete(held, again, deps, attempt + 1);
-  }
-  const { added, updated, removed } = ending;
+    },
+    { ...deps, keep },
+  );
   if (mode === "full" || added + updated + removed > 0) await deps.ended();
   await held.end({ status, finishedAt, apps, credentials, expiring, ending: undefined });
 }

@@ -27,10 +27,15 @@ const filters = {
 
 export const ListQuery = z.strictObject({ ...filters, ...pageParameters });
 
+export const ReportQuery = z.strictObject(filters);
+export const FileQuery = z.strictObject({ ...filters, cursor: pageParameters.cursor });
+
 export const ExportQuery = z.strictObject({
-  format: z.enum(["json", "csv", "pdf"]).optional().meta({ description: "json when left out." }),
-  ...filters,
-  cursor: pageParameters.cursor,
+  format: z.enum(["json", "csv", "pdf"]).optional().meta({
+    default: "json",
+    description: "With `csv` and `pdf` the answer is the file that GET /audit/export/csv and /pdf answer.",
+  }),
+  ...FileQuery.shape,
 });
 
 export const VerifyQuery = z.strictObject({ ...period, cursor: pageParameters.cursor });
@@ -59,10 +64,10 @@ export const AuditEntryList = z
 
 export const AuditExport = z
   .looseObject({
-    format: z.string(),
-    start: z.iso.datetime(),
-    end: z.iso.datetime(),
-    entries: z.array(AuditEntry),
+    format: z.string().meta({ description: "What the file calls itself, with its version." }),
+    start: z.iso.datetime().meta({ description: "From here on." }),
+    end: z.iso.datetime().meta({ description: "Up to here, which is not included." }),
+    entries: z.array(AuditEntry).meta({ description: "The entries, oldest first." }),
     nextCursor: z.string().nullable(),
   })
   .meta({ id: "AuditExport", description: "With what the offline command needs to verify the entries." });
@@ -75,9 +80,18 @@ const text = z.string();
 export const LateEntries = z
   .object({
     total: z.int(),
-    listed: z.array(
-      z.object({ interval: text, entryId: text, occurredAt: text, happenedAt: text }).meta({ id: "AuditLateEntry" }),
-    ),
+    listed: z
+      .array(
+        z
+          .object({
+            interval: text,
+            entryId: text,
+            occurredAt: text.meta({ description: "The instant it stands under." }),
+            happenedAt: text.meta({ description: "When it happened." }),
+          })
+          .meta({ id: "AuditLateEntry" }),
+      )
+      .meta({ description: "At most 100 of them." }),
   })
   .meta({
     id: "AuditLateEntries",
@@ -97,7 +111,13 @@ export const Verification = z
     digests: z.int().meta({ description: "Digests that were checked." }),
     entries: z.int().meta({ description: "Entries that were compared with their sealed fingerprints." }),
     lastDigest: z
-      .object({ number: z.int(), interval: text, hash: text, sealedAt: text, kid: text })
+      .object({
+        number: z.int(),
+        interval: text,
+        hash: text,
+        sealedAt: text.meta({ description: "When it was sealed." }),
+        kid: text,
+      })
       .meta({ id: "AuditDigest" })
       .nullable()
       .meta({ description: "The last digest that was checked and holds, with the key that signed it." }),
@@ -109,10 +129,11 @@ export const Verification = z
             "Those for which the list was compared with the entries: at most 500, those with the most entries.",
         }),
       })
-      .meta({ id: "AuditIndexCheck" }),
+      .meta({ id: "AuditIndexCheck" })
+      .meta({ description: "How much of the list was compared with the entries." }),
     findings: z.array(Finding).meta({ description: `At most ${MAX_FINDINGS}; findingsTotal counts all.` }),
-    findingsTotal: z.int(),
-    lateEntries: LateEntries,
+    findingsTotal: z.int().meta({ description: "How many findings there are." }),
+    lateEntries: LateEntries.meta({ description: "Entries that were entered later than they happened." }),
     beginning: text.nullable().meta({
       description:
         "Where the log began, as signed in the digests or remembered by the key vault; null when nothing is sealed.",
@@ -129,7 +150,8 @@ export const Verification = z
         interval: text.optional(),
         hash: text.optional(),
       })
-      .meta({ id: "AuditAnchor" }),
+      .meta({ id: "AuditAnchor" })
+      .meta({ description: "Whether the newest digest is the one that the key vault remembers." }),
     publicKeys: z
       .array(
         z.object({

@@ -1,4 +1,3 @@
-import { createRequire } from "node:module";
 import type { Config } from "../config/config.ts";
 import type { Caller } from "../http/endpoint.ts";
 import type { PageRequest } from "../http/paging.ts";
@@ -72,7 +71,7 @@ export function createAudit({ tables, clock, randomness, config, log, anchor, un
     },
     async export(request, reader) {
       const { exportPart } = await import("./export/export.ts");
-      const exporting = { ...stored, unicodeFont: () => unicodeFont ?? installedFont() };
+      const exporting = { ...stored, unicodeFont };
       const make = (exportId: string) => exportPart(exporting, request, exportId);
       return reader
         ? await enterExport({ append, reading }, request, reader, make)
@@ -88,7 +87,3 @@ export function createAudit({ tables, clock, randomness, config, log, anchor, un
     statistics: () => statistics(stored),
   };
 }
-
-/** Where the font lies while the service is not bundled. */
-const installedFont = (): string =>
-  createRequire(import.meta.url).resolve("@fontsource/unifontex/files/unifontex-latin-400-normal.woff");

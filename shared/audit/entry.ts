@@ -21,7 +21,7 @@ export const AuditEntry = z
       description:
         "When it happened, where the log was closed for that time already; occurredAt is then the next instant that was not. Before its interval is over, only a stranger with access to storage closes it.",
     }),
-    eventType: z.string().meta({ example: "settings.changed" }),
+    eventType: z.string().meta({ example: "settings.changed" }).meta({ description: "What happened." }),
     outcome: z
       .enum(["success", "failure", "refused", "intent"])
       .meta({ description: "intent: entered before an outside effect; its outcome follows under the same requestId." }),
@@ -30,10 +30,18 @@ export const AuditEntry = z
     }),
     address: z.string().optional().meta({ description: "The client's address; IPv6 as its /64." }),
     requestId: z.string(),
-    target: z.object({ type: z.string(), id: z.string() }).optional(),
-    before: z.unknown().optional(),
-    after: z.unknown().optional(),
-    details: z.unknown().optional(),
+    target: z
+      .object({ type: z.string().meta({ description: "What kind of thing it was done to." }), id: z.string() })
+      .optional(),
+    before: z
+      .unknown()
+      .optional()
+      .meta({ description: "What was there before; absent where that says nothing. Never a secret." }),
+    after: z
+      .unknown()
+      .optional()
+      .meta({ description: "What is there now; absent where that says nothing. Never a secret." }),
+    details: z.unknown().optional().meta({ description: "What else there is to say of it." }),
     count: z.int().min(1).meta({ description: "How many times: repeats of a refusal within a minute are one entry." }),
     lastOccurredAt: z.string().optional().meta({ description: "The last repeat, where count is above 1." }),
   })

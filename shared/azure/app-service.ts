@@ -41,6 +41,8 @@ export interface AppService {
   refresh(siteId: string): Promise<void>;
   /** All app settings with their values, secrets among them: for local variables only. */
   settings(siteId: string, signal?: AbortSignal): Promise<Record<string, string>>;
+  /** All connection strings by name, with their values as `settings`. */
+  connectionStrings(siteId: string, signal?: AbortSignal): Promise<Record<string, string>>;
   /**
    * Replaces all app settings: one that is missing is deleted. The app restarts and App Service reads all references again.
    * There is no ETag, so it is sent once, whatever the answer is.
@@ -56,6 +58,7 @@ const API_VERSION = "2024-04-01";
 const TYPES = ["microsoft.web/sites", "microsoft.web/sites/slots"] as const;
 const READER = "the role Reader on the site";
 const CONTRIBUTOR = "the role Website Contributor on the site";
+const LISTER = "a role on the site that may list settings, such as Credential Lifecycle Literal Scanner";
 
 const text = z.string().nullish();
 const reference = z.object({
@@ -63,6 +66,7 @@ const reference = z.object({
   properties: z.object({ reference: text, status: text, activeVersion: text }),
 });
 const settingsAnswer = z.object({ properties: z.record(z.string(), z.string()) });
+const connectionStringsAnswer = z.object({ properties: z.record(z.string(), z.object({ value: text })) });
 const siteAnswer = z.object({ properties: z.object({ state: text, availabilityState: text }) });
 
 export function createAppService(arm: Arm): AppService {
@@ -100,8 +104,14 @@ export function createAppService(arm: Arm): AppService {
     },
 
     async settings(siteId, signal) {
-      const asked = call(siteId, "/config/appsettings/list", "read the app settings", CONTRIBUTOR);
+      const asked = call(siteId, "/config/appsettings/list", "read the app settings", LISTER);
       return (await arm.call({ ...asked, method: "POST", signal }, settingsAnswer)).properties;
+    },
+
+    async connectionStrings(siteId, signal) {
+      const asked = call(siteId, "/config/connectionstrings/list", "read the connection strings", LISTER);
+      const { properties } = await arm.call({ ...asked, method: "POST", signal }, connectionStringsAnswer);
+      return Object.fromEntries(Object.entries(properties).map(([name, { value }]) => [name, value ?? ""]));
     },
 
     async putSettings(siteId, settings) {

@@ -1,9 +1,17 @@
+import { AsyncLocalStorage } from "node:async_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { PipelinePolicy, PipelineRequest, PipelineResponse } from "@azure/core-rest-pipeline";
+import type {
+  HttpClient,
+  Pipeline,
+  PipelinePolicy,
+  PipelineRequest,
+  PipelineResponse,
+} from "@azure/core-rest-pipeline";
 import * as z from "zod";
 import type { Logger, Randomness } from "../runtime.ts";
 import { measure } from "../telemetry.ts";
-import { connections } from "./connections.ts";
+import { AnswerTimeout, createTransport } from "../transport.ts";
+import { connections, type HostLimit } from "./connections.ts";
 import {
   asCloudFailure,
   type CallTarget,
@@ -87,11 +95,13 @@ interface CallPolicyOptions {
   resource: string;
   /**
    * Ends every request of the client. It belongs to the client and not to its calls because the SDKs' lists pass a call's
-   * signal to their first page only.
+   * signal to their first page only. A client that serves many calls has each of them within `inCall` instead.
    */
   signal?: AbortSignal | undefined;
   /** Gets the entries of a list that are not what the service documents; without it such an entry fails the list. */
-  unreadable?: ((entry: unknown, failure: CloudFailure) => void) | undefined;
+  unreadable?: CallScope["unreadable"];
+  /** Told when a list goes on behind its first page. */
+  hostLimit?: HostLimit | undefined;
   /** What an answer that is no success, or no JSON, means in this service alone; undefined for what it means everywhere. */
   failureOf?: ((answer: FailedAnswer, target: CallTarget) => CloudFailure | undefined) | undefined;
   log: Logger;
@@ -99,17 +109,69 @@ interface CallPolicyOptions {
   limits: CallLimits;
 }
 
+/** What one call of a client that serves many is held to: a single request, or all pages of a list. */
+export interface CallScope {
+  signal?: AbortSignal | undefined;
+  /** Gets the entries of a list that are not what the service documents; without it such an entry fails the list. */
+  unreadable?: ((entry: unknown, failure: CloudFailure) => void) | undefined;
+}
+
+interface Call extends CallScope {
+  /** Of the list. */
+  pagesAsked: Set<string>;
+}
+
+/** The call that a request belongs to: the SDKs hand nothing of it on behind a list's first page. */
+const calls = new AsyncLocalStorage<Call>();
+
+/** One call of a client that serves many. */
+export const inCall = <T>(scope: CallScope, work: () => Promise<T>): Promise<T> =>
+  calls.run({ ...scope, pagesAsked: new Set() }, work);
+
+/** One list of a client that serves many calls. */
+export async function* pagesInCall<T>(scope: CallScope, pages: AsyncIterableIterator<T>): AsyncGenerator<T, void> {
+  const call: Call = { ...scope, pagesAsked: new Set() };
+  for (;;) {
+    const page = await calls.run(call, () => pages.next());
+    if (page.done) return;
+    yield page.value;
+  }
+}
+
+let transport: Promise<HttpClient> | undefined;
+
 /** What every SDK client here is made with: the SDK's own retries are off, the policy has them. */
-export function clientOptions(options: CallPolicyOptions) {
+export async function clientOptions(options: CallPolicyOptions) {
   const bodies: Bodies = new WeakMap();
+  transport ??= createTransport({ https: connections });
   return {
     retryOptions: { maxRetries: 0 },
-    userAgentOptions: { userAgentPrefix: "credential-lifecycle" },
+    userAgentOptions: { userAgentPrefix: USER_AGENT },
+    httpClient: await transport,
     additionalPolicies: [
       { policy: keepBodyPolicy(bodies), position: "perCall" as const },
       { policy: callPolicy(options, bodies), position: "perRetry" as const },
     ],
   };
+}
+
+const USER_AGENT = "credential-lifecycle";
+
+/**
+ * The pipeline of the SDK's clients with what is used of it. Left out are: retries and redirects, since the call policy
+ * throws before they could see a reason; multipart and form bodies, since every body is JSON; compression, which costs
+ * more processor time than it saves in pages of 25; foreign abort signals, since all are Node's own; logging and tracing,
+ * since neither is switched on and both prepare the sanitized address of every request all the same.
+ */
+export async function leanPipeline(requestIdHeader = "x-ms-client-request-id"): Promise<Pipeline> {
+  const { createEmptyPipeline, proxyPolicy, setClientRequestIdPolicy, userAgentPolicy } = await import(
+    "@azure/core-rest-pipeline"
+  );
+  const pipeline = createEmptyPipeline();
+  pipeline.addPolicy(proxyPolicy());
+  pipeline.addPolicy(userAgentPolicy({ userAgentPrefix: USER_AGENT }));
+  pipeline.addPolicy(setClientRequestIdPolicy(requestIdHeader));
+  return pipeline;
 }
 
 export interface SentRequest {
@@ -127,16 +189,12 @@ export interface SentRequest {
  * came. For services without an SDK, and those whose SDK throws a whole page away for one entry that lacks a member.
  */
 export async function createSender(options: CallPolicyOptions, requestIdHeader = "x-ms-client-request-id") {
-  const { createDefaultHttpClient, createPipelineFromOptions, createPipelineRequest } = await import(
-    "@azure/core-rest-pipeline"
-  );
-  const { additionalPolicies, ...pipelineOptions } = clientOptions(options);
-  const telemetryOptions = { clientRequestIdHeaderName: requestIdHeader };
-  const pipeline = createPipelineFromOptions({ ...pipelineOptions, telemetryOptions });
+  const { createPipelineRequest } = await import("@azure/core-rest-pipeline");
+  const { additionalPolicies, httpClient: client } = await clientOptions(options);
+  const pipeline = await leanPipeline(requestIdHeader);
   for (const { policy, position } of additionalPolicies) {
     pipeline.addPolicy(policy, position === "perRetry" ? { afterPhase: "Sign" } : {});
   }
-  const client = createDefaultHttpClient();
   return async ({ method = "GET", url, body, headers = {}, answered }: SentRequest): Promise<unknown> => {
     const request = createPipelineRequest({ url, method, ...(body && { body: JSON.stringify(body) }) });
     for (const [name, value] of Object.entries(headers)) request.headers.set(name, value);
@@ -168,26 +226,31 @@ function keepBodyPolicy(bodies: Bodies): PipelinePolicy {
  * challenge), patiently where the service is busy, and hands on none but usable answers. Everything else becomes a
  * `CloudFailure`, thrown here, inside every other policy: the SDKs' own ones never see a 401 or a redirect to act on.
  *
- * It reads lists from their beginning; make a new one for each list.
+ * Outside of `inCall` it reads one list from its beginning; make a new one for each list.
  */
 function callPolicy(options: CallPolicyOptions, bodies: Bodies): PipelinePolicy {
   const { limits, log, randomness } = options;
-  const pagesAsked = new Set<string>();
+  const own: Call = { signal: options.signal, unreadable: options.unreadable, pagesAsked: new Set() };
 
   return {
     name: "cloudCallPolicy",
     async sendRequest(request, next) {
       const route = routeOf(request, options);
       const { target } = route;
+      const { signal, unreadable, pagesAsked } = calls.getStore() ?? own;
       if (route.paged) {
         if (pagesAsked.has(request.url)) throw malformedAnswer(target, "the pages of the list lead in a circle");
         if (pagesAsked.size === MOST_PAGES) throw malformedAnswer(target, `the list goes on after ${MOST_PAGES} pages`);
         pagesAsked.add(request.url);
       }
-      request.agent ??= connections;
       const body = bodies.get(request);
       if (body !== undefined) request.body = body;
-      const signal = options.signal ?? request.abortSignal;
+      if (signal) request.abortSignal = signal;
+      request.timeout = limits.requestTimeoutMs;
+      const send = async (): Promise<PipelineResponse> => {
+        if (signal?.aborted) throw ranOutOfTime(target);
+        return await next(request);
+      };
       let waited = 0;
       for (let tries = 1; ; tries++) {
         if (signal?.aborted) throw ranOutOfTime(target);
@@ -195,10 +258,15 @@ function callPolicy(options: CallPolicyOptions, bodies: Bodies): PipelinePolicy 
         const token = await credential.getToken(options.scope, signal ? { abortSignal: signal } : {});
         request.headers.set("authorization", `Bearer ${token?.token}`);
         try {
-          const response = await withinTime(request, signal, target, limits.requestTimeoutMs, next);
-          return usable(response, route, options);
+          const response = await (options.hostLimit ? options.hostLimit.run(send) : send());
+          return usable(response, route, { ...options, unreadable });
         } catch (error) {
-          const failure = asCloudFailure(error, target);
+          const late = error instanceof AnswerTimeout;
+          // The other lists of a host that does not answer must not wait for their turn, one time-out after the other.
+          if (late) options.hostLimit?.widen();
+          const failure = late
+            ? noAnswer(target, `no answer within ${limits.requestTimeoutMs / 1000} s`)
+            : asCloudFailure(error, target);
           if (failure.code === "throttled") measure("throttled", 1, { operation: target.operation });
           const wait = waitBefore(failure, tries, limits, randomness);
           if (wait === undefined || waited + wait > limits.totalWaitMs) throw failure;
@@ -224,47 +292,13 @@ function routeOf(request: PipelineRequest, { origin, resource, route }: CallPoli
 }
 
 /**
- * @throws {CloudFailure} timedOut when the caller aborts, unreachable when the request takes too long. The SDK's client
- * counts only to the headers and can't be stopped amid a compressed body, hence the race.
- */
-async function withinTime(
-  request: PipelineRequest,
-  signal: PipelineRequest["abortSignal"],
-  target: CallTarget,
-  ms: number,
-  send: (request: PipelineRequest) => Promise<PipelineResponse>,
-): Promise<PipelineResponse> {
-  const own = request.abortSignal;
-  const controller = new AbortController();
-  let stop: (failure: CloudFailure) => void = () => {};
-  const stopped = new Promise<never>((_, reject) => {
-    stop = (failure) => {
-      reject(failure);
-      controller.abort();
-    };
-  });
-  const onAbort = () => stop(ranOutOfTime(target));
-  signal?.addEventListener("abort", onAbort);
-  const timer = setTimeout(() => stop(noAnswer(target, `no answer within ${ms / 1000} s`)), ms);
-  request.abortSignal = controller.signal;
-  try {
-    return await Promise.race([send(request), stopped]);
-  } finally {
-    clearTimeout(timer);
-    signal?.removeEventListener("abort", onAbort);
-    if (own) request.abortSignal = own;
-    else delete request.abortSignal;
-  }
-}
-
-/**
  * The answer with the entries of its page that are what the service documents.
  * @throws {CloudFailure} unless it is a success with the members its route needs.
  */
 function usable(
   response: PipelineResponse,
   { target, answer, entry }: Route,
-  { unreadable, failureOf }: CallPolicyOptions,
+  { unreadable, failureOf, hostLimit }: CallPolicyOptions,
 ): PipelineResponse {
   const body = response.bodyAsText ?? "";
   const failed = { status: response.status, body, header: (name: string) => response.headers.get(name) };
@@ -282,7 +316,8 @@ function usable(
   const checked = answer.safeParse(json);
   if (!checked.success) throw undocumented(target, checked.error);
   if (!entry) return response;
-  const page = json as { value: unknown[] };
+  const page = json as { value: unknown[]; nextLink?: string | null };
+  if (page.nextLink) hostLimit?.widen();
   const readable = page.value.filter((one) => {
     const { error } = entry.safeParse(one);
     if (!error) return true;

@@ -2,12 +2,13 @@ import type { ClientRequest } from "node:http";
 import { Agent } from "node:https";
 import type { Duplex } from "node:stream";
 import { createSecureContext, type SecureContext } from "node:tls";
+import pLimit from "p-limit";
 
-/** Connections to one host at a time; further requests queue. */
-const MOST_PER_HOST = 32;
+/** Connections to one host at a time; further requests queue. Opening one costs more processor time than three requests. */
+export const MOST_PER_HOST = 8;
 
-/** Connections that wait for a next request, over all hosts. */
-const MOST_IDLE = 48;
+/** Connections that wait for a next request, over all hosts: those of as many vaults as are read at once. */
+const MOST_IDLE = 80;
 
 /** Milliseconds such a connection waits before it is closed. */
 const IDLE_MS = 4_000;
@@ -49,3 +50,34 @@ class Connections extends Agent {
 
 /** The process's one pool of connections to the cloud. */
 export const connections = new Connections({ keepAlive: true, maxSockets: MOST_PER_HOST, timeout: IDLE_MS });
+
+/** As long as a vault seems small, so many requests share a connection. */
+const REQUESTS_A_CONNECTION = 8;
+
+/**
+ * How many requests to one host are under way. A small vault's three lists and few details go one after the other over one
+ * connection: a second one would cost two round trips and more processor time than all of them. A host with much to read
+ * gets as many as there may be.
+ */
+export interface HostLimit {
+  run<T>(request: () => Promise<T>): Promise<T>;
+  /** There is much to read. */
+  widen(): void;
+}
+
+export function createHostLimit(): HostLimit {
+  const limit = pLimit(1);
+  let most = 1;
+  const set = (concurrency: number) => {
+    most = Math.min(MOST_PER_HOST, Math.max(most, concurrency));
+    if (limit.concurrency !== most) limit.concurrency = most;
+  };
+  return {
+    run(request) {
+      const wanted = limit(request);
+      set(Math.ceil((limit.activeCount + limit.pendingCount) / REQUESTS_A_CONNECTION));
+      return wanted;
+    },
+    widen: () => set(MOST_PER_HOST),
+  };
+}

@@ -9,6 +9,12 @@ export interface ContainerAppSecret {
   keyVaultUrl?: string;
 }
 
+/** A secret whose value was given to the app, with that value: for local variables only. */
+export interface GivenSecret {
+  name: string;
+  value: string;
+}
+
 export interface ContainerApp {
   id: string;
   name: string;
@@ -45,6 +51,8 @@ export interface Replica {
 export interface ContainerApps {
   /** An app or a job. */
   app(id: string, signal?: AbortSignal): Promise<ContainerApp>;
+  /** The secrets of an app or a job that are taken from no key vault. */
+  givenSecrets(id: string, signal?: AbortSignal): Promise<GivenSecret[]>;
   activeRevisions(appId: string, signal?: AbortSignal): Promise<Revision[]>;
   revision(appId: string, name: string, signal?: AbortSignal): Promise<Revision>;
   /** Those of one revision: newer ones than a restart show that it has happened. */
@@ -66,6 +74,7 @@ const REVISION = /^[A-Za-z0-9-]{1,90}$/;
 
 const READER = "the role Reader on the container app";
 const CONTRIBUTOR = "the role Container Apps Contributor on the container app";
+const LISTER = "a role on it that may list its secrets, such as Credential Lifecycle Literal Scanner";
 
 const text = z.string().nullish();
 const appAnswer = z.object({
@@ -78,6 +87,9 @@ const appAnswer = z.object({
       .object({ secrets: z.array(z.object({ name: z.string(), keyVaultUrl: text })).nullish() })
       .nullish(),
   }),
+});
+const secretsAnswer = z.object({
+  value: z.array(z.object({ name: z.string(), value: text, keyVaultUrl: text })),
 });
 const revisionAnswer = z.object({
   name: z.string().regex(REVISION),
@@ -120,6 +132,12 @@ export function createContainerApps(arm: Arm): ContainerApps {
           ...(keyVaultUrl && { keyVaultUrl }),
         })),
       };
+    },
+
+    async givenSecrets(id, signal) {
+      const asked = call(id, [APP, JOB], "/listSecrets", "read the secrets", LISTER);
+      const { value: secrets } = await arm.call({ ...asked, method: "POST", signal }, secretsAnswer);
+      return secrets.flatMap(({ name, value, keyVaultUrl }) => (value && !keyVaultUrl ? [{ name, value }] : []));
     },
 
     async activeRevisions(appId, signal) {

@@ -31,6 +31,8 @@ export type FailureCode =
   | "typePolicy"
   /** What a resource's configuration says of a key vault names no asset of one. */
   | "invalidReference"
+  /** Only a part of what was asked for was answered. */
+  | "incomplete"
   /** A delta link is not known any more: list everything again. */
   | "resyncRequired";
 
@@ -42,6 +44,8 @@ export interface CallTarget {
   resource: string;
   /** What to grant when the answer is 403, such as a role; completes "Give the service's identity …". */
   grant?: string;
+  /** What to do when the service has no token to call with. */
+  signIn?: string;
 }
 
 interface FailureDetails {
@@ -191,7 +195,7 @@ export function malformedAnswer(target: CallTarget, reason: string): CloudFailur
 export function foreignHost(target: CallTarget, host: string): CloudFailure {
   return failure("foreignHost", target, `the address it gives leads to ${host.slice(0, 200)}, where no token may go`, {
     remedy:
-      "Check this resource, and AZURE_CLOUD and the settings that name other addresses than that cloud's: AZURE_KEY_VAULT_SUFFIX, AZURE_APP_CONFIGURATION_SUFFIX, AZURE_RESOURCE_MANAGER_ENDPOINT, AZURE_GRAPH_ENDPOINT and AZURE_DEVOPS_ENDPOINT.",
+      "Check this resource, and AZURE_CLOUD and the settings that name other addresses than that cloud's: AZURE_KEY_VAULT_SUFFIX, AZURE_APP_CONFIGURATION_SUFFIX, AZURE_RESOURCE_MANAGER_ENDPOINT, AZURE_GRAPH_ENDPOINT, LOG_ANALYTICS_ENDPOINT and AZURE_DEVOPS_ENDPOINT.",
   });
 }
 
@@ -245,8 +249,7 @@ function failureOfCredential(error: Error, target: CallTarget): CloudFailure {
     );
   if (network) return noAnswer(target, "the sign-in service did not answer", network[1]);
   return failure("unauthenticated", target, "the identity could not sign in", {
-    remedy:
-      "Check the managed identity of the app, or AZURE_TENANT_ID, AZURE_CLIENT_ID and the client secret's expiry, or sign in again on a developer's machine.",
+    remedy: target.signIn ?? "Check the service's identity: GET /system/identity says who it is.",
     cloudCode: /AADSTS\d+/.exec(error.message)?.[0],
   });
 }

@@ -50,7 +50,12 @@ export function createIdentity(
   limits: { timeoutMs: number } = { timeoutMs: TOKEN_TIMEOUT_MS },
 ): Identity {
   const credentialType = chooseCredential(config);
-  const target: CallTarget = { operation: "sign in to the cloud", resource: describeSource(credentialType, config) };
+  const remedy = REMEDIES[credentialType];
+  const target: CallTarget = {
+    operation: "sign in to the cloud",
+    resource: describeSource(credentialType, config),
+    signIn: remedy,
+  };
   const cached = new Map<string, AccessToken>();
   const pending = new Map<string, Promise<AccessToken>>();
   let source: Promise<TokenCredential> | undefined;
@@ -62,8 +67,7 @@ export function createIdentity(
       const token = await withTimeout(target, limits.timeoutMs, (signal) =>
         credential.getToken(scopes, { ...options, abortSignal: signal }),
       );
-      if (token === null)
-        throw failure("unauthenticated", target, "no credential was found", { remedy: NO_CREDENTIAL });
+      if (token === null) throw failure("unauthenticated", target, "no credential was found", { remedy });
       return token;
     } catch (error) {
       throw asCloudFailure(error, target);
@@ -117,7 +121,13 @@ export function createIdentity(
   };
 }
 
-const NO_CREDENTIAL = "Turn on the app's managed identity, or set a client secret, or sign in with a developer tool.";
+/** What to do when no token can be had, for who runs the service in this way. */
+const REMEDIES: Record<CredentialType, string> = {
+  clientSecret: "Check AZURE_TENANT_ID and AZURE_CLIENT_ID, and whether the application's secret has ended.",
+  managedIdentity:
+    "Turn on the app's managed identity. AZURE_CLIENT_ID, where it is set, names a user-assigned one that the app must have.",
+  developerSignIn: "Sign in with the Azure CLI: az login. An app in Azure needs a managed identity instead.",
+};
 
 function chooseCredential(config: Config): CredentialType {
   if (config.AZURE_CLIENT_SECRET) return "clientSecret";

@@ -98,6 +98,14 @@ const ROUTES: { path: RegExp; operation: string; answer: z.ZodType; entry?: z.Zo
   { path: /^\/keys\/[^/]+\/rotationpolicy$/, operation: "read a key's rotation policy", answer: rotationPolicy },
   { path: /^\/keys\/[^/]+$/, operation: "read a key", answer: key },
   { path: /^\/certificates\/[^/]+$/, operation: "read a certificate", answer: certificate },
+  { path: /^\/secrets\/[^/]+\/versions$/, operation: "list versions of a secret", answer: page, entry: secretEntry },
+  { path: /^\/keys\/[^/]+\/versions$/, operation: "list versions of a key", answer: page, entry: keyEntry },
+  {
+    path: /^\/certificates\/[^/]+\/versions$/,
+    operation: "list versions of a certificate",
+    answer: page,
+    entry: certificateEntry,
+  },
 ];
 
 /** Either reads what describes a secret and never its value: https://learn.microsoft.com/azure/key-vault/general/rbac-guide */

@@ -1,8 +1,18 @@
 import type { TokenCredential } from "@azure/core-auth";
+import type { Pipeline } from "@azure/core-rest-pipeline";
 import type { KeyVaultCertificateWithPolicy } from "@azure/keyvault-certificates";
 import type { Config } from "../config/config.ts";
-import { type Logger, type Randomness, systemRandomness } from "../runtime.ts";
-import { CALL_LIMITS, type CallLimits, clientOptions } from "./calls.ts";
+import { detached, type Logger, type Randomness, systemRandomness } from "../runtime.ts";
+import {
+  CALL_LIMITS,
+  type CallLimits,
+  type CallScope,
+  clientOptions,
+  inCall,
+  leanPipeline,
+  pagesInCall,
+} from "./calls.ts";
+import { createHostLimit } from "./connections.ts";
 import { type CallTarget, CloudFailure, foreignHost } from "./failure.ts";
 import type { Identity } from "./identity.ts";
 import { keyVaultRoute, nameOfEntry } from "./key-vault-answers.ts";
@@ -34,6 +44,11 @@ export interface ListedCertificate extends Listed {
   kind: "certificate";
   /** SHA-1 of the certificate, upper-case hexadecimal. */
   thumbprint?: string;
+}
+
+/** One version of an asset; what it holds is not read. */
+export interface ListedVersion extends Listed {
+  version: string;
 }
 
 /** An entry of a list that is not what the service documents. */
@@ -103,10 +118,15 @@ export interface VaultClient {
   /** Undefined when the key has none. */
   rotationPolicy(name: string, signal?: AbortSignal): Promise<RotationPolicy | undefined>;
   certificate(name: string, signal?: AbortSignal): Promise<CertificateDetails>;
+  /** All versions of one asset, in no order. */
+  versions(kind: "secret" | "key" | "certificate", name: string, signal?: AbortSignal): AsyncGenerator<ListedVersion[]>;
 }
 
 export interface KeyVaults {
-  /** @throws {CloudFailure} foreignHost when the address is not https, or not under the cloud's Key Vault domain. */
+  /**
+   * One client serves all calls while a vault is read: they share its connections, eight at the most.
+   * @throws {CloudFailure} foreignHost when the address is not https, or not under the cloud's Key Vault domain.
+   */
   open(vault: { name: string; vaultUri: string }): VaultClient;
 }
 
@@ -131,49 +151,75 @@ export function createKeyVaults({
     open({ name, vaultUri }) {
       const resource = `key vault ${name}`;
       const origin = originOf(vaultUri, suffix, { operation: "open the vault", resource });
-      // A client holds no connection of its own, so each call has a new one: its policy knows one list only.
-      const connect: Connect = async (signal, unreadable) => [
+      const hostLimit = createHostLimit();
+      const connect: Connect = async () => [
         origin,
         await identity.credential(),
-        clientOptions({
-          origin,
-          scope: `https://${suffix}/.default`,
-          identity,
-          route: (path) => keyVaultRoute(path, resource),
-          resource,
-          signal,
-          unreadable:
-            unreadable && ((entry, failure) => unreadable({ kind: "unreadable", name: nameOfEntry(entry), failure })),
-          log,
-          randomness,
-          limits: { ...CALL_LIMITS, ...limits },
-        }),
+        {
+          ...(await clientOptions({
+            origin,
+            scope: `https://${suffix}/.default`,
+            identity,
+            route: (path) => keyVaultRoute(path, resource),
+            resource,
+            hostLimit,
+            log,
+            randomness,
+            limits: { ...CALL_LIMITS, ...limits },
+          })),
+          // The SDK hands it to its own client, where it is documented; a test holds that it is used.
+          pipeline: await leanPipeline(),
+        },
       ];
       return vaultClient(resource, connect);
     },
   };
 }
 
-type Connect = (
-  signal: AbortSignal | undefined,
-  unreadable?: OnUnreadable,
-) => Promise<[url: string, credential: TokenCredential, options: ReturnType<typeof clientOptions>]>;
+type Connect = () => Promise<
+  [
+    url: string,
+    credential: TokenCredential,
+    options: Awaited<ReturnType<typeof clientOptions>> & { pipeline: Pipeline },
+  ]
+>;
 
+/** What `make` answers, made at the first call; one that failed is made again. */
+function once<T>(make: () => Promise<T>): () => Promise<T> {
+  let made: Promise<T> | undefined;
+  return () => {
+    made ??= make().catch((error: unknown) => {
+      made = undefined;
+      throw error;
+    });
+    return made;
+  };
+}
+
+/** One SDK client of each kind serves all calls. */
 function vaultClient(resource: string, connect: Connect): VaultClient {
-  const keyClient = async (...options: Parameters<Connect>) => {
+  const keys = once(async () => {
     const { KeyClient } = await import("@azure/keyvault-keys");
-    return new KeyClient(...(await connect(...options)));
-  };
-  const certificateClient = async (...options: Parameters<Connect>) => {
+    return new KeyClient(...(await connect()));
+  });
+  const certificates = once(async () => {
     const { CertificateClient } = await import("@azure/keyvault-certificates");
-    return new CertificateClient(...(await connect(...options)));
-  };
+    return new CertificateClient(...(await connect()));
+  });
+  const secrets = once(async () => {
+    const { SecretClient } = await import("@azure/keyvault-secrets");
+    return new SecretClient(...(await connect()));
+  });
+  const scopeOf = (signal: AbortSignal | undefined, unreadable: OnUnreadable | undefined): CallScope => ({
+    signal,
+    unreadable:
+      unreadable && ((entry, failure) => unreadable({ kind: "unreadable", name: nameOfEntry(entry), failure })),
+  });
 
   return {
     async *secrets(signal, unreadable) {
-      const { SecretClient } = await import("@azure/keyvault-secrets");
-      const client = new SecretClient(...(await connect(signal, unreadable)));
-      for await (const page of client.listPropertiesOfSecrets().byPage()) {
+      const pages = (await secrets()).listPropertiesOfSecrets().byPage();
+      for await (const page of pagesInCall(scopeOf(signal, unreadable), pages)) {
         yield page.map((secret) => ({
           kind: "secret",
           ...listed(secret),
@@ -183,15 +229,15 @@ function vaultClient(resource: string, connect: Connect): VaultClient {
     },
 
     async *keys(signal, unreadable) {
-      const client = await keyClient(signal, unreadable);
-      for await (const page of client.listPropertiesOfKeys().byPage()) {
+      const pages = (await keys()).listPropertiesOfKeys().byPage();
+      for await (const page of pagesInCall(scopeOf(signal, unreadable), pages)) {
         yield page.map((key) => ({ kind: "key", ...listed(key) }));
       }
     },
 
     async *certificates(signal, unreadable) {
-      const client = await certificateClient(signal, unreadable);
-      for await (const page of client.listPropertiesOfCertificates().byPage()) {
+      const pages = (await certificates()).listPropertiesOfCertificates().byPage();
+      for await (const page of pagesInCall(scopeOf(signal, unreadable), pages)) {
         yield page.map((certificate) => ({
           kind: "certificate",
           ...listed(certificate),
@@ -201,7 +247,8 @@ function vaultClient(resource: string, connect: Connect): VaultClient {
     },
 
     async key(name, signal) {
-      const { key, keyType, keyOperations, properties } = await (await keyClient(signal)).getKey(name);
+      const client = await keys();
+      const { key, keyType, keyOperations, properties } = await inCall({ signal }, () => client.getKey(name));
       return {
         version: properties.version ?? "",
         keyType: keyType ?? "",
@@ -211,9 +258,9 @@ function vaultClient(resource: string, connect: Connect): VaultClient {
     },
 
     async rotationPolicy(name, signal) {
-      const client = await keyClient(signal);
+      const client = await keys();
       try {
-        const policy = await client.getKeyRotationPolicy(name);
+        const policy = await inCall({ signal }, () => client.getKeyRotationPolicy(name));
         const lifetimeActions = (policy.lifetimeActions ?? []).map(({ action, timeAfterCreate, timeBeforeExpiry }) => ({
           action: action as "Rotate" | "Notify",
           ...present({ timeAfterCreate, timeBeforeExpiry }),
@@ -226,8 +273,20 @@ function vaultClient(resource: string, connect: Connect): VaultClient {
     },
 
     async certificate(name, signal) {
-      const certificate = await (await certificateClient(signal)).getCertificate(name);
+      const client = await certificates();
+      const certificate = await inCall({ signal }, () => client.getCertificate(name));
       return certificateDetails(certificate, { operation: "read a certificate", resource });
+    },
+
+    async *versions(kind, name, signal) {
+      const pages =
+        kind === "secret"
+          ? (await secrets()).listPropertiesOfSecretVersions(name)
+          : kind === "key"
+            ? (await keys()).listPropertiesOfKeyVersions(name)
+            : (await certificates()).listPropertiesOfCertificateVersions(name);
+      for await (const page of pagesInCall({ signal }, pages.byPage()))
+        yield page.map((one) => ({ ...listed(one), version: one.version ?? "" }));
     },
   };
 }
@@ -254,7 +313,7 @@ interface SdkProperties {
 
 export function listed(properties: SdkProperties): Listed {
   return {
-    name: properties.name ?? "",
+    name: detached(properties.name ?? ""),
     enabled: properties.enabled ?? true,
     ...present({
       notBefore: unixSeconds(properties.notBefore),
@@ -270,7 +329,9 @@ export function listed(properties: SdkProperties): Listed {
 function certificateDetails(certificate: KeyVaultCertificateWithPolicy, target: CallTarget): CertificateDetails {
   const { properties, policy } = certificate;
   // Absent while the certificate authority has not answered yet; then the policy says what will be.
-  const x509 = certificate.cer?.length ? readX509(certificate.cer, target) : undefined;
+  const keyIsSaid =
+    policy?.keyType !== undefined && (policy.keySize !== undefined || policy.keyCurveName !== undefined);
+  const x509 = certificate.cer?.length ? readX509(certificate.cer, target, !keyIsSaid) : undefined;
   const wanted = policy?.subjectAlternativeNames;
   const lifetimeActions = (policy?.lifetimeActions ?? []).flatMap(({ action, lifetimePercentage, daysBeforeExpiry }) =>
     action === "AutoRenew" || action === "EmailContacts"

@@ -1,4 +1,4 @@
-import type { EmailClient, EmailMessage } from "@azure/communication-email";
+import type { EmailClient, EmailMessage, EmailRecipients } from "@azure/communication-email";
 import type { Config } from "../config/config.ts";
 import { asCloudFailure, type CallTarget, type CloudFailure, malformedAnswer } from "./failure.ts";
 import type { Identity } from "./identity.ts";
@@ -18,7 +18,7 @@ const API_VERSION = "2025-09-01";
 export interface Mail {
   /** A GUID: the provider's name for this mail, by which it can be asked for later. */
   operationId: string;
-  /** At most 50 addresses. */
+  /** At most 50 addresses. None of them sees another: several are all in Bcc, one stands in To. */
   to: readonly string[];
   subject: string;
   html: string;
@@ -106,7 +106,7 @@ export function createMailSender(deps: {
         { operation: "send a mail", resource: endpoint, ...grant },
         {
           senderAddress,
-          recipients: { to: to.map((address) => ({ address })) },
+          recipients: recipientsOf(to),
           content: { subject, html, plainText: text },
           disableUserEngagementTracking: true,
         },
@@ -127,6 +127,12 @@ export function createMailSender(deps: {
         }),
       }),
   };
+}
+
+/** A mail needs no To: https://learn.microsoft.com/rest/api/communication/email/email/send#emailrecipients */
+function recipientsOf(to: readonly string[]): EmailRecipients {
+  const addresses = to.map((address) => ({ address }));
+  return addresses.length === 1 ? { to: addresses } : { bcc: addresses };
 }
 
 /** A resumed operation sends nothing, but the SDK's signature wants a message. */

@@ -27,7 +27,7 @@ const VAULT_ID =
 /** A vault's name, which becomes part of storage keys. */
 const vaultName = z.string().regex(/^[0-9A-Za-z-]{1,127}$/);
 
-const vault = z.object({
+export const vaultAnswer = z.object({
   id: z.string().max(1024).regex(VAULT_ID),
   name: vaultName,
   location: text,
@@ -56,7 +56,7 @@ const vault = z.object({
       .nullish(),
   }),
 });
-export type AnsweredVault = z.infer<typeof vault>;
+export type AnsweredVault = z.infer<typeof vaultAnswer>;
 export type AnsweredSubscription = z.infer<typeof subscriptionAnswer>;
 
 /**
@@ -64,7 +64,7 @@ export type AnsweredSubscription = z.infer<typeof subscriptionAnswer>;
  * @throws {CloudFailure} badResponse when it is not what the service documents.
  */
 export function readVaultEntry(entry: unknown): AnsweredVault {
-  const { data, error } = vault.safeParse(entry);
+  const { data, error } = vaultAnswer.safeParse(entry);
   if (data) return data;
   throw undocumented({ operation: "read the description", resource: `key vault ${nameOfVault(entry) ?? "?"}` }, error);
 }

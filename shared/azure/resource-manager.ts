@@ -1,7 +1,7 @@
 import { type ArmCall, createArm } from "./arm.ts";
-import { CloudFailure } from "./failure.ts";
+import { CloudFailure, malformedAnswer } from "./failure.ts";
 import type { CloudServices } from "./key-vault.ts";
-import { resourceName, resourcePath } from "./resource-id.ts";
+import { parseResourceId, resourceName, resourcePath } from "./resource-id.ts";
 import {
   type AnsweredSubscription,
   type AnsweredVault,
@@ -10,6 +10,7 @@ import {
   readSubscriptionEntry,
   readVaultEntry,
   subscriptionAnswer,
+  vaultAnswer,
 } from "./resource-manager-answers.ts";
 
 export interface SubscriptionResource {
@@ -75,6 +76,12 @@ export interface ResourceManager {
   subscription(subscriptionId: string, signal?: AbortSignal): Promise<SubscriptionResource>;
   /** Page by page; it has seen every vault only when it ends without an error. */
   vaults(subscriptionId: string, signal?: AbortSignal): AsyncGenerator<VaultPage>;
+  /**
+   * One vault; `notFound` also while it is deleted and can be recovered.
+   *
+   * @throws {TypeError} when the id is not that of a vault.
+   */
+  vault(vaultResourceId: string, signal?: AbortSignal): Promise<VaultResource>;
   diagnosticSettings(vaultResourceId: string, signal?: AbortSignal): Promise<DiagnosticSetting[]>;
 }
 
@@ -84,11 +91,13 @@ const VAULTS_PER_PAGE = 1000;
 /** https://learn.microsoft.com/rest/api/resources/subscriptions */
 const SUBSCRIPTIONS_VERSION = "2022-12-01";
 
-/** https://learn.microsoft.com/rest/api/keyvault/keyvault/vaults/list-by-subscription */
+/** https://learn.microsoft.com/rest/api/keyvault/keyvault/vaults/list-by-subscription, and `get` beside it. */
 const VAULTS_VERSION = "2026-02-01";
 
 /** https://learn.microsoft.com/rest/api/monitor/diagnostic-settings/list */
 const DIAGNOSTIC_SETTINGS_VERSION = "2021-05-01-preview";
+
+const VAULT_TYPE = "microsoft.keyvault/vaults";
 
 const READER = "the role Reader on the subscription";
 
@@ -142,8 +151,20 @@ export function createResourceManager(services: CloudServices): ResourceManager 
       }
     },
 
+    async vault(vaultResourceId, signal) {
+      const path = resourcePath(vaultResourceId, VAULT_TYPE);
+      const resource = `key vault ${resourceName(vaultResourceId)}`;
+      const target = { operation: "read the description", resource, grant: READER };
+      const answer = await arm.call({ path, apiVersion: VAULTS_VERSION, target, signal }, vaultAnswer);
+      // An answer about another vault is no description of this one.
+      if (answer.id.toLowerCase() !== vaultResourceId.toLowerCase()) {
+        throw malformedAnswer(target, "the answer is about another vault");
+      }
+      return vaultResource(answer, parseResourceId(answer.id)!.subscriptionId.toLowerCase());
+    },
+
     async diagnosticSettings(vaultResourceId, signal) {
-      const path = `${resourcePath(vaultResourceId, "microsoft.keyvault/vaults")}/providers/Microsoft.Insights/diagnosticSettings`;
+      const path = `${resourcePath(vaultResourceId, VAULT_TYPE)}/providers/Microsoft.Insights/diagnosticSettings`;
       const resource = `key vault ${resourceName(vaultResourceId)}`;
       const target = { operation: "read the diagnostic settings", resource, grant: READER };
       const call = { path, apiVersion: DIAGNOSTIC_SETTINGS_VERSION, target, signal };

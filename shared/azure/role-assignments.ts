@@ -16,7 +16,7 @@ export interface RoleAssignment {
 export interface RoleDefinition {
   /** As people know it. */
   name: string;
-  permissions: { dataActions: string[]; notDataActions: string[] }[];
+  permissions: { actions: string[]; notActions: string[]; dataActions: string[]; notDataActions: string[] }[];
 }
 
 /** Every method throws `CloudFailure`. https://learn.microsoft.com/rest/api/authorization */
@@ -45,7 +45,7 @@ const actions = z.array(z.string()).nullish();
 const definition = z.object({
   properties: z.object({
     roleName: z.string(),
-    permissions: z.array(z.object({ dataActions: actions, notDataActions: actions })),
+    permissions: z.array(z.object({ actions, notActions: actions, dataActions: actions, notDataActions: actions })),
   }),
 });
 
@@ -78,7 +78,9 @@ export function createRoleAssignments(arm: Arm): RoleAssignments {
       const { properties } = await arm.call(call, definition);
       return {
         name: properties.roleName,
-        permissions: properties.permissions.map(({ dataActions, notDataActions }) => ({
+        permissions: properties.permissions.map(({ actions, notActions, dataActions, notDataActions }) => ({
+          actions: actions ?? [],
+          notActions: notActions ?? [],
           dataActions: dataActions ?? [],
           notDataActions: notDataActions ?? [],
         })),

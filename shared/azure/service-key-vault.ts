@@ -60,7 +60,7 @@ export function createServiceKeyVault(services: CloudServices): ServiceKeyVault 
     return new SecretClient(
       origin,
       await identity.credential(),
-      clientOptions({ ...options, limits: { ...CALL_LIMITS, ...limits } }),
+      await clientOptions({ ...options, limits: { ...CALL_LIMITS, ...limits } }),
     );
   }
 

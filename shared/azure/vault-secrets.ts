@@ -115,7 +115,7 @@ export function createVaultSecrets(services: CloudServices): VaultSecretsClients
         const scope = `https://${suffix}/.default`;
         const allowed = { ...CALL_LIMITS, ...limits, ...(once && { unreachableTries: 1 }) };
         const options = { origin, scope, identity, route, resource, signal, log, randomness, limits: allowed };
-        const { additionalPolicies, ...others } = clientOptions(options);
+        const { additionalPolicies, ...others } = await clientOptions(options);
         const first = policies.map((policy) => ({ policy, position: "perCall" as const }));
         const all = { ...others, additionalPolicies: [...first, ...additionalPolicies] };
         return new SecretClient(origin, await identity.credential(), all);

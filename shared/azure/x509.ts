@@ -9,18 +9,24 @@ interface X509Facts {
   /** Values only: `www.example.com`, `10.0.0.1`, `ops@example.com`. */
   subjectAlternativeNames: string[];
   validityMonths: number;
+}
+
+interface KeyFacts {
   keyType?: string;
   /** Bits; RSA only. */
   keySize?: number;
 }
 
-/** @throws {CloudFailure} badResponse when the bytes are no X.509 certificate in DER, or of a key that cannot be read. */
-export function readX509(der: Uint8Array, target: CallTarget): X509Facts {
+/**
+ * @param key - The facts of its key are wanted: reading it takes most of the time.
+ * @throws {CloudFailure} badResponse when the bytes are no X.509 certificate in DER, or of a key that cannot be read.
+ */
+export function readX509(der: Uint8Array, target: CallTarget, key: boolean): X509Facts & KeyFacts {
   let certificate: X509Certificate;
-  let key: KeyObject;
+  let keyFacts: KeyFacts;
   try {
     certificate = new X509Certificate(der);
-    key = certificate.publicKey;
+    keyFacts = key ? publicKeyFacts(certificate.publicKey) : {};
   } catch {
     throw malformedAnswer(target, "the certificate is no X.509");
   }
@@ -29,7 +35,7 @@ export function readX509(der: Uint8Array, target: CallTarget): X509Facts {
     issuer: oneLine(certificate.issuer),
     subjectAlternativeNames: alternativeNames(certificate.subjectAltName),
     validityMonths: months(certificate.validFromDate, certificate.validToDate),
-    ...publicKeyFacts(key),
+    ...keyFacts,
   };
 }
 
@@ -47,10 +53,7 @@ function months(from: Date, to: Date): number {
 }
 
 /** Not by `toLegacyObject`, which ends the whole process with a segmentation fault at P-256K (Node 24.21). */
-function publicKeyFacts({ asymmetricKeyType: type, asymmetricKeyDetails: details }: KeyObject): {
-  keyType?: string;
-  keySize?: number;
-} {
+function publicKeyFacts({ asymmetricKeyType: type, asymmetricKeyDetails: details }: KeyObject): KeyFacts {
   if (type === "ec") return { keyType: "EC" };
   if (type !== "rsa" && type !== "rsa-pss") return {};
   return { keyType: "RSA", ...(details?.modulusLength === undefined ? {} : { keySize: details.modulusLength }) };

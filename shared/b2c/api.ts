@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { entityTag } from "../http/conditional.ts";
 import { singleLine } from "../http/text.ts";
 import { ListFailure, RUN_STATUSES } from "../runs/runs.ts";
 import { CHECKS, type TestResult } from "./connection-test.ts";
@@ -88,7 +89,7 @@ export const TenantView = z
     clientSecretExpiresOn: instant.nullable().meta({
       description: "As it was given, else as the tenant said at the last discovery; null where neither is known.",
     }),
-    autoDiscover: z.boolean(),
+    autoDiscover: z.boolean().meta({ description: "Whether its credentials are discovered by themselves." }),
     discoveryIntervalHours: z.int(),
     tenantType: z.enum(TENANT_TYPES).nullable().meta({
       description: "`external`: of Entra External ID. Null until the tenant has said so.",
@@ -139,7 +140,7 @@ export function tenantView(found: FoundTenant): z.infer<typeof TenantView> {
     createdBy: row.createdBy,
     updatedAt: row.updatedAt,
     updatedBy: row.updatedBy,
-    etag: row.etag,
+    etag: entityTag(row),
   };
 }
 
@@ -175,9 +176,16 @@ export function runView(run: RunRecord): z.infer<typeof TenantRun> {
 export const TenantTest = z
   .object({
     ok: z.boolean().meta({ description: "Whether a discovery would read everything." }),
-    tenantType: z.enum(TENANT_TYPES).nullable(),
+    tenantType: z
+      .enum(TENANT_TYPES)
+      .nullable()
+      .meta({ description: "What kind of tenant it is; null where it did not say." }),
     organization: z
-      .object({ id: z.string(), displayName: z.string(), verifiedDomains: z.array(z.string()) })
+      .object({
+        id: z.string(),
+        displayName: z.string(),
+        verifiedDomains: z.array(z.string()).meta({ description: "The domains that it has proven to be its own." }),
+      })
       .nullable()
       .meta({ description: "What the tenant says of itself." }),
     checks: z

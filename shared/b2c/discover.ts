@@ -1,6 +1,5 @@
 import pMap from "p-map";
 import type { Audit } from "../audit/audit.ts";
-import { IntervalSealed } from "../audit/interval.ts";
 import { CloudFailure } from "../azure/failure.ts";
 import type { Registration } from "../azure/token-endpoint.ts";
 import { ASSET_TYPES } from "../inventory/asset.ts";
@@ -9,6 +8,7 @@ import { type Moment, rangeOf } from "../inventory/health.ts";
 import { b2cHolderName, holderSubscription } from "../inventory/holder.ts";
 import { expiriesOf, VAULTS, Vaults, vaultInSubscriptionKey } from "../inventory/vault.ts";
 import { type HolderWriting, writeHolder } from "../inventory/write-holder.ts";
+import { enterEnd } from "../runs/enter-end.ts";
 import type { HeldRun, ListFailure } from "../runs/runs.ts";
 import type { Clock, Logger, Randomness } from "../runtime.ts";
 import type { KeptSecrets } from "../secrets/kept-secrets.ts";
@@ -191,33 +191,27 @@ export async function changeStatus(
   );
 }
 
-const ENTRY_ATTEMPTS = 3;
-
-/** Enters the run's end in the audit log, once under one id, and ends it. */
+/** Enters the run's end in the audit log and ends it. */
 async function complete(
   held: HeldRun<RunRecord>,
   ending: NonNullable<RunRecord["ending"]>,
   deps: DiscoverDeps,
-  attempt = 1,
 ): Promise<void> {
   const { runId, tenantId, requestId, failures } = held.run;
   const { entryId, finishedAt, status, counts } = ending;
-  try {
-    await deps.audit.append({
+  const keep = (id: string) => held.change({ ending: { ...ending, entryId: id } });
+  await enterEnd(
+    deps.audit,
+    {
       id: entryId,
       type: "b2cTenant.discovered",
       caller: { actor: "system", requestId },
       outcome: status === "completed" ? "success" : "failure",
       target: { type: "b2cTenant", id: tenantId },
       details: { runId, status, ...counts, failures: failures.map(({ list, code }) => `${list}: ${code}`) },
-    });
-  } catch (error) {
-    // A worker died long ago before it could enter it, and the time of that id is sealed.
-    if (!(error instanceof IntervalSealed) || attempt === ENTRY_ATTEMPTS) throw error;
-    const again = { ...ending, entryId: deps.randomness.ulid(deps.clock.now()) };
-    await held.change({ ending: again });
-    return await complete(held, again, deps, attempt + 1);
-  }
+    },
+    { ...deps, keep },
+  );
   await deps.ended();
   await held.confirm();
   await changeStatus(held.run, deps, ({ runId: _, ...known }) => ({ ...known, ended: status, counts, failures }));

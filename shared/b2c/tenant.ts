@@ -45,10 +45,10 @@ export type List = (typeof LISTS)[number];
 
 /** Credentials in the inventory, by kind; `expiring` are those of the status warning or critical. */
 export const Counts = z.object({
-  applications: z.int(),
-  policyKeys: z.int(),
-  identityProviders: z.int(),
-  expiring: z.int(),
+  applications: z.int().meta({ description: "Of applications: their client secrets and certificates." }),
+  policyKeys: z.int().meta({ description: "Of custom policies: their keys." }),
+  identityProviders: z.int().meta({ description: "Of identity providers." }),
+  expiring: z.int().meta({ description: "Those of the status warning or critical." }),
 });
 export type Counts = z.infer<typeof Counts>;
 

@@ -1,5 +1,6 @@
 import type { AssetRecord, AssetSource, AssetType } from "../inventory/asset.ts";
 import type { VaultRecord } from "../inventory/vault.ts";
+import type { Remediation, Target } from "./remedies/remediation.ts";
 
 /** In the order violations are listed. */
 export const SEVERITIES = ["critical", "high", "medium", "low"] as const;
@@ -10,17 +11,6 @@ export const WEIGHTS: Record<Severity, number> = { critical: 10, high: 5, medium
 
 export const RESOURCE_TYPES = ["vault", "secret", "key", "certificate"] as const;
 export type ResourceType = (typeof RESOURCE_TYPES)[number];
-
-/**
- * How to mend a violation; `{vault}` and `{name}` stand for the resource's own, `{appId}` and `{keyId}` for the client id and
- * the key id of an application's credential.
- */
-export interface Remediation {
-  portal: string;
-  cli: string;
-  /** Null where Bicep has no resource that could say it, as for certificates. */
-  bicep: string | null;
-}
 
 export interface Evaluation {
   result: "pass" | "fail" | "notApplicable";
@@ -38,11 +28,13 @@ export interface Context {
   warningDays: number;
 }
 
-/** References to an asset or a vault: how many can be followed and how many can't, and the first of those in words. */
+/** What is known of the use of an asset or a vault: references, those that can't be followed in words, and what logs show. */
 export interface ReferenceFacts {
   resolved: number;
   unresolved: number;
   examples: string[];
+  /** Whether logs that were whole for long enough have seen it read. */
+  use?: { unused: boolean; evidence: string };
 }
 
 /** An asset, the one thing of its vault that asset checks ask, and what is known of references to it. */
@@ -60,7 +52,10 @@ interface CheckFacts {
   title: string;
   severity: Severity;
   rationale: string;
-  remediation: Remediation;
+  /** How to mend it on this resource. */
+  remedy(target: Target): Remediation;
+  /** Ids of the checks that say its finding in its place once that is worse: a violation that one of them goes on has not ended. */
+  successors?: readonly string[];
 }
 
 export interface VaultCheck extends CheckFacts {

@@ -10,21 +10,19 @@ import { expiriesOf, VAULTS, Vaults } from "../inventory/vault.ts";
 import { VaultBusy } from "../inventory/write.ts";
 import type { Clock, Logger, Randomness } from "../runtime.ts";
 import type { Settings } from "../settings/settings.ts";
-import { withoutKeys } from "../storage/entity.ts";
 import { keyEnd } from "../storage/keys.ts";
 import type { Queues } from "../storage/queues.ts";
 import type { Tables } from "../storage/tables.ts";
+import { DAY_MS } from "../time.ts";
 import { assetsExpiringIn, momentOf, sweptIntervals } from "./crossed.ts";
-import { createEvaluator, type Evaluator } from "./evaluator.ts";
-import { createExemptions, type ExemptionStore } from "./exemptions.ts";
+import { createEvaluations, type EvaluationStatus, evaluationStatus, queued } from "./evaluations.ts";
+import { createEvaluator, type Evaluator, editionOf } from "./evaluator.ts";
+import { createExemptions, type Exemption, type ExemptionStore } from "./exemptions.ts";
 import { type FrameworkResult, frameworkResults } from "./frameworks.ts";
-import { readHistory, recordDay } from "./history.ts";
+import { type DayScore, readHistory, recordDay } from "./history.ts";
 import {
-  type DayScore,
-  EVALUATION_KEY,
   type EvaluateMessage,
   type EvaluationRecord,
-  Evaluations,
   LINES_KEY,
   Lines,
   QUEUE,
@@ -33,10 +31,13 @@ import {
   vaultsRange,
 } from "./layout.ts";
 import { type NewViolation, newViolations, removeOldNewViolations } from "./new-violations.ts";
-import { countsOf, type Overview, readOverview, uncountedHolders } from "./overview.ts";
-import type { Reference } from "./references.ts";
+import { type Counted, countsOf, type Overview, readCounted, readOverview } from "./overview.ts";
+import type { AssetUse, Reference } from "./references.ts";
+import { faultOfTotals, renewTotals } from "./renew-totals.ts";
 import { type Score, scoreOf } from "./score.ts";
-import { listViolations, type Violation, type ViolationFilter } from "./violations.ts";
+import { readingOf, standingViolations, type ViolationReading } from "./standing.ts";
+import { HOLDERS, type IsUncounted, uncountedNow } from "./uncounted.ts";
+import { listViolations, type ViolationFilter, type ViolationPage } from "./violations.ts";
 
 /** Up to so many vaults and assets are evaluated while the request waits. */
 const INLINE_VAULTS = 20;
@@ -48,18 +49,7 @@ const SETTINGS_FELT_SECONDS = 30;
 /** Names in one message, each of at most 139 characters: far below 48 KiB. */
 const ASSETS_PER_MESSAGE = 300;
 const SENDS_AT_ONCE = 16;
-
-/** The last evaluation of everything, as it stands. */
-export interface EvaluationStatus {
-  evaluationId: string;
-  status: "queued" | "running" | "completed" | "partial";
-  requestedAt: string;
-  requestedBy: string;
-  /** Null until it is planned. */
-  vaults: number | null;
-  vaultsLeft: number;
-  failedVaults: string[];
-}
+const READS_AT_ONCE = 4;
 
 export interface ScoreAnswer extends Score {
   exempted: number;
@@ -68,6 +58,9 @@ export interface ScoreAnswer extends Score {
   evaluation: EvaluationStatus | null;
   history?: DayScore[];
 }
+
+/** An evaluation, and the score as it is now once it is over. */
+export type EvaluationResult = EvaluationStatus & { score: ScoreAnswer | null };
 
 /** Evaluates checks, keeps their results and answers what they come to. */
 export interface Compliance extends Pick<Evaluator, "prepareChange" | "restore" | "removeOldFences"> {
@@ -85,34 +78,83 @@ export interface Compliance extends Pick<Evaluator, "prepareChange" | "restore" 
    *
    * @throws {Problem} conflict while `enableComplianceScanning` is false.
    */
-  evaluate(caller: Caller): Promise<EvaluationStatus & { score: ScoreAnswer | null }>;
-  /** Once a day: what time alone has changed. Goes through the queue, which repeats what fails. */
-  runDue(): Promise<void>;
-  /** Keeps today's score as it is now. */
-  recordScore(): Promise<void>;
+  evaluate(caller: Caller): Promise<EvaluationResult>;
   /**
-   * One request per 1,000 vaults, one more where there are credentials that are no vault's, and one for a history.
+   * An evaluation that was asked for, as it stands.
+   *
+   * @throws {Problem} notFound
+   */
+  evaluation(evaluationId: string): Promise<EvaluationResult>;
+  /** Once a day: what time alone has changed, and everything where the checks did. Goes through the queue, which repeats what fails. */
+  runDue(): Promise<void>;
+  /** Keeps today's score, and that of each framework, as they are now. Renews the totals where results changed. */
+  recordScore(): Promise<void>;
+  /** Counts all results anew, where any changed since; `all`: whether or not. See renew-totals.ts. */
+  renewTotals(options?: { all: boolean }): Promise<void>;
+  /** What is wrong with the totals of all results; see renew-totals.ts. */
+  faultOfTotals(): Promise<"stale" | "unreadable" | undefined>;
+  /**
+   * One request for the totals, where they say it (else one per 1,000 vaults), one for the scope, more where there are
+   * credentials that are no vault's, and one for a history.
    *
    * @param historyDays - Also the score of each of so many days.
    */
   score(historyDays?: number): Promise<ScoreAnswer>;
   /**
-   * The score, and that of each framework, of one reading: one request per 1,000 vaults.
+   * The score, and that of each framework, of one reading: one request, where the totals say it; else one per 1,000 vaults.
    *
-   * @param uncounted - The holders whose credentials don't count now, by lower-cased name, as the inventory tells them.
+   * @param isUncounted - Tells the vaults and holders that don't count now, as the inventory does.
    */
-  standing(uncounted: ReadonlySet<string>): Promise<{ score: ScoreAnswer; frameworks: FrameworkResult[] }>;
-  /** One request per 1,000 vaults, one for when the page's vaults were last seen, and at most four for its rows. */
-  violations(filter: ViolationFilter, request: PageRequest): Promise<Page<Violation>>;
+  standing(isUncounted: IsUncounted): Promise<{ score: ScoreAnswer; frameworks: FrameworkResult[] }>;
+  /**
+   * One request per 1,000 vaults, one for the scope, one for when the page's vaults were last seen, and mostly up to four for its rows: at most
+   * 16, or ten times as many where an owner, or what is exempted of one check and vault alone, has to be looked for.
+   */
+  violations(filter: ViolationFilter, request: PageRequest): Promise<ViolationPage>;
   /** For alerts: violations that arose behind the cursor; without one, none and the cursor of now. */
   newViolations(
     cursor: string | undefined,
     limit: number,
   ): Promise<{ violations: NewViolation[]; cursor: string; more: boolean }>;
+  /** For alerts: a page of those that stand now, the most severe first, without exempted ones; no cursor behind the last. */
+  standingViolations(
+    cursor: string | undefined,
+    limit: number,
+  ): Promise<{ violations: NewViolation[]; cursor?: string }>;
+  /** For alerts: what tells whether violations that were told of still stand. One request per 1,000 vaults. */
+  readViolations(): Promise<ViolationReading>;
   /** By id. */
   frameworks(request: PageRequest): Promise<Page<FrameworkResult>>;
-  /** @throws {Problem} notFound */
-  framework(id: string): Promise<FrameworkResult>;
+  /**
+   * @param historyDays - Also its score of each of so many days.
+   * @throws {Problem} notFound
+   */
+  framework(id: string, historyDays?: number): Promise<FrameworkResult & { history?: DayScore[] }>;
+  /**
+   * What an assessor needs of a framework: its results, and for each of its checks the first violations.
+   *
+   * @param options - `days` of its trend; how many violations `each` check shows.
+   * @throws {Problem} notFound
+   */
+  assessment(id: string, options: { days: number; each: number }): Promise<Assessment>;
+}
+
+/** A framework's results with what they rest on. */
+export interface Assessment {
+  framework: FrameworkResult & { history: DayScore[] };
+  /** By check. Those that pass, and those that apply to nothing, have none. */
+  violations: Map<string, ViolationPage>;
+  /** What was evaluated. */
+  scope: {
+    vaults: number;
+    directories: number;
+    subscriptions: string[];
+    evaluatedFrom: string | null;
+    evaluatedTo: string | null;
+  };
+  /** Those that cover one of its checks and have not ended. */
+  exemptions: Exemption[];
+  createdAt: Date;
 }
 
 export function createCompliance(deps: {
@@ -123,16 +165,24 @@ export function createCompliance(deps: {
   /** Whether there is a PRO licence: credentials that are no vault's count only with one. */
   licensed: () => Promise<boolean>;
   /** The references to a vault and to its assets as they are known now. */
-  references?: (vaultName: string) => Promise<Reference[]>;
+  references?: (vaultName: string) => Promise<(Reference | AssetUse)[]>;
+  /** The tag that names an owner. */
+  ownerTag?: string;
   clock: Clock;
   randomness: Randomness;
   log: Logger;
 }): Compliance {
   const { tables, queues, settings, audit, clock, randomness, log } = deps;
   const evaluator = createEvaluator(deps);
+  const evaluations = createEvaluations(deps);
+  const edition = editionOf(deps.ownerTag);
   const overview = async () => {
     const now = { now: clock.now().getTime(), licensed: await deps.licensed() };
-    return await readOverview(tables, now.now, () => uncountedHolders(tables, now));
+    return await readOverview(tables, now.now, (holders) => uncountedNow(tables, now, holders));
+  };
+  const counted = async () => {
+    const now = { now: clock.now().getTime(), licensed: await deps.licensed() };
+    return await readCounted(tables, now.now, (holders) => uncountedNow(tables, now, holders));
   };
 
   const send = (message: EvaluateMessage, delaySeconds = 0) => queues.send(QUEUE, message, { delaySeconds });
@@ -154,7 +204,7 @@ export function createCompliance(deps: {
     return { vaults, assets };
   }
 
-  async function evaluate(caller: Caller): Promise<EvaluationStatus & { score: ScoreAnswer | null }> {
+  async function evaluate(caller: Caller): Promise<EvaluationResult> {
     if (!(await evaluator.context())) {
       throw new Problem(
         "conflict",
@@ -179,16 +229,27 @@ export function createCompliance(deps: {
       details: { vaults: vaults.length, assets },
     };
     await audited(audit, event, async () => {
-      await tables.put(Evaluations, STATE, EVALUATION_KEY, record);
+      await evaluations.begin(record);
       // Where this process does the work itself, the message only finishes what it should leave undone.
       await send({ kind: "everything", evaluationId }, inline ? FINISHED_INLINE_SECONDS : 0);
     });
     if (!inline) return { ...queued(record), score: null };
     for (const vault of await everyVault(vaults)) await handle({ kind: "vault", vault, evaluationId });
-    const score = await scoreNow();
-    await recordDay(tables, clock.now(), score);
-    const status = score.evaluation?.evaluationId === evaluationId ? score.evaluation : queued(record);
-    return { ...status, score: status.status === "completed" ? score : null };
+    await recordScore();
+    return await evaluation(evaluationId);
+  }
+
+  async function evaluation(evaluationId: string): Promise<EvaluationResult> {
+    const read = await overview();
+    const status = await evaluations.status(evaluationId, read);
+    if (!status) throw notFound(`The evaluation ${evaluationId.slice(0, 64)}`);
+    return { ...status, score: isOver(status) ? scoreAnswer(read) : null };
+  }
+
+  async function recordScore(): Promise<void> {
+    await renewTotals(tables, { changed: true });
+    const read = await counted();
+    await recordDay(tables, clock.now(), scoreAnswer(read), frameworkResults(read));
   }
 
   /** The inventory's vaults, and those it has no more, which are taken out when their turn comes. */
@@ -228,20 +289,13 @@ export function createCompliance(deps: {
     }
   }
 
-  async function isOver(evaluationId: string): Promise<boolean> {
-    const { evaluation } = await scoreNow();
-    return evaluation?.evaluationId === evaluationId && ["completed", "partial"].includes(evaluation.status);
-  }
-
   async function sendEverything(evaluationId: string | undefined): Promise<void> {
-    if (evaluationId !== undefined && (await isOver(evaluationId))) return;
+    if (evaluationId !== undefined && isOver(await evaluations.status(evaluationId, await overview()))) return;
     const { vaults } = await inventory();
     const all = await everyVault(vaults);
     await sendAll([...all].map((vault) => ({ kind: "vault", vault, evaluationId })));
     if (evaluationId === undefined) return;
-    await tables.modify(Evaluations, STATE, EVALUATION_KEY, (row) =>
-      row && row.evaluationId === evaluationId ? { ...withoutKeys(row), vaults: all.size } : undefined,
-    );
+    await evaluations.change(evaluationId, (record) => ({ ...record, vaults: all.size }));
   }
 
   /** Sends what expiry lines swept over since the last time, whether by time or by policy, and what is due by age. */
@@ -257,8 +311,8 @@ export function createCompliance(deps: {
       if (!row.paused) await tables.replace(Lines, { ...row, paused: true });
       return;
     }
-    const drawn = { ...row, at: new Date(at.now).toISOString(), ...daysOf(at), paused: false };
-    if (row.paused) {
+    const drawn = { ...row, at: new Date(at.now).toISOString(), ...daysOf(at), paused: false, edition };
+    if (row.paused || row.edition !== edition) {
       await sendEverything(undefined);
     } else {
       const { criticalDays = at.criticalDays, warningDays = at.warningDays } = message;
@@ -291,10 +345,11 @@ export function createCompliance(deps: {
       target: vault === undefined ? { type: "evaluation", id: message.kind } : { type: "vault", id: vault },
     });
     if (message.kind !== "vault" || message.evaluationId === undefined) return;
-    await tables.modify(Evaluations, STATE, EVALUATION_KEY, (row) =>
-      row && row.evaluationId === message.evaluationId && !row.failedVaults.includes(message.vault)
-        ? { ...withoutKeys(row), failedVaults: [...row.failedVaults, message.vault] }
-        : undefined,
+    const { vault: failedVault, evaluationId } = message;
+    await evaluations.change(evaluationId, (record) =>
+      record.failedVaults.includes(failedVault)
+        ? undefined
+        : { ...record, failedVaults: [...record.failedVaults, failedVault] },
     );
   }
 
@@ -310,7 +365,7 @@ export function createCompliance(deps: {
   }
 
   async function scoreNow(): Promise<ScoreAnswer> {
-    return scoreAnswer(await overview());
+    return scoreAnswer(await counted());
   }
 
   const exemptions = createExemptions({ tables, audit, clock, randomness });
@@ -322,17 +377,23 @@ export function createCompliance(deps: {
     handle,
     failed,
     policyChanged,
-    referencesChanged: (vault, assets) => send({ kind: "assets", vault, assets, references: true }),
+    async referencesChanged(vault, assets) {
+      for (let at = 0; at === 0 || at < assets.length; at += ASSETS_PER_MESSAGE)
+        await send({ kind: "assets", vault, assets: assets.slice(at, at + ASSETS_PER_MESSAGE), references: true });
+    },
     evaluate,
+    evaluation,
     exemptions,
+    recordScore,
+    renewTotals: (options) => renewTotals(tables, { changed: options?.all !== true }),
+    faultOfTotals: () => faultOfTotals(tables),
 
     async runDue() {
       await send({ kind: "crossed" });
-      await removeOldNewViolations(tables, clock.now());
-    },
-
-    async recordScore() {
-      await recordDay(tables, clock.now(), await scoreNow());
+      const now = clock.now();
+      await removeOldNewViolations(tables, now);
+      const { scanRetentionDays } = await settings.values();
+      await evaluations.removeOlder(new Date(now.getTime() - scanRetentionDays * DAY_MS));
     },
 
     async score(historyDays) {
@@ -341,63 +402,86 @@ export function createCompliance(deps: {
       return { ...answer, history: await readHistory(tables, historyDays, clock.now(), answer) };
     },
 
-    async standing(uncounted) {
-      const read = await readOverview(tables, clock.now().getTime(), async () => uncounted);
+    async standing(isUncounted) {
+      const read = await readCounted(tables, clock.now().getTime(), async () => isUncounted);
       return { score: scoreAnswer(read), frameworks: frameworkResults(read) };
     },
 
     violations: async (filter, request) => await listViolations(tables, await overview(), filter, request),
 
+    standingViolations: async (cursor, limit) => await standingViolations(tables, await overview(), cursor, limit),
+
+    readViolations: async () => readingOf(tables, await overview()),
+
     newViolations: (cursor, limit) => newViolations(tables, overview, clock.now(), cursor, limit),
 
     async frameworks(request) {
-      return pageOfAll(frameworkResults(await overview()), request, ({ id }) => id);
+      return pageOfAll(frameworkResults(await counted()), request, ({ id }) => id);
     },
 
-    async framework(id) {
-      const found = frameworkResults(await overview()).find((framework) => framework.id === id.toLowerCase());
-      if (!found) throw notFound(`The framework ${id.slice(0, 64)}`);
-      return found;
+    async framework(id, historyDays) {
+      const framework = frameworkOf(await counted(), id);
+      if (historyDays === undefined) return framework;
+      return { ...framework, history: await readHistory(tables, historyDays, clock.now(), framework, framework.id) };
+    },
+
+    async assessment(id, { days, each }) {
+      const createdAt = clock.now();
+      const read = await overview();
+      const framework = frameworkOf(read, id);
+      const history = await readHistory(tables, days, createdAt, framework, framework.id);
+      const checks = new Map(framework.controls.flatMap(({ checks }) => checks.map((check) => [check.id, check])));
+      const failing = [...checks.values()].filter(({ failed, exempted }) => failed + exempted > 0);
+      const violations = await pMap(
+        failing,
+        async ({ id: check }) => [check, await listViolations(tables, read, { check }, firstOf(each))] as const,
+        { concurrency: READS_AT_ONCE },
+      );
+      const active = (await exemptions.all()).filter((one) => one.active && checks.has(one.checkId));
+      return {
+        framework: { ...framework, history },
+        violations: new Map(violations),
+        scope: scopeOf(read),
+        exemptions: active,
+        createdAt,
+      };
     },
   };
 }
 
-function scoreAnswer(overview: Overview): ScoreAnswer {
+const firstOf = (limit: number): PageRequest => ({ limit, offset: 0, cursor: undefined });
+
+/** @throws {Problem} notFound */
+function frameworkOf(overview: Counted, id: string): FrameworkResult {
+  const found = frameworkResults(overview).find((framework) => framework.id === id.toLowerCase());
+  if (!found) throw notFound(`The framework ${id.slice(0, 64)}`);
+  return found;
+}
+
+function scopeOf({ vaults }: Overview): Assessment["scope"] {
+  const evaluated = vaults.map(({ evaluatedAt }) => evaluatedAt).sort();
+  const keyVaults = vaults.filter(({ subscriptionId }) => !HOLDERS.includes(subscriptionId));
+  return {
+    vaults: keyVaults.length,
+    directories: vaults.length - keyVaults.length,
+    subscriptions: [...new Set(keyVaults.map(({ subscriptionId }) => subscriptionId))].sort(),
+    evaluatedFrom: evaluated[0] ?? null,
+    evaluatedTo: evaluated.at(-1) ?? null,
+  };
+}
+
+const isOver = (evaluation: EvaluationStatus | undefined): boolean =>
+  evaluation?.status === "completed" || evaluation?.status === "partial";
+
+function scoreAnswer(overview: Counted): ScoreAnswer {
   const counts = countsOf(overview);
-  const evaluatedAt = overview.vaults.reduce<string | null>(
-    (newest, vault) => (newest === null || vault.evaluatedAt > newest ? vault.evaluatedAt : newest),
-    null,
-  );
+  const { evaluation, evaluatedAt, left } = overview;
   return {
     ...scoreOf(counts),
     exempted: [...counts.values()].reduce((sum, { exempted }) => sum + exempted, 0),
     evaluatedAt,
-    evaluation: overview.evaluation ? evaluationStatus(overview.evaluation, overview) : null,
+    evaluation: evaluation ? evaluationStatus(evaluation, left) : null,
   };
-}
-
-const queued = ({ evaluationId, requestedAt, requestedBy, vaults }: EvaluationRecord): EvaluationStatus => ({
-  evaluationId,
-  status: "queued",
-  requestedAt,
-  requestedBy,
-  vaults: vaults ?? null,
-  vaultsLeft: vaults ?? 0,
-  failedVaults: [],
-});
-
-/** How far it is, told by the vaults themselves: each says which evaluation last covered it. */
-function evaluationStatus(record: EvaluationRecord, { vaults }: Overview): EvaluationStatus {
-  if (record.vaults === undefined) return queued(record);
-  const { evaluationId, requestedAt, requestedBy, failedVaults } = record;
-  const left = vaults.filter(
-    (vault) =>
-      vault.createdAt <= requestedAt &&
-      (vault.evaluationId ?? "") < evaluationId &&
-      !failedVaults.includes(vault.name.toLowerCase()),
-  ).length;
-  const status = left > 0 ? "running" : failedVaults.length > 0 ? "partial" : "completed";
-  return { evaluationId, status, requestedAt, requestedBy, vaults: record.vaults, vaultsLeft: left, failedVaults };
 }
 
 const daysOf = ({ criticalDays, warningDays }: { criticalDays: number; warningDays: number }) => ({

@@ -1,8 +1,9 @@
 import { type AssetRecord, sourceOf } from "../inventory/asset.ts";
 import type { VaultRecord } from "../inventory/vault.ts";
-import type { AssetCheck, AssetResource, Context, ReferenceFacts } from "./check.ts";
+import type { AssetResource, Context, ReferenceFacts } from "./check.ts";
 import { ASSET_CHECKS } from "./checks/all.ts";
 import { vaultChecks } from "./checks/vault.ts";
+import { assetFactsOf } from "./facts.ts";
 import type { Failure } from "./layout.ts";
 import { type AssetState, assetKey, type Tally } from "./pack.ts";
 
@@ -18,16 +19,20 @@ export interface VaultResults {
 const since = (before: readonly Failure[] | undefined, code: number, now: number): number =>
   before?.find((failure) => failure.code === code)?.since ?? Math.floor(now / 1000);
 
-/** The results of all checks of the asset's type. */
+/**
+ * The results of all checks of the asset's type.
+ *
+ * @param ownerTag - The tag that names an asset's owner.
+ */
 export function evaluateAsset(
   asset: AssetRecord,
   facts: Omit<AssetResource, "asset">,
   context: Context,
   before: AssetState | undefined,
-  checks: readonly AssetCheck[] = ASSET_CHECKS,
+  ownerTag: string,
 ): AssetState {
   const state: AssetState = { type: asset.type, name: asset.name, passed: [], failed: [] };
-  for (const check of checks) {
+  for (const check of ASSET_CHECKS) {
     if (check.resourceType !== asset.type || sourceOf(check) !== sourceOf(asset)) continue;
     const { result, evidence, changesAt } = check.evaluate({ asset, ...facts }, context);
     if (result === "pass") state.passed.push(check.code);
@@ -36,7 +41,8 @@ export function evaluateAsset(
     }
     if (check.timed === "age" && changesAt !== undefined) state.dueAt = Math.min(state.dueAt ?? changesAt, changesAt);
   }
-  return state;
+  const known = state.failed.length > 0 ? assetFactsOf(asset, ownerTag) : undefined;
+  return known ? { ...state, facts: known } : state;
 }
 
 export function evaluateVault(

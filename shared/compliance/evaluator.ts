@@ -1,6 +1,7 @@
 import type { AssetRecord } from "../inventory/asset.ts";
 import type { AssetChange } from "../inventory/changes.ts";
 import { vaultAtRest } from "../inventory/claim.ts";
+import { ownersOf } from "../inventory/holder.ts";
 import { removeOldFence, subscriptionsOfVaults } from "../inventory/repair.ts";
 import type { VaultRecord } from "../inventory/vault.ts";
 import type { RecordChanges } from "../inventory/write.ts";
@@ -10,10 +11,13 @@ import { repeatOnConflict } from "../storage/conflict.ts";
 import type { Row } from "../storage/entity.ts";
 import { RowExists, type Tables } from "../storage/tables.ts";
 import type { Context } from "./check.ts";
+import { EDITION } from "./checks/all.ts";
 import { evaluateAsset, evaluateVault } from "./evaluate.ts";
+import { keptOwners } from "./facts.ts";
 import { DetailsRangeRows, detailsRange, LINES_KEY, Lines, ResultFences, STATE, vaultOfFence } from "./layout.ts";
 import { type AssetState, assetKey } from "./pack.ts";
 import {
+  type AssetUse,
   evaluatedWith,
   factsOf,
   factsOfAsset,
@@ -28,6 +32,12 @@ import { commitState, forgetState } from "./write-state.ts";
 
 /** Of a vault's assets up to so many are read one by one; more are read with all the others. */
 const MAX_POINT_READS = 20;
+
+/** The tag of an owner where no setting names another. */
+const DEFAULT_OWNER_TAG = "owner";
+
+/** What results are judged and told by, beside time and policy: where it differs, everything is evaluated anew. */
+export const editionOf = (ownerTag = DEFAULT_OWNER_TAG): string => `${EDITION}/${ownerTag}`;
 
 /** A vault that changed or leaves. */
 export interface VaultChange {
@@ -79,12 +89,15 @@ export function createEvaluator(deps: {
   tables: Tables;
   settings: Pick<Settings, "values">;
   /** The references to a vault and to its assets as they are known now. */
-  references?: (vaultName: string) => Promise<Reference[]>;
+  references?: (vaultName: string) => Promise<(Reference | AssetUse)[]>;
   licensed?: () => Promise<boolean>;
+  /** The tag that names an owner. */
+  ownerTag?: string;
   clock: Clock;
   log: Logger;
 }): Evaluator {
   const { tables, settings, references = async () => [], licensed = async () => true, clock, log } = deps;
+  const { ownerTag = DEFAULT_OWNER_TAG } = deps;
 
   const currentReferences = async (vaultName: string) => factsOf(await references(vaultName));
   /** As they are stored. Of a vault that is new here there may be some already, where there is a licence to look for them. */
@@ -107,7 +120,8 @@ export function createEvaluator(deps: {
   function ensureLines({ now, criticalDays, warningDays }: Context): Promise<void> {
     lines ??= (async () => {
       if (await tables.get(Lines, STATE, LINES_KEY)) return;
-      const record = { at: new Date(now).toISOString(), criticalDays, warningDays, paused: false };
+      const at = new Date(now).toISOString();
+      const record = { at, criticalDays, warningDays, paused: false, edition: editionOf(ownerTag) };
       try {
         await tables.insert(Lines, STATE, LINES_KEY, record);
       } catch (error) {
@@ -195,6 +209,14 @@ export function createEvaluator(deps: {
     });
   };
 
+  const judged = (
+    vault: VaultRecord,
+    asset: AssetRecord,
+    references: VaultReferences,
+    at: Context,
+    before: AssetState | undefined,
+  ): AssetState => evaluateAsset(asset, askedOf(vault, asset, references), at, before, ownerTag);
+
   /** All assets anew. */
   async function commitAll(
     known: KnownState,
@@ -205,8 +227,7 @@ export function createEvaluator(deps: {
     evaluationId?: string,
   ): Promise<void> {
     const states = [...all].map(
-      ([key, asset]) =>
-        [key, evaluateAsset(asset, askedOf(vault, asset, references), at, known.assets.get(key))] as const,
+      ([key, asset]) => [key, judged(vault, asset, references, at, known.assets.get(key))] as const,
     );
     await commit(known, vault, at, new Map(states), all, references, evaluationId);
   }
@@ -223,7 +244,7 @@ export function createEvaluator(deps: {
     const evaluated = new Map<string, AssetRecord>();
     for (const [key, asset] of some) {
       if (asset) {
-        states.set(key, evaluateAsset(asset, askedOf(vault, asset, references), at, known.assets.get(key)));
+        states.set(key, judged(vault, asset, references, at, known.assets.get(key)));
         evaluated.set(key, asset);
       } else states.delete(key);
     }
@@ -241,6 +262,7 @@ export function createEvaluator(deps: {
   ): Promise<void> {
     await commitState(known, {
       vault,
+      owners: keptOwners(ownersOf(vault, ownerTag)),
       results: { ...evaluateVault(vault, factsOfVault(references, assets), at, known.row?.failures), assets },
       evaluated,
       references,

@@ -1,7 +1,7 @@
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
 import { roleNeeded } from "../http/admission.ts";
-import { requireMatch } from "../http/conditional.ts";
+import { entityTag, requireMatch } from "../http/conditional.ts";
 import type { Caller } from "../http/endpoint.ts";
 import { type Page, type PageRequest, pageOfAll } from "../http/paging.ts";
 import { invalidBody, notFound, Problem } from "../http/problem.ts";
@@ -11,6 +11,7 @@ import { isConflict, repeatOnConflict } from "../storage/conflict.ts";
 import { type Row, withoutKeys } from "../storage/entity.ts";
 import { insert, type Operation, remove, replace, type Tables } from "../storage/tables.ts";
 import { DAY_MS } from "../time.ts";
+import { writeChanged } from "./changed-results.ts";
 import type { Check } from "./check.ts";
 import { checkOfId } from "./checks/all.ts";
 import {
@@ -20,6 +21,7 @@ import {
   exemptionsRange,
   STATE,
   TABLE,
+  type VaultState,
   VaultStates,
   vaultStateKey,
 } from "./layout.ts";
@@ -61,6 +63,7 @@ export interface ExemptionStore {
   get(id: string): Promise<Exemption>;
   /** By id, ended ones too. One request per 1,000. */
   list(request: PageRequest): Promise<Page<Exemption>>;
+  all(): Promise<Exemption[]>;
 }
 
 export function createExemptions(deps: {
@@ -74,7 +77,7 @@ export function createExemptions(deps: {
 
   const view = (record: ExemptionRecord, etag: string): Exemption => {
     const { writeId: _, ...shown } = record;
-    return { ...shown, active: isActive(record, now()), etag };
+    return { ...shown, active: isActive(record, now()), etag: entityTag({ etag }) };
   };
   const viewOf = (row: Row<ExemptionRecord>): Exemption => view(withoutKeys(row), row.etag);
 
@@ -89,27 +92,45 @@ export function createExemptions(deps: {
   /** Changes the exemption's row, and in the same transaction that of the vault its asset is in. */
   async function write(record: ExemptionRecord, change: Operation, stays: boolean): Promise<string> {
     // Again from the start when an evaluation of the vault came between.
-    const etags = await repeatOnConflict(async () =>
-      tables.transaction(TABLE, STATE, [change, ...(await vaultChange(record, stays))]),
-    );
+    const etags = await repeatOnConflict(async () => {
+      const of = await vaultChange(record, stays);
+      if (!of) return await tables.transaction(TABLE, STATE, [change]);
+      return await writeChanged(of.before.name, of, (mark) =>
+        tables.transaction(TABLE, STATE, [change, of.operation, mark]),
+      );
+    });
     return etags.get(change.rowKey)!;
   }
 
-  /** Notes an asset's exemption in its vault's row, where the vault was evaluated. */
-  async function vaultChange(record: ExemptionRecord, stays: boolean): Promise<Operation[]> {
-    const type = checkOfId.get(record.checkId)?.resourceType;
-    const asset = record.scopeType === "asset" && placesOf(record.scopeId ?? "").find((place) => place.type === type);
-    if (!asset) return [];
+  /**
+   * Notes an asset's exemption in its vault's row, where the vault was evaluated. One of a vault is not noted there, but
+   * totals keep such a vault by itself.
+   */
+  async function vaultChange(
+    record: ExemptionRecord,
+    stays: boolean,
+  ): Promise<{ before: VaultState; now: VaultState | undefined; operation: Operation } | undefined> {
+    const { id, checkId, until, scopeType, scopeId = "" } = record;
+    if (scopeType === "vault" && stays) {
+      const row = await tables.get(VaultStates, STATE, vaultStateKey(scopeId));
+      if (!row) return undefined;
+      const now = withoutKeys(row);
+      return { before: row, now, operation: replace(VaultStates, row.rowKey, now, row.etag) };
+    }
+    const type = checkOfId.get(checkId)?.resourceType;
+    const asset = scopeType === "asset" && placesOf(scopeId).find((place) => place.type === type);
+    if (!asset) return undefined;
     const { row, assets } = await loadState(tables, asset.vaultName);
-    if (!row) return [];
+    if (!row) return undefined;
     const of = assetKey(asset.type, asset.name);
-    const { id, checkId, until } = record;
     const others = row.exemptions.filter((one) => one.id !== id);
     const entry = { id, checkId, asset: of, until, failing: isFailing(assets, of, checkId) };
     const exemptions = stays ? [...others, entry] : others;
     const key = vaultStateKey(asset.vaultName);
-    if (row.gone && exemptions.length === 0) return [remove(VaultStates, key, row.etag)];
-    return [replace(VaultStates, key, { ...withoutKeys(row), exemptions }, row.etag)];
+    if (row.gone && exemptions.length === 0)
+      return { before: row, now: undefined, operation: remove(VaultStates, key, row.etag) };
+    const now = { ...withoutKeys(row), exemptions };
+    return { before: row, now, operation: replace(VaultStates, key, now, row.etag) };
   }
 
   async function create(request: ExemptionRequest, caller: Caller): Promise<Exemption> {
@@ -206,16 +227,19 @@ export function createExemptions(deps: {
     );
   }
 
+  async function all(): Promise<Exemption[]> {
+    const found: Exemption[] = [];
+    for await (const rows of tables.pages(Exemptions, exemptionsRange)) found.push(...rows.map(viewOf));
+    return found;
+  }
+
   return {
     create,
     end,
     get: async (id) => viewOf(await get(id)),
 
-    async list(request) {
-      const all: Exemption[] = [];
-      for await (const rows of tables.pages(Exemptions, exemptionsRange)) all.push(...rows.map(viewOf));
-      return pageOfAll(all, request, ({ id }) => id);
-    },
+    all,
+    list: async (request) => pageOfAll(await all(), request, ({ id }) => id),
   };
 }
 

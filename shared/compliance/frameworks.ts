@@ -1,21 +1,26 @@
 import type { Check } from "./check.ts";
 import { checkOfId } from "./checks/all.ts";
 import { CONTROLS, type Control, FRAMEWORK_IDS, FRAMEWORKS, type FrameworkId, isOfFramework } from "./controls.ts";
-import type { Counts, Overview } from "./overview.ts";
+import type { Counted, Counts } from "./overview.ts";
 import { countsOf } from "./overview.ts";
 import { type Score, scoreOf } from "./score.ts";
 
 export const CONTROL_STATUSES = ["pass", "fail", "notApplicable", "manual"] as const;
 type ControlStatus = (typeof CONTROL_STATUSES)[number];
 
+/** A check's results over all resources, and why it speaks to the control. */
+export interface CheckResult extends Counts, Pick<Check, "id" | "title" | "severity" | "resourceType"> {
+  basis: string;
+}
+
 export interface ControlResult {
   id: string;
-  title: string | null;
+  title: string;
   status: ControlStatus;
   passed: number;
   failed: number;
   exempted: number;
-  checks: ({ id: string; title: string; severity: Check["severity"]; resourceType: Check["resourceType"] } & Counts)[];
+  checks: CheckResult[];
 }
 
 export interface FrameworkResult extends Pick<Score, "score" | "passed" | "failed" | "total"> {
@@ -28,8 +33,8 @@ export interface FrameworkResult extends Pick<Score, "score" | "passed" | "faile
   controls: ControlResult[];
 }
 
-/** Every framework with its controls, from one overview. */
-export function frameworkResults(overview: Overview): FrameworkResult[] {
+/** Every framework with its controls, from one reading. */
+export function frameworkResults(overview: Counted): FrameworkResult[] {
   const counts = countsOf(overview);
   return FRAMEWORK_IDS.map((id) => {
     const controls = CONTROLS[id].map((control) => controlResult(control, counts));
@@ -43,16 +48,16 @@ export function frameworkResults(overview: Overview): FrameworkResult[] {
 
 function controlResult({ id, title, checks }: Control, counts: ReadonlyMap<Check, Counts>): ControlResult {
   const sum = { passed: 0, failed: 0, exempted: 0 };
-  const results = checks.map((checkId) => {
+  const results = [...checks].map(([checkId, basis]): CheckResult => {
     const check = checkOfId.get(checkId)!;
     const count = counts.get(check)!;
     sum.passed += count.passed;
     sum.failed += count.failed;
     sum.exempted += count.exempted;
     const { severity, resourceType } = check;
-    return { id: checkId, title: check.title, severity, resourceType, ...count };
+    return { id: checkId, title: check.title, severity, resourceType, basis, ...count };
   });
   const status: ControlStatus =
-    checks.length === 0 ? "manual" : sum.failed > 0 ? "fail" : sum.passed > 0 ? "pass" : "notApplicable";
+    checks.size === 0 ? "manual" : sum.failed > 0 ? "fail" : sum.passed > 0 ? "pass" : "notApplicable";
   return { id, title, status, ...sum, checks: results };
 }

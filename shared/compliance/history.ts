@@ -1,26 +1,61 @@
 import type { Tables } from "../storage/tables.ts";
 import { DAY_MS } from "../time.ts";
-import { type DayScore, DayScores, HISTORY } from "./layout.ts";
+import { EDITION } from "./checks/all.ts";
+import type { FrameworkId } from "./controls.ts";
+import type { FrameworkResult } from "./frameworks.ts";
+import { DayScores, type DayTotals, HISTORY } from "./layout.ts";
 import type { Score } from "./score.ts";
 
 const dateOf = (instant: Date): string => instant.toISOString().slice(0, 10);
 
-/** Keeps a day's score; the last of a day stands. */
-export async function recordDay(tables: Tables, at: Date, { score, passed, failed, total }: Score): Promise<void> {
-  const date = dateOf(at);
-  await tables.put(DayScores, HISTORY, date, { date, score, passed, failed, total });
+/** The score of a day. */
+export interface DayScore extends DayTotals {
+  date: string;
+  /** Which checks it was judged by; where it changes, so may the score without anything having changed. */
+  edition: number | null;
 }
 
-/** The scores of the last `days` days, oldest first, today's as it is now; days without one are left out. */
-export async function readHistory(tables: Tables, days: number, now: Date, today: Score): Promise<DayScore[]> {
+const totalsOf = ({ score, passed, failed, total }: DayTotals): DayTotals => ({ score, passed, failed, total });
+
+/** Keeps a day's score and that of each framework; the last of a day stands. */
+export async function recordDay(
+  tables: Tables,
+  at: Date,
+  score: Score,
+  frameworks: readonly FrameworkResult[],
+): Promise<void> {
+  const date = dateOf(at);
+  const ofFrameworks = Object.fromEntries(frameworks.map((framework) => [framework.id, totalsOf(framework)]));
+  await tables.put(DayScores, HISTORY, date, {
+    date,
+    ...totalsOf(score),
+    frameworks: ofFrameworks,
+    edition: EDITION,
+  });
+}
+
+/**
+ * The scores of the last `days` days, oldest first, today's as it is now; days without one are left out. One request.
+ *
+ * @param framework - That of a framework, which is kept since it was.
+ */
+export async function readHistory(
+  tables: Tables,
+  days: number,
+  now: Date,
+  today: DayTotals,
+  framework?: FrameworkId,
+): Promise<DayScore[]> {
   const from = dateOf(new Date(now.getTime() - (days - 1) * DAY_MS));
   const date = dateOf(now);
   const history: DayScore[] = [];
   if (from < date) {
     for await (const rows of tables.pages(DayScores, { partitionKey: HISTORY, from, before: date })) {
-      history.push(...rows.map(({ date, score, passed, failed, total }) => ({ date, score, passed, failed, total })));
+      for (const row of rows) {
+        const totals = framework === undefined ? row : row.frameworks?.[framework];
+        if (totals) history.push({ date: row.date, ...totalsOf(totals), edition: row.edition ?? null });
+      }
     }
   }
-  const { score, passed, failed, total } = today;
-  return [...history, { date, score, passed, failed, total }];
+  return [...history, { date, ...totalsOf(today), edition: EDITION }];
 }

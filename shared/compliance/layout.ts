@@ -32,6 +32,16 @@ export const isExemptionKey = (rowKey: string): boolean => rowKey.startsWith(EXE
 /** Rows of which there is one. */
 export const EVALUATION_KEY = "4!evaluation";
 export const LINES_KEY = "4!lines";
+/** What all vaults' results come to, before and behind the rows of those that changed since; see result-totals.ts. */
+export const TOTALS_KEY = "4!totals";
+export const TOTALS_END_KEY = "4!totals~";
+const CHANGED = "4!totals!";
+export const changedKey = (vaultName: string): string => `${CHANGED}${vaultName.toLowerCase()}`;
+export const isChangedKey = (rowKey: string): boolean => rowKey.startsWith(CHANGED);
+export const vaultOfChange = (rowKey: string): string => rowKey.slice(CHANGED.length);
+export const changedRange = { partitionKey: STATE, from: CHANGED, before: TOTALS_END_KEY };
+/** Exemptions of more than an asset, the last evaluation, the totals and what changed since. */
+export const totalsRange = { partitionKey: STATE, from: EXEMPTION, before: `${TOTALS_END_KEY}!` };
 
 /** `!` sorts before every character of a vault's name, so that names sort whole. */
 export const vaultStateKey = (vaultName: string): string => `${VAULT}${vaultName.toLowerCase()}`;
@@ -73,6 +83,8 @@ export const VaultState = z.object({
   exemptions: z.array(
     z.object({ id: z.string(), checkId: z.string(), asset: z.string(), until: z.string(), failing: z.boolean() }),
   ),
+  /** Who the vault's own tag names as its owner. */
+  owners: z.array(z.string()).optional(),
   /** Whether asset checks were evaluated as for a vault with role-based access control. */
   rbac: z.boolean(),
   /** What is known of references to it and to its assets, packed; see references.ts. */
@@ -91,8 +103,11 @@ export const VaultState = z.object({
 export type VaultState = z.infer<typeof VaultState>;
 export const VaultStates = entity(TABLE, VaultState);
 
+/** What else is known of a row's items, in their order; see facts.ts. Rows of earlier versions have none. */
+const factsColumn = { facts: z.instanceof(Uint8Array).optional() };
+
 /** A vault's assets with their results: what the next evaluation compares with. Deflated JSON; see pack.ts. */
-export const Details = entity(TABLE, z.object({ assets: z.instanceof(Uint8Array) }));
+export const Details = entity(TABLE, z.object({ assets: z.instanceof(Uint8Array), ...factsColumn }));
 
 export const ResultFences = fenceEntity(TABLE);
 
@@ -103,7 +118,7 @@ export const DetailsRangeRows = entity(
 );
 
 /** One check's failing assets in one vault, by name: what lists of violations are read from. Deflated JSON. */
-export const Findings = entity(TABLE, z.object({ items: z.instanceof(Uint8Array) }));
+export const Findings = entity(TABLE, z.object({ items: z.instanceof(Uint8Array), ...factsColumn }));
 
 /** Violations that arose in one evaluation of one vault, for who tells people of them. Deflated JSON. */
 export const NewViolationRows = entity(
@@ -134,7 +149,10 @@ export const ExemptionRecord = z.object({
 export type ExemptionRecord = z.infer<typeof ExemptionRecord>;
 export const Exemptions = entity(TABLE, ExemptionRecord);
 
-/** The last evaluation of everything that was asked for. */
+/** The partition of all evaluations that were asked for, by id; the newest stands under EVALUATION_KEY, too. */
+export const EVALUATIONS = "evaluations";
+
+/** An evaluation of everything that was asked for. */
 export const EvaluationRecord = z.object({
   evaluationId: z.string(),
   requestedAt: z.string(),
@@ -154,15 +172,18 @@ export const LinesRecord = z.object({
   warningDays: z.int(),
   /** Evaluation was switched off since: everything may have changed. */
   paused: z.boolean(),
+  /** What the results were judged by: see `EDITION`. Rows of earlier versions have none. */
+  edition: z.string().optional(),
 });
 export type LinesRecord = z.infer<typeof LinesRecord>;
 export const Lines = entity(TABLE, LinesRecord);
 
-const VaultSummary = VaultState.pick({
+export const VaultSummary = VaultState.pick({
   name: true,
   subscriptionId: true,
   tallies: true,
   failures: true,
+  owners: true,
   exemptions: true,
   createdAt: true,
   evaluatedAt: true,
@@ -185,17 +206,54 @@ export const overviewMembers = [
 ];
 export const parseSummary = (row: unknown): VaultSummary => VaultSummary.parse(row);
 
+/** What all vaults' results come to. */
+export const TotalsRecord = z.object({
+  /** New with each write. The row behind the changed vaults has the same one: so both ends of a reading are of one write. */
+  sequence: z.string(),
+  /** Deflated; see result-totals.ts. Absent where they are too large, or not whole yet: then nobody goes by them. */
+  totals: z.instanceof(Uint8Array).optional(),
+});
+export type TotalsRecord = z.infer<typeof TotalsRecord>;
+export const TotalsRows = entity(TABLE, TotalsRecord);
+export const TotalsEnd = entity(TABLE, TotalsRecord.pick({ sequence: true }));
+
+/** That a vault's results are not as the totals count them; see changed-results.ts. */
+export const ChangedResults = z.object({
+  /** As the totals count it, and as its row has it; packed, nothing where they don't and where it is gone. */
+  before: z.instanceof(Uint8Array).optional(),
+  now: z.instanceof(Uint8Array).optional(),
+  /** How the totals count it can't be told: then all vaults' rows are read. */
+  unknown: z.boolean().optional(),
+});
+export type ChangedResults = z.infer<typeof ChangedResults>;
+export const ChangedRows = entity(TABLE, ChangedResults);
+
+/** Rows of the range of totals, whichever they are; their keys tell. */
+export const TotalsRangeRows = entity(
+  TABLE,
+  z
+    .object({
+      ...EvaluationRecord.shape,
+      ...ExemptionRecord.shape,
+      ...TotalsRecord.shape,
+      ...ChangedResults.shape,
+    })
+    .partial(),
+);
+
 /** The score at the end of a day, or so far. */
 export const HISTORY = "history";
-export const DayScore = z.object({
-  date: z.string(),
-  score: z.number(),
-  passed: z.int(),
-  failed: z.int(),
-  total: z.int(),
-});
-export type DayScore = z.infer<typeof DayScore>;
-export const DayScores = entity(TABLE, DayScore);
+const DayTotals = z.object({ score: z.number(), passed: z.int(), failed: z.int(), total: z.int() });
+export type DayTotals = z.infer<typeof DayTotals>;
+export const DayScores = entity(
+  TABLE,
+  DayTotals.extend({
+    date: z.string(),
+    /** By framework. Rows of earlier versions have none, and no edition. */
+    frameworks: z.record(z.string(), DayTotals).optional(),
+    edition: z.int().optional(),
+  }),
+);
 
 /** The one queue of compliance. A message may come twice; each does what it says again without harm. */
 export const QUEUE = "compliance-evaluate";

@@ -1,48 +1,65 @@
-import { HOLDER_SOURCES, holderSubscription, notCounted } from "../inventory/holder.ts";
-import { VAULTS, Vaults, vaultInSubscriptionKey } from "../inventory/vault.ts";
-import { keyEnd } from "../storage/keys.ts";
 import type { Tables } from "../storage/tables.ts";
+import type { Change } from "../storage/write-totals.ts";
+import { type CountedResults, readChangedResults } from "./changed-results.ts";
 import type { Check } from "./check.ts";
 import { CHECKS, checkOfCode } from "./checks/all.ts";
 import {
   EVALUATION_KEY,
   EvaluationRecord,
   ExemptionRecord,
+  isChangedKey,
   isExemptionKey,
   isVaultKey,
   OverviewRows,
   overviewMembers,
   overviewRange,
   parseSummary,
+  TOTALS_END_KEY,
+  TOTALS_KEY,
+  TotalsRangeRows,
+  totalsRange,
   type VaultSummary,
+  vaultOfChange,
 } from "./layout.ts";
 import { type Tally, unpackTallies } from "./pack.ts";
+import { countedNow, isLeft, type ResultTotals, readTotals } from "./result-totals.ts";
+import { HOLDERS, type IsUncounted } from "./uncounted.ts";
 
 /** A vault's results in numbers, by check code. */
 export interface VaultOverview extends Omit<VaultSummary, "tallies"> {
   tallies: ReadonlyMap<number, Tally>;
 }
 
-/** What every answer is computed from. */
-export interface Overview {
-  /** By name, without those that left, and without holders of credentials that don't count now. */
-  vaults: VaultOverview[];
+/** What counts are computed from. */
+export interface Counted {
+  /** Without those that left, are out of scope, or hold credentials that don't count now; many of them may be told as one. */
+  vaults: Pick<CountedResults, "name" | "subscriptionId" | "tallies" | "exemptions">[];
   /** The exemption of a whole vault, its subscription or everything that covers the check there, now. */
-  exemptionOf(checkId: string, vault: VaultOverview): ExemptionRecord | undefined;
+  exemptionOf(checkId: string, vault: Pick<CountedResults, "name" | "subscriptionId">): ExemptionRecord | undefined;
   evaluation: EvaluationRecord | undefined;
+  /** How many vaults that evaluation has not covered yet. */
+  left: number;
+  /** The newest evaluation of any vault, ISO 8601; null before the first. */
+  evaluatedAt: string | null;
   /** Milliseconds since 1970. */
   now: number;
+}
+
+/** What every answer is computed from that names vaults. */
+export interface Overview extends Counted {
+  /** By name. */
+  vaults: VaultOverview[];
 }
 
 /**
  * One request per 1,000 vaults.
  *
- * @param uncounted - The holders that don't count now, by lower-cased name; asked where there are holders.
+ * @param uncounted - Told whether there are holders of credentials.
  */
 export async function readOverview(
   tables: Tables,
   now: number,
-  uncounted: () => Promise<ReadonlySet<string>>,
+  uncounted: (holders: boolean) => Promise<IsUncounted>,
 ): Promise<Overview> {
   const vaults: VaultOverview[] = [];
   const broad = new Map<string, ExemptionRecord>();
@@ -58,33 +75,102 @@ export async function readOverview(
       } else if (row.rowKey === EVALUATION_KEY) evaluation = EvaluationRecord.parse(row);
     }
   }
-  const left = vaults.some(({ subscriptionId }) => HOLDERS.includes(subscriptionId)) ? await uncounted() : new Set();
+  const isUncounted = await uncounted(vaults.some(isHolder));
+  const counted = vaults.filter((vault) => !isUncounted(vault));
   return {
-    vaults: vaults.filter(({ name }) => !left.has(name.toLowerCase())),
-    exemptionOf: (checkId, vault) =>
-      broad.get(exemptionId(checkId, "vault", vault.name)) ??
-      broad.get(exemptionId(checkId, "subscription", vault.subscriptionId)) ??
-      broad.get(exemptionId(checkId, "all")),
+    vaults: counted,
+    exemptionOf: exemptionIn(broad),
     evaluation,
+    left: evaluation ? counted.filter((vault) => isLeft(evaluation!, vault)).length : 0,
+    evaluatedAt: counted.reduce<string | null>(
+      (newest, { evaluatedAt }) => (newest === null || evaluatedAt > newest ? evaluatedAt : newest),
+      null,
+    ),
     now,
   };
 }
 
-const HOLDERS: readonly string[] = HOLDER_SOURCES.map(holderSubscription);
+const isHolder = ({ subscriptionId }: { subscriptionId: string }): boolean => HOLDERS.includes(subscriptionId);
 
-/** Holders that don't count now, by lower-cased name. A request for each source and 1,000 of them. */
-export async function uncountedHolders(
+const exemptionIn =
+  (broad: ReadonlyMap<string, ExemptionRecord>): Counted["exemptionOf"] =>
+  (checkId, { name, subscriptionId }) =>
+    broad.get(exemptionId(checkId, "vault", name)) ??
+    broad.get(exemptionId(checkId, "subscription", subscriptionId)) ??
+    broad.get(exemptionId(checkId, "all"));
+
+/**
+ * What counts are computed from: one request for the totals and the vaults that changed since, where they say it exactly, else
+ * as `readOverview`.
+ *
+ * @param uncounted - Told whether there are holders of credentials.
+ */
+export async function readCounted(
   tables: Tables,
-  now: { now: number; licensed: boolean },
-): Promise<ReadonlySet<string>> {
-  const names = new Set<string>();
-  for (const holders of HOLDERS) {
-    const prefix = vaultInSubscriptionKey(holders, "");
-    const range = { partitionKey: VAULTS, from: prefix, before: keyEnd(prefix) };
-    for await (const rows of tables.pages(Vaults, { ...range, select: ["name", "source", "listedAt"] }))
-      for (const row of rows) if (notCounted(row, now) !== undefined) names.add(row.name.toLowerCase());
+  now: number,
+  uncounted: (holders: boolean) => Promise<IsUncounted>,
+): Promise<Counted> {
+  const found = await readTotalled(tables, now);
+  if (found) {
+    const { totals, changed, broad, evaluation } = found;
+    const known = [...totals.groups, ...totals.apart, ...[...changed.values()].flatMap((one) => one.now ?? [])];
+    const isUncounted = await uncounted(known.some(isHolder));
+    const exempt = new Set<string>();
+    for (const { scopeType, scopeId } of broad.values()) if (scopeType === "vault" && scopeId) exempt.add(scopeId);
+    const counted = countedNow(totals, changed, { exempt, evaluation, isUncounted });
+    if (counted) return { ...counted, exemptionOf: exemptionIn(broad), evaluation, now };
   }
-  return names;
+  return await readOverview(tables, now, uncounted);
+}
+
+interface Totalled {
+  totals: ResultTotals;
+  /** By lower-cased name. */
+  changed: Map<string, Change<CountedResults>>;
+  /** Exemptions of more than an asset that have not ended. */
+  broad: Map<string, ExemptionRecord>;
+  evaluation: EvaluationRecord | undefined;
+}
+
+/** So many changed vaults are counted from their own rows, and half as many as there are, as in the inventory. */
+const MAX_CHANGED = 500;
+const READINGS = 3;
+
+/** Undefined where there are no totals, or more changed since than is worth it. */
+async function readTotalled(tables: Tables, now: number): Promise<Totalled | undefined> {
+  for (let reading = 1; reading <= READINGS; reading++) {
+    const changed: Totalled["changed"] = new Map();
+    const broad: Totalled["broad"] = new Map();
+    let found: { totals: ResultTotals; sequence: string | undefined } | undefined;
+    let evaluation: EvaluationRecord | undefined;
+    let sequence: string | undefined;
+    let readable = true;
+    const onCorrupt = () => {
+      readable = false;
+    };
+    for await (const rows of tables.pages(TotalsRangeRows, { ...totalsRange, onCorrupt })) {
+      for (const row of rows) {
+        if (isExemptionKey(row.rowKey)) {
+          const exemption = ExemptionRecord.parse(row);
+          if (isActive(exemption, now)) broad.set(exemption.id, exemption);
+        } else if (row.rowKey === EVALUATION_KEY) evaluation = EvaluationRecord.parse(row);
+        else if (row.rowKey === TOTALS_KEY) {
+          const totals = readTotals(row);
+          found = totals && { totals, sequence: row.sequence };
+          if (!found) return undefined;
+        } else if (row.rowKey === TOTALS_END_KEY) sequence = row.sequence;
+        else if (isChangedKey(row.rowKey)) {
+          const change = readChangedResults(row);
+          if (change) changed.set(vaultOfChange(row.rowKey), change);
+          else readable = false;
+        }
+      }
+      if (!readable || changed.size > MAX_CHANGED + (found?.totals.vaults ?? 0) / 2) return undefined;
+    }
+    // Where others wrote the totals while this read, what it read of changed vaults may belong to either.
+    if (found?.sequence === sequence) return found && { totals: found.totals, changed, broad, evaluation };
+  }
+  return undefined;
 }
 
 /** The natural name of an exemption: a check has at most one per scope. */
@@ -101,7 +187,7 @@ export interface Counts {
 }
 
 /** Pairs of each check over all vaults. */
-export function countsOf(overview: Overview): Map<Check, Counts> {
+export function countsOf(overview: Counted): Map<Check, Counts> {
   const counts = new Map(CHECKS.map((check) => [check, { passed: 0, failed: 0, exempted: 0 }]));
   for (const vault of overview.vaults) {
     for (const [code, { passed, failed }] of vault.tallies) {
@@ -117,7 +203,13 @@ export function countsOf(overview: Overview): Map<Check, Counts> {
   return counts;
 }
 
-function exemptedPairs(overview: Overview, { id }: Check, vault: VaultOverview, failed: number): number {
+/** How many of a vault's failing pairs of a check an exemption covers now. */
+export function exemptedPairs(
+  overview: Pick<Counted, "exemptionOf" | "now">,
+  { id }: Check,
+  vault: Counted["vaults"][number],
+  failed: number,
+): number {
   if (overview.exemptionOf(id, vault)) return failed;
   return vault.exemptions.filter((one) => one.checkId === id && one.failing && isActive(one, overview.now)).length;
 }

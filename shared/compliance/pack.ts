@@ -1,6 +1,7 @@
 import { deflateRawSync, inflateRawSync } from "node:zlib";
 import * as z from "zod";
 import { ASSET_TYPES, type AssetType, fingerprint } from "../inventory/asset.ts";
+import { AssetFacts } from "./facts.ts";
 import type { Failure } from "./layout.ts";
 
 /** One asset's results: which checks it passes, by code, and which it fails. Checks that don't apply are in neither. */
@@ -11,6 +12,8 @@ export interface AssetState {
   failed: Failure[];
   /** Unix seconds at which age alone changes the first result. */
   dueAt?: number;
+  /** What is to be said of it beside what fails; only where something does. */
+  facts?: AssetFacts | undefined;
 }
 
 export const assetKey = (type: AssetType, name: string): string => `${type}.${name.toLowerCase()}`;
@@ -45,17 +48,35 @@ export const FINDINGS_PER_ROW = 500;
 const deflate = (value: unknown): Uint8Array<ArrayBuffer> => new Uint8Array(deflateRawSync(JSON.stringify(value)));
 const inflate = (bytes: Uint8Array): unknown => JSON.parse(inflateRawSync(bytes).toString());
 
-/** A row's content before it is deflated, and a short hash to see by whether it differs. */
+/** A row's columns before they are deflated, and a short hash to see by whether it differs. */
 export interface Chunk {
   hash: string;
   bytes(): Uint8Array<ArrayBuffer>;
+  /** The facts of its items, in their order; undefined where none has any. A column that earlier versions don't know. */
+  facts(): Uint8Array<ArrayBuffer> | undefined;
 }
 
-function chunksOf<T>(items: readonly T[], perRow: number): Chunk[] {
+const Facts = z.array(AssetFacts.nullable());
+type Facts = z.infer<typeof Facts>;
+
+const hashOf = (items: readonly unknown[], facts: Facts | undefined): string =>
+  facts === undefined ? fingerprint(items) : fingerprint([items, facts]);
+
+/** The facts of a row's items; undefined where it has none. */
+const unpackFacts = (bytes: Uint8Array | undefined): Facts | undefined =>
+  bytes === undefined ? undefined : Facts.parse(inflate(bytes));
+
+function chunksOf<T>(items: readonly T[], perRow: number, factsOf?: (at: number) => AssetFacts | undefined): Chunk[] {
   const chunks: Chunk[] = [];
   for (let start = 0; start < items.length; start += perRow) {
     const part = items.slice(start, start + perRow);
-    chunks.push({ hash: fingerprint(part), bytes: () => deflate(part) });
+    const all = factsOf ? part.map((_, at) => factsOf(start + at) ?? null) : [];
+    const facts = all.some((one) => one !== null) ? all : undefined;
+    chunks.push({
+      hash: hashOf(part, facts),
+      bytes: () => deflate(part),
+      facts: () => (facts === undefined ? undefined : deflate(facts)),
+    });
   }
   return chunks;
 }
@@ -69,52 +90,67 @@ const byKey = (a: AssetState, b: AssetState): number => {
   return left < right ? -1 : left > right ? 1 : 0;
 };
 
-export const detailChunks = (assets: Iterable<AssetState>): Chunk[] =>
-  chunksOf(
-    [...assets]
-      .sort(byKey)
-      .map(
-        ({ type, name, passed, failed, dueAt }): StoredAsset => [
-          type,
-          name,
-          passed,
-          failed.map(({ code, since, evidence }): z.infer<typeof StoredFailure> => [code, since, evidence]),
-          dueAt ?? 0,
-        ],
-      ),
-    ASSETS_PER_ROW,
+export function detailChunks(assets: Iterable<AssetState>): Chunk[] {
+  const sorted = [...assets].sort(byKey);
+  const stored = sorted.map(
+    ({ type, name, passed, failed, dueAt }): StoredAsset => [
+      type,
+      name,
+      passed,
+      failed.map(({ code, since, evidence }): z.infer<typeof StoredFailure> => [code, since, evidence]),
+      dueAt ?? 0,
+    ],
   );
+  return chunksOf(stored, ASSETS_PER_ROW, (at) => sorted[at]!.facts);
+}
 
 /** A details row's assets, with the hash its chunk was written under. */
-export function unpackDetails(bytes: Uint8Array): { hash: string; assets: AssetState[] } {
+export function unpackDetails(bytes: Uint8Array, packedFacts?: Uint8Array): { hash: string; assets: AssetState[] } {
   const stored = z.array(StoredAsset).parse(inflate(bytes));
-  const assets = stored.map(
-    ([type, name, passed, failed, dueAt]): AssetState => ({
+  const facts = unpackFacts(packedFacts);
+  const assets = stored.map(([type, name, passed, failed, dueAt], at): AssetState => {
+    const known = facts?.[at];
+    return {
       type,
       name,
       passed,
       failed: failed.map(([code, since, evidence]) => ({ code, since, evidence })),
       ...(dueAt ? { dueAt } : {}),
-    }),
-  );
-  return { hash: fingerprint(stored), assets };
+      ...(known ? { facts: known } : {}),
+    };
+  });
+  return { hash: hashOf(stored, facts), assets };
 }
 
-/** A failing asset of one check: its name, since when (unix seconds), and the facts. */
-export type Finding = [name: string, since: number, evidence: string];
+/** A failing asset of one check: its name, since when (unix seconds), the evidence, and what else is known of it. */
+export type Finding = [name: string, since: number, evidence: string, facts?: AssetFacts | undefined];
+type StoredFinding = [name: string, since: number, evidence: string];
 const StoredFindings = z.array(z.tuple([z.string(), z.int(), z.string()]));
 
 /** Findings in the order of their names, whatever their case. */
 export function findingChunks(findings: readonly Finding[]): Chunk[] {
-  const keyed = findings.map((finding) => ({ finding, key: finding[0].toLowerCase() }));
-  keyed.sort((a, b) => (a.key < b.key ? -1 : a.key > b.key ? 1 : 0));
-  return chunksOf(
-    keyed.map(({ finding }) => finding),
-    FINDINGS_PER_ROW,
-  );
+  const sorted = sortedFindings(findings);
+  const stored = sorted.map(([name, since, evidence]): StoredFinding => [name, since, evidence]);
+  return chunksOf(stored, FINDINGS_PER_ROW, (at) => sorted[at]![3]);
 }
 
-export const unpackFindings = (bytes: Uint8Array): Finding[] => StoredFindings.parse(inflate(bytes));
+export function sortedFindings(findings: readonly Finding[]): Finding[] {
+  const keyed = findings.map((finding) => ({ finding, key: finding[0].toLowerCase() }));
+  keyed.sort((a, b) => (a.key < b.key ? -1 : a.key > b.key ? 1 : 0));
+  return keyed.map(({ finding }) => finding);
+}
+
+export function unpackFindings(bytes: Uint8Array, packedFacts?: Uint8Array): Finding[] {
+  const facts = unpackFacts(packedFacts);
+  return StoredFindings.parse(inflate(bytes)).map((finding, at): Finding => {
+    const known = facts?.[at];
+    return known ? [...finding, known] : finding;
+  });
+}
+
+/** The hash that the chunk of a findings row was written under. */
+export const findingsHash = (bytes: Uint8Array, packedFacts?: Uint8Array): string =>
+  hashOf(StoredFindings.parse(inflate(bytes)), unpackFacts(packedFacts));
 
 /** A violation that arose: its check's code, the resource's name, since when, and the resource's tags. */
 export type NewViolationItem = [code: number, name: string, since: number, tags: Record<string, string>];

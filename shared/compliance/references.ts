@@ -16,6 +16,14 @@ export interface Reference {
   evidence: string;
 }
 
+/** Whether an asset was read within the days of the policy, where logs that were whole for all of them say so. */
+export interface AssetUse {
+  asset: string;
+  unused: boolean;
+  /** The same from day to day. */
+  evidence: string;
+}
+
 /** By `assetKey`, "" for the vault as a whole. */
 export type VaultReferences = ReadonlyMap<string, ReferenceFacts>;
 
@@ -25,12 +33,17 @@ const WHOLE_VAULT = "";
 /** The vault's row, of at most 1 MiB, has so much room for them beside all else. */
 const MAX_PACKED_BYTES = 384 * 1024;
 
-export function factsOf(references: Iterable<Reference>): VaultReferences {
+export function factsOf(references: Iterable<Reference | AssetUse>): VaultReferences {
   const facts = new Map<string, ReferenceFacts>();
-  for (const { asset, resolved, evidence } of references) {
-    const key = asset?.toLowerCase() ?? WHOLE_VAULT;
+  for (const reference of references) {
+    const key = reference.asset?.toLowerCase() ?? WHOLE_VAULT;
     const one = facts.get(key) ?? { resolved: 0, unresolved: 0, examples: [] };
     facts.set(key, one);
+    if ("unused" in reference) {
+      one.use = { unused: reference.unused, evidence: reference.evidence };
+      continue;
+    }
+    const { resolved, evidence } = reference;
     if (resolved) one.resolved++;
     else {
       one.unresolved++;
@@ -84,6 +97,7 @@ function sum(all: (ReferenceFacts | undefined)[]): ReferenceFacts | undefined {
     resolved: found.reduce((count, one) => count + one.resolved, 0),
     unresolved: found.reduce((count, one) => count + one.unresolved, 0),
     examples: found.flatMap(({ examples }) => examples).slice(0, MAX_EXAMPLES),
+    ...(found.length === 1 && found[0]!.use !== undefined && { use: found[0]!.use }),
   };
 }
 
@@ -92,7 +106,8 @@ export const evaluatedWith = (assets: readonly string[]): string[] => [
   ...new Set(assets.flatMap((key) => [key, `certificate.${key.slice(key.indexOf(".") + 1)}`])),
 ];
 
-const Packed = z.array(z.tuple([z.string(), z.int(), z.int(), z.array(z.string())]));
+/** Where the use is known, it stands behind: `unused` or `used`, and the evidence. */
+const Packed = z.array(z.tuple([z.string(), z.int(), z.int(), z.array(z.string())]).rest(z.string()));
 
 /** Deflated; undefined where there is none, as in rows of earlier versions. */
 export const packReferences = (references: VaultReferences): Uint8Array<ArrayBuffer> | undefined =>
@@ -102,7 +117,10 @@ export const packReferences = (references: VaultReferences): Uint8Array<ArrayBuf
         deflateRawSync(
           JSON.stringify(
             [...references]
-              .map(([key, { resolved, unresolved, examples }]) => [key, resolved, unresolved, examples] as const)
+              .map(([key, { resolved, unresolved, examples, use }]) => {
+                const counts = [key, resolved, unresolved, examples] as const;
+                return use ? ([...counts, use.unused ? "unused" : "used", use.evidence] as const) : counts;
+              })
               .sort(([a], [b]) => (a < b ? -1 : 1)),
           ),
         ),
@@ -112,8 +130,15 @@ export const unpackReferences = (packed: Uint8Array | undefined): VaultReference
   new Map(
     packed === undefined
       ? []
-      : Packed.parse(JSON.parse(inflateRawSync(packed).toString())).map(([key, resolved, unresolved, examples]) => [
-          key,
-          { resolved, unresolved, examples },
-        ]),
+      : Packed.parse(JSON.parse(inflateRawSync(packed).toString())).map(
+          ([key, resolved, unresolved, examples, use, evidence = ""]) => [
+            key,
+            {
+              resolved,
+              unresolved,
+              examples,
+              ...(use !== undefined && { use: { unused: use === "unused", evidence } }),
+            },
+          ],
+        ),
   );

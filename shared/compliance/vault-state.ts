@@ -128,10 +128,10 @@ async function readOnce(tables: Tables, vaultName: string): Promise<ReadState> {
   const prefix = detailsPrefix(vaultName);
   const range = { partitionKey: STATE, from: prefix, before: keyEnd(prefix) };
   for await (const rows of tables.pages(DetailsRangeRows, range)) {
-    for (const { rowKey, etag, open, assets: packed } of rows) {
+    for (const { rowKey, etag, open, assets: packed, facts } of rows) {
       if (rowKey === fenceKey(vaultName)) fence = { etag, open: open === true };
       else {
-        const chunk = readable(packed);
+        const chunk = readable(packed, facts);
         detailsKeys.push(rowKey);
         hashes.push(chunk.hash);
         for (const asset of chunk.assets) assets.set(assetKey(asset.type, asset.name), asset);
@@ -144,9 +144,9 @@ async function readOnce(tables: Tables, vaultName: string): Promise<ReadState> {
 }
 
 /** A row that can't be read fits nothing: it is written anew with the others. */
-function readable(packed: Uint8Array | undefined): ReturnType<typeof unpackDetails> {
+function readable(packed: Uint8Array | undefined, facts: Uint8Array | undefined): ReturnType<typeof unpackDetails> {
   try {
-    return unpackDetails(packed ?? new Uint8Array());
+    return unpackDetails(packed ?? new Uint8Array(), facts);
   } catch {
     return { hash: "", assets: [] };
   }

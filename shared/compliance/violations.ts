@@ -1,82 +1,76 @@
 import * as z from "zod";
-import { decodeCursor, encodeCursor, type Page, type PageRequest } from "../http/paging.ts";
+import { decodeCursor, encodeCursor, MAX_OFFSET, type Page, type PageRequest } from "../http/paging.ts";
 import { Problem } from "../http/problem.ts";
-import { assetId, credentialIds, sourceOf } from "../inventory/asset.ts";
-import { VAULTS, Vaults, vaultKey } from "../inventory/vault.ts";
+import { assetId, sourceOf } from "../inventory/asset.ts";
 import type { Tables } from "../storage/tables.ts";
-import type { Check, Remediation, ResourceType, Severity } from "./check.ts";
+import type { Check, Severity } from "./check.ts";
 import { CHECKS } from "./checks/all.ts";
-import { controlsOfCheck, type FrameworkId, isOfFramework } from "./controls.ts";
-import { Findings, findingsKey, STATE } from "./layout.ts";
-import { isActive, type Overview, type VaultOverview } from "./overview.ts";
-import { assetKey, FINDINGS_PER_ROW, type Finding, unpackFindings } from "./pack.ts";
-import { findingRows } from "./vault-state.ts";
+import { type FrameworkId, isOfFramework } from "./controls.ts";
+import { ownerText } from "./facts.ts";
+import { exemptedPairs, type Overview } from "./overview.ts";
+import type { Finding } from "./pack.ts";
+import { exemptionIdOf, lastSeen, resourceIdOf, type Violation, violationOf } from "./violation.ts";
+import { readSlices, type Slice } from "./violation-rows.ts";
+
+export type { Violation } from "./violation.ts";
 
 export interface ViolationFilter {
   severity?: Severity | undefined;
   framework?: FrameworkId | undefined;
+  /** A check's id. */
+  check?: string | undefined;
+  /** Lower-cased. */
+  vault?: string | undefined;
+  /** Lower-cased. */
+  subscription?: string | undefined;
+  /** Lower-cased: an asset's id, or a vault's name. */
+  resource?: string | undefined;
+  owner?: string | undefined;
+  exempted?: boolean | undefined;
 }
 
-export interface Violation {
-  id: string;
-  resourceId: string;
-  resourceType: ResourceType;
-  resourceName: string;
-  /** Null, as the subscription, for what is no key vault's. */
-  vaultName: string | null;
-  subscriptionId: string | null;
-  checkId: string;
-  title: string;
-  severity: Severity;
-  rationale: string;
-  frameworks: FrameworkId[];
-  controls: { framework: FrameworkId; control: string }[];
-  evidence: string;
-  remediation: Remediation;
-  firstSeenAt: string;
-  lastSeenAt: string;
-  exempted: boolean;
-  exemptionId: string | null;
+/** How many of them no exemption covers, and how many one does; null where the total is. */
+export interface ViolationPage extends Page<Violation> {
+  open: number | null;
+  exempted: number | null;
 }
 
-const Cursor = z.object({
-  /** The filters it belongs to. */
-  f: z.string(),
+const Place = z.object({
   /** The last answered: its check, its vault, its name in lower case, and how many of the vault's were answered. */
   c: z.string().max(100),
   v: z.string().max(127),
   n: z.string().max(128),
   i: z.int().min(0),
 });
-type Cursor = z.infer<typeof Cursor>;
+type Place = z.infer<typeof Place>;
+const Cursor = Place.extend({
+  /** The filters it belongs to. */
+  f: z.string(),
+  /** How many matches of the offset are still to be skipped, where a budget ended the call before. */
+  s: z.int().min(0).max(MAX_OFFSET).default(0),
+});
 
 /** Sorts after every name of an asset. */
 const AFTER_ALL = "~";
-
-/** A stretch of one check's failing resources in one vault, by position. */
-interface Slice {
-  check: Check;
-  vault: VaultOverview;
-  from: number;
-  count: number;
-  /** All that fail. */
-  failed: number;
-  /** Only names behind this one; positions before it may have changed. */
-  after?: string;
-}
+/** What is looked through for what no tally tells (owner, resource, single exemptions): so many at a time, so often a call. */
+const PART = 1000;
+const MAX_PARTS = 10;
 
 /**
  * Violations by severity, check and resource. How many each vault has of each check is known from the overview, so that
- * exactly the rows of a page are read, in few ranges: the rows of a framework's asset checks lie in at most six stretches,
- * whatever lies between, and a vault's own failures came with the overview.
+ * exactly the rows of a page are read. An owner is looked for in at most 10,000 violations a call; then the answer is what was
+ * found, with a cursor, and its total is null.
  */
 export async function listViolations(
   tables: Tables,
   overview: Overview,
   filter: ViolationFilter,
   request: PageRequest,
-): Promise<Page<Violation>> {
-  const identity = JSON.stringify([filter.severity ?? null, filter.framework ?? null]);
+): Promise<ViolationPage> {
+  const { severity, framework, check, vault, subscription, resource, owner, exempted } = filter;
+  // Nothing where it is left out, so that cursors of the version before, which did not know it, go on.
+  const one = resource === undefined ? [] : [resource];
+  const identity = JSON.stringify([severity, framework, check, vault, subscription, owner, exempted, ...one]);
   const cursor = request.cursor === undefined ? undefined : decodeCursor(Cursor, request.cursor);
   if (cursor && cursor.f !== identity) {
     throw new Problem(
@@ -84,39 +78,153 @@ export async function listViolations(
       "This cursor belongs to other filters. Send the same filters with it, or start without it.",
     );
   }
-  const checks = CHECKS.filter(
-    ({ id, severity }) =>
-      (filter.severity === undefined || severity === filter.severity) &&
-      (filter.framework === undefined || isOfFramework(id, filter.framework)),
-  );
-  const all = checks.flatMap((check) => failingVaults(check, overview));
-  const { slices, more } = pick(cursor ? behind(all, cursor) : all, cursor ? 0 : request.offset, request.limit);
-  const findings = await readFindings(tables, overview, slices);
-  const found = slices.flatMap((slice) => entriesOf(slice, itemsOf(slice, findings)));
-  const entries = found.slice(0, request.limit);
+  const all = slicesOf(filter, overview);
+  const found = await find(tables, overview, all, filter, {
+    after: cursor,
+    skip: cursor ? cursor.s : request.offset,
+    limit: request.limit,
+  });
   const seen = await lastSeen(
     tables,
-    entries.map(({ slice }) => slice.vault),
+    found.entries.map(({ slice }) => slice.vault),
   );
-  const place = more || found.length > entries.length ? placeAfter(slices, entries.at(-1)) : undefined;
+  const { next, skip } = found;
   return {
-    items: entries.map(({ slice, item }) => violation(slice, item, overview, seen)),
-    total: all.reduce((sum, { failed }) => sum + failed, 0),
+    items: found.entries.map(({ slice, item }) => violationOf(slice, item, overview, seen)),
+    ...totalsOf(all, overview, filter, found, cursor === undefined),
     limit: request.limit,
     offset: request.offset,
-    nextCursor: place ? encodeCursor({ f: identity, ...place } satisfies Cursor) : null,
+    nextCursor: next ? encodeCursor({ ...next, f: identity, s: skip } satisfies z.input<typeof Cursor>) : null,
   };
 }
 
-function failingVaults(check: Check, overview: Overview): Slice[] {
-  return overview.vaults.flatMap((vault) => {
-    const failed = vault.tallies.get(check.code)?.failed ?? 0;
-    return failed > 0 ? [{ check, vault, from: 0, count: failed, failed }] : [];
-  });
+/** What fails of each check in each vault that the filter lets through, in the order of the list. */
+function slicesOf(filter: ViolationFilter, overview: Overview): Slice[] {
+  const vaults = overview.vaults.filter(
+    ({ name, subscriptionId }) =>
+      (filter.vault === undefined || name.toLowerCase() === filter.vault) &&
+      (filter.subscription === undefined || subscriptionId.toLowerCase() === filter.subscription),
+  );
+  return CHECKS.filter((check) => passes(filter, check)).flatMap((check) =>
+    vaults.flatMap((vault) => {
+      const failed = vault.tallies.get(check.code)?.failed ?? 0;
+      const slice: Slice = { check, vault, from: 0, count: failed, failed };
+      const exempted = exemptedOf(slice, overview);
+      if (filter.resource !== undefined && !mayBeOf(slice, filter.resource)) return [];
+      const none =
+        filter.exempted === undefined ? failed === 0 : filter.exempted ? exempted === 0 : exempted === failed;
+      return none ? [] : [slice];
+    }),
+  );
 }
 
-/** What lies behind the cursor, where the vault it ended in counts as far as it was answered. */
-function behind(slices: Slice[], { c, v, n, i }: Cursor): Slice[] {
+const passes = ({ severity, framework, check: id }: ViolationFilter, check: Check): boolean =>
+  (severity === undefined || check.severity === severity) &&
+  (framework === undefined || isOfFramework(check.id, framework)) &&
+  (id === undefined || check.id === id);
+
+/** Whether a resource may be among those of a slice: a vault's assets have its name and their type before theirs. */
+function mayBeOf({ check, vault: { name: vaultName } }: Slice, resource: string): boolean {
+  if (check.resourceType === "vault") return resource === vaultName.toLowerCase();
+  const source = sourceOf(check);
+  const isVaults = source === "keyVault";
+  return resource.startsWith(isVaults ? assetId({ vaultName, type: check.resourceType, name: "" }) : `${source}.`);
+}
+
+const exemptedOf = ({ check, vault, failed }: Slice, overview: Overview): number =>
+  failed === 0 ? 0 : exemptedPairs(overview, check, vault, failed);
+
+/** A violation of a slice, with its position in the vault and whether it is the vault's last of the check. */
+interface Entry {
+  slice: Slice;
+  item: Finding;
+  position: number;
+  last: boolean;
+}
+
+interface Found {
+  entries: Entry[];
+  /** Where to go on; undefined at the end. */
+  next: Place | undefined;
+  /** Of those to be skipped so many are left. */
+  skip: number;
+  /** Matches that were seen from the beginning on, skipped ones too, and how many of them an exemption covers. */
+  matches: number;
+  exempted: number;
+}
+
+async function find(
+  tables: Tables,
+  overview: Overview,
+  all: Slice[],
+  filter: ViolationFilter,
+  { after, skip, limit }: { after: Place | undefined; skip: number; limit: number },
+): Promise<Found> {
+  let rest = after ? behind(all, after) : all;
+  const matches = testOf(filter, rest, overview);
+  if (!matches) {
+    const { entries, next } = await readPart(tables, overview, rest, skip, limit);
+    return { entries, next, skip: 0, matches: 0, exempted: 0 };
+  }
+  const found: Found = { entries: [], next: undefined, skip, matches: 0, exempted: 0 };
+  for (let part = 0; part < MAX_PARTS; part++) {
+    const { entries, next } = await readPart(tables, overview, rest, 0, PART);
+    let examined: Entry | undefined;
+    for (const entry of entries) {
+      if (matches(entry)) {
+        if (found.entries.length === limit) return { ...found, next: examined ? placeOf(examined) : found.next };
+        found.matches++;
+        if (exemptionIdOf(entry.slice, entry.item, overview) !== null) found.exempted++;
+        if (found.skip > 0) found.skip--;
+        else found.entries.push(entry);
+      }
+      examined = entry;
+    }
+    found.next = next;
+    if (!next) break;
+    rest = behind(all, next);
+  }
+  return found;
+}
+
+/** What has to be asked of each violation; undefined where its slice tells all. */
+function testOf(
+  { resource, owner, exempted }: ViolationFilter,
+  slices: readonly Slice[],
+  overview: Overview,
+): ((entry: Entry) => boolean) | undefined {
+  const isMixed = (slice: Slice) => {
+    const count = exemptedOf(slice, overview);
+    return count > 0 && count < slice.failed;
+  };
+  const isOfSlices = resource === undefined && owner === undefined;
+  if (isOfSlices && (exempted === undefined || !slices.some(isMixed))) return undefined;
+  return ({ slice, item }) =>
+    (resource === undefined || resourceIdOf(slice, item) === resource) &&
+    (owner === undefined || (item[3]?.owners?.includes(ownerText(owner)) ?? false)) &&
+    (exempted === undefined || (exemptionIdOf(slice, item, overview) !== null) === exempted);
+}
+
+/** @param isWhole - Whether the search began at the beginning. */
+function totalsOf(
+  all: readonly Slice[],
+  overview: Overview,
+  { resource, owner, exempted }: ViolationFilter,
+  found: Found,
+  isWhole: boolean,
+): Pick<ViolationPage, "total" | "totalAtLeast" | "open" | "exempted"> {
+  if (resource !== undefined || owner !== undefined) {
+    if (found.next || !isWhole) return { total: null, totalAtLeast: found.matches, open: null, exempted: null };
+    return { total: found.matches, open: found.matches - found.exempted, exempted: found.exempted };
+  }
+  const sum = (of: (slice: Slice) => number) => all.reduce((total, slice) => total + of(slice), 0);
+  const covered = exempted === false ? 0 : sum((slice) => exemptedOf(slice, overview));
+  const open = exempted === true ? 0 : sum((slice) => slice.failed - exemptedOf(slice, overview));
+  return { total: open + covered, open, exempted: covered };
+}
+
+/** What lies behind a place, where the vault it ended in counts as far as it was answered. */
+function behind(slices: Slice[], { c, v, n, i }: Place): Slice[] {
   const order = new Map(CHECKS.map((check, at) => [check.id, at]));
   const place = order.get(c) ?? -1;
   return slices.flatMap((slice) => {
@@ -129,7 +237,25 @@ function behind(slices: Slice[], { c, v, n, i }: Cursor): Slice[] {
   });
 }
 
-function pick(slices: Slice[], offset: number, limit: number): { slices: Slice[]; more: boolean } {
+/** The first `limit` behind the first `skip`, and where to go on; fewer where they lie in too many places. */
+async function readPart(
+  tables: Tables,
+  overview: Overview,
+  rest: readonly Slice[],
+  skip: number,
+  limit: number,
+): Promise<{ entries: Entry[]; next: Place | undefined }> {
+  const picked = pick(rest, skip, limit);
+  const { slices, itemsOf } = await readSlices(tables, overview, picked.slices);
+  const found = slices.flatMap((slice) => entriesOf(slice, itemsOf(slice)));
+  const entries = found.slice(0, limit);
+  const more = picked.more || slices.length < picked.slices.length || found.length > entries.length;
+  const last = entries.at(-1);
+  // Where all that was to be read has just gone, the walk goes on behind it.
+  return { entries, next: !more ? undefined : last ? placeOf(last) : endOf(slices.at(-1)) };
+}
+
+function pick(slices: readonly Slice[], offset: number, limit: number): { slices: Slice[]; more: boolean } {
   const picked: Slice[] = [];
   let [skip, left] = [offset, limit];
   for (const slice of slices) {
@@ -146,14 +272,6 @@ function pick(slices: Slice[], offset: number, limit: number): { slices: Slice[]
   return { slices: picked, more: false };
 }
 
-/** A violation of a slice, with its position in the vault and whether it is the vault's last of the check. */
-interface Entry {
-  slice: Slice;
-  item: Finding;
-  position: number;
-  last: boolean;
-}
-
 const entriesOf = (slice: Slice, items: Finding[]): Entry[] =>
   items.map((item, at) => {
     const position = slice.from + at + 1;
@@ -162,156 +280,12 @@ const entriesOf = (slice: Slice, items: Finding[]): Entry[] =>
     return { slice, item, position, last };
   });
 
-function placeAfter(slices: Slice[], entry: Entry | undefined): Omit<Cursor, "f"> | undefined {
-  // Where all that was to be read has just gone, the walk goes on behind it.
-  const slice = entry?.slice ?? slices.at(-1);
-  if (!slice) return undefined;
-  const n = entry && !entry.last ? entry.item[0].toLowerCase() : AFTER_ALL;
-  return { c: slice.check.id, v: slice.vault.name.toLowerCase(), n, i: entry?.position ?? slice.failed };
-}
+const placeOf = ({ slice, item, position, last }: Entry): Place => ({
+  c: slice.check.id,
+  v: slice.vault.name.toLowerCase(),
+  n: last ? AFTER_ALL : item[0].toLowerCase(),
+  i: position,
+});
 
-/** A stretch of row keys, and how many rows it holds. */
-interface Stretch {
-  from: string;
-  to: string;
-  rows: number;
-  check: Check;
-}
-
-const PAGE_ROWS = 1000;
-/** Rows nobody asked for that are read along rather than asking once more. */
-const MAX_GAP_ROWS = 200;
-
-async function readFindings(tables: Tables, overview: Overview, slices: Slice[]): Promise<Map<string, Finding[]>> {
-  const findings = new Map<string, Finding[]>();
-  await Promise.all(
-    stretchesOf(slices, overview).map(async ({ from, to }) => {
-      for await (const rows of tables.pages(Findings, { partitionKey: STATE, from, before: `${to}!` })) {
-        for (const row of rows) findings.set(row.rowKey, unpackFindings(row.items));
-      }
-    }),
-  );
-  return findings;
-}
-
-/** The rows of a vault that a slice needs: those of its positions; behind a name all, since positions may have moved. */
-const rowsOf = ({ after, from, count, failed }: Slice): { first: number; last: number } =>
-  after === undefined
-    ? { first: Math.floor(from / FINDINGS_PER_ROW), last: Math.floor((from + count - 1) / FINDINGS_PER_ROW) }
-    : { first: 0, last: findingRows(failed) - 1 };
-
-function stretchesOf(slices: Slice[], overview: Overview): Stretch[] {
-  const stretches: Stretch[] = [];
-  for (const slice of slices) {
-    if (slice.check.resourceType === "vault") continue;
-    const { first, last } = rowsOf(slice);
-    const [from, to] = [first, last].map((chunk) => findingsKey(slice.check, slice.vault.name, chunk)) as [
-      string,
-      string,
-    ];
-    const before = stretches.at(-1);
-    const rows = last - first + 1;
-    const gap = before ? rowsBetween(before.check, slice.check, overview) : Infinity;
-    const together = before ? before.rows + gap + rows : Infinity;
-    if (before && (gap === 0 || (gap <= MAX_GAP_ROWS && together <= PAGE_ROWS))) {
-      Object.assign(before, { to, rows: together, check: slice.check });
-    } else stretches.push({ from, to, rows, check: slice.check });
-  }
-  return stretches;
-}
-
-/** Rows of the checks that stand between two; within one check the rows of a page follow each other. */
-function rowsBetween(a: Check, b: Check, overview: Overview): number {
-  return CHECKS.slice(CHECKS.indexOf(a) + 1, CHECKS.indexOf(b))
-    .filter((check) => check.resourceType !== "vault")
-    .reduce(
-      (sum, { code }) =>
-        sum + overview.vaults.reduce((rows, { tallies }) => rows + findingRows(tallies.get(code)?.failed ?? 0), 0),
-      0,
-    );
-}
-
-function itemsOf(slice: Slice, findings: ReadonlyMap<string, Finding[]>): Finding[] {
-  const { check, vault, from, count, after } = slice;
-  if (check.resourceType === "vault") {
-    const failure = vault.failures.find(({ code }) => code === check.code);
-    return failure ? [[vault.name, failure.since, failure.evidence]] : [];
-  }
-  const { first, last } = rowsOf(slice);
-  const items: Finding[] = [];
-  for (let chunk = first; chunk <= last; chunk++)
-    items.push(...(findings.get(findingsKey(check, vault.name, chunk)) ?? []));
-  if (after !== undefined) return items.filter(([name]) => name.toLowerCase() > after);
-  return items.slice(from - first * FINDINGS_PER_ROW).slice(0, count);
-}
-
-type Seen = Map<string, Partial<Record<ResourceType, string>>>;
-
-/** When the lists of these vaults were last read to their end: an unchanged asset is seen again without a new evaluation. */
-async function lastSeen(tables: Tables, vaults: VaultOverview[]): Promise<Seen> {
-  const names = vaults.map(({ name }) => vaultKey(name)).sort();
-  const [first, last] = [names[0], names.at(-1)];
-  const seen: Seen = new Map();
-  if (first === undefined || last === undefined) return seen;
-  const range = {
-    partitionKey: VAULTS,
-    from: first,
-    before: `${last}!`,
-    select: ["name" as const, "listedAt" as const],
-  };
-  for await (const rows of tables.pages(Vaults, range)) {
-    for (const { name, listedAt } of rows) {
-      const newest = Object.values(listedAt).sort().at(-1);
-      seen.set(name.toLowerCase(), newest === undefined ? listedAt : { ...listedAt, vault: newest });
-    }
-  }
-  return seen;
-}
-
-function violation(slice: Slice, [name, since, evidence]: Finding, overview: Overview, seen: Seen): Violation {
-  const { check, vault } = slice;
-  const { resourceType } = check;
-  const resourceId =
-    resourceType === "vault" ? vault.name.toLowerCase() : assetId({ vaultName: vault.name, type: resourceType, name });
-  const isHolder = check.resourceType !== "vault" && sourceOf(check) !== "keyVault";
-  const firstSeenAt = new Date(since * 1000).toISOString();
-  const listedAt = seen.get(vault.name.toLowerCase())?.[resourceType] ?? firstSeenAt;
-  const controls = controlsOfCheck(check.id);
-  const exemption =
-    resourceType === "vault" ? undefined : assetExemption(vault, check.id, assetKey(resourceType, name), overview.now);
-  const exemptionId = exemption?.id ?? overview.exemptionOf(check.id, vault)?.id ?? null;
-  return {
-    id: `${check.id}.${resourceId}`,
-    resourceId,
-    resourceType,
-    resourceName: name,
-    vaultName: isHolder ? null : vault.name,
-    subscriptionId: isHolder ? null : vault.subscriptionId,
-    checkId: check.id,
-    title: check.title,
-    severity: check.severity,
-    rationale: check.rationale,
-    frameworks: [...new Set(controls.map(({ framework }) => framework))],
-    controls: [...controls],
-    evidence,
-    remediation: remediationFor(check.remediation, vault.name, name),
-    firstSeenAt,
-    lastSeenAt: [firstSeenAt, listedAt].sort()[1]!,
-    exempted: exemptionId !== null,
-    exemptionId,
-  };
-}
-
-const assetExemption = (vault: VaultOverview, checkId: string, asset: string, now: number) =>
-  vault.exemptions.find((one) => one.checkId === checkId && one.asset === asset && isActive(one, now));
-
-function remediationFor({ portal, cli, bicep }: Remediation, vault: string, name: string): Remediation {
-  const { appId = "", keyId = "" } = credentialIds(name) ?? {};
-  const fill = (text: string) =>
-    text
-      .replaceAll("{vault}", vault)
-      .replaceAll("{name}", name)
-      .replaceAll("{appId}", appId)
-      .replaceAll("{keyId}", keyId);
-  return { portal: fill(portal), cli: fill(cli), bicep: bicep === null ? null : fill(bicep) };
-}
+const endOf = (slice: Slice | undefined): Place | undefined =>
+  slice && { c: slice.check.id, v: slice.vault.name.toLowerCase(), n: AFTER_ALL, i: slice.failed };

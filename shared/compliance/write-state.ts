@@ -2,6 +2,7 @@ import type { AssetRecord } from "../inventory/asset.ts";
 import type { VaultRecord } from "../inventory/vault.ts";
 import { type Row, withoutKeys } from "../storage/entity.ts";
 import { insert, type Operation, put, remove, replace } from "../storage/tables.ts";
+import { unknownChange, writeChanged } from "./changed-results.ts";
 import { ASSET_CHECKS } from "./checks/all.ts";
 import { tally, type VaultResults } from "./evaluate.ts";
 import {
@@ -32,6 +33,8 @@ import { findingRows, isFailing, type KnownState } from "./vault-state.ts";
 
 export interface NextState {
   vault: VaultRecord;
+  /** Who the vault's own tag names as its owner. */
+  owners: string[];
   results: VaultResults;
   /** The assets that were evaluated, by `assetKey`: what tells who cares for one with a new violation. */
   evaluated: ReadonlyMap<string, AssetRecord>;
@@ -56,12 +59,21 @@ export async function commitState(known: KnownState, next: NextState): Promise<v
   if (row && known.whole && sameBut(row, record, ["evaluatedAt"])) return await fence.move();
   const key = vaultStateKey(next.vault.name);
   const results = [...findingOperations(known, next), ...detailOperations(known, details, next.vault.name)];
-  await fence.write([
-    ...newViolationOperations(known, next),
-    ...results,
-    ...surplus(known, results),
-    row ? replace(VaultStates, key, record, row.etag) : insert(VaultStates, key, record),
-  ]);
+  const operations = [...newViolationOperations(known, next), ...results, ...surplus(known, results)];
+  const own = row ? replace(VaultStates, key, record, row.etag) : insert(VaultStates, key, record);
+  await writeOwn(known, record.name, record, (together) => fence.write(operations, { together: [own, ...together] }));
+}
+
+/** Writes the vault's own row, and with it the row that tells the totals how it changed. */
+async function writeOwn(
+  { row, whole }: KnownState,
+  vaultName: string,
+  now: VaultState | undefined,
+  write: (together: Operation[]) => Promise<unknown>,
+): Promise<void> {
+  // Where the row was lost, the totals still count what it said.
+  if (!row && !whole) await write([unknownChange(vaultName)]);
+  else await writeChanged(vaultName, { before: row, now }, (mark) => write([mark]));
 }
 
 /**
@@ -73,18 +85,23 @@ export async function commitState(known: KnownState, next: NextState): Promise<v
 export async function forgetState(known: KnownState, vaultName: string, at: string): Promise<void> {
   const { row, fence } = known;
   const operations = known.whole ? standingOf(row) : surplus(known, []);
+  const own: Operation[] = [];
   if (row && !row.gone) {
     const key = vaultStateKey(row.name);
-    operations.push(
+    own.push(
       row.exemptions.length > 0
         ? replace(VaultStates, key, emptied(row), row.etag)
         : remove(VaultStates, key, row.etag),
     );
   }
   if (!row && known.exemptions.length > 0) {
-    operations.push(insert(VaultStates, vaultStateKey(vaultName), leftBehind(vaultName, known.exemptions, at)));
+    own.push(insert(VaultStates, vaultStateKey(vaultName), leftBehind(vaultName, known.exemptions, at)));
   }
-  if (operations.length > 0) await fence.write(operations);
+  if (own.length > 0)
+    await writeOwn(known, vaultName, undefined, (together) =>
+      fence.write(operations, { together: [...own, ...together] }),
+    );
+  else if (operations.length > 0) await fence.write(operations);
   else await fence.move();
 }
 
@@ -130,6 +147,7 @@ function stateOf({ row, exemptions }: KnownState, next: NextState, details: Chun
     subscriptionId: next.vault.subscriptionId,
     tallies: packTallies(tally(next.results)),
     failures: failed,
+    ...(next.owners.length > 0 ? { owners: next.owners } : {}),
     exemptions: exemptions.map((one) => ({ ...one, failing: isFailing(assets, one.asset, one.checkId) })),
     rbac: next.vault.rbacAuthorization,
     ...(references ? { references } : {}),
@@ -152,23 +170,30 @@ function sameBut(row: VaultState, record: VaultState, ignored: (keyof VaultState
   return shown(row) === shown(record);
 }
 
+function factsOfChunk(chunk: Chunk): { facts?: Uint8Array<ArrayBuffer> } {
+  const facts = chunk.facts();
+  return facts ? { facts } : {};
+}
+
 function* detailOperations(known: KnownState, details: Chunk[], vaultName: string): Generator<Operation> {
   const before = known.whole ? (known.row?.details ?? []) : [];
-  for (const [at, { hash, bytes }] of details.entries()) {
-    if (before[at] !== hash) yield put(Details, detailsKey(vaultName, at), { assets: bytes() });
+  for (const [at, chunk] of details.entries()) {
+    if (before[at] !== chunk.hash)
+      yield put(Details, detailsKey(vaultName, at), { assets: chunk.bytes(), ...factsOfChunk(chunk) });
   }
   for (let at = details.length; at < before.length; at++) yield remove(Details, detailsKey(vaultName, at));
 }
 
 function* findingOperations(known: KnownState, next: NextState): Generator<Operation> {
-  const before = known.whole ? findingsByCheck(known.assets.values()) : new Map<number, Chunk[]>();
-  const after = findingsByCheck(next.results.assets.values());
+  const before = known.whole ? findingRowsByCheck(known.assets.values()) : new Map<number, Chunk[]>();
+  const after = findingRowsByCheck(next.results.assets.values());
   const { name } = next.vault;
   for (const check of ASSET_CHECKS) {
     const wanted = after.get(check.code) ?? [];
     const standing = before.get(check.code) ?? [];
-    for (const [at, { hash, bytes }] of wanted.entries()) {
-      if (standing[at]?.hash !== hash) yield put(Findings, findingsKey(check, name, at), { items: bytes() });
+    for (const [at, chunk] of wanted.entries()) {
+      if (standing[at]?.hash !== chunk.hash)
+        yield put(Findings, findingsKey(check, name, at), { items: chunk.bytes(), ...factsOfChunk(chunk) });
     }
     for (let at = wanted.length; at < standing.length; at++) yield remove(Findings, findingsKey(check, name, at));
   }
@@ -201,20 +226,24 @@ function* newViolationOperations(
 }
 
 /** Findings rows as they follow from assets' results, by the check's code. */
-export function findingsByCheck(assets: Iterable<AssetState>): Map<number, Chunk[]> {
+export const findingRowsByCheck = (assets: Iterable<AssetState>): Map<number, Chunk[]> =>
+  new Map([...findingsByCheck(assets)].map(([code, list]) => [code, findingChunks(list)]));
+
+/** What fails of these assets, by the check's code. */
+export function findingsByCheck(assets: Iterable<AssetState>): Map<number, Finding[]> {
   const findings = new Map<number, Finding[]>();
-  for (const { name, failed } of assets) {
+  for (const { name, failed, facts } of assets) {
     for (const { code, since, evidence } of failed) {
       const list = findings.get(code) ?? [];
-      list.push([name, since, evidence]);
+      list.push([name, since, evidence, facts]);
       findings.set(code, list);
     }
   }
-  return new Map([...findings].map(([code, list]) => [code, findingChunks(list)]));
+  return findings;
 }
 
 function emptied(row: Row<VaultState>): VaultState {
-  const { dueAt: _due, evaluationId: _id, ...state } = withoutKeys(row);
+  const { dueAt: _due, evaluationId: _id, owners: _owners, ...state } = withoutKeys(row);
   const exemptions = row.exemptions.map((one) => ({ ...one, failing: false }));
   return { ...state, tallies: new Uint8Array(), failures: [], details: [], exemptions, gone: true };
 }

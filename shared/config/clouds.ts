@@ -5,6 +5,8 @@ export interface CloudEndpoints {
   issuers: { v1: string; v2: string };
   resourceManager: string;
   graph: string;
+  /** Where Log Analytics is queried, and what its tokens are for. */
+  logAnalytics: string;
   /** Domain that every vault's address must lie under, such as `vault.azure.net`. */
   keyVaultSuffix: string;
   /** Domain that every App Configuration store's address must lie under, such as `azconfig.io`. */
@@ -23,6 +25,7 @@ const CLOUDS: Record<string, CloudEndpoints> = {
     issuers: { v1: "https://sts.windows.net", v2: "https://login.microsoftonline.com" },
     resourceManager: "https://management.azure.com",
     graph: "https://graph.microsoft.com",
+    logAnalytics: "https://api.loganalytics.io",
     keyVaultSuffix: "vault.azure.net",
     appConfigurationSuffix: "azconfig.io",
     storageSuffix: "core.windows.net",
@@ -32,6 +35,7 @@ const CLOUDS: Record<string, CloudEndpoints> = {
     issuers: { v1: "https://sts.chinacloudapi.cn", v2: "https://login.partner.microsoftonline.cn" },
     resourceManager: "https://management.chinacloudapi.cn",
     graph: "https://microsoftgraph.chinacloudapi.cn",
+    logAnalytics: "https://api.loganalytics.azure.cn",
     keyVaultSuffix: "vault.azure.cn",
     appConfigurationSuffix: "azconfig.azure.cn",
     storageSuffix: "core.chinacloudapi.cn",
@@ -41,6 +45,7 @@ const CLOUDS: Record<string, CloudEndpoints> = {
     issuers: { v1: "https://sts.windows.net", v2: "https://login.microsoftonline.us" },
     resourceManager: "https://management.usgovcloudapi.net",
     graph: "https://graph.microsoft.us",
+    logAnalytics: "https://api.loganalytics.us",
     keyVaultSuffix: "vault.usgovcloudapi.net",
     appConfigurationSuffix: "azconfig.azure.us",
     storageSuffix: "core.usgovcloudapi.net",
@@ -53,6 +58,7 @@ export function cloudEndpoints(env: {
   AZURE_AUTHORITY_HOST?: string | undefined;
   AZURE_RESOURCE_MANAGER_ENDPOINT?: string | undefined;
   AZURE_GRAPH_ENDPOINT?: string | undefined;
+  LOG_ANALYTICS_ENDPOINT?: string | undefined;
   AZURE_KEY_VAULT_SUFFIX?: string | undefined;
   AZURE_APP_CONFIGURATION_SUFFIX?: string | undefined;
 }): CloudEndpoints {
@@ -64,6 +70,7 @@ export function cloudEndpoints(env: {
     issuers: { v1: named.issuers.v1, v2: isNamed ? named.issuers.v2 : authorityHost },
     resourceManager: env.AZURE_RESOURCE_MANAGER_ENDPOINT ?? named.resourceManager,
     graph: env.AZURE_GRAPH_ENDPOINT ?? named.graph,
+    logAnalytics: env.LOG_ANALYTICS_ENDPOINT ?? named.logAnalytics,
     keyVaultSuffix: env.AZURE_KEY_VAULT_SUFFIX ?? named.keyVaultSuffix,
     appConfigurationSuffix: env.AZURE_APP_CONFIGURATION_SUFFIX ?? named.appConfigurationSuffix,
     storageSuffix: named.storageSuffix,

@@ -1,10 +1,11 @@
 import * as z from "zod";
 import { pageParameters } from "../http/paging.ts";
 import { Problem } from "../http/problem.ts";
+import { onOneLine } from "../http/text.ts";
 import { ASSET_TYPES, assetId, credentialIds, isCredentialId, placesOf } from "../inventory/asset.ts";
 import { type Consumer, DRIVERS } from "./blast-radius.ts";
 import type { Coverage as CoverageRecord } from "./coverage.ts";
-import type { BlastRadius as FoundBlastRadius } from "./dependencies.ts";
+import type { Dependencies, BlastRadius as FoundBlastRadius } from "./dependencies.ts";
 import { applicationHolder, CONSUMER_KINDS } from "./edge.ts";
 import type { EdgeFilter, FoundEdge } from "./query.ts";
 import { type NotSeenRecord, RUN_STATUSES, type RunRecord } from "./rows.ts";
@@ -19,10 +20,13 @@ const Resource = z
       description:
         "The Azure resource id; of other systems an id that names the system first, such as `sync/<recordId>`.",
     }),
-    kind: z.enum(CONSUMER_KINDS),
+    kind: z.enum(CONSUMER_KINDS).meta({ description: "What kind of resource it is." }),
     name: z.string(),
     subscriptionId: z.string().nullable(),
     environment: z.string().nullable().meta({ description: "Its tag `environment`, `env` or `stage`." }),
+    identityOf: z.string().nullable().meta({
+      description: "Of a principal that a log has seen: the id of the resource whose managed identity it is.",
+    }),
     managedBy: z.string().nullable().meta({
       description: "What else writes its settings, such as Terraform: a change by hand comes back.",
     }),
@@ -40,7 +44,10 @@ export const Dependency = z
       example: "kv-payments.secret.db-password",
     }),
     vaultName: z.string(),
-    type: z.enum(ASSET_TYPES).nullable(),
+    type: z
+      .enum(ASSET_TYPES)
+      .nullable()
+      .meta({ description: "Whether it is a secret, a key or a certificate; null where all of the vault is meant." }),
     name: z.string().nullable(),
     resource: Resource,
     strength: z.enum(STRENGTHS).meta({
@@ -48,12 +55,13 @@ export const Dependency = z
         "`references`: its configuration names the asset. `entitled`: it may read it, whether it does is not known. `observed`: a log has seen it read.",
     }),
     evidence: z.string().meta({
-      description: "The name of the setting, variable, field or role that says so; never a value.",
+      description:
+        "The name of the setting, variable, field or role that says so, or of the operations that a log has seen; never a value.",
     }),
     pinned: z.string().nullable().meta({ description: "The version that it names; null: it takes the newest." }),
     refresh: z
       .object({
-        how: z.enum(HOW),
+        how: z.enum(HOW).meta({ description: "How it takes a new version." }),
         slowestSeconds: z.int().nullable().meta({ description: "The longest that `automatic` takes." }),
       })
       .meta({
@@ -69,14 +77,20 @@ export const Dependency = z
       })
       .nullable()
       .meta({ description: "Whether the platform can follow the reference now; null where it does not say." }),
-    seenAt: instant.meta({ description: "When this was last seen to be so." }),
+    copy: z
+      .boolean()
+      .meta({ description: "It holds a copy of the value, which only somebody who changes it replaces." }),
+    seenAt: instant.meta({ description: "When this was last seen to be so; of `observed` the day of the last read." }),
   })
   .meta({ id: "Dependency" });
 
 const NotSeen = z
   .object({
     scope: z.string().meta({ description: "A resource's id, a subscription, or what another system calls it." }),
-    source: z.string().nullable().meta({ description: "`azure`, `devops`, `sync` or `logs`." }),
+    source: z
+      .string()
+      .nullable()
+      .meta({ description: "`azure`, `devops`, `sync`, `logs` or `literals` (copies in settings)." }),
     code: z.string(),
     message: z.string(),
     remedy: z.string(),
@@ -156,7 +170,7 @@ export function filterOf(query: z.output<typeof DependencyQuery>): EdgeFilter {
 }
 
 export function dependencyView({ edge, seenAt }: FoundEdge): z.infer<typeof Dependency> {
-  const { vaultName, type, name, resource, strength, evidence, pinned, refresh, state } = edge;
+  const { vaultName, type, name, resource, strength, evidence, pinned, refresh, state, copy = false } = edge;
   const id = type !== undefined && name !== undefined ? assetId({ vaultName, type, name }) : "";
   return {
     // What names an application names none of its secrets.
@@ -170,6 +184,7 @@ export function dependencyView({ edge, seenAt }: FoundEdge): z.infer<typeof Depe
     pinned: pinned ?? null,
     refresh: { how: refresh.how, slowestSeconds: refresh.slowestSeconds ?? null },
     state: state ? { ...state, version: state.version ?? null } : null,
+    copy,
     seenAt,
   };
 }
@@ -180,6 +195,7 @@ const resourceView = (resource: FoundEdge["edge"]["resource"]): z.infer<typeof R
   name: resource.name,
   subscriptionId: resource.subscriptionId ?? null,
   environment: resource.environment ?? null,
+  identityOf: resource.identityOf ?? null,
   managedBy: resource.managedBy ?? null,
 });
 
@@ -207,8 +223,10 @@ const BlastConsumer = z
     resource: Resource,
     strength: z.enum(STRENGTHS),
     evidence: z.array(z.string()).meta({ description: "At most 20 names of settings, variables, fields or roles." }),
-    refresh: z.enum(HOW),
-    pinned: z.string().nullable(),
+    refresh: z.enum(HOW).meta({
+      description: "How it takes a new version: by itself, once it is told, when nobody can see it, or never.",
+    }),
+    pinned: z.string().nullable().meta({ description: "The version that it names; null: it takes the newest." }),
     resolved: z.boolean().nullable(),
     effect: z.string().meta({ description: "What a rotation does to it, in a sentence." }),
     weight: z.number().meta({ description: "Its part in the score." }),
@@ -225,7 +243,7 @@ export const BlastRadius = z
     drivers: z
       .array(
         z.object({
-          driver: z.enum(DRIVERS),
+          driver: z.enum(DRIVERS).meta({ description: "What it is." }),
           count: z.int().meta({ description: "How many consumers it is about." }),
           points: z.int().meta({ description: "By how much the score would be lower without it; they overlap." }),
           message: z.string(),
@@ -236,20 +254,29 @@ export const BlastRadius = z
     more: z
       .boolean()
       .meta({ description: "There are more than are counted here; with them the score would be as high or higher." }),
-    byKind: z.record(z.string(), z.int()),
+    byKind: z.record(z.string(), z.int()).meta({ description: "How many consumers, by kind." }),
     byEnvironment: z.record(z.string(), z.int()).meta({ description: "`unknown`: no tag says which." }),
     consumers: z.array(BlastConsumer).meta({ description: `The heaviest first, at most ${MAX_CONSUMERS}.` }),
-    nodes: z.array(
-      z.object({ id: z.string(), kind: z.string(), name: z.string(), environment: z.string().nullable() }),
-    ),
-    edges: z.array(
-      z.object({
-        from: z.string().meta({ description: "The consumer's node." }),
-        to: z.string().meta({ description: "The asset's node." }),
-        strength: z.enum(STRENGTHS),
-        refresh: z.enum(HOW),
-      }),
-    ),
+    nodes: z
+      .array(
+        z.object({
+          id: z.string(),
+          kind: z.string().meta({ description: "What kind of resource it is, or of what type the asset." }),
+          name: z.string(),
+          environment: z.string().nullable(),
+        }),
+      )
+      .meta({ description: "The asset and its consumers, for a picture." }),
+    edges: z
+      .array(
+        z.object({
+          from: z.string().meta({ description: "The consumer's node." }),
+          to: z.string().meta({ description: "The asset's node." }),
+          strength: z.enum(STRENGTHS),
+          refresh: z.enum(HOW).meta({ description: "How it takes a new version." }),
+        }),
+      )
+      .meta({ description: "Who uses the asset, for a picture." }),
     leftOut: z.int().meta({ description: `Consumers without a node: the heaviest ${MAX_NODES} have one.` }),
     coverage: Coverage,
   })
@@ -303,6 +330,90 @@ function countBy(consumers: readonly Consumer[], of: (consumer: Consumer) => str
   return Object.fromEntries([...counts].sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 
+const SeenReader = z
+  .object({
+    id: z.string().meta({ description: "The caller's object id, where the log has it." }),
+    name: z.string().meta({ description: "Of the person or the application; its id where no log names it." }),
+    kind: z.enum(["application", "person"]).meta({ description: "Whether it is a program or a person." }),
+    appId: z.string().nullable(),
+    identityOf: z.string().nullable().meta({ description: "The resource whose managed identity it is." }),
+    operations: z.array(z.string()).meta({ description: "Of Key Vault, such as `SecretGet`." }),
+    lastReadAt: instant,
+    reads: z.int().meta({ description: "In the last 30 days, as far as the logs were read." }),
+    versions: z
+      .array(z.object({ version: z.string(), lastReadAt: instant }))
+      .meta({ description: "At most 10, the last read first." }),
+    expected: z.boolean().nullable().meta({
+      description:
+        "Whether a role, an access policy or a known reference let one expect this, when it was first seen; null until who may read is known.",
+    }),
+  })
+  .meta({ id: "AssetReader" });
+
+export const AssetUsage = z
+  .object({
+    secret: z.string().meta({ description: "The asset's id." }),
+    lastReadAt: instant.nullable(),
+    readers: z.array(SeenReader).meta({ description: "At most 200 a workspace, the last to read first." }),
+    more: z.boolean().meta({ description: "There were others, longer ago." }),
+    lastSignInAt: instant
+      .nullable()
+      .meta({ description: "Of an application's credential: its last sign-in that a log has." }),
+    logs: z
+      .array(
+        z.object({
+          workspaceId: z.string().meta({ description: "The Log Analytics workspace's id." }),
+          readFrom: instant.nullable().meta({ description: "Read without a gap from here; null: never yet." }),
+          readTo: instant.nullable().meta({ description: "Read up to here; null: never yet." }),
+          vaultSince: instant
+            .nullable()
+            .meta({ description: "Since when the log has the vault's events; null: it has none of it." }),
+          failure: z
+            .object({ code: z.string(), message: z.string(), remedy: z.string(), at: instant })
+            .nullable()
+            .meta({ description: "Why it can't be read now." }),
+        }),
+      )
+      .meta({ description: "Each workspace that is named; without one nothing is known here." }),
+  })
+  .meta({
+    id: "AssetUsage",
+    description:
+      "What the vaults' logs have seen, without this service's own reads. That they show nothing proves nothing: a log may be late, or not have this vault's events.",
+  });
+
+export function usageView({
+  assetId: secret,
+  usage: { lastAt, readers, more, logs },
+  lastSignIn,
+}: Awaited<ReturnType<Dependencies["usage"]>>): z.infer<typeof AssetUsage> {
+  return {
+    secret,
+    lastReadAt: lastAt ?? null,
+    readers: readers.map((one) => ({
+      id: one.id,
+      name: onOneLine(one.title),
+      kind: one.userName === undefined ? "application" : "person",
+      appId: one.appId ?? null,
+      identityOf: one.identityOf ?? null,
+      operations: one.operations,
+      lastReadAt: one.lastAt,
+      reads: one.uses,
+      versions: one.versions.map(({ version, lastAt: lastReadAt }) => ({ version, lastReadAt })),
+      expected: one.expected ?? null,
+    })),
+    more,
+    lastSignInAt: lastSignIn?.toISOString() ?? null,
+    logs: logs.map(({ workspaceId, readFrom, readTo, vaultSince, failure }) => ({
+      workspaceId,
+      readFrom: readFrom ?? null,
+      readTo: readTo ?? null,
+      vaultSince: vaultSince ?? null,
+      failure: failure ?? null,
+    })),
+  };
+}
+
 export const DependencyRun = z
   .object({
     runId: z.string(),
@@ -314,9 +425,9 @@ export const DependencyRun = z
     createdAt: instant,
     finishedAt: instant.nullable(),
     units: z.int().nullable().meta({ description: "Pieces of work, such as subscriptions; null until it is planned." }),
-    unitsFailed: z.int().nullable(),
+    unitsFailed: z.int().nullable().meta({ description: "How many pieces of work failed." }),
     resources: z.int().nullable().meta({ description: "Consumers that are known after it; null while it runs." }),
-    edges: z.int().nullable(),
+    edges: z.int().nullable().meta({ description: "How many uses are known after it; null while it runs." }),
     notSeen: z
       .int()
       .nullable()
@@ -325,8 +436,13 @@ export const DependencyRun = z
     failures: z
       .array(
         z.object({
-          source: z.string(),
-          unit: z.string().nullable(),
+          source: z
+            .string()
+            .meta({ description: "Where it was looked: `azure`, `devops`, `sync`, `logs` or `literals`." }),
+          unit: z
+            .string()
+            .nullable()
+            .meta({ description: "The piece of work, such as a subscription; null where all of the source is meant." }),
           code: z.string(),
           message: z.string(),
           remedy: z.string(),

@@ -78,7 +78,12 @@ const scoreOf = (sum: number): number => Math.round((100 * sum) / (sum + HALF));
 
 /** Consumers by resource, the heaviest first; of several edges the heaviest counts. */
 export function consumersOf(found: readonly FoundEdge[]): Consumer[] {
-  const byResource = Map.groupBy(found, ({ edge }) => edge.resource.id.toLowerCase());
+  const ids = new Set(found.map(({ edge }) => edge.resource.id.toLowerCase()));
+  // A managed identity that a log has seen is the resource that it belongs to, where that is known to use the asset.
+  const byResource = Map.groupBy(found, ({ edge: { resource } }) => {
+    const owner = resource.identityOf?.toLowerCase();
+    return owner !== undefined && ids.has(owner) ? owner : resource.id.toLowerCase();
+  });
   return [...byResource.values()]
     .map((edges): Consumer => {
       const sorted = edges
@@ -86,7 +91,7 @@ export function consumersOf(found: readonly FoundEdge[]): Consumer[] {
         .sort((a, b) => b.weight - a.weight || (a.text < b.text ? -1 : 1));
       const [first] = sorted as [(typeof sorted)[number]];
       return {
-        resource: first.one.edge.resource,
+        resource: (sorted.find(({ one }) => one.edge.resource.identityOf === undefined) ?? first).one.edge.resource,
         edges: sorted.map(({ one }) => one),
         weight: first.weight,
         effect: effectOf(first.one.edge),
@@ -178,6 +183,7 @@ export function scoreAndDrivers(
 /** What a rotation does to who uses an asset so. */
 export function effectOf({ refresh, pinned, strength, resource }: Edge): string {
   if (strength === "entitled") return "It may read the asset; whether it does is not known.";
+  if (strength === "observed") return "A log has seen it read the asset; where it keeps the value is not known.";
   const managed = resource.managedBy === undefined ? "" : ` Its settings are written by ${resource.managedBy}.`;
   if (pinned !== undefined) return `It is pinned to the version ${pinned} and goes on with that value.${managed}`;
   switch (refresh.how) {

@@ -29,6 +29,8 @@ interface Reading {
   before: UnitRecord | undefined;
   /** `resourceHash` of each resource that was told. */
   told: ReadonlySet<string>;
+  /** The same of those that an earlier part of the reading told. */
+  earlier: ReadonlySet<string>;
   notSeen: readonly NotSeen[];
   /** It could not be read to its end. */
   failure: Failure | undefined;
@@ -38,10 +40,11 @@ interface Reading {
 
 /**
  * What brings the coverage of a unit up to date, for its fence. After a full reading only what that did not see stands; after
- * another, or one that failed, also what was not seen before and was not told of since. One request, where there was anything.
+ * another, a part of one or one that failed, also what was not seen before and was not told of since. One request, where there
+ * was anything.
  */
 export async function coverageOperations(
-  { source, unit, key, before, told, notSeen, failure, isFull, at }: Reading,
+  { source, unit, key, before, told, earlier, notSeen, failure, isFull, at }: Reading,
   tables: Tables,
 ): Promise<{ operations: Operation[]; count: number; leftOut: number }> {
   const standing = new Map<string, NotSeenRecord>();
@@ -56,9 +59,11 @@ export async function coverageOperations(
   };
   if (failure) want({ ...failure, scope: unit });
   for (const one of notSeen) want(one);
-  if (!isFull || failure)
-    for (const [rowKey, one] of standing)
-      if (!wanted.has(rowKey) && one.scope !== unit && !told.has(resourceHash(key, one.scope))) wanted.set(rowKey, one);
+  for (const [rowKey, one] of standing) {
+    const resource = resourceHash(key, one.scope);
+    const stands = earlier.has(resource) || ((!isFull || failure) && !told.has(resource));
+    if (!wanted.has(rowKey) && one.scope !== unit && stands) wanted.set(rowKey, one);
+  }
   const kept = new Map([...wanted].slice(0, MAX_ROWS));
   const operations = [
     ...[...standing.keys()].filter((rowKey) => !kept.has(rowKey)).map((rowKey) => remove(NotSeenRows, rowKey)),

@@ -11,6 +11,7 @@ import { notFound, Problem } from "../http/problem.ts";
 import { type AssetPlace, type AssetRecord, type AssetType, assetId, placesOf, sourceOf } from "../inventory/asset.ts";
 import { type Moment, statusOf } from "../inventory/health.ts";
 import type { AssetQueries, FoundAsset } from "../inventory/query.ts";
+import { isOver } from "../runs/kept-runs.ts";
 import type { Clock, Logger, Randomness } from "../runtime.ts";
 import { withoutKeys } from "../storage/entity.ts";
 import type { Queues } from "../storage/queues.ts";
@@ -19,10 +20,11 @@ import { SECOND_MS } from "../time.ts";
 import { type Consumer, consumersOf, type Driver, scoreAndDrivers } from "./blast-radius.ts";
 import { allUnits, type Coverage, coveragePage } from "./coverage.ts";
 import { applicationHolder } from "./edge.ts";
+import type { AssetUsage, Usage } from "./logs/usage.ts";
 import { type EdgeFilter, type FoundEdge, listEdges, seenEdge } from "./query.ts";
 import { createReferences, type References } from "./references.ts";
 import { assetPrefix, Edges, type NotSeenRecord, type RunRecord, rangeOf, type UnitRecord } from "./rows.ts";
-import { createRuns, isOver } from "./runs.ts";
+import { createRuns } from "./runs.ts";
 import type { EdgeSource } from "./source.ts";
 import { createRunWork, QUEUE } from "./work.ts";
 
@@ -81,6 +83,12 @@ export interface Dependencies {
   coverage(request: PageRequest): Promise<Page<NotSeenRecord> & Pick<Coverage, "lastFullAt">>;
   /** @throws {Problem} notFound: the inventory has no such asset; serviceVault. */
   blastRadius(id: string): Promise<BlastRadius>;
+  /**
+   * Who was seen to read an asset, by the logs; of an application's credential when it last signed in.
+   *
+   * @throws {Problem} as `blastRadius`
+   */
+  usage(id: string): Promise<{ assetId: string; usage: AssetUsage; lastSignIn: Date | undefined }>;
   /** The edges that name an asset, and those that name its whole vault. At most six requests. */
   edgesOf(place: AssetPlace): Promise<{ edges: FoundEdge[]; more: boolean }>;
   readonly references: Pick<References, "of" | "news">;
@@ -92,6 +100,8 @@ export function createDependencies(deps: {
   audit: Pick<Audit, "append">;
   config: Pick<Config, "SERVICE_KEY_VAULT_URL">;
   sources: readonly EdgeSource[];
+  /** What the logs have seen. */
+  usage: Pick<Usage, "of" | "lastSignIn">;
   inventory: { assets: Pick<AssetQueries, "get">; moment(): Promise<Moment> };
   /** The vaults' secrets that hold an application's credential for certain. @throws {CloudFailure} */
   holdersOf?: (credential: { appId: string; keyId: string }) => Promise<AssetPlace[]>;
@@ -123,7 +133,7 @@ export function createDependencies(deps: {
       audit,
       event,
       async () => {
-        const { run } = await runs.begin(made, caller);
+        const { run } = await runs.begin({ ...made, status: "queued", failures: [] }, caller);
         // Where one was under way, its message may be lost; another does no harm.
         await queues.send(
           QUEUE,
@@ -184,12 +194,17 @@ export function createDependencies(deps: {
   /** The asset with an id; of the secret or key that backs a certificate that certificate. */
   async function assetOf(id: string, moment: Moment): Promise<FoundAsset> {
     const found = await inventory.assets.get(id, moment);
-    if (found) return found;
+    if (found) return ofOthers(found, id);
     const [place] = placesOf(id);
     const backed = place && place.type !== "certificate" && assetId({ ...place, type: "certificate" });
     const certificate = backed ? await inventory.assets.get(backed, moment) : undefined;
-    if (!certificate) throw notFound(`The asset ${id.slice(0, 300)}`);
-    return certificate;
+    return ofOthers(certificate, id);
+  }
+
+  function ofOthers(asset: FoundAsset | undefined, id: string): FoundAsset {
+    if (!asset) throw notFound(`The asset ${id.slice(0, 300)}`);
+    if (!isServiceVault(deps.config, asset.asset.vaultName)) return asset;
+    throw new Problem("serviceVault", "What the service's own key vault holds is used by the service itself alone.");
   }
 
   /**
@@ -252,14 +267,19 @@ export function createDependencies(deps: {
 
     edgesOf: async (place) => await edgesOf(place, await allUnits(tables)),
 
+    async usage(id) {
+      const { asset } = await assetOf(id, await inventory.moment());
+      const { appId, keyId } = asset.credential ?? {};
+      const [usage, lastSignIn] = await Promise.all([
+        deps.usage.of(asset),
+        appId !== undefined && keyId !== undefined ? deps.usage.lastSignIn({ appId, keyId }) : undefined,
+      ]);
+      return { assetId: assetId(asset), usage, lastSignIn };
+    },
+
     async blastRadius(id) {
       const moment = await inventory.moment();
       const asset = await assetOf(id, moment);
-      if (isServiceVault(deps.config, asset.asset.vaultName))
-        throw new Problem(
-          "serviceVault",
-          "What the service's own key vault holds is used by the service itself alone.",
-        );
       const units = await allUnits(tables);
       const [coverage, { places, notSeen }] = await Promise.all([
         coverageBeside(units),

@@ -41,6 +41,8 @@ export const Resource = z.object({
   environment: z.string().optional(),
   /** Something else writes its settings, such as Terraform: what is changed there by hand comes back. */
   managedBy: z.string().optional(),
+  /** Of a principal: the id of the resource whose managed identity it is. */
+  identityOf: z.string().optional(),
 });
 export type Resource = z.infer<typeof Resource>;
 
@@ -54,6 +56,9 @@ export const Refresh = z.object({
   slowestSeconds: z.int().optional(),
 });
 export type Refresh = z.infer<typeof Refresh>;
+
+/** The id of a principal as a resource. */
+export const principalId = (objectId: string): string => `entra/${objectId.toLowerCase()}`;
 
 /** In the place of a vault's name: what uses an application by any of its secrets names the application, not the secret. */
 export const applicationHolder = (tenantId: string): string => `entra.${tenantId.toLowerCase()}`;
@@ -76,6 +81,8 @@ export const Edge = z.object({
   /** The version that it names. */
   pinned: z.string().optional(),
   refresh: Refresh,
+  /** Of one that a log has seen: the day in UTC of its last read, such as `2026-11-22`. */
+  lastReadOn: z.string().optional(),
   /** It keeps a copy of the value, which only an action replaces. */
   copy: z.boolean().optional(),
   /** Whether the platform can follow the reference now, by its own word for it, such as `AccessToKeyVaultDenied`. */

@@ -8,6 +8,7 @@ import {
   DEPENDENCIES,
   type Failure,
   fenceKey,
+  type ReadTo,
   type ResourceRecord,
   Resources,
   rangeOf,
@@ -30,6 +31,12 @@ const TIMED_OUT: Failure = {
   message: "It could not be read to its end in time.",
   remedy: "What was read is kept. If it happens again, see which service answers slowly.",
 };
+/** Of a reading in parts, until its last. */
+const GOES_ON: Failure = {
+  code: TIMED_OUT.code,
+  message: "It was not read to its end yet: that takes longer than there is time at once.",
+  remedy: "Nothing to mend: the reading goes on.",
+};
 
 export interface ReadDeps {
   tables: Tables;
@@ -45,19 +52,36 @@ export interface UnitOutcome {
   changed: number;
   /** It could not be read to its end. What was told until then is written, and nothing was taken away. */
   failure?: Failure;
+  /** There was no time for all of it: the next part goes on from there. */
+  readTo?: ReadTo;
 }
 
 /**
  * Reads a unit and brings its rows up to date: of each resource that is not as it stood its edges, then what is gone, and
  * last the unit's own row. A worker that dies anywhere leaves rows from which the next one sees what is still to be done.
  *
+ * A full reading that runs out of time is gone on with in parts, where its source tells places.
+ *
  * @param mode - `changes` is a full reading where none came to its end before.
+ * @param readTo - What the part before answered.
  * @throws a conflict when another worker has taken the unit over; CloudFailure never.
  */
 export async function readUnit(
   source: EdgeSource,
   unit: string,
-  { mode, runId, owner, signal }: { mode: "full" | "changes"; runId: string; owner: string; signal?: AbortSignal },
+  {
+    mode,
+    runId,
+    owner,
+    signal,
+    readTo,
+  }: {
+    mode: "full" | "changes";
+    runId: string;
+    owner: string;
+    signal?: AbortSignal;
+    readTo?: ReadTo | undefined;
+  },
   deps: ReadDeps,
 ): Promise<UnitOutcome> {
   const { tables, clock } = deps;
@@ -67,48 +91,68 @@ export async function readUnit(
   const row = await tables.get(Units, DEPENDENCIES, unitRowKey(key));
   const before = row && withoutKeys(row);
   const standing = await resourcesOf(tables, key);
-  const startedAt = clock.now().toISOString();
-  const since = sinceOf(source, before, mode);
+  const startedAt = readTo?.startedAt ?? clock.now().toISOString();
+  const since = readTo ? undefined : sinceOf(source, before, mode);
   const writer = createResourceWriter({ ...deps, fence, runId, unit: key, before, standing });
 
   const notSeen: NotSeen[] = [];
   const told = new Set<string>();
+  const earlier = new Set<string>();
+  let place = readTo?.place;
   let failure: Failure | undefined;
   try {
-    for await (const one of source.read(unit, { since, signal })) {
+    for await (const one of source.read(unit, { since, signal, runId, after: readTo?.place })) {
       if ("notSeen" in one) {
         notSeen.push(one.notSeen);
         continue;
       }
+      if ("place" in one) {
+        place = one.place;
+        continue;
+      }
+      if ("earlier" in one) {
+        earlier.add(resourceHash(key, one.earlier));
+        continue;
+      }
       const id = "gone" in one ? one.gone : one.resource.id;
       told.add(resourceHash(key, id));
+      earlier.delete(resourceHash(key, id));
       if ("gone" in one) await writer.remove(resourceHash(key, id));
       else await writer.write(one);
     }
-    if (since === undefined) await withoutUntold();
+    if (since === undefined) await settleUntold({ isWhole: true });
   } catch (error) {
     if (error instanceof CloudFailure) failure = { code: error.code, message: error.message, remedy: error.remedy };
     else if (signal?.aborted) failure = TIMED_OUT;
     else throw error;
   }
+  const isLate = failure !== undefined && (failure.code === TIMED_OUT.code || signal?.aborted === true);
+  const goesOn = isLate && since === undefined && place !== readTo?.place;
+  if (goesOn) {
+    failure = undefined;
+    await settleUntold({ isWhole: false });
+    // After it: what is still to come is not held as if it could not be seen.
+    notSeen.push({ ...GOES_ON, scope: unit });
+  }
   await writer.flush();
 
   /** After a full reading: what was not told is gone, unless it could not be looked into. */
-  async function withoutUntold(): Promise<void> {
+  async function settleUntold({ isWhole }: { isWhole: boolean }): Promise<void> {
     const hidden = scopes(notSeen);
     for (const [hash, { id }] of standing) {
-      if (told.has(hash)) continue;
+      if (told.has(hash) || earlier.has(hash)) continue;
       if (hidden(id)) await writer.hold(hash);
-      else await writer.remove(hash);
+      else if (isWhole) await writer.remove(hash);
     }
   }
 
+  const isFull = since === undefined && !goesOn;
   const coverage = await coverageOperations(
-    { source: source.name, unit, key, before, told, notSeen, failure, isFull: since === undefined, at: startedAt },
+    { source: source.name, unit, key, before, told, earlier, notSeen, failure, isFull, at: startedAt },
     tables,
   );
-  const read = failure === undefined ? { lastReadAt: startedAt } : {};
-  const full = failure === undefined && since === undefined ? { lastFullAt: startedAt } : {};
+  const read = failure === undefined && !goesOn ? { lastReadAt: startedAt } : {};
+  const full = failure === undefined && isFull ? { lastFullAt: startedAt } : {};
   const { lastFailure: _, ...last } = before ?? {};
   const after: UnitRecord = {
     ...last,
@@ -124,7 +168,11 @@ export async function readUnit(
   };
   // The unit's row last: until then it says what was so before.
   await fence.write([...coverage.operations, put(Units, unitRowKey(key), after)]);
-  return { changed: writer.changed, ...(failure === undefined ? {} : { failure }) };
+  return {
+    changed: writer.changed,
+    ...(failure === undefined ? {} : { failure }),
+    ...(goesOn && place !== undefined && { readTo: { place, startedAt } }),
+  };
 }
 
 /** Takes away all that is known of a unit; may be done again. @throws as `readUnit` */
@@ -145,7 +193,14 @@ export async function removeUnit(
   for (const hash of standing.keys()) await writer.remove(hash);
   await writer.flush();
   const at = clock.now().toISOString();
-  const nothing = { told: new Set<string>(), notSeen: [], failure: undefined, isFull: true, at };
+  const nothing = {
+    told: new Set<string>(),
+    earlier: new Set<string>(),
+    notSeen: [],
+    failure: undefined,
+    isFull: true,
+    at,
+  };
   const { operations } = await coverageOperations({ source, unit, key, before, ...nothing }, tables);
   const last: Operation[] = row ? [remove(Units, unitRowKey(key))] : [];
   await fence.write([...operations, ...last]);

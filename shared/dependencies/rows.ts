@@ -179,10 +179,13 @@ export const RunRecord = z.object({
 export type RunRecord = z.infer<typeof RunRecord>;
 export const Runs = entity(TABLE, RunRecord);
 export const RUNS = "runs";
-/** Which run is under way: there is one at a time. */
-export const ActiveRun = entity(TABLE, z.object({ runId: z.string() }));
-export const ACTIVE_KEY = "active";
-
+/** How far the reading of a unit came that ran out of time. */
+export const ReadTo = z.object({
+  place: z.string(),
+  /** When its first part began. */
+  startedAt: z.string(),
+});
+export type ReadTo = z.infer<typeof ReadTo>;
 /** One unit's work in a run. */
 export const UnitWork = z.object({
   source: z.string(),
@@ -194,6 +197,8 @@ export const UnitWork = z.object({
   worker: z.string().optional(),
   /** How many workers began it. */
   attempts: z.int(),
+  /** The next worker goes on from there. */
+  readTo: ReadTo.optional(),
   changed: z.int().optional(),
   failure: Failure.optional(),
 });

@@ -1,4 +1,5 @@
 import type { Edge, Resource } from "./edge.ts";
+import type { Failure } from "./rows.ts";
 
 /** What could not be looked into. It hides nothing else. */
 export interface NotSeen {
@@ -21,11 +22,26 @@ export type Told =
   | { resource: Resource; edges: Edge[]; partial?: boolean }
   /** There is no such resource any more. */
   | { gone: string }
-  | { notSeen: NotSeen };
+  | { notSeen: NotSeen }
+  /** An earlier part of this reading told of the resource, or why it could not be looked into. */
+  | { earlier: string }
+  /** A reading that runs out of time goes on behind this place: all before it was told. */
+  | { place: string };
+
+export interface ReadOptions {
+  since?: Date | undefined;
+  signal?: AbortSignal | undefined;
+  /** Without `since`: the place that an earlier part of this reading came to. */
+  after?: string | undefined;
+  /** The run that the reading is part of. */
+  runId?: string | undefined;
+}
 
 /** A system whose resources use assets. Each unit of it, such as a subscription, is one piece of work. */
 export interface EdgeSource {
-  readonly name: "azure" | "devops" | "sync" | "logs";
+  readonly name: "azure" | "devops" | "sync" | "logs" | "literals";
+  /** Why it is not read in this deployment. That is in the coverage and no failure; what was known of it leaves. */
+  readonly off?: Failure | undefined;
   /** It is always read in full, since that costs little. */
   readonly whole?: boolean;
   /**
@@ -40,5 +56,5 @@ export interface EdgeSource {
    *
    * @throws {CloudFailure} when the unit as a whole can't be read.
    */
-  read(unit: string, options: { since?: Date | undefined; signal?: AbortSignal | undefined }): AsyncGenerator<Told>;
+  read(unit: string, options: ReadOptions): AsyncGenerator<Told>;
 }

@@ -1,6 +1,7 @@
 import type { Audit } from "../audit/audit.ts";
-import { IntervalSealed } from "../audit/interval.ts";
 import { CloudFailure } from "../azure/failure.ts";
+import { enterEnd } from "../runs/enter-end.ts";
+import { isOver } from "../runs/kept-runs.ts";
 import type { Clock, Logger, Randomness } from "../runtime.ts";
 import { isConflict } from "../storage/conflict.ts";
 import type { Row } from "../storage/entity.ts";
@@ -22,7 +23,7 @@ import {
   unitKey,
   unitRowKey,
 } from "./rows.ts";
-import { type DependencyRuns, type HeldUnit, isOver, UNITS_AT_ONCE } from "./runs.ts";
+import { type DependencyRuns, type HeldUnit, UNITS_AT_ONCE } from "./runs.ts";
 import type { EdgeSource } from "./source.ts";
 
 export const QUEUE = "dependencies-discover";
@@ -35,7 +36,6 @@ const READING_MS = 20 * MINUTE_MS;
 const BUSY_SECONDS = 60;
 /** Failures that a run shows. */
 const MAX_FAILURES = 100;
-const ENTRY_ATTEMPTS = 3;
 
 export interface WorkDeps extends ReadDeps {
   tables: Tables;
@@ -93,12 +93,12 @@ export function createRunWork(deps: WorkDeps): RunWork {
       works.push({ source, unit, action, status: "waiting", attempts: 0 });
     for (const source of sources) {
       try {
-        const units = new Set(await source.units());
+        const units = new Set(source.off ? [] : await source.units());
         for (const unit of units) add(source.name, unit, "read");
         const keys = new Set([...units].map((unit) => unitKey(source.name, unit)));
         for (const [key, { source: of, unit }] of known)
           if (of === source.name && unit !== "" && !keys.has(key)) add(source.name, unit, "remove");
-        await listed(source.name, known.has(unitKey(source.name, "")), undefined);
+        await listed(source.name, known.has(unitKey(source.name, "")), source.off);
       } catch (error) {
         if (!(error instanceof CloudFailure)) throw error;
         const { code, message, remedy } = error;
@@ -111,33 +111,41 @@ export function createRunWork(deps: WorkDeps): RunWork {
     for (let more = 1; more < Math.min(UNITS_AT_ONCE, works.length); more++) await send(run.runId);
   }
 
-  /** That a source's units could not be listed is part of what could not be looked into: a unit without a name. */
-  async function listed(source: string, failedBefore: boolean, failure: Failure | undefined): Promise<void> {
+  /** That a source is off, or its units could not be listed, is part of what could not be looked into: a unit without a name. */
+  async function listed(source: string, saidBefore: boolean, failure: Failure | undefined): Promise<void> {
     const key = unitKey(source, "");
     const rowKey = notSeenKey(key, { scope: source, code: "" });
     if (failure) {
       const { code, message, remedy } = failure;
-      const since = clock.now().toISOString();
+      const before = saidBefore ? await tables.get(NotSeenRows, DEPENDENCIES, rowKey) : undefined;
+      const since = before?.code === code ? before.since : clock.now().toISOString();
       await tables.write(TABLE, DEPENDENCIES, [
         put(NotSeenRows, rowKey, { scope: source, source, unit: "", code, message, remedy, since }),
         put(Units, unitRowKey(key), { source, unit: "", resources: 0, edges: 0, notSeen: 1, notSeenLeftOut: 0 }),
       ]);
-    } else if (failedBefore)
+    } else if (saidBefore)
       await tables.write(TABLE, DEPENDENCIES, [remove(NotSeenRows, rowKey), remove(Units, unitRowKey(key))]);
   }
 
   async function workOn(held: HeldUnit): Promise<void> {
-    const { source: name, unit, action } = held.work;
+    const { source: name, unit, action, readTo } = held.work;
     const source = sources.find((one) => one.name === name);
     const signal = AbortSignal.any([held.signal, AbortSignal.timeout(READING_MS)]);
     try {
       const outcome =
         action === "remove" || !source
           ? await removeUnit(name, unit, { runId: held.runId, owner: held.worker }, deps)
-          : await readUnit(source, unit, { mode: held.mode, runId: held.runId, owner: held.worker, signal }, deps);
+          : await readUnit(
+              source,
+              unit,
+              { mode: held.mode, runId: held.runId, owner: held.worker, signal, readTo },
+              deps,
+            );
       await references.tell();
-      const { changed, failure } = outcome;
-      await held.end({ status: failure ? "failed" : "done", changed, ...(failure ? { failure } : {}) });
+      const { failure } = outcome;
+      const changed = (held.work.changed ?? 0) + outcome.changed;
+      if (outcome.readTo) await held.handOn({ changed, readTo: outcome.readTo });
+      else await held.end({ status: failure ? "failed" : "done", changed, ...(failure ? { failure } : {}) });
       log.debug("A unit's dependencies were read", { source: name, unit, action, changed, failure: failure?.code });
     } catch (error) {
       await held.release();
@@ -146,8 +154,8 @@ export function createRunWork(deps: WorkDeps): RunWork {
     }
   }
 
-  /** All units are done: enters the end in the audit log, once under one id, and lets another run begin. */
-  async function finish(run: Row<RunRecord>, attempt = 1): Promise<void> {
+  /** All units are done: enters the end in the audit log, and lets another run begin. */
+  async function finish(run: Row<RunRecord>): Promise<void> {
     try {
       const works = await runs.works(run);
       const failed = works.filter(({ status }) => status === "failed");
@@ -167,24 +175,28 @@ export function createRunWork(deps: WorkDeps): RunWork {
         notSeen: sum("notSeen"),
         changed: works.reduce((all, one) => all + (one.changed ?? 0), 0),
       };
-      const entryId = attempt === 1 ? (run.entryId ?? randomness.ulid(clock.now())) : randomness.ulid(clock.now());
-      const decided = await runs.change(run, { ...counts, failures: failures.slice(0, MAX_FAILURES), entryId });
+      const entryId = run.entryId ?? randomness.ulid(clock.now());
+      let decided = await runs.change(run, { ...counts, failures: failures.slice(0, MAX_FAILURES), entryId });
       await references.tell();
       const { runId, mode, requestId } = run;
-      try {
-        await audit.append({
+      await enterEnd(
+        audit,
+        {
           id: entryId,
           type: "dependencies.discovered",
           caller: { actor: "system", requestId },
           outcome: status === "completed" ? "success" : "failure",
           target: { type: "dependencyRun", id: runId },
           details: { mode, status, units: works.length, ...counts },
-        });
-      } catch (error) {
-        // A worker died long ago before it could enter it, and the time of that id is sealed.
-        if (!(error instanceof IntervalSealed) || attempt === ENTRY_ATTEMPTS) throw error;
-        return await finish(decided, attempt + 1);
-      }
+        },
+        {
+          clock,
+          randomness,
+          async keep(id) {
+            decided = await runs.change(decided, { entryId: id });
+          },
+        },
+      );
       await deps.ended();
       await runs.end(decided, { status, finishedAt: clock.now().toISOString() });
       log.info("Dependencies were read", { runId, mode, status, units: works.length, ...counts });

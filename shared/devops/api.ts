@@ -29,8 +29,8 @@ export const DevopsSettingsView = z
       .array(
         z.object({
           projectId: z.string(),
-          groupId: z.int(),
-          variable: z.string(),
+          groupId: z.int().meta({ description: "The variable group's id." }),
+          variable: z.string().meta({ description: "The variable's name." }),
           vaultName: z.string(),
           secretName: z.string(),
         }),
@@ -91,7 +91,7 @@ const STEPS = ["signIn", "projects", "project", "variableGroups", "serviceConnec
 
 export const DevopsTest = z
   .object({
-    orgUrl: z.string(),
+    orgUrl: z.string().meta({ description: "The organization that was tried." }),
     ok: z.boolean().meta({ description: "Whether every step worked." }),
     testedAt: z.iso.datetime(),
     identity: z

@@ -19,16 +19,21 @@ export const ScanRequest = z
       .array(subscriptionId)
       .max(1000)
       .optional()
-      .meta({ description: "Only these; all when left out or empty." }),
+      .meta({ description: "Only these, which must be watched; all that are watched when left out or empty." }),
   })
   .meta({ id: "ScanRequest" });
 
 const scanFields = {
   scanId: z.string(),
-  mode: z.enum(SCAN_MODES),
+  mode: z.enum(SCAN_MODES).meta({
+    description:
+      "`full` reads all details, one by the schedule those that are due; `delta` only what changed; `force` all, also of vaults that failed lately.",
+  }),
   subscriptions: z.array(z.string()).nullable().meta({ description: "As asked for; null for all." }),
-  status: z.enum(SCAN_STATUSES),
-  trigger: z.enum(["api", "schedule"]),
+  status: z
+    .enum(SCAN_STATUSES)
+    .meta({ description: "`partial`: some vaults could not be read. `timedOut`: it did not end before its deadline." }),
+  trigger: z.enum(["api", "schedule"]).meta({ description: "Whether a call or the schedule began it." }),
   requestedBy: z.string(),
   createdAt: instant,
   startedAt: instant.nullable(),
@@ -43,38 +48,49 @@ export const Scan = z.object(scanFields).meta({ id: "Scan" });
 export const ScanProgressView = z
   .object({
     ...scanFields,
-    progress: z.object({
-      vaultsTotal: z.int(),
-      vaultsDone: z.int(),
-      vaultsFailed: z.int(),
-      assetsFound: z.int(),
-      assetsAdded: z.int(),
-      assetsUpdated: z.int(),
-      assetsRemoved: z.int(),
-    }),
-    subscriptionOutcomes: z.array(
-      z.object({ subscriptionId: z.string(), vaults: z.int(), failure: VaultFailure.nullable() }),
-    ),
+    progress: z
+      .object({
+        vaultsTotal: z.int().meta({ description: "Vaults to read; 0 until it is planned." }),
+        vaultsDone: z.int().meta({ description: "Vaults read, the failed among them." }),
+        vaultsFailed: z.int().meta({ description: "Vaults of which something could not be read." }),
+        assetsFound: z.int().meta({ description: "Assets listed." }),
+        assetsAdded: z.int().meta({ description: "Assets that were not known before." }),
+        assetsUpdated: z.int().meta({ description: "Assets that changed." }),
+        assetsRemoved: z.int().meta({ description: "Assets that are gone." }),
+      })
+      .meta({ description: "How far it is." }),
+    subscriptionOutcomes: z
+      .array(
+        z.object({
+          subscriptionId: z.string(),
+          name: z.string().nullable().meta({ description: "Its display name in Azure, where the scan read it." }),
+          vaults: z.int(),
+          failure: VaultFailure.nullable(),
+        }),
+      )
+      .meta({ description: "What came of each subscription." }),
   })
   .meta({ id: "ScanProgress" });
 export const VaultResult = z
   .object({
     vaultName: z.string(),
     subscriptionId: z.string(),
-    outcome: z.enum(VAULT_OUTCOMES),
-    failures: z.array(VaultFailure.extend({ list: z.string() })).meta({
+    outcome: z
+      .enum(VAULT_OUTCOMES)
+      .meta({ description: "`failed`: nothing of it could be read. `partial`: something could not be read." }),
+    failures: z.array(VaultFailure.extend({ list: z.string().meta({ description: "What could not be read." }) })).meta({
       description:
         "What could not be read, by `list`: `secrets`, `keys`, `certificates`, `rotationPolicies` of keys, `diagnosticSettings`, or `vault` for the vault as a whole.",
     }),
-    tally: Tally,
+    tally: Tally.meta({ description: "How many assets were found, added, updated and removed." }),
     added: z.array(z.string()).meta({ description: "Asset ids; at most 1,000 are named, the tally counts all." }),
-    updated: z.array(z.string()),
-    removed: z.array(z.string()),
+    updated: z.array(z.string()).meta({ description: "Ids of assets that changed; at most 1,000." }),
+    removed: z.array(z.string()).meta({ description: "Ids of assets that are gone; at most 1,000." }),
     finishedAt: instant,
   })
   .meta({ id: "VaultResult" });
 export const ScanResults = pageOf(VaultResult, "VaultResultList")
-  .extend({ scan: ScanProgressView })
+  .extend({ scan: ScanProgressView.meta({ description: "The scan itself." }) })
   .meta({ id: "ScanResults" });
 
 export const scanView = (scan: ScanRecord): z.infer<typeof Scan> => ({
@@ -102,7 +118,12 @@ export const progressView = (scan: ScanProgress): z.infer<typeof ScanProgressVie
     assetsUpdated: scan.tally.updated,
     assetsRemoved: scan.tally.removed,
   },
-  subscriptionOutcomes: scan.subscriptionOutcomes.map((one) => ({ ...one, failure: one.failure ?? null })),
+  subscriptionOutcomes: scan.subscriptionOutcomes.map(({ subscriptionId, name, vaults, failure }) => ({
+    subscriptionId,
+    name: name ?? null,
+    vaults,
+    failure: failure ?? null,
+  })),
 });
 
 export const vaultResultView = (outcome: VaultOutcome): z.infer<typeof VaultResult> => ({

@@ -1,5 +1,7 @@
-import { withoutKeys } from "../storage/entity.ts";
-import { RowMissing } from "../storage/errors.ts";
+import { startRenewals } from "../runs/renewals.ts";
+import type { Randomness } from "../runtime.ts";
+import { isConflict } from "../storage/conflict.ts";
+import { type Row, withoutKeys } from "../storage/entity.ts";
 import type { Queues } from "../storage/queues.ts";
 import { insert, merge, type Operation, remove, type Tables } from "../storage/tables.ts";
 import { SECOND_MS } from "../time.ts";
@@ -7,25 +9,31 @@ import {
   CLAIMED,
   claimedKey,
   DONE,
+  indexAt,
   indexOf,
   type PlannedVault,
   PlannedVaults,
   QUEUES,
+  type ScanRecord,
   scanPartition,
   WAITING,
+  waitingKey,
 } from "./scan.ts";
 
-/** How many waiting vaults a worker looks at to choose its next: enough that workers rarely choose the same. */
-const CANDIDATES = 200;
-/** A planned vault with more bytes of JSON than this stays out of its message, which may hold 48 KiB. */
-const MAX_VAULT_IN_MESSAGE = 40_000;
 /** How often a worker renews the claim of the vault it has in hand. A claim not renewed for long is a dead worker's. */
 export const RENEWAL_MS = 20 * SECOND_MS;
+/** The worker of the vaults that the invocation of the plan has in hand. */
+export const PLAN_WORKER = "plan";
 
-/** A vault that a worker has claimed. */
+/** A vault that a worker has claimed and has in hand. */
 export interface Claim {
   index: string;
   vault: PlannedVault;
+}
+
+/** A vault that waits, as its row was read or written. */
+export interface Waiting extends Claim {
+  etag: string;
 }
 
 /** A waiting vault, and the operations that claim it, for a transaction in the scan's partition. */
@@ -33,92 +41,115 @@ export interface Next extends Claim {
   operations: Operation[];
 }
 
-/** The vaults of a scan that wait, and those that are claimed. A claim lives by its row's age, which only storage counts. */
+/**
+ * The vaults of a scan that wait, and those that are claimed. A claimed one is in the hand of a worker, which renews it, or
+ * its message waits in the queue. A claim lives by its row's age, which only storage counts.
+ */
 export interface Claims {
   /**
-   * A vault to claim. Each chain of messages looks at another place among the first ones, so that workers who look at the
-   * same moment choose differently. Undefined when none waits.
+   * A waiting vault: the first one behind a random place, so that workers who look at the same moment choose differently.
+   * One row is read, or two at the end. Undefined when none waits.
    */
-  next(scanId: string, chain: number, begun: boolean): Promise<Next | undefined>;
+  waiting(scan: Pick<ScanRecord, "scanId" | "vaultsTotal">): Promise<Waiting | undefined>;
+  /** @param worker - Who takes it in hand; undefined where a message is sent for it. */
+  take(waiting: Waiting, worker: string | undefined): Next;
+  /** Sends the message of a claimed vault that nobody has in hand. Twice does no harm: one of the two begins. */
+  send(scanId: string, index: string, options?: { delaySeconds?: number }): Promise<void>;
   /**
-   * Sends a claimed vault's message. It holds the planned vault itself, so that its worker need not read what was just
-   * written.
+   * After a worker died or failed: sends the messages of the vaults it had in hand. The plan's worker has sent those of the
+   * vaults that nobody has begun. What another worker put back, that one sends: after an outage all of them come here, and
+   * else each would send for all.
+   * @returns how many vaults are claimed, by whomever.
    */
-  send(scanId: string, claim: Claim): Promise<void>;
-  /** Sends the messages of all claimed vaults, and says how many. Sending one twice does no harm. */
-  sendAll(scanId: string): Promise<number>;
-  /** Marks that a worker begins with a claimed vault. False when it is claimed no longer: it is done. */
-  begin(scanId: string, index: string): Promise<boolean>;
-  /** Marks that its message waits in the queue again. */
+  sendLeft(scanId: string, worker: string): Promise<number>;
+  /** Takes a claimed vault in hand. False when another worker was faster, or it is done. */
+  begin(scanId: string, claimed: Row<PlannedVault>, worker: string): Promise<boolean>;
+  /** Nobody has it in hand any more: its message will wait in the queue. */
   putBack(scanId: string, index: string): Promise<void>;
   /** Renews a claim again and again until the answered function is called. */
-  keep(scanId: string, index: string): () => void;
-  claimed(scanId: string, index: string): Promise<PlannedVault | undefined>;
+  keep(scanId: string, index: string): () => Promise<void>;
+  claimed(scanId: string, index: string): Promise<Row<PlannedVault> | undefined>;
   anyClaimed(scanId: string): Promise<boolean>;
 }
 
-export function createClaims({ tables, queues }: { tables: Tables; queues: Queues }): Claims {
-  async function mark(scanId: string, index: string, begun: boolean): Promise<boolean> {
+interface ClaimsDeps {
+  tables: Tables;
+  queues: Queues;
+  randomness: Randomness;
+}
+
+export function createClaims({ tables, queues, randomness }: ClaimsDeps): Claims {
+  /** False when it is no longer as it was read, or no longer claimed. */
+  async function mark(scanId: string, index: string, part: Partial<PlannedVault>, etag?: string): Promise<boolean> {
     try {
-      const operation = merge(PlannedVaults, claimedKey(index), { begun });
+      const operation = merge(PlannedVaults, claimedKey(index), part, etag);
       await tables.transaction(PlannedVaults.table, scanPartition(scanId), [operation]);
       return true;
     } catch (error) {
-      if (error instanceof RowMissing) return false;
+      if (isConflict(error)) return false;
       throw error;
     }
   }
 
+  async function firstWaiting(scanId: string, from: string): Promise<Waiting | undefined> {
+    const range = { partitionKey: scanPartition(scanId), from, before: CLAIMED, pageSize: 1 };
+    for await (const [row] of tables.pages(PlannedVaults, range)) {
+      if (row) return { index: indexOf(row.rowKey), vault: withoutKeys(row), etag: row.etag };
+    }
+    return undefined;
+  }
+
   const claims: Claims = {
-    async next(scanId, chain, begun) {
-      const range = { partitionKey: scanPartition(scanId), from: WAITING, before: CLAIMED, pageSize: CANDIDATES };
-      for await (const rows of tables.pages(PlannedVaults, range)) {
-        const row = rows[chain % rows.length]!;
-        const index = indexOf(row.rowKey);
-        const vault = { ...withoutKeys(row), chain, begun };
-        const take = remove(PlannedVaults, row.rowKey, row.etag);
-        return { index, vault, operations: [take, insert(PlannedVaults, claimedKey(index), vault)] };
-      }
-      return undefined;
+    async waiting({ scanId, vaultsTotal }) {
+      const place = Math.floor(randomness.number() * vaultsTotal);
+      const found = await firstWaiting(scanId, waitingKey(indexAt(place)));
+      return found ?? (place > 0 ? await firstWaiting(scanId, WAITING) : undefined);
     },
 
-    async send(scanId, { index, vault }) {
-      const small = Buffer.byteLength(JSON.stringify(vault)) <= MAX_VAULT_IN_MESSAGE;
-      await queues.send(QUEUES.vaults, { scanId, index, ...(small ? { vault } : {}) });
+    take({ index, vault, etag }, worker) {
+      const claimed = { ...vault, ...(worker === undefined ? { begun: false } : { begun: true, worker }) };
+      const operations = [
+        remove(PlannedVaults, waitingKey(index), etag),
+        insert(PlannedVaults, claimedKey(index), claimed),
+      ];
+      return { index, vault: claimed, operations };
     },
 
-    async sendAll(scanId) {
-      let sent = 0;
+    send: (scanId, index, options) => queues.send(QUEUES.vaults, { scanId, index }, options),
+
+    async sendLeft(scanId, worker) {
+      let claimed = 0;
       const range = { partitionKey: scanPartition(scanId), from: CLAIMED, before: DONE };
-      for await (const rows of tables.pages(PlannedVaults, range)) {
-        for (const row of rows) await claims.send(scanId, { index: indexOf(row.rowKey), vault: withoutKeys(row) });
-        sent += rows.length;
+      for await (const rows of tables.pages(PlannedVaults, { ...range, select: ["begun", "worker"] })) {
+        claimed += rows.length;
+        for (const row of rows) {
+          const sender = row.worker ?? (row.begun ? undefined : PLAN_WORKER);
+          if (sender !== worker) continue;
+          const index = indexOf(row.rowKey);
+          if (row.begun) await claims.putBack(scanId, index);
+          await claims.send(scanId, index);
+        }
       }
-      return sent;
+      return claimed;
     },
 
-    begin: (scanId, index) => mark(scanId, index, true),
+    begin: (scanId, { rowKey, etag }, worker) => mark(scanId, indexOf(rowKey), { begun: true, worker }, etag),
 
     async putBack(scanId, index) {
-      await mark(scanId, index, false);
+      await mark(scanId, index, { begun: false });
     },
 
     keep(scanId, index) {
-      // A renewal that fails needs no answer: at the worst the vault is given to another worker too, and written once.
-      const timer = setInterval(() => {
-        mark(scanId, index, true).catch(() => clearInterval(timer));
-      }, RENEWAL_MS);
-      return () => clearInterval(timer);
+      // At the worst the vault is given to another worker too, and written once.
+      const renewals = startRenewals(RENEWAL_MS, () => mark(scanId, index, { begun: true }));
+      return () => renewals.stop();
     },
 
-    async claimed(scanId, index) {
-      const row = await tables.get(PlannedVaults, scanPartition(scanId), claimedKey(index));
-      return row && withoutKeys(row);
-    },
+    claimed: (scanId, index) => tables.get(PlannedVaults, scanPartition(scanId), claimedKey(index)),
 
     async anyClaimed(scanId) {
       const range = { partitionKey: scanPartition(scanId), from: CLAIMED, before: DONE, pageSize: 1 };
-      for await (const _ of tables.pages(PlannedVaults, { ...range, select: ["name"] })) return true;
+      for await (const _ of tables.pages(PlannedVaults, { ...range, select: ["begun"] })) return true;
       return false;
     },
   };

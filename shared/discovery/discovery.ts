@@ -56,7 +56,8 @@ export interface ScanProgress extends ScanRecord {
 export interface Discovery {
   /**
    * Starts a scan: it is queued, and planned by the message that is sent.
-   * @throws {Problem} scanRunning when another one covers any of the same subscriptions, unless the mode is `force`.
+   * @throws {Problem} scanRunning when another one covers any of the same subscriptions, unless the mode is `force`;
+   * invalidRequest for a subscription that is not watched.
    */
   start(
     request: { mode: ScanMode; subscriptions?: string[] | undefined },
@@ -89,6 +90,8 @@ export interface DiscoveryDeps {
   tables: Tables;
   queues: Queues;
   active: ActiveScanList;
+  /** @throws {Problem} invalidRequest naming those that are not watched. */
+  requireWatched: (subscriptionIds: readonly string[]) => Promise<void>;
   audit: Audit;
   clock: Clock;
   randomness: Randomness;
@@ -120,6 +123,7 @@ export function createDiscovery(deps: DiscoveryDeps): Discovery {
     const subscriptions = request.subscriptions?.length
       ? [...new Set(request.subscriptions.map((id) => id.toLowerCase()))]
       : undefined;
+    if (subscriptions) await deps.requireWatched(subscriptions);
     const scan: ScanRecord = {
       scanId,
       mode: request.mode,

@@ -31,7 +31,11 @@ export interface EndDeps {
   active: ActiveScanList;
   claims: Claims;
   /** Told before a scan is recorded as over; may be told twice. */
-  ended: () => Promise<void>;
+  ended: (scan: ScanRecord) => Promise<void>;
+  /** Counts the inventory anew, so that questions about all of it read less. What they are answered is right without. */
+  renewTotals: () => Promise<void>;
+  /** Has what waited for the scan's workers begun. */
+  scanLeft: () => Promise<void>;
   audit: Audit;
   clock: Clock;
   randomness: Randomness;
@@ -57,7 +61,9 @@ const ENTRY_ATTEMPTS = 3;
 type Ending = NonNullable<ScanRecord["ending"]>;
 type Decision = Omit<Ending, "entryId" | "finishedAt">;
 
-export function createScanEnd({ tables, active, claims, ended, audit, clock, randomness, log }: EndDeps): ScanEnd {
+export function createScanEnd(deps: EndDeps): ScanEnd {
+  const { tables, active, claims, ended, renewTotals, scanLeft, audit, clock, randomness, log } = deps;
+
   async function notOver(scanId: string): Promise<Row<ScanRecord> | undefined> {
     const scan = await tables.get(Scans, scanPartition(scanId), SCAN_ROW);
     return scan && !isOver(scan.status) ? scan : undefined;
@@ -73,7 +79,7 @@ export function createScanEnd({ tables, active, claims, ended, audit, clock, ran
     const left = await countLeft(scanId);
     if (left.claimed > 0 && !overdue && !queued) return;
     const inTime = scan.deadline !== undefined && clock.now().toISOString() < scan.deadline;
-    if (left.waiting > 0 && inTime && !scan.cancelledBy && !overdue) return await revive(scanId);
+    if (left.waiting > 0 && inTime && !scan.cancelledBy && !overdue) return await revive(scan);
     const done = await countDone(scanId);
     const unfinished = left.waiting + left.claimed > 0 || (done.incomplete > 0 && !inTime);
     const status = scan.cancelledBy ? "cancelled" : unfinished ? "timedOut" : statusOf(scan, done);
@@ -125,31 +131,38 @@ export function createScanEnd({ tables, active, claims, ended, audit, clock, ran
     return left;
   }
 
-  /** Why a scan failed of which nothing succeeded: the first subscription's failure, else the first vault's. */
+  /** Why a scan failed of which nothing succeeded: the first subscription's failure, else the first that a vault names. */
   async function failureOf(scan: ScanRecord): Promise<ScanRecord["failure"]> {
     const subscription = scan.subscriptionOutcomes.find((one) => one.failure);
     if (subscription?.failure) return subscription.failure;
-    const range = { partitionKey: scanPartition(scan.scanId), from: DONE, before: BEYOND, pageSize: 1 };
-    for await (const [first] of tables.pages(VaultOutcomes, { ...range, select: ["vaultName", "failures"] })) {
-      const failure = first?.failures[0];
-      if (!failure) return undefined;
-      const message = `No vault could be read. The first, ${first.vaultName}: ${failure.message}`;
-      return { code: failure.code, message, remedy: failure.remedy, at: failure.at };
+    const range = { partitionKey: scanPartition(scan.scanId), from: DONE, before: BEYOND };
+    for await (const rows of tables.pages(VaultOutcomes, { ...range, select: ["vaultName", "failures"] })) {
+      const named = rows.find(({ failures }) => failures.length > 0);
+      if (!named) continue;
+      const { code, message, remedy, at } = named.failures[0]!;
+      return { code, message: `No vault could be read. The first, ${named.vaultName}: ${message}`, remedy, at };
     }
-    return undefined;
+    // All of them were left alone: their last scans failed lately.
+    return {
+      code: "skipped",
+      message: "No vault was read: the scans before failed at each of them, and they are left alone for a while.",
+      remedy: "Wait, or start a scan with the mode force.",
+      at: clock.now().toISOString(),
+    };
   }
 
   /** Vaults wait and nobody works: a chain broke where nothing could send it on. One claim starts it again. */
-  async function revive(scanId: string): Promise<void> {
-    const next = await claims.next(scanId, 0, false);
-    if (!next) return;
+  async function revive(scan: ScanRecord): Promise<void> {
+    const { scanId } = scan;
+    const waiting = await claims.waiting(scan);
+    if (!waiting) return;
     try {
-      await tables.transaction(PlannedVaults.table, scanPartition(scanId), next.operations);
+      await tables.transaction(PlannedVaults.table, scanPartition(scanId), claims.take(waiting, undefined).operations);
     } catch (error) {
       if (isConflict(error)) return; // Another one starts it.
       throw error;
     }
-    await claims.send(scanId, next);
+    await claims.send(scanId, waiting.index);
   }
 
   async function fail(scanId: string, failure: ScanRecord["failure"]): Promise<void> {
@@ -182,14 +195,17 @@ export function createScanEnd({ tables, active, claims, ended, audit, clock, ran
     const { entryId: _, ...result } = ending;
     const over = { ...entered, ...result, ending: undefined };
     await tables.put(Scans, SCAN_LIST, newestFirst(scan.scanId), withoutKeys(over));
-    await active.leave(scan.scanId);
-    await ended();
+    if (await active.leave(scan.scanId)) await scanLeft();
+    const [renewed] = await Promise.allSettled([renewTotals()]);
+    await ended(withoutKeys(over));
     if (await unlessChanged(tables.replace(Scans, over))) {
       log.info("A scan is over", { scanId: scan.scanId, status: result.status });
       const seconds = (Date.parse(result.finishedAt) - Date.parse(scan.startedAt ?? scan.createdAt)) / SECOND_MS;
       measure("scan.duration", Math.max(0, seconds), { mode: scan.mode, status: result.status });
       measure("vaults.failed", result.vaultsFailed);
     }
+    // The scan is over all the same; whoever ended it fails, so that it is seen. The next end, or the reconciliation, counts.
+    if (renewed.status === "rejected") throw renewed.reason;
   }
 
   /**

@@ -1,5 +1,5 @@
 import { CloudFailure } from "../azure/failure.ts";
-import type { ResourceManager } from "../azure/resource-manager.ts";
+import type { ResourceManager, SubscriptionResource } from "../azure/resource-manager.ts";
 import type { Clock, Randomness } from "../runtime.ts";
 import type { Settings } from "../settings/settings.ts";
 import { unlessChanged } from "../storage/conflict.ts";
@@ -9,13 +9,14 @@ import type { Queues } from "../storage/queues.ts";
 import { type Operation, put, remove, replace, type Tables } from "../storage/tables.ts";
 import { MINUTE_MS, SECOND_MS } from "../time.ts";
 import type { ActiveScanList } from "./active.ts";
-import type { Claims } from "./claims.ts";
+import { type Claims, PLAN_WORKER } from "./claims.ts";
 import type { ScanEnd } from "./end.ts";
-import { planVaults, type VaultPlan } from "./plan-vaults.ts";
+import { planVaults, type VaultPlan, type WatchedSubscriptions } from "./plan-vaults.ts";
 import { failureRecord } from "./read-vault.ts";
 import {
   claimedKey,
   DONE,
+  indexAt,
   isOver,
   type PlannedVault,
   PlannedVaults,
@@ -27,7 +28,7 @@ import {
   WAITING,
   waitingKey,
 } from "./scan.ts";
-import { internalFailure } from "./work.ts";
+import { internalFailure, type PlannedScan, VAULTS_AT_ONCE } from "./work.ts";
 
 /** How long a scan waits for the workers of other scans before it asks again. */
 const NO_WORKER_DELAY_SECONDS = 5;
@@ -39,8 +40,11 @@ export interface PlanDeps {
   queues: Queues;
   settings: Settings;
   resourceManager: ResourceManager;
-  /** The subscriptions configured and added; empty for all that the identity may see. */
-  configuredSubscriptions: () => Promise<string[]>;
+  /** Which subscriptions a scan is about that names none, and who is told what the identity sees. */
+  subscriptions: {
+    watched(): Promise<WatchedSubscriptions>;
+    discovered(seen: readonly SubscriptionResource[], complete: boolean): Promise<void>;
+  };
   active: ActiveScanList;
   claims: Claims;
   end: ScanEnd;
@@ -48,15 +52,16 @@ export interface PlanDeps {
   randomness: Randomness;
 }
 
-/** The plan of a scan: its vaults, of which as many are claimed as there may be workers, each with a message. */
+/** The plan of a scan: its vaults, of which as many are claimed as there may be workers. */
 export interface ScanPlan {
   /**
    * Plans a queued scan. A message may come while another one's worker plans: whoever changed the scan's row last goes on,
    * and the other stops at its next step, so that no late plan lies over a scan that runs.
    *
    * @param delivery - 1 for the message's first delivery.
+   * @returns what the caller has to scan, if anything. Messages are sent for more workers than one process should be.
    */
-  plan(scanId: string, delivery: number): Promise<void>;
+  plan(scanId: string, delivery: number): Promise<PlannedScan | undefined>;
   /** Ends a scan whose plan failed for good; the scan says why. */
   planFailed(scanId: string): Promise<void>;
 }
@@ -64,85 +69,125 @@ export interface ScanPlan {
 export function createScanPlan(deps: PlanDeps): ScanPlan {
   const { tables, queues, active, claims, end, clock, randomness } = deps;
 
-  async function plan(scanId: string, delivery: number): Promise<void> {
+  async function plan(scanId: string, delivery: number): Promise<PlannedScan | undefined> {
     const found = await tables.get(Scans, scanPartition(scanId), SCAN_ROW);
-    if (!found || isOver(found.status)) return;
+    if (!found || isOver(found.status)) return undefined;
     if (found.status === "running") {
-      // A delivery before this one may have died among its messages. Any other message comes too late to be needed.
-      if (delivery > 1 && (await claims.sendAll(scanId)) === 0) await end.finish(scanId);
-      return;
+      // A delivery before this one died or failed among its vaults. Any other message comes too late to be needed.
+      if (delivery > 1 && (await claims.sendLeft(scanId, PLAN_WORKER)) === 0) await end.finish(scanId);
+      return undefined;
     }
-    if (found.cancelledBy) return await end.finish(scanId);
+    if (found.cancelledBy) return await over(end.finish(scanId));
     const scan = await unlessChanged(tables.replace(Scans, { ...found, planner: planner() }));
-    if (!scan) return;
+    if (!scan) return undefined;
     const settings = await deps.settings.values();
     const free = await active.takeWorkers(scanId, 1, settings.discoveryMaxWorkers);
-    if (free === 0) return await queues.send(QUEUES.plan, { scanId }, { delaySeconds: NO_WORKER_DELAY_SECONDS });
-
+    if (free === 0) {
+      return await over(queues.send(QUEUES.plan, { scanId }, { delaySeconds: NO_WORKER_DELAY_SECONDS }));
+    }
     let planned: VaultPlan;
     try {
       planned = await planVaults(scan, {
         tables,
         resourceManager: deps.resourceManager,
-        configured: deps.configuredSubscriptions,
+        watched: () => deps.subscriptions.watched(),
+        seen: (subscriptions, complete) => deps.subscriptions.discovered(subscriptions, complete),
         clock,
         signal: AbortSignal.timeout(Math.min(LISTING_MS, settings.discoveryScanTimeout * SECOND_MS)),
       });
     } catch (error) {
       if (!(error instanceof CloudFailure)) throw error;
-      return await end.fail(scanId, failureRecord(error, clock.now().toISOString()));
+      return await over(end.fail(scanId, failureRecord(error, clock.now().toISOString())));
     }
+    if (planned.subscriptions.length === 0) return await over(end.fail(scanId, nothingWatched(clock)));
     const wanted = Math.max(1, planned.vaults.length);
     const workers = Math.max(1, await active.takeWorkers(scanId, wanted, settings.discoveryMaxWorkers));
-    const claimed = planned.vaults.slice(0, workers).map((vault, at) => ({ ...vault, chain: at }));
-    const running = await unlessChanged(
-      writeVaults(scan, [...claimed, ...planned.vaults.slice(workers)], claimed.length).then((row) => {
-        const now = clock.now();
-        return tables.replace(Scans, {
-          ...row,
-          status: "running",
-          startedAt: now.toISOString(),
-          deadline: new Date(now.getTime() + settings.discoveryScanTimeout * SECOND_MS).toISOString(),
-          vaultsTotal: planned.vaults.length,
-          subscriptionOutcomes: planned.subscriptions,
-        });
-      }),
-    );
-    if (!running) return;
-    if (planned.vaults.length === 0) return await end.finish(scanId);
-    await Promise.all(claimed.map((vault, at) => claims.send(scanId, { index: indexAt(at), vault })));
+    const vaults = planned.vaults.map((vault, at) => {
+      if (at >= workers) return vault;
+      return at < VAULTS_AT_ONCE ? { ...vault, begun: true, worker: PLAN_WORKER } : { ...vault, begun: false };
+    });
+    const written = await unlessChanged(writeVaults(scan, vaults));
+    if (!written) return undefined;
+    const now = clock.now();
+    const running = await begin({
+      ...written.scan,
+      status: "running",
+      startedAt: now.toISOString(),
+      deadline: new Date(now.getTime() + settings.discoveryScanTimeout * SECOND_MS).toISOString(),
+      vaultsTotal: vaults.length,
+      subscriptionOutcomes: planned.subscriptions,
+    });
+    if (!running) return undefined;
+    if (vaults.length === 0) return await over(end.finish(scanId));
+    const rows = vaults.map((vault, at) => ({ index: indexAt(at), vault }));
+    await Promise.all(rows.slice(VAULTS_AT_ONCE, workers).map(({ index }) => claims.send(scanId, index)));
+    return {
+      scan: withoutKeys(running),
+      claims: rows.slice(0, Math.min(workers, VAULTS_AT_ONCE)),
+      waiting: rows.slice(workers).map((row) => ({ ...row, etag: written.etags.get(waitingKey(row.index))! })),
+    };
+  }
+
+  /** From here on the scan runs. Undefined when another worker plans it, or it is over. */
+  async function begin(scan: Row<ScanRecord>): Promise<Row<ScanRecord> | undefined> {
+    const running = await unlessChanged(tables.replace(Scans, scan));
+    if (running) return running;
+    // The answer may have been lost, and the scan cancelled before it was written again: its vaults are claimed all the same.
+    const now = await tables.get(Scans, scan.partitionKey, SCAN_ROW);
+    return now?.status === "running" && now.planner === scan.planner ? now : undefined;
   }
 
   /**
    * Writes the plan, whose first vaults are claimed, over what a plan that died half way may have left. Each transaction
    * changes the scan's row too, by its ETag, so that none can land once another worker plans, or the scan runs.
+   * @returns the scan's row, and the ETags of the plan's rows by their keys.
    * @throws RowChanged then.
    */
-  async function writeVaults(scan: Row<ScanRecord>, vaults: PlannedVault[], claimed: number): Promise<Row<ScanRecord>> {
-    const keyAt = (at: number) => (at < claimed ? claimedKey(indexAt(at)) : waitingKey(indexAt(at)));
-    const rows = new Map(vaults.map((vault, at) => [keyAt(at), vault]));
+  async function writeVaults(
+    scan: Row<ScanRecord>,
+    vaults: PlannedVault[],
+  ): Promise<{ scan: Row<ScanRecord>; etags: Map<string, string> }> {
+    const keyOf = ({ begun }: PlannedVault, at: number) => (begun === undefined ? waitingKey : claimedKey)(indexAt(at));
+    const rows = new Map(vaults.map((vault, at) => [keyOf(vault, at), vault]));
     const operations: Operation[] = [...rows].map(([key, row]) => put(PlannedVaults, key, row));
     const range = { partitionKey: scan.partitionKey, from: WAITING, before: DONE };
     for await (const left of tables.pages(PlannedVaults, { ...range, select: ["name"] })) {
       for (const row of left) if (!rows.has(row.rowKey)) operations.push(remove(PlannedVaults, row.rowKey));
     }
     let { etag } = scan;
+    const etags = new Map<string, string>();
     for (let at = 0; at < operations.length; at += MAX_TRANSACTION_OPERATIONS - 1) {
       const fence = replace(Scans, SCAN_ROW, { ...withoutKeys(scan), planner: planner() }, etag);
       const part = operations.slice(at, at + MAX_TRANSACTION_OPERATIONS - 1);
-      const etags = await tables.transaction(PlannedVaults.table, scan.partitionKey, [fence, ...part]);
-      etag = etags.get(SCAN_ROW)!;
+      const written = await tables.transaction(PlannedVaults.table, scan.partitionKey, [fence, ...part]);
+      for (const [key, value] of written) etags.set(key, value);
+      etag = written.get(SCAN_ROW)!;
     }
-    return { ...scan, etag };
+    return { scan: { ...scan, etag }, etags };
+  }
+
+  /** The scan's part here is done: there is nothing to scan. */
+  async function over(done: Promise<void>): Promise<undefined> {
+    await done;
+  }
+
+  async function planFailed(scanId: string): Promise<void> {
+    const scan = await tables.get(Scans, scanPartition(scanId), SCAN_ROW);
+    // Its vaults have messages of their own by now, or the watch sends them.
+    if (scan?.status === "running") return;
+    await end.fail(scanId, internalFailure(clock, "The scan could not be planned, in five tries."));
   }
 
   const planner = (): string => randomness.ulid(clock.now());
 
-  return {
-    plan,
-    planFailed: (scanId) => end.fail(scanId, internalFailure(clock, "The scan could not be planned, in five tries.")),
-  };
+  return { plan, planFailed };
 }
 
-/** A vault's place in the plan, as its rows' keys and its messages have it. */
-const indexAt = (at: number): string => String(at).padStart(6, "0");
+/** A scan of nothing must not look like one that found everything as it was. */
+const nothingWatched = (clock: Clock) => ({
+  code: "nothingWatched",
+  message: "There is no subscription to scan: none is watched, or the service's identity sees none.",
+  remedy:
+    "Assign the identity the role Reader on a subscription. If watchAll is false, add the subscription with POST /subscriptions.",
+  at: clock.now().toISOString(),
+});

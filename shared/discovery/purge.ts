@@ -1,5 +1,6 @@
 import { encodeTime } from "ulid";
 import { MAX_COUNTED } from "../http/paging.ts";
+import { removeOldChanges } from "../inventory/change-log.ts";
 import type { HistoryStore } from "../settings/retention.ts";
 import { remove, type Tables } from "../storage/tables.ts";
 import { newestFirst } from "../ulid.ts";
@@ -8,7 +9,10 @@ import { isOver, PlannedVaults, SCAN_LIST, Scans, scanPartition } from "./scan.t
 /** Scans that one call removes, each with a row per vault: 5,000 vaults take some seconds. */
 const SCANS_PER_CALL = 20;
 
-/** The scans as a history: each with what came of its vaults. One that is not over is never removed. */
+/**
+ * The scans as a history: each with what came of its vaults. One that is not over is never removed. The changes of assets
+ * that they found go with them, uncounted.
+ */
 export function scanHistory(tables: Tables): HistoryStore {
   /** The copy in the list goes last, so that a purge that died finds the scan again. */
   async function forget(scanId: string): Promise<void> {
@@ -47,7 +51,7 @@ export function scanHistory(tables: Tables): HistoryStore {
           removed++;
         }
       }
-      return { removed, retentionDays, more: false };
+      return { removed, retentionDays, more: await removeOldChanges(tables, before) };
     },
   };
 }

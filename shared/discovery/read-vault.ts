@@ -2,7 +2,9 @@ import pMap from "p-map";
 import { CloudFailure } from "../azure/failure.ts";
 import type { ListedAsset, UnreadableEntry, VaultClient } from "../azure/key-vault.ts";
 import { type AssetRecord, type AssetType, contentOf, fingerprint, isStale } from "../inventory/asset.ts";
-import type { VaultFailure, VaultRecord } from "../inventory/vault.ts";
+import { ALL_SEVENTHS, seventhOf } from "../inventory/details.ts";
+import type { ReadSevenths, VaultFailure, VaultRecord } from "../inventory/vault.ts";
+import { SECOND_MS } from "../time.ts";
 
 /** Keys and certificates whose details are read side by side, per vault. */
 const DETAILS_AT_ONCE = 8;
@@ -43,8 +45,17 @@ export async function readListing(client: VaultClient, type: AssetType, signal: 
 
 const isManaged = (entry: ListEntry): boolean => "managed" in entry && entry.managed === true;
 
-const listingOf = (entry: ListEntry): string =>
-  fingerprint({ ...entry, tags: Object.entries(entry.tags ?? {}).sort() });
+/** The hashes of list entries, which a list's own hash and each asset's are made of. */
+const listings = new WeakMap<ListEntry, string>();
+
+function listingOf(entry: ListEntry): string {
+  let listing = listings.get(entry);
+  if (listing === undefined) {
+    listing = fingerprint({ ...entry, tags: Object.entries(entry.tags ?? {}).sort() });
+    listings.set(entry, listing);
+  }
+  return listing;
+}
 
 const isReadable = (entry: ListedAsset): entry is ListEntry => entry.kind !== "unreadable";
 
@@ -52,6 +63,42 @@ const isReadable = (entry: ListedAsset): entry is ListEntry => entry.kind !== "u
 export function listingsOf(entries: ListedAsset[]): string {
   if (!entries.every(isReadable)) return "";
   return fingerprint(entries.map((entry) => [entry.name, listingOf(entry)]));
+}
+
+/**
+ * When the details of each seventh were read, and what they were. Undefined while nobody read all of them.
+ *
+ * @param read - The sevenths of which all details were read, at `now`.
+ */
+export function seventhsOf(
+  assets: AssetRecord[],
+  before: ReadSevenths | undefined,
+  read: ReadonlySet<number>,
+  now: string,
+): ReadSevenths | undefined {
+  const bySeventh = Map.groupBy(assets, ({ vaultName, name }) => seventhOf(vaultName, name));
+  const at = Math.floor(Date.parse(now) / SECOND_MS);
+  const sevenths = [...ALL_SEVENTHS].map((seventh): ReadSevenths[number] | undefined => {
+    const readAt = read.has(seventh) ? at : before?.[seventh]?.[0];
+    return readAt === undefined ? undefined : [readAt, contentsOf(bySeventh.get(seventh) ?? [])];
+  });
+  return sevenths.every((one) => one !== undefined) ? sevenths : undefined;
+}
+
+/**
+ * `before`, where the assets of the sevenths that were read now are as they were then; undefined where they are not.
+ *
+ * @param assets - Those of the sevenths that were read.
+ */
+export function seventhsAsBefore(
+  assets: AssetRecord[],
+  before: ReadSevenths,
+  read: ReadonlySet<number>,
+  now: string,
+): ReadSevenths | undefined {
+  const anew = seventhsOf(assets, before, read, now)!;
+  const isSame = [...read].every((seventh) => anew[seventh]![1] === before[seventh]![1]);
+  return isSame ? before.map((one, seventh) => (read.has(seventh) ? anew[seventh]! : one)) : undefined;
 }
 
 /** Hash over assets. One that waits to be read again differs from the same one read. */
@@ -79,7 +126,7 @@ interface Failures {
 
 /**
  * Turns list entries into assets. Details of keys and certificates are read where `known` has no asset with the same
- * list entry, or of all when `refresh` is set (then `known` is only asked where something can't be read).
+ * list entry, and of all that `refresh` names (for those `known` is only asked where something can't be read).
  *
  * What can't be read stays as it was known and loses the hash of its list entry, so that the next scan of any mode tries
  * again. A failure that may pass leaves the whole asset as it was, so that one change is not counted twice; any other one
@@ -92,7 +139,12 @@ export async function readAssets(
   type: AssetType,
   listed: ListedAsset[],
   vault: VaultRecord,
-  options: { known: () => Promise<Map<string, AssetRecord>>; refresh: boolean; now: string; signal: AbortSignal },
+  options: {
+    known: () => Promise<Map<string, AssetRecord>>;
+    refresh: (name: string) => boolean;
+    now: string;
+    signal: AbortSignal;
+  },
 ): Promise<ReadList> {
   const { known, refresh, now, signal } = options;
   const entries = listed.filter(isReadable);
@@ -104,7 +156,7 @@ export async function readAssets(
   async function read(entry: ListEntry): Promise<AssetRecord | undefined> {
     const listing = listingOf(entry);
     const standing = async () => (await known()).get(entry.name.toLowerCase());
-    const before = refresh ? undefined : await standing();
+    const before = refresh(entry.name) ? undefined : await standing();
     if (before?.listing === listing) return before;
 
     const parts = await Promise.all([
@@ -119,7 +171,8 @@ export async function readAssets(
     if (kept && detailsRead instanceof CloudFailure && MAY_PASS.includes(detailsRead.code)) {
       return { ...kept, listing: "" };
     }
-    const asset = {
+    // One object from the start: a copy with more members takes half as much memory again, and there is one an asset.
+    const asset: AssetRecord = {
       type,
       name: entry.name,
       vaultName: vault.name,
@@ -135,10 +188,13 @@ export async function readAssets(
       ...(isRead(detailsRead) ? detailsRead : knownDetails(kept)),
       ...(isRead(policyRead) ? policyRead : { rotationPolicy: kept?.rotationPolicy }),
       listing,
+      firstSeenAt: before?.firstSeenAt ?? now,
+      content: "",
     };
     // Over the entry's hash also where it is not kept: reading the same again later is no change.
-    const content = contentOf(asset);
-    return { ...asset, listing: complete ? listing : "", content, firstSeenAt: before?.firstSeenAt ?? now };
+    asset.content = contentOf(asset);
+    if (!complete) asset.listing = "";
+    return asset;
   }
 
   const assets = await pMap(entries, read, { concurrency: type === "secret" ? 1 : DETAILS_AT_ONCE });

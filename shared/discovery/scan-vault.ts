@@ -1,23 +1,22 @@
 import { CloudFailure } from "../azure/failure.ts";
-import type { KeyVaults, ListedAsset } from "../azure/key-vault.ts";
 import type { ResourceManager, VaultResource } from "../azure/resource-manager.ts";
-import { ASSET_TYPES, type AssetRecord, type AssetType, assetId } from "../inventory/asset.ts";
+import { ASSET_TYPES, type AssetRecord, assetId } from "../inventory/asset.ts";
 import { packExpiries } from "../inventory/expiries.ts";
 import { DiagnosticSetting, expiriesColumn, type VaultRecord } from "../inventory/vault.ts";
 import type { AssetChange, InventoryWriter, KnownVault, RecordChanges } from "../inventory/write.ts";
 import type { Clock } from "../runtime.ts";
 import { withoutKeys } from "../storage/entity.ts";
 import { HOUR_MS, MINUTE_MS } from "../time.ts";
-import { contentsOf, failureRecord, listingsOf, readAssets, readListing } from "./read-vault.ts";
-import { emptyTally, MAX_NAMED_CHANGES, type PlannedVault, type ScanMode, type VaultOutcome } from "./scan.ts";
+import { type ReadTypesDeps, type ReadTypesOptions, readTypes, type TypeResult } from "./read-types.ts";
+import { failureRecord } from "./read-vault.ts";
+import { emptyTally, MAX_NAMED_CHANGES, type PlannedVault, type VaultOutcome } from "./scan.ts";
 
 /** First wait before a failed vault is tried again by scans other than `force`; it doubles up to the longest. */
 const BACK_OFF_MS = 5 * MINUTE_MS;
 const LONGEST_BACK_OFF_MS = 6 * HOUR_MS;
 
-interface ScanVaultDeps {
+export interface ScanVaultDeps extends ReadTypesDeps {
   writer: InventoryWriter;
-  keyVaults: KeyVaults;
   resourceManager: ResourceManager;
   clock: Clock;
   /** Run before a changed vault is claimed; what it answers writes what other rooms derive from the change. */
@@ -29,17 +28,33 @@ interface ScanVaultDeps {
   }) => Promise<RecordChanges>;
 }
 
-type Outcome = Omit<VaultOutcome, "next">;
+/** How a vault is scanned. */
+interface ScanVaultOptions extends ReadTypesOptions {
+  /** Names this worker in this one life to people who read the vault's row. */
+  owner: string;
+  /** For a look at this vault alone, between scans. */
+  look?: Look;
+}
 
-/** What one kind of a vault's assets came to in this scan. */
-interface TypeResult {
-  type: AssetType;
-  /** Undefined when the list could not be read: what was known of it stays. */
-  list?: { listing: string; contents: string; assets: AssetRecord[] | undefined; found: number };
-  changes: AssetChange[];
-  failure?: CloudFailure | undefined;
-  /** Of keys: rotation policies that could not be read. */
-  policyFailure?: CloudFailure | undefined;
+interface Look {
+  /** When an event of the vault arrived, if it sent one. */
+  eventAt: string | undefined;
+}
+
+/**
+ * What is to be done with a vault by now: the plan, or what was seen since it was made. A look or another scan may have
+ * asked the resource manager later, and then that stands: what it says of the vault, that it is there, that it is not.
+ */
+async function upToDate(
+  planned: PlannedVault,
+  { row }: KnownVault,
+  { writer }: Pick<ScanVaultDeps, "writer">,
+): Promise<PlannedVault> {
+  const later = row ? row.describedAt : await writer.removedAt(planned.name);
+  if (later === undefined || later <= (planned.listedAt ?? "")) return planned;
+  if (!row) return { ...planned, action: "remove" };
+  const { subscriptionId, describedAt: listedAt } = row;
+  return { ...planned, action: "scan", subscriptionId, listedAt, resource: { ...row } };
 }
 
 /**
@@ -49,17 +64,18 @@ interface TypeResult {
  * @throws {VaultBusy} while another worker holds the vault.
  */
 export async function scanVault(
-  planned: PlannedVault,
-  options: { mode: ScanMode; owner: string; signal: AbortSignal },
+  plan: PlannedVault,
+  options: ScanVaultOptions,
   deps: ScanVaultDeps,
-): Promise<Outcome> {
+): Promise<VaultOutcome> {
   const { writer, clock } = deps;
-  if (planned.action === "skip") {
-    const row = await writer.find(planned.name);
+  if (plan.action === "skip") {
+    const row = await writer.find(plan.name);
     // What a dead worker half wrote is not left alone with its vault.
-    if (row && !row.pending) return skipped(planned, row, clock);
+    if (row && !row.pending) return skipped(plan, row, clock);
   }
-  const known = await writer.known(planned.name);
+  const known = await writer.known(plan.name);
+  const planned = await upToDate(plan, known, deps);
   const moved = known.row && known.row.subscriptionId.toLowerCase() !== planned.subscriptionId.toLowerCase();
   // A vault that another scan found elsewhere in the meantime is no longer this subscription's to remove.
   if (planned.action === "remove") return await removeVault(planned, moved ? undefined : known, options.owner, deps);
@@ -67,12 +83,15 @@ export async function scanVault(
   const resource = planned.resource as unknown as VaultResource;
   if (moved) {
     // Its rows stand under the old subscription: it leaves there and arrives here as a new one.
-    await removeVault(planned, known, options.owner, deps);
+    await removeVault({ ...planned, listedAt: undefined }, known, options.owner, deps);
     return await scanVault(planned, options, deps);
   }
   const now = clock.now().toISOString();
   const before = known.row && withoutKeys(known.row);
-  const vault: VaultRecord = { ...fresh(resource, now), ...(before ? kept(before) : {}) };
+  const vault: VaultRecord = {
+    ...fresh(resource, planned.listedAt, now),
+    ...(before ? kept(before) : {}),
+  };
   const failures: VaultOutcome["failures"] = [];
   const fail = (list: string, failure: CloudFailure) => failures.push({ list, ...failureRecord(failure, now) });
 
@@ -87,7 +106,7 @@ export async function scanVault(
     }
   }
   const results = await readTypes(vault, known, options, deps, now);
-  for (const { type, list, failure, policyFailure } of results) {
+  for (const { type, list, owners, failure, policyFailure } of results) {
     if (policyFailure) fail("rotationPolicies", policyFailure);
     if (failure) {
       fail(LIST_NAMES[type], failure);
@@ -97,13 +116,16 @@ export async function scanVault(
     vault.listedAt[type] = now;
     vault.listings[type] = list.listing;
     vault.contents[type] = list.contents;
+    if (list.details && type !== "secret") vault.details = { ...vault.details, [type]: list.details };
     if (list.assets) vault[expiriesColumn(type)] = packExpiries(list.assets.map((asset) => asset.expiresOn));
+    if (owners) vault.owners = { ...vault.owners, [type]: owners };
   }
-  backOff(vault, failures, clock);
+  if (options.look?.eventAt !== undefined) vault.lastEventAt = options.look.eventAt;
+  backOff(vault, failures, clock, options.look !== undefined);
 
   const changes = results.flatMap((result) => result.changes);
-  const sameFacts = before !== undefined && JSON.stringify(facts(before)) === JSON.stringify(facts(vault));
-  if (changes.length === 0 && sameFacts && !known.interrupted) await writer.touch(known, vault);
+  if (changes.length === 0 && before && sameFacts(before, vault) && !known.interrupted)
+    await writer.touch(known, vault);
   else {
     const prepare = () => deps.prepareChange({ vault, vaultBefore: before, vaultGone: false });
     await writer.apply(known, vault, changes, options.owner, prepare);
@@ -113,103 +135,19 @@ export async function scanVault(
 
 const LIST_NAMES = { certificate: "certificates", key: "keys", secret: "secrets" } as const;
 
-/** Reads the three kinds side by side; each succeeds or fails by itself. */
-async function readTypes(
-  vault: VaultRecord,
-  known: KnownVault,
-  options: { mode: ScanMode; signal: AbortSignal },
-  deps: ScanVaultDeps,
-  now: string,
-): Promise<TypeResult[]> {
-  return await Promise.all(
-    ASSET_TYPES.map(async (type): Promise<TypeResult> => {
-      const force = new Map(known.pending.filter(([of]) => of === type).map(([, name]) => [name, true]));
-      let rows: Promise<Map<string, AssetRecord>> | undefined;
-      const standing = () => {
-        rows ??= known.row ? deps.writer.assetsOf(vault.name, type) : Promise.resolve(new Map());
-        return rows;
-      };
-      let items: ListedAsset[];
-      try {
-        const client = deps.keyVaults.open(vault);
-        items = await readListing(client, type, options.signal);
-        const listing = listingsOf(items);
-        const unchanged = known.row?.listings[type] === listing && force.size === 0;
-        if (options.mode === "delta" && unchanged) {
-          const contents = known.row?.contents[type] ?? "";
-          return { type, changes: [], list: { listing, contents, assets: undefined, found: items.length } };
-        }
-        const refresh = options.mode !== "delta";
-        const read = await readAssets(client, type, items, vault, {
-          known: standing,
-          refresh,
-          now,
-          signal: options.signal,
-        });
-        const contents = contentsOf(read.assets);
-        const list = { listing: read.listing, contents, found: read.assets.length };
-        const failure = { failure: read.failure, policyFailure: read.policyFailure };
-        if (known.row?.contents[type] === contents && force.size === 0) {
-          return { type, changes: [], list: { ...list, assets: undefined }, ...failure };
-        }
-        return {
-          type,
-          changes: diff(type, await standing(), read.assets, force),
-          list: { ...list, assets: read.assets },
-          ...failure,
-        };
-      } catch (error) {
-        // Storage that fails is no failure of the vault: the message comes again.
-        if (!(error instanceof CloudFailure)) throw error;
-        return { type, changes: force.size > 0 ? stale(type, await standing(), force) : [], failure: error };
-      }
-    }),
-  );
-}
-
-/** What differs between what stands and what was read; `force` names assets whose rows may be half written. */
-function diff(
-  type: AssetType,
-  standing: Map<string, AssetRecord>,
-  assets: AssetRecord[],
-  force: Map<string, boolean>,
-): AssetChange[] {
-  const changes: AssetChange[] = [];
-  const left = new Map(standing);
-  for (const asset of assets) {
-    const key = asset.name.toLowerCase();
-    const before = left.get(key);
-    left.delete(key);
-    if (before) asset.firstSeenAt = before.firstSeenAt;
-    if (before?.content !== asset.content || before.listing !== asset.listing || force.has(key)) {
-      changes.push({ type, name: asset.name, before, after: asset });
-    }
-  }
-  for (const before of left.values()) changes.push({ type, name: before.name, before, after: undefined });
-  return changes;
-}
-
-/** Of a list that could not be read, only what a dead worker half wrote is put back to what stands. */
-function stale(type: AssetType, standing: Map<string, AssetRecord>, force: Map<string, boolean>): AssetChange[] {
-  return [...standing]
-    .filter(([key]) => force.has(key))
-    .map(([, asset]) => ({ type, name: asset.name, before: asset, after: asset }));
-}
-
 /** `known` is undefined where there is nothing to remove. */
 async function removeVault(
   planned: PlannedVault,
   known: KnownVault | undefined,
   owner: string,
   deps: ScanVaultDeps,
-): Promise<Outcome> {
+): Promise<VaultOutcome> {
   const now = deps.clock.now().toISOString();
   let gone: AssetRecord[] = [];
   if (known?.row) {
     const vault = withoutKeys(known.row);
-    gone = await deps.writer.forget(known, owner, () =>
-      deps.prepareChange({ vault, vaultBefore: vault, vaultGone: true }),
-    );
+    const prepare = () => deps.prepareChange({ vault, vaultBefore: vault, vaultGone: true });
+    gone = await deps.writer.forget(known, owner, prepare, planned.listedAt);
   }
   const names = gone.map(assetId);
   return {
@@ -225,7 +163,7 @@ async function removeVault(
   };
 }
 
-function skipped(planned: PlannedVault, row: VaultRecord, clock: Clock): Outcome {
+function skipped(planned: PlannedVault, row: VaultRecord, clock: Clock): VaultOutcome {
   const failures = ASSET_TYPES.flatMap((type) => {
     const failure = row.failures[type];
     return failure ? [{ list: LIST_NAMES[type], ...failure }] : [];
@@ -249,7 +187,7 @@ function outcomeOf(
   results: TypeResult[],
   failures: VaultOutcome["failures"],
   now: string,
-): Outcome {
+): VaultOutcome {
   const changes = results.flatMap((result) => result.changes);
   const names = (of: AssetChange[]) =>
     of.map(({ type, name }) => assetId({ vaultName: vault.name, type, name })).slice(0, MAX_NAMED_CHANGES);
@@ -272,9 +210,13 @@ function outcomeOf(
   };
 }
 
-/** A vault none of whose lists could be read is left alone for a while, longer each time. */
-function backOff(vault: VaultRecord, failures: VaultOutcome["failures"], clock: Clock): void {
+/**
+ * A vault none of whose lists could be read is left alone for a while, longer with each scan. A look that fails says
+ * nothing new: scans have their own times.
+ */
+function backOff(vault: VaultRecord, failures: VaultOutcome["failures"], clock: Clock, isLook: boolean): void {
   const failed = Object.values(LIST_NAMES).every((list) => failures.some((failure) => failure.list === list));
+  if (failed && isLook) return;
   vault.failedScans = failed ? vault.failedScans + 1 : 0;
   if (!failed) {
     delete vault.retryAt;
@@ -285,7 +227,7 @@ function backOff(vault: VaultRecord, failures: VaultOutcome["failures"], clock: 
 }
 
 /** A vault as the resource manager describes it, nothing listed yet. */
-function fresh(resource: VaultResource, now: string): VaultRecord {
+function fresh(resource: VaultResource, describedAt: string | undefined, now: string): VaultRecord {
   return {
     name: resource.name,
     id: resource.id,
@@ -303,6 +245,7 @@ function fresh(resource: VaultResource, now: string): VaultRecord {
     publicNetworkAccess: resource.publicNetworkAccess,
     networkDefaultAction: resource.networkDefaultAction,
     privateEndpoints: resource.privateEndpoints,
+    describedAt,
     firstSeenAt: now,
     listedAt: {},
     failures: {},
@@ -315,12 +258,13 @@ function fresh(resource: VaultResource, now: string): VaultRecord {
 
 /** What the scans know of a vault, beside what the resource manager says. */
 function kept(before: VaultRecord): Partial<VaultRecord> {
-  const { firstSeenAt, diagnostics, failedScans, retryAt } = before;
+  const { firstSeenAt, diagnostics, failedScans, retryAt, lastEventAt } = before;
   return {
     firstSeenAt,
     diagnostics,
     failedScans,
     retryAt,
+    lastEventAt,
     listedAt: { ...before.listedAt },
     failures: { ...before.failures },
     listings: { ...before.listings },
@@ -328,8 +272,14 @@ function kept(before: VaultRecord): Partial<VaultRecord> {
     certificateExpiries: before.certificateExpiries,
     keyExpiries: before.keyExpiries,
     secretExpiries: before.secretExpiries,
+    details: before.details,
+    owners: before.owners,
   };
 }
+
+/** Whether both say the same of what other rooms derive something from. */
+export const sameFacts = (before: VaultRecord, vault: VaultRecord): boolean =>
+  JSON.stringify(facts(before)) === JSON.stringify(facts(vault));
 
 /** What other rooms could derive something from: all but the scans' own bookkeeping. */
 function facts(vault: VaultRecord): unknown {

@@ -14,7 +14,12 @@ export const isOver = (status: ScanStatus): boolean => status !== "queued" && st
 const counts = z.object({ certificate: z.int(), key: z.int(), secret: z.int() });
 
 /** What a scan found and changed, in all or in one vault. */
-export const Tally = z.object({ found: counts, added: z.int(), updated: z.int(), removed: z.int() });
+export const Tally = z.object({
+  found: counts.meta({ description: "How many assets were listed, by type." }),
+  added: z.int(),
+  updated: z.int(),
+  removed: z.int(),
+});
 export type Tally = z.infer<typeof Tally>;
 
 export const emptyTally = (): Tally => ({
@@ -33,6 +38,8 @@ export function addTally(total: Tally, part: Tally): void {
 
 const SubscriptionOutcome = z.object({
   subscriptionId: z.string(),
+  /** What the resource manager calls it; absent where it was not asked, or in rows of earlier versions. */
+  name: z.string().optional(),
   vaults: z.int(),
   failure: VaultFailure.optional(),
 });
@@ -92,12 +99,17 @@ export const PlannedVault = z.object({
   action: z.enum(["scan", "remove", "skip", "fail"]),
   /** The resource manager's description; for `scan` and `skip`. */
   resource: z.record(z.string(), z.unknown()).optional(),
+  /**
+   * When the resource manager was asked for that description, or for the listing that lacks it, by the store's clock.
+   * Absent in plans of a version before.
+   */
+  listedAt: z.string().optional(),
   /** For `fail`. */
   failure: VaultFailure.optional(),
   /** Of a claimed one: true while a worker has it in hand and renews the row; else its message waits in the queue. */
   begun: z.boolean().optional(),
-  /** Which of the scan's chains of messages claimed it. */
-  chain: z.int().optional(),
+  /** Of a claimed one: who has, or had, it in hand: `plan` for the scan's first message, else the index in the worker's message. */
+  worker: z.string().optional(),
 });
 export type PlannedVault = z.infer<typeof PlannedVault>;
 export const PlannedVaults = entity("Scans", PlannedVault);
@@ -118,8 +130,6 @@ export const VaultOutcome = z.object({
   updated: z.array(z.string()),
   removed: z.array(z.string()),
   finishedAt: z.string(),
-  /** The planned vault this one's worker claimed next: a redelivered message sends it again. */
-  next: z.string().optional(),
 });
 export type VaultOutcome = z.infer<typeof VaultOutcome>;
 export const VaultOutcomes = entity("Scans", VaultOutcome);
@@ -133,6 +143,8 @@ export const SCAN_ROW = "0";
 export const waitingKey = (index: string): string => `1!${index}`;
 export const claimedKey = (index: string): string => `2!${index}`;
 export const doneKey = (index: string): string => `3!${index}`;
+/** A vault's place in the plan, as its rows' keys and its messages have it. */
+export const indexAt = (place: number): string => String(place).padStart(6, "0");
 export const indexOf = (rowKey: string): string => rowKey.slice(2);
 export const WAITING = "1!";
 export const CLAIMED = "2!";
@@ -140,7 +152,10 @@ export const DONE = "3!";
 /** After every key of the three states. */
 export const BEYOND = "4";
 
-/** Scans that are queued or running, in one row: what a new scan would overlap with, and how many workers are out. */
+/**
+ * Scans that are queued or running, in one row: what a new scan would overlap with, and how many workers are out. Beside
+ * them those that look at a vault between scans.
+ */
 export const ActiveScans = entity(
   "Scans",
   z.object({
@@ -149,11 +164,24 @@ export const ActiveScans = entity(
         scanId: z.string(),
         mode: z.enum(SCAN_MODES),
         subscriptions: z.array(z.string()).optional(),
-        /** Vault messages this scan may have out at once; 0 until it is planned. */
+        /** Vaults this scan may have claimed at once; 0 until it is planned. */
         workers: z.int(),
         createdAt: z.string(),
       }),
     ),
+    looks: z
+      .array(
+        z.object({
+          worker: z.string(),
+          subscriptionId: z.string(),
+          otherSubscriptionIds: z.array(z.string()).optional(),
+          /** Renewed while it looks; beyond it the worker is dead. */
+          until: z.string(),
+        }),
+      )
+      .default([]),
+    /** Whether a look was refused since the last scan left. Absent in rows of a version before. */
+    looksWait: z.boolean().optional(),
   }),
 );
 export const ACTIVE = "active";
@@ -171,4 +199,4 @@ export const QUEUES = {
 
 export const StartMessage = z.object({ mode: z.enum(["full", "delta"]) });
 export const ScanMessage = z.object({ scanId: z.string() });
-export const VaultMessage = z.object({ scanId: z.string(), index: z.string(), vault: PlannedVault.optional() });
+export const VaultMessage = z.object({ scanId: z.string(), index: z.string() });

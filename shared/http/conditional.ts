@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { Problem } from "./problem.ts";
 
 /** 412: the resource is no longer what the caller's `If-Match` says. `what` names it: "The alert rule". */
@@ -5,14 +6,23 @@ export const changedSince = (what: string): Problem =>
   new Problem("preconditionFailed", `${what} was changed since. Read it again and repeat the request.`);
 
 /**
+ * The entity tag of what a row holds, as the API shows it: another one whenever the row is written. It is strong, as
+ * `If-Match` needs it (RFC 9110, 8.8.1), where storage's own is weak and tells when the row was written.
+ */
+export const entityTag = ({ etag }: { etag: string }): string =>
+  `"${createHash("sha256").update(etag).digest("base64url").slice(0, 22)}"`;
+
+/**
  * Honours `If-Match` (RFC 9110, 13.1.1): one entity tag or several, `*` for any that exists. Without the header every
  * state matches.
  *
+ * @param etag - The resource's as it is shown, or that of its row in storage, which `entityTag` shows.
  * @throws {Problem} preconditionFailed
  */
 export function requireMatch(etag: string, ifMatch: string | undefined, what: string): void {
   if (ifMatch === undefined || ifMatch.trim() === "*") return;
-  if (!tagsIn(ifMatch).includes(etag)) throw changedSince(what);
+  const shown = entityTag({ etag });
+  if (!tagsIn(ifMatch).some((tag) => tag === etag || tag === shown)) throw changedSince(what);
 }
 
 /** Whether `If-None-Match` (RFC 9110, 13.1.2) names what would be answered, which 304 then says. */

@@ -11,19 +11,26 @@ const LEVEL = 1;
 
 const COMPRESSIBLE = /^(text\/|application\/(problem\+)?json\b)/;
 
-/** Whether the caller takes gzip: RFC 9110, 12.5.3. `q=0` refuses it, `*` stands for what is not named. */
-export function takesGzip(headers: Headers): boolean {
+/** Content codings by their names in HTTP. */
+export type Coding = "br" | "gzip";
+/** The same coding by another name: RFC 9110, 8.4.1.3. */
+const ALIAS: Partial<Record<Coding, string>> = { gzip: "x-gzip" };
+
+/** Whether the caller takes a coding: RFC 9110, 12.5.3. `q=0` refuses it, `*` stands for what is not named. */
+export function takes(headers: Headers, coding: Coding): boolean {
   const weights = new Map<string, number>();
   for (const item of (headers.get("accept-encoding") ?? "").toLowerCase().split(",")) {
-    const [coding = "", ...parameters] = item.split(";").map((part) => part.trim());
+    const [name = "", ...parameters] = item.split(";").map((part) => part.trim());
     const weight = parameters.find((parameter) => parameter.startsWith("q="));
-    weights.set(coding, weight === undefined ? 1 : Number(weight.slice(2)));
+    weights.set(name, weight === undefined ? 1 : Number(weight.slice(2)));
   }
-  return (weights.get("gzip") ?? weights.get("x-gzip") ?? weights.get("*") ?? 0) > 0;
+  return (weights.get(coding) ?? weights.get(ALIAS[coding] ?? "") ?? weights.get("*") ?? 0) > 0;
 }
+export const takesGzip = (headers: Headers): boolean => takes(headers, "gzip");
 
-/** What a caller that takes gzip gets, and what tells caches that there are two answers. */
-export const GZIP_HEADERS = { "Content-Encoding": "gzip", Vary: "Accept-Encoding" };
+/** What a caller that takes a coding gets, and what tells caches that there is more than one answer. */
+export const codedHeaders = (coding: Coding) => ({ "Content-Encoding": coding, Vary: "Accept-Encoding" });
+export const GZIP_HEADERS = codedHeaders("gzip");
 
 /** A body compressed in a thread of its own, when its type and size make that worth while and the caller takes gzip. */
 export async function compressed(

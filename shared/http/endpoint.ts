@@ -58,10 +58,23 @@ export interface Caller {
   requestId: string;
 }
 
-/** What a declared response looks like: a schema for JSON, or the media types of a file, with an example of it. */
+/**
+ * What a declared response looks like: JSON by its schema, or a file by its media type, with an example of it. An answer is
+ * described with one media type, so that clients made of the description know its type.
+ */
 export type ResponseDeclaration =
   | z.ZodType
-  | { description: string; mediaTypes: string[]; json?: z.ZodType; example?: string };
+  | {
+      /** JSON that a parameter of the specification turns into one of these files; the file has its own operation too. */
+      json: z.ZodType;
+      or: readonly string[];
+    }
+  | {
+      description: string;
+      /** `null` for an answer without a body, such as a redirect. */
+      mediaType: string | null;
+      example?: string;
+    };
 
 export interface RequestContext<Services, Params, Query, Body> {
   params: Params;
@@ -78,13 +91,22 @@ export interface RequestContext<Services, Params, Query, Body> {
   origin: string | undefined;
   services: Services;
   /**
-   * For a standalone endpoint that needs a caller or the services after all: lets the caller in as an endpoint with this
-   * access does. It is counted, and a refusal is entered in the audit log.
+   * For an endpoint that does not count its caller, and needs to after all: lets the caller in as an endpoint with this
+   * access does. It is counted, and a refusal is entered in the audit log. There is no actor where the access is `open`.
    *
    * @throws {Problem} unauthorized, forbidden, rateLimited
    */
-  admit: (access: Role) => Promise<{ actor: Actor; services: Services }>;
+  admit: (access: Access) => Promise<{ actor: Actor; services: Services }>;
   log: Logger;
+}
+
+type Input<S> = S extends z.ZodType ? z.input<S> : undefined;
+
+/** Parts of a request as they are sent. */
+export interface RequestExample<P, Q, B> {
+  params?: Partial<Input<P>>;
+  query?: Partial<Input<Q>>;
+  body?: Input<B>;
 }
 
 type Output<S> = S extends z.ZodType ? z.output<S> : undefined;
@@ -121,6 +143,12 @@ export interface EndpointDeclaration<
   form?: boolean;
   /** Whether `If-Match` is honoured, for the description. */
   conditional?: boolean;
+  /**
+   * A request of the company that `npm start` shows, for the description and for what its pages try out: answered with success,
+   * or with 404 for an id that nothing has, and harmless. Left out, a path has the examples of its parameters by their names and
+   * a body what its schema gives.
+   */
+  example?: RequestExample<P, Q, B>;
   responds: { [status: number]: ResponseDeclaration };
   /** Problems it answers with beyond those that the rest of its declaration implies, for the description. */
   problems?: readonly ProblemCode[];
@@ -132,7 +160,7 @@ export interface EndpointDeclaration<
   paced?: number;
   /** Open, uncounted, and answered without the services, which then need not even be loaded. */
   standalone?: boolean;
-  /** For addresses that people's browsers are sent to: who prefers HTML gets its problems as a page. */
+  /** For addresses that people's browsers are sent to: who prefers HTML gets its problems as a page, by `Accept`. */
   page?: boolean;
   /** Left out of the OpenAPI document: the catch-all and the files behind the documentation pages. */
   undocumented?: boolean;
@@ -140,7 +168,8 @@ export interface EndpointDeclaration<
 }
 
 /** A declaration whose input types are forgotten: what registration, the pipeline and OpenAPI work on. */
-export type Endpoint<Services> = Omit<EndpointDeclaration<Services>, "handle"> & {
+export type Endpoint<Services> = Omit<EndpointDeclaration<Services>, "handle" | "example"> & {
+  example?: { params?: object; query?: object; body?: unknown };
   // biome-ignore lint/suspicious/noExplicitAny: the types of params, query and body are checked where it is declared
   handle(context: RequestContext<Services, any, any, any>): Promise<Reply>;
 };

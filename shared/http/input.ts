@@ -8,6 +8,16 @@ export const MAX_BODY_BYTES = 1024 * 1024;
 /** Places named in one problem, so that an answer is never many times its request. */
 const MAX_NAMED_ERRORS = 100;
 
+/** The query of a change that can be looked at before it is made. */
+export const previewQuery = (shows: string) =>
+  z.strictObject({
+    preview: z
+      .enum(["true", "false"])
+      .transform((value) => value === "true")
+      .optional()
+      .meta({ description: `\`true\` changes nothing: ${shows}` }),
+  });
+
 const camelCase = (name: string): string => name.replace(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase());
 
 /** The value a schema describes behind its optional, nullable, default and transform wrappers. */

@@ -1,18 +1,31 @@
 import * as z from "zod";
 import { createDocument, type ZodOpenApiOperationObject, type ZodOpenApiPathsObject } from "zod-openapi";
 import { SESSION_COOKIE } from "./admission.ts";
+import { describeByName } from "./described.ts";
+import type { Document } from "./document.ts";
 import { type Endpoint, mayCall, type ResponseDeclaration, ROLES, type Role } from "./endpoint.ts";
+import { addExamples, PROBLEM_EXAMPLES, problemExamples } from "./examples.ts";
 import { PROBLEMS, type ProblemCode } from "./problem.ts";
+
+const PROBLEM_CODES = Object.keys(PROBLEMS) as [ProblemCode, ...ProblemCode[]];
 
 const ProblemDocument = z
   .looseObject({
     type: z.string().meta({ description: "`/problems/<code>`" }),
-    title: z.string(),
-    status: z.int(),
+    title: z.string().meta({ description: "What went wrong, in a few words: always the same for a code." }),
+    status: z.int().meta({ description: "The HTTP status." }),
     detail: z.string().meta({ description: "What to do about it." }),
     instance: z.string().meta({ description: "The request id, also in the X-Request-Id header and in the logs." }),
-    code: z.enum(Object.keys(PROBLEMS) as [ProblemCode, ...ProblemCode[]]).meta({ description: "Stable." }),
-    errors: z.array(z.object({ path: z.string(), message: z.string() })).optional(),
+    code: z.enum(PROBLEM_CODES).meta({ description: "Stable." }),
+    errors: z
+      .array(
+        z.object({
+          path: z.string().meta({ description: "Where: `body.mode`, `query.limit`.", example: "query.limit" }),
+          message: z.string().meta({ description: "What is wrong with it.", example: "must be at most 1000" }),
+        }),
+      )
+      .optional()
+      .meta({ description: "Each thing that is wrong with the request." }),
   })
   .meta({ id: "Problem", description: "An RFC 9457 problem document." });
 
@@ -62,13 +75,10 @@ const ONLY_WHERE: Partial<Record<ProblemCode, (endpoint: Endpoint<never>) => boo
   unknownPath: () => false,
 };
 
-/** The titles of what an endpoint may answer with a status. */
-function titlesOf(endpoint: Endpoint<never>, status: number): string {
+/** What an endpoint may answer with a status. */
+function codesOf(endpoint: Endpoint<never>, status: number): ProblemCode[] {
   const may = (code: ProblemCode) => endpoint.problems?.includes(code) || (ONLY_WHERE[code]?.(endpoint) ?? true);
-  return Object.entries(PROBLEMS)
-    .filter(([code, problem]) => problem.status === status && may(code as ProblemCode))
-    .map(([, { title }]) => title)
-    .join("; ");
+  return PROBLEM_CODES.filter((code) => PROBLEMS[code].status === status && may(code));
 }
 
 const LOCATIONS: Record<number, string> = {
@@ -87,23 +97,26 @@ function headersOf(status: number, { rateLimit, cookies = [] }: Endpoint<never>)
   };
 }
 
+/**
+ * What an answer may be instead of the one media type it is described with: a file where a parameter of the specification asks
+ * for it, a page for browsers. An extension, so that generated clients have one type for each answer.
+ */
+const OTHER_MEDIA_TYPES = "x-other-media-types";
+
 function responseOf(status: number, declared: ResponseDeclaration, endpoint: Endpoint<never>) {
   const description = status === 201 ? "Created" : "Success";
   const headers = headersOf(status, endpoint);
   if (declared instanceof z.ZodType)
     return { description, headers, content: { "application/json": { schema: declared } } };
-  if (declared.mediaTypes.length === 0) return { description: declared.description, headers };
+  if ("json" in declared) {
+    const content = { "application/json": { schema: declared.json } };
+    return { description, headers, content, [OTHER_MEDIA_TYPES]: declared.or };
+  }
+  if (declared.mediaType === null) return { description: declared.description, headers };
   const { example } = declared;
-  const file = { schema: { type: "string" as const }, ...(example === undefined ? {} : { example }) };
-  const files = declared.mediaTypes.map((type) => [type, file] as const);
-  return {
-    description: declared.description,
-    headers,
-    content: {
-      ...Object.fromEntries(files),
-      ...(declared.json ? { "application/json": { schema: declared.json } } : {}),
-    },
-  };
+  const bytes = declared.mediaType === "application/pdf" && { format: "binary" };
+  const file = { schema: { type: "string" as const, ...bytes }, ...(example === undefined ? {} : { example }) };
+  return { description: declared.description, headers, content: { [declared.mediaType]: file } };
 }
 
 /** The roles that may call it, the least first: "operator or admin". */
@@ -113,7 +126,9 @@ function operationOf(endpoint: Endpoint<never>): ZodOpenApiOperationObject {
   const problems = problemsOf(endpoint).map((status) => [
     String(status),
     {
-      description: titlesOf(endpoint, status),
+      description: codesOf(endpoint, status)
+        .map((code) => PROBLEMS[code].title)
+        .join("; "),
       headers: {
         ...RESPONSE_HEADERS,
         ...(status === 429 || status === 503
@@ -121,9 +136,9 @@ function operationOf(endpoint: Endpoint<never>): ZodOpenApiOperationObject {
           : {}),
       },
       content: {
-        "application/problem+json": { schema: ProblemDocument },
-        ...(endpoint.page && { "text/html": { schema: { type: "string" as const } } }),
+        "application/problem+json": { schema: ProblemDocument, examples: problemExamples(codesOf(endpoint, status)) },
       },
+      ...(endpoint.page && { [OTHER_MEDIA_TYPES]: ["text/html"] }),
     },
   ]);
   const access =
@@ -181,7 +196,7 @@ export function openApiDocument(endpoints: readonly Endpoint<never>[], version: 
     paths[path] = { ...paths[path], [endpoint.method.toLowerCase()]: operationOf(endpoint) };
   }
   const codes = Object.entries(PROBLEMS).map(([code, { status, title }]) => `| \`${code}\` | ${status} | ${title} |`);
-  return createDocument({
+  const document = createDocument({
     openapi: "3.1.0",
     info: {
       title: "Credential and Secret Lifecycle Service",
@@ -204,6 +219,7 @@ export function openApiDocument(endpoints: readonly Endpoint<never>[], version: 
     servers: [{ url: "/" }],
     paths,
     components: {
+      examples: PROBLEM_EXAMPLES,
       securitySchemes: {
         bearerAuth: {
           type: "http",
@@ -221,5 +237,8 @@ export function openApiDocument(endpoints: readonly Endpoint<never>[], version: 
         },
       },
     },
-  });
+  }) as unknown as Document;
+  describeByName(document);
+  addExamples(document, endpoints);
+  return document;
 }

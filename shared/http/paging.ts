@@ -10,22 +10,22 @@ export const MAX_OFFSET = 10_000;
 /** Happenings are counted exactly up to here; beyond it `total` is null and `totalAtLeast` says this much. */
 export const MAX_COUNTED = 10_000;
 
-const wholeNumber = (minimum: number, maximum: number, hint = "") =>
+const wholeNumber = (minimum: number, maximum: number, left: number, hint = "") =>
   z
     .string()
     .regex(/^\d{1,9}$/, "must be a whole number")
     .transform(Number)
     .pipe(z.number().min(minimum).max(maximum, `must be at most ${maximum}${hint}`))
-    .meta({ override: { type: "integer", pattern: undefined, minimum, maximum } });
+    .meta({ override: { type: "integer", pattern: undefined, minimum, maximum, default: left } });
 
 /** The query parameters of every list. */
 export const pageParameters = {
-  limit: wholeNumber(1, MAX_LIMIT)
+  limit: wholeNumber(1, MAX_LIMIT, DEFAULT_LIMIT)
     .optional()
-    .meta({ description: `How many items, 1 to ${MAX_LIMIT}; ${DEFAULT_LIMIT} when left out.`, example: 100 }),
-  offset: wholeNumber(0, MAX_OFFSET, "; walk further with cursor")
+    .meta({ description: `How many items, 1 to ${MAX_LIMIT}; ${DEFAULT_LIMIT} when left out.` }),
+  offset: wholeNumber(0, MAX_OFFSET, 0, "; walk further with cursor")
     .optional()
-    .meta({ description: `How many items to skip, up to ${MAX_OFFSET}. To walk everything use cursor.`, example: 0 }),
+    .meta({ description: `How many items to skip, up to ${MAX_OFFSET}. To walk everything use cursor.` }),
   cursor: z
     .string()
     .max(4096)
@@ -112,6 +112,25 @@ export function pageOfAll<T>(all: readonly T[], request: PageRequest, keyOf: (it
   };
 }
 
+/**
+ * Refuses a period that ends where it begins or before, naming the end's parameter. An end is exclusive, so nothing lies in
+ * such a period.
+ *
+ * @param period - The begin's parameter and the end's, in this order; one left out bounds nothing.
+ * @throws {Problem} invalidRequest
+ */
+export function requireOrder(period: Record<string, Date | undefined>): void {
+  const [[beginName, begin], [endName, end]] = Object.entries(period) as [
+    [string, Date | undefined],
+    [string, Date | undefined],
+  ];
+  if (!begin || !end || begin < end) return;
+  const message = `must be later than ${beginName}`;
+  throw new Problem("invalidRequest", `Nothing can fit: the parameter ${endName} ${message}.`, {
+    errors: [{ path: `query.${endName}`, message }],
+  });
+}
+
 const DATE = /^\d{4}-\d{2}-\d{2}$/;
 const INSTANT = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?(Z|[+-]\d{2}:\d{2})$/;
 
@@ -140,5 +159,4 @@ export const queryInstant = (role: "start" | "end") =>
         role === "start"
           ? "From this date or instant on (ISO 8601)."
           : "Up to this instant, or to the end of this date (ISO 8601).",
-      example: "2026-11-21",
     });

@@ -1,44 +1,164 @@
 /**
  * Every problem this service answers with, by its stable code. The code is also the last part of the problem's `type`
- * URI (`/problems/<code>`, RFC 9457) and is listed in the OpenAPI document.
+ * URI (`/problems/<code>`, RFC 9457) and is listed in the OpenAPI document. `detail` is an example of what one says to do.
  */
 export const PROBLEMS = {
-  malformedRequest: { status: 400, title: "The request is malformed" },
-  invalidRequest: { status: 400, title: "The request is invalid" },
-  missingBody: { status: 400, title: "The request has no body" },
-  valueRequired: { status: 400, title: "A value is needed" },
-  invalidCursor: { status: 400, title: "The cursor is not valid for this request" },
-  signInStale: { status: 400, title: "This sign-in can't be completed" },
-  signInFailed: { status: 400, title: "The sign-in failed" },
-  unauthorized: { status: 401, title: "Authentication is required" },
-  invalidCredentials: { status: 401, title: "The username or password is wrong" },
-  forbidden: { status: 403, title: "Your role does not allow this" },
-  interactiveOnly: { status: 403, title: "This needs a token or session of somebody who signed in" },
-  passwordChangeRequired: { status: 403, title: "Your password must be changed first" },
-  ssoOnly: { status: 403, title: "Passwords are switched off" },
-  signInRefused: { status: 403, title: "You may not sign in" },
-  crossSite: { status: 403, title: "The request came from another site" },
-  licenseRequired: { status: 403, title: "Your licence does not include this" },
-  notFound: { status: 404, title: "There is no such resource" },
-  unknownPath: { status: 404, title: "There is no such path" },
-  methodNotAllowed: { status: 405, title: "This path does not take that method" },
-  conflict: { status: 409, title: "The request conflicts with the current state" },
-  alreadyExists: { status: 409, title: "It exists already" },
-  serviceVault: { status: 409, title: "The service's own key vault is never touched by this" },
-  rotationUnfinished: { status: 409, title: "A rotation of this is not over" },
-  willBreak: { status: 409, title: "A consumer would go on with the old value" },
-  notRotatable: { status: 409, title: "This can't be rotated" },
-  noRoomForSecret: { status: 409, title: "The application can't have another client secret" },
-  notFinishable: { status: 409, title: "The old secret can't be removed yet" },
-  syncLoop: { status: 409, title: "Secrets would be copied in a circle" },
-  scanRunning: { status: 409, title: "A scan is already running" },
-  preconditionFailed: { status: 412, title: "The resource was changed in the meantime" },
-  bodyTooLarge: { status: 413, title: "The request body is too large" },
-  unsupportedMediaType: { status: 415, title: "The content type is not supported" },
-  rateLimited: { status: 429, title: "Too many requests" },
-  tooManyAttempts: { status: 429, title: "Too many failed sign-ins" },
-  internal: { status: 500, title: "Something went wrong on our side" },
-  unavailable: { status: 503, title: "A service this one depends on is unavailable" },
+  malformedRequest: {
+    status: 400,
+    title: "The request is malformed",
+    detail: "The body is not valid JSON in UTF-8. Check its quotes and commas.",
+  },
+  invalidRequest: {
+    status: 400,
+    title: "The request is invalid",
+    detail: "Correct this and send the request again: query.limit: must be at most 1000",
+  },
+  missingBody: {
+    status: 400,
+    title: "The request has no body",
+    detail: "This endpoint needs a JSON body, with a Content-Length header.",
+  },
+  valueRequired: {
+    status: 400,
+    title: "A value is needed",
+    detail: "Send newValue, or generate with issuerAccepts: true.",
+  },
+  invalidCursor: {
+    status: 400,
+    title: "The cursor is not valid for this request",
+    detail: "Send the nextCursor of the answer before, unchanged, with the same filters.",
+  },
+  signInStale: {
+    status: 400,
+    title: "This sign-in can't be completed",
+    detail: "Begin again: a sign-in has to be completed within ten minutes, once, in the browser that began it.",
+  },
+  signInFailed: {
+    status: 400,
+    title: "The sign-in failed",
+    detail: "Try again; if it stays, give an administrator this request id.",
+  },
+  unauthorized: {
+    status: 401,
+    title: "Authentication is required",
+    detail: "Send a token that has not ended: Authorization: Bearer <token>.",
+  },
+  invalidCredentials: { status: 401, title: "The username or password is wrong", detail: "Check both and try again." },
+  forbidden: { status: 403, title: "Your role does not allow this", detail: "This needs the role admin." },
+  interactiveOnly: {
+    status: 403,
+    title: "This needs a token or session of somebody who signed in",
+    detail: "Sign in and use that token: API tokens and tokens of Entra are refused here.",
+  },
+  passwordChangeRequired: {
+    status: 403,
+    title: "Your password must be changed first",
+    detail: "Choose another password with POST /auth/password.",
+  },
+  ssoOnly: { status: 403, title: "Passwords are switched off", detail: "Sign in at /auth/sso/login." },
+  signInRefused: {
+    status: 403,
+    title: "You may not sign in",
+    detail: "Ask an administrator to let you in, with this request id.",
+  },
+  crossSite: {
+    status: 403,
+    title: "The request came from another site",
+    detail: "Send it from a page of this service, or with a token.",
+  },
+  licenseRequired: {
+    status: 403,
+    title: "Your licence does not include this",
+    detail: "This needs the tier pro; GET /system/license/status says what is open.",
+  },
+  notFound: {
+    status: 404,
+    title: "There is no such resource",
+    detail: "The asset kv-payments-prod.secret.no-such-secret does not exist.",
+  },
+  unknownPath: { status: 404, title: "There is no such path", detail: "GET /openapi.json lists the paths." },
+  methodNotAllowed: {
+    status: 405,
+    title: "This path does not take that method",
+    detail: "The header Allow names the methods that it takes.",
+  },
+  conflict: {
+    status: 409,
+    title: "The request conflicts with the current state",
+    detail: "Read the resource again: its state does not allow this now.",
+  },
+  alreadyExists: {
+    status: 409,
+    title: "It exists already",
+    detail: "There is one with this name. Choose another, or change that one.",
+  },
+  serviceVault: {
+    status: 409,
+    title: "The service's own key vault is never touched by this",
+    detail: "Choose another vault: this one keeps what the service itself needs.",
+  },
+  rotationUnfinished: {
+    status: 409,
+    title: "A rotation of this is not over",
+    detail: "Wait for the rotation that is under way, or finish or cancel it.",
+  },
+  willBreak: {
+    status: 409,
+    title: "A consumer would go on with the old value",
+    detail: "Leave the consumer out, or have it refer to the secret without a version.",
+  },
+  notRotatable: {
+    status: 409,
+    title: "This can't be rotated",
+    detail: "Only secrets that back no certificate are rotated.",
+  },
+  noRoomForSecret: {
+    status: 409,
+    title: "The application can't have another client secret",
+    detail: "Remove a client secret, or send removeExpired: true where one has expired.",
+  },
+  notFinishable: {
+    status: 409,
+    title: "The old secret can't be removed yet",
+    detail: "A consumer still holds the old secret; the rotation names it in reasons.",
+  },
+  syncLoop: {
+    status: 409,
+    title: "Secrets would be copied in a circle",
+    detail: "Choose another target: this one is copied back to the source.",
+  },
+  scanRunning: {
+    status: 409,
+    title: "A scan is already running",
+    detail: "Wait for the scan that is running, cancel it, or send the mode force.",
+  },
+  preconditionFailed: {
+    status: 412,
+    title: "The resource was changed in the meantime",
+    detail: "The alert rule was changed since. Read it again and repeat the request.",
+  },
+  bodyTooLarge: {
+    status: 413,
+    title: "The request body is too large",
+    detail: "A body may hold at most 1048576 bytes (1 MiB).",
+  },
+  unsupportedMediaType: {
+    status: 415,
+    title: "The content type is not supported",
+    detail: "Send the body as JSON with the header Content-Type: application/json.",
+  },
+  rateLimited: { status: 429, title: "Too many requests", detail: "Wait as long as Retry-After says." },
+  tooManyAttempts: { status: 429, title: "Too many failed sign-ins", detail: "Wait as long as Retry-After says." },
+  internal: {
+    status: 500,
+    title: "Something went wrong on our side",
+    detail: "Try again; if it stays, report this request id.",
+  },
+  unavailable: {
+    status: 503,
+    title: "A service this one depends on is unavailable",
+    detail: "Try again as Retry-After says.",
+  },
 } as const;
 
 export type ProblemCode = keyof typeof PROBLEMS;

@@ -1,5 +1,6 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import * as z from "zod";
+import { detached } from "../runtime.ts";
 import { entity } from "../storage/entity.ts";
 
 export const ASSET_TYPES = ["certificate", "key", "secret"] as const;
@@ -21,23 +22,30 @@ export type CredentialKind = (typeof CREDENTIAL_KINDS)[number];
 /** What a credential of a directory has that a vault's asset has not. */
 export const Credential = z.object({
   tenantId: z.string(),
-  /** Absent: an application's. */
-  kind: z.enum(CREDENTIAL_KINDS).optional(),
+  kind: z.enum(CREDENTIAL_KINDS).optional().meta({ description: "What it belongs to; absent: an application." }),
   /** Of another tenant than the service's own: what its registration calls it. */
   tenantDomain: z.string().optional(),
   /** The client id: of an application's, and of an identity provider's where it has one. */
   appId: z.string().optional(),
-  /** The application's name; of a policy key the key set's id, of an identity provider what it is called. */
-  applicationName: z.string(),
+  applicationName: z.string().meta({
+    description: "The application's name; of a policy key the key set's id, of an identity provider what it is called.",
+    example: "Payments API",
+  }),
   /** An identity provider's has none. */
   keyId: z.string().optional(),
-  /** Of a service principal: its application is another tenant's, or has credentials of its own. Only of an application's. */
-  of: z.enum(["application", "servicePrincipal"]).optional(),
+  of: z.enum(["application", "servicePrincipal"]).optional().meta({
+    description:
+      "Whether it is the application's own or its service principal's: then the application is another tenant's, or has credentials of its own. Only of an application's.",
+  }),
   displayName: z.string().optional(),
-  /** The first three characters of a client secret. */
-  hint: z.string().optional(),
-  /** What the people who own the application sign in with; undefined where no list said. */
-  owners: z.array(z.string()).optional(),
+  hint: z.string().optional().meta({ description: "The first three characters of a client secret.", example: "25C" }),
+  owners: z
+    .array(z.string())
+    .optional()
+    .meta({
+      description: "What the people who own the application sign in with; absent where no list said.",
+      example: ["payments@acme.example"],
+    }),
   /** When each of the application's client secrets ends, this one among them; null for never. Unix seconds, sorted. */
   secretsUntil: z.array(z.int().nullable()),
   /** The same of the certificates that the application itself signs in with. */
@@ -48,10 +56,25 @@ export const Credential = z.object({
 export type Credential = z.infer<typeof Credential>;
 
 export const RotationPolicy = z.object({
-  expiresIn: z.string().optional(),
-  lifetimeActions: z.array(
-    z.object({ action: z.string(), timeAfterCreate: z.string().optional(), timeBeforeExpiry: z.string().optional() }),
-  ),
+  expiresIn: z
+    .string()
+    .optional()
+    .meta({ description: "How long a new version lives, as an ISO 8601 duration.", example: "P2Y" }),
+  lifetimeActions: z
+    .array(
+      z.object({
+        action: z.string().meta({ description: "`Rotate` or `Notify`.", example: "Rotate" }),
+        timeAfterCreate: z
+          .string()
+          .optional()
+          .meta({ description: "How long after a version was made, as an ISO 8601 duration.", example: "P1Y" }),
+        timeBeforeExpiry: z
+          .string()
+          .optional()
+          .meta({ description: "How long before a version expires, as an ISO 8601 duration.", example: "P30D" }),
+      }),
+    )
+    .meta({ description: "What the vault does, and when." }),
 });
 
 /**
@@ -177,11 +200,11 @@ export function credentialIds(name: string): { appId: string; keyId: string } | 
 
 /** A short, stable hash of a JSON value whose members come in a fixed order. */
 export const fingerprint = (value: unknown): string =>
-  createHash("sha256").update(JSON.stringify(value)).digest("base64url").slice(0, 22);
+  detached(hash("sha256", JSON.stringify(value), "base64url").slice(0, 22));
 
 /** The content hash of an asset, over everything a person could see change. */
-export function contentOf(asset: Omit<AssetRecord, "content" | "firstSeenAt">): string {
-  const { tags, ...rest } = asset;
+export function contentOf(asset: Omit<AssetRecord, "content" | "firstSeenAt"> & Partial<AssetRecord>): string {
+  const { tags, content: _content, firstSeenAt: _first, ...rest } = asset;
   const entries = Object.entries({ ...rest, tags: tags && Object.entries(tags).sort(byName) });
   return fingerprint(entries.filter(([, value]) => value !== undefined).sort(byName));
 }

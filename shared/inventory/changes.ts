@@ -1,4 +1,4 @@
-import { type Operation, put, remove } from "../storage/tables.ts";
+import { type Encoded, encoded, type Operation, putEncoded, remove } from "../storage/tables.ts";
 import { type AssetRecord, Assets, type AssetType } from "./asset.ts";
 import { expiryKey, nameKey } from "./layout.ts";
 
@@ -10,8 +10,11 @@ export interface AssetChange {
   after: AssetRecord | undefined;
 }
 
-/** An index entry that a worker announced before it wrote it. The expiry is in unix seconds. */
-export type PendingEntry = [type: AssetType, name: string, expiresOn: number | null];
+/**
+ * An index entry that a worker announced before it wrote it. The expiry is in unix seconds. `mark` says how the asset was
+ * then: null where it was not there; workers of earlier versions announced none.
+ */
+export type PendingEntry = [type: AssetType, name: string, expiresOn: number | null, mark?: string | null];
 
 /** One asset's change of its rows: what stands there now (or may), and what should. */
 export interface RowChange {
@@ -22,7 +25,17 @@ export interface RowChange {
   vaultName: string;
   /** The asset as it should stand; undefined to remove it. */
   asset: AssetRecord | undefined;
+  /** How it was as the vault's rows have it. */
+  mark: string | null;
+  /** The asset as its rows hold it, once the first partition has been written; of very many it is not kept. */
+  encoded?: Encoded;
 }
+
+/** Encoded assets that are kept for the next partition, some kilobytes each. */
+const MOST_KEPT = 5_000;
+
+/** The first characters of an asset's content hash: enough to tell one state of it from the next. */
+const contentMark = (asset: AssetRecord | undefined): string | null => asset?.content.slice(0, 8) ?? null;
 
 const changeKey = (type: AssetType, name: string): string => `${type}!${name.toLowerCase()}`;
 
@@ -31,6 +44,7 @@ const changeKey = (type: AssetType, name: string): string => `${type}!${name.toL
  * and whoever was told of it must be told that.
  */
 export function withAnnounced(changes: AssetChange[], pending: PendingEntry[]): AssetChange[] {
+  if (pending.length === 0) return changes;
   const all = new Map(changes.map((change) => [changeKey(change.type, change.name), change]));
   for (const [type, name] of pending) {
     const key = changeKey(type, name);
@@ -44,7 +58,7 @@ export function rowChanges(vaultName: string, changes: AssetChange[], pending: P
   const rows = new Map<string, RowChange>();
   for (const { type, name, before, after } of changes) {
     const staleExpiries = before ? [before.expiresOn] : [];
-    rows.set(changeKey(type, name), { type, name, vaultName, asset: after, staleExpiries });
+    rows.set(changeKey(type, name), { type, name, vaultName, asset: after, staleExpiries, mark: contentMark(before) });
   }
   for (const [type, name, expiresOn] of pending) {
     rows.get(changeKey(type, name))?.staleExpiries.push(expiresOn ?? undefined);
@@ -56,23 +70,56 @@ export function rowChanges(vaultName: string, changes: AssetChange[], pending: P
 export function pendingEntries(rows: RowChange[], earlier: PendingEntry[]): PendingEntry[] {
   return [
     ...earlier,
-    ...rows.map(({ type, name, asset }): PendingEntry => [type, name.toLowerCase(), asset?.expiresOn ?? null]),
+    ...rows.map(
+      ({ type, name, asset, mark }): PendingEntry => [type, name.toLowerCase(), asset?.expiresOn ?? null, mark],
+    ),
   ];
+}
+
+/** What a work changed, as people see it. */
+export interface NetChange {
+  kind: "added" | "updated" | "removed";
+  type: AssetType;
+  name: string;
+  /** Only where it is known how the asset was: a worker that died may have written some of its rows before. */
+  before: AssetRecord | undefined;
+  after: AssetRecord | undefined;
+}
+
+/** What differs from how the assets were before the first worker, of those that died too, wrote anything of this. */
+export function netChanges(changes: readonly AssetChange[], pending: readonly PendingEntry[]): NetChange[] {
+  const announced = new Map<string, string | null>();
+  for (const [type, name, , mark] of pending) {
+    const key = changeKey(type, name);
+    if (mark !== undefined && !announced.has(key)) announced.set(key, mark);
+  }
+  return changes.flatMap(({ type, name, before, after }): NetChange[] => {
+    const [known, is] = [contentMark(before), contentMark(after)];
+    const first = announced.get(changeKey(type, name));
+    const was = first === undefined ? known : first;
+    if (was === is) return [];
+    const kind = was === null ? "added" : is === null ? "removed" : "updated";
+    return [{ kind, type, name, before: was === known ? before : undefined, after }];
+  });
 }
 
 /**
  * The steps that bring one partition from any state a dead worker may have left to the wanted one. The row by name comes
  * last, since the next worker compares with that one: until it is written, everything before it is done again.
  */
-export function* rowOperations(changes: Iterable<RowChange>): Generator<Operation> {
-  for (const { type, name, vaultName, asset, staleExpiries } of changes) {
+export function* rowOperations(changes: readonly RowChange[]): Generator<Operation> {
+  for (const change of changes) {
+    const { type, name, vaultName, asset, staleExpiries } = change;
     const wanted = asset && expiryKey(type, asset.expiresOn, name, vaultName);
     const stale = new Set(staleExpiries.map((expiry) => expiryKey(type, expiry, name, vaultName)));
     if (wanted) stale.delete(wanted);
     for (const key of stale) yield remove(Assets, key);
     if (asset && wanted) {
-      yield put(Assets, wanted, asset);
-      yield put(Assets, nameKey(type, name, vaultName), asset);
+      const key = nameKey(type, name, vaultName);
+      const row = change.encoded ?? encoded(Assets, key, asset);
+      if (changes.length <= MOST_KEPT) change.encoded = row;
+      yield putEncoded(row, wanted);
+      yield putEncoded(row, key);
     } else {
       yield remove(Assets, nameKey(type, name, vaultName));
     }

@@ -5,6 +5,7 @@ import type { Row } from "../storage/entity.ts";
 import { keyEnd } from "../storage/keys.ts";
 import { type Fence, insert, type Operation, put, remove, replace, type Tables } from "../storage/tables.ts";
 import { SECOND_MS } from "../time.ts";
+import { countsAlike, writeVault } from "./changed-vaults.ts";
 import type { PendingEntry } from "./changes.ts";
 import { AssetFences, fenceKey, partitions } from "./layout.ts";
 import {
@@ -64,8 +65,11 @@ export interface Claim {
   confirm(): Promise<void>;
   /** After a write was refused: takes every fence again, if the vault is still this worker's. @throws {VaultBusy} */
   retake(): Promise<void>;
-  /** Ends the work: the vault's row says `vault` from now on, or is gone. @throws {VaultBusy} */
-  end(vault: VaultRecord | undefined): Promise<void>;
+  /**
+   * Ends the work: the vault's row says `vault` from now on, or is gone. `also` is written in the same transaction.
+   * @throws {VaultBusy}
+   */
+  end(vault: VaultRecord | undefined, also?: readonly Operation[]): Promise<void>;
 }
 
 /**
@@ -123,10 +127,11 @@ export async function claimVault(
   const copyKey = vaultInSubscriptionKey(standing.subscriptionId, name);
   const { fences: _left, lockedUntil: _until, ...rest } = standing;
   const claimed: VaultRecord = { ...rest, pending: true, lockOwner: owner };
+  const marked = !countsAlike(known.row, claimed);
   const pendingRows = pendingOperations(name, entries);
   const pendingKeys = pendingRows.map(({ rowKey }) => rowKey);
   const etags = await conflictIsBusy(name, () =>
-    tables.transaction(Vaults.table, VAULTS, [
+    writeVault(tables, { before: known.row, now: claimed }, [
       known.row ? replace(Vaults, key, claimed, known.row.etag) : insert(Vaults, key, claimed),
       // Never a vault without its copy: by the copies a scan finds the vaults that left.
       put(Vaults, copyKey, claimed),
@@ -162,12 +167,14 @@ export async function claimVault(
       await confirm();
     },
 
-    async end(vault) {
+    async end(vault, also = []) {
       const cleared = pendingKeys.map((pending) => remove(PendingWrites, pending));
       const operations = vault
         ? finished(vault, etagsOf(fences), etag)
         : [remove(Vaults, key, etag), remove(Vaults, copyKey)];
-      await conflictIsBusy(name, () => tables.transaction(Vaults.table, VAULTS, [...operations, ...cleared]));
+      await conflictIsBusy(name, () =>
+        writeVault(tables, { before: claimed, now: vault, marked }, [...operations, ...cleared, ...also]),
+      );
     },
   };
 }

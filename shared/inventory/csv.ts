@@ -57,3 +57,6 @@ const csv = createCsv<AssetView>([
 
 /** The inventory as a CSV file with a header line. */
 export const assetsCsv = (assets: readonly AssetView[]): string => `${csv.header()}${csv.rows(assets)}\r\n`;
+
+/** The file's header line, for the description. */
+export const ASSETS_CSV_EXAMPLE = csv.header();

@@ -1,7 +1,10 @@
-import type { ExpiryRange } from "./health.ts";
+import { DAY_SECONDS } from "../time.ts";
+import type { AssetType } from "./asset.ts";
+import { type ExpiryRange, type Moment, rangeOf, STATUSES, type Status } from "./health.ts";
+import { expiriesOf, type VaultRecord } from "./vault.ts";
 
 /** Stands for "no expiry" among the packed instants: the largest, so that it sorts last. */
-const UNSET = 0xffffffff;
+export const UNSET = 0xffffffff;
 
 /**
  * The expiries of one vault's assets of one type, packed as ascending 32-bit unix seconds (until 2106, later ones count
@@ -18,7 +21,7 @@ const packed32 = (instant: number): number => Math.min(Math.max(instant, 0), UNS
 /** How many of them lie in the range (all, when none is given). */
 export function countExpiries(packed: Uint8Array | undefined, range?: ExpiryRange): number {
   if (!packed) return 0;
-  const instants = unpack(packed);
+  const instants = unpackExpiries(packed);
   if (!range) return instants.length;
   const end = firstAtLeast(instants, UNSET);
   const from = firstAtLeast(instants, packed32(range.from));
@@ -26,9 +29,40 @@ export function countExpiries(packed: Uint8Array | undefined, range?: ExpiryRang
   return set + (range.unset ? instants.length - end : 0);
 }
 
-function unpack(packed: Uint8Array): Uint32Array {
+/** How many of them end on each of so many days of UTC from this one on (a day is its number since 1970), added to `counts`. */
+export function addByDay(counts: number[], packed: Uint8Array | undefined, firstDay: number): void {
+  if (!packed) return;
+  const instants = unpackExpiries(packed);
+  const end = Math.min(firstAtLeast(instants, (firstDay + counts.length) * DAY_SECONDS), firstAtLeast(instants, UNSET));
+  for (let at = firstAtLeast(instants, firstDay * DAY_SECONDS); at < end; at++) {
+    const day = Math.floor(instants[at]! / DAY_SECONDS) - firstDay;
+    counts[day] = counts[day]! + 1;
+  }
+}
+
+/** The first so many instants that are not before `from`, in unix seconds; assets without an expiry have none. */
+export function nextExpiries(packed: Uint8Array | undefined, from: number, count: number): number[] {
+  if (!packed) return [];
+  const instants = unpackExpiries(packed);
+  const first = firstAtLeast(instants, packed32(from));
+  return [...instants.subarray(first, Math.min(first + count, firstAtLeast(instants, UNSET)))];
+}
+
+/** Assets of one type in these vaults, counted by status. */
+export function healthOf(
+  vaults: readonly Partial<VaultRecord>[],
+  type: AssetType,
+  moment: Moment,
+): Record<Status, number> {
+  const count = (status: Status) =>
+    vaults.reduce((total, vault) => total + countExpiries(expiriesOf(vault, type), rangeOf(status, moment)), 0);
+  return Object.fromEntries(STATUSES.map((status) => [status, count(status)])) as Record<Status, number>;
+}
+
+/** Ascending unix seconds, `UNSET` for those without an expiry. */
+export function unpackExpiries(packed: Uint8Array | undefined): Uint32Array {
   // A copy, since decoded bytes may lie unaligned in a larger buffer.
-  return new Uint32Array(new Uint8Array(packed).buffer);
+  return new Uint32Array(new Uint8Array(packed ?? []).buffer);
 }
 
 /** Index of the first instant that is not below `instant`. */

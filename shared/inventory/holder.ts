@@ -1,6 +1,7 @@
 import { DAY_MS } from "../time.ts";
 import { type AssetRecord, type AssetSource, type CredentialKind, sourceOf } from "./asset.ts";
 import type { Moment } from "./health.ts";
+import type { Scope } from "./scope.ts";
 import type { VaultRecord } from "./vault.ts";
 
 /**
@@ -69,16 +70,26 @@ export const newHolder = (
 /** Credentials that no complete reading has seen for so long leave counts and score. */
 export const UNSEEN_AFTER_MS = 7 * DAY_MS;
 
-/** Why the credentials of a holder are in no count and in no score. */
-export const NOT_COUNTED = ["notSeen", "noLicense"] as const;
+/** Why the assets of a vault, or the credentials of a holder, are in no count and in no score. */
+export const NOT_COUNTED = ["notSeen", "noLicense", "outOfScope"] as const;
 export type NotCounted = (typeof NOT_COUNTED)[number];
 
-/** Undefined for what counts: every vault, and a holder that was seen in the last 7 days, with a PRO licence. */
+/** What decides what counts. */
+export interface Counting extends Pick<Moment, "now"> {
+  licensed: boolean;
+  scope: Scope;
+}
+
+/**
+ * Undefined for what counts: every vault of a watched subscription, and a holder that was seen in the last 7 days, with a
+ * PRO licence.
+ */
 export function notCounted(
-  vault: Pick<VaultRecord, "source" | "listedAt">,
-  { now, licensed }: Pick<Moment, "now"> & { licensed: boolean },
+  vault: Pick<VaultRecord, "source" | "listedAt" | "subscriptionId">,
+  { now, licensed, scope }: Counting,
 ): NotCounted | undefined {
-  if (sourceOf(vault) === "keyVault") return undefined;
+  if (sourceOf(vault) === "keyVault")
+    return scope.leftAt(vault.subscriptionId) === undefined ? undefined : "outOfScope";
   if (!licensed) return "noLicense";
   const seen = Object.values(vault.listedAt).sort().at(-1);
   return seen !== undefined && now - Date.parse(seen) <= UNSEEN_AFTER_MS ? undefined : "notSeen";

@@ -1,4 +1,5 @@
 import * as z from "zod";
+import type { KeyVaults } from "../azure/key-vault.ts";
 import { decodeCursor, encodeCursor, type Page, type PageRequest } from "../http/paging.ts";
 import { Problem } from "../http/problem.ts";
 import type { Clock, Randomness } from "../runtime.ts";
@@ -6,19 +7,54 @@ import type { Settings } from "../settings/settings.ts";
 import { type Row, withoutKeys } from "../storage/entity.ts";
 import { keyEnd } from "../storage/keys.ts";
 import type { Tables } from "../storage/tables.ts";
-import { type AssetRecord, sourceOf } from "./asset.ts";
+import { ASSET_TYPES, type AssetRecord, sourceOf } from "./asset.ts";
+import { type ChangeFilter, type LoggedChange, listChanges } from "./change-log.ts";
+import { countExpiries } from "./expiries.ts";
 import type { Moment } from "./health.ts";
+import { readKnown } from "./known.ts";
 import { type AssetQueries, createAssetQueries } from "./query.ts";
-import { VAULTS, type VaultRecord, Vaults, vaultInSubscriptionKey } from "./vault.ts";
+import { renewTotals } from "./renew-totals.ts";
+import { readScope } from "./scope.ts";
+import { expiriesOf, VAULTS, type VaultRecord, Vaults, vaultInSubscriptionKey } from "./vault.ts";
+import { type AssetVersions, readVersions } from "./versions.ts";
 import { type InventoryWriter, type RecordChanges, VaultBusy } from "./write.ts";
+
+/** A vault with what the scope says of its subscription. */
+export interface FoundVault {
+  vault: Row<VaultRecord>;
+  /** When its subscription left the scope, ISO 8601. */
+  outOfScopeSince: string | undefined;
+  subscriptionName: string | undefined;
+}
+
+/** What is known of a subscription's vaults, whether it is in scope or not. */
+export interface SubscriptionCounts {
+  vaults: number;
+  /** Those of which the last scan could read no list. */
+  unreadable: number;
+  assets: number;
+  /** Those of which an event arrived. */
+  withEvents: number;
+}
 
 /** The inventory's questions, and leaving it. Writing is the scans' (write.ts). */
 export interface Inventory {
   assets: AssetQueries;
   /** Now, and the thresholds in force. */
   moment(): Promise<Moment>;
-  /** Vaults by name, of all or of one subscription. A request per 1,000 vaults, which are all counted. */
-  vaults(filter: { subscription?: string | undefined }, request: PageRequest): Promise<Page<Row<VaultRecord>>>;
+  /** Counts all vaults anew, for the questions that follow: one request per 1,000 of them and three. See `renewTotals`. */
+  renewTotals(): Promise<void>;
+  /** Vaults by name. A request per 1,000 vaults, which are all counted, one for the scope and one for the page. */
+  vaults(
+    filter: { subscription?: string | undefined; outOfScope?: boolean | undefined; failing?: boolean | undefined },
+    request: PageRequest,
+  ): Promise<Page<FoundVault>>;
+  /** By lower-cased id, of those that have a vault. A request per 1,000 vaults. */
+  bySubscription(): Promise<Map<string, SubscriptionCounts>>;
+  /** The versions of an asset, read from its vault now; see `readVersions`. */
+  versions(id: string): Promise<AssetVersions>;
+  /** What was added, updated and removed, the newest first. @throws {Problem} invalidCursor */
+  changes(filter: ChangeFilter, request: PageRequest): Promise<Page<LoggedChange>>;
   /**
    * Takes a subscription's vaults and assets out of the inventory; answers how many. May be done again after a failure.
    *
@@ -34,6 +70,7 @@ export function createInventory(deps: {
   randomness: Randomness;
   ownerTag: string;
   writer: InventoryWriter;
+  keyVaults: Pick<KeyVaults, "open">;
   /** Whether there is a PRO licence: credentials that are no vault's count only with one. */
   licensed: () => Promise<boolean>;
   /** Run for every vault that leaves. */
@@ -42,12 +79,17 @@ export function createInventory(deps: {
   const { tables, clock, writer } = deps;
   const assets = createAssetQueries({ tables, ownerTag: deps.ownerTag, licensed: deps.licensed });
 
+  async function moment(): Promise<Moment> {
+    const { criticalExpiryDays, warningExpiryDays } = await deps.settings.values();
+    return { now: clock.now().getTime(), criticalDays: criticalExpiryDays, warningDays: warningExpiryDays };
+  }
+
   return {
     assets,
+    moment,
 
-    async moment() {
-      const { criticalExpiryDays, warningExpiryDays } = await deps.settings.values();
-      return { now: clock.now().getTime(), criticalDays: criticalExpiryDays, warningDays: warningExpiryDays };
+    async renewTotals() {
+      await renewTotals(tables, await moment());
     },
 
     async vaults(filter, request) {
@@ -57,19 +99,34 @@ export function createInventory(deps: {
           ? undefined
           : decodeCursor(z.object({ after: z.string().max(512) }), request.cursor);
       const range = { partitionKey: VAULTS, from: prefix, before: keyEnd(prefix) };
+      const scope = await readScope(tables);
+      const fits = (row: Pick<VaultRecord, "source" | "subscriptionId" | "failures">) =>
+        sourceOf(row) === "keyVault" &&
+        (filter.failing === undefined || Object.keys(row.failures).length > 0 === filter.failing) &&
+        (filter.outOfScope === undefined || (scope.leftAt(row.subscriptionId) !== undefined) === filter.outOfScope);
       let total = 0;
       const keys: string[] = [];
-      for await (const rows of tables.pages(Vaults, { ...range, select: ["name", "source"] })) {
-        const found = rows.filter((row) => sourceOf(row) === "keyVault");
+      for await (const rows of tables.pages(Vaults, {
+        ...range,
+        select: ["name", "source", "subscriptionId", "failures"],
+      })) {
+        const found = rows.filter(fits);
         total += found.length;
         for (const row of found) if (!cursor || row.rowKey > prefix + cursor.after) keys.push(row.rowKey);
       }
       const wanted = keys.slice(request.offset, request.offset + request.limit);
-      const items: Row<VaultRecord>[] = [];
+      const items: FoundVault[] = [];
       const [first, last] = [wanted[0], wanted.at(-1)];
       if (first !== undefined && last !== undefined) {
         for await (const rows of tables.pages(Vaults, { partitionKey: VAULTS, from: first, before: `${last}!` }))
-          items.push(...rows.filter((row) => sourceOf(row) === "keyVault"));
+          for (const vault of rows.filter(fits)) {
+            const { subscriptionId } = vault;
+            items.push({
+              vault,
+              outOfScopeSince: scope.leftAt(subscriptionId),
+              subscriptionName: scope.nameOf(subscriptionId),
+            });
+          }
       }
       return {
         items,
@@ -80,6 +137,26 @@ export function createInventory(deps: {
           last !== undefined && last !== keys.at(-1) ? encodeCursor({ after: last.slice(prefix.length) }) : null,
       };
     },
+
+    async bySubscription() {
+      const counts = new Map<string, SubscriptionCounts>();
+      const { vaults } = await readKnown(tables);
+      for (const vault of vaults) {
+        if (sourceOf(vault) !== "keyVault") continue;
+        const id = vault.subscriptionId.toLowerCase();
+        const own = counts.get(id) ?? { vaults: 0, unreadable: 0, assets: 0, withEvents: 0 };
+        own.vaults++;
+        if ((vault.failedScans ?? 0) > 0) own.unreadable++;
+        if (vault.lastEventAt !== undefined) own.withEvents++;
+        for (const type of ASSET_TYPES) own.assets += countExpiries(expiriesOf(vault, type));
+        counts.set(id, own);
+      }
+      return counts;
+    },
+
+    versions: (id) => readVersions(id, deps),
+
+    changes: (filter, request) => listChanges(tables, filter, request),
 
     async forgetSubscription(subscriptionId) {
       const prefix = vaultInSubscriptionKey(subscriptionId, "");

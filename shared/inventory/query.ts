@@ -1,9 +1,10 @@
+import pMap from "p-map";
 import * as z from "zod";
 import { decodeCursor, encodeCursor, MAX_OFFSET, type Page, type PageRequest } from "../http/paging.ts";
 import { Problem } from "../http/problem.ts";
 import type { Row } from "../storage/entity.ts";
 import { keyEnd } from "../storage/keys.ts";
-import type { Tables } from "../storage/tables.ts";
+import type { Range, Tables } from "../storage/tables.ts";
 import {
   ASSET_TYPES,
   type AssetRecord,
@@ -14,15 +15,20 @@ import {
   placesOf,
   sourceOf,
 } from "./asset.ts";
-import { countExpiries } from "./expiries.ts";
+import { detailsReadAt } from "./details.ts";
 import { END_OF_TIME, type ExpiryRange, intersect, type Moment, rangeOf, STATUSES, type Status } from "./health.ts";
-import { holderSubscription, type NotCounted, notCounted, ownersOf } from "./holder.ts";
+import { type Counting, type NotCounted, notCounted, ownersOf } from "./holder.ts";
+import { groupKey, hiddenGroups, type KnownGroups, keyOfGroup, readGroups, subscriptionOf } from "./known.ts";
 import { expiryBounds, expiryPrefix, nameKey, namePrefix, partitions } from "./layout.ts";
-import { expiriesOf, forEachType, VAULTS, type VaultRecord, Vaults, vaultKey } from "./vault.ts";
+import { readScope } from "./scope.ts";
+import { type AssetSummary, type SummaryFilter, summaryOf } from "./summary.ts";
+import { forEachType, VAULTS, type VaultRecord, Vaults, vaultKey } from "./vault.ts";
 
 /** Filters without an index of their own read at most this many pages of 1,000 rows in one call. */
 const MAX_SCANNED_PAGES = 10;
 const PAGE_ROWS = 1000;
+/** Vaults' rows, where the totals don't say when they were last listed. */
+const READS_AT_ONCE = 8;
 
 export interface AssetFilter {
   type?: AssetType;
@@ -30,8 +36,10 @@ export interface AssetFilter {
   vault?: string;
   subscription?: string;
   source?: AssetSource;
-  /** False: those that leave counts and score, and only those. */
+  /** True: those that count. False: those that leave counts and score, and only those. */
   counted?: boolean;
+  /** Whether their subscription has left the scope; both when neither this nor `counted` is given. */
+  outOfScope?: boolean;
   /** Expires before this instant; assets without an expiry never match. */
   expiresBefore?: Date;
   expiresAfter?: Date;
@@ -46,8 +54,13 @@ export interface AssetFilter {
 export interface FoundAsset {
   asset: AssetRecord;
   lastSeenAt: string | undefined;
+  /** When its details were read; undefined where that is not known, and in lists. */
+  detailsReadAt?: string | undefined;
   /** Why it is in no count and in no score; undefined where it is. */
   notCounted: NotCounted | undefined;
+  /** When its subscription left the scope, ISO 8601. */
+  outOfScopeSince: string | undefined;
+  subscriptionName: string | undefined;
 }
 
 const Cursor = z.object({
@@ -61,44 +74,34 @@ const Cursor = z.object({
   m: z.object({ now: z.number(), criticalDays: z.number(), warningDays: z.number() }),
 });
 
-type SummaryRow = Pick<VaultRecord, "name" | "subscriptionId" | "listedAt"> & Partial<VaultRecord>;
-const SUMMARY = [
-  "name",
-  "source",
-  "subscriptionId",
-  "listedAt",
-  "failedScans",
-  "certificateExpiries",
-  "keyExpiries",
-  "secretExpiries",
-] as const;
-
 /** The inventory in numbers. */
 export interface InventoryFigures {
   /** How many assets that count have each status, per type. */
   assets: Record<AssetType, Record<Status, number>>;
-  /** Key vaults that are known. */
+  /** Key vaults that are known and in scope. */
   vaults: number;
   /** Those of which the last scan could read no list. */
   unreadable: number;
-  /** Holders whose credentials don't count now, by lower-cased name. */
-  uncounted: ReadonlySet<string>;
+  /** Whether a vault is out of scope, or a holder's credentials don't count now. */
+  isUncounted(vault: Pick<VaultRecord, "name" | "subscriptionId">): boolean;
 }
 
 /** Questions about assets; each costs the same however many there are. */
 export interface AssetQueries {
   /**
-   * Assets that match the filter, by name or expiry. At most a request per type and page of 1,000 rows skipped, and one per
-   * 1,000 vaults.
+   * Assets that match the filter, by name or expiry. Up to two requests per type and page of 1,000 rows skipped, and one
+   * for the totals; where those say too little, also one per 1,000 vaults.
    *
    * @param moment - Decides what a status means; a cursor goes on with that of its first page.
    * @throws {Problem} invalidCursor for a cursor of other filters; invalidRequest for an order the filter rules out.
    */
   list(filter: AssetFilter, request: PageRequest, moment: Moment): Promise<Page<FoundAsset>>;
-  /** One asset by id; undefined when there is none. Two point reads, three for a credential. */
+  /** One asset by id; undefined when there is none. Three point reads, up to five for a credential. */
   get(id: string, moment: Pick<Moment, "now">): Promise<FoundAsset | undefined>;
-  /** One request per 1,000 vaults. */
+  /** One request for the totals; where those say too little, also one per 1,000 vaults. */
   figures(moment: Moment): Promise<InventoryFigures>;
+  /** All that counts and fits the filter, in numbers: one request per 1,000 vaults, one for changes, up to three for what ends next. */
+  summary(filter: SummaryFilter, moment: Moment): Promise<AssetSummary>;
 }
 
 export function createAssetQueries(deps: {
@@ -108,24 +111,6 @@ export function createAssetQueries(deps: {
   licensed: () => Promise<boolean>;
 }): AssetQueries {
   const { tables, ownerTag, licensed } = deps;
-
-  /** The vaults a filter is about: one row, one range, or all; a page of 1,000 vaults a request. */
-  async function summaries(filter: AssetFilter): Promise<SummaryRow[]> {
-    if (filter.vault !== undefined) {
-      const row = await tables.get(Vaults, VAULTS, vaultKey(filter.vault));
-      const fits =
-        row &&
-        sourceOf(row) === "keyVault" &&
-        (!filter.subscription || row.subscriptionId.toLowerCase() === filter.subscription.toLowerCase());
-      return fits ? [row] : [];
-    }
-    const subscription = subscriptionOf(filter);
-    const prefix = subscription ? `s!${subscription.toLowerCase()}!` : "n!";
-    const found: SummaryRow[] = [];
-    const range = { partitionKey: VAULTS, from: prefix, before: keyEnd(prefix), select: [...SUMMARY] };
-    for await (const rows of tables.pages(Vaults, range)) found.push(...rows);
-    return found;
-  }
 
   async function list(filter: AssetFilter, request: PageRequest, moment: Moment): Promise<Page<FoundAsset>> {
     const cursor = request.cursor === undefined ? undefined : decodeCursor(Cursor, request.cursor);
@@ -145,21 +130,29 @@ export function createAssetQueries(deps: {
         errors: [{ path: "query.sort", message }],
       });
     }
-    const known = await summaries(filter);
-    const now = { now: at.now, licensed: await licensed() };
-    const vaults = known.filter(
-      (vault) =>
-        (filter.source === undefined || sourceOf(vault) === filter.source) &&
-        (notCounted(vault, now) === undefined) === (filter.counted ?? true),
+    const known = await readGroups(
+      tables,
+      { vault: filter.vault, subscription: subscriptionOf(filter) },
+      range ? [range] : [],
+      !filter.expiresBefore && !filter.expiresAfter,
+    );
+    const now = { now: at.now, licensed: await licensed(), scope: known.scope };
+    const groups = new Set(
+      known.groups.filter(
+        (group) =>
+          (filter.source === undefined || sourceOf(group) === filter.source) &&
+          isWanted(notCounted(group, now), filter),
+      ),
     );
     const types = filter.type ? [filter.type] : ASSET_TYPES;
-    const indexed = sum(vaults, (vault) => sum(types, (type) => countExpiries(expiriesOf(vault, type), range)));
+    const counts = new Map(types.map((type) => [type, sum([...groups], (group) => group.count(type, range))]));
+    const indexed = sum([...counts.values()], (count) => count);
     const unindexed = unindexedFilter(filter, ownerTag);
-    const hidden = hiddenVaults(known, vaults, types);
+    const hidden = hiddenGroups(known.groups, groups, types);
     const matches =
       hidden.size === 0
         ? unindexed
-        : (asset: AssetRecord) => !hidden.has(asset.vaultName.toLowerCase()) && (!unindexed || unindexed(asset));
+        : (asset: AssetRecord) => !hidden.has(groupKey(asset)) && (!unindexed || unindexed(asset));
     const subscription = subscriptionOf(filter);
     const partitionKey =
       filter.vault !== undefined
@@ -173,9 +166,13 @@ export function createAssetQueries(deps: {
     const wanted = skipped + request.limit;
     const streams = empty
       ? []
-      : types.map((type) =>
-          stream(tables, partitionKey, type, byExpiry, range, cursor, matches ? PAGE_ROWS : wanted + 1, budget),
-        );
+      : types.map((type) => {
+          const most = wanted + 1;
+          const rows = matches
+            ? { first: PAGE_ROWS, most: Number.POSITIVE_INFINITY }
+            : { first: rowsOfType(most, counts.get(type)! / indexed), most };
+          return stream(tables, partitionKey, type, byExpiry, range, cursor, rows, budget);
+        });
 
     const items: AssetRecord[] = [];
     let matched = 0;
@@ -193,11 +190,9 @@ export function createAssetQueries(deps: {
       if (matched <= wanted && !more) last = head;
     }
     const ended = budget.pages <= 0 && streams.some((one) => one.cut);
-    const seen = new Map(vaults.map((vault) => [vault.name.toLowerCase(), vault]));
     return {
-      items: items.map((asset) => {
-        const vault = seen.get(asset.vaultName.toLowerCase());
-        return foundAsset(asset, vault, now);
+      items: await pMap(items, async (asset) => foundAsset(asset, await vaultOf(asset, known), now), {
+        concurrency: READS_AT_ONCE,
       }),
       ...(!unindexed
         ? { total: indexed }
@@ -226,63 +221,92 @@ export function createAssetQueries(deps: {
       const places = placesOf(id);
       const [first] = places;
       if (!first) return undefined;
-      const [vault, ...assets] = await Promise.all([
+      const [scope, vault, ...assets] = await Promise.all([
+        readScope(tables),
         tables.get(Vaults, VAULTS, vaultKey(first.vaultName)),
         ...places.map(({ vaultName, type, name }) =>
           tables.get(Assets, partitions.vault(vaultName), nameKey(type, name, vaultName)),
         ),
       ]);
       const asset = assets.find((one) => one !== undefined);
-      return asset && foundAsset(asset, vault, { now, licensed: await licensed() });
+      if (!asset) return undefined;
+      const found = foundAsset(asset, vault, { now, licensed: await licensed(), scope });
+      return { ...found, detailsReadAt: vault && detailsReadAt(asset, vault) };
     },
 
     async figures(moment) {
-      const now = { now: moment.now, licensed: await licensed() };
-      const known = await summaries({});
-      const vaults = known.filter((vault) => sourceOf(vault) === "keyVault");
-      const counted = known.filter((vault) => notCounted(vault, now) === undefined);
-      const uncounted = known.filter((vault) => notCounted(vault, now) !== undefined);
+      const ranges = STATUSES.map((status) => rangeOf(status, moment));
+      const { groups, scope } = await readGroups(tables, {}, ranges, true);
+      const now = { now: moment.now, licensed: await licensed(), scope };
+      const counted = groups.filter((group) => notCounted(group, now) === undefined);
+      const uncounted = new Set(groups.filter((group) => notCounted(group, now) !== undefined).map(keyOfGroup));
+      const vaults = counted.filter((group) => sourceOf(group) === "keyVault");
       return {
-        assets: forEachType((type) => healthOf(counted, type, moment)),
-        vaults: vaults.length,
-        unreadable: vaults.filter(({ failedScans = 0 }) => failedScans > 0).length,
-        uncounted: new Set(uncounted.map(({ name }) => name.toLowerCase())),
+        assets: forEachType((type) => {
+          const counts = STATUSES.map((status, at) => [status, sum(counted, (group) => group.count(type, ranges[at]))]);
+          return Object.fromEntries(counts) as Record<Status, number>;
+        }),
+        vaults: sum(vaults, (group) => group.vaults),
+        unreadable: sum(vaults, (group) => group.unreadable),
+        isUncounted: ({ name, subscriptionId }) =>
+          uncounted.has(subscriptionId.toLowerCase()) || uncounted.has(name.toLowerCase()),
       };
+    },
+
+    async summary(filter, moment) {
+      return await summaryOf(filter, moment, { tables, ownerTag, licensed: await licensed() });
     },
   };
 }
 
-/** Assets of one type in these vaults, counted by status. */
-export function healthOf(vaults: Partial<VaultRecord>[], type: AssetType, moment: Moment): Record<Status, number> {
-  const count = (status: Status) =>
-    sum(vaults, (vault) => countExpiries(expiriesOf(vault, type), rangeOf(status, moment)));
-  return Object.fromEntries(STATUSES.map((status) => [status, count(status)])) as Record<Status, number>;
+/** What the answer says of an asset's vault, or of the holder that stands in its place. */
+async function vaultOf(
+  { source, subscriptionId, vaultName, type }: AssetRecord,
+  known: KnownGroups,
+): Promise<Pick<VaultRecord, "source" | "listedAt" | "subscriptionId"> | undefined> {
+  if (sourceOf({ source }) !== "keyVault")
+    return known.groups.find(({ name }) => name?.toLowerCase() === vaultName.toLowerCase());
+  return { subscriptionId, listedAt: { [type]: await known.listedAt(vaultName, type) } };
 }
 
-/** A source other than key vaults has a partition of its own, as a subscription has. */
-const subscriptionOf = ({ subscription, source }: AssetFilter): string | undefined =>
-  subscription ?? (source === undefined || source === "keyVault" ? undefined : holderSubscription(source));
-
-/** Those among which the wanted vaults' assets stand and whose own are not asked for, by lower-cased name. */
-function hiddenVaults(known: SummaryRow[], wanted: SummaryRow[], types: readonly AssetType[]): Set<string> {
-  const shown = new Set(wanted);
-  const hidden = known.filter((vault) => !shown.has(vault) && types.some((type) => expiriesOf(vault, type)?.length));
-  return new Set(hidden.map(({ name }) => name.toLowerCase()));
+/** Whether what counts or does not for this reason is asked for: both kinds of vaults unless told otherwise. */
+function isWanted(reason: NotCounted | undefined, { counted, outOfScope }: AssetFilter): boolean {
+  const isOut = reason === "outOfScope";
+  if (outOfScope !== undefined && isOut !== outOfScope) return false;
+  return counted === undefined ? reason === undefined || isOut : (reason === undefined) === counted;
 }
 
 function foundAsset(
   asset: AssetRecord,
-  vault: Pick<VaultRecord, "source" | "listedAt"> | undefined,
-  now: { now: number; licensed: boolean },
+  vault: Pick<VaultRecord, "source" | "listedAt" | "subscriptionId"> | undefined,
+  now: Counting,
 ): FoundAsset {
   const listedAt = vault?.listedAt[asset.type];
   // A credential that a reading of changes found was seen after the last complete one.
   const lastSeenAt = asset.credential && listedAt && listedAt < asset.firstSeenAt ? asset.firstSeenAt : listedAt;
-  return { asset, lastSeenAt, notCounted: vault && notCounted(vault, now) };
+  const isOfVault = sourceOf(asset) === "keyVault";
+  return {
+    asset,
+    lastSeenAt,
+    notCounted: vault && notCounted(vault, now),
+    outOfScopeSince: isOfVault ? now.scope.leftAt(asset.subscriptionId) : undefined,
+    subscriptionName: isOfVault ? now.scope.nameOf(asset.subscriptionId) : undefined,
+  };
 }
 
 const sum = <T>(values: readonly T[], of: (value: T) => number): number =>
   values.reduce((total, value) => total + of(value), 0);
+
+/**
+ * How many rows of one type to ask for at once, where so many of all types are wanted and it has this share of them. The
+ * types mix by chance, so it has two standard deviations more; where they don't, one more request follows.
+ */
+function rowsOfType(wanted: number, share: number): number {
+  // A version before writes vaults without a word to the totals, whose counts may then be anything for a while.
+  const part = Math.min(1, Math.max(0, share));
+  const expected = part * wanted;
+  return Math.min(wanted, Math.ceil(expected + 2 * Math.sqrt(expected * (1 - part))) + 1);
+}
 
 /** The range of expiry all of status, expiresBefore and expiresAfter leave; undefined when none of them is given. */
 function expiryRangeOf(filter: AssetFilter, moment: Moment): ExpiryRange | undefined {
@@ -339,7 +363,8 @@ function stream(
   byExpiry: boolean,
   range: ExpiryRange | undefined,
   cursor: z.infer<typeof Cursor> | undefined,
-  rows: number,
+  /** How many to ask for at first, and how many may be wanted in all. */
+  rows: { first: number; most: number },
   budget: { pages: number },
 ): Stream {
   const prefix = byExpiry ? expiryPrefix(type) : namePrefix(type);
@@ -355,13 +380,10 @@ function stream(
         : { after: prefix + cursor.k };
   const self: Stream = { type, cut: false, heads: heads() };
   async function* heads(): AsyncGenerator<Head> {
-    const pages = tables.pages(Assets, {
-      partitionKey,
-      ...from,
-      before: bounds.before,
-      pageSize: Math.min(PAGE_ROWS, rows),
-    });
-    for (;;) {
+    const open = (begin: Pick<Range, "from" | "after">, pageSize: number) =>
+      tables.pages(Assets, { partitionKey, ...begin, before: bounds.before, pageSize: Math.min(PAGE_ROWS, pageSize) });
+    let pages = open(from, rows.first);
+    for (let read = 0; ; ) {
       if (budget.pages <= 0) {
         self.cut = true;
         return;
@@ -370,6 +392,10 @@ function stream(
       const page = await pages.next();
       if (page.done) return;
       for (const row of page.value) yield { key: row.rowKey.slice(prefix.length), type, row };
+      // What was expected of this type was too little: from here on all that may be wanted.
+      if (read === 0 && page.value.length === rows.first)
+        pages = open({ after: page.value.at(-1)!.rowKey }, Math.max(1, rows.most - rows.first));
+      read += page.value.length;
     }
   }
   return self;

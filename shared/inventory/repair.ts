@@ -3,7 +3,7 @@ import pMap from "p-map";
 import { isConflict } from "../storage/conflict.ts";
 import { type Entity, withoutKeys } from "../storage/entity.ts";
 import { keyEnd } from "../storage/keys.ts";
-import type { Fence, FenceRecord, Tables } from "../storage/tables.ts";
+import type { Fence, Tables } from "../storage/tables.ts";
 import { DAY_MS } from "../time.ts";
 import { Assets, type AssetType } from "./asset.ts";
 import {
@@ -16,7 +16,7 @@ import {
 } from "./changes.ts";
 import { claimVault, conflictIsBusy, knownVault, LEASE_MS, openFence, VaultBusy } from "./claim.ts";
 import { AssetFences, fenceRange, nameKey, partitions, vaultOfFence } from "./layout.ts";
-import { VAULTS, Vaults, vaultKey } from "./vault.ts";
+import { REMOVED, RemovedVaults, VAULTS, Vaults, vaultKey } from "./vault.ts";
 
 /** Where a row of an asset is missing, stands and should not, or stands and is not as it should be. */
 export interface IndexEntry {
@@ -35,7 +35,7 @@ export interface Restored {
 }
 
 const READS_AT_ONCE = 8;
-/** How long a fence outlives its vault's leaving: longer than any request can be under way. */
+/** How long a fence outlives its vault's leaving: longer than any request, or any scan, can be under way. */
 const KEEP_FENCE_MS = DAY_MS;
 
 /** See `InventoryWriter.restore`. */
@@ -100,6 +100,14 @@ async function writeEach(fences: Fence[], rows: RowChange[]): Promise<Restored> 
   return done;
 }
 
+/** Those that `InventoryWriter.removedAt` goes by. */
+export async function removeOldRemovals(tables: Tables): Promise<void> {
+  const range = { partitionKey: VAULTS, from: REMOVED, before: keyEnd(REMOVED) };
+  for await (const rows of tables.pages(RemovedVaults, { ...range, select: [] })) {
+    for (const { rowKey } of rows) await removeOldFence(tables, RemovedVaults, VAULTS, rowKey);
+  }
+}
+
 /** See `InventoryWriter.removeOldFences`. */
 export async function removeOldFences(tables: Tables, partitionKeys: Iterable<string>): Promise<number> {
   const subscriptions = await subscriptionsOfVaults(tables);
@@ -129,9 +137,9 @@ export async function subscriptionsOfVaults(tables: Tables): Promise<Map<string,
 }
 
 /** Whether there was one that nobody has written for a day, by the store's clock. */
-export async function removeOldFence(
+export async function removeOldFence<T>(
   tables: Tables,
-  fences: Entity<FenceRecord>,
+  fences: Entity<T>,
   partitionKey: string,
   rowKey: string,
 ): Promise<boolean> {

@@ -16,9 +16,29 @@ const perType = <S extends z.ZodType>(schema: S) =>
 
 export const DiagnosticSetting = z.object({
   name: z.string(),
-  auditEvents: z.boolean(),
-  retentionDays: z.int().optional(),
+  auditEvents: z.boolean().meta({ description: "Whether it sends the events of who read what." }),
+  retentionDays: z
+    .int()
+    .optional()
+    .meta({ description: "Days that the setting keeps them; absent where it says nothing." }),
 });
+
+/** Who owns a vault's assets of one type: what a summary of all vaults is counted from. */
+export const OwnerCounts = z.object({
+  /** The tag that named them: where another one does now, they are counted anew by the next scan. */
+  tag: z.string(),
+  owners: z.array(z.tuple([z.string(), z.int()])),
+  /** Assets of owners that are not among them. */
+  others: z.int(),
+});
+export type OwnerCounts = z.infer<typeof OwnerCounts>;
+
+/**
+ * Of each seventh of a vault's keys or certificates (details.ts), when all their details were last read, in unix seconds,
+ * and a hash over the assets.
+ */
+export const ReadSevenths = z.array(z.tuple([z.int(), z.string()])).length(7);
+export type ReadSevenths = z.infer<typeof ReadSevenths>;
 
 /** A vault as the resource manager describes it, beside what the scans know of it. */
 export const VaultRecord = z.object({
@@ -42,6 +62,11 @@ export const VaultRecord = z.object({
   privateEndpoints: z.int(),
   /** Read by full scans; undefined until one could. */
   diagnostics: z.array(DiagnosticSetting).optional(),
+  /**
+   * When the resource manager was asked for what is said of the vault above, by the store's clock. Absent where a version
+   * before wrote it.
+   */
+  describedAt: z.string().optional(),
   firstSeenAt: z.string(),
   /** The last listing of each kind that was read to its end: its assets' `lastSeenAt`. */
   listedAt: perType(z.string()),
@@ -50,12 +75,18 @@ export const VaultRecord = z.object({
   /** Failed scans in a row, and until when scans other than `force` leave it alone. */
   failedScans: z.int(),
   retryAt: z.string().optional(),
+  /** When an event of the vault itself last led to a look at it; absent where none ever arrived. */
+  lastEventAt: z.string().optional(),
   /** Hashes over all list entries and over all assets of a kind. */
   listings: perType(z.string()),
   contents: perType(z.string()),
+  /** Of keys and certificates; absent where a version before read them. */
+  details: z.object({ certificate: ReadSevenths.optional(), key: ReadSevenths.optional() }).optional(),
   certificateExpiries: z.instanceof(Uint8Array).optional(),
   keyExpiries: z.instanceof(Uint8Array).optional(),
   secretExpiries: z.instanceof(Uint8Array).optional(),
+  /** Who owns its assets; absent where a version before counted nobody. */
+  owners: perType(OwnerCounts).optional(),
   /** The worker that is writing this vault's assets now. How long it may is told by the age of this row. */
   lockOwner: z.string().optional(),
   /** Written by earlier versions; nobody goes by it. */
@@ -73,8 +104,17 @@ export const Vaults = entity("Vaults", VaultRecord);
 export const PendingWrites = entity(
   "Vaults",
   z.object({
-    /** Deflated JSON of `[type, name key, expiry or null]`. */
+    /** Deflated JSON of `[type, name key, expiry or null, how it was]`. */
     entries: z.instanceof(Uint8Array),
+  }),
+);
+
+/** That a vault was removed, so that a scan planned before does not bring it back. Kept for a day. */
+export const RemovedVaults = entity(
+  "Vaults",
+  z.object({
+    /** When the listing that lacked it was asked for. */
+    listedAt: z.string(),
   }),
 );
 
@@ -83,6 +123,8 @@ export const VAULTS = "vaults";
 export const vaultKey = (name: string): string => `n!${name.toLowerCase()}`;
 export const vaultInSubscriptionKey = (subscriptionId: string, name: string): string =>
   `s!${subscriptionId.toLowerCase()}!${name.toLowerCase()}`;
+export const REMOVED = "x!";
+export const removedKey = (name: string): string => `${REMOVED}${name.toLowerCase()}`;
 export const pendingPrefix = (name: string): string => `w!${name.toLowerCase()}!`;
 
 const COLUMN = { certificate: "certificateExpiries", key: "keyExpiries", secret: "secretExpiries" } as const;

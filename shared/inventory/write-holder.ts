@@ -2,6 +2,7 @@ import { withoutKeys } from "../storage/entity.ts";
 import { type AssetRecord, type AssetType, fingerprint } from "./asset.ts";
 import { packExpiries } from "./expiries.ts";
 import { type HolderSource, newHolder } from "./holder.ts";
+import { countOwners, ownerTagOf } from "./owners.ts";
 import { expiriesColumn, type VaultRecord } from "./vault.ts";
 import type { AssetChange, InventoryWriter, KnownVault, RecordChanges } from "./write.ts";
 
@@ -57,6 +58,7 @@ export async function writeHolder(content: HolderContent, deps: HolderWriting): 
   for (const type of types) {
     const own = assets.filter((asset) => asset.type === type);
     const contents = fingerprint(own.map((asset) => [asset.name, asset.content]));
+    vault.owners = { ...vault.owners, [type]: countOwners(own, ownerTagOf(vault, "")) };
     const half = new Set(known.pending.filter(([of]) => of === type).map(([, pending]) => pending));
     if (before?.contents[type] === contents && half.size === 0) continue;
     vault.contents[type] = contents;
@@ -65,7 +67,7 @@ export async function writeHolder(content: HolderContent, deps: HolderWriting): 
     changes.push(...(await differences(type, own, known, half, writer)));
   }
   if (changes.length === 0 && !known.interrupted && before) {
-    const facts = ({ listedAt, contents }: VaultRecord) => JSON.stringify([listedAt, contents]);
+    const facts = ({ listedAt, contents, owners }: VaultRecord) => JSON.stringify([listedAt, contents, owners]);
     if (facts(before) !== facts(vault)) await writer.touch(known, vault);
     return;
   }

@@ -1,10 +1,14 @@
+import { type Clock, systemClock } from "../runtime.ts";
 import { repeatOnConflict } from "../storage/conflict.ts";
 import { type Row, withoutKeys } from "../storage/entity.ts";
 import { keyEnd } from "../storage/keys.ts";
-import type { Tables } from "../storage/tables.ts";
+import { type Operation, put, type Tables } from "../storage/tables.ts";
 import { ASSET_TYPES, type AssetRecord, Assets, type AssetType } from "./asset.ts";
+import { changeOperations } from "./change-log.ts";
+import { writeVault } from "./changed-vaults.ts";
 import {
   type AssetChange,
+  netChanges,
   pendingEntries,
   type RowChange,
   rowChanges,
@@ -23,8 +27,8 @@ import {
   VaultBusy,
 } from "./claim.ts";
 import { namePrefix, partitions } from "./layout.ts";
-import { type IndexEntry, type Restored, removeOldFences, restoreVault } from "./repair.ts";
-import { expiriesColumn, VAULTS, type VaultRecord, Vaults, vaultKey } from "./vault.ts";
+import { type IndexEntry, type Restored, removeOldFences, removeOldRemovals, restoreVault } from "./repair.ts";
+import { expiriesColumn, RemovedVaults, removedKey, VAULTS, type VaultRecord, Vaults, vaultKey } from "./vault.ts";
 
 export type { AssetChange } from "./changes.ts";
 export { type KnownVault, VaultBusy } from "./claim.ts";
@@ -46,7 +50,8 @@ export type PrepareRecord = () => Promise<RecordChanges>;
 /**
  * The only writer of assets and vaults. A vault's rows change in this order: the claim (which index entries may stand from
  * now on), the copies in the partitions of all and of the subscription, what other rooms derive, the vault's own rows, and
- * last the vault's row with its totals and fingerprints, in the transaction that also ends the claim. A worker that dies
+ * last the vault's row with its totals and fingerprints, in the transaction that also ends the claim and writes down what
+ * changed. A worker that dies
  * anywhere leaves the vault's row older than what it wrote, and the claim says what that was; the next one does it again.
  * Rows of assets are written under the fences of their partitions, so that nothing a dead or slow worker sent can be
  * applied once another one goes on.
@@ -60,6 +65,8 @@ export interface InventoryWriter {
    * @throws {VaultBusy} while another worker holds the vault.
    */
   known(name: string): Promise<KnownVault>;
+  /** When the listing was asked for by which a vault was removed lately that is not known any more. */
+  removedAt(name: string): Promise<string | undefined>;
   /** One vault's assets of one type, by lower-cased name. */
   assetsOf(vaultName: string, type: AssetType): Promise<Map<string, AssetRecord>>;
   /** Writes a vault of which no asset changed and nothing is derived: one transaction. @throws {VaultBusy} */
@@ -81,10 +88,11 @@ export interface InventoryWriter {
    * Removes a vault and everything known of its assets. Its row forgets its fingerprints first: a scan that finds the vault
    * again after a removal that never ended must read and write all of it. The fences stay, for removeOldFences.
    *
+   * @param listedAt - When the complete listing was asked for that lacked it, for `removedAt`.
    * @returns the assets that left; none when the vault is not known.
    * @throws {VaultBusy} as `apply`.
    */
-  forget(known: KnownVault, owner: string, prepare: PrepareRecord): Promise<AssetRecord[]>;
+  forget(known: KnownVault, owner: string, prepare: PrepareRecord, listedAt?: string): Promise<AssetRecord[]>;
   /**
    * Brings the rows of these assets in every partition back to what the vault's own rows by name say. Removes the entries
    * named where they should not stand. Of a vault that is not known every row of these assets is removed.
@@ -100,13 +108,21 @@ export interface InventoryWriter {
    */
   forgetListings(vaultName: string, types: readonly AssetType[]): Promise<void>;
   /**
-   * Removes the fences in these partitions that were left more than a day ago and whose vault is not there any more.
-   * Answers how many. One request per 1,000 fences and per 1,000 vaults, two for each that is removed.
+   * Removes the fences in these partitions that were left more than a day ago and whose vault is not there any more, and
+   * what `removedAt` goes by of vaults that were removed more than a day ago. Answers how many fences. One request per 1,000
+   * of each and per 1,000 vaults, two for each that is removed.
    */
   removeOldFences(partitionKeys: Iterable<string>): Promise<number>;
 }
 
-export function createInventoryWriter({ tables }: { tables: Tables }): InventoryWriter {
+export function createInventoryWriter({
+  tables,
+  clock = systemClock,
+}: {
+  tables: Tables;
+  /** Dates what changed. */
+  clock?: Clock;
+}): InventoryWriter {
   const find = (name: string) => tables.get(Vaults, VAULTS, vaultKey(name));
 
   async function assetsOf(vaultName: string, type: AssetType): Promise<Map<string, AssetRecord>> {
@@ -127,6 +143,8 @@ export function createInventoryWriter({ tables }: { tables: Tables }): Inventory
       changes: AssetChange[];
       owner: string;
       prepare: PrepareRecord;
+      /** Written with the end. */
+      also?: readonly Operation[];
     },
   ): Promise<void> {
     const { standing, end, owner } = work;
@@ -143,7 +161,8 @@ export function createInventoryWriter({ tables }: { tables: Tables }): Inventory
         await claim.fences.vault.write(rowOperations(rows), { beforeEach: claim.renew });
       }, 2),
     );
-    await claim.end(end);
+    const logged = changeOperations(standing, netChanges(changes, known.pending), clock.now());
+    await claim.end(end, [...logged, ...(work.also ?? [])]);
   }
 
   return {
@@ -151,10 +170,14 @@ export function createInventoryWriter({ tables }: { tables: Tables }): Inventory
     assetsOf,
     known: (name) => knownVault(tables, name),
 
+    async removedAt(name) {
+      return (await tables.get(RemovedVaults, VAULTS, removedKey(name)))?.listedAt;
+    },
+
     async touch(known, vault) {
       const fences = known.fences ? etagsOf(known.fences) : known.row?.fences;
       await conflictIsBusy(vault.name, () =>
-        tables.transaction(Vaults.table, VAULTS, finished(vault, fences, known.row?.etag)),
+        writeVault(tables, { before: known.row, now: vault }, finished(vault, fences, known.row?.etag)),
       );
     },
 
@@ -166,13 +189,14 @@ export function createInventoryWriter({ tables }: { tables: Tables }): Inventory
       await underClaim(known, { standing, end: vault, changes, owner, prepare });
     },
 
-    async forget(known, owner, prepare) {
+    async forget(known, owner, prepare, listedAt) {
       if (!known.row) return [];
       const gone: AssetRecord[] = [];
       for (const type of ASSET_TYPES) gone.push(...(await assetsOf(known.row.name, type)).values());
       const changes = gone.map((before) => ({ type: before.type, name: before.name, before, after: undefined }));
       const standing = unread(withoutKeys(known.row));
-      await underClaim(known, { standing, end: undefined, changes, owner, prepare });
+      const also = listedAt === undefined ? [] : [put(RemovedVaults, removedKey(known.row.name), { listedAt })];
+      await underClaim(known, { standing, end: undefined, changes, owner, prepare, also });
       return gone;
     },
 
@@ -192,7 +216,10 @@ export function createInventoryWriter({ tables }: { tables: Tables }): Inventory
       );
     },
 
-    removeOldFences: (partitionKeys) => removeOldFences(tables, partitionKeys),
+    async removeOldFences(partitionKeys) {
+      await removeOldRemovals(tables);
+      return await removeOldFences(tables, partitionKeys);
+    },
   };
 }
 
@@ -210,5 +237,7 @@ const unread = (vault: VaultRecord): VaultRecord => ({
   listedAt: {},
   listings: {},
   contents: {},
+  details: undefined,
+  owners: undefined,
   ...Object.fromEntries(ASSET_TYPES.map((type) => [expiriesColumn(type), undefined])),
 });

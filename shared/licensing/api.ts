@@ -15,7 +15,10 @@ export const LicenseView = z
     expiresAt: z.iso.datetime().nullable(),
     daysLeft: z.int().nullable().meta({ description: "Whole days until it expires, negative once it has." }),
     inGrace: z.boolean().meta({ description: `Expired, but still open for ${GRACE_DAYS} days.` }),
-    graceEndsAt: z.iso.datetime().nullable(),
+    graceEndsAt: z.iso
+      .datetime()
+      .nullable()
+      .meta({ description: "When the days of grace end; null without a licence that has expired." }),
     features: z.array(z.enum(FEATURES)).meta({ description: "The areas of the API that are open." }),
   })
   .meta({ id: "LicenseStatus" });

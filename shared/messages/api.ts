@@ -7,8 +7,8 @@ const FailedMessageView = z
     queue: z
       .string()
       .meta({ description: "The queue whose function failed at it five times.", example: "scan-vaults" }),
-    messageId: z.string(),
-    failedAt: z.iso.datetime(),
+    messageId: z.string().meta({ description: "The platform's id of the message." }),
+    failedAt: z.iso.datetime().meta({ description: "When it failed for good." }),
     readable: z.boolean().meta({
       description: "false: not a message of this service, or cut on the way. Nothing was done about it.",
     }),

@@ -80,11 +80,13 @@ export function createFailedMessages(deps: {
 }): FailedMessages {
   const { tables, queues, audit, clock, log } = deps;
 
-  async function writeDown(message: PoisonMessage, readable: boolean): Promise<void> {
+  /** @param body - The message as its schema takes it; undefined where it does not. */
+  async function writeDown(message: PoisonMessage, body: unknown): Promise<void> {
+    const readable = body !== undefined;
     const { queue, messageId, insertedAt, requestId } = message;
     const key = `${countdown(insertedAt.getTime())}|${keyText(messageId)}`;
     if (await tables.get(FailedMessageRows, FAILED, key)) return;
-    const text = readable ? JSON.stringify(message.body) : undefined;
+    const text = readable ? JSON.stringify(body) : undefined;
     const shown = text !== undefined && text.length <= MAX_SHOWN ? text : undefined;
     log.error("A message failed for good", { queue, messageId, readable });
     await audit.append({
@@ -107,7 +109,7 @@ export function createFailedMessages(deps: {
     async receive(message, schema, handle) {
       try {
         const parsed = schema.safeParse(message.body);
-        await writeDown(message, parsed.success);
+        await writeDown(message, parsed.data);
         if (parsed.success) await handle?.(parsed.data);
       } catch (error) {
         if (message.delivery < MAX_DELIVERIES) throw error;

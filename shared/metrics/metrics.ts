@@ -42,7 +42,7 @@ export function createMetrics(deps: {
 
   async function inventoryAndCompliance() {
     const figures = await inventory.assets.figures(await inventory.moment());
-    return { figures, standing: await compliance.standing(figures.uncounted) };
+    return { figures, standing: await compliance.standing(figures.isUncounted) };
   }
 
   return {

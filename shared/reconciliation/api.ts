@@ -4,7 +4,7 @@ import { STAGES, type WalkRecord } from "./walk.ts";
 
 const WalkView = z
   .object({
-    walkId: z.string(),
+    walkId: z.string().meta({ description: "The walk's id." }),
     startedAt: z.iso.datetime(),
     finishedAt: z.iso.datetime().nullable().meta({ description: "null while it is under way." }),
     stage: z.enum(STAGES).meta({ description: "What it looks at now, or looked at last." }),
@@ -24,9 +24,9 @@ const WalkView = z
       }),
     awaiting: z.int().meta({ description: "Rows left until their vault was listed again." }),
     left: z
-      .array(z.object({ vault: z.string(), reason: z.string() }))
+      .array(z.object({ vault: z.string().meta({ description: "The vault's name." }), reason: z.string() }))
       .meta({ description: "Vaults left to the next walk, and why; at most 100 are named." }),
-    leftTotal: z.int(),
+    leftTotal: z.int().meta({ description: "How many vaults were left to the next walk." }),
     startedOver: z.boolean().meta({
       description: "The record of the walk before could not be read, so that this one began at the beginning.",
     }),

@@ -1,4 +1,5 @@
 import pMap from "p-map";
+import { unknownChange } from "../compliance/changed-results.ts";
 import { ASSET_CHECKS, checkOfCode } from "../compliance/checks/all.ts";
 import {
   Details,
@@ -9,18 +10,18 @@ import {
   findingsPrefix,
   ResultFences,
   STATE,
+  TABLE,
   type VaultState,
   VaultStates,
   vaultStateKey,
 } from "../compliance/layout.ts";
-import { type AssetState, assetKey, unpackDetails, unpackFindings, unpackTallies } from "../compliance/pack.ts";
+import { type AssetState, assetKey, findingsHash, unpackDetails, unpackTallies } from "../compliance/pack.ts";
 import { isFailing } from "../compliance/vault-state.ts";
-import { findingsByCheck } from "../compliance/write-state.ts";
-import { fingerprint } from "../inventory/asset.ts";
+import { findingRowsByCheck } from "../compliance/write-state.ts";
 import type { VaultRecord } from "../inventory/vault.ts";
 import type { Row } from "../storage/entity.ts";
 import { keyEnd } from "../storage/keys.ts";
-import type { StorageCorrupt, Tables } from "../storage/tables.ts";
+import { remove, type StorageCorrupt, type Tables } from "../storage/tables.ts";
 import { MINUTE_MS } from "../time.ts";
 import { readStanding } from "./doubt.ts";
 
@@ -105,7 +106,7 @@ export async function resultsVersion(tables: Tables, vaultName: string): Promise
 export async function removeUnreadable(tables: Tables, vaultName: string): Promise<void> {
   const standing = await readResults(tables, rangeOfVault(vaultName));
   for (const { rowKey, etag } of standing.get(vaultName.toLowerCase())?.unreadable ?? [])
-    await tables.remove(VaultStates, STATE, rowKey, etag);
+    await tables.transaction(TABLE, STATE, [remove(VaultStates, rowKey, etag), unknownChange(vaultName)]);
 }
 
 const nothing = (): Results => ({ details: [], assets: new Map(), findings: new Map(), unreadable: [] });
@@ -139,10 +140,10 @@ async function readResults(tables: Tables, range: NameRange): Promise<Map<string
   const detailsStart = detailsPrefix("").slice(0, -1);
   const details = { ...rowsOf(detailsStart), onCorrupt: onCorruptOf(detailsStart) };
   for await (const rows of tables.pages(Details, details)) {
-    for (const { rowKey, etag, assets } of rows) {
+    for (const { rowKey, etag, assets, facts } of rows) {
       const name = vaultIn(rowKey, detailsStart);
       if (name === undefined) continue;
-      const chunk = readable(() => unpackDetails(assets));
+      const chunk = readable(() => unpackDetails(assets, facts));
       const results = of(name);
       if (!chunk) results.unreadable.push({ rowKey, etag });
       results.details.push(chunk?.hash ?? "");
@@ -155,10 +156,10 @@ async function readResults(tables: Tables, range: NameRange): Promise<Map<string
     async (check) => {
       const prefix = findingsPrefix(check, "").slice(0, -1);
       for await (const rows of tables.pages(Findings, { ...rowsOf(prefix), onCorrupt: onCorruptOf(prefix) })) {
-        for (const { rowKey, items } of rows) {
+        for (const { rowKey, items, facts } of rows) {
           const name = vaultIn(rowKey, prefix);
           if (name === undefined) continue;
-          of(name).findings.set(rowKey, readable(() => fingerprint(unpackFindings(items))) ?? "");
+          of(name).findings.set(rowKey, readable(() => findingsHash(items, facts)) ?? "");
         }
       }
     },
@@ -219,11 +220,15 @@ function talliesAgree(row: VaultState, assets: ReadonlyMap<string, AssetState>):
     for (const code of passed) count(code, "passed");
     for (const { code } of failed) count(code, "failed");
   }
+  for (const code of counted.keys()) if (!checkOfCode.has(code)) counted.delete(code);
   const failures = new Set(row.failures.map(({ code }) => code));
   const tallies = readable(() => unpackTallies(row.tallies));
   if (!tallies) return false;
   for (const [code, { passed, failed }] of tallies) {
-    if (checkOfCode.get(code)?.resourceType === "vault") {
+    const check = checkOfCode.get(code);
+    // A check of an earlier version counts nowhere; the next evaluation takes it out.
+    if (!check) continue;
+    if (check.resourceType === "vault") {
       if (failed !== (failures.has(code) ? 1 : 0)) return false;
     } else {
       const of = counted.get(code);
@@ -239,7 +244,7 @@ function findingsAgree(
   assets: ReadonlyMap<string, AssetState>,
   findings: ReadonlyMap<string, string>,
 ): boolean {
-  const wanted = findingsByCheck(assets.values());
+  const wanted = findingRowsByCheck(assets.values());
   let rows = 0;
   for (const check of ASSET_CHECKS) {
     for (const [at, { hash }] of (wanted.get(check.code) ?? []).entries()) {

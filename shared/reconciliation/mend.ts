@@ -30,7 +30,7 @@ const MAX_NAMED_ROWS = 20;
 /** Who writes what the reconciliation mends. */
 export interface Restorers {
   readonly writer: Pick<InventoryWriter, "known" | "apply" | "restore" | "forgetListings" | "removeOldFences">;
-  readonly compliance: Pick<Compliance, "restore" | "removeOldFences">;
+  readonly compliance: Pick<Compliance, "restore" | "removeOldFences" | "renewTotals" | "faultOfTotals">;
 }
 
 /** The walk that mends, as entries and leases name it. */

@@ -2,6 +2,7 @@ import pMap from "p-map";
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
 import { LINES_KEY, Lines, STATE } from "../compliance/layout.ts";
+import { faultOfTotals, renewTotals } from "../inventory/renew-totals.ts";
 import type { Clock, Logger, Randomness } from "../runtime.ts";
 import type { Settings } from "../settings/settings.ts";
 import { type Row, withoutKeys } from "../storage/entity.ts";
@@ -141,7 +142,7 @@ export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
       };
       for await (const step of stepsOf[walk.stage](context, walk)) {
         const taken = await settled(walk, step, identity);
-        walk = await tables.replace(Walks, step.ends ? stageDone(taken) : taken);
+        walk = await tables.replace(Walks, step.ends ? await stageDone(taken, identity) : taken);
         if (clock.now().getTime() >= until) return;
       }
     }
@@ -149,10 +150,41 @@ export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
     log.info("A reconciliation is complete", { walkId: walk.walkId, vaults: walk.vaults, ...walk.mended });
   }
 
-  function stageDone(walk: Row<WalkRecord>): Row<WalkRecord> {
+  async function stageDone(walk: Row<WalkRecord>, identity: WalkIdentity): Promise<Row<WalkRecord>> {
     const stage = STAGES[STAGES.indexOf(walk.stage) + 1];
-    if (stage === undefined) return { ...walk, finishedAt: clock.now().toISOString() };
-    return { ...walk, stage, at: "", after: "" };
+    if (stage !== undefined) return { ...walk, stage, at: "", after: "" };
+    const mended = added(walk.mended, await mendTotals(identity));
+    return { ...walk, mended, finishedAt: clock.now().toISOString() };
+  }
+
+  /** Counts all vaults and results anew, now that their rows are looked at, and enters where totals said anything else. */
+  async function mendTotals({ walkId, caller }: WalkIdentity): Promise<FaultCounts> {
+    const { criticalExpiryDays, warningExpiryDays } = await deps.settings.values();
+    const moment = { criticalDays: criticalExpiryDays, warningDays: warningExpiryDays };
+    const inventory = {
+      target: { type: "inventory", id: "totals" },
+      type: "inventory.mended",
+      fault: () => faultOfTotals(tables),
+      renew: async () => {
+        await renewTotals(tables, { now: clock.now().getTime(), ...moment });
+      },
+    };
+    const compliance = {
+      target: { type: "compliance", id: "totals" },
+      type: "compliance.mended",
+      fault: () => deps.compliance.faultOfTotals(),
+      renew: () => deps.compliance.renewTotals({ all: true }),
+    };
+    const mended = noFaults();
+    for (const { target, type, fault, renew } of [inventory, compliance]) {
+      const wrong = await fault();
+      if (wrong === undefined) await renew();
+      else {
+        await audited(deps.audit, { type, caller, target, details: { walkId, totals: wrong } }, renew);
+        mended[wrong]++;
+      }
+    }
+    return mended;
   }
 
   /** The walk once a step's doubts are settled. */

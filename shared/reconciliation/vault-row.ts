@@ -1,7 +1,8 @@
+import { ChangedVaults, changedKey } from "../inventory/changed-vaults.ts";
 import { VAULTS, type VaultRecord, Vaults, vaultInSubscriptionKey, vaultKey } from "../inventory/vault.ts";
 import { type Row, withoutKeys } from "../storage/entity.ts";
 import { keyEnd } from "../storage/keys.ts";
-import { type Operation, put, replace, type Tables } from "../storage/tables.ts";
+import { type Operation, put, remove, replace, type Tables } from "../storage/tables.ts";
 import { type DifferenceKind, hashOf } from "./compare.ts";
 import { readStanding } from "./doubt.ts";
 
@@ -32,14 +33,17 @@ export async function mendVaultRow(tables: Tables, name: string): Promise<void> 
   const { unreadable } = await readStanding(tables, Vaults, VAULTS, key);
   if (!unreadable) return;
   const copy = await copyOf(tables, name);
+  // How the totals count it can't be told: until they are renewed its own row is asked.
+  const unknown = put(ChangedVaults, changedKey(name), { unkept: true });
   if (!copy) {
-    await tables.remove(Vaults, VAULTS, key, unreadable.etag);
+    await tables.transaction(Vaults.table, VAULTS, [remove(Vaults, key, unreadable.etag), unknown]);
     return;
   }
   const record: VaultRecord = { ...withoutKeys(copy), listings: {}, contents: {} };
   await tables.transaction(Vaults.table, VAULTS, [
     replace(Vaults, key, record, unreadable.etag),
     replace(Vaults, copy.rowKey, record, copy.etag),
+    unknown,
   ]);
 }
 

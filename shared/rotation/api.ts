@@ -62,7 +62,7 @@ export const RotationParams = z.object({
   rotation_id: z.string().meta({ description: "The rotationId of the rotation." }),
 });
 
-const status = z.enum(ROTATION_STATUSES);
+const status = z.enum(ROTATION_STATUSES).meta({ description: "How far it is: docs/rotation.md says what each means." });
 
 export const RotationQuery = z.strictObject({
   ...pageParameters,
@@ -91,7 +91,10 @@ const summary = {
     description: "Of an application's client secret; null where a vault's secret is rotated that is none.",
   }),
   appName: z.string().nullable(),
-  oldKeyId: z.string().nullable(),
+  oldKeyId: z
+    .string()
+    .nullable()
+    .meta({ description: "The client secret that is replaced; null where a vault's secret is." }),
   newKeyId: z.string().nullable().meta({ description: "Null until the new client secret is made." }),
   assetId: z.string().nullable().meta({
     description: "The vault secret that is rotated; null where an application's client secret is.",
@@ -115,16 +118,23 @@ export const RotationView = z
     expiryDays: z.int(),
     expiresAt: instant.meta({ description: "When the new secret ends; null until it is made." }),
     overlapDays: z.int(),
-    overlapEndsAt: instant,
+    overlapEndsAt: instant.meta({
+      description: "When both have lived long enough; null until the new one is written.",
+    }),
     updateKeyVaults: z.boolean(),
     plan: z
-      .array(z.object({ step: z.enum(STEPS), text: z.string() }))
+      .array(
+        z.object({
+          step: z.enum(STEPS).meta({ description: "Which step." }),
+          text: z.string().meta({ description: "What it does, in a sentence." }),
+        }),
+      )
       .meta({ description: "What is done, in this order." }),
     steps: z.array(
       z
         .object({
           name: z.enum(STEPS),
-          status: z.enum(["waiting", "running", "done", "failed", "skipped"]),
+          status: z.enum(["waiting", "running", "done", "failed", "skipped"]).meta({ description: "How far it is." }),
           startedAt: instant,
           finishedAt: instant,
           attempts: z.int().meta({ description: "How often it was begun; waiting for its time counts too." }),
@@ -132,42 +142,52 @@ export const RotationView = z
         })
         .meta({ id: "RotationStep" }),
     ),
-    targets: z.array(
-      z
-        .object({
-          vaultName: z.string(),
-          secretName: z.string(),
-          kind: z.enum(["match", "handover", "secret"]).meta({
-            description:
-              "match: it holds the client secret. handover: where people fetch the value from. secret: what is rotated itself.",
-          }),
-          state: z.enum(["planned", "writing", "written", "restoring", "restored", "left"]).meta({
-            description: "left: somebody else changed it, and it is not touched.",
-          }),
-          previousVersion: z.string().nullable(),
-          version: z.string().nullable().meta({ description: "The version with the new value." }),
-        })
-        .meta({ id: "RotationTarget" }),
-    ),
+    targets: z
+      .array(
+        z
+          .object({
+            vaultName: z.string(),
+            secretName: z.string(),
+            kind: z.enum(["match", "handover", "secret"]).meta({
+              description:
+                "match: it holds the client secret. handover: where people fetch the value from. secret: what is rotated itself.",
+            }),
+            state: z.enum(["planned", "writing", "written", "restoring", "restored", "left"]).meta({
+              description: "left: somebody else changed it, and it is not touched.",
+            }),
+            previousVersion: z
+              .string()
+              .nullable()
+              .meta({ description: "The version that held the old value; null where there was none." }),
+            version: z.string().nullable().meta({ description: "The version with the new value." }),
+          })
+          .meta({ id: "RotationTarget" }),
+      )
+      .meta({ description: "What the new value is written to." }),
     consumers: z
       .array(
         z
           .object({
             id: z.string(),
-            kind: z.string(),
+            kind: z.string().meta({ description: "What kind of resource it is." }),
             name: z.string(),
             environment: z.string().nullable(),
             vaultName: z.string(),
             secretName: z.string(),
             evidence: z.string().meta({ description: "The name of the setting, variable or field." }),
-            how: z.enum(["automatic", "action", "blind", "willBreak"]),
+            how: z.enum(["automatic", "action", "blind", "willBreak"]).meta({
+              description: "How it takes a new value: by itself, once it is told, when nobody can see it, or never.",
+            }),
             slowestSeconds: z.int().meta({ description: "The longest that it takes by itself; 0 when not known." }),
-            included: z.boolean(),
-            state: z.enum(CONSUMER_STATES),
+            included: z.boolean().meta({ description: "Whether it is acted on." }),
+            state: z.enum(CONSUMER_STATES).meta({ description: "How far it is." }),
             holds: z.enum(["new", "old", "gone", "unknown"]).nullable().meta({
               description: "What it was last seen to hold. gone: it does not use the secret any more.",
             }),
-            problem: z.string().nullable(),
+            problem: z
+              .string()
+              .nullable()
+              .meta({ description: "Why it is not verified; null where nothing is wrong." }),
           })
           .meta({ id: "RotationConsumer" }),
       )
@@ -178,7 +198,9 @@ export const RotationView = z
         z.object({
           vaultName: z.string(),
           secretName: z.string(),
-          confidence: z.enum(["certain", "likely", "possible"]),
+          confidence: z
+            .enum(["certain", "likely", "possible"])
+            .meta({ description: "How sure it is that it holds the old secret." }),
         }),
       )
       .meta({ description: "May hold the old secret and are not written: confirm the matches." }),

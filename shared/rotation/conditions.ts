@@ -1,4 +1,5 @@
 import { CloudFailure } from "../azure/failure.ts";
+import { DAY_MS } from "../time.ts";
 import { heldValue } from "./holding.ts";
 import { lookAt, placeOf } from "./publications.ts";
 import { clientSecretOf, isVaultSecret, type RotationConsumer } from "./rotation.ts";
@@ -20,7 +21,7 @@ export async function reasonsAgainstEnd(turn: Turn, byPerson: boolean): Promise<
     const places = await fromPlaces(turn);
     const directory = isVaultSecret(turn.record) ? [] : await fromDirectory(turn);
     const { reasons, consumers } = await fromConsumers(turn, byPerson);
-    return { reasons: [...places, ...directory, ...reasons], consumers };
+    return { reasons: [...places, ...directory, ...reasons, ...(await fromLogs(turn))], consumers };
   } catch (error) {
     if (!(error instanceof CloudFailure)) throw error;
     const reason = `What holds the new secret can't be seen now: ${error.message} ${error.remedy}`;
@@ -82,5 +83,30 @@ async function fromConsumers(turn: Turn, byPerson: boolean): Promise<Conditions>
   });
   return { reasons, consumers: known.map((one) => seen.find((other) => other === one || sameAs(other, one)) ?? one) };
 }
+
+/** For so long no sign-in with the old secret may have been seen. */
+const UNUSED_MS = DAY_MS;
+
+/** What logs have seen of the old value. They only ever keep it: that they show nothing proves nothing. */
+async function fromLogs({ world: { usage }, record, now }: Turn): Promise<string[]> {
+  const reasons: string[] = [];
+  for (const publication of record.publications) {
+    const { vaultName, secretName, kind, writtenVersion: version, writtenAt } = publication;
+    if (kind === "handover" || version === undefined || writtenAt === undefined) continue;
+    const written = { vaultName, secretName, version, since: new Date(writtenAt) };
+    for (const { caller, version: old, at } of await usage.readersOfOldVersion(written))
+      reasons.push(
+        `${caller} read the old version ${old} of ${placeOf(publication)} at ${instantText(at)}, after the new one was written, and has not read that one since.`,
+      );
+  }
+  if (isVaultSecret(record)) return reasons;
+  const { appId, oldKeyId: keyId } = clientSecretOf(record);
+  const at = await usage.lastSignIn({ appId, keyId });
+  if (at !== undefined && now().getTime() - at.getTime() < UNUSED_MS)
+    reasons.push(`The old secret ${keyId} signed in at ${instantText(at)}, less than 24 hours ago.`);
+  return [...reasons, ...(await usage.unreadSignIns())];
+}
+
+const instantText = (at: Date): string => `${at.toISOString().slice(0, 19)}Z`;
 
 const sameAs = (a: RotationConsumer, b: RotationConsumer): boolean => a.id === b.id && placeOf(a) === placeOf(b);

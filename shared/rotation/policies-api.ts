@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { entityTag } from "../http/conditional.ts";
 import type { Row } from "../storage/entity.ts";
 import {
   DEFAULT_OVERLAP_DAYS,
@@ -44,15 +45,19 @@ export type PolicyChange = z.infer<typeof PolicyChange>;
 export const Policy = z
   .object({
     appId: z.string(),
-    automatic: z.boolean(),
+    automatic: z.boolean().meta({ description: "Whether it is rotated by itself." }),
     expiryDays: z.int().nullable(),
     overlapDays: z.int(),
     updateKeyVaults: z.boolean(),
-    targets: z.array(z.string()),
+    targets: z
+      .array(z.string())
+      .meta({ description: "Asset ids of the only vault secrets that are written; empty for every certain match." }),
     state: z.enum(["active", "needsAttention"]).meta({
       description: "`needsAttention`: it is not rotated by itself as things are; `attention` says why and what to do.",
     }),
-    attention: PolicyAttention.meta({ id: "RotationPolicyAttention" }).nullable(),
+    attention: PolicyAttention.meta({ id: "RotationPolicyAttention" })
+      .nullable()
+      .meta({ description: "Why a person must look; null otherwise." }),
     updatedAt: instant,
     updatedBy: z.string(),
     etag: z.string(),
@@ -70,5 +75,5 @@ export const policyView = (row: Row<PolicyRecord>): z.infer<typeof Policy> => ({
   attention: row.attention ?? null,
   updatedAt: row.updatedAt,
   updatedBy: row.updatedBy,
-  etag: row.etag,
+  etag: entityTag(row),
 });

@@ -4,6 +4,7 @@ import type { ServiceKeyVault } from "../azure/service-key-vault.ts";
 import type { SignInOutcome } from "../azure/sign-in-proof.ts";
 import type { VaultSecretsClients } from "../azure/vault-secrets.ts";
 import type { Caller } from "../http/endpoint.ts";
+import { startRenewals } from "../runs/renewals.ts";
 import type { Clock, Logger, Randomness } from "../runtime.ts";
 import { isConflict, unlessChanged } from "../storage/conflict.ts";
 import type { Row } from "../storage/entity.ts";
@@ -14,6 +15,7 @@ import { ROTATIONS, type RotationRecord, WriterLeases } from "./rotation.ts";
 import type { RotationRows } from "./rows.ts";
 import { Later, TakenOver } from "./stop.ts";
 import type { Matches } from "./targets.ts";
+import type { SecretUsage } from "./usage.ts";
 
 /**
  * A worker that has not written for so long is taken for dead. Each write of the turn makes it last longer; one call to the
@@ -47,6 +49,7 @@ export interface RotationWorld {
   own: ServiceKeyVault;
   matches: Matches;
   consumers: ConsumersOfSecrets;
+  usage: SecretUsage;
   audit: Appender;
   clock: Clock;
   randomness: Randomness;
@@ -126,16 +129,12 @@ export function createTurn(world: RotationWorld, claimed: Row<RotationRecord>, o
     now: () => clock.now(),
     save,
     async keeping<T>(work: () => Promise<T>) {
-      let renewed = Promise.resolve();
-      // One that fails is made up for by the next; who was taken over is told so by the save after the work.
-      const timer = setInterval(() => {
-        renewed = renewed.then(() => save(() => ({}))).catch(() => {});
-      }, RENEWED_MS);
+      // Who was taken over is told so by the save after the work.
+      const renewals = startRenewals(RENEWED_MS, () => save(() => ({})));
       try {
         return await work();
       } finally {
-        clearInterval(timer);
-        await renewed;
+        await renewals.stop();
       }
     },
     async directory<T>(write: () => Promise<T>) {

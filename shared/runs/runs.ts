@@ -1,13 +1,12 @@
-import { encodeTime } from "ulid";
 import * as z from "zod";
 import type { Caller } from "../http/endpoint.ts";
-import { notFound } from "../http/problem.ts";
 import type { Clock, Randomness } from "../runtime.ts";
-import { isConflict, repeatOnConflict } from "../storage/conflict.ts";
-import { type Entity, entity, type Row, withoutKeys } from "../storage/entity.ts";
-import { insert, put, remove, replace, type Tables } from "../storage/tables.ts";
-import { DAY_MS, SECOND_MS } from "../time.ts";
-import { isUlid, newestFirst } from "../ulid.ts";
+import { isConflict } from "../storage/conflict.ts";
+import { type Row, withoutKeys } from "../storage/entity.ts";
+import type { Tables } from "../storage/tables.ts";
+import { SECOND_MS } from "../time.ts";
+import { holdRow, LEASE_MS } from "./held-row.ts";
+import { createKeptRuns, type KeptRuns, type MadeRun, type RunRows, runKey } from "./kept-runs.ts";
 
 /** Discoveries: readings of what another system holds, which may take longer than the request that asks for one. */
 
@@ -40,22 +39,6 @@ export const RunFacts = z.object({
 });
 export type RunFacts = z.infer<typeof RunFacts>;
 
-/** Where a room keeps its runs: all in one partition, the newest first. */
-export interface RunRows<R extends RunFacts> {
-  runs: Entity<R>;
-  partitionKey: string;
-}
-
-/** Which run is under way: there is one at a time in a partition. */
-const ACTIVE_KEY = "active";
-const activeRuns = (table: string) => entity(table, z.object({ runId: z.string() }));
-
-/** How long a run stays with a worker after its last sign of life, by the store's clock. */
-const LEASE_MS = 60 * SECOND_MS;
-const RENEWAL_MS = 15 * SECOND_MS;
-/** How long runs are kept. */
-const KEEP_MS = 30 * DAY_MS;
-
 /** Another worker has the run in hand; come again after `waitMs` milliseconds. */
 export class RunBusy extends Error {
   override readonly name = "RunBusy";
@@ -84,13 +67,9 @@ export interface HeldRun<R extends RunFacts> {
 }
 
 /** The runs of the discovery, one at a time. */
-export interface DiscoveryRuns<R extends RunFacts> {
+export interface DiscoveryRuns<R extends RunFacts> extends Pick<KeptRuns<R>, "get" | "active"> {
   /** Begins a run, or answers the one that is under way. */
   begin(made: Omit<R, keyof RunFacts> & Pick<R, "trigger">, caller: Caller): Promise<{ run: R; isNew: boolean }>;
-  /** @throws {Problem} notFound */
-  get(runId: string): Promise<R>;
-  /** The run under way. */
-  active(): Promise<R | undefined>;
   /** Undefined when it is over. @throws {RunBusy} while another worker has it. */
   hold(runId: string): Promise<HeldRun<R> | undefined>;
   /** Ends a run in nobody's hands. */
@@ -98,66 +77,28 @@ export interface DiscoveryRuns<R extends RunFacts> {
   removeOld(): Promise<void>;
 }
 
-const keyOf = (runId: string): string => newestFirst(runId);
-
 export function createRuns<R extends RunFacts>(
-  { runs: Runs, partitionKey: RUNS }: RunRows<R>,
+  rows: RunRows<R>,
   deps: { tables: Tables; clock: Clock; randomness: Randomness },
 ): DiscoveryRuns<R> {
   const { tables, clock, randomness } = deps;
-  const { table } = Runs;
-  const ActiveRun = activeRuns(table);
+  const { runs: Runs, partitionKey } = rows;
+  const kept = createKeptRuns(rows, deps, "discovery");
   const recordOf = (row: Row<R>) => withoutKeys(row) as unknown as R;
-  const read = (runId: string) => tables.get(Runs, RUNS, keyOf(runId));
-
-  async function active(): Promise<R | undefined> {
-    const standing = await tables.get(ActiveRun, RUNS, ACTIVE_KEY);
-    const run = standing && (await read(standing.runId));
-    return run?.status === "running" ? recordOf(run) : undefined;
-  }
-
-  const ended = (row: Row<R>, change: Partial<R>) => [
-    replace(Runs, row.rowKey, { ...recordOf(row), worker: undefined, ...change } as R, row.etag),
-    remove(ActiveRun, ACTIVE_KEY),
-  ];
+  const unheld = { worker: undefined } as Partial<R>;
 
   return {
-    active,
+    get: kept.get,
+    active: kept.active,
+    removeOld: () => kept.removeOld(),
 
     async begin(made, caller) {
-      return await repeatOnConflict(async () => {
-        const standing = await tables.get(ActiveRun, RUNS, ACTIVE_KEY);
-        const under = standing && (await read(standing.runId));
-        if (under?.status === "running") return { run: recordOf(under), isNew: false };
-        const now = clock.now();
-        const facts: Omit<RunFacts, "trigger"> = {
-          runId: randomness.ulid(now),
-          requestedBy: caller.actor,
-          requestId: caller.requestId,
-          status: "running",
-          createdAt: now.toISOString(),
-          failures: [],
-          attempts: 0,
-        };
-        const run = { ...made, ...facts } as unknown as R;
-        const one = { runId: run.runId };
-        await tables.transaction(table, RUNS, [
-          standing ? replace(ActiveRun, ACTIVE_KEY, one, standing.etag) : insert(ActiveRun, ACTIVE_KEY, one),
-          put(Runs, keyOf(run.runId), run),
-        ]);
-        return { run, isNew: true };
-      });
-    },
-
-    async get(runId) {
-      const id = runId.toUpperCase();
-      const run = isUlid(id) ? await read(id) : undefined;
-      if (!run) throw notFound(`The discovery ${runId.slice(0, 64)}`);
-      return recordOf(run);
+      const facts = { status: "running", failures: [], attempts: 0 } satisfies Partial<RunFacts>;
+      return await kept.begin({ ...made, ...facts } as unknown as MadeRun<R>, caller);
     },
 
     async hold(runId) {
-      const found = await tables.aged(Runs, RUNS, keyOf(runId));
+      const found = await tables.aged(Runs, partitionKey, runKey(runId));
       if (found?.row.status !== "running") return undefined;
       if (found.row.worker !== undefined && found.ageMs < LEASE_MS) throw new RunBusy(LEASE_MS - found.ageMs);
       const worker = `discovery/${runId}/${randomness.ulid(clock.now())}`;
@@ -170,83 +111,32 @@ export function createRuns<R extends RunFacts>(
     },
 
     async giveUp(runId, failure) {
-      const row = await read(runId);
+      const row = await kept.find(runId);
       if (row?.status !== "running") return undefined;
       const change = {
         status: "failed" as const,
         finishedAt: clock.now().toISOString(),
         failures: [...row.failures, failure],
       } satisfies Partial<RunFacts>;
-      await tables.transaction(table, RUNS, ended(row, change as Partial<R>));
+      await kept.end(row, { ...unheld, ...(change as Partial<R>) });
       return { ...recordOf(row), ...change };
-    },
-
-    async removeOld() {
-      // Keys count down: what is older comes after.
-      const from = newestFirst(encodeTime(Math.max(0, clock.now().getTime() - KEEP_MS)) + "0".repeat(16));
-      for await (const rows of tables.pages(Runs, {
-        partitionKey: RUNS,
-        from,
-        before: ACTIVE_KEY,
-        select: ["runId"],
-      })) {
-        const removals = rows.map(({ rowKey }) => remove(Runs, rowKey));
-        await tables.write(table, RUNS, removals);
-      }
     },
   };
 
   function heldRun(taken: Row<R>, worker: string): HeldRun<R> {
-    const aborted = new AbortController();
-    let row = taken;
-    /** One write after the other: each needs the ETag of the one before. */
-    let writing: Promise<unknown> = Promise.resolve();
-    let over = false;
-
-    function inTurn<T>(work: () => Promise<T>): Promise<T> {
-      const turn = writing.then(async () => {
-        try {
-          return await work();
-        } catch (error) {
-          if (isConflict(error)) {
-            clearInterval(timer);
-            aborted.abort();
-          }
-          throw error;
-        }
-      });
-      writing = turn.catch(() => {});
-      return turn;
-    }
-    const change = (value: Partial<R>) =>
-      inTurn(async () => {
-        row = await tables.replace(Runs, { ...row, ...value });
-      });
-    const timer = setInterval(() => {
-      // A renewal that fails for another reason than a conflict needs no answer: at the worst another worker takes over.
-      if (!over) change({}).catch(() => {});
-    }, RENEWAL_MS);
-    timer.unref();
-    const stop = () => {
-      over = true;
-      clearInterval(timer);
-    };
-
+    const held = holdRow(tables, Runs, taken);
     return {
       get run() {
-        return recordOf(row);
+        return recordOf(held.row);
       },
       worker,
-      signal: aborted.signal,
-      confirm: () => change({}),
-      change,
-      end: async (value) => {
-        stop();
-        await inTurn(() => tables.transaction(table, RUNS, ended(row, value)));
-      },
-      release: async () => {
-        stop();
-        await change({ worker: undefined } as Partial<R>).catch((error: unknown) => {
+      signal: held.signal,
+      confirm: () => held.change({}),
+      change: held.change,
+      end: (change) => held.end((row) => kept.end(row, { ...unheld, ...change })),
+      async release() {
+        const released = held.end((row) => tables.replace(Runs, { ...row, ...unheld }));
+        await released.catch((error: unknown) => {
           if (!isConflict(error)) throw error;
         });
       },

@@ -8,20 +8,20 @@ import { HISTORY_TYPES } from "./retention.ts";
 const settingValue = z.union([z.int(), z.boolean(), z.string()]);
 export const Setting = z
   .object({
-    key: z.enum(SETTING_KEYS),
+    key: z.enum(SETTING_KEYS).meta({ description: "Its name." }),
     value: settingValue.meta({ description: "What is in force." }),
     source: z.enum(SOURCES).meta({ description: "Where the value comes from; the sources are listed by precedence." }),
-    default: settingValue,
-    environmentVariable: z.string(),
-    type: z.enum(["integer", "boolean", "string"]),
-    minimum: z.int().nullable(),
-    maximum: z.int().nullable(),
-    allowed: z.array(z.string()).nullable(),
-    description: z.string(),
+    default: settingValue.meta({ description: "What is in force where nothing else says otherwise." }),
+    environmentVariable: z.string().meta({ description: "The environment variable that sets it." }),
+    type: z.enum(["integer", "boolean", "string"]).meta({ description: "What its value is." }),
+    minimum: z.int().nullable().meta({ description: "The least that is taken; null where there is none." }),
+    maximum: z.int().nullable().meta({ description: "The most that is taken; null where there is none." }),
+    allowed: z.array(z.string()).nullable().meta({ description: "The values that are taken; null where any is." }),
+    description: z.string().meta({ description: "What it decides, with its unit." }),
     updatedAt: z.iso.datetime().nullable().meta({ description: "When the override was set; null without one." }),
     updatedBy: z.string().nullable(),
     ignored: z
-      .array(z.object({ source: z.enum(SOURCES), reason: z.string() }))
+      .array(z.object({ source: z.enum(SOURCES).meta({ description: "Which source." }), reason: z.string() }))
       .meta({ description: "Sources whose value can't be used, and why; the next source is in force instead." }),
   })
   .meta({ id: "Setting" });
@@ -29,28 +29,36 @@ export const SettingList = z.array(Setting);
 
 export const AllSettings = z
   .object({
-    licenseTier: z.enum(["core", "pro"]),
-    performance: SettingList,
-    features: SettingList,
-    logging: SettingList,
-    alertDefaults: SettingList,
-    retention: SettingList,
-    compliancePolicy: SettingList,
-    automation: SettingList,
+    licenseTier: z.enum(["core", "pro"]).meta({ description: "The tier that is open now." }),
+    performance: SettingList.meta({ description: "How many vaults are read at once, and how long a scan may take." }),
+    features: SettingList.meta({ description: "What is switched on." }),
+    logging: SettingList.meta({ description: "What is logged." }),
+    alertDefaults: SettingList.meta({ description: "What alert rules take for what they leave out." }),
+    retention: SettingList.meta({ description: "How long histories are kept." }),
+    compliancePolicy: SettingList.meta({ description: "When an asset counts as warning or critical." }),
+    automation: SettingList.meta({ description: "When and how secrets are rotated." }),
   })
   .meta({ id: "AllSettings" });
 
 export const HistoryStatistics = z
   .object({
-    histories: z.array(
-      z.object({
-        historyType: z.enum(HISTORY_TYPES),
-        retentionDays: z.int().meta({ description: "How long entries are kept, by the settings." }),
-        total: z.int().nullable().meta({ description: "Entries; null beside totalAtLeast where there are very many." }),
-        totalAtLeast: z.int().optional(),
-        oldest: z.iso.datetime().nullable().meta({ description: "No entry is older than this; null without entries." }),
-      }),
-    ),
+    histories: z
+      .array(
+        z.object({
+          historyType: z.enum(HISTORY_TYPES).meta({ description: "Which history." }),
+          retentionDays: z.int().meta({ description: "How long entries are kept, by the settings." }),
+          total: z
+            .int()
+            .nullable()
+            .meta({ description: "Entries; null beside totalAtLeast where there are very many." }),
+          totalAtLeast: z.int().optional(),
+          oldest: z.iso
+            .datetime()
+            .nullable()
+            .meta({ description: "No entry is older than this; null without entries." }),
+        }),
+      )
+      .meta({ description: "Each history." }),
     auditMinimumRetentionDays: z.int().meta({ description: "Audit entries are never purged younger than this." }),
   })
   .meta({ id: "HistoryStatistics" });
@@ -67,7 +75,7 @@ export const PurgeRequest = z
   .meta({ id: "PurgeRequest" });
 export const HistoryPurge = z
   .object({
-    historyType: z.enum(HISTORY_TYPES),
+    historyType: z.enum(HISTORY_TYPES).meta({ description: "Which history." }),
     removed: z.int().meta({ description: "Entries this call removed." }),
     retentionDays: z.int().meta({ description: "Days that were kept: as asked for, or the least that may be kept." }),
     more: z.boolean().meta({ description: "Whether more is due: call again, or leave it to the daily run." }),

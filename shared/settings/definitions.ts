@@ -10,13 +10,16 @@ export interface SettingValues {
   discoveryScanTimeout: number;
   enableNotifications: boolean;
   enableComplianceScanning: boolean;
+  watchAll: boolean;
   logLevel: (typeof LOG_LEVELS)[number];
   defaultThresholdDays: number;
   criticalExpiryDays: number;
   warningExpiryDays: number;
+  unusedSecretDays: number;
   auditRetentionDays: number;
   rotationRetentionDays: number;
   scanRetentionDays: number;
+  outOfScopeRetentionDays: number;
   rotationTriggerDays: number;
   defaultValidityDays: number;
 }
@@ -86,6 +89,14 @@ export const DEFINITIONS: { readonly [K in SettingKey]: DefinitionOf<SettingValu
     environmentVariable: "ENABLE_COMPLIANCE_SCANNING",
     description: "Whether scans and the daily run evaluate compliance.",
   },
+  watchAll: {
+    category: "features",
+    type: "boolean",
+    default: true,
+    environmentVariable: "WATCH_ALL",
+    description:
+      "Whether every subscription is watched that the service's identity may see. If false, only those that were added and those of AZURE_SUBSCRIPTION_IDS.",
+  },
   logLevel: {
     category: "logging",
     type: "string",
@@ -121,6 +132,16 @@ export const DEFINITIONS: { readonly [K in SettingKey]: DefinitionOf<SettingValu
     environmentVariable: "WARNING_EXPIRY_DAYS",
     description: "An asset with at most this many days left, but more than criticalExpiryDays, is a warning.",
   },
+  unusedSecretDays: {
+    category: "compliance-policy",
+    type: "integer",
+    default: 90,
+    minimum: 7,
+    maximum: 365,
+    environmentVariable: "UNUSED_SECRET_DAYS",
+    description:
+      "A secret that no log has seen read for so many days is unused, where the logs of its vault were read for all of them. Takes effect within a day.",
+  },
   auditRetentionDays: {
     category: "retention",
     type: "integer",
@@ -147,7 +168,17 @@ export const DEFINITIONS: { readonly [K in SettingKey]: DefinitionOf<SettingValu
     minimum: 1,
     maximum: 3650,
     environmentVariable: "SCAN_RETENTION_DAYS",
-    description: "Days that a scan and what came of its vaults are kept once it is over.",
+    description:
+      "Days that a scan and what came of its vaults are kept once it is over, and the changes of assets that it found.",
+  },
+  outOfScopeRetentionDays: {
+    category: "retention",
+    type: "integer",
+    default: 30,
+    minimum: 1,
+    maximum: 3650,
+    environmentVariable: "OUT_OF_SCOPE_RETENTION_DAYS",
+    description: "Days that vaults and assets of subscriptions which are not watched any more are kept.",
   },
   rotationTriggerDays: {
     category: "automation",
@@ -173,6 +204,10 @@ export const SETTING_KEYS = Object.keys(DEFINITIONS) as SettingKey[];
 
 export const keysOf = (category: Category): SettingKey[] =>
   SETTING_KEYS.filter((key) => DEFINITIONS[key].category === category);
+
+/** The settings of a category as they are where nothing else is said. */
+export const defaultsOf = (category: Category): Record<string, unknown> =>
+  Object.fromEntries(keysOf(category).map((key) => [key, DEFINITIONS[key].default]));
 
 /** @returns the key if `text` names a setting of that category. */
 export const keyIn = (category: Category, text: string): SettingKey | undefined =>

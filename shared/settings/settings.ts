@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { createHash, randomUUID } from "node:crypto";
 import * as z from "zod";
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
@@ -11,7 +11,7 @@ import { parse } from "../http/input.ts";
 import { notFound, Problem } from "../http/problem.ts";
 import type { Clock, Logger } from "../runtime.ts";
 import { unlessChanged } from "../storage/conflict.ts";
-import { entity, type Row } from "../storage/entity.ts";
+import { entity, type Row, withoutKeys } from "../storage/entity.ts";
 import type { Tables } from "../storage/tables.ts";
 import {
   CATEGORY_NAMES,
@@ -68,6 +68,11 @@ export type ChangeListener = (keys: SettingKey[]) => Promise<void>;
 export interface Settings {
   /** The values in force, at most 20 seconds old: every instance feels a change within 30. One table request a load. */
   values(): Promise<SettingValues>;
+  /**
+   * The values in force, read by a load that begins now; undefined where App Configuration could not be read, so that they
+   * may be others. What follows from a setting for good goes by these.
+   */
+  fresh(): Promise<SettingValues | undefined>;
   /** The values last loaded, at once; undefined before the first load. For the logger's level. */
   current(): SettingValues | undefined;
   /** All categories, read now. */
@@ -94,6 +99,8 @@ export interface Settings {
    * contradicts another setting; preconditionFailed.
    */
   remove(category: Category, key: string, caller: Caller, ifMatch?: string): Promise<SettingDescription>;
+  /** What `remove` would answer; nothing is changed. @throws {Problem} notFound; conflict. */
+  afterRemoval(category: Category, key: string): Promise<SettingDescription>;
   /** Removes every override and answers which there were. @throws {Problem} preconditionFailed. */
   removeAll(caller: Caller, ifMatch?: string): Promise<SettingKey[]>;
   /**
@@ -112,6 +119,11 @@ export interface SettingsDependencies {
   clock: Clock;
   audit: Audit;
   appConfiguration?: AppConfiguration | undefined;
+  /**
+   * Whether the earlier version that wrote this store watched all subscriptions, which no setting said then; undefined
+   * where none did. Asked once a store.
+   */
+  watchedAllBefore?: () => Promise<boolean | undefined>;
   log: Logger;
 }
 
@@ -122,6 +134,8 @@ const SettingsRecord = z.object({
   ),
   /** Settings whose change the listeners have not all been told of. */
   unnotified: z.array(z.string()).optional(),
+  /** True once it was seen to that an upgrade leaves `watchAll` as it was in force. */
+  watchAllKept: z.boolean().optional(),
 });
 type SettingsRecord = z.infer<typeof SettingsRecord>;
 /** All overrides are one row, so that one read loads them and any change of several is atomic. */
@@ -148,6 +162,8 @@ export function createSettings(deps: SettingsDependencies): Settings {
   /** Counts the changes made here: a load that began before one may not replace what it left. */
   let changes = 0;
   let lastRead = NOTHING;
+  /** Whether the last reading of App Configuration failed. */
+  let unread = false;
   let warned = new Set<string>();
 
   function stateOf(overrides: Overrides, fromAppConfiguration: ReadonlyMap<string, string>): State {
@@ -161,8 +177,10 @@ export function createSettings(deps: SettingsDependencies): Settings {
     if (!appConfiguration) return NOTHING;
     try {
       lastRead = await appConfiguration.read();
+      unread = false;
     } catch (error) {
       if (!(error instanceof CloudFailure)) throw error;
+      unread = true;
       const problem = { code: error.code, problem: error.message, remedy: error.remedy };
       log.warn("App Configuration could not be read; its last known values stay in force", problem);
     }
@@ -172,15 +190,47 @@ export function createSettings(deps: SettingsDependencies): Settings {
   async function load(): Promise<State> {
     const at = clock.now().getTime();
     const seen = changes;
-    const [row, fromAppConfiguration] = await Promise.all([
+    const [stored, fromAppConfiguration] = await Promise.all([
       tables.get(SettingsRow, SETTINGS_PARTITION, OVERRIDES),
       readAppConfiguration(),
     ]);
+    const { watchedAllBefore } = deps;
+    const row =
+      watchedAllBefore && !stored?.watchAllKept
+        ? await keepWatchAll(stateOf(stored?.overrides ?? {}, fromAppConfiguration), await watchedAllBefore())
+        : stored;
     if (known && changes !== seen) return known.state;
     const state = stateOf(row?.overrides ?? {}, fromAppConfiguration);
     known = { state, at };
     warnOfIgnored(state);
     return state;
+  }
+
+  /** An earlier version knew no such setting: what it did goes on, as an override. */
+  async function keepWatchAll(
+    { values }: State,
+    before: boolean | undefined,
+  ): Promise<Row<SettingsRecord> | undefined> {
+    const override: Overrides =
+      before === undefined || before === values.watchAll
+        ? {}
+        : { watchAll: { value: before, updatedAt: clock.now().toISOString(), updatedBy: "system" } };
+    const write = () =>
+      tables.modify(SettingsRow, SETTINGS_PARTITION, OVERRIDES, (row) =>
+        row?.watchAllKept
+          ? undefined
+          : { ...(row && withoutKeys(row)), overrides: { ...row?.overrides, ...override }, watchAllKept: true },
+      );
+    if (!override.watchAll) return await write();
+    const event = {
+      type: "settings.changed",
+      caller: { actor: "system", requestId: randomUUID() },
+      target: { type: "settings", id: "features/watchAll" },
+      before: { watchAll: { value: values.watchAll } },
+      after: { watchAll: { value: before } },
+      details: { reason: "an earlier version did so" },
+    };
+    return await audited(audit, event, write);
   }
 
   /** Once per value and instance, not at every load. */
@@ -250,7 +300,7 @@ export function createSettings(deps: SettingsDependencies): Settings {
       const stored = await tables.modify(SettingsRow, SETTINGS_PARTITION, OVERRIDES, (row) => {
         planned = plan(row?.overrides ?? {});
         const unnotified = [...new Set([...(row?.unnotified ?? []), ...planned.changed])];
-        return planned.wanted && { overrides: { ...planned.wanted }, unnotified };
+        return planned.wanted && { ...(row && withoutKeys(row)), overrides: { ...planned.wanted }, unnotified };
       });
       // No younger than the load it builds on: App Configuration was not read again.
       known = { state: planned.after, at: known?.at ?? clock.now().getTime() };
@@ -287,6 +337,13 @@ export function createSettings(deps: SettingsDependencies): Settings {
     values: async () => (fresh() ?? (await refresh())).values,
     current: () => known?.state.values,
 
+    async fresh() {
+      // What is under way may have begun before what the caller has just seen.
+      await loading?.catch(() => {});
+      const { values } = await refresh();
+      return unread ? undefined : values;
+    },
+
     async describeAll() {
       const state = await refresh();
       const described = CATEGORY_NAMES.map((category) => [category, describeKeys(keysOf(category), state)] as const);
@@ -318,22 +375,16 @@ export function createSettings(deps: SettingsDependencies): Settings {
     },
 
     async remove(category, name, caller, ifMatch) {
-      const key = keyIn(category, name);
-      if (!key) throw notFound(`The setting ${category}/${name.slice(0, 64)}`);
+      const key = overridable(category, name);
       const request = { target: `${category}/${key}`, keys: keysOf(category), caller, ifMatch };
-      const { state } = await change(request, ({ layers }) => {
-        if (!layers.overrides[key]) throw notFound(`An override of ${key}`);
-        const { [key]: _, ...overrides } = layers.overrides;
-        const left = contradiction({ ...layers, overrides });
-        if (left && !contradiction(layers)) {
-          throw new Problem(
-            "conflict",
-            `${contradictionText(left)} Change the other one first, or set both with one PUT.`,
-          );
-        }
-        return overrides;
-      });
+      const { state } = await change(request, ({ layers }) => without(key, layers));
       return describeKey(key, state);
+    },
+
+    async afterRemoval(category, name) {
+      const key = overridable(category, name);
+      const { layers } = await refresh();
+      return describeKey(key, stateOf(without(key, layers), lastRead));
     },
 
     async removeAll(caller, ifMatch) {
@@ -349,6 +400,23 @@ export function createSettings(deps: SettingsDependencies): Settings {
     },
     notify,
   };
+}
+
+function overridable(category: Category, name: string): SettingKey {
+  const key = keyIn(category, name);
+  if (!key) throw notFound(`The setting ${category}/${name.slice(0, 64)}`);
+  return key;
+}
+
+/** The overrides without one of them. @throws {Problem} notFound when there is none; conflict. */
+function without(key: SettingKey, layers: Layers): Overrides {
+  if (!layers.overrides[key]) throw notFound(`An override of ${key}`);
+  const { [key]: _, ...overrides } = layers.overrides;
+  const left = contradiction({ ...layers, overrides });
+  if (left && !contradiction(layers)) {
+    throw new Problem("conflict", `${contradictionText(left)} Change the other one first, or set both with one PUT.`);
+  }
+  return overrides;
 }
 
 function refuseContradiction(keys: readonly SettingKey[], layers: Layers): void {

@@ -7,7 +7,7 @@ import { expiryOf } from "./saml/certificates.ts";
 /** Single sign-on as the API shows and takes it. */
 
 const instant = z.iso.datetime();
-const providerType = z.enum(["oidc", "saml"]);
+const providerType = z.enum(["oidc", "saml"]).meta({ description: "The protocol: OpenID Connect or SAML." });
 const defaultRole = z.enum(["user", "auditor", "operator"], {
   error: "must be user, auditor or operator: to admin, map a value of rolesClaim",
 });
@@ -16,7 +16,7 @@ export const SsoStatus = z
   .object({
     enabled: z.boolean(),
     providerType,
-    loginButtonText: z.string(),
+    loginButtonText: z.string().meta({ description: "What the button says." }),
     ssoOnlyMode: z.boolean().meta({ description: "Whether passwords are switched off." }),
   })
   .meta({ id: "SsoStatus" });
@@ -24,32 +24,52 @@ export const SsoStatus = z
 export const SsoConfigurationView = z
   .object({
     providerType,
-    isEnabled: z.boolean(),
-    oidcIssuer: z.string().nullable(),
-    oidcClientId: z.string().nullable(),
+    isEnabled: z.boolean().meta({ description: "Whether people can sign in by it." }),
+    oidcIssuer: z.string().nullable().meta({ description: "The provider's issuer, for OpenID Connect." }),
+    oidcClientId: z.string().nullable().meta({ description: "What this service is registered as with the provider." }),
     oidcClientSecretSet: z.boolean().meta({ description: "The secret itself is never returned." }),
-    oidcClientSecretExpiresOn: instant.nullable(),
-    oidcScopes: z.array(z.string()),
-    samlEntryPoint: z.string().nullable(),
-    samlIdpEntityId: z.string().nullable(),
+    oidcClientSecretExpiresOn: instant
+      .nullable()
+      .meta({ description: "When the client secret ends, where that was given." }),
+    oidcScopes: z.array(z.string()).meta({ description: "The scopes that are asked for." }),
+    samlEntryPoint: z.string().nullable().meta({ description: "Where browsers are sent to sign in, for SAML." }),
+    samlIdpEntityId: z.string().nullable().meta({ description: "The identity provider's entity id, for SAML." }),
     samlIdpCertificates: z.array(z.object({ certificate: z.string(), expiresOn: instant })).meta({
       description: "What the identity provider signs with. One that has ended goes on counting until it is taken away.",
     }),
-    samlIdAttribute: z.string().nullable(),
-    samlSignRequests: z.boolean(),
+    samlIdAttribute: z.string().nullable().meta({
+      description:
+        "The attribute that names a person for good; null: Entra's object identifier, else a persistent NameID.",
+    }),
+    samlSignRequests: z.boolean().meta({ description: "Whether our requests are signed." }),
     samlServiceCertificate: z
       .object({ certificate: z.string(), expiresOn: instant })
       .nullable()
       .meta({ description: "Of the key that requests are signed with, and assertions may be encrypted for." }),
-    autoCreateUsers: z.boolean(),
-    defaultRole: z.enum(ROLES).nullable(),
-    rolesClaim: z.string().nullable(),
-    roleMapping: z.record(z.string(), z.enum(ROLES)).nullable(),
-    allowedEmailDomains: z.array(z.string()).nullable(),
-    ssoOnlyMode: z.boolean(),
-    loginButtonText: z.string(),
-    totalSsoLogins: z.int(),
-    lastSuccessfulLoginAt: instant.nullable(),
+    autoCreateUsers: z.boolean().meta({ description: "Whether people who are unknown here become users." }),
+    defaultRole: z
+      .enum(ROLES)
+      .nullable()
+      .meta({ description: "The role of whoever has none by roleMapping; null refuses them." }),
+    rolesClaim: z.string().nullable().meta({
+      description: "Where the roles stand: a JSON pointer into the claims, or a claim's or attribute's name.",
+    }),
+    roleMapping: z
+      .record(z.string(), z.enum(ROLES))
+      .nullable()
+      .meta({ description: "The role that each value at rolesClaim gives." }),
+    allowedEmailDomains: z
+      .array(z.string())
+      .nullable()
+      .meta({ description: "Only who has an address there may sign in; null: everybody." }),
+    ssoOnlyMode: z
+      .boolean()
+      .meta({ description: "Whether passwords are switched off for all but the bootstrap administrator." }),
+    loginButtonText: z.string().meta({ description: "What the button says." }),
+    totalSsoLogins: z.int().meta({ description: "How many sign-ins there were by it." }),
+    lastSuccessfulLoginAt: instant
+      .nullable()
+      .meta({ description: "When somebody last signed in by it; null where nobody has." }),
     updatedAt: instant.nullable(),
     updatedBy: z.string().nullable(),
     etag: z.string(),
@@ -79,7 +99,7 @@ const samlProvider = {
     .max(2048)
     .nullable()
     .meta({ description: "Where browsers are sent to sign in, by HTTP-Redirect." }),
-  samlIdpEntityId: z.string().min(1).max(1024).nullable(),
+  samlIdpEntityId: z.string().min(1).max(1024).nullable().meta({ description: "The identity provider's entity id." }),
   samlIdpCertificates: z.array(certificate).min(1).max(5).nullable().meta({
     description: "PEM; all that the identity provider may sign with, several while it goes over to another.",
   }),
@@ -97,11 +117,11 @@ const samlProvider = {
 export const SsoChange = z
   .strictObject({
     providerType,
-    isEnabled: z.boolean(),
+    isEnabled: z.boolean().meta({ description: "Whether people can sign in by it." }),
     oidcIssuer: issuer.nullable().meta({
       description: "Exactly as the provider's discovery document has it. A changed one needs the secret again.",
     }),
-    oidcClientId: clientId.nullable(),
+    oidcClientId: clientId.nullable().meta({ description: "What this service is registered as with the provider." }),
     oidcClientSecret: clientSecret.nullable().meta({ description: "Null for a public client." }),
     oidcClientSecretExpiresOn: instant.nullable().meta({
       description: "Told by the alerts of the type serviceCredentialExpiry. A new secret has none unless it is given.",
@@ -141,7 +161,7 @@ export const SsoChange = z
       description:
         "Switches passwords off for all but the bootstrap administrator. Possible after an administrator has signed in by this very configuration; a change of what decides sign-in switches it off.",
     }),
-    loginButtonText: z.string().min(1).max(64),
+    loginButtonText: z.string().min(1).max(64).meta({ description: "What the button says." }),
   })
   .partial()
   .meta({ id: "SsoChange" });
@@ -151,9 +171,11 @@ export type SsoChange = z.infer<typeof SsoChange>;
 export const SsoTest = z
   .strictObject({
     providerType,
-    oidcIssuer: issuer,
-    oidcClientId: clientId,
-    oidcClientSecret: clientSecret,
+    oidcIssuer: issuer.meta({ description: "The provider's issuer, exactly as its discovery document has it." }),
+    oidcClientId: clientId.meta({ description: "What this service is registered as with the provider." }),
+    oidcClientSecret: clientSecret.meta({
+      description: "The client secret. The saved one is used only with the saved issuer.",
+    }),
     ...samlProvider,
   })
   .partial()
@@ -162,20 +184,28 @@ export type SsoTest = z.infer<typeof SsoTest>;
 
 export const SsoTestResult = z
   .object({
-    success: z.boolean(),
+    success: z.boolean().meta({ description: "Whether every check passed." }),
     providerType,
-    checks: z.array(
-      z.object({
-        name: z.enum(["address", "document", "keys", "client"]),
-        passed: z.boolean(),
-        detail: z.string().meta({ description: "What was found, or what to do about it." }),
-      }),
-    ),
+    checks: z
+      .array(
+        z.object({
+          name: z.enum(["address", "document", "keys", "client"]),
+          passed: z.boolean(),
+          detail: z.string().meta({ description: "What was found, or what to do about it." }),
+        }),
+      )
+      .meta({ description: "What was tried, in this order." }),
   })
   .meta({ id: "SsoTestResult" });
 export type SsoTestResult = z.infer<typeof SsoTestResult>;
 
-export const SsoDiscovery = z.strictObject({ issuerUrl: issuer }).meta({ id: "SsoDiscovery" });
+export const SsoSwitchedOff = z
+  .object({ deleted: z.boolean().meta({ description: "False where it was only looked at." }) })
+  .meta({ id: "SsoSwitchedOff" });
+
+export const SsoDiscovery = z
+  .strictObject({ issuerUrl: issuer.meta({ description: "The provider's issuer: https, and a public address." }) })
+  .meta({ id: "SsoDiscovery" });
 
 /** What `discover` answers. */
 export const SsoDiscovered = DiscoveryDocument;
@@ -190,7 +220,7 @@ export const SsoLogin = z.strictObject({
 /** What an identity provider has a browser post. It may be sent by any site: it counts for what is signed in it. */
 export const SamlCallback = z.looseObject({
   SAMLResponse: z.string().meta({ description: "The Response in base64." }),
-  RelayState: z.string().optional(),
+  RelayState: z.string().optional().meta({ description: "The id of the sign-in, as the request had it." }),
 });
 
 /** What providers add is theirs to choose. */

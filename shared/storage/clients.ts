@@ -7,7 +7,7 @@ import { type StorageConnection, usesPlainHttp } from "./connection.ts";
 import { errorCode, isUnclear, markResent } from "./errors.ts";
 import { FIRST_RETRY_MS, MAX_DELETION_WAIT_MS, MAX_RETRY_MS, MAX_TRIES } from "./limits.ts";
 import { TransactionCut, TransactionRefused } from "./transaction.ts";
-import { createTransport } from "./transport.ts";
+import { createStorageTransport } from "./transport.ts";
 
 /** One table, reached through the SDK's pipeline. */
 export interface Reached {
@@ -79,8 +79,23 @@ export function createTableClients(
   };
 }
 
+/**
+ * Policies of the SDK's pipeline that do nothing here, at a price for each request: logging and tracing, since neither is
+ * switched on and both prepare the sanitized address all the same; bodies of forms and of parts, since every body is text;
+ * compression, which the table service does not have; foreign abort signals and redirects, since there are none.
+ */
+export const UNUSED_POLICIES = [
+  "logPolicy",
+  "tracingPolicy",
+  "formDataPolicy",
+  "multipartPolicy",
+  "decompressResponsePolicy",
+  "wrapAbortSignalLikePolicy",
+  "redirectPolicy",
+];
+
 async function connect(connection: StorageConnection, table: string, clock: StoreClock | undefined): Promise<Reached> {
-  const [{ TableClient }, http] = await Promise.all([import("@azure/data-tables"), createTransport({ clock })]);
+  const [{ TableClient }, http] = await Promise.all([import("@azure/data-tables"), createStorageTransport({ clock })]);
   const options = {
     httpClient: http,
     retryOptions: { maxRetries: MAX_TRIES - 1, retryDelayInMs: FIRST_RETRY_MS, maxRetryDelayInMs: MAX_RETRY_MS },
@@ -92,6 +107,7 @@ async function connect(connection: StorageConnection, table: string, clock: Stor
           allowInsecureConnection: usesPlainHttp(connection.connectionString),
         })
       : new TableClient(connection.tableServiceUri, table, await connection.credential(), options);
+  for (const name of UNUSED_POLICIES) client.pipeline.removePolicy({ name });
   const [address = "", query] = client.url.split("?");
   return { client, http, address: address.replace(/\/$/, ""), signature: query === undefined ? "" : `?${query}` };
 }

@@ -54,12 +54,13 @@ export interface Fence {
    * Writes in as many transactions as it takes, each with the fence, one after the other; not atomic together. Removing a
    * row that is not there is done already, unless the operation names an ETag.
    *
+   * @param options - `together`: further operations, all of them in the last of these transactions; at most ten.
    * @returns how many rows were written and removed.
    * @throws RowChanged or RowExists when another worker has taken the fence; nothing more was applied then.
    */
   write(
     operations: Iterable<Operation>,
-    options?: { readonly beforeEach?: () => Promise<void> },
+    options?: { readonly beforeEach?: () => Promise<void>; readonly together?: readonly Operation[] },
   ): Promise<{ written: number; removed: number }>;
 }
 
@@ -133,16 +134,21 @@ export function createFence(
 
     move: () => moveTo(false),
 
-    async write(operations, { beforeEach } = {}) {
+    async write(operations, { beforeEach, together = [] } = {}) {
       const { address } = await clients.reach(e.table);
-      const reserved = { operations: 1, bytes: FENCE_BYTES };
+      const ending = together.map((operation) => transactionPart(address, partitionKey, operation));
+      const bytes = ending.reduce((sum, part) => sum + part.bytes, FENCE_BYTES);
+      const reserved = { operations: 1 + ending.length, bytes };
       const transactions = batches({ table: e.table, partitionKey, address }, operations, reserved);
       const done = { written: 0, removed: 0 };
-      for (let one = transactions.next(); !one.done; ) {
-        const parts = one.value;
-        one = transactions.next();
+      for (let one = transactions.next(), last = false; !last; ) {
+        const some = one.done ? [] : one.value;
+        if (!one.done) one = transactions.next();
+        last = one.done === true;
+        const parts = last ? [...some, ...ending] : some;
+        if (parts.length === 0) break;
         await beforeEach?.();
-        done.removed += await submit(address, parts, !one.done);
+        done.removed += await submit(address, parts, !last);
         done.written += parts.filter(({ operation }) => operation.kind !== "remove").length;
       }
       return done;

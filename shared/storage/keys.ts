@@ -48,6 +48,12 @@ function nextInOrder(code: number): number {
   return code + 1;
 }
 
+/** A row's address behind that of the table service. */
+export const rowPath = (table: string, partitionKey: string, rowKey: string): string =>
+  `${table}(PartitionKey='${inPath(partitionKey)}',RowKey='${inPath(rowKey)}')`;
+
+const inPath = (key: string) => encodeURIComponent(key.replaceAll("'", "''"));
+
 /** What is wrong with a partition or row key, or undefined. */
 export function keyProblem(key: string): string | undefined {
   if (key.length > MAX_KEY_CHARACTERS) return `a key of ${key.length} characters is longer than ${MAX_KEY_CHARACTERS}`;

@@ -27,6 +27,26 @@ export const put = <T>(e: Entity<T>, rowKey: string, value: NoInfer<T>): Operati
   columns: encode(e.members, check(e, rowKey, value) as object),
 });
 
+/** A value, checked and encoded once for all rows that hold it. */
+export interface Encoded {
+  readonly entity: Entity<unknown>;
+  readonly columns: Columns;
+}
+
+/** @param name - Says in an error which value is not what its schema wants. */
+export const encoded = <T>(e: Entity<T>, name: string, value: NoInfer<T>): Encoded => ({
+  entity: e,
+  columns: encode(e.members, check(e, name, value) as object),
+});
+
+/** As `put`. */
+export const putEncoded = ({ entity, columns }: Encoded, rowKey: string): Operation => ({
+  kind: "put",
+  entity,
+  rowKey,
+  columns,
+});
+
 /** Replaces the row with this ETag; fails when it was changed or is gone. */
 export const replace = <T>(e: Entity<T>, rowKey: string, value: NoInfer<T>, etag: string): Operation => ({
   kind: "replace",

@@ -4,6 +4,7 @@ import { checkLimits, decode, encode, type StoredRow } from "./columns.ts";
 import { errorCode, markResent, RowChanged, RowExists, RowMissing, statusOf, wasResent } from "./errors.ts";
 import { keyProblem } from "./keys.ts";
 import type { Operation } from "./operations.ts";
+import { getRow } from "./page.ts";
 import { SIGNATURE } from "./signing.ts";
 import { type Part, readTransactionAnswer, TransactionRefused, transactionBody } from "./transaction.ts";
 
@@ -38,15 +39,7 @@ export function createRows(clients: TableClients): Rows {
       // Callers choose some keys. What can't be one has no row, and asking for it is answered in many ways.
       if (keyProblem(partitionKey) ?? keyProblem(rowKey)) return undefined;
       try {
-        return await clients.use(table, { create: false }, async ({ client }) => {
-          let date = Number.NaN;
-          const row = await client.getEntity<StoredRow>(partitionKey, rowKey, {
-            onResponse: ({ headers }) => {
-              date = Date.parse(headers.get("date") ?? "");
-            },
-          });
-          return { row, date };
-        });
+        return await clients.use(table, { create: false }, (reached) => getRow(reached, table, partitionKey, rowKey));
       } catch (error) {
         if (statusOf(error) === 404) return undefined; // no such row, or no such table yet
         throw error;

@@ -1,5 +1,4 @@
 import { setTimeout as delay } from "node:timers/promises";
-import type { TableEntityQueryOptions, TableEntityResultPage } from "@azure/data-tables";
 import * as z from "zod";
 import type { Logger } from "../runtime.ts";
 import { createTableClients } from "./clients.ts";
@@ -11,6 +10,7 @@ import { errorCode, RowChanged, RowExists, StorageCorrupt } from "./errors.ts";
 import { createFence, type Fence, type FenceRecord } from "./fence.ts";
 import { MAX_PAGE_SIZE, MAX_TRANSACTION_BYTES, MAX_TRANSACTION_OPERATIONS } from "./limits.ts";
 import { type Operation, remove } from "./operations.ts";
+import { type Continuation, type PageQuery, queryPage, type StoredPage } from "./page.ts";
 import { createRows } from "./rows.ts";
 import { createRowSigning, type RowKeys } from "./signing.ts";
 import { BODY_FRAME_BYTES, checkTable, transactionPart } from "./transaction.ts";
@@ -18,7 +18,17 @@ import { removeIfThere, type WriteOptions, writeAll } from "./write.ts";
 
 export { isUnclear, RowChanged, RowExists, RowInvalid, RowMissing, StorageCorrupt } from "./errors.ts";
 export { type Fence, type FenceRecord, fenceEntity } from "./fence.ts";
-export { insert, merge, type Operation, put, remove, replace } from "./operations.ts";
+export {
+  type Encoded,
+  encoded,
+  insert,
+  merge,
+  type Operation,
+  put,
+  putEncoded,
+  remove,
+  replace,
+} from "./operations.ts";
 export type { WriteOptions } from "./write.ts";
 
 /** Rows of one partition with from <= rowKey < before and after < rowKey, in the order of their keys. */
@@ -197,17 +207,9 @@ export function createTables(
   };
 
   /** Undefined when there is no such table. */
-  async function readPage(
-    table: string,
-    maxPageSize: number,
-    continuationToken: string | undefined,
-    queryOptions: TableEntityQueryOptions,
-  ): Promise<TableEntityResultPage<StoredRow> | undefined> {
+  async function readPage(table: string, query: PageQuery): Promise<StoredPage | undefined> {
     try {
-      return await clients.use(table, { create: false }, async ({ client }) => {
-        const settings = { maxPageSize, ...(continuationToken !== undefined && { continuationToken }) };
-        return (await client.listEntities<StoredRow>({ queryOptions }).byPage(settings).next()).value;
-      });
+      return await clients.use(table, { create: false }, (reached) => queryPage(reached, table, query));
     } catch (error) {
       if (errorCode(error) === "TableNotFound") return undefined;
       throw error;
@@ -223,20 +225,19 @@ export function createTables(
       throw new RangeError(`A page has 1 to ${MAX_PAGE_SIZE} rows, not ${pageSize}.`);
     if (e.signed && select) throw new TypeError(`A signed row of ${e.table} is read whole.`);
     const { schema, members } = select === undefined ? e : selected(e, select);
-    const columns = select && ["partitionKey", "rowKey", ...members.map(columnOf)];
-    let continuationToken: string | undefined;
+    const columns = select && ["PartitionKey", "RowKey", ...members.map(columnOf)];
+    const filter = filterOf(range);
+    let next: Continuation | undefined;
     do {
-      const page = await readPage(e.table, pageSize, continuationToken, {
-        filter: filterOf(range),
-        ...(columns && { select: columns }),
-      });
-      if (page === undefined) return;
+      const answered = await readPage(e.table, { filter, select: columns, top: pageSize, next });
+      if (answered === undefined) return;
+      const page = answered.rows;
       // A selected member may go on in columns that were not selected: such a row is read in full.
       const stored =
         columns && page.some((row) => isCut(members, row))
           ? await Promise.all(
               page.map(async (row) =>
-                isCut(members, row) ? (await rows.read(e.table, partitionKey, row.rowKey!))?.row : row,
+                isCut(members, row) ? (await rows.read(e.table, partitionKey, row.rowKey as string))?.row : row,
               ),
             )
           : page;
@@ -254,8 +255,8 @@ export function createTables(
         }
       }
       if (found.length + corrupt > 0) yield found;
-      continuationToken = page.continuationToken;
-    } while (continuationToken !== undefined);
+      ({ next } = answered);
+    } while (next !== undefined);
   }
 
   async function* partitions(table: string, after?: string): AsyncGenerator<string, void> {
@@ -269,17 +270,14 @@ export function createTables(
   }
 
   async function nextPartition(table: string, after: string | undefined): Promise<string | undefined> {
-    const options = {
-      ...(after !== undefined && { filter: `PartitionKey gt ${quoted(after)}` }),
-      select: ["partitionKey"],
-    };
-    let continuationToken: string | undefined;
+    const filter = after === undefined ? undefined : `PartitionKey gt ${quoted(after)}`;
+    let next: Continuation | undefined;
     do {
-      const page = await readPage(table, 1, continuationToken, options);
-      if (page === undefined) return undefined;
-      if (page.length > 0) return page[0]!.partitionKey as string;
-      continuationToken = page.continuationToken;
-    } while (continuationToken !== undefined);
+      const answered = await readPage(table, { filter, select: ["PartitionKey"], top: 1, next });
+      if (answered === undefined) return undefined;
+      if (answered.rows.length > 0) return answered.rows[0]!.partitionKey as string;
+      ({ next } = answered);
+    } while (next !== undefined);
     return undefined;
   }
 

@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { PipelineRequest, PipelineResponse } from "@azure/core-rest-pipeline";
-import { checkLimits } from "./columns.ts";
+import { type Columns, checkLimits } from "./columns.ts";
+import { rowPath } from "./keys.ts";
 import { MAX_ENTITY_BYTES } from "./limits.ts";
 import type { Operation } from "./operations.ts";
 
@@ -61,7 +62,7 @@ export function transactionPart(address: string, partitionKey: string, operation
   const { kind, rowKey, columns, etag } = operation;
   const { table } = operation.entity;
   checkLimits(table, partitionKey, rowKey, columns);
-  const row = kind === "insert" ? table : `${table}(PartitionKey='${inPath(partitionKey)}',RowKey='${inPath(rowKey)}')`;
+  const row = kind === "insert" ? table : rowPath(table, partitionKey, rowKey);
   const lines = [
     "Content-Type: application/http",
     "Content-Transfer-Encoding: binary",
@@ -74,9 +75,22 @@ export function transactionPart(address: string, partitionKey: string, operation
   if (kind === "insert") lines.push("Prefer: return-no-content");
   if (etag !== undefined) lines.push(`If-Match: ${etag}`);
   lines.push("");
-  lines.push(kind === "remove" ? "" : asciiJson({ PartitionKey: partitionKey, RowKey: rowKey, ...columns }));
+  lines.push(kind === "remove" ? "" : rowJson(partitionKey, rowKey, columns));
   const text = lines.join(newLine);
   return { operation, text, bytes: Buffer.byteLength(text) + PART_FRAME_BYTES };
+}
+
+/** The JSON of columns that several rows hold: written once. */
+const texts = new WeakMap<Columns, string>();
+
+function rowJson(partitionKey: string, rowKey: string, columns: Columns): string {
+  let value = texts.get(columns);
+  if (value === undefined) {
+    value = asciiJson(columns);
+    texts.set(columns, value);
+  }
+  const keys = asciiJson({ PartitionKey: partitionKey, RowKey: rowKey });
+  return value === "{}" ? keys : `${keys.slice(0, -1)},${value.slice(1)}`;
 }
 
 /**
@@ -88,8 +102,6 @@ function asciiJson(value: object): string {
   const ascii = json.replace(/[^\0-\x7f]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`);
   return ascii.length <= MAX_ENTITY_BYTES ? ascii : json;
 }
-
-const inPath = (key: string) => encodeURIComponent(key.replaceAll("'", "''"));
 
 // At most what `transactionBody` puts around each part, and around all of them.
 const PART_FRAME_BYTES = 60;

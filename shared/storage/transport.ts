@@ -1,6 +1,12 @@
-import type { HttpClient, PipelineRequest, PipelineResponse } from "@azure/core-rest-pipeline";
+import { Agent as HttpAgent } from "node:http";
+import { Agent as HttpsAgent } from "node:https";
+import type { HttpClient, PipelineRequest } from "@azure/core-rest-pipeline";
+import { AnswerTimeout, createTransport } from "../transport.ts";
 import type { StoreClock } from "./clock.ts";
 import { ANSWER_TIMEOUT_MS } from "./limits.ts";
+
+/** The process's connections to storage, for all tables. */
+const connections = { https: new HttpsAgent({ keepAlive: true }), http: new HttpAgent({ keepAlive: true }) };
 
 /**
  * What a storage SDK sends its requests with. The SDK's retry policy sends a request again when its error is one that the
@@ -9,21 +15,24 @@ import { ANSWER_TIMEOUT_MS } from "./limits.ts";
  *
  * @param clock - Takes the service's time from each answer.
  */
-export async function createTransport({ clock }: { clock?: StoreClock | undefined } = {}): Promise<HttpClient> {
-  const { createDefaultHttpClient, RestError } = await import("@azure/core-rest-pipeline");
-  const http = createDefaultHttpClient();
+export async function createStorageTransport({ clock }: { clock?: StoreClock | undefined } = {}): Promise<HttpClient> {
+  const [transport, { RestError }] = await Promise.all([
+    createTransport(connections),
+    import("@azure/core-rest-pipeline"),
+  ]);
   return {
     async sendRequest(request) {
       if (sent.has(request)) resent.add(request);
       sent.add(request);
+      request.timeout = ANSWER_TIMEOUT_MS;
       const sentAt = performance.now();
       try {
-        const answer = await withinTime(request, http);
+        const answer = await transport.sendRequest(request);
         clock?.saw(Date.parse(answer.headers.get("date") ?? ""), sentAt, performance.now());
         return answer;
       } catch (error) {
-        const { name, code } = error as { name?: string; code?: string };
-        if (name !== "AbortError" && !isBroken(code)) throw error;
+        const { code } = error as { code?: string };
+        if (!(error instanceof AnswerTimeout) && !isBroken(code)) throw error;
         throw new RestError(`No whole answer from ${new URL(request.url).host} (${code ?? "timeout"}).`, {
           code: "ETIMEDOUT",
           request,
@@ -45,29 +54,3 @@ const CONNECTION_ERRORS = new Set(["EPIPE", "EAI_AGAIN", "EHOSTUNREACH", "ENETUN
 /** `PARSE_ERROR` is the SDK's code for a body that ended early, `HPE_…` are Node's for a head that did. */
 const isBroken = (code: string | undefined): boolean =>
   code !== undefined && (CONNECTION_ERRORS.has(code) || code === "PARSE_ERROR" || code.startsWith("HPE_"));
-
-/**
- * Limits the time of one try, its body included. The SDK's own limit ends with the head, and a compressed body that stops
- * half-way is never given up by it, hence the race.
- */
-async function withinTime(request: PipelineRequest, http: HttpClient): Promise<PipelineResponse> {
-  const given = request.abortSignal;
-  const controller = new AbortController();
-  let expire: () => void = () => {};
-  const expired = new Promise<never>((_, reject) => {
-    expire = () => {
-      reject(Object.assign(new Error("No whole answer in time."), { name: "AbortError" }));
-      controller.abort();
-    };
-  });
-  const timer = setTimeout(expire, ANSWER_TIMEOUT_MS);
-  request.abortSignal = given ? AbortSignal.any([given as AbortSignal, controller.signal]) : controller.signal;
-  try {
-    return await Promise.race([http.sendRequest(request), expired]);
-  } finally {
-    clearTimeout(timer);
-    // The retry policy takes a request with an aborted signal for one that its caller gave up.
-    if (given) request.abortSignal = given;
-    else delete request.abortSignal;
-  }
-}

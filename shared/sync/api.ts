@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { entityTag } from "../http/conditional.ts";
 import { pageParameters } from "../http/paging.ts";
 import type { Row } from "../storage/entity.ts";
 import type { Planned } from "./plan.ts";
@@ -18,7 +19,7 @@ import {
 
 const instant = z.iso.datetime();
 const providerIds = PROVIDERS.map(({ id }) => id) as [string, ...string[]];
-const targetProvider = z.enum(providerIds);
+const targetProvider = z.enum(providerIds).meta({ description: "The provider of the target." });
 const services = PROVIDERS.map((one) => `\`${one.id}\`: ${Object.keys(one.services).join(", ")}`).join("; ");
 
 export const recordParams = z.strictObject({ record_id: z.string() });
@@ -43,11 +44,11 @@ const place = {
     .string()
     .min(1)
     .max(256)
-    .meta({ description: "A key vault of the inventory, by its name or address.", example: "kv-payments" }),
+    .meta({ description: "A key vault of the inventory, by its name or address.", example: "kv-payments-prod" }),
   sourceSecret: z
     .string()
     .regex(/^[0-9a-zA-Z-]{1,127}$/, "must be a secret's name: 1 to 127 letters, digits and hyphens")
-    .meta({ example: "db-password" }),
+    .meta({ description: "The secret's name there.", example: "sql-password" }),
   targetProvider,
   targetService: z
     .string()
@@ -58,7 +59,7 @@ const place = {
     .string()
     .min(1)
     .max(2048)
-    .meta({ description: "The secret's name there.", example: "payments/db-password" }),
+    .meta({ description: "The secret's name there.", example: "payments/sql-password" }),
   targetRegion: z.string().min(1).max(256).meta({
     description:
       "Where in the provider: a region such as eu-west-1; for azure the name of the key vault to write to. Left out, the one that the provider is configured with.",
@@ -90,7 +91,9 @@ export type SyncRecordChange = z.output<typeof SyncRecordChange>;
 const FailureView = z
   .object({
     code: z.string().meta({ example: "accessDenied" }),
-    side: z.enum(["source", "target", "service"]),
+    side: z
+      .enum(["source", "target", "service"])
+      .meta({ description: "Where it failed: at the source, at the target, or in this service." }),
     message: z.string(),
     remedy: z.string().meta({ description: "What to do about it." }),
     providerCode: z.string().nullable().meta({ description: "What the provider itself calls it." }),
@@ -124,7 +127,10 @@ export const SyncRecordView = z
   .object({
     ...status,
     ...place,
-    targetRegion: z.string().nullable(),
+    targetRegion: z
+      .string()
+      .nullable()
+      .meta({ description: "Where in the provider; null: where the provider is configured to.", example: "eu-west-1" }),
     ...changeable,
     targetOwned: z.boolean().meta({ description: "Whether this record made the target or took it over." }),
     createdAt: instant,
@@ -155,16 +161,22 @@ export const SyncPlan = z
       description:
         "`write`: the source's value would be written. `restore`: the version that holds it would be made current again, without a value. `report`: the target differs and would be left. `blocked`: see failure.",
     }),
-    reason: z.string(),
+    reason: z.string().meta({ description: "Why, in a sentence." }),
     undelete: z.boolean().meta({ description: "The target is deleted and would be brought back first." }),
     adopt: z.boolean().meta({ description: "The target is not ours and would be taken over first." }),
-    sourceVersion: z.string().nullable(),
+    sourceVersion: z
+      .string()
+      .nullable()
+      .meta({ description: "The newest version of the source; null where it can't be read." }),
     target: z
       .object({
-        exists: z.boolean(),
+        exists: z.boolean().meta({ description: "Whether there is such a target." }),
         ownedBy: z.string().nullable().meta({ description: "The sync record whose mark it carries." }),
         holdsSourceVersion: z.boolean().nullable().meta({ description: "null where the provider can't tell." }),
-        deletedUntil: z.string().nullable(),
+        deletedUntil: z
+          .string()
+          .nullable()
+          .meta({ description: "Until when a deleted target can be brought back; null where it is not deleted." }),
       })
       .nullable(),
     failure: FailureView.omit({ since: true }).nullable(),
@@ -175,12 +187,18 @@ export const SyncEntryView = z
   .object({
     entryId: z.string(),
     recordId: z.string(),
-    kind: z.enum(ENTRY_KINDS),
+    kind: z.enum(ENTRY_KINDS).meta({ description: "What happened." }),
     at: instant,
-    source: z.string(),
+    source: z.string().meta({ description: "The key vault's secret, as `<vault>/<secret>`." }),
     target: z.string(),
-    sourceVersion: z.string().nullable(),
-    targetVersion: z.string().nullable(),
+    sourceVersion: z
+      .string()
+      .nullable()
+      .meta({ description: "The version of the source that it was about; null where none was." }),
+    targetVersion: z
+      .string()
+      .nullable()
+      .meta({ description: "What the provider calls the version that was written; null where nothing was." }),
     failure: FailureView.nullable(),
   })
   .meta({ id: "SyncHistoryEntry" });
@@ -205,7 +223,11 @@ export const ProviderChange = z
       [...members].map(([name, schemas]) => {
         const [first, ...others] = schemas as [z.ZodType, ...z.ZodType[]];
         const member = (others.length > 0 ? z.union(schemas) : first).optional();
-        return [name, secretNames.has(name) ? member.meta({ writeOnly: true }) : member];
+        const description = [...new Set(schemas.map((schema) => schema.description ?? ""))].join(" ").trim();
+        return [
+          name,
+          member.meta({ ...(description && { description }), ...(secretNames.has(name) && { writeOnly: true }) }),
+        ];
       }),
     ),
     expiresOn: instant.optional().meta({
@@ -221,17 +243,19 @@ export type ProviderChange = z.output<typeof ProviderChange> & Record<string, un
 
 export const ProviderView = z
   .object({
-    provider: z.string(),
+    provider: z.string().meta({ description: "The provider's id." }),
     title: z.string(),
-    services: z.array(z.string()),
+    services: z.array(z.string()).meta({ description: "Its services that can be a targetService." }),
     configured: z.boolean().meta({ description: "True too where there is nothing to configure." }),
-    settings: z.record(z.string(), z.unknown()),
+    settings: z
+      .record(z.string(), z.unknown())
+      .meta({ description: "What it is configured with, without its secrets." }),
     secretsSet: z.array(z.string()).meta({ description: "The secret members that are set; never a value." }),
     expiresOn: instant.nullable(),
     refusedAt: instant.nullable().meta({
       description: "When the provider refused the credentials. They are not tried again until they change.",
     }),
-    checkedAt: instant.nullable(),
+    checkedAt: instant.nullable().meta({ description: "When the credentials were last tried; null before." }),
     updatedAt: instant.nullable(),
     updatedBy: z.string().nullable(),
     etag: z.string().nullable(),
@@ -266,10 +290,9 @@ function statusOf(record: SyncRecord) {
 
 export function recordView(record: SyncRecordRow): z.infer<typeof SyncRecordView> {
   const { sourceVault, sourceSecret, targetProvider, targetService, targetName, targetRegion = null } = record;
-  const { scheduleHours, enabled, onDrift, adopt, targetOwned, createdAt, createdBy, updatedAt, updatedBy, etag } =
-    record;
+  const { scheduleHours, enabled, onDrift, adopt, targetOwned, createdAt, createdBy, updatedAt, updatedBy } = record;
   const ends = { sourceVault, sourceSecret, targetProvider, targetService, targetName, targetRegion };
-  const rest = { targetOwned, createdAt, createdBy, updatedAt, updatedBy, etag };
+  const rest = { targetOwned, createdAt, createdBy, updatedAt, updatedBy, etag: entityTag(record) };
   return { ...statusOf(record), ...ends, scheduleHours, enabled, onDrift, adopt, ...rest };
 }
 
@@ -277,7 +300,7 @@ export const statusView = (record: SyncRecordRow, running: boolean): z.infer<typ
   ...statusOf(record),
   running,
   failedRuns: record.failedRuns,
-  etag: record.etag,
+  etag: entityTag(record),
 });
 
 export const triggeredView = (record: SyncRecord): z.infer<typeof SyncTriggered> => ({
@@ -336,6 +359,6 @@ export function providerView(id: string, found: Row<ProviderConfiguration> | und
     checkedAt: found?.checkedAt ?? null,
     updatedAt: found?.updatedAt ?? null,
     updatedBy: found?.updatedBy ?? null,
-    etag: found?.etag ?? null,
+    etag: found ? entityTag(found) : null,
   };
 }

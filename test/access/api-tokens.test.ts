@@ -1,9 +1,12 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { apiTokenText, isApiTokenText } from "../../shared/access/api-token-text.ts";
+import { createHash } from "node:crypto";
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { apiTokenText, readApiToken } from "../../shared/access/api-token-text.ts";
+import { ApiToken } from "../../shared/access/api-tokens.ts";
 import { USERS_PARTITION, User } from "../../shared/access/user.ts";
 import type { Actor, Role } from "../../shared/http/endpoint.ts";
 import { createTables } from "../../shared/storage/tables.ts";
 import { DAY_MS } from "../../shared/time.ts";
+import { startHeldProxy } from "../state/held-proxy.ts";
 import { startTableProxy } from "../support/table-proxy.ts";
 import { type Deployment, HERE, type Instance, startDeployments, TestClock, whoIs } from "./instances.ts";
 
@@ -46,24 +49,42 @@ async function rewrite(change: object): Promise<void> {
 }
 
 describe("the text of an API token", () => {
-  test("is clm_ and 49 digits of base62, whatever the bytes", () => {
-    for (const bytes of [new Uint8Array(32), new Uint8Array(32).fill(255), new Uint8Array(32).map((_, at) => at * 7)]) {
-      expect(apiTokenText(bytes)).toMatch(/^clm_[0-9A-Za-z]{49}$/);
-      expect(isApiTokenText(apiTokenText(bytes))).toBe(true);
+  const BYTES = [new Uint8Array(32), new Uint8Array(32).fill(255), new Uint8Array(32).map((_, at) => at * 7)];
+
+  test("is clm_ and digits of base62 that say whose it is, whatever the bytes and the name", () => {
+    for (const user of ["a", "0", "00", "maria.lopez@acme.example", "z".repeat(128), `0${"_".repeat(127)}`]) {
+      for (const bytes of BYTES) {
+        expect(apiTokenText(bytes, user)).toMatch(/^clm_[0-9A-Za-z]{50,221}$/);
+        expect(readApiToken(apiTokenText(bytes, user))).toEqual({ user });
+      }
     }
-    expect(new Set([0, 1, 2].map((fill) => apiTokenText(new Uint8Array(32).fill(fill)))).size).toBe(3);
+    expect(new Set(BYTES.map((bytes) => apiTokenText(bytes, "maria"))).size).toBe(3);
   });
 
-  test("holds a checksum: one with any other digit, swapped or missing is none", () => {
-    const text = apiTokenText(new Uint8Array(32).map((_, at) => at * 7));
-    for (let at = "clm_".length; at < text.length; at++) {
-      const digit = text[at] === "x" ? "y" : "x";
-      expect(isApiTokenText(text.slice(0, at) + digit + text.slice(at + 1))).toBe(false);
-    }
-    for (const bad of [text.slice(0, -1), `${text}0`, text.toUpperCase(), ` ${text}`, `${text}\n`, "clm_"]) {
-      expect(isApiTokenText(bad)).toBe(false);
+  test("is, as earlier versions made it, 49 digits that say nothing of the user", () => {
+    for (const bytes of BYTES) {
+      expect(apiTokenText(bytes)).toMatch(/^clm_[0-9A-Za-z]{49}$/);
+      expect(readApiToken(apiTokenText(bytes))).toEqual({ user: undefined });
     }
   });
+
+  test.each([apiTokenText(BYTES[2]!), apiTokenText(BYTES[2]!, "maria")])(
+    "holds a checksum: one with any other digit, swapped or missing is none: %s",
+    (text) => {
+      for (let at = "clm_".length; at < text.length; at++) {
+        const digit = text[at] === "x" ? "y" : "x";
+        expect(readApiToken(text.slice(0, at) + digit + text.slice(at + 1))).toBeUndefined();
+      }
+      for (const bad of [text.slice(0, -1), `${text}0`, text.toUpperCase(), ` ${text}`, `${text}\n`, "clm_"]) {
+        expect(readApiToken(bad)).toBeUndefined();
+      }
+    },
+  );
+
+  test.each(["a|b", "|directory", "|token|x", "-a", "a/b", "\u00e9", "x".repeat(129)])(
+    "is none when its user can't be one: %s",
+    (user) => expect(readApiToken(apiTokenText(BYTES[2]!, user))).toBeUndefined(),
+  );
 });
 
 describe("an API token", () => {
@@ -234,9 +255,8 @@ describe("an API token", () => {
     expect(await whoIs(ahead, token)).toEqual({ kind: "invalid" });
   });
 
-  test("costs one read beside its user's; a typo, and what is too short, cost none", async () => {
-    const { token } = await make();
-    await whoIs(instance, token);
+  test("costs the read of its user's row, on the first call of a day one write more; a typo costs nothing", async () => {
+    const { token, id } = await make();
     const proxy = await startTableProxy(deployment.connectionString);
     try {
       const counted = deployment.start({ connectionString: proxy.connectionString });
@@ -245,27 +265,105 @@ describe("an API token", () => {
         await whoIs(counted, bearer);
         return proxy.requests.map(({ method, path }) => `${method} ${path.replace(/'\|token\|.*'/, "'|token|…'")}`);
       };
-      await requests(token);
-      expect(await requests(token)).toEqual([
-        "GET Users(PartitionKey='user',RowKey='|token|…')",
-        "GET Users(PartitionKey='user',RowKey='maria')",
-      ]);
+      await requests(apiTokenText(new Uint8Array(32), "maria")); // the bootstrap administrator is looked after once
+      const read = "GET Users(PartitionKey='user',RowKey='maria')";
+      for (const lastUsedOn of ["2026-11-21", "2026-11-22"]) {
+        expect(await requests(token)).toEqual([read, "POST $batch"]);
+        expect(await requests(token)).toEqual([read]);
+        expect((await instance.access.apiTokens.list(MARIA, undefined, PAGE)).items).toMatchObject([
+          { id, lastUsedOn },
+        ]);
+        deployment.clock.pass(DAY_MS);
+      }
       expect(await requests(`${token.slice(0, -1)}${token.endsWith("x") ? "y" : "x"}`)).toEqual([]);
       expect(await requests("clm_")).toEqual([]);
-      expect(await requests(apiTokenText(new Uint8Array(32)))).toHaveLength(1);
+      for (const user of ["maria", "nobody", undefined]) {
+        expect(await requests(apiTokenText(new Uint8Array(32), user))).toHaveLength(1);
+      }
     } finally {
       await proxy.stop();
     }
   });
 
-  test("costs one write on the first call of a day, and none after that", async () => {
-    const { token, id } = await make();
-    for (const day of ["2026-11-21", "2026-11-22"]) {
-      for (let call = 0; call < 2; call++) await whoIs(call ? other : instance, token);
-      const { items } = await instance.access.apiTokens.list(MARIA, undefined, PAGE);
-      expect(items).toMatchObject([{ id, lastUsedOn: day }]);
-      deployment.clock.pass(DAY_MS);
+  test("is shown as used on the newest day that an instance says, also when several are used at once", async () => {
+    const tokens = await Promise.all(["a", "b", "c"].map((name) => make(name)));
+    const ahead = deployment.start({ clock: TestClock.ahead(deployment.clock, DAY_MS) });
+    await Promise.all(tokens.flatMap(({ token }) => [instance, other, ahead].map((at) => whoIs(at, token))));
+    const { items } = await instance.access.apiTokens.list(MARIA, undefined, PAGE);
+    expect(items.map(({ lastUsedOn }) => lastUsedOn)).toEqual(["2026-11-22", "2026-11-22", "2026-11-22"]);
+  });
+
+  test.each<[string, () => Promise<unknown>]>([
+    ["is ended", () => instance.access.apiTokens.endAll("maria", HERE)],
+    [
+      "loses its user to another of that name",
+      async () => {
+        await instance.access.users.remove("maria", undefined, HERE);
+        await instance.access.users.create({ username: "maria", password: "maria's password", role: "user" }, HERE);
+      },
+    ],
+  ])("that %s while its use is being entered stays ended", async (_what, end) => {
+    const { token } = await make();
+    const proxy = await startHeldProxy(deployment.connectionString, ({ body }) =>
+      body.includes("lastUsedOn") ? "hold" : "pass",
+    );
+    try {
+      const late = deployment.start({ connectionString: proxy.connectionString });
+      const using = whoIs(late, token);
+      await vi.waitUntil(() => proxy.held.length > 0, { timeout: 150_000 });
+      await end();
+      await proxy.held[0]!.release();
+      await using;
+      expect(proxy.answered.filter(({ fate }) => fate === "hold")).toMatchObject([{ applied: false }]);
+      expect(await whoIs(late, token)).toEqual({ kind: "invalid" });
+      expect(await list()).toEqual([]);
+    } finally {
+      await proxy.stop();
     }
+  });
+});
+
+describe("an API token that an earlier version made", () => {
+  const TEXT = apiTokenText(new Uint8Array(32).fill(7));
+  const ID = createHash("sha256").update(TEXT).digest("base64url");
+
+  beforeEach(async () => {
+    const row = { user: "maria", name: "older", role: "operator", createdAt: "2026-11-01T00:00:00.000Z" } as const;
+    const tables = createTables({ connectionString: deployment.connectionString });
+    const value = { ...row, expiresAt: "2027-11-01T00:00:00.000Z", lastUsedOn: "2026-11-20" };
+    await tables.insert(ApiToken, USERS_PARTITION, `|token|${ID}`, value);
+    await rewrite({ apiTokens: [ID] });
+  });
+
+  test("holds, is listed with the day of its last use, and is one of the user's", async () => {
+    const shown = async () =>
+      [
+        await instance.access.apiTokens.list(MARIA, undefined, PAGE),
+        await other.access.apiTokens.list(ADMIN, undefined, PAGE),
+      ].map(({ items }) => items.map(({ id, name, lastUsedOn }) => ({ id, name, lastUsedOn })));
+    const days = (lastUsedOn: string) => Array(2).fill([{ id: ID, name: "older", lastUsedOn }]);
+    expect(await shown()).toEqual(days("2026-11-20"));
+    for (let call = 0; call < 2; call++) {
+      expect(await whoIs(call ? other : instance, TEXT)).toMatchObject({ kind: "valid", actor: { role: "operator" } });
+      expect(await shown()).toEqual(days("2026-11-21"));
+    }
+    await expect(make("older")).rejects.toMatchObject({ code: "alreadyExists" });
+    const { token } = await make("newer");
+    expect(await list()).toEqual(["newer", "older"]);
+    for (const text of [TEXT, token]) expect(await whoIs(other, text)).toMatchObject({ kind: "valid" });
+    expect((await instance.access.apiTokens.list(MARIA, undefined, PAGE)).items[1]).toMatchObject({
+      lastUsedOn: "2026-11-21",
+    });
+  });
+
+  test("goes on, as a newer one does, after an earlier version wrote the user, and ends like any other", async () => {
+    const { token } = await make("newer");
+    await rewrite({ apiTokenDetails: undefined });
+    for (const text of [TEXT, token]) expect(await whoIs(other, text)).toMatchObject({ kind: "valid" });
+    await instance.access.apiTokens.end(MARIA, ID, HERE);
+    expect(await whoIs(other, TEXT)).toEqual({ kind: "invalid" });
+    await instance.access.users.update("maria", { state: "disabled" }, undefined, HERE);
+    expect(await whoIs(other, token)).toEqual({ kind: "invalid" });
   });
 });
 

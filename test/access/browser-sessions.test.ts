@@ -1,11 +1,14 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { idOfSession, Session } from "../../shared/access/sessions.ts";
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { EarlierSession, earlierSessionKey } from "../../shared/access/earlier-sessions.ts";
+import { MAX_SESSIONS } from "../../shared/access/sessions.ts";
+import { USERS_PARTITION, User, type UserRow } from "../../shared/access/user.ts";
 import type { Actor } from "../../shared/http/endpoint.ts";
 import { Problem } from "../../shared/http/problem.ts";
 import { createTables } from "../../shared/storage/tables.ts";
 import { HOUR_MS } from "../../shared/time.ts";
+import { startHeldProxy } from "../state/held-proxy.ts";
 import { startTableProxy } from "../support/table-proxy.ts";
-import { ADMIN, type Deployment, from, HERE, type Instance, MINUTES, startDeployments } from "./instances.ts";
+import { ADMIN, type Deployment, from, HERE, type Instance, MINUTES, SECONDS, startDeployments } from "./instances.ts";
 
 let deployments: Awaited<ReturnType<typeof startDeployments>>;
 let deployment: Deployment;
@@ -34,6 +37,32 @@ const begin = async (who = MARIA, address = HERE.address!) =>
 async function actorOf(cookie: string, at = other): Promise<Actor | undefined> {
   const found = await at.access.authenticate({ kind: "session", cookie });
   return found instanceof Problem ? undefined : found;
+}
+
+/** Somebody who may end maria's sessions. */
+const OWN: Actor = { username: "maria", role: "user", credential: { kind: "entra" } };
+const idOf = (credential: Actor["credential"]): string => (credential as { id: string }).id;
+const tables = () => createTables({ connectionString: deployment.connectionString });
+const maria = async (): Promise<UserRow> => (await tables().get(User, USERS_PARTITION, "maria"))!;
+
+/** Deletes maria and makes another user of that name. */
+async function renewMaria(): Promise<void> {
+  await instance.access.users.remove("maria", undefined, HERE);
+  await instance.access.users.create({ ...MARIA, role: "user" }, HERE);
+}
+
+/** An instance whose requests to the tables are seen. */
+async function countedAt() {
+  const proxy = await startTableProxy(deployment.connectionString);
+  const counted = deployment.start({ connectionString: proxy.connectionString });
+  return {
+    stop: () => proxy.stop(),
+    async requests(cookie: string) {
+      proxy.requests.length = 0;
+      expect(await actorOf(cookie, counted)).toBeDefined();
+      return proxy.requests.map(({ method, path }) => `${method} ${path}`);
+    },
+  };
 }
 
 describe("a session", () => {
@@ -73,30 +102,75 @@ describe("a session", () => {
     expect(await actorOf(used)).toBeUndefined();
   });
 
-  test("costs one read beside its user's, and moves its end at most every five minutes", async () => {
+  test("costs the read of its user's row, and moves its end at most every five minutes, by one write", async () => {
     const { value } = await begin();
-    const proxy = await startTableProxy(deployment.connectionString);
+    const counted = await countedAt();
     try {
-      const counted = deployment.start({ connectionString: proxy.connectionString });
-      const requests = async () => {
-        proxy.requests.length = 0;
-        expect(await actorOf(value, counted)).toBeDefined();
-        return proxy.requests.map(({ method, path }) => `${method} ${path.replace(/\|session\|.*'/, "|session|…'")}`);
-      };
-      const reads = [
-        "GET Users(PartitionKey='user',RowKey='maria')",
-        "GET Users(PartitionKey='user',RowKey='|session|…')",
-      ];
+      const requests = () => counted.requests(value);
+      const read = "GET Users(PartitionKey='user',RowKey='maria')";
       await requests();
-      expect((await requests()).sort()).toEqual(reads);
+      expect(await requests()).toEqual([read]);
       deployment.clock.pass(5 * MINUTES - 1);
-      expect((await requests()).sort()).toEqual(reads);
+      expect(await requests()).toEqual([read]);
       deployment.clock.pass(1);
-      expect((await requests()).sort()).toEqual([...reads, "PUT Users(PartitionKey='user',RowKey='|session|…')"]);
-      expect((await requests()).sort()).toEqual(reads);
+      expect(await requests()).toEqual([read, read.replace("GET", "PUT")]);
+      expect(await requests()).toEqual([read]);
+    } finally {
+      await counted.stop();
+    }
+  });
+
+  test("is moved by each of several at once, and at least one of them is kept", async () => {
+    const value = (await begin()).value;
+    deployment.clock.pass(59 * MINUTES);
+    const found = await Promise.all(Array.from({ length: 8 }, (_, at) => actorOf(value, at % 2 ? instance : other)));
+    expect(found.filter((actor) => actor === undefined)).toEqual([]);
+    deployment.clock.pass(59 * MINUTES);
+    expect(await actorOf(value)).toBeDefined();
+  });
+
+  test.each<[string, (actor: Actor) => Promise<unknown>]>([
+    ["is ended", ({ credential }) => instance.access.sessions.end(OWN, `maria.${idOf(credential)}`, HERE)],
+    ["ends with all others", (actor) => instance.access.signOut(actor, { everywhere: true, apiTokens: false }, HERE)],
+    ["loses its user to another of that name", renewMaria],
+  ])("that %s while its end is being moved stays ended", async (_what, end) => {
+    const { value } = await begin();
+    const actor = (await actorOf(value))!;
+    deployment.clock.pass(30 * MINUTES);
+    const proxy = await startHeldProxy(deployment.connectionString, () => "hold");
+    try {
+      const late = deployment.start({ connectionString: proxy.connectionString });
+      const moving = actorOf(value, late);
+      await vi.waitUntil(() => proxy.held.length > 0, { timeout: 150_000 });
+      await end(actor);
+      await proxy.held[0]!.release();
+      expect(await moving).toBeDefined();
+      expect(proxy.answered).toMatchObject([{ method: "PUT", applied: false }]);
+      expect(await actorOf(value)).toBeUndefined();
+      expect(await actorOf(value, late)).toBeUndefined();
     } finally {
       await proxy.stop();
     }
+  });
+
+  test("is one of at most 50: with one more the one that was used the longest ago ends", async () => {
+    const { value } = await begin();
+    const user = await maria();
+    const own = user.sessions![0]!;
+    const later = (seconds: number) => new Date(Date.parse(own.idleEndsAt) + seconds * SECONDS).toISOString();
+    const others = Array.from({ length: MAX_SESSIONS - 1 }, (_, at) => ({
+      ...own,
+      id: `other ${at}`,
+      idleEndsAt: later(at - 100),
+    }));
+    await tables().replace(User, { ...user, sessions: [{ ...own, idleEndsAt: later(1.5 - 100) }, ...others] });
+    for (let more = 0; more < 2; more++) await begin();
+    const ids = (await maria()).sessions!.map(({ id }) => id);
+    expect(ids).toHaveLength(MAX_SESSIONS);
+    expect(ids.filter((id) => id.startsWith("other")).at(-1)).toBe("other 2");
+    expect(await actorOf(value)).toBeDefined();
+    await begin();
+    expect(await actorOf(value)).toBeUndefined();
   });
 
   test.each([
@@ -122,11 +196,53 @@ describe("a session", () => {
     const { value } = await begin();
     deployment.clock.pass(30 * MINUTES);
     await instance.access.cleanUp();
-    const tables = createTables({ connectionString: deployment.connectionString });
-    const rows = [];
-    const range = { partitionKey: "user", from: "|session|", before: "|session|~" };
-    for await (const page of tables.pages(Session, range)) rows.push(...page);
-    expect(rows.map(idOfSession)).toEqual([((await actorOf(value))!.credential as { id: string }).id]);
+    const { sessions } = await maria();
+    expect(sessions!.map(({ id }) => id)).toEqual([idOf((await actorOf(value))!.credential)]);
+  });
+});
+
+describe("a session that an earlier version made, in a row of its own,", () => {
+  /** @returns The cookie. */
+  async function made(change: object = {}): Promise<string> {
+    const { value } = await begin();
+    const user = await maria();
+    const { id, ...session } = user.sessions![0]!;
+    await tables().replace(User, { ...user, sessions: undefined });
+    const row = { ...session, uid: user.uid!, ...change };
+    await tables().insert(EarlierSession, USERS_PARTITION, earlierSessionKey("maria", id), row);
+    return value;
+  }
+
+  test("goes on, is listed and moves its end, for one request more than another", async () => {
+    const value = await made();
+    const counted = await countedAt();
+    try {
+      await counted.requests(value);
+      expect(await counted.requests(value)).toHaveLength(2);
+      deployment.clock.pass(HOUR_MS - 1);
+      expect(await counted.requests(value)).toHaveLength(3);
+    } finally {
+      await counted.stop();
+    }
+    await begin();
+    deployment.clock.pass(30 * MINUTES);
+    const actor = (await actorOf(value))!;
+    const { items } = await instance.access.sessions.list(actor, undefined, PAGE);
+    expect(items.map(({ current }) => current)).toEqual([false, true]);
+    deployment.clock.pass(HOUR_MS);
+    expect(await actorOf(value)).toBeUndefined();
+    await instance.access.cleanUp();
+    expect(await deployment.everything()).not.toContain("|session|");
+  });
+
+  test.each<[string, (actor: Actor) => Promise<unknown>]>([
+    ["is ended", ({ credential }) => instance.access.sessions.end(OWN, `maria.${idOf(credential)}`, HERE)],
+    ["gets another role", () => instance.access.users.update("maria", { role: "auditor" }, undefined, HERE)],
+    ["loses its user to another of that name", renewMaria],
+  ])("holds no longer once it %s", async (_what, end) => {
+    const value = await made();
+    await end((await actorOf(value))!);
+    expect(await actorOf(value)).toBeUndefined();
   });
 });
 

@@ -1,3 +1,4 @@
+import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { startTableProxy } from "../support/table-proxy.ts";
 import {
@@ -70,8 +71,9 @@ describe("a user who signed in from an address lately", () => {
     /** When so many were looked up, they stand in line, but for the one who is served. */
     const arrived = async (count: number) => {
       const looked = () => proxy.requests.filter(({ path }) => /^Users\(.*'(nobody|admin)/.test(path)).length;
-      await expect.poll(looked, { timeout: 30_000 }).toBe(count);
-      await new Promise((resolve) => setTimeout(resolve, 100));
+      await expect.poll(looked, { timeout: 150_000 }).toBe(count);
+      // Turns of this process, not a time: what has come in is worked off, however long it stood still.
+      for (let turn = 0; turn < 30; turn++) await delay(3);
     };
     await arrived(10);
     const signedIn = busy.access.signIn(ADMIN, HERE);

@@ -26,13 +26,18 @@ afterAll(() => azurite.stop());
 const COMMAND = fileURLToPath(new URL("../../functions/commands/user.ts", import.meta.url));
 
 /** Runs it with `typed` on its standard input. */
-function run(args: string[], typed = ""): Promise<{ code: number; out: string; err: string }> {
+function run(
+  args: string[],
+  typed = "",
+  change: NodeJS.ProcessEnv = {},
+): Promise<{ code: number; out: string; err: string }> {
   const env = {
     PATH: process.env.PATH,
     NODE_COMPILE_CACHE: COMPILE_CACHE,
     NODE_OPTIONS: `--import=${new URL("../support/cheap-scrypt.mjs", import.meta.url).href}`,
     AzureWebJobsStorage: azurite.connectionString(),
     JWT_SIGNING_KEYS: `k1:${randomBytes(32).toString("base64")}`,
+    ...change,
   };
   return new Promise((resolve) => {
     const child = execFile(process.execPath, [COMMAND, ...args], { env }, (error, out, err) => {
@@ -132,20 +137,51 @@ describe("the user command", () => {
     expect(entries[0]).toMatchObject({ outcome: "refused", actor: "system", details: { reason: "conflict" } });
   });
 
+  test("says in a sentence that storage can't be reached", async () => {
+    const preloads = ["cheap-scrypt.mjs", "short-waits.mjs"].map(
+      (name) => new URL(`../support/${name}`, import.meta.url).href,
+    );
+    const { code, out, err } = await run(["list"], "", {
+      NODE_OPTIONS: preloads.map((url) => `--import=${url}`).join(" "),
+      AzureWebJobsStorage: azurite.connectionString().replaceAll(/(127\.0\.0\.1):\d+/g, "$1:1"),
+    });
+    expect([code, out]).toEqual([1, ""]);
+    expect(err).toMatch(/^The storage account does not answer \(.*ECONNREFUSED.*\)\. .*\n$/);
+  });
+
+  test("lists a user's sessions and ends them", async () => {
+    await run(["create", "--username", "ada", "--role", "user"], "a typed long password\n");
+    for (const browser of ["one", "two"]) {
+      await instance.access.signInToSession({ username: "ada", password: "a typed long password" }, HERE, browser);
+    }
+    const listed = (await run(["sessions", "--username", "ada"])).out.trimEnd().split("\n");
+    expect(listed).toEqual(Array(2).fill(expect.stringMatching(/^ada\.\S+(\t\d{4}-\d\d-\d\dT\S+Z){3}\tpassword\t/)));
+    expect((await run(["end-sessions", "--username", "ada"])).out).toBe("2 sessions of ada are ended.\n");
+    expect((await run(["sessions", "--username", "ada"])).out).toBe("");
+    expect((await deployment.entries("session.ended"))[0]).toMatchObject({ outcome: "success", actor: "system" });
+    expect((await run(["sessions", "--username", "nobody"])).err).toContain("does not exist");
+  });
+
   test.each([
-    ["a short password", ["create", "--username", "zoe"], "short\n", "password must have at least 12 characters"],
-    ["a common password", ["create", "--username", "zoe"], "password1234\n", "first that are guessed"],
-    ["a bad username", ["create", "--username", "e/ve", "--generate"], "", "username must be"],
-    ["a reserved username", ["create", "--username", "System", "--generate"], "", "is reserved"],
-    ["an unknown role", ["create", "--username", "zoe", "--role", "root", "--generate"], "", "role "],
-    ["a role that is not given", ["role", "--username", "maria"], "", "role "],
-    ["an unknown user", ["role", "--username", "nobody", "--role", "user"], "", "does not exist"],
-    ["an unknown option", ["create", "--name", "eve"], "", "Usage: npm run user"],
-    ["no username", ["create"], "", "--username is missing"],
-    ["an unknown command", ["constructor", "--username", "maria"], "", "Usage: npm run user"],
-  ])("refuses %s and says why", async (_what, args, typed, reason) => {
+    ["a short password", ["create", "--username", "zoe"], "short\n", "password must have at least 12 characters", 2],
+    ["a common password", ["create", "--username", "zoe"], "password1234\n", "first that are guessed", 1],
+    ["a bad username", ["create", "--username", "e/ve", "--generate"], "", "username must be", 2],
+    ["a reserved username", ["create", "--username", "System", "--generate"], "", "is reserved", 2],
+    ["an unknown role", ["create", "--username", "zoe", "--role", "root", "--generate"], "", "role ", 2],
+    ["a role that is not given", ["role", "--username", "maria"], "", "role ", 2],
+    ["an unknown user", ["role", "--username", "nobody", "--role", "user"], "", "does not exist", 1],
+    ["an unknown option", ["create", "--name", "eve"], "", "Unknown option '--name'. See --help.", 2],
+    ["no username", ["create"], "", "--username is missing", 2],
+    [
+      "an unknown command",
+      ["constructor", "--username", "maria"],
+      "",
+      "There is no command constructor. See --help.",
+      2,
+    ],
+  ])("refuses %s and says why", async (_what, args, typed, reason, wanted) => {
     const { code, out, err } = await run(args, typed);
-    expect(code).toBe(1);
+    expect(code).toBe(wanted);
     expect(err).toContain(reason);
     expect(err).not.toContain("    at ");
     expect(out).toBe("");
@@ -154,7 +190,7 @@ describe("the user command", () => {
   test("says how it is used", async () => {
     for (const args of [[], ["help"]]) {
       const { code, out } = await run(args);
-      expect([code, out]).toEqual([0, expect.stringContaining("Usage: npm run user")]);
+      expect([code, out]).toEqual([0, expect.stringContaining("npm run user -- COMMAND")]);
     }
   });
 });

@@ -79,6 +79,18 @@ describe("rules about what the service does by itself", () => {
     expect(mails()[1]!.subject).toMatch(/^2 rotations need somebody to look; first Orders was not/);
   });
 
+  test("tell at first of failures that last, whenever they began", async () => {
+    news.syncFailed = [told("sync.1"), told("sync.2", { notice: async () => undefined })];
+    news.rotationFailed = [told("end.1")];
+    room.clock.add(90 * 24 * 60 * MINUTES);
+    const { mails } = await room.mailRule({ alertType: "syncFailed", thresholds: undefined });
+    const others = await room.mailRule({ alertType: "rotationFailed", thresholds: undefined });
+    await run();
+    await run();
+    expect(mails().map(({ subject }) => subject)).toEqual([expect.stringContaining("was not rotated")]);
+    expect(others.mails()).toEqual([]);
+  });
+
   test("say why, what was done, what is safe and what to do, in mails that names can't change", async () => {
     const { mails } = await room.mailRule({ alertType: "rotationFailed", thresholds: undefined });
     await run();
@@ -89,7 +101,7 @@ describe("rules about what the service does by itself", () => {
       expect(mail!.plainText).toContain(text);
     expect(mail!.plainText).toContain(`/api/automation/rotation/rotations/${words.rotationId}`);
     expect(mail!.plainText).not.toMatch(/^Subject: other/m);
-    expect(mail!.html).not.toContain("<b>");
+    expect(mail!.html).not.toContain("<b>API");
     expect(mail!.subject + mail!.plainText + mail!.html).not.toContain("\u202e");
   });
 

@@ -3,7 +3,8 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { BACK_OFF_SECONDS } from "../../shared/alerts/attempt.ts";
 import { scrubbed } from "../../shared/alerts/deliver-webhook.ts";
-import { DELIVERY_ROW, Deliveries } from "../../shared/alerts/delivery.ts";
+import { DELIVERY_ROW, Deliveries, operationIdOf } from "../../shared/alerts/delivery.ts";
+import { MAILBOXES, Mailboxes, mailboxKey } from "../../shared/alerts/mailbox.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { caller, openRoom, type Room, type RoomOptions } from "./room.ts";
@@ -42,12 +43,18 @@ async function deliver() {
 }
 
 describe("a mail", () => {
-  test("goes to at most 50 people at a time, and each is in the history", async () => {
+  test("goes to at most 50 people at a time, none of whom sees another, and each is in the history", async () => {
     const recipients = Array.from({ length: 120 }, (_, index) => `p${index}@acme.example`);
     const { rule } = await room.mailRule({ recipients });
     await deliver();
     const mails = cloud.control.mails().slice(-3);
-    expect(mails.map(({ to }) => to.length)).toEqual([50, 50, 20]);
+    expect(mails.map(({ to, cc, bcc }) => [to.length, cc.length, bcc.length])).toEqual(
+      expect.arrayContaining([
+        [0, 0, 50],
+        [0, 0, 50],
+        [0, 0, 20],
+      ]),
+    );
     const [entry] = await history(rule.ruleId);
     expect(entry).toMatchObject({ status: "delivered", newsTotal: 1 });
     expect(entry!.parts.flatMap((part) => part.recipients)).toEqual(recipients);
@@ -72,23 +79,25 @@ describe("a mail", () => {
     const alerts = room.instance();
     await alerts.evaluate();
     const { deliveryId } = room.messages[0]!.message as { deliveryId: string };
-    const row = (await room.tables.get(Deliveries, deliveryId, DELIVERY_ROW))!;
     const leasedUntil = new Date(room.clock.now().getTime() + 60_000).toISOString();
-    const held = { ...row.parts[0]!, status: "sending" as const, attempts: 1, leasedUntil };
-    await room.tables.replace(Deliveries, { ...row, parts: [held, row.parts[1]!] });
+    const entry = { deliveryId, part: 0, urgency: 1 };
+    const mail = { recipients: recipients.slice(0, 50), operationId: operationIdOf(deliveryId, 0), entries: [entry] };
+    const held = { ...mail, status: "sending" as const, attempts: 1, looks: 0, leasedUntil };
+    const key = mailboxKey(held.recipients, false);
+    const box = { recipients: held.recipients, ofOwner: false, waiting: [], sent: [], mail: held };
+    await room.tables.insert(Mailboxes, MAILBOXES, key, box);
     const sent = cloud.control.mails().length;
     await alerts.deliver(deliveryId);
-    expect(
+    const lengths = () =>
       cloud.control
         .mails()
         .slice(sent)
-        .map(({ to }) => to.length),
-    ).toEqual([10]);
-    const parts = async () => (await room.tables.get(Deliveries, deliveryId, DELIVERY_ROW))!.parts;
-    expect((await parts())[0]).toEqual(held);
+        .map(({ bcc }) => bcc.length);
+    expect(lengths()).toEqual([10]);
+    expect((await room.tables.get(Mailboxes, MAILBOXES, key))!.mail).toEqual(held);
     room.clock.add(60_000);
     await room.drainAll(alerts);
-    expect((await parts()).map(({ status }) => status)).toEqual(["delivered", "delivered"]);
+    expect(lengths()).toEqual([10, 50]);
     expect((await history(rule.ruleId))[0]).toMatchObject({ status: "delivered" });
   });
 

@@ -3,13 +3,21 @@ import type { DeliveryRecord } from "../../shared/alerts/delivery.ts";
 import { isDue, lastDigest } from "../../shared/alerts/due.ts";
 import { mailOf } from "../../shared/alerts/email.ts";
 import type { AssetItem, Item } from "../../shared/alerts/items.ts";
+import type { Links } from "../../shared/alerts/links.ts";
 import { messageOf } from "../../shared/alerts/message.ts";
 import type { RuleRecord } from "../../shared/alerts/rule.ts";
 import { slackOf } from "../../shared/alerts/slack.ts";
 import { teamsOf } from "../../shared/alerts/teams.ts";
+import { cardProblems, payloadProblems } from "./payload-schemas.ts";
 
 const AT = "2026-11-21T10:00:00.000Z";
-const links = { portal: "https://portal.azure.com", tenantId: "t-1", publicBaseUrl: "https://lifecycle.example/" };
+const links: Links = {
+  portal: "https://portal.azure.com",
+  tenantId: "t-1",
+  publicBaseUrl: "https://lifecycle.example/",
+  keyVaultSuffix: "vault.azure.net",
+  subscriptionName: (id) => (id === "s-1" ? "Payments" : undefined),
+};
 const delivery: Omit<DeliveryRecord, "news"> = {
   deliveryId: "01KAJ0000000000000000000AA",
   ruleId: "01KAJ0000000000000000000BB",
@@ -40,7 +48,10 @@ const asset = (name: string, daysLeft: number, change: Partial<AssetItem> = {}):
   ...change,
 });
 const message = (news: Item[], change: Partial<typeof delivery> = {}) =>
-  messageOf({ ...delivery, ...change }, news, links);
+  messageOf([{ delivery: { ...delivery, ...change }, items: news }], links);
+
+const namesIn = (text: string): string[] =>
+  [...text.matchAll(/^(?:ACT NOW|URGENT|SOON|NOTICE): [^/\n]+\/(\S+)/gm)].map((match) => match[1]!);
 
 describe("a mail", () => {
   const mail = mailOf(message([asset("gone", -2.5), asset("now", 0.2), asset("soon", 6.5), asset("later", 25)]));
@@ -67,9 +78,16 @@ describe("a mail", () => {
 
   test("says of each asset what expires, when, whose it is and where to mend it, in HTML and text", () => {
     const link =
-      "https://portal.azure.com/#@t-1/resource/subscriptions/s-1/resourceGroups/rg%20app/providers/Microsoft.KeyVault/vaults/kv-a/secrets";
+      "https://portal.azure.com/#@t-1/asset/Microsoft_Azure_KeyVault/Secret/https://kv-a.vault.azure.net/secrets/soon";
     for (const text of [mail.html, mail.text]) {
-      for (const part of ["kv-a/soon", "expires in 6 days", "27 November 2026, 22:00 UTC", "ann", link])
+      for (const part of [
+        "kv-a/soon",
+        "expires in 6 days",
+        "27 November 2026, 22:00 UTC",
+        "Owner: ann",
+        "Payments (s-1)",
+        link,
+      ])
         expect(text).toContain(part);
     }
     const order = ["kv-a/gone", "kv-a/now", "kv-a/soon", "kv-a/later"].map((name) => mail.text.lastIndexOf(name));
@@ -79,7 +97,9 @@ describe("a mail", () => {
   test("says why one gets it and how to stop it", () => {
     for (const text of [mail.text, mail.html.replaceAll("&lt;", "<").replaceAll("&gt;", ">")]) {
       expect(text).toContain("the alert rule “Team <A>” (01KAJ0000000000000000000BB)");
-      expect(text).toContain("https://lifecycle.example/alerts/history/01KAJ0000000000000000000AA");
+      // The page, which signs in; the API would answer a browser with 401.
+      expect(text).toContain("https://lifecycle.example/#/alerts/history/01KAJ0000000000000000000AA");
+      expect(text).toMatch(/https:\/\/lifecycle\.example\/["\s]/);
     }
   });
 
@@ -91,15 +111,88 @@ describe("a mail", () => {
   });
 
   test("does not let a name become markup or a line of its own", () => {
-    const hostile = mailOf(message([asset('<img src=x onerror="alert(1)">\r\nBcc: all', 3, { owner: "<b>" })]));
-    expect(hostile.html).not.toMatch(/<img|<b>/);
+    const hostile = mailOf(message([asset('<img src=x onerror="alert(1)">\r\nBcc: all', 3, { owner: "<i>" })]));
+    expect(hostile.html).not.toMatch(/<img|<i>/);
     expect(hostile.text).not.toMatch(/^Bcc/m);
   });
 
-  test("of a thousand assets stays far below the provider's 10 MB", () => {
-    const many = mailOf(message(Array.from({ length: 1000 }, (_, index) => asset(`name-${index}`, index / 40))));
-    expect(Buffer.byteLength(JSON.stringify(many))).toBeLessThan(3_000_000);
-    expect(many.text.match(/Open in the Azure portal/g)).toHaveLength(1000);
+  test.each([
+    ["short names", (index: number) => `name-${index}`, 1000],
+    ["the longest names and owners", (index: number) => `${"n".repeat(120)}-${index}`, 1000],
+    ["letters of several bytes", (index: number) => `\u{1F511}${"é".repeat(100)}${index}`, 400],
+  ])("of many assets with %s holds the most urgent in 90 KB, and counts and links the rest", (_name, nameOf, count) => {
+    const many = Array.from({ length: count }, (_, index) =>
+      asset(nameOf(index), (index - 100) / 4, {
+        vaultName: `kv-${index % 7}`,
+        owner: `${nameOf(index % 5)}@acme.example`,
+      }),
+    );
+    const { subject, html, text } = mailOf(message(many));
+    expect(Buffer.byteLength(subject + html + text)).toBeLessThan(90_000);
+    expect(Buffer.byteLength(subject + html + text)).toBeGreaterThan(80_000);
+    const shown = [...text.matchAll(/^(?:ACT NOW|URGENT|SOON|NOTICE): /gm)].length;
+    expect(text).toContain(
+      `… and ${count - shown} more, none more urgent than these. https://lifecycle.example/#/alerts`,
+    );
+    expect(html).toContain(`… and ${count - shown} more`);
+    const names = new Set(namesIn(text));
+    expect(many.slice(0, shown).every(({ name }) => names.has(name))).toBe(true);
+  });
+
+  test("holds 125 assets of one owner whole", () => {
+    const many = Array.from({ length: 125 }, (_, index) =>
+      asset(`asset-${index}`, index / 40, { vaultName: `kv-team-${index % 9}` }),
+    );
+    expect(namesIn(mailOf(message(many)).text)).toHaveLength(125);
+  });
+
+  test("is grouped by owner and vault, each with its name, and by urgency within", () => {
+    const { text, html } = mailOf(
+      message([
+        asset("a1", -1, { owner: "bob", vaultName: "kv-b" }),
+        asset("b1", 2, { owner: "ann" }),
+        asset("c1", 2, { owner: undefined, vaultName: "kv-c" }),
+        asset("b2", 20, { owner: "ann" }),
+        asset("a2", 20, { owner: "bob", vaultName: "kv-c" }),
+      ]),
+    );
+    const order = text.match(/^(#.*|[A-Z ]+: \S+)/gm);
+    expect(order).toEqual([
+      "# Owner: bob",
+      "## Vault kv-b, subscription Payments (s-1)",
+      "ACT NOW: kv-b/a1",
+      "## Vault kv-c, subscription Payments (s-1)",
+      "SOON: kv-c/a2",
+      "# Owner: ann",
+      "## Vault kv-a, subscription Payments (s-1)",
+      "URGENT: kv-a/b1",
+      "SOON: kv-a/b2",
+      "# No owner given",
+      "## Vault kv-c, subscription Payments (s-1)",
+      "URGENT: kv-c/c1",
+    ]);
+    expect(html.match(/<h2/g)).toHaveLength(3);
+  });
+
+  test("of several deliveries says of each rule why it came, and links each", () => {
+    const other = {
+      ...delivery,
+      deliveryId: "01KAJ0000000000000000000DD",
+      ruleId: "01KAJ0000000000000000000EE",
+      ruleName: "Other",
+    };
+    const { text } = mailOf(
+      messageOf(
+        [
+          { delivery, items: [asset("one", 20)] },
+          { delivery: other, items: [asset("two", 2)], reason: "1 because it names no owner" },
+        ],
+        links,
+      ),
+    );
+    expect(namesIn(text)).toEqual(["two", "one"]);
+    for (const part of ["“Team <A>”", "“Other”", delivery.deliveryId, other.deliveryId, "1 because it names no owner"])
+      expect(text).toContain(part);
   });
 
   test("tells of violations and scans too", () => {
@@ -151,16 +244,25 @@ describe("a card", () => {
     expect(hostile).toContain("&lt;!channel&gt;&amp;");
   });
 
-  test("for Teams is an Adaptive Card within 28 KB", () => {
-    const card = teamsOf(many) as {
-      type: string;
-      attachments: { contentType: string; content: { body: unknown[] } }[];
-    };
-    expect(card.type).toBe("message");
-    expect(card.attachments[0]!.contentType).toBe("application/vnd.microsoft.card.adaptive");
+  test("for Teams is an Adaptive Card within 28 KB that Microsoft's own library takes without a complaint", () => {
+    const card = teamsOf(many) as { attachments: { content: object }[] };
+    expect(payloadProblems("teams", card)).toEqual([]);
     expect(Buffer.byteLength(JSON.stringify(card))).toBeLessThan(28_000);
     expect(JSON.stringify(card)).toContain("and 385 more");
-    expect(JSON.stringify(teamsOf(message([asset("[x](http://evil)", 3)])))).not.toContain("[x](http");
+    expect(cardProblems(card.attachments[0]!.content)).toEqual([]);
+    expect(cardProblems({ type: "AdaptiveCard", version: "1.4", body: [{ type: "TextBlok" }] })).not.toEqual([]);
+  });
+
+  test("for Teams shows its links, and takes no name for one", () => {
+    const text = JSON.stringify(teamsOf(message([asset("soon", 3)])));
+    expect(text).toContain(
+      "[Open in the Azure portal](https://portal.azure.com/#@t-1/asset/Microsoft_Azure_KeyVault/Secret/https://kv-a.vault.azure.net/secrets/soon)",
+    );
+    expect(text).toContain('"url":"https://lifecycle.example/#/alerts/history/01KAJ0000000000000000000AA"');
+    expect(text).not.toContain("selectAction");
+    const hostile = JSON.stringify(teamsOf(message([asset("[x](http://evil)", 3)])));
+    expect(hostile).not.toMatch(/[^\\]\[x\]\(http/);
+    expect(hostile).not.toContain("secrets/[x](");
   });
 });
 

@@ -68,7 +68,7 @@ export interface RoomOptions {
   entries?: (tables: Tables, clock: Clock) => Pick<Audit, "list">;
   automation?: readonly AutomationSource[];
   /** Changes of the environment. */
-  environment?: Record<string, string | undefined>;
+  environment?: Record<string, unknown>;
 }
 
 /** The alerts of a service, with a clock to move, a queue to drain and instances that can die. */
@@ -90,6 +90,9 @@ export function openRoom({
     ...configIn(cloud),
     ALLOW_PRIVATE_WEBHOOK_ADDRESSES: true,
     PUBLIC_BASE_URL: "https://lifecycle.example",
+    // Without limits, so that tests that are about other things need not move the time between mails.
+    MAIL_PER_MINUTE: 0,
+    MAIL_PER_HOUR: 0,
     ...environment,
   };
   const settings = { enableNotifications: true, defaultThresholdDays: 30, ...options.settings };
@@ -177,7 +180,7 @@ export function openRoom({
       { name: `rule ${id}`, alertType: "expiration", thresholds: [30, 7, 1], recipients: [address], ...change },
       caller,
     );
-    return { rule, mails: () => cloud.control.mails().filter(({ to }) => to.includes(address)) };
+    return { rule, mails: () => cloud.control.mails().filter(({ to, bcc }) => [...to, ...bcc].includes(address)) };
   }
 
   async function webhookRule(change: Partial<NewRule> = {}) {

@@ -72,7 +72,15 @@ async function told(change: Partial<RuleRecord>, licensed = true) {
     rule(change),
     { from: to, to, revision: 0 },
     snapshot,
-    { tables, notifications: createNotificationLog(tables), ownerTag: "owner", snoozed: new Set(), awake: [] },
+    {
+      tables,
+      notifications: createNotificationLog(tables),
+      ownerTag: "owner",
+      snoozed: new Set(),
+      filters: [],
+      awake: [],
+      passedOverSince: undefined,
+    },
     1000,
   );
   return items;
@@ -105,17 +113,15 @@ test("rules about expiry find credentials beside a vault's secrets, and those ab
   const mine = await told({ alertType: "credentialExpiry", filters: { owner: "owner1@acme.example" } });
   expect(mine.length).toBeGreaterThan(0);
   expect(new Set(mine.map(({ owner }) => owner))).toEqual(new Set(["owner1@acme.example"]));
-  const { subject, lines } = messageOf(
-    {
-      deliveryId: "d",
-      createdAt: new Date().toISOString(),
-      deliveryMode: "immediate",
-      ruleName: "r",
-      ruleId: "r",
-    } as never,
-    items.slice(0, 1),
-    { portal: "https://portal.azure.com", tenantId: undefined, publicBaseUrl: undefined },
-  );
+  const createdAt = new Date().toISOString();
+  const delivery = { deliveryId: "d", createdAt, deliveryMode: "immediate", ruleName: "r", ruleId: "r" } as never;
+  const { subject, lines } = messageOf([{ delivery, items: items.slice(0, 1) }], {
+    portal: "https://portal.azure.com",
+    tenantId: undefined,
+    publicBaseUrl: undefined,
+    keyVaultSuffix: "vault.azure.net",
+    subscriptionName: () => undefined,
+  });
   expect(subject).toMatch(/^App \d{3}\/(secret|cert)/);
   expect(lines[0]!.link!.url).toContain(items[0]!.credential!.appId);
 });

@@ -173,6 +173,7 @@ export class Deployment {
     });
     const writer = createInventoryWriter({ tables });
     const inventory = createInventory({
+      keyVaults: undefined as never,
       tables,
       settings: values,
       clock,

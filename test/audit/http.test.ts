@@ -11,7 +11,7 @@ beforeAll(async () => {
   await service.call("GET", "/audit/entries", { token: "no-token-at-all" });
   await service.admin("PUT", "/api/settings/compliance-policy", { criticalExpiryDays: 5 });
   token = await service.signIn(ADMIN);
-}, 120_000);
+});
 afterAll(() => service?.stop());
 
 const get = (path: string, headers: Record<string, string> = {}) => service.call("GET", path, { token, headers });
@@ -61,12 +61,17 @@ test("JSON and CSV exports are files, compressed for callers that take it", asyn
   expect(csv.headers.get("content-encoding")).toBeNull();
   expect(csv.headers.get("content-disposition")).toMatch(/^attachment; filename="audit-.*\.csv"$/);
   expect(csv.text).toContain('"user.signedIn"');
+  const same = await get("/audit/export/csv?event_type=user.signedIn");
+  expect([same.status, same.headers.get("content-type")]).toEqual([200, csv.headers.get("content-type")]);
+  expect(same.text).toContain('"user.signedIn"');
 });
 
 test("a PDF export is a PDF", async () => {
-  const pdf = await get("/audit/export?format=pdf&start_date=2020-01-01&end_date=2099-12-31");
-  expect(pdf.headers.get("content-type")).toBe("application/pdf");
-  expect(pdf.text.startsWith("%PDF-1.7")).toBe(true);
+  for (const asked of ["?format=pdf&", "/pdf?"]) {
+    const pdf = await get(`/audit/export${asked}start_date=2020-01-01&end_date=2099-12-31`);
+    expect(pdf.headers.get("content-type")).toBe("application/pdf");
+    expect(pdf.text.startsWith("%PDF-1.7")).toBe(true);
+  }
 });
 
 test("verify says what is sealed and shows the public keys to keep", async () => {

@@ -44,7 +44,7 @@ beforeAll(async () => {
   await many.audit.append(by("ada"));
   await many.tables.write(EntryRow.table, "2026-01-01", primaryRows(), { parallel: 4 });
   await many.tables.write(IndexRow.table, INDEX_PARTITION, indexRows(), { parallel: 4 });
-}, 60_000);
+});
 afterAll(async () => {
   await proxy.stop();
   await manyProxy.stop();
@@ -301,6 +301,6 @@ test("rows that somebody planted, however many, cost a page no more requests tha
   await audit.verify({});
   expect(through.requests.length).toBe(requests);
   await through.stop();
-}, 60_000);
+});
 
 const NONE = { hashes: new Uint8Array() };

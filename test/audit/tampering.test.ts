@@ -700,7 +700,7 @@ beforeAll(async () => {
     }
   }
   template = { room, rows };
-}, 60_000);
+});
 afterAll(() => azurite.stop());
 
 async function copyOf(index: number): Promise<Copy> {

@@ -209,7 +209,7 @@ test("an export is entered as one intent and one outcome, all parts together", a
     (await room.audit.list({ eventType: "audit.exported" }, page())).items.map(
       ({ outcome, requestId, details, count }) => ({ outcome, requestId, details, count }),
     );
-  const make = { ...room, trust: createTrust(room.tables, room.keys), unicodeFont: () => "" };
+  const make = { ...room, trust: createTrust(room.tables, room.keys), unicodeFont: "" };
   const counter = createWriter({ ...make, randomness: systemRandomness() });
   const part = (cursor: string | undefined, requestId: string) => {
     const request = { format: "csv" as const, query: { actor: "ada" }, cursor, gzip: false };

@@ -342,7 +342,7 @@ test("a client's first request keeps its body, on a retry too", async () => {
   const { SecretClient } = await import("@azure/keyvault-secrets");
   const { identity, log, config } = services();
   const { origin } = new URL(addressOf("kv-odd"));
-  const options = clientOptions({
+  const options = await clientOptions({
     origin,
     scope: `https://${config.cloud.keyVaultSuffix}/.default`,
     identity,

@@ -324,6 +324,15 @@ test.each([
   expect(cloud.control.counts()["arm.diagnosticSettings"]).toBe(1);
 });
 
+test("one vault is read as the list has it; one that is not there is not found, and nothing but a vault is asked for", async () => {
+  const listed = (await allVaults(manager.vaults(PROD))).find(({ name }) => name === "kv-loose")!;
+  expect(await manager.vault(listed.id.replace("resourceGroups", "resourcegroups"))).toEqual(listed);
+  const gone = manager.vault(listed.id.replace("kv-loose", "kv-gone"));
+  await expect(gone).rejects.toMatchObject({ code: "notFound" });
+  await expect(manager.vault(`${listed.id}/secrets/one`)).rejects.toThrow(TypeError);
+  expect(cloud.control.counts()["arm.getVault"]).toBe(2);
+});
+
 test("diagnostic settings are asked for a vault's resource id only", async () => {
   await expect(manager.diagnosticSettings(`/subscriptions/${PROD}/../x`)).rejects.toThrow(TypeError);
   expect(cloud.control.counts().total).toBe(0);

@@ -58,7 +58,8 @@ test("with the platform's identity endpoint in the environment it is the managed
 test("a user-assigned identity is asked for by its client id", async () => {
   const other = "11111111-2222-4333-8444-555555555555";
   const credential = await createIdentity({ ...config, AZURE_CLIENT_ID: other }).credential();
-  expect((await failureOf(credential.getToken(SCOPE))).code).toBe("unauthenticated");
+  const failure = await failureOf(credential.getToken(SCOPE));
+  expect([failure.code, failure.remedy]).toEqual(["unauthenticated", expect.stringContaining("managed identity")]);
   expect(cloud.control.requests({ operation: "identity.token" })[0]?.path).toContain(`client_id=${other}`);
 });
 
@@ -67,7 +68,22 @@ test("a wrong client secret is unauthenticated, with Entra's code and without th
   const failure = await failureOf(credential.getToken(SCOPE));
   expect([failure.code, failure.cloudCode]).toEqual(["unauthenticated", "AADSTS7000215"]);
   expect(failure.message).toContain(cloud.app.clientId);
+  expect(failure.remedy).toContain("application's secret");
   expect(`${failure.stack}${JSON.stringify(failure)}`).not.toContain("planted");
+});
+
+test("who runs it without any sign-in is told of az login first", async () => {
+  const { IDENTITY_ENDPOINT: endpoint, PATH: programs } = process.env;
+  delete process.env.IDENTITY_ENDPOINT;
+  // No tool of the machine that runs this, and nothing of its network.
+  Object.assign(process.env, { PATH: "", AZURE_TOKEN_CREDENTIALS: "dev" });
+  try {
+    const failure = await failureOf((await createIdentity(config).credential()).getToken(SCOPE));
+    expect([failure.code, failure.remedy]).toEqual(["unauthenticated", expect.stringMatching(/^Sign in .*az login/)]);
+  } finally {
+    delete process.env.AZURE_TOKEN_CREDENTIALS;
+    Object.assign(process.env, { PATH: programs, IDENTITY_ENDPOINT: endpoint });
+  }
 });
 
 test("a sign-in service where nobody listens is unreachable", async () => {

@@ -30,7 +30,7 @@ test.each([
     keyType: type,
     keySize: size,
     ...facts
-  } = readX509(certificateOf(key), { operation: "read", resource: "www" });
+  } = readX509(certificateOf(key), { operation: "read", resource: "www" }, true);
   expect([type, size]).toEqual([keyType, keySize]);
   expect(facts).toEqual({
     subject: "O=Acme, CN=www.acme.example",

@@ -115,6 +115,7 @@ export function openRoom(cloud: Cloud, config: Config, connectionString: string,
     } as never);
     const writer = createInventoryWriter({ tables: own });
     const inventory = createInventory({
+      keyVaults: undefined as never,
       tables: own,
       settings: values,
       clock,

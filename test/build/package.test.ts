@@ -6,6 +6,7 @@ import { Ajv } from "ajv";
 import addFormats from "ajv-formats";
 import { unzipSync } from "fflate";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import type { BuiltApp } from "../../infra/build/build.ts";
 import { buildRelease, type Release } from "../../infra/build/package.ts";
 import { MARKS, problemsOf } from "../../infra/build/package-check.ts";
 import type { RunningHost } from "../host/run-host.ts";
@@ -76,7 +77,7 @@ test("it holds the app, its pages, its font, and what it is made of", () => {
   );
   expect(kinds["."]!.sort()).toEqual(["THIRD-PARTY-LICENSES.txt", "host.json", "package.json", "sbom.cdx.json"]);
   expect(kinds["dist/fonts"]).toHaveLength(1);
-  expect(Object.keys(kinds).sort()).toEqual([".", "dist/docs", "dist/fonts"]);
+  expect(Object.keys(kinds).sort()).toEqual([".", "dist/docs", "dist/fonts", "dist/page"]);
   expect([...release.files.keys()].filter((file) => file.endsWith(".map"))).toEqual([]);
   expect(JSON.parse(text("package.json"))).toMatchObject({ type: "module", main: "dist/main.mjs" });
   expect(JSON.parse(text("package.json"))).not.toHaveProperty("dependencies");
@@ -109,19 +110,19 @@ test("the bill of materials is CycloneDX 1.6 and names the bundled packages, no 
   ).toBe(false);
 
   // The build of this run's tests, of the same sources.
-  const { outputs } = JSON.parse(readFileSync(path.join(TEST_APP, "metafile.json"), "utf8")) as {
-    outputs: Record<string, { inputs: Record<string, { bytesInOutput: number }> }>;
-  };
-  const bundled = Object.values(outputs)
-    .flatMap(({ inputs }) => Object.keys(inputs).filter((file) => inputs[file]!.bytesInOutput > 0))
+  const { metafile, copied } = JSON.parse(readFileSync(path.join(TEST_APP, "built.json"), "utf8")) as BuiltApp;
+  const bundled = Object.values(metafile.outputs).flatMap(({ inputs }) =>
+    Object.keys(inputs).filter((file) => inputs[file]!.bytesInOutput > 0),
+  );
+  const packages = [...bundled, ...copied]
     .filter((file) => file.includes("node_modules/"))
     .map((file) => file.split("node_modules/").at(-1)!)
     .map((file) => file.split("/", file.startsWith("@") ? 2 : 1).join("/"));
   const names = bom.components.map((each: { group?: string; name: string }) =>
     [each.group, each.name].filter(Boolean).join("/"),
   );
-  const copied = ["redoc", "swagger-ui-dist", "@fontsource/unifontex"];
-  expect([...new Set(names)].sort()).toEqual([...new Set([...bundled, ...copied])].sort());
+  expect(packages).toEqual(expect.arrayContaining(["redoc", "swagger-ui-dist", "@fontsource/unifontex", "react"]));
+  expect([...new Set(names)].sort()).toEqual([...new Set(packages)].sort());
 
   const lock = JSON.parse(readFileSync(path.join(root, "package-lock.json"), "utf8"));
   const zod = bom.components.find(({ name }: { name: string }) => name === "zod");

@@ -1,5 +1,7 @@
 import { expect, test } from "vitest";
 import { CHECKS, checkOfId } from "../../shared/compliance/checks/all.ts";
+import { TITLES } from "../../shared/compliance/controls/titles.ts";
+import { UNMAPPED } from "../../shared/compliance/controls/unmapped.ts";
 import {
   CONTROLS,
   controlsOfCheck,
@@ -7,6 +9,7 @@ import {
   FRAMEWORK_IDS,
   type FrameworkId,
 } from "../../shared/compliance/controls.ts";
+import { controlsPage } from "./controls-page.ts";
 
 const idsOf = (checkId: string, framework: FrameworkId) =>
   controlsOfCheck(checkId)
@@ -31,7 +34,9 @@ test("the control of a check is the one its framework's version gives it", () =>
   expect(idsOf("vault-public-access", "cis-azure-3.0.0")).toEqual([]);
   expect(idsOf("vault-private-endpoint", "cis-azure-4.0.0")).toEqual(["9.3.8"]);
   expect(idsOf("certificate-validity-period", "cis-azure-6.0.0")).toEqual(["8.3.11"]);
-  expect(idsOf("key-rotation-policy", "pci-dss-4.0.1")).toHaveLength(11);
+  expect(idsOf("key-rotation-policy", "pci-dss-4.0.1")).toHaveLength(12);
+  expect(idsOf("vault-soft-delete", "cis-azure-6.0.0")).toEqual(["8.3.5"]);
+  expect(idsOf("vault-purge-protection", "cis-azure-6.0.0")).toEqual(["8.3.5"]);
   expect(idsOf("key-expiry-set-rbac", "pci-dss-4.0.1")).toHaveLength(16);
   expect(idsOf("key-rotation-policy", "nist-800-53-r5")).toEqual(["CM-3(6)", "SC-12", "SC-12(2)", "SC-28(3)"]);
   expect(idsOf("vault-rbac", "iso-27001-2022")).toEqual(["5.15", "5.18", "8.2", "8.3"]);
@@ -39,31 +44,64 @@ test("the control of a check is the one its framework's version gives it", () =>
   expect(idsOf("vault-soft-delete", "soc-2")).toEqual(["CC6.1"]);
 });
 
-test("a check that no source maps has no control", () => {
-  for (const id of [
-    "secret-expired",
-    "secret-content-type",
-    "certificate-issuer",
-    "certificate-rsa-size",
-    "vault-reference-resolved",
-  ]) {
-    expect(controlsOfCheck(id)).toEqual([]);
+test("a check has a control, or the reason why it has none", () => {
+  for (const { id } of CHECKS) {
+    const reason = UNMAPPED[id];
+    expect([id, controlsOfCheck(id).length > 0, reason === undefined]).toEqual([
+      id,
+      reason === undefined,
+      reason === undefined,
+    ]);
+  }
+  for (const [id, reason] of Object.entries(UNMAPPED)) {
+    expect(checkOfId.has(id), id).toBe(true);
+    expect(reason).toMatch(/\.$/);
   }
 });
 
-test("every mapped check exists, and what only a person can tell is there without one", () => {
-  for (const id of FRAMEWORK_IDS) {
-    for (const { checks } of CONTROLS[id]) for (const check of checks) expect(checkOfId.has(check)).toBe(true);
+test("every critical check is asked for by some framework", () => {
+  const critical = CHECKS.filter(({ severity }) => severity === "critical");
+  expect(critical).toHaveLength(8);
+  expect(critical.filter(({ id }) => controlsOfCheck(id).length === 0)).toEqual([]);
+  expect(idsOf("secret-expired", "pci-dss-4.0.1")).toEqual(["8.6.3"]);
+  expect(idsOf("key-expired", "pci-dss-4.0.1")).toEqual(["3.7.4", "3.7.5"]);
+  expect(idsOf("certificate-expired", "mcsb-v3")).toEqual(["DP-7"]);
+  // What has an expiration date passes the benchmark's recommendation, also once that has passed.
+  for (const cis of FRAMEWORK_IDS.filter((id) => id.startsWith("cis")))
+    expect(idsOf("secret-expired", cis)).toEqual([]);
+});
+
+test("every mapped check exists, every control has a title and each of its checks a reason", () => {
+  for (const framework of FRAMEWORK_IDS) {
+    for (const { id, title, checks } of CONTROLS[framework]) {
+      expect(title, `${framework} ${id}`).not.toBe("");
+      for (const [check, basis] of checks) {
+        expect(checkOfId.has(check), check).toBe(true);
+        expect(basis).toMatch(/\.$/);
+      }
+    }
   }
-  const manual = CONTROLS["cis-azure-5.0.0"].filter(({ checks }) => checks.length === 0).map(({ id }) => id);
+  for (const [framework, titles] of Object.entries(TITLES)) {
+    const ids = CONTROLS[framework as FrameworkId].map(({ id }) => id);
+    expect(Object.keys(titles).filter((id) => !ids.includes(id))).toEqual([]);
+  }
+});
+
+test("what only a person can tell is there without a check", () => {
+  const manual = CONTROLS["cis-azure-5.0.0"].filter(({ checks }) => checks.size === 0).map(({ id }) => id);
   expect(manual).toEqual(["5.14", "8.1.8.1", "8.3.10"]);
 });
 
-test("the asset checks of a framework lie in at most six stretches, however many others fail between", () => {
+test("the page that people read says what the code says", async () => {
+  await expect(controlsPage()).toMatchFileSnapshot("../../docs/compliance.md");
+});
+
+/** What a page of a framework's violations costs where each check has few, in a store so large that nothing lies together. */
+test("the asset checks of a framework lie in at most 13 stretches, however many others fail between", () => {
   const assetChecks = CHECKS.filter(({ resourceType }) => resourceType !== "vault");
   for (const framework of FRAMEWORK_IDS) {
     const mine = assetChecks.map(({ id }) => idsOf(id, framework).length > 0);
     const begins = mine.filter((of, at) => of && !mine[at - 1]).length;
-    expect([framework, begins <= 6]).toEqual([framework, true]);
+    expect([framework, begins <= 13]).toEqual([framework, true]);
   }
 });

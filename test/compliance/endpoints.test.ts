@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { z } from "zod";
 import { endpoints, queues, timers } from "../../functions/compliance.ts";
+import { type ComplianceReports, createComplianceReports } from "../../shared/compliance/report/reports.ts";
 import { parse } from "../../shared/http/input.ts";
 import type { Reply } from "../../shared/http/reply.ts";
 import type { PoisonMessage } from "../../shared/messages/failed.ts";
@@ -9,9 +10,12 @@ import { asset, caller, inDays, openRoom, type Room, vault } from "./support.ts"
 
 let azurite: TestStorage;
 let room: Room;
+let reports: ComplianceReports;
 beforeAll(async () => {
   azurite = await openStorage(["endpoints"]);
   room = openRoom(azurite.connectionString());
+  const { compliance, clock } = room;
+  reports = createComplianceReports({ compliance, clock, unreadableVaults: async () => 1 });
   await room.scan(vault("kv", { privateEndpoints: 0 }), [
     asset("kv", "secret", "a", { expiresOn: undefined }),
     asset("kv", "certificate", "c", { expiresOn: inDays(-1), autoRenew: false }),
@@ -29,8 +33,10 @@ async function call(name: string, input: { query?: object; body?: object; params
     query: endpoint.query && parse(endpoint.query, input.query ?? {}, "query"),
     body: endpoint.body && parse(endpoint.body, input.body, "body"),
     caller,
-    services: { compliance: room.compliance },
+    url: new URL("https://service.example/compliance"),
+    services: { compliance: room.compliance, complianceReports: reports },
   } as never);
+  if (reply.content) return { ...reply, json: undefined };
   const json = JSON.parse(JSON.stringify(reply.json));
   expect((endpoint.responds[reply.status] as z.ZodType).parse(json)).toEqual(json);
   return { ...reply, json };
@@ -39,10 +45,30 @@ async function call(name: string, input: { query?: object; body?: object; params
 test("every answer is what its endpoint declares", async () => {
   expect((await call("getComplianceScore", { query: { history: "30" } })).json.history).toHaveLength(1);
   expect((await call("listViolations", { query: { severity: "critical", limit: "5" } })).json.total).toBe(1);
-  expect((await call("listViolations", { query: { framework: "mcsb-v3" } })).json.total).toBe(2);
-  expect((await call("evaluateCompliance")).json).toMatchObject({ status: "completed", score: { failed: 4 } });
+  expect((await call("listViolations", { query: { framework: "mcsb-v3" } })).json.total).toBe(4);
+  expect((await call("listViolations", { query: { check: "certificate-expired", exempted: "true" } })).json.total).toBe(
+    0,
+  );
+  const { json: evaluated } = await call("evaluateCompliance");
+  expect(evaluated).toMatchObject({ status: "completed", score: { failed: 4 } });
+  const params = { evaluation_id: evaluated.evaluationId };
+  expect((await call("getEvaluation", { params })).json).toEqual(evaluated);
   expect((await call("listFrameworks")).json.items).toHaveLength(10);
-  expect((await call("getFramework", { params: { framework_id: "SOC-2" } })).json.controls).toHaveLength(1);
+  const soc = await call("getFramework", { params: { framework_id: "SOC-2" }, query: { history: "30" } });
+  expect(soc.json.controls).toHaveLength(2);
+  expect(soc.json.history).toHaveLength(1);
+});
+
+test.each([
+  ["exportViolations", "text/csv; charset=utf-8; header=present", /^\uFEFF"id"/],
+  ["exportFramework", "text/csv; charset=utf-8; header=present", /^\uFEFF"framework"/],
+  ["reportViolations", "application/pdf", /^%PDF-/],
+  ["reportFramework", "application/pdf", /^%PDF-/],
+])("%s answers a file to keep", async (name, type, begins) => {
+  const { content, headers } = await call(name, { params: { framework_id: "soc-2" } });
+  expect(content!.type).toBe(type);
+  expect(Buffer.from(content!.data).toString("utf8")).toMatch(begins);
+  expect(headers!["Content-Disposition"]).toMatch(/^attachment; filename="(violations|soc-2)\.(csv|pdf)"$/);
 });
 
 test("an exemption is made, read, listed and removed", async () => {
@@ -71,6 +97,12 @@ test.each([
   ["listViolations", { query: { severity: "urgent" } }],
   ["listViolations", { query: { framework: "cis" } }],
   ["listViolations", { query: { status: "open" } }],
+  ["listViolations", { query: { check: "vault-recoverable" } }],
+  ["listViolations", { query: { vault: "kv/../x" } }],
+  ["listViolations", { query: { subscription: "one" } }],
+  ["listViolations", { query: { exempted: "maybe" } }],
+  ["reportViolations", { query: { limit: "5" } }],
+  ["reportFramework", { query: { days: "0" } }],
   ["getComplianceScore", { query: { history: "0" } }],
   ["getComplianceScore", { query: { history: "400" } }],
   ["createExemption", { body: { checkId: "x" } }],

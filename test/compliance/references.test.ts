@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { Reference } from "../../shared/compliance/references.ts";
+import type { AssetUse, Reference } from "../../shared/compliance/references.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { asset, openRoom, type Room, vault } from "./support.ts";
 
@@ -7,7 +7,7 @@ let storage: TestStorage;
 let room: Room;
 let asked = 0;
 /** What the room of dependencies knows now. */
-let known: Reference[] = [];
+let known: (Reference | AssetUse)[] = [];
 
 beforeAll(async () => {
   storage = await openStorage();
@@ -28,7 +28,7 @@ const named = (name: string | undefined, resolved: boolean, who = "app"): Refere
   resolved,
   evidence: `${who} (webApp), A: ${resolved ? "Resolved" : "SecretNotFound"}`,
 });
-const changed = async (references: Reference[], assets: string[]) => {
+const changed = async (references: typeof known, assets: string[]) => {
   known = references;
   await room.compliance.referencesChanged("KV-One", assets);
   await room.drain();
@@ -86,4 +86,19 @@ test("what refers to a vault that nobody knows is no violation of any", async ()
   await room.compliance.referencesChanged("kv-nowhere", ["secret.x"]);
   await room.drain();
   expect(await failing()).toEqual([]);
+});
+
+test("a secret that logs have not seen read is a violation until one has; that they say nothing is none", async () => {
+  const unused = async () =>
+    (await room.compliance.violations({}, page)).items
+      .filter(({ checkId }) => checkId === "secret-unused")
+      .map(({ resourceId, evidence }) => `${resourceId}: ${evidence}`);
+  await room.scan(vault("kv-one"), [asset("kv-one", "secret", "db"), asset("kv-one", "secret", "api")]);
+  const use = (name: string, unused: boolean): AssetUse => ({ asset: `secret.${name}`, unused, evidence: `${name}.` });
+  await changed([named("secret.db", true), use("db", true), use("api", false)], ["secret.db", "secret.api"]);
+  expect([await unused(), await failing()]).toEqual([["kv-one.secret.db: db."], []]);
+  await changed([use("db", false), use("api", true)], ["secret.db", "secret.api"]);
+  expect(await unused()).toEqual(["kv-one.secret.api: api."]);
+  await changed([], ["secret.db", "secret.api"]);
+  expect(await unused()).toEqual([]);
 });

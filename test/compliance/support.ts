@@ -5,7 +5,7 @@ import type { Check, Context } from "../../shared/compliance/check.ts";
 import { CHECKS } from "../../shared/compliance/checks/all.ts";
 import { type Compliance, createCompliance } from "../../shared/compliance/compliance.ts";
 import { EvaluateMessage, QUEUE } from "../../shared/compliance/layout.ts";
-import type { Reference } from "../../shared/compliance/references.ts";
+import type { AssetUse, Reference } from "../../shared/compliance/references.ts";
 import type { Caller } from "../../shared/http/endpoint.ts";
 import type { PageRequest } from "../../shared/http/paging.ts";
 import {
@@ -135,7 +135,7 @@ export interface Room {
 export function openRoom(
   connectionString: string,
   measured = connectionString,
-  references: (vaultName: string) => Promise<Reference[]> = async () => [],
+  references: (vaultName: string) => Promise<(AssetUse | Reference)[]> = async () => [],
 ): Room {
   const tables = createTables({ connectionString });
   const clock = { at: START, now: () => new Date(clock.at) };

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import type { EvaluateMessage } from "../../shared/compliance/layout.ts";
+import { EDITION } from "../../shared/compliance/checks/all.ts";
+import { DayScores, type EvaluateMessage, HISTORY, LINES_KEY, Lines, STATE } from "../../shared/compliance/layout.ts";
 import type { AssetRecord } from "../../shared/inventory/asset.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import {
@@ -82,20 +83,16 @@ test("a changed policy evaluates what lies between the old and the new line, onc
     days.map((day) => secret(`s${day}`, { expiresOn: inDays(day) })),
   );
   const near = async () => checkIds(await walk(room.compliance)).length;
-  expect(await near()).toBe(2 + 4);
+  expect(await near()).toBe(2 + 2);
   Object.assign(room.settings, { criticalExpiryDays: 10, warningExpiryDays: 50 });
   await room.compliance.policyChanged(["criticalExpiryDays", "warningExpiryDays"]);
   expect(room.delays.at(-1)).toBeGreaterThanOrEqual(30);
   expect(sent(await room.drain()).sort()).toEqual(["secret.s40", "secret.s9"]);
-  expect(await near()).toBe(3 + 5);
+  expect(await near()).toBe(3 + 2);
   Object.assign(room.settings, { criticalExpiryDays: 5, warningExpiryDays: 8 });
   await room.compliance.policyChanged(["warningExpiryDays"]);
   expect(sent(await room.drain()).sort()).toEqual(["secret.s20", "secret.s40", "secret.s6", "secret.s9"]);
-  expect(await sets()).toEqual([
-    "s3: secret-near-expiry-critical",
-    "s3: secret-near-expiry-warning",
-    "s6: secret-near-expiry-warning",
-  ]);
+  expect(await sets()).toEqual(["s3: secret-near-expiry-critical", "s6: secret-near-expiry-warning"]);
 });
 
 test("a policy changed and changed back leaves no trace of what was judged in between", async () => {
@@ -153,9 +150,62 @@ test("the score of each day is kept, and today's is as it is now", async () => {
   await room.scan(vault("kv"), [secret("a", {})]);
   const { score, passed, failed, total, history } = await room.compliance.score(30);
   expect(history).toEqual([
-    { date: "2026-11-21", score: expect.any(Number), passed: passed - 1, failed: 1, total },
-    { date: "2026-11-23", score, passed, failed, total },
+    { date: "2026-11-21", score: expect.any(Number), passed: passed - 1, failed: 1, total, edition: EDITION },
+    { date: "2026-11-23", score, passed, failed, total, edition: EDITION },
+  ]);
+  // That of a framework of which nothing fails, since nothing that fails is asked for by it.
+  const pci = await room.compliance.framework("pci-dss-4.0.1", 30);
+  expect(pci.history?.map(({ date, failed }) => [date, failed])).toEqual([
+    ["2026-11-21", 0],
+    ["2026-11-23", 0],
   ]);
   expect((await room.compliance.score(2)).history).toHaveLength(1);
   expect((await room.compliance.score()).history).toBeUndefined();
+});
+
+test("days of before frameworks were kept have no score of one, and say no edition", async () => {
+  await room.tables.put(DayScores, HISTORY, "2026-11-20", {
+    date: "2026-11-20",
+    score: 90,
+    passed: 9,
+    failed: 1,
+    total: 10,
+  });
+  const { history } = await room.compliance.score(30);
+  expect(history![0]).toEqual({ date: "2026-11-20", score: 90, passed: 9, failed: 1, total: 10, edition: null });
+  expect((await room.compliance.framework("soc-2", 30)).history).toHaveLength(1);
+});
+
+test("where the checks are others than what stands was judged by, everything is evaluated anew, once", async () => {
+  await room.scan(vault("kv"), [secret("a", { contentType: undefined })]);
+  const row = (await room.tables.get(Lines, STATE, LINES_KEY))!;
+  const { edition: _, ...before } = row;
+  await room.tables.replace(Lines, before as typeof row);
+  await room.compliance.runDue();
+  expect((await room.drain()).map(({ kind }) => kind)).toEqual(["crossed", "vault"]);
+  expect(await sets()).toEqual(["a: secret-content-type"]);
+  await room.compliance.runDue();
+  expect((await room.drain()).map(({ kind }) => kind)).toEqual(["crossed"]);
+});
+
+test("a violation that gets worse has not ended: another check goes on with it, until the asset is renewed", async () => {
+  const told = async (days: number, checkId: string) => {
+    await room.scan(vault("kv", { softDelete: false, purgeProtection: false }), [
+      secret("a", { expiresOn: inDays(days) }),
+    ]);
+    const violation = { checkId, resourceId: "kv.secret.a", resourceType: "secret", vaultName: "kv" };
+    const retired = { ...violation, checkId: "vault-recoverable", resourceId: "kv", resourceType: "vault" };
+    const reading = await room.compliance.readViolations();
+    return [
+      ...(await reading.standing([violation, retired].map((one) => ({ ...one, id: one.checkId })))).keys(),
+    ].sort();
+  };
+  const [warning, critical] = ["secret-near-expiry-warning", "secret-near-expiry-critical"];
+  expect(await told(20, warning)).toEqual([warning, "vault-recoverable"]);
+  expect(await told(3, warning)).toEqual([warning, "vault-recoverable"]);
+  expect(await told(-1, warning)).toEqual([warning, "vault-recoverable"]);
+  expect(await told(-1, critical)).toEqual([critical, "vault-recoverable"]);
+  expect(await told(90, critical)).toEqual(["vault-recoverable"]);
+  // What was the worse is over when it is but near again.
+  expect(await told(20, critical)).toEqual(["vault-recoverable"]);
 });

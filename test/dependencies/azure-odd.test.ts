@@ -206,7 +206,7 @@ describe("over the wire", () => {
       arm: createArm(services),
       appConfiguration: createAppConfigurationReferences(services),
       resourceManager: createResourceManager(services),
-      configured: async () => [UNIT],
+      watched: async () => ({ all: false, named: [UNIT] }),
     });
     const found: Told[] = [];
     for await (const one of source.read(UNIT, { since })) found.push(one);

@@ -4,6 +4,7 @@ import { readInfraFiles } from "../../infra/check/files.ts";
 import { grantsOf } from "../../infra/check/grants.ts";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { acmeCompany } from "../../infra/local/cloud/company/acme.ts";
+import { guidFrom } from "../../infra/local/cloud/resources/identifiers.ts";
 import { createAppConfigurationReferences } from "../../shared/azure/app-configuration-references.ts";
 import { createArm } from "../../shared/azure/arm.ts";
 import { createIdentity } from "../../shared/azure/identity.ts";
@@ -17,16 +18,21 @@ import { failureOf, IMPATIENT, recordingLog } from "../azure/services.ts";
 /** What the source of Azure tells of the company acme, over the wires of the stand-in cloud. */
 
 const MANY = "44444444-4444-4444-8444-444444444444";
+const EMPTY = "55555555-4444-4444-8444-444444444444";
 const SITES = 200;
 
 let cloud: Cloud;
 let source: EdgeSource;
+/** The object id of the service's own principal. */
+let own: string | undefined;
 const log = recordingLog();
 
 beforeAll(async () => {
   const acme = acmeCompany(1);
   const many = { id: MANY, name: "Many", vaults: [{ name: "kv-many" }], generate: { sites: SITES } };
-  const company = { ...acme, subscriptions: [...acme.subscriptions, many] };
+  const roleAssignments = [{ principal: "reads-all", principalType: "ServicePrincipal", role: "Reader" } as const];
+  const empty = { id: EMPTY, name: "Empty", vaults: [{ name: "kv-empty" }], roleAssignments };
+  const company = { ...acme, subscriptions: [...acme.subscriptions, many, empty] };
   const live = await liveIn({ company });
   ({ cloud } = live);
   const services = { config: live.config, identity: createIdentity(live.config), log, limits: IMPATIENT };
@@ -36,7 +42,8 @@ beforeAll(async () => {
     arm: createArm(services),
     appConfiguration: createAppConfigurationReferences(services),
     resourceManager: createResourceManager(services),
-    configured: async () => [],
+    watched: async () => ({ all: true, named: [] }),
+    ownObjectId: async () => own,
   });
 });
 afterAll(() => cloud?.stop());
@@ -60,8 +67,31 @@ async function reading(unit: string, since?: Date): Promise<Reading> {
   for await (const one of source.read(unit, { since })) {
     if ("notSeen" in one) found.notSeen.push(one.notSeen);
     else if ("gone" in one) found.gone.push(one.gone);
-    else found.resources.push(one);
+    else if ("resource" in one) found.resources.push(one);
   }
+  return found;
+}
+/** The sites that a reading tells of from a place on, as new and as earlier ones; it ends after so many places. */
+async function part(unit: string, after?: string, most = Number.POSITIVE_INFINITY) {
+  const found = {
+    sites: [] as string[],
+    earlier: [] as string[],
+    place: after,
+    failure: undefined as string | undefined,
+  };
+  const stop = new AbortController();
+  let places = 0;
+  const read = async () => {
+    for await (const one of source.read(unit, { after, signal: stop.signal })) {
+      if ("resource" in one && one.resource.kind !== "principal") found.sites.push(one.resource.id);
+      if ("earlier" in one) found.earlier.push(one.earlier);
+      if (!("place" in one)) continue;
+      found.place = one.place;
+      if (++places === most) stop.abort();
+    }
+  };
+  if (most === Number.POSITIVE_INFINITY) await read();
+  else found.failure = (await failureOf(read())).code;
   return found;
 }
 
@@ -354,6 +384,21 @@ describe(`a subscription with ${SITES} sites`, () => {
     consumers.remove(made);
   });
 
+  test("is gone on with where the time was over, and no site is looked into twice", async () => {
+    const first = await part(MANY, undefined, 120);
+    expect(first.failure).toBe("timedOut");
+    // Of those looked into side by side some may have been through already.
+    expect(first.sites.length).toBeGreaterThanOrEqual(120);
+    expect(first.sites.length).toBeLessThan(130);
+    cloud.control.resetCounts();
+    const rest = await part(MANY, first.place);
+    expect(rest.earlier).toEqual(first.sites);
+    expect(new Set([...rest.earlier, ...rest.sites]).size).toBe(SITES);
+    expect(rest.sites).toHaveLength(SITES - first.sites.length);
+    // Beside what the first part still had on its way.
+    expect(cloud.control.counts()["arm.listReferences"]).toBeLessThanOrEqual(2 * (SITES - 120) + 16);
+  });
+
   test("a caller that has no more time ends the reading", async () => {
     const signal = AbortSignal.abort();
     const read = async () => {
@@ -369,6 +414,15 @@ describe("a subscription of ten sites", () => {
 
   test("so long ago that changes are kept no more, all is read", async () => {
     expect(sitesIn(await reading(unit(), new Date(now().getTime() - 8 * 86_400_000)))).toHaveLength(10);
+  });
+
+  test("where the last one that was looked into is gone, all are looked into again", async () => {
+    const one = await part(unit());
+    const again = await part(unit(), `0 ${one.sites[3]}-that-was-deleted`);
+    expect([again.sites, again.earlier.length > 0]).toEqual([one.sites, true]);
+    const last = await part(unit(), one.place);
+    expect(last.sites).toEqual([]);
+    expect(last.earlier).toEqual(expect.arrayContaining(one.sites));
   });
 
   test("a site that does not answer is named, and a reading of changes is not over with it", async () => {
@@ -423,6 +477,27 @@ test("an identity that may list the vaults and nothing else does not take a subs
   const actions = ["Microsoft.KeyVault/vaults/read"];
   cloud.control.allowOnly([{ scope: `/subscriptions/${unit}`, actions, dataActions: [] }]);
   expect(await failureOf(reading(unit))).toMatchObject({ code: "accessDenied" });
+});
+
+test("with the roles of a scan alone, which may list role assignments, an empty answer is no empty subscription", async () => {
+  const { bicep } = await parseTemplates(readInfraFiles());
+  const unit = subscription("Acme Platform");
+  const own = grantsOf(bicep).filter(({ principal }) => principal === "{identity.principal_id}");
+  const scans = own.filter(({ scope, role }) => scope === "watched" && !/^dependency/.test(role));
+  expect(scans.map(({ role }) => role)).toContain("Key Vault Reader");
+  cloud.control.allowOnly(scans.map((grant) => ({ ...grant, scope: `/subscriptions/${unit}` })));
+  const { notSeen, gone } = await reading(unit);
+  expect(notSeen).toMatchObject([{ scope: `/subscriptions/${unit}`, code: "nothingListed" }]);
+  expect(notSeen[0]!.remedy).toContain("Credential Lifecycle Dependency Reader");
+  expect(gone).toEqual([]);
+});
+
+test("a subscription without any such resource is empty where a role of the identity shows it, and else may be", async () => {
+  const all = await reading(EMPTY);
+  expect(all.notSeen).toMatchObject([{ scope: `/subscriptions/${EMPTY}`, code: "nothingListed" }]);
+  own = guidFrom("principal reads-all");
+  expect((await reading(EMPTY)).notSeen).toEqual([]);
+  own = undefined;
 });
 
 test("without configured subscriptions all that the identity may see are units", async () => {

@@ -18,7 +18,7 @@ async function entitled(dataActions: string[], { scope = `/subscriptions/${UNIT}
       },
       definitions: async () => {
         asked++;
-        return { name: "Role", permissions: [{ dataActions, notDataActions: [] }] };
+        return { name: "Role", permissions: [{ actions: [], notActions: [], dataActions, notDataActions: [] }] };
       },
     },
   );

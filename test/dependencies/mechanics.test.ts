@@ -1,14 +1,27 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { createReferenceNews } from "../../shared/alerts/reference-news.ts";
+import type { CloudFailure } from "../../shared/azure/failure.ts";
+import type { Told } from "../../shared/dependencies/source.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { app, caller, Deployment, denied, everything, notSeen, resolved, SERVICE_VAULT, unresolved } from "./room.ts";
+import {
+  app,
+  caller,
+  Deployment,
+  denied,
+  everything,
+  notSeen,
+  resolved,
+  SERVICE_VAULT,
+  timedOut,
+  unresolved,
+} from "./room.ts";
 
 let storage: TestStorage;
 let account = 0;
 let deployment: Deployment;
 
 beforeAll(async () => {
-  storage = await openStorage(Array.from({ length: 16 }, (_, index) => `deps${index}`));
+  storage = await openStorage(Array.from({ length: 18 }, (_, index) => `deps${index}`));
 });
 afterAll(() => storage?.stop());
 beforeEach(() => {
@@ -101,6 +114,51 @@ test("what could not be looked into stays as it was, says since when, and is lis
   company.units_ = { s1: [app("one", { A: {} }), app("two", { A: {} })], s2: [app("four", { A: {} })] };
   expect(await deployment.run()).toMatchObject({ status: "completed", notSeen: 0, edges: 3 });
   expect((await names()).sort()).toEqual(["kv-one/db four A", "kv-one/db one A", "kv-one/db two A"]);
+});
+
+test("a unit that takes longer than there is time is read in parts, as if it were in one", async () => {
+  const id = (name: string) => `/subscriptions/s1/sites/${name}`;
+  const at = (place: string) => ({ place });
+  const before = ["one", "two", "three", "four", "five", "left"].map((name) => app(name, { A: {}, B: {} }));
+  const now = [
+    [app("one", { A: {} }), at("1"), notSeen(id("two")), at("2")],
+    [app("three", { A: {}, C: {} }), at("3")],
+    [app("four", { A: {} }, { partial: true }), notSeen(id("four")), notSeen(id("five"))],
+  ];
+  const earlier = (...names: string[]) => names.map((name) => ({ earlier: id(name) }));
+  const parts: Record<string, (Told | CloudFailure)[]> = {
+    "": [...now[0]!, timedOut()],
+    2: [...earlier("one", "two"), ...now[1]!, timedOut()],
+    3: [...earlier("one", "two", "three"), ...now[2]!],
+  };
+  const whole = new Deployment(storage.connectionString(`deps${account++}`));
+  for (const { company } of [deployment, whole]) company.units_ = { s1: [...before, notSeen(id("three"))] };
+  for (const one of [deployment, whole]) await one.run();
+  whole.company.units_ = { s1: now.flat() };
+  const expected = await whole.run();
+  let begun: number | undefined;
+  deployment.company.told = (_, after = "") => {
+    begun ??= Date.now();
+    return parts[after]!;
+  };
+  const run = await deployment.run();
+  expect(deployment.company.readings.slice(1).map(({ after }) => after)).toEqual([undefined, "2", "3"]);
+  const counts = ({ status, changed, resources, edges, notSeen: hidden }: typeof run) => [
+    status,
+    changed,
+    resources,
+    edges,
+    hidden,
+  ];
+  expect(counts(run)).toEqual(counts(expected));
+  expect(await deployment.standing()).toEqual(await whole.standing());
+  await deployment.run("changes");
+  expect(deployment.company.readings.at(-1)!.since!.getTime()).toBeLessThanOrEqual(begun! - 15 * 60_000);
+
+  // Without a step forward it has failed, and takes nothing away.
+  parts[3] = [...earlier("one", "two", "three"), timedOut()];
+  const failed = { status: "failed", edges: run.edges, failures: [{ code: "timedOut" }] };
+  expect(await deployment.run()).toMatchObject(failed);
 });
 
 test("a source whose units can't be listed loses none of them, and says so until they can", async () => {

@@ -2,6 +2,7 @@ import type { AuditEvent } from "../../shared/audit/event.ts";
 import { CloudFailure } from "../../shared/azure/failure.ts";
 import { createDependencies, type Dependencies, type DiscoverMessage } from "../../shared/dependencies/dependencies.ts";
 import type { Edge, Resource } from "../../shared/dependencies/edge.ts";
+import type { Usage } from "../../shared/dependencies/logs/usage.ts";
 import {
   EDGES,
   Edges,
@@ -16,7 +17,7 @@ import {
   Units,
   unpackEdges,
 } from "../../shared/dependencies/rows.ts";
-import type { EdgeSource, Told } from "../../shared/dependencies/source.ts";
+import type { EdgeSource, ReadOptions, Told } from "../../shared/dependencies/source.ts";
 import type { FoundAsset } from "../../shared/inventory/query.ts";
 import { systemRandomness } from "../../shared/runtime.ts";
 import { createStoreClock } from "../../shared/storage/clock.ts";
@@ -86,21 +87,25 @@ export class Company implements EdgeSource {
   readonly name = "azure";
   units_: Record<string, Told[] | CloudFailure> = {};
   unlistable: CloudFailure | undefined;
-  readonly readings: { unit: string; since: Date | undefined }[] = [];
+  readonly readings: { unit: string; since: Date | undefined; after?: string | undefined }[] = [];
   /** Run before each thing that is told. */
   before: (unit: string) => Promise<void> = async () => {};
+
+  /** What a reading of a unit tells, or a part of one. */
+  told = (unit: string, _after: string | undefined): (Told | CloudFailure)[] | CloudFailure => this.units_[unit] ?? [];
 
   async units(): Promise<string[]> {
     if (this.unlistable) throw this.unlistable;
     return Object.keys(this.units_);
   }
 
-  async *read(unit: string, { since }: { since?: Date | undefined }): AsyncGenerator<Told> {
-    this.readings.push({ unit, since });
-    const told = this.units_[unit] ?? [];
+  async *read(unit: string, { since, after }: ReadOptions): AsyncGenerator<Told> {
+    this.readings.push({ unit, since, ...(after !== undefined && { after }) });
+    const told = this.told(unit, after);
     if (told instanceof CloudFailure) throw told;
     for (const one of told) {
       await this.before(unit);
+      if (one instanceof CloudFailure) throw one;
       yield one;
     }
   }
@@ -110,6 +115,9 @@ export const denied = () =>
   new CloudFailure("accessDenied", "Could not list the sites: the service's identity may not.", {
     remedy: "Give the service's identity the role Reader.",
   });
+
+export const timedOut = () =>
+  new CloudFailure("timedOut", "Could not list the sites in time.", { remedy: "See which service answers slowly." });
 
 /** A web app of a subscription; names of settings to what they name. */
 export function app(
@@ -146,6 +154,10 @@ export class Deployment {
   readonly events: AuditEvent[] = [];
   readonly compliance: { vaultName: string; assets: string[] }[] = [];
   readonly assets = new Map<string, FoundAsset>();
+  usage: Pick<Usage, "of" | "lastSignIn"> = {
+    of: async () => ({ lastAt: undefined, readers: [], more: false, logs: [] }),
+    lastSignIn: async () => undefined,
+  };
   licensed = true;
   ended = 0;
   /** Milliseconds that everybody's clock is ahead of the store's. */
@@ -179,6 +191,7 @@ export class Deployment {
       audit: mortal({ append: async (event: AuditEvent) => void this.events.push(event) }, death),
       config: { SERVICE_KEY_VAULT_URL: `https://${SERVICE_VAULT}.vault.azure.net` },
       sources,
+      usage: this.usage,
       inventory: { assets: { get: async (id) => this.assets.get(id.toLowerCase()) }, moment },
       referencesChanged: async (vaultName, assets) => void this.compliance.push({ vaultName, assets }),
       ended: async () => void this.ended++,

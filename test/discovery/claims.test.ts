@@ -8,11 +8,12 @@ import {
   SCAN_ROW,
   Scans,
   scanPartition,
+  VaultMessage,
 } from "../../shared/discovery/scan.ts";
 import { VaultBusy } from "../../shared/inventory/claim.ts";
 import { HOUR_MS, MINUTE_MS, SECOND_MS } from "../../shared/time.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
-import { caller, type Rooms, scanRooms } from "./rooms.ts";
+import { caller, HERE, type Rooms, scanRooms } from "./rooms.ts";
 
 /** What workers and messages that are lost are told by: the age of rows, as storage counts it. */
 
@@ -143,6 +144,52 @@ describe("a vault's message", () => {
   });
 });
 
+test("after an outage each worker sends for what it had in hand, however many come again together", async () => {
+  const names = Array.from({ length: 24 }, (_, at) => `kv-${String(at).padStart(2, "0")}`);
+  rooms.cloud.vaults.set(HERE, names);
+  rooms.settings.discoveryMaxWorkers = 12;
+  const scanId = await rooms.planned();
+  const messages = rooms.take(QUEUES.vaults);
+  expect(messages).toHaveLength(12);
+  // Ten of them are through with their first vault and have a second one in hand when storage fails.
+  const working = messages.slice(0, 10);
+  for (const { message } of working) {
+    const worker = scanRooms(connection);
+    await worker.clockCatchesUp();
+    const { known } = worker.writer;
+    const begun = new Set<string>();
+    worker.writer.known = async (name) => {
+      if (begun.add(name).size > 1) throw new Error("storage is away");
+      return await known(name);
+    };
+    await expect(worker.run.scanVaults(message, 1)).rejects.toThrow("storage is away");
+  }
+  expect(rooms.sent).toEqual([]);
+  for (const { message } of working) await rooms.run.scanVaults(message, 2);
+  expect(new Set(rooms.sent.map(({ message }) => message.index)).size).toBe(10);
+  expect(rooms.sent).toHaveLength(10);
+  await rooms.deliver();
+  for (const one of messages.slice(10)) await rooms.hand(one);
+  await rooms.deliver();
+  expect(await rooms.discovery.progress(scanId)).toMatchObject({ status: "completed", vaultsDone: 24 });
+});
+
+test("messages and claims of the version before go on as they are", async () => {
+  const scanId = await rooms.planned();
+  const messages = rooms.take(QUEUES.vaults).map(({ message }) => message);
+  for (const { index } of messages) {
+    const {
+      worker: _,
+      begun: __,
+      ...row
+    } = (await rooms.tables.get(PlannedVaults, scanPartition(scanId), claimedKey(index)))!;
+    await rooms.tables.replace(PlannedVaults, row);
+    const vault = { name: row.name, subscriptionId: row.subscriptionId, action: row.action, resource: {}, chain: 0 };
+    await rooms.run.scanVaults(VaultMessage.parse({ scanId, index, vault }), index === "000001" ? 2 : 1);
+  }
+  expect(await rooms.discovery.progress(scanId)).toMatchObject({ status: "completed", vaultsDone: 3 });
+});
+
 describe("whatever the clocks of those who wrote them say", () => {
   const hoursAhead = () => new Date(Date.now() + 10 * HOUR_MS).toISOString();
 
@@ -173,6 +220,7 @@ describe("whatever the clocks of those who wrote them say", () => {
     const { scanId } = await rooms.discovery.start({ mode: "full" }, caller);
     await rooms.tables.remove(Scans, scanPartition(scanId), SCAN_ROW);
     await rooms.tables.modify(ActiveScans, ACTIVE, ACTIVE, (row) => ({
+      looks: [],
       scans: row!.scans.map((scan) => ({ ...scan, createdAt: hoursAhead() })),
     }));
     await expect(rooms.discovery.start({ mode: "full" }, caller)).rejects.toMatchObject({ code: "scanRunning" });

@@ -52,7 +52,7 @@ test("a host ten minutes ahead, set back by an hour and killed amid a scan, hold
   const started = await service.admin("POST", "/api/assets/discovery/scan", { mode: "full" });
   const status = async () =>
     (await service.admin("GET", `/api/assets/discovery/scan/${started.body.scanId}/status`)).body;
-  await expect.poll(async () => (await status()).progress.vaultsDone, { timeout: 30_000 }).toBeGreaterThan(0);
+  await expect.poll(async () => (await status()).progress.vaultsDone, { timeout: 150_000 }).toBeGreaterThan(0);
   await hostClock.add(-HOUR_MS);
   await delay(SECOND_MS);
   await service.hosts[0]!.stop("SIGKILL");
@@ -65,8 +65,8 @@ test("a host ten minutes ahead, set back by an hour and killed amid a scan, hold
   let moved = 0;
   for (; (await status()).status === "running" && moved < 12 * MINUTE_MS; moved += 30 * SECOND_MS) {
     await storageClock.add(30 * SECOND_MS);
-    await fetch(`${service.url}/admin/functions/watchScans`, { method: "POST" });
-    await delay(3 * SECOND_MS);
+    await fetch(`${service.url}/__host/timers/watchScans`, { method: "POST" });
+    await service.idle();
   }
   expect(moved).toBeLessThanOrEqual(3 * MINUTE_MS);
   const scan = await status();
@@ -84,4 +84,4 @@ test("a host ten minutes ahead, set back by an hour and killed amid a scan, hold
   expect(times).toEqual([...times].sort((a, b) => b - a));
   for (const at of times) expect(at).toBeGreaterThanOrEqual(begun - MINUTE_MS);
   expect(entries.filter((entry) => entry.eventType === "scan.finished")).toHaveLength(1);
-}, 180_000);
+});

@@ -7,7 +7,7 @@ import { type MovedStorage, startMovedStorage } from "../support/moved-storage.t
 import { startTableProxy } from "../support/table-proxy.ts";
 import { caller, everything, HERE, type Rooms, scanRooms } from "./rooms.ts";
 
-const ACCOUNTS = Array.from({ length: 40 }, (_, at) => `account${at}`);
+const ACCOUNTS = Array.from({ length: 80 }, (_, at) => `account${at}`);
 
 let storage: MovedStorage;
 let used = 0;
@@ -70,7 +70,7 @@ describe("a scan's end is entered once and written whole", () => {
       // The four of its own rows, and the entry with its index.
       expect(met).toBeGreaterThanOrEqual(6);
     },
-    60_000,
+    300_000,
   );
 
   test("by ten workers at the same time", async () => {
@@ -91,6 +91,18 @@ describe("a scan's end is entered once and written whole", () => {
     expect((await rooms.audit.seal()).sealed).toBeGreaterThan(0);
     await rooms.run.finish(scanId);
     await expectEndedOnce(rooms, scanId);
+  });
+
+  test("also when the inventory can't be counted anew, which is said", async () => {
+    const connection = freshStorage();
+    const scanId = await allButTheEnd(connection);
+    const rooms = scanRooms(connection);
+    rooms.totals.renew = async () => {
+      throw new Error("the totals are broken");
+    };
+    await expect(rooms.run.finish(scanId)).rejects.toThrow("the totals are broken");
+    await expectEndedOnce(rooms, scanId);
+    await rooms.run.finish(scanId);
   });
 
   test("and sends no message to itself, however often it is asked for", async () => {
@@ -233,7 +245,8 @@ describe("a message that failed for good", () => {
     await rooms.run.vaultFailed(scanId, message!.message.index);
     // Twice: the second one finds it done.
     await rooms.run.vaultFailed(scanId, message!.message.index);
-    expect(rooms.sent).toMatchObject([{ queue: QUEUES.vaults, message: { scanId, index: "000001" } }]);
+    const other = { scanId, index: expect.stringMatching(/^00000[12]$/) };
+    expect(rooms.sent).toMatchObject([{ queue: QUEUES.vaults, message: other }]);
     await rooms.deliver();
     expect(await rooms.discovery.progress(scanId)).toMatchObject({ status: "partial", vaultsDone: 3, vaultsFailed: 1 });
     const { page } = await rooms.discovery.results(scanId, everything);
@@ -256,6 +269,13 @@ describe("a message that failed for good", () => {
     });
     expect(await rooms.entries("scan.finished")).toMatchObject([{ outcome: "failure", details: { status: "failed" } }]);
     expect(await rooms.active.all()).toEqual([]);
+  });
+
+  test("of a plan whose scan runs since is no failure of the scan: its vaults go on", async () => {
+    const scanId = await rooms.planned();
+    await rooms.run.planFailed(scanId);
+    await rooms.deliver();
+    await expectEndedOnce(rooms, scanId);
   });
 });
 

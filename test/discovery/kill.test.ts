@@ -28,6 +28,8 @@ beforeAll(async () => {
   service = await Service.start({
     company,
     lease: 1,
+    // What watches over scans each minute is part of what goes on with them.
+    schedules: true,
     env: { DISCOVERY_MAX_WORKERS: "3" },
     storageEnv: storageClock.environment,
   });
@@ -88,6 +90,33 @@ test(
   },
   60_000 + ROUNDS * 60_000,
 );
+
+test("killed while a look waits, another host does it: a new secret is there without a scan, after its event alone", async () => {
+  const storage = service.azurite.connectionString();
+  await service.cloud.control.deliverEvents({ connectionString: storage, queue: "vault-events" });
+  await service.scan({ mode: "delta" });
+  const scans = await service.all("/api/assets/discovery/scans");
+  service.cloud.control.putSecret("kv-0", { name: "from-an-event", expiresInDays: 9 });
+  const client = TableClient.fromConnectionString(storage, "Scans", { allowInsecureConnection: true });
+  const wanted = () => rowsOf(client, "PartitionKey eq 'looks'");
+  await expect.poll(wanted, { timeout: 150_000 }).toBe(1);
+  await service.hosts.splice(0)[0]!.stop("SIGKILL");
+  await service.addHost();
+  // The vault was read by the scans of before just now, so that the look waits for half a minute.
+  await storageClock.add(31_000);
+  await expect.poll(wanted, { timeout: 150_000 }).toBe(0);
+  const { body } = await service.admin("GET", "/api/assets/discovery/assets/kv-0.secret.from-an-event");
+  expect(body).toMatchObject({ vaultName: "kv-0", daysUntilExpiry: 8 });
+  const { body: vaults } = await service.admin("GET", "/api/assets/discovery/vaults");
+  expect(vaults.items[0]).toMatchObject({ name: "kv-0", lastEventAt: expect.any(String) });
+  const [subscription] = await service.all("/subscriptions");
+  expect(subscription.counts).toMatchObject({ vaults: VAULTS, vaultsWithEvents: 1 });
+  expect(await service.all("/api/assets/discovery/scans")).toEqual(scans);
+  expect(await service.all("/audit/entries?event_type=vault.changed")).toMatchObject([
+    { details: { added: ["kv-0.secret.from-an-event"] } },
+  ]);
+  await service.cloud.control.deliverEvents(undefined);
+});
 
 /** Fewer than a scan that finds a few changes in each of the eight vaults makes, so that each kill interrupts it. */
 const WRITES = 48;

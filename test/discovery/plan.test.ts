@@ -1,11 +1,13 @@
+import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { CloudFailure } from "../../shared/azure/failure.ts";
 import { QUEUES } from "../../shared/discovery/scan.ts";
-import { MINUTE_MS } from "../../shared/time.ts";
+import { MINUTE_MS, SECOND_MS } from "../../shared/time.ts";
+import { mortal, type Steps } from "../support/mortal.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
 import { caller, everything, HERE, type Rooms, scanRooms, THERE } from "./rooms.ts";
 
-const ACCOUNTS = Array.from({ length: 16 }, (_, at) => `account${at}`);
+const ACCOUNTS = Array.from({ length: 100 }, (_, at) => `account${at}`);
 
 let storage: MovedStorage;
 let used = 0;
@@ -21,7 +23,7 @@ beforeEach(() => {
 
 describe("a plan", () => {
   test("two messages for one plan at the same time: one plan stands, every vault is scanned once", async () => {
-    const { discovery, run, sent } = rooms;
+    const { discovery, sent } = rooms;
     const { scanId } = await discovery.start({ mode: "full" }, caller);
     sent.length = 0;
     let arrived = 0;
@@ -33,7 +35,7 @@ describe("a plan", () => {
       if (++arrived === 4) go();
       await both;
     };
-    await Promise.all([1, 2].map(() => run.plan(scanId, 1).then(go)));
+    await Promise.all([1, 2].map(() => rooms.plan(scanId).then(go)));
     expect(
       sent
         .filter(({ queue }) => queue === QUEUES.vaults)
@@ -52,11 +54,11 @@ describe("a plan", () => {
     rooms.cloud.whileListing = async () => {
       if (overtaken) return;
       overtaken = true;
-      await run.plan(scanId, 1);
-      await rooms.deliver();
+      await run.scan(scanId, 1);
     };
-    await run.plan(scanId, 1);
-    await rooms.deliver();
+    await run.scan(scanId, 1);
+    expect(overtaken).toBe(true);
+    expect(rooms.cloud.looked).toBe(3);
     expect(await discovery.progress(scanId)).toMatchObject({ status: "completed", vaultsTotal: 3, vaultsDone: 3 });
     expect((await discovery.results(scanId, everything)).page.items).toHaveLength(3);
   });
@@ -64,11 +66,11 @@ describe("a plan", () => {
   test("a message to spare starts no vault again; a second delivery of the plan's own does", async () => {
     const { discovery, run, sent } = rooms;
     const { scanId } = await discovery.start({ mode: "full" }, caller);
-    await run.plan(scanId, 1);
+    await rooms.plan(scanId);
     sent.length = 0;
-    await run.plan(scanId, 1);
+    await run.scan(scanId, 1);
     expect(sent).toEqual([]);
-    await run.plan(scanId, 2);
+    await run.scan(scanId, 2);
     expect(sent.filter(({ queue }) => queue === QUEUES.vaults)).toHaveLength(3);
   });
 
@@ -95,13 +97,152 @@ describe("a plan", () => {
   });
 });
 
+/** What a room changes storage with. */
+const WRITES = ["insert", "put", "replace", "remove", "modify", "transaction", "write"];
+/** `DEATHS=all npx vitest run test/discovery/plan.test.ts` tries every step, else a sample does. */
+const EVERY = process.env.DEATHS === "all" ? 1 : 9;
+
+describe("a scan in the invocation of its one message", () => {
+  const names = (count: number) => Array.from({ length: count }, (_, at) => `kv-${String(at).padStart(2, "0")}`);
+
+  test("is planned, scanned and ended by it, and sends no other", async () => {
+    rooms.cloud.vaults.set(HERE, names(12));
+    const { scanId } = await rooms.discovery.start({ mode: "full" }, caller);
+    expect(rooms.take(QUEUES.plan)).toHaveLength(1);
+    await rooms.run.scan(scanId, 1);
+    expect(rooms.sent).toEqual([]);
+    expect(rooms.cloud.looked).toBe(12);
+    expect(await rooms.discovery.progress(scanId)).toMatchObject({ status: "completed", vaultsDone: 12 });
+  });
+
+  test("has ten vaults in hand at once, sends messages for further workers, and never more than there may be", async () => {
+    rooms.cloud.vaults.set(HERE, names(16));
+    rooms.settings.discoveryMaxWorkers = 12;
+    let now = 0;
+    let most = 0;
+    rooms.cloud.whileLooking = async () => {
+      most = Math.max(most, ++now);
+      // Only ten together go on.
+      while (most < 10) await delay(5);
+      now--;
+    };
+    const { scanId } = await rooms.discovery.start({ mode: "full" }, caller);
+    rooms.take(QUEUES.plan);
+    const first = rooms.run.scan(scanId, 1);
+    await expect.poll(() => rooms.sent.length).toBe(2);
+    await Promise.all([first, ...rooms.take(QUEUES.vaults).map((one) => rooms.hand(one))]);
+    expect(most).toBeGreaterThanOrEqual(10);
+    expect(most).toBeLessThanOrEqual(12);
+    expect(await rooms.discovery.progress(scanId)).toMatchObject({ status: "completed", vaultsDone: 16 });
+    expect(rooms.cloud.looked).toBe(16);
+  });
+
+  test("hands on what it does not finish in some seconds, each vault to a message, and goes on with one", async () => {
+    rooms.cloud.vaults.set(HERE, names(9));
+    rooms.settings.discoveryMaxWorkers = 3;
+    let later: Promise<void> | undefined;
+    const seconds = async () => {
+      await storage.move(16 * SECOND_MS);
+      await rooms.clockCatchesUp();
+    };
+    // No vault is done before the time has passed.
+    rooms.cloud.whileLooking = () => {
+      later ??= seconds();
+      return later;
+    };
+    const { scanId } = await rooms.discovery.start({ mode: "full" }, caller);
+    rooms.take(QUEUES.plan);
+    await rooms.run.scan(scanId, 1);
+    expect(rooms.sent).toHaveLength(2);
+    expect(await rooms.discovery.progress(scanId)).toMatchObject({ status: "running", vaultsDone: 7 });
+    await rooms.deliver();
+    expect(await rooms.discovery.progress(scanId)).toMatchObject({ status: "completed", vaultsDone: 9 });
+    expect(rooms.cloud.looked).toBe(9);
+  });
+
+  test("whose beginning is written, cancelled, and told it was not written, is scanned and ended nevertheless", async () => {
+    const connection = storage.azurite.connectionString(ACCOUNTS[used++]!);
+    const other = scanRooms(connection);
+    let isLost = false;
+    const unlucky = scanRooms(connection, (tables) => ({
+      ...tables,
+      replace: async (entity, row) => {
+        const written = await tables.replace(entity, row);
+        if (isLost || (row as { status?: string }).status !== "running") return written;
+        // The answer is lost, and the scan cancelled before the same is sent again.
+        isLost = true;
+        await other.discovery.cancel(scanId, caller);
+        return await tables.replace(entity, row);
+      },
+    }));
+    unlucky.cloud.vaults.set(HERE, names(14));
+    unlucky.settings.discoveryMaxWorkers = 12;
+    const { scanId } = await other.discovery.start({ mode: "full" }, caller);
+    await unlucky.run.scan(scanId, 1);
+    expect(unlucky.take(QUEUES.vaults).map(({ message }) => message.index)).toEqual(["000010", "000011"]);
+    expect(unlucky.cloud.looked).toBe(10);
+    for (const index of ["000010", "000011"]) await unlucky.run.scanVaults({ scanId, index }, 1);
+    expect(await other.discovery.progress(scanId)).toMatchObject({ status: "cancelled", vaultsDone: 12 });
+  });
+
+  test("that fails at one vault scans the others; the message's next delivery gives the one its own", async () => {
+    rooms.cloud.vaults.set(HERE, names(5));
+    const { known } = rooms.writer;
+    rooms.writer.known = async (name) => {
+      if (name === "kv-03") throw new Error("storage fails");
+      return await known(name);
+    };
+    const { scanId } = await rooms.discovery.start({ mode: "full" }, caller);
+    rooms.take(QUEUES.plan);
+    await expect(rooms.run.scan(scanId, 1)).rejects.toThrow("storage fails");
+    expect(await rooms.discovery.progress(scanId)).toMatchObject({ status: "running", vaultsDone: 4 });
+    rooms.writer.known = known;
+    await rooms.run.scan(scanId, 2);
+    expect(rooms.sent).toEqual([{ queue: QUEUES.vaults, message: { scanId, index: "000003" }, delaySeconds: 0 }]);
+    await rooms.deliver();
+    expect(await rooms.discovery.progress(scanId)).toMatchObject({ status: "completed", vaultsDone: 5 });
+  });
+
+  test("that died is taken up by its message's next delivery, whichever write it died at, and every vault ends once", async () => {
+    let deaths = 0;
+    for (let at = 1 + Math.floor(Math.random() * EVERY); ; at += EVERY) {
+      const connection = storage.azurite.connectionString(ACCOUNTS[used++]!);
+      const other = scanRooms(connection);
+      const { scanId } = await other.discovery.start({ mode: "full" }, caller);
+      other.take(QUEUES.plan);
+      const steps: Steps = { taken: 0, dieAt: at, when: at % 2 ? "before" : "after" };
+      const dying = scanRooms(connection, (tables) => mortal(tables, steps, (method) => WRITES.includes(method)));
+      await dying.run.scan(scanId, 1).catch(() => {});
+      if (!steps.dead) break;
+      deaths++;
+      const { status } = await other.discovery.progress(scanId);
+      if (status === "queued" || status === "running") {
+        await storage.move(11 * MINUTE_MS);
+        await other.run.scan(scanId, 2);
+        await other.deliver();
+        await other.watch();
+        await other.deliver();
+      }
+      expect(await other.discovery.progress(scanId), `death ${at}`).toMatchObject({
+        status: "completed",
+        vaultsDone: 3,
+      });
+      expect(await other.ids()).toHaveLength(6);
+      expect(await other.entries("scan.finished")).toHaveLength(1);
+      expect(await other.active.all()).toEqual([]);
+    }
+    expect(deaths).toBeGreaterThan(1);
+  }, 120_000);
+});
+
 describe("the list of scans", () => {
   test("shows a scan as it stands, also while it runs", async () => {
-    const { discovery, run } = rooms;
+    const { discovery } = rooms;
     const { scanId } = await discovery.start({ mode: "full" }, caller);
+    rooms.sent.length = 0;
     const listed = async () => (await discovery.list(everything)).items.map(({ status }) => status);
     expect(await listed()).toEqual(["queued"]);
-    await run.plan(scanId, 1);
+    await rooms.plan(scanId);
     expect(await listed()).toEqual(["running"]);
     await rooms.deliver();
     expect(await listed()).toEqual(["completed"]);
@@ -128,9 +269,9 @@ describe("a vault that moved to another subscription", () => {
   test("is not taken out by a scan that planned its removal before another one found it", async () => {
     await rooms.scan("full");
     rooms.cloud.vaults.set(HERE, ["kv-one", "kv-two"]);
-    const { discovery, run, sent } = rooms;
+    const { discovery, sent } = rooms;
     const removing = await discovery.start({ mode: "delta", subscriptions: [HERE] }, caller);
-    await run.plan(removing.scanId, 1);
+    await rooms.plan(removing.scanId);
     const messages = sent.splice(0);
     rooms.cloud.vaults.set(THERE, ["kv-three"]);
     await discovery.start({ mode: "delta", subscriptions: [THERE] }, caller);

@@ -89,7 +89,7 @@ test("scans older than the retention go with all their rows, younger ones and th
   for (const scanId of [running, atTheLimit, young]) expect(await rowsOf(scanPartition(scanId))).toBe(4);
   expect(await rowsOf(SCAN_LIST)).toBe(3);
   expect((await history.stats()).total).toBe(3);
-}, 60_000);
+});
 
 test("a purge that died half way is finished by the next", async () => {
   const history = scanHistory(tables);

@@ -1,14 +1,16 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { CloudFailure } from "../../shared/azure/failure.ts";
 import { assetView } from "../../shared/inventory/api.ts";
-import { Vaults } from "../../shared/inventory/vault.ts";
+import { seventhOf } from "../../shared/inventory/details.ts";
+import { type ReadSevenths, VAULTS, Vaults, vaultKey } from "../../shared/inventory/vault.ts";
 import { withoutKeys } from "../../shared/storage/entity.ts";
+import { DAY_SECONDS } from "../../shared/time.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { everything, HERE, type Rooms, scanRooms } from "./rooms.ts";
 
 /** What a scan makes of a vault of which something can't be read. */
 
-const ACCOUNTS = Array.from({ length: 16 }, (_, at) => `account${at}`);
+const ACCOUNTS = Array.from({ length: 20 }, (_, at) => `account${at}`);
 
 let azurite: TestStorage;
 let used = 0;
@@ -122,6 +124,97 @@ describe("a passing failure of a certificate's details", () => {
     rooms.cloud.certificate = failing("accessDenied");
     expect(await scanned("delta")).toMatchObject({ codes: ["certificates: accessDenied"], updated: 1 });
     expect(await asset("certificate", "www")).toMatchObject({ version: "1", expiresOn: 2_000_000_000 });
+  });
+});
+
+describe("a scheduled full scan", () => {
+  const NAMES = Array.from({ length: 21 }, (_, at) => `www-${at}`);
+  const inSeventh = (seventh: number) => NAMES.filter((name) => seventhOf("kv-one", name) === seventh);
+  const due = seventhOf("kv-one", NAMES[0]!);
+  let asked: string[] = [];
+  beforeEach(() => {
+    rooms.cloud.listed = { certificates: NAMES.map((name) => ({ name })) };
+    rooms.cloud.certificate = (name) => {
+      asked.push(name);
+      return { version: "1", subject: "CN=www", autoRenew: true };
+    };
+  });
+
+  /** Answers what details were read of. */
+  async function scheduled(): Promise<string[]> {
+    asked = [];
+    await rooms.discovery.startScheduled("full", "request-3");
+    await rooms.deliver();
+    return asked.sort();
+  }
+  async function full(): Promise<string[]> {
+    asked = [];
+    await rooms.scan("full");
+    return asked.sort();
+  }
+  /** As if the details of one seventh had been read so long ago, or none at all ever. */
+  const age = (change: (read: ReadSevenths) => ReadSevenths | undefined) =>
+    rooms.tables.modify(Vaults, VAULTS, vaultKey("kv-one"), (row) => ({
+      ...row!,
+      details: { ...row!.details, certificate: change(row!.details!.certificate!) },
+    }));
+  const older = (days: number) =>
+    age((read) => read.map(([at, hash], seventh) => [seventh === due ? at - days * DAY_SECONDS : at, hash]));
+
+  test("reads the details that are due, one that is asked for reads all", async () => {
+    expect(await full()).toEqual([...NAMES].sort());
+    expect(await scheduled()).toEqual([]);
+    await older(8);
+    expect(await scheduled()).toEqual(inSeventh(due).sort());
+    expect(await scheduled()).toEqual([]);
+    expect(await full()).toEqual([...NAMES].sort());
+    // A store of the version before does not say when they were read.
+    await age(() => undefined);
+    expect((await shown("kv-one.certificate.www-0")).detailsReadAt).toBeNull();
+    expect(await scheduled()).toEqual([...NAMES].sort());
+    expect(await scheduled()).toEqual([]);
+  });
+
+  test("says when each was read, writes no asset for it, and sees what changed without a sign", async () => {
+    await full();
+    await older(8);
+    const first = await shown("kv-one.certificate.www-0");
+    const transactions = vi.spyOn(rooms.writer, "apply");
+    const rows = vi.spyOn(rooms.writer, "assetsOf");
+    await scheduled();
+    expect([transactions.mock.calls.length, rows.mock.calls.length]).toEqual([0, 0]);
+    const read = await shown("kv-one.certificate.www-0");
+    expect(first.detailsReadAt).toBe(first.firstSeenAt);
+    expect(Date.parse(read.detailsReadAt!)).toBeGreaterThanOrEqual(Date.parse(first.detailsReadAt!) - 1000);
+
+    rooms.cloud.certificate = (name) => {
+      asked.push(name);
+      return { version: "1", subject: "CN=www", autoRenew: false };
+    };
+    await scheduled();
+    expect((await shown("kv-one.certificate.www-0")).autoRenew).toBe(true);
+    await older(8);
+    expect(await scheduled()).toEqual(inSeventh(due).sort());
+    for (const name of NAMES) {
+      expect((await shown(`kv-one.certificate.${name}`)).autoRenew).toBe(!inSeventh(due).includes(name));
+    }
+    expect(await scheduled()).toEqual([]);
+  });
+
+  test("tries again what could not be read, until it could", async () => {
+    await full();
+    await older(8);
+    const { certificate } = rooms.cloud;
+    rooms.cloud.certificate = (name) => {
+      asked.push(name);
+      return name === NAMES[0] ? failing("unreachable")() : certificate(name);
+    };
+    await scheduled();
+    expect(await shown("kv-one.certificate.www-0")).toMatchObject({ stale: true, detailsReadAt: null });
+    rooms.cloud.certificate = certificate;
+    expect(await scheduled()).toEqual([NAMES[0]]);
+    expect((await shown("kv-one.certificate.www-0")).stale).toBe(false);
+    expect(await scheduled()).toEqual([]);
   });
 });
 

@@ -1,5 +1,6 @@
 import { createAudit } from "../../shared/audit/audit.ts";
 import type { AuditEntry } from "../../shared/audit/entry.ts";
+import { CloudFailure } from "../../shared/azure/failure.ts";
 import type {
   KeyVaults,
   ListedAsset,
@@ -9,10 +10,14 @@ import type {
 } from "../../shared/azure/key-vault.ts";
 import type { ResourceManager, VaultPage, VaultResource } from "../../shared/azure/resource-manager.ts";
 import { createActiveScans } from "../../shared/discovery/active.ts";
+import { createClaims } from "../../shared/discovery/claims.ts";
 import { createDiscovery } from "../../shared/discovery/discovery.ts";
+import { LOOK_QUEUE } from "../../shared/discovery/look.ts";
+import { createLooks } from "../../shared/discovery/looks.ts";
 import { createScanRun } from "../../shared/discovery/run.ts";
 import { QUEUES, type ScanMode } from "../../shared/discovery/scan.ts";
 import { scanVault } from "../../shared/discovery/scan-vault.ts";
+import type { VaultEvent, VaultHint } from "../../shared/discovery/vault-event.ts";
 import { createScanWatch } from "../../shared/discovery/watch.ts";
 import { createAssetQueries } from "../../shared/inventory/query.ts";
 import { createInventoryWriter } from "../../shared/inventory/write.ts";
@@ -31,7 +36,7 @@ const log = { debug() {}, info() {}, warn() {}, error() {} };
 
 export interface Message {
   queue: string;
-  message: { scanId: string; index: string };
+  message: { scanId: string; index: string; vaultName: string };
   delaySeconds: number;
 }
 
@@ -53,6 +58,15 @@ export const resource = (subscriptionId: string, name: string): VaultResource =>
   privateEndpoints: 0,
 });
 
+/** An event of that vault, as the queue's function hands it over. */
+export const event = (
+  name: string,
+  about: VaultHint["about"] = "assets",
+  subscriptionId: string = HERE,
+): VaultEvent => ({
+  hint: { vaultId: resource(subscriptionId, name).id, vaultName: name, subscriptionId, about },
+});
+
 type Listed = Partial<Record<"secrets" | "keys" | "certificates", Partial<ListedAsset>[]>>;
 
 /** What the cloud answers; a test changes any of it. Every vault holds one secret and one certificate at first. */
@@ -62,19 +76,25 @@ export class FakeCloud {
     [THERE, []],
   ]);
   unreadable: VaultPage["unreadable"] = [];
+  /** What the resource manager says of a vault beside the usual. */
+  described: Record<string, Partial<VaultResource>> = {};
   listed: Listed = { secrets: [{ name: "password" }], certificates: [{ name: "www" }] };
   /** Of the certificates. */
   unreadableEntries: UnreadableEntry[] = [];
+  /** Awaited while a vault's secrets are listed. */
+  whileLooking = async (): Promise<void> => {};
+  /** How often a vault's secrets were listed. */
+  looked = 0;
   /** Awaited while a subscription's vaults are listed. */
   whileListing = async (): Promise<void> => {};
   key: () => object = () => ({ version: "1", keyType: "RSA", keySize: 3072 });
   policy: () => object | undefined = () => ({ lifetimeActions: [] });
-  certificate: () => object = () => ({ version: "1", subject: "CN=www" });
+  certificate: (name: string) => object = () => ({ version: "1", subject: "CN=www" });
 
   readonly keyVaults: KeyVaults = {
     open: () => {
       const client = {
-        secrets: () => this.entries("secrets"),
+        secrets: () => this.secrets(),
         keys: () => this.entries("keys"),
         certificates: (_: AbortSignal, unreadable: OnUnreadable) => {
           for (const entry of this.unreadableEntries) unreadable(entry);
@@ -82,15 +102,23 @@ export class FakeCloud {
         },
         key: async () => this.key(),
         rotationPolicy: async () => this.policy(),
-        certificate: async () => this.certificate(),
+        certificate: async (name: string) => this.certificate(name),
       };
       return client as unknown as VaultClient;
     },
   };
 
-  private async *entries(kind: keyof Listed) {
+  /** As they are when the list is asked for. */
+  private async *secrets() {
+    this.looked++;
+    const listed = this.listed.secrets;
+    await this.whileLooking();
+    yield* this.entries("secrets", listed);
+  }
+
+  private async *entries(kind: keyof Listed, listed = this.listed[kind]) {
     const plain = { enabled: true, tags: {}, managed: false, createdOn: 1, kind };
-    yield (this.listed[kind] ?? []).map((one) => ({ ...plain, ...one }));
+    yield (listed ?? []).map((one) => ({ ...plain, ...one }));
   }
 
   readonly resourceManager: ResourceManager = {
@@ -104,14 +132,25 @@ export class FakeCloud {
     }),
     subscription: async (subscriptionId) => ({ subscriptionId, displayName: "", state: "Enabled" }),
     vaults: (subscriptionId) => this.page(subscriptionId),
+    vault: async (id) => {
+      const [, , subscriptionId, , , , , , name] = id.split("/");
+      if (!this.vaults.get(subscriptionId!)?.includes(name!)) {
+        throw new CloudFailure("notFound", `There is no vault ${name}.`, { remedy: "None." });
+      }
+      return this.resource(subscriptionId!, name!);
+    },
     diagnosticSettings: async () => [],
   };
+
+  private resource(subscriptionId: string, name: string): VaultResource {
+    return { ...resource(subscriptionId, name), ...this.described[name] };
+  }
 
   private async *page(subscriptionId: string): AsyncGenerator<VaultPage> {
     const names = this.vaults.get(subscriptionId) ?? [];
     await this.whileListing();
     yield {
-      vaults: names.map((name) => resource(subscriptionId, name)),
+      vaults: names.map((name) => this.resource(subscriptionId, name)),
       unreadable: subscriptionId === HERE ? this.unreadable : [],
     };
   }
@@ -149,35 +188,72 @@ export function scanRooms(connectionString: string, wrap: (tables: Tables) => Ta
     log,
   });
   const active = createActiveScans({ tables, clock });
-  const writer = createInventoryWriter({ tables });
+  const writer = createInventoryWriter({ tables, clock });
+  const scope = { watched: async (_subscriptionId: string): Promise<boolean> => true };
+  const changed = { times: 0 };
+  const totals = { renew: async (): Promise<void> => {} };
+  const vaultDeps = {
+    writer,
+    keyVaults: cloud.keyVaults,
+    resourceManager: cloud.resourceManager,
+    clock,
+    ownerTag: "owner",
+    detailRefreshDays: 7,
+    prepareChange: async () => async () => {},
+  };
+  const looks = createLooks({
+    ...vaultDeps,
+    tables,
+    queues,
+    settings: { values: async () => settings },
+    active,
+    audit,
+    config: { SERVICE_KEY_VAULT_URL: "https://kv-service.vault.azure.net" },
+    watched: (subscriptionId) => scope.watched(subscriptionId),
+    changed: async () => {
+      changed.times++;
+    },
+    randomness,
+    log,
+  });
   const run = createScanRun({
     tables,
     queues,
     settings: { values: async () => settings } as never,
     resourceManager: cloud.resourceManager,
-    configuredSubscriptions: async () => [],
+    subscriptions: {
+      watched: async () => ({ all: true, named: [], discovered: [] }),
+      discovered: async () => {},
+    },
     active,
     audit,
     ended: async () => {},
-    scanVault: (planned, options) =>
-      scanVault(planned, options, {
-        writer,
-        keyVaults: cloud.keyVaults,
-        resourceManager: cloud.resourceManager,
-        clock,
-        prepareChange: async () => async () => {},
-      }),
+    renewTotals: () => totals.renew(),
+    between: looks.between,
+    workerFreed: looks.workerFreed,
+    scanLeft: looks.wakeWaiting,
+    scanVault: (planned, options) => scanVault(planned, options, vaultDeps),
     clock,
     randomness,
     log,
   });
-  const discovery = createDiscovery({ tables, queues, active, audit, clock, randomness, log });
+  const discovery = createDiscovery({
+    tables,
+    queues,
+    active,
+    requireWatched: async () => {},
+    audit,
+    clock,
+    randomness,
+    log,
+  });
   const watch = createScanWatch({ tables, queues, active, run, clock, log });
   const assets = createAssetQueries({ tables, ownerTag: "owner", licensed: async () => true });
 
   /** Hands one message to its handler, as its first delivery. */
   async function hand({ queue, message }: Message): Promise<void> {
-    if (queue === QUEUES.plan) await run.plan(message.scanId, 1);
+    if (queue === QUEUES.plan) await run.scan(message.scanId, 1);
+    else if (queue === LOOK_QUEUE) await looks.look(message.vaultName, "request-2");
     else if (queue === QUEUES.vaults) await run.scanVaults(message, 1);
     else await run.finish(message.scanId);
   }
@@ -199,11 +275,20 @@ export function scanRooms(connectionString: string, wrap: (tables: Tables) => Ta
     return await discovery.progress(scanId);
   }
 
+  /** Plans a scan and hands each of its vaults on, as the plan's invocation does with what it can't scan soon. */
+  async function plan(scanId: string): Promise<void> {
+    const claims = createClaims({ tables, queues, randomness });
+    for (const { index } of (await run.plan(scanId, 1))?.claims ?? []) {
+      await claims.putBack(scanId, index);
+      await claims.send(scanId, index);
+    }
+  }
+
   /** Starts a scan and plans it; the messages of its vaults are in `sent`. */
   async function planned(mode: ScanMode = "full"): Promise<string> {
     const { scanId } = await discovery.start({ mode }, caller);
     sent.length = 0;
-    await run.plan(scanId, 1);
+    await plan(scanId);
     return scanId;
   }
 
@@ -217,12 +302,17 @@ export function scanRooms(connectionString: string, wrap: (tables: Tables) => Ta
     active,
     writer,
     run,
+    looks,
+    scope,
+    changed,
+    totals,
     discovery,
     watch,
     assets,
     hand,
     deliver,
     scan,
+    plan,
     planned,
     /** Lets the rooms' clock hear of a moved storage's time, as any request does. */
     async clockCatchesUp(): Promise<void> {

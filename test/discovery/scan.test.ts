@@ -106,6 +106,9 @@ describe("a full scan", () => {
       tags: { owner: "team-pay", env: "prod" },
       owner: "team-pay",
       vaultName: "kv-payments",
+      portalUrl: expect.stringMatching(
+        /^https:\/\/portal\.azure\.com\/#@[\w-]+\/asset\/Microsoft_Azure_KeyVault\/Secret\/https:\/\/kv-payments\..+\/secrets\/db-password$/,
+      ),
     });
     expect(body).not.toHaveProperty("keyType");
     const certificate = (await service.admin("GET", "/api/assets/discovery/assets/kv-payments.certificate.tls-www"))
@@ -194,6 +197,8 @@ describe("the inventory answers", () => {
     const [header, ...lines] = answer.text.trimEnd().split("\r\n");
     expect(header).toContain('"id","type","name"');
     expect(lines).toHaveLength(2);
+    const same = await service.admin("GET", "/api/assets/discovery/export/csv?vault=kv-web");
+    expect([same.headers.get("content-type"), same.text]).toEqual([answer.headers.get("content-type"), answer.text]);
   });
 
   test("CSV in parts, of which each names the next", async () => {
@@ -255,5 +260,9 @@ describe("the inventory answers", () => {
       "accessDenied",
       "accessDenied",
     ]);
+    const failing = await service.all("/api/assets/discovery/vaults?failing=true");
+    expect(failing.map((vault) => vault.name)).toEqual(["kv-denied", "kv-half", "kv-walled"]);
+    const { body } = await service.admin("GET", "/api/assets/discovery/vaults?failing=false&limit=2");
+    expect([body.total, body.items[0].failures]).toEqual([3, []]);
   });
 });

@@ -1,16 +1,34 @@
+/** The documentation's pages in a browser; and what /openapi.json has as examples, sent to the company that `npm start -- --pro` shows. */
 import type { BrowserContext, Locator, Page } from "playwright-core";
-import { afterAll, beforeAll, expect, vi } from "vitest";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { configureTenant } from "../../infra/local/first-tenant.ts";
+import { configureSingleSignOn } from "../../infra/local/single-sign-on.ts";
+import type { Document, Operation } from "../../shared/http/document.ts";
 import { browserTests, openBrowser } from "../support/browser.ts";
+import { licence } from "../support/licence.ts";
 import { ADMIN, Service } from "../support/service.ts";
+import { partOfAcme } from "./part-of-acme.ts";
 
 const withBrowser = browserTests("the tests of /docs and /redoc");
 
 let service: Service;
 let token: string;
-let context: BrowserContext;
+let context: BrowserContext | undefined;
+let document: Document;
 beforeAll(async () => {
-  [service, context] = await Promise.all([Service.start(), openBrowser()]);
-  token = await service.signIn(ADMIN);
+  const licensed = {
+    company: partOfAcme(),
+    env: { LICENSE_KEY: await licence(), PUBLIC_BASE_URL: "http://localhost:7071" },
+  };
+  // Where there is no browser, the tests that need one are skipped or fail by themselves.
+  [service, context] = await Promise.all([Service.start(licensed), openBrowser().catch(() => undefined)]);
+  [token, document] = [await service.signIn(ADMIN), (await service.call("GET", "/openapi.json")).body];
+  await Promise.all([
+    service.scan(),
+    service.admin("POST", "/api/automation/rotation/discover"),
+    configureSingleSignOn(service.url, ADMIN, service.cloud, "oidc"),
+    configureTenant(service.url, ADMIN, service.cloud),
+  ]);
 });
 afterAll(async () => {
   await context?.close();
@@ -19,8 +37,8 @@ afterAll(async () => {
 
 /** A page, with all it asked for and all it complained of. */
 async function open(address: string): Promise<{ page: Page; requested: string[]; complaints: string[] }> {
-  const page = await context.newPage();
-  page.setDefaultTimeout(30_000);
+  const page = await context!.newPage();
+  page.setDefaultTimeout(120_000);
   const [requested, complaints]: [string[], string[]] = [[], []];
   page.on("request", (request) => requested.push(request.url()));
   page.on("console", (message) => {
@@ -44,7 +62,7 @@ async function scrollTo(page: Page, wanted: Locator): Promise<void> {
     await page.mouse.wheel(0, 400);
     return false;
   };
-  await vi.waitUntil(isThere, { timeout: 30_000, interval: 100 });
+  await vi.waitUntil(isThere, { timeout: 150_000, interval: 100 });
 }
 
 withBrowser.each([
@@ -82,3 +100,176 @@ withBrowser("/redoc shows the description, without the internet", async () => {
   staysHere(opened);
   await page.close();
 });
+
+interface Sent {
+  operationId: string;
+  status: number;
+  location: string | null;
+}
+
+/** What only the person at the page, a browser on its way, or another system can have answered with success. */
+const NEED_MORE: Record<string, { status: number; needs: string }> = {
+  signIn: { status: 401, needs: "the person's password" },
+  changePassword: { status: 400, needs: "the person's password" },
+  discoverSso: { status: 400, needs: "an identity provider at a public address" },
+  ssoCallback: { status: 400, needs: "what a provider gives a browser" },
+  ssoSamlCallback: { status: 400, needs: "what a provider gives a browser" },
+};
+
+/** Every operation, the one that ends what the others are called with last. */
+const operations = () =>
+  Object.entries(document.paths)
+    .flatMap(([path, methods]) =>
+      Object.entries(methods).map(([method, operation]) => ({ path, method: method.toUpperCase(), operation })),
+    )
+    .sort((a, b) => Number(a.operation.operationId === "signOut") - Number(b.operation.operationId === "signOut"));
+
+function exampleOf(path: string, { parameters = [], requestBody }: Operation) {
+  const query = new URLSearchParams();
+  let address = path;
+  for (const { name, in: where, example } of parameters) {
+    if (where === "path") address = address.replace(`{${name}}`, encodeURIComponent(String(example)));
+    else if (where === "query" && example !== undefined) query.set(name, String(example));
+  }
+  const [[type, media] = []] = Object.entries(requestBody?.content ?? {});
+  const headers: Record<string, string> = type === undefined ? {} : { "Content-Type": type };
+  return { address: query.size > 0 ? `${address}?${query}` : address, body: media?.example, headers };
+}
+
+/** What is answered with neither success, nor 404 for an id that nothing has, nor what is said above. */
+const badIn = (sent: readonly Sent[]): Sent[] =>
+  sent.filter(({ operationId, status }) => {
+    const { status: expected = undefined } = NEED_MORE[operationId] ?? {};
+    return status >= 400 && status !== 404 && status !== expected;
+  });
+
+/** What somebody who tries things out must not have changed. */
+async function state() {
+  const [settings, users, rules, sso, owners, subscriptions] = await Promise.all(
+    ["/api/settings/all", "/auth/users", "/alerts/rules", "/auth/sso/status", "/alerts/owners", "/subscriptions"].map(
+      async (path) => (await service.admin("GET", path)).body,
+    ),
+  );
+  const accounts = users.items.map(({ id, role, state }: Record<string, string>) => ({ id, role, state }));
+  const watched = subscriptions.items.map(({ subscriptionId, watched }: Record<string, string>) => [
+    subscriptionId,
+    watched,
+  ]);
+  return { settings, accounts, rules: rules.total, sso, owners: owners.items, watched };
+}
+
+/** What was made is addressed by Location; runs stay. */
+async function removeMade(sent: Sent[]): Promise<number> {
+  const made = sent.filter(({ status, location }) => status === 201 && location !== null);
+  const removed = await Promise.all(
+    made.map(({ location }) => service.admin("DELETE", location!).catch(() => undefined)),
+  );
+  return removed.filter((answer) => answer?.status === 200).length;
+}
+
+test("every example of a request is answered as it is described, and changes nothing else", async () => {
+  const before = await state();
+  const own = await service.signIn(ADMIN);
+  const sent: Sent[] = [];
+  for (const { path, method, operation } of operations()) {
+    const { address, body, headers } = exampleOf(path, operation);
+    const form = headers["Content-Type"]?.includes("form") ? String(new URLSearchParams(body as never)) : body;
+    const { status, headers: answered } = await service.call(method, address, { token: own, body: form, headers });
+    sent.push({ operationId: operation.operationId, status, location: answered.get("location") });
+  }
+  expect(await removeMade(sent)).toBeGreaterThan(5);
+  expect(badIn(sent)).toEqual([]);
+  expect(sent.filter(({ status }) => status < 400).length).toBeGreaterThan(sent.length / 2);
+  expect(await state()).toEqual(before);
+});
+
+/** Swagger UI itself, as its page keeps it. */
+interface SwaggerUi {
+  getConfigs(): { tryItOutEnabled: boolean };
+  preauthorizeApiKey(scheme: string, token: string): void;
+  specActions: { updateSpec(document: string): void };
+  specSelectors: {
+    requestFor(path: string, method: string): unknown;
+    responseFor(path: string, method: string): { toJS(): { status?: number; headers?: object } } | undefined;
+  };
+}
+
+/** A browser is sent to these by an address; a page can't follow them to another site. */
+const BY_ADDRESS = new Set(["ssoLogin", "ssoCallback", "ssoSamlCallback"]);
+
+/** `SWAGGER=all` for every operation; it takes some minutes. */
+function someOperations() {
+  const all = operations().filter(({ operation }) => !BY_ADDRESS.has(operation.operationId));
+  if (process.env.SWAGGER === "all") return all;
+  const seed = Number(process.env.SWAGGER_SEED ?? Date.now() % 997);
+  console.log(`SWAGGER_SEED=${seed}`);
+  // Every sixteenth, from one to the next: signing out stays the last.
+  return all.filter((_, at) => at % 16 === seed % 16);
+}
+
+withBrowser("what /docs fills in by itself, sent untouched, is answered well and changes nothing else", async () => {
+  const before = await state();
+  const { page } = await open("/docs");
+  await page.locator(".opblock-tag").first().waitFor();
+  const own = await service.signIn(ADMIN);
+  const all = someOperations();
+  const sent: Sent[] = [];
+  for (const { path, operation, ...of } of all) {
+    const { operationId } = operation;
+    const method = of.method.toLowerCase();
+    const alone = JSON.stringify(onlyOf(path, method));
+    const answer = await page.evaluate(tryOut, { own, alone, path, method, operationId });
+    sent.push({ operationId, ...answer });
+  }
+  expect(sent.length).toBeGreaterThan(5);
+  await removeMade(sent);
+  expect(badIn(sent)).toEqual([]);
+  expect(await state()).toEqual(before);
+  await page.close();
+});
+
+/** The description of one operation, with what it names: with all of them each takes the page seconds. */
+function onlyOf(path: string, method: string): object {
+  const whole = document as unknown as { components: Record<string, Record<string, unknown>> };
+  const operation = document.paths[path]![method];
+  const components: Record<string, Record<string, unknown>> = { securitySchemes: whole.components.securitySchemes! };
+  const take = (part: unknown): void => {
+    for (const [, kind, name] of JSON.stringify(part).matchAll(/"#\/components\/(\w+)\/([^"]+)"/g)) {
+      if (components[kind!]?.[name!] !== undefined) continue;
+      components[kind!] = { ...components[kind!], [name!]: whole.components[kind!]![name!] };
+      take(whole.components[kind!]![name!]);
+    }
+  };
+  take(operation);
+  return { ...document, components, paths: { [path]: { [method]: operation } } };
+}
+
+/** In the page: presses "Execute" of the one operation, and answers what came of it. */
+async function tryOut(of: { own: string; alone: string; path: string; method: string; operationId: string }) {
+  const { ui } = window as unknown as { ui: SwaggerUi };
+  const until = async <T>(look: () => T | undefined | null): Promise<T> => {
+    for (const end = Date.now() + 150_000; Date.now() < end; ) {
+      const found = look();
+      if (found !== undefined && found !== null) return found;
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+    throw new Error(`Swagger UI did not do ${of.method} ${of.path}`);
+  };
+  ui.getConfigs().tryItOutEnabled = true;
+  // What is drawn of the one before goes first.
+  ui.specActions.updateSpec(JSON.stringify({ ...JSON.parse(of.alone), paths: {} }));
+  await until(() => (globalThis.document.querySelector(".opblock") === null ? true : undefined));
+  ui.specActions.updateSpec(of.alone);
+  ui.preauthorizeApiKey("bearerAuth", of.own);
+  const block = await until(() => globalThis.document.querySelector(`.opblock[id$="-${of.operationId}"]`));
+  const execute = () => block.querySelector<HTMLElement>("button.execute");
+  if (!execute()) block.querySelector<HTMLElement>(".opblock-summary-control")!.click();
+  await until(execute);
+  const { status, headers = {} } = await until(() => {
+    // Swagger UI fills in a moment after it has drawn, and sends nothing before.
+    if (!ui.specSelectors.requestFor(of.path, of.method)) execute()?.click();
+    const answer = ui.specSelectors.responseFor(of.path, of.method)?.toJS();
+    return answer?.status === undefined ? undefined : answer;
+  });
+  return { status: status!, location: (headers as { location?: string }).location ?? null };
+}

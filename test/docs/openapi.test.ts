@@ -54,9 +54,10 @@ test("every answer is described with what it holds, every problem as a problem d
   for (const { operationId, responses } of operations()) {
     for (const [status, { description, content }] of Object.entries(responses)) {
       expect([operationId, status, description]).toEqual([operationId, status, expect.stringMatching(/\S/)]);
-      const pages = endpoints.some(({ name, page }) => page && name === operationId) ? ["text/html"] : [];
-      if (Number(status) >= 400) expect(Object.keys(content ?? {})).toEqual(["application/problem+json", ...pages]);
-      else if (Number(status) < 300) expect(Object.keys(content ?? {}).length).toBeGreaterThan(0);
+      const types = Object.keys(content ?? {});
+      if (Number(status) >= 400) expect(types).toEqual(["application/problem+json"]);
+      // Clients made of the description know one type for each answer.
+      else expect([operationId, types.length]).toEqual([operationId, Number(status) < 300 ? 1 : 0]);
     }
   }
 });

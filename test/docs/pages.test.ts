@@ -13,6 +13,22 @@ function pathsIn(text: string): string[] {
   return [...spans.filter((span) => /^(?:functions|shared|infra|test|docs)\/[\w./-]*$/.test(span)), ...links];
 }
 
+/** The commands of a page, each with the comment behind it; a line that goes on with a backslash is one command. */
+function commandsIn(text: string): string[] {
+  const blocks = [...text.matchAll(/^```sh\n(.*?)^```/gms)].map(([, block]) => block!);
+  return blocks.flatMap((block) => block.replace(/\\\n\s*/g, "").split("\n")).filter((line) => line.trim() !== "");
+}
+
+test("who follows docs/deploy.md runs what is run here, or is told that it needs Azure", () => {
+  const commands = commandsIn(readFileSync(path.join(root, "docs/deploy.md"), "utf8"));
+  expect(commands.length).toBeGreaterThan(15);
+  // The folders are looked at above, and the two commands are what .ci/run begins with.
+  const runHere = /^(?:npm ci|npm run check:infra|cd [\w./-]+)(?:\s+#.*)?$/;
+  expect(commands.filter((command) => !command.includes("☁") && !runHere.test(command))).toEqual([]);
+  const folders = commands.flatMap((command) => /^cd ([\w/-]+)/.exec(command)?.[1] ?? []);
+  expect(folders.filter((folder) => !existsSync(path.join(root, folder)))).toEqual([]);
+});
+
 test.each(pages)("%s names only files and commands that exist", (page) => {
   const text = readFileSync(path.join(root, page), "utf8");
   const missing = pathsIn(text).filter(
@@ -21,6 +37,15 @@ test.each(pages)("%s names only files and commands that exist", (page) => {
   expect(missing).toEqual([]);
   const commands = [...text.matchAll(/npm run ([a-z-]+)/g)].map(([, name]) => name!);
   expect(commands.filter((name) => !(name in scripts))).toEqual([]);
+});
+
+test("the version of Node that starts npm is told once, and is package.json's", () => {
+  const { engines } = JSON.parse(readFileSync(path.join(root, "package.json"), "utf8"));
+  const told = pages.flatMap((page) => {
+    const text = readFileSync(path.join(root, page), "utf8");
+    return [...text.matchAll(/\bNode(?:\.js)? v?(\d+)/g)].map(([, version]) => ({ page, version }));
+  });
+  expect(told).toEqual([{ page: "README.md", version: /^>=(\d+)$/.exec(engines.node)![1] }]);
 });
 
 test("every decision is listed, and says context, decision, consequence and source on a page", () => {

@@ -1,10 +1,9 @@
 import { once } from "node:events";
 import { connect } from "node:net";
-import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type RunningHost, runHost } from "./run-host.ts";
 
 // Every test starts processes: time for a machine that is busy with others.
-vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 });
 
 // What the real host and the real worker were measured to do, asked of an app that is loaded with the real library.
 

@@ -1,11 +1,10 @@
 import { mkdir, mkdtemp, readFile, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach, describe, expect, it, vi } from "vitest";
+import { afterEach, describe, expect, it } from "vitest";
 import { freePort, loadingHost, type RunningHost, runFailingHost, runHost } from "./run-host.ts";
 
 // Every test starts processes: time for a machine that is busy with others.
-vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 });
 
 let host: RunningHost | undefined;
 afterEach(async () => {

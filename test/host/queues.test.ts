@@ -1,13 +1,12 @@
 import { once } from "node:events";
 import { type AddressInfo, connect, createServer } from "node:net";
 import { QueueServiceClient } from "@azure/storage-queue";
-import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { type RunningHost, runHost } from "./run-host.ts";
 
 // Every test starts processes: time for a machine that is busy with others.
-vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 });
-const PATIENTLY = { timeout: 15_000 };
+const PATIENTLY = { timeout: 150_000 };
 
 let azurite: TestStorage;
 let service: QueueServiceClient;

@@ -6,13 +6,14 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
-import { HOST } from "../support/test-app.ts";
+import { COMPILE_CACHE, HOST } from "../support/test-app.ts";
 
 const FIXTURE_APP = fileURLToPath(new URL("./fixture-app", import.meta.url));
 
 export interface RunningHost {
   url: string;
-  functions: { name: string; route?: string }[];
+  pid: number;
+  functions: { name: string; trigger: string; route?: string }[];
   /** All lines of standard output and error so far. */
   lines: string[];
   /** The first line, of those to come or already there, that the test accepts. */
@@ -42,6 +43,7 @@ export async function runHost(
       .map(({ what }) => what);
   return {
     url: `http://127.0.0.1:${port}`,
+    pid: child.pid!,
     functions,
     lines,
     line,
@@ -87,7 +89,7 @@ function spawnHost({ app = FIXTURE_APP, args = [], env = {} }: Parameters<typeof
   // Later arguments win over these.
   const defaults = ["--app", app, "--port", "0", "--data", mkdtempSync(join(tmpdir(), "host-data-"))];
   const child = spawn(process.execPath, [HOST, ...defaults, "--ready-json", ...args], {
-    env: { PATH: process.env.PATH, ...env },
+    env: { PATH: process.env.PATH, NODE_COMPILE_CACHE: COMPILE_CACHE, ...env },
     stdio: ["ignore", "pipe", "pipe"],
   });
   const lines: string[] = [];

@@ -1,7 +1,7 @@
 import { mkdir, mkdtemp, readFile, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { parseSchedule } from "../../infra/local/host/schedule.ts";
 import { createTimerLease } from "../../infra/local/host/timer-lease.ts";
 import { startStatus } from "../../infra/local/host/timer-status.ts";
@@ -9,8 +9,7 @@ import { openStorage, type TestStorage } from "../support/storage.ts";
 import { type RunningHost, runHost } from "./run-host.ts";
 
 // Every test starts processes: time for a machine that is busy with others.
-vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 });
-const PATIENTLY = { timeout: 15_000 };
+const PATIENTLY = { timeout: 150_000 };
 
 interface SeenTimer {
   schedule: object;

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { isCurrent, requireMatch } from "../../shared/http/conditional.ts";
+import { entityTag, isCurrent, requireMatch } from "../../shared/http/conditional.ts";
 
 const STORED = `W/"datetime'2026-11-21T10%3A00%3A00.0000000Z'"`;
 
@@ -14,6 +14,8 @@ describe("If-Match", () => {
     ['"x, y", "a"', '"a"'],
     [STORED, STORED],
     [`"b", ${STORED}`, STORED],
+    // As it is shown: storage's own is nobody's to see.
+    [entityTag({ etag: STORED }), STORED],
   ])("%s lets %s be changed", (header, etag) => {
     expect(() => requireMatch(etag, header, "The thing")).not.toThrow();
   });
@@ -34,6 +36,13 @@ describe("If-Match", () => {
       expect.objectContaining({ code: "preconditionFailed" }),
     );
   });
+});
+
+test("the tag that is shown of a row is strong, ours, and another one for each state", () => {
+  const [shown, later] = [STORED, STORED.replace("10%3A", "11%3A")].map((etag) => entityTag({ etag }));
+  expect(shown).toMatch(/^"[\w-]{22}"$/);
+  expect(later).not.toBe(shown);
+  expect(() => requireMatch(STORED, later, "The thing")).toThrow();
 });
 
 describe("If-None-Match", () => {

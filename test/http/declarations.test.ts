@@ -17,13 +17,13 @@ describe("every endpoint", () => {
     expect(answers.length).toBeGreaterThan(0);
     for (const [status, answer] of answers) {
       expect(Number(status)).toBeLessThan(400);
-      const json = answer instanceof z.ZodType ? answer : answer.json;
+      const json = answer instanceof z.ZodType ? answer : "json" in answer ? answer.json : undefined;
       // More than the `$schema` that even a description of anything at all has.
       if (json) expect(Object.keys(z.toJSONSchema(json, { io: "output" })).length).toBeGreaterThan(1);
-      if (answer instanceof z.ZodType) continue;
+      if (answer instanceof z.ZodType || "json" in answer) continue;
       expect(answer.description.trim()).not.toBe("");
       // A redirect says where to go by its header alone.
-      if (Number(status) < 300) expect(answer.mediaTypes.length).toBeGreaterThan(0);
+      if (Number(status) < 300) expect(answer.mediaType).toMatch(/\//);
     }
   });
 
@@ -32,9 +32,9 @@ describe("every endpoint", () => {
     expect(Object.keys(params?.shape ?? {})).toEqual(inRoute);
   });
 
-  test("what is left out of the description is the catch-all and the files of the documentation", () => {
+  test("what is left out of the description is the catch-all and the files of the page and of the documentation", () => {
     const left = declared.filter(({ undocumented }) => undocumented).map(({ id }) => id);
-    expect(left.sort()).toEqual(["GET /docs/files/{file}", "GET /{*path}"]);
+    expect(left.sort()).toEqual(["GET /docs/files/{file}", "GET /page/{file}", "GET /{*path}"]);
   });
 });
 

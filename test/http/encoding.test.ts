@@ -1,7 +1,7 @@
 import { request } from "node:http";
 import { gunzipSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { takesGzip } from "../../shared/http/encoding.ts";
+import { takes, takesGzip } from "../../shared/http/encoding.ts";
 import { ADMIN, Service } from "../support/service.ts";
 
 let service: Service;
@@ -76,6 +76,15 @@ test.each<[string, boolean]>([
   ["", false],
 ])("Accept-Encoding %j takes gzip: %s", (value, takes) => {
   expect(takesGzip(new Headers({ "accept-encoding": value }))).toBe(takes);
+});
+
+test.each<[string, boolean]>([
+  ["gzip, deflate, br, zstd", true],
+  ["br;q=0, gzip", false],
+  ["gzip", false],
+  ["*", true],
+])("Accept-Encoding %j takes Brotli: %s", (value, wanted) => {
+  expect(takes(new Headers({ "accept-encoding": value }), "br")).toBe(wanted);
 });
 
 test("without Accept-Encoding nothing is compressed", () => {

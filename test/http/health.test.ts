@@ -4,7 +4,7 @@ import { makeToken } from "../support/users.ts";
 
 let service: Service;
 beforeAll(async () => {
-  // Six from this address: the description that answers are held against, and five of the test.
+  // The description that answers are held against may be one of these six from this address, where no other file has read it.
   service = await Service.start({ env: { RATE_LIMIT_PER_MINUTE: "6" } });
   await service.signIn(ADMIN);
 });
@@ -21,7 +21,10 @@ describe("deep health", () => {
       "unauthorized",
       "Bearer",
     ]);
-    for (const Authorization of ["Bearer nonsense", "Bearer", "Basic YTpi", "nonsense"]) {
+    const left = Number(none.headers.get("ratelimit-remaining"));
+    expect(left).toBeGreaterThanOrEqual(4);
+    const wrong = ["Bearer nonsense", "Bearer", "Basic YTpi", "nonsense", "Bearer a.b.c"].slice(0, left);
+    for (const Authorization of wrong) {
       const bad = await deep({ Authorization });
       expect([bad.status, bad.body.code]).toEqual([401, "unauthorized"]);
       expect(bad.headers.get("www-authenticate")).toBe('Bearer error="invalid_token"');
@@ -34,7 +37,7 @@ describe("deep health", () => {
     const token = await makeToken(service, "admin");
     const { body } = await service.call("GET", "/audit/entries?event_type=access.refused", { token });
     expect(body.items).toMatchObject([
-      { actor: "anonymous", target: { id: "GET /health" }, details: { code: "unauthorized" }, count: 4 },
+      { actor: "anonymous", target: { id: "GET /health" }, details: { code: "unauthorized" }, count: left },
     ]);
   });
 

@@ -113,10 +113,11 @@ test("authentication and the limit together cost at most three table requests a 
   for (let index = 0; index < 4; index++) await call(index);
   const costs = [];
   for (let index = 0; index < 10; index++) {
-    const before = service.tableRequests().length;
-    expect((await call(index)).status).toBe(200);
-    costs.push(service.tableRequests().length - before);
+    const { status, tableRequests } = await call(index);
+    expect(status).toBe(200);
+    costs.push(tableRequests().length);
   }
+  expect(Math.min(...costs)).toBeGreaterThan(0);
   expect(Math.max(...costs)).toBeLessThanOrEqual(3);
 });
 

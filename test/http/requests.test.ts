@@ -361,7 +361,7 @@ describe("a path", () => {
     ["/openapi.json", 200],
     ["/docs", 200],
     ["/docs/files/swagger-ui.css", 200],
-    ["/", 302],
+    ["/", 200],
     [`${ASSETS}/kv.secret.none`, 404],
     ["/nothing", 404],
     [`${ASSETS}?limit=0`, 400],
@@ -388,9 +388,16 @@ describe("a path", () => {
     expect((await call("GET", "/health/")).status).toBe(200);
   });
 
-  test("/ leads to the documentation", async () => {
+  test("/ answers the page, whose files may be kept for good", async () => {
     const answer = await call("GET", "/");
-    expect([answer.status, answer.headers.get("location")]).toEqual([302, "/docs"]);
+    expect([answer.status, answer.headers.get("content-type")]).toEqual([200, "text/html; charset=utf-8"]);
+    const files = [...answer.text.matchAll(/(?:src|href)="(\/page\/[^"]+)"/g)].map((match) => match[1]!);
+    expect(files.length).toBeGreaterThan(2);
+    for (const file of files) {
+      const { status, headers } = await call("GET", file);
+      expect([status, headers.get("cache-control")]).toEqual([200, "public, max-age=31536000, immutable"]);
+    }
+    expect((await call("GET", "/page/none.js")).status).toBe(404);
   });
 
   test.each([

@@ -41,7 +41,7 @@ const names = () => cloud.control.items("kv-own", "secrets").map(({ name }) => n
 const values = () => NAMES.map((name) => cloud.control.secretValue("kv-own", name));
 
 test("a first deployment makes each secret, the service takes them, and none is printed", {
-  timeout: 120_000,
+  timeout: 150_000,
 }, async () => {
   const { stdout, stderr } = await run();
   expect(names().sort()).toEqual(NAMES);
@@ -62,7 +62,7 @@ test("a first deployment makes each secret, the service takes them, and none is 
 });
 
 test("a second deployment changes none, and one that ended half-way is gone on with", {
-  timeout: 120_000,
+  timeout: 150_000,
 }, async () => {
   cloud.control.putSecret("kv-own", { name: "jwt-signing-keys", value: "kept" });
   cloud.control.addFault({ match: { operation: "arm.putSecret" }, action: { kind: "deny" }, after: 1 });

@@ -14,7 +14,7 @@ export interface Mistake {
 /** A way to spoil one line; undefined where the line has nothing to spoil in this way. */
 type Spoil = (line: string) => string | undefined;
 
-const KEY = /^(\s*'?)([A-Za-z_][\w-]*)('?\s*[:=]\s*)(.+)$/;
+const KEY = /^(\s*['"]?)([A-Za-z_][\w-]*)(['"]?\s*[:=]\s*)(.+)$/;
 const whole = (line: string): boolean => {
   const value = KEY.exec(line)?.[4];
   return (
@@ -76,9 +76,13 @@ function inLines(file: string, lines: readonly string[], from: number, to: numbe
   for (let index = from; index < to; index++) {
     const line = lines[index]!;
     if (/^\s*(#|\/\/)/.test(line)) continue;
+    // A member of JSON that is followed by another one.
+    const comma = file.endsWith(".json") && line.endsWith(",") ? "," : "";
+    const bare = comma === "" ? line : line.slice(0, -1);
     for (const [kind, spoil] of Object.entries(SPOILS)) {
-      const spoilt = spoil(line);
-      if (spoilt === undefined || spoilt === line) continue;
+      const written = spoil(bare);
+      if (written === undefined || written === bare) continue;
+      const spoilt = written + comma;
       const text = [...lines.slice(0, index), ...(kind === "removed" ? [] : [spoilt]), ...lines.slice(index + 1)].join(
         "\n",
       );

@@ -32,7 +32,7 @@ beforeAll(async () => {
     APP_CONFIGURATION_ENDPOINT: `https://acme.azconfig.localhost:${port}`,
   };
   await service.addHost(addresses);
-}, 180_000);
+});
 afterAll(() => service?.stop());
 afterEach(() => service.cloud.control.allowOnly(undefined));
 
@@ -62,7 +62,7 @@ async function unhealthy(): Promise<string[]> {
   return dependencies.filter(({ status }) => status !== "healthy").map(({ name }) => name);
 }
 
-test("with exactly what the templates grant, every feature works", { timeout: 120_000 }, async () => {
+test("with exactly what the templates grant, every feature works", { timeout: 300_000 }, async () => {
   expect(grants.map(({ role }) => role)).toContain("Key Vault Reader");
   service.cloud.control.allowOnly(assignments(grants));
   service.cloud.control.resetCounts();
@@ -114,7 +114,7 @@ test("with exactly what the templates grant, every feature works", { timeout: 12
 describe("a role that is missing is named", () => {
   test.each(["Key Vault Reader", "inventoryReaderDefinition"])(
     "%s, by the scan",
-    { timeout: 120_000 },
+    { timeout: 150_000 },
     async (role) => {
       service.cloud.control.allowOnly(without(role));
       const { scanId, status } = await service.scan();
@@ -128,7 +128,7 @@ describe("a role that is missing is named", () => {
     ["Key Vault Secrets Officer", "serviceKeyVault"],
     ["Communication and Email Service Owner", "mail"],
     ["App Configuration Data Reader", "appConfiguration"],
-  ])("%s, by the health of %s", { timeout: 60_000 }, async (role, dependency) => {
+  ])("%s, by the health of %s", { timeout: 300_000 }, async (role, dependency) => {
     service.cloud.control.allowOnly(without(role));
     expect(await unhealthy()).toEqual([dependency]);
   });

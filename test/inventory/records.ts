@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { ASSET_TYPES, type AssetRecord, type AssetType, contentOf } from "../../shared/inventory/asset.ts";
 import { packExpiries } from "../../shared/inventory/expiries.ts";
+import { countOwners, ownerTagOf } from "../../shared/inventory/owners.ts";
 import { expiriesColumn, type VaultRecord } from "../../shared/inventory/vault.ts";
 import type { AssetChange, InventoryWriter } from "../../shared/inventory/write.ts";
 
@@ -57,6 +58,7 @@ export async function writeVault(writer: InventoryWriter, vault: VaultRecord, as
     }
     for (const before of left.values()) changes.push({ type, name: before.name, before, after: undefined });
     record[expiriesColumn(type)] = packExpiries(wanted.map((asset) => asset.expiresOn));
+    record.owners = { ...record.owners, [type]: countOwners(wanted, ownerTagOf(vault, "owner")) };
     record.listings = { ...record.listings, [type]: `${wanted.length}` };
   }
   await writer.apply(known, record, changes, `test/${randomUUID()}`, async () => async () => {});

@@ -1,5 +1,5 @@
 import { execFileSync, spawnSync } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
@@ -44,4 +44,21 @@ test("the licence command never writes over a key file", () => {
   expect(status).toBe(1);
   expect(stderr).toContain("EEXIST");
   expect(readFileSync(file, "utf8")).toBe(before);
+});
+
+test.each<[string, (key: object) => string]>([
+  ["is cut off", (key) => JSON.stringify(key).slice(0, -20)],
+  ["is none", () => "planted-secret-of-another-file"],
+  ["is of another kind", (key) => JSON.stringify({ ...key, crv: "X25519" })],
+  ["holds no key", (key) => JSON.stringify({ ...key, d: "planted-secret-of-another-file" })],
+])("the licence command shows nothing of a key file that %s", (_what, change) => {
+  const key = JSON.parse(readFileSync(file, "utf8"));
+  const broken = path.join(folder, "broken.json");
+  writeFileSync(broken, change(key));
+  const args = ["issue", "--key", broken, "--tier", "pro", "--customer", "Contoso", "--days", "90"];
+  const { status, stdout, stderr } = spawnSync(process.execPath, [COMMAND, ...args], { encoding: "utf8" });
+  expect([status, stdout]).toEqual([2, ""]);
+  expect(stderr).toContain("broken.json is not a private key");
+  for (const part of ["planted", key.d.slice(0, 8), key.x.slice(0, 8), "crv", "    at "])
+    expect(stderr).not.toContain(part);
 });

@@ -6,7 +6,9 @@ import { keyedHash } from "../../shared/access/tokens.ts";
 import { USERS_PARTITION, User } from "../../shared/access/user.ts";
 import { DELIVERY_ROW, Deliveries } from "../../shared/alerts/delivery.ts";
 import { newDelivery } from "../../shared/alerts/evaluate.ts";
+import { FollowedRows, followedKey } from "../../shared/alerts/followed.ts";
 import { createHistory } from "../../shared/alerts/history.ts";
+import type { FollowedItem } from "../../shared/alerts/items.ts";
 import { RULES, Rules, ruleKey } from "../../shared/alerts/rule.ts";
 import { loadConfig } from "../../shared/config/config.ts";
 import { createDiscovery } from "../../shared/discovery/discovery.ts";
@@ -57,6 +59,8 @@ export const LEFT_OUT: Record<string, string> = {
   "POST /auth/sso/discover": "reads only",
   "POST /api/automation/sync/records/{record_id}/plan": "reads only",
   "POST /b2c/tenants/{tenant_id}/test": "reads only",
+  "POST /alerts/preview": "reads only",
+  "POST /alerts/rules/{rule_id}/preview": "reads only",
   ...Object.fromEntries(
     [
       "POST /api/automation/rotation/discover",
@@ -81,9 +85,6 @@ export const LEFT_OUT: Record<string, string> = {
       "DELETE /api/automation/sync/records/{record_id}",
       "POST /api/automation/sync/providers/{provider}",
       "DELETE /api/automation/sync/providers/{provider}",
-      "POST /b2c/tenants",
-      "PUT /b2c/tenants/{tenant_id}",
-      "DELETE /b2c/tenants/{tenant_id}",
     ].map((endpoint) => [endpoint, "not tried yet: needs applications and targets in this company"]),
   ),
   "POST /auth/sso/callback": "needs a response that was signed for it: test/sso/saml/sign-in.test.ts",
@@ -94,12 +95,17 @@ export const LEFT_OUT: Record<string, string> = {
       "the same code as PUT /api/settings/performance",
     ]),
   ),
-  ...Object.fromEntries(
-    ["projects", "copies"].map((part) => [
-      `PUT /api/settings/integrations/devops/${part}`,
-      "the same code as PUT /api/settings/integrations/devops",
-    ]),
-  ),
+};
+
+const DEVOPS = "/api/settings/integrations/devops";
+const PROJECT = "aaaaaaaa-1111-4111-8111-111111111111";
+/** What each part of these settings is changed to. */
+const devopsChanges: Record<string, (number: number) => object> = {
+  "": (number) => ({ orgUrl: `https://dev.azure.com/acme-${number}` }),
+  "/projects": (number) => ({ projectIds: [`Shop ${number}`] }),
+  "/copies": (number) => ({
+    copies: [{ projectId: PROJECT, groupId: number, variable: "DB", vaultName: "kv-one", secretName: "db" }],
+  }),
 };
 
 /** Every endpoint that changes something, for a service that has scanned a vault `kv-one` with a secret `db`. */
@@ -139,6 +145,30 @@ export function changingEndpoints(service: Service, token: () => string): Changi
   const storedRule = (id: string) => services().tables.get(Rules, RULES, ruleKey(id));
   const ruleNamed = async (name: string) =>
     (await call("GET", "/alerts/rules?limit=1000")).items.some((rule: { name: string }) => rule.name === name)
+      ? ("done" as const)
+      : ("undone" as const);
+
+  /** A rule that has told of a secret. */
+  async function ruleWithAlert(name: string): Promise<string> {
+    const { id } = await newRule({ ...mailRule(name), enabled: false });
+    const item: FollowedItem = {
+      kind: "asset",
+      id: "kv-one.secret.db",
+      type: "secret",
+      name: "db",
+      vaultName: "kv-one",
+      vaultId: "/vaults/kv-one",
+      subscriptionId: "one",
+      expiresOn: 1,
+      threshold: 30,
+    };
+    const now = new Date().toISOString();
+    const alert = { deliveryId: "", since: now, toldAt: now, times: 1, item };
+    await services().tables.put(FollowedRows, id, followedKey(item), alert);
+    return id;
+  }
+  const acknowledgedIn = (ruleId: string, wanted: number) => async () =>
+    (await call("GET", `/alerts/acknowledgements?rule_id=${ruleId}`)).total === wanted
       ? ("done" as const)
       : ("undone" as const);
 
@@ -183,6 +213,7 @@ export function changingEndpoints(service: Service, token: () => string): Changi
       log: quiet,
       queues: { send: async () => {}, reachable: async () => {} },
       active: { enter: async () => {} } as never,
+      requireWatched: async () => {},
     });
     return (await discovery.start({ mode: "force" }, { actor: "admin", requestId: randomUUID() })).scanId;
   }
@@ -208,6 +239,19 @@ export function changingEndpoints(service: Service, token: () => string): Changi
   }
   const purged = (deliveryId: string) => async () =>
     (await services().tables.get(Deliveries, deliveryId, DELIVERY_ROW)) ? ("undone" as const) : ("done" as const);
+
+  const newTenant = () => ({
+    tenantId: randomUUID(),
+    tenantDomain: `outcomes${++number}.onmicrosoft.com`,
+    displayName: named("customers"),
+    clientId: randomUUID(),
+    clientSecret: "of outcomes",
+    autoDiscover: false,
+  });
+  async function tenant(): Promise<string> {
+    const { tenantId } = await call("POST", "/b2c/tenants", newTenant());
+    return `/b2c/tenants/${tenantId}`;
+  }
 
   const exemption = (scope: object) => ({
     checkId: "secret-content-type",
@@ -583,6 +627,21 @@ export function changingEndpoints(service: Service, token: () => string): Changi
       },
     },
     {
+      endpoint: "PUT /alerts/owners",
+      async prepare() {
+        const owner = named("owner");
+        return {
+          method: "PUT",
+          path: "/alerts/owners",
+          options: { body: { owners: [{ owner, address: "owner@acme.example" }] } },
+          status: 200,
+          settles: [200],
+          state: async () => ((await call("GET", "/alerts/owners")).items[0]?.owner === owner ? "done" : "undone"),
+          event: "alertOwners.changed",
+        };
+      },
+    },
+    {
       endpoint: "POST /alerts/snoozes",
       async prepare() {
         const { id } = await newRule(mailRule(named("to snooze")));
@@ -612,6 +671,36 @@ export function changingEndpoints(service: Service, token: () => string): Changi
           settles: [200, 404],
           state: async () => ((await call("GET", `/alerts/snoozes?rule_id=${id}`)).total === 0 ? "done" : "undone"),
           event: "alertSnooze.deleted",
+        };
+      },
+    },
+    {
+      endpoint: "POST /alerts/acknowledgements",
+      async prepare() {
+        const id = await ruleWithAlert(named("to acknowledge"));
+        return {
+          method: "POST",
+          path: "/alerts/acknowledgements",
+          options: { body: { ruleId: id, itemId: "kv-one.secret.db", note: "outcomes" } },
+          status: 201,
+          settles: [201, 409],
+          state: acknowledgedIn(id, 1),
+          event: "alert.acknowledged",
+        };
+      },
+    },
+    {
+      endpoint: "DELETE /alerts/acknowledgements/{acknowledgement_id}",
+      async prepare() {
+        const id = await ruleWithAlert(named("to escalate"));
+        const made = await call("POST", "/alerts/acknowledgements", { ruleId: id, itemId: "kv-one.secret.db" });
+        return {
+          method: "DELETE",
+          path: `/alerts/acknowledgements/${made.items[0].id}`,
+          status: 200,
+          settles: [200, 404],
+          state: acknowledgedIn(id, 0),
+          event: "alert.acknowledgementRemoved",
         };
       },
     },
@@ -710,19 +799,69 @@ export function changingEndpoints(service: Service, token: () => string): Changi
         };
       },
     },
+    ...Object.entries(devopsChanges).map(
+      ([part, body]): ChangingEndpoint => ({
+        endpoint: `PUT ${DEVOPS}${part}`,
+        async prepare() {
+          const options = { body: body(++number) };
+          const [member, value] = Object.entries(options.body)[0]!;
+          return {
+            method: "PUT",
+            path: `${DEVOPS}${part}`,
+            options,
+            status: 200,
+            settles: [200],
+            state: async () => {
+              const now = await call("GET", DEVOPS);
+              return JSON.stringify(now[member]) === JSON.stringify(value) ? "done" : "undone";
+            },
+            event: "devops.configured",
+          };
+        },
+      }),
+    ),
     {
-      endpoint: "PUT /api/settings/integrations/devops",
+      endpoint: "POST /b2c/tenants",
       async prepare() {
-        const path = "/api/settings/integrations/devops";
-        const orgUrl = `https://dev.azure.com/acme-${++number}`;
+        const body = newTenant();
+        return {
+          method: "POST",
+          path: "/b2c/tenants",
+          options: { body },
+          status: 201,
+          settles: [201, 409],
+          state: exists(`/b2c/tenants/${body.tenantId}`),
+          event: "b2cTenant.registered",
+        };
+      },
+    },
+    {
+      endpoint: "PUT /b2c/tenants/{tenant_id}",
+      async prepare() {
+        const path = await tenant();
+        const displayName = named("changed");
         return {
           method: "PUT",
           path,
-          options: { body: { orgUrl } },
+          options: { body: { displayName, clientSecret: named("of outcomes, too") } },
           status: 200,
           settles: [200],
-          state: async () => ((await call("GET", path)).orgUrl === orgUrl ? "done" : "undone"),
-          event: "devops.configured",
+          state: async () => ((await call("GET", path)).displayName === displayName ? "done" : "undone"),
+          event: "b2cTenant.changed",
+        };
+      },
+    },
+    {
+      endpoint: "DELETE /b2c/tenants/{tenant_id}",
+      async prepare() {
+        const path = await tenant();
+        return {
+          method: "DELETE",
+          path,
+          status: 200,
+          settles: [200, 404],
+          state: isGone(path),
+          event: "b2cTenant.removed",
         };
       },
     },

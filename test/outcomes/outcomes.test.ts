@@ -12,8 +12,8 @@ import { type Change, type ChangingEndpoint, changingEndpoints, LEFT_OUT } from 
 
 // Every endpoint that changes something meets faults at every write to storage that its request makes, and at its calls of
 // the key vault. The status, the state, the key vault and the audit log must then say the same. By default each write meets
-// one of the faults, in turn, and storage goes at one of the last two writes; `OUTCOMES=all npx vitest run test/outcomes` tries
-// every fault at every write, in some minutes.
+// one of the faults, in turn, each call of the key vault two, and storage goes at one of the last two writes; `OUTCOMES=all
+// npx vitest run test/outcomes` tries every fault at every one, in some minutes.
 
 /** What one write meets once; the request then succeeds. 500 and 503 after applying take turns. */
 const FAULTS: readonly Fault[] = ["LostRequest", "LostAnswer", "CutAnswer", "ServerBusyApplied", "ServerBusy"];
@@ -34,9 +34,11 @@ const SERVICE_VAULT = "kv-lifecycle-service";
 
 /** Writes to the audit log are the same code whatever they enter: for most endpoints each kind of entry is tried at one. */
 const isAudit = ({ path, body }: FaultedRequest) => /Audit(Entries|Index|Digests)/.test(path + body);
-/** Not of the request: the host's own leases, and the settings' evaluation 30 seconds later. */
+/** Not of any work: the host's own leases, and a table that is made. */
 const isOthers = ({ path }: FaultedRequest) => /^(LocalHost|Tables)/.test(path);
-const isWrite = (request: FaultedRequest) => request.method !== "GET" && !isOthers(request);
+/** A call's, and none of a timer or of what a message started meanwhile. */
+const isWrite = (request: FaultedRequest) =>
+  request.method !== "GET" && request.by?.startsWith("call ") === true && !isOthers(request);
 
 // A machine that does ten things at once takes its time.
 vi.setConfig({ testTimeout: 900_000, hookTimeout: 300_000 });
@@ -116,10 +118,15 @@ async function expectSecretsAgree(): Promise<void> {
   for (const name of kept) if (name.startsWith("alert-rule-")) expect(known.has(name), `note of ${name}`).toBe(true);
 }
 
+interface Write {
+  name: string;
+  audit: boolean;
+}
+
 /** Which writes the request makes, in words. */
-async function writesOf({ prepare, writes = 20 }: ChangingEndpoint): Promise<{ name: string; audit: boolean }[]> {
+async function writesOf({ prepare, writes = 20 }: ChangingEndpoint): Promise<Write[]> {
   const change = await prepare();
-  const seen: { name: string; audit: boolean }[] = [];
+  const seen: Write[] = [];
   // A fault that never happens sees every request.
   service.tables.fail(["ServerBusy"], (request) => {
     if (isWrite(request)) seen.push({ name: nameOf(request), audit: isAudit(request) });
@@ -240,24 +247,28 @@ describe("the key vault", () => {
     ["DELETE /alerts/rules/{rule_id}", "keyvault.deleteSecret"],
   ];
 
-  test.each(cases)("meets each fault once under %s, and all agree (%s)", async (name, operation) => {
-    const endpoint = endpoints.find((one) => one.endpoint === name)!;
-    for (const action of KEY_VAULT_FAULTS) {
-      const change = await endpoint.prepare();
-      const requestId = randomUUID();
-      const fault = service.cloud.control.addFault({ match: { operation }, action, times: 1 });
-      const { status, text } = await send(change, requestId);
-      const happened = service.cloud.control.faults().find(({ id }) => id === fault)?.happened;
-      service.cloud.control.clearFaults();
-      const state = await change.state();
-      const outcomes = await outcomesOf(change, requestId);
-      table.push({ endpoint: name, write: operation, fault: action.kind, status, state, audit: outcomes.join(", ") });
-      expect([status, state], `${action.kind}: ${text}`).toEqual([change.status, "done"]);
-      expect(outcomes).toEqual(["intent", "success"]);
-      expect(happened).toBe(1);
-    }
-    await expectSecretsAgree();
-  });
+  test.each(cases)(
+    "meets each fault, or two of them in turn, once under %s, and all agree (%s)",
+    async (name, operation) => {
+      const endpoint = endpoints.find((one) => one.endpoint === name)!;
+      const turn = cases.findIndex(([one]) => one === name);
+      for (const action of EVERY ? KEY_VAULT_FAULTS : [turn, turn + 1].map((at) => KEY_VAULT_FAULTS[at]!)) {
+        const change = await endpoint.prepare();
+        const requestId = randomUUID();
+        const fault = service.cloud.control.addFault({ match: { operation }, action, times: 1 });
+        const { status, text } = await send(change, requestId);
+        const happened = service.cloud.control.faults().find(({ id }) => id === fault)?.happened;
+        service.cloud.control.clearFaults();
+        const state = await change.state();
+        const outcomes = await outcomesOf(change, requestId);
+        table.push({ endpoint: name, write: operation, fault: action.kind, status, state, audit: outcomes.join(", ") });
+        expect([status, state], `${action.kind}: ${text}`).toEqual([change.status, "done"]);
+        expect(outcomes).toEqual(["intent", "success"]);
+        expect(happened).toBe(1);
+      }
+      await expectSecretsAgree();
+    },
+  );
 
   test.each(cases)("fails for good under %s, and all agree (%s)", async (name, operation) => {
     const endpoint = endpoints.find((one) => one.endpoint === name)!;

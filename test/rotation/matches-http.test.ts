@@ -48,7 +48,7 @@ beforeAll(async () => {
   await service.admin("POST", "/api/automation/rotation/discover");
   await fetch(`${service.url}/admin/functions/indexRotationMatches`, { method: "POST", body: "{}" });
   await vi.waitFor(async () => expect((await service.admin("GET", `${BASE}/matches`)).body.coverage).toEqual([]), {
-    timeout: 20_000,
+    timeout: 150_000,
     interval: 200,
   });
 });
@@ -174,7 +174,7 @@ test("an asset is rotated with those who use it, and no answer, entry or line ha
       const run = await service.admin("GET", `/api/assets/dependencies/runs/${read.body.runId}`);
       expect(run.body.status).toBe("completed");
     },
-    { timeout: 30_000, interval: 300 },
+    { timeout: 150_000, interval: 300 },
   );
   const pinned = await service.admin("POST", rotate(`${VAULT}.secret.db-pinned`), { newValue: NEW });
   expect([pinned.status, pinned.body.code]).toEqual([409, "willBreak"]);
@@ -195,7 +195,7 @@ test("an asset is rotated with those who use it, and no answer, entry or line ha
       ended = await service.admin("GET", at);
       expect(ended.body.status).toBe("completed");
     },
-    { timeout: 60_000, interval: 500 },
+    { timeout: 150_000, interval: 500 },
   );
   expect(ended.body).toMatchObject({
     consumers: [{ state: "verified", holds: "new" }],

@@ -14,6 +14,7 @@ import type { ClientSecretRequest, RotationRequest, VaultSecretRequest } from ".
 import { isOver, type RotationRecord } from "../../shared/rotation/rotation.ts";
 import { createRotations, type Rotations } from "../../shared/rotation/rotations.ts";
 import type { Matches, Target } from "../../shared/rotation/targets.ts";
+import { noLogs, type SecretUsage } from "../../shared/rotation/usage.ts";
 import { systemRandomness } from "../../shared/runtime.ts";
 import type { RowKeys } from "../../shared/storage/signing.ts";
 import { createTables, type Tables } from "../../shared/storage/tables.ts";
@@ -57,6 +58,8 @@ export class World {
   readonly sent: string[] = [];
   tier: Tier = "pro";
   consumers: ConsumersOfSecrets = unknownConsumers();
+  /** What logs have seen. */
+  usage: SecretUsage = noLogs;
   /** Of one application, or of all. */
   targets: (Target & { appId?: string })[] = [];
   matches: Matches = {
@@ -175,6 +178,11 @@ export class World {
       vaults: { open: (vault) => mortal("vault", vaults.open(vault)) },
       own: mortal("own", createServiceKeyVault(cloud)!),
       matches: { targetsOf: (app, keyId) => this.matches.targetsOf(app, keyId) },
+      usage: {
+        readersOfOldVersion: (written) => this.usage.readersOfOldVersion(written),
+        lastSignIn: (credential) => this.usage.lastSignIn(credential),
+        unreadSignIns: () => this.usage.unreadSignIns(),
+      },
       consumers: mortal("consumers", {
         of: (written) => this.consumers.of(written),
         act: (consumer, wanted) => this.consumers.act(consumer, wanted),

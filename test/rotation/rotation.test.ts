@@ -1,9 +1,14 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { createIdentity } from "../../shared/azure/identity.ts";
+import { createLogAnalytics } from "../../shared/azure/log-analytics.ts";
+import { createSignInProof } from "../../shared/azure/sign-in-proof.ts";
 import { createVaultSecrets } from "../../shared/azure/vault-secrets.ts";
+import { createLogs } from "../../shared/dependencies/logs/logs.ts";
 import { unknownConsumers } from "../../shared/rotation/consumer.ts";
 import type { RotationRecord } from "../../shared/rotation/rotation.ts";
+import { noLogs } from "../../shared/rotation/usage.ts";
+import { systemRandomness } from "../../shared/runtime.ts";
 import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../shared/time.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
@@ -35,6 +40,7 @@ afterEach(() => {
   world.targets = [];
   world.messages.length = 0;
   world.consumers = unknownConsumers();
+  world.usage = noLogs;
   world.cloud.control.directory.set({ readLagSeconds: 0, writesLag: false, signInDelaySeconds: 0, flappingSeconds: 0 });
   world.cloud.control.directory.set({ writeGapMilliseconds: 0 });
 });
@@ -616,4 +622,108 @@ test("history shows the newest first by every filter, and is purged", async () =
   await expect(rotations.get(rotationId)).rejects.toEqual(refused("notFound"));
   expect(await rotations.get(unfinished)).toMatchObject({ status: "planned" });
   for await (const some of rotations.events()) expect(some).toEqual([]);
+});
+
+const workspace = () => control().logs.named("law-operations");
+/** From now on rotations hear of the log. */
+function withLogs(): void {
+  const config = { ...world.config, LOG_ANALYTICS_WORKSPACE_IDS: [workspace().id] };
+  const identity = createIdentity(config);
+  const { log, clock } = world;
+  world.usage = createLogs({
+    tables: world.tables(),
+    config,
+    logAnalytics: createLogAnalytics({ config, identity, log }),
+    ownObjectId: async () => (await identity.describe()).objectId,
+    settings: undefined as never,
+    inventory: undefined as never,
+    unusedChanged: async () => {},
+    clock,
+    randomness: systemRandomness(),
+  }).usage;
+}
+/** Another application reads a version of the vault's secret, at the cloud's time. */
+const readBy = (caller: string, place: string, version: string) =>
+  control().logs.plant("law-operations", {
+    table: "AZKVAuditLogs",
+    at: Date.parse(control().now()),
+    operation: "SecretGet",
+    vaultId: control().vaultId(VAULT)!,
+    id: `${world.uriOf(VAULT)}/secrets/${place}/${version}`,
+    requestUri: `${world.uriOf(VAULT)}/secrets/${place}`,
+    status: 200,
+    objectId: caller,
+    appId: caller,
+  });
+const versionOf = (place: string) =>
+  control()
+    .items(VAULT, "secrets")
+    .find((item) => item.name === place)!.version;
+const held = async (rotationId: string, until: (row: RotationRecord) => boolean = (row) => row.needsConfirmation) =>
+  (await world.run(rotationId, { until })).row;
+
+test("who goes on reading the old version holds the end back, and is named; silence ends nothing early", async () => {
+  withLogs();
+  const app = world.application(name());
+  const [place] = app.places as [string];
+  const old = versionOf(place);
+  const row = await overlapping(app);
+  const { rotationId } = row;
+  const began = world.clock.now().getTime();
+  const [stays, moves] = ["33333333-3333-4333-8333-333333333333", "44444444-4444-4444-8444-444444444444"];
+  readBy(stays, place, old);
+  readBy(moves, place, old);
+  world.pass(HOUR_MS);
+  readBy(moves, place, versionOf(place));
+  // As the hourly reading of dependencies does.
+  await world.usage.unreadSignIns();
+
+  const waits = await held(rotationId);
+  expect(world.clock.now().getTime() - began).toBeGreaterThan(7 * DAY_MS - HOUR_MS);
+  expect(waits).toMatchObject({
+    status: "overlapping",
+    reasons: [expect.stringContaining(`${stays} read the old version ${old} of ${VAULT}/${place}`)],
+  });
+  // That it is not seen any more is no sign that it has the new one.
+  const now = () => world.clock.now().getTime();
+  for (let day = 0; day < 2; day++) {
+    world.pass(DAY_MS + HOUR_MS);
+    const { status, reasons } = await held(rotationId, ({ dueAt }) => Date.parse(dueAt) > now());
+    expect([status, reasons.length]).toEqual(["overlapping", 1]);
+  }
+  expect(now() - began).toBeGreaterThan(9 * DAY_MS);
+  expect(live(app)).toContain(app.keyId);
+  await expect(world.start().finish(rotationId, false, BOSS)).rejects.toEqual(
+    refused("notFinishable", new RegExp(stays)),
+  );
+
+  readBy(stays, place, versionOf(place));
+  world.pass(HOUR_MS);
+  expect((await world.run(rotationId)).row).toMatchObject({ status: "completed", reasons: [] });
+  expect(live(app)).toEqual([row.newKeyId]);
+});
+
+test("a sign-in with the old key holds the end back for 24 hours, and so does a log of sign-ins that can't be read", async () => {
+  withLogs();
+  const app = world.application(name());
+  const value = control().secretValue(VAULT, app.places[0]!)!;
+  const { rotationId } = await overlapping(app);
+  world.pass(7 * DAY_MS - 2 * HOUR_MS);
+  const { kind } = await createSignInProof(world.config)(app.appId, value, world.cloud.app.tenantId);
+  expect(kind).toBe("accepted");
+  const signedInAt = world.clock.now().getTime();
+  const signedIn = await held(rotationId);
+  expect(signedIn.reasons).toEqual([expect.stringMatching(`^The old secret ${app.keyId} signed in at `)]);
+
+  const fault = control().addFault({ match: { operation: "loganalytics.query" }, action: { kind: "deny" } });
+  const unread = await held(rotationId, ({ reasons }) => !reasons.some((one) => one.includes("signed in")));
+  expect(unread.reasons).toEqual([
+    expect.stringMatching(
+      `^Sign-ins may be missing: the workspace ${workspace().id} can't be read now. .*Log Analytics`,
+    ),
+  ]);
+  control().removeFault(fault);
+  expect((await world.run(rotationId)).row.status).toBe("completed");
+  expect(world.clock.now().getTime() - signedInAt).toBeGreaterThan(DAY_MS);
+  expect(JSON.stringify([world.sent, world.events, world.log.lines])).not.toContain(value);
 });

@@ -32,7 +32,7 @@ beforeAll(async () => {
   const said = started.lines.join("\n");
   expect(said).toContain(`${base}/auth/sso/login`);
   expect(said).toContain("Ada Lindqvist");
-}, 60_000);
+});
 beforeEach(() => context.clearCookies());
 afterAll(async () => {
   await context?.close();
@@ -45,7 +45,7 @@ afterAll(async () => {
  */
 async function newPage(): Promise<Page> {
   const page = await context.newPage();
-  page.setDefaultTimeout(20_000);
+  page.setDefaultTimeout(120_000);
   const session = await context.newCDPSession(page);
   await session.send("Network.enable");
   await session.send("Network.setBlockedURLs", { urls: [`${base}/docs/files/*`] });

@@ -52,14 +52,14 @@ async function evaluate(connectionString: string, known: boolean): Promise<void>
 }
 
 test("a worker that dies between the parts of a vault's results: the next one writes all of them, and no violation is lost", {
-  timeout: 120_000,
+  timeout: 150_000,
 }, async () => {
   const [found, wanted] = [azurite.connectionString("found"), azurite.connectionString("wanted")];
   let batches = 0;
   const dying = await startHeldProxy(found, ({ path }) => (path === "$batch" && ++batches === 2 ? "hold" : "pass"));
   proxies.push(dying);
   const dead = evaluate(dying.connectionString, false).catch(() => {});
-  await vi.waitFor(() => expect(dying.held).toHaveLength(1), { timeout: 60_000 });
+  await vi.waitFor(() => expect(dying.held).toHaveLength(1), { timeout: 150_000 });
   dying.kill();
   expect(dying.answered.filter(({ path, applied }) => path === "$batch" && applied)).toHaveLength(1);
 

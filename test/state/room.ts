@@ -13,6 +13,7 @@ import { scanVault } from "../../shared/discovery/scan-vault.ts";
 import { createInventoryWriter, type InventoryWriter, VaultBusy } from "../../shared/inventory/write.ts";
 import { DEFINITIONS, SETTING_KEYS, type SettingValues } from "../../shared/settings/definitions.ts";
 import { createTables, type Tables } from "../../shared/storage/tables.ts";
+import { MINUTE_MS } from "../../shared/time.ts";
 import type { MovedClock } from "../support/moved-clock.ts";
 
 const log = { debug() {}, info() {}, warn() {}, error() {} };
@@ -47,16 +48,25 @@ export function createWorkers({ config }: { cloud: Cloud; config: Config }) {
       scan: (planned) =>
         scanVault(
           planned,
-          { mode: "delta", owner: randomUUID(), signal: AbortSignal.timeout(120_000) },
-          { writer, keyVaults, resourceManager, clock, prepareChange: evaluator.prepareChange },
+          { mode: "delta", owner: randomUUID(), signal: AbortSignal.timeout(10 * MINUTE_MS) },
+          {
+            writer,
+            keyVaults,
+            resourceManager,
+            clock,
+            ownerTag: "owner",
+            detailRefreshDays: 7,
+            prepareChange: evaluator.prepareChange,
+          },
         ),
     };
   }
 
   /** Vaults that failed lately are not left alone: that a vault was gone for a while says nothing here. */
   async function plan(tables: Tables, subscriptions: string[]): Promise<PlannedVault[]> {
-    const signal = AbortSignal.timeout(60_000);
-    const deps = { tables, resourceManager, clock, configured: async () => [], signal };
+    const signal = AbortSignal.timeout(10 * MINUTE_MS);
+    const watched = async () => ({ all: true, named: [], discovered: [] });
+    const deps = { tables, resourceManager, clock, watched, seen: async () => {}, signal };
     return (await planVaults({ mode: "force", subscriptions }, deps)).vaults;
   }
 
@@ -81,10 +91,10 @@ export function createWorkers({ config }: { cloud: Cloud; config: Config }) {
 
 /** Members that tell when something was seen, or by which write: two inventories of one cloud may differ in them. */
 const WHEN =
-  /^(etag|timestamp|partitionKey|rowKey|odata.*|firstSeenAt|listedAt_json|fences_json|createdAt|evaluatedAt|evaluationId)$/;
+  /^(etag|timestamp|partitionKey|rowKey|odata.*|firstSeenAt|listedAt_json|fences_json|describedAt|createdAt|evaluatedAt|evaluationId)$/;
 
 /**
- * Every row of assets, vaults and results as text, without fences, and without what says only when. Results keep since when
+ * Every row of assets, vaults and results as text, without fences, changes, and what says only when. Results keep since when
  * each failure lasts; that is taken out, and with it the hashes of those rows.
  */
 export async function everyRow(connectionString: string): Promise<Map<string, string>> {
@@ -96,7 +106,9 @@ export async function everyRow(connectionString: string): Promise<Map<string, st
         const key = row.rowKey!;
         const isFence = table === "Compliance" ? key.endsWith("!!fence") : key.startsWith("f!");
         const isEvent = table === "Compliance" && /^[04]!/.test(key);
-        if (!isFence && !isEvent) found.set(`${table} ${row.partitionKey} ${key}`, textOf(table, row));
+        // What changed on the way here, what was removed and what totals do not count yet say which way it was.
+        const isChange = table === "Vaults" && /^[cklx]!/.test(key);
+        if (!isFence && !isEvent && !isChange) found.set(`${table} ${row.partitionKey} ${key}`, textOf(table, row));
       }
     } catch (error) {
       if ((error as { statusCode?: number }).statusCode !== 404) throw error;
@@ -113,7 +125,9 @@ function textOf(table: string, row: Record<string, unknown>): string {
   }
   if (table === "Compliance" && key.startsWith("1!"))
     return JSON.stringify(unpackFindings(row.items as Uint8Array).map(([name, , evidence]) => [name, evidence]));
-  const members = Object.entries(row).filter(([name]) => !WHEN.test(name));
+  // Of a vault's own row it says when details were read.
+  const isWhen = (name: string) => WHEN.test(name) || (table === "Vaults" && name === "details_json");
+  const members = Object.entries(row).filter(([name]) => !isWhen(name));
   return JSON.stringify(
     members
       .map(([name, value]) => {

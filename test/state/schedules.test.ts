@@ -40,7 +40,7 @@ afterAll(async () => {
 });
 
 test(`after ${COUNT} random histories and one more delta each, every row is as a first scan of the cloud writes it`, {
-  timeout: 60_000 + COUNT * 10_000,
+  timeout: 150_000 + COUNT * 10_000,
 }, async () => {
   console.log(`Schedules of the seed ${SEED}`);
   const reached = Object.fromEntries(KINDS.map((kind) => [kind, 0])) as Reached;

@@ -20,8 +20,11 @@ describe("the store's clock", () => {
     clock.saw(Date.now() - HOUR_MS, performance.now(), performance.now());
     expect(Date.now() - clock.now().getTime()).toBeGreaterThan(HOUR_MS - 2000);
     const tables = createTables({ connectionString: azurite.connectionString() }, { clock });
+    const begun = performance.now();
     await tables.put(Things, "p", "r", { name: "x" });
-    expect(Math.abs(Date.now() - clock.now().getTime())).toBeLessThan(2000);
+    // No answer says more exactly when it was given than to the second, and than what it took.
+    const unsure = 2000 + performance.now() - begun;
+    expect(Math.abs(Date.now() - clock.now().getTime())).toBeLessThan(unsure);
   });
 
   test("stays within the bounds of every answer", () => {
@@ -44,7 +47,7 @@ describe("the store's clock", () => {
     const aged = await tables.aged(Things, "p", "aged");
     expect(aged?.row.name).toBe("x");
     expect(aged?.ageMs).toBeGreaterThan(-1000);
-    expect(aged?.ageMs).toBeLessThan(10_000);
+    expect(aged?.ageMs).toBeLessThan(60_000);
     expect(await tables.aged(Things, "p", "missing")).toBeUndefined();
   });
 });

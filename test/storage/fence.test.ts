@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from "vitest";
 import * as z from "zod";
 import { entity } from "../../shared/storage/entity.ts";
 import {
@@ -54,6 +54,31 @@ test("250 rows go in three transactions, one after the other, and the next worke
   expect(await standing()).toHaveLength(249);
   expect(proxy.requests.filter(({ method }) => method !== "POST")).toHaveLength(1);
   expect(await tables.get(Fences, `p${partition}`, "fence")).toMatchObject({ owner: "next", sequence: 1, open: false });
+});
+
+test("what belongs together is in the last transaction, however many come before, and again where that was refused", async () => {
+  const together = ["u-own", "u-mark"].map((key) => put(Things, key, { text: "end" }));
+  const one = fence("one");
+  for (const [rows, transactions] of [
+    [0, 1],
+    [97, 1],
+    [98, 2],
+    [99, 2],
+    [200, 3],
+  ] as const) {
+    const before = batches();
+    const beforeEach = vi.fn(async () => {});
+    expect((await one.write(puts(rows), { together, beforeEach })).written).toBe(rows + 2);
+    expect([batches() - before, beforeEach.mock.calls.length]).toEqual([transactions, transactions]);
+  }
+  const key = thing(7);
+  await expect(one.write(puts(150), { together: [insert(Things, "u-mark", { text: "no" })] })).rejects.toThrow(
+    RowExists,
+  );
+  await one.write([remove(Things, key)], { together: [put(Things, "u-mark", { text: "yes" })] });
+  expect(await tables.get(Things, `p${partition}`, "u-mark")).toMatchObject({ text: "yes" });
+  expect(await tables.get(Things, `p${partition}`, key)).toBe(undefined);
+  expect(await tables.get(Fences, `p${partition}`, "fence")).toMatchObject({ open: false });
 });
 
 test("once it is taken, nothing of the one who held it is applied, removals neither", async () => {

@@ -1,6 +1,8 @@
 import { setTimeout as delay } from "node:timers/promises";
+import { TableClient } from "@azure/data-tables";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import * as z from "zod";
+import { UNUSED_POLICIES } from "../../shared/storage/clients.ts";
 import { entity } from "../../shared/storage/entity.ts";
 import { createQueues } from "../../shared/storage/queues.ts";
 import {
@@ -208,4 +210,10 @@ describe("what stays unclear", () => {
     expect(refused).toMatchObject({ statusCode: 403 });
     expect(isUnclear(refused)).toBe(false);
   });
+});
+
+test("the policies that are taken out of the SDK's pipeline are called so", async () => {
+  const client = TableClient.fromConnectionString("UseDevelopmentStorage=true", "Things");
+  const names = client.pipeline.getOrderedPolicies().map(({ name }) => name);
+  expect(names).toEqual(expect.arrayContaining([...UNUSED_POLICIES]));
 });

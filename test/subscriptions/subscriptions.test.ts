@@ -3,13 +3,15 @@ import type { Identity } from "../../shared/azure/identity.ts";
 import type { KeyVaults } from "../../shared/azure/key-vault.ts";
 import type { ResourceManager } from "../../shared/azure/resource-manager.ts";
 import { Problem } from "../../shared/http/problem.ts";
+import type { SubscriptionCounts } from "../../shared/inventory/inventory.ts";
+import { createInventoryWriter } from "../../shared/inventory/write.ts";
+import { createSettings } from "../../shared/settings/settings.ts";
 import { createTables, type Tables } from "../../shared/storage/tables.ts";
-import {
-  createSubscriptions,
-  SUBSCRIPTIONS_PARTITION,
-  type SubscriptionInventory,
-  SubscriptionRow,
-} from "../../shared/subscriptions/subscriptions.ts";
+import { watchedAllBefore } from "../../shared/subscriptions/before.ts";
+import { SUBSCRIPTIONS_PARTITION, SubscriptionRow } from "../../shared/subscriptions/entries.ts";
+import { createSubscriptions, type SubscriptionInventory } from "../../shared/subscriptions/subscriptions.ts";
+import { recordingLog } from "../azure/services.ts";
+import { vaultRecord, writeVault } from "../inventory/records.ts";
 import { admin, configWith, problemOf, recordingAudit, stillClock } from "../settings/support.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 
@@ -22,38 +24,70 @@ let tables: Tables;
 let account = 0;
 
 beforeAll(async () => {
-  azurite = await openStorage(Array.from({ length: 20 }, (_, i) => `subscriptions${i}`));
+  azurite = await openStorage(Array.from({ length: 60 }, (_, i) => `subscriptions${i}`));
 });
 afterAll(() => azurite.stop());
-beforeEach(() => {
+const freshStore = () => {
   tables = createTables({ connectionString: azurite.connectionString(`subscriptions${account++}`) });
-});
+};
+beforeEach(freshStore);
 
 /** Of these rooms nothing is asked here: the connection test has its own. */
 const unused = { resourceManager: {} as ResourceManager, keyVaults: {} as KeyVaults, identity: {} as Identity };
 
 interface RoomOptions {
   configured?: string[];
+  watchAll?: boolean;
+  /** What the inventory holds. */
+  counts?: Map<string, SubscriptionCounts>;
+  clock?: ReturnType<typeof stillClock>;
   forget?: SubscriptionInventory["forget"];
   refuseWhileScanned?: SubscriptionInventory["refuseWhileScanned"];
 }
 
-function room({ configured = [], forget, refuseWhileScanned = async () => {} }: RoomOptions = {}) {
+const holding = (vaults: number, assets: number): SubscriptionCounts => ({
+  vaults,
+  unreadable: 0,
+  assets,
+  withEvents: 0,
+});
+
+function room(options: RoomOptions = {}) {
+  const { configured = [], watchAll, counts = new Map(), clock = stillClock() } = options;
+  const { refuseWhileScanned = async () => {} } = options;
   const audit = recordingAudit();
   const forgotten: string[] = [];
   const inventory: SubscriptionInventory = {
+    counts: async () => counts,
     refuseWhileScanned,
     forget:
-      forget ??
+      options.forget ??
       (async (id) => {
         forgotten.push(id);
         return { vaults: 3, assets: 40 };
       }),
   };
-  const config = configWith({ AZURE_SUBSCRIPTION_IDS: configured.join(",") });
-  const subscriptions = createSubscriptions({ tables, config, clock: stillClock(), audit, inventory, ...unused });
-  return { audit, forgotten, subscriptions };
+  const config = configWith({
+    AZURE_SUBSCRIPTION_IDS: configured.join(","),
+    ...(watchAll === undefined ? {} : { WATCH_ALL: String(watchAll) }),
+  });
+  const settings = createSettings({
+    tables,
+    config,
+    clock,
+    audit,
+    log: recordingLog(),
+    watchedAllBefore: () => watchedAllBefore(tables, config),
+  });
+  const subscriptions = createSubscriptions({ tables, config, settings, clock, audit, inventory, ...unused });
+  return { audit, clock, counts, forgotten, settings, subscriptions };
 }
+
+/** What is watched, in short. */
+const watchedIn = async ({ subscriptions }: Pick<ReturnType<typeof room>, "subscriptions">) => {
+  const { all, named } = await subscriptions.watched();
+  return all ? "all" : named;
+};
 
 const firstPage = { limit: 100, offset: 0, cursor: undefined };
 
@@ -70,20 +104,26 @@ describe("listing", () => {
         name: SHARED,
         source: "configuration",
         state: "active",
+        watched: true,
+        outOfScopeSince: null,
         addedAt: null,
         addedBy: null,
+        lastScan: null,
+        lastFailure: null,
+        counts: { vaults: 0, vaultsUnreadable: 0, assets: 0, vaultsWithEvents: 0 },
         etag: '"configuration"',
       },
       expect.objectContaining({ subscriptionId: CLAIMS, name: "Claims", source: "api" }),
-      {
+      expect.objectContaining({
         subscriptionId: PAYMENTS,
         name: "payments",
         source: "api",
         state: "active",
         addedAt: "2026-11-21T10:00:00.000Z",
         addedBy: "ada",
-        etag: expect.any(String),
-      },
+        // Ours: storage's own would be weak.
+        etag: expect.stringMatching(/^"[\w-]{22}"$/),
+      }),
     ]);
     const first = await subscriptions.list({ ...firstPage, limit: 2 });
     const second = await subscriptions.list({ limit: 2, offset: 0, cursor: first.nextCursor! });
@@ -91,11 +131,11 @@ describe("listing", () => {
     expect(second.nextCursor).toBeNull();
   });
 
-  test("the ids to scan are those of both, in lower case and each once", async () => {
-    const earlier = room();
+  test("those that are named are those of both, in lower case and each once", async () => {
+    const earlier = room({ watchAll: false });
     await earlier.subscriptions.add({ subscriptionId: SHARED.toUpperCase(), name: "shared" }, admin);
-    const { subscriptions } = room({ configured: [SHARED.toUpperCase(), PAYMENTS] });
-    expect((await subscriptions.configured()).sort()).toEqual([PAYMENTS, SHARED]);
+    const { subscriptions } = room({ configured: [SHARED.toUpperCase(), PAYMENTS], watchAll: false });
+    expect(await watchedIn({ subscriptions })).toEqual([PAYMENTS, SHARED]);
     expect((await subscriptions.list(firstPage)).items.map((one) => [one.subscriptionId, one.source])).toEqual([
       [PAYMENTS, "configuration"],
       [SHARED, "api"],
@@ -122,94 +162,319 @@ describe("adding", () => {
   test("what was added is found under its id in any case", async () => {
     const { subscriptions } = room();
     const added = await subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
-    expect(await subscriptions.get(PAYMENTS.toUpperCase())).toEqual(added);
+    const { watching: _, ...shown } = added;
+    expect(await subscriptions.get(PAYMENTS.toUpperCase())).toEqual(shown);
     expect((await problemOf(subscriptions.get(CLAIMS))).code).toBe("notFound");
     expect((await problemOf(subscriptions.test(CLAIMS))).code).toBe("notFound");
   });
 });
 
 describe("removing", () => {
-  test("a subscription leaves with its inventory, and the answer and the audit log say what left", async () => {
-    const { subscriptions, audit, forgotten } = room();
+  const narrow = () => ({ watchAll: false, counts: new Map([[PAYMENTS, holding(3, 40)]]) });
+
+  test("a subscription leaves the scope, and the answer and the audit log say what left; added again, it is back", async () => {
+    const { subscriptions, audit, forgotten, clock } = room(narrow());
     await subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
-    expect(await subscriptions.remove(PAYMENTS.toUpperCase(), admin)).toEqual({
-      outcome: "removed",
-      vaults: 3,
-      assets: 40,
+    clock.forward(60_000);
+    const removed = await subscriptions.remove(PAYMENTS.toUpperCase(), admin);
+    expect(removed).toEqual({
+      inventory: { outcome: "outOfScope", vaults: 3, assets: 40 },
+      watching: { watchAll: false, subscriptions: 0, message: expect.stringContaining("No subscription is watched") },
     });
-    expect(forgotten).toEqual([PAYMENTS]);
-    expect((await problemOf(subscriptions.get(PAYMENTS))).code).toBe("notFound");
-    expect((await problemOf(subscriptions.remove(PAYMENTS, admin))).code).toBe("notFound");
-    expect(audit.events.slice(-2)).toMatchObject([
-      { type: "subscription.removed", outcome: "intent", before: { name: "payments", addedBy: "ada" } },
-      { outcome: "success", details: { inventory: { outcome: "removed", vaults: 3, assets: 40 } } },
+    expect(forgotten).toEqual([]);
+    expect(await subscriptions.get(PAYMENTS)).toMatchObject({
+      source: "discovered",
+      watched: false,
+      outOfScopeSince: "2026-11-21T10:01:00.000Z",
+      counts: { vaults: 3, assets: 40 },
+    });
+    expect(audit.events.map(({ type, outcome }) => `${type} ${outcome}`).slice(-4)).toEqual([
+      "subscription.removed intent",
+      "scope.changed intent",
+      "scope.changed success",
+      "subscription.removed success",
     ]);
+    expect(audit.events.at(-2)).toMatchObject({
+      before: { named: [PAYMENTS] },
+      after: { named: [] },
+      details: { leaves: { subscriptions: [PAYMENTS], total: 1, vaults: 3, assets: 40 }, returns: { total: 0 } },
+    });
+    expect(audit.events.at(-1)).toMatchObject({ details: { inventory: { outcome: "outOfScope", vaults: 3 } } });
+    await subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
+    expect(await subscriptions.get(PAYMENTS)).toMatchObject({ source: "api", watched: true, outOfScopeSince: null });
+    expect(audit.events.at(-1)).toMatchObject({ details: { returns: { subscriptions: [PAYMENTS], assets: 40 } } });
   });
 
-  test("one that the configuration names too keeps its inventory", async () => {
-    await room().subscriptions.add({ subscriptionId: SHARED, name: "shared" }, admin);
-    const { subscriptions, forgotten } = room({ configured: [SHARED] });
-    expect(await subscriptions.remove(SHARED, admin)).toEqual({ outcome: "kept", vaults: 0, assets: 0 });
-    expect(forgotten).toEqual([]);
+  test("with forget its inventory goes at once, also of one that left before", async () => {
+    const { subscriptions, audit, forgotten, counts } = room(narrow());
+    await subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
+    const { inventory } = await subscriptions.remove(PAYMENTS, admin, { forget: true });
+    expect(inventory).toEqual({ outcome: "removed", vaults: 3, assets: 40 });
+    expect((await problemOf(subscriptions.remove(PAYMENTS, admin))).code).toBe("conflict");
+    await subscriptions.remove(PAYMENTS, admin, { forget: true });
+    expect(forgotten).toEqual([PAYMENTS, PAYMENTS]);
+    expect(audit.events.at(-1)).toMatchObject({ details: { inventory: { outcome: "removed" } } });
+    counts.clear();
+    expect((await problemOf(subscriptions.remove(PAYMENTS, admin, { forget: true }))).code).toBe("notFound");
+  });
+
+  test("one that is watched for another reason keeps its inventory", async () => {
+    await room({ watchAll: false }).subscriptions.add({ subscriptionId: SHARED, name: "shared" }, admin);
+    const { subscriptions, forgotten } = room({ configured: [SHARED], watchAll: false });
+    const kept = { outcome: "kept", vaults: 0, assets: 0 };
+    expect((await subscriptions.remove(SHARED, admin, { forget: true })).inventory).toEqual(kept);
     expect((await subscriptions.get(SHARED)).source).toBe("configuration");
     expect((await problemOf(subscriptions.remove(SHARED, admin))).code).toBe("conflict");
+
+    const all = room({ watchAll: true, counts: new Map([[CLAIMS, holding(1, 2)]]) });
+    await all.subscriptions.add({ subscriptionId: CLAIMS, name: "claims" }, admin);
+    expect((await all.subscriptions.remove(CLAIMS, admin)).inventory).toEqual(kept);
+    expect((await problemOf(all.subscriptions.remove(CLAIMS, admin, { forget: true }))).code).toBe("conflict");
+    expect([...forgotten, ...all.forgotten]).toEqual([]);
   });
 
-  test("a removal that fails halfway is shown, scanned no more, and finished by the next one", async () => {
-    const failing = room({ forget: () => Promise.reject(new Error("cut off")) });
+  test("a removal that fails halfway is shown, watched no more, and finished by the next one", async () => {
+    const failing = room({ ...narrow(), forget: () => Promise.reject(new Error("cut off")) });
     await failing.subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
-    await expect(failing.subscriptions.remove(PAYMENTS, admin)).rejects.toThrow("cut off");
+    await expect(failing.subscriptions.remove(PAYMENTS, admin, { forget: true })).rejects.toThrow("cut off");
     expect(failing.audit.events.at(-1)).toMatchObject({ type: "subscription.removed", outcome: "failure" });
 
-    const { subscriptions, forgotten } = room();
-    expect((await subscriptions.get(PAYMENTS)).state).toBe("removing");
-    expect(await subscriptions.configured()).toEqual([]);
+    const { subscriptions, forgotten, counts } = room({ ...narrow(), counts: new Map() });
+    expect(await subscriptions.get(PAYMENTS)).toMatchObject({ state: "removing", watched: false });
+    expect(await watchedIn({ subscriptions })).toEqual([]);
     expect((await problemOf(subscriptions.add({ subscriptionId: PAYMENTS, name: "x" }, admin))).code).toBe("conflict");
-    await subscriptions.remove(PAYMENTS, admin);
-    expect(forgotten).toEqual([PAYMENTS]);
+    await subscriptions.remove(PAYMENTS, admin, { forget: true });
+    expect([forgotten, counts.size]).toEqual([[PAYMENTS], 0]);
     expect((await problemOf(subscriptions.get(PAYMENTS))).code).toBe("notFound");
   });
 
-  test.each([
-    ["runs already", 1],
-    ["began just before the removal was marked", 2],
-  ])("while a scan of it %s, a removal is refused and the subscription stays as it was", async (_, refusedAt) => {
-    let asked = 0;
+  test("while a scan covers it, nothing of it is forgotten and it stays as it was", async () => {
+    let refused = true;
     const { subscriptions, audit, forgotten } = room({
+      ...narrow(),
       refuseWhileScanned: async () => {
-        if (++asked === refusedAt) throw new Problem("scanRunning", "A scan covers this subscription.");
+        if (refused) throw new Problem("scanRunning", "A scan covers this subscription.");
       },
     });
-    const { etag: _e, ...added } = await subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
-    expect((await problemOf(subscriptions.remove(PAYMENTS, admin))).code).toBe("scanRunning");
-    expect(await subscriptions.get(PAYMENTS)).toMatchObject({ ...added, state: "active" });
-    expect([await subscriptions.configured(), forgotten]).toEqual([[PAYMENTS], []]);
+    await subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
+    expect((await problemOf(subscriptions.remove(PAYMENTS, admin, { forget: true }))).code).toBe("scanRunning");
+    expect(await subscriptions.get(PAYMENTS)).toMatchObject({ name: "payments", state: "active", watched: true });
+    expect([await watchedIn({ subscriptions }), forgotten]).toEqual([[PAYMENTS], []]);
     expect(audit.events.at(-1)).toMatchObject({ type: "subscription.removed", outcome: "refused" });
-    expect((await subscriptions.remove(PAYMENTS, admin)).outcome).toBe("removed");
+    refused = false;
+    expect((await subscriptions.remove(PAYMENTS, admin, { forget: true })).inventory.outcome).toBe("removed");
   });
 
-  test("no scan can take the subscription in while its inventory leaves", async () => {
-    let during: string[] | undefined;
+  test("no scan can take the subscription in while its inventory goes", async () => {
+    let during: Awaited<ReturnType<typeof watchedIn>> | undefined;
     const { subscriptions } = room({
+      ...narrow(),
       forget: async () => {
-        during = await subscriptions.configured();
+        during = await watchedIn({ subscriptions });
         return { vaults: 0, assets: 0 };
       },
     });
     await subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
-    await subscriptions.remove(PAYMENTS, admin);
+    await subscriptions.remove(PAYMENTS, admin, { forget: true });
     expect(during).toEqual([]);
   });
 
   test("a stale etag is refused and nothing leaves", async () => {
-    const { subscriptions, forgotten, audit } = room();
+    const { subscriptions, audit } = room(narrow());
     const { etag } = await subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
     const row = await tables.get(SubscriptionRow, SUBSCRIPTIONS_PARTITION, PAYMENTS);
     await tables.replace(SubscriptionRow, { ...row!, name: "renamed" });
     const before = audit.events.length;
-    expect((await problemOf(subscriptions.remove(PAYMENTS, admin, etag))).code).toBe("preconditionFailed");
-    expect([forgotten, audit.events.length]).toEqual([[], before]);
+    expect((await problemOf(subscriptions.remove(PAYMENTS, admin, { ifMatch: etag }))).code).toBe("preconditionFailed");
+    expect([await watchedIn({ subscriptions }), audit.events.length]).toEqual([[PAYMENTS], before]);
     const current = await subscriptions.get(PAYMENTS);
-    expect((await subscriptions.remove(PAYMENTS, admin, current.etag)).outcome).toBe("removed");
+    expect((await subscriptions.remove(PAYMENTS, admin, { ifMatch: current.etag })).inventory.vaults).toBe(3);
+  });
+});
+
+describe("watchAll", () => {
+  const seen = [
+    { subscriptionId: PAYMENTS.toUpperCase(), displayName: "Payments" },
+    { subscriptionId: CLAIMS, displayName: "Claims" },
+  ];
+  const both = () => new Map([PAYMENTS, CLAIMS].map((id, at) => [id, holding(at + 1, 10)]));
+
+  test("adding the first subscription never narrows while it is true, and narrows nothing that was narrow before", async () => {
+    const all = room();
+    expect(await watchedIn(all)).toBe("all");
+    const added = await all.subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
+    expect(added.watching).toMatchObject({ watchAll: true, message: expect.stringContaining("narrows nothing") });
+    expect(await watchedIn(all)).toBe("all");
+    expect(all.audit.events.some(({ type }) => type === "scope.changed")).toBe(false);
+  });
+
+  test("adding the first one while it is false has only that one watched, and asks for what is not refused", async () => {
+    const { subscriptions, ...rest } = room({ watchAll: false, counts: both() });
+    expect(await watchedIn({ subscriptions })).toEqual([]);
+    const { watching } = await subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
+    expect(watching).toMatchObject({ watchAll: false, subscriptions: 1 });
+    expect(await watchedIn({ subscriptions })).toEqual([PAYMENTS]);
+    await subscriptions.requireWatched([PAYMENTS]);
+    const refused = await problemOf(subscriptions.requireWatched([PAYMENTS, CLAIMS]));
+    expect([refused.code, refused.errors![0]!.path]).toEqual(["invalidRequest", "body.subscriptions"]);
+    expect(refused.message).toContain(CLAIMS);
+    expect(rest.forgotten).toEqual([]);
+  });
+
+  test("switching it off says what leaves before and enters it after; switching it on brings everything back", async () => {
+    const { subscriptions, settings, audit, clock } = room({ counts: both() });
+    await subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
+    await subscriptions.discovered(seen, true);
+    const preview = await subscriptions.previewWatchAll(false);
+    expect(preview).toEqual({
+      leaves: [{ subscriptionId: CLAIMS, name: "Claims", vaults: 2, assets: 10 }],
+      returns: [],
+    });
+    expect(await watchedIn({ subscriptions })).toBe("all");
+    clock.forward(1000);
+    await settings.update("features", { watchAll: false }, admin);
+    await subscriptions.refreshScope(admin);
+    expect(audit.events.at(-1)).toMatchObject({
+      type: "scope.changed",
+      caller: admin,
+      outcome: "success",
+      details: { leaves: { subscriptions: [CLAIMS], vaults: 2, assets: 10 } },
+    });
+    const shown = async () =>
+      (await subscriptions.list(firstPage)).items.map(({ name, watched, outOfScopeSince }) => [
+        name,
+        watched,
+        outOfScopeSince,
+      ]);
+    const leftAt = "2026-11-21T10:00:01.000Z";
+    expect(await shown()).toEqual([
+      ["Claims", false, leftAt],
+      ["payments", true, null],
+    ]);
+    clock.forward(1000);
+    // Looked at again, it has still left when it left.
+    await subscriptions.refreshScope(admin);
+    expect((await shown())[0]).toEqual(["Claims", false, leftAt]);
+    expect((await subscriptions.previewWatchAll(true)).returns).toMatchObject([{ subscriptionId: CLAIMS }]);
+    await settings.update("features", { watchAll: true }, admin);
+    await subscriptions.refreshScope(admin);
+    expect((await shown())[0]).toEqual(["Claims", true, null]);
+  });
+
+  test("what the identity does not see any more is named with what to do, and can be forgotten", async () => {
+    const { subscriptions, counts, forgotten } = room({ counts: both() });
+    await watchedIn({ subscriptions });
+    await subscriptions.discovered(seen, true);
+    // Where some entries could not be read, nobody knows that it is gone.
+    await subscriptions.discovered(seen.slice(0, 1), false);
+    expect((await subscriptions.get(CLAIMS)).lastFailure).toBeNull();
+    await subscriptions.discovered(seen.slice(0, 1), true);
+    expect(await subscriptions.get(CLAIMS)).toMatchObject({
+      source: "discovered",
+      watched: true,
+      lastFailure: { code: "notFound", remedy: expect.stringContaining("forget=true") },
+    });
+    expect((await problemOf(subscriptions.remove(PAYMENTS, admin, { forget: true }))).code).toBe("conflict");
+    expect((await subscriptions.remove(CLAIMS, admin, { forget: true })).inventory.outcome).toBe("removed");
+    expect(forgotten).toEqual([CLAIMS]);
+    counts.delete(CLAIMS);
+    expect((await problemOf(subscriptions.get(CLAIMS))).code).toBe("notFound");
+  });
+
+  test("a scan that is over is the last one of its subscriptions, unless a later one is", async () => {
+    const { subscriptions } = room({ counts: both() });
+    const failure = { code: "accessDenied", message: "No.", remedy: "Assign a role.", at: "2026-11-21T10:00:00.000Z" };
+    const scan = (scanId: string, outcomes: object[]) =>
+      subscriptions.scanned({
+        scanId,
+        status: "partial",
+        finishedAt: "2026-11-21T10:05:00.000Z",
+        subscriptionOutcomes: outcomes as never,
+      });
+    const [first, second] = ["01KAAAAAAAAAAAAAAAAAAAAAAA", "01KBBBBBBBBBBBBBBBBBBBBBBB"];
+    await scan(second, [{ subscriptionId: PAYMENTS, vaults: 0, failure }]);
+    await scan(
+      first,
+      [PAYMENTS, CLAIMS].map((subscriptionId) => ({ subscriptionId, vaults: 1 })),
+    );
+    expect(await subscriptions.get(PAYMENTS)).toMatchObject({
+      lastScan: { scanId: second, status: "partial", finishedAt: "2026-11-21T10:05:00.000Z" },
+      lastFailure: failure,
+    });
+    expect(await subscriptions.get(CLAIMS)).toMatchObject({ lastScan: { scanId: first }, lastFailure: null });
+  });
+});
+
+describe("forgetting what left", () => {
+  test("only after its retention, one that fails does not keep the others, and nothing that came back", async () => {
+    const OTHER = "33333333-3333-4333-8333-333333333333";
+    const busy = new Set([CLAIMS]);
+    const forgotten: string[] = [];
+    const counts = new Map([PAYMENTS, CLAIMS, OTHER].map((id) => [id, holding(1, 1)]));
+    const { subscriptions, settings, clock, audit } = room({
+      counts,
+      forget: async (id) => {
+        if (busy.has(id)) throw new Problem("conflict", "A worker writes it.");
+        counts.delete(id);
+        forgotten.push(id);
+        return { vaults: 1, assets: 1 };
+      },
+    });
+    await watchedIn({ subscriptions });
+    await settings.update("features", { watchAll: false }, admin);
+    await settings.update("retention", { outOfScopeRetentionDays: 2 }, admin);
+    await subscriptions.refreshScope(admin);
+    clock.forward(2 * 86_400_000);
+    await subscriptions.forgetOutOfScope(admin);
+    expect(forgotten).toEqual([]);
+    await subscriptions.add({ subscriptionId: OTHER, name: "back" }, admin);
+    clock.forward(1);
+    expect((await problemOf(subscriptions.forgetOutOfScope(admin))).code).toBe("conflict");
+    expect(forgotten).toEqual([PAYMENTS]);
+    expect(audit.events.filter(({ type }) => type === "scope.forgotten").map(({ outcome }) => outcome)).toEqual([
+      "intent",
+      "success",
+      "intent",
+      "refused",
+    ]);
+    busy.clear();
+    await subscriptions.forgetOutOfScope(admin);
+    expect(forgotten).toEqual([PAYMENTS, CLAIMS]);
+  });
+});
+
+describe("a store of an earlier version", () => {
+  const entry = { subscriptionId: PAYMENTS, name: "payments", addedAt: "2026-11-20T10:00:00.000Z", addedBy: "ada" };
+  const anEntry = () => tables.insert(SubscriptionRow, SUBSCRIPTIONS_PARTITION, PAYMENTS, entry);
+  const aVault = () => writeVault(createInventoryWriter({ tables }), vaultRecord("kv-a"), []);
+
+  test.each([
+    ["none was added: all are watched, and go on to be, whatever the setting would say", aVault, [], "all"],
+    ["one was added: it alone is watched", anEntry, [], [PAYMENTS]],
+    ["the configuration names one: it alone is watched", aVault, [SHARED], [SHARED]],
+    ["both", anEntry, [SHARED], [PAYMENTS, SHARED]],
+  ])("%s", async (_, written, configured, wanted) => {
+    for (const watchAll of [undefined, true, false]) {
+      freshStore();
+      await written();
+      const { audit, settings, subscriptions } = room({ configured, ...(watchAll === undefined ? {} : { watchAll }) });
+      expect((await settings.values()).watchAll).toBe(wanted === "all");
+      expect(await watchedIn({ subscriptions })).toEqual(wanted);
+      expect(audit.events.every(({ caller }) => caller.actor === "system")).toBe(true);
+      if (watchAll !== (wanted !== "all")) continue;
+      // It is an override as any other: an administrator may take it away.
+      await settings.removeAll(admin);
+      await subscriptions.refreshScope(admin);
+      expect(await watchedIn({ subscriptions })).toEqual(wanted === "all" ? configured : "all");
+    }
+  });
+
+  test("a new store has the default, with a subscription configured too, and is not asked again", async () => {
+    const { settings, audit } = room({ configured: [SHARED] });
+    expect((await settings.values()).watchAll).toBe(true);
+    await aVault();
+    await anEntry();
+    expect((await room({ configured: [SHARED] }).settings.values()).watchAll).toBe(true);
+    expect(audit.events).toEqual([]);
   });
 });

@@ -2,9 +2,6 @@ import { setTimeout as delay } from "node:timers/promises";
 import { TableClient } from "@azure/data-tables";
 import type { Service } from "./service.ts";
 
-/** Nothing was asked of the tables for this long: what the scan's end sets off is through. */
-const QUIET_MS = 1000;
-
 /**
  * Runs a scan that nobody asks about until it is over (its row is read past the proxy that counts), so that every counted
  * request is the scan's own, with those of the call that started it.
@@ -28,11 +25,9 @@ export async function countedScan(service: Service, request: object, timeoutMs =
     if (Date.now() > end) throw new Error(`The scan is still ${status}`);
     await delay(100);
   }
-  for (let seen = -1; seen !== service.tableRequests().length; await delay(QUIET_MS)) {
-    seen = service.tableRequests().length;
-  }
+  await service.settled(timeoutMs);
   const calls = service.cloud.control.counts();
-  const tables = service.tableRequests();
+  const tables = [...started.tableRequests(), ...service.queueRequests()];
   const { body: scan } = await service.admin("GET", `/api/assets/discovery/scan/${scanId}/status`);
   return { scan, calls, tables };
 }

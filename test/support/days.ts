@@ -246,6 +246,8 @@ export async function runDays(options: DaysOptions): Promise<DaysOutcome> {
       const made = await admin<{ id: string }>("POST", "/alerts/rules", {
         name: rule,
         alertType: "expiration",
+        // Of thresholds alone: renewals are told of in tests of their own.
+        tellRecovery: false,
         thresholds: options.thresholds[rule],
         ...(rule === "webhook"
           ? { deliveryMethod: "webhook", webhookUrl: `${new URL(controlUrl).origin}/sink/days` }
@@ -301,8 +303,11 @@ export async function runDays(options: DaysOptions): Promise<DaysOutcome> {
         .flatMap((life) => tellingsOf(life, options.thresholds[rule], [...evaluations.entries()].slice(from), created));
       const mine = mails.filter(({ to }) => to[0] === `${rule}@acme.example`);
       const posts = new Map(sunk.map(({ headers, body }) => [headers["webhook-id"]!, body]));
-      const told = rule === "webhook" ? [...posts.values()].flatMap(tellingsPosted) : mine.flatMap(tellingsMailed);
       const history = await historyOf(ids[rule]!);
+      const named = rule === "webhook" ? [...posts.values()].flatMap(tellingsPosted) : mine.flatMap(tellingsMailed);
+      // What a full mail only counts is in the history, which it links.
+      const counted = mine.reduce((sum, mail) => sum + Number(/^… and (\d+) more/m.exec(mail.plainText)?.[1] ?? 0), 0);
+      const told = [...named, ...without(history.told, named).slice(0, counted)];
       const received = rule === "webhook" ? posts.size : mine.length;
       rules.push({
         rule,
@@ -457,12 +462,13 @@ function tellingsOf(
 
 /** The tellings a person reads in a mail. */
 function tellingsMailed({ plainText }: { plainText: string }): string[] {
-  return plainText.split("\n\n").flatMap((block) => {
-    const name = /^(?:ACT NOW|URGENT|SOON|NOTICE): [^/\s]+\/(\S+)/.exec(block)?.[1];
-    if (name === undefined) return [];
-    const expires = /^ {2}Expire[sd]: (.+), (\d\d:\d\d) UTC$/m.exec(block);
-    const threshold = /^ {2}Threshold: (\d+)/m.exec(block)?.[1];
-    return [telling(name, Date.parse(`${expires?.[1]} ${expires?.[2]} UTC`), Number(threshold))];
+  const lines = plainText.matchAll(/^(?:ACT NOW|URGENT|SOON|NOTICE): [^/\s]+\/(\S+).*\n(.*)$/gm);
+  return [...lines].flatMap(([, name, facts]) => {
+    const expires = /Expire[sd]: (.+?), (\d\d:\d\d) UTC/.exec(facts!);
+    const threshold = /Threshold: (\d+)/.exec(facts!)?.[1];
+    // A renewal names no threshold.
+    if (!expires || threshold === undefined) return [];
+    return [telling(name!, Date.parse(`${expires[1]} ${expires[2]} UTC`), Number(threshold))];
   });
 }
 

@@ -1,9 +1,5 @@
 /** Sends generated requests to a service of its own. See HELP. */
-import { commandLine } from "../../infra/build/command-line.ts";
-import { knownValues, sendGenerated } from "./generated-requests.ts";
-import buildTestApp from "./global-setup.ts";
-import { licence } from "./licence.ts";
-import { Service } from "./service.ts";
+import { commandLine, usedWrong } from "../../infra/build/command-line.ts";
 
 const HELP = `npm run fuzz -- [--count N] [--seed N]
 
@@ -18,11 +14,14 @@ const { values } = commandLine(HELP, {
 });
 const count = Number(values.count);
 const seed = Number(values.seed ?? Math.floor(Math.random() * 2 ** 31));
-if (!Number.isSafeInteger(count) || !Number.isSafeInteger(seed)) {
-  console.error("--count and --seed are whole numbers.");
-  process.exit(1);
-}
+if (!Number.isSafeInteger(count) || !Number.isSafeInteger(seed)) usedWrong("--count and --seed are whole numbers");
 
+const [{ knownValues, sendGenerated }, { default: buildTestApp }, { licence }, { Service }] = await Promise.all([
+  import("./generated-requests.ts"),
+  import("./global-setup.ts"),
+  import("./licence.ts"),
+  import("./service.ts"),
+]);
 await buildTestApp();
 const service = await Service.start({ env: { LICENSE_KEY: await licence() } });
 try {

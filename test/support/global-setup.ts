@@ -14,7 +14,7 @@ export default async function setup(): Promise<() => Promise<void>> {
   const { privateKey, publicKey } = generateKeyPairSync("ed25519");
   const key = { kid: "test", x: publicKey.export({ format: "jwk" }).x! };
   const built = await buildLocalApp(TEST_APP, [key]);
-  writeFileSync(path.join(TEST_APP, "metafile.json"), JSON.stringify(built.metafile));
+  writeFileSync(path.join(TEST_APP, "built.json"), JSON.stringify(built));
   writeFileSync(path.join(TEST_APP, "license-key.pem"), privateKey.export({ type: "pkcs8", format: "pem" }));
   await build({
     entryPoints: [path.resolve(import.meta.dirname, "../../infra/local/host/main.ts")],

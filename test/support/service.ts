@@ -1,18 +1,20 @@
 import { randomBytes } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
+import { QueueServiceClient } from "@azure/storage-queue";
 import { startAzurite } from "../../infra/local/azurite.ts";
 import { type Cloud, startCloud } from "../../infra/local/cloud/cloud.ts";
 import type { Company, SizedCompany } from "../../infra/local/cloud/company/company.ts";
 import { type RunningHost, runHost } from "../host/run-host.ts";
 import { Conformance, type Description } from "./conformance.ts";
 import { openStorage, type TestStorage } from "./storage.ts";
-import { startTableProxy } from "./table-proxy.ts";
+import { type SeenRequest, startTableProxy } from "./table-proxy.ts";
 import { TEST_APP } from "./test-app.ts";
 
 /** Also in this process, for users that a test makes itself. */
 import "./cheap-scrypt.mjs";
 
 const CHEAP_SCRYPT = new URL("./cheap-scrypt.mjs", import.meta.url).href;
+const INVOCATIONS = new URL("./invocations.mjs", import.meta.url).href;
 const SHORT_WAITS = new URL("./short-waits.mjs", import.meta.url).href;
 
 export const ADMIN = { username: "admin", password: "correct-horse-battery" };
@@ -24,6 +26,8 @@ export interface Answer {
   /** The parsed body, of whatever shape the test knows it to have. */
   // biome-ignore lint/suspicious/noExplicitAny: a test says what it expects by looking
   body: any;
+  /** What this call has asked of the tables so far, and nothing else; since `forgetTables`. */
+  tableRequests(): SeenRequest[];
 }
 
 export interface CallOptions {
@@ -32,23 +36,40 @@ export interface CallOptions {
   headers?: Record<string, string>;
 }
 
+/**
+ * Of this process, which runs many files: they are all of the same build, whose description takes a host half a second to
+ * make, and as much to read.
+ */
+const kept = globalThis as { conformance?: Promise<Conformance> | undefined };
+
+async function description(url: string): Promise<Conformance> {
+  try {
+    return new Conformance((await (await fetch(`${url}/openapi.json`)).json()) as Description);
+  } catch (error) {
+    kept.conformance = undefined;
+    throw error;
+  }
+}
+
 /** The whole service as it runs on one machine: storage, stand-in cloud, functions host with the built app. */
 export class Service {
   readonly azurite: TestStorage;
   readonly cloud: Cloud;
   readonly tables: Awaited<ReturnType<typeof startTableProxy>>;
   readonly hosts: RunningHost[] = [];
+  /** Those that a test took from `hosts`, too. */
+  private readonly started: RunningHost[] = [];
   readonly environment: Record<string, string>;
-  private readonly lease: number;
-  private conformance: Conformance | undefined;
+  private readonly hostArguments: string[];
   private token: string | undefined;
+  private calls = 0;
 
-  private constructor(parts: Pick<Service, "azurite" | "cloud" | "tables" | "environment">, lease: number) {
+  private constructor(parts: Pick<Service, "azurite" | "cloud" | "tables" | "environment">, hostArguments: string[]) {
     this.azurite = parts.azurite;
     this.cloud = parts.cloud;
     this.tables = parts.tables;
     this.environment = parts.environment;
-    this.lease = lease;
+    this.hostArguments = hostArguments;
   }
 
   /** Starts it with one host. Rate limits are off unless `env` sets them. */
@@ -58,6 +79,8 @@ export class Service {
       env?: Record<string, string>;
       hosts?: number;
       lease?: number;
+      /** Timers run by themselves, too. By default only those that a test fires: it begins at any minute of any hour. */
+      schedules?: boolean;
       /** Added to the environment of storage, such as that of a moved clock. */
       storageEnv?: Record<string, string>;
       /** The hosts' waits between tries of a call take a fortieth (short-waits.mjs). */
@@ -95,9 +118,14 @@ export class Service {
       SCHEDULE_JITTER_SECONDS: "0",
       ...options.env,
     };
-    const preloads = [...(options.shortWaits ? [SHORT_WAITS] : []), ...(options.realScrypt ? [] : [CHEAP_SCRYPT])];
+    const preloads = [
+      INVOCATIONS,
+      ...(options.shortWaits ? [SHORT_WAITS] : []),
+      ...(options.realScrypt ? [] : [CHEAP_SCRYPT]),
+    ];
     environment.NODE_OPTIONS = [environment.NODE_OPTIONS ?? "", ...preloads.map((url) => `--import=${url}`)].join(" ");
-    const service = new Service({ azurite, cloud, tables, environment }, options.lease ?? 5);
+    const hostArguments = ["--lease", String(options.lease ?? 5), ...(options.schedules ? [] : ["--no-schedules"])];
+    const service = new Service({ azurite, cloud, tables, environment }, hostArguments);
     for (let host = 0; host < (options.hosts ?? 1); host++) await service.addHost();
     return service;
   }
@@ -106,9 +134,10 @@ export class Service {
     const host = await runHost({
       app: TEST_APP,
       env: { ...this.environment, ...extra },
-      args: ["--lease", String(this.lease), "--inspect-modules", ...args],
+      args: [...this.hostArguments, "--inspect-modules", ...args],
     });
     this.hosts.push(host);
+    this.started.push(host);
     return host;
   }
 
@@ -121,6 +150,25 @@ export class Service {
     return this.tables.requests.filter((request) => !request.path.startsWith("LocalHostLeases"));
   }
 
+  /** Of these, what the functions asked that messages start: no call's, no timer's. */
+  queueRequests() {
+    const started = new Set(
+      this.hosts.flatMap(({ functions }) =>
+        functions.filter(({ trigger }) => trigger === "queueTrigger").map(({ name }) => name),
+      ),
+    );
+    return this.tableRequests().filter(({ by }) => by !== undefined && started.has(by));
+  }
+
+  /** Messages that the hosts have taken so far, by their own logs. */
+  messages(): number {
+    return this.hosts.reduce((sum, { lines, functions }) => {
+      const queued = new Set(functions.filter(({ trigger }) => trigger === "queueTrigger").map(({ name }) => name));
+      const taken = lines.filter((line) => queued.has(/ Executing 'Functions\.(\w+)'/.exec(line)?.[1] ?? ""));
+      return sum + taken.length;
+    }, 0);
+  }
+
   forgetTables(): void {
     this.tables.requests.length = 0;
   }
@@ -128,10 +176,12 @@ export class Service {
   /** A call as it is; the answer is held against the service's description. `path` may be a whole address. */
   async call(method: string, path: string, options: CallOptions = {}): Promise<Answer> {
     const address = path.startsWith("http") ? path : this.url + path;
+    const by = `call ${++this.calls}`;
     const answer = await fetch(address, {
       method,
       redirect: "manual",
       headers: {
+        "x-test-by": by,
         ...(options.token === undefined ? {} : { Authorization: `Bearer ${options.token}` }),
         ...(options.body === undefined ? {} : { "Content-Type": "application/json" }),
         ...options.headers,
@@ -142,13 +192,14 @@ export class Service {
     });
     const text = await answer.text();
     const type = answer.headers.get("content-type");
-    this.conformance ??= new Conformance((await (await fetch(`${this.url}/openapi.json`)).json()) as Description);
-    this.conformance.check(method, new URL(address).pathname, answer.status, type, text);
+    kept.conformance ??= description(this.url);
+    (await kept.conformance).check(method, new URL(address).pathname, answer.status, type, text);
     return {
       status: answer.status,
       headers: answer.headers,
       text,
       body: type?.includes("json") ? JSON.parse(text) : undefined,
+      tableRequests: () => this.tables.requests.filter((request) => request.by === by),
     };
   }
 
@@ -166,19 +217,56 @@ export class Service {
 
   /** Starts a scan and waits for its end. Answers its last status. */
   // biome-ignore lint/suspicious/noExplicitAny: a test says what it expects by looking
-  async scan(request: object = { mode: "full" }, timeoutMs = 60_000): Promise<any> {
+  async scan(request: object = { mode: "full" }, timeoutMs = 150_000): Promise<any> {
     const started = await this.admin("POST", "/api/assets/discovery/scan", request);
     if (started.status !== 201) throw new Error(`Starting a scan answered ${started.status}: ${started.text}`);
     return await this.scanEnds(started.body.scanId, timeoutMs);
   }
 
   // biome-ignore lint/suspicious/noExplicitAny: a test says what it expects by looking
-  async scanEnds(scanId: string, timeoutMs = 60_000): Promise<any> {
+  async scanEnds(scanId: string, timeoutMs = 150_000): Promise<any> {
     const end = Date.now() + timeoutMs;
     for (;;) {
       const { body } = await this.admin("GET", `/api/assets/discovery/scan/${scanId}/status`);
       if (body.status !== "queued" && body.status !== "running") return body;
       if (Date.now() > end) throw new Error(`The scan is still ${body.status}: ${JSON.stringify(body)}`);
+      await delay(100);
+    }
+  }
+
+  /** Waits until every queue is empty: all that was set off is through, what a message asked for in its turn, too. */
+  async settled(timeoutMs = 150_000): Promise<void> {
+    const queues = QueueServiceClient.fromConnectionString(this.azurite.connectionString());
+    // Those that a function has in hand count until it is done.
+    const waiting = async () => {
+      const found: string[] = [];
+      for await (const { name } of queues.listQueues()) {
+        const count = (await queues.getQueueClient(name).getProperties()).approximateMessagesCount ?? 0;
+        if (count > 0) found.push(`${count} in ${name}`);
+      }
+      return found;
+    };
+    // Twice, since one may have gone from a queue still to be counted to one that was.
+    const end = Date.now() + timeoutMs;
+    while ((await waiting()).length > 0 || (await waiting()).length > 0) {
+      if (Date.now() > end) throw new Error(`There are still messages: ${(await waiting()).join(", ")}`);
+      await delay(100);
+    }
+  }
+
+  /** Waits until no function runs and no message is to be seen: those that are hidden for a time are left where they are. */
+  async idle(timeoutMs = 150_000): Promise<void> {
+    const queues = QueueServiceClient.fromConnectionString(this.azurite.connectionString());
+    const isSeen = async () => {
+      for await (const { name } of queues.listQueues())
+        if ((await queues.getQueueClient(name).peekMessages()).peekedMessageItems.length > 0) return true;
+      return false;
+    };
+    const lines = (text: string) => this.hosts.flatMap((host) => host.lines.filter((line) => line.includes(text)));
+    const isRunning = () => lines("Executing 'Functions.").length > lines("Executed 'Functions.").length;
+    const end = Date.now() + timeoutMs;
+    while ((await isSeen()) || isRunning()) {
+      if (Date.now() > end) throw new Error("There is still work under way");
       await delay(100);
     }
   }
@@ -202,7 +290,7 @@ export class Service {
   }
 
   async stop(): Promise<void> {
-    await Promise.all(this.hosts.map((host) => host.stop("SIGKILL")));
+    await Promise.all(this.started.map((host) => host.stop("SIGKILL")));
     await Promise.all([this.cloud.stop(), this.tables.stop()]);
     await this.azurite.stop();
   }

@@ -14,6 +14,10 @@ export interface SeenRequest {
   readonly status: number;
   /** Of the body sent. */
   readonly bytes: number;
+  /** Of the body answered. */
+  readonly answered: number;
+  /** Whose it is, if a functions host sent it: the test's call or the function's name (invocations.mjs). */
+  readonly by: string | undefined;
 }
 
 /** What goes wrong with one request. */
@@ -47,6 +51,8 @@ export interface FaultedRequest {
   readonly method: string;
   readonly path: string;
   readonly body: string;
+  /** As in SeenRequest. */
+  readonly by: string | undefined;
 }
 
 export interface TableProxy {
@@ -86,6 +92,7 @@ export async function startTableProxy(
     const method = incoming.method ?? "GET";
     const path = decodeURIComponent(url.pathname).replace(`/${account}/`, "");
     const top = url.searchParams.get("$top");
+    const by = incoming.headers["x-test-by"] as string | undefined;
     const seen = {
       method,
       path,
@@ -93,10 +100,11 @@ export async function startTableProxy(
       top: top === null ? undefined : Number(top),
       select: url.searchParams.get("$select") ?? undefined,
       bytes: Buffer.byteLength(body),
+      by,
     };
-    const note = (status: number) => requests.push({ ...seen, status });
+    const note = (status: number, answered = 0) => requests.push({ ...seen, status, answered });
 
-    const next = faults.findIndex(({ matches }) => matches({ method, path, body }));
+    const next = faults.findIndex(({ matches }) => matches({ method, path, body, by }));
     const fault = next < 0 ? undefined : faults.splice(next, 1)[0]!.fault;
     if (fault === "LostRequest") {
       note(0);
@@ -135,7 +143,7 @@ export async function startTableProxy(
     }
 
     const applied = await forward(incoming, url, body);
-    note(applied.status);
+    note(applied.status, Buffer.byteLength(applied.body));
     if (fault === "LostAnswer") {
       incoming.socket.destroy();
       return;

@@ -1,8 +1,10 @@
 import { randomUUID } from "node:crypto";
 import { SignJWT } from "jose";
 import { createServices } from "../../functions/services.ts";
+import { USERS_PARTITION, User } from "../../shared/access/user.ts";
 import { loadConfig } from "../../shared/config/config.ts";
 import type { Role } from "../../shared/http/endpoint.ts";
+import { createTables } from "../../shared/storage/tables.ts";
 import type { Service } from "./service.ts";
 
 /** Makes users in the service's storage, as the command for it does. */
@@ -12,6 +14,16 @@ export async function createUsers(
 ): Promise<void> {
   const { access } = createServices(loadConfig(service.environment));
   for (const user of users) await access.users.create(user, { actor: "system", requestId: randomUUID() });
+}
+
+/** Leaves the user's sessions as they would stand after so many milliseconds without a request. */
+export async function leaveSessionsUnused(service: Service, username: string, milliseconds: number): Promise<void> {
+  const tables = createTables({ connectionString: service.environment.AzureWebJobsStorage! });
+  const earlier = (instant: string) => new Date(Date.parse(instant) - milliseconds).toISOString();
+  await tables.modify(User, USERS_PARTITION, username, (user) => ({
+    ...user!,
+    sessions: user!.sessions!.map((session) => ({ ...session, idleEndsAt: earlier(session.idleEndsAt) })),
+  }));
 }
 
 /** The first key of a `kid:base64` list, as the service reads it. */

@@ -20,7 +20,7 @@ afterAll(() => service?.stop());
 /** The record's status once it is no longer new or pending. */
 async function settled(recordId: string) {
   const status = async () => (await service.admin("GET", `${RECORDS}/${recordId}/status`)).body;
-  await expect.poll(async () => (await status()).state, { timeout: 15_000 }).not.toMatch(/new|pending/);
+  await expect.poll(async () => (await status()).state, { timeout: 150_000 }).not.toMatch(/new|pending/);
   return await status();
 }
 

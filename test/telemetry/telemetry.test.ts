@@ -83,6 +83,12 @@ beforeAll(async () => {
     action: { kind: "throttle" },
     times: 1,
   });
+  // Of a vault that no scan has seen: it is ignored.
+  const connectionString = service.azurite.connectionString();
+  await service.cloud.control.deliverEvents({ connectionString, queue: "vault-events" });
+  service.cloud.control.sendExpiry("kv-one", "secrets", "one", "NearExpiry");
+  await collected(() => points.has("vault.events"));
+  await service.cloud.control.deliverEvents(undefined);
   const started = await service.call("POST", "/api/assets/discovery/scan", { token, body: { mode: "full" } });
   scanId = started.body.scanId;
   await collected(() => span("evaluateAlertsSoon") && Object.keys(METRICS).every((name) => points.has(name)));
@@ -111,7 +117,7 @@ test("a scan is one trace, from its request to the alerts that follow it", async
   const root = span("POST /api/assets/discovery/scan")!;
   const trace = spans.filter(({ traceId }) => traceId === root.traceId);
   const names = trace.map(({ name }) => name);
-  for (const name of ["planScan", "scanVault", "evaluateAlertsSoon"]) expect(names).toContain(name);
+  for (const name of ["planScan", "evaluateAlertsSoon"]) expect(names).toContain(name);
   const vaults = trace.filter(({ name }) => name === "scan vault").map((one) => attributeOf(one, "vault.name"));
   expect(vaults.sort()).toEqual(["kv-denied", "kv-one", "kv-two"]);
   expect(vaults).toHaveLength(VAULTS);
@@ -136,6 +142,8 @@ test("the figures are those of the scan", () => {
   expect(duration).toHaveLength(1);
   expect(attributeOf(duration[0]!, "status")).toBe("partial");
   expect(sumOf("vaults.failed")).toBe(1);
+  const events = points.get("vault.events")!.flatMap(({ attributes }) => attributes);
+  expect(events).toContainEqual({ key: "outcome", value: { stringValue: "ignored" } });
   expect(sumOf("throttled")).toBe(1);
   expect(sumOf("alerts.sent")).toBe(1);
   // Of each series the last value.

@@ -15,13 +15,13 @@ import { TEST_APP } from "../support/test-app.ts";
 import type { Recording } from "./recording.ts";
 
 const LOCAL = path.resolve(import.meta.dirname, "../../infra/local");
-const ENDS_MS = 60_000;
+const ENDS_MS = 150_000;
 
 // biome-ignore lint/suspicious/noExplicitAny: a test says what it expects by looking
 type Json = any;
 
 /** The stores that these commits' own builds left, in the middle of a scan; see record.ts. */
-describe.each(["d7e4a4b", "92f0480"])("the store of the earlier version %s, upgraded in place", (version) => {
+describe.each(["d7e4a4b", "0e6c2c3"])("the store of the earlier version %s, upgraded in place", (version) => {
   const recording = JSON.parse(
     gunzipSync(readFileSync(new URL(`../fixtures/store-${version}.json.gz`, import.meta.url))).toString(),
   ) as Recording;
@@ -66,7 +66,7 @@ describe.each(["d7e4a4b", "92f0480"])("the store of the earlier version %s, upgr
         SCHEDULE_JITTER_SECONDS: "0",
         ALLOW_PRIVATE_WEBHOOK_ADDRESSES: "true",
       },
-      args: ["--lease", "2", "--inspect-modules"],
+      args: ["--lease", "2", "--no-schedules", "--inspect-modules"],
     });
   });
   afterAll(async () => {
@@ -137,9 +137,12 @@ describe.each(["d7e4a4b", "92f0480"])("the store of the earlier version %s, upgr
         stale: _t,
         source,
         notCounted,
+        outOfScope,
+        outOfScopeSince: _o,
+        subscriptionName: _n,
         ...rest
       } = asset;
-      expect([source, notCounted]).toEqual([old.source ?? "keyVault", null]);
+      expect([source, notCounted, outOfScope]).toEqual([old.source ?? "keyVault", null, false]);
       expect(old).toMatchObject({ ...rest, expiresOn: old.expiresOn });
       if (tags?.changed === "yes") changed++;
       else expect(tags ?? null).toEqual(old.tags ?? null);
@@ -155,6 +158,20 @@ describe.each(["d7e4a4b", "92f0480"])("the store of the earlier version %s, upgr
     }
   });
 
+  test("what is watched stays as it was: the subscriptions that were added, and none that may come", async () => {
+    const watchAll = (await get("/api/settings/features")).body.find(({ key }: Json) => key === "watchAll");
+    expect(watchAll).toMatchObject({ value: false, source: "override", updatedBy: "system" });
+    await fire("refreshScope");
+    const { items } = (await get("/subscriptions")).body;
+    expect(items.map((one: Json) => [one.name, one.source, one.watched])).toEqual([
+      ["Recorded", "api", true],
+      ["Recorded", "api", true],
+    ]);
+    // Nobody counted owners then. The scan did, of vaults that did not change too.
+    const { owners, outOfScope } = (await get("/api/assets/summary?source=keyVault")).body;
+    expect([outOfScope, owners.notCounted]).toEqual([{ vaults: 0, assets: 0 }, 0]);
+  });
+
   test("a delta after it finds nothing to add, update or remove", async () => {
     const started = await post("/api/assets/discovery/scan", { mode: "delta" });
     expect(started.status).toBe(201);
@@ -165,17 +182,29 @@ describe.each(["d7e4a4b", "92f0480"])("the store of the earlier version %s, upgr
     });
   });
 
-  test("the score, the violations and the exemptions are as they were", async () => {
-    const { body: score } = await get("/compliance/score");
-    const old: Json = recording.answers.score;
-    expect({ score: score.score, failed: score.failed, passed: score.passed }).toEqual({
-      score: old.score,
-      failed: old.failed,
-      passed: old.passed,
-    });
-    const { items } = (await get("/compliance/violations?limit=1000")).body;
+  test("the violations are as they were, but for findings told more than once; exemptions stand, and the score follows", async () => {
+    await fire("evaluateDueCompliance");
+    const old = (recording.answers.violations as Json).items as Json[];
+    const failed = new Set(old.map(({ id }) => id));
+    const isToldElsewhere = ({ id, checkId, resourceId }: Json) =>
+      checkId === "vault-recoverable" ||
+      (checkId === "vault-purge-protection" && failed.has(`vault-soft-delete.${resourceId}`)) ||
+      (checkId.endsWith("-near-expiry-warning") && failed.has(id.replace("-warning.", "-critical.")));
+    const left = old.filter((one) => !isToldElsewhere(one));
     const ids = (list: Json[]) => list.map(({ id, firstSeenAt, exempted }) => [id, firstSeenAt, exempted]);
-    expect(ids(items)).toEqual(ids((recording.answers.violations as Json).items));
+    const now = async () => (await get("/compliance/violations?limit=1000")).body;
+    await expect.poll(async () => ids((await now()).items), { timeout: ENDS_MS }).toEqual(ids(left));
+    const { body: score } = await get("/compliance/score");
+    const { total, open, exempted } = await now();
+    expect({ total, open, exempted }).toEqual({
+      total: left.length,
+      open: score.failed,
+      exempted: score.exempted,
+    });
+    const before: Json = recording.answers.score;
+    const { total: vaults } = (await get("/api/assets/discovery/vaults?limit=1")).body;
+    const recoverable = vaults - old.filter(({ checkId }) => checkId === "vault-recoverable").length;
+    expect(score.passed).toBe(before.passed - recoverable);
     expect((await get("/compliance/exemptions")).body.items).toHaveLength(2);
   });
 
@@ -255,5 +284,8 @@ async function restore(connection: string, recording: Recording): Promise<void> 
     const queue = queues.getQueueClient(name);
     await queue.createIfNotExists();
     for (const message of messages) await queue.sendMessage(message);
+    // The process that died had them in hand: what comes next is another delivery.
+    const [numberOfMessages, visibilityTimeout] = [32, 1];
+    if (messages.length > 0) await queue.receiveMessages({ numberOfMessages, visibilityTimeout });
   }
 }

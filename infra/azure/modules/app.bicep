@@ -14,6 +14,9 @@ param applicationInsightsConnectionString string
 param mailEnabled bool
 param communicationEndpoint string
 param alertSenderAddress string
+param alertOwnerDomains string
+param mailPerMinute string
+param mailPerHour string
 param appConfigurationEnabled bool
 param appConfigurationEndpoint string
 param networkEnabled bool
@@ -26,9 +29,16 @@ param alwaysReadyInstances int
 param nodeVersion string
 param licenseSecretName string
 param entraApiClientId string
+param entraApiScope string
+param furtherEntraTenantIds string[]
 param publicBaseUrl string
+param logAnalyticsWorkspaceIds string[]
+param telemetryEndpoint string
+param telemetryHeadersSecretName string
+param additionalSettings object
 param privateTargetHosts string
 param handoverKeyVaultUrl string
+param literalScanSubscriptionIds string[]
 
 var name = 'func-${environmentName}-${suffix}'
 
@@ -118,6 +128,7 @@ resource appSettings 'Microsoft.Web/sites/config@2024-11-01' = {
   parent: functionApp
   name: 'appsettings'
   properties: union(
+    additionalSettings,
     {
       AzureWebJobsStorage__blobServiceUri: blobEndpoint
       AzureWebJobsStorage__queueServiceUri: queueEndpoint
@@ -130,6 +141,7 @@ resource appSettings 'Microsoft.Web/sites/config@2024-11-01' = {
       AZURE_TENANT_ID: subscription().tenantId
       AZURE_CLIENT_ID: identityClientId
       AZURE_SUBSCRIPTION_IDS: join(watchedSubscriptionIds, ',')
+      WATCH_ALL: empty(join(watchedSubscriptionIds, ',')) ? 'true' : 'false'
       SERVICE_KEY_VAULT_URL: vault.properties.vaultUri
       PUBLIC_BASE_URL: empty(publicBaseUrl) ? serviceUrl : publicBaseUrl
       JWT_SIGNING_KEYS: '@Microsoft.KeyVault(SecretUri=${vault.properties.vaultUri}secrets/jwt-signing-keys)'
@@ -143,15 +155,30 @@ resource appSettings 'Microsoft.Web/sites/config@2024-11-01' = {
           ALERT_SENDER_ADDRESS: alertSenderAddress
         }
       : {},
+    empty(alertOwnerDomains) ? {} : { ALERT_OWNER_DOMAINS: alertOwnerDomains },
+    empty(mailPerMinute) ? {} : { MAIL_PER_MINUTE: mailPerMinute },
+    empty(mailPerHour) ? {} : { MAIL_PER_HOUR: mailPerHour },
     appConfigurationEnabled ? { APP_CONFIGURATION_ENDPOINT: appConfigurationEndpoint } : {},
     empty(licenseSecretName)
       ? {}
       : { LICENSE_KEY: '@Microsoft.KeyVault(SecretUri=${vault.properties.vaultUri}secrets/${licenseSecretName})' },
     empty(entraApiClientId)
       ? {}
-      : { ENTRA_API_CLIENT_ID: entraApiClientId, ENTRA_TENANT_IDS: subscription().tenantId },
+      : {
+          ENTRA_API_CLIENT_ID: entraApiClientId
+          ENTRA_TENANT_IDS: join(concat([subscription().tenantId], furtherEntraTenantIds), ',')
+        },
+    empty(entraApiScope) ? {} : { ENTRA_API_SCOPE: entraApiScope },
+    empty(logAnalyticsWorkspaceIds) ? {} : { LOG_ANALYTICS_WORKSPACE_IDS: join(logAnalyticsWorkspaceIds, ',') },
+    empty(telemetryEndpoint) ? {} : { OTEL_EXPORTER_OTLP_ENDPOINT: telemetryEndpoint },
+    empty(telemetryHeadersSecretName)
+      ? {}
+      : {
+          OTEL_EXPORTER_OTLP_HEADERS: '@Microsoft.KeyVault(SecretUri=${vault.properties.vaultUri}secrets/${telemetryHeadersSecretName})'
+        },
     empty(privateTargetHosts) ? {} : { PRIVATE_TARGET_HOSTS: privateTargetHosts },
-    empty(handoverKeyVaultUrl) ? {} : { HANDOVER_KEY_VAULT_URL: handoverKeyVaultUrl }
+    empty(handoverKeyVaultUrl) ? {} : { HANDOVER_KEY_VAULT_URL: handoverKeyVaultUrl },
+    empty(literalScanSubscriptionIds) ? {} : { DEPENDENCY_LITERAL_SCAN: 'true' }
   )
   dependsOn: [vaultReferenceRole]
 }

@@ -43,6 +43,17 @@ resource deploymentContainer 'Microsoft.Storage/storageAccounts/blobServices/con
   properties: { publicAccess: 'None' }
 }
 
+resource queueService 'Microsoft.Storage/storageAccounts/queueServices@2025-01-01' existing = {
+  parent: storageAccount
+  name: 'default'
+}
+
+// The service makes its queues itself; Event Grid asks for this one before the service has run.
+resource vaultEventsQueue 'Microsoft.Storage/storageAccounts/queueServices/queues@2025-01-01' = {
+  parent: queueService
+  name: 'vault-events'
+}
+
 // The host keeps its locks and the platform its package in blobs.
 resource blobRole 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
   name: guid(storageAccount.id, principalId, 'Storage Blob Data Owner')

@@ -2,14 +2,21 @@
  * Makes the service's signing keys and the first administrator's password: after `azd provision` (azure.yaml) and after
  * `terraform apply`. They are written through the resource manager, so that it works where the vault has no public access,
  * and only where the secret does not exist: a further deployment changes none. No value is printed, or kept anywhere else.
- *
- * Needs SERVICE_KEY_VAULT_ID and SERVICE_FUNCTION_APP_ID (the deployment's outputs) and a sign-in of the Azure CLI, the
- * Azure Developer CLI or an application that may write both resources. Ends with 1 and says what to do when it can't.
  */
 import { randomBytes } from "node:crypto";
-import { KeyVaultManagementClient } from "@azure/arm-keyvault";
-import { DefaultAzureCredential } from "@azure/identity";
 import { cloudEndpoints } from "../../../shared/config/clouds.ts";
+import { commandLine } from "../../build/command-line.ts";
+
+const HELP = `npm run make-secrets
+
+Makes the service's signing keys and the first administrator's password in its key vault, each only where there is none, and
+lets the app read them. Prints no value. Needs a sign-in of the Azure CLI, the Azure Developer CLI or an application that
+may write both resources. Ends with 1 and says what to do when it can't.
+
+  SERVICE_KEY_VAULT_ID      the key vault's resource id, as the deployment's outputs have it
+  SERVICE_FUNCTION_APP_ID   the function app's, as well
+  AZURE_CLOUD, AZURE_AUTHORITY_HOST, AZURE_RESOURCE_MANAGER_ENDPOINT   another cloud than the public one`;
+commandLine(HELP, {});
 
 const APP_VERSION = "2024-11-01";
 const VAULT_ID =
@@ -34,6 +41,8 @@ const cloud = cloudEndpoints({
   AZURE_AUTHORITY_HOST: AZURE_AUTHORITY_HOST || undefined,
   AZURE_RESOURCE_MANAGER_ENDPOINT: AZURE_RESOURCE_MANAGER_ENDPOINT || undefined,
 });
+const { DefaultAzureCredential } = await import("@azure/identity");
+const { KeyVaultManagementClient } = await import("@azure/arm-keyvault");
 const credential = new DefaultAzureCredential({
   authorityHost: cloud.authorityHost,
   // The public cloud knows nothing of an authority that was named by hand.

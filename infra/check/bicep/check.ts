@@ -5,6 +5,12 @@ import type { BicepFile, Loop, Module, Parameter, Resource } from "./parse.ts";
 import { allowedValues, type BicepInput, bodyType, FileScope, kindOf } from "./scope.ts";
 import { checkObject } from "./values.ts";
 
+/** What is made outside of a resource group, and where. */
+const MADE_IN: Record<string, string[]> = {
+  "Microsoft.Resources/resourceGroups": ["subscription"],
+  "Microsoft.Authorization/policyDefinitions": ["subscription", "managementGroup"],
+};
+
 /** Names, types, properties, parameters and outputs of every file. */
 export function checkBicep(input: BicepInput): Finding[] {
   return [...input.files.values()].flatMap((file) => [
@@ -78,11 +84,12 @@ class FileCheck {
     }
     if (body.kind !== "object") return;
     if (existing) {
-      this.#existing(body, line);
+      this.#existing(resource, body);
       return;
     }
-    if (type === "Microsoft.Resources/resourceGroups" && this.#scope.file.scope !== "subscription") {
-      this.#scope.add(line, "a resource group is made in a subscription: the file needs that target scope");
+    const scopes = MADE_IN[type];
+    if (scopes && !scopes.includes(this.#scope.file.scope)) {
+      this.#scope.add(line, `${type} is made in a ${scopes.join(" or ")}: the file needs that target scope`);
     }
     const child = type.split("/").length > 2;
     if (child && !property(body, "parent")) this.#scope.add(line, `${type} needs a parent`);
@@ -94,8 +101,13 @@ class FileCheck {
     checkObject(this.#scope, body, object, known, local, true);
   }
 
-  /** Of a resource that is only read, its name and where it is are said. */
-  #existing(body: Extract<Expression, { kind: "object" }>, line: number): void {
+  /** Of a resource that is only read, its name and where it is are said; the name is the one that another file makes it with. */
+  #existing({ name, type, line }: Resource, body: Extract<Expression, { kind: "object" }>): void {
+    const all = [...this.#scope.input.files.values()].flatMap(({ resources }) => resources);
+    const made = all.find((one) => !one.existing && one.type === type && one.name === name);
+    const [read, written] = [text(property(body, "name")), text(property(made?.body, "name"))];
+    if (read !== undefined && written !== undefined && read !== written)
+      this.#scope.add(line, `${name} is made as ${written}, and read as ${read}`);
     if (!property(body, "name")) this.#scope.add(line, "a resource that exists needs its name");
     for (const entry of body.entries) {
       if (!["name", "parent", "scope"].includes(entry.key ?? "")) {

@@ -15,12 +15,20 @@ export interface ObjectType {
   additionalPropertiesType?: string;
 }
 
+/** An object of several forms, told apart by the value of one property. */
+export interface VariantType {
+  /** `endpointType` */
+  discriminator: string;
+  forms: ObjectType[];
+}
+
 export interface ResourceType {
   /** `Microsoft.KeyVault/vaults@2024-11-01` */
   name: string;
   /** One; or several, told apart by the resource's literal name. */
   bodies: ObjectType[];
   objects: Map<string, ObjectType>;
+  variants: Map<string, VariantType>;
 }
 
 /** By type in lower case. */

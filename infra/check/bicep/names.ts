@@ -25,7 +25,7 @@ function checkCall(scope: FileScope, { name, args, line }: Extract<Expression, {
   if (name === "managementGroup" && scope.file.scope !== "managementGroup") {
     scope.add(line, "managementGroup() is for files whose target scope it is");
   }
-  if (name !== "loadTextContent") return;
+  if (name !== "loadTextContent" && name !== "loadJsonContent") return;
   const file = scope.pathOf(text(args[0]) ?? "");
   if (!scope.input.exists(file)) scope.add(line, `there is no file ${text(args[0])}`);
 }

@@ -18,7 +18,7 @@ function described(name: string, properties: TypedProperty[], objects: Record<st
     { name: key, properties: members },
   ]);
   const tags: ObjectType = { name: "Tags", properties: [], additionalPropertiesType: "string" };
-  return { name, bodies: [body], objects: new Map([["Tags", tags], ...named]) };
+  return { name, bodies: [body], objects: new Map([["Tags", tags], ...named]), variants: new Map() };
 }
 
 const LOCATED = [required("location", "string"), p("tags", "Tags")];
@@ -82,6 +82,41 @@ export const OWN_TYPES: ResourceType[] = [
       ],
       FailingPeriods: [p("numberOfEvaluationPeriods", "int"), p("minFailingPeriodsToAlert", "int")],
       Actions: [p("actionGroups", "string[]")],
+    },
+  ),
+  described("Microsoft.Authorization/policyDefinitions@2023-04-01", [p("properties", "PolicyDefinition")], {
+    PolicyDefinition: [
+      p("displayName", "string"),
+      p("description", "string"),
+      p("policyType", "BuiltIn | Custom | NotSpecified | Static | string"),
+      // A string for Azure; these are the modes of the resource manager.
+      p("mode", "All | Indexed | string"),
+      p("metadata", "any"),
+      p("parameters", "any"),
+      p("policyRule", "any"),
+    ],
+  }),
+  described(
+    "Microsoft.Authorization/policyAssignments@2023-04-01",
+    [p("location", "string"), p("identity", "Identity"), p("properties", "PolicyAssignment")],
+    {
+      Identity: [
+        p("type", "None | SystemAssigned | UserAssigned | string"),
+        p("principalId", "string", "ReadOnly"),
+        p("tenantId", "string", "ReadOnly"),
+        p("userAssignedIdentities", "any"),
+      ],
+      PolicyAssignment: [
+        p("displayName", "string"),
+        p("description", "string"),
+        p("policyDefinitionId", "string"),
+        p("parameters", "any"),
+        p("enforcementMode", "Default | DoNotEnforce | string"),
+        p("metadata", "any"),
+        p("notScopes", "string[]"),
+        p("nonComplianceMessages", "any"),
+        p("scope", "string", "ReadOnly"),
+      ],
     },
   ),
   described("Microsoft.Network/privateDnsZones@2024-06-01", LOCATED, {}),

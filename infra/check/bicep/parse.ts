@@ -157,7 +157,9 @@ function expression(node: Node): Expression {
     case "compatible_identifier":
       return { ...at, kind: "name", name: node.text };
     case "parenthesized_expression":
-      return parts.length === 1 ? expression(parts[0]!) : { ...at, kind: "operation", operator: "()", parts: [] };
+      return parts.length === 1
+        ? expression(parts[0]!)
+        : { ...at, kind: "operation", operator: "()", parts: parts.map(expression) };
     case "array":
       return { ...at, kind: "array", items: itemsOf(parts) };
     case "object":

@@ -3,7 +3,7 @@ import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "
 import { createRequire } from "node:module";
 import path from "node:path";
 import { createInterface } from "node:readline";
-import type { ObjectType, ResourceType, TypedProperty, TypeLibrary } from "./library.ts";
+import type { ObjectType, ResourceType, TypedProperty, TypeLibrary, VariantType } from "./library.ts";
 import { OWN_TYPES } from "./own-types.ts";
 
 interface Printed {
@@ -11,7 +11,11 @@ interface Printed {
   name: string;
   properties?: TypedProperty[];
   additionalPropertiesType?: string;
-  bodyType?: Printed & { elements?: Printed[]; baseProperties?: TypedProperty[] };
+  bodyType?: Printed;
+  /** Of a body or an object of several forms. */
+  elements?: Printed[];
+  baseProperties?: TypedProperty[];
+  discriminator?: string;
 }
 
 /**
@@ -71,15 +75,23 @@ async function ask(asked: readonly string[]): Promise<Record<string, Printed[]>>
 function resourceType(printed: Printed[]): ResourceType | undefined {
   const resource = printed.find(({ $type }) => $type === "Resource");
   if (!resource?.bodyType) return undefined;
-  const { baseProperties = [], elements = [resource.bodyType] } = resource.bodyType;
+  const variants = printed.flatMap((one): [string, VariantType][] =>
+    one.discriminator === undefined
+      ? []
+      : [[one.name, { discriminator: one.discriminator, forms: formsOf(one, one.name) }]],
+  );
   return {
     name: resource.name,
-    bodies: elements.map((body) => ({
-      name: resource.name,
-      properties: [...baseProperties, ...(body.properties ?? [])],
-    })),
+    bodies: formsOf(resource.bodyType, resource.name),
     objects: new Map(printed.filter(({ $type }) => $type === "Object").map((one) => [one.name, one as ObjectType])),
+    variants: new Map(variants),
   };
+}
+
+/** An object's forms, or the object itself where it has only one. */
+function formsOf(printed: Printed, name: string): ObjectType[] {
+  const { baseProperties = [], elements = [printed] } = printed;
+  return elements.map(({ properties = [] }) => ({ name, properties: [...baseProperties, ...properties] }));
 }
 
 /** JSON-RPC, one message a line: https://modelcontextprotocol.io/specification/2025-03-26/basic/transports#stdio */

@@ -1,5 +1,5 @@
-import type { Entry, Expression } from "../expression.ts";
-import type { ObjectType, ResourceType, TypedProperty } from "./library.ts";
+import { type Entry, type Expression, property, text } from "../expression.ts";
+import type { ObjectType, ResourceType, TypedProperty, VariantType } from "./library.ts";
 import { allowedValues, type FileScope } from "./scope.ts";
 
 /** What Bicep itself takes beside a resource's own properties. */
@@ -57,7 +57,9 @@ function checkValue(
     return;
   }
   if (value.kind === "literal" && value.value === null) return;
-  const object = resource.objects.get(type);
+  const variant = resource.variants.get(type);
+  const object = resource.objects.get(type) ?? (variant && formOf(scope, value, variant, type, line));
+  if (variant && !object) return;
   if (object) {
     const parts = value.kind === "call" && value.name === "union" ? value.args.flatMap(branches) : [value];
     for (const part of parts) {
@@ -76,6 +78,22 @@ function checkValue(
     const problem = boundProblem(value, modifiers);
     if (problem) scope.add(line, `${key} ${problem}`);
   } else if (type !== "any" && type !== "object") checkEnumeration(scope, value, type, line, key ?? "", local);
+}
+
+/** The form of an object that its own value names; a finding where it names none. */
+function formOf(
+  scope: FileScope,
+  value: Expression,
+  { discriminator, forms }: VariantType,
+  type: string,
+  line: number,
+): ObjectType | undefined {
+  const named = text(property(value, discriminator));
+  const form = forms.find(({ properties }) =>
+    properties.some(({ name, type: only }) => name === discriminator && only === named),
+  );
+  if (!form) scope.add(line, `${type} has no form whose ${discriminator} is ${named ?? "not said"}`);
+  return form;
 }
 
 /** Values that the types list; a value beside an open list is taken for a mistake too. */

@@ -82,6 +82,90 @@ export const KINDS: Kind[] = [
     only: { terraform: { storage_account_id: "Bicep's parent" } },
   },
   {
+    arm: "Microsoft.Storage/storageAccounts/queueServices/queues",
+    azurerm: "azurerm_storage_queue",
+    pairs: NAMED,
+    only: { terraform: { storage_account_id: "Bicep's parent" } },
+  },
+  {
+    arm: "Microsoft.EventGrid/systemTopics",
+    azurerm: "azurerm_eventgrid_system_topic",
+    pairs: [
+      ...LOCATED,
+      pair("identity.type", "identity.type"),
+      pair("properties.source", "source_resource_id"),
+      pair("properties.topicType", "topic_type"),
+    ],
+    only: { terraform: GROUP },
+  },
+  {
+    arm: "Microsoft.EventGrid/systemTopics/eventSubscriptions",
+    azurerm: "azurerm_eventgrid_system_topic_event_subscription",
+    pairs: [
+      ...NAMED,
+      pair("properties.deliveryWithResourceIdentity.identity.type", "delivery_identity.type"),
+      pair(
+        "properties.deliveryWithResourceIdentity.destination.properties.resourceId",
+        "storage_queue_endpoint.storage_account_id",
+      ),
+      pair(
+        "properties.deliveryWithResourceIdentity.destination.properties.queueName",
+        "storage_queue_endpoint.queue_name",
+      ),
+      pair(
+        "properties.deliveryWithResourceIdentity.destination.properties.queueMessageTimeToLiveInSeconds",
+        "storage_queue_endpoint.queue_message_time_to_live_in_seconds",
+      ),
+      pair("properties.eventDeliverySchema", "event_delivery_schema"),
+      pair("properties.retryPolicy.maxDeliveryAttempts", "retry_policy.max_delivery_attempts"),
+      pair("properties.retryPolicy.eventTimeToLiveInMinutes", "retry_policy.event_time_to_live"),
+      pair("properties.filter.includedEventTypes", "included_event_types"),
+      pair("properties.filter.advancedFilters.0.key", "advanced_filter.string_in.key"),
+      pair("properties.filter.advancedFilters.0.values", "advanced_filter.string_in.values"),
+    ],
+    only: {
+      bicep: {
+        "properties.deliveryWithResourceIdentity.destination.endpointType": "always StorageQueue",
+        "properties.filter.advancedFilters.0.operatorType": "always StringIn",
+      },
+      terraform: { ...GROUP, system_topic: "Bicep's parent" },
+    },
+  },
+  {
+    arm: "Microsoft.Authorization/policyDefinitions",
+    azurerm: "azurerm_policy_definition",
+    pairs: [
+      ...NAMED,
+      pair("properties.policyType", "policy_type"),
+      pair("properties.mode", "mode"),
+      pair("properties.displayName", "display_name"),
+      pair("properties.description", "description"),
+      present("properties.parameters", "parameters"),
+      present("properties.policyRule", "policy_rule"),
+    ],
+  },
+  ...["azurerm_subscription_policy_assignment", "azurerm_management_group_policy_assignment"].map((azurerm) => ({
+    arm: "Microsoft.Authorization/policyAssignments",
+    azurerm,
+    pairs: [
+      ...NAMED,
+      pair("location", "location"),
+      pair("identity.type", "identity.type"),
+      pair("properties.displayName", "display_name"),
+      pair("properties.policyDefinitionId", "policy_definition_id"),
+      pair("properties.parameters", "parameters"),
+    ],
+  })),
+  {
+    arm: "Microsoft.PolicyInsights/remediations",
+    azurerm: "azurerm_subscription_policy_remediation",
+    pairs: [
+      ...NAMED,
+      pair("properties.policyAssignmentId", "policy_assignment_id"),
+      pair("properties.resourceDiscoveryMode", "resource_discovery_mode"),
+    ],
+  },
+  {
     arm: "Microsoft.KeyVault/vaults",
     azurerm: "azurerm_key_vault",
     pairs: [
@@ -271,7 +355,7 @@ export const KINDS: Kind[] = [
     arm: "Microsoft.Web/serverfarms",
     azurerm: "azurerm_service_plan",
     pairs: [...LOCATED, pair("sku.name", "sku_name"), pair("properties.reserved", "os_type", { Linux: "true" })],
-    only: { bicep: { kind: "Terraform derives it", "sku.tier": "Terraform derives it" }, terraform: GROUP },
+    only: { bicep: { kind: "Terraform derives it", "sku.tier": "always FlexConsumption" }, terraform: GROUP },
   },
   {
     arm: "Microsoft.Web/sites",
@@ -381,6 +465,8 @@ export const KINDS: Kind[] = [
       pair("properties.roleDefinitionId", "role_definition_name"),
       pair("properties.principalId", "principal_id"),
       pair("properties.principalType", "principal_type"),
+      pair("properties.condition", "condition"),
+      pair("properties.conditionVersion", "condition_version"),
     ],
     only: { bicep: { name: "Terraform makes one" } },
   },

@@ -13,6 +13,7 @@ export type Normal = (expression: Expression) => string;
 const SAME: Record<string, string> = {
   "environment().name": "{azure_cloud}",
   "environment().suffixes.storage": "{storage_suffix}",
+  "subscription().id": "/subscriptions/{subscription_id}",
   "subscription().tenantId": "{tenant_id}",
   "subscription().subscriptionId": "{subscription_id}",
   "data.azurerm_client_config.current.tenant_id": "{tenant_id}",
@@ -57,6 +58,7 @@ function common(expression: Expression, normal: Normal): string {
       const args = expression.args.map(normal);
       const name = FUNCTION_NAMES[expression.name] ?? expression.name;
       // Terraform has the separator first.
+      if (name === "jsonencode") return args[0]!;
       if (name === "join") return `join(${args.sort().join(", ")})`;
       return name === "file" ? `file(${path.posix.basename(args[0]!)})` : `${name}(${args.join(", ")})`;
     }
@@ -196,11 +198,14 @@ const isEmpty = (expression: Expression): boolean =>
   (expression.kind === "object" && expression.entries.length === 0) ||
   (expression.kind === "array" && expression.items.length === 0);
 
-/** `empty(x)` and `x == ""` are false when x is given. */
+/** `empty(x)`, `x == ""` and `length(x) == 0` are false when x is given. */
 function negated(test: Expression, normal: Normal): string {
   const subject = test.kind === "call" && test.name === "empty" ? test.args[0] : undefined;
   if (subject) return `${normal(subject)} is given`;
   const compared = test.kind === "operation" ? test.parts[0] : undefined;
   const inner = compared?.kind === "operation" ? compared.parts : test.kind === "operation" ? test.parts : [];
-  return inner.length > 0 && text(inner[1]) === "" ? `${normal(inner[0]!)} is given` : `not ${normal(test)}`;
+  const [left, right] = inner;
+  if (left?.kind === "call" && left.name === "length" && right?.kind === "literal" && Number(right.value) === 0)
+    return `${normal(left.args[0]!)} is given`;
+  return left !== undefined && text(right) === "" ? `${normal(left)} is given` : `not ${normal(test)}`;
 }

@@ -1,6 +1,6 @@
 import path from "node:path";
 import type { BicepFile } from "../bicep/parse.ts";
-import type { Expression, Finding } from "../expression.ts";
+import { type Expression, type Finding, property } from "../expression.ts";
 import { roleOfId, roleOfName } from "../roles.ts";
 import { argumentOf, type TerraformModule } from "../terraform/check.ts";
 import type { Block } from "../terraform/parse.ts";
@@ -28,12 +28,15 @@ export function checkParity(
   const bicep = bicepResources(files);
   const terraform = terraformResources(modules);
   for (const [key, found] of bicep) {
-    const kind = KINDS.find(({ arm }) => arm.toLowerCase() === found[0]!.resource.type.toLowerCase());
+    const kinds = KINDS.filter(({ arm }) => arm.toLowerCase() === found[0]!.resource.type.toLowerCase());
+    const nameOf = ({ inside }: Kind) => (inside ? inside.name : key.split(" ")[1]!);
+    // Terraform has a type for each scope of some of Azure's types.
+    const kind = kinds.find((one) => terraform.has(`${one.azurerm} ${nameOf(one)}`)) ?? kinds[0];
     if (!kind) {
       findings.push(at(found[0]!, `${found[0]!.resource.type} is not in the parity table (parity/kinds.ts)`));
       continue;
     }
-    const name = kind.inside ? kind.inside.name : key.split(" ")[1]!;
+    const name = nameOf(kind);
     const other = terraform.get(`${kind.azurerm} ${name}`);
     if (!other) findings.push(at(found[0]!, `Terraform has no ${kind.azurerm}.${name}`));
     table.push(rowOf(kind, found[0]!, other, name));
@@ -59,14 +62,18 @@ function compare(kind: Kind, bicep: BicepResource, terraform: TerraformResource)
       at(bicep, `${both}: made under the condition "${bicep.condition}" here, "${terraform.condition}" in Terraform`),
     );
   }
+  const [waits, waitsToo] = [property(bicep.resource.body, "dependsOn"), terraform.block.attributes.has("depends_on")];
+  if (!kind.inside && !SELF_ORDERED.has(kind.azurerm) && (waits !== undefined) !== waitsToo)
+    findings.push(at(bicep, `${both}: only ${waits ? "Bicep" : "Terraform"} says what it depends on`));
   if (kind.inside && !has(terraform.block, kind.inside.argument))
     findings.push(at(bicep, `${both}: Terraform has no ${kind.inside.argument}`));
   for (const pair of kind.pairs) {
     const [left, right] = [bicepValue(bicep, pair.bicep), terraformValue(terraform, pair)];
     const given = bicep.alone && left !== undefined && /^\{\w+\}$/.test(left);
     const same = pair.presence || given ? (left === undefined) === (right === undefined) : left === right;
-    // A permission's scope is its file's own scope where nothing else is said.
-    if (!same && !(pair.bicep === "scope" && left === undefined && right === "{scope}")) {
+    // A permission's scope is its file's own scope where nothing else is said; one that is given by its id is the same one.
+    const sameScope = left === undefined ? right === "{scope}" : left.replace(".", "_") === right;
+    if (!same && !(pair.bicep === "scope" && sameScope)) {
       findings.push(
         at(bicep, `${both}: ${pair.bicep} is ${left ?? "not set"}, ${pair.terraform} is ${right ?? "not set"}`),
       );
@@ -160,10 +167,16 @@ function onlyTerraform(
       at(found, `${name}: ${one} is not set`),
     ),
     ...leaves
-      .filter((leaf) => !covered(leaf, [...known, "role_definition_id", "count", "for_each"]))
+      .filter((leaf) => !covered(leaf, [...known, ...ELSEWHERE]))
       .map((leaf) => at(found, `${name}: ${leaf} is compared with nothing of Bicep`)),
   ];
 }
+
+/** Which Bicep has as the scope of a file, or as words of its own. */
+const ELSEWHERE = ["role_definition_id", "subscription_id", "management_group_id", "count", "for_each", "depends_on"];
+
+/** Which the provider makes one after the other by itself. */
+const SELF_ORDERED = new Set(["azurerm_subnet"]);
 
 const has = (block: Block, argument: string): boolean =>
   block.attributes.has(argument) ||

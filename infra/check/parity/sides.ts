@@ -1,5 +1,6 @@
+import path from "node:path";
 import type { BicepFile, Resource } from "../bicep/parse.ts";
-import type { Finding } from "../expression.ts";
+import { type Finding, text } from "../expression.ts";
 import { blocks, type TerraformModule } from "../terraform/check.ts";
 import type { Block } from "../terraform/parse.ts";
 import { bicepNormal, callsOf, type Normal, snake, terraformNormal } from "./normal.ts";
@@ -24,11 +25,10 @@ export function bicepResources(files: ReadonlyMap<string, BicepFile>): Map<strin
   for (const file of files.values()) {
     const normal = bicepNormal(files, file);
     const calls = callsOf(files, file.path);
+    const around = conditionsOfCalls(files, file);
     for (const resource of file.resources) {
       if (resource.existing) continue;
-      const conditions = [resource.condition, ...calls.map(({ module }) => module.condition)].filter(
-        (one) => one !== undefined,
-      );
+      const own = resource.condition ? [normal(resource.condition)] : [];
       const key = `${resource.type.toLowerCase()} ${snake(resource.name)}`;
       const one = {
         resource,
@@ -36,7 +36,7 @@ export function bicepResources(files: ReadonlyMap<string, BicepFile>): Map<strin
         normal,
         file: file.path,
         line: resource.line,
-        condition: conditions.map(normal).join(" and "),
+        condition: [...own, ...around].join(" and "),
       };
       found.set(key, [...(found.get(key) ?? []), one]);
     }
@@ -44,21 +44,43 @@ export function bicepResources(files: ReadonlyMap<string, BicepFile>): Map<strin
   return found;
 }
 
+/** Under which conditions a file is deployed: those of its calls, of their files' calls, and so on. */
+function conditionsOfCalls(files: ReadonlyMap<string, BicepFile>, file: BicepFile): string[] {
+  return callsOf(files, file.path).flatMap(({ file: caller, module }) => [
+    ...(module.condition ? [bicepNormal(files, caller)(module.condition)] : []),
+    ...conditionsOfCalls(files, caller),
+  ]);
+}
+
 export function terraformResources(modules: readonly TerraformModule[]): Map<string, TerraformResource> {
   const found = new Map<string, TerraformResource>();
   for (const module of modules.filter(({ folder }) => !folder.includes("/examples/"))) {
     const normal = terraformNormal(module, modules);
+    const around = callsOfModule(modules, module).map((call) => conditionOf(call, module, normal));
     for (const { block, file } of blocks(module, "resource")) {
       found.set(block.labels.join(" "), {
         block,
         normal,
         file,
         line: block.line,
-        condition: conditionOf(block, module, normal),
+        condition: [conditionOf(block, module, normal), ...around].filter((one) => one !== "").join(" and "),
       });
     }
   }
   return found;
+}
+
+/** The calls of a module by those that are no examples. */
+function callsOfModule(modules: readonly TerraformModule[], { folder }: TerraformModule): Block[] {
+  return modules
+    .filter((caller) => !caller.folder.includes("/examples/"))
+    .flatMap((caller) =>
+      blocks(caller, "module")
+        .map(({ block }) => block)
+        .filter(
+          ({ attributes }) => path.posix.join(caller.folder, text(attributes.get("source")?.value) ?? "") === folder,
+        ),
+    );
 }
 
 /** `count = var.x ? 1 : 0`, and `for_each` over a local with `if var.x`. */

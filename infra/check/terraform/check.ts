@@ -105,10 +105,11 @@ class ModuleCheck {
   #twice(): void {
     const seen = new Set<string>();
     for (const file of this.#module.files) {
-      for (const { type, labels, line } of file.blocks) {
+      for (const { type, labels, line, attributes } of file.blocks) {
         if (!KNOWN_BLOCKS.has(type)) this.#add(file.path, line, `there is no block ${type}`);
         if (labels.length === 0) continue;
-        const name = [type, ...labels].join(".");
+        const alias = text(attributes.get("alias")?.value) ?? "";
+        const name = [type, ...labels, alias].join(".");
         if (seen.has(name)) this.#add(file.path, line, `${name} is declared twice`);
         seen.add(name);
       }
@@ -213,9 +214,22 @@ class ModuleCheck {
     const inner = new Set([...local, ...own]);
     for (const [name, { value }] of block.attributes) {
       const isType = block.type === "variable" && name === "type";
-      if (!isType && block.type !== "terraform" && block.type !== "required_providers") this.#names(value, file, inner);
+      if (block.type === "module" && name === "providers") this.#providers(value, file);
+      else if (!isType && block.type !== "terraform" && block.type !== "required_providers")
+        this.#names(value, file, inner);
     }
     for (const child of block.blocks) this.#expressions(child, file, inner);
+  }
+
+  /** `{ azurerm = azurerm.other }`: the provider of this module that another one uses. */
+  #providers(value: Expression, file: string): void {
+    for (const given of children(value)) {
+      const [type, alias] = dotted(given) ?? [];
+      const declared = this.#of("provider").some(
+        ({ block }) => block.labels[0] === type && text(block.attributes.get("alias")?.value) === alias,
+      );
+      if (!declared) this.#add(file, given.line, `the provider ${type}.${alias} is not declared`);
+    }
   }
 
   #names(expression: Expression, file: string, local: ReadonlySet<string>): void {
@@ -275,7 +289,8 @@ class ModuleCheck {
     }
     const source = text(call.attributes.get("source")?.value) ?? "";
     const target = this.#all.find(({ folder }) => folder === path.posix.join(this.#module.folder, source));
-    if (target && !blocks(target, "output").some(({ block }) => block.labels[0] === output)) {
+    // A whole module stands in depends_on alone.
+    if (target && output && !blocks(target, "output").some(({ block }) => block.labels[0] === output)) {
       this.#add(file, line, `${source} has no output ${output}`);
     }
   }
@@ -294,7 +309,7 @@ const KNOWN_BLOCKS = new Set(["terraform", "provider", "variable", "locals", "da
 function kindOf(variable: Block): string | undefined {
   const type = variable.attributes.get("type")?.value;
   if (type?.kind === "name") return ["string", "number", "bool"].includes(type.name) ? type.name : undefined;
-  return type?.kind === "call" && ["list", "set"].includes(type.name) ? "list" : undefined;
+  return type?.kind === "call" ? { list: "list", set: "list", map: "map" }[type.name] : undefined;
 }
 
 /** For the parity check: what a resource's argument is, by a path such as `site_config.minimum_tls_version`. */

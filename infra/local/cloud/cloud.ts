@@ -20,6 +20,7 @@ import { type CloudState, DataFolder } from "./data-folder.ts";
 import { DEVOPS_AUDIENCE, Devops } from "./devops/devops.ts";
 import { Organization } from "./devops/organization.ts";
 import { type AppRegistration, entra } from "./entra.ts";
+import { EventGrid } from "./event-grid.ts";
 import { Faults } from "./faults.ts";
 import { Directory, isDirectoryChange } from "./graph/directory.ts";
 import { DirectoryControl } from "./graph/directory-control.ts";
@@ -33,12 +34,17 @@ import { type OidcClient, OidcProvider } from "./idp/oidc.ts";
 import { People } from "./idp/people.ts";
 import { SamlProvider } from "./idp/saml.ts";
 import { identityProviders } from "./idp/server.ts";
+import { PagerDuty } from "./incidents/pagerduty.ts";
+import { ServiceNow } from "./incidents/servicenow.ts";
 import { keyVault } from "./key-vault.ts";
 import { Ledger } from "./ledger.ts";
+import { logAnalytics } from "./logs/log-analytics.ts";
+import { Workspaces } from "./logs/workspaces.ts";
 import { MAIL_AUDIENCE, MAIL_DOMAIN, Mails } from "./mail.ts";
 import { managedIdentityToken } from "./managed-identity.ts";
 import { Providers } from "./providers/providers.ts";
 import { CertificateMaker } from "./resources/certificates.ts";
+import { guidFrom } from "./resources/identifiers.ts";
 import { Resources } from "./resources/resources.ts";
 import type { Vault } from "./resources/vault.ts";
 import { type Listening, listener } from "./server.ts";
@@ -71,8 +77,12 @@ export interface Cloud {
   environment: Record<string, string>;
   controlUrl: string;
   control: Control;
+  /** TLS handshakes so far by host; to be emptied. */
+  handshakes: Map<string, number>;
   /** An application with a secret, for credentials other than the managed identity. */
   app: AppRegistration & { tenantId: string };
+  /** The ids of the Log Analytics workspaces, for LOG_ANALYTICS_WORKSPACE_IDS. */
+  workspaceIds: string[];
   /** The company's identity provider: its issuer, and the service as it is registered there. */
   oidc: { issuer: string } & OidcClient;
   /** The company's identity provider for SAML: everything a service must know of it is in its metadata. */
@@ -83,7 +93,7 @@ export interface Cloud {
 /**
  * Starts a cloud on this machine that speaks the wire protocols of Entra, the resource manager, Microsoft Graph, Key Vault, Communication
  * Services e-mail, App Configuration and Azure DevOps over TLS, all on one port under names that end in `.localhost`; and on a second,
- * plain port the managed identity endpoint, webhook sinks and the control API; on a third the company's identity provider; and on a
+ * plain port the managed identity endpoint, webhook sinks, PagerDuty, ServiceNow and the control API; on a third the company's identity provider; and on a
  * fourth the API server of a Kubernetes cluster.
  */
 export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
@@ -109,6 +119,8 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
   });
   directory.restore(changes.filter(isDirectoryChange), folder.writeChange);
   const [faults, ledger, sinks] = [new Faults(), new Ledger(), new Sinks()];
+  const workspaces = new Workspaces(clock);
+  const [pagerDuty, serviceNow] = [new PagerDuty(), new ServiceNow()];
   const authorization = new Authorization(resources);
   const tokens = new Tokens(signingKey, state.tenantId, options.tokenLifetimeSeconds ?? 3600);
   const mails = new Mails(Buffer.from(state.mailKey, "base64"), tokens, join(folder.path, "mails"));
@@ -139,6 +151,10 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
       host.endsWith(`.${SUFFIX}`) ? services[SUFFIX] : (services[host] ?? stores.service(host)),
   };
   const main = createTlsServer({ key: certificate.key, cert: certificate.certificate }, listener(listening));
+  const handshakes = new Map<string, number>();
+  main.on("secureConnection", ({ servername }) => {
+    if (servername) handshakes.set(servername, (handshakes.get(servername) ?? 0) + 1);
+  });
   state.port = await listen(main, options.port, state.port);
   const origin = (host: string) => `https://${host}:${state.port}`;
   const [authority, manager] = [origin("login.localhost"), origin("management.localhost")];
@@ -174,10 +190,24 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
   const store = new ArmStore(company, { resources, clock, tenantId: state.tenantId, vaultUri, origin });
   const stores = new ConfigurationStores(store, tokens);
   const consumers = new Consumers(company, { resources, store, directory, clock });
+  const events = new EventGrid({ clock, tenantId: state.tenantId, vaultUri });
   resources.beforeChange = () => consumers.settle();
+  resources.changed = (change) => events.changed(change);
   resources.secretChanged = (vault, name) => {
     targets.noticed(vault, name);
     consumers.timedReaders.changed(vault, name);
+  };
+  resources.secretRead = (vault, name, version, objectId) => {
+    const id = `${vaultUri(vault)}secrets/${name}/${version}`;
+    workspaces.vaultRequest(vault.name, {
+      operation: "SecretGet",
+      vaultId: vault.id,
+      id,
+      requestUri: `${id}?api-version=7.4`,
+      status: 200,
+      objectId,
+      appId: guidFrom(`client of ${objectId}`),
+    });
   };
   const devops = new Devops({
     organization: new Organization(company.devops ?? { organization: "acme", projects: [] }, state.tenantId),
@@ -193,12 +223,15 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
     consumers: new ConsumersControl(consumers, { store, resources, ledger }),
     tenants: new TenantsControl(tenants, targets),
     clock,
+    events,
     resources,
     authorization,
     faults,
     ledger,
     mails,
     sinks,
+    pagerDuty,
+    serviceNow,
     appConfiguration,
     people,
     oidc,
@@ -206,8 +239,18 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
     tokens,
     api,
     providers,
+    workspaces,
   });
-  const audiences = [manager, graphOrigin, `https://${SUFFIX}`, MAIL_AUDIENCE, CONFIGURATION_AUDIENCE, DEVOPS_AUDIENCE];
+  const logs = origin("loganalytics.localhost");
+  const audiences = [
+    manager,
+    logs,
+    graphOrigin,
+    `https://${SUFFIX}`,
+    MAIL_AUDIENCE,
+    CONFIGURATION_AUDIENCE,
+    DEVOPS_AUDIENCE,
+  ];
   services = {
     "login.localhost": entra({
       tokens,
@@ -217,6 +260,7 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
       graph: graphOrigin,
       apps: [state.app],
       tenants,
+      workspaces,
     }),
     "graph.localhost": graph({ tenants, tokens, origin: graphOrigin }),
     "management.localhost": arm({
@@ -237,7 +281,9 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
       certificates: new CertificateMaker(signingKey),
       suffix: SUFFIX,
       authority,
+      workspaces,
     }),
+    "loganalytics.localhost": logAnalytics({ workspaces, tokens, origin: logs }),
     "acme.communication.localhost": mails.service,
     "acme.azconfig.localhost": appConfiguration.service,
     "devops.localhost": devops.service,
@@ -247,7 +293,8 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
   const identity = { tokens, api, secret: state.identityHeader, identity: state.identity, resources: audiences };
   const plainServices: Service = (request) => {
     if (request.method === "GET" && request.path === "/msi/token") return managedIdentityToken(identity, request);
-    return request.segments[0] === "sink" ? sinks.operation(request) : undefined;
+    if (request.segments[0] === "sink") return sinks.operation(request);
+    return pagerDuty.operation(request) ?? serviceNow.operation(request);
   };
   const plain = listener({ ...listening, serviceFor: () => plainServices });
   const second = createHttpServer((message, response) => {
@@ -263,16 +310,20 @@ export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
     environment: {
       AZURE_GRAPH_ENDPOINT: graphOrigin,
       AZURE_DEVOPS_ENDPOINT: origin("devops.localhost"),
+      LOG_ANALYTICS_ENDPOINT: logs,
       ...environment(state, certificate.authorityPath, authority, manager, origin),
       ...providers.environment(),
       PRIVATE_TARGET_HOSTS: [new URL(issuer).host, ...providers.privateHosts()].join(","),
     },
     controlUrl: `http://127.0.0.1:${state.controlPort}/control`,
     control,
+    handshakes,
     app: { ...state.app, tenantId: state.tenantId },
+    workspaceIds: workspaces.all.map(({ id }) => id),
     oidc: { issuer, ...state.oidcClient },
     saml: { metadata: () => saml.metadata() },
     async stop() {
+      await events.settled();
       await Promise.all([close(main), close(second), close(third), close(fourth)]);
       if (temporary !== undefined) rmSync(temporary, { recursive: true, force: true });
     },

@@ -3,11 +3,13 @@ import type { CompanyApplication } from "./company/applications.ts";
 import type { AssetKind } from "./company/company.ts";
 import type { Control } from "./control.ts";
 import type { Devops } from "./devops/devops.ts";
+import { EXPIRY_EVENTS } from "./event-grid.ts";
 import type { DirectoryControl } from "./graph/directory-control.ts";
 import type { TenantsControl } from "./graph/tenants-control.ts";
 import { type Answer, type Incoming, jsonObject } from "./http.ts";
 import { isOidcMode } from "./idp/oidc-modes.ts";
 import { isSamlMode } from "./idp/saml-modes.ts";
+import type { LogEvent, Workspace, Workspaces } from "./logs/workspaces.ts";
 
 type Body = Record<string, unknown>;
 
@@ -23,10 +25,17 @@ type Body = Record<string, unknown>;
  *     GET    /control/vaults                      PATCH  /control/vaults/VAULT   DELETE /control/vaults/VAULT
  *     GET    /control/vaults/VAULT/KIND           POST   /control/vaults/VAULT/KIND   (KIND: secrets, keys, certificates)
  *     PATCH  /control/vaults/VAULT/KIND/NAME      DELETE /control/vaults/VAULT/KIND/NAME
+ *     POST   /control/vaults/VAULT/KIND/NAME      {"event": "NearExpiry"}, or Expired, to be sent
+ *     GET    /control/events                      PUT    /control/events     an `EventDelivery`   DELETE /control/events
  *     GET    /control/mails                       DELETE /control/mails
  *     GET    /control/sink/NAME                   DELETE /control/sink/NAME
+ *     GET    /control/pagerduty                   events and alerts
+ *     GET    /control/servicenow                  incidents
  *     PUT    /control/app-configuration/KEY       {"value": "…"}, or null to remove it
  *     GET    /control/providers                   what the service is configured with for each sync provider
+ *     GET    /control/logs                        the Log Analytics workspaces
+ *     PATCH  /control/logs/NAME                   {"delayMilliseconds": 3600000, "volume": null} members of `Workspace`
+ *     POST   /control/logs/NAME/events            a `LogEvent`
  *     GET    /control/people                      PATCH  /control/people/ID
  *     GET    /control/oidc                        PUT    /control/oidc       {"mode": "…"}, of idp/oidc-modes.ts
  *     POST   /control/oidc/roll-keys
@@ -55,7 +64,7 @@ type Body = Record<string, unknown>;
  *
  *     …      /control/resources/…                 what the company has beside vaults: see arm/control-api.ts
  *
- * Bodies are the types of `company/company.ts`, `faults.ts`, `idp/people.ts`, `api-tokens.ts` and `resources/resources.ts`. @throws {Error} with what is wrong.
+ * Bodies are the types of `company/company.ts`, `event-grid.ts`, `faults.ts`, `idp/people.ts`, `api-tokens.ts` and `resources/resources.ts`. @throws {Error} with what is wrong.
  */
 export function controlApi(control: Control, request: Incoming): Answer | Promise<Answer> {
   const [, area = "", ...rest] = request.segments;
@@ -79,17 +88,25 @@ export function controlApi(control: Control, request: Incoming): Answer | Promis
       return subscriptions(control, method, rest, body);
     case "vaults":
       return vaults(control, method, rest, body);
+    case "events":
+      return events(control, method, body);
     case "mails":
       if (method === "DELETE") control.clearMails();
       return ok(control.mails());
     case "sink":
       if (method === "DELETE") control.clearSink(rest[0] ?? "");
       return ok(control.sunk(rest[0] ?? ""));
+    case "pagerduty":
+      return ok({ events: control.pagerDuty.events, alerts: control.pagerDuty.alerts() });
+    case "servicenow":
+      return ok(control.serviceNow.incidents);
     case "app-configuration":
       control.setConfiguration(rest[0] ?? "", typeof body.value === "string" ? body.value : undefined);
       return ok({ set: true });
     case "providers":
       return ok(control.providers.configurations());
+    case "logs":
+      return logs(control.logs, method, rest, body);
     case "people":
       if (method === "PATCH" && !control.changePerson(rest[0] ?? "", body)) return notFound();
       return ok(control.people());
@@ -145,6 +162,21 @@ function devops(devops: Devops, method: string, [part, name]: string[], body: Bo
     slowed,
     members: [...members],
   });
+}
+
+function logs(workspaces: Workspaces, method: string, [name, part]: string[], body: Body): Answer {
+  if (name !== undefined && method === "POST" && part === "events") workspaces.plant(name, body as unknown as LogEvent);
+  if (name !== undefined && method === "PATCH") {
+    const { delayMilliseconds, volume } = body as Partial<Workspace>;
+    const workspace = workspaces.named(name);
+    if (delayMilliseconds !== undefined) workspace.delayMilliseconds = delayMilliseconds;
+    if (volume !== undefined) workspace.volume = volume ?? undefined;
+  }
+  return ok(
+    workspaces.all.map(({ id, name, tables, delayMilliseconds, events }) => {
+      return { id, name, tables: [...tables], delayMilliseconds, events: events.length };
+    }),
+  );
 }
 
 function oidc(control: Control, method: string, part: string | undefined, { mode }: Body): Answer {
@@ -250,6 +282,12 @@ function vaults(control: Control, method: string, [vault, kind, name]: string[],
   }
   if (!isKind(kind)) return notFound();
   if (name !== undefined) {
+    if (method === "POST") {
+      const event = EXPIRY_EVENTS.find((one) => one === body.event);
+      if (event === undefined) throw new Error(`No event ${body.event}`);
+      control.sendExpiry(vault, kind, name, event);
+      return ok({ sent: true });
+    }
     if (method === "DELETE") return control.remove(vault, kind, name) ? ok({ removed: true }) : notFound();
     return method === "PATCH" && control.change(vault, kind, name, body) ? ok({ changed: true }) : notFound();
   }
@@ -260,6 +298,12 @@ function vaults(control: Control, method: string, [vault, kind, name]: string[],
     else control.putCertificate(vault, declared);
   }
   return ok(control.items(vault, kind));
+}
+
+async function events(control: Control, method: string, body: Body): Promise<Answer> {
+  if (method === "PUT") await control.deliverEvents(body as unknown as Parameters<Control["deliverEvents"]>[0]);
+  if (method === "DELETE") await control.deliverEvents(undefined);
+  return ok(await control.eventCounts());
 }
 
 function isKind(text: string): text is AssetKind {

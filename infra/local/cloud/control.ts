@@ -12,6 +12,7 @@ import type {
   CompanyVault,
 } from "./company/company.ts";
 import type { Devops } from "./devops/devops.ts";
+import type { EventDelivery, EventGrid, ExpiryEvent } from "./event-grid.ts";
 import type { ActiveFault, Fault, Faults } from "./faults.ts";
 import type { DirectoryControl } from "./graph/directory-control.ts";
 import type { TenantsControl } from "./graph/tenants-control.ts";
@@ -20,7 +21,10 @@ import type { OidcModeName } from "./idp/oidc-modes.ts";
 import type { People, Person } from "./idp/people.ts";
 import type { SamlProvider } from "./idp/saml.ts";
 import type { SamlModeName } from "./idp/saml-modes.ts";
+import type { PagerDuty } from "./incidents/pagerduty.ts";
+import type { ServiceNow } from "./incidents/servicenow.ts";
 import type { Ledger, LoggedRequest } from "./ledger.ts";
+import type { Workspaces } from "./logs/workspaces.ts";
 import type { KeptMail, Mails } from "./mail.ts";
 import type { Providers } from "./providers/providers.ts";
 import { current, type Version } from "./resources/items.ts";
@@ -35,6 +39,8 @@ export interface ControlParts {
   ledger: Ledger;
   mails: Mails;
   sinks: Sinks;
+  pagerDuty: PagerDuty;
+  serviceNow: ServiceNow;
   appConfiguration: AppConfiguration;
   authorization: Authorization;
   people: People;
@@ -46,7 +52,9 @@ export interface ControlParts {
   consumers: ConsumersControl;
   tenants: TenantsControl;
   clock: CloudClock;
+  events: EventGrid;
   providers: Providers;
+  workspaces: Workspaces;
 }
 
 /** A vault as the control API counts it; `managed` secrets and keys are not among the numbers. */
@@ -235,9 +243,31 @@ export class Control {
     return this.#parts.resources.setRotation(vault, key, rotation);
   }
 
+  /** Changes what a certificate's policy does before it expires, which changes nothing in its list entry. */
+  setRenewal(vault: string, certificate: string, renewal: NonNullable<CompanyCertificate["renewal"]>): boolean {
+    return this.#parts.resources.setRenewal(vault, certificate, renewal);
+  }
+
   /** For good, as if purged. */
   remove(vault: string, kind: AssetKind, name: string): boolean {
     return this.#parts.resources.remove(vault, kind, name);
+  }
+
+  /** From now on Event Grid delivers the events of vaults and of the resource manager there; undefined: to nobody. */
+  async deliverEvents(delivery: EventDelivery | undefined): Promise<void> {
+    await this.#parts.events.deliver(delivery);
+  }
+
+  /** Sends the event that something in a vault is about to expire, or has. @throws {Error} when there is no such thing. */
+  sendExpiry(vault: string, kind: AssetKind, name: string, event: ExpiryEvent): void {
+    const owner = this.#parts.resources.vault(vault);
+    if (owner === undefined) throw new Error(`No vault ${vault}`);
+    this.#parts.events.expiry(owner, kind, name, event);
+  }
+
+  /** How many events were delivered, copies too, and how many could not be; waits for those under way. */
+  async eventCounts(): Promise<{ delivered: number; lost: number }> {
+    return await this.#parts.events.counts();
   }
 
   /** Mails that were accepted, oldest first. */
@@ -271,6 +301,21 @@ export class Control {
 
   clearSink(name: string): void {
     this.#parts.sinks.clear(name);
+  }
+
+  /** The Log Analytics workspaces, and what lies in them. */
+  get logs(): Workspaces {
+    return this.#parts.workspaces;
+  }
+
+  /** What PagerDuty got at `/pagerduty/v2/enqueue` on the control port. */
+  get pagerDuty(): PagerDuty {
+    return this.#parts.pagerDuty;
+  }
+
+  /** What a ServiceNow instance has, at `/servicenow` on the control port. */
+  get serviceNow(): ServiceNow {
+    return this.#parts.serviceNow;
   }
 
   /** The other clouds that secrets are copied to. */

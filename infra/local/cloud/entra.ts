@@ -4,6 +4,7 @@ import type { Directory } from "./graph/directory.ts";
 import type { ApplicationRecord } from "./graph/records.ts";
 import type { Tenants } from "./graph/tenants.ts";
 import { type Answer, type Incoming, type Operation, type Refusals, retryAfter, type Service } from "./http.ts";
+import type { Workspaces } from "./logs/workspaces.ts";
 import { issuerOf, type Principal, type Tokens } from "./tokens.ts";
 
 export interface AppRegistration extends Principal {
@@ -24,6 +25,8 @@ export interface EntraOptions {
   apps: readonly AppRegistration[];
   /** The service's own tenant first. */
   tenants: Tenants;
+  /** Where sign-ins are logged. */
+  workspaces: Workspaces;
 }
 
 /**
@@ -78,7 +81,7 @@ function discovery({ origin }: EntraOptions, tenantId: string, version: 1 | 2): 
 }
 
 function token(
-  { tokens, api, resources, graph, apps, tenants }: EntraOptions,
+  { tokens, api, resources, graph, apps, tenants, workspaces }: EntraOptions,
   named: string,
   request: Incoming,
 ): Answer {
@@ -115,6 +118,11 @@ function token(
     );
   }
   const refused = "clientSecret" in known ? ownRefusal(known, secret) : refusal(directory, known, secret);
+  if (isOwn && !("clientSecret" in known)) {
+    const keyId = directory.secretWithValue(secret)?.keyId ?? "";
+    const { error_codes: [code] = [0] } = (refused?.body ?? {}) as { error_codes?: number[] };
+    workspaces.signedIn({ appId: known.appId, keyId, name: known.displayName, result: String(code) });
+  }
   if (refused !== undefined) return refused;
   const app = "clientSecret" in known ? known : { clientId: known.appId, objectId: known.servicePrincipalId };
   const scope = form.get("scope")?.trim();

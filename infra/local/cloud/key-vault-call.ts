@@ -1,5 +1,6 @@
 import type { Incoming } from "./http.ts";
 import type { KeyVaultShapes } from "./key-vault-shapes.ts";
+import type { Workspaces } from "./logs/workspaces.ts";
 import type { CertificateMaker } from "./resources/certificates.ts";
 import type { Resources } from "./resources/resources.ts";
 import type { Vault } from "./resources/vault.ts";
@@ -14,6 +15,8 @@ export interface KeyVaultOptions {
   suffix: string;
   /** `https://login.localhost:port` */
   authority: string;
+  /** Where requests are logged. */
+  workspaces: Workspaces;
 }
 
 /** What a handler of one operation gets to know. */

@@ -51,9 +51,33 @@ export function keyVault(options: KeyVaultOptions): Service {
       return { name: "keyvault.challenge", ...known, refusals, anonymous: true, answer };
     }
     const refusals = keyVaultRefusals(vault, found.permission, options.tokens, claims);
-    const answer = () => withHeaders(request, vault, answerOf(options, request, found, vault, claims));
+    const answer = () => {
+      const answered = answerOf(options, request, found, vault, claims);
+      if (vault) logRequest(options, { vault, claims, request, operation: found.operation, answered });
+      return withHeaders(request, vault, answered);
+    };
     return { name: found.operation, ...known, refusals, answer };
   };
+}
+
+/** As the category AuditEvent has it. https://learn.microsoft.com/azure/key-vault/general/logging */
+function logRequest(
+  { workspaces }: KeyVaultOptions,
+  of: { vault: Vault; claims: Claims; request: Incoming; operation: string; answered: Answer },
+): void {
+  const { vault, claims, request, operation, answered } = of;
+  const [, verb = "", object = ""] = /^keyvault\.([a-z]+)(\w+)$/.exec(operation) ?? [];
+  const { id, kid } = (answered.body ?? {}) as { id?: string; kid?: string; key?: { kid?: string } };
+  const key = (answered.body as { key?: { kid?: string } } | undefined)?.key?.kid;
+  workspaces.vaultRequest(vault.name, {
+    operation: `${object.replace(/s$/, "")}${verb[0]?.toUpperCase()}${verb.slice(1)}`,
+    vaultId: vault.id,
+    id: id ?? key ?? kid ?? "",
+    requestUri: `https://${request.authority}${request.target}`,
+    status: answered.status,
+    objectId: claims.oid,
+    appId: claims.appid,
+  });
 }
 
 function answerOf(

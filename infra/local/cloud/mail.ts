@@ -32,6 +32,8 @@ export interface KeptMail {
   html?: string;
   plainText?: string;
   status: "Succeeded" | "Failed";
+  /** The body of the request, as it came. */
+  request: Record<string, unknown>;
 }
 
 /**
@@ -126,7 +128,7 @@ export class Mails {
     this.#kept.push(mail);
     mkdirSync(this.#folder, { recursive: true });
     const name = `${mail.at.replace(/[:.]/g, "-")}-${this.#kept.length}`;
-    const { html, plainText, ...rest } = mail;
+    const { html, plainText, request: _, ...rest } = mail;
     writeFileSync(join(this.#folder, `${name}.json`), JSON.stringify(rest, null, 2));
     if (html !== undefined) writeFileSync(join(this.#folder, `${name}.html`), html);
     if (plainText !== undefined) writeFileSync(join(this.#folder, `${name}.txt`), plainText);
@@ -168,6 +170,7 @@ function mailIn(body: Record<string, unknown>, operationId: string): KeptMail | 
     ...(html !== undefined && { html }),
     ...(plainText !== undefined && { plainText }),
     status: suppressed ? "Failed" : "Succeeded",
+    request: body,
   };
 }
 

@@ -1,13 +1,17 @@
-import { parseArgs } from "node:util";
-import { startCloud } from "./cloud.ts";
+import { commandLine, usedWrong } from "../../build/command-line.ts";
 
-/**
- *     node infra/local/cloud/main.ts --data DIR [--port N] [--control-port N] [--company NAME] [--seed N] [--ready-json]
- *
- * NAME is `acme` (default), `small`, a JSON file, or a size such as `vaults=100,secrets=50` (see company/load.ts).
- * Stops on SIGINT and SIGTERM.
- */
-const { values } = parseArgs({
+const HELP = `node infra/local/cloud/main.ts --data DIR [options]
+
+Runs the stand-in cloud until it is ended. Its README says what can be asked of it, changed and made to fail.
+
+  --data DIR         the folder of its data
+  --port N           where it serves (any free port)
+  --control-port N   where its control API does (any free port)
+  --company NAME     acme (default), small, a JSON file, or a size such as vaults=100,secrets=50
+  --seed N           what a company of a size is drawn by
+  --ready-json       one line of JSON on standard output when ready`;
+
+const { values } = commandLine(HELP, {
   options: {
     data: { type: "string" },
     port: { type: "string" },
@@ -17,9 +21,10 @@ const { values } = parseArgs({
     "ready-json": { type: "boolean", default: false },
   },
 });
+if (values.data === undefined) usedWrong("Name a folder for its data: --data DIR");
 
 try {
-  if (values.data === undefined) throw new Error("Name a folder for its data: --data DIR");
+  const { startCloud } = await import("./cloud.ts");
   const cloud = await startCloud({
     data: values.data,
     ...number("port", values.port),
@@ -33,8 +38,8 @@ try {
     });
   }
   if (values["ready-json"]) {
-    const { environment, controlUrl, app, oidc } = cloud;
-    console.log(JSON.stringify({ environment, controlUrl, app, oidc }));
+    const { environment, controlUrl, app, oidc, workspaceIds } = cloud;
+    console.log(JSON.stringify({ environment, controlUrl, app, oidc, workspaceIds }));
   } else {
     console.log(`The stand-in cloud serves; its control API is ${cloud.controlUrl}`);
   }
@@ -49,6 +54,6 @@ function endWith(error: unknown): never {
 
 function number<N extends string>(name: N, text: string | undefined): Partial<Record<N, number>> {
   if (text === undefined) return {};
-  if (!/^\d+$/.test(text)) throw new Error(`--${name} takes a number, not "${text}"`);
+  if (!/^\d+$/.test(text)) usedWrong(`--${name} takes a number, not "${text}"`);
   return { [name]: Number(text) } as Record<N, number>;
 }

@@ -12,6 +12,7 @@ const NAMES = [
   "management.localhost",
   "graph.localhost",
   "devops.localhost",
+  "loganalytics.localhost",
   "*.vault.localhost",
   "*.communication.localhost",
   "*.azconfig.localhost",

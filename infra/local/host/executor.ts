@@ -1,4 +1,5 @@
 import { randomBytes, randomUUID } from "node:crypto";
+import { channel } from "node:diagnostics_channel";
 import { describeError } from "./app.ts";
 import type { Core } from "./core.ts";
 import type { Log } from "./log.ts";
@@ -15,6 +16,9 @@ interface Invocation {
   traceState?: string | undefined;
   retryContext?: RetryContext | undefined;
 }
+
+/** Every invocation is published here, an InvocationRequest. A store bound to it holds through all that the invocation does. */
+const invocations = channel("local-host.invocation");
 
 export type Outcome = { succeeded: true; response: InvocationResponse } | { succeeded: false; error: unknown };
 
@@ -37,14 +41,15 @@ export function createExecutor(core: Core, timeout: number, log: Log): Executor 
     const source = `Function.${name}`;
     const start = performance.now();
     log("information", source, `Executing 'Functions.${name}' (Reason='${reason}', Id=${id})`);
-    const call = core.invoke({
+    const request = {
       invocationId: id,
       functionId: name,
       inputData: [invocation.input],
       triggerMetadata: invocation.triggerMetadata ?? {},
       traceContext: traceContext(invocation.traceParent, invocation.traceState),
       ...(invocation.retryContext && { retryContext: invocation.retryContext }),
-    });
+    };
+    const call = invocations.runStores(request, () => core.invoke(request));
     running.add(call);
     const finished = `(Id=${id}, Duration=`;
     const duration = () => `${Math.round(performance.now() - start)}ms)`;

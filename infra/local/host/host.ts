@@ -35,6 +35,8 @@ export interface HostOptions {
   lease?: number;
   /** Seconds of a timer's lease. Default: the platform's, 15 in Development and 60 in Production. */
   timerLease?: number;
+  /** False: no timer runs by itself, only when it is told to (`host-routes.ts`). */
+  schedules?: boolean;
   /** Seconds until an HTTP caller gets a 504. Default: the platform's 230. */
   answerLimit?: number;
   /** Where the timers' status is kept. Default: `.local/host` in the app folder. */
@@ -90,6 +92,7 @@ export async function startHost(options: HostOptions): Promise<Host> {
   const leaseSeconds = options.timerLease ?? TIMER_LEASE_SECONDS[environment];
   const timers = startTimers(ofKind("timer"), {
     begin,
+    schedules: options.schedules ?? true,
     store: createTimerStatusStore(options.data ?? join(app, ".local", "host"), hostId(app)),
     lease: createTimerLease(process.env.AzureWebJobsStorage, hostId(app), leaseSeconds),
     leaseSeconds,

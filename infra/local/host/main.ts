@@ -1,11 +1,11 @@
 import { resolve } from "node:path";
-import { parseArgs } from "node:util";
+import { commandLine, usedWrong } from "../../build/command-line.ts";
 import { startHost } from "./host.ts";
 import type { Environment } from "./settings.ts";
 
-const USAGE = `Runs a built Azure Functions app on this machine as the platform does.
+const HELP = `npm run host -- --app DIR [--port N] [options]
 
-  node infra/local/host/main.ts --app DIR --port N
+Runs a built Azure Functions app on this machine as the platform does.
 
   --app DIR            the folder with package.json and host.json
   --port N             0 for any free port (default 7071)
@@ -17,10 +17,10 @@ const USAGE = `Runs a built Azure Functions app on this machine as the platform 
   --quiet              only warnings and errors
   --log-file FILE      entries go there instead of standard output
   --ready-json         one line of JSON on standard output when ready: {"port":7071,"functions":[...]}
-  --inspect-modules    opens GET /__host/modules and POST /__host/timers/{name}
-`;
+  --no-schedules       no timer runs by itself, only when it is told to
+  --inspect-modules    opens GET /__host/modules and POST /__host/timers/{name}`;
 
-const { values } = parseArgs({
+const { values } = commandLine(HELP, {
   options: {
     app: { type: "string" },
     port: { type: "string", default: "7071" },
@@ -32,8 +32,8 @@ const { values } = parseArgs({
     quiet: { type: "boolean", default: false },
     "log-file": { type: "string" },
     "ready-json": { type: "boolean", default: false },
+    "no-schedules": { type: "boolean", default: false },
     "inspect-modules": { type: "boolean", default: false },
-    help: { type: "boolean", default: false },
   },
 });
 
@@ -41,7 +41,7 @@ function number(name: "port" | "lease" | "timer-lease" | "answer-limit"): number
   const text = values[name];
   if (text === undefined) return undefined;
   const value = Number(text);
-  if (!(value >= 0)) fail(`--${name} must be a number`);
+  if (!(value >= 0)) usedWrong(`--${name} must be a number`);
   return value;
 }
 
@@ -50,13 +50,9 @@ function fail(reason: string): never {
   process.exit(1);
 }
 
-if (values.help || values.app === undefined) {
-  console.error(USAGE);
-  process.exit(values.help ? 0 : 1);
-}
-if (values.environment !== "Development" && values.environment !== "Production") {
-  fail("--environment is Development or Production");
-}
+if (values.app === undefined) usedWrong("Name the app's folder: --app DIR");
+if (values.environment !== "Development" && values.environment !== "Production")
+  usedWrong("--environment is Development or Production");
 
 // The platform would start the worker anew after these; here whoever started the host has to.
 process.on("uncaughtException", (error) => fail(`The app threw outside of any invocation: ${error?.stack ?? error}`));
@@ -70,6 +66,7 @@ const options = {
   port: number("port")!,
   environment: values.environment as Environment,
   quiet: values.quiet,
+  schedules: !values["no-schedules"],
   inspect: values["inspect-modules"],
   ...(values.data !== undefined && { data: resolve(values.data) }),
   ...(values["log-file"] !== undefined && { logFile: resolve(values["log-file"]) }),

@@ -4,16 +4,14 @@ import type { Executor, Outcome } from "./executor.ts";
 import type { AppFunction } from "./functions.ts";
 import type { Log } from "./log.ts";
 import { pause } from "./pause.ts";
+import { type Accounts, LISTED_MS, openQueues, type Queues } from "./queue-clients.ts";
 import type { TypedData } from "./rpc.ts";
-import { type QueueSettings, resolveSettings } from "./settings.ts";
+import type { QueueSettings } from "./settings.ts";
 
 /** Seconds a received message stays invisible; the platform's `QueueListener` takes 10 minutes. */
 export const RECEIVE_LEASE_SECONDS = 600;
 /** `QueuePollingIntervals.Minimum`. */
 const MIN_POLLING_MS = 100;
-const POISON_SUFFIX = "-poison";
-/** The client's own retries stay short, since the listener polls again anyway. */
-const CLIENT_RETRIES = { maxTries: 3, retryDelayInMs: 200, maxRetryDelayInMs: 1000 };
 const NEVER_EXPIRES = -1;
 
 export interface QueueOptions {
@@ -36,11 +34,12 @@ export interface QueueListeners {
 export function startQueues(functions: AppFunction[], options: QueueOptions): QueueListeners {
   const stop = new AbortController();
   const listeners: Promise<void>[] = [];
+  const accounts: Accounts = new Map();
   const listen = async (each: AppFunction) => {
     await options.begin;
     if (stop.signal.aborted) return;
     try {
-      await listenTo(each, await openQueues(each), options, stop.signal);
+      await listenTo(each, await openQueues(each, accounts), options, stop.signal);
     } catch (error) {
       const reason = (error as Error).message;
       options.log("error", "Host.Startup", `The listener for function '${each.name}' was unable to start: ${reason}`);
@@ -63,23 +62,6 @@ export function startQueues(functions: AppFunction[], options: QueueOptions): Qu
   };
 }
 
-interface Queues {
-  queue: QueueClient;
-  /** A poison queue has none of its own. */
-  poison: QueueClient | undefined;
-}
-
-async function openQueues({ trigger }: AppFunction): Promise<Queues> {
-  const { QueueServiceClient } = await import("@azure/storage-queue");
-  const setting = (trigger.connection as string | undefined) || "AzureWebJobsStorage";
-  const connection = process.env[`AzureWebJobs${setting}`] ?? process.env[setting];
-  if (connection === undefined) throw new Error(`the setting '${setting}' with a connection string is not there`);
-  const service = QueueServiceClient.fromConnectionString(connection, { retryOptions: CLIENT_RETRIES });
-  const name = resolveSettings(trigger.queueName as string).toLowerCase();
-  const poison = name.endsWith(POISON_SUFFIX) ? undefined : service.getQueueClient(name + POISON_SUFFIX);
-  return { queue: service.getQueueClient(name), poison };
-}
-
 /** Polls until stopped. A queue that is missing or storage that cannot be reached is asked again, never fatal. */
 async function listenTo(target: AppFunction, queues: Queues, options: QueueOptions, stop: AbortSignal): Promise<void> {
   const { settings, log } = options;
@@ -87,6 +69,7 @@ async function listenTo(target: AppFunction, queues: Queues, options: QueueOptio
   const processing = new Set<Promise<void>>();
   let emptyPolls = 0;
   let failing = false;
+  let isThere = false;
 
   while (!stop.aborted) {
     // A new batch is fetched as soon as this few are left, so at most batchSize + newBatchThreshold run at once.
@@ -96,7 +79,12 @@ async function listenTo(target: AppFunction, queues: Queues, options: QueueOptio
     }
     let messages: DequeuedMessageItem[] = [];
     try {
-      messages = await receive(queues.queue, settings.batchSize, options.lease);
+      isThere ||= await queues.isListed();
+      if (isThere) {
+        const received = await receive(queues.queue, settings.batchSize, options.lease);
+        isThere = received !== undefined;
+        messages = received ?? [];
+      }
       if (failing) log("information", source, `The queue '${queues.queue.name}' can be read again`);
       failing = false;
     } catch (error) {
@@ -112,18 +100,20 @@ async function listenTo(target: AppFunction, queues: Queues, options: QueueOptio
       processing.add(work);
     }
     emptyPolls = messages.length === 0 ? emptyPolls + 1 : 0;
-    if (emptyPolls > 0) await pause(pollingDelay(emptyPolls, settings.maxPollingInterval), stop);
+    if (!isThere && !failing) await pause(LISTED_MS, stop);
+    else if (emptyPolls > 0) await pause(pollingDelay(emptyPolls, settings.maxPollingInterval), stop);
   }
   await Promise.all(processing);
 }
 
-async function receive(queue: QueueClient, count: number, lease: number): Promise<DequeuedMessageItem[]> {
+/** @returns undefined when there is no such queue. */
+async function receive(queue: QueueClient, count: number, lease: number): Promise<DequeuedMessageItem[] | undefined> {
   try {
     const answer = await queue.receiveMessages({ numberOfMessages: count, visibilityTimeout: lease });
     return answer.receivedMessageItems;
   } catch (error) {
     // As on the platform, a listener waits for its queue and does not create it.
-    if ((error as { code?: string }).code === "QueueNotFound") return [];
+    if ((error as { code?: string }).code === "QueueNotFound") return undefined;
     throw error;
   }
 }

@@ -15,6 +15,8 @@ const MAX_WAIT_MS = 24 * 24 * 60 * 60_000;
 export interface TimerOptions {
   /** When the listeners begin. */
   begin: Promise<void>;
+  /** Whether timers run by themselves. */
+  schedules: boolean;
   store: TimerStatusStore;
   lease: TimerLease;
   /** Seconds of the lease, which is renewed at half of it. */
@@ -43,7 +45,7 @@ export function startTimers(functions: AppFunction[], options: TimerOptions): Ti
   const stop = new AbortController();
   const listeners: Promise<void>[] = [];
   for (const target of functions) {
-    if (target.disabled) continue;
+    if (target.disabled || !options.schedules) continue;
     try {
       const schedule = parseSchedule(resolveSettings(String(target.trigger.schedule)), new Date());
       const monitored = target.trigger.useMonitor !== false && !schedule.frequent;

@@ -29,11 +29,11 @@ export const FindingKind = z.enum([
 
 export const Finding = z
   .object({
-    kind: FindingKind,
+    kind: FindingKind.meta({ description: "What is wrong." }),
     interval: z.string().optional().meta({ description: "The start of the interval it lies in." }),
-    digestNumber: z.int().optional(),
+    digestNumber: z.int().optional().meta({ description: "The digest that it is about." }),
     entryId: z.string().optional(),
-    detail: z.string(),
+    detail: z.string().meta({ description: "What was found, in a sentence." }),
   })
   .meta({ id: "AuditFinding" });
 export type Finding = z.infer<typeof Finding>;

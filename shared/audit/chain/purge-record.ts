@@ -11,15 +11,15 @@ export const PurgeRecord = z
   .object({
     from: z.string().meta({ description: "The start of the first interval that was removed." }),
     to: z.string().meta({ description: "The end of the last interval that was removed." }),
-    digests: z.int(),
+    digests: z.int().meta({ description: "How many digests went with them." }),
     entries: z.int(),
     /** Entries in all intervals up to the last one removed, since the first. */
     total: z.int(),
     last: DigestName.meta({ description: "The last digest that was removed." }),
-    retentionDays: z.int(),
-    actor: z.string(),
+    retentionDays: z.int().meta({ description: "Days that were kept." }),
+    actor: z.string().meta({ description: "Who asked for it; `system` where the daily run did." }),
     requestId: z.string(),
-    purgedAt: z.string(),
+    purgedAt: z.string().meta({ description: "When it was removed." }),
   })
   .meta({ id: "AuditPurge" });
 export type PurgeRecord = z.infer<typeof PurgeRecord>;

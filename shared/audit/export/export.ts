@@ -56,7 +56,7 @@ export interface MadePart extends ExportPart {
  * @throws {Problem} invalidCursor; invalidRequest for a PDF over its limit.
  */
 export async function exportPart(
-  deps: ReadingDependencies & { unicodeFont(): string },
+  deps: ReadingDependencies & { unicodeFont?: string | undefined },
   request: ExportRequest,
   exportId: string,
   limits: { entries: number; bytes: number } = PART_LIMITS,
@@ -84,7 +84,7 @@ export async function exportPart(
     const entries = await pdfEntries(walk(), query);
     const { pdfOf } = await import("./pdf.ts");
     const period = { start: query.start ?? new Date(start), end: query.end ?? new Date(end) };
-    const data = await pdfOf(deps, entries, { query, ...period }, unicodeFont());
+    const data = await pdfOf(deps, entries, { query, ...period }, unicodeFont);
     return {
       ...known,
       entries: entries.length,

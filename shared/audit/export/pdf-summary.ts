@@ -1,6 +1,6 @@
+import { ALARM, type Column, GOOD, HEADING, MARGIN, MUTED, type Sheet } from "../../pdf/sheet.ts";
 import type { Verification } from "../api.ts";
 import type { PdfEvent } from "./pdf-events.ts";
-import { ALARM, type Column, GOOD, HEADING, MARGIN, MUTED, type Sheet } from "./pdf-layout.ts";
 
 /** What a document is of. */
 export interface PdfAbout {
@@ -50,18 +50,11 @@ export function writeSummary(sheet: Sheet, entries: number, events: readonly Pdf
     ["Entries", `${entries}${joined}, oldest first`],
     ["Created", `${instant(about.createdAt)} UTC`],
   ];
-  for (const line of lines) writeLine(sheet, ...line);
+  for (const line of lines) sheet.fact(...line);
   sheet.y -= 6;
   writeVerification(sheet, about);
   sheet.y -= 8;
   writeCounts(sheet, events);
-}
-
-function writeLine(sheet: Sheet, name: string, value: string, color?: typeof ALARM): void {
-  const y = sheet.y;
-  sheet.text(name, { size: TOP, style: "bold", color: MUTED });
-  sheet.y = y;
-  sheet.text(value, { size: TOP, x: MARGIN + 90, ...(color && { color }) });
 }
 
 function filters({ actor, eventType }: PdfAbout): string {
@@ -80,57 +73,46 @@ function writeVerification(sheet: Sheet, { verified }: PdfAbout): void {
   const digests = sum(verified, ({ digests }) => digests);
   const findings = sum(verified, ({ findingsTotal }) => findingsTotal);
   const [verdict, color] = verdictOf(first, digests, findings);
-  writeLine(sheet, "Result", verdict, color);
+  sheet.fact("Result", verdict, color);
   const from = verified.find(({ checkedFrom }) => checkedFrom !== null)?.checkedFrom;
   const to = verified.findLast(({ checkedTo }) => checkedTo !== null)?.checkedTo;
   if (from && to) {
     const entries = sum(verified, ({ entries }) => entries);
-    writeLine(
-      sheet,
+    sheet.fact(
       "Checked",
       `${entries} entries against ${digests} signed digests, ${instant(from)} to ${instant(to)} UTC`,
     );
   }
   const digest = verified.findLast(({ lastDigest }) => lastDigest !== null)?.lastDigest;
   if (digest) {
-    writeLine(
-      sheet,
+    sheet.fact(
       "Up to digest",
       `${digest.number}, of ${digest.interval}, sealed ${instant(digest.sealedAt)} UTC with key ${digest.kid}; SHA-256 ${digest.hash}`,
     );
   }
-  for (const { kid, fingerprint } of first.publicKeys)
-    writeLine(sheet, `Key ${kid}`, `SHA-256 fingerprint ${fingerprint}`);
-  writeLine(
-    sheet,
-    "Log begins",
-    first.beginning === null ? "nothing is sealed yet" : `${instant(first.beginning)} UTC`,
-  );
-  writeLine(sheet, "Newest digest", ANCHORS[first.anchor.state]);
+  for (const { kid, fingerprint } of first.publicKeys) sheet.fact(`Key ${kid}`, `SHA-256 fingerprint ${fingerprint}`);
+  sheet.fact("Log begins", first.beginning === null ? "nothing is sealed yet" : `${instant(first.beginning)} UTC`);
+  sheet.fact("Newest digest", ANCHORS[first.anchor.state]);
   if (last.nextCursor !== null) {
-    writeLine(
-      sheet,
-      "Not checked",
-      `what is after ${to ? instant(to) : "that"}: the period is too long for one document`,
-    );
+    sheet.fact("Not checked", `what is after ${to ? instant(to) : "that"}: the period is too long for one document`);
   } else if (last.unsealedFrom !== null) {
-    writeLine(sheet, "Not checked", `what is after ${instant(last.unsealedFrom)} UTC: not sealed when this was made`);
+    sheet.fact("Not checked", `what is after ${instant(last.unsealedFrom)} UTC: not sealed when this was made`);
   }
   for (const { from, to, entries, actor, purgedAt } of first.purges.slice(-5)) {
-    writeLine(sheet, "Purged", `${entries} entries of ${from} to ${to}, by ${actor} at ${instant(purgedAt)} UTC`);
+    sheet.fact("Purged", `${entries} entries of ${from} to ${to}, by ${actor} at ${instant(purgedAt)} UTC`);
   }
   const late = sum(verified, ({ lateEntries }) => lateEntries.total);
   if (late > 0) {
     const which = late === 1 ? "1 entry stands" : `${late} entries stand`;
-    writeLine(sheet, "Late entries", `${which} under a later instant than they happened at, as each says`);
+    sheet.fact("Late entries", `${which} under a later instant than they happened at, as each says`);
   }
   const listed = verified.flatMap((part) => part.findings);
   for (const { kind, interval, entryId, detail } of listed.slice(0, MAX_SHOWN_FINDINGS)) {
     const place = [interval, entryId].filter(Boolean).join(", ");
-    writeLine(sheet, "Finding", `${kind}${place === "" ? "" : ` (${place})`}: ${detail}`, ALARM);
+    sheet.fact("Finding", `${kind}${place === "" ? "" : ` (${place})`}: ${detail}`, ALARM);
   }
   if (findings > MAX_SHOWN_FINDINGS)
-    writeLine(sheet, "", `and ${findings - MAX_SHOWN_FINDINGS} more: see GET /audit/verify`, ALARM);
+    sheet.fact("", `and ${findings - MAX_SHOWN_FINDINGS} more: see GET /audit/verify`, ALARM);
 }
 
 function verdictOf({ sealing }: Verification, digests: number, findings: number): [string, typeof ALARM] {

@@ -1,15 +1,12 @@
-import { readFile } from "node:fs/promises";
-import { PDFDocument } from "pdf-lib";
+import { createDocument } from "../../pdf/document.ts";
+import { ALARM, type Cell, CONTENT_BOTTOM, type Column, MARGIN, MUTED, type Sheet } from "../../pdf/sheet.ts";
 import type { Verification } from "../api.ts";
 import type { ReadingDependencies } from "../chain/state.ts";
 import type { AuditEntry } from "../entry.ts";
 import type { AuditQuery } from "../list.ts";
 import { verifySealed } from "../verify/verify.ts";
 import { eventsOf, type PdfEvent } from "./pdf-events.ts";
-import { ALARM, type Cell, CONTENT_BOTTOM, type Column, MARGIN, MUTED, numberPages, Sheet } from "./pdf-layout.ts";
 import { instant, type PdfAbout, periodText, writeSummary } from "./pdf-summary.ts";
-import { Typesetter } from "./typesetter.ts";
-import { openTypeFromWoff } from "./woff.ts";
 
 /** Answers of the verification that one document takes at most: over a year of intervals. */
 const MAX_VERIFICATIONS = 3;
@@ -20,7 +17,7 @@ export async function pdfOf(
   deps: ReadingDependencies,
   entries: AuditEntry[],
   { query, start, end }: { query: AuditQuery; start: Date; end: Date },
-  fontFile: string,
+  unicodeFont: string | undefined,
 ): Promise<Uint8Array> {
   const verified: Verification[] = [];
   let cursor: string | undefined;
@@ -30,25 +27,21 @@ export async function pdfOf(
     cursor = part.nextCursor ?? undefined;
   } while (cursor !== undefined && verified.length < MAX_VERIFICATIONS);
   const { actor, eventType } = query;
-  return await createPdf(entries, { start, end, actor, eventType, createdAt: deps.clock.now(), verified }, fontFile);
+  return await createPdf(entries, { start, end, actor, eventType, createdAt: deps.clock.now(), verified }, unicodeFont);
 }
 
 /** The entries as a document to file: a summary and what was verified, then a line for each event. */
-export async function createPdf(entries: AuditEntry[], about: PdfAbout, fontFile: string): Promise<Uint8Array> {
-  const document = await PDFDocument.create();
-  const set = await Typesetter.create(document, openTypeFromWoff(await readFile(fontFile)));
-  document.setTitle("Audit log", { showInWindowTitleBar: true });
-  document.setLanguage("en");
-  document.setCreator("Credential and Secret Lifecycle Service");
-  document.setCreationDate(about.createdAt);
-  document.setModificationDate(about.createdAt);
-
-  const events = eventsOf(entries);
-  const sheet = new Sheet(document, set);
-  writeSummary(sheet, entries.length, events, about);
-  if (events.length > 0) writeEvents(sheet, events);
-  numberPages(document, set, `Audit log, ${periodText(about)}`);
-  return await document.save();
+export async function createPdf(
+  entries: AuditEntry[],
+  about: PdfAbout,
+  unicodeFont: string | undefined,
+): Promise<Uint8Array> {
+  const facts = { title: "Audit log", createdAt: about.createdAt, unicodeFont };
+  return await createDocument(facts, `Audit log, ${periodText(about)}`, (sheet) => {
+    const events = eventsOf(entries);
+    writeSummary(sheet, entries.length, events, about);
+    if (events.length > 0) writeEvents(sheet, events);
+  });
 }
 
 const COLUMNS: Column[] = [

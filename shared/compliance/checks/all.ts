@@ -6,7 +6,14 @@ import { expiryChecks } from "./expiry.ts";
 import { handlingChecks } from "./handling.ts";
 import { lifetimeChecks } from "./lifetime.ts";
 import { referenceChecks } from "./references.ts";
+import { usageChecks } from "./usage.ts";
 import { vaultChecks } from "./vault.ts";
+
+/**
+ * Raised whenever a check is taken away or judges otherwise, so that what stands is evaluated anew within a day. 2: one
+ * finding is one violation (no `vault-recoverable`, no warning beside the critical line), and findings name owners.
+ */
+export const EDITION = 2;
 
 export const ASSET_CHECKS: readonly AssetCheck[] = [
   ...expiryChecks,
@@ -15,6 +22,7 @@ export const ASSET_CHECKS: readonly AssetCheck[] = [
   ...handlingChecks,
   ...applicationChecks,
   ...referenceChecks,
+  ...usageChecks,
   ...b2cChecks,
 ];
 
@@ -27,3 +35,12 @@ export const CHECKS: readonly Check[] = [...vaultChecks, ...ASSET_CHECKS].sort(
 
 export const checkOfId: ReadonlyMap<string, Check> = new Map(CHECKS.map((check) => [check.id, check]));
 export const checkOfCode: ReadonlyMap<number, Check> = new Map(CHECKS.map((check) => [check.code, check]));
+
+/** Checks of earlier versions, which may have been told of, and what says their findings now. */
+const RETIRED: Readonly<Record<string, readonly string[]>> = {
+  "vault-recoverable": ["vault-soft-delete", "vault-purge-protection"],
+};
+
+/** Ids of the checks that may go on with a violation of this one: see `successors`. */
+export const successorsOf = (checkId: string): readonly string[] =>
+  checkOfId.get(checkId)?.successors ?? RETIRED[checkId] ?? [];

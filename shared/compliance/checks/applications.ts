@@ -1,68 +1,33 @@
 import type { AssetRecord, AssetType } from "../../inventory/asset.ts";
 import { DAY_SECONDS } from "../../time.ts";
-import {
-  type AssetCheck,
-  assetCheck,
-  type Evaluation,
-  fail,
-  instantText,
-  notApplicable,
-  pass,
-  type Remediation,
-} from "../check.ts";
-import { expired, nearExpiry } from "./expiry.ts";
+import { type AssetCheck, assetCheck, type Evaluation, fail, instantText, notApplicable, pass } from "../check.ts";
+import { MAX_APPLICATION_CERTIFICATE_DAYS, MAX_CLIENT_SECRET_DAYS } from "../limits.ts";
+import { nameOwner, remove, renew, retire } from "../remedies/applications.ts";
+import { type Expiring, expired, nearExpiry } from "./expiry.ts";
 
 /** Checks of the credentials that applications of Entra sign in with. */
 
-/** Microsoft recommends less than 12 months: https://learn.microsoft.com/entra/identity-platform/how-to-add-credentials */
-export const MAX_CLIENT_SECRET_DAYS = 365;
-/** Twelve months, one of them perhaps of a leap year: as long as a key vault's certificate may be. */
-export const MAX_APPLICATION_CERTIFICATE_DAYS = 366;
-
-const SECRETS = "App registrations > the application {appId} > Certificates & secrets";
-
-const addSecret = "az ad app credential reset --id {appId} --append --display-name <name> --end-date <yyyy-mm-dd>";
-const removeSecret = "az ad app credential delete --id {appId} --key-id {keyId}";
-const removeCertificate = `${removeSecret} --cert`;
-const addCertificate = "az ad app credential reset --id {appId} --append --cert @<certificate.pem>";
-
-const clientSecret = {
+const clientSecret: Expiring = {
   id: "client-secret",
   noun: "client secret",
   type: "secret",
   source: "entra",
-  renew: {
-    portal: `Rotate it with POST /api/automation/rotation/rotate, or by hand: ${SECRETS} > New client secret; bring it to all who use it, then delete {keyId}.`,
-    cli: addSecret,
-    bicep: null,
-  },
-  retire: {
-    portal: `If anything still uses it, add a new one: ${SECRETS} > New client secret. Then delete {keyId}.`,
-    cli: removeSecret,
-    bicep: null,
-  },
-} as const;
+  renew: renew("secret"),
+  retire: retire("secret"),
+};
 
-const certificate = {
+const certificate: Expiring = {
   id: "application-certificate",
   noun: "application certificate",
   type: "certificate",
   source: "entra",
-  renew: {
-    portal: `${SECRETS} > Certificates > Upload certificate; have all who use it change over, then delete {keyId}. One that signs SAML responses: Enterprise applications > the application {appId} > Single sign-on > SAML certificates.`,
-    cli: addCertificate,
-    bicep: null,
-  },
-  retire: {
-    portal: `If anything still uses it, upload a new one: ${SECRETS} > Certificates. Then delete {keyId}.`,
-    cli: removeCertificate,
-    bicep: null,
-  },
-} as const;
+  renew: renew("certificate"),
+  retire: retire("certificate"),
+};
 
 const ofEntra = (
   type: AssetType,
-  check: Pick<AssetCheck, "id" | "code" | "title" | "severity" | "rationale" | "remediation" | "timed" | "evaluate">,
+  check: Pick<AssetCheck, "id" | "code" | "title" | "severity" | "rationale" | "remedy" | "timed" | "evaluate">,
 ): AssetCheck => assetCheck({ resourceType: type, source: "entra", ...check });
 
 /** Whether it is valid for no longer than so many days. */
@@ -87,11 +52,7 @@ const single = ofEntra("secret", {
   timed: "expiry",
   rationale:
     "Each live secret is a way in. One that was left after its successor was made is watched by nobody and missed by nobody.",
-  remediation: {
-    portal: `Make sure that everything uses the newer one; then ${SECRETS}: delete {keyId}.`,
-    cli: removeSecret,
-    bicep: null,
-  },
+  remedy: remove("Make sure that everything uses the newer one."),
   evaluate: ({ asset: { expiresOn, credential } }, { now }) => {
     if (!credential) return notApplicable("Nothing is known of its application.");
     const own = expiresOn ?? null;
@@ -119,11 +80,7 @@ const besideCertificate = ofEntra("secret", {
   timed: "age",
   rationale:
     "A secret is sent with every sign-in and can be copied from wherever it is kept; a certificate's private key never leaves its place. Who has one needs no secret.",
-  remediation: {
-    portal: `Have the application sign in with its certificate; then ${SECRETS}: delete {keyId}.`,
-    cli: removeSecret,
-    bicep: null,
-  },
+  remedy: remove("Have the application sign in with its certificate."),
   evaluate: ({ asset: { expiresOn, credential } }, { now }) => {
     if (!credential?.certificatesUntil) return notApplicable("The application's certificates are not known.");
     const own = expiresOn ?? null;
@@ -145,12 +102,9 @@ const besideFederation = ofEntra("secret", {
   severity: "medium",
   rationale:
     "What runs where another issuer vouches for it signs in with that issuer's short-lived tokens: there is nothing to keep, to leak or to rotate.",
-  remediation: {
-    portal: `Have the application sign in with its federated credential (${SECRETS} > Federated credentials), with one for each place that it runs in; then delete {keyId}.`,
-    cli: "az ad app federated-credential list --id {appId} && az ad app credential delete --id {appId} --key-id {keyId}",
-    bicep:
-      "extension microsoftGraphV1\n\nresource federation 'Microsoft.Graph/applications/federatedIdentityCredentials@v1.0' = {\n  name: '<unique-name>/deploy'\n  issuer: 'https://token.actions.githubusercontent.com'\n  subject: '<repo:owner/name:environment:prod>'\n  audiences: [ 'api://AzureADTokenExchange' ]\n}",
-  },
+  remedy: remove(
+    "Have the application sign in with its federated credential, with one for each place that it runs in.",
+  ),
   evaluate: ({ asset: { credential } }) => {
     if (credential?.federated === undefined) {
       return notApplicable("Whether the application has federated credentials has not been read.");
@@ -168,7 +122,7 @@ const owned = (type: "secret" | "certificate", code: number): AssetCheck =>
     title: `Application with a ${type === "secret" ? "client secret" : "certificate"} has an owner`,
     severity: "medium",
     rationale: "Nobody answers for an application without an owner: nobody hears that its credentials end or leak.",
-    remediation: OWNER,
+    remedy: nameOwner,
     evaluate: ({ asset: { credential } }) => {
       if (!credential?.owners) return notApplicable("The application's owners are not known.");
       const { owners } = credential;
@@ -178,20 +132,13 @@ const owned = (type: "secret" | "certificate", code: number): AssetCheck =>
     },
   });
 
-const OWNER: Remediation = {
-  portal: "App registrations > the application {appId} > Owners > Add owners.",
-  cli: "az ad app owner add --id {appId} --owner-object-id <object-id>",
-  bicep:
-    "extension microsoftGraphV1\n\nresource application 'Microsoft.Graph/applications@v1.0' = {\n  uniqueName: '<unique-name>'\n  displayName: '<name>'\n  owners: { relationships: [ '<object-id>' ] }\n}",
-};
-
 const secretValidity = ofEntra("secret", {
   id: "client-secret-validity-period",
   code: 63,
   title: `Client secret is valid for at most ${MAX_CLIENT_SECRET_DAYS} days`,
   severity: "medium",
   rationale: "The longer a secret is valid, the longer one that leaked without anybody noticing can be used.",
-  remediation: clientSecret.renew,
+  remedy: clientSecret.renew,
   evaluate: ({ asset }) => validFor(asset, MAX_CLIENT_SECRET_DAYS),
 });
 
@@ -201,7 +148,7 @@ const certificateValidity = ofEntra("certificate", {
   title: `Application certificate is valid for at most ${MAX_APPLICATION_CERTIFICATE_DAYS} days`,
   severity: "medium",
   rationale: "Short-lived certificates limit what a stolen private key is worth and keep renewal in practice.",
-  remediation: certificate.renew,
+  remedy: certificate.renew,
   evaluate: ({ asset }) => validFor(asset, MAX_APPLICATION_CERTIFICATE_DAYS),
 });
 

@@ -1,6 +1,8 @@
 import type { AssetCheck } from "../check.ts";
 import { assetCheck, notApplicable } from "../check.ts";
-import { MAX_APPLICATION_CERTIFICATE_DAYS, MAX_CLIENT_SECRET_DAYS, validFor } from "./applications.ts";
+import { MAX_APPLICATION_CERTIFICATE_DAYS, MAX_CLIENT_SECRET_DAYS } from "../limits.ts";
+import { ofB2c, renew, retire } from "../remedies/applications.ts";
+import { validFor } from "./applications.ts";
 import { type Expiring, expired, nearExpiry } from "./expiry.ts";
 
 /**
@@ -8,31 +10,15 @@ import { type Expiring, expired, nearExpiry } from "./expiry.ts";
  * nothing of its end has none, as most have; when an identity provider's secret ends nobody can read. Neither fails anything.
  */
 
-const APPLICATION =
-  "In the tenant's own directory: App registrations > the application whose client id {name} begins with";
-const POLICY_KEYS = "Azure AD B2C > Identity Experience Framework > Policy keys";
-
-const what = {
-  secret: `${APPLICATION} > Certificates & secrets > New client secret. Of a custom policy: ${POLICY_KEYS} > its container.`,
-  certificate: `${APPLICATION} > Certificates & secrets > Certificates > Upload certificate. Of a custom policy: ${POLICY_KEYS} > its container > Upload.`,
-  key: `In the tenant's own directory: ${POLICY_KEYS} > the container that {name} begins with > Generate or upload a key; it is used from its activation on.`,
-} as const;
-
-const APP_CLI = "az login --tenant <tenant> --allow-no-subscriptions && az ad app credential";
-const KEY_CLI =
-  "az login --tenant <tenant> --allow-no-subscriptions && az rest --method POST --url https://graph.microsoft.com/beta/trustFramework/keySets/<container of {name}>/generateKey";
-
 function kindOf(type: "secret" | "certificate" | "key"): Expiring {
-  const cli =
-    type === "key" ? KEY_CLI : `${APP_CLI} reset --append --id <client id> --end-date <yyyy-mm-dd> # instead of {name}`;
-  const remove = type === "key" ? KEY_CLI : `${APP_CLI} delete --id <client id> --key-id <key id> # of {name}`;
+  const application = type === "key" ? "secret" : type;
   return {
     id: `b2c-${type}`,
     noun: `${type} of a B2C tenant`,
     type,
     source: "b2c",
-    renew: { portal: `${what[type]} Bring the new one to all who use it, then delete the old one.`, cli, bicep: null },
-    retire: { portal: `If anything still uses it: ${what[type]} Then delete it.`, cli: remove, bicep: null },
+    renew: ofB2c(type, renew(application)),
+    retire: ofB2c(type, retire(application)),
   };
 }
 const [secret, certificate, key] = [kindOf("secret"), kindOf("certificate"), kindOf("key")];
@@ -47,7 +33,7 @@ const validity = (of: Expiring, type: "secret" | "certificate", days: number, co
     resourceType: type,
     source: "b2c",
     rationale: "The longer a credential is valid, the longer one that leaked without anybody noticing can be used.",
-    remediation: of.renew,
+    remedy: of.renew,
     evaluate: ({ asset }) =>
       asset.credential?.of === "application" ? validFor(asset, days) : notApplicable("It is no application's."),
   });

@@ -1,5 +1,6 @@
 import { isStale } from "../../inventory/asset.ts";
-import { type AssetCheck, assetCheck, fail, notApplicable, pass, type Remediation } from "../check.ts";
+import { type AssetCheck, assetCheck, fail, notApplicable, pass } from "../check.ts";
+import { rotateKeys, strongerCertificate, strongerKey } from "../remedies/key-vault.ts";
 
 /** Azure Policy 75c4f823-d65c-4f29-a733-01d0077fdbcb. */
 const KEY_TYPES = ["RSA", "RSA-HSM", "EC", "EC-HSM"];
@@ -11,22 +12,10 @@ export const MIN_RSA_BITS = 2048;
  */
 const CURVES = ["P-256", "P-384", "P-521"];
 
+const STRONGER = { key: strongerKey, certificate: strongerCertificate };
+
 const isRsa = (type: string): boolean => type.toUpperCase().startsWith("RSA");
 const isEc = (type: string): boolean => type.toUpperCase().startsWith("EC");
-
-const newKey: Remediation = {
-  portal:
-    "Key vault {vault} > Keys > {name} > New version: RSA with 3072 bits, or EC with P-256; then move its users over.",
-  cli: "az keyvault key create --vault-name {vault} --name {name} --kty RSA --size 3072",
-  bicep:
-    "resource key 'Microsoft.KeyVault/vaults/keys@2024-11-01' = {\n  parent: vault\n  name: '{name}'\n  properties: { kty: 'RSA', keySize: 3072 }\n}",
-};
-const newCertificate: Remediation = {
-  portal:
-    "Key vault {vault} > Certificates > {name} > Issuance policy > Advanced: RSA with 3072 bits, or EC with P-256; then New version.",
-  cli: "az keyvault certificate show --vault-name {vault} --name {name} --query policy | jq '.keyProperties.keyType=\"RSA\" | .keyProperties.keySize=3072 | del(.keyProperties.curve)' > policy.json && az keyvault certificate create --vault-name {vault} --name {name} --policy @policy.json",
-  bicep: null,
-};
 
 const keyType = assetCheck({
   id: "key-type",
@@ -36,14 +25,14 @@ const keyType = assetCheck({
   resourceType: "key",
   rationale:
     "Approved asymmetric types keep the private half inside the vault; other types are not covered by the standards named here.",
-  remediation: newKey,
+  remedy: strongerKey,
   evaluate: ({ asset: { keyType: type } }) => {
     if (!type) return notApplicable("Its type could not be read.");
     return KEY_TYPES.includes(type.toUpperCase()) ? pass(`Its type is ${type}.`) : fail(`Its type is ${type}.`);
   },
 });
 
-const rsaSize = (type: "key" | "certificate", code: number, remediation: Remediation): AssetCheck =>
+const rsaSize = (type: "key" | "certificate", code: number): AssetCheck =>
   assetCheck({
     id: `${type}-rsa-size`,
     code,
@@ -51,7 +40,7 @@ const rsaSize = (type: "key" | "certificate", code: number, remediation: Remedia
     severity: "high",
     resourceType: type,
     rationale: `RSA with fewer than ${MIN_RSA_BITS} bits can be broken with means that exist today.`,
-    remediation,
+    remedy: STRONGER[type],
     evaluate: ({ asset: { keyType: of, keySize } }) => {
       if (!of || !isRsa(of)) return notApplicable(of ? `Its type is ${of}.` : "Its type could not be read.");
       if (keySize === undefined) return notApplicable("Its size could not be read.");
@@ -59,7 +48,7 @@ const rsaSize = (type: "key" | "certificate", code: number, remediation: Remedia
     },
   });
 
-const curve = (type: "key" | "certificate", code: number, remediation: Remediation): AssetCheck =>
+const curve = (type: "key" | "certificate", code: number): AssetCheck =>
   assetCheck({
     id: `${type}-curve`,
     code,
@@ -67,7 +56,7 @@ const curve = (type: "key" | "certificate", code: number, remediation: Remediati
     severity: "high",
     resourceType: type,
     rationale: "Other curves are not approved for general use, and validated modules and partners may refuse them.",
-    remediation,
+    remedy: STRONGER[type],
     evaluate: ({ asset: { keyType: of, keyCurve } }) => {
       if (!of || !isEc(of)) return notApplicable(of ? `Its type is ${of}.` : "Its type could not be read.");
       if (!keyCurve) return notApplicable("Its curve could not be read.");
@@ -85,12 +74,7 @@ const rotationPolicy = assetCheck({
   resourceType: "key",
   rationale:
     "Rotation that depends on somebody remembering it does not happen; a policy limits how much one key version protects.",
-  remediation: {
-    portal: "Key vault {vault} > Keys > {name} > Rotation policy: enable auto rotation.",
-    cli: 'az keyvault key rotation-policy update --vault-name {vault} --name {name} --value \'{"lifetimeActions":[{"trigger":{"timeAfterCreate":"P1Y"},"action":{"type":"Rotate"}}],"attributes":{"expiryTime":"P18M"}}\'',
-    bicep:
-      "resource key 'Microsoft.KeyVault/vaults/keys@2024-11-01' = {\n  parent: vault\n  name: '{name}'\n  properties: {\n    kty: 'RSA'\n    keySize: 3072\n    rotationPolicy: {\n      attributes: { expiryTime: 'P18M' }\n      lifetimeActions: [ { action: { type: 'rotate' }, trigger: { timeAfterCreate: 'P1Y' } } ]\n    }\n  }\n}",
-  },
+  remedy: rotateKeys,
   evaluate: ({ asset }) => {
     const { keyType: type, rotationPolicy: policy } = asset;
     if (!type) return notApplicable("Its details could not be read.");
@@ -108,9 +92,9 @@ const rotationPolicy = assetCheck({
 
 export const cryptographyChecks: AssetCheck[] = [
   keyType,
-  rsaSize("key", 29, newKey),
-  curve("key", 30, newKey),
+  rsaSize("key", 29),
+  curve("key", 30),
   rotationPolicy,
-  rsaSize("certificate", 48, newCertificate),
-  curve("certificate", 49, newCertificate),
+  rsaSize("certificate", 48),
+  curve("certificate", 49),
 ];

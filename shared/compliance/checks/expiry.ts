@@ -9,8 +9,9 @@ import {
   instantText,
   notApplicable,
   pass,
-  type Remediation,
 } from "../check.ts";
+import { newCertificate, replace, retire, setExpiry } from "../remedies/key-vault.ts";
+import type { Remediation, Target } from "../remedies/remediation.ts";
 
 /** Checks of when an asset expires. They hold for several types, each with codes and remedies of its own. */
 
@@ -23,60 +24,9 @@ export interface Expiring {
   type: AssetType;
   source?: AssetSource;
   /** How to replace one that is near its expiry, and what to do about one that has expired. */
-  renew: Remediation;
-  retire: Remediation;
+  renew(target: Target): Remediation;
+  retire(target: Target): Remediation;
 }
-
-const setExpiry: Record<"secret" | "key", Remediation> = {
-  secret: {
-    portal: "Key vault {vault} > Secrets > {name} > current version > Set expiration date.",
-    cli: "az keyvault secret set-attributes --vault-name {vault} --name {name} --expires <yyyy-mm-ddThh:mm:ssZ>",
-    bicep:
-      "resource secret 'Microsoft.KeyVault/vaults/secrets@2024-11-01' = {\n  parent: vault\n  name: '{name}'\n  properties: { value: value, attributes: { exp: dateTimeToEpoch(expiresOn) } }\n}",
-  },
-  key: {
-    portal: "Key vault {vault} > Keys > {name} > current version > Set expiration date.",
-    cli: "az keyvault key set-attributes --vault-name {vault} --name {name} --expires <yyyy-mm-ddThh:mm:ssZ>",
-    bicep:
-      "resource key 'Microsoft.KeyVault/vaults/keys@2024-11-01' = {\n  parent: vault\n  name: '{name}'\n  properties: { kty: 'RSA', keySize: 3072, attributes: { exp: dateTimeToEpoch(expiresOn) } }\n}",
-  },
-};
-
-const renew: Record<AssetType, Remediation> = {
-  secret: {
-    portal: "Key vault {vault} > Secrets > {name} > New version, with a new value and expiration date.",
-    cli: "az keyvault secret set --vault-name {vault} --name {name} --file <file> --expires <yyyy-mm-ddThh:mm:ssZ>",
-    bicep: setExpiry.secret.bicep,
-  },
-  key: {
-    portal: "Key vault {vault} > Keys > {name} > Rotate now; then set the new version's expiration date.",
-    cli: "az keyvault key rotate --vault-name {vault} --name {name}",
-    bicep: setExpiry.key.bicep,
-  },
-  certificate: {
-    portal: "Key vault {vault} > Certificates > {name} > New version.",
-    cli: "az keyvault certificate show --vault-name {vault} --name {name} --query policy > policy.json && az keyvault certificate create --vault-name {vault} --name {name} --policy @policy.json",
-    bicep: null,
-  },
-};
-
-const retire: Record<AssetType, Remediation> = {
-  secret: {
-    ...renew.secret,
-    portal: `${renew.secret.portal} If nothing needs it any more, disable it.`,
-    cli: "az keyvault secret set-attributes --vault-name {vault} --name {name} --enabled false",
-  },
-  key: {
-    ...renew.key,
-    portal: `${renew.key.portal} If nothing needs it any more, disable it.`,
-    cli: "az keyvault key set-attributes --vault-name {vault} --name {name} --enabled false",
-  },
-  certificate: {
-    ...renew.certificate,
-    portal: `${renew.certificate.portal} If nothing needs it any more, disable it.`,
-    cli: "az keyvault certificate set-attributes --vault-name {vault} --name {name} --enabled false",
-  },
-};
 
 /** CIS has one control for vaults with role-based access control and another for those with access policies. */
 const expirySet = (type: "secret" | "key", model: "rbac" | "access-policy", code: number): AssetCheck =>
@@ -87,7 +37,7 @@ const expirySet = (type: "secret" | "key", model: "rbac" | "access-policy", code
     severity: "high",
     resourceType: type,
     rationale: `A ${type} that never expires is never replaced: whoever once got hold of it has it for good.`,
-    remediation: setExpiry[type],
+    remedy: setExpiry(type),
     evaluate: ({ asset, vaultUsesRbac }) => {
       if (vaultUsesRbac !== (model === "rbac")) {
         return notApplicable(
@@ -110,7 +60,7 @@ export const expired = ({ id, noun, type, source, retire }: Expiring, code: numb
     ...(source && { source }),
     timed: "expiry",
     rationale: `What still relies on an expired ${noun} fails or soon will; what does not should not find it enabled.`,
-    remediation: retire,
+    remedy: retire,
     evaluate: ({ asset }, { now }) => {
       if (asset.expiresOn === undefined) return notApplicable("It has no expiration date.");
       const evidence = `Its expiration date is ${instantText(asset.expiresOn)}.`;
@@ -118,7 +68,10 @@ export const expired = ({ id, noun, type, source, retire }: Expiring, code: numb
     },
   });
 
-/** Whether more than the policy's days are left. What has expired is `expired`'s alone. */
+/**
+ * Whether more than the policy's days are left. One finding is one violation: what has expired is `expired`'s alone, and what
+ * has passed the critical line the critical check's.
+ */
 export const nearExpiry = (
   { id, noun, type, source, renew }: Expiring,
   line: "critical" | "warning",
@@ -133,7 +86,8 @@ export const nearExpiry = (
     ...(source && { source }),
     timed: "expiry",
     rationale: `Replacing a ${noun} takes time: those who use it must be found, told and moved over before it expires.`,
-    remediation: renew,
+    remedy: renew,
+    successors: [...(line === "warning" ? [`${id}-near-expiry-critical`] : []), `${id}-expired`],
     evaluate: ({ asset }, context) => beforeLine(asset.expiresOn, line, context),
   });
 
@@ -141,15 +95,19 @@ function beforeLine(expiresOn: number | undefined, line: "critical" | "warning",
   if (expiresOn === undefined) return notApplicable("It has no expiration date.");
   const left = expiresOn * 1000 - context.now;
   if (left < 0) return notApplicable("It has expired.");
+  const lineAt = (days: number) => expiresOn - days * DAY_SECONDS;
+  const critical = lineAt(context.criticalDays);
+  if (line === "warning" && context.now >= critical * 1000) return notApplicable("It is past the critical line.");
   const days = line === "critical" ? context.criticalDays : context.warningDays;
   const evidence = `It expires on ${instantText(expiresOn)}; the compliance policy asks for more than ${days} days.`;
   return left <= days * DAY_SECONDS * 1000
-    ? fail(evidence, expiresOn + 1)
-    : pass(evidence, expiresOn - days * DAY_SECONDS);
+    ? fail(evidence, line === "critical" ? expiresOn + 1 : critical)
+    : pass(evidence, lineAt(days));
 }
 
 const inVault = (type: AssetType): Expiring => {
-  return { id: type, noun: type, type, renew: renew[type], retire: retire[type] };
+  const renew = type === "certificate" ? newCertificate : replace(type);
+  return { id: type, noun: type, type, renew, retire: retire(type) };
 };
 const [secret, key, certificate] = [inVault("secret"), inVault("key"), inVault("certificate")];
 

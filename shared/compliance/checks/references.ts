@@ -9,17 +9,17 @@ import {
   type ReferenceFacts,
   type VaultCheck,
 } from "../check.ts";
+import { followReference } from "../remedies/vaults.ts";
 
 /** Checks of what refers to a vault, as the platforms that keep the references say. The facts are the dependencies'. */
 
 const RATIONALE =
   "An app whose reference can't be followed runs without the value, or gets the reference's text in its place.";
-const GRANT =
-  "az role assignment create --role 'Key Vault Secrets User' --assignee <the app's identity> --scope <resource id of {vault}>";
 
 function resultOf(facts: ReferenceFacts | undefined): Evaluation {
-  if (!facts) return notApplicable("No reference is known of which a platform says whether it can be followed.");
-  const { resolved, unresolved, examples } = facts;
+  const { resolved = 0, unresolved = 0, examples = [] } = facts ?? {};
+  if (resolved + unresolved === 0)
+    return notApplicable("No reference is known of which a platform says whether it can be followed.");
   if (unresolved === 0) return pass(`${count(resolved)} can be followed.`);
   const more = unresolved > examples.length ? ` and ${unresolved - examples.length} more` : "";
   return fail(`${count(unresolved)} can't be followed: ${examples.join("; ")}${more}.`);
@@ -35,11 +35,7 @@ const ofType = (type: AssetType, code: number): AssetCheck =>
     title: `What refers to the ${type} can follow the reference`,
     severity: "high",
     rationale: RATIONALE,
-    remediation: {
-      portal: `Open the app that the evidence names: its setting says what is wrong. Mostly its identity may not read {name} in {vault}, the name or version is wrong, or {vault} is closed to its network.`,
-      cli: GRANT,
-      bicep: null,
-    },
+    remedy: followReference,
     evaluate: ({ references }) => resultOf(references),
   });
 
@@ -53,11 +49,6 @@ export const vaultReferenceCheck: VaultCheck = {
   severity: "high",
   resourceType: "vault",
   rationale: RATIONALE,
-  remediation: {
-    portal:
-      "Open the app that the evidence names. Put the secret that it asks for into {vault}, correct the name, or let its identity read {vault}.",
-    cli: GRANT,
-    bicep: null,
-  },
+  remedy: followReference,
   evaluate: (_vault, references) => resultOf(references),
 };

@@ -139,12 +139,12 @@ function oneOf(vaultName: string, [collection, name]: readonly string[], types: 
 }
 
 function allows(permissions: RoleDefinition["permissions"], action: string): boolean {
-  return permissions.some(
-    ({ dataActions, notDataActions }) =>
-      dataActions.some((pattern) => matches(pattern, action)) &&
-      !notDataActions.some((pattern) => matches(pattern, action)),
-  );
+  return permissions.some(({ dataActions, notDataActions }) => permits(dataActions, notDataActions, action));
 }
+
+/** @param action - In lower case. */
+export const permits = (patterns: readonly string[], exceptions: readonly string[], action: string): boolean =>
+  patterns.some((pattern) => matches(pattern, action)) && !exceptions.some((pattern) => matches(pattern, action));
 
 /** `*` is any text. Looked for part by part: a regular expression of many `*` may never come to an end. */
 function matches(pattern: string, action: string): boolean {

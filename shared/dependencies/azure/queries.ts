@@ -25,6 +25,12 @@ export const RESOURCES_WITH_PROPERTIES = `resources
 | project ${ROW}, properties
 | order by id asc`;
 
+/** Resources of these types, in lower case. */
+export const resourcesOfTypes = (types: readonly string[], { properties = false } = {}): string => `resources
+| where type in~ (${list(types)})
+| project ${ROW}${properties ? ", properties" : ""}
+| order by id asc`;
+
 /** The vaults, for who may read them, and the connections of Logic Apps, for which vault they open. */
 export const VAULTS_AND_CONNECTIONS = `resources
 | where type in~ (${list([VAULTS, CONNECTIONS])})

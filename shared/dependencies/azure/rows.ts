@@ -1,6 +1,10 @@
 import * as z from "zod";
+import type { CloudFailure } from "../../azure/failure.ts";
 import { parseResourceId } from "../../azure/resource-id.ts";
+import type { Resource } from "../edge.ts";
+import type { NotSeen } from "../source.ts";
 import type { ResourceRow } from "./finder.ts";
+import { tagsSay } from "./tags.ts";
 
 const id = z
   .string()
@@ -36,4 +40,26 @@ export function readRow(given: unknown): ResourceRow | undefined {
 }
 
 /** The id of a row, where that much of it can be read. */
-export const idOf = (given: unknown): string | undefined => z.object({ id }).safeParse(given).data?.id;
+const idOf = (given: unknown): string | undefined => z.object({ id }).safeParse(given).data?.id;
+
+/** Without an id nobody knows what it is, so nothing of the subscription may be taken for gone. */
+export const unreadableRow = (row: unknown, subscriptionId: string): NotSeen => ({
+  scope: idOf(row) ?? `/subscriptions/${subscriptionId}`,
+  code: "badResponse",
+  message: "Could not read a row of Azure Resource Graph: it is not what the service documents.",
+  remedy: "Nothing to mend: the next reading tries again.",
+});
+
+export const notSeenOf = (scope: string, { code, message, remedy }: CloudFailure): NotSeen => ({
+  scope,
+  code,
+  message,
+  remedy,
+});
+
+export const resourceOf = ({ id, name, tags }: ResourceRow): Omit<Resource, "kind"> => ({
+  id,
+  name,
+  subscriptionId: id.split("/")[2]!.toLowerCase(),
+  ...tagsSay(tags),
+});

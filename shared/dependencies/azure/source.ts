@@ -14,8 +14,8 @@ import { createSql } from "../../azure/sql.ts";
 import type { Config } from "../../config/config.ts";
 import type { Clock } from "../../runtime.ts";
 import { DAY_MS, HOUR_MS } from "../../time.ts";
-import type { Edge, Resource } from "../edge.ts";
-import type { EdgeSource, NotSeen, Told } from "../source.ts";
+import { type Edge, principalId, type Resource } from "../edge.ts";
+import type { EdgeSource, Told } from "../source.ts";
 import { changedTargets } from "./changes.ts";
 import { readEntitlements, type VaultAccess } from "./entitlements.ts";
 import type { FinderContext, Found, ResourceRow, Use } from "./finder.ts";
@@ -29,8 +29,8 @@ import {
   resourcesById,
   VAULTS_AND_CONNECTIONS,
 } from "./queries.ts";
-import { idOf, readRow } from "./rows.ts";
-import { tagsSay } from "./tags.ts";
+import { createReach } from "./reach.ts";
+import { notSeenOf, readRow, resourceOf, unreadableRow } from "./rows.ts";
 
 interface AzureEdgesDeps {
   config: Config;
@@ -38,8 +38,10 @@ interface AzureEdgesDeps {
   arm: Arm;
   appConfiguration: AppConfigurationReferences;
   resourceManager: ResourceManager;
-  /** The subscriptions that are watched; none: all that the identity may see. */
-  configured(): Promise<string[]>;
+  /** The subscriptions that are watched; with `all` every one that the identity may see. */
+  watched(): Promise<{ all: boolean; named: readonly string[] }>;
+  /** Of the identity's principal: what role assignments name. */
+  ownObjectId?: (() => Promise<string | undefined>) | undefined;
 }
 
 /**
@@ -73,10 +75,12 @@ export function createAzureEdges({
   arm,
   appConfiguration,
   resourceManager,
-  configured,
+  watched,
+  ownObjectId,
 }: AzureEdgesDeps): EdgeSource {
   const resourceGraph = createResourceGraph(arm);
   const roles = createRoleAssignments(arm);
+  const reach = createReach({ arm, resourceManager, ownObjectId });
   const clients = {
     names: keyVaultNames(config.cloud.keyVaultSuffix),
     appService: createAppService(arm),
@@ -130,22 +134,47 @@ export function createAzureEdges({
       const passing = failures.find(mayPass);
       if (passing && (!isFull || signal?.aborted)) throw passing;
       if (found.uses.length === 0 && failures.length > 0)
-        return failures.map((one) => ({ notSeen: notSeen(row.id, one) }));
+        return failures.map((one) => ({ notSeen: notSeenOf(row.id, one) }));
       const resource = { ...resourceOf(row), kind: finder.kind(row) };
-      return [told(resource, found.uses, failures), ...failures.map((one) => ({ notSeen: notSeen(row.id, one) }))];
+      return [told(resource, found.uses, failures), ...failures.map((one) => ({ notSeen: notSeenOf(row.id, one) }))];
     }
 
     let rowsSeen = 0;
-    async function* lookAt(text: string): AsyncGenerator<Told> {
+    /** @param after - The id of the last resource that was looked into already, in the order of the query. */
+    async function* lookAt(text: string, placeOf?: (id: string) => string, after?: string): AsyncGenerator<Told> {
+      let isBehind = after === undefined;
       for await (const page of query(text)) {
         rowsSeen += page.length;
         const rows: ResourceRow[] = [];
         for (const one of page) {
           const row = readRow(one);
-          if (row) rows.push(row);
-          else yield { notSeen: unreadableRow(one, subscriptionId) };
+          if (!row) yield { notSeen: unreadableRow(one, subscriptionId) };
+          else if (isBehind) rows.push(row);
+          else {
+            yield { earlier: row.id };
+            isBehind = row.id === after;
+          }
         }
-        for await (const ones of pMapIterable(rows, look, { concurrency: AT_ONCE })) yield* ones;
+        const looked = pMapIterable(rows, async (row) => ({ id: row.id, found: await look(row) }), {
+          concurrency: AT_ONCE,
+        });
+        for await (const { id, found } of looked) {
+          yield* found;
+          if (placeOf) yield { place: placeOf(id) };
+        }
+      }
+      // It was deleted meanwhile, so that nobody knows what came behind it.
+      if (!isBehind) yield* lookAt(text, placeOf);
+    }
+
+    /** What an earlier part of the reading told of. */
+    async function* earlierOf(text: string): AsyncGenerator<Told> {
+      for await (const page of query(text)) {
+        rowsSeen += page.length;
+        for (const one of page) {
+          const row = readRow(one);
+          yield row ? { earlier: row.id } : { notSeen: unreadableRow(one, subscriptionId) };
+        }
       }
     }
 
@@ -154,7 +183,7 @@ export function createAzureEdges({
       const { principals, failures } = await entitlements();
       for (const [id, { type, assets }] of principals) {
         const resource: Resource = {
-          id: `${PRINCIPALS}/${id}`,
+          id: principalId(id),
           kind: "principal",
           name: `${type ?? "Principal"} ${id}`,
         };
@@ -165,17 +194,22 @@ export function createAzureEdges({
       }
       for (const one of failures) {
         if (mayPass(one) && (!isFull || signal?.aborted)) throw one;
-        yield { notSeen: notSeen(PRINCIPALS, one) };
+        yield { notSeen: notSeenOf(PRINCIPALS, one) };
       }
     }
 
     return {
-      async *all(): AsyncGenerator<Told> {
-        yield* lookAt(RESOURCES_WITHOUT_PROPERTIES);
-        yield* lookAt(RESOURCES_WITH_PROPERTIES);
+      async *all(after: string | undefined): AsyncGenerator<Told> {
+        const [last, id] = after === undefined ? [0] : [Number(after.slice(0, 1)), after.slice(2)];
+        for (const [index, text] of [RESOURCES_WITHOUT_PROPERTIES, RESOURCES_WITH_PROPERTIES].entries()) {
+          if (index < last) yield* earlierOf(text);
+          else yield* lookAt(text, (one) => `${index} ${one}`, index === last ? id : undefined);
+        }
         const denied = (await entitlements()).failures.find(({ code }) => code === "accessDenied");
         // It may list vaults and nothing else: what Resource Graph leaves out is not gone.
         if (denied && rowsSeen === 0) throw denied;
+        const nothing = rowsSeen === 0 ? await reach.ofEmpty(subscriptionId, signal) : undefined;
+        if (nothing) yield { notSeen: nothing };
         yield* principals();
       },
 
@@ -211,19 +245,19 @@ export function createAzureEdges({
     name: "azure",
 
     async units() {
-      const chosen = await configured();
-      if (chosen.length > 0) return [...new Set(chosen.map((id) => id.toLowerCase()))];
+      const { all, named } = await watched();
+      if (!all) return [...named];
       const { subscriptions, unreadable } = await resourceManager.subscriptions();
       if (unreadable[0]) throw unreadable[0];
       return subscriptions.map(({ subscriptionId }) => subscriptionId.toLowerCase());
     },
 
-    async *read(unit, { since, signal }) {
+    async *read(unit, { since, signal, after }) {
       // Of a subscription that may not be read Resource Graph answers nothing at all; the resource manager refuses its lists.
-      for await (const _ of resourceManager.vaults(unit, signal)) break;
+      await reach.require(unit, signal);
       const isFull = since === undefined || clock.now().getTime() - since.getTime() > CHANGES_KEPT_MS;
       const one = reading(unit, since === undefined, signal);
-      yield* isFull ? one.all() : one.changes(since);
+      yield* isFull ? one.all(after) : one.changes(since);
     },
   };
 }
@@ -232,23 +266,6 @@ export function createAzureEdges({
 const PRINCIPALS = "entra";
 
 const mayPass = ({ code }: CloudFailure): boolean => PASSING.has(code);
-
-const notSeen = (scope: string, { code, message, remedy }: CloudFailure): NotSeen => ({ scope, code, message, remedy });
-
-/** Without an id nobody knows what it is, so nothing of the subscription may be taken for gone. */
-const unreadableRow = (row: unknown, subscriptionId: string): NotSeen => ({
-  scope: idOf(row) ?? `/subscriptions/${subscriptionId}`,
-  code: "badResponse",
-  message: "Could not read a row of Azure Resource Graph: it is not what the service documents.",
-  remedy: "Nothing to mend: the next reading tries again.",
-});
-
-const resourceOf = ({ id, name, tags }: ResourceRow): Omit<Resource, "kind"> => ({
-  id,
-  name,
-  subscriptionId: id.split("/")[2]!.toLowerCase(),
-  ...tagsSay(tags),
-});
 
 /** Asks at most once, and again only after a failure. */
 function once<T>(ask: () => Promise<T>): () => Promise<T> {

@@ -63,7 +63,8 @@ export function createConsumersOfSecrets(deps: {
   async function usersOf(place: { vaultName: string; secretName: string }) {
     const { vaultName, secretName: name } = place;
     const { edges, more } = await dependencies.edgesOf({ vaultName, type: "secret", name });
-    const uses = edges.filter(({ edge }) => edge.strength !== "entitled");
+    // Of those whom a log alone has seen, `SecretUsage` tells what they read.
+    const uses = edges.filter(({ edge }) => edge.strength === "references");
     const named = uses.filter(({ edge }) => edge.name !== undefined);
     const consumers = consumersOf(named).map(({ resource, weight, edges: found }): PlannedConsumer => {
       const { id, kind, environment } = resource;

@@ -12,22 +12,51 @@ const texts = z.array(z.string().max(256)).max(500);
  */
 export const DiscoveryDocument = z
   .object({
-    issuer: text,
-    authorization_endpoint: text,
-    token_endpoint: text,
-    jwks_uri: text,
-    userinfo_endpoint: text.optional(),
-    end_session_endpoint: text.optional(),
-    scopes_supported: texts.optional(),
-    response_types_supported: texts.optional(),
-    response_modes_supported: texts.optional(),
-    grant_types_supported: texts.optional(),
-    subject_types_supported: texts.optional(),
-    id_token_signing_alg_values_supported: texts.optional(),
-    token_endpoint_auth_methods_supported: texts.optional(),
-    claims_supported: texts.optional(),
-    code_challenge_methods_supported: texts.optional(),
-    authorization_response_iss_parameter_supported: z.boolean().optional(),
+    issuer: text.meta({ description: "The issuer, as its tokens name it.", example: "https://login.example.com" }),
+    authorization_endpoint: text.meta({
+      description: "Where browsers are sent to sign in.",
+      example: "https://login.example.com/authorize",
+    }),
+    token_endpoint: text.meta({
+      description: "Where a code is exchanged for tokens.",
+      example: "https://login.example.com/token",
+    }),
+    jwks_uri: text.meta({ description: "Where its public keys are.", example: "https://login.example.com/keys" }),
+    userinfo_endpoint: text
+      .optional()
+      .meta({ description: "Where claims of a person can be read.", example: "https://login.example.com/userinfo" }),
+    end_session_endpoint: text
+      .optional()
+      .meta({ description: "Where browsers are sent to sign out.", example: "https://login.example.com/logout" }),
+    scopes_supported: texts
+      .optional()
+      .meta({ description: "Scopes that can be asked for.", example: ["openid", "profile", "email"] }),
+    response_types_supported: texts
+      .optional()
+      .meta({ description: "What it can answer a sign-in with.", example: ["code"] }),
+    response_modes_supported: texts
+      .optional()
+      .meta({ description: "How it can hand the answer to a browser.", example: ["query"] }),
+    grant_types_supported: texts
+      .optional()
+      .meta({ description: "How tokens can be got.", example: ["authorization_code"] }),
+    subject_types_supported: texts
+      .optional()
+      .meta({ description: "Whether all clients see one subject for a person.", example: ["pairwise"] }),
+    id_token_signing_alg_values_supported: texts
+      .optional()
+      .meta({ description: "How its ID tokens are signed.", example: ["RS256"] }),
+    token_endpoint_auth_methods_supported: texts
+      .optional()
+      .meta({ description: "How a client can prove who it is.", example: ["client_secret_post"] }),
+    claims_supported: texts.optional().meta({ description: "Claims that it may give.", example: ["sub", "email"] }),
+    code_challenge_methods_supported: texts
+      .optional()
+      .meta({ description: "Methods of PKCE (RFC 7636).", example: ["S256"] }),
+    authorization_response_iss_parameter_supported: z
+      .boolean()
+      .optional()
+      .meta({ description: "Whether its answers name the issuer (RFC 9207)." }),
   })
   .meta({ id: "OidcDiscoveryDocument" });
 export type DiscoveryDocument = z.infer<typeof DiscoveryDocument>;

@@ -28,7 +28,9 @@ export function readSecret(
   if (item === undefined) return { problem: "noSecret" };
   const version = versionOf(item, place.version);
   if (version === undefined) return { problem: "noVersion" };
-  return version.enabled ? { version: version.id, value: version.value } : { problem: "disabled" };
+  if (!version.enabled) return { problem: "disabled" };
+  if (principals?.[0] !== undefined) resources.secretRead(vault, item.name, version.id, principals[0]);
+  return { version: version.id, value: version.value };
 }
 
 /** The secret behind a certificate has the certificate's versions. */

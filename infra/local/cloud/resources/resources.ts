@@ -10,7 +10,16 @@ import type {
   CompanyVault,
 } from "../company/company.ts";
 import { guidFrom } from "./identifiers.ts";
-import { type Certificate, certificateFrom, current, type Key, keyFrom, type Secret, secretFrom } from "./items.ts";
+import {
+  type Certificate,
+  certificateFrom,
+  current,
+  type Key,
+  keyFrom,
+  type Secret,
+  secretFrom,
+  type Version,
+} from "./items.ts";
 import type { ItemOf } from "./vault.ts";
 import { Vault } from "./vault.ts";
 
@@ -34,6 +43,13 @@ export type Change =
   | { what: "noItem"; vault: string; kind: AssetKind; name: string; deletedAt?: number }
   | { what: "recovered" | "purged"; vault: string; name: string };
 
+/** A change as others hear of it. */
+export type ResourceChange =
+  | { what: "version"; vault: Vault; kind: AssetKind; item: Secret | Key | Certificate }
+  /** `policy`: who may read the vault was written too. */
+  | { what: "written"; vault: Vault; policy: boolean }
+  | { what: "deleted"; vault: Vault };
+
 /**
  * Everything the company owns, as it is now. What changes it goes through `#change`, which also hands the change to the
  * journal, so that a restart on the same data folder finds it again.
@@ -49,6 +65,10 @@ export class Resources {
   beforeChange: () => void = () => {};
   /** Told of each secret that may have another current value than before. */
   secretChanged: (vault: string, name: string) => void = () => {};
+  /** Told of each version of a secret that an identity of the company's has read, by its object id. */
+  secretRead: (vault: Vault, name: string, version: string, objectId: string) => void = () => {};
+  /** Told of each new version, and of vaults written and deleted. */
+  changed: (change: ResourceChange) => void = () => {};
 
   /** @param base Unix seconds: the moment the company's days are counted from. */
   constructor(company: Company, base: number, clock: CloudClock) {
@@ -153,6 +173,13 @@ export class Resources {
     return true;
   }
 
+  setRenewal(vault: string, certificate: string, renewal: Certificate["renewal"]): boolean {
+    const item = this.#owner(vault).collections.certificates.get(certificate);
+    if (item === undefined) return false;
+    this.putItem(vault, "certificates", { ...item, renewal });
+    return true;
+  }
+
   putItem<K extends AssetKind>(vault: string, kind: K, item: ItemOf[K]): void {
     this.#change({ what: "item", vault, kind, item });
   }
@@ -188,10 +215,39 @@ export class Resources {
 
   #change(change: Change): void {
     this.beforeChange();
+    const told = this.#toldOf(change);
     this.#apply(change);
     this.#journal?.(change);
+    if (told !== undefined) this.changed(told());
     const secret = secretOf(change);
     if (secret !== undefined) this.secretChanged(secret.vault, secret.name);
+  }
+
+  /** What is told of a change once it is applied; asked before it is. */
+  #toldOf(change: Change): (() => ResourceChange) | undefined {
+    switch (change.what) {
+      case "item": {
+        const { kind, item } = change;
+        const vault = this.#owner(change.vault);
+        const before = vault.collections[kind].get(item.name);
+        const isNew = before === undefined || current<Version>(before).id !== current<Version>(item).id;
+        return isNew ? () => ({ what: "version", vault, kind, item }) : undefined;
+      }
+      case "vault":
+        return () => ({ what: "written", vault: this.#owner(change.declared.name), policy: false });
+      case "settings":
+        return () => ({
+          what: "written",
+          vault: this.#owner(change.vault),
+          policy: change.settings.rbac !== undefined,
+        });
+      case "noVault": {
+        const vault = this.#owner(change.vault);
+        return () => ({ what: "deleted", vault });
+      }
+      default:
+        return undefined;
+    }
   }
 
   #apply(change: Change): void {

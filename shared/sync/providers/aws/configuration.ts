@@ -11,7 +11,12 @@ const accessKeyId = z.string().regex(/^\w{16,128}$/, "must be 16 to 128 letters,
 export const AwsConfiguration = z
   .strictObject({
     accessKeyId: accessKeyId.describe("The id of an access key, such as of an IAM user made for this service."),
-    secretAccessKey: z.string().min(16).max(128).regex(/^\S+$/, "must not hold white space"),
+    secretAccessKey: z
+      .string()
+      .min(16)
+      .max(128)
+      .regex(/^\S+$/, "must not hold white space")
+      .describe("The secret of that access key."),
     region: z
       .string()
       .refine(isRegion, "must be a region such as eu-west-1")

@@ -11,9 +11,14 @@ export const GithubConfiguration = z
     token: credential
       .optional()
       .describe("A fine-grained personal access token; or a GitHub App by the next three members."),
-    appId: id.optional(),
-    installationId: id.optional(),
-    privateKey: z.string().max(8192).refine(isRsaKey, "must be an RSA key of 2048 bits or more in PEM").optional(),
+    appId: id.optional().describe("The GitHub App's id."),
+    installationId: id.optional().describe("The id of its installation in the organization."),
+    privateKey: z
+      .string()
+      .max(8192)
+      .refine(isRsaKey, "must be an RSA key of 2048 bits or more in PEM")
+      .optional()
+      .describe("A private key of the GitHub App, in PEM."),
   })
   .refine(({ token, appId, installationId, privateKey }) => {
     const app = [appId, installationId, privateKey].filter((member) => member !== undefined).length;

@@ -11,10 +11,10 @@ export const HashicorpConfiguration = z
     address: serverAddress.describe("Such as `https://vault.example.com:8200`."),
     namespace: path.optional().describe("Of Vault Enterprise or HCP."),
     mount: path.optional().describe("Where the KV engine of version 2 is mounted; `secret` where it is left out."),
-    caCertificate: certificates.optional(),
+    caCertificate: certificates.optional().describe("What its certificate is verified with, in PEM."),
     token: credential.optional().describe("A token; or an AppRole by the next three members."),
-    roleId: credential.optional(),
-    secretId: credential.optional(),
+    roleId: credential.optional().describe("The AppRole's role id."),
+    secretId: credential.optional().describe("The AppRole's secret id."),
     authMount: path.optional().describe("Where AppRole is mounted; `approle` where it is left out."),
   })
   .refine(

@@ -1,0 +1,207 @@
+import type { AutomationSource } from "../shared/alerts/automation.ts";
+import { createRotationNews } from "../shared/alerts/rotation-news.ts";
+import type { ApplicationsRoom } from "../shared/applications/applications.ts";
+import type { Audit } from "../shared/audit/audit.ts";
+import { createAppConfigurationReferences } from "../shared/azure/app-configuration-references.ts";
+import { createArm } from "../shared/azure/arm.ts";
+import type { Graph } from "../shared/azure/graph.ts";
+import type { Identity } from "../shared/azure/identity.ts";
+import { createLogAnalytics } from "../shared/azure/log-analytics.ts";
+import type { ResourceManager } from "../shared/azure/resource-manager.ts";
+import type { ServiceKeyVault } from "../shared/azure/service-key-vault.ts";
+import { createSignInProof } from "../shared/azure/sign-in-proof.ts";
+import type { VaultSecretsClients } from "../shared/azure/vault-secrets.ts";
+import type { Compliance } from "../shared/compliance/compliance.ts";
+import type { Config } from "../shared/config/config.ts";
+import { createAzureEdges } from "../shared/dependencies/azure/source.ts";
+import { createConsumersOfSecrets } from "../shared/dependencies/consumers/consumers.ts";
+import { createDependencies, type Dependencies } from "../shared/dependencies/dependencies.ts";
+import { devopsSource } from "../shared/dependencies/devops/source.ts";
+import { createLiteralSource } from "../shared/dependencies/literals/source.ts";
+import { createLogs, type Logs } from "../shared/dependencies/logs/logs.ts";
+import type { EdgeSource } from "../shared/dependencies/source.ts";
+import { createSyncSource } from "../shared/dependencies/sync-source.ts";
+import type { Devops } from "../shared/devops/devops.ts";
+import { createRateLimiter } from "../shared/http/rate-limit.ts";
+import type { Inventory } from "../shared/inventory/inventory.ts";
+import type { Licensing } from "../shared/licensing/licensing.ts";
+import { type AutomaticRotation, createAutomaticRotation } from "../shared/rotation/automatic.ts";
+import { type AssetRotation, createAssetRotation } from "../shared/rotation/by-asset.ts";
+import { PROOF_LIMITS } from "../shared/rotation/match-proof.ts";
+import { createMatches, type MatchFinder } from "../shared/rotation/matches.ts";
+import { createPolicies, type RotationPolicies } from "../shared/rotation/policies.ts";
+import { createRotations, type Rotations } from "../shared/rotation/rotations.ts";
+import type { Clock, Logger, Randomness } from "../shared/runtime.ts";
+import type { Settings } from "../shared/settings/settings.ts";
+import type { Queues } from "../shared/storage/queues.ts";
+import type { Tables } from "../shared/storage/tables.ts";
+import type { Sync } from "../shared/sync/sync.ts";
+import { copiedOn } from "../shared/sync/vaults.ts";
+
+/** The rooms of dependencies and rotation. */
+export interface AutomationServices {
+  dependencies: Dependencies;
+  logs: Logs;
+  matches: MatchFinder;
+  policies: RotationPolicies;
+  rotations: Rotations;
+  automaticRotation: AutomaticRotation;
+  assetRotation: AssetRotation;
+  rotationNews: AutomationSource;
+}
+
+/** Wires them: who uses what, and what replaces it. */
+export function wireAutomation(deps: {
+  config: Config;
+  identity: Identity;
+  tables: Tables;
+  queues: Queues;
+  audit: Audit;
+  settings: Settings;
+  licensing: Licensing;
+  licensed: () => Promise<boolean>;
+  graph: Graph;
+  ownTenantId: () => Promise<string>;
+  resourceManager: ResourceManager;
+  serviceKeyVault: ServiceKeyVault | undefined;
+  vaultSecrets: VaultSecretsClients;
+  inventory: Inventory;
+  applications: ApplicationsRoom;
+  compliance: Compliance;
+  devops: Devops;
+  sync: Sync;
+  /** The subscriptions that are watched; with `all` every one that the identity may see. */
+  watched: () => Promise<{ all: boolean; named: readonly string[] }>;
+  /** Run when something may have changed that is to be told. */
+  ended: () => Promise<void>;
+  clock: Clock;
+  randomness: Randomness;
+  log: Logger;
+}): AutomationServices {
+  const { config, identity, tables, queues, audit, settings, licensing, licensed, graph, ownTenantId } = deps;
+  const { resourceManager, serviceKeyVault, vaultSecrets, inventory, applications, compliance, devops, sync } = deps;
+  const { watched, ended, clock, randomness, log } = deps;
+
+  const arm = createArm({ config, identity, log });
+  const ownObjectId = async () => (await identity.describe()).objectId;
+  const logs = createLogs({
+    tables,
+    config,
+    logAnalytics: createLogAnalytics({ config, identity, log }),
+    ownObjectId,
+    settings,
+    inventory,
+    unusedChanged: compliance.referencesChanged,
+    clock,
+    randomness,
+  });
+  const azureEdges = createAzureEdges({
+    config,
+    clock,
+    arm,
+    appConfiguration: createAppConfigurationReferences({ config, identity, log }),
+    resourceManager,
+    watched,
+    ownObjectId,
+  });
+  const sources: EdgeSource[] = [
+    azureEdges,
+    createLiteralSource({
+      config,
+      tables,
+      arm,
+      resourceManager,
+      vaults: vaultSecrets,
+      audit,
+      randomness,
+      units: azureEdges.units,
+      ownObjectId,
+    }),
+    devopsSource({ devops, tenantId: ownTenantId }),
+    createSyncSource(sync),
+    logs.source,
+  ];
+  const dependencies: Dependencies = createDependencies({
+    tables,
+    queues,
+    audit,
+    config,
+    sources,
+    usage: logs.usage,
+    inventory,
+    holdersOf: async ({ appId, keyId }) => {
+      const found = await matches.of(appId);
+      const certain = found.matches.filter((one) => one.confidence === "certain" && one.keyId === keyId);
+      return certain.map(({ secret: { vaultName, name } }) => ({ vaultName, type: "secret", name }));
+    },
+    referencesChanged: compliance.referencesChanged,
+    ended,
+    licensed,
+    clock,
+    randomness,
+    log,
+  });
+
+  const proveSignIn = createSignInProof(config);
+  const signIn = async (appId: string, secret: string) =>
+    await proveSignIn(appId, secret, config.AZURE_TENANT_ID ?? (await identity.describe()).tenantId ?? "organizations");
+  const matches = createMatches({
+    tables,
+    audit,
+    config,
+    clock,
+    log,
+    limiter: createRateLimiter({ tables, clock, name: "matchProofs", limits: PROOF_LIMITS }),
+    vaults: vaultSecrets,
+    app: (appId) => graph.application({ appId }),
+    proveSignIn: signIn,
+  });
+  const policies = createPolicies({
+    tables,
+    settings,
+    audit,
+    config,
+    clock,
+    log,
+    app: async (appId) => {
+      const app = await graph.application({ appId });
+      return app && { ...app, reasons: (await applications.reasonsAgainst(app)).map(({ message }) => message) };
+    },
+    passwordPolicy: graph.passwordPolicy,
+    matches,
+  });
+  const rotations = createRotations({
+    tables,
+    queues,
+    settings,
+    licensing,
+    audit,
+    config,
+    graph,
+    signIn,
+    // What a rotation writes is copied on.
+    vaults: copiedOn(vaultSecrets, (vault, secret) => sync.runFor(vault, secret)),
+    own: serviceKeyVault,
+    matches,
+    usage: logs.usage,
+    consumers: createConsumersOfSecrets({ dependencies, arm, devops, sync, config, clock, tenantId: ownTenantId }),
+    clock,
+    randomness,
+    log,
+  });
+  const assetRotation = createAssetRotation({ tables, config, vaults: vaultSecrets, matches, randomness });
+  const automaticRotation = createAutomaticRotation({
+    tables,
+    queues,
+    settings,
+    clock,
+    log,
+    licensed,
+    graph,
+    matches,
+    rotations,
+  });
+  const rotationNews = createRotationNews({ tables, clock, log, settings, licensed, policies, rotations });
+
+  return { dependencies, logs, matches, policies, rotations, automaticRotation, assetRotation, rotationNews };
+}

@@ -1,0 +1,41 @@
+/** The page for people: `GET /` (see catch-all.ts) and the files it loads. It uses the API alone. */
+import path from "node:path";
+import * as z from "zod";
+import type { Endpoint } from "../shared/http/endpoint.ts";
+import type { Reply } from "../shared/http/reply.ts";
+import { createStoredFiles, NAMED_BY_HASH } from "../shared/http/stored-files.ts";
+import { endpoint } from "./kit.ts";
+import type { Services } from "./services.ts";
+
+/** The page's files lie beside the bundle, where the build puts them. */
+const files = createStoredFiles(path.join(import.meta.dirname, "page"), ["br", "gzip"]);
+
+/**
+ * Its own files and the API, nothing else. Fluent UI fills `<style>` elements through the CSSOM, which are empty when they
+ * are checked: the hash is that of nothing, so that no style that is written out counts.
+ */
+const PAGE_POLICY =
+  "default-src 'none'; script-src 'self'; style-src 'self' 'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='; img-src 'self'; font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+export async function page(caller: Headers): Promise<Reply> {
+  const { headers, ...reply } = await files.reply("index.html", undefined, caller);
+  return { ...reply, headers: { ...headers, "Content-Security-Policy": PAGE_POLICY } };
+}
+
+const pageFile = endpoint({
+  name: "pageFile",
+  method: "GET",
+  route: "page/{file}",
+  summary: "A file of the page",
+  tag: "Documentation",
+  access: "open",
+  tier: "core",
+  undocumented: true,
+  rateLimit: "none",
+  paced: 1,
+  params: z.object({ file: z.string() }),
+  responds: { 200: { description: "The file", mediaType: "*/*" } },
+  handle: ({ params: { file }, headers }) => files.reply(file, NAMED_BY_HASH, headers),
+});
+
+export const endpoints: Endpoint<Services>[] = [pageFile];

@@ -1,0 +1,23 @@
+/** The API's operations by their names, as functions that throw the problem document they are answered with. */
+import type { FetchOptions, FetchResponse } from "openapi-fetch";
+import type { Operation } from "./access.ts";
+import { client } from "./client.ts";
+import { OPERATIONS } from "./operations.ts";
+import type { operations } from "./schema.d.ts";
+
+type Init<O extends Operation> = Pick<FetchOptions<operations[O]>, "params" | "body">;
+type Answer<O extends Operation> = NonNullable<FetchResponse<operations[O], object, "application/json">["data"]>;
+
+/** @throws {Problem} */
+export type Call<O extends Operation> = (init: Init<O>) => Promise<Answer<O>>;
+
+export function callOf<O extends Operation>(operation: O): Call<O> {
+  const { method, path } = OPERATIONS[operation];
+  // The type of each operation stands in `Call`; together they are one that the compiler can't follow.
+  const request = client.request as (...of: unknown[]) => Promise<{ data?: Answer<O>; error?: unknown }>;
+  return async (init) => {
+    const { data, error } = await request(method, path, init);
+    if (error) throw error;
+    return data as Answer<O>;
+  };
+}

@@ -1,0 +1,12 @@
+import { StrictMode } from "react";
+import { createRoot } from "react-dom/client";
+import { App } from "./app.tsx";
+import "./page.css";
+import { restorePlace } from "./shell/place.ts";
+
+restorePlace();
+createRoot(document.getElementById("page")!).render(
+  <StrictMode>
+    <App />
+  </StrictMode>,
+);

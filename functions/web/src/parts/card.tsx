@@ -1,0 +1,31 @@
+import { makeStyles, Subtitle2, tokens } from "@fluentui/react-components";
+import { type ReactNode, useId } from "react";
+
+const useStyles = makeStyles({
+  card: {
+    display: "flex",
+    flexDirection: "column",
+    gap: tokens.spacingVerticalS,
+    minWidth: 0,
+    padding: tokens.spacingHorizontalL,
+    borderRadius: tokens.borderRadiusLarge,
+    border: `1px solid ${tokens.colorNeutralStroke2}`,
+    backgroundColor: tokens.colorNeutralBackground1,
+    alignItems: "stretch",
+  },
+  title: { margin: 0 },
+});
+
+/** A titled part of a view. */
+export function Card({ title, children }: { title: string; children: ReactNode }) {
+  const styles = useStyles();
+  const id = useId();
+  return (
+    <section className={styles.card} aria-labelledby={id}>
+      <Subtitle2 as="h2" id={id} className={styles.title}>
+        {title}
+      </Subtitle2>
+      {children}
+    </section>
+  );
+}

@@ -1,0 +1,44 @@
+import { Badge, makeStyles } from "@fluentui/react-components";
+import {
+  CheckmarkCircleRegular,
+  DismissCircleRegular,
+  ErrorCircleRegular,
+  WarningRegular,
+} from "@fluentui/react-icons";
+import type { Schemas } from "../api/client.ts";
+
+const useStyles = makeStyles({ badge: { flexShrink: 0 } });
+
+type Status = Schemas["Asset"]["status"];
+
+/** From worst to best, as lists and legends name them. */
+export const STATUSES = ["expired", "critical", "warning", "healthy"] as const satisfies Status[];
+
+const LOOKS = {
+  expired: { color: "danger", icon: <DismissCircleRegular /> },
+  critical: { color: "severe", icon: <ErrorCircleRegular /> },
+  warning: { color: "warning", icon: <WarningRegular /> },
+  healthy: { color: "success", icon: <CheckmarkCircleRegular /> },
+} as const;
+
+type Severity = Schemas["Violation"]["severity"];
+export const SEVERITIES = ["critical", "high", "medium", "low"] as const satisfies Severity[];
+const SEVERITY_COLORS = { critical: "danger", high: "severe", medium: "warning", low: "informative" } as const;
+
+export function SeverityBadge({ severity }: { severity: Severity }) {
+  return (
+    <Badge appearance="tint" className={useStyles().badge} color={SEVERITY_COLORS[severity]}>
+      {severity}
+    </Badge>
+  );
+}
+
+/** An asset's status, by word and picture as well as by colour. */
+export function StatusBadge({ status }: { status: Status }) {
+  const { color, icon } = LOOKS[status];
+  return (
+    <Badge appearance="tint" color={color} icon={icon} className={useStyles().badge}>
+      {status}
+    </Badge>
+  );
+}

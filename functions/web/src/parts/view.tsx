@@ -1,0 +1,25 @@
+import { makeStyles, mergeClasses, Title3, tokens } from "@fluentui/react-components";
+import type { ReactNode } from "react";
+
+const useStyles = makeStyles({
+  view: { display: "flex", flexDirection: "column", gap: tokens.spacingVerticalL, overflowWrap: "anywhere" },
+  fills: { minHeight: "100%" },
+  title: { margin: 0, overflowWrap: "anywhere", unicodeBidi: "isolate" },
+});
+
+/**
+ * A view with its heading.
+ *
+ * @param props.fills - Whether it is as high as the screen at least.
+ */
+export function View({ title, fills = false, children }: { title: string; fills?: boolean; children: ReactNode }) {
+  const styles = useStyles();
+  return (
+    <div className={mergeClasses(styles.view, fills && styles.fills)}>
+      <Title3 as="h1" className={styles.title}>
+        {title}
+      </Title3>
+      {children}
+    </div>
+  );
+}

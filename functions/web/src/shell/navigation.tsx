@@ -1,0 +1,31 @@
+import { NavDrawer, NavDrawerBody, NavItem } from "@fluentui/react-components";
+import { useRoleMay } from "../api/access.ts";
+import { createHref } from "../parts/address.ts";
+import { useLocation } from "../parts/router.tsx";
+import { VIEWS, viewOf } from "../views/views.ts";
+import { useStyles } from "./styles.ts";
+
+/** The views that this person's role may open. What needs a licence says so itself. */
+export function Navigation({ isNarrow, isOpen, close }: { isNarrow: boolean; isOpen: boolean; close(): void }) {
+  const may = useRoleMay();
+  const { pathname } = useLocation();
+  const offered = VIEWS.filter(({ title, needs }) => title !== undefined && may(needs));
+  return (
+    <NavDrawer
+      className={useStyles().navigation}
+      type={isNarrow ? "overlay" : "inline"}
+      open={isOpen}
+      onOpenChange={(_, { open }) => open || close()}
+      selectedValue={viewOf(pathname)?.title ?? ""}
+      aria-label="Views"
+    >
+      <NavDrawerBody>
+        {offered.map(({ path, title }) => (
+          <NavItem key={path} value={title!} as="a" href={createHref(path)} onClick={close}>
+            {title}
+          </NavItem>
+        ))}
+      </NavDrawerBody>
+    </NavDrawer>
+  );
+}

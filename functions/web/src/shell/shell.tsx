@@ -1,0 +1,126 @@
+/** What stands around every view: header, navigation, and what the calls have to say. */
+import {
+  Button,
+  Menu,
+  MenuDivider,
+  MenuGroup,
+  MenuGroupHeader,
+  MenuItem,
+  MenuItemLink,
+  MenuList,
+  MenuPopover,
+  MenuTrigger,
+  Spinner,
+} from "@fluentui/react-components";
+import { DarkThemeRegular, NavigationRegular, PersonRegular } from "@fluentui/react-icons";
+import { lazy, Suspense, useEffect, useRef, useState } from "react";
+import { usePerson } from "../api/access.ts";
+import { api } from "../api/client.ts";
+import { Routes, useLocation } from "../parts/router.tsx";
+import { useIsNarrow } from "../parts/width.ts";
+import { titleOf, VIEWS } from "../views/views.ts";
+import { Navigation } from "./navigation.tsx";
+import { useStyles } from "./styles.ts";
+import { chooseTheme, useIsDark } from "./theme.ts";
+import { Unseen } from "./unseen.tsx";
+import { ForRoles, NoSuchView, ViewBoundary } from "./view-failed.tsx";
+import { Waiting } from "./waiting.tsx";
+
+const ROUTES = VIEWS.map(({ path, needs, load }) => {
+  const View = lazy(load);
+  return {
+    path,
+    element: (
+      <ForRoles needs={needs}>
+        <View />
+      </ForRoles>
+    ),
+  };
+});
+
+export function Shell() {
+  const styles = useStyles();
+  const isNarrow = useIsNarrow();
+  const [isOpen, open] = useState(false);
+  const main = useRef<HTMLElement>(null);
+  const { pathname } = useLocation();
+  const title = titleOf(pathname);
+
+  // A screen reader and the keyboard go on where the new view begins.
+  const shown = useRef(pathname);
+  useEffect(() => {
+    document.title = title === undefined ? PRODUCT : `${title} - ${PRODUCT}`;
+    if (shown.current !== pathname) main.current?.focus();
+    shown.current = pathname;
+  }, [pathname, title]);
+
+  return (
+    <div className={styles.page}>
+      <Button className={styles.skip} onClick={() => main.current?.focus()}>
+        To the content
+      </Button>
+      <header className={styles.header}>
+        {isNarrow && (
+          <Button appearance="subtle" icon={<NavigationRegular />} aria-label="Views" onClick={() => open(true)} />
+        )}
+        <span className={styles.product}>{PRODUCT}</span>
+        <ThemeButton />
+        <PersonMenu />
+      </header>
+      <Waiting />
+      <Unseen />
+      <div className={styles.body}>
+        <Navigation isNarrow={isNarrow} isOpen={isOpen || !isNarrow} close={() => open(false)} />
+        <main className={styles.main} ref={main} tabIndex={-1} id="main">
+          <ViewBoundary key={pathname}>
+            <Suspense fallback={<Spinner label="Loading" />}>
+              <Routes routes={ROUTES} otherwise={<NoSuchView />} />
+            </Suspense>
+          </ViewBoundary>
+        </main>
+      </div>
+    </div>
+  );
+}
+
+const PRODUCT = "Credentials and secrets";
+
+function ThemeButton() {
+  const other = useIsDark() ? "light" : "dark";
+  return (
+    <Button
+      appearance="subtle"
+      icon={<DarkThemeRegular />}
+      aria-label={`Show the page ${other}`}
+      onClick={() => chooseTheme(other)}
+    />
+  );
+}
+
+function PersonMenu() {
+  const { username, role, tier } = usePerson();
+  // Nothing of what was read or typed stays in memory.
+  const signOut = api.useMutation("post", "/auth/logout", { onSettled: () => location.reload() });
+  return (
+    <Menu>
+      <MenuTrigger disableButtonEnhancement>
+        <Button appearance="subtle" icon={<PersonRegular />} aria-label={`Signed in as ${username}`} />
+      </MenuTrigger>
+      <MenuPopover>
+        <MenuList>
+          <MenuGroup>
+            <MenuGroupHeader>
+              {username}, {role}
+              {tier === "pro" ? ", PRO" : ""}
+            </MenuGroupHeader>
+            <MenuItemLink href="/docs">API documentation</MenuItemLink>
+          </MenuGroup>
+          <MenuDivider />
+          <MenuItem onClick={() => signOut.mutate({ body: { everywhere: false, apiTokens: false } })}>
+            Sign out
+          </MenuItem>
+        </MenuList>
+      </MenuPopover>
+    </Menu>
+  );
+}

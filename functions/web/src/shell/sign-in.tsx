@@ -1,0 +1,64 @@
+import { Button, Divider, Field, Input, mergeClasses, Text, Title3 } from "@fluentui/react-components";
+import { type FormEvent, useId } from "react";
+import { api } from "../api/client.ts";
+import { ProblemNotice } from "../parts/problem-notice.tsx";
+import { rememberPlace } from "./place.ts";
+import { useStyles } from "./styles.ts";
+
+/**
+ * By username and password, and where it is set up by single sign-on.
+ *
+ * @param props.hasEnded - Whether there was a session: the view stays behind it, with what was typed there.
+ */
+export function SignIn({ hasEnded = false, signedIn }: { hasEnded?: boolean; signedIn(username: string): void }) {
+  const styles = useStyles();
+  const title = useId();
+  const sso = api.useQuery("get", "/auth/sso/status");
+  const signIn = api.useMutation("post", "/auth/login", {
+    onSuccess: (answer) => signedIn("user" in answer ? answer.user.username : ""),
+  });
+
+  function submit(event: FormEvent<HTMLFormElement>) {
+    event.preventDefault();
+    const form = new FormData(event.currentTarget);
+    signIn.mutate({ body: { username: text(form, "username"), password: text(form, "password"), session: true } });
+  }
+
+  return (
+    <section className={mergeClasses(styles.card, hasEnded && styles.within)} aria-labelledby={title}>
+      <Title3 as="h1" id={title}>
+        Credentials and secrets
+      </Title3>
+      {hasEnded && <Text>Your session has ended. Sign in to go on where you were.</Text>}
+      {sso.data?.enabled && (
+        <>
+          <Button
+            as="a"
+            appearance="primary"
+            href={`/auth/sso/login?returnUrl=${encodeURIComponent("/")}`}
+            onClick={rememberPlace}
+          >
+            {sso.data.loginButtonText}
+          </Button>
+          {!sso.data.ssoOnlyMode && <Divider>or</Divider>}
+        </>
+      )}
+      {!sso.data?.ssoOnlyMode && (
+        <form className={styles.form} onSubmit={submit}>
+          <Field label="Username" required>
+            <Input name="username" autoComplete="username" autoFocus />
+          </Field>
+          <Field label="Password" required>
+            <Input name="password" type="password" autoComplete="current-password" />
+          </Field>
+          {signIn.error && <ProblemNotice problem={signIn.error} />}
+          <Button type="submit" appearance={sso.data?.enabled ? "secondary" : "primary"} disabled={signIn.isPending}>
+            {signIn.isPending ? "Signing in" : "Sign in"}
+          </Button>
+        </form>
+      )}
+    </section>
+  );
+}
+
+const text = (form: FormData, name: string): string => String(form.get(name) ?? "");

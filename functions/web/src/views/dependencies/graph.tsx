@@ -1,0 +1,115 @@
+import dagre from "@dagrejs/dagre";
+import { makeStyles, Text, tokens } from "@fluentui/react-components";
+import { type Edge, type Node, Position, ReactFlow } from "@xyflow/react";
+import { useMemo } from "react";
+import type { Schemas } from "../../api/client.ts";
+import { isolated } from "../../parts/isolated.ts";
+import { useIsDark } from "../../shell/theme.ts";
+import "@xyflow/react/dist/style.css";
+
+type Radius = Schemas["BlastRadius"];
+
+const WIDTH_PX = 240;
+const HEIGHT_PX = 72;
+/** What a new version does to a consumer, by the colour and the dashes of its line. */
+const LINES = {
+  automatic: { color: tokens.colorStatusSuccessForeground1, dashes: "0", words: "takes a new version by itself" },
+  action: { color: tokens.colorPaletteDarkOrangeForeground1, dashes: "12 4", words: "takes it when told to" },
+  blind: { color: tokens.colorNeutralForeground3, dashes: "4 4", words: "nobody can see when it takes it" },
+  willBreak: {
+    color: tokens.colorStatusDangerForeground1,
+    dashes: "2 6",
+    words: "goes on with the old one, and breaks",
+  },
+} as const;
+
+const useStyles = makeStyles({
+  picture: { height: "420px", width: "100%" },
+  legend: { display: "flex", flexWrap: "wrap", columnGap: tokens.spacingHorizontalL },
+  // A long name would lie over the nodes below; the list of consumers has all of it.
+  label: {
+    display: "-webkit-box",
+    WebkitBoxOrient: "vertical",
+    WebkitLineClamp: 3,
+    overflow: "hidden",
+    overflowWrap: "anywhere",
+  },
+  line: { verticalAlign: "middle", marginRight: tokens.spacingHorizontalXS },
+});
+
+/** The asset to the right, who uses it to the left. */
+export function Graph({ nodes, edges }: Pick<Radius, "nodes" | "edges">) {
+  const styles = useStyles();
+  const isDark = useIsDark();
+  const drawn = useMemo(() => laidOut(nodes, edges, styles.label), [nodes, edges, styles.label]);
+  return (
+    <>
+      <div
+        className={styles.picture}
+        role="img"
+        aria-label={`${nodes.length} nodes; the list of consumers says the same in words`}
+      >
+        <ReactFlow
+          nodes={drawn.nodes}
+          edges={drawn.edges}
+          colorMode={isDark ? "dark" : "light"}
+          fitView
+          nodesDraggable={false}
+          nodesConnectable={false}
+          nodesFocusable={false}
+          edgesFocusable={false}
+          elementsSelectable={false}
+          proOptions={{ hideAttribution: true }}
+        />
+      </div>
+      <div className={styles.legend}>
+        <Text size={200}>Thick: its configuration names the asset. Thin: it may read it, or was seen to.</Text>
+        {Object.entries(LINES)
+          .filter(([refresh]) => edges.some((edge) => edge.refresh === refresh))
+          .map(([refresh, { color, dashes, words }]) => (
+            <Text key={refresh} size={200}>
+              <svg className={styles.line} width="36" height="6" aria-hidden="true">
+                <line x1="0" y1="3" x2="36" y2="3" stroke={color} strokeWidth="3" strokeDasharray={dashes} />
+              </svg>
+              {words}
+            </Text>
+          ))}
+      </div>
+    </>
+  );
+}
+
+function laidOut(nodes: Radius["nodes"], edges: Radius["edges"], labelClass: string): { nodes: Node[]; edges: Edge[] } {
+  const graph = new dagre.graphlib.Graph().setDefaultEdgeLabel(() => ({}));
+  graph.setGraph({ rankdir: "LR", nodesep: 12, ranksep: 120 });
+  for (const { id } of nodes) graph.setNode(id, { width: WIDTH_PX, height: HEIGHT_PX });
+  for (const { from, to } of edges) graph.setEdge(from, to);
+  dagre.layout(graph);
+  const users = new Set(edges.map(({ from }) => from));
+  return {
+    nodes: nodes.map(({ id, kind, name, environment }) => {
+      const { x, y } = graph.node(id);
+      const text = `${isolated(name)} (${environment === null ? kind : `${kind}, ${isolated(environment)}`})`;
+      return {
+        id,
+        position: { x: x - WIDTH_PX / 2, y: y - HEIGHT_PX / 2 },
+        // What uses nothing has no line to its left, and what nobody else uses none to its right.
+        type: users.has(id) ? "input" : "output",
+        data: { label: <span className={labelClass}>{text}</span> },
+        sourcePosition: Position.Right,
+        targetPosition: Position.Left,
+        style: { width: WIDTH_PX },
+      };
+    }),
+    edges: edges.map(({ from, to, refresh, strength }) => ({
+      id: `${from} ${to}`,
+      source: from,
+      target: to,
+      style: {
+        stroke: LINES[refresh].color,
+        strokeDasharray: LINES[refresh].dashes,
+        strokeWidth: strength === "references" ? 3 : 1,
+      },
+    })),
+  };
+}

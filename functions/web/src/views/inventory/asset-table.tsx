@@ -1,0 +1,161 @@
+// biome-ignore-all lint/a11y/useFocusableInteractive: the links in the rows are what is reached by the keyboard.
+// biome-ignore-all lint/a11y/useSemanticElements: elements of a table lose their meaning once they are laid out as a grid.
+import { makeStyles, mergeClasses, Text, tokens } from "@fluentui/react-components";
+import { useQueries } from "@tanstack/react-query";
+import { useVirtualizer } from "@tanstack/react-virtual";
+import { useRef, useState } from "react";
+import { Failure } from "../../parts/answer.tsx";
+import { useSearchParams } from "../../parts/router.tsx";
+import { useIsNarrow } from "../../parts/width.ts";
+import { COLUMNS, type Column, NARROW, WIDE } from "./columns.tsx";
+import { type Asset, type Filters, type Page, pageOf } from "./query.ts";
+
+const ROW_PX = 40;
+/** A page is read once so many rows before it are drawn, and forgotten once so many behind it are. */
+const AHEAD_ROWS = 200;
+
+const useStyles = makeStyles({
+  scroller: {
+    flexGrow: 1,
+    minHeight: 0,
+    overflow: "auto",
+    border: `1px solid ${tokens.colorNeutralStroke2}`,
+    borderRadius: tokens.borderRadiusMedium,
+    backgroundColor: tokens.colorNeutralBackground1,
+  },
+  table: { position: "relative", width: "100%" },
+  row: {
+    display: "grid",
+    alignItems: "center",
+    columnGap: tokens.spacingHorizontalS,
+    height: `${ROW_PX}px`,
+    padding: `0 ${tokens.spacingHorizontalS}`,
+    boxSizing: "border-box",
+    width: "100%",
+    borderBottom: `1px solid ${tokens.colorNeutralStroke3}`,
+  },
+  body: { position: "absolute", left: 0, top: 0 },
+  head: {
+    position: "sticky",
+    top: 0,
+    zIndex: 1,
+    backgroundColor: tokens.colorNeutralBackground3,
+    fontWeight: tokens.fontWeightSemibold,
+  },
+  cell: { overflow: "hidden", textOverflow: "ellipsis", whiteSpace: "nowrap", unicodeBidi: "isolate" },
+});
+
+/** A page that can be asked for: the index of its first row, and its cursor. */
+interface KnownPage {
+  start: number;
+  cursor: string | undefined;
+}
+
+/**
+ * Rows are drawn, and their pages read, as they are scrolled to. Each page names the cursor of the next, so the list grows as
+ * its end is reached.
+ */
+export function AssetTable({ filters }: { filters: Filters }) {
+  const styles = useStyles();
+  const columns = useColumns();
+  const scroller = useRef<HTMLDivElement>(null);
+  const [known, setKnown] = useState<KnownPage[]>([{ start: 0, cursor: undefined }]);
+  /** Rows of which the pages are known, those of the last as far as it was read. */
+  const [count, setCount] = useState(1);
+  const rows = useVirtualizer({
+    count,
+    getScrollElement: () => scroller.current,
+    estimateSize: () => ROW_PX,
+    overscan: 10,
+    // The head takes the first row's place.
+    paddingStart: ROW_PX,
+  });
+  const items = rows.getVirtualItems();
+  const [first, last] = [items[0]?.index ?? 0, items.at(-1)?.index ?? 0];
+  const wanted = known.filter(
+    ({ start }, at) => start <= last + AHEAD_ROWS && (known[at + 1]?.start ?? Infinity) > first - AHEAD_ROWS,
+  );
+  const pages = useQueries({ queries: wanted.map(({ cursor }) => pageOf(filters, cursor)) });
+
+  const seen = pages.flatMap(({ data }, at) => (data ? [{ page: wanted[at]!, data }] : []));
+  // A page may be empty where a filter without an index looked through many rows: the next one has the same start.
+  const newest = seen.find(({ page }) => page === known.at(-1));
+  if (newest) {
+    const { page, data } = newest;
+    const end = page.start + data.items.length;
+    if (data.nextCursor !== null) setKnown([...known, { start: end, cursor: data.nextCursor }]);
+    // One row more, so that what comes next can be scrolled to.
+    const reachable = data.nextCursor === null ? end : end + 1;
+    if (reachable !== count) setCount(reachable);
+  }
+  const assetAt = (index: number): Asset | undefined => {
+    const found = seen.findLast(({ page }) => page.start <= index);
+    return found?.data.items[index - found.page.start];
+  };
+
+  const failed = pages.find(({ error }) => error);
+  const shown = totalText(seen[0]?.data, count);
+  const grid = { gridTemplateColumns: columns.map(({ width }) => width).join(" ") };
+  return (
+    <>
+      {failed && <Failure of={failed} />}
+      <Text role="status">{shown}</Text>
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls is reached by the keyboard. */}
+      <div className={styles.scroller} ref={scroller} tabIndex={0} aria-label="Assets" role="region">
+        <div
+          role="table"
+          aria-label="Assets"
+          aria-rowcount={seen[0]?.data.total == null ? -1 : seen[0].data.total + 1}
+          className={styles.table}
+        >
+          <div role="row" aria-rowindex={1} className={mergeClasses(styles.row, styles.head)} style={grid}>
+            {columns.map(({ id, title }) => (
+              <div role="columnheader" key={id} className={styles.cell}>
+                {title}
+              </div>
+            ))}
+          </div>
+          <div role="rowgroup" style={{ height: rows.getTotalSize() - ROW_PX }}>
+            {items.map(({ index, start }) => (
+              <div
+                role="row"
+                aria-rowindex={index + 2}
+                key={index}
+                className={mergeClasses(styles.row, styles.body)}
+                style={{ ...grid, transform: `translateY(${start}px)` }}
+              >
+                <Cells asset={assetAt(index)} columns={columns} />
+              </div>
+            ))}
+          </div>
+        </div>
+      </div>
+    </>
+  );
+}
+
+function Cells({ asset, columns }: { asset: Asset | undefined; columns: Column[] }) {
+  const { cell } = useStyles();
+  return columns.map((column, at) => (
+    <div role="cell" key={column.id} className={cell}>
+      {asset ? column.cell(asset) : at === 0 && "…"}
+    </div>
+  ));
+}
+
+/** How many there are, as far as it is known: a filter without an index is looked for part by part. */
+function totalText(page: Page | undefined, count: number): string {
+  if (!page) return "Loading";
+  const { total, totalAtLeast } = page;
+  if (total != null) return total === 1 ? "1 asset" : `${total.toLocaleString()} assets`;
+  return `At least ${Math.max(totalAtLeast ?? 0, count - 1).toLocaleString()} assets: more are looked for as the list is scrolled`;
+}
+
+/** As the address says, else what fits the screen. */
+function useColumns(): Column[] {
+  const [params] = useSearchParams();
+  const isNarrow = useIsNarrow();
+  const chosen = params.get("columns")?.split(",") ?? (isNarrow ? NARROW : WIDE);
+  const columns = COLUMNS.filter(({ id }) => chosen.includes(id));
+  return columns.length > 0 ? columns : COLUMNS.filter(({ id }) => WIDE.includes(id));
+}

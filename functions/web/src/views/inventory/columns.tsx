@@ -1,0 +1,46 @@
+import { Link } from "@fluentui/react-components";
+import type { ReactNode } from "react";
+import { createHref } from "../../parts/address.ts";
+import { Instant } from "../../parts/instant.tsx";
+import { StatusBadge } from "../../parts/status.tsx";
+import type { Asset } from "./query.ts";
+
+export interface Column {
+  id: string;
+  title: string;
+  /** CSS grid track. */
+  width: string;
+  cell(asset: Asset): ReactNode;
+}
+
+export const COLUMNS: Column[] = [
+  {
+    id: "name",
+    title: "Name",
+    width: "minmax(96px, 3fr)",
+    cell: ({ id, name }) => <Link href={createHref(`/inventory/${encodeURIComponent(id)}`, {})}>{name}</Link>,
+  },
+  { id: "status", title: "Status", width: "92px", cell: ({ status }) => <StatusBadge status={status} /> },
+  {
+    id: "expires",
+    title: "Ends",
+    width: "100px",
+    cell: ({ expiresOn }) => (expiresOn === null ? "never" : <Instant at={expiresOn} relative />),
+  },
+  { id: "type", title: "Type", width: "100px", cell: ({ type }) => type },
+  { id: "vault", title: "Vault", width: "minmax(120px, 2fr)", cell: ({ vaultName }) => vaultName ?? "" },
+  { id: "owner", title: "Owner", width: "minmax(120px, 2fr)", cell: ({ owner }) => owner ?? "" },
+  { id: "enabled", title: "Enabled", width: "80px", cell: ({ enabled }) => (enabled ? "yes" : "no") },
+  {
+    id: "subscription",
+    title: "Subscription",
+    width: "minmax(120px, 2fr)",
+    cell: (asset) => asset.subscriptionId ?? "",
+  },
+  { id: "updated", title: "Changed", width: "130px", cell: ({ updatedOn }) => <Instant at={updatedOn} relative /> },
+  { id: "contentType", title: "Content type", width: "minmax(120px, 1fr)", cell: (asset) => asset.contentType ?? "" },
+];
+
+/** Those shown before somebody chooses, on a wide and on a narrow screen. */
+export const WIDE = ["name", "status", "expires", "type", "vault", "owner"];
+export const NARROW = ["name", "status", "expires"];

@@ -1,0 +1,29 @@
+import { makeStyles, tokens } from "@fluentui/react-components";
+import { useSearchParams } from "../../parts/router.tsx";
+import { View } from "../../parts/view.tsx";
+import { AssetTable } from "./asset-table.tsx";
+import { CsvExport } from "./export.tsx";
+import { Filters } from "./filters.tsx";
+import { filtersOf } from "./query.ts";
+
+const useStyles = makeStyles({
+  whole: { display: "flex", flexDirection: "column", gap: tokens.spacingVerticalM, flex: "1 0 480px", minHeight: 0 },
+});
+
+/** Every asset. Filters and columns are in the address, so that a link shows another person the same. */
+export default function Inventory() {
+  const styles = useStyles();
+  const [params] = useSearchParams();
+  const filters = filtersOf(params);
+  const key = JSON.stringify(filters);
+  return (
+    <View title="Inventory" fills>
+      <Filters />
+      {/* Before the list: the Tab key would come to it only after the last of all assets. */}
+      <CsvExport key={`csv ${key}`} filters={filters} />
+      <div className={styles.whole}>
+        <AssetTable key={key} filters={filters} />
+      </div>
+    </View>
+  );
+}

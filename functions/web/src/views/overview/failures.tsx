@@ -1,0 +1,82 @@
+import { Link, makeStyles, Text, tokens } from "@fluentui/react-components";
+import { api } from "../../api/client.ts";
+import { createHref } from "../../parts/address.ts";
+import { Answer } from "../../parts/answer.tsx";
+import { Instant } from "../../parts/instant.tsx";
+
+const SHOWN = 5;
+const DAYS = 7;
+
+const useStyles = makeStyles({
+  list: {
+    display: "flex",
+    flexDirection: "column",
+    gap: tokens.spacingVerticalS,
+    margin: 0,
+    paddingInlineStart: tokens.spacingHorizontalXL,
+    overflowWrap: "anywhere",
+  },
+});
+
+/** Which vaults could not be read at the last try, why, and what mends it. */
+export function VaultFailures() {
+  const styles = useStyles();
+  const vaults = api.useQuery("get", "/api/assets/discovery/vaults", {
+    params: { query: { failing: "true", limit: SHOWN } },
+  });
+  return (
+    <Answer of={vaults}>
+      {({ items, total }) =>
+        items.length === 0 ? (
+          <Text>All can be read.</Text>
+        ) : (
+          <>
+            <ul className={styles.list}>
+              {items.map(({ name, failures: [failure] }) => (
+                <li key={name}>
+                  <strong>{name}</strong>: {failure!.message} {failure!.remedy} (<Instant at={failure!.at} relative />)
+                </li>
+              ))}
+            </ul>
+            {(total ?? 0) > SHOWN && (
+              <Link href={createHref("/vaults", { failing: "true" })}>All {total!.toLocaleString()}</Link>
+            )}
+          </>
+        )
+      }
+    </Answer>
+  );
+}
+
+/** What rules could not deliver in the last days, and why. */
+export function AlertFailures() {
+  const styles = useStyles();
+  // By the day, so that the question stays the same.
+  const since = new Date(Date.now() - DAYS * 86_400_000).toISOString().slice(0, 10);
+  const failed = api.useQuery("get", "/alerts/history", {
+    params: { query: { status: "failed", start_date: since, limit: SHOWN } },
+  });
+  return (
+    <Answer of={failed}>
+      {({ items, nextCursor }) =>
+        items.length === 0 ? (
+          <Text>None failed in the last {DAYS} days.</Text>
+        ) : (
+          <>
+            <ul className={styles.list}>
+              {items.map(({ id, ruleName, error, createdAt }) => (
+                <li key={id}>
+                  <Link href={createHref(`/alerts/history/${id}`)}>
+                    <bdi>{ruleName}</bdi>
+                  </Link>
+                  : {error} (<Instant at={createdAt} relative />)
+                </li>
+              ))}
+            </ul>
+            {nextCursor !== null && <Link href={createHref("/alerts")}>All that were told</Link>}
+          </>
+        )
+      }
+    </Answer>
+  );
+}

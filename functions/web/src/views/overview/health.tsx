@@ -1,0 +1,87 @@
+import { Link, makeStyles, Text, tokens } from "@fluentui/react-components";
+import { createHref } from "../../parts/address.ts";
+import { Answer } from "../../parts/answer.tsx";
+import { STATUSES } from "../../parts/status.tsx";
+import { useSummary } from "./summary.ts";
+
+const COLORS = {
+  expired: tokens.colorPaletteRedBackground3,
+  critical: tokens.colorPaletteDarkOrangeBorderActive,
+  warning: tokens.colorPaletteMarigoldBorderActive,
+  healthy: tokens.colorPaletteGreenBackground3,
+};
+const TYPES = [
+  ["secret", "Secrets"],
+  ["key", "Keys"],
+  ["certificate", "Certificates"],
+] as const;
+
+const useStyles = makeStyles({
+  bar: { display: "flex", gap: "2px", height: "12px", borderRadius: tokens.borderRadiusMedium, overflow: "hidden" },
+  // A few among many are seen, too.
+  part: { minWidth: "4px" },
+  title: { display: "flex", justifyContent: "space-between" },
+  links: { display: "flex", flexWrap: "wrap", gap: tokens.spacingHorizontalL, lineHeight: "24px" },
+  swatch: {
+    display: "inline-block",
+    width: "12px",
+    height: "12px",
+    marginInlineEnd: tokens.spacingHorizontalXS,
+    borderRadius: tokens.borderRadiusSmall,
+  },
+});
+
+/** How many assets of each type are in which state, and what changed lately. */
+export function Health() {
+  const styles = useStyles();
+  return (
+    <Answer of={useSummary()}>
+      {({ assets, byStatus, byType, byTypeAndStatus, vaults, owners, changes }) => (
+        <>
+          <Text size={800} weight="semibold">
+            {assets.toLocaleString()}
+          </Text>
+          <Text>
+            assets in {vaults.total.toLocaleString()} vaults, {owners.none.toLocaleString()} of them without an owner
+          </Text>
+          {TYPES.filter(([type]) => byType[type] > 0).map(([type, title]) => (
+            <div key={type}>
+              <div className={styles.title}>
+                <Link href={createHref("/inventory", { type, counted: "true" })}>{title}</Link>
+                <Text weight="semibold">{byType[type].toLocaleString()}</Text>
+              </div>
+              <div
+                className={styles.bar}
+                role="img"
+                aria-label={`${title}: ${STATUSES.map((status) => `${byTypeAndStatus[type][status]} ${status}`).join(", ")}`}
+              >
+                {STATUSES.filter((status) => byTypeAndStatus[type][status] > 0).map((status) => (
+                  <div
+                    key={status}
+                    className={styles.part}
+                    style={{ flexGrow: byTypeAndStatus[type][status], backgroundColor: COLORS[status] }}
+                  />
+                ))}
+              </div>
+            </div>
+          ))}
+          <div className={styles.links}>
+            {STATUSES.map((status) => (
+              <span key={status}>
+                <span className={styles.swatch} style={{ backgroundColor: COLORS[status] }} />
+                <Link href={createHref("/inventory", { status, counted: "true" })}>
+                  {byStatus[status].toLocaleString()} {status}
+                </Link>
+              </span>
+            ))}
+          </div>
+          <Text>
+            In the last 7 days {changes.complete ? "" : "at least "}
+            {changes.added.toLocaleString()} were added, {changes.updated.toLocaleString()} changed and{" "}
+            {changes.removed.toLocaleString()} removed.
+          </Text>
+        </>
+      )}
+    </Answer>
+  );
+}

@@ -1,0 +1,45 @@
+import { makeStyles, tokens } from "@fluentui/react-components";
+import { Card } from "../../parts/card.tsx";
+import { View } from "../../parts/view.tsx";
+import { EndsNext } from "./ends-next.tsx";
+import { AlertFailures, VaultFailures } from "./failures.tsx";
+import { Health } from "./health.tsx";
+import { LastScan } from "./last-scan.tsx";
+import { Score } from "./score.tsx";
+
+const useStyles = makeStyles({
+  cards: {
+    display: "grid",
+    gridTemplateColumns: "repeat(auto-fit, minmax(min(100%, 360px), 1fr))",
+    gap: tokens.spacingHorizontalL,
+  },
+});
+
+/** What ends next, how healthy everything is, and what does not work. */
+export default function Overview() {
+  const styles = useStyles();
+  return (
+    <View title="Overview">
+      <Card title="What ends next">
+        <EndsNext />
+      </Card>
+      <div className={styles.cards}>
+        <Card title="Health">
+          <Health />
+        </Card>
+        <Card title="Compliance">
+          <Score />
+        </Card>
+        <Card title="Last scan">
+          <LastScan />
+        </Card>
+        <Card title="Vaults that can't be read">
+          <VaultFailures />
+        </Card>
+        <Card title="Alerts that could not be delivered">
+          <AlertFailures />
+        </Card>
+      </div>
+    </View>
+  );
+}

@@ -1,0 +1,43 @@
+import { Text, tokens } from "@fluentui/react-components";
+import { api } from "../../api/client.ts";
+import { Answer } from "../../parts/answer.tsx";
+import { Line } from "../../parts/charts.tsx";
+import { Instant } from "../../parts/instant.tsx";
+
+/** The score now and over the last 90 days. */
+export function Score() {
+  const score = api.useQuery("get", "/compliance/score", { params: { query: { history: "90" } } });
+  return (
+    <Answer of={score}>
+      {({ score, bySeverity, evaluatedAt, history = [] }) => (
+        <>
+          <Text size={800} weight="semibold">
+            {score} of 100
+          </Text>
+          <Text>
+            {bySeverity.critical} critical, {bySeverity.high} high, {bySeverity.medium} medium and {bySeverity.low} low
+            violations; evaluated <Instant at={evaluatedAt} relative />.
+          </Text>
+          {history.length > 1 && (
+            <Line
+              height={160}
+              yMinValue={0}
+              yMaxValue={100}
+              hideLegend
+              data={{
+                chartTitle: "Score by day",
+                lineChartData: [
+                  {
+                    legend: "Score",
+                    color: tokens.colorBrandBackground,
+                    data: history.map(({ date, score }) => ({ x: new Date(date), y: score })),
+                  },
+                ],
+              }}
+            />
+          )}
+        </>
+      )}
+    </Answer>
+  );
+}

@@ -1,0 +1,25 @@
+import type { Operation } from "../../api/access.ts";
+import type { Schemas } from "../../api/client.ts";
+
+/** The categories by their member in the answer, with the part of the address and the operation that change them. */
+export const CATEGORIES = [
+  { member: "performance", path: "performance", change: "updatePerformanceSettings", title: "Performance" },
+  { member: "features", path: "features", change: "updateFeaturesSettings", title: "Features" },
+  { member: "logging", path: "logging", change: "updateLoggingSettings", title: "Logging" },
+  { member: "alertDefaults", path: "alert-defaults", change: "updateAlertDefaultsSettings", title: "Alerts" },
+  { member: "retention", path: "retention", change: "updateRetentionSettings", title: "Retention" },
+  {
+    member: "compliancePolicy",
+    path: "compliance-policy",
+    change: "updateCompliancePolicySettings",
+    title: "Compliance",
+  },
+  { member: "automation", path: "automation", change: "updateAutomationSettings", title: "Automation" },
+] as const satisfies {
+  member: Exclude<keyof Schemas["AllSettings"], "licenseTier">;
+  path: string;
+  change: Operation;
+  title: string;
+}[];
+
+export type Category = (typeof CATEGORIES)[number];

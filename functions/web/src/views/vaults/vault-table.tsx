@@ -1,0 +1,66 @@
+import { Checkbox, Link } from "@fluentui/react-components";
+import { api, type Schemas } from "../../api/client.ts";
+import { createHref } from "../../parts/address.ts";
+import { Instant } from "../../parts/instant.tsx";
+import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
+import { useSearchParams } from "../../parts/router.tsx";
+
+type Vault = Schemas["Vault"];
+
+const COLUMNS: Column<Vault>[] = [
+  { title: "Vault", cell: ({ name }) => <Link href={createHref("/inventory", { vault: name })}>{name}</Link> },
+  { title: "Subscription", cell: ({ subscriptionId, subscriptionName }) => subscriptionName ?? subscriptionId },
+  { title: "Resource group", cell: ({ resourceGroup }) => resourceGroup },
+  { title: "Secrets", cell: ({ assets }) => assets.secret.toLocaleString() },
+  { title: "Keys", cell: ({ assets }) => assets.key.toLocaleString() },
+  { title: "Certificates", cell: ({ assets }) => assets.certificate.toLocaleString() },
+  { title: "Expired", cell: ({ health }) => health.expired.toLocaleString() },
+  { title: "Critical", cell: ({ health }) => health.critical.toLocaleString() },
+  { title: "What can't be read", wide: true, cell: failuresOf },
+];
+
+/** Every vault, and which roles are missing where it can't be read. */
+export function VaultTable() {
+  const [params, setParams] = useSearchParams();
+  const failing = params.get("failing") === "true";
+  const list = api.useInfiniteQuery(
+    "get",
+    "/api/assets/discovery/vaults",
+    { params: { query: { limit: 200, ...(failing && { failing: "true" }) } } },
+    BY_CURSOR,
+  );
+  return (
+    <>
+      <Checkbox
+        label="Only those that can't be read"
+        checked={failing}
+        onChange={(_, { checked }) => setParams(checked ? { failing: "true" } : {})}
+      />
+      <PagedTable
+        of={list}
+        columns={COLUMNS}
+        keyOf={({ id }) => id}
+        label="Vaults"
+        none={failing ? "All can be read." : "No vault was found yet."}
+      />
+    </>
+  );
+}
+
+function failuresOf({ failures, retryAt }: Vault) {
+  if (failures.length === 0 && retryAt === null) return null;
+  return (
+    <>
+      {failures.map(({ list, message, remedy, at }) => (
+        <div key={list}>
+          {list}: {message} {remedy} (<Instant at={at} relative />)
+        </div>
+      ))}
+      {retryAt !== null && (
+        <div>
+          Tried again <Instant at={retryAt} relative />
+        </div>
+      )}
+    </>
+  );
+}

@@ -1,0 +1,18 @@
+import { Card } from "../../parts/card.tsx";
+import { View } from "../../parts/view.tsx";
+import { Subscriptions } from "./subscriptions.tsx";
+import { VaultTable } from "./vault-table.tsx";
+
+/** What is watched, and what of it can't be read. */
+export default function Vaults() {
+  return (
+    <View title="Vaults and subscriptions">
+      <Card title="Subscriptions">
+        <Subscriptions />
+      </Card>
+      <Card title="Vaults">
+        <VaultTable />
+      </Card>
+    </View>
+  );
+}

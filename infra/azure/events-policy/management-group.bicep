@@ -1,0 +1,63 @@
+// Makes every key vault below a management group, present and later ones, send its events to the service. docs/permissions.md says
+// what it may do, docs/deploy.md how the vaults that are there already are seen to: Azure re-evaluates no management group at once.
+targetScope = 'managementGroup'
+
+@description('As given to the service, at most 20 characters.')
+@maxLength(20)
+param environmentName string
+
+@description('Region of the identity that the policy deploys with.')
+param location string
+
+@description('Storage account of the service, as an id (output SERVICE_STORAGE_ACCOUNT_ID).')
+param storageAccountId string
+
+var policy = loadJsonContent('policy.json')
+
+resource managementGroupPolicy 'Microsoft.Authorization/policyDefinitions@2023-04-01' = {
+  name: 'vault-events-${environmentName}'
+  properties: {
+    policyType: 'Custom'
+    mode: 'Indexed'
+    displayName: 'Key vaults send their events to Credential Lifecycle (${environmentName})'
+    description: 'Makes an Event Grid topic for each key vault, which delivers to the queue of the service by its own identity.'
+    parameters: policy.parameters
+    policyRule: policy.policyRule
+  }
+}
+
+resource managementGroupPolicyAssignment 'Microsoft.Authorization/policyAssignments@2023-04-01' = {
+  name: 'evt-${environmentName}'
+  location: location
+  identity: { type: 'SystemAssigned' }
+  properties: {
+    displayName: 'Key vaults send their events to Credential Lifecycle (${environmentName})'
+    policyDefinitionId: managementGroupPolicy.id
+    parameters: {
+      environmentName: { value: environmentName }
+      storageAccountId: { value: storageAccountId }
+    }
+  }
+}
+
+// Makes topics beside the vaults.
+resource managementGroupTopicsRole 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
+  name: guid(managementGroup().id, managementGroupPolicyAssignment.name, 'EventGrid Contributor')
+  properties: {
+    roleDefinitionId: tenantResourceId(
+      'Microsoft.Authorization/roleDefinitions',
+      '1e241071-0855-49ea-94dc-649edcd759de' // EventGrid Contributor
+    )
+    principalId: managementGroupPolicyAssignment.identity.principalId
+    principalType: 'ServicePrincipal'
+  }
+}
+
+module roles 'roles.bicep' = {
+  scope: az.resourceGroup(split(storageAccountId, '/')[2], split(storageAccountId, '/')[4])
+  params: {
+    environmentName: environmentName
+    storageAccountId: storageAccountId
+    principalId: managementGroupPolicyAssignment.identity.principalId
+  }
+}

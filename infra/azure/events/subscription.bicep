@@ -1,0 +1,29 @@
+// Tells the service between scans when a key vault of one subscription is written or deleted. docs/deploy.md says how it is switched on.
+targetScope = 'subscription'
+
+@description('As given to the service.')
+param environmentName string
+
+@description('Region of the resource group. The topic itself has none.')
+param location string
+
+param tags object = {}
+
+@description('Storage account of the service, as an id (output SERVICE_STORAGE_ACCOUNT_ID).')
+param storageAccountId string
+
+// Event Grid takes a topic only in the subscription that its events come from.
+resource eventsGroup 'Microsoft.Resources/resourceGroups@2025-04-01' = {
+  name: 'rg-${environmentName}-events'
+  location: location
+  tags: tags
+}
+
+module events 'topic.bicep' = {
+  scope: eventsGroup
+  params: {
+    environmentName: environmentName
+    tags: tags
+    storageAccountId: storageAccountId
+  }
+}

@@ -1,0 +1,62 @@
+// One topic for the resource manager's events of a subscription, which is all that Event Grid allows of one source.
+param environmentName string
+param tags object
+param storageAccountId string
+
+resource topic 'Microsoft.EventGrid/systemTopics@2025-02-15' = {
+  name: 'evgt-${environmentName}'
+  location: 'global'
+  tags: tags
+  // Only an identity of the topic's own passes a storage firewall: https://learn.microsoft.com/azure/event-grid/handler-storage-queues
+  identity: { type: 'SystemAssigned' }
+  properties: {
+    source: subscription().id
+    topicType: 'Microsoft.Resources.Subscriptions'
+  }
+}
+
+module senderRole 'sender-role.bicep' = {
+  scope: resourceGroup(split(storageAccountId, '/')[2], split(storageAccountId, '/')[4])
+  params: {
+    storageAccountId: storageAccountId
+    principalId: topic.identity.principalId
+  }
+}
+
+// What can't be delivered within a day is dropped: a scan has seen by then what it would have told.
+resource eventSubscription 'Microsoft.EventGrid/systemTopics/eventSubscriptions@2025-02-15' = {
+  parent: topic
+  name: 'lifecycle-${environmentName}'
+  properties: {
+    deliveryWithResourceIdentity: {
+      identity: { type: 'SystemAssigned' }
+      destination: {
+        endpointType: 'StorageQueue'
+        properties: {
+          resourceId: storageAccountId
+          queueName: 'vault-events'
+          queueMessageTimeToLiveInSeconds: 86400
+        }
+      }
+    }
+    eventDeliverySchema: 'CloudEventSchemaV1_0'
+    retryPolicy: {
+      maxDeliveryAttempts: 30
+      eventTimeToLiveInMinutes: 1440
+    }
+    filter: {
+      includedEventTypes: [
+        'Microsoft.Resources.ResourceWriteSuccess'
+        'Microsoft.Resources.ResourceDeleteSuccess'
+      ]
+      advancedFilters: [
+        {
+          operatorType: 'StringIn'
+          key: 'data.operationName'
+          values: ['Microsoft.KeyVault/vaults/write', 'Microsoft.KeyVault/vaults/delete']
+        }
+      ]
+    }
+  }
+  dependsOn: [senderRole]
+}

@@ -1,0 +1,47 @@
+// What the service may read of one Log Analytics workspace: who reads the key vaults, and which applications sign in. docs/permissions.md
+// says for which call. Deployed by itself to the workspace's resource group.
+targetScope = 'resourceGroup'
+
+@description('Object id of the identity of the service (output SERVICE_IDENTITY_PRINCIPAL_ID).')
+param principalId string
+param environmentName string
+
+@description('Name of the workspace.')
+param workspaceName string
+
+resource workspace 'Microsoft.OperationalInsights/workspaces@2025-02-01' existing = {
+  name: workspaceName
+}
+
+// Three tables (PRO). Log Analytics Data Reader would do, but may read every table of the workspace.
+resource logReaderDefinition 'Microsoft.Authorization/roleDefinitions@2022-04-01' = {
+  name: guid(resourceGroup().id, environmentName, 'Credential Lifecycle Log Reader')
+  properties: {
+    // Unique in the tenant.
+    roleName: 'Credential Lifecycle Log Reader (${environmentName}, ${subscription().subscriptionId}, ${resourceGroup().name})'
+    description: 'Queries who reads key vaults and which applications sign in.'
+    type: 'CustomRole'
+    permissions: [
+      {
+        actions: [
+          'Microsoft.OperationalInsights/workspaces/read'
+          'Microsoft.OperationalInsights/workspaces/query/read'
+          'Microsoft.OperationalInsights/workspaces/query/AZKVAuditLogs/read'
+          'Microsoft.OperationalInsights/workspaces/query/AzureDiagnostics/read'
+          'Microsoft.OperationalInsights/workspaces/query/AADServicePrincipalSignInLogs/read'
+        ]
+      }
+    ]
+    assignableScopes: [resourceGroup().id]
+  }
+}
+
+resource logReaderRole 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
+  name: guid(workspace.id, principalId, 'Credential Lifecycle Log Reader')
+  scope: workspace
+  properties: {
+    roleDefinitionId: logReaderDefinition.id
+    principalId: principalId
+    principalType: 'ServicePrincipal'
+  }
+}

@@ -1,0 +1,269 @@
+import { execFile, fork } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, readFileSync } from "node:fs";
+import path from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { promisify } from "node:util";
+import { TableClient } from "@azure/data-tables";
+import { leastListing, MEASURED_COMPANY, PER_VAULT, VAULTS } from "../../test/support/measured-company.ts";
+import { Service } from "../../test/support/service.ts";
+import type { BareDone, BareWork } from "./lean-bare.ts";
+import { atMost, type Figure, median, ratio, type Section } from "./section.ts";
+
+const LATENCY_MS = 40;
+const WORKERS = 10;
+const ROUNDS = Number(process.env.LEAN_ROUNDS ?? 5);
+/** The system counts processor time in hundredths of a second: https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html */
+const TICK_MS = 10;
+/** Of one sample, so that hundredths of a second are small beside it. */
+const DELTAS = 3;
+const ASSETS = VAULTS * PER_VAULT;
+const IDLE_MS = 2_000;
+/** `python3 -m venv .local/bench-python && .local/bench-python/bin/pip install azure-keyvault-keys azure-keyvault-secrets azure-keyvault-certificates` */
+const PYTHON = path.resolve(import.meta.dirname, "../../.local/bench-python/bin/python");
+
+type Kind = "delta" | "full" | "first";
+
+/** Seconds, processor milliseconds and calls. */
+interface Sample {
+  seconds: number;
+  ms: number;
+  calls: number;
+}
+
+/** What a scan costs beside the same requests by a bare client, in turns, so that both meet the same machine. */
+export async function lean(): Promise<Section> {
+  const bare: Record<Kind, Sample[]> = { delta: [], full: [], first: [] };
+  const ours: Record<Kind, Sample[]> = { delta: [], full: [], first: [] };
+  const writes: { bare: number; ours: number }[] = [];
+  const receipts: number[] = [];
+  let handshakes = 0;
+  let loop: { seconds: number; processorMs: number } | undefined;
+  for (let round = 0; round < ROUNDS; round++) {
+    const service = await Service.start({
+      company: MEASURED_COMPANY,
+      env: { DISCOVERY_MAX_WORKERS: String(WORKERS) },
+    });
+    const client = startBare(service);
+    try {
+      await service.admin("GET", "/auth/me"); // signs in, once
+      const vaults = vaultAddresses(service);
+      const idle = await idleRate(service);
+      await client.does({ kind: "full", vaults: vaults.slice(0, 1) }); // what is loaded late is there
+      service.cloud.control.addFault({ action: { kind: "latency", milliseconds: LATENCY_MS } });
+
+      bare.first.push(await client.does({ kind: "full", vaults }));
+      ours.first.push(...(await scans(service, "full", 1, idle)).samples);
+      const rows = await assetRows(service);
+      for (const kind of ["full", "delta"] as const) {
+        const times = kind === "delta" ? DELTAS : 1;
+        for (let time = 0; time < times; time++) bare[kind].push(await client.does({ kind, vaults }));
+        const measured = await scans(service, kind, times, idle);
+        ours[kind].push(...measured.samples);
+        receipts.push(...measured.receipts);
+        handshakes = Math.max(handshakes, measured.handshakes);
+      }
+      const written = await client.does({
+        kind: "write",
+        connectionString: service.azurite.connectionString(),
+        rows,
+      });
+      const own = ours.first.at(-1)!.ms - ours.full.at(-1)!.ms;
+      writes.push({ bare: (1000 * written.ms) / ASSETS, ours: (1000 * own) / ASSETS });
+      if (round === 0) loop = await pythonLoop(service, vaults);
+    } finally {
+      client.stop();
+      await service.stop();
+    }
+  }
+
+  const seconds = (samples: Sample[]) => median(samples.map((one) => one.seconds));
+  const perCall = (samples: Sample[]) => (1000 * sum(samples, "ms")) / sum(samples, "calls");
+  const ideal = (Math.ceil(VAULTS / WORKERS) * leastListing() * LATENCY_MS) / 1000;
+  const time = (what: string, kind: Kind, limit: number, against: number, decides: string): Figure => ({
+    what,
+    value: `${seconds(ours[kind]).toFixed(2)} s, ${ratio(seconds(ours[kind]), against)}`,
+    comparedWith: `${against.toFixed(2)} s, ${decides}`,
+    bound: atMost(seconds(ours[kind]) / against, limit),
+  });
+  const processor = (what: string, kind: Kind, limit: number): Figure => ({
+    what,
+    value: `${perCall(ours[kind]).toFixed(0)} ms, ${ratio(perCall(ours[kind]), perCall(bare[kind]))}`,
+    comparedWith: `${perCall(bare[kind]).toFixed(0)} ms, bare: sockets, TLS and JSON; beside them the service judges and stores`,
+    bound: atMost(perCall(ours[kind]) / perCall(bare[kind]), limit),
+  });
+  const own = median(writes.map((one) => one.ours));
+  const plain = median(writes.map((one) => one.bare));
+  return {
+    title: "A scan beside a bare client",
+    how: `${VAULTS} vaults of ${ASSETS / VAULTS} assets, ${WORKERS} vaults at once, ${LATENCY_MS} ms added to every call of the cloud. Bare is a process that does the same GETs by \`node:https\`, as many side by side over as many connections, with \`JSON.parse\`; each of its runs comes right before ours, ${ROUNDS} times, and the median is told. Times are from the moment the scan's one message is received until its invocation ends, in which everything is written. Processor time is what the system counted for each process (\`/proc/<pid>/stat\`), less what the host spends on its queues when nothing is done.`,
+    figures: [
+      time(
+        "unchanged delta",
+        "delta",
+        2,
+        ideal,
+        "the ideal: a vault's longest list, as often as workers must begin again",
+      ),
+      time("unchanged full scan", "full", 1.6, seconds(bare.full), "bare: the round trips of one vault's details"),
+      time("first full scan", "first", 2.2, seconds(bare.first), "bare; beyond it the writing of six rows an asset"),
+      processor("processor time per 1,000 calls, unchanged full scan", "full", 1.5),
+      processor("processor time per 1,000 calls, unchanged delta", "delta", 2),
+      {
+        what: "processor time per 1,000 assets written",
+        value: `${own.toFixed(0)} ms, ${ratio(own, plain)}`,
+        comparedWith: `${plain.toFixed(0)} ms, bare: the same rows in the same transactions by \`node:http\``,
+        bound: atMost(own / plain, 2.5),
+      },
+      {
+        what: "TLS handshakes of a vault, the most in one scan",
+        value: String(handshakes),
+        comparedWith: "8 connections",
+        bound: atMost(handshakes, 8),
+      },
+      {
+        what: "from the request to the message's receipt",
+        value: `${median(receipts).toFixed(2)} s, at the worst ${Math.max(...receipts).toFixed(2)} s`,
+        comparedWith: "the wait for the next look at the queue: `maxPollingInterval`, as shipped",
+      },
+      ...loopFigures(loop, seconds(ours.full), seconds(ours.first)),
+    ],
+  };
+}
+
+const sum = (samples: Sample[], member: keyof Sample): number =>
+  samples.reduce((total, sample) => total + sample[member], 0);
+
+/** Processor time of a process so far, its threads included. */
+function processorMs(pid: number): number {
+  // The name in parentheses may hold spaces; the 14th and 15th fields are user and system time.
+  const fields = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ")[1]!.split(" ");
+  return (Number(fields[11]) + Number(fields[12])) * TICK_MS;
+}
+
+function startBare(service: Service) {
+  const file = path.resolve(import.meta.dirname, "lean-bare.ts");
+  const child = fork(file, [], { env: { ...process.env, ...service.cloud.environment } });
+  return {
+    async does(work: BareWork): Promise<Sample> {
+      const before = processorMs(child.pid!);
+      child.send(work);
+      const [done] = (await Promise.race([
+        once(child, "message"),
+        once(child, "exit").then(([code]) => Promise.reject(new Error(`The bare client ended with ${code}.`))),
+      ])) as [BareDone];
+      return { seconds: done.seconds, calls: done.calls, ms: processorMs(child.pid!) - before };
+    },
+    stop: () => child.kill(),
+  };
+}
+
+const LINE = /^\[([^\]]+)\].*(Executing|Executed) 'Functions\.(planScan|scanVault)'/;
+
+/** So many scans, one after the other. */
+async function scans(service: Service, mode: "full" | "delta", times: number, idle: number) {
+  const [host] = service.hosts;
+  const client = TableClient.fromConnectionString(service.azurite.connectionString(), "Scans", {
+    allowInsecureConnection: true,
+  });
+  const samples: Sample[] = [];
+  const receipts: number[] = [];
+  let handshakes = 0;
+  for (let time = 0; time < times; time++) {
+    const seen = host!.lines.length;
+    service.cloud.control.resetCounts();
+    service.cloud.handshakes.clear();
+    const asked = Date.now();
+    const before = processorMs(host!.pid);
+    const { body } = await service.admin("POST", "/api/assets/discovery/scan", { mode });
+    const { scanId } = body as { scanId: string };
+    // Past the service, so that asking costs it nothing.
+    for (let status = "queued"; status === "queued" || status === "running"; await delay(20)) {
+      ({ status } = await client.getEntity<{ status: string }>(`scan:${scanId}`, "0"));
+    }
+    const spent = processorMs(host!.pid) - before - idle * (Date.now() - asked);
+    await host!.line((line) => host!.lines.indexOf(line, seen) >= 0 && line.includes("Executed 'Functions.planScan'"));
+    const { total = 0 } = service.cloud.control.counts();
+    const events = host!.lines.slice(seen).flatMap((line) => {
+      const [, at, what, name] = LINE.exec(line) ?? [];
+      return at ? [{ at: Date.parse(at), what, name }] : [];
+    });
+    const received = events.find(({ what, name }) => what === "Executing" && name === "planScan")?.at;
+    const ended = events.filter(({ what }) => what === "Executed").at(-1)?.at;
+    if (!received || !ended) throw new Error(`The scan ${scanId} left no lines in the host's log.`);
+    samples.push({ seconds: (ended - received) / 1000, ms: spent, calls: total });
+    receipts.push((received - asked) / 1000);
+    for (const [name, count] of service.cloud.handshakes) {
+      if (name.includes(".vault.")) handshakes = Math.max(handshakes, count);
+    }
+  }
+  return { samples, receipts, handshakes };
+}
+
+/** What the host spends when nothing is done: on its fifty queues, which on the platform are the platform's to look at. */
+async function idleRate(service: Service): Promise<number> {
+  const { pid } = service.hosts[0]!;
+  await delay(2 * IDLE_MS);
+  const before = processorMs(pid);
+  await delay(IDLE_MS);
+  return (processorMs(pid) - before) / IDLE_MS;
+}
+
+function vaultAddresses(service: Service): string[] {
+  const own = new URL(service.cloud.environment.SERVICE_KEY_VAULT_URL!);
+  const suffix = own.hostname.slice(own.hostname.indexOf("."));
+  const names = service.cloud.control.vaults().map(({ name }) => name);
+  return names
+    .filter((name) => `${name}${suffix}` !== own.hostname)
+    .map((name) => `https://${name}${suffix}:${own.port}`);
+}
+
+/** The assets' rows as the service wrote them, without their keys. */
+async function assetRows(service: Service): Promise<object[]> {
+  const client = TableClient.fromConnectionString(service.azurite.connectionString(), "Assets", {
+    allowInsecureConnection: true,
+  });
+  const filter = "PartitionKey eq 'all' and RowKey ge 'n!' and RowKey lt 'n~'";
+  const rows: object[] = [];
+  for await (const { partitionKey, rowKey, etag, timestamp, ...row } of client.listEntities({
+    queryOptions: { filter },
+  }))
+    rows.push(row);
+  return rows;
+}
+
+async function pythonLoop(service: Service, vaults: string[]) {
+  if (!existsSync(PYTHON)) return undefined;
+  const file = path.resolve(import.meta.dirname, "lean-loop.py");
+  const env = { ...process.env, ...service.cloud.environment, NODE_OPTIONS: "" };
+  const { stdout } = await promisify(execFile)(PYTHON, [file, ...vaults], { env });
+  return JSON.parse(stdout) as { seconds: number; processorMs: number };
+}
+
+function loopFigures(
+  loop: { seconds: number; processorMs: number } | undefined,
+  full: number,
+  first: number,
+): Figure[] {
+  const what = "Azure's Python SDK, one call after the other";
+  if (!loop)
+    return [
+      { what, value: "not measured", comparedWith: "there is no `.local/bench-python`, see `infra/bench/lean.ts`" },
+    ];
+  const atLeast = (times: number, limit: number) => ({ text: `≥ ${limit}`, holds: times >= limit });
+  const value = `${loop.seconds.toFixed(1)} s, ${(loop.processorMs / 1000).toFixed(1)} s of processor time`;
+  return [
+    {
+      what,
+      value: `${value}; an unchanged full scan is ${(loop.seconds / full).toFixed(1)} times faster`,
+      comparedWith: "its round trips, one by one",
+      bound: atLeast(loop.seconds / full, 40),
+    },
+    {
+      what,
+      value: `a first full scan is ${(loop.seconds / first).toFixed(1)} times faster`,
+      comparedWith: "the same",
+      bound: atLeast(loop.seconds / first, 30),
+    },
+  ];
+}

@@ -1,0 +1,76 @@
+import { countedScan } from "../../test/support/counted-scan.ts";
+import { Service } from "../../test/support/service.ts";
+import { processFigures } from "./process.ts";
+import { atMost, equalTo, type Figure, peakMemory, ratio, type Section } from "./section.ts";
+
+/** With `MEMORY_PART=10` each estate is a tenth, to see how it grows, or whether this runs. */
+const PART = Number(process.env.MEMORY_PART ?? 1);
+
+interface Estate {
+  what: string;
+  company: { vaults: number; secrets: number; keys: number; certificates: number; bigVault?: number };
+  /** So small that a vault is read over one connection. */
+  small?: boolean;
+}
+
+const part = (whole: number): number => Math.max(1, Math.round(whole / PART));
+const ESTATES: Estate[] = [
+  { what: "200,000 assets", company: { vaults: part(1_000), secrets: 170, keys: 10, certificates: 20 } },
+  { what: "5,000 vaults", company: { vaults: part(5_000), secrets: 6, keys: 2, certificates: 2 }, small: true },
+  {
+    what: "one vault of 50,000",
+    company: { vaults: 1, secrets: 1, keys: 1, certificates: 1, bigVault: part(50_000) },
+  },
+];
+
+/** What the first full scan of a large estate takes, which reads and writes everything there is. */
+export async function memory(): Promise<Section> {
+  const figures: Figure[] = [];
+  for (const estate of ESTATES) figures.push(...(await measured(estate)));
+  return {
+    title: "Memory of a scan",
+    how: `The first full scan of three estates${PART === 1 ? "" : `, of each ${(100 / PART).toFixed(0)} %`}, each by a functions process of its own, in which the host is as well, with ten vaults in hand at once. The peak is what the system counted (\`VmHWM\`), from the start of the process on. \`MEMORY_PART=10 npm run bench -- memory\` measures a tenth of each.`,
+    figures,
+  };
+}
+
+async function measured({ what, company, small }: Estate): Promise<Figure[]> {
+  const service = await Service.start({ company: { ...company, subscriptions: 4 } });
+  try {
+    const before = (await processFigures(service.url)).memory.rss;
+    service.cloud.handshakes.clear();
+    const { scan } = await countedScan(service, { mode: "full" }, 1_500_000);
+    const { memory: after } = await processFigures(service.url);
+    const { vaults, secrets, keys, certificates, bigVault = 0 } = company;
+    const found = scan.progress.assetsFound as number;
+    const seconds = (Date.parse(scan.finishedAt) - Date.parse(scan.startedAt)) / 1000;
+    const figures: Figure[] = [
+      {
+        what: `${what}: assets found`,
+        value: `${found}, ${scan.status}, in ${seconds.toFixed(0)} s`,
+        comparedWith: "what is there; the seconds are mostly Azurite's",
+        bound: equalTo(found, vaults * (secrets + keys + certificates) + bigVault),
+      },
+      peakMemory(`${what}: peak resident memory`, after.peak),
+      {
+        what: `${what}: before the scan`,
+        value: `${Math.round(before / 1_048_576)} MB`,
+        comparedWith: "the process at rest",
+      },
+    ];
+    if (small) {
+      const own = new URL(service.cloud.environment.SERVICE_KEY_VAULT_URL!).hostname;
+      const hosts = [...service.cloud.handshakes].filter(([name]) => name.includes(".vault.") && name !== own);
+      const handshakes = hosts.reduce((sum, [, count]) => sum + count, 0);
+      figures.push({
+        what: `${what}: TLS handshakes`,
+        value: `${handshakes}, ${ratio(handshakes, vaults)}`,
+        comparedWith: `${vaults} vaults, each a host of its own`,
+        bound: atMost(handshakes / vaults, 1.2),
+      });
+    }
+    return figures;
+  } finally {
+    await service.stop();
+  }
+}

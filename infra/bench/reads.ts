@@ -1,0 +1,197 @@
+import { ASSET_CHECKS } from "../../shared/compliance/checks/all.ts";
+import { createCompliance } from "../../shared/compliance/compliance.ts";
+import { TABLE as COMPLIANCE, STATE, VaultStates, vaultStateKey } from "../../shared/compliance/layout.ts";
+import { packTallies } from "../../shared/compliance/pack.ts";
+import { renewTotals as renewResults } from "../../shared/compliance/renew-totals.ts";
+import { ASSET_TYPES, type AssetRecord, Assets } from "../../shared/inventory/asset.ts";
+import { packExpiries } from "../../shared/inventory/expiries.ts";
+import { expiryKey, nameKey, partitions } from "../../shared/inventory/layout.ts";
+import { countOwners } from "../../shared/inventory/owners.ts";
+import { createAssetQueries } from "../../shared/inventory/query.ts";
+import { renewTotals } from "../../shared/inventory/renew-totals.ts";
+import {
+  expiriesColumn,
+  VAULTS,
+  type VaultRecord,
+  Vaults,
+  vaultInSubscriptionKey,
+  vaultKey,
+} from "../../shared/inventory/vault.ts";
+import { createTables, type Operation, put, type Tables } from "../../shared/storage/tables.ts";
+import { DAY_SECONDS } from "../../shared/time.ts";
+import { assetRecord, START, vaultRecord } from "../../test/inventory/records.ts";
+import { startTableProxy } from "../../test/support/table-proxy.ts";
+import { startAzurite } from "../local/azurite.ts";
+import { atMost, type Figure, median, ratio, type Section } from "./section.ts";
+
+/** `BENCH_ASSETS=1000,20000` for others. */
+const SIZES = (process.env.BENCH_ASSETS ?? "1000,100000").split(",").map(Number);
+/** In each vault, a fifth of them keys and certificates. */
+const ASSETS_PER_VAULT = 100;
+const SUBSCRIPTIONS = 8;
+/** Instants at which assets end are spread over so long, a tenth of them in the past. */
+const SPREAD_DAYS = 800;
+const RUNS = 20;
+/** What a question about 100,000 assets may cost, of what it costs about 1,000. */
+const MOST = 1.3;
+
+const MOMENT = { now: START, criticalDays: 7, warningDays: 30 };
+const PAGE = { limit: 100, offset: 0, cursor: undefined };
+
+interface Cost {
+  /** Milliseconds of this process's processor time, of one question, in the median. */
+  ms: number;
+  bytes: number;
+  requests: number;
+}
+
+/** What questions about the whole inventory cost in processor time and bytes as it grows. */
+export async function reads(): Promise<Section> {
+  const costs: Map<string, Cost>[] = [];
+  for (const size of SIZES) costs.push(await costsAt(size));
+  const [small, large] = costs as [Map<string, Cost>, Map<string, Cost>];
+  const figures = [...small].flatMap(([what, few]): Figure[] => {
+    const many = large.get(what)!;
+    const bounded = !UNBOUNDED.has(what);
+    const figure = (of: string, a: number, b: number, unit: string): Figure => ({
+      what: `${what}: ${of}`,
+      value: `${a.toFixed(1)} and ${b.toFixed(1)} ${unit}`,
+      comparedWith: `${ratio(b, a)} times`,
+      ...(bounded ? { bound: atMost(b / a, MOST, " times") } : {}),
+    });
+    return [
+      figure("processor time", few.ms, many.ms, "ms"),
+      figure("bytes read", few.bytes / 1000, many.bytes / 1000, `kB, in ${many.requests} requests`),
+    ];
+  });
+  return {
+    title: "Questions about the whole inventory, as it grows",
+    how: `Of ${SIZES.join(" and of ")} assets in vaults of ${ASSETS_PER_VAULT}: the room alone in this process, without the host, each question ${RUNS} times. Bytes are those of the tables' answers.`,
+    figures,
+  };
+}
+
+/** What is bounded by the vault, and what reads little but when each vault was last listed. */
+const UNBOUNDED: ReadonlySet<string> = new Set(["assets of one vault", "metrics of assets"]);
+
+async function costsAt(size: number): Promise<Map<string, Cost>> {
+  const azurite = await startAzurite();
+  const proxy = await startTableProxy(azurite.connectionString());
+  try {
+    const tables = createTables({ connectionString: azurite.connectionString() });
+    await fill(tables, size);
+    await renewTotals(tables, MOMENT);
+    await renewResults(tables);
+    const costs = new Map<string, Cost>();
+    const proxied = createTables({ connectionString: proxy.connectionString });
+    const [plain, seen] = [questionsOf(tables), questionsOf(proxied)];
+    for (const [what, ask] of plain) {
+      await ask();
+      const times: number[] = [];
+      for (let run = 0; run < RUNS; run++) {
+        const before = process.cpuUsage();
+        await ask();
+        const { user, system } = process.cpuUsage(before);
+        times.push((user + system) / 1000);
+      }
+      proxy.requests.length = 0;
+      await seen.get(what)!();
+      const bytes = proxy.requests.reduce((sum, { answered }) => sum + answered, 0);
+      costs.set(what, { ms: median(times), bytes, requests: proxy.requests.length });
+    }
+    return costs;
+  } finally {
+    await proxy.stop();
+    await azurite.stop();
+  }
+}
+
+function questionsOf(tables: Tables): Map<string, () => Promise<unknown>> {
+  const queries = createAssetQueries({ tables, ownerTag: "owner", licensed: async () => false });
+  const compliance = createCompliance({
+    tables,
+    licensed: async () => false,
+    clock: { now: () => new Date(START) },
+  } as never);
+  const list = (filter: Parameters<typeof queries.list>[0]) => () => queries.list(filter, PAGE, MOMENT);
+  return new Map<string, () => Promise<unknown>>([
+    ["assets", list({})],
+    ["assets of a type", list({ type: "secret" })],
+    ["assets with a status", list({ status: "healthy" })],
+    ["assets of one vault", list({ vault: "kv-00001" })],
+    ["metrics of assets", () => queries.figures(MOMENT)],
+    ["summary", () => queries.summary({ since: new Date(START) }, MOMENT)],
+    ["score", () => compliance.score()],
+  ]);
+}
+
+/** Rows as scans and evaluations write them, of those partitions that the questions read. */
+async function fill(tables: Tables, size: number): Promise<void> {
+  const vaults: VaultRecord[] = [];
+  const byVault = Array.from({ length: size / ASSETS_PER_VAULT }, (_, at) => assetsOf(at));
+  for (const { vault } of byVault) vaults.push(vault);
+  await tables.write(Assets.table, partitions.all, assetRows(byVault.flatMap(({ assets }) => assets)));
+  await tables.write(Vaults.table, VAULTS, vaultRows(vaults));
+  await tables.write(COMPLIANCE, STATE, vaults.map(stateRow));
+  const first = byVault[1]!;
+  await tables.write(Assets.table, partitions.vault(first.vault.name), assetRows(first.assets));
+}
+
+function assetsOf(at: number): { vault: VaultRecord; assets: AssetRecord[] } {
+  const subscription = `${String(at % SUBSCRIPTIONS).padStart(8, "0")}-1111-4111-8111-111111111111`;
+  const vault = vaultRecord(`kv-${String(at).padStart(5, "0")}`, subscription);
+  const assets = Array.from({ length: ASSETS_PER_VAULT }, (_, index) => {
+    const type = ASSET_TYPES[index % 5 === 0 ? (index % 10 === 0 ? 0 : 1) : 2]!;
+    // The same every time, and spread evenly whatever the size.
+    const share = (at * ASSETS_PER_VAULT + index) * 0.618034;
+    const expiresOn = START / 1000 + Math.floor(((share % 1) - 0.1) * SPREAD_DAYS * DAY_SECONDS);
+    return assetRecord(vault, type, `name-${index}-of-${at}`, {
+      ...(index % 10 < 8 ? { expiresOn } : {}),
+      version: "0123456789abcdef0123456789abcdef",
+      createdOn: START / 1000,
+      updatedOn: START / 1000,
+      tags: { owner: `team-${index % 20}@contoso.com`, environment: "production" },
+      listing: "0123456789abcdef012345",
+    });
+  });
+  const listed = new Date(START - at * 100).toISOString();
+  for (const type of ASSET_TYPES) {
+    const own = assets.filter((asset) => asset.type === type);
+    vault[expiriesColumn(type)] = packExpiries(own.map(({ expiresOn }) => expiresOn));
+    vault.listedAt[type] = listed;
+    vault.owners = { ...vault.owners, [type]: countOwners(own, "owner") };
+  }
+  return { vault, assets };
+}
+
+function* assetRows(assets: readonly AssetRecord[]): Generator<Operation> {
+  for (const asset of assets) {
+    const { type, name, vaultName, expiresOn } = asset;
+    yield put(Assets, nameKey(type, name, vaultName), asset);
+    yield put(Assets, expiryKey(type, expiresOn, name, vaultName), asset);
+  }
+}
+
+function* vaultRows(vaults: readonly VaultRecord[]): Generator<Operation> {
+  for (const vault of vaults) {
+    yield put(Vaults, vaultKey(vault.name), vault);
+    yield put(Vaults, vaultInSubscriptionKey(vault.subscriptionId, vault.name), vault);
+  }
+}
+
+function stateRow({ name, subscriptionId }: VaultRecord): Operation {
+  const at = new Date(START).toISOString();
+  const failures = [{ code: 1, since: START / 1000, evidence: "The vault can be reached from every network." }];
+  return put(VaultStates, vaultStateKey(name), {
+    name,
+    subscriptionId,
+    tallies: packTallies(new Map(ASSET_CHECKS.map(({ code }) => [code, { passed: 15, failed: 5 }]))),
+    failures,
+    exemptions: [],
+    rbac: true,
+    details: ["0123456789abcdef012345"],
+    createdAt: at,
+    evaluatedAt: at,
+    gone: false,
+  });
+}

@@ -1,0 +1,47 @@
+import { runWeek, UNTOLD, WHOLE_WEEK } from "../../test/support/week.ts";
+import { startAzurite } from "../local/azurite.ts";
+import { atMost, type Section } from "./section.ts";
+
+const MOST = 0.55;
+/** The default schedules have a scan every six hours. */
+const TOLD_HOURS = 6;
+/** DETAIL_REFRESH_DAYS as shipped. */
+const UNTOLD_HOURS = 7 * 24;
+
+/** What a week of scheduled scans asks of Key Vault, and how soon it sees what changes. */
+export async function week(): Promise<Section> {
+  const azurite = await startAzurite();
+  try {
+    const { seen, unseen, operations, whole } = await runWeek({
+      connectionString: azurite.connectionString(),
+      ...WHOLE_WEEK,
+    });
+    const { vaults, secrets, keys, certificates, changes } = WHOLE_WEEK;
+    return {
+      title: "A week of scheduled scans",
+      how: `${vaults} vaults of ${secrets} secrets, ${keys} keys and ${certificates} certificates, ${changes} changes spread over seven days, four delta scans and a full one a day; the time of the service and of the stand-in cloud is moved. An hour is one of that time, from the change to the scan that saw it, and follows from the schedule; rotation and certificate policies change without a sign, so that the details' refresh decides. Read whole, each of the seven full scans reads every detail.`,
+      figures: [
+        {
+          what: "operations of Key Vault in the week",
+          value: `${operations}, ${(operations / whole).toFixed(3)}`,
+          comparedWith: `${whole}, read whole`,
+          bound: atMost(operations / whole, MOST),
+        },
+        {
+          what: "changes that no scan saw",
+          value: String(unseen.length),
+          comparedWith: `${changes} changes`,
+          bound: atMost(unseen.length, 0),
+        },
+        ...Object.entries(seen).map(([kind, { made, longestHours }]) => ({
+          what: `${kind}: the longest until it was seen`,
+          value: `${longestHours.toFixed(1)} h`,
+          comparedWith: `${made} of them`,
+          bound: atMost(longestHours, UNTOLD.includes(kind) ? UNTOLD_HOURS : TOLD_HOURS, " h"),
+        })),
+      ],
+    };
+  } finally {
+    await azurite.stop();
+  }
+}

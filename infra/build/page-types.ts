@@ -1,0 +1,62 @@
+/**
+ * Writes what the page knows of the API, from the endpoints' own declarations: the types of its client
+ * (functions/web/src/api/schema.d.ts) and who may call what (operations.ts). Both are made before each check and build and
+ * are not kept.
+ */
+import { execFileSync } from "node:child_process";
+import { mkdirSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import path from "node:path";
+import { commandLine } from "./command-line.ts";
+
+const HELP = `node infra/build/page-types.ts
+
+Writes what the page knows of the API: functions/web/src/api/schema.d.ts and operations.ts. Every check and build does so.`;
+
+const root = path.resolve(import.meta.dirname, "../..");
+const page = path.join(root, "functions/web");
+
+export async function writePageTypes(): Promise<void> {
+  // Not before: a build that takes the page as it is kept needs none of the app's source.
+  const { openApiText } = await import("../../functions/docs.ts");
+  const { endpoints } = await import("../../functions/functions.ts");
+  const { mayCall, ROLES } = await import("../../shared/http/endpoint.ts");
+  const document = path.join(root, ".local/openapi.json");
+  mkdirSync(path.dirname(document), { recursive: true });
+  writeFileSync(document, await openApiText(endpoints));
+  writeTypes(document, path.join(page, "src/api/schema.d.ts"));
+
+  /** By the operation's name how it is called, the roles that may call it, and the tier it needs. */
+  const operations = endpoints
+    .filter(({ undocumented }) => !undocumented)
+    .map(({ name, method, route, access, tier }) => [
+      name,
+      {
+        method: method.toLowerCase(),
+        path: `/${route}`,
+        roles: ROLES.filter((role) => access === "open" || mayCall(role, access)),
+        tier,
+      },
+    ]);
+  const text = `export const OPERATIONS = ${JSON.stringify(Object.fromEntries(operations))} as const;\n`;
+  writeFileSync(path.join(page, "src/api/operations.ts"), text);
+}
+
+/**
+ * Writes the types of an OpenAPI document for openapi-fetch. openapi-typescript is a process of its own, with the compiler
+ * that it needs and the rest of the project has not.
+ */
+export function writeTypes(document: string, target: string): void {
+  const main = path.join(
+    path.dirname(createRequire(path.join(page, "package.json")).resolve("openapi-typescript/package.json")),
+    "bin/cli.js",
+  );
+  // What has a default may be left out of a request.
+  const options = ["--default-non-nullable=false", "--output", target];
+  execFileSync(process.execPath, [main, document, ...options], { stdio: ["ignore", "ignore", "inherit"] });
+}
+
+if (import.meta.main) {
+  commandLine(HELP, {});
+  await writePageTypes();
+}

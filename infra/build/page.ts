@@ -1,0 +1,85 @@
+/** Builds the page for people, functions/web, with Vite: what `GET /` answers and the files it loads. */
+import { createHash } from "node:crypto";
+import { existsSync, globSync, readdirSync, readFileSync } from "node:fs";
+import { mkdir, mkdtemp, rename, rm, writeFile } from "node:fs/promises";
+import path from "node:path";
+import { brotliCompressSync, constants } from "node:zlib";
+import { gzipSync } from "fflate";
+import { build, type Rolldown } from "vite";
+import { writePageTypes } from "./page-types.ts";
+
+const root = path.resolve(import.meta.dirname, "../..");
+const page = path.join(root, "functions/web");
+/** Builds that are kept, by what they were made of. */
+const kept = path.join(root, ".local/page");
+const MODULES = "modules.json";
+
+/**
+ * Puts the page's files into a folder, each as it is, gzipped and by Brotli, with the `hashes.json` that `createStoredFiles` wants.
+ * A build is kept and taken again until something it is made of changes.
+ *
+ * @param options.anew - Builds it whatever is kept.
+ * @returns the modules that are bundled, relative to the project's root
+ */
+export async function buildPage(target: string, { anew = false } = {}): Promise<string[]> {
+  await writePageTypes();
+  const folder = path.join(kept, digestOfSources());
+  if (anew || !existsSync(folder)) {
+    await mkdir(kept, { recursive: true });
+    const made = await mkdtemp(path.join(kept, "new-"));
+    await buildInto(made);
+    await rm(folder, { recursive: true, force: true });
+    // Another process may have been faster: its build is the same.
+    await rename(made, folder).catch(() => rm(made, { recursive: true }));
+  }
+  await mkdir(target, { recursive: true });
+  // With the rights of a new file, not those of the kept one.
+  for (const file of readdirSync(folder))
+    if (file !== MODULES) await writeFile(path.join(target, file), readFileSync(path.join(folder, file)));
+  return JSON.parse(readFileSync(path.join(folder, MODULES), "utf8"));
+}
+
+function digestOfSources(): string {
+  const files = [
+    "package-lock.json",
+    "infra/build/page.ts",
+    ...globSync("functions/web/{*,src/**}", { cwd: root, withFileTypes: true })
+      .filter((entry) => entry.isFile())
+      .map((entry) => path.relative(root, path.join(entry.parentPath, entry.name)))
+      .sort(),
+  ];
+  const hash = createHash("sha256");
+  for (const file of files) hash.update(`${file}\0`).update(readFileSync(path.join(root, file)));
+  return hash.digest("hex").slice(0, 16);
+}
+
+const BEST = { params: { [constants.BROTLI_PARAM_QUALITY]: constants.BROTLI_MAX_QUALITY } };
+
+/** Gzipped without zlib, whose bytes differ between processors and versions of Node; Brotli's differ between its versions alone. */
+async function buildInto(folder: string): Promise<void> {
+  // Vite builds what is only for development where the variable says something else, as it does in tests.
+  const { NODE_ENV } = process.env;
+  process.env.NODE_ENV = "production";
+  const { output } = (await build({
+    configFile: path.join(page, "vite.config.ts"),
+    logLevel: "warn",
+    build: { write: false },
+  })) as Rolldown.RolldownOutput;
+  if (NODE_ENV === undefined) delete process.env.NODE_ENV;
+  else process.env.NODE_ENV = NODE_ENV;
+  const hashes: Record<string, string> = {};
+  for (const file of output) {
+    const data = Buffer.from(file.type === "chunk" ? file.code : file.source);
+    hashes[file.fileName] = createHash("sha256").update(data).digest("base64url").slice(0, 22);
+    await writeFile(path.join(folder, file.fileName), data);
+    await writeFile(path.join(folder, `${file.fileName}.gz`), gzipSync(data, { level: 9, mtime: 0 }));
+    await writeFile(path.join(folder, `${file.fileName}.br`), brotliCompressSync(data, BEST));
+  }
+  await writeFile(path.join(folder, "hashes.json"), JSON.stringify(hashes));
+  const modules = output
+    .flatMap((file) => (file.type === "chunk" ? Object.entries(file.modules) : []))
+    // Of others nothing was left.
+    .flatMap(([id, { renderedLength }]) => (path.isAbsolute(id) && renderedLength > 0 ? [id] : []))
+    .map((id) => path.relative(root, id.split("?")[0]!).split(path.sep).join("/"));
+  await writeFile(path.join(folder, MODULES), JSON.stringify([...new Set(modules)].sort()));
+}

@@ -1,0 +1,201 @@
+import { randomUUID } from "node:crypto";
+import { setTimeout as delay } from "node:timers/promises";
+import type { QueueClient } from "@azure/storage-queue";
+import type { CloudClock } from "./clock.ts";
+import type { AssetKind } from "./company/company.ts";
+import { current, type Version } from "./resources/items.ts";
+import type { ResourceChange } from "./resources/resources.ts";
+import type { Vault } from "./resources/vault.ts";
+
+/** Where the topics of the company's vaults and subscriptions deliver to. */
+export interface EventDelivery {
+  /** A storage account's. */
+  connectionString: string;
+  queue: string;
+  /** Default `EventGridSchema`. */
+  schema?: "EventGridSchema" | "CloudEventSchemaV1_0";
+  /** Vaults that have a topic, by name; left out, all. */
+  vaults?: readonly string[];
+  /** Ids of subscriptions that have a topic for what the resource manager does; left out, all. */
+  subscriptions?: readonly string[];
+  /** How often each event is delivered: at least once, says the service. Default 1. */
+  copies?: number;
+  /** How late, in seconds: each copy by a number drawn between these two, so that they also come in another order. */
+  delaySeconds?: readonly [number, number];
+}
+
+export const EXPIRY_EVENTS = ["NearExpiry", "Expired"] as const;
+export type ExpiryEvent = (typeof EXPIRY_EVENTS)[number];
+
+const OBJECT_TYPES = { secrets: "Secret", keys: "Key", certificates: "Certificate" } as const;
+/** Before a delivery that failed is tried again; Event Grid's own waits are longer. */
+const RETRY_MS = [100, 500, 2000];
+
+interface Event {
+  type: string;
+  source: string;
+  subject: string;
+  data: object;
+  dataVersion: string;
+}
+
+/**
+ * Event Grid's system topics, as far as they end in a storage queue: one event a message, base64 of JSON, in either schema.
+ * Sent of new versions in vaults, of what the control API says to expire, and of vaults that the resource manager wrote or
+ * deleted. Nothing is sent of a secret that was deleted, as the service sends nothing then.
+ * https://learn.microsoft.com/azure/event-grid/event-schema-key-vault
+ * https://learn.microsoft.com/azure/event-grid/event-schema-subscriptions
+ */
+export class EventGrid {
+  readonly #clock: CloudClock;
+  readonly #tenantId: string;
+  readonly #vaultUri: (vault: Vault) => string;
+  #delivery: EventDelivery | undefined;
+  #queue: Promise<QueueClient> | undefined;
+  readonly #underWay = new Set<Promise<void>>();
+  #delivered = 0;
+  #lost = 0;
+
+  constructor(options: { clock: CloudClock; tenantId: string; vaultUri: (vault: Vault) => string }) {
+    this.#clock = options.clock;
+    this.#tenantId = options.tenantId;
+    this.#vaultUri = options.vaultUri;
+  }
+
+  /** From now on events go there; undefined: to nobody. The queue is made if it is missing, as a deployment makes it. */
+  async deliver(delivery: EventDelivery | undefined): Promise<void> {
+    await this.settled();
+    this.#delivery = delivery;
+    this.#queue = delivery && queueOf(delivery);
+    await this.#queue;
+  }
+
+  /** What was delivered, copies too, and what could not be. Waits for what is under way. */
+  async counts(): Promise<{ delivered: number; lost: number }> {
+    await this.settled();
+    return { delivered: this.#delivered, lost: this.#lost };
+  }
+
+  /** Waits until every event is in the queue. */
+  async settled(): Promise<void> {
+    await Promise.all(this.#underWay);
+  }
+
+  /** Told of each change of the company. */
+  changed(change: ResourceChange): void {
+    switch (change.what) {
+      case "version":
+        this.#ofItem(change.vault, change.kind, change.item, "NewVersionCreated");
+        return;
+      case "written":
+        this.#ofResource(change.vault, "Write");
+        if (change.policy) this.#ofPolicy(change.vault);
+        return;
+      case "deleted":
+        this.#ofResource(change.vault, "Delete");
+    }
+  }
+
+  /** An event about the end of something in a vault. */
+  expiry(vault: Vault, kind: AssetKind, name: string, event: ExpiryEvent): void {
+    const item = vault.collections[kind].get(name);
+    if (item === undefined) throw new Error(`No ${name} among the ${kind} of ${vault.name}`);
+    this.#ofItem(vault, kind, item, event);
+  }
+
+  #ofItem(vault: Vault, kind: AssetKind, item: { name: string; versions: Version[] }, event: string): void {
+    const { id, notBefore, expires } = current(item);
+    const type = OBJECT_TYPES[kind];
+    this.#ofVault(vault, `${type}${event}`, item.name, {
+      Id: `${this.#vaultUri(vault)}${kind}/${item.name}/${id}`,
+      VaultName: vault.name,
+      ObjectType: type,
+      ObjectName: item.name,
+      Version: id,
+      NBF: notBefore ?? null,
+      EXP: expires ?? null,
+    });
+  }
+
+  #ofPolicy(vault: Vault): void {
+    const data = { Id: this.#vaultUri(vault), VaultName: vault.name, ObjectType: "Vault", ObjectName: vault.name };
+    this.#ofVault(vault, "VaultAccessPolicyChanged", vault.name, { ...data, Version: null, NBF: null, EXP: null });
+  }
+
+  #ofVault(vault: Vault, event: string, subject: string, data: object): void {
+    if (!has(this.#delivery?.vaults, vault.name)) return;
+    this.#send({ type: `Microsoft.KeyVault.${event}`, source: vault.id, subject, data, dataVersion: "1" });
+  }
+
+  #ofResource(vault: Vault, verb: "Write" | "Delete"): void {
+    if (!has(this.#delivery?.subscriptions, vault.subscriptionId)) return;
+    const action = `Microsoft.KeyVault/vaults/${verb.toLowerCase()}`;
+    const data = {
+      authorization: { scope: vault.id, action, evidence: { role: "Contributor" } },
+      claims: { name: "Somebody of the company", ipaddr: "198.51.100.7" },
+      correlationId: randomUUID(),
+      resourceProvider: "Microsoft.KeyVault",
+      resourceUri: vault.id,
+      operationName: action,
+      status: "Succeeded",
+      subscriptionId: vault.subscriptionId,
+      tenantId: this.#tenantId,
+    };
+    const type = `Microsoft.Resources.Resource${verb}Success`;
+    const source = `/subscriptions/${vault.subscriptionId}`;
+    this.#send({ type, source, subject: vault.id, data, dataVersion: "2" });
+  }
+
+  #send(event: Event): void {
+    const [delivery, queue] = [this.#delivery, this.#queue];
+    if (delivery === undefined || queue === undefined) return;
+    const text = JSON.stringify(written(event, delivery.schema, new Date(this.#clock.now()).toISOString()));
+    const [least, most] = delivery.delaySeconds ?? [0, 0];
+    for (let copy = 0; copy < (delivery.copies ?? 1); copy++) {
+      const visibilityTimeout = Math.round(least + Math.random() * (most - least));
+      const sending = this.#put(queue, Buffer.from(text).toString("base64"), visibilityTimeout);
+      this.#underWay.add(sending);
+      void sending.then(() => this.#underWay.delete(sending));
+    }
+  }
+
+  /** Never throws: what can't be delivered is lost, and counted. */
+  async #put(queue: Promise<QueueClient>, message: string, visibilityTimeout: number): Promise<void> {
+    for (const wait of [...RETRY_MS, undefined]) {
+      try {
+        await (await queue).sendMessage(message, { visibilityTimeout });
+        this.#delivered++;
+        return;
+      } catch {
+        if (wait === undefined) this.#lost++;
+        else await delay(wait);
+      }
+    }
+  }
+}
+
+async function queueOf({ connectionString, queue }: EventDelivery): Promise<QueueClient> {
+  const { QueueClient } = await import("@azure/storage-queue");
+  const client = new QueueClient(connectionString, queue, { retryOptions: { maxTries: 1 } });
+  await client.createIfNotExists();
+  return client;
+}
+
+/** https://learn.microsoft.com/azure/event-grid/event-schema and …/cloud-event-schema */
+function written({ type, source, subject, data, dataVersion }: Event, schema: EventDelivery["schema"], time: string) {
+  const id = randomUUID();
+  if (schema === "CloudEventSchemaV1_0") return { id, source, subject, type, time, data, specversion: "1.0" };
+  return {
+    id,
+    topic: source,
+    subject,
+    eventType: type,
+    eventTime: time,
+    data,
+    dataVersion,
+    metadataVersion: "1",
+  };
+}
+
+const has = (names: readonly string[] | undefined, name: string): boolean =>
+  names === undefined || names.some((one) => one.toLowerCase() === name.toLowerCase());

@@ -1,0 +1,169 @@
+import { randomBytes } from "node:crypto";
+import { type Answer, type Incoming, jsonObject, type Operation, type Refusals, retryAfter } from "../http.ts";
+
+/** The one user and the one OAuth client of the instance. */
+export const SERVICENOW_CREDENTIALS = {
+  username: "svc-lifecycle",
+  password: "stand-in-password",
+  clientId: "0f1e2d3c4b5a69788796a5b4c3d2e1f0",
+  clientSecret: "stand-in-client-secret",
+} as const;
+
+/** Fields of an incident as the instance is delivered, with the characters that each takes. */
+const FIELDS: Record<string, number> = {
+  short_description: 160,
+  description: 4000,
+  urgency: 1,
+  impact: 1,
+  state: 1,
+  correlation_id: 100,
+  correlation_display: 100,
+  close_code: 40,
+  close_notes: 4000,
+  work_notes: 4000,
+  category: 40,
+  assignment_group: 32,
+  caller_id: 32,
+};
+
+export type ServiceNowIncident = Record<string, string> & { sys_id: string; number: string; state: string };
+
+/**
+ * Incidents of a ServiceNow instance by the Table API, under `/servicenow` on the control port.
+ * https://www.servicenow.com/docs/bundle/zurich-api-reference/page/integrate/inbound-rest/concept/c_TableAPI.html
+ * An unknown field, which an instance ignores, is refused here, so that a client's mistake is seen.
+ */
+export class ServiceNow {
+  readonly incidents: ServiceNowIncident[] = [];
+  readonly #tokens = new Set<string>();
+
+  clear(): void {
+    this.incidents.length = 0;
+  }
+
+  operation(request: Incoming): Operation | undefined {
+    const [first, ...path] = request.segments;
+    if (first !== "servicenow") return undefined;
+    const { method } = request;
+    const operation = (name: string, answer: () => Answer): Operation => ({ name, refusals, answer });
+    if (method === "POST" && path.join("/") === "oauth_token.do") {
+      return operation("servicenow.token", () => this.#token(request));
+    }
+    if (path.slice(0, 4).join("/") !== "api/now/table/incident") return undefined;
+    const id = path[4];
+    const checked = (answer: () => Answer) => () => (this.#isKnown(request) ? answer() : NOT_AUTHENTICATED);
+    if (method === "GET" && id === undefined) {
+      return operation(
+        "servicenow.findIncidents",
+        checked(() => this.#find(request)),
+      );
+    }
+    if (method === "POST" && id === undefined) {
+      return operation(
+        "servicenow.createIncident",
+        checked(() => this.#create(request)),
+      );
+    }
+    if (method === "PATCH" && id !== undefined) {
+      return operation(
+        "servicenow.changeIncident",
+        checked(() => this.#change(request, id)),
+      );
+    }
+    return undefined;
+  }
+
+  #token({ headers, body }: Incoming): Answer {
+    const invalid = (error: string): Answer => ({ status: 401, body: { error, error_description: "access_denied" } });
+    if (!headers["content-type"]?.startsWith("application/x-www-form-urlencoded")) return invalid("invalid_request");
+    const form = new URLSearchParams(body.toString("utf8"));
+    const { username, password, clientId, clientSecret } = SERVICENOW_CREDENTIALS;
+    if (form.get("client_id") !== clientId || form.get("client_secret") !== clientSecret)
+      return invalid("invalid_client");
+    const grant = form.get("grant_type");
+    const isUser = form.get("username") === username && form.get("password") === password;
+    if (grant !== "client_credentials" && !(grant === "password" && isUser)) return invalid("server_error");
+    const token = randomBytes(43).toString("base64url");
+    this.#tokens.add(token);
+    return { status: 200, body: { access_token: token, scope: "useraccount", token_type: "Bearer", expires_in: 1799 } };
+  }
+
+  #isKnown({ headers }: Incoming): boolean {
+    const { username, password } = SERVICENOW_CREDENTIALS;
+    const authorization = headers.authorization ?? "";
+    const basic = `Basic ${Buffer.from(`${username}:${password}`).toString("base64")}`;
+    return authorization === basic || this.#tokens.has(authorization.replace(/^Bearer /, ""));
+  }
+
+  #find({ query }: Incoming): Answer {
+    const conditions = (query.get("sysparm_query") ?? "").split("^").filter((part) => !part.startsWith("ORDERBY"));
+    let found = [...this.incidents].reverse();
+    for (const condition of conditions) {
+      const equal = /^([a-z_]+)=(.*)$/.exec(condition);
+      const none = /^([a-z_]+)NOT IN(.*)$/.exec(condition);
+      const field = (equal ?? none)?.[1];
+      if (field === undefined || FIELDS[field] === undefined) return failure(400, `Invalid query ${condition}`);
+      if (equal) found = found.filter((one) => one[field] === equal[2]);
+      if (none) found = found.filter((one) => !none[2]!.split(",").includes(one[field] ?? ""));
+    }
+    const limit = Number(query.get("sysparm_limit") ?? 10_000);
+    return { status: 200, body: { result: found.slice(0, limit).map((one) => shown(one, query)) } };
+  }
+
+  #create(request: Incoming): Answer {
+    const body = fieldsIn(request);
+    if (typeof body === "string") return failure(400, body);
+    if (!body.short_description) return failure(403, "Data Policy Exception: short_description is mandatory");
+    const number = `INC${String(10_001 + this.incidents.length).padStart(7, "0")}`;
+    const incident = { state: "1", ...body, sys_id: randomBytes(16).toString("hex"), number };
+    this.incidents.push(incident);
+    return { status: 201, body: { result: shown(incident, request.query) } };
+  }
+
+  #change(request: Incoming, id: string): Answer {
+    const incident = this.incidents.find(({ sys_id }) => sys_id === id);
+    if (incident === undefined) return failure(404, "No Record found");
+    const body = fieldsIn(request);
+    if (typeof body === "string") return failure(400, body);
+    const next = { ...incident, ...body };
+    if ((next.state === "6" || next.state === "7") && !(next.close_code && next.close_notes)) {
+      return failure(
+        403,
+        "Data Policy Exception: The following fields are mandatory: Resolution code, Resolution notes",
+      );
+    }
+    Object.assign(incident, body);
+    return { status: 200, body: { result: shown(incident, request.query) } };
+  }
+}
+
+/** The fields of a request's body, or what is wrong with them. */
+function fieldsIn(request: Incoming): Record<string, string> | string {
+  const body = request.headers["content-type"]?.startsWith("application/json") ? jsonObject(request) : undefined;
+  if (body === undefined) return "The payload is not valid JSON";
+  for (const [name, value] of Object.entries(body)) {
+    const most = FIELDS[name];
+    if (most === undefined) return `Unknown field ${name}`;
+    if (typeof value !== "string" || value.length > most) return `Invalid value of ${name}`;
+  }
+  return body as Record<string, string>;
+}
+
+function shown(incident: ServiceNowIncident, query: URLSearchParams): Record<string, string> {
+  const fields = query.get("sysparm_fields")?.split(",");
+  return fields ? Object.fromEntries(fields.map((name) => [name, incident[name] ?? ""])) : incident;
+}
+
+const failure = (status: number, message: string): Answer => ({
+  status,
+  body: { error: { message, detail: null }, status: "failure" },
+});
+
+const NOT_AUTHENTICATED = failure(401, "User Not Authenticated");
+
+const refusals: Refusals = {
+  throttled: (seconds) => ({ ...failure(429, "Rate limit exceeded"), headers: retryAfter(seconds) }),
+  denied: () => failure(403, "Insufficient rights to create new records"),
+  firewalled: () => failure(403, "Access restricted"),
+  failed: (status) => ({ status }),
+};

@@ -1,0 +1,116 @@
+import {
+  type Answer,
+  type Incoming,
+  jsonObject,
+  type Operation,
+  type Refusals,
+  retryAfter,
+  type Service,
+} from "../http.ts";
+import { type Tokens, tokenProblem } from "../tokens.ts";
+import { answerTo, type Column, isKnown } from "./summary.ts";
+import type { Workspace, Workspaces } from "./workspaces.ts";
+
+/**
+ * The query service of Log Analytics: `POST /v1/workspaces/{id}/query`. It is no engine for KQL: it knows the summary of what
+ * read key vaults and signed in, by its tables and columns, and refuses everything else.
+ * https://learn.microsoft.com/azure/azure-monitor/logs/api/request-format, …/response-format, …/errors
+ */
+export function logAnalytics(parts: { workspaces: Workspaces; tokens: Tokens; origin: string }): Service {
+  return (request) => {
+    const [version, collection, id = "", action, ...more] = request.segments;
+    const isQuery = version === "v1" && collection === "workspaces" && action === "query" && more.length === 0;
+    if (request.method !== "POST" || !isQuery) return undefined;
+    const workspace = parts.workspaces.find(id);
+    const problem = tokenProblem(parts.tokens, request.headers.authorization, parts.origin);
+    const partial = () => {
+      const { status, body } = answer(parts.workspaces, workspace, request);
+      return status === 200 ? cutShort(body as Result) : { status, body };
+    };
+    return {
+      name: "loganalytics.query",
+      ...(workspace && { resource: workspace.resourceId }),
+      action: "Microsoft.OperationalInsights/workspaces/query/read",
+      item: id,
+      anonymous: problem !== undefined,
+      refusals: { ...refusals, named: { partial } },
+      answer: () =>
+        problem === undefined
+          ? answer(parts.workspaces, workspace, request)
+          : failure(401, "InvalidTokenError", "The provided authorization token is not valid."),
+    } satisfies Operation;
+  };
+}
+
+interface Result {
+  tables: { name: string; columns: Column[]; rows: unknown[][] }[];
+}
+
+function answer(workspaces: Workspaces, workspace: Workspace | undefined, request: Incoming): Answer {
+  if (workspace === undefined) return failure(404, "WorkspaceNotFoundError", "The workspace could not be found");
+  const { query, timespan } = jsonObject(request) ?? {};
+  if (typeof query !== "string") return invalid("A query has to be specified");
+  const span = spanOf(timespan);
+  if (span === undefined) return invalid(`The timespan ${String(timespan)} is not valid`);
+  if (!isKnown(query)) return invalid("A recognition error occurred in the query.", "SyntaxError");
+  const result = answerTo(query, span, workspace, workspaces);
+  if (typeof result === "string") return invalid(result, "SemanticError");
+  return { status: 200, body: { tables: [{ name: "PrimaryResult", ...result }] } satisfies Result };
+}
+
+/** An ISO 8601 interval of two instants. */
+function spanOf(timespan: unknown): { from: number; to: number } | undefined {
+  const [from = Number.NaN, to = Number.NaN, ...more] = String(timespan).split("/").map(Date.parse);
+  return Number.isNaN(from) || Number.isNaN(to) || more.length > 0 || to <= from ? undefined : { from, to };
+}
+
+/** A query that took too much gives what it had found, and an error beside it. */
+function cutShort({ tables }: Result): Answer {
+  const half = tables.map(({ rows, ...table }) => ({ ...table, rows: rows.slice(0, Math.floor(rows.length / 2)) }));
+  const error = {
+    code: "PartialError",
+    message: "There were some errors when processing your query.",
+    details: [
+      {
+        code: "EngineError",
+        message: "Something went wrong processing your query on the server.",
+        innererror: {
+          code: "-2133196797",
+          message: "The results of this query exceed the set limit of 67108864 bytes.",
+          severity: 2,
+          severityName: "Error",
+        },
+      },
+    ],
+  };
+  return { status: 200, body: { tables: half, error } };
+}
+
+const invalid = (message: string, inner?: string): Answer =>
+  failure(400, "BadArgumentError", "The request had some invalid properties", {
+    code: inner ?? "QueryValidationError",
+    message,
+  });
+
+function failure(status: number, code: string, message: string, innererror?: object): Answer {
+  return {
+    status,
+    body: { error: { message, code, correlationId: crypto.randomUUID(), ...(innererror && { innererror }) } },
+  };
+}
+
+const refusals: Refusals = {
+  throttled: (seconds) => ({
+    ...failure(429, "ThrottledError", "Too many requests: the limit is 200 requests in 30 seconds."),
+    headers: retryAfter(seconds),
+  }),
+  denied: () =>
+    failure(
+      403,
+      "InsufficientAccessError",
+      "The provided credentials have insufficient access to perform the requested operation",
+    ),
+  firewalled: () => failure(403, "NspValidationFailedError", "The workspace takes no queries from public networks."),
+  failed: (status) =>
+    failure(status, status === 504 ? "GatewayTimeout" : "InternalServerError", "The query did not end."),
+};

@@ -1,0 +1,62 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { type Api, asAdministrator } from "./api.ts";
+import { printTable } from "./table.ts";
+
+interface Run {
+  runId: string;
+  status: string;
+  resources: number | null;
+  edges: number | null;
+  notSeen: number | null;
+}
+interface Dependency {
+  secret: string | null;
+}
+interface BlastRadius {
+  score: number;
+  total: number;
+  consumers: { resource: { name: string; kind: string; environment: string | null }; effect: string }[];
+}
+
+const BASE = "/api/assets/dependencies";
+const LOOK_EVERY_MS = 1500;
+/** Consumers that are shown. */
+const SHOWN = 8;
+
+/**
+ * Has the service read who uses the secrets, keys and certificates, over its REST API as an administrator would, and prints what a
+ * rotation of the one that most resources use would touch.
+ */
+export async function readDependencies(
+  base: string,
+  administrator: { username: string; password: string },
+): Promise<void> {
+  const api = await asAdministrator(base, administrator);
+  let run = await api<Run>("POST", `${BASE}/discover`);
+  while (run.status === "queued" || run.status === "running") {
+    await delay(LOOK_EVERY_MS);
+    run = await api<Run>("GET", `${BASE}/runs/${run.runId}`);
+  }
+  const { status, resources, edges, notSeen } = run;
+  console.log(
+    `\nThe reading of dependencies is ${status}: ${resources ?? 0} consumers with ${edges ?? 0} uses; ${notSeen ?? 0} places could not be looked into (${base}${BASE}/coverage).`,
+  );
+  const secret = await mostUsed(api);
+  if (secret === undefined) return;
+  const radius = await api<BlastRadius>("GET", `${BASE}/blast-radius/${encodeURIComponent(secret)}`);
+  console.log(`\nWhat a rotation of ${secret} would touch: ${radius.total} consumers, score ${radius.score} of 100\n`);
+  printTable([
+    ["consumer", "kind", "environment", "what becomes of it"],
+    ...radius.consumers
+      .slice(0, SHOWN)
+      .map(({ resource: { name, kind, environment }, effect }) => [name, kind, environment ?? "-", effect]),
+  ]);
+}
+
+/** The asset that most resources refer to. */
+async function mostUsed(api: Api): Promise<string | undefined> {
+  const { items } = await api<{ items: Dependency[] }>("GET", `${BASE}?strength=references&limit=1000`);
+  const uses = new Map<string, number>();
+  for (const { secret } of items) if (secret !== null) uses.set(secret, (uses.get(secret) ?? 0) + 1);
+  return [...uses].sort((a, b) => b[1] - a[1])[0]?.[0];
+}

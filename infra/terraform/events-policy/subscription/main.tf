@@ -1,0 +1,59 @@
+# Makes every key vault of a subscription, present and later ones, send its events to the service: of the provider's subscription, where the
+# policy is defined. docs/permissions.md says what it may do.
+locals {
+  policy = jsondecode(file("${path.module}/../../../azure/events-policy/policy.json"))
+}
+
+resource "azurerm_policy_definition" "subscription_policy" {
+  name         = "vault-events-${var.environment_name}"
+  policy_type  = "Custom"
+  mode         = "Indexed"
+  display_name = "Key vaults send their events to Credential Lifecycle (${var.environment_name})"
+  description  = "Makes an Event Grid topic for each key vault, which delivers to the queue of the service by its own identity."
+  parameters   = jsonencode(local.policy.parameters)
+  policy_rule  = jsonencode(local.policy.policyRule)
+}
+
+resource "azurerm_subscription_policy_assignment" "subscription_policy_assignment" {
+  name                 = "evt-${var.environment_name}"
+  display_name         = "Key vaults send their events to Credential Lifecycle (${var.environment_name})"
+  location             = var.location
+  subscription_id      = var.scope
+  policy_definition_id = azurerm_policy_definition.subscription_policy.id
+
+  parameters = jsonencode({
+    environmentName  = { value = var.environment_name }
+    storageAccountId = { value = var.storage_account_id }
+  })
+
+  identity {
+    type = "SystemAssigned"
+  }
+}
+
+# Makes topics beside the vaults.
+resource "azurerm_role_assignment" "subscription_topics_role" {
+  scope                = var.scope
+  role_definition_name = "EventGrid Contributor"
+  principal_id         = azurerm_subscription_policy_assignment.subscription_policy_assignment.identity[0].principal_id
+  principal_type       = "ServicePrincipal"
+}
+
+module "roles" {
+  source = "../roles"
+
+  scope                 = var.resource_group_id
+  vault_events_queue_id = var.vault_events_queue_id
+  principal_id          = azurerm_subscription_policy_assignment.subscription_policy_assignment.identity[0].principal_id
+  environment_name      = var.environment_name
+}
+
+# For the vaults that are there already. Later ones are seen to when they are made.
+resource "azurerm_subscription_policy_remediation" "subscription_policy_remediation" {
+  name                    = "evt-${var.environment_name}"
+  subscription_id         = var.scope
+  policy_assignment_id    = azurerm_subscription_policy_assignment.subscription_policy_assignment.id
+  resource_discovery_mode = "ReEvaluateCompliance"
+
+  depends_on = [azurerm_role_assignment.subscription_topics_role, module.roles]
+}

@@ -1,0 +1,39 @@
+variable "scope" {
+  description = "The subscription, as an id: /subscriptions/... It must be the provider's own."
+  type        = string
+
+  validation {
+    condition     = can(regex("^/subscriptions/[^/]+$", var.scope))
+    error_message = "scope must be the id of a subscription."
+  }
+}
+
+variable "environment_name" {
+  description = "As given to the service's own module, at most 20 characters."
+  type        = string
+
+  validation {
+    condition     = length(var.environment_name) <= 20
+    error_message = "environment_name must have at most 20 characters."
+  }
+}
+
+variable "location" {
+  description = "Region of the identity that the policy deploys with."
+  type        = string
+}
+
+variable "storage_account_id" {
+  description = "Storage account of the service (output service_storage_account_id)."
+  type        = string
+}
+
+variable "vault_events_queue_id" {
+  description = "Queue of the service for events (output service_vault_events_queue_id)."
+  type        = string
+}
+
+variable "resource_group_id" {
+  description = "Resource group of the service (output service_resource_group_id)."
+  type        = string
+}

@@ -1,0 +1,64 @@
+# Tells the service between scans when a key vault of one subscription is written or deleted: of the provider's subscription, since
+# Event Grid takes a topic only in the subscription that its events come from, and one alone. docs/deploy.md says how it is switched on.
+data "azurerm_client_config" "current" {}
+
+resource "azurerm_resource_group" "events_group" {
+  name     = "rg-${var.environment_name}-events"
+  location = var.location
+  tags     = var.tags
+}
+
+resource "azurerm_eventgrid_system_topic" "topic" {
+  name                = "evgt-${var.environment_name}"
+  resource_group_name = azurerm_resource_group.events_group.name
+  location            = "global"
+  tags                = var.tags
+  source_resource_id  = "/subscriptions/${data.azurerm_client_config.current.subscription_id}"
+  topic_type          = "Microsoft.Resources.Subscriptions"
+
+  # Only an identity of the topic's own passes a storage firewall: https://learn.microsoft.com/azure/event-grid/handler-storage-queues
+  identity {
+    type = "SystemAssigned"
+  }
+}
+
+# A topic may put messages into the one queue, and do nothing else.
+resource "azurerm_role_assignment" "topic_sender_role" {
+  scope                = var.vault_events_queue_id
+  role_definition_name = "Storage Queue Data Message Sender"
+  principal_id         = azurerm_eventgrid_system_topic.topic.identity[0].principal_id
+  principal_type       = "ServicePrincipal"
+}
+
+# What can't be delivered within a day is dropped: a scan has seen by then what it would have told.
+resource "azurerm_eventgrid_system_topic_event_subscription" "event_subscription" {
+  name                  = "lifecycle-${var.environment_name}"
+  system_topic          = azurerm_eventgrid_system_topic.topic.name
+  resource_group_name   = azurerm_resource_group.events_group.name
+  event_delivery_schema = "CloudEventSchemaV1_0"
+  included_event_types  = ["Microsoft.Resources.ResourceWriteSuccess", "Microsoft.Resources.ResourceDeleteSuccess"]
+
+  delivery_identity {
+    type = "SystemAssigned"
+  }
+
+  storage_queue_endpoint {
+    storage_account_id                    = var.storage_account_id
+    queue_name                            = "vault-events"
+    queue_message_time_to_live_in_seconds = 86400
+  }
+
+  retry_policy {
+    max_delivery_attempts = 30
+    event_time_to_live    = 1440
+  }
+
+  advanced_filter {
+    string_in {
+      key    = "data.operationName"
+      values = ["Microsoft.KeyVault/vaults/write", "Microsoft.KeyVault/vaults/delete"]
+    }
+  }
+
+  depends_on = [azurerm_role_assignment.topic_sender_role]
+}

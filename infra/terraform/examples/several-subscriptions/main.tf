@@ -1,0 +1,44 @@
+# The service watches two subscriptions and learns of changes between scans: of vaults from the resource manager of both, and of what is
+# in the vaults of the second by a policy. A provider makes resources in one subscription, so the second has a provider of its own.
+variable "other_subscription_id" {
+  description = "A second subscription to watch."
+  type        = string
+}
+
+provider "azurerm" {
+  alias = "other"
+  features {}
+  subscription_id     = var.other_subscription_id
+  storage_use_azuread = true
+}
+
+module "service" {
+  source = "../.."
+
+  environment_name         = "lifecycle"
+  location                 = "westeurope"
+  watched_subscription_ids = [var.subscription_id, var.other_subscription_id]
+  events_enabled           = true
+}
+
+module "events" {
+  source    = "../../events"
+  providers = { azurerm = azurerm.other }
+
+  environment_name      = "lifecycle"
+  location              = "westeurope"
+  storage_account_id    = module.service.service_storage_account_id
+  vault_events_queue_id = module.service.service_vault_events_queue_id
+}
+
+module "events_policy" {
+  source    = "../../events-policy/subscription"
+  providers = { azurerm = azurerm.other }
+
+  scope                 = "/subscriptions/${var.other_subscription_id}"
+  environment_name      = "lifecycle"
+  location              = "westeurope"
+  storage_account_id    = module.service.service_storage_account_id
+  vault_events_queue_id = module.service.service_vault_events_queue_id
+  resource_group_id     = module.service.service_resource_group_id
+}

@@ -1,0 +1,24 @@
+variable "scope" {
+  description = "The subscription, as an id: /subscriptions/..."
+  type        = string
+
+  validation {
+    condition     = can(regex("^/subscriptions/[^/]+$", var.scope))
+    error_message = "scope must be the id of a subscription."
+  }
+}
+
+variable "scope_name" {
+  description = "The subscription's GUID."
+  type        = string
+}
+
+variable "principal_id" {
+  description = "Object id of the identity of the service (output service_identity_principal_id)."
+  type        = string
+}
+
+variable "environment_name" {
+  description = "As given to the service's own module."
+  type        = string
+}

@@ -1,0 +1,34 @@
+# What the service may read of one Log Analytics workspace: who reads the key vaults, and which applications sign in. docs/permissions.md
+# says for which call.
+
+locals {
+  # /subscriptions/<subscription>/resourceGroups/<name>/providers/Microsoft.OperationalInsights/workspaces/<workspace>
+  parts             = split("/", var.workspace_id)
+  resource_group_id = "/subscriptions/${local.parts[2]}/resourceGroups/${local.parts[4]}"
+}
+
+# Three tables (PRO). Log Analytics Data Reader would do, but may read every table of the workspace.
+resource "azurerm_role_definition" "log_reader_definition" {
+  # Unique in the tenant.
+  name              = "Credential Lifecycle Log Reader (${var.environment_name}, ${local.parts[2]}, ${local.parts[4]})"
+  description       = "Queries who reads key vaults and which applications sign in."
+  scope             = local.resource_group_id
+  assignable_scopes = [local.resource_group_id]
+
+  permissions {
+    actions = [
+      "Microsoft.OperationalInsights/workspaces/read",
+      "Microsoft.OperationalInsights/workspaces/query/read",
+      "Microsoft.OperationalInsights/workspaces/query/AZKVAuditLogs/read",
+      "Microsoft.OperationalInsights/workspaces/query/AzureDiagnostics/read",
+      "Microsoft.OperationalInsights/workspaces/query/AADServicePrincipalSignInLogs/read",
+    ]
+  }
+}
+
+resource "azurerm_role_assignment" "log_reader_role" {
+  scope              = var.workspace_id
+  role_definition_id = azurerm_role_definition.log_reader_definition.role_definition_resource_id
+  principal_id       = var.principal_id
+  principal_type     = "ServicePrincipal"
+}

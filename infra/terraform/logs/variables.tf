@@ -1,0 +1,19 @@
+variable "workspace_id" {
+  description = "The Log Analytics workspace, as a resource id."
+  type        = string
+
+  validation {
+    condition     = can(regex("^/subscriptions/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/resourceGroups/[^/]+/providers/Microsoft.OperationalInsights/workspaces/[^/]+$", var.workspace_id))
+    error_message = "workspace_id must be the resource id of a Log Analytics workspace."
+  }
+}
+
+variable "principal_id" {
+  description = "Object id of the identity of the service (output service_identity_principal_id)."
+  type        = string
+}
+
+variable "environment_name" {
+  description = "As given to the service's own module."
+  type        = string
+}

@@ -1,0 +1,196 @@
+import * as z from "zod";
+import type { Audit } from "../audit/audit.ts";
+import { audited } from "../audit/audited.ts";
+import type { Caller } from "../http/endpoint.ts";
+import { type Page, type PageRequest, pageOfAll } from "../http/paging.ts";
+import { notFound, Problem } from "../http/problem.ts";
+import type { Clock } from "../runtime.ts";
+import { entity, type Row, withoutKeys } from "../storage/entity.ts";
+import { keyEnd } from "../storage/keys.ts";
+import { put, remove, type Tables } from "../storage/tables.ts";
+import type { EndItem, Followed, FollowedAlert } from "./followed.ts";
+import type { History } from "./history.ts";
+import { alertKey, followedIn, unpackItems } from "./items.ts";
+import type { RuleRecord } from "./rule.ts";
+import type { AlertRules } from "./rules.ts";
+
+/** Somebody has seen an alert and sees to it: it is not escalated, until it ends and begins anew. */
+export const AcknowledgementRecord = z.object({
+  ruleId: z.string(),
+  /** Of what the alert is about, such as the asset. */
+  itemId: z.string(),
+  /** Since when the alert was told: tells it from one of the same item that began later. */
+  since: z.string(),
+  note: z.string().optional(),
+  acknowledgedAt: z.string(),
+  acknowledgedBy: z.string(),
+});
+export type AcknowledgementRecord = z.infer<typeof AcknowledgementRecord>;
+
+/** Beside the snoozes; one partition, which one request reads. */
+const AcknowledgementRows = entity("AlertSnoozes", AcknowledgementRecord);
+const ACKNOWLEDGEMENTS = "acknowledgements";
+const keyOf = (ruleId: string, alert: string): string => `${ruleId}|${alert}`;
+
+export const acknowledgementId = ({ ruleId, itemId }: Pick<AcknowledgementRecord, "ruleId" | "itemId">): string =>
+  `${ruleId}.${itemId}`;
+
+/** An alert that has not ended, and who acknowledged it. */
+export interface OpenAlert extends FollowedAlert {
+  acknowledgement: AcknowledgementRecord | undefined;
+}
+
+export interface Acknowledgements {
+  /** Those of a rule, by `alertKey`. One request per 1,000. */
+  of(ruleId: string): Promise<Map<string, Row<AcknowledgementRecord>>>;
+  /** A rule's alerts that have not ended, by what they are about. Two requests per 1,000. @throws {Problem} notFound */
+  open(ruleId: string, filter: { acknowledged?: boolean | undefined }, request: PageRequest): Promise<Page<OpenAlert>>;
+  /** By rule and item. */
+  list(filter: { ruleId?: string | undefined }, request: PageRequest): Promise<Page<AcknowledgementRecord>>;
+  /**
+   * Of one item's alert, or of all that an entry of the history told and that have not ended.
+   *
+   * @throws {Problem} notFound for an unknown rule or entry, and where nothing of it is open; alreadyExists where all of it
+   * is acknowledged.
+   */
+  create(
+    request: { ruleId: string; itemId?: string | undefined; historyId?: string | undefined; note?: string | undefined },
+    caller: Caller,
+  ): Promise<AcknowledgementRecord[]>;
+  /** Takes one back: the alert can be escalated again. @throws {Problem} notFound */
+  remove(id: string, caller: Caller): Promise<void>;
+  /** Forgets those of alerts that have ended. */
+  end(ruleId: string, ended: readonly Pick<EndItem, "of" | "since">[]): Promise<void>;
+  /** Forgets those of rules that are gone, and of alerts that ended while somebody acknowledged them. */
+  cleanUp(rules: readonly RuleRecord[]): Promise<void>;
+}
+
+export function createAcknowledgements(deps: {
+  tables: Tables;
+  rules: Pick<AlertRules, "get">;
+  followed: Followed;
+  history: Pick<History, "get">;
+  audit: Pick<Audit, "append">;
+  clock: Clock;
+}): Acknowledgements {
+  const { tables, rules, followed, audit, clock } = deps;
+
+  async function read(prefix: string): Promise<Row<AcknowledgementRecord>[]> {
+    const found: Row<AcknowledgementRecord>[] = [];
+    const range = prefix === "" ? {} : { from: prefix, before: keyEnd(prefix) };
+    const pages = tables.pages(AcknowledgementRows, { partitionKey: ACKNOWLEDGEMENTS, ...range });
+    for await (const rows of pages) found.push(...rows);
+    return found;
+  }
+
+  async function of(ruleId: string): Promise<Map<string, Row<AcknowledgementRecord>>> {
+    const prefix = keyOf(ruleId, "");
+    return new Map((await read(prefix)).map((row) => [row.rowKey.slice(prefix.length), row]));
+  }
+
+  /** The alerts that a request is about, by key. */
+  async function alertsOf(request: Parameters<Acknowledgements["create"]>[0]): Promise<Map<string, FollowedAlert>> {
+    const { ruleId, itemId = "", historyId } = request;
+    const open = await followed.of(ruleId);
+    if (historyId === undefined) {
+      const wanted = itemId.toLowerCase();
+      return new Map([...open].filter(([, { item }]) => item.id.toLowerCase() === wanted));
+    }
+    const delivery = await deps.history.get(historyId);
+    if (!delivery || (delivery.escalatedFrom ?? delivery.ruleId) !== ruleId)
+      throw notFound(`The history entry ${historyId.slice(0, 64)} of this rule`);
+    const keys = unpackItems(delivery.news).flatMap((one) => {
+      const item = followedIn(one);
+      return item ? [alertKey(item)] : [];
+    });
+    return new Map(keys.flatMap((key) => (open.has(key) ? [[key, open.get(key)!] as const] : [])));
+  }
+
+  return {
+    of,
+
+    async open(ruleId, { acknowledged }, request) {
+      await rules.get(ruleId);
+      const [open, known] = await Promise.all([followed.of(ruleId), of(ruleId)]);
+      const alerts = [...open].map(([key, row]): OpenAlert & { key: string } => {
+        const found = known.get(key);
+        const acknowledgement = found?.since === row.since ? withoutKeys(found) : undefined;
+        return { ...withoutKeys(row), key, acknowledgement };
+      });
+      const wanted = alerts.filter(
+        (one) => acknowledged === undefined || (one.acknowledgement !== undefined) === acknowledged,
+      );
+      return pageOfAll(wanted, request, ({ key }) => key);
+    },
+
+    async list({ ruleId }, request) {
+      return pageOfAll(await read(ruleId === undefined ? "" : keyOf(ruleId, "")), request, ({ rowKey }) => rowKey);
+    },
+
+    async create(request, caller) {
+      const { ruleId, itemId, historyId, note } = request;
+      await rules.get(ruleId);
+      const alerts = await alertsOf(request);
+      if (alerts.size === 0)
+        throw notFound(`An alert of this rule about ${(itemId ?? historyId ?? "").slice(0, 300)} that has not ended`);
+      const known = await of(ruleId);
+      const at = clock.now().toISOString();
+      const made = [...alerts].flatMap(([key, { item, since }]): [string, AcknowledgementRecord][] => {
+        if (known.get(key)?.since === since) return [];
+        const record = { ruleId, itemId: item.id, since, acknowledgedAt: at, acknowledgedBy: caller.actor };
+        return [[key, { ...record, ...(note === undefined ? {} : { note }) }]];
+      });
+      if (made.length === 0) throw new Problem("alreadyExists", "It is acknowledged already.");
+      const details = {
+        ...(itemId === undefined ? { historyId } : { itemId }),
+        alerts: made.length,
+        note: note ?? null,
+      };
+      const event = { type: "alert.acknowledged", caller, target: { type: "alertRule", id: ruleId }, details };
+      await audited(audit, event, () =>
+        tables.write(
+          AcknowledgementRows.table,
+          ACKNOWLEDGEMENTS,
+          made.map(([key, record]) => put(AcknowledgementRows, keyOf(ruleId, key), record)),
+        ),
+      );
+      return made.map(([, record]) => record);
+    },
+
+    async remove(id, caller) {
+      const ruleId = id.slice(0, id.indexOf("."));
+      const found = /^[0-9A-Z]{26}\./i.test(id)
+        ? [...(await of(ruleId)).values()].find((row) => acknowledgementId(row).toLowerCase() === id.toLowerCase())
+        : undefined;
+      if (!found) throw notFound(`The acknowledgement ${id.slice(0, 300)}`);
+      const { itemId } = found;
+      const target = { type: "alertRule", id: ruleId };
+      const event = { type: "alert.acknowledgementRemoved", caller, target, details: { itemId } };
+      await audited(audit, event, () => tables.remove(AcknowledgementRows, ACKNOWLEDGEMENTS, found.rowKey));
+    },
+
+    async end(ruleId, ended) {
+      if (ended.length === 0) return;
+      const known = await of(ruleId);
+      for (const one of ended) {
+        const row = known.get(alertKey(one.of));
+        if (row && row.since === one.since) await tables.remove(AcknowledgementRows, ACKNOWLEDGEMENTS, row.rowKey);
+      }
+    },
+
+    async cleanUp(known) {
+      const acknowledged = Map.groupBy(await read(""), ({ ruleId }) => ruleId);
+      const ruleIds = new Set(known.map(({ ruleId }) => ruleId));
+      for (const [ruleId, rows] of acknowledged) {
+        const open = ruleIds.has(ruleId) ? await followed.of(ruleId) : new Map<string, FollowedAlert>();
+        const prefix = keyOf(ruleId, "");
+        const gone = rows.filter(({ rowKey, since }) => open.get(rowKey.slice(prefix.length))?.since !== since);
+        await tables.write(
+          AcknowledgementRows.table,
+          ACKNOWLEDGEMENTS,
+          gone.map(({ rowKey }) => remove(AcknowledgementRows, rowKey)),
+        );
+      }
+    },
+  };
+}

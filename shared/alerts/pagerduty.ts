@@ -1,0 +1,37 @@
+import type { Incident } from "./incident.ts";
+import type { Urgency } from "./items.ts";
+
+/** https://developer.pagerduty.com/docs/send-alert-event: a summary has at most 1,024 characters. */
+const MAX_SUMMARY = 1024;
+
+const SEVERITIES: Record<Urgency, "critical" | "error" | "warning" | "info"> = {
+  expired: "critical",
+  critical: "error",
+  warning: "warning",
+  notice: "info",
+};
+
+/** An event of PagerDuty's Events API v2: https://developer.pagerduty.com/docs/send-alert-event */
+export function pagerDutyEvent(
+  incident: Incident,
+  routingKey: string,
+  { ruleName, alertType, createdAt }: { ruleName: string; alertType: string; createdAt: string },
+): object {
+  const { key, action, urgency, summary, facts, source, links } = incident;
+  const event = { routing_key: routingKey, event_action: action === "open" ? "trigger" : "resolve", dedup_key: key };
+  if (action === "close") return event;
+  return {
+    ...event,
+    client: "Credential lifecycle",
+    links: links.map(({ text, url }) => ({ href: url, text })),
+    payload: {
+      summary: summary.slice(0, MAX_SUMMARY).toWellFormed(),
+      source: source.toWellFormed(),
+      severity: SEVERITIES[urgency],
+      timestamp: createdAt,
+      group: ruleName,
+      class: alertType,
+      custom_details: Object.fromEntries(facts.map(([label, value]) => [label, value.toWellFormed()])),
+    },
+  };
+}

@@ -1,0 +1,103 @@
+import * as z from "zod";
+import { systemRandomness } from "../runtime.ts";
+import { MINUTE_MS, SECOND_MS } from "../time.ts";
+import { CALL_LIMITS, clientOptions, type Route } from "./calls.ts";
+import { type CloudFailure, failure, malformedAnswer } from "./failure.ts";
+import type { CloudServices } from "./key-vault.ts";
+
+/** The answer to a query. */
+export interface QueryAnswer {
+  /** By the names of the columns. Instants are Dates. */
+  rows: Record<string, unknown>[];
+  /** Only a part of the rows came: these are true, and others may be missing. */
+  incomplete: CloudFailure | undefined;
+}
+
+/** Queries of Log Analytics. https://learn.microsoft.com/azure/azure-monitor/logs/api/overview */
+export interface LogAnalytics {
+  /**
+   * The one table that a query answers. It is sent once: whoever asks counts its queries, and asks again later.
+   *
+   * @param workspaceId - The workspace's own id, a GUID.
+   * @param span - Of the rows' `TimeGenerated`.
+   * @throws {CloudFailure} throttled with the seconds to wait where they are named; timedOut when the query took too long.
+   */
+  query(workspaceId: string, query: string, span: { from: Date; to: Date }, signal?: AbortSignal): Promise<QueryAnswer>;
+}
+
+/** The service is to end a query after so long, of at most 600 seconds: https://learn.microsoft.com/azure/azure-monitor/logs/api/timeouts */
+const QUERY_SECONDS = 60;
+/** It answers up to 100 MB. */
+const ANSWER_MS = QUERY_SECONDS * SECOND_MS + MINUTE_MS;
+
+const QUERY_PATH = /^\/v1\/workspaces\/[0-9a-f-]{36}\/query$/i;
+/** https://learn.microsoft.com/azure/azure-monitor/logs/api/response-format */
+const answer = z.object({
+  tables: z
+    .array(
+      z.object({
+        columns: z.array(z.object({ name: z.string(), type: z.string() })),
+        rows: z.array(z.array(z.unknown())),
+      }),
+    )
+    .min(1),
+});
+
+export function createLogAnalytics(services: CloudServices): LogAnalytics {
+  const { config, identity, log, randomness = systemRandomness(), limits } = services;
+  const endpoint = config.cloud.logAnalytics;
+  const origin = new URL(endpoint).origin;
+  const scope = `${endpoint}/.default`;
+
+  return {
+    async query(workspaceId, query, { from, to }, signal) {
+      const target = {
+        operation: "query the logs",
+        resource: `Log Analytics workspace ${workspaceId}`,
+        grant: "the role Log Analytics Data Reader on this workspace, or one that may query its tables",
+      };
+      const route = (path: string): Route | undefined => (QUERY_PATH.test(path) ? { target, answer } : undefined);
+      const once = { throttledTries: 1, concurrencyTries: 1, unreachableTries: 1 };
+      const { LogsQueryClient } = await import("@azure/monitor-query-logs");
+      const client = new LogsQueryClient(await identity.credential(), {
+        ...(await clientOptions({
+          origin,
+          scope,
+          identity,
+          route,
+          resource: target.resource,
+          signal,
+          failureOf: ({ status }) =>
+            status === 504
+              ? failure("timedOut", target, `the query took longer than ${QUERY_SECONDS} s`, {
+                  remedy: "Nothing to mend: the next reading asks for a shorter time.",
+                })
+              : undefined,
+          log,
+          randomness,
+          limits: { ...CALL_LIMITS, requestTimeoutMs: ANSWER_MS, ...limits, ...once },
+        })),
+        endpoint: `${origin}/v1`,
+        credentials: { scopes: [scope] },
+      });
+      const options = { serverTimeoutInSeconds: QUERY_SECONDS };
+      const result = await client.queryWorkspace(workspaceId, query, { startTime: from, endTime: to }, options);
+      const isWhole = result.status === "Success";
+      const table = (isWhole ? result.tables : result.partialTables)[0];
+      if (table === undefined) throw malformedAnswer(target, "the answer has no table");
+      const names = table.columnDescriptors.map(({ name }) => name ?? "");
+      const rows = table.rows.map((cells) => Object.fromEntries(names.map((name, at) => [name, cells[at]])));
+      if (isWhole) return { rows, incomplete: undefined };
+      return {
+        rows,
+        incomplete: failure("incomplete", target, "only a part of the rows was answered", {
+          remedy: "Nothing to mend: what is missing is asked for again with the next reading.",
+          cloudCode: codeOf(result.partialError.code),
+        }),
+      };
+    },
+  };
+}
+
+const codeOf = (code: unknown): string | undefined =>
+  typeof code === "string" && /^[A-Za-z][A-Za-z0-9_]{1,63}$/.test(code) ? code : undefined;

@@ -1,0 +1,57 @@
+import type { Config } from "../config/config.ts";
+
+/** What links into the Azure portal are made of. */
+export interface Portal {
+  /** https://portal.azure.com, or the sovereign cloud's. */
+  portal: string;
+  tenantId: string | undefined;
+  /** Domain of the vaults' addresses, such as `vault.azure.net`. */
+  keyVaultSuffix: string;
+}
+
+/** https://learn.microsoft.com/azure/azure-government/compare-azure-government-global-azure and the Azure China guide. */
+const PORTALS: Record<Config["AZURE_CLOUD"], string> = {
+  AzureCloud: "https://portal.azure.com",
+  AzureChinaCloud: "https://portal.azure.cn",
+  AzureUSGovernment: "https://portal.azure.us",
+};
+
+export const portalOf = (config: Pick<Config, "AZURE_CLOUD" | "AZURE_TENANT_ID" | "cloud">): Portal => ({
+  portal: PORTALS[config.AZURE_CLOUD],
+  tenantId: config.AZURE_TENANT_ID,
+  keyVaultSuffix: config.cloud.keyVaultSuffix,
+});
+
+const tenant = ({ tenantId }: Portal): string => (tenantId ? `@${tenantId}` : "");
+
+/** https://learn.microsoft.com/azure/azure-portal/azure-portal-overview: a resource's page, and a list under it. */
+export function vaultLink(links: Portal, vaultId: string, list: string): string {
+  const path = vaultId.split("/").map(encodeURIComponent).join("/");
+  return `${links.portal}/#${tenant(links)}/resource${path}${list ? `/${list}` : ""}`;
+}
+
+const PORTAL_KINDS = { secret: "Secret", key: "Key", certificate: "Certificate" } as const;
+
+/** A secret's, key's or certificate's own page, which the portal names by its address in the vault. */
+export function assetLink(
+  links: Portal,
+  { type, name, vaultName }: { type: keyof typeof PORTAL_KINDS; name: string; vaultName: string },
+): string {
+  const address = `https://${encodeURIComponent(vaultName)}.${links.keyVaultSuffix}/${type}s/${encodeURIComponent(name)}`;
+  return `${links.portal}/#${tenant(links)}/asset/Microsoft_Azure_KeyVault/${PORTAL_KINDS[type]}/${address}`;
+}
+
+/** The page of an application registration's certificates and secrets; of a B2C tenant's other credentials the tenant's. */
+export function credentialsLink(
+  { portal }: Portal,
+  {
+    kind = "application",
+    appId,
+    tenantDomain,
+  }: { kind?: string | undefined; appId?: string | undefined; tenantDomain?: string | undefined },
+): string {
+  const directory = `${portal}/#${tenantDomain === undefined ? "" : `@${encodeURIComponent(tenantDomain)}/`}view`;
+  return kind === "application" && appId !== undefined
+    ? `${directory}/Microsoft_AAD_RegisteredApps/ApplicationMenuBlade/~/Credentials/appId/${encodeURIComponent(appId)}`
+    : `${directory}/Microsoft_AAD_B2CAdmin/TenantManagementMenuBlade/~/overview`;
+}

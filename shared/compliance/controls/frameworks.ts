@@ -1,0 +1,61 @@
+/** The frameworks that results are shown for. */
+
+interface FrameworkFacts {
+  name: string;
+  version: string;
+  /** Where its controls are from. */
+  source: string;
+}
+
+const CIS = "CIS Microsoft Azure Foundations Benchmark";
+const cisSource = (file: string) => `https://github.com/prowler-cloud/prowler prowler/compliance/azure/${file}`;
+const policySet = (file: string) =>
+  `https://github.com/Azure/azure-policy built-in-policies/policySetDefinitions/${file}`;
+
+/** The columns of Microsoft's policy sets, each naming its file, and beside it the text of the framework itself. */
+export const FRAMEWORKS = {
+  "cis-azure-2.1.0": { name: CIS, version: "2.1.0", source: cisSource("cis_2.1_azure.json") },
+  "cis-azure-3.0.0": { name: CIS, version: "3.0.0", source: cisSource("cis_3.0_azure.json") },
+  "cis-azure-4.0.0": { name: CIS, version: "4.0.0", source: cisSource("cis_4.0_azure.json") },
+  "cis-azure-5.0.0": { name: CIS, version: "5.0.0", source: cisSource("cis_5.0_azure.json") },
+  "cis-azure-6.0.0": { name: CIS, version: "6.0.0", source: cisSource("cis_6.0_azure.json") },
+  "iso-27001-2022": {
+    name: "ISO/IEC 27001 Annex A",
+    version: "2022",
+    source: `${policySet("Regulatory Compliance/ISO_IEC_27002_2022.json")} (1.7.0), whose numbers are those of Annex A; ISO/IEC 27002:2022`,
+  },
+  "mcsb-v3": {
+    name: "Microsoft Cloud Security Benchmark",
+    version: "3",
+    source: `${policySet("Security Center/AzureSecurityCenter.json")} (57.56.0); https://learn.microsoft.com/security/benchmark/azure/mcsb-data-protection`,
+  },
+  "nist-800-53-r5": {
+    name: "NIST SP 800-53",
+    version: "R5.1.1",
+    source: `${policySet("Regulatory Compliance/NIST_SP_800-53_R5.1.1.json")} (1.7.0); https://csrc.nist.gov/pubs/sp/800/53/r5/upd1/final`,
+  },
+  "pci-dss-4.0.1": {
+    name: "PCI DSS",
+    version: "4.0.1",
+    source: `${policySet("Regulatory Compliance/PCI_DSS_v4.0.1.json")} (1.6.0); https://www.pcisecuritystandards.org/document_library/`,
+  },
+  "soc-2": {
+    name: "SOC 2",
+    version: "Type 2",
+    source: `${policySet("Regulatory Compliance/SOC_2.json")} (1.12.0); AICPA TSC section 100 (2017, points of focus of 2022)`,
+  },
+} as const satisfies Record<string, FrameworkFacts>;
+
+export type FrameworkId = keyof typeof FRAMEWORKS;
+export const FRAMEWORK_IDS = Object.keys(FRAMEWORKS) as FrameworkId[];
+
+/**
+ * Checks and the controls that ask for what they look at: a list of ids for each framework, `3.7.5-3.7.8, 4.1`, where a
+ * range counts up the last number.
+ */
+export interface Mapping {
+  checks: readonly string[];
+  controls: { readonly [F in FrameworkId]?: string };
+  /** Who says so, or what the text asks for, in a sentence for an assessor. */
+  basis: string;
+}

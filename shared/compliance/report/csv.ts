@@ -1,0 +1,74 @@
+import { type Column, createCsv } from "../../csv.ts";
+import { FRAMEWORKS } from "../controls.ts";
+import type { CheckResult, ControlResult, FrameworkResult } from "../frameworks.ts";
+import type { Violation } from "../violations.ts";
+
+type Plain = Exclude<keyof Violation, "frameworks" | "controls" | "remediation">;
+/** A column named after the member it shows. */
+const member = (name: Plain): Column<Violation> => ({ label: name, value: (violation) => violation[name] });
+
+/** A new column goes to the end: people read them by position. Controls are `<framework> <control>`, told apart by `; `. */
+const violations = createCsv<Violation>([
+  member("id"),
+  member("severity"),
+  member("checkId"),
+  member("title"),
+  member("resourceType"),
+  member("resourceId"),
+  member("resourceName"),
+  member("vaultName"),
+  member("subscriptionId"),
+  member("owner"),
+  member("evidence"),
+  member("firstSeenAt"),
+  member("lastSeenAt"),
+  member("exempted"),
+  member("exemptionId"),
+  {
+    label: "controls",
+    value: ({ controls }) => controls.map(({ framework, control }) => `${framework} ${control}`).join("; "),
+  },
+  { label: "remedyPortal", value: ({ remediation }) => remediation.portal },
+  { label: "remedyCli", value: ({ remediation }) => remediation.cli },
+]);
+
+export const violationsCsv = (rows: readonly Violation[]): string =>
+  `${violations.header()}${violations.rows(rows)}\r\n`;
+
+interface ControlLine {
+  framework: FrameworkResult;
+  control: ControlResult;
+  /** Undefined where only a person can tell. */
+  check: CheckResult | undefined;
+}
+
+const controls = createCsv<ControlLine>([
+  { label: "framework", value: ({ framework }) => framework.id },
+  { label: "control", value: ({ control }) => control.id },
+  { label: "title", value: ({ control }) => control.title },
+  { label: "status", value: ({ control }) => control.status },
+  { label: "checkId", value: ({ check }) => check?.id },
+  { label: "checkTitle", value: ({ check }) => check?.title },
+  { label: "severity", value: ({ check }) => check?.severity },
+  { label: "resourceType", value: ({ check }) => check?.resourceType },
+  { label: "passed", value: ({ check }) => check?.passed },
+  { label: "failed", value: ({ check }) => check?.failed },
+  { label: "exempted", value: ({ check }) => check?.exempted },
+  { label: "basis", value: ({ check }) => check?.basis },
+]);
+
+/** A line for each control and check, and one for a control that has none. */
+export function frameworkCsv(framework: FrameworkResult): string {
+  const lines = framework.controls.flatMap((control): ControlLine[] =>
+    control.checks.length === 0
+      ? [{ framework, control, check: undefined }]
+      : control.checks.map((check) => ({ framework, control, check })),
+  );
+  return `${controls.header()}${controls.rows(lines)}\r\n`;
+}
+
+/** The files' header lines, for the description. */
+export const VIOLATIONS_CSV_EXAMPLE = violations.header();
+export const FRAMEWORK_CSV_EXAMPLE = controls.header();
+export const frameworkName = ({ id }: Pick<FrameworkResult, "id">): string =>
+  `${FRAMEWORKS[id].name} ${FRAMEWORKS[id].version}`;

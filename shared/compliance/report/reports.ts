@@ -1,0 +1,92 @@
+import { MAX_LIMIT } from "../../http/paging.ts";
+import { Problem } from "../../http/problem.ts";
+import type { Clock } from "../../runtime.ts";
+import type { Compliance } from "../compliance.ts";
+import type { FrameworkId } from "../controls.ts";
+import type { Violation, ViolationFilter } from "../violations.ts";
+import { frameworkCsv, violationsCsv } from "./csv.ts";
+
+/** Violations in a part of the CSV. */
+const CSV_PART = 5_000;
+/** A longer PDF is nothing anyone reads. */
+export const MAX_PDF_VIOLATIONS = 2_000;
+/** Violations that an assessor's report shows of each check; the CSV has all. */
+const EVIDENCE_PER_CHECK = 20;
+const DEFAULT_DAYS = 90;
+/** Pages of the list that one file is put together from at most. */
+const MAX_PAGES = 10;
+
+/** Results as files, for people who don't call the API. */
+export interface ComplianceReports {
+  /** Up to 5,000 violations; what follows comes by the cursor. */
+  violationsCsv(
+    filter: ViolationFilter,
+    cursor: string | undefined,
+  ): Promise<{ csv: string; nextCursor: string | null }>;
+  /** @throws {Problem} invalidRequest where there are more than `MAX_PDF_VIOLATIONS`. */
+  violationsPdf(filter: ViolationFilter): Promise<Uint8Array>;
+  /** @throws {Problem} notFound */
+  frameworkCsv(id: string): Promise<{ id: FrameworkId; csv: string }>;
+  /**
+   * An assessor's report.
+   *
+   * @param days - Its period: so many days up to now.
+   * @throws {Problem} notFound
+   */
+  frameworkPdf(id: string, days?: number): Promise<{ id: FrameworkId; data: Uint8Array }>;
+}
+
+export function createComplianceReports(deps: {
+  compliance: Pick<Compliance, "violations" | "framework" | "assessment">;
+  /** Key vaults of which the last scan could read no list. */
+  unreadableVaults: () => Promise<number>;
+  /** A WOFF file: the bundle has its own. */
+  unicodeFont?: string;
+  clock: Clock;
+}): ComplianceReports {
+  const { compliance, unreadableVaults, unicodeFont, clock } = deps;
+
+  /** Up to `most` violations from a cursor on; fewer where what the filter asks for is rare. */
+  async function walk(filter: ViolationFilter, most: number, cursor: string | undefined) {
+    const items: Violation[] = [];
+    let next: string | null | undefined = cursor;
+    for (let page = 0; page < MAX_PAGES && next !== null && items.length < most; page++) {
+      const limit = Math.min(MAX_LIMIT, most - items.length);
+      const found = await compliance.violations(filter, { limit, offset: 0, cursor: next });
+      items.push(...found.items);
+      next = found.nextCursor;
+    }
+    return { items, nextCursor: next ?? null };
+  }
+
+  return {
+    async violationsCsv(filter, cursor) {
+      const { items, nextCursor } = await walk(filter, CSV_PART, cursor);
+      return { csv: violationsCsv(items), nextCursor };
+    },
+
+    async violationsPdf(filter) {
+      const { items, nextCursor } = await walk(filter, MAX_PDF_VIOLATIONS, undefined);
+      if (nextCursor !== null) {
+        throw new Problem(
+          "invalidRequest",
+          `A PDF holds at most ${MAX_PDF_VIOLATIONS} violations, and there are more, or more to look through. Choose filters, or GET /compliance/violations/csv, which has no limit.`,
+        );
+      }
+      const { violationsDocument } = await import("./violations-pdf.ts");
+      return await violationsDocument(items, { filter, createdAt: clock.now(), unicodeFont });
+    },
+
+    async frameworkCsv(id) {
+      const framework = await compliance.framework(id);
+      return { id: framework.id, csv: frameworkCsv(framework) };
+    },
+
+    async frameworkPdf(id, days = DEFAULT_DAYS) {
+      const assessment = await compliance.assessment(id, { days, each: EVIDENCE_PER_CHECK });
+      const { assessmentDocument } = await import("./assessment-pdf.ts");
+      const about = { days, unreadableVaults: await unreadableVaults(), unicodeFont };
+      return { id: assessment.framework.id, data: await assessmentDocument(assessment, about) };
+    },
+  };
+}

@@ -1,0 +1,63 @@
+import { createDocument } from "../../pdf/document.ts";
+import { HEADING, MARGIN, MUTED, type Sheet } from "../../pdf/sheet.ts";
+import { SEVERITIES } from "../check.ts";
+import type { Violation, ViolationFilter } from "../violations.ts";
+import { evidenceTable, instant, section, TEXT_SIZE } from "./tables.ts";
+
+interface About {
+  filter: ViolationFilter;
+  createdAt: Date;
+  unicodeFont: string | undefined;
+}
+
+/** Violations as a document to work through: by check, with how to mend the first of each. */
+export async function violationsDocument(
+  violations: readonly Violation[],
+  { filter, createdAt, unicodeFont }: About,
+): Promise<Uint8Array> {
+  const facts = { title: "Violations", createdAt, unicodeFont };
+  return await createDocument(facts, `Violations, ${instant(createdAt)} UTC`, (sheet) => {
+    sheet.text("Violations", { size: 18, style: "bold", color: HEADING });
+    sheet.y -= 2;
+    sheet.fact("Service", "Credential and Secret Lifecycle Service");
+    sheet.fact("Filters", filterText(filter));
+    sheet.fact("Created", `${instant(createdAt)} UTC`);
+    sheet.fact("Violations", totals(violations));
+    for (const group of groupsOf(violations)) writeCheck(sheet, group);
+  });
+}
+
+function filterText(filter: ViolationFilter): string {
+  const parts = Object.entries(filter).filter(([, value]) => value !== undefined);
+  return parts.map(([name, value]) => `${name} ${value}`).join(", ") || "none";
+}
+
+function totals(violations: readonly Violation[]): string {
+  const open = violations.filter(({ exempted }) => !exempted);
+  const bySeverity = SEVERITIES.map(
+    (severity) => `${open.filter((one) => one.severity === severity).length} ${severity}`,
+  );
+  return `${open.length} open (${bySeverity.join(", ")}), ${violations.length - open.length} exempted`;
+}
+
+/** By check, in the order of the list. */
+function groupsOf(violations: readonly Violation[]): Violation[][] {
+  const groups = new Map<string, Violation[]>();
+  for (const violation of violations) {
+    const group = groups.get(violation.checkId);
+    if (group) group.push(violation);
+    else groups.set(violation.checkId, [violation]);
+  }
+  return [...groups.values()];
+}
+
+function writeCheck(sheet: Sheet, group: readonly Violation[]): void {
+  const { title, severity, checkId, rationale, frameworks, resourceId, remediation } = group[0]!;
+  section(sheet, `${title} (${severity}, ${group.length})`);
+  const asked = frameworks.length > 0 ? `asked for by ${frameworks.join(", ")}` : "asked for by no framework";
+  sheet.text(`${checkId}; ${asked}. ${rationale}`, { size: TEXT_SIZE, color: MUTED });
+  sheet.text(`To mend ${resourceId}: ${remediation.portal}`, { size: TEXT_SIZE });
+  for (const line of remediation.cli.split("\n")) sheet.text(line, { size: 8, color: MUTED, x: MARGIN + 12 });
+  sheet.y -= 3;
+  evidenceTable(sheet, group);
+}

@@ -1,0 +1,236 @@
+import { deflateRawSync, inflateRawSync } from "node:zlib";
+import * as z from "zod";
+import type { Change } from "../storage/write-totals.ts";
+import { type CountedResults, PackedResults, packResults, unpackResults } from "./changed-results.ts";
+import type { EvaluationRecord, TotalsRecord } from "./layout.ts";
+import { packTallies, type Tally, unpackTallies } from "./pack.ts";
+import { HOLDERS, type IsUncounted } from "./uncounted.ts";
+
+/**
+ * What all vaults' results come to, so that a score reads one row instead of all of them: for each subscription, and each
+ * holder of credentials, how many pairs of each check pass and fail. Vaults of which exemptions name the vault itself or one of
+ * its assets are kept one by one. Totals are computed anew from the vaults' rows and written under their ETag; what changed
+ * since is in rows of its own (changed-results.ts).
+ */
+
+/** Vaults of one evaluation, or of none, that are named one by one. */
+const NAMED = 50;
+/** An entity has 1 MiB. */
+const MAX_BYTES = 700_000;
+
+const Covered = z.object({
+  /** The evaluation of everything that last covered them; empty for none. */
+  evaluationId: z.string(),
+  vaults: z.int(),
+  /** When the first and the last of them was evaluated first. */
+  oldest: z.string(),
+  newest: z.string(),
+  /** With when they were evaluated first; empty where they are too many, or none is further than they are. */
+  named: z.array(z.tuple([z.string(), z.string()])),
+});
+
+const Group = z.object({
+  subscriptionId: z.string(),
+  /** Of a holder of credentials; empty for the vaults of a subscription. */
+  holder: z.string(),
+  /** Packed as a vault's, in base64. */
+  tallies: z.string(),
+  /** When one of them was last evaluated, and which. */
+  evaluated: z.tuple([z.string(), z.string()]),
+  covered: z.array(Covered),
+});
+
+const Packed = z.object({
+  vaults: z.int(),
+  groups: z.array(Group),
+  /** Those kept one by one. */
+  apart: z.array(PackedResults),
+  /** All vaults that an exemption of a whole vault names, whether there are results of them or not. */
+  exempt: z.array(z.string()),
+});
+export type ResultTotals = z.infer<typeof Packed>;
+
+const groupOf = ({ subscriptionId, name }: Pick<CountedResults, "subscriptionId" | "name">): string =>
+  HOLDERS.includes(subscriptionId) ? `${subscriptionId}!${name.toLowerCase()}` : subscriptionId.toLowerCase();
+
+/** @param exempt - Lower-cased names of vaults that an exemption of a whole vault names. */
+export function totalsOf(
+  all: Iterable<CountedResults>,
+  exempt: ReadonlySet<string>,
+  sequence: string,
+): Required<TotalsRecord> | Pick<TotalsRecord, "sequence"> {
+  const vaults = [...all];
+  const isApart = ({ name, exemptions }: CountedResults) => exemptions.length > 0 || exempt.has(name.toLowerCase());
+  const groups = [
+    ...Map.groupBy(
+      vaults.filter((vault) => !isApart(vault)),
+      groupOf,
+    ),
+  ].sort(([a], [b]) => (a < b ? -1 : 1));
+  const furthest = vaults.reduce((most, { evaluationId }) => (evaluationId > most ? evaluationId : most), "");
+  const packed: ResultTotals = {
+    vaults: vaults.length,
+    groups: groups.map(([, own]) => {
+      const { subscriptionId, name } = own[0]!;
+      return {
+        subscriptionId: HOLDERS.includes(subscriptionId) ? subscriptionId : subscriptionId.toLowerCase(),
+        holder: HOLDERS.includes(subscriptionId) ? name : "",
+        tallies: Buffer.from(packTallies(sumOf(own))).toString("base64"),
+        evaluated: own.map((one): [string, string] => [one.evaluatedAt, one.name.toLowerCase()]).reduce(later),
+        covered: [...Map.groupBy(own, ({ evaluationId }) => evaluationId)]
+          .sort(([a], [b]) => (a < b ? -1 : 1))
+          .map(([evaluationId, some]) => coveredOf(evaluationId, some, evaluationId < furthest)),
+      };
+    }),
+    apart: vaults.filter(isApart).sort(byName).map(packResults),
+    exempt: [...exempt].sort(),
+  };
+  const totals = new Uint8Array(deflateRawSync(JSON.stringify(packed)));
+  return totals.length <= MAX_BYTES ? { sequence, totals } : { sequence };
+}
+
+/** Undefined where no version of this service wrote it. */
+export function readTotals({ totals }: Partial<TotalsRecord>): ResultTotals | undefined {
+  if (!totals) return undefined;
+  try {
+    return Packed.parse(JSON.parse(inflateRawSync(totals).toString()));
+  } catch {
+    return undefined;
+  }
+}
+
+const byName = (a: CountedResults, b: CountedResults): number => (a.name.toLowerCase() < b.name.toLowerCase() ? -1 : 1);
+const later = (a: [string, string], b: [string, string]): [string, string] =>
+  b[0] > a[0] || (b[0] === a[0] && b[1] < a[1]) ? b : a;
+
+function coveredOf(
+  evaluationId: string,
+  vaults: readonly CountedResults[],
+  isBehind: boolean,
+): z.infer<typeof Covered> {
+  const created = vaults.map(({ createdAt }) => createdAt).sort();
+  const named = vaults.map(({ name, createdAt }): [string, string] => [name.toLowerCase(), createdAt]).sort();
+  return {
+    evaluationId,
+    vaults: vaults.length,
+    oldest: created[0]!,
+    newest: created.at(-1)!,
+    named: isBehind && vaults.length <= NAMED ? named : [],
+  };
+}
+
+function sumOf(vaults: readonly CountedResults[]): Map<number, Tally> {
+  const sum = new Map<number, Tally>();
+  for (const { tallies } of vaults) add(sum, tallies, 1);
+  return sum;
+}
+
+function add(sum: Map<number, Tally>, tallies: ReadonlyMap<number, Tally>, sign: 1 | -1): void {
+  for (const [code, { passed, failed }] of tallies) {
+    const of = sum.get(code) ?? { passed: 0, failed: 0 };
+    sum.set(code, { passed: of.passed + sign * passed, failed: of.failed + sign * failed });
+  }
+}
+
+/** Vaults, and what further ones come to without being told apart. */
+export interface CountedTogether {
+  vaults: Pick<CountedResults, "name" | "subscriptionId" | "tallies" | "exemptions">[];
+  /** When a vault was last evaluated; null where there is none. */
+  evaluatedAt: string | null;
+  /** How many vaults this evaluation of everything has not covered yet. */
+  left: number;
+}
+
+/**
+ * Undefined where the totals, and the vaults that changed since, don't say it exactly.
+ *
+ * @param changed - By lower-cased name.
+ * @param exempt - Vaults that an exemption names that has not ended.
+ */
+export function countedNow(
+  totals: ResultTotals,
+  changed: ReadonlyMap<string, Change<CountedResults>>,
+  of: { exempt: ReadonlySet<string>; evaluation: EvaluationRecord | undefined; isUncounted: IsUncounted },
+): CountedTogether | undefined {
+  const told = new Set(totals.exempt);
+  for (const name of of.exempt) if (!told.has(name) && !changed.has(name)) return undefined;
+
+  const groups = new Map(
+    totals.groups.map((group) => [
+      groupOf({ subscriptionId: group.subscriptionId, name: group.holder }),
+      {
+        ...group,
+        sum: unpackTallies(Buffer.from(group.tallies, "base64")),
+        covered: group.covered.map((one) => ({ ...one })),
+      },
+    ]),
+  );
+  const single = new Map(totals.apart.map((one) => [one.name.toLowerCase(), unpackResults(one)]));
+  /** When vaults were evaluated that were the last ones then. */
+  const lost: string[] = [];
+  for (const [name, { before, now }] of changed) {
+    const group = before && !single.delete(name) ? groups.get(groupOf(before)) : undefined;
+    if (before && group) {
+      add(group.sum, before.tallies, -1);
+      if (group.evaluated[1] === name) {
+        if (!of.isUncounted({ name: group.holder, subscriptionId: group.subscriptionId }))
+          lost.push(group.evaluated[0]);
+        group.evaluated = ["", ""];
+      }
+      const covered = group.covered.find(({ evaluationId }) => evaluationId === before.evaluationId);
+      if (covered) {
+        covered.vaults--;
+        covered.named = covered.named.filter(([one]) => one !== name);
+      }
+    }
+    if (now) single.set(name, now);
+  }
+
+  const counted = [...groups.values()].filter(
+    ({ holder, subscriptionId }) => !of.isUncounted({ name: holder, subscriptionId }),
+  );
+  const vaults = [...single.values()].filter((vault) => !of.isUncounted(vault));
+  const instants = [...counted.map(({ evaluated }) => evaluated[0]), ...vaults.map(({ evaluatedAt }) => evaluatedAt)];
+  const evaluatedAt = instants.reduce((newest, at) => (at > newest ? at : newest), "");
+  // The one that was evaluated last has left or changed, and which one was before it is not known.
+  if (lost.some((at) => at > evaluatedAt)) return undefined;
+  const left = leftOf(
+    of.evaluation,
+    counted.flatMap(({ covered }) => covered),
+    vaults,
+  );
+  if (left === undefined) return undefined;
+  const together = counted.map(({ subscriptionId, holder, sum }) => ({
+    name: holder,
+    subscriptionId,
+    tallies: sum,
+    exemptions: [],
+  }));
+  return { vaults: [...together, ...vaults], evaluatedAt: evaluatedAt || null, left };
+}
+
+/** Whether an evaluation of everything has a vault still before it. */
+export const isLeft = (
+  { evaluationId, requestedAt, failedVaults }: EvaluationRecord,
+  vault: { name: string; createdAt: string; evaluationId?: string | undefined },
+): boolean =>
+  vault.createdAt <= requestedAt &&
+  (vault.evaluationId ?? "") < evaluationId &&
+  !failedVaults.includes(vault.name.toLowerCase());
+
+function leftOf(
+  evaluation: EvaluationRecord | undefined,
+  covered: readonly z.infer<typeof Covered>[],
+  vaults: readonly CountedResults[],
+): number | undefined {
+  if (!evaluation) return 0;
+  let left = vaults.filter((vault) => isLeft(evaluation, vault)).length;
+  for (const { evaluationId, oldest, newest, named, ...of } of covered) {
+    if (evaluationId >= evaluation.evaluationId || oldest > evaluation.requestedAt || of.vaults === 0) continue;
+    if (named.length === of.vaults)
+      left += named.filter(([name, createdAt]) => isLeft(evaluation, { name, createdAt, evaluationId })).length;
+    else if (newest <= evaluation.requestedAt && evaluation.failedVaults.length === 0) left += of.vaults;
+    else return undefined;
+  }
+  return left;
+}

@@ -1,0 +1,144 @@
+import pMap from "p-map";
+import { Assets, placesOf, sourceOf } from "../inventory/asset.ts";
+import { nameKey, partitions } from "../inventory/layout.ts";
+import { VAULTS, Vaults, vaultKey } from "../inventory/vault.ts";
+import { keyEnd } from "../storage/keys.ts";
+import type { Tables } from "../storage/tables.ts";
+import type { ResourceType } from "./check.ts";
+import { checkOfId, successorsOf } from "./checks/all.ts";
+import { Findings, findingsPrefix, STATE } from "./layout.ts";
+import type { NewViolation } from "./new-violations.ts";
+import { isActive, type Overview, type VaultOverview } from "./overview.ts";
+import { assetKey, unpackFindings } from "./pack.ts";
+import { listViolations, type Violation } from "./violations.ts";
+
+/** Rows read at once. */
+const PARALLEL = 16;
+
+/**
+ * A page of the violations that stand now, the most severe first, without exempted ones, with the tags of what they are of.
+ *
+ * @param cursor - Of the page before; undefined for the first.
+ * @returns No cursor behind the last page.
+ */
+export async function standingViolations(
+  tables: Tables,
+  overview: Overview,
+  cursor: string | undefined,
+  limit: number,
+): Promise<{ violations: NewViolation[]; cursor?: string }> {
+  const page = await listViolations(tables, overview, {}, { limit, offset: 0, cursor });
+  const vaults = new Map<string, ReturnType<typeof vaultOf>>();
+  const vaultOf = async (name: string) => await tables.get(Vaults, VAULTS, vaultKey(name));
+  const found = await pMap(
+    page.items.filter(({ exempted }) => !exempted),
+    async (one): Promise<NewViolation[]> => {
+      const { id, checkId, title, severity, resourceId, resourceType, firstSeenAt } = one;
+      const same = { id, checkId, title, severity, resourceId, resourceType, firstSeenAt };
+      if (resourceType === "vault") {
+        const reading = vaults.get(resourceId) ?? vaultOf(resourceId);
+        vaults.set(resourceId, reading);
+        const vault = await reading;
+        if (!vault) return [];
+        const { name, subscriptionId, tags = {} } = vault;
+        return [{ ...same, vaultName: name, vaultId: vault.id, subscriptionId, tags }];
+      }
+      const place = placesOf(resourceId).find(({ type }) => type === resourceType);
+      const asset = place && (await tables.get(Assets, partitions.vault(place.vaultName), nameKeyOf(place)));
+      if (!asset) return [];
+      const { vaultName, vaultId, subscriptionId, tags = {} } = asset;
+      return [{ ...same, vaultName, vaultId, subscriptionId, tags }];
+    },
+    { concurrency: PARALLEL },
+  );
+  return { violations: found.flat(), ...(page.nextCursor === null ? {} : { cursor: page.nextCursor }) };
+}
+
+const nameKeyOf = ({ type, name, vaultName }: ReturnType<typeof placesOf>[number]) => nameKey(type, name, vaultName);
+
+/** A violation as who told of it knows it. */
+export type ToldViolation = Pick<Violation, "id" | "checkId" | "resourceId"> & {
+  resourceType: string;
+  vaultName: string;
+};
+
+/** One reading of what is evaluated now. */
+export interface ViolationReading {
+  /** How many vaults have results. */
+  vaults: number;
+  /** When a result of any vault was last changed, ISO 8601; empty where there is none. */
+  changedAt: string;
+  /** Whether a vault has results. */
+  has(vaultName: string): boolean;
+  /** Whether a vault's results changed since, or it has none any more. */
+  changedSince(vaultName: string, at: string): boolean;
+  /** Those that still fail, by id, and whether they are exempted. A request for each check, its successors, and vault. */
+  standing(violations: readonly ToldViolation[]): Promise<Map<string, { exempted: boolean }>>;
+}
+
+export function readingOf(tables: Tables, overview: Overview): ViolationReading {
+  const vaults = new Map(overview.vaults.map((vault) => [vault.name.toLowerCase(), vault]));
+
+  async function failingOf(checkId: string, vault: VaultOverview): Promise<string[]> {
+    const check = checkOfId.get(checkId);
+    if (!check) return [];
+    if (check.resourceType === "vault")
+      return vault.failures.some(({ code }) => code === check.code) ? [vault.name.toLowerCase()] : [];
+    if ((vault.tallies.get(check.code)?.failed ?? 0) === 0) return [];
+    const names: string[] = [];
+    const prefix = findingsPrefix(check, vault.name);
+    for await (const rows of tables.pages(Findings, { partitionKey: STATE, from: prefix, before: keyEnd(prefix) }))
+      for (const { items } of rows) for (const [name] of unpackFindings(items)) names.push(name.toLowerCase());
+    return names;
+  }
+
+  /** What got worse, or what another check says since, has not ended: it goes on under that check's id. */
+  async function failingNames({ checkId }: ToldViolation, vault: VaultOverview): Promise<Set<string>> {
+    const checks = [checkId, ...successorsOf(checkId)];
+    return new Set((await Promise.all(checks.map((one) => failingOf(one, vault)))).flat());
+  }
+
+  return {
+    vaults: vaults.size,
+    changedAt: overview.vaults.reduce((newest, { evaluatedAt }) => (evaluatedAt > newest ? evaluatedAt : newest), ""),
+
+    has: (vaultName) => vaults.has(vaultName.toLowerCase()),
+
+    changedSince(vaultName, at) {
+      const vault = vaults.get(vaultName.toLowerCase());
+      return vault === undefined || vault.evaluatedAt > at;
+    },
+
+    async standing(violations) {
+      const groups = Map.groupBy(violations, ({ checkId, vaultName }) => `${checkId}!${vaultName.toLowerCase()}`);
+      const found = new Map<string, { exempted: boolean }>();
+      await pMap(
+        groups.values(),
+        async (group) => {
+          const [first] = group as [ToldViolation];
+          const vault = vaults.get(first.vaultName.toLowerCase());
+          const check = checkOfId.get(first.checkId);
+          // A holder of credentials that does not count now says nothing of them.
+          const isHolder = check && check.resourceType !== "vault" && sourceOf(check) !== "keyVault";
+          if (!vault) {
+            if (isHolder) for (const { id } of group) found.set(id, { exempted: true });
+            return;
+          }
+          const names = await failingNames(first, vault);
+          const broad = overview.exemptionOf(first.checkId, vault) !== undefined;
+          for (const { id, checkId, resourceType, resourceId } of group) {
+            const place = placesOf(resourceId).find(({ type }) => type === (resourceType as ResourceType));
+            const asset = place && assetKey(place.type, place.name);
+            if (!names.has(place?.name ?? resourceId)) continue;
+            const own = vault.exemptions.some(
+              (one) => one.checkId === checkId && one.asset === asset && isActive(one, overview.now),
+            );
+            found.set(id, { exempted: broad || own });
+          }
+        },
+        { concurrency: PARALLEL },
+      );
+      return found;
+    },
+  };
+}

@@ -1,0 +1,153 @@
+import { keyEnd } from "../storage/keys.ts";
+import type { Tables } from "../storage/tables.ts";
+import type { Check } from "./check.ts";
+import { CHECKS } from "./checks/all.ts";
+import { Details, detailsKey, detailsPrefix, Findings, findingsKey, STATE } from "./layout.ts";
+import type { Overview, VaultOverview } from "./overview.ts";
+import { FINDINGS_PER_ROW, type Finding, sortedFindings, unpackDetails, unpackFindings } from "./pack.ts";
+import { findingRows } from "./vault-state.ts";
+import { findingsByCheck } from "./write-state.ts";
+
+/** A stretch of one check's failing resources in one vault, by position. */
+export interface Slice {
+  check: Check;
+  vault: VaultOverview;
+  from: number;
+  count: number;
+  /** All that fail. */
+  failed: number;
+  /** Only names behind this one; positions before it may have changed. */
+  after?: string;
+}
+
+/** What was read of slices. */
+export interface ReadSlices {
+  /** Those that were read: all, or so many from the first on as a call may read. */
+  slices: Slice[];
+  itemsOf(slice: Slice): Finding[];
+}
+
+/** Ranges or vaults that one reading asks for at most, side by side: a page of scattered vaults may end before its limit. */
+const MAX_READS = 16;
+/** Up to so many ranges are read rather than all of a few vaults. */
+const FEW_RANGES = 6;
+const PAGE_ROWS = 1000;
+/** Rows nobody asked for that are read along rather than asking once more. */
+const MAX_GAP_ROWS = 200;
+
+/**
+ * Reads the findings of slices, which are in the order of the checks and vaults. The rows of a page under a filter of checks
+ * lie in a few ranges; those of a vault, or of a few, lie everywhere, and then the vaults' details are read instead.
+ */
+export async function readSlices(tables: Tables, overview: Overview, wanted: readonly Slice[]): Promise<ReadSlices> {
+  const stretches = stretchesOf(wanted, overview);
+  const vaults = [...new Set(wanted.filter(isOfAssets).map(({ vault }) => vault))];
+  if (stretches.length > FEW_RANGES && vaults.length < stretches.length) {
+    const read = new Set(vaults.slice(0, MAX_READS));
+    const slices = until(wanted, (slice) => isOfAssets(slice) && !read.has(slice.vault));
+    const findings = new Map<VaultOverview, Map<number, Finding[]>>();
+    await Promise.all([...read].map(async (vault) => findings.set(vault, await readVault(tables, vault.name))));
+    return { slices, itemsOf: (slice) => itemsOf(slice, findings.get(slice.vault)?.get(slice.check.code) ?? [], 0) };
+  }
+  const read = stretches.slice(0, MAX_READS);
+  const left = new Set(stretches.slice(MAX_READS).flatMap(({ slices }) => slices));
+  const rows = await readStretches(tables, read);
+  return {
+    slices: until(wanted, (slice) => left.has(slice)),
+    itemsOf: (slice) => {
+      const { first, last } = rowsOf(slice);
+      const items: Finding[] = [];
+      for (let at = first; at <= last; at++)
+        items.push(...(rows.get(findingsKey(slice.check, slice.vault.name, at)) ?? []));
+      return itemsOf(slice, items, first * FINDINGS_PER_ROW);
+    },
+  };
+}
+
+const isOfAssets = ({ check }: Slice): boolean => check.resourceType !== "vault";
+
+function until<T>(items: readonly T[], ends: (item: T) => boolean): T[] {
+  const end = items.findIndex(ends);
+  return end < 0 ? [...items] : items.slice(0, end);
+}
+
+/** @param before - How many of the check's findings in the vault stand before the first of `items`. */
+function itemsOf({ check, vault, from, count, after }: Slice, items: readonly Finding[], before: number): Finding[] {
+  if (check.resourceType === "vault") {
+    const failure = vault.failures.find(({ code }) => code === check.code);
+    return failure ? [[vault.name, failure.since, failure.evidence, vault.owners && { owners: vault.owners }]] : [];
+  }
+  if (after !== undefined) return items.filter(([name]) => name.toLowerCase() > after);
+  return items.slice(from - before).slice(0, count);
+}
+
+/** All that fails of a vault's assets, by the check's code. */
+async function readVault(tables: Tables, vaultName: string): Promise<Map<number, Finding[]>> {
+  const assets = [];
+  const range = { partitionKey: STATE, from: detailsKey(vaultName, 0), before: keyEnd(detailsPrefix(vaultName)) };
+  for await (const rows of tables.pages(Details, range)) {
+    for (const row of rows) assets.push(...unpackDetails(row.assets, row.facts).assets);
+  }
+  return new Map([...findingsByCheck(assets)].map(([code, findings]) => [code, sortedFindings(findings)]));
+}
+
+/** A stretch of row keys, and how many rows it holds. */
+interface Stretch {
+  from: string;
+  to: string;
+  rows: number;
+  slices: Slice[];
+}
+
+async function readStretches(tables: Tables, stretches: readonly Stretch[]): Promise<Map<string, Finding[]>> {
+  const findings = new Map<string, Finding[]>();
+  await Promise.all(
+    stretches.map(async ({ from, to }) => {
+      for await (const rows of tables.pages(Findings, { partitionKey: STATE, from, before: `${to}!` })) {
+        for (const row of rows) findings.set(row.rowKey, unpackFindings(row.items, row.facts));
+      }
+    }),
+  );
+  return findings;
+}
+
+/** The rows of a vault that a slice needs: those of its positions; behind a name all, since positions may have moved. */
+const rowsOf = ({ after, from, count, failed }: Slice): { first: number; last: number } =>
+  after === undefined
+    ? { first: Math.floor(from / FINDINGS_PER_ROW), last: Math.floor((from + count - 1) / FINDINGS_PER_ROW) }
+    : { first: 0, last: findingRows(failed) - 1 };
+
+function stretchesOf(slices: readonly Slice[], overview: Overview): Stretch[] {
+  const stretches: Stretch[] = [];
+  for (const slice of slices.filter(isOfAssets)) {
+    const { first, last } = rowsOf(slice);
+    const [from, to] = [first, last].map((chunk) => findingsKey(slice.check, slice.vault.name, chunk)) as [
+      string,
+      string,
+    ];
+    const before = stretches.at(-1);
+    const rows = last - first + 1;
+    const gap = before ? rowsBetween(before.slices.at(-1)!, slice, overview) : Infinity;
+    const together = before ? before.rows + gap + rows : Infinity;
+    if (before && (gap === 0 || (gap <= MAX_GAP_ROWS && together <= PAGE_ROWS))) {
+      Object.assign(before, { to, rows: together });
+      before.slices.push(slice);
+    } else stretches.push({ from, to, rows, slices: [slice] });
+  }
+  return stretches;
+}
+
+/** Rows of the checks and vaults that stand between two slices; beyond `MAX_GAP_ROWS` it is not counted on. */
+function rowsBetween(a: Slice, b: Slice, { vaults }: Overview): number {
+  let rows = 0;
+  const [first, last] = [CHECKS.indexOf(a.check), CHECKS.indexOf(b.check)];
+  const [behind, before] = [vaults.indexOf(a.vault), vaults.indexOf(b.vault)];
+  for (let at = first; at <= last && rows <= MAX_GAP_ROWS; at++) {
+    const { resourceType, code } = CHECKS[at]!;
+    if (resourceType === "vault") continue;
+    const end = at === last ? before : vaults.length;
+    for (let vault = at === first ? behind + 1 : 0; vault < end && rows <= MAX_GAP_ROWS; vault++)
+      rows += findingRows(vaults[vault]!.tallies.get(code)?.failed ?? 0);
+  }
+  return rows;
+}

@@ -1,0 +1,158 @@
+import { pMapIterable } from "p-map";
+import { audited } from "../../audit/audited.ts";
+import type { Appender } from "../../audit/event.ts";
+import { createAppService } from "../../azure/app-service.ts";
+import type { Arm } from "../../azure/arm.ts";
+import { createContainerApps } from "../../azure/container-apps.ts";
+import { CloudFailure } from "../../azure/failure.ts";
+import { createResourceGraph } from "../../azure/resource-graph.ts";
+import type { ResourceManager } from "../../azure/resource-manager.ts";
+import type { VaultSecretsClients } from "../../azure/vault-secrets.ts";
+import type { Config } from "../../config/config.ts";
+import type { Randomness } from "../../runtime.ts";
+import type { Tables } from "../../storage/tables.ts";
+import { MINUTE_MS } from "../../time.ts";
+import type { ResourceRow } from "../azure/finder.ts";
+import { FINDER_OF } from "../azure/finders.ts";
+import { resourcesOfTypes } from "../azure/queries.ts";
+import { createReach } from "../azure/reach.ts";
+import { notSeenOf, readRow, resourceOf, unreadableRow } from "../azure/rows.ts";
+import type { Edge } from "../edge.ts";
+import type { EdgeSource, Told } from "../source.ts";
+import { CONTAINER_APP_TYPES, SITE_TYPES, settingsOf } from "./settings.ts";
+import { readVaultValues, type VaultValues } from "./vault-values.ts";
+
+/** Apps looked into at a time: see the same of the resource manager's own source. */
+const AT_ONCE = 4;
+
+/** Reading the values may take so long, of the 20 minutes of a unit. */
+const VALUES_MS = 12 * MINUTE_MS;
+
+/** What is kept of the values is forgotten so long after the last subscription began, which takes 20 minutes at most. */
+const KEPT_MS = 30 * MINUTE_MS;
+
+const OFF = {
+  code: "switchedOff",
+  message: "Settings are not compared with the values of secrets: a copy that people made by hand is not seen.",
+  remedy:
+    "To have them compared set DEPENDENCY_LITERAL_SCAN to true and give the roles that it takes (docs/permissions.md).",
+};
+
+/**
+ * Copies: settings of web apps, function apps, slots, Container Apps and jobs whose value is that of a secret which the identity
+ * may read. Off unless `DEPENDENCY_LITERAL_SCAN` says otherwise, and done with readings of everything only. A process reads the
+ * values once in a run, keeps hashes of them with a key of its own, and forgets these; that it read them is in the audit log.
+ */
+export function createLiteralSource(deps: {
+  config: Config;
+  tables: Tables;
+  arm: Arm;
+  resourceManager: ResourceManager;
+  vaults: VaultSecretsClients;
+  audit: Appender;
+  randomness: Randomness;
+  /** The subscriptions that are watched. @throws {CloudFailure} */
+  units(): Promise<string[]>;
+  /** Of the identity's principal: what role assignments name. */
+  ownObjectId(): Promise<string | undefined>;
+}): EdgeSource {
+  const { config, arm, audit } = deps;
+  const resourceGraph = createResourceGraph(arm);
+  const reach = createReach(deps);
+  const clients = { appService: createAppService(arm), containerApps: createContainerApps(arm) };
+  let kept: { runId: string; values: Promise<VaultValues> } | undefined;
+  let forget: NodeJS.Timeout | undefined;
+
+  /** Those of this run. */
+  function valuesOf(runId: string): Promise<VaultValues> {
+    clearTimeout(forget);
+    forget = setTimeout(() => {
+      kept = undefined;
+    }, KEPT_MS).unref();
+    if (kept?.runId !== runId) {
+      const values = readValues(runId);
+      kept = { runId, values };
+      // Read anew by the next subscription.
+      values.catch(() => {
+        if (kept?.values === values) kept = undefined;
+      });
+    }
+    return kept.values;
+  }
+
+  const readValues = (runId: string): Promise<VaultValues> =>
+    audited(
+      audit,
+      {
+        type: "dependencies.valuesRead",
+        caller: { actor: "system", requestId: runId },
+        target: { type: "dependencyRun", id: runId },
+      },
+      async () => await readVaultValues(deps, await deps.units(), AbortSignal.timeout(VALUES_MS)),
+      ({ counts }) => ({ details: { ...counts } }),
+    );
+
+  /** What is to be told of one app. */
+  async function look(row: ResourceRow, values: VaultValues, signal: AbortSignal | undefined): Promise<Told[]> {
+    const finder = FINDER_OF.get(row.type);
+    if (!finder) return [];
+    const resource = { ...resourceOf(row), kind: finder.kind(row) };
+    try {
+      const { settings, failures } = await settingsOf(row, clients, signal);
+      if (failures[0] && signal?.aborted) throw failures[0];
+      const edges = settings.flatMap(({ evidence, value }) =>
+        values.heldIn(value).map(
+          ({ vaultName, name }): Edge => ({
+            vaultName,
+            type: "secret",
+            name,
+            resource,
+            strength: "references",
+            evidence,
+            refresh: { how: "willBreak" },
+            copy: true,
+          }),
+        ),
+      );
+      const isPartial = failures.length > 0 || values.incomplete;
+      return [
+        { resource, edges, ...(isPartial && { partial: true }) },
+        ...failures.map((one) => ({ notSeen: notSeenOf(row.id, one) })),
+      ];
+    } catch (error) {
+      if (!(error instanceof CloudFailure) || error.code !== "notFound") throw error;
+      return [{ gone: row.id }];
+    }
+  }
+
+  return {
+    name: "literals",
+    ...(config.DEPENDENCY_LITERAL_SCAN ? {} : { off: OFF }),
+    units: deps.units,
+
+    async *read(unit, { since, signal, runId = "" }) {
+      if (since !== undefined) return;
+      await reach.require(unit, signal);
+      const values = await valuesOf(runId);
+      let rowsSeen = 0;
+      for (const query of QUERIES) {
+        for await (const page of resourceGraph.query(query, [unit], signal)) {
+          rowsSeen += page.length;
+          const rows: ResourceRow[] = [];
+          for (const one of page) {
+            const row = readRow(one);
+            if (row) rows.push(row);
+            else yield { notSeen: unreadableRow(one, unit) };
+          }
+          for await (const told of pMapIterable(rows, (row) => look(row, values, signal), { concurrency: AT_ONCE }))
+            yield* told;
+        }
+      }
+      const nothing = rowsSeen === 0 ? await reach.ofEmpty(unit, signal) : undefined;
+      if (nothing) yield { notSeen: nothing };
+      for (const notSeen of values.notSeenIn(unit)) yield { notSeen };
+    },
+  };
+}
+
+const QUERIES = [resourcesOfTypes(SITE_TYPES), resourcesOfTypes(CONTAINER_APP_TYPES, { properties: true })];

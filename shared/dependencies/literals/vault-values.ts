@@ -1,0 +1,164 @@
+import { createHmac } from "node:crypto";
+import pMap from "p-map";
+import { CloudFailure, type FailureCode } from "../../azure/failure.ts";
+import { isServiceVault } from "../../azure/service-key-vault.ts";
+import type { VaultSecrets, VaultSecretsClients } from "../../azure/vault-secrets.ts";
+import type { Config } from "../../config/config.ts";
+import { Assets, sourceOf } from "../../inventory/asset.ts";
+import { namePrefix, partitions } from "../../inventory/layout.ts";
+import { VAULTS, type VaultRecord, Vaults } from "../../inventory/vault.ts";
+import type { Randomness } from "../../runtime.ts";
+import { keyEnd } from "../../storage/keys.ts";
+import type { Tables } from "../../storage/tables.ts";
+import type { NotSeen } from "../source.ts";
+import { candidatesIn, isTelling } from "./comparable.ts";
+
+/** A secret of a key vault. */
+interface SecretPlace {
+  vaultName: string;
+  name: string;
+}
+
+/** What was read, in numbers. */
+interface ValueCounts {
+  vaults: number;
+  /** Values that were read, those among them that are too short or too regular to be looked for, and vaults not read to the end. */
+  values: number;
+  leftOut: number;
+  vaultsNotRead: number;
+}
+
+/** The values of secrets, as hashes with a key that nobody has but this object: it answers where a text stands, and no value. */
+export interface VaultValues {
+  readonly counts: ValueCounts;
+  /** Something could not be read that may be the next time. */
+  readonly incomplete: boolean;
+  /** The secrets whose value stands in a setting. */
+  heldIn(setting: string): SecretPlace[];
+  /** The vaults of a subscription whose values could not all be read. */
+  notSeenIn(subscriptionId: string): NotSeen[];
+}
+
+type Vault = Pick<VaultRecord, "id" | "name" | "source" | "vaultUri" | "subscriptionId">;
+
+const VAULTS_AT_ONCE = 4;
+/** Of one vault. https://learn.microsoft.com/azure/key-vault/general/service-limits: 4,000 in 10 seconds a vault and region. */
+const SECRETS_AT_ONCE = 4;
+/** Each takes some 200 bytes. */
+const MOST_VALUES = 200_000;
+/** A vault of which so many secrets are denied, and none is not, is left. Roles may be given for single secrets. */
+const DENIALS = 10;
+/** Characters of a hash: 132 bits. */
+const HASH_LENGTH = 22;
+
+/** What may pass by itself. */
+const PASSING: ReadonlySet<FailureCode> = new Set(["throttled", "unreachable", "timedOut"]);
+
+/**
+ * Reads the current value of every enabled secret that the identity may read of the inventory's key vaults in these
+ * subscriptions, the service's own vault left out. A request per 1,000 vaults and per 1,000 secrets of a vault, and a call for each secret.
+ */
+export async function readVaultValues(
+  deps: {
+    tables: Tables;
+    vaults: VaultSecretsClients;
+    config: Pick<Config, "SERVICE_KEY_VAULT_URL">;
+    randomness: Pick<Randomness, "bytes">;
+  },
+  subscriptionIds: readonly string[],
+  signal: AbortSignal,
+): Promise<VaultValues> {
+  const { tables, vaults, config, randomness } = deps;
+  const watched = new Set(subscriptionIds.map((id) => id.toLowerCase()));
+  const key = randomness.bytes(32);
+  const hashOf = (value: string) => createHmac("sha256", key).update(value).digest("base64url").slice(0, HASH_LENGTH);
+  const places = new Map<string, SecretPlace[]>();
+  const notSeen = new Map<string, NotSeen[]>();
+  const counts: ValueCounts = { vaults: 0, values: 0, leftOut: 0, vaultsNotRead: 0 };
+  let incomplete = false;
+
+  function add(place: SecretPlace, value: string): void {
+    counts.values++;
+    if (!isTelling(value)) {
+      counts.leftOut++;
+      return;
+    }
+    const hash = hashOf(value);
+    const same = places.get(hash);
+    if (same) same.push(place);
+    else places.set(hash, [place]);
+  }
+
+  function missed({ id, subscriptionId }: Vault, code: string, message: string, remedy: string): void {
+    counts.vaultsNotRead++;
+    const subscription = subscriptionId.toLowerCase();
+    notSeen.set(subscription, [...(notSeen.get(subscription) ?? []), { scope: id, code, message, remedy }]);
+  }
+
+  /** @returns Why it was left before its end, or why some of its secrets could not be read. */
+  async function readVault(vault: Vault, secrets: VaultSecrets): Promise<CloudFailure | "tooMany" | undefined> {
+    let [denied, read] = [0, 0];
+    let failure: CloudFailure | undefined;
+    let isLeft = false;
+    const prefix = namePrefix("secret");
+    const range = { partitionKey: partitions.vault(vault.name), from: prefix, before: keyEnd(prefix) };
+    for await (const rows of tables.pages(Assets, { ...range, select: ["name", "enabled"] })) {
+      await pMap(
+        rows.filter(({ enabled }) => enabled),
+        async ({ name }) => {
+          if (isLeft || counts.values >= MOST_VALUES) return;
+          try {
+            const secret = await secrets.read(name, undefined, signal);
+            if (secret === undefined) return;
+            read++;
+            add({ vaultName: vault.name, name }, secret.value.trim());
+          } catch (error) {
+            if (!(error instanceof CloudFailure)) throw error;
+            if (error.code === "disabled") return;
+            failure ??= error;
+            if (error.code === "accessDenied") denied++;
+            isLeft = error.code !== "accessDenied" || (read === 0 && denied >= DENIALS);
+          }
+        },
+        { concurrency: SECRETS_AT_ONCE },
+      );
+      if (counts.values >= MOST_VALUES) return "tooMany";
+      if (isLeft) break;
+    }
+    return failure;
+  }
+
+  async function readOne(vault: Vault): Promise<void> {
+    if (sourceOf(vault) !== "keyVault" || isServiceVault(config, vault.name)) return;
+    // What left the scope stays in the inventory for a while.
+    if (!watched.has(vault.subscriptionId.toLowerCase())) return;
+    counts.vaults++;
+    let failure: CloudFailure | "tooMany" | undefined;
+    try {
+      failure = await readVault(vault, vaults.open({ name: vault.name, vaultUri: vault.vaultUri }));
+    } catch (error) {
+      if (!(error instanceof CloudFailure)) throw error;
+      failure = error;
+    }
+    if (failure === undefined) return;
+    if (failure === "tooMany") {
+      const message = `The secrets of key vault ${vault.name} were not all compared: ${MOST_VALUES} values are the most.`;
+      return missed(vault, failure, message, "Watch fewer subscriptions with one deployment.");
+    }
+    incomplete ||= PASSING.has(failure.code);
+    const grant = "Give the service's identity the role Key Vault Secrets User on the vault, or leave it uncompared.";
+    missed(vault, failure.code, failure.message, failure.code === "accessDenied" ? grant : failure.remedy);
+  }
+
+  const select = ["id", "name", "source", "vaultUri", "subscriptionId"] as const;
+  const range = { partitionKey: VAULTS, from: "n!", before: keyEnd("n!") };
+  for await (const rows of tables.pages(Vaults, { ...range, select: [...select] }))
+    await pMap(rows, readOne, { concurrency: VAULTS_AT_ONCE });
+
+  return {
+    counts,
+    incomplete,
+    heldIn: (setting) => candidatesIn(setting).flatMap((text) => places.get(hashOf(text)) ?? []),
+    notSeenIn: (subscriptionId) => notSeen.get(subscriptionId.toLowerCase()) ?? [],
+  };
+}

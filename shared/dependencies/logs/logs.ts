@@ -1,0 +1,79 @@
+import type { LogAnalytics } from "../../azure/log-analytics.ts";
+import { isServiceVault } from "../../azure/service-key-vault.ts";
+import type { Config } from "../../config/config.ts";
+import type { Inventory } from "../../inventory/inventory.ts";
+import type { AssetQueries } from "../../inventory/query.ts";
+import type { Clock, Randomness } from "../../runtime.ts";
+import type { SettingValues } from "../../settings/settings.ts";
+import type { Tables } from "../../storage/tables.ts";
+import { keyVaultNames } from "../azure/key-vault-names.ts";
+import type { EdgeSource } from "../source.ts";
+import { createExpectedReaders } from "./expected.ts";
+import { createWorkspaceReader } from "./read-workspace.ts";
+import { createLogSource } from "./source.ts";
+import { createUnusedSecrets, type KnownSecret, type UnusedSecrets } from "./unused.ts";
+import { createUsage, type Usage } from "./usage.ts";
+
+/** What the logs of vaults and of sign-ins tell. */
+export interface Logs {
+  /** Readers as consumers. */
+  source: EdgeSource;
+  /** Who read what, when last. */
+  usage: Usage;
+  /** Secrets that nobody read for long. */
+  unused: Pick<UnusedSecrets, "of">;
+}
+
+/**
+ * Use that logs have seen: of vaults' assets, and of applications' credentials. The Log Analytics workspaces that the
+ * configuration names are each asked once an hour at most, whoever wants to know, and what they say is kept.
+ */
+export function createLogs(deps: {
+  tables: Tables;
+  config: Config;
+  logAnalytics: LogAnalytics;
+  /** Of the service. @throws {CloudFailure} */
+  ownObjectId(): Promise<string | undefined>;
+  settings: { values(): Promise<Pick<SettingValues, "unusedSecretDays">> };
+  inventory: Pick<Inventory, "moment"> & { assets: Pick<AssetQueries, "list"> };
+  /** Has compliance look at a vault again, and at these of its assets (`<type>.<name>`). */
+  unusedChanged: (vaultName: string, assets: string[]) => Promise<void>;
+  clock: Clock;
+  randomness: Randomness;
+}): Logs {
+  const { tables, config, clock } = deps;
+  const workspaceIds = config.LOG_ANALYTICS_WORKSPACE_IDS;
+  const reader = createWorkspaceReader({
+    ...deps,
+    names: keyVaultNames(config.cloud.keyVaultSuffix),
+    isServiceVault: (vaultName) => isServiceVault(config, vaultName),
+    expected: createExpectedReaders(tables),
+  });
+  const unused = createUnusedSecrets({
+    tables,
+    workspaceIds,
+    days: async () => (await deps.settings.values()).unusedSecretDays,
+    secretsOf,
+    changed: deps.unusedChanged,
+    clock,
+  });
+
+  async function* secretsOf(vault: string): AsyncGenerator<KnownSecret[]> {
+    const moment = await deps.inventory.moment();
+    let cursor: string | undefined;
+    do {
+      const request = { limit: PAGE, offset: 0, cursor };
+      const page = await deps.inventory.assets.list({ vault, type: "secret" }, request, moment);
+      yield page.items.map(({ asset: { name, enabled, createdOn } }) => ({ name, enabled, createdOn }));
+      cursor = page.nextCursor ?? undefined;
+    } while (cursor !== undefined);
+  }
+
+  return {
+    source: createLogSource({ tables, workspaceIds, reader, unused, now: () => clock.now() }),
+    usage: createUsage({ tables, workspaceIds, reader, clock }),
+    unused,
+  };
+}
+
+const PAGE = 1000;

@@ -1,0 +1,108 @@
+import { DAY_MS } from "../../time.ts";
+import type { SignInLine, UseLine, VaultLine } from "./query.ts";
+import {
+  type AssetUseRecord,
+  packReaders,
+  type Reader,
+  type SignInRecord,
+  unpackReaders,
+  type VaultUseRecord,
+} from "./rows.ts";
+
+// What a reading adds to what is known. Everything is a latest instant, or the count of a whole day that a later reading counts
+// again: the same rows may be read any number of times.
+
+/** Readers of one asset that are kept: those that read last. */
+const MAX_READERS = 200;
+/** Versions of one reader, and days of its counts. */
+const MAX_VERSIONS = 10;
+export const DAYS_COUNTED = 30;
+/** Vaults are listed by every scan, some times a day: after so long without an event the log has a gap. */
+const LONGEST_SILENCE_MS = 2 * DAY_MS;
+
+export function mergedAsset(
+  before: AssetUseRecord | undefined,
+  lines: readonly UseLine[],
+  nameOf: (appId: string) => string | undefined,
+): AssetUseRecord {
+  const { vaultName, type, name } = before ?? lines[0]!;
+  const readers = new Map((before ? unpackReaders(before.readers) : []).map((one) => [one.id, one]));
+  for (const [id, own] of Map.groupBy(lines, ({ callerId }) => callerId))
+    readers.set(id, mergedReader(readers.get(id), own, nameOf));
+  const kept = [...readers.values()].sort((a, b) => (a.lastAt > b.lastAt ? -1 : 1)).slice(0, MAX_READERS);
+  const more = before?.more === true || readers.size > kept.length;
+  return {
+    vaultName,
+    type,
+    name,
+    lastAt: latest(before?.lastAt, ...lines.map(({ lastAt }) => lastAt)),
+    readers: packReaders(kept),
+    ...(more && { more }),
+  };
+}
+
+/** @param lines - All of the reader that this reading has of the asset. */
+function mergedReader(
+  before: Reader | undefined,
+  lines: readonly UseLine[],
+  nameOf: (appId: string) => string | undefined,
+): Reader {
+  const { callerId: id } = lines[0]!;
+  const last = <T>(of: (line: UseLine) => T | undefined): T | undefined => lines.map(of).findLast((one) => one);
+  const appId = last((line) => line.appId) ?? before?.appId;
+  const userName = last((line) => line.userName) ?? before?.userName;
+  const identityOf = last((line) => line.identityOf) ?? before?.identityOf;
+  const name = (appId && nameOf(appId)) ?? before?.name;
+  return {
+    id,
+    ...(appId && { appId }),
+    ...(userName && { userName }),
+    ...(name && { name }),
+    ...(identityOf && { identityOf }),
+    operations: [...new Set([...(before?.operations ?? []), ...lines.map(({ operation }) => operation)])].sort(),
+    lastAt: latest(before?.lastAt, ...lines.map(({ lastAt }) => lastAt)),
+    days: mergedDays(before?.days ?? [], lines),
+    versions: mergedVersions(before?.versions ?? [], lines),
+    ...(before?.expected !== undefined && { expected: before.expected }),
+  };
+}
+
+/** The most that any reading has counted of a day: each reads days from their beginning. */
+function mergedDays(before: Reader["days"], lines: readonly UseLine[]): Reader["days"] {
+  const days = new Map(before);
+  for (const [day, own] of Map.groupBy(lines, (line) => line.day)) {
+    const counted = own.reduce((sum, { rows }) => sum + rows, 0);
+    days.set(day, Math.max(days.get(day) ?? 0, counted));
+  }
+  return [...days].sort(([a], [b]) => (a < b ? -1 : 1)).slice(-DAYS_COUNTED);
+}
+
+function mergedVersions(before: Reader["versions"], lines: readonly UseLine[]): Reader["versions"] {
+  const versions = new Map(before);
+  for (const { version, lastAt } of lines)
+    if (version !== undefined) versions.set(version, latest(versions.get(version), lastAt));
+  return [...versions].sort(([, a], [, b]) => (a < b ? -1 : 1)).slice(-MAX_VERSIONS);
+}
+
+export function mergedVault(before: VaultUseRecord | undefined, lines: readonly VaultLine[]): VaultUseRecord {
+  let [since, lastAt] = [before?.since, before?.lastAt];
+  for (const line of [...lines].sort((a, b) => (a.firstAt < b.firstAt ? -1 : 1))) {
+    if (since === undefined || Date.parse(line.firstAt) - Date.parse(lastAt!) > LONGEST_SILENCE_MS)
+      since = line.firstAt;
+    lastAt = latest(lastAt, line.lastAt);
+  }
+  return { vaultName: (before ?? lines[0]!).vaultName, since: since!, lastAt: lastAt! };
+}
+
+export const mergedSignIn = (before: SignInRecord | undefined, lines: readonly SignInLine[]): SignInRecord => ({
+  ...(before ?? lines[0]!),
+  name: lines.find(({ name }) => name !== "")?.name ?? before?.name ?? "",
+  lastAt: latest(before?.lastAt, ...lines.map(({ lastAt }) => lastAt)),
+});
+
+/** ISO texts of one zone sort. */
+export const latest = (...instants: (string | undefined)[]): string =>
+  instants
+    .filter((one) => one !== undefined)
+    .sort()
+    .at(-1)!;

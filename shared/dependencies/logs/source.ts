@@ -1,0 +1,82 @@
+import { withoutKeys } from "../../storage/entity.ts";
+import type { Tables } from "../../storage/tables.ts";
+import { DAY_MS } from "../../time.ts";
+import { type Edge, principalId, type Resource } from "../edge.ts";
+import type { EdgeSource, Told } from "../source.ts";
+import type { WorkspaceReader } from "./read-workspace.ts";
+import { ASSET_USES, type AssetUseRecord, AssetUses, type Reader, under, unpackReaders } from "./rows.ts";
+import { nameOfReader } from "./unexpected.ts";
+import type { UnusedSecrets } from "./unused.ts";
+
+/** A use that no log has seen for longer is no dependency any more. */
+const KEPT_MS = 90 * DAY_MS;
+
+/** Who reads assets, as the vaults' logs in the named workspaces show it. What is known stays while a workspace can't be read. */
+export function createLogSource(deps: {
+  tables: Tables;
+  workspaceIds: readonly string[];
+  reader: WorkspaceReader;
+  unused: Pick<UnusedSecrets, "tell">;
+  now: () => Date;
+}): EdgeSource {
+  const { tables, workspaceIds, reader } = deps;
+
+  return {
+    name: "logs",
+    whole: true,
+    ...(workspaceIds.length > 0 ? {} : { off: NOT_NAMED }),
+    units: async () => [...workspaceIds],
+
+    async *read(unit, { signal }) {
+      const { failure } = await reader.read(unit, signal);
+      await deps.unused.tell();
+      const since = new Date(deps.now().getTime() - KEPT_MS).toISOString();
+      const principals = new Map<string, { resource: Resource; edges: Edge[] }>();
+      for await (const rows of tables.pages(AssetUses, under(unit, ASSET_USES)))
+        for (const row of rows) {
+          const record = withoutKeys(row);
+          for (const one of unpackReaders(record.readers).filter(({ lastAt }) => lastAt >= since))
+            addEdge(principals, record, one);
+        }
+      for (const told of principals.values()) yield told satisfies Told;
+      if (failure) {
+        const { code, message, remedy } = failure;
+        yield { notSeen: { scope: `workspaces/${unit}`, code, message, remedy } };
+      }
+    },
+  };
+}
+
+const NOT_NAMED = {
+  code: "notConfigured",
+  message: "No Log Analytics workspace is named, so who really reads the vaults is not looked into.",
+  remedy: "Send the vaults' audit events to a workspace and name it in LOG_ANALYTICS_WORKSPACE_IDS.",
+};
+
+function addEdge(
+  principals: Map<string, { resource: Resource; edges: Edge[] }>,
+  { vaultName, type, name }: AssetUseRecord,
+  reader: Reader,
+): void {
+  const { id, identityOf, operations, lastAt } = reader;
+  const found = principals.get(id) ?? {
+    resource: {
+      id: principalId(id),
+      kind: "principal",
+      name: nameOfReader(reader),
+      ...(identityOf !== undefined && { identityOf }),
+    },
+    edges: [],
+  };
+  found.edges.push({
+    vaultName,
+    type,
+    name,
+    resource: found.resource,
+    strength: "observed",
+    evidence: operations.join(", "),
+    refresh: { how: "blind" },
+    lastReadOn: lastAt.slice(0, 10),
+  });
+  principals.set(id, found);
+}

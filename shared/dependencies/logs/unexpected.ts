@@ -1,0 +1,44 @@
+import { encodeTime } from "ulid";
+import { fingerprint } from "../../inventory/asset.ts";
+import type { Randomness } from "../../runtime.ts";
+import { withoutKeys } from "../../storage/entity.ts";
+import { keyEnd } from "../../storage/keys.ts";
+import { type Operation, put, type Tables } from "../../storage/tables.ts";
+import { type AssetUseRecord, type Reader, UNEXPECTED, type UnexpectedReader, UnexpectedReaders } from "./rows.ts";
+
+/** How a reader is called to people. */
+export const nameOfReader = ({ id, userName, name, identityOf }: Reader): string =>
+  userName ?? name ?? identityOf?.split("/").at(-1) ?? id;
+
+/** What is to be told of a reader whom nobody expected. */
+export const toldOf = (
+  { vaultName, type, name }: AssetUseRecord,
+  reader: Reader,
+  now: Date,
+  randomness: Pick<Randomness, "ulid">,
+): Operation =>
+  put(UnexpectedReaders, UNEXPECTED + randomness.ulid(now), {
+    at: now.toISOString(),
+    vaultName,
+    type,
+    name,
+    readerId: reader.id,
+    reader: nameOfReader(reader),
+    operations: reader.operations,
+  });
+
+/** Tells a reader of an asset apart from all others, however often and in how many logs he is seen. */
+export const idOfUnexpected = ({ vaultName, type, name, readerId }: UnexpectedReader): string =>
+  fingerprint([vaultName.toLowerCase(), type, name.toLowerCase(), readerId.toLowerCase()]);
+
+/** Those noticed since an instant, the oldest first, workspace by workspace. */
+export async function* unexpectedSince(
+  workspaceIds: readonly string[],
+  from: Date,
+  tables: Tables,
+): AsyncGenerator<UnexpectedReader[]> {
+  const begin = UNEXPECTED + encodeTime(Math.max(0, from.getTime()));
+  for (const partitionKey of workspaceIds)
+    for await (const rows of tables.pages(UnexpectedReaders, { partitionKey, from: begin, before: keyEnd(UNEXPECTED) }))
+      yield rows.map(withoutKeys);
+}

@@ -1,0 +1,162 @@
+import pMap from "p-map";
+import type { AssetUse } from "../../compliance/references.ts";
+import type { Clock } from "../../runtime.ts";
+import type { Tables } from "../../storage/tables.ts";
+import { DAY_MS, SECOND_MS } from "../../time.ts";
+import { Edges, placeOfEdge, rangeOf, vaultPrefix } from "../rows.ts";
+import { latest } from "./merge.ts";
+import {
+  AssetUses,
+  assetUseKey,
+  furtherUnusedKey,
+  NAMES_PER_ROW,
+  packNames,
+  UNUSED,
+  UnusedTold,
+  type UnusedToldRecord,
+  under,
+  unpackNames,
+  VAULT_USES,
+  VaultUses,
+  vaultUseKey,
+  WORKSPACES,
+  WorkspaceRows,
+} from "./rows.ts";
+
+/** A log is whole up to now when its vault has written to it, and it was read, within so long. */
+const CURRENT_MS = 2 * DAY_MS;
+
+/** A secret of the inventory. Instants are unix seconds. */
+export interface KnownSecret {
+  name: string;
+  enabled: boolean;
+  createdOn?: number | undefined;
+}
+
+/** Which secrets nobody has read for as long as the policy says, by logs that were whole for all that time. */
+export interface UnusedSecrets {
+  /** Of a vault. None while no log covers the time; without those too young, and those that this service copies itself. */
+  of(vaultName: string): Promise<AssetUse[]>;
+  /** Has compliance look again at the secrets of which something else is known now; of each vault once a day. */
+  tell(): Promise<void>;
+}
+
+export function createUnusedSecrets(deps: {
+  tables: Tables;
+  workspaceIds: readonly string[];
+  /** The days of the policy. */
+  days(): Promise<number>;
+  secretsOf(vaultName: string): AsyncIterable<readonly KnownSecret[]>;
+  /** Has compliance look at a vault again, and at these of its assets (`<type>.<name>`). */
+  changed: (vaultName: string, assets: string[]) => Promise<void>;
+  clock: Clock;
+}): UnusedSecrets {
+  const { tables, workspaceIds, clock } = deps;
+
+  /** Since when one of the logs is whole up to now. */
+  async function wholeSince(vaultName: string, now: Date): Promise<string | undefined> {
+    const current = new Date(now.getTime() - CURRENT_MS).toISOString();
+    const found = await pMap(workspaceIds, async (id) => {
+      const [vault, workspace] = await Promise.all([
+        tables.get(VaultUses, id, vaultUseKey(vaultName)),
+        tables.get(WorkspaceRows, WORKSPACES, id),
+      ]);
+      if (!vault || vault.lastAt < current || !workspace?.readFrom || (workspace.readTo ?? "") < current) return [];
+      return [latest(vault.since, workspace.readFrom)];
+    });
+    return found.flat().sort()[0];
+  }
+
+  /** When each secret was read last, by its name in lower case. */
+  async function lastReads(vaultName: string): Promise<Map<string, string>> {
+    const last = new Map<string, string>();
+    const prefix = assetUseKey({ vaultName, type: "secret", name: "" });
+    for (const id of workspaceIds)
+      for await (const rows of tables.pages(AssetUses, { ...under(id, prefix), select: ["name", "lastAt"] }))
+        for (const { name, lastAt } of rows) last.set(name.toLowerCase(), latest(last.get(name.toLowerCase()), lastAt));
+    return last;
+  }
+
+  /** What this service copies: its own reads are in no count. */
+  async function copied(vaultName: string): Promise<Set<string>> {
+    const found = new Set<string>();
+    const range = { ...rangeOf(vaultPrefix(vaultName)), select: ["resource"] as const };
+    for await (const rows of tables.pages(Edges, range))
+      for (const { rowKey, resource } of rows)
+        if (resource.kind === "syncRecord") found.add(placeOfEdge(rowKey).asset?.toLowerCase() ?? "");
+    return found;
+  }
+
+  async function of(vaultName: string): Promise<AssetUse[]> {
+    const now = clock.now();
+    const whole = await wholeSince(vaultName, now);
+    const days = await deps.days();
+    const before = new Date(now.getTime() - days * DAY_MS).toISOString();
+    if (whole === undefined || whole > before) return [];
+    const [reads, copies] = await Promise.all([lastReads(vaultName), copied(vaultName)]);
+    const found: AssetUse[] = [];
+    for await (const secrets of deps.secretsOf(vaultName))
+      for (const { name, enabled, createdOn = 0 } of secrets) {
+        const asset = `secret.${name}`;
+        if (!enabled || createdOn * SECOND_MS > Date.parse(before) || copies.has(asset.toLowerCase())) continue;
+        const read = reads.get(name.toLowerCase());
+        const unused = (read ?? whole) <= before;
+        found.push({
+          asset,
+          unused,
+          evidence: unused ? reasonOf(read, whole) : `A log has it read within ${days} days.`,
+        });
+      }
+    return found;
+  }
+
+  async function look(vaultName: string, today: string, before: readonly UnusedToldRecord[]): Promise<void> {
+    const was = new Set(before.flatMap(({ assets }) => unpackNames(assets)));
+    const is = new Set((await of(vaultName)).map(({ asset, unused }) => (unused ? UNUSED_MARK : "") + asset));
+    const other = [...is].filter((one) => !was.has(one)).concat([...was].filter((one) => !is.has(one)));
+    const changed = [...new Set(other.map((one) => one.replace(UNUSED_MARK, "")))];
+    // First told, then written down: who dies between tells it once more.
+    if (changed.length > 0) await deps.changed(vaultName, changed);
+    const names = [...is].sort();
+    const rows = Math.max(1, Math.ceil(names.length / NAMES_PER_ROW));
+    // The first one last, since it says when it was looked and how many there are.
+    for (let index = rows - 1; index >= 0; index--) {
+      const assets = packNames(names.slice(index * NAMES_PER_ROW, (index + 1) * NAMES_PER_ROW));
+      const key = furtherUnusedKey(vaultUseKey(vaultName), index);
+      await tables.put(UnusedTold, UNUSED, key, { lookedOn: today, assets, ...(rows > 1 && index === 0 && { rows }) });
+    }
+  }
+
+  return {
+    of,
+
+    async tell() {
+      const today = clock.now().toISOString().slice(0, 10);
+      const told = new Map<string, UnusedToldRecord>();
+      for await (const page of tables.pages(UnusedTold, { partitionKey: UNUSED }))
+        for (const row of page) told.set(row.rowKey, row);
+      const vaults = new Map<string, string>();
+      for (const id of workspaceIds)
+        for await (const rows of tables.pages(VaultUses, { ...under(id, VAULT_USES), select: ["vaultName"] }))
+          for (const { rowKey, vaultName } of rows) vaults.set(rowKey, vaultName);
+      for (const [rowKey, vaultName] of vaults) {
+        const first = told.get(rowKey);
+        if (first?.lookedOn === today) continue;
+        const keys = Array.from({ length: first?.rows ?? 1 }, (_, index) => furtherUnusedKey(rowKey, index));
+        await look(
+          vaultName,
+          today,
+          keys.flatMap((key) => told.get(key) ?? []),
+        );
+      }
+    },
+  };
+}
+
+/** Before the names of those that are unused. */
+const UNUSED_MARK = "-";
+
+const reasonOf = (read: string | undefined, whole: string): string =>
+  read === undefined
+    ? `No log has it read since ${whole.slice(0, 10)}, from when on the log of its vault is whole.`
+    : `No log has it read after ${read.slice(0, 10)}.`;

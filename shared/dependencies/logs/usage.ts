@@ -1,0 +1,164 @@
+import pMap from "p-map";
+import type { AssetPlace } from "../../inventory/asset.ts";
+import type { OldVersionRead, SecretUsage } from "../../rotation/usage.ts";
+import type { Clock } from "../../runtime.ts";
+import { withoutKeys } from "../../storage/entity.ts";
+import type { Tables } from "../../storage/tables.ts";
+import { DAY_MS, HOUR_MS } from "../../time.ts";
+import { DAYS_COUNTED, latest } from "./merge.ts";
+import type { WorkspaceReader } from "./read-workspace.ts";
+import {
+  AssetUses,
+  assetUseKey,
+  type Reader,
+  SignIns,
+  signInKey,
+  type UnexpectedReader,
+  unpackReaders,
+  VaultUses,
+  vaultUseKey,
+  WORKSPACES,
+  type WorkspaceRecord,
+  WorkspaceRows,
+} from "./rows.ts";
+import { nameOfReader, unexpectedSince } from "./unexpected.ts";
+
+/** A log that was read this long ago is read as far as now: it is read once an hour, and a worker may be late. */
+const STALE_MS = 3 * HOUR_MS;
+
+/** One who uses an asset, as the named logs have seen it. */
+export interface SeenReader extends Omit<Reader, "days" | "versions"> {
+  /** The name of the person or application, or its id. */
+  title: string;
+  /** Uses in the last 30 days that the logs have. */
+  uses: number;
+  versions: { version: string; lastAt: string }[];
+}
+
+/** Of one asset. */
+export interface AssetUsage {
+  lastAt: string | undefined;
+  /** The last to read first. */
+  readers: SeenReader[];
+  /** There were others, longer ago. */
+  more: boolean;
+  /** How far each named workspace was read. */
+  logs: LogState[];
+}
+
+export interface LogState {
+  workspaceId: string;
+  /** Read without a gap from … to; undefined while it was never read. */
+  readFrom: string | undefined;
+  readTo: string | undefined;
+  /** Since when the vault's events are in it without a gap; undefined where it has none. */
+  vaultSince: string | undefined;
+  failure: WorkspaceRecord["failure"];
+}
+
+/** What the logs of the named workspaces have seen. */
+export interface Usage extends SecretUsage {
+  /** Of an asset. Three requests a workspace. */
+  of(place: AssetPlace): Promise<AssetUsage>;
+  /** Readers whom nobody expected, since an instant. */
+  unexpected(from: Date): AsyncGenerator<UnexpectedReader[]>;
+}
+
+export function createUsage(deps: {
+  tables: Tables;
+  workspaceIds: readonly string[];
+  reader: WorkspaceReader;
+  clock: Clock;
+}): Usage {
+  const { tables, workspaceIds, reader, clock } = deps;
+
+  /** All workspaces, asked where that was not done within this hour. */
+  const brought = () => pMap(workspaceIds, (id) => reader.read(id), { concurrency: 2 });
+
+  const readersIn = async (workspaceId: string, place: AssetPlace): Promise<{ readers: Reader[]; more: boolean }> => {
+    const found = await tables.get(AssetUses, workspaceId, assetUseKey(place));
+    return { readers: found ? unpackReaders(found.readers) : [], more: found?.more === true };
+  };
+
+  async function stateOf(workspaceId: string, vaultName: string): Promise<LogState> {
+    const [workspace, vault] = await Promise.all([
+      tables.get(WorkspaceRows, WORKSPACES, workspaceId),
+      tables.get(VaultUses, workspaceId, vaultUseKey(vaultName)),
+    ]);
+    const { readFrom, readTo, failure } = workspace ? withoutKeys(workspace) : {};
+    const vaultSince = vault && readFrom !== undefined ? latest(vault.since, readFrom) : undefined;
+    return { workspaceId, readFrom, readTo, vaultSince, failure };
+  }
+
+  return {
+    async of(place) {
+      const found = await pMap(workspaceIds, (id) => readersIn(id, place), { concurrency: 4 });
+      const logs = await pMap(workspaceIds, (id) => stateOf(id, place.vaultName), { concurrency: 4 });
+      const byId = Map.groupBy(
+        found.flatMap(({ readers }) => readers),
+        ({ id }) => id,
+      );
+      const readers = [...byId.values()].map((ones) => seen(ones, clock.now()));
+      readers.sort((a, b) => (a.lastAt > b.lastAt ? -1 : 1));
+      return { lastAt: readers[0]?.lastAt, readers, more: found.some(({ more }) => more), logs };
+    },
+
+    async readersOfOldVersion({ vaultName, secretName, version, since }) {
+      await brought();
+      const from = since.toISOString();
+      const found = await pMap(workspaceIds, (id) => readersIn(id, { vaultName, type: "secret", name: secretName }));
+      const byId = Map.groupBy(
+        found.flatMap(({ readers }) => readers),
+        ({ id }) => id,
+      );
+      return [...byId.values()].flatMap((ones): OldVersionRead[] => {
+        const versions = ones.flatMap((one) => one.versions);
+        const newAt = latest("", ...versions.filter(([one]) => one === version).map(([, at]) => at));
+        const old = versions.filter(([one, at]) => one !== version && at > from && at > newAt);
+        const [last] = old.sort(([, a], [, b]) => (a > b ? -1 : 1));
+        return last ? [{ caller: nameOfReader(ones[0]!), version: last[0], at: new Date(last[1]) }] : [];
+      });
+    },
+
+    async lastSignIn({ appId, keyId }) {
+      await brought();
+      const found = await pMap(workspaceIds, (id) => tables.get(SignIns, id, signInKey(appId, keyId)));
+      const last = latest("", ...found.map((one) => one?.lastAt));
+      return last === "" ? undefined : new Date(last);
+    },
+
+    async unreadSignIns() {
+      const now = clock.now().getTime();
+      return (await brought()).flatMap(({ workspaceId, readTo, signInAt, failure }) => {
+        // One that was read and has no sign-in of any application gets none.
+        if (readTo !== undefined && signInAt === undefined) return [];
+        if (failure === undefined && readTo !== undefined && now - Date.parse(readTo) <= STALE_MS) return [];
+        const why = failure ? `${failure.message} ${failure.remedy}` : "It was not read for some hours.";
+        return [`Sign-ins may be missing: the workspace ${workspaceId} can't be read now. ${why}`];
+      });
+    },
+
+    unexpected: (from) => unexpectedSince(workspaceIds, from, tables),
+  };
+}
+
+function seen(ones: readonly Reader[], now: Date): SeenReader {
+  const [first] = [...ones].sort((a, b) => (a.lastAt > b.lastAt ? -1 : 1));
+  const { days: _d, versions: _v, ...reader } = first!;
+  const from = new Date(now.getTime() - DAYS_COUNTED * DAY_MS).toISOString().slice(0, 10);
+  // A vault may send its log to several workspaces: what each has of a day is the same.
+  const days = new Map<string, number>();
+  const versions = new Map<string, string>();
+  for (const one of ones) {
+    for (const [day, count] of one.days) if (day >= from) days.set(day, Math.max(days.get(day) ?? 0, count));
+    for (const [version, at] of one.versions) versions.set(version, latest(versions.get(version), at));
+  }
+  return {
+    ...reader,
+    title: nameOfReader(reader as Reader),
+    uses: [...days.values()].reduce((sum, count) => sum + count, 0),
+    versions: [...versions]
+      .map(([version, lastAt]) => ({ version, lastAt }))
+      .sort((a, b) => (a.lastAt > b.lastAt ? -1 : 1)),
+  };
+}

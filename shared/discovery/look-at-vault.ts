@@ -1,0 +1,129 @@
+import type { Audit } from "../audit/audit.ts";
+import { CloudFailure } from "../azure/failure.ts";
+import { parseResourceId } from "../azure/resource-id.ts";
+import { assetId } from "../inventory/asset.ts";
+import type { VaultRecord } from "../inventory/vault.ts";
+import type { AssetChange } from "../inventory/write.ts";
+import type { Randomness } from "../runtime.ts";
+import { idsOf, type LookRecord } from "./look.ts";
+import { listVaults, planListed } from "./plan-vaults.ts";
+import type { PlannedVault } from "./scan.ts";
+import { type ScanVaultDeps, sameFacts, scanVault } from "./scan-vault.ts";
+
+/** Changed assets that an entry names; the counts stay whole. */
+const MAX_NAMED = 100;
+
+export interface LookAtVaultDeps extends ScanVaultDeps {
+  audit: Pick<Audit, "append">;
+  /** Whether a subscription's vaults are scanned. */
+  watched: (subscriptionId: string) => Promise<boolean>;
+  randomness: Randomness;
+}
+
+/**
+ * Looks at one vault, as a scan would at this one alone, and enters in the audit log what that changed. Nothing is
+ * done where the vault is not watched, or is neither in the inventory nor in the cloud.
+ *
+ * @returns whether anything changed.
+ * @throws {VaultBusy} while a scan or somebody else writes the vault.
+ * @throws {CloudFailure} when the vault's description can't be read; of its contents that is the outcome.
+ */
+export async function lookAtVault(
+  look: LookRecord,
+  options: { owner: string; requestId: string; signal: AbortSignal },
+  deps: LookAtVaultDeps,
+): Promise<boolean> {
+  const { owner, requestId, signal } = options;
+  const known = await deps.writer.find(look.vaultName);
+  const planned = await planLook(look, known, signal, deps);
+  if (!planned) return false;
+  let changed = false;
+
+  async function enter(id: string, change: VaultChange, changes: AssetChange[]): Promise<void> {
+    await deps.audit.append({
+      id,
+      type: "vault.changed",
+      caller: { actor: "system", requestId },
+      outcome: "success",
+      target: { type: "vault", id: change.vault.id },
+      details: { trigger: "event", ...detailsOf(change, changes) },
+    });
+    changed = true;
+  }
+
+  const prepareChange: ScanVaultDeps["prepareChange"] = async (change) => {
+    const record = await deps.prepareChange(change);
+    // One entry, though what is derived may be written again.
+    let entryId: string | undefined;
+    return async (changes, confirm) => {
+      await record(changes, confirm);
+      if (changes.length === 0 && !vaultChange(change)) return;
+      entryId ??= deps.randomness.ulid(deps.clock.now());
+      await enter(entryId, change, changes);
+    };
+  };
+  const eventAt = look.want.fromVault ? look.want.at : undefined;
+  const mode = known ? "delta" : "full";
+  await scanVault(planned, { mode, owner, signal, look: { eventAt } }, { ...deps, prepareChange });
+  return changed;
+}
+
+/**
+ * What is to be done with the vault: by what is known of it, or as the resource manager has it now. Nothing is asked of a
+ * subscription that is not watched; undefined where none is.
+ */
+async function planLook(
+  { want }: LookRecord,
+  known: VaultRecord | undefined,
+  signal: AbortSignal,
+  { resourceManager, watched, clock }: LookAtVaultDeps,
+): Promise<PlannedVault | undefined> {
+  for (const id of idsOf(want)) {
+    const place = parseResourceId(id);
+    if (!place || !(await watched(place.subscriptionId.toLowerCase()))) continue;
+    const listedAt = clock.now().toISOString();
+    try {
+      const resource = await resourceManager.vault(id, signal);
+      const { name, subscriptionId } = resource;
+      return { name, subscriptionId, action: "scan", listedAt, resource: { ...resource } };
+    } catch (error) {
+      if (!(error instanceof CloudFailure) || error.code !== "notFound") throw error;
+    }
+  }
+  if (!known || !(await watched(known.subscriptionId))) return undefined;
+  const { name, subscriptionId } = known;
+  if (want.vaultId === undefined) {
+    return { name, subscriptionId, action: "scan", listedAt: known.describedAt, resource: { ...known } };
+  }
+  // Only a complete listing says that a vault is gone.
+  const listedAt = clock.now().toISOString();
+  const listed = await listVaults(resourceManager, subscriptionId, signal);
+  const only = new Map([[name.toLowerCase(), undefined]]);
+  const { vaults } = planListed(subscriptionId, listed, only, "force", listedAt);
+  return vaults.find((one) => one.name.toLowerCase() === name.toLowerCase() && one.action !== "fail");
+}
+
+type VaultChange = Parameters<ScanVaultDeps["prepareChange"]>[0];
+
+/** What became of the vault itself. */
+function vaultChange({ vault, vaultBefore, vaultGone }: VaultChange): "added" | "removed" | "updated" | undefined {
+  if (vaultGone) return "removed";
+  if (!vaultBefore) return "added";
+  return sameFacts(vaultBefore, vault) ? undefined : "updated";
+}
+
+function detailsOf(change: VaultChange, changes: AssetChange[]): object {
+  const { name: vaultName } = change.vault;
+  const ids = (of: AssetChange[]) => of.slice(0, MAX_NAMED).map(({ type, name }) => assetId({ vaultName, type, name }));
+  const added = changes.filter(({ before, after }) => !before && after);
+  const removed = changes.filter(({ before, after }) => before && !after);
+  const updated = changes.filter(({ before, after }) => before && after && before.content !== after.content);
+  const vault = vaultChange(change);
+  return {
+    ...(vault ? { vault } : {}),
+    counts: { added: added.length, updated: updated.length, removed: removed.length },
+    added: ids(added),
+    updated: ids(updated),
+    removed: ids(removed),
+  };
+}

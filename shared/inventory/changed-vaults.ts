@@ -1,0 +1,166 @@
+import { createHash } from "node:crypto";
+import { deflateRawSync, inflateRawSync } from "node:zlib";
+import * as z from "zod";
+import { entity } from "../storage/entity.ts";
+import { insert, merge, type Operation, type Tables } from "../storage/tables.ts";
+import { type Change, writeMarked } from "../storage/write-totals.ts";
+import { ASSET_TYPES, sourceOf } from "./asset.ts";
+import { expiriesColumn, expiriesOf, VAULTS, VaultRecord, Vaults } from "./vault.ts";
+
+/**
+ * What of a vault is counted in totals. `listedAt` is told, not counted: it
+ * changes with every scan.
+ */
+export const Counted = VaultRecord.pick({
+  name: true,
+  source: true,
+  subscriptionId: true,
+  listedAt: true,
+  failedScans: true,
+  certificateExpiries: true,
+  keyExpiries: true,
+  secretExpiries: true,
+  owners: true,
+});
+export type Counted = z.infer<typeof Counted>;
+export const COUNTED = Object.keys(Counted.shape) as (keyof Counted)[];
+
+/**
+ * That a vault is not as the totals count it (totals.ts). The row is written in the transaction that changes the vault's
+ * own row, and removed in the one that writes totals which count the vault as it is. So at every moment
+ *
+ *     what the totals count - before + now, of each such row,
+ *
+ * is what the vaults' rows come to. A holder of credentials has one as long as it stands: totals count vaults alone.
+ */
+export const ChangedVault = z.object({
+  /** As the totals count it, packed; nothing where they don't. */
+  before: z.instanceof(Uint8Array).optional(),
+  /** As its row has it, packed; nothing where it is gone. */
+  now: z.instanceof(Uint8Array).optional(),
+  /** The owners of either, for who asks for them. A version before writes none. */
+  ownersBefore: z.instanceof(Uint8Array).optional(),
+  ownersNow: z.instanceof(Uint8Array).optional(),
+  /** It was too large to be kept here: then its own row is read. */
+  unkept: z.boolean().optional(),
+});
+export type ChangedVault = z.infer<typeof ChangedVault>;
+export const ChangedVaults = entity(Vaults.table, ChangedVault);
+
+export const CHANGED = "l!";
+export const changedKey = (name: string): string => `${CHANGED}${name.toLowerCase()}`;
+
+/** Of all columns together: an entity has 1 MiB. */
+const MAX_PACKED_BYTES = 700_000;
+
+/** Deflated JSON, the expiries in base64; no bytes for undefined. */
+function packCounted(counted: Counted | undefined): Uint8Array<ArrayBuffer> {
+  if (!counted) return new Uint8Array();
+  const values: Record<string, unknown> = {};
+  for (const name of COUNTED) {
+    const value = counted[name];
+    if (name !== "owners") values[name] = value instanceof Uint8Array ? Buffer.from(value).toString("base64") : value;
+  }
+  return deflated(values);
+}
+
+function unpackCounted(packed: Uint8Array | undefined): Counted | undefined {
+  if (!packed || packed.length === 0) return undefined;
+  const values = inflated(packed) as Record<string, unknown>;
+  for (const type of ASSET_TYPES) {
+    const column = expiriesColumn(type);
+    const text = values[column];
+    if (typeof text === "string") values[column] = new Uint8Array(Buffer.from(text, "base64"));
+  }
+  return Counted.parse(values);
+}
+
+/** With a hash of what they belong to: a version before changes that and leaves them as they are. */
+const packOwners = (of: Uint8Array, owners: Counted["owners"]): Uint8Array<ArrayBuffer> =>
+  of.length === 0 ? new Uint8Array() : deflated([hashOf(of), owners ?? {}]);
+const PackedOwners = z.tuple([z.string(), Counted.shape.owners]);
+
+/** @throws where a version before wrote what they belong to. */
+function withOwners(of: Uint8Array | undefined, packed: Uint8Array | undefined): Counted | undefined {
+  const counted = unpackCounted(of);
+  if (!counted) return undefined;
+  const [hash, owners] = PackedOwners.parse(inflated(packed ?? new Uint8Array()));
+  if (hash !== hashOf(of!)) throw new Error("These are the owners of another state of the vault.");
+  return { ...counted, owners };
+}
+
+const deflated = (value: unknown) => new Uint8Array(deflateRawSync(JSON.stringify(value)));
+const inflated = (packed: Uint8Array): unknown => JSON.parse(inflateRawSync(packed).toString());
+const hashOf = (bytes: Uint8Array): string => createHash("sha256").update(bytes).digest("base64url").slice(0, 11);
+
+/** The row of a vault that the totals count as `before`. */
+export function changedFrom(before: Counted | undefined, now: Counted | undefined): ChangedVault {
+  const packed = { before: packCounted(before), now: packCounted(now) };
+  const all = {
+    ...packed,
+    ownersBefore: packOwners(packed.before, before?.owners),
+    ownersNow: packOwners(packed.now, now?.owners),
+  };
+  const bytes = Object.values(all).reduce((sum, { length }) => sum + length, 0);
+  return bytes <= MAX_PACKED_BYTES ? all : { unkept: true };
+}
+
+/**
+ * How the totals count a changed vault, and how its row has it. Undefined where only the vault's own row knows.
+ *
+ * @param owners - Whether their owners are asked for: their columns were read.
+ */
+export function readChanged(row: Partial<ChangedVault>, owners: boolean): Changed | undefined {
+  const { before, now, ownersBefore, ownersNow, unkept } = row;
+  if (unkept) return undefined;
+  try {
+    return owners
+      ? { before: withOwners(before, ownersBefore), now: withOwners(now, ownersNow) }
+      : { before: unpackCounted(before), now: unpackCounted(now) };
+  } catch {
+    return undefined; // no version of this service wrote it, or one before
+  }
+}
+
+export type Changed = Change<Counted>;
+
+/** Whether both are counted alike. */
+export function countsAlike(one: VaultRecord | undefined, other: VaultRecord | undefined): boolean {
+  const counted = (vault: VaultRecord | undefined): string =>
+    JSON.stringify(
+      vault && [
+        vault.subscriptionId,
+        vault.failedScans > 0,
+        ASSET_TYPES.map((type) => Buffer.from(expiriesOf(vault, type) ?? []).toString("base64")),
+        ASSET_TYPES.map((type) => vault.owners?.[type]),
+        sourceOf(vault) === "keyVault" ? null : vault.listedAt,
+      ],
+    );
+  return counted(one) === counted(other);
+}
+
+/**
+ * One transaction that writes or removes a vault's own row, and says so to the totals where they count it otherwise.
+ *
+ * @param change - The row as it stood, which the transaction must name by its ETag, and as it will. `marked`: it was
+ *   counted otherwise a moment ago already, so that the row that says so is most likely there.
+ * @returns The new ETags by row key.
+ * @throws as `Tables.transaction`.
+ */
+export async function writeVault(
+  tables: Tables,
+  change: { before: VaultRecord | undefined; now: VaultRecord | undefined; marked?: boolean },
+  operations: readonly Operation[],
+): Promise<Map<string, string>> {
+  const { before, now } = change;
+  if (countsAlike(before, now)) return await tables.transaction(Vaults.table, VAULTS, operations);
+  const key = changedKey((now ?? before)!.name);
+  const isHolder = sourceOf((now ?? before)!) !== "keyVault";
+  const changed = changedFrom(isHolder ? undefined : before, now);
+  // The totals count it as it stood, unless such a row says otherwise: that keeps how they do.
+  const { before: _, ownersBefore: _owners, ...again } = changed;
+  const row = { inserted: insert(ChangedVaults, key, changed), merged: merge(ChangedVaults, key, again) };
+  return await writeMarked(row, change.marked === true, (mark) =>
+    tables.transaction(Vaults.table, VAULTS, [...operations, mark]),
+  );
+}

@@ -1,0 +1,25 @@
+import { type AssetRecord, sourceOf } from "./asset.ts";
+import { ownersOf } from "./holder.ts";
+import type { OwnerCounts, VaultRecord } from "./vault.ts";
+
+/** A vault's row names so many owners of each type, those with the most assets; what the others have is one number. */
+const MAX_OWNERS = 200;
+
+/** The tag that names the owners of a vault's assets; of a directory's credentials none does. */
+export const ownerTagOf = (vault: Pick<VaultRecord, "source">, ownerTag: string): string =>
+  sourceOf(vault) === "keyVault" ? ownerTag : "";
+
+/** An asset counts for its first owner, the one it is shown with. */
+export function countOwners(assets: Iterable<Pick<AssetRecord, "tags" | "credential">>, ownerTag: string): OwnerCounts {
+  const counts = new Map<string, number>();
+  for (const asset of assets) {
+    const [owner] = ownersOf(asset, ownerTag);
+    if (owner !== undefined) counts.set(owner, (counts.get(owner) ?? 0) + 1);
+  }
+  const owners = [...counts].sort(byCount);
+  const others = owners.slice(MAX_OWNERS).reduce((sum, [, count]) => sum + count, 0);
+  return { tag: ownerTag, owners: owners.slice(0, MAX_OWNERS), others };
+}
+
+/** The most first, then by name. */
+export const byCount = ([a, m]: [string, number], [b, n]: [string, number]): number => n - m || (a < b ? -1 : 1);

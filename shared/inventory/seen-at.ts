@@ -1,0 +1,59 @@
+import { createHash } from "node:crypto";
+import { ASSET_TYPES, type AssetType } from "./asset.ts";
+import type { VaultRecord } from "./vault.ts";
+
+type Seen = Pick<VaultRecord, "name" | "listedAt">;
+
+/** Of a vault: four words, the hash of its name and how many milliseconds before the newest each list was read. */
+const WORDS = 4;
+const NEVER = 0xffffffff;
+/** Longer ago than a word can say, or another vault has the same hash: its own row knows. */
+const UNKNOWN = 0xfffffffe;
+
+/** When the lists of all vaults were last read, packed: some eight bytes a vault once they are deflated. */
+export class SeenAt {
+  readonly #newest: number;
+  readonly #words: Uint32Array;
+
+  static pack(vaults: readonly Seen[]): Uint8Array {
+    const instants = vaults.flatMap(({ listedAt }) => Object.values(listedAt).map((at) => Date.parse(at)));
+    const newest = instants.reduce((most, at) => Math.max(most, at), 0);
+    const rows = vaults.map(({ name, listedAt }) => [
+      hashOf(name),
+      ...ASSET_TYPES.map((type) => {
+        const at = listedAt[type];
+        return at === undefined ? NEVER : Math.min(newest - Date.parse(at), UNKNOWN);
+      }),
+    ]);
+    rows.sort(([a], [b]) => a! - b!);
+    for (const [index, row] of rows.entries())
+      if (row[0] === rows[index - 1]?.[0] || row[0] === rows[index + 1]?.[0]) row.fill(UNKNOWN, 1);
+    const head = [Math.floor(newest / 2 ** 32), newest % 2 ** 32];
+    return new Uint8Array(Uint32Array.from([...head, ...rows.flat()]).buffer);
+  }
+
+  constructor(packed: Uint8Array) {
+    // A copy, since inflated bytes may lie unaligned in a larger buffer.
+    const words = new Uint32Array(new Uint8Array(packed).buffer);
+    this.#newest = words[0]! * 2 ** 32 + words[1]!;
+    this.#words = words.subarray(2);
+  }
+
+  /** ISO 8601; null where the list was never read; undefined where the vault's own row has to be asked. */
+  of(vaultName: string, type: AssetType): string | null | undefined {
+    const hash = hashOf(vaultName);
+    let low = 0;
+    let high = this.#words.length / WORDS;
+    while (low < high) {
+      const middle = (low + high) >>> 1;
+      if (this.#words[middle * WORDS]! < hash) low = middle + 1;
+      else high = middle;
+    }
+    if (this.#words[low * WORDS] !== hash) return undefined;
+    const ago = this.#words[low * WORDS + 1 + ASSET_TYPES.indexOf(type)]!;
+    if (ago === UNKNOWN) return undefined;
+    return ago === NEVER ? null : new Date(this.#newest - ago).toISOString();
+  }
+}
+
+const hashOf = (name: string): number => createHash("sha256").update(name.toLowerCase()).digest().readUInt32BE(0);

@@ -1,0 +1,307 @@
+import type { Tables } from "../storage/tables.ts";
+import { DAY_MS, DAY_SECONDS } from "../time.ts";
+import { ASSET_TYPES, type AssetSource, type AssetType, sourceOf } from "./asset.ts";
+import { addByDay, countExpiries, nextExpiries, UNSET, unpackExpiries } from "./expiries.ts";
+import { END_OF_TIME, type Moment, rangeOf, STATUSES } from "./health.ts";
+import { countBetween, type Histogram, type Window } from "./histogram.ts";
+import { type Counting, notCounted } from "./holder.ts";
+import {
+  groupOf,
+  groupTold,
+  hiddenGroups,
+  keyOfGroup,
+  readKnown,
+  readTotalled,
+  type SummaryRow,
+  subscriptionOf,
+  type Totalled,
+  type TotalsReading,
+  type VaultGroup,
+} from "./known.ts";
+import { ownerTagOf } from "./owners.ts";
+import type { Scope } from "./scope.ts";
+import { bySize, LARGEST_VAULTS, NEXT_DAYS, PAST_DAYS, type SummaryTotals, unpackSummary } from "./summary-totals.ts";
+import { expiriesOf, forEachType } from "./vault.ts";
+
+/** What a summary is counted from: the vaults' own rows, or the totals and the vaults that changed since. */
+export interface SummarySource {
+  scope: Scope;
+  /** Those that count, and for some of which more was counted elsewhere than there is. */
+  groups: VaultGroup[];
+  /** Those whose assets stand among the others' and are not asked for, by `groupKey`. */
+  hidden: ReadonlySet<string>;
+  outOfScope: { vaults: number; assets: number };
+  /** Key vaults that count, those with the most assets first. */
+  largest: { name: string; subscriptionId: string; assets: number; group: VaultGroup }[];
+  owners: {
+    /** Assets, by who owns them. */
+    counts: ReadonlyMap<string, number>;
+    /** Assets of owners that a vault's row does not name. */
+    others: number;
+    /** Assets whose owners were counted under the tag that names them now. */
+    assets: number;
+  };
+  /** How many end on each of the summary's days. */
+  endsByDay: Record<AssetType, number[]>;
+  /** How many of each type end next, up to an instant before which `atLeast` of all of them do, or all that ever end. */
+  ends(atLeast: number): Ends;
+}
+
+/** Unix seconds. */
+export interface Ends {
+  before: number;
+  counts: Map<AssetType, number>;
+}
+
+export interface SourceFilter {
+  type?: AssetType | undefined;
+  subscription?: string | undefined;
+  source?: AssetSource | undefined;
+}
+
+interface Asked {
+  moment: Moment;
+  licensed: boolean;
+  ownerTag: string;
+}
+
+/** One request where nothing is filtered and the totals say all; else one per 1,000 vaults, and mostly one more. */
+export async function readSource(tables: Tables, filter: SourceFilter, asked: Asked): Promise<SummarySource> {
+  const isFiltered = Object.values(filter).some((value) => value !== undefined);
+  const totalled = isFiltered ? undefined : await readTotalled(tables, SUMMARY_WITH_OWNERS);
+  return (totalled && sourceOfTotals(totalled, asked)) ?? (await sourceOfRows(tables, filter, asked));
+}
+
+const SUMMARY_WITH_OWNERS: TotalsReading<SummaryTotals> = {
+  columns: ["summary"],
+  owners: true,
+  read: ({ summary }) => summary && unpackSummary(summary),
+};
+
+async function sourceOfRows(tables: Tables, filter: SourceFilter, asked: Asked): Promise<SummarySource> {
+  const { moment, licensed, ownerTag } = asked;
+  const { vaults, scope } = await readKnown(tables, { subscription: subscriptionOf(filter) }, ["owners"]);
+  const now = { now: moment.now, licensed, scope };
+  const types = filter.type ? [filter.type] : ASSET_TYPES;
+  const wanted = vaults.filter((vault) => filter.source === undefined || sourceOf(vault) === filter.source);
+  const counted = wanted.filter((vault) => notCounted(vault, now) === undefined);
+  const left = wanted.filter((vault) => notCounted(vault, now) === "outOfScope");
+  const groups = new Map(vaults.map((vault) => [vault, groupOf(vault, 1)]));
+  const groupsOf = (of: readonly SummaryRow[]) => of.map((vault) => groups.get(vault)!);
+  const assetsOf = (vault: SummaryRow) => sum(types, (type) => countExpiries(expiriesOf(vault, type)));
+  const owners = { counts: new Map<string, number>(), others: 0, assets: 0 };
+  for (const vault of counted) addOwners(owners, vault, types, ownerTag, 1);
+  const firstDay = Math.floor(moment.now / DAY_MS) - PAST_DAYS;
+  const from = Math.ceil(moment.now / 1000);
+  return {
+    scope,
+    groups: groupsOf(counted),
+    hidden: hiddenGroups([...groups.values()], new Set(groupsOf(counted)), types),
+    outOfScope: { vaults: left.length, assets: sum(left, assetsOf) },
+    largest: counted
+      .filter((vault) => sourceOf(vault) === "keyVault")
+      .map((vault) => ({ ...vault, assets: assetsOf(vault), group: groups.get(vault)! }))
+      .sort(bySize)
+      .slice(0, LARGEST_VAULTS),
+    owners,
+    endsByDay: forEachType((type) => {
+      const counts = new Array<number>(PAST_DAYS + NEXT_DAYS).fill(0);
+      if (types.includes(type)) for (const vault of counted) addByDay(counts, expiriesOf(vault, type), firstDay);
+      return counts;
+    }),
+    ends: (atLeast) => {
+      const events = new Map<number, Map<AssetType, number>>();
+      for (const vault of counted)
+        for (const type of types)
+          for (const instant of nextExpiries(expiriesOf(vault, type), from, atLeast))
+            addEvent(events, instant + 1, type, 1);
+      return endsOf(events, atLeast);
+    },
+  };
+}
+
+/** Undefined where the totals are not exact now: then the vaults' rows are read. */
+function sourceOfTotals({ totals, scope, changed }: Totalled<SummaryTotals>, asked: Asked): SummarySource | undefined {
+  const { moment, licensed, ownerTag } = asked;
+  const { windows, days } = totals;
+  const now: Counting = { now: moment.now, licensed, scope };
+  const today = Math.floor(moment.now / DAY_MS) - PAST_DAYS - totals.firstDay;
+  const isInTime = today >= 0 && days.secret.length >= today + PAST_DAYS + NEXT_DAYS;
+  const ranges = STATUSES.map((status) => rangeOf(status, moment));
+  const from = Math.ceil(moment.now / 1000);
+  const isExact = ranges.every((range) => countBetween(NOTHING, windows, range) !== undefined);
+  const isKnownFromNow = from >= windows[0]![0] && from <= windows[0]![1];
+  const isSameScope = totals.subscriptions.every(({ id, isOut }) => isOut === (scope.leftAt(id) !== undefined));
+  if (!isInTime || !isExact || !isKnownFromNow || !isSameScope || !totals.owners) return undefined;
+
+  const told = totals.subscriptions.map((one) => ({ ...one, group: groupTold(one, windows, countBetween) }));
+  const groups = told.filter(({ isOut }) => !isOut).map(({ group }) => group);
+  const left = told
+    .filter(({ isOut }) => isOut)
+    .map(({ id, vaults, group }) => ({ id, vaults, assets: sum(ASSET_TYPES, (type) => group.count(type)) }));
+  const outOfScope = { vaults: sum(left, ({ vaults }) => vaults), assets: sum(left, ({ assets }) => assets) };
+  const hidden = new Set(left.filter(({ assets }) => assets > 0).map(({ id }) => id));
+  const ofTag = totals.owners.find(({ tag }) => tag === ownerTag);
+  const owners = { counts: new Map(ofTag?.owners), others: ofTag?.others ?? 0, assets: ofTag?.assets ?? 0 };
+  const endsByDay = forEachType((type) => [...days[type]]);
+  const changes: { vault: SummaryRow; sign: 1 | -1 }[] = [];
+  for (const { before, now: after } of changed.values()) {
+    for (const [vault, sign] of [[before, -1] as const, [after, 1] as const]) {
+      if (!vault) continue;
+      const group = groupOf(vault, sign);
+      const reason = notCounted(vault, now);
+      if (reason === "outOfScope") {
+        outOfScope.vaults += sign;
+        outOfScope.assets += sum(ASSET_TYPES, (type) => group.count(type));
+      }
+      if (reason !== undefined) {
+        if (ASSET_TYPES.some((type) => group.count(type) > 0)) hidden.add(keyOfGroup(group));
+        continue;
+      }
+      groups.push(group);
+      changes.push({ vault, sign });
+      addOwners(owners, vault, ASSET_TYPES, ownerTag, sign);
+      for (const type of ASSET_TYPES) addDays(endsByDay[type], expiriesOf(vault, type), totals.firstDay, sign);
+    }
+  }
+  const largest = largestOf(totals, changed, changes);
+  if (!largest) return undefined;
+  return {
+    scope,
+    groups,
+    hidden,
+    outOfScope,
+    largest,
+    owners,
+    endsByDay: forEachType((type) => endsByDay[type].slice(today, today + PAST_DAYS + NEXT_DAYS)),
+    ends: (atLeast) => {
+      const events = eventsOf(totals, changes, from);
+      // Behind the days that are counted one by one there may be any of those that end at all.
+      const later = { from, before: END_OF_TIME, unset: false };
+      for (const type of ASSET_TYPES) {
+        const sooner = sum([...events.values()], (counts) => counts.get(type) ?? 0);
+        addEvent(events, END_OF_TIME, type, sum(groups, (one) => one.count(type, later)) - sooner);
+      }
+      return endsOf(events, atLeast);
+    },
+  };
+}
+
+/**
+ * Undefined where others may be among them: what the totals do not name comes behind the last that they do.
+ */
+function largestOf(
+  { largest, subscriptions, windows }: SummaryTotals,
+  changed: Totalled<SummaryTotals>["changed"],
+  changes: readonly { vault: SummaryRow; sign: 1 | -1 }[],
+): SummarySource["largest"] | undefined {
+  const kept = largest
+    .filter(({ name }) => !changed.has(name.toLowerCase()))
+    .map(({ expiries, ...vault }) => ({ ...vault, group: alone(vault, expiries, windows) }));
+  const renewed = changes
+    .filter(({ vault, sign }) => sign === 1 && sourceOf(vault) === "keyVault")
+    .map(({ vault }) => {
+      const assets = sum(ASSET_TYPES, (type) => countExpiries(expiriesOf(vault, type)));
+      return { name: vault.name, subscriptionId: vault.subscriptionId, assets, group: groupOf(vault, 1) };
+    });
+  const found = [...kept, ...renewed].sort(bySize).slice(0, LARGEST_VAULTS);
+  const [last, lastKept] = [found.at(-1), largest.at(-1)];
+  if (sum(subscriptions, ({ vaults, isOut }) => (isOut ? 0 : vaults)) <= largest.length) return found;
+  const isSure = found.length === LARGEST_VAULTS && last && lastKept && bySize(lastKept, last) > 0;
+  return isSure ? found : undefined;
+}
+
+/** A vault whose types are told together: they count as secrets. */
+const alone = (
+  { subscriptionId }: { subscriptionId: string },
+  expiries: Histogram,
+  windows: readonly Window[],
+): VaultGroup => ({
+  name: undefined,
+  source: undefined,
+  subscriptionId,
+  listedAt: {},
+  vaults: 1,
+  unreadable: 0,
+  count: (type, range) => (type === "secret" ? countBetween(expiries, windows, range)! : 0),
+});
+
+function addOwners(
+  to: { counts: Map<string, number>; others: number; assets: number },
+  vault: SummaryRow,
+  types: readonly AssetType[],
+  ownerTag: string,
+  sign: 1 | -1,
+): void {
+  for (const type of types) {
+    const known = vault.owners?.[type];
+    if (known?.tag !== ownerTagOf(vault, ownerTag)) continue;
+    to.assets += sign * countExpiries(expiriesOf(vault, type));
+    to.others += sign * known.others;
+    for (const [owner, count] of known.owners) {
+      const left = (to.counts.get(owner) ?? 0) + sign * count;
+      if (left === 0) to.counts.delete(owner);
+      else to.counts.set(owner, left);
+    }
+  }
+}
+
+function addDays(to: number[], packed: Uint8Array | undefined, firstDay: number, sign: 1 | -1): void {
+  const counts = new Array<number>(to.length).fill(0);
+  addByDay(counts, packed, firstDay);
+  for (const [day, count] of counts.entries()) to[day]! += sign * count;
+}
+
+/** How many end up to each instant and since the one before: to the second while the totals know it, then by days. */
+function eventsOf(
+  { windows, days, subscriptions, firstDay }: SummaryTotals,
+  changes: readonly { vault: SummaryRow; sign: 1 | -1 }[],
+  from: number,
+): Map<number, Map<AssetType, number>> {
+  const events = new Map<number, Map<AssetType, number>>();
+  const exactUntil = windows[0]![1];
+  const lastDay = firstDay + days.secret.length;
+  const boundOf = (instant: number) =>
+    instant < exactUntil ? instant + 1 : (Math.floor(instant / DAY_SECONDS) + 1) * DAY_SECONDS;
+  for (const type of ASSET_TYPES) {
+    const first = Math.floor(exactUntil / DAY_SECONDS);
+    for (let day = first; day < lastDay; day++)
+      addEvent(events, (day + 1) * DAY_SECONDS, type, days[type][day - firstDay]!);
+    for (const { expiries, isOut } of subscriptions) {
+      if (isOut) continue;
+      const { at, counts } = expiries[type];
+      for (let index = 0; index < at.length; index++) {
+        const instant = at[index]!;
+        if (instant >= exactUntil) continue;
+        if (instant >= from) addEvent(events, instant + 1, type, counts[index]!);
+        // On the day on which they end to be known to the second, they are counted with the day, too.
+        if (instant >= first * DAY_SECONDS) addEvent(events, (first + 1) * DAY_SECONDS, type, -counts[index]!);
+      }
+    }
+    for (const { vault, sign } of changes)
+      for (const instant of unpackExpiries(expiriesOf(vault, type)))
+        if (instant !== UNSET && instant >= from && instant < lastDay * DAY_SECONDS)
+          addEvent(events, boundOf(instant), type, sign);
+  }
+  return events;
+}
+
+function addEvent(events: Map<number, Map<AssetType, number>>, bound: number, type: AssetType, count: number): void {
+  const counts = events.get(bound) ?? new Map<AssetType, number>();
+  events.set(bound, counts);
+  counts.set(type, (counts.get(type) ?? 0) + count);
+}
+
+function endsOf(events: ReadonlyMap<number, ReadonlyMap<AssetType, number>>, atLeast: number): Ends {
+  const counts = new Map<AssetType, number>();
+  for (const [before, some] of [...events].sort(([a], [b]) => a - b)) {
+    for (const [type, count] of some) counts.set(type, (counts.get(type) ?? 0) + count);
+    if (sum([...counts.values()], (count) => count) >= atLeast) return { before, counts };
+  }
+  return { before: END_OF_TIME, counts };
+}
+
+const NOTHING: Histogram = { at: [], counts: [], unset: 0 };
+
+const sum = <T>(values: readonly T[], of: (value: T) => number): number =>
+  values.reduce((total, value) => total + of(value), 0);

@@ -1,0 +1,206 @@
+import { deflateRawSync, inflateRawSync } from "node:zlib";
+import * as z from "zod";
+import { DAY_MS, HOUR_MS } from "../time.ts";
+import { ASSET_TYPES, type AssetType } from "./asset.ts";
+import type { Counted } from "./changed-vaults.ts";
+import { addByDay, countExpiries, UNSET, unpackExpiries } from "./expiries.ts";
+import type { Moment } from "./health.ts";
+import { gapStart, type Histogram, histogramOf, packHistograms, unpackHistograms, type Window } from "./histogram.ts";
+import { byCount } from "./owners.ts";
+import type { Scope } from "./scope.ts";
+import { expiriesOf, forEachType } from "./vault.ts";
+
+/**
+ * What a summary, metrics and lists by type or status need of all key vaults, in a size that goes by days, subscriptions and
+ * owners: kept beside the totals (totals.ts), written and renewed with them.
+ */
+
+/** Days that a summary counts one by one: those before today, and today with those after it. */
+export const PAST_DAYS = 28;
+export const NEXT_DAYS = 91;
+/** A summary names so many vaults; twice as many are kept, since others may have shrunk or left until the next scan. */
+export const LARGEST_VAULTS = 20;
+const KEPT_VAULTS = 2 * LARGEST_VAULTS;
+/** With more owners than this, a summary is counted from the vaults' rows. */
+const MAX_OWNERS = 5_000;
+/** Deflated; an entity has 1 MiB, most of it for the histograms of the totals. */
+const MAX_BYTES = 200_000;
+/** A scan ends at least so often; later everything is counted from the vaults' rows. */
+const HELD_FOR_MS = 36 * HOUR_MS;
+const HELD_DAYS = 3;
+
+/** Where the counts are exact, and what was out of scope when they were made. */
+export interface SummaryLayout {
+  /** Around the instants at which a status begins or ends: within them expiries are kept to the second. */
+  windows: Window[];
+  /** The first of the days that are counted, in days since 1970. */
+  firstDay: number;
+  isOut: (subscriptionId: string) => boolean;
+}
+
+/** Owners that one tag named. */
+export interface OwnersOfTag {
+  tag: string;
+  /** Those with the most assets first. */
+  owners: [name: string, assets: number][];
+  /** Assets of owners that a vault's row does not name. */
+  others: number;
+  /** All assets of the vaults and types whose owners this tag named. */
+  assets: number;
+}
+
+export interface SummaryTotals extends Pick<SummaryLayout, "windows" | "firstDay"> {
+  /** How many end on each day from the first one on. */
+  days: Record<AssetType, number[]>;
+  /** Their histograms tell no more than the windows' instants and what lies between the windows. */
+  subscriptions: {
+    id: string;
+    vaults: number;
+    unreadable: number;
+    isOut: boolean;
+    expiries: Record<AssetType, Histogram>;
+  }[];
+  /** Vaults in scope with the most assets, of all types together. */
+  largest: { name: string; subscriptionId: string; assets: number; expiries: Histogram }[];
+  /** By tag; undefined where they are too many. */
+  owners: OwnersOfTag[] | undefined;
+}
+
+const Packed = z.object({
+  windows: z.array(z.tuple([z.int(), z.int()])),
+  firstDay: z.int(),
+  days: z.object(forEachType(() => z.array(z.int()))),
+  /** With how many vaults, of how many the last scan could read no list, and whether it was out of scope. */
+  subscriptions: z.array(z.tuple([z.string(), z.int(), z.int(), z.boolean()])),
+  largest: z.array(z.tuple([z.string(), z.string(), z.int()])),
+  owners: z
+    .array(
+      z.object({
+        tag: z.string(),
+        owners: z.array(z.tuple([z.string(), z.int()])),
+        others: z.int(),
+        assets: z.int(),
+      }),
+    )
+    .optional(),
+  /** Of each subscription's types, then of the largest vaults. */
+  expiries: z.array(z.int()),
+});
+
+/** Where a summary from now on until the next scan needs exact counts. */
+export function layoutOf({ now, criticalDays, warningDays }: Moment, scope: Scope): SummaryLayout {
+  return {
+    windows: [0, criticalDays, warningDays].map((days) => {
+      const boundary = now + days * DAY_MS;
+      return [Math.floor((boundary - HOUR_MS) / 1000), Math.ceil((boundary + HELD_FOR_MS) / 1000)];
+    }),
+    firstDay: Math.floor((now - HOUR_MS) / DAY_MS) - PAST_DAYS,
+    isOut: (id) => scope.leftAt(id) !== undefined,
+  };
+}
+
+/** That of totals that were written before, to count the same again. */
+export function layoutOfSummary({ windows, firstDay, subscriptions }: SummaryTotals): SummaryLayout {
+  const out = new Set(subscriptions.flatMap(({ id, isOut }) => (isOut ? [id] : [])));
+  return { windows, firstDay, isOut: (id) => out.has(id.toLowerCase()) };
+}
+
+/** Undefined where it would be too large. */
+export function packSummary(
+  vaults: readonly Counted[],
+  { windows, firstDay, isOut }: SummaryLayout,
+): Uint8Array<ArrayBuffer> | undefined {
+  const counted = vaults.filter(({ subscriptionId }) => !isOut(subscriptionId));
+  const owners = ownersOf(counted);
+  const subscriptions = bySubscription(vaults);
+  const largest = counted
+    .map((vault) => ({ vault, assets: assetsOf(vault) }))
+    .sort((a, b) => bySize({ name: a.vault.name, assets: a.assets }, { name: b.vault.name, assets: b.assets }))
+    .slice(0, KEPT_VAULTS);
+  const histograms = [
+    ...subscriptions.flatMap(([, own]) => ASSET_TYPES.map((type) => betweenWindows(own, [type], windows))),
+    ...largest.map(({ vault }) => betweenWindows([vault], ASSET_TYPES, windows)),
+  ];
+  const packed: z.infer<typeof Packed> = {
+    windows,
+    firstDay,
+    days: forEachType((type) => {
+      const counts = new Array<number>(PAST_DAYS + NEXT_DAYS + HELD_DAYS).fill(0);
+      for (const vault of counted) addByDay(counts, expiriesOf(vault, type), firstDay);
+      return counts;
+    }),
+    subscriptions: subscriptions.map(([id, own]) => {
+      const unreadable = own.filter(({ failedScans }) => failedScans > 0);
+      return [id, own.length, unreadable.length, isOut(id)];
+    }),
+    largest: largest.map(({ vault, assets }) => [vault.name, vault.subscriptionId, assets]),
+    ...(owners.every((of) => of.owners.length <= MAX_OWNERS) ? { owners } : {}),
+    expiries: [...packHistograms(histograms)],
+  };
+  const bytes = new Uint8Array(deflateRawSync(JSON.stringify(packed)));
+  return bytes.length <= MAX_BYTES ? bytes : undefined;
+}
+
+/** Undefined where no version of this service wrote it. */
+export function unpackSummary(bytes: Uint8Array): SummaryTotals | undefined {
+  let packed: z.infer<typeof Packed>;
+  try {
+    packed = Packed.parse(JSON.parse(inflateRawSync(bytes).toString()));
+  } catch {
+    return undefined;
+  }
+  const histograms = unpackHistograms(Uint32Array.from(packed.expiries));
+  const types = ASSET_TYPES.length;
+  if (histograms.length !== packed.subscriptions.length * types + packed.largest.length) return undefined;
+  return {
+    ...packed,
+    owners: packed.owners,
+    subscriptions: packed.subscriptions.map(([id, vaults, unreadable, isOut], at) => ({
+      id,
+      vaults,
+      unreadable,
+      isOut,
+      expiries: forEachType((type) => histograms[at * types + ASSET_TYPES.indexOf(type)]!),
+    })),
+    largest: packed.largest.map(([name, subscriptionId, assets], at) => ({
+      name,
+      subscriptionId,
+      assets,
+      expiries: histograms[packed.subscriptions.length * types + at]!,
+    })),
+  };
+}
+
+/** The order in which a summary names vaults and subscriptions. */
+export const bySize = (a: { name: string; assets: number }, b: { name: string; assets: number }): number =>
+  b.assets - a.assets || (a.name < b.name ? -1 : 1);
+
+const sum = <T>(values: readonly T[], of: (value: T) => number): number =>
+  values.reduce((total, value) => total + of(value), 0);
+
+const assetsOf = (vault: Counted): number => sum(ASSET_TYPES, (type) => countExpiries(expiriesOf(vault, type)));
+
+const bySubscription = (vaults: readonly Counted[]): [string, Counted[]][] =>
+  [...Map.groupBy(vaults, ({ subscriptionId }) => subscriptionId.toLowerCase())].sort(([a], [b]) => (a < b ? -1 : 1));
+
+const betweenWindows = (vaults: readonly Counted[], types: readonly AssetType[], windows: Window[]): Histogram => {
+  const packed = vaults.flatMap((vault) => types.map((type) => unpackExpiries(expiriesOf(vault, type))));
+  return histogramOf(packed, UNSET, windows, (instant) => gapStart(windows, instant));
+};
+
+function ownersOf(vaults: readonly Counted[]): OwnersOfTag[] {
+  const byTag = new Map<string, { counts: Map<string, number>; others: number; assets: number }>();
+  for (const vault of vaults)
+    for (const type of ASSET_TYPES) {
+      const known = vault.owners?.[type];
+      if (!known) continue;
+      const of = byTag.get(known.tag) ?? { counts: new Map<string, number>(), others: 0, assets: 0 };
+      byTag.set(known.tag, of);
+      for (const [owner, count] of known.owners) of.counts.set(owner, (of.counts.get(owner) ?? 0) + count);
+      of.others += known.others;
+      of.assets += countExpiries(expiriesOf(vault, type));
+    }
+  return [...byTag]
+    .map(([tag, { counts, others, assets }]) => ({ tag, owners: [...counts].sort(byCount), others, assets }))
+    .sort((a, b) => (a.tag < b.tag ? -1 : 1));
+}

@@ -1,0 +1,198 @@
+import type { Row } from "../storage/entity.ts";
+import type { Tables } from "../storage/tables.ts";
+import { ASSET_TYPES, type AssetRecord, type AssetSource, Assets, type AssetType, SOURCES, sourceOf } from "./asset.ts";
+import { type ChangeCounts, countChanges } from "./change-log.ts";
+import { type Moment, rangeOf, STATUSES, type Status } from "./health.ts";
+import { ownersOf } from "./holder.ts";
+import { groupKey, keyOfGroup, subscriptionOf, type VaultGroup } from "./known.ts";
+import { expiryBounds, partitions } from "./layout.ts";
+import { byCount } from "./owners.ts";
+import type { Scope } from "./scope.ts";
+import { readSource, type SummarySource } from "./summary-source.ts";
+import { bySize } from "./summary-totals.ts";
+import { forEachType } from "./vault.ts";
+
+/** How many owners are named, those with the most assets; subscriptions; and assets that end next. */
+const LARGEST_OWNERS = 20;
+const LARGEST_SUBSCRIPTIONS = 100;
+const NEXT = 10;
+
+export interface SummaryFilter {
+  type?: AssetType | undefined;
+  subscription?: string | undefined;
+  source?: AssetSource | undefined;
+  /** Since when changes are counted. */
+  since: Date;
+}
+
+type ByStatus = Record<Status, number>;
+
+/** The inventory in numbers: what counts and fits the filter. */
+export interface AssetSummary {
+  assets: number;
+  byStatus: ByStatus;
+  byType: Record<AssetType, number>;
+  byTypeAndStatus: Record<AssetType, ByStatus>;
+  bySource: Record<AssetSource, number>;
+  subscriptions: {
+    largest: { subscriptionId: string; name: string | undefined; vaults: number; assets: number; byStatus: ByStatus }[];
+    others: { subscriptions: number; assets: number };
+  };
+  vaults: {
+    total: number;
+    largest: { name: string; subscriptionId: string; assets: number; byStatus: ByStatus }[];
+    others: { vaults: number; assets: number };
+  };
+  owners: {
+    largest: { owner: string; assets: number }[];
+    /** `owners` is undefined where a vault has more of them than its row names. */
+    others: { owners: number | undefined; assets: number };
+    /** Assets without an owner. */
+    none: number;
+    /** Assets whose owners the next scan counts: they were last listed by an earlier version, or under another tag. */
+    notCounted: number;
+  };
+  /** How many of each type end on each day of UTC around today, today at `PAST_DAYS`. */
+  endsByDay: Record<AssetType, number[]>;
+  endsNext: { asset: AssetRecord; owner: string | undefined; subscriptionName: string | undefined }[];
+  changes: ChangeCounts;
+  /** What leaves counts and score since its subscription left the scope. */
+  outOfScope: { vaults: number; assets: number };
+}
+
+/**
+ * See `AssetQueries.summary`. What is counted, is counted from the totals or the vaults' rows (summary-source.ts); what ends
+ * next and what changed is read.
+ */
+export async function summaryOf(
+  filter: SummaryFilter,
+  moment: Moment,
+  deps: { tables: Tables; ownerTag: string; licensed: boolean },
+): Promise<AssetSummary> {
+  const { tables, ownerTag, licensed } = deps;
+  const { since, ...of } = filter;
+  const [source, changes] = await Promise.all([
+    readSource(tables, of, { moment, licensed, ownerTag }),
+    countChanges(tables, { ...of, since }),
+  ]);
+  const { scope, groups, largest } = source;
+  const types = of.type ? [of.type] : ASSET_TYPES;
+  const next = await endsNext(tables, partitionOf(filter), moment, source);
+
+  const assetsOf = (of: readonly VaultGroup[], some: readonly AssetType[] = types) =>
+    sum(of, (group) => sum(some, (type) => group.count(type)));
+  const ranges = STATUSES.map((status) => [status, rangeOf(status, moment)] as const);
+  const byStatus = (of: readonly VaultGroup[], some: readonly AssetType[] = types): ByStatus =>
+    Object.fromEntries(
+      ranges.map(([status, range]) => [status, sum(of, (group) => sum(some, (type) => group.count(type, range)))]),
+    ) as ByStatus;
+  const vaults = groups.filter((group) => sourceOf(group) === "keyVault");
+  const vaultsIn = (of: readonly VaultGroup[]) => sum(of, (group) => group.vaults);
+  const subscriptions = [...Map.groupBy(vaults, keyOfGroup)]
+    .map(([name, own]) => ({ name, own, vaults: vaultsIn(own), assets: assetsOf(own) }))
+    .filter((one) => one.vaults > 0)
+    .sort(bySize);
+  return {
+    assets: assetsOf(groups),
+    byStatus: byStatus(groups),
+    byType: forEachType((one) => (types.includes(one) ? assetsOf(groups, [one]) : 0)),
+    byTypeAndStatus: forEachType((one) => byStatus(groups, types.includes(one) ? [one] : [])),
+    endsByDay: source.endsByDay,
+    bySource: Object.fromEntries(
+      SOURCES.map((one) => [one, assetsOf(groups.filter((group) => sourceOf(group) === one))]),
+    ) as Record<AssetSource, number>,
+    subscriptions: {
+      largest: subscriptions.slice(0, LARGEST_SUBSCRIPTIONS).map(({ name, own, vaults, assets }) => ({
+        subscriptionId: name,
+        name: scope.nameOf(name),
+        vaults,
+        assets,
+        byStatus: byStatus(own),
+      })),
+      others: {
+        subscriptions: Math.max(0, subscriptions.length - LARGEST_SUBSCRIPTIONS),
+        assets: sum(subscriptions.slice(LARGEST_SUBSCRIPTIONS), ({ assets }) => assets),
+      },
+    },
+    vaults: {
+      total: vaultsIn(vaults),
+      largest: largest.map(({ name, subscriptionId, assets, group }) => ({
+        name,
+        subscriptionId,
+        assets,
+        byStatus: byStatus([group]),
+      })),
+      others: {
+        vaults: vaultsIn(vaults) - largest.length,
+        assets: assetsOf(vaults) - sum(largest, ({ assets }) => assets),
+      },
+    },
+    owners: ownersIn(source.owners, assetsOf(groups)),
+    endsNext: next.map((asset) => ({
+      asset,
+      owner: ownersOf(asset, ownerTag)[0],
+      subscriptionName: nameOf(scope, asset),
+    })),
+    changes,
+    outOfScope: source.outOfScope,
+  };
+}
+
+const sum = <T>(values: readonly T[], of: (value: T) => number): number =>
+  values.reduce((total, value) => total + of(value), 0);
+
+const nameOf = (scope: Scope, asset: AssetRecord): string | undefined =>
+  sourceOf(asset) === "keyVault" ? scope.nameOf(asset.subscriptionId) : undefined;
+
+function partitionOf(filter: SummaryFilter): string {
+  const subscription = subscriptionOf(filter);
+  return subscription ? partitions.subscription(subscription) : partitions.all;
+}
+
+function ownersIn(of: SummarySource["owners"], assets: number): AssetSummary["owners"] {
+  const owners = [...of.counts].sort(byCount);
+  const named = sum(owners, ([, count]) => count);
+  return {
+    largest: owners.slice(0, LARGEST_OWNERS).map(([owner, assets]) => ({ owner, assets })),
+    others: {
+      owners: of.others > 0 ? undefined : Math.max(0, owners.length - LARGEST_OWNERS),
+      assets: of.others + sum(owners.slice(LARGEST_OWNERS), ([, count]) => count),
+    },
+    none: of.assets - of.others - named,
+    notCounted: assets - of.assets,
+  };
+}
+
+/**
+ * The assets that end next: counts say how many of each type to ask the index by expiry for. A request for each type that
+ * has any of them, more only where very many that don't count lie between.
+ */
+async function endsNext(
+  tables: Tables,
+  partitionKey: string,
+  moment: Moment,
+  { ends, hidden }: SummarySource,
+): Promise<AssetRecord[]> {
+  const { before, counts } = ends(NEXT);
+  const found = await Promise.all(
+    ASSET_TYPES.map(async (type) => {
+      const rows: Row<AssetRecord>[] = [];
+      const wanted = Math.min(NEXT, counts.get(type) ?? 0);
+      if (wanted <= 0) return rows;
+      const range = { partitionKey, ...expiryBounds(type, Math.ceil(moment.now / 1000), before, false) };
+      const pageSize = hidden.size === 0 ? wanted : 1000;
+      for await (const page of tables.pages(Assets, { ...range, pageSize })) {
+        rows.push(...page.filter((asset) => !hidden.has(groupKey(asset))));
+        if (rows.length >= wanted) break;
+      }
+      return rows.slice(0, wanted);
+    }),
+  );
+  return found.flat().sort(byExpiry).slice(0, NEXT);
+}
+
+/** As lists that are ordered by expiry. */
+function byExpiry(a: AssetRecord, b: AssetRecord): number {
+  const place = ({ name, vaultName, type }: AssetRecord) => `${name}!${vaultName}`.toLowerCase() + type;
+  return a.expiresOn! - b.expiresOn! || (place(a) < place(b) ? -1 : 1);
+}

@@ -1,0 +1,130 @@
+import { deflateRawSync, inflateRawSync } from "node:zlib";
+import * as z from "zod";
+import { entity } from "../storage/entity.ts";
+import { DAY_MS, DAY_SECONDS, HOUR_MS } from "../time.ts";
+import { ASSET_TYPES, type AssetType } from "./asset.ts";
+import { CHANGED, type Counted } from "./changed-vaults.ts";
+import { UNSET, unpackExpiries } from "./expiries.ts";
+import type { Moment } from "./health.ts";
+import { type Histogram, histogramOf, packHistograms, unpackHistograms, type Window } from "./histogram.ts";
+import { SeenAt } from "./seen-at.ts";
+import { packSummary, type SummaryLayout } from "./summary-totals.ts";
+import { expiriesOf, forEachType, Vaults } from "./vault.ts";
+
+/**
+ * What all vaults' rows come to, so that a question about the whole inventory reads one row instead of all of them. Totals
+ * are computed anew from the vaults' rows and written under their ETag; what changed since is in rows of its own
+ * (changed-vaults.ts).
+ */
+export const TotalsRecord = z.object({
+  /** New with each write. The row behind the changed vaults has the same one: so both ends of a reading are of one write. */
+  sequence: z.string(),
+  /** Days whose expiries are kept to the second: those in which a status begins or ends until the next scan. */
+  windows: z.array(z.tuple([z.int(), z.int()])),
+  subscriptions: z.array(z.object({ id: z.string(), vaults: z.int(), unreadable: z.int() })),
+  /** Deflated histograms of each subscription's certificates, keys and secrets. */
+  expiries: z.instanceof(Uint8Array),
+  /** When each vault was last listed; see SeenAt. */
+  seenAt: z.instanceof(Uint8Array),
+  /** What a summary needs; see summary-totals.ts. Absent where it is too large, or a version before wrote them. */
+  summary: z.instanceof(Uint8Array).optional(),
+  /** They are too large for a row, or not whole yet: everything is counted from the vaults' rows. */
+  unkept: z.boolean().optional(),
+});
+export type TotalsRecord = z.infer<typeof TotalsRecord>;
+export const TotalsRows = entity(Vaults.table, TotalsRecord);
+export const TotalsEnd = entity(Vaults.table, TotalsRecord.pick({ sequence: true }));
+
+/** Before and behind the rows of changed vaults, so that one range reads all, and the scope after them. */
+export const TOTALS_KEY = "k!totals";
+export const TOTALS_END_KEY = `${CHANGED}~`;
+
+/** All vaults of a subscription. */
+export interface SubscriptionTotals {
+  id: string;
+  vaults: number;
+  unreadable: number;
+  expiries: Record<AssetType, Histogram>;
+}
+
+export interface Totals {
+  windows: Window[];
+  subscriptions: SubscriptionTotals[];
+  seenAt: SeenAt;
+}
+
+/** A scan ends at least so often; later, what would need these days is counted from the vaults' rows. */
+const HELD_FOR_MS = 36 * HOUR_MS;
+
+/** The days in which a status begins or ends, from an hour before this moment on. */
+export function windowsOf({ now, criticalDays, warningDays }: Moment): Window[] {
+  return [0, criticalDays, warningDays].map((days) => {
+    const boundary = now + days * DAY_MS;
+    const first = Math.floor((boundary - HOUR_MS) / DAY_MS);
+    const behind = Math.floor((boundary + HELD_FOR_MS) / DAY_MS) + 1;
+    return [first * DAY_SECONDS, behind * DAY_SECONDS];
+  });
+}
+
+/** An entity has 1 MiB. */
+const MAX_BYTES = 900_000;
+
+/** The totals of these vaults. `summary`: where that is to be exact. */
+export function totalsOf(
+  vaults: Iterable<Counted>,
+  windows: Window[],
+  sequence: string,
+  summary: SummaryLayout | undefined,
+): TotalsRecord {
+  const all = [...vaults];
+  const bySubscription = [...Map.groupBy(all, ({ subscriptionId }) => subscriptionId.toLowerCase())].sort(byId);
+  const histograms = bySubscription.flatMap(([, own]) =>
+    ASSET_TYPES.map((type) => {
+      const packed = own.map((vault) => unpackExpiries(expiriesOf(vault, type)));
+      return histogramOf(packed, UNSET, windows);
+    }),
+  );
+  const record: TotalsRecord = {
+    sequence,
+    windows,
+    subscriptions: bySubscription.map(([id, own]) => ({
+      id,
+      vaults: own.length,
+      unreadable: own.filter(({ failedScans }) => failedScans > 0).length,
+    })),
+    expiries: deflated(new Uint8Array(packHistograms(histograms).buffer)),
+    seenAt: deflated(SeenAt.pack(all)),
+  };
+  const bytes = record.expiries.length + record.seenAt.length + 2 * JSON.stringify(record.subscriptions).length;
+  if (bytes > MAX_BYTES) return unkeptTotals(sequence);
+  const packed = summary && packSummary(all, summary);
+  return packed && bytes + packed.length <= MAX_BYTES ? { ...record, summary: packed } : record;
+}
+
+/** Totals that nobody goes by. */
+export const unkeptTotals = (sequence: string): TotalsRecord => ({
+  sequence,
+  windows: [],
+  subscriptions: [],
+  expiries: new Uint8Array(),
+  seenAt: new Uint8Array(),
+  unkept: true,
+});
+
+export function readTotals(record: TotalsRecord): Totals {
+  // A copy, since inflated bytes may lie unaligned in a larger buffer.
+  const histograms = unpackHistograms(new Uint32Array(new Uint8Array(inflateRawSync(record.expiries)).buffer));
+  return {
+    windows: record.windows,
+    subscriptions: record.subscriptions.map((subscription, at) => ({
+      ...subscription,
+      expiries: forEachType((type) => histograms[at * ASSET_TYPES.length + ASSET_TYPES.indexOf(type)]!),
+    })),
+    seenAt: readSeenAt(record.seenAt),
+  };
+}
+
+export const readSeenAt = (packed: Uint8Array): SeenAt => new SeenAt(inflateRawSync(packed));
+
+const deflated = (bytes: Uint8Array): Uint8Array<ArrayBuffer> => new Uint8Array(deflateRawSync(bytes));
+const byId = ([a]: [string, unknown], [b]: [string, unknown]): number => (a < b ? -1 : 1);

@@ -1,0 +1,41 @@
+import * as z from "zod";
+import { toInstant } from "./api.ts";
+import type { AssetVersions as Found } from "./versions.ts";
+
+/** The versions of an asset as the API shows them. */
+
+const instant = z.iso.datetime().nullable();
+
+export const AssetVersions = z
+  .object({
+    assetId: z.string(),
+    versions: z
+      .array(
+        z
+          .object({
+            version: z.string(),
+            enabled: z.boolean(),
+            createdOn: instant,
+            updatedOn: instant,
+            notBefore: instant,
+            expiresOn: instant,
+          })
+          .meta({ id: "AssetVersion" }),
+      )
+      .meta({ description: "The newest first, at most 500." }),
+    complete: z.boolean().meta({ description: "False where there are more than the 500 that are read at most." }),
+  })
+  .meta({ id: "AssetVersions" });
+
+export const versionsView = (assetId: string, { versions, complete }: Found): z.infer<typeof AssetVersions> => ({
+  assetId: assetId.toLowerCase(),
+  versions: versions.map(({ version, enabled, createdOn, updatedOn, notBefore, expiresOn }) => ({
+    version,
+    enabled,
+    createdOn: toInstant(createdOn),
+    updatedOn: toInstant(updatedOn),
+    notBefore: toInstant(notBefore),
+    expiresOn: toInstant(expiresOn),
+  })),
+  complete,
+});

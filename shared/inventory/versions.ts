@@ -1,0 +1,52 @@
+import { CloudFailure } from "../azure/failure.ts";
+import type { KeyVaults, ListedVersion } from "../azure/key-vault.ts";
+import { notFound, Problem } from "../http/problem.ts";
+import type { Tables } from "../storage/tables.ts";
+import { MINUTE_MS } from "../time.ts";
+import { isCredentialId, placesOf } from "./asset.ts";
+import { VAULTS, Vaults, vaultKey } from "./vault.ts";
+
+/** Versions of one asset that are read at most: 20 pages. */
+const MAX_VERSIONS = 500;
+/** An answer must leave within the platform's 230 seconds. */
+const TIMEOUT_MS = MINUTE_MS;
+
+export interface AssetVersions {
+  /** The newest first. Key Vault dates them by the second and says no order within one. */
+  versions: ListedVersion[];
+  /** False where there are more than are read. */
+  complete: boolean;
+}
+
+/**
+ * The versions of an asset as its vault lists them now: a call per 25.
+ *
+ * @throws {Problem} notFound; conflict for a directory's credential. {CloudFailure} when the vault can't be read.
+ */
+export async function readVersions(
+  id: string,
+  { tables, keyVaults }: { tables: Tables; keyVaults: Pick<KeyVaults, "open"> },
+): Promise<AssetVersions> {
+  const shown = id.slice(0, 300);
+  if (isCredentialId(id)) throw new Problem("conflict", "A credential of a directory has no versions.");
+  const [place] = placesOf(id);
+  const vault = place && (await tables.get(Vaults, VAULTS, vaultKey(place.vaultName)));
+  if (!place || !vault) throw notFound(`The asset ${shown}`);
+  const versions: ListedVersion[] = [];
+  try {
+    const pages = keyVaults.open(vault).versions(place.type, place.name, AbortSignal.timeout(TIMEOUT_MS));
+    for await (const page of pages) {
+      versions.push(...page);
+      if (versions.length > MAX_VERSIONS) break;
+    }
+  } catch (error) {
+    if (error instanceof CloudFailure && error.code === "notFound") throw gone(shown);
+    throw error;
+  }
+  if (versions.length === 0) throw gone(shown);
+  versions.sort((a, b) => (b.createdOn ?? 0) - (a.createdOn ?? 0));
+  return { versions: versions.slice(0, MAX_VERSIONS), complete: versions.length <= MAX_VERSIONS };
+}
+
+const gone = (id: string): Problem =>
+  new Problem("notFound", `Its vault has no asset ${id} now. The next scan takes it out of the inventory.`);

@@ -1,0 +1,141 @@
+import { type PDFDocument, type PDFPage, type RGB, rgb } from "pdf-lib";
+import { INK, type Style, type Typesetter } from "./typesetter.ts";
+
+/** A4 landscape, in points. */
+export const PAGE = { width: 841.89, height: 595.28 };
+export const MARGIN = 36;
+/** Nothing of a page's content lies below. */
+export const CONTENT_BOTTOM = MARGIN + 18;
+export const PADDING = 4;
+const FACT_SIZE = 9;
+const FACT_INDENT = 90;
+const LABEL_SIZE = 7.5;
+
+export const MUTED = rgb(0.4, 0.43, 0.47);
+export const HEADING = rgb(0.16, 0.24, 0.36);
+export const STRIPE = rgb(0.962, 0.968, 0.976);
+export const ALARM = rgb(0.7, 0.12, 0.1);
+export const GOOD = rgb(0.08, 0.42, 0.24);
+const RULE = rgb(0.8, 0.82, 0.85);
+const WHITE = rgb(1, 1, 1);
+
+export interface Column {
+  title: string;
+  width: number;
+  /** Numbers stand at the right. */
+  right?: boolean;
+}
+
+/** A cell of a table: its paragraphs, each beginning on a line of its own. */
+export interface Cell {
+  paragraphs: string[];
+  color?: RGB;
+}
+
+/** Writes from the top of a page to its bottom, and goes on on the next one. */
+export class Sheet {
+  page: PDFPage;
+  y: number;
+  private readonly document: PDFDocument;
+  private readonly set: Typesetter;
+
+  constructor(document: PDFDocument, set: Typesetter) {
+    this.document = document;
+    this.set = set;
+    this.page = newPage(document);
+    this.y = PAGE.height - MARGIN;
+  }
+
+  nextPage(): void {
+    this.page = newPage(this.document);
+    this.y = PAGE.height - MARGIN;
+  }
+
+  /** Lines of text from `x` on, at most `width` points wide. */
+  text(text: string, options: { x?: number; width?: number; size: number; style?: Style; color?: RGB }): void {
+    const { x = MARGIN, width = PAGE.width - MARGIN - x, size, style = "regular", color = INK } = options;
+    for (const line of this.set.lines(text, style, size, width)) {
+      if (this.y - size < CONTENT_BOTTOM) this.nextPage();
+      this.set.draw(this.page, line, { x, y: this.y - size, size, style, color });
+      this.y -= size * 1.4;
+    }
+  }
+
+  /** A name at the left, and beside it what there is to say of it. */
+  fact(name: string, value: string, color?: RGB): void {
+    if (this.y - FACT_SIZE < CONTENT_BOTTOM) this.nextPage();
+    const y = this.y;
+    this.text(name, { size: FACT_SIZE, style: "bold", color: MUTED });
+    this.y = y;
+    this.text(value, { size: FACT_SIZE, x: MARGIN + FACT_INDENT, ...(color && { color }) });
+  }
+
+  /** A few words anywhere on the page, such as beside a figure. */
+  label(text: string, at: { x: number; y: number }): void {
+    this.set.draw(this.page, this.set.printable(text), { ...at, size: LABEL_SIZE, color: MUTED });
+  }
+
+  heading(columns: readonly Column[], x = MARGIN): void {
+    const height = 17;
+    const width = columns.reduce((sum, column) => sum + column.width, 0);
+    this.page.drawRectangle({ x, y: this.y - height, width, height, color: HEADING });
+    let left = x;
+    for (const { title, width, right } of columns) {
+      const at = right ? left + width - PADDING - this.set.width(title, "bold", 8) : left + PADDING;
+      this.set.draw(this.page, title, { x: at, y: this.y - 11.5, size: 8, style: "bold", color: WHITE });
+      left += width;
+    }
+    this.y -= height;
+  }
+
+  /** Height of a row, in points. */
+  rowHeight(columns: readonly Column[], cells: readonly Cell[], size: number): number {
+    const lines = columns.map(({ width }, index) => this.linesOf(cells[index]!, size, width).length);
+    return Math.max(...lines) * size * 1.25 + 2 * PADDING - 2;
+  }
+
+  row(
+    columns: readonly Column[],
+    cells: readonly Cell[],
+    options: { size: number; x?: number; striped?: boolean },
+  ): void {
+    const { size, x = MARGIN, striped = false } = options;
+    const height = this.rowHeight(columns, cells, size);
+    const width = columns.reduce((sum, column) => sum + column.width, 0);
+    if (striped) this.page.drawRectangle({ x, y: this.y - height, width, height, color: STRIPE });
+    let left = x;
+    for (const [index, { width, right }] of columns.entries()) {
+      const { color = INK } = cells[index]!;
+      for (const [line, text] of this.linesOf(cells[index]!, size, width).entries()) {
+        const at = right ? left + width - PADDING - this.set.width(text, "regular", size) : left + PADDING;
+        this.set.draw(this.page, text, { x: at, y: this.y - PADDING - size * 0.8 - line * size * 1.25, size, color });
+      }
+      left += width;
+    }
+    this.y -= height;
+    this.rule(this.y, x, width);
+  }
+
+  rule(y: number, x = MARGIN, width = PAGE.width - 2 * MARGIN): void {
+    this.page.drawLine({ start: { x, y }, end: { x: x + width, y }, thickness: 0.4, color: RULE });
+  }
+
+  private linesOf({ paragraphs }: Cell, size: number, width: number): string[] {
+    return paragraphs.flatMap((text) => this.set.lines(text, "regular", size, width - 2 * PADDING));
+  }
+}
+
+/** The foot of every page. */
+export function numberPages(document: PDFDocument, set: Typesetter, left: string): void {
+  const pages = document.getPages();
+  for (const [index, page] of pages.entries()) {
+    const y = MARGIN - 6;
+    const line = { start: { x: MARGIN, y: MARGIN + 8 }, end: { x: PAGE.width - MARGIN, y: MARGIN + 8 } };
+    page.drawLine({ ...line, thickness: 0.4, color: RULE });
+    set.draw(page, left, { x: MARGIN, y, size: 8, color: MUTED });
+    const number = `Page ${index + 1} of ${pages.length}`;
+    set.draw(page, number, { x: PAGE.width - MARGIN - set.width(number, "regular", 8), y, size: 8, color: MUTED });
+  }
+}
+
+const newPage = (document: PDFDocument): PDFPage => document.addPage([PAGE.width, PAGE.height]);

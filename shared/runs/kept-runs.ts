@@ -1,0 +1,118 @@
+import { encodeTime } from "ulid";
+import * as z from "zod";
+import type { Caller } from "../http/endpoint.ts";
+import { notFound } from "../http/problem.ts";
+import type { Clock, Randomness } from "../runtime.ts";
+import { repeatOnConflict } from "../storage/conflict.ts";
+import { type Entity, entity, type Row, withoutKeys } from "../storage/entity.ts";
+import { insert, put, remove, replace, type Tables } from "../storage/tables.ts";
+import { DAY_MS } from "../time.ts";
+import { isUlid, newestFirst } from "../ulid.ts";
+
+/** What the record of every run has, whatever its work is. */
+export interface RunBase {
+  runId: string;
+  requestedBy: string;
+  requestId: string;
+  status: string;
+  createdAt: string;
+}
+/** What a run is begun with: the rest says who asked for it, and when. */
+export type MadeRun<R extends RunBase> = Omit<R, Exclude<keyof RunBase, "status">>;
+
+/** Where a room keeps its runs: all in one partition, the newest first. */
+export interface RunRows<R extends RunBase> {
+  runs: Entity<R>;
+  partitionKey: string;
+}
+
+/** Runs, of which one at a time is under way in a partition. */
+export interface KeptRuns<R extends RunBase> {
+  /** Begins a run, or answers the one that is under way. */
+  begin(made: MadeRun<R>, caller: Caller): Promise<{ run: R; isNew: boolean }>;
+  find(runId: string): Promise<Row<R> | undefined>;
+  /** @throws {Problem} notFound */
+  get(runId: string): Promise<R>;
+  /** The run under way. */
+  active(): Promise<R | undefined>;
+  /** Ends it, so that another may begin. @throws a conflict when another worker was faster. */
+  end(run: Row<R>, change: Partial<R>): Promise<void>;
+  /** Removes those that are over for 30 days. @param before - Removes what else there is of these, first. */
+  removeOld(before?: (runIds: readonly string[]) => Promise<void>): Promise<void>;
+}
+
+/** Which run is under way. */
+const ACTIVE_KEY = "active";
+const activeRuns = (table: string) => entity(table, z.object({ runId: z.string() }));
+
+/** How long runs are kept. */
+const KEEP_MS = 30 * DAY_MS;
+
+export const runKey = (runId: string): string => newestFirst(runId);
+export const isOver = ({ status }: Pick<RunBase, "status">): boolean => status !== "queued" && status !== "running";
+
+/** @param noun - What people call one, such as `run`. */
+export function createKeptRuns<R extends RunBase>(
+  { runs: Runs, partitionKey }: RunRows<R>,
+  { tables, clock, randomness }: { tables: Tables; clock: Clock; randomness: Randomness },
+  noun: string,
+): KeptRuns<R> {
+  const { table } = Runs;
+  const ActiveRun = activeRuns(table);
+  const recordOf = (row: Row<R>) => withoutKeys(row) as unknown as R;
+  const find = (runId: string) => tables.get(Runs, partitionKey, runKey(runId));
+
+  return {
+    find,
+
+    async active() {
+      const standing = await tables.get(ActiveRun, partitionKey, ACTIVE_KEY);
+      const run = standing && (await find(standing.runId));
+      return run && !isOver(run) ? recordOf(run) : undefined;
+    },
+
+    async begin(made, caller) {
+      return await repeatOnConflict(async () => {
+        const standing = await tables.get(ActiveRun, partitionKey, ACTIVE_KEY);
+        const under = standing && (await find(standing.runId));
+        if (under && !isOver(under)) return { run: recordOf(under), isNew: false };
+        const now = clock.now();
+        const runId = randomness.ulid(now);
+        const { actor: requestedBy, requestId } = caller;
+        const run = { ...made, runId, requestedBy, requestId, createdAt: now.toISOString() } as unknown as R;
+        const one = { runId };
+        await tables.transaction(table, partitionKey, [
+          standing ? replace(ActiveRun, ACTIVE_KEY, one, standing.etag) : insert(ActiveRun, ACTIVE_KEY, one),
+          put(Runs, runKey(runId), run),
+        ]);
+        return { run, isNew: true };
+      });
+    },
+
+    async get(runId) {
+      const id = runId.toUpperCase();
+      const run = isUlid(id) ? await find(id) : undefined;
+      if (!run) throw notFound(`The ${noun} ${runId.slice(0, 64)}`);
+      return recordOf(run);
+    },
+
+    async end(run, change) {
+      await tables.transaction(table, partitionKey, [
+        replace(Runs, run.rowKey, { ...recordOf(run), ...change }, run.etag),
+        remove(ActiveRun, ACTIVE_KEY),
+      ]);
+    },
+
+    async removeOld(before = async () => {}) {
+      // Keys count down: what is older comes after.
+      const from = newestFirst(encodeTime(Math.max(0, clock.now().getTime() - KEEP_MS)) + "0".repeat(16));
+      const range = { partitionKey, from, before: ACTIVE_KEY, select: ["runId" as const] };
+      for await (const rows of tables.pages(Runs, range)) {
+        // The runs last: those that are left name what else is.
+        await before(rows.map(({ runId }) => runId));
+        const removals = rows.map(({ rowKey }) => remove(Runs, rowKey));
+        await tables.write(table, partitionKey, removals);
+      }
+    },
+  };
+}

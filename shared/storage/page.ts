@@ -1,0 +1,130 @@
+import type { PipelineResponse } from "@azure/core-rest-pipeline";
+import type { Reached } from "./clients.ts";
+import type { StoredRow } from "./columns.ts";
+import { rowPath } from "./keys.ts";
+
+/** Where the service goes on with a query. */
+export interface Continuation {
+  readonly partitionKey: string;
+  /** The service may name a partition alone. */
+  readonly rowKey: string | undefined;
+}
+
+export interface StoredPage {
+  readonly rows: StoredRow[];
+  readonly next: Continuation | undefined;
+}
+
+export interface PageQuery {
+  readonly filter: string | undefined;
+  /** Columns, in the service's names. */
+  readonly select: readonly string[] | undefined;
+  readonly top: number;
+  readonly next: Continuation | undefined;
+}
+
+/**
+ * One page of a query (https://learn.microsoft.com/rest/api/storageservices/query-entities).
+ *
+ * The request goes through the SDK's pipeline, which signs it and tries it again. Its answer is read here: the SDK's own
+ * reader walks over every column of every row three times, 40 % of what a list costs.
+ *
+ * @throws RestError as the SDK's `listEntities` does.
+ */
+export async function queryPage(reached: Reached, table: string, query: PageQuery): Promise<StoredPage> {
+  const response = await send(reached, `${table}()?${parametersOf(query)}${reached.signature.replace("?", "&")}`);
+  const partitionKey = response.headers.get("x-ms-continuation-nextpartitionkey");
+  const rowKey = response.headers.get("x-ms-continuation-nextrowkey");
+  return {
+    rows: (await read(response, (body) => (body as { value?: WireRow[] }).value)).map(storedRow),
+    next: partitionKey ? { partitionKey, rowKey: rowKey || undefined } : undefined,
+  };
+}
+
+/**
+ * One row, and the `Date` of the answer in milliseconds since 1970
+ * (https://learn.microsoft.com/rest/api/storageservices/query-entities).
+ *
+ * @throws RestError as the SDK's `getEntity` does, with the status 404 where there is no such row.
+ */
+export async function getRow(
+  reached: Reached,
+  table: string,
+  partitionKey: string,
+  rowKey: string,
+): Promise<{ row: StoredRow; date: number }> {
+  const response = await send(reached, `${rowPath(table, partitionKey, rowKey)}${reached.signature}`);
+  const row = await read(response, (body) => ("odata.etag" in body ? body : undefined));
+  return { row: storedRow(row), date: Date.parse(response.headers.get("date") ?? "") };
+}
+
+/** @param target - Path and query behind the table service's address. */
+async function send({ address, client, http }: Reached, target: string): Promise<PipelineResponse> {
+  const { createHttpHeaders, createPipelineRequest } = await import("@azure/core-rest-pipeline");
+  const request = createPipelineRequest({
+    url: `${address}/${target}`,
+    method: "GET",
+    headers: createHttpHeaders({
+      Accept: "application/json;odata=minimalmetadata",
+      "x-ms-version": "2019-02-02",
+      DataServiceVersion: "3.0",
+    }),
+    allowInsecureConnection: address.startsWith("http://"),
+  });
+  const response = await client.pipeline.sendRequest(http, request);
+  if (response.status !== 200) throw await refusal(response);
+  return response;
+}
+
+function parametersOf({ filter, select, top, next }: PageQuery): string {
+  const parameters: [string, string][] = [["$top", String(top)]];
+  if (filter !== undefined) parameters.push(["$filter", filter]);
+  if (select !== undefined) parameters.push(["$select", select.join()]);
+  if (next !== undefined) parameters.push(["NextPartitionKey", next.partitionKey]);
+  if (next?.rowKey !== undefined) parameters.push(["NextRowKey", next.rowKey]);
+  return parameters.map(([name, value]) => `${name}=${encodeURIComponent(value)}`).join("&");
+}
+
+type WireRow = Record<string, unknown>;
+
+/** @param find - What the body should hold; undefined where it does not. */
+async function read<T>(response: PipelineResponse, find: (body: WireRow) => T | undefined): Promise<T> {
+  const { RestError } = await import("@azure/core-rest-pipeline");
+  const { request, status } = response;
+  try {
+    const found = find(JSON.parse(response.bodyAsText ?? "") as WireRow);
+    if (found !== undefined) return found;
+  } catch {
+    // The parser's own message repeats a part of the text.
+  }
+  const code = RestError.PARSE_ERROR;
+  throw new RestError("The answer to a query is not whole.", { code, statusCode: status, request, response });
+}
+
+async function refusal(response: PipelineResponse): Promise<Error> {
+  const { RestError } = await import("@azure/core-rest-pipeline");
+  const { request, status, bodyAsText } = response;
+  const code = /(?:"code"\s*:\s*"|<Code>)(\w+)/.exec(bodyAsText ?? "")?.[1];
+  const message = `The query was refused with ${status}${code === undefined ? "" : ` ${code}`}.`;
+  return new RestError(message, { ...(code === undefined ? {} : { code }), statusCode: status, request, response });
+}
+
+const TYPE = "@odata.type";
+const NAMES: Readonly<Record<string, string>> = {
+  PartitionKey: "partitionKey",
+  RowKey: "rowKey",
+  Timestamp: "timestamp",
+  "odata.etag": "etag",
+};
+
+/** Of the types that need more than JSON, rows have bytes only (columns.ts). What others wrote stays as JSON gives it. */
+function storedRow(wire: WireRow): StoredRow {
+  const row: StoredRow = {};
+  for (const name of Object.keys(wire)) {
+    if (name.endsWith(TYPE)) continue;
+    const value = wire[name];
+    row[NAMES[name] ?? name] =
+      typeof value === "string" && wire[name + TYPE] === "Edm.Binary" ? Buffer.from(value, "base64") : value;
+  }
+  return row;
+}

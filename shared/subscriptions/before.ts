@@ -1,0 +1,38 @@
+import type { Config } from "../config/config.ts";
+import { SCAN_LIST, Scans } from "../discovery/scan.ts";
+import { sourceOf } from "../inventory/asset.ts";
+import { VAULTS, Vaults, vaultKey } from "../inventory/vault.ts";
+import { keyEnd } from "../storage/keys.ts";
+import type { Tables } from "../storage/tables.ts";
+import { readEntries } from "./entries.ts";
+
+/** Scans that were planned: this version reads its settings before it plans one. */
+const PLANNED = new Set(["completed", "partial", "timedOut"]);
+
+/**
+ * Whether an earlier version that wrote this store watched all subscriptions: it did where none was added or configured.
+ * Undefined where no version has scanned or been told of any. Three requests, up to one per 1,000 entries more.
+ */
+export async function watchedAllBefore(
+  tables: Tables,
+  config: Pick<Config, "AZURE_SUBSCRIPTION_IDS">,
+): Promise<boolean | undefined> {
+  const entries = await readEntries(tables);
+  const named = config.AZURE_SUBSCRIPTION_IDS.length + entries.filter((entry) => !entry.removingSince).length;
+  const used = entries.length > 0 || (await hasVaults(tables)) || (await hasScans(tables));
+  return used ? named === 0 : undefined;
+}
+
+async function hasVaults(tables: Tables): Promise<boolean> {
+  const prefix = vaultKey("");
+  const range = { partitionKey: VAULTS, from: prefix, before: keyEnd(prefix), select: ["source"] as const };
+  for await (const rows of tables.pages(Vaults, range))
+    if (rows.some((row) => sourceOf(row) === "keyVault")) return true;
+  return false;
+}
+
+async function hasScans(tables: Tables): Promise<boolean> {
+  for await (const rows of tables.pages(Scans, { partitionKey: SCAN_LIST, pageSize: 100, select: ["status"] }))
+    return rows.some(({ status }) => PLANNED.has(status));
+  return false;
+}

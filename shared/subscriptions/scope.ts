@@ -1,0 +1,223 @@
+import type { Audit } from "../audit/audit.ts";
+import { audited } from "../audit/audited.ts";
+import type { Config } from "../config/config.ts";
+import type { Caller } from "../http/endpoint.ts";
+import type { SubscriptionCounts } from "../inventory/inventory.ts";
+import { readScopeRow, SCOPE_KEY, type ScopeRecord, ScopeRows, scopeOf } from "../inventory/scope.ts";
+import { VAULTS } from "../inventory/vault.ts";
+import type { Clock } from "../runtime.ts";
+import type { Settings } from "../settings/settings.ts";
+import { repeatOnConflict } from "../storage/conflict.ts";
+import { type Row, withoutKeys } from "../storage/entity.ts";
+import type { Tables } from "../storage/tables.ts";
+import { DAY_MS } from "../time.ts";
+import { readEntries } from "./entries.ts";
+
+/** A subscription that leaves the scope or comes back to it, with what the inventory knows of it. */
+export interface MovingSubscription {
+  subscriptionId: string;
+  name: string | undefined;
+  vaults: number;
+  assets: number;
+}
+
+/** What another scope would be. */
+export interface ScopeChange {
+  leaves: MovingSubscription[];
+  returns: MovingSubscription[];
+}
+
+/**
+ * Keeps the scope's row: what settings, entries and configuration come to. Whoever changes one of them refreshes it before
+ * answering; what changes without a request is noticed by a timer (App Configuration) and by a new process (environment).
+ */
+export interface ScopeKeeper {
+  /**
+   * The scope as it is now, written down. Three requests where nothing changed. What leaves and comes back is entered in the
+   * audit log.
+   */
+  refresh(caller: Caller): Promise<ScopeRecord>;
+  /** The scope as it was last written down, by the first call of a process as it is now. One request. */
+  current(caller: Caller): Promise<ScopeRecord>;
+  /** What would leave and come back with this value of `watchAll`. Changes nothing. */
+  preview(watchAll: boolean): Promise<ScopeChange>;
+  /**
+   * Keeps what the resource manager calls the subscriptions that the identity sees now. No request where the scope that
+   * was read last says so already.
+   *
+   * @param complete - False where some of them could not be read: none is taken for unseen then.
+   */
+  discovered(seen: readonly { subscriptionId: string; displayName: string }[], complete: boolean): Promise<void>;
+  /** Forgets what is kept of subscriptions that left, or were not seen, before this instant and have no vault. */
+  prune(before: Date): Promise<void>;
+}
+
+export function createScopeKeeper(deps: {
+  tables: Tables;
+  config: Pick<Config, "AZURE_SUBSCRIPTION_IDS">;
+  settings: Pick<Settings, "values" | "fresh">;
+  counts: () => Promise<ReadonlyMap<string, SubscriptionCounts>>;
+  audit: Audit;
+  clock: Clock;
+}): ScopeKeeper {
+  const { tables, settings, audit, clock } = deps;
+  const inConfiguration = deps.config.AZURE_SUBSCRIPTION_IDS.map((id) => id.toLowerCase());
+
+  /** As this process read or wrote it last. */
+  let latest: ScopeRecord | undefined;
+
+  /** The row is read first: whatever changes behind that, another refresh follows which this one can't overwrite. */
+  async function plan(): Promise<{ row: Row<ScopeRecord> | undefined; next: ScopeRecord }> {
+    const row = await readScopeRow(tables);
+    const [values, entries] = await Promise.all([settings.fresh(), readEntries(tables)]);
+    const active = entries.filter((entry) => !entry.removingSince);
+    const watchAll = values?.watchAll ?? row?.watchAll ?? (await settings.values()).watchAll;
+    const named = [...new Set([...inConfiguration, ...active.map((entry) => entry.subscriptionId)])].sort();
+    const names = Object.fromEntries(active.map((entry) => [entry.subscriptionId, entry.name]));
+    return { row, next: scopeAfter(row, { watchAll, named, names }, clock.now().toISOString()) };
+  }
+
+  async function write(): Promise<ScopeRecord> {
+    return await repeatOnConflict(async () => {
+      const { row, next } = await plan();
+      if (!row) return await tables.insert(ScopeRows, VAULTS, SCOPE_KEY, next);
+      if (isSame(row, next)) return row;
+      const { partitionKey, rowKey, etag } = row;
+      return await tables.replace(ScopeRows, { ...next, partitionKey, rowKey, etag });
+    });
+  }
+
+  async function changeBetween(before: ScopeRecord | undefined, after: ScopeRecord): Promise<ScopeChange> {
+    const [was, is] = [scopeOf(before), scopeOf(after)];
+    const all = [...(await deps.counts())].map(([subscriptionId, { vaults, assets }]) => ({
+      subscriptionId,
+      name: is.nameOf(subscriptionId) ?? was.nameOf(subscriptionId),
+      vaults,
+      assets,
+    }));
+    const left = ({ subscriptionId }: MovingSubscription) => [was.leftAt(subscriptionId), is.leftAt(subscriptionId)];
+    const moving = (leaves: boolean) =>
+      all.filter((one) => {
+        const [before, after] = left(one).map((at) => at !== undefined);
+        return before !== after && after === leaves;
+      });
+    return { leaves: moving(true), returns: moving(false) };
+  }
+
+  async function refresh(caller: Caller): Promise<ScopeRecord> {
+    latest = await refreshed(caller);
+    return latest;
+  }
+
+  async function refreshed(caller: Caller): Promise<ScopeRecord> {
+    const { row, next } = await plan();
+    if (row && isSame(row, next)) return row;
+    if (watched(row) === watched(next)) return await write();
+    const change = await changeBetween(row, next);
+    const event = {
+      type: "scope.changed",
+      caller,
+      target: { type: "scope", id: "subscriptions" },
+      before: shown(row),
+      after: shown(next),
+      details: { leaves: inNumbers(change.leaves), returns: inNumbers(change.returns) },
+    };
+    return await audited(audit, event, write);
+  }
+
+  return {
+    refresh,
+
+    async current(caller) {
+      const row = latest && (await readScopeRow(tables));
+      if (!row) return await refresh(caller);
+      latest = row;
+      return row;
+    },
+
+    async preview(watchAll) {
+      const { row, next } = await plan();
+      const after = scopeAfter(row ?? next, { ...next, watchAll }, clock.now().toISOString());
+      return await changeBetween(row ?? next, after);
+    },
+
+    async discovered(seen, complete) {
+      const names = new Map(seen.map((one) => [one.subscriptionId.toLowerCase(), one.displayName]));
+      const now = clock.now().toISOString();
+      const after = (scope: ScopeRecord): ScopeRecord | undefined => {
+        const discovered = { ...scope.discovered, ...Object.fromEntries(names) };
+        const missing = Object.keys(discovered).filter((id) => !names.has(id) && (complete || scope.unseenSince[id]));
+        const unseenSince = Object.fromEntries(missing.map((id) => [id, scope.unseenSince[id] ?? now]));
+        const next = { ...scope, discovered, unseenSince };
+        return isSame(scope, next) ? undefined : next;
+      };
+      if (latest && !after(latest)) return;
+      await tables.modify(ScopeRows, VAULTS, SCOPE_KEY, (row) => row && after(withoutKeys(row)));
+    },
+
+    async prune(before) {
+      const row = await readScopeRow(tables);
+      const isOld = (at: string | undefined) => at !== undefined && Date.parse(at) < before.getTime();
+      if (!row || ![...Object.values(row.left), ...Object.values(row.unseenSince)].some(isOld)) return;
+      const counts = await deps.counts();
+      await tables.modify(ScopeRows, VAULTS, SCOPE_KEY, (now) => {
+        if (!now) return undefined;
+        const stays = (at: string | undefined, id: string) => !isOld(at) || counts.has(id);
+        const only = (of: Record<string, string>, at: Record<string, string>) =>
+          Object.fromEntries(Object.entries(of).filter(([id]) => stays(at[id], id)));
+        const next = {
+          ...withoutKeys(now),
+          left: only(now.left, now.left),
+          discovered: only(now.discovered, now.unseenSince),
+          unseenSince: only(now.unseenSince, now.unseenSince),
+        };
+        return isSame(now, next) ? undefined : next;
+      });
+    },
+  };
+}
+
+/** The scope that follows. Whoever is watched again, and all while everything is, has never left. */
+function scopeAfter(
+  before: ScopeRecord | undefined,
+  { watchAll, named, names }: Pick<ScopeRecord, "watchAll" | "named" | "names">,
+  now: string,
+): ScopeRecord {
+  const kept = { discovered: before?.discovered ?? {}, unseenSince: before?.unseenSince ?? {} };
+  if (watchAll) return { watchAll, named, left: {}, names, ...kept };
+  const narrow = before && !before.watchAll ? before : undefined;
+  const left = { ...narrow?.left };
+  for (const id of narrow?.named ?? []) left[id] = now;
+  for (const id of named) delete left[id];
+  return { watchAll, named, namedOnlySince: narrow?.namedOnlySince ?? now, left, names, ...kept };
+}
+
+/** Whether two scopes are one, whatever the order of their members. */
+function isSame(a: ScopeRecord, b: ScopeRecord): boolean {
+  const text = (one: ScopeRecord) => {
+    const maps = [one.left, one.names, one.discovered, one.unseenSince].map((map) => Object.entries(map).sort());
+    return JSON.stringify([one.watchAll, one.named, one.namedOnlySince ?? null, maps]);
+  };
+  return text(a) === text(b);
+}
+
+/** Before anything was written down, all were watched. */
+const watched = (scope: ScopeRecord | undefined): string =>
+  !scope || scope.watchAll ? "all" : JSON.stringify(scope.named);
+
+const shown = (scope: ScopeRecord | undefined) =>
+  scope ? { watchAll: scope.watchAll, named: scope.named.slice(0, MAX_ENTERED) } : undefined;
+
+/** Subscriptions that one entry of the audit log names. */
+const MAX_ENTERED = 100;
+
+const inNumbers = (moving: readonly MovingSubscription[]) => ({
+  subscriptions: moving.slice(0, MAX_ENTERED).map(({ subscriptionId }) => subscriptionId),
+  total: moving.length,
+  vaults: moving.reduce((sum, one) => sum + one.vaults, 0),
+  assets: moving.reduce((sum, one) => sum + one.assets, 0),
+});
+
+/** The instant before which whatever left is forgotten. */
+export const forgottenBefore = (now: Date, retentionDays: number): Date =>
+  new Date(now.getTime() - retentionDays * DAY_MS);

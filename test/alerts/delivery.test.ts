@@ -1,0 +1,569 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import type { Cloud } from "../../infra/local/cloud/cloud.ts";
+import { DELIVERY_ROW, Deliveries } from "../../shared/alerts/delivery.ts";
+import { MAILBOXES, Mailboxes } from "../../shared/alerts/mailbox.ts";
+import { freeAt, nextSlots, PACE_ROW, Pace, withSent } from "../../shared/alerts/pace.ts";
+import { HOUR_MS, MINUTE_MS } from "../../shared/time.ts";
+import { liveIn } from "../azure/live-cloud.ts";
+import type { Steps } from "../support/mortal.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
+import { caller, DAY_MS, namedIn, openRoom, type Room, type RoomOptions, START, type TestAsset } from "./room.ts";
+
+let azurite: TestStorage;
+let cloud: Cloud;
+const ACCOUNTS = Array.from({ length: 30 }, (_, index) => `mailbox${String(index).padStart(2, "0")}`);
+let next = 0;
+let room: Room;
+
+const open = (options: Partial<RoomOptions> = {}) =>
+  openRoom({ connectionString: azurite.connectionString(ACCOUNTS[next++]), cloud, ...options });
+
+beforeAll(async () => {
+  azurite = await openStorage(ACCOUNTS);
+  ({ cloud } = await liveIn({ company: { subscriptions: [] } }));
+});
+afterAll(async () => {
+  await cloud.stop();
+  await azurite.stop();
+});
+beforeEach(() => {
+  cloud.control.clearFaults();
+  cloud.control.clearMails();
+});
+
+const all = { limit: 100, offset: 0, cursor: undefined };
+const history = async (ruleId: string) => (await room.instance().history.list({ ruleId }, all)).items;
+const owned = (name: string, owner: string | undefined, expiresInDays = 5.5): TestAsset => ({
+  name,
+  expiresInDays,
+  ...(owner === undefined ? {} : { tags: { owner } }),
+});
+
+async function deliver() {
+  const alerts = room.instance();
+  await alerts.evaluate();
+  await room.drainAll(alerts);
+}
+
+/** Who got which assets: by address the names, in the order of the mails. */
+function received(): Record<string, string[]> {
+  const by: Record<string, string[]> = {};
+  for (const { to, bcc, plainText } of cloud.control.mails())
+    for (const address of [...to, ...bcc])
+      by[address] = [...(by[address] ?? []), ...namedIn(plainText!).map((name) => name.split("/")[1]!)];
+  return by;
+}
+
+const DOMAINS = { ALERT_OWNER_DOMAINS: ["acme.example", "suppressed.example"] };
+
+describe("an owner", () => {
+  test("gets what he owns, and the rule's recipients the rest with the reason", async () => {
+    room = open({ environment: DOMAINS });
+    await room
+      .instance()
+      .owners.replace([{ owner: "Payments Team", address: "pay@elsewhere.example" }], caller, undefined);
+    await room.scanned("kv-a", [
+      owned("a1", "ann@acme.example"),
+      owned("a2", "Ann@ACME.example", 20),
+      owned("p1", "payments team"),
+      owned("n1", undefined),
+      owned("x1", "bob@other.example"),
+    ]);
+    const { rule, mails } = await room.mailRule();
+    const [address] = rule.recipients;
+    await deliver();
+    expect(received()).toEqual({
+      "ann@acme.example": ["a1", "a2"],
+      "pay@elsewhere.example": ["p1"],
+      [address!]: ["n1", "x1"],
+    });
+    expect(cloud.control.mails().find(({ to }) => to[0] === "pay@elsewhere.example")!.plainText).toContain(
+      "as the owner that tags name: “payments team”",
+    );
+    const [entry] = await history(rule.ruleId);
+    expect(entry!.status).toBe("delivered");
+    expect(entry!.parts.map(({ owner, items }) => [owner, items?.length])).toEqual([
+      ["ann@acme.example", 2],
+      ["payments team", 1],
+      [undefined, 2],
+    ]);
+    expect(mails()[0]!.plainText).toContain(
+      "Not told to an owner: 1 because it names no owner, 1 because its owner is neither an address under ALERT_OWNER_DOMAINS nor in the table of owners.",
+    );
+  });
+
+  test("gets nothing where neither a domain nor the table is set: rules go on as before", async () => {
+    room = open();
+    await room.scanned("kv-a", [owned("a1", "ann@acme.example"), owned("n1", undefined)]);
+    const { rule } = await room.mailRule();
+    await deliver();
+    expect(received()).toEqual({ [rule.recipients[0]!]: ["a1", "n1"] });
+    expect((await history(rule.ruleId))[0]!.parts).toMatchObject([{ status: "delivered" }]);
+    expect((await history(rule.ruleId))[0]!.parts[0]).not.toHaveProperty("reason");
+  });
+
+  const hostile: [string, string][] = [
+    ["a header", "ann@acme.example\r\nBcc: eve@evil.example"],
+    ["a line", "ann@acme.example\n"],
+    ["several addresses", "ann@acme.example,eve@acme.example"],
+    ["several by semicolon", "ann@acme.example;eve@evil.example"],
+    ["a display name", "Ann <ann@acme.example>"],
+    ["a Cyrillic letter in the domain", "ann@\u0430cme.example"],
+    ["a Kelvin sign", "an\u212A@acme.example"],
+    ["a full-width letter", "ann@acme.example\uFF4D"],
+    ["a combining mark", "a\u0301nn@acme.example"],
+    ["a direction mark", "ann\u202E@acme.example"],
+    ["another host behind the domain", "ann@acme.example.evil.example"],
+    ["a host before the domain", "ann@evil.acme.example"],
+    ["two at signs", "ann@evil.example@acme.example"],
+    ["a percent route", "ann%evil.example@acme.example@acme.example"],
+    ["quotes", '"ann eve"@acme.example'],
+    ["a comment", "ann(eve@evil.example)@acme.example"],
+    ["an address literal", "ann@[127.0.0.1]"],
+    ["blanks around", " ann@acme.example "],
+    ["NUL", "ann\u0000@acme.example"],
+    ["10,000 characters", `${"a".repeat(10_000)}@acme.example`],
+    ["half a surrogate pair", "ann\uD800@acme.example"],
+    ["a look-alike of the table", "p\u0430yments"],
+    ["a Kelvin sign for a letter of the table", "ba\u212Aery"],
+    ["a member of every object", "constructor"],
+  ];
+  test("whom a hostile tag names is nobody", async () => {
+    room = open({ environment: DOMAINS });
+    const table = ["payments", "bakery"].map((owner) => ({ owner, address: `${owner}@acme.example` }));
+    await room.instance().owners.replace(table, caller, undefined);
+    const resolve = (await room.instance().owners.resolver())!;
+    expect(resolve("ann@acme.example")).toEqual({ address: "ann@acme.example" });
+    for (const [what, tag] of hostile) expect({ what, ...resolve(tag) }).toEqual({ what, reason: expect.any(String) });
+    // As they come through storage, which keeps no half of a surrogate pair.
+    const stored = hostile.filter(([, tag]) => tag.isWellFormed());
+    await room.scanned(
+      "kv-a",
+      stored.map(([, tag], index) => owned(`h${index}`, tag)),
+    );
+    const { rule } = await room.mailRule();
+    await deliver();
+    expect(Object.keys(received())).toEqual(rule.recipients);
+    expect(received()[rule.recipients[0]!]).toHaveLength(stored.length);
+    for (const { subject, plainText } of cloud.control.mails()) {
+      expect(subject).not.toMatch(/[\r\n]/);
+      expect(plainText).not.toMatch(/^Bcc/m);
+    }
+  });
+
+  test("whose mail bounces is told of to the rule's recipients, once and with the reason", async () => {
+    room = open({ environment: DOMAINS });
+    await room.scanned("kv-a", [owned("g1", "gone@suppressed.example"), owned("a1", "ann@acme.example")]);
+    const { rule, mails } = await room.mailRule();
+    await deliver();
+    expect(received()).toMatchObject({ "ann@acme.example": ["a1"], [rule.recipients[0]!]: ["g1"] });
+    expect(mails()).toHaveLength(1);
+    expect(mails()[0]!.plainText).toMatch(/gone@suppressed\.example.+EmailDroppedAllRecipientsSuppressed/);
+    const [entry] = await history(rule.ruleId);
+    expect(entry!.status).toBe("delivered");
+    const outcomes = entry!.parts.map(({ status, replaced = false }) => `${status} ${replaced}`);
+    expect(outcomes.sort()).toEqual(["delivered false", "delivered false", "failed true"]);
+  });
+
+  test("gets no more mails in a day than the setting allows, whatever the tags say", async () => {
+    room = open({ environment: { ...DOMAINS, OWNER_MAIL_PER_DAY: 2 } });
+    const { rule, mails } = await room.mailRule();
+    for (let day = 0; day < 4; day++) {
+      await room.scanned(
+        "kv-a",
+        Array.from({ length: day + 1 }, (_, index) => owned(`s${index}`, "ann@acme.example")),
+      );
+      await deliver();
+      room.clock.add(HOUR_MS);
+    }
+    expect(received()["ann@acme.example"]).toEqual(["s0", "s1"]);
+    expect(received()[rule.recipients[0]!]).toEqual(["s2", "s3"]);
+    expect(mails()[0]!.plainText).toContain("OWNER_MAIL_PER_DAY");
+    room.clock.add(DAY_MS);
+    await room.scanned("kv-b", [owned("tomorrow", "ann@acme.example")]);
+    await deliver();
+    expect(received()["ann@acme.example"]).toEqual(["s0", "s1", "tomorrow"]);
+  });
+
+  test("is in the table once, and the table changes as a whole or not at all", async () => {
+    room = open();
+    const { owners } = room.instance();
+    const { etag } = await owners.table();
+    const first = await owners.replace([{ owner: "A", address: "a@acme.example" }], caller, etag);
+    await expect(owners.replace([], caller, etag)).rejects.toMatchObject({ code: "preconditionFailed" });
+    const twice = [
+      { owner: "B", address: "b@acme.example" },
+      { owner: "b", address: "c@acme.example" },
+    ];
+    await expect(owners.replace(twice, caller, undefined)).rejects.toMatchObject({
+      errors: [{ path: "body.owners.1.owner" }],
+    });
+    expect(await owners.table()).toEqual(first);
+    await owners.replace([{ owner: "A", address: "x@acme.example" }], caller, first.etag);
+    expect(
+      room.events.filter(({ outcome }) => outcome === "intent").map(({ type, details }) => [type, details]),
+    ).toEqual([
+      ["alertOwners.changed", expect.objectContaining({ added: 1, changed: 0, removed: 0 })],
+      ["alertOwners.changed", expect.objectContaining({ added: 0, changed: 1, removed: 0 })],
+    ]);
+  });
+});
+
+describe("the pace", () => {
+  test("leaves no window of a minute or an hour with more mails than allowed", () => {
+    const limits = { perMinute: 5, perHour: 10 };
+    const slots = nextSlots([], 0, limits, 40);
+    for (const [length, most] of [
+      [MINUTE_MS, 5],
+      [HOUR_MS, 10],
+    ] as const)
+      for (const from of slots)
+        expect(slots.filter((at) => at >= from && at < from + length).length).toBeLessThanOrEqual(most);
+    expect(slots.at(-1)).toBe(3 * HOUR_MS + MINUTE_MS);
+    expect(freeAt(withSent([], 1000), 1000, { perMinute: 1, perHour: 0 })).toBe(1000 + MINUTE_MS);
+    expect(nextSlots([1, 2, 3], 5, { perMinute: 0, perHour: 0 }, 3)).toEqual([5, 5, 5]);
+  });
+
+  test("holds back what is less urgent, merges what waits, and the history says until when", async () => {
+    room = open({ environment: { MAIL_PER_MINUTE: 0, MAIL_PER_HOUR: 1 } });
+    const first = await room.mailRule({ filters: { vault: "kv-first" } });
+    const recipients = ["late@acme.example", "later@acme.example"];
+    await room.mailRule({ name: "soon", recipients, filters: { vault: "kv-soon" } });
+    await room.mailRule({ name: "soon too", recipients, filters: { vault: "kv-soon-too" } });
+    const urgent = await room.mailRule({ filters: { vault: "kv-urgent" } });
+    await room.scanned("kv-first", [{ name: "f", expiresInDays: 3 }]);
+    const alerts = room.instance();
+    await alerts.evaluate();
+    await room.drain(alerts);
+    expect(first.mails()).toHaveLength(1);
+    await room.scanned("kv-soon", [{ name: "s", expiresInDays: 20 }]);
+    await room.scanned("kv-soon-too", [{ name: "t", expiresInDays: 25 }]);
+    await room.scanned("kv-urgent", [{ name: "u", expiresInDays: 2 }]);
+    await alerts.evaluate();
+    await room.drain(alerts);
+    const waiting = (await alerts.history.list({ status: "pending" }, all)).items;
+    const at = (hours: number) => new Date(Date.parse(START) + hours * HOUR_MS).toISOString();
+    expect(waiting.map(({ ruleName, nextAt }) => [ruleName === urgent.rule.name, nextAt])).toEqual(
+      expect.arrayContaining([[true, at(1)]]),
+    );
+    for (const { ruleName, parts } of waiting) {
+      if (ruleName === urgent.rule.name) continue;
+      expect(parts[0]!.waits).toContain("At most 1 mails an hour are sent");
+      expect([at(1), at(2)]).toContain(parts[0]!.notBefore);
+    }
+    await room.drainAll(alerts);
+    const [, second, third] = cloud.control.mails();
+    expect(cloud.control.mails()).toHaveLength(3);
+    expect(namedIn(second!.plainText!)).toEqual(["kv-urgent/u"]);
+    // Both rules tell the same people, so one mail says both, and why.
+    expect(third!.bcc).toEqual(recipients);
+    expect(namedIn(third!.plainText!).sort()).toEqual(["kv-soon-too/t", "kv-soon/s"]);
+    expect(third!.plainText).toContain("“soon”");
+    expect(third!.plainText).toContain("“soon too”");
+    expect((await alerts.history.list({}, all)).items.map(({ status }) => status)).toEqual(Array(4).fill("delivered"));
+    expect(room.clock.now().toISOString() >= at(2)).toBe(true);
+  });
+
+  test("lets a rule's recipients go before owners, of whom tags can name any number", async () => {
+    room = open({ environment: { ...DOMAINS, MAIL_PER_MINUTE: 0, MAIL_PER_HOUR: 1 } });
+    await room.scanned("kv-a", [
+      ...Array.from({ length: 3 }, (_, index) => owned(`a${index}`, `owner-${index}@acme.example`)),
+      owned("n1", undefined),
+    ]);
+    const { rule } = await room.mailRule();
+    await deliver();
+    const mails = cloud.control.mails();
+    expect(mails).toHaveLength(4);
+    expect(mails[0]!.to).toEqual(rule.recipients);
+  });
+
+  test("of two instances together is that of one", async () => {
+    room = open({ environment: { MAIL_PER_MINUTE: 3, MAIL_PER_HOUR: 0 } });
+    for (let index = 0; index < 8; index++) await room.mailRule({ filters: { vault: "kv-a" } });
+    await room.scanned("kv-a", [{ name: "one", expiresInDays: 3 }]);
+    const instances = [room.instance(), room.instance(), room.instance()];
+    await instances[0]!.evaluate();
+    await Promise.all(
+      room.messages.map(({ message }, index) =>
+        instances[index % 3]!.deliver((message as { deliveryId: string }).deliveryId),
+      ),
+    );
+    expect(cloud.control.mails()).toHaveLength(3);
+    await room.drainAll(instances[0]!);
+    expect(cloud.control.mails()).toHaveLength(8);
+    expect(new Set(cloud.control.mails().map(({ to }) => to[0])).size).toBe(8);
+  });
+
+  test("of a rule that was disabled while its mail waited sends nothing of it", async () => {
+    room = open({ environment: { MAIL_PER_MINUTE: 0, MAIL_PER_HOUR: 1 } });
+    const recipients = ["both@acme.example"];
+    const rules = [await room.mailRule({ recipients }), await room.mailRule({ recipients }), await room.mailRule()];
+    await room.scanned("kv-a", [{ name: "one", expiresInDays: 3 }]);
+    const alerts = room.instance();
+    await alerts.evaluate();
+    cloud.control.addFault({ match: { operation: "mail.send" }, action: { kind: "fail", status: 500 }, times: 1 });
+    await room.drain(alerts);
+    await alerts.rules.change(rules[0]!.rule.ruleId, { enabled: false }, caller, undefined);
+    await alerts.rules.remove(rules[2]!.rule.ruleId, caller, undefined);
+    await room.drainAll(alerts);
+    const statuses = async (index: number) => (await history(rules[index]!.rule.ruleId)).map(({ status }) => status);
+    expect(await Promise.all([statuses(0), statuses(1), statuses(2)])).toEqual([
+      ["cancelled"],
+      ["delivered"],
+      ["cancelled"],
+    ]);
+    const { plainText } = cloud.control.mails()[0]!;
+    expect(cloud.control.mails()).toHaveLength(1);
+    expect(plainText).toContain(rules[1]!.rule.name);
+    expect(plainText).not.toContain(rules[0]!.rule.name);
+  });
+
+  test("a delivery that an earlier version has begun is asked for and goes on, alone", async () => {
+    room = open();
+    await room.scanned("kv-a", [{ name: "one", expiresInDays: 3 }]);
+    const recipients = Array.from({ length: 60 }, (_, index) => `old${index}@acme.example`);
+    const { rule } = await room.mailRule({ recipients });
+    const alerts = room.instance();
+    await alerts.evaluate();
+    const { deliveryId } = room.messages[0]!.message as { deliveryId: string };
+    const row = (await room.tables.get(Deliveries, deliveryId, DELIVERY_ROW))!;
+    const leasedUntil = new Date(room.clock.now().getTime() - 1000).toISOString();
+    const operationId = "0b5d2e3c-5f0a-8b4c-8d1e-2f3a4b5c6d7e";
+    const begun = { ...row.parts[0]!, operationId, status: "sending" as const, attempts: 1, leasedUntil };
+    await room.tables.replace(Deliveries, { ...row, parts: [begun, row.parts[1]!] });
+    await room.drainAll(alerts);
+    expect(
+      cloud.control
+        .mails()
+        .map(({ bcc }) => bcc.length)
+        .sort(),
+    ).toEqual([10, 50]);
+    expect(cloud.control.mails().find(({ bcc }) => bcc.length === 50)!.operationId).toBe(operationId);
+    expect((await history(rule.ruleId))[0]!.status).toBe("delivered");
+  });
+
+  test("what is critical does not wait out the pauses of an earlier mail to the same people, unless the provider asks for it", async () => {
+    room = open();
+    const recipients = ["both@acme.example"];
+    const [first, second] = [
+      await room.mailRule({ recipients, filters: { vault: "kv-soon" } }),
+      await room.mailRule({ recipients, filters: { vault: "kv-now" } }),
+    ];
+    await room.scanned("kv-soon", [{ name: "s", expiresInDays: 20 }]);
+    const alerts = room.instance();
+    const down = cloud.control.addFault({ match: { operation: "mail.send" }, action: { kind: "fail", status: 500 } });
+    await alerts.evaluate();
+    const partOf = async ({ rule }: typeof first) => (await history(rule.ruleId))[0]!.parts[0]!;
+    for (;;) {
+      await room.drain(alerts);
+      if ((await partOf(first)).attempts === 3) break;
+      room.clock.set(new Date(Math.min(...room.messages.map(({ visibleAt }) => visibleAt))));
+    }
+    expect(Date.parse((await partOf(first)).notBefore!) - room.clock.now().getTime()).toBeGreaterThan(20 * MINUTE_MS);
+    const critical = async (...names: string[]) => {
+      await room.scanned(
+        "kv-now",
+        names.map((name) => ({ name, expiresInDays: 2 })),
+      );
+      await alerts.evaluate();
+      await room.drain(alerts);
+    };
+    // It tries at once, and its pauses are those of a new mail, though the earlier ones are counted.
+    await critical("a");
+    expect([await partOf(first), await partOf(second)].map(({ attempts }) => attempts)).toEqual([4, 4]);
+    const wait = Date.parse((await partOf(second)).notBefore!) - room.clock.now().getTime();
+    expect(wait).toBeLessThan(10_000);
+
+    cloud.control.removeFault(down);
+    const busy = { kind: "throttle", retryAfterSeconds: 900 } as const;
+    cloud.control.addFault({ match: { operation: "mail.send" }, action: busy, times: 1 });
+    room.clock.add(10_000);
+    await room.drain(alerts);
+    await critical("a", "b");
+    expect(cloud.control.mails()).toEqual([]);
+    await room.drainAll(alerts);
+    expect(cloud.control.mails().map(({ plainText }) => namedIn(plainText!).sort())).toEqual([
+      ["kv-now/a", "kv-now/b", "kv-soon/s"],
+    ]);
+  });
+
+  test("mailboxes that have long been empty are removed, and none that holds something", async () => {
+    room = open();
+    await room.scanned("kv-a", [{ name: "one", expiresInDays: 3 }]);
+    await room.mailRule();
+    await deliver();
+    const boxes = async () => {
+      const found: string[] = [];
+      for await (const rows of room.tables.pages(Mailboxes, { partitionKey: MAILBOXES }))
+        found.push(...rows.map(({ rowKey }) => rowKey));
+      return found;
+    };
+    const kept = await boxes();
+    expect(kept).toHaveLength(1);
+    await room.instance().cleanUp(caller);
+    expect(await boxes()).toEqual(kept);
+  });
+});
+
+describe("a process that dies", () => {
+  /** By default it dies at some of the steps, before and after in turn; `CRASHES=all` tries both at each. */
+  const EVERY = process.env.CRASHES === "all";
+  const WHENS = ["before", "after"] as const;
+  const STRIDE = 9;
+
+  /** Two owners, one of whom bounces, somebody else's asset, and a mail an hour. */
+  async function live(steps: Steps) {
+    room.clock.set(START);
+    for (const { ruleId } of await room.instance().rules.all())
+      await room.instance().rules.remove(ruleId, caller, undefined);
+    for await (const rows of room.tables.pages(Pace, { partitionKey: MAILBOXES, from: PACE_ROW }))
+      for (const { rowKey } of rows) await room.tables.remove(Pace, MAILBOXES, rowKey);
+    room.messages.length = 0;
+    cloud.control.clearMails();
+    const { rule } = await room.mailRule();
+    const sentAt: number[] = [];
+    let alerts = room.instance(steps);
+    const survive = async (work: () => Promise<void>) => {
+      for (let lives = 0; lives < 3; lives++) {
+        const failure = await work().then(
+          () => undefined,
+          (error: unknown) => error,
+        );
+        while (sentAt.length < cloud.control.mails().length) sentAt.push(room.clock.now().getTime());
+        if (failure === undefined) return;
+        if (!steps.dead) throw failure;
+        steps.dead = false;
+        steps.dieAt = -1;
+        room.clock.add(15 * MINUTE_MS);
+        alerts = room.instance();
+      }
+    };
+    await survive(() => alerts.evaluate());
+    await survive(() => alerts.evaluate());
+    while (room.messages.length > 0) {
+      const visible = Math.min(...room.messages.map(({ visibleAt }) => visibleAt));
+      if (visible > room.clock.now().getTime()) room.clock.set(new Date(visible));
+      await survive(() => room.drain(alerts));
+    }
+    const by = received();
+    const [entry] = await history(rule.ruleId);
+    return {
+      received: { ...by, recipients: by[rule.recipients[0]!]?.sort(), [rule.recipients[0]!]: undefined },
+      paced: sentAt.every((at, index) => index === 0 || at - sentAt[index - 1]! >= HOUR_MS),
+      status: entry!.status,
+      replaced: entry!.parts.filter(({ replaced }) => replaced).length,
+    };
+  }
+
+  test("at any step loses no mail, sends none twice and keeps the pace", async () => {
+    // The days are lived again and again, so the owners' mails of a day are not to be counted.
+    const environment = { ...DOMAINS, MAIL_PER_MINUTE: 0, MAIL_PER_HOUR: 1, OWNER_MAIL_PER_DAY: 1000 };
+    room = open({ environment });
+    await room.scanned("kv-a", [
+      owned("a1", "ann@acme.example", 2),
+      owned("g1", "gone@suppressed.example", 3),
+      owned("n1", undefined, 4),
+    ]);
+    const expected = {
+      received: { "ann@acme.example": ["a1"], "gone@suppressed.example": ["g1"], recipients: ["g1", "n1"] },
+      paced: true,
+      status: "delivered",
+      replaced: 1,
+    };
+    const whole: Steps = { taken: 0 };
+    expect(await live(whole)).toEqual(expected);
+    expect(whole.taken).toBeGreaterThan(40);
+    for (let dieAt = 1; dieAt <= whole.taken; dieAt += EVERY ? 1 : STRIDE) {
+      for (const when of EVERY ? WHENS : [WHENS[dieAt % 2]!]) {
+        const place = `dying ${when} step ${dieAt}`;
+        expect({ place, ...(await live({ taken: 0, dieAt, when })) }).toEqual({ place, ...expected });
+      }
+    }
+    if (EVERY) console.log({ steps: whole.taken });
+  }, 600_000);
+});
+
+describe("very many at once", () => {
+  const EVERY = process.env.MAILS === "all";
+  /** A sample in the suite; 5,000 assets of 40 owners with `MAILS=all`. */
+  const [ASSETS, OWNERS, VAULTS] = EVERY ? [5000, 40, 10] : [120, 12, 3];
+  /** A process dies at so many of its steps; five times. */
+  const DEATHS = EVERY ? [40, 75, 130, 60, 95] : [6, 14, 21, 9, 17];
+
+  test("reach each owner with what is his, the critical first, within the pace, once, under five deaths", async () => {
+    room = open({ environment: { ...DOMAINS, MAIL_PER_MINUTE: 5, MAIL_PER_HOUR: 10 } });
+    const ownerOf = (index: number) => `owner${index % OWNERS}@acme.example`;
+    // Every other owner has what expires within days, the others only what has weeks.
+    const daysOf = (index: number) => (index % OWNERS < OWNERS / 2 ? 1.5 + (index % 5) : 15 + (index % 10));
+    for (let vault = 0; vault < VAULTS; vault++) {
+      const mine = Array.from({ length: ASSETS }, (_, index) => index).filter(
+        (index) => Math.floor(index / OWNERS) % VAULTS === vault,
+      );
+      await room.scanned(
+        `kv-${vault}`,
+        mine.map((index) => owned(`asset-${index}`, ownerOf(index), daysOf(index))),
+      );
+    }
+    const { rule } = await room.mailRule();
+    const deaths = [...DEATHS];
+    const newInstance = () => {
+      steps = { taken: 0, when: deaths.length % 2 ? "after" : "before", dieAt: deaths.shift() ?? -1 };
+      return room.instance(steps);
+    };
+    let steps: Steps = { taken: 0 };
+    let alerts = newInstance();
+    const sentAt: number[] = [];
+    const states: { at: number; pending: number; sent: number }[] = [];
+    const survive = async (work: () => Promise<void>) => {
+      for (;;) {
+        const failure = await work().then(
+          () => undefined,
+          (error: unknown) => error,
+        );
+        while (sentAt.length < cloud.control.mails().length) sentAt.push(room.clock.now().getTime());
+        if (failure === undefined) return;
+        if (!steps.dead) throw failure;
+        room.clock.add(10 * MINUTE_MS);
+        alerts = newInstance();
+      }
+    };
+    await survive(() => alerts.evaluate());
+    while (room.messages.length > 0) {
+      const visible = Math.min(...room.messages.map(({ visibleAt }) => visibleAt));
+      if (visible > room.clock.now().getTime()) room.clock.set(new Date(visible));
+      await survive(() => room.drain(alerts));
+      await survive(() => alerts.evaluate());
+      const { items } = await room.instance().history.list({ ruleId: rule.ruleId }, all);
+      const open = items.flatMap(({ parts }) => parts).filter(({ status }) => status === "waiting");
+      states.push({ at: room.clock.now().getTime(), pending: open.length, sent: cloud.control.mails().length });
+      // The history is true at every hour: what is not sent waits, with the instant before which it does not go.
+      for (const { notBefore } of open) expect(Date.parse(notBefore ?? "")).toBeGreaterThan(Date.parse(START));
+    }
+    expect(deaths).toEqual([]);
+
+    const mails = cloud.control.mails();
+    expect(mails).toHaveLength(OWNERS);
+    expect(new Set(mails.map(({ to }) => to[0])).size).toBe(OWNERS);
+    const named = mails.flatMap(({ to, plainText }) =>
+      namedIn(plainText!).map((name) => [to[0]!, name.split("/")[1]!]),
+    );
+    for (const [address, name] of named) expect(address).toBe(ownerOf(Number(name!.slice("asset-".length))));
+    expect(named.map(([, name]) => name).sort()).toEqual(
+      Array.from({ length: ASSETS }, (_, index) => `asset-${index}`).sort(),
+    );
+    for (const { subject, html, plainText } of mails)
+      expect(Buffer.byteLength(subject + html! + plainText!)).toBeLessThan(90_000);
+    const critical = mails.map(({ plainText }) => /^URGENT: /m.test(plainText!));
+    expect(critical).toEqual([...Array(OWNERS / 2).fill(true), ...Array(OWNERS / 2).fill(false)]);
+    for (const from of sentAt) {
+      expect(sentAt.filter((at) => at >= from && at < from + HOUR_MS).length).toBeLessThanOrEqual(10);
+      expect(sentAt.filter((at) => at >= from && at < from + MINUTE_MS).length).toBeLessThanOrEqual(5);
+    }
+    const { items } = await room.instance().history.list({ ruleId: rule.ruleId }, all);
+    expect(items.map(({ status }) => status)).toEqual(items.map(() => "delivered"));
+    expect(items.reduce((sum, { newsTotal }) => sum + newsTotal, 0)).toBe(ASSETS);
+    expect(states.some(({ pending }) => pending > 0)).toBe(true);
+    if (process.env.MAILS === "all")
+      console.log({ mails: mails.length, hours: (sentAt.at(-1)! - sentAt[0]!) / HOUR_MS });
+  }, 600_000);
+});

@@ -1,0 +1,569 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import type { Cloud } from "../../infra/local/cloud/cloud.ts";
+import { FollowedRows } from "../../shared/alerts/followed.ts";
+import { RULES, Rules, ruleKey } from "../../shared/alerts/rule.ts";
+import { RuleStates, STATES } from "../../shared/alerts/state.ts";
+import {
+  DONE,
+  emptyTally,
+  SCAN_LIST,
+  type ScanRecord,
+  Scans,
+  scanPartition,
+  type VaultOutcome,
+  VaultOutcomes,
+} from "../../shared/discovery/scan.ts";
+import { SCOPE_KEY, ScopeRows } from "../../shared/inventory/scope.ts";
+import { VAULTS } from "../../shared/inventory/vault.ts";
+import { systemRandomness } from "../../shared/runtime.ts";
+import { withoutKeys } from "../../shared/storage/entity.ts";
+import { newestFirst } from "../../shared/ulid.ts";
+import { liveIn } from "../azure/live-cloud.ts";
+import { asset, openRoom as openCompliance, vault } from "../compliance/support.ts";
+import type { Steps } from "../support/mortal.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
+import { caller, DAY_MS, openRoom, type Room, START, SUBSCRIPTION } from "./room.ts";
+
+let azurite: TestStorage;
+let cloud: Cloud;
+const ACCOUNTS = Array.from({ length: 24 }, (_, index) => `follow${String(index).padStart(2, "0")}`);
+let next = 0;
+let room: Room;
+
+const open = (options: Partial<Parameters<typeof openRoom>[0]> = {}) =>
+  openRoom({ connectionString: azurite.connectionString(ACCOUNTS[next]), cloud, ...options });
+
+beforeAll(async () => {
+  azurite = await openStorage(ACCOUNTS);
+  ({ cloud } = await liveIn({ company: { subscriptions: [] } }));
+});
+afterAll(async () => {
+  await cloud.stop();
+  await azurite.stop();
+});
+beforeEach(() => {
+  next++;
+  room = open();
+});
+
+const at = (days: number) => new Date(Date.parse(START) + days * DAY_MS);
+const page = { limit: 100, offset: 0, cursor: undefined };
+
+/** Evaluates and sends what came of it. */
+async function run(days: number) {
+  room.clock.set(at(days));
+  const alerts = room.instance();
+  await alerts.evaluate();
+  await room.drain(alerts);
+}
+
+/** The items of the webhooks, by what tells an event from its repeats, as `<state> <id>`. */
+function told(received: readonly { headers: Record<string, unknown>; body: string }[]): string[][] {
+  const events = new Map(received.map(({ headers, body }) => [headers["webhook-id"], JSON.parse(body).data.items]));
+  return [...events.values()].map((items) =>
+    items.map((item: { id: string; state?: string }) => `${item.state ?? "begun"} ${item.id}`),
+  );
+}
+
+const secret = (name: string, expiresInDays?: number, enabled = true) => ({
+  name,
+  enabled,
+  ...(expiresInDays === undefined ? {} : { expiresInDays }),
+});
+
+describe("the end of an alert about an asset", () => {
+  test("a renewal, a removal and a switch off are told once each, of what was told before alone", async () => {
+    const { rule, received } = await room.webhookRule();
+    await room.scanned("kv-a", [secret("gone", 5), secret("off", 6), secret("one", 7), secret("far", 200)]);
+    await run(0);
+    await room.scanned("kv-a", [secret("off", 6, false), secret("one", 400), secret("far", 300)]);
+    await run(0.1);
+    await run(0.2);
+    expect(told(received())).toEqual([
+      ["begun kv-a.secret.gone", "begun kv-a.secret.off", "begun kv-a.secret.one"],
+      ["recovered kv-a.secret.gone", "recovered kv-a.secret.off", "renewed kv-a.secret.one"],
+    ]);
+    const [, ended] = received().map(({ body }) => JSON.parse(body).data.items);
+    expect(ended).toMatchObject([
+      { reason: "removed", since: START },
+      { reason: "disabled" },
+      { renewedUntil: at(400).toISOString(), since: START, expiresOn: at(7).toISOString() },
+    ]);
+    expect((await room.instance().acknowledgements.open(rule.ruleId, {}, page)).total).toBe(0);
+  });
+
+  test("a new expiry within a threshold goes on as another alert, and its end is told of that one", async () => {
+    const { received } = await room.webhookRule();
+    await room.scanned("kv-a", [secret("one", 5)]);
+    await run(0);
+    await room.scanned("kv-a", [secret("one", 20)]);
+    await run(0.1);
+    await room.scanned("kv-a", [secret("one")]);
+    await run(0.2);
+    expect(told(received())).toEqual([
+      ["begun kv-a.secret.one"],
+      ["begun kv-a.secret.one"],
+      ["renewed kv-a.secret.one"],
+    ]);
+    expect(JSON.parse(received().at(-1)!.body).data.items).toMatchObject([
+      { renewedUntil: null, expiresOn: at(20).toISOString(), since: at(0.1).toISOString() },
+    ]);
+  });
+
+  test("what is not watched any more ends, and is not escalated", async () => {
+    const { rule, received } = await room.webhookRule();
+    await room.scanned("kv-a", [secret("one", 5)]);
+    await run(0);
+    const names = { names: {}, discovered: {}, unseenSince: {} };
+    const left = { watchAll: false, named: [], namedOnlySince: at(0.05).toISOString(), left: {}, ...names };
+    await room.tables.put(ScopeRows, VAULTS, SCOPE_KEY, left);
+    const escalation = { afterDays: 1, recipients: ["boss@acme.example"] };
+    await room.instance().rules.change(rule.ruleId, { escalation }, caller, undefined);
+    await run(0.1);
+    await run(4);
+    expect(told(received())).toEqual([["begun kv-a.secret.one"], ["recovered kv-a.secret.one"]]);
+    expect(JSON.parse(received()[1]!.body).data.items).toMatchObject([{ reason: "outOfScope" }]);
+    expect((await room.instance().history.list({ ruleId: rule.ruleId }, page)).total).toBe(2);
+  });
+
+  test("a rule that does not tell of recoveries forgets the alert without a word", async () => {
+    const { rule, received } = await room.webhookRule({ tellRecovery: false });
+    await room.scanned("kv-a", [secret("one", 5)]);
+    await run(0);
+    await room.scanned("kv-a", [secret("one", 100)]);
+    await run(0.1);
+    expect(told(received())).toEqual([["begun kv-a.secret.one"]]);
+    expect((await room.instance().acknowledgements.open(rule.ruleId, {}, page)).total).toBe(0);
+  });
+
+  test("an end is told once, though the alert's row comes back by a write that was late", async () => {
+    const { rule, received } = await room.webhookRule();
+    await room.scanned("kv-a", [secret("one", 5)]);
+    await run(0);
+    const key = "o!a!kv-a!secret!one";
+    const late = (await room.tables.get(FollowedRows, rule.ruleId, key))!;
+    await room.scanned("kv-a", [secret("one", 100)]);
+    await run(0.1);
+    await room.tables.put(FollowedRows, rule.ruleId, key, withoutKeys(late));
+    await room.scanned("kv-a", [secret("one", 101)]);
+    await run(0.2);
+    expect(told(received())).toEqual([["begun kv-a.secret.one"], ["renewed kv-a.secret.one"]]);
+    expect(await room.tables.get(FollowedRows, rule.ruleId, key)).toBeUndefined();
+  });
+
+  test("what an earlier version told has no end to tell, and is not told again", async () => {
+    const { rule, received } = await room.webhookRule();
+    await room.scanned("kv-a", [secret("one", 5), secret("two", 6)]);
+    await run(0);
+    // As the version before left it: no row of what is followed, nothing of it in the state.
+    for await (const rows of room.tables.pages(FollowedRows, { partitionKey: rule.ruleId, from: "o!", before: "o~" }))
+      for (const { rowKey } of rows) await room.tables.remove(FollowedRows, rule.ruleId, rowKey);
+    const state = (await room.tables.get(RuleStates, STATES, rule.ruleId))!;
+    await room.tables.replace(RuleStates, { ...state, followed: undefined });
+    await room.scanned("kv-a", [secret("one", 100), secret("two", 6)]);
+    await run(0.1);
+    expect(told(received())).toHaveLength(1);
+  });
+
+  test("whichever step the process dies before or after, each end is told exactly once", async () => {
+    const begin = [secret("a", 5), secret("b", 6)];
+    let repeats = 0;
+    const live = async (steps: Steps): Promise<string[]> => {
+      room.messages.length = 0;
+      for (const { ruleId } of await room.instance().rules.all())
+        await room.instance().rules.remove(ruleId, caller, undefined);
+      room.clock.set(at(0));
+      await room.scanned("kv-a", begin);
+      const { received } = await room.webhookRule({ thresholds: [7] });
+      await run(0);
+      await room.scanned("kv-a", [secret("a", 300)]);
+      room.clock.set(at(0.5));
+      let alerts = room.instance(steps);
+      for (const work of [() => alerts.evaluate(), () => alerts.evaluate(), () => room.drainAll(alerts)]) {
+        await work().catch(async (error: unknown) => {
+          if (!steps.dead) throw error;
+          steps.dead = false;
+          steps.dieAt = -1;
+          room.clock.add(15 * 60_000);
+          alerts = room.instance();
+          await alerts.evaluate();
+        });
+      }
+      await room.drainAll(alerts);
+      const events = told(received());
+      repeats += received().length - events.length;
+      return events.flat().sort();
+    };
+    const whole: Steps = { taken: 0 };
+    const expected = ["begun kv-a.secret.a", "begun kv-a.secret.b", "recovered kv-a.secret.b", "renewed kv-a.secret.a"];
+    expect(await live(whole)).toEqual(expected);
+    expect(whole.taken).toBeGreaterThan(8);
+    for (let dieAt = 1; dieAt <= whole.taken; dieAt++) {
+      for (const when of process.env.CRASHES === "all" ? (["before", "after"] as const) : (["after"] as const)) {
+        const place = `dying ${when} step ${dieAt}`;
+        expect({ place, told: await live({ taken: 0, dieAt, when }) }).toEqual({ place, told: expected });
+      }
+    }
+    expect(repeats).toBeGreaterThanOrEqual(0);
+  });
+});
+
+describe("violations", () => {
+  test("a new rule tells those that stand in one message, then each that arises, and each that ended", async () => {
+    const compliance = openCompliance(azurite.connectionString(ACCOUNTS[next]));
+    room = open({ violations: compliance.compliance });
+    const move = (days: number) => {
+      compliance.clock.at = at(days).getTime();
+    };
+    move(-3);
+    const bad = (name: string) => asset("kv", "secret", name, { expiresOn: undefined, tags: { owner: "ann" } });
+    const good = (name: string) => asset("kv", "secret", name);
+    await compliance.scan(vault("kv", { purgeProtection: false }), [bad("old"), bad("other"), good("fine")]);
+    const standing = (await compliance.compliance.violations({}, page)).items.map(({ id }) => id);
+    expect(standing.length).toBeGreaterThan(2);
+    const { received } = await room.webhookRule({ alertType: "complianceViolation", thresholds: undefined });
+    const ann = await room.webhookRule({
+      alertType: "complianceViolation",
+      thresholds: undefined,
+      filters: { owner: "ann", severity: "low" },
+    });
+    move(0);
+    await run(0);
+    expect(told(received())).toEqual([standing.map((id) => `begun ${id}`)]);
+    const ofAssets = standing.filter((id) => id.includes(".secret."));
+    expect(told(ann.received()).flat()).toEqual(ofAssets.map((id) => `begun ${id}`));
+    await run(0.1);
+    expect(received()).toHaveLength(1);
+
+    move(0.2);
+    await compliance.scan(vault("kv", { purgeProtection: false }), [good("old"), bad("fine")]);
+    await run(0.2);
+    await run(0.3);
+    const later = told(received()).slice(1).flat().sort();
+    const now = (await compliance.compliance.violations({}, page)).items.map(({ id }) => id);
+    expect(later).toEqual(
+      [
+        ...now.filter((id) => !standing.includes(id)).map((id) => `begun ${id}`),
+        ...standing.filter((id) => !now.includes(id)).map((id) => `recovered ${id}`),
+      ].sort(),
+    );
+    const reasons = JSON.parse(received().at(-1)!.body).data.items as { resourceId: string; reason?: string }[];
+    expect(Object.fromEntries(reasons.flatMap((one) => (one.reason ? [[one.resourceId, one.reason]] : [])))).toEqual({
+      "kv.secret.old": "mended",
+      "kv.secret.other": "removed",
+    });
+  });
+});
+
+describe("what scans can't read", () => {
+  const { ulid } = systemRandomness();
+  const denied = { code: "accessDenied", message: "The service may not list it.", remedy: "Grant Reader.", at: START };
+
+  /** A scan that ended, with what it says of the subscription and its vaults. */
+  async function scan(
+    days: number,
+    change: Partial<ScanRecord> & { vaults?: Record<string, VaultOutcome["failures"] | "removed"> } = {},
+  ) {
+    const { vaults = {}, ...rest } = change;
+    const scanId = ulid(at(days));
+    const outcomes = Object.entries(vaults);
+    for (const [index, [vaultName, failures]] of outcomes.entries()) {
+      const isRemoved = failures === "removed";
+      await room.tables.put(VaultOutcomes, scanPartition(scanId), `${DONE}${index}`, {
+        vaultName,
+        subscriptionId: SUBSCRIPTION,
+        outcome: isRemoved ? "removed" : failures.length > 0 ? "failed" : "succeeded",
+        failures: isRemoved ? [] : failures,
+        tally: emptyTally(),
+        added: [],
+        updated: [],
+        removed: [],
+        finishedAt: at(days).toISOString(),
+      });
+    }
+    await room.tables.put(Scans, SCAN_LIST, newestFirst(scanId), {
+      scanId,
+      mode: "full",
+      status: "partial",
+      trigger: "schedule",
+      requestedBy: "system",
+      requestId: "r",
+      createdAt: at(days).toISOString(),
+      finishedAt: at(days).toISOString(),
+      vaultsTotal: outcomes.length,
+      subscriptionOutcomes: [{ subscriptionId: SUBSCRIPTION, vaults: outcomes.length }],
+      ...rest,
+    });
+  }
+  const firewall = [{ ...denied, code: "firewall", message: "Its firewall refuses.", list: "secrets" }];
+  const scanRule = () => room.webhookRule({ alertType: "scanFailure", thresholds: undefined });
+  const subscription = `subscription:${SUBSCRIPTION}`;
+
+  test("a failure is told with its place, reason and remedy when it begins, once a week, and when it ends", async () => {
+    await scan(-0.5, { vaults: { "kv-a": firewall, "kv-b": [] } });
+    const { received } = await scanRule();
+    await run(0);
+    expect(JSON.parse(received()[0]!.body).data.items).toEqual([
+      expect.objectContaining({
+        id: "vault:kv-a",
+        vaultName: "kv-a",
+        subscriptionId: SUBSCRIPTION,
+        list: "secrets",
+        code: "firewall",
+        message: "Its firewall refuses.",
+        remedy: "Grant Reader.",
+      }),
+    ]);
+    // Every half day a scan finds it so again.
+    for (let day = 0.5; day < 15; day += 0.5) {
+      await scan(day, { vaults: { "kv-a": firewall, "kv-b": [] } });
+      await run(day + 0.01);
+    }
+    const still = ["stillFailing vault:kv-a"];
+    expect(told(received())).toEqual([["begun vault:kv-a"], still, still]);
+    await scan(15, { status: "completed", vaults: { "kv-a": [], "kv-b": [] } });
+    await run(15.01);
+    await run(30);
+    expect(told(received()).slice(3)).toEqual([["recovered vault:kv-a"]]);
+  });
+
+  test("a denied subscription counts, and scans that run out of time", async () => {
+    const { received } = await scanRule();
+    await run(0);
+    await scan(0.1, {
+      status: "failed",
+      subscriptionOutcomes: [{ subscriptionId: SUBSCRIPTION, vaults: 0, failure: denied }],
+    });
+    await run(0.11);
+    expect(JSON.parse(received()[0]!.body).data.items).toMatchObject([
+      {
+        id: subscription,
+        subscriptionId: SUBSCRIPTION,
+        code: "accessDenied",
+        message: denied.message,
+        remedy: denied.remedy,
+      },
+    ]);
+    await scan(0.2, { status: "timedOut", vaultsDone: 3, vaultsTotal: 9, subscriptionOutcomes: [] });
+    await run(0.21);
+    expect(told(received()).slice(1)).toEqual([["begun scan"]]);
+    expect(received()[1]!.body).toContain("3 of 9 vaults");
+    await scan(0.3, { status: "completed" });
+    await run(0.31);
+    expect(told(received())[2]!.sort()).toEqual(["recovered scan", `recovered ${subscription}`]);
+  });
+
+  test("a delta says nothing of lists that it does not read, and what has left is told so", async () => {
+    const settings = [{ ...denied, list: "diagnosticSettings" }];
+    await scan(-0.1, { vaults: { "kv-a": settings, "kv-b": firewall } });
+    const { received } = await scanRule();
+    await run(0);
+    await scan(0.1, { mode: "delta", status: "completed", vaults: { "kv-a": [], "kv-b": "removed" } });
+    await run(0.11);
+    expect(told(received())).toEqual([["begun vault:kv-a", "begun vault:kv-b"], ["recovered vault:kv-b"]]);
+    await scan(0.2, { status: "completed", subscriptionOutcomes: [] });
+    await run(0.21);
+    expect(JSON.parse(received()[2]!.body).data.items).toMatchObject([{ id: "vault:kv-a", reason: "outOfScope" }]);
+  });
+
+  test("a rule of an earlier version goes on without a word, and says so in a week if it still lasts", async () => {
+    const { rule, received } = await scanRule();
+    await run(0);
+    const state = (await room.tables.get(RuleStates, STATES, rule.ruleId))!;
+    await room.tables.replace(RuleStates, { ...state, scansSeen: undefined });
+    await scan(0.1, { vaults: { "kv-a": firewall } });
+    await run(0.2);
+    await run(7);
+    expect(received()).toHaveLength(0);
+    await run(7.3);
+    expect(told(received())).toEqual([["stillFailing vault:kv-a"]]);
+  });
+});
+
+describe("escalation and acknowledgement", () => {
+  const boss = "boss@acme.example";
+  const bossMails = () => cloud.control.mails().filter(({ to }) => to.includes(boss));
+
+  test("what nobody acknowledged goes to the second step once, by mail, whatever the rule's own method", async () => {
+    cloud.control.clearMails();
+    const { rule, received } = await room.webhookRule({ escalation: { afterDays: 3, recipients: [boss] } });
+    await room.scanned("kv-a", [secret("renewed", 6), secret("seen", 5), secret("unseen", 4.5)]);
+    await run(0);
+    const { acknowledgements } = room.instance();
+    const request = { ruleId: rule.ruleId, itemId: "kv-a.secret.seen", note: "A change is planned" };
+    expect(await acknowledgements.create(request, caller)).toMatchObject([{ acknowledgedBy: "admin", since: START }]);
+    await expect(acknowledgements.create(request, caller)).rejects.toMatchObject({ code: "alreadyExists" });
+    await room.scanned("kv-a", [secret("renewed", 600), secret("seen", 5), secret("unseen", 4.5)]);
+    await run(1);
+    await run(2.9);
+    expect(bossMails()).toHaveLength(0);
+    await run(3.1);
+    await run(3.2);
+    await run(30);
+    expect(bossMails()).toHaveLength(1);
+    expect(bossMails()[0]!.plainText).toContain("kv-a/unseen");
+    expect(bossMails()[0]!.plainText).not.toMatch(/kv-a\/(seen|renewed)/);
+    const { items } = await room.instance().history.list({ ruleId: rule.ruleId }, page);
+    expect(items.find(({ escalatedFrom }) => escalatedFrom)).toMatchObject({
+      escalatedFrom: rule.ruleId,
+      deliveryMethod: "email",
+      status: "delivered",
+    });
+    // Lower thresholds are told although it is acknowledged.
+    expect(told(received()).flat()).toContain("begun kv-a.secret.seen");
+    const types = room.events.map(({ type, outcome }) => `${type} ${outcome}`);
+    expect(types).toEqual(expect.arrayContaining(["alert.acknowledged intent", "alert.acknowledged success"]));
+  });
+
+  test("all that a message told is acknowledged at once, and it ends with the alert", async () => {
+    const { rule } = await room.webhookRule({ escalation: { afterDays: 1, recipients: [boss] } });
+    cloud.control.clearMails();
+    await room.scanned("kv-a", [secret("one", 5), secret("two", 6)]);
+    await run(0);
+    const { history, acknowledgements, cleanUp } = room.instance();
+    const { items } = await history.list({ ruleId: rule.ruleId }, page);
+    const made = await acknowledgements.create({ ruleId: rule.ruleId, historyId: items[0]!.deliveryId }, caller);
+    expect(made.map(({ itemId }) => itemId).sort()).toEqual(["kv-a.secret.one", "kv-a.secret.two"]);
+    expect((await acknowledgements.open(rule.ruleId, { acknowledged: true }, page)).total).toBe(2);
+    await run(2);
+    expect(bossMails()).toHaveLength(0);
+    // One is renewed for a short while: that alert is another one, and nobody has acknowledged it.
+    await room.scanned("kv-a", [secret("one", 25), secret("two", 400)]);
+    await run(2.1);
+    expect((await acknowledgements.open(rule.ruleId, {}, page)).items).toMatchObject([
+      { item: { id: "kv-a.secret.one" }, acknowledgement: undefined },
+    ]);
+    await run(3.2);
+    expect(bossMails()).toHaveLength(1);
+    await acknowledgements.create({ ruleId: rule.ruleId, itemId: "kv-a.secret.one" }, caller);
+    expect((await acknowledgements.list({}, page)).items.map(({ itemId }) => itemId)).toEqual(["kv-a.secret.one"]);
+    await acknowledgements.remove(`${rule.ruleId}.kv-a.secret.one`, caller);
+    await cleanUp(caller);
+    expect((await acknowledgements.list({}, page)).total).toBe(0);
+    await expect(
+      acknowledgements.create({ ruleId: rule.ruleId, itemId: "kv-a.secret.two" }, caller),
+    ).rejects.toMatchObject({ code: "notFound" });
+  });
+
+  test("another rule's webhook can be the second step; snoozed and expired ones wait", async () => {
+    const second = await room.webhookRule({ alertType: "breakGlass", thresholds: undefined });
+    const { rule } = await room.webhookRule({ escalation: { afterDays: 1, ruleId: second.rule.ruleId } });
+    await room.scanned("kv-a", [secret("one", 5), secret("quiet", 6)]);
+    await run(0);
+    const filters = { vault: "kv-b" };
+    const until = at(20);
+    await room.instance().snoozes.create({ filters, reason: "Another vault", until }, caller);
+    const assetId = "kv-a.secret.quiet";
+    await room.instance().snoozes.create({ ruleId: rule.ruleId, assetId, reason: "Quiet", until: at(3) }, caller);
+    await run(1.1);
+    expect(told(second.received())).toEqual([["escalated kv-a.secret.one"]]);
+    expect(JSON.parse(second.received()[0]!.body)).toMatchObject({ type: "lifecycle.alert.expiration" });
+    await run(3.2);
+    expect(told(second.received())[1]).toEqual(["escalated kv-a.secret.quiet"]);
+    const unknown = { escalation: { afterDays: 1, ruleId: "0".repeat(26) } };
+    await expect(room.webhookRule(unknown)).rejects.toMatchObject({ errors: [{ path: "body.escalation.ruleId" }] });
+  });
+
+  test("its days count from the first threshold that was told", async () => {
+    cloud.control.clearMails();
+    await room.webhookRule({ thresholds: [30, 7], escalation: { afterDays: 15, recipients: [boss] } });
+    await room.scanned("kv-a", [secret("one", 20)]);
+    for (const day of [0, 13.5, 14.9]) await run(day);
+    expect(bossMails()).toHaveLength(0);
+    await run(15.1);
+    expect(bossMails()).toHaveLength(1);
+  });
+
+  test("an escalation that is added later finds what has stood for long enough", async () => {
+    cloud.control.clearMails();
+    const { rule } = await room.webhookRule();
+    await room.scanned("kv-a", [secret("one", 20)]);
+    await run(0);
+    await run(4);
+    const escalation = { afterDays: 2, recipients: [boss] };
+    await room.instance().rules.change(rule.ruleId, { escalation }, caller, undefined);
+    await run(4.1);
+    expect(bossMails()).toHaveLength(1);
+    await room.instance().rules.change(rule.ruleId, { escalation: null }, caller, undefined);
+    expect((await room.tables.get(Rules, RULES, ruleKey(rule.ruleId)))!.escalation).toBeUndefined();
+  });
+});
+
+describe("snoozes by filters", () => {
+  test("also silence what comes later, and let everything be told when they end", async () => {
+    const { rule, received } = await room.webhookRule();
+    const other = await room.webhookRule();
+    await room.scanned("kv-a", [{ name: "one", expiresInDays: 31, tags: { env: "test" } }]);
+    await run(0);
+    const { snoozes } = room.instance();
+    const filters = { vault: "KV-A", tag: "env=test" };
+    const request = { ruleId: rule.ruleId, filters, reason: "Maintenance", until: at(35) };
+    const made = await snoozes.create(request, caller);
+    expect(made).toMatchObject({ filters, ruleId: rule.ruleId });
+    await room.scanned("kv-a", [
+      { name: "later", expiresInDays: 33, tags: { env: "test" } },
+      { name: "loud", expiresInDays: 20, tags: { env: "prod" } },
+      { name: "one", expiresInDays: 31, tags: { env: "test" } },
+    ]);
+    await run(5);
+    await run(34.9);
+    expect(
+      told(received())
+        .flat()
+        .filter((one) => !one.endsWith("loud")),
+    ).toEqual([]);
+    expect(told(other.received()).flat()).toContain("begun kv-a.secret.later");
+    await run(35.1);
+    await run(36);
+    // Both have expired meanwhile: they are told none the less.
+    expect(told(received()).at(-1)).toEqual(["begun kv-a.secret.one", "begun kv-a.secret.later"]);
+    expect((await snoozes.list({}, page)).total).toBe(0);
+    expect((await snoozes.list({ ended: true }, page)).items).toMatchObject([{ snoozeId: made.snoozeId }]);
+  });
+
+  test("one for every rule is ended by its id", async () => {
+    const { received } = await room.webhookRule();
+    const { snoozes } = room.instance();
+    const made = await snoozes.create({ filters: { type: "secret" }, reason: "All", until: at(10) }, caller);
+    await room.scanned("kv-a", [secret("one", 5)]);
+    await run(0.1);
+    expect(received()).toHaveLength(0);
+    await snoozes.end(made.snoozeId!, caller);
+    await run(0.2);
+    expect(told(received())).toEqual([["begun kv-a.secret.one"]]);
+    const both = { assetId: "kv-a.secret.one", filters: { type: "secret" as const }, reason: "x", until: at(5) };
+    await expect(snoozes.create(both, caller)).rejects.toMatchObject({ errors: [{ path: "body.assetId" }] });
+  });
+});
+
+describe("a preview", () => {
+  test("answers what a rule tells when it is saved, and what crosses a threshold next; it writes nothing", async () => {
+    await room.scanned("kv-a", [secret("near", 5), secret("next", 9.5), secret("far", 40)]);
+    const alerts = room.instance();
+    const steps: Steps = { taken: 0 };
+    const watching = room.instance(steps);
+    const body = { name: "Team", alertType: "expiration" as const, thresholds: [7], recipients: ["a@acme.example"] };
+    const planned = await watching.rules.planned(body, caller);
+    const before = await watching.preview(planned);
+    expect(steps.taken).toBe(0);
+    expect(before).toMatchObject({ more: false, isFirst: true, evaluatedAt: at(0.25 / 24).toISOString() });
+    expect(before.items.map(({ id }) => id)).toEqual(["kv-a.secret.near"]);
+    expect(before.next).toMatchObject({ item: { id: "kv-a.secret.next", threshold: 7 }, at: at(2.5).toISOString() });
+    expect((await alerts.rules.all()).length).toBe(0);
+
+    const { rule, received } = await room.webhookRule({ thresholds: [7] });
+    await run(0);
+    expect(told(received())).toEqual([before.items.map(({ id }) => `begun ${id}`)]);
+    expect(await watching.preview(withoutKeys(rule))).toMatchObject({ items: [], isFirst: false });
+    room.clock.set(at(2.6));
+    const later = await watching.preview(withoutKeys(rule));
+    expect(later.items.map(({ id }) => id)).toEqual(["kv-a.secret.next"]);
+    expect(steps.taken).toBe(0);
+    await run(2.6);
+    expect(told(received()).at(-1)).toEqual(["begun kv-a.secret.next"]);
+    const digest = await watching.preview({ ...planned, deliveryMode: "digest", digestFrequency: "weekly" });
+    // START is a Saturday.
+    expect(digest.evaluatedAt).toBe("2026-11-30T06:00:00.000Z");
+    expect((await watching.preview({ ...planned, enabled: false })).evaluatedAt).toBeUndefined();
+  });
+});

@@ -1,0 +1,338 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import type { Cloud } from "../../infra/local/cloud/cloud.ts";
+import { PAGERDUTY_ROUTING_KEY } from "../../infra/local/cloud/incidents/pagerduty.ts";
+import { SERVICENOW_CREDENTIALS } from "../../infra/local/cloud/incidents/servicenow.ts";
+import type { NewRule } from "../../shared/alerts/api.ts";
+import { DELIVERY_QUEUE, deliveryIdOf } from "../../shared/alerts/delivery.ts";
+import { newDelivery } from "../../shared/alerts/evaluate.ts";
+import { type AssetItem, type Item, unpackItems } from "../../shared/alerts/items.ts";
+import { secretName } from "../../shared/alerts/rule.ts";
+import { liveIn } from "../azure/live-cloud.ts";
+import type { Steps } from "../support/mortal.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
+import { payloadProblems } from "./payload-schemas.ts";
+import { caller, DAY_MS, openRoom, type Room, START } from "./room.ts";
+
+let azurite: TestStorage;
+let cloud: Cloud;
+const ACCOUNTS = Array.from({ length: 20 }, (_, index) => `incident${String(index).padStart(2, "0")}`);
+let next = 0;
+let room: Room;
+
+beforeAll(async () => {
+  azurite = await openStorage(ACCOUNTS);
+  ({ cloud } = await liveIn({ company: { subscriptions: [] } }));
+});
+afterAll(async () => {
+  await cloud.stop();
+  await azurite.stop();
+});
+beforeEach(() => {
+  cloud.control.clearFaults();
+  cloud.control.pagerDuty.clear();
+  cloud.control.serviceNow.clear();
+  room = openRoom({ connectionString: azurite.connectionString(ACCOUNTS[next++]), cloud });
+});
+
+const all = { limit: 100, offset: 0, cursor: undefined };
+const history = async (ruleId: string) => (await room.instance().history.list({ ruleId }, all)).items;
+const at = (path: string) => cloud.controlUrl.replace("/control", path);
+const { username, password, clientId, clientSecret } = SERVICENOW_CREDENTIALS;
+const pagerDuty = (): Partial<NewRule> => ({
+  deliveryMethod: "pagerDuty",
+  webhookUrl: at("/pagerduty/v2/enqueue"),
+  credentials: { routingKey: PAGERDUTY_ROUTING_KEY },
+});
+const serviceNow = (credentials: NewRule["credentials"] = { username, password }): Partial<NewRule> => ({
+  deliveryMethod: "serviceNow",
+  webhookUrl: at("/servicenow"),
+  credentials,
+});
+
+async function deliver() {
+  const alerts = room.instance();
+  await alerts.evaluate();
+  await room.drainAll(alerts);
+}
+
+/** Delivers by a rule what its evaluation would hand over. */
+async function tell(ruleId: string, items: Item[]) {
+  const alerts = room.instance();
+  const rule = await alerts.rules.get(ruleId);
+  room.clock.add(60_000);
+  const deliveryId = deliveryIdOf(ruleId, room.clock.now(), items);
+  await alerts.history.record(newDelivery(rule, { deliveryId, createdAt: room.clock.now().toISOString(), items }));
+  room.messages.push({ queue: DELIVERY_QUEUE, message: { deliveryId }, visibleAt: 0 });
+  await room.drainAll(alerts);
+  return (await alerts.history.get(deliveryId))!;
+}
+
+/** What a rule told of first, as it ended. */
+async function ended(ruleId: string): Promise<Item> {
+  const [entry] = await history(ruleId);
+  const items = unpackItems((await room.instance().history.get(entry!.deliveryId))!.news);
+  const of = items.find((item): item is AssetItem => item.kind === "asset")!;
+  return { kind: "renewed", id: of.id, of, since: entry!.createdAt, expiresOn: of.expiresOn + 86_400 * 365 };
+}
+
+describe("PagerDuty", () => {
+  test("gets an alert for each item, one for all thresholds of it, and its end", async () => {
+    await room.scanned("kv-a", [
+      { name: "one", expiresInDays: 8 },
+      { name: "two", expiresInDays: -1 },
+    ]);
+    const { rule } = await room.webhookRule({ ...pagerDuty(), alertType: "expiration", thresholds: [30, 7] });
+    await room.webhookRule({ ...pagerDuty(), alertType: "expired", thresholds: undefined });
+    await deliver();
+    room.clock.add(2 * 86_400_000);
+    await deliver();
+    const alertsNow = () => cloud.control.pagerDuty.alerts().sort((a, b) => (a.summary < b.summary ? -1 : 1));
+    expect(alertsNow()).toMatchObject([
+      { severity: "error", summary: "kv-a/one expires in 6 days", status: "triggered", triggered: 2 },
+      { severity: "critical", summary: expect.stringContaining("kv-a/two expired"), triggered: 1 },
+    ]);
+    await tell(rule.ruleId, [await ended(rule.ruleId)]);
+    expect(alertsNow().map(({ status }) => status)).toEqual(["resolved", "triggered"]);
+    for (const event of cloud.control.pagerDuty.events) expect(payloadProblems("pagerDuty", event)).toEqual([]);
+    expect(payloadProblems("pagerDuty", { ...cloud.control.pagerDuty.events[0], extra: 1 })).not.toEqual([]);
+    expect((await history(rule.ruleId)).map(({ status }) => status)).toEqual(["delivered", "delivered", "delivered"]);
+  });
+
+  test("that is busy is left alone for as long as it asks, and gets every item once", async () => {
+    const action = { kind: "throttle", retryAfterSeconds: 900 } as const;
+    cloud.control.addFault({ match: { operation: "pagerduty.enqueue" }, action, times: 1, after: 3 });
+    await room.scanned(
+      "kv-a",
+      Array.from({ length: 8 }, (_, index) => ({ name: `s${index}`, expiresInDays: 3 })),
+    );
+    const { rule } = await room.webhookRule(pagerDuty());
+    const start = room.clock.now().getTime();
+    await deliver();
+    expect(room.clock.now().getTime() - start).toBe(900_000);
+    expect(cloud.control.pagerDuty.alerts().map(({ triggered }) => triggered)).toEqual(Array(8).fill(1));
+    expect((await history(rule.ruleId))[0]).toMatchObject({ status: "delivered", parts: [{ posted: 8, attempts: 2 }] });
+  });
+
+  test("that refuses one item gets those behind it, and the history says so", async () => {
+    const action = { kind: "fail", status: 400 } as const;
+    cloud.control.addFault({ match: { operation: "pagerduty.enqueue" }, action, times: 1, after: 1 });
+    await room.scanned(
+      "kv-a",
+      Array.from({ length: 3 }, (_, index) => ({ name: `s${index}`, expiresInDays: 3 })),
+    );
+    const { rule } = await room.webhookRule(pagerDuty());
+    await deliver();
+    expect(cloud.control.pagerDuty.alerts()).toHaveLength(2);
+    const [entry] = await history(rule.ruleId);
+    expect(entry).toMatchObject({ status: "failed", parts: [{ posted: 3, refused: 1 }] });
+    expect(entry!.parts[0]!.error).toBe("PagerDuty answered 400. It refused 1 of 3 items.");
+  });
+
+  test("that refuses item after item is not sent all of them", async () => {
+    cloud.control.addFault({ match: { operation: "pagerduty.enqueue" }, action: { kind: "fail", status: 400 } });
+    await room.scanned(
+      "kv-a",
+      Array.from({ length: 12 }, (_, index) => ({ name: `s${index}`, expiresInDays: 3 })),
+    );
+    const { rule } = await room.webhookRule(pagerDuty());
+    await deliver();
+    const [entry] = await history(rule.ruleId);
+    expect(entry).toMatchObject({ status: "failed", parts: [{ refused: 10, attempts: 1 }] });
+    expect(entry!.parts[0]!.error).toContain("the others were not sent");
+  });
+
+  test("has no alert left open by a delivery that came after the one that told of the end", async () => {
+    const action = { kind: "throttle", retryAfterSeconds: 900 } as const;
+    cloud.control.addFault({ match: { operation: "pagerduty.enqueue" }, action, times: 1 });
+    await room.scanned("kv-a", [
+      { name: "one", expiresInDays: 3 },
+      { name: "two", expiresInDays: 3 },
+    ]);
+    await room.webhookRule(pagerDuty());
+    const alerts = room.instance();
+    await alerts.evaluate();
+    await room.drain(alerts);
+    expect(cloud.control.pagerDuty.alerts()).toEqual([]);
+    await room.scanned("kv-a", [
+      { name: "one", expiresInDays: 300 },
+      { name: "two", expiresInDays: 3 },
+    ]);
+    await deliver();
+    const left = cloud.control.pagerDuty.alerts().map(({ summary, status }) => [summary.slice(0, 8), status]);
+    expect(left.sort()).toEqual([
+      ["kv-a/one", "resolved"],
+      ["kv-a/two", "triggered"],
+    ]);
+  });
+
+  test("to which another rule escalates has its alert closed, too, when that has ended, wherever a host died", async () => {
+    const second = await room.webhookRule({ ...pagerDuty(), alertType: "breakGlass", thresholds: undefined });
+    await room.webhookRule({ escalation: { afterDays: 1, ruleId: second.rule.ruleId } });
+    const statuses = () =>
+      Object.fromEntries(
+        cloud.control.pagerDuty.alerts().map(({ summary, status }) => [summary.split(" ")[0], status]),
+      );
+    const daysNow = () => (room.clock.now().getTime() - Date.parse(START)) / DAY_MS;
+    for (let dieAt = 2; ; dieAt += 3) {
+      const [ends, stays] = [`ends-${dieAt}`, `stays-${dieAt}`];
+      const stands = [ends, stays].map((name) => ({ name, expiresInDays: daysNow() + 4 }));
+      await room.scanned("kv-a", stands);
+      await deliver();
+      room.clock.add(1.1 * DAY_MS);
+      await deliver();
+      expect(statuses()).toMatchObject({ [`kv-a/${ends}`]: "triggered", [`kv-a/${stays}`]: "triggered" });
+
+      const steps: Steps = { taken: 0, dieAt, when: dieAt % 2 === 0 ? "before" : "after" };
+      await room.scanned("kv-a", [{ name: ends, expiresInDays: 3000 }, stands[1]!]);
+      const survived = await room
+        .instance(steps)
+        .evaluate()
+        .then(
+          () => true,
+          () => false,
+        );
+      await deliver();
+      expect(statuses()).toMatchObject({ [`kv-a/${ends}`]: "resolved", [`kv-a/${stays}`]: "triggered" });
+      if (!survived) continue;
+      expect(dieAt).toBeGreaterThan(8);
+      return;
+    }
+  });
+
+  test("that refuses an event is not asked again", async () => {
+    await room.scanned("kv-a", [{ name: "one", expiresInDays: 3 }]);
+    const { rule } = await room.webhookRule({ ...pagerDuty(), credentials: { routingKey: "f".repeat(32) } });
+    await deliver();
+    const [entry] = await history(rule.ruleId);
+    expect(entry).toMatchObject({ status: "failed", parts: [{ attempts: 1, answer: { status: 400 } }] });
+    expect(entry!.parts[0]!.answer!.body).toContain("routing_key");
+    expect(JSON.stringify(entry)).not.toContain("f".repeat(32));
+  });
+});
+
+describe("ServiceNow", () => {
+  test.each([
+    ["a user", { username, password }],
+    ["OAuth's client credentials", { clientId, clientSecret }],
+    ["OAuth's password grant", { username, password, clientId, clientSecret }],
+  ])("gets an incident for each item and resolves it, signed in to with %s", async (_name, credentials) => {
+    await room.scanned("kv-a", [
+      { name: "one", expiresInDays: 8 },
+      { name: "two", expiresInDays: 3 },
+    ]);
+    const { rule } = await room.webhookRule({ ...serviceNow(credentials), thresholds: [30, 7] });
+    await deliver();
+    const { incidents } = cloud.control.serviceNow;
+    expect(incidents.map(({ state, short_description }) => [state, short_description])).toEqual([
+      ["1", "kv-a/two expires in 3 days"],
+      ["1", "kv-a/one expires in 8 days"],
+    ]);
+    for (const { sys_id: _s, number: _n, state: _t, ...fields } of incidents)
+      expect(payloadProblems("serviceNowIncident", fields)).toEqual([]);
+    room.clock.add(2 * 86_400_000);
+    await deliver();
+    expect(incidents).toHaveLength(2);
+    expect(incidents[1]).toMatchObject({ short_description: "kv-a/one expires in 6 days", urgency: "2", impact: "2" });
+    const end = { ...(await ended(rule.ruleId)), kind: "recovered", reason: "removed" } as Item;
+    await tell(rule.ruleId, [end]);
+    await tell(rule.ruleId, [end]);
+    expect(incidents.filter(({ state }) => state === "6")).toMatchObject([
+      {
+        short_description: expect.stringContaining((end as { of: AssetItem }).of.name),
+        close_code: "Solution provided",
+      },
+    ]);
+    expect((await history(rule.ruleId)).map(({ status }) => status)).toEqual(Array(4).fill("delivered"));
+  });
+
+  test("has one incident although the answer to its creation was lost", async () => {
+    cloud.control.addFault({
+      match: { operation: "servicenow.createIncident" },
+      action: { kind: "loseAnswer" },
+      times: 1,
+    });
+    cloud.control.addFault({
+      match: { operation: "servicenow.findIncidents" },
+      action: { kind: "throttle", retryAfterSeconds: 700 },
+      times: 1,
+    });
+    await room.scanned("kv-a", [{ name: "one", expiresInDays: 3 }]);
+    const { rule } = await room.webhookRule(serviceNow());
+    await deliver();
+    expect(cloud.control.serviceNow.incidents).toHaveLength(1);
+    expect((await history(rule.ruleId))[0]!.status).toBe("delivered");
+  });
+
+  test("whose password is wrong is tried again, for a while, and the history says what it answered", async () => {
+    await room.scanned("kv-a", [{ name: "one", expiresInDays: 3 }]);
+    const { rule } = await room.webhookRule(serviceNow({ username, password: "not-the-password" }));
+    await deliver();
+    const [entry] = await history(rule.ruleId);
+    expect(entry).toMatchObject({
+      status: "failed",
+      parts: [{ error: "ServiceNow answered 401.", answer: { status: 401 } }],
+    });
+    const { rule: oauth } = await room.webhookRule(serviceNow({ clientId, clientSecret: "not-the-secret" }));
+    const tested = await room.instance().test(oauth.ruleId, caller);
+    expect(tested.parts[0]).toMatchObject({ attempts: 1, error: expect.stringContaining("sign-in answered 401") });
+  });
+});
+
+describe("the credentials of a rule that opens incidents", () => {
+  const RULE = { name: "r", alertType: "expired" } as const;
+  const create = (given: Partial<NewRule>) => room.instance().rules.create({ ...RULE, ...given }, caller);
+
+  test.each<[string, () => Partial<NewRule>, string]>([
+    ["no routing key", () => ({ deliveryMethod: "pagerDuty" }), "body.credentials.routingKey"],
+    ["no address", () => ({ deliveryMethod: "serviceNow", credentials: { username, password } }), "body.webhookUrl"],
+    ["no credentials", () => ({ deliveryMethod: "serviceNow", webhookUrl: at("/servicenow") }), "body.credentials"],
+    ["half a pair", () => serviceNow({ username }), "body.credentials"],
+    ["half a client", () => serviceNow({ username, password, clientId }), "body.credentials"],
+    ["credentials of a webhook", () => ({ ...serviceNow(), deliveryMethod: "webhook" }), "body.credentials"],
+  ])("are refused with %s", async (_name, given, path) => {
+    await expect(create(given())).rejects.toMatchObject({ code: "invalidRequest", errors: [{ path }] });
+    expect(await room.instance().rules.all()).toEqual([]);
+  });
+
+  test("lie in the key vault alone, stay with a change of something else, and never go to a new address", async () => {
+    const { rule } = await create(serviceNow({ username, password, clientId, clientSecret }));
+    const kept = () => JSON.parse(cloud.control.secretValue("kv-lifecycle-service", secretName(rule.ruleId))!);
+    expect(kept().credentials).toEqual({ username, password, clientId, clientSecret });
+    const { rules } = room.instance();
+    await rules.change(rule.ruleId, { name: "other" }, caller, undefined);
+    const moved = rules.change(rule.ruleId, { webhookUrl: "https://evil.example" }, caller, undefined);
+    await expect(moved).rejects.toMatchObject({ code: "invalidRequest", errors: [{ path: "body.credentials" }] });
+    const became = rules.change(rule.ruleId, { deliveryMethod: "pagerDuty" }, caller, undefined);
+    await expect(became).rejects.toMatchObject({ code: "invalidRequest" });
+    expect(kept()).toMatchObject({ url: at("/servicenow"), credentials: { password } });
+    await rules.change(rule.ruleId, { credentials: { username, password: "another one" } }, caller, undefined);
+    expect(kept().credentials).toEqual({ username, password: "another one" });
+    await rules.change(
+      rule.ruleId,
+      { deliveryMethod: "webhook", webhookUrl: "https://hooks.example/x" },
+      caller,
+      undefined,
+    );
+    expect(kept().credentials).toBeUndefined();
+    const rows = JSON.stringify([await rules.all(), room.events]);
+    for (const secret of [password, clientSecret, "another one"]) expect(rows).not.toContain(secret);
+  });
+
+  test("of PagerDuty go to its own address where none is given", async () => {
+    const { rule } = await create({ deliveryMethod: "pagerDuty", credentials: { routingKey: PAGERDUTY_ROUTING_KEY } });
+    expect(rule.webhookHost).toBe("events.pagerduty.com");
+  });
+});
+
+// https://docs.slack.dev and CloudEvents' own schema; Teams' cards are in messages.test.ts.
+test("what Slack and a webhook get is as their documentation has it", async () => {
+  await room.scanned(
+    "kv-a",
+    Array.from({ length: 30 }, (_, index) => ({ name: `s${index}`, expiresInDays: index })),
+  );
+  const slack = await room.webhookRule({ deliveryMethod: "slack" });
+  const webhook = await room.webhookRule();
+  await deliver();
+  expect(payloadProblems("slack", JSON.parse(slack.received()[0]!.body))).toEqual([]);
+  expect(payloadProblems("cloudEvent", JSON.parse(webhook.received()[0]!.body))).toEqual([]);
+});

@@ -1,0 +1,146 @@
+/** What each receiver's own documentation says of a payload; nothing beyond it is let through. */
+import { AdaptiveCard, SerializationContext, Versions } from "adaptivecards";
+import { Ajv2020 } from "ajv/dist/2020.js";
+import addFormats from "ajv-formats";
+
+const text = (maxLength: number) => ({ type: "string", minLength: 1, maxLength });
+const closed = (properties: Record<string, unknown>, required = Object.keys(properties)) => ({
+  type: "object",
+  properties,
+  required,
+  additionalProperties: false,
+});
+
+/** https://developer.pagerduty.com/docs/send-alert-event */
+const pagerDuty = {
+  oneOf: [
+    closed({
+      routing_key: { type: "string", pattern: "^[A-Za-z0-9]{32}$" },
+      event_action: { const: "trigger" },
+      dedup_key: text(255),
+      client: text(1024),
+      links: { type: "array", items: closed({ href: { type: "string", format: "uri" }, text: text(1024) }) },
+      payload: closed({
+        summary: text(1024),
+        source: text(1024),
+        severity: { enum: ["critical", "error", "warning", "info"] },
+        timestamp: { type: "string", format: "date-time" },
+        group: text(1024),
+        class: text(1024),
+        custom_details: { type: "object" },
+      }),
+    }),
+    closed({
+      routing_key: { type: "string", pattern: "^[A-Za-z0-9]{32}$" },
+      event_action: { const: "resolve" },
+      dedup_key: text(255),
+    }),
+  ],
+};
+
+/**
+ * https://www.servicenow.com/docs/bundle/zurich-api-reference/page/integrate/inbound-rest/concept/c_TableAPI.html, the fields with
+ * their lengths as the table incident is delivered.
+ */
+const level = { enum: ["1", "2", "3"] };
+const serviceNowIncident = closed({
+  short_description: text(160),
+  description: text(4000),
+  urgency: level,
+  impact: level,
+  correlation_id: text(100),
+  correlation_display: text(100),
+});
+
+/** https://docs.slack.dev/reference/block-kit/blocks and https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks */
+const markdown = closed({ type: { const: "mrkdwn" }, text: text(3000) });
+const slack = closed({
+  text: text(40_000),
+  blocks: {
+    type: "array",
+    minItems: 1,
+    maxItems: 50,
+    items: {
+      oneOf: [
+        closed({
+          type: { const: "header" },
+          text: closed({ type: { const: "plain_text" }, text: text(150), emoji: { type: "boolean" } }),
+        }),
+        closed({ type: { const: "section" }, text: markdown }),
+        closed({ type: { const: "context" }, elements: { type: "array", maxItems: 10, items: markdown } }),
+      ],
+    },
+  },
+});
+
+/** https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/formats/cloudevents.json */
+const cloudEvent = {
+  type: "object",
+  properties: {
+    id: text(1024),
+    source: { type: "string", minLength: 1, format: "uri-reference" },
+    specversion: { const: "1.0" },
+    type: text(1024),
+    datacontenttype: text(1024),
+    subject: text(1024),
+    time: { type: "string", format: "date-time" },
+    data: { type: "object" },
+  },
+  required: ["id", "source", "specversion", "type"],
+  propertyNames: { pattern: "^[a-z0-9]{1,20}$" },
+};
+
+/** https://learn.microsoft.com/rest/api/communication/email/email/send */
+const addresses = {
+  type: "array",
+  items: closed({ address: { type: "string", format: "email" }, displayName: text(256) }, ["address"]),
+};
+const email = closed(
+  {
+    senderAddress: { type: "string", format: "email" },
+    content: closed({ subject: text(998), plainText: text(90_000), html: text(90_000) }, ["subject"]),
+    recipients: closed({ to: addresses, cc: addresses, bcc: addresses }, []),
+    replyTo: addresses,
+    headers: { type: "object", additionalProperties: { type: "string" } },
+    attachments: { type: "array", maxItems: 0 },
+    userEngagementTrackingDisabled: { type: "boolean" },
+  },
+  ["senderAddress", "content", "recipients"],
+);
+
+/** https://learn.microsoft.com/microsoftteams/platform/webhooks-and-connectors/how-to/connectors-using */
+const teams = closed({
+  type: { const: "message" },
+  attachments: {
+    type: "array",
+    minItems: 1,
+    maxItems: 1,
+    items: closed({
+      contentType: { const: "application/vnd.microsoft.card.adaptive" },
+      contentUrl: { type: "null" },
+      content: { type: "object" },
+    }),
+  },
+});
+
+const ajv = new Ajv2020({ allErrors: true });
+(addFormats as unknown as (to: Ajv2020) => void)(ajv);
+const SCHEMAS = { pagerDuty, serviceNowIncident, slack, cloudEvent, email, teams };
+const compiled = Object.fromEntries(Object.entries(SCHEMAS).map(([name, schema]) => [name, ajv.compile(schema)]));
+
+/** What is wrong with a payload, in words; nothing where it fits. */
+export function payloadProblems(name: keyof typeof SCHEMAS, payload: unknown): string[] {
+  const validate = compiled[name]!;
+  return validate(payload)
+    ? []
+    : (validate.errors ?? []).map(({ instancePath, message }) => `${instancePath} ${message}`);
+}
+
+/** What Microsoft's own renderer finds wrong with a card: https://adaptivecards.io/explorer/AdaptiveCard.html */
+export function cardProblems(card: object): string[] {
+  const context = new SerializationContext(Versions.v1_4);
+  const parsed = new AdaptiveCard();
+  parsed.parse(card, context);
+  const parsing = Array.from({ length: context.eventCount }, (_, index) => context.getEventAt(index).message);
+  return [...parsing, ...parsed.validateProperties().validationEvents.map(({ message }) => message)];
+}

@@ -1,0 +1,47 @@
+import { execFile } from "node:child_process";
+import { globSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { afterAll, expect, test } from "vitest";
+import { COMPILE_CACHE } from "../support/test-app.ts";
+
+const root = path.resolve(import.meta.dirname, "../..");
+const read = (file: string) => readFileSync(path.join(root, file), "utf8");
+const { scripts } = JSON.parse(read("package.json")) as { scripts: Record<string, string> };
+const sources = globSync("{functions,infra,shared,test}/**/*.ts", { cwd: root, exclude: ["**/node_modules"] }).sort();
+const commands = sources.filter((file) => /\bcommandLine\(HELP,/.test(read(file)));
+const folder = mkdtempSync(path.join(tmpdir(), "commands-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+
+/** Runs a file in a folder that stays empty where nothing is done. */
+function run(file: string, argument: string): Promise<{ code: number; out: string; err: string }> {
+  const env = { PATH: process.env.PATH, HOME: process.env.HOME, NODE_COMPILE_CACHE: COMPILE_CACHE };
+  return new Promise((resolve) => {
+    execFile(process.execPath, [path.join(root, file), argument], { cwd: folder, env }, (error, out, err) => {
+      resolve({ code: error ? Number(error.code) : 0, out, err });
+    });
+  });
+}
+
+test("every file that is run reads its arguments in the one way", () => {
+  const run = Object.values(scripts).flatMap((script) =>
+    [...script.matchAll(/\bnode (?:--\S+ )*(\S+\.ts)/g)].map(([, file]) => file!),
+  );
+  expect(run.length).toBeGreaterThan(12);
+  expect(run.filter((file) => !commands.includes(file))).toEqual([]);
+  // A test starts the one, other versions' folders run the other.
+  const others = ["test/sync/dying-worker.ts", "test/upgrade/record.ts"];
+  const theWay = ["infra/build/command-line.ts", "test/build/commands.test.ts"];
+  const byHand = sources.filter((file) => /process\.argv|parseArgs\(|import\.meta\.main/.test(read(file)));
+  expect(byHand.filter((file) => !commands.includes(file) && ![...others, ...theWay].includes(file))).toEqual([]);
+});
+
+test.each(commands)("%s --help says how it is used, and an option it has not is one sentence", async (file) => {
+  const help = await run(file, "--help");
+  const unknown = await run(file, "--no-such-option");
+  const names = Object.keys(scripts).filter((name) => scripts[name]!.includes(file) && name !== "check");
+  const began = names.length > 0 ? `npm (?:run (?:--silent )?)?${names[0]}\\b` : `node ${file}`;
+  expect(help).toEqual({ code: 0, out: expect.stringMatching(new RegExp(`^${began}.*\\n\\n?.*[a-z]`)), err: "" });
+  expect(unknown).toEqual({ code: 2, out: "", err: "Unknown option '--no-such-option'. See --help.\n" });
+  expect(readdirSync(folder)).toEqual([]);
+});

@@ -1,0 +1,161 @@
+/** docs/clients.md as it stands there: its commands and programs run against one service. */
+import { execFile } from "node:child_process";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { pythonPackages, pythonTests } from "../support/python.ts";
+import { ADMIN, Service } from "../support/service.ts";
+
+const root = path.resolve(import.meta.dirname, "../..");
+const page = readFileSync(path.join(root, "docs/clients.md"), "utf8");
+/** Within the project, where node and the compiler find the packages. */
+const folder = path.join(root, ".local");
+
+interface Block {
+  language: string;
+  /** Of a file that has a name behind the language. */
+  file: string | undefined;
+  text: string;
+}
+const blocks: Block[] = [...page.matchAll(/^```(\w+)(?: (\S+))?\n(.*?)^```/gms)].map(([, language, file, text]) => ({
+  language: language!,
+  file,
+  text: text!,
+}));
+/** The commands under a heading, a line that goes on with a backslash as one. */
+const commandsUnder = (heading: string): string[] =>
+  blocksUnder(heading).flatMap(({ text }) =>
+    text
+      .replace(/\\\n\s*/g, "")
+      .trim()
+      .split("\n"),
+  );
+const blocksUnder = (heading: string): Block[] => {
+  const begin = page.indexOf(`\n## ${heading}\n`);
+  const end = page.indexOf("\n## ", begin + 1);
+  const part = page.slice(begin, end < 0 ? undefined : end);
+  return blocks.filter(({ language, text }) => language === "sh" && part.includes(text));
+};
+
+let service: Service;
+let work: string;
+let token: string;
+/** What the programs are expected to print of the assets: as the API lists them. */
+let listed: string[];
+
+beforeAll(async () => {
+  service = await Service.start();
+  await service.scan();
+  token = await service.signIn(ADMIN);
+  const assets = await service.all("/api/assets/discovery/assets");
+  listed = assets.map(({ id, status, daysUntilExpiry }) => `asset ${id} ${status} ${daysUntilExpiry}`);
+  expect(listed.length).toBeGreaterThan(4);
+  mkdirSync(folder, { recursive: true });
+  work = mkdtempSync(path.join(folder, "clients-"));
+  for (const { file, text } of blocks) if (file) writeFileSync(path.join(work, file), text);
+});
+afterAll(async () => {
+  rmSync(work, { recursive: true, force: true });
+  await service.stop();
+});
+
+/** Runs a program in the work folder. @throws with what it printed when it fails */
+function run(program: string, args: string[], extra: Record<string, string> = {}): Promise<string> {
+  const bin = [path.join(root, "node_modules/.bin"), path.join(root, "functions/web/node_modules/.bin")];
+  const env = {
+    PATH: [...bin, process.env.PATH].join(path.delimiter),
+    HOME: process.env.HOME,
+    SERVICE: service.url,
+    TOKEN: token,
+    USERNAME: ADMIN.username,
+    PASSWORD: ADMIN.password,
+    ...extra,
+  };
+  return new Promise((resolve, reject) => {
+    execFile(program, args, { cwd: work, env }, (error, out, err) => {
+      if (error) reject(new Error(`${program} ${args.join(" ")} ended with ${error.code}:\n${out}\n${err}`));
+      else resolve(out + err);
+    });
+  });
+}
+const bash = (command: string, extra?: Record<string, string>) =>
+  run("bash", ["--norc", "-euo", "pipefail", "-c", command], extra);
+
+/** What each of the two programs prints. */
+function expectPrinted(out: string, none: string): void {
+  const lines = out.trim().split("\n");
+  expect(lines.slice(0, listed.length)).toEqual(listed.map((line) => line.replace(/null$/, none)));
+  const [csv, pdf, exempted, ...rest] = lines.slice(listed.length);
+  expect(csv).toBe(`csv lines ${listed.length + 1}`);
+  expect(Number(/^pdf bytes (\d+)$/.exec(pdf!)?.[1])).toBeGreaterThan(2000);
+  expect(exempted).toMatch(/^exempted [\w.-]+ [tT]rue$/);
+  expect(rest).toEqual(["removed notFound", "404 notFound", "400 invalidRequest query.limit"]);
+}
+
+test("the commands with curl work", async () => {
+  const commands = commandsUnder("curl");
+  expect(commands).toHaveLength(5);
+  const out = await bash(commands.join("\necho\n"));
+  const [expired, made] = out
+    .split("\n")
+    .filter(Boolean)
+    .map((line) => JSON.parse(line));
+  expect(expired).toMatchObject({ items: expect.any(Array), total: expect.any(Number) });
+  expect(made).toMatchObject({ name: "nightly report", token: expect.any(String) });
+  expect(readFileSync(path.join(work, "assets.csv"), "utf8").trim().split("\r\n")).toHaveLength(listed.length + 1);
+  expect(readFileSync(path.join(work, "violations.pdf"), "latin1")).toMatch(/^%PDF-/);
+});
+
+test("every command is run here, or needs Azure and says so", () => {
+  const headings = ["curl", "az rest", "TypeScript", "Python"];
+  expect(headings.flatMap(blocksUnder)).toEqual(blocks.filter(({ language }) => language === "sh"));
+  const elsewhere = commandsUnder("az rest");
+  expect(elsewhere.filter((command) => !/^az rest --resource api:\/\/\S+ .*# ☁$/.test(command))).toEqual([]);
+});
+
+test("the TypeScript client compiles strictly, and lists, exports, exempts and is told of errors", async () => {
+  const [install, generate, ...more] = commandsUnder("TypeScript");
+  expect(more).toEqual([]);
+  const { dependencies, devDependencies } = JSON.parse(
+    readFileSync(path.join(root, "functions/web/package.json"), "utf8"),
+  );
+  expect(install).toBe(`npm install --save-exact openapi-fetch@${dependencies["openapi-fetch"]}`);
+  const versioned = `npx openapi-typescript@${devDependencies["openapi-typescript"]} `;
+  expect(generate!.startsWith(versioned)).toBe(true);
+  await bash(generate!.replace(versioned, "openapi-typescript "));
+  const [strict] = [...page.matchAll(/^It compiles with (.*)\.$/gm)].map(([, options]) => options!.match(/\w+(?=`)/g)!);
+  expect(strict).toContain("strict");
+  const compilerOptions = {
+    ...Object.fromEntries(strict!.map((option) => [option, true])),
+    noEmit: true,
+    module: "nodenext",
+    target: "es2023",
+    types: ["node"],
+    allowImportingTsExtensions: true,
+  };
+  writeFileSync(path.join(work, "tsconfig.json"), JSON.stringify({ compilerOptions, files: ["client.ts"] }));
+  await run("tsc", ["-p", "."]);
+  expectPrinted(await run(process.execPath, ["client.ts"]), "null");
+});
+
+pythonTests("the Python client")(
+  "the Python client has every operation, and lists, exports, exempts and is told of errors",
+  async () => {
+    const environment = { PYTHONPATH: pythonPackages() };
+    const [install, generate, ...more] = commandsUnder("Python");
+    expect(more).toEqual([]);
+    const [, pinned] = /^(openapi-python-client==\S+)/m.exec(
+      readFileSync(path.join(root, "test/clients/requirements.txt"), "utf8"),
+    )!;
+    expect(install).toBe(`python3 -m pip install ${pinned}`);
+    // Its code is formatted by a program that is not needed here.
+    writeFileSync(path.join(work, "client.yaml"), "post_hooks: []\n", { flag: "a" });
+    const said = await bash(
+      generate!.replace("openapi-python-client", "python3 -m openapi_python_client"),
+      environment,
+    );
+    // What it can't read it warns of and leaves out.
+    expect(said.trim()).toBe("Generating lifecycle");
+    expectPrinted(await run("python3", ["client.py"], environment), "None");
+  },
+);

@@ -1,0 +1,130 @@
+import { execFileSync } from "node:child_process";
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { afterAll, describe, expect, test } from "vitest";
+import { parseBicep } from "../../infra/check/bicep/parse.ts";
+import { CHECKS, checkOfId } from "../../shared/compliance/checks/all.ts";
+import type { AssetFacts } from "../../shared/compliance/facts.ts";
+import type { Target } from "../../shared/compliance/remedies/remediation.ts";
+import { inDays, START } from "./support.ts";
+
+const APP = "33333333-3333-3333-3333-333333333333";
+const KEY = "44444444-4444-4444-4444-444444444444";
+const TENANT = "22222222-2222-2222-2222-222222222222";
+
+const remedy = (checkId: string, facts: AssetFacts = {}, change: Partial<Target> = {}) =>
+  checkOfId.get(checkId)!.remedy({ vault: "kv-pay", name: "db", facts, now: START, ...change });
+
+/** What a POSIX shell makes of lines: each command with its words. Commands of the remedies only say what they got. */
+function run(cli: string, folder: string): string[][] {
+  const script = `
+    said() { printf '%s\\0' "$@"; printf '\\1\\0'; }
+    az() { case "$*" in *"--output tsv"*) printf resource-id;; *) said az "$@" >&2;; esac; }
+    jq() { cat > /dev/null; said jq "$@" >&2; }
+    ${cli}`;
+  const said = execFileSync("bash", ["-c", `{ ${script}\n} 2>&1 >/dev/null`], { cwd: folder }).toString();
+  const commands: string[][] = [[]];
+  for (const word of said.split("\0").slice(0, -1)) {
+    if (word === "\u0001") commands.push([]);
+    else commands.at(-1)!.push(word);
+  }
+  return commands.slice(0, -1);
+}
+
+describe("remedies in a shell", () => {
+  const folder = mkdtempSync(path.join(tmpdir(), "remedies-"));
+  afterAll(() => rmSync(folder, { recursive: true }));
+  const canary = path.join(folder, "canary");
+  const hostile = [
+    `-x`,
+    `'; touch ${canary}; '`,
+    `$(touch ${canary})`,
+    `\`touch ${canary}\``,
+    `a\ntouch ${canary}\n`,
+    `# "\\`,
+    `\u202Eevil`,
+  ];
+
+  test.each(CHECKS.map(({ id }) => id))("%s: a name is one word, whatever it holds, and does nothing", (id) => {
+    const ofApplication = /client-secret|application-certificate|b2c/.test(id);
+    const names = ofApplication ? [`${APP}-${KEY}`] : hostile;
+    const holder = id.includes("b2c") ? `b2c-${TENANT}-application-3` : `entra-${TENANT}-3`;
+    const remedies = names.map((name) => remedy(id, {}, { vault: ofApplication ? holder : name, name }));
+    const said = run(remedies.map(({ cli }) => cli).join("\n"), folder);
+    expect(existsSync(canary), remedies.map(({ cli }) => cli).join("\n")).toBe(false);
+    const words = said.flat().flatMap((word) => [word, word.slice(word.indexOf("=") + 1)]);
+    const wanted = ofApplication ? [APP] : names;
+    // What is about the vault alone asks for its id by its name; ids of applications also stand in addresses.
+    const isNamed = (name: string) => (word: string) =>
+      ofApplication ? word.includes(name) : [name, `pe-${name}`, "resource-id"].includes(word);
+    for (const name of wanted) expect(words.some(isNamed(name)), name).toBe(true);
+    for (const { portal, bicep, bicepNote } of remedies) {
+      expect(portal).not.toMatch(/[\p{Cc}\p{Cf}]/u);
+      expect(bicepNote).toMatch(/\.$/);
+      if (bicep !== null) expect(bicep).not.toContain("\u202E");
+    }
+  });
+});
+
+test("templates are Bicep, and stand only where one changes the resource", async () => {
+  const withTemplate: string[] = [];
+  for (const check of CHECKS) {
+    for (const name of ["db", `it's \${x}\n\\`]) {
+      const { bicep } = check.remedy({ vault: "kv-pay", name, facts: {}, now: START });
+      if (bicep === null) continue;
+      withTemplate.push(check.id);
+      const { resources, findings } = await parseBicep("remedy.bicep", bicep);
+      expect([check.id, findings]).toEqual([check.id, []]);
+      expect(resources.length).toBeGreaterThan(0);
+    }
+  }
+  const types = [...new Set(withTemplate.map((id) => id.split("-")[0]))];
+  // Of keys and certificates none changes one that is there.
+  expect(types.sort()).toEqual(["secret", "vault"]);
+});
+
+describe("a remedy is for the resource at hand", () => {
+  test.each([
+    ["RSA", "--kty RSA --size 3072"],
+    ["RSA-HSM", "--kty RSA-HSM --size 3072"],
+    ["EC", "--kty EC --curve P-256"],
+    ["EC-HSM", "--kty EC-HSM --curve P-256"],
+    ["oct-HSM", "--kty RSA-HSM --size 3072"],
+  ])("a weak %s key becomes one of its own kind", (keyType, wanted) => {
+    const { cli, bicep, bicepNote } = remedy("key-type", { keyType });
+    expect(cli).toContain(`az keyvault key create --vault-name kv-pay --name db ${wanted} --expires `);
+    expect(bicep).toBeNull();
+    expect(bicepNote).toContain("leaves as it is");
+  });
+
+  test("what may still be valid gets a date, what is too old a new version", () => {
+    const young = remedy("secret-expiry-set-rbac", { from: inDays(-100) });
+    expect(young.cli).toBe(
+      "az keyvault secret set-attributes --vault-name kv-pay --name db --expires 2027-05-20T00:00:00Z",
+    );
+    const nearly = remedy("secret-expiry-set-rbac", { from: inDays(-660) });
+    // 730 days after it became valid, no later.
+    expect(nearly.cli).toContain("--expires 2027-01-30T10:00:00Z");
+    const old = remedy("secret-expiry-set-rbac", { from: inDays(-900) });
+    expect(old.cli).toMatch(/^az keyvault secret set --vault-name kv-pay --name db --file '<.+>' --expires /);
+    expect(remedy("key-validity-period", { from: inDays(-10) }).cli).toContain("set-attributes");
+    expect(remedy("key-validity-period", { from: inDays(-710) }).cli).toContain("az keyvault key rotate ");
+  });
+
+  test("a client secret goes by its ids, a service principal's by its own command, a B2C tenant's after a sign-in there", () => {
+    const target = { vault: `entra-${TENANT}-3`, name: `${APP}-${KEY}` };
+    const ofApp = remedy("client-secret-expired", {}, target);
+    expect(ofApp.cli.split("\n")[0]).toBe(`az ad app credential delete --id ${APP} --key-id ${KEY}`);
+    const ofPrincipal = remedy("client-secret-expired", { servicePrincipal: true }, target);
+    expect(ofPrincipal.cli).toContain(`az ad sp credential delete --id ${APP}`);
+    const b2c = { ...target, vault: `b2c-${TENANT}-application-3` };
+    expect(remedy("b2c-secret-expired", {}, b2c).cli).toMatch(
+      new RegExp(`^az login --tenant ${TENANT} --allow-no-subscriptions && az ad app credential delete --id ${APP}`),
+    );
+    const key = { vault: `b2c-${TENANT}-policykey`, name: "B2C_1A_TokenSigning-0123456789abcdef" };
+    expect(remedy("b2c-key-expired", {}, key).cli).toContain("/keySets/B2C_1A_TokenSigning/generateKey");
+    const provider = { vault: `b2c-${TENANT}-identityprovider`, name: "Google-OAUTH" };
+    expect(remedy("b2c-secret-expired", {}, provider).cli).toContain("identityProviders/Google-OAUTH");
+  });
+});

@@ -1,0 +1,213 @@
+import fc from "fast-check";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { createCompliance } from "../../shared/compliance/compliance.ts";
+import {
+  ChangedRows,
+  changedRange,
+  EVALUATION_KEY,
+  Evaluations,
+  STATE,
+  TOTALS_KEY,
+  TotalsRows,
+  totalsRange,
+  VaultStates,
+  vaultStateKey,
+} from "../../shared/compliance/layout.ts";
+import { faultOfTotals, renewTotals } from "../../shared/compliance/renew-totals.ts";
+import { Problem } from "../../shared/http/problem.ts";
+import { SCOPE_KEY, ScopeRows } from "../../shared/inventory/scope.ts";
+import { VAULTS } from "../../shared/inventory/vault.ts";
+import { systemRandomness } from "../../shared/runtime.ts";
+import type { Entity } from "../../shared/storage/entity.ts";
+import type { Range, Tables } from "../../shared/storage/tables.ts";
+import { held } from "../support/held-tables.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
+import { asset, caller, openRoom, type Room, SUBSCRIPTION, vault } from "./support.ts";
+
+const OTHER = "22222222-2222-2222-2222-222222222222";
+const NAMES = ["kv-a", "kv-b", "kv-c"];
+const SCOPES = [
+  { type: "all" as const },
+  { type: "subscription" as const, id: SUBSCRIPTION },
+  { type: "subscription" as const, id: OTHER },
+  ...NAMES.flatMap((name) => [
+    { type: "vault" as const, id: name },
+    { type: "asset" as const, id: `${name}.secret.a` },
+    { type: "asset" as const, id: `${name}.secret.b` },
+  ]),
+];
+/** `TOTALS_RUNS=100` for all of them, `TOTALS_SEED` for others. */
+const RUNS = Number(process.env.TOTALS_RUNS ?? 8);
+const HOUR = 3_600_000;
+
+let storage: TestStorage;
+beforeAll(async () => {
+  storage = await openStorage(["schedules", "upgraded"]);
+});
+afterAll(() => storage?.stop());
+
+/** The same questions by the totals, and by the vaults' own rows alone. */
+function askers({ tables, clock }: Room) {
+  const counts = { totals: 0, walks: 0 };
+  const over = (pages: (range: Range, read: () => unknown) => unknown) =>
+    createCompliance({
+      tables: {
+        ...tables,
+        pages: ((e: Entity<unknown>, range: Range & { select: never[] }) =>
+          pages(range, () => tables.pages(e, range))) as Tables["pages"],
+      },
+      licensed: async () => true,
+      clock,
+    } as never);
+  const isTotals = ({ from, before }: Range) => from === totalsRange.from && before === totalsRange.before;
+  const byTotals = over((range, read) => {
+    if (isTotals(range)) counts.totals++;
+    else if (range.from === totalsRange.from) counts.walks++;
+    return read();
+  });
+  const byRows = over((range, read) => (isTotals(range) ? (async function* () {})() : read()));
+  return { counts, byTotals, byRows };
+}
+
+async function expectRight({ byTotals, byRows }: ReturnType<typeof askers>): Promise<void> {
+  expect(await byTotals.score()).toEqual(await byRows.score());
+  expect(await byTotals.frameworks(PAGE)).toEqual(await byRows.frameworks(PAGE));
+}
+const PAGE = { limit: 100, offset: 0, cursor: undefined };
+
+/** Some of the secrets have no content type, which is a finding. */
+async function scan(room: Room, name: string, secrets: number): Promise<void> {
+  const subscriptionId = name === "kv-c" ? OTHER : SUBSCRIPTION;
+  const of = vault(name, { subscriptionId, purgeProtection: secrets % 2 === 0 });
+  const named = ["a", "b", "c"].slice(0, secrets);
+  const assets = named.map((one, at) =>
+    asset(name, "secret", one, { subscriptionId, ...(at < 2 ? { contentType: undefined } : {}) }),
+  );
+  await room.scan(of, assets);
+}
+
+const randomness = systemRandomness();
+const steps = fc.array(
+  fc.oneof(
+    { weight: 5, arbitrary: fc.record({ name: fc.constantFrom(...NAMES), secrets: fc.nat({ max: 3 }) }) },
+    { weight: 1, arbitrary: fc.record({ gone: fc.constantFrom(...NAMES) }) },
+    { weight: 3, arbitrary: fc.record({ exempt: fc.constantFrom(...SCOPES), hours: fc.constantFrom(1, 100) }) },
+    { weight: 1, arbitrary: fc.record({ ended: fc.nat({ max: 3 }) }) },
+    { weight: 1, arbitrary: fc.record({ hours: fc.constantFrom(1, 2) }) },
+    { weight: 1, arbitrary: fc.record({ begun: fc.boolean(), failed: fc.subarray(NAMES) }) },
+    { weight: 2, arbitrary: fc.record({ evaluated: fc.constantFrom(...NAMES) }) },
+    { weight: 1, arbitrary: fc.record({ named: fc.subarray([SUBSCRIPTION, OTHER], { minLength: 1 }) }) },
+    { weight: 4, arbitrary: fc.record({ held: fc.nat({ max: 5 }), dies: fc.constantFrom(false, false, true) }) },
+    { weight: 2, arbitrary: fc.record({ release: fc.nat({ max: 2 }) }) },
+  ),
+  { minLength: 6, maxLength: 12 },
+);
+
+test("whatever renewals meet, die and come late, the score is what the vaults' rows come to", async () => {
+  const room = openRoom(storage.connectionString("schedules"));
+  const asked = askers(room);
+  let evaluationId: string | undefined;
+  await fc.assert(
+    fc.asyncProperty(steps, async (schedule) => {
+      const waiting: (() => Promise<void>)[] = [];
+      await renewTotals(room.tables);
+      for (const step of schedule) {
+        room.clock.at += 1000;
+        if ("name" in step) await scan(room, step.name, step.secrets);
+        else if ("gone" in step) await room.leave(step.gone);
+        else if ("exempt" in step) await exempt(room, step.exempt, step.hours);
+        else if ("ended" in step) {
+          const one = (await room.compliance.exemptions.all())[step.ended];
+          if (one) await room.compliance.exemptions.end(one.id, caller);
+        } else if ("begun" in step) {
+          evaluationId = randomness.ulid(room.clock.now());
+          const requestedAt = room.clock.now().toISOString();
+          const record = { evaluationId, requestedAt, requestedBy: "test", vaults: 3, failedVaults: step.failed };
+          await room.tables.put(Evaluations, STATE, EVALUATION_KEY, record);
+        } else if ("evaluated" in step) {
+          await room.compliance.handle({ kind: "vault", vault: step.evaluated, evaluationId });
+        } else if ("named" in step) {
+          const scope = { watchAll: false, left: {}, names: {}, discovered: {}, unseenSince: {} };
+          const namedOnlySince = room.clock.now().toISOString();
+          await room.tables.put(ScopeRows, VAULTS, SCOPE_KEY, { ...scope, named: step.named, namedOnlySince });
+        } else if ("held" in step) waiting.push(held(room.tables, { at: step.held, dies: step.dies }, renewTotals));
+        else if ("release" in step) await waiting.splice(step.release, 1)[0]?.();
+        else room.clock.at += step.hours * HOUR;
+        await expectRight(asked);
+      }
+      for (const letGo of waiting.reverse()) await letGo();
+      await expectRight(asked);
+    }),
+    { numRuns: RUNS, seed: Number(process.env.TOTALS_SEED ?? 7) },
+  );
+  expect(asked.counts.totals, "questions").toBeGreaterThan(RUNS * 6);
+  expect(asked.counts.walks, "questions that read every vault").toBeLessThan(asked.counts.totals);
+  await renewTotals(room.tables);
+  expect(await faultOfTotals(room.tables)).toBe(undefined);
+  expect(await changes(room)).toEqual([]);
+}, 600_000);
+
+async function exempt(room: Room, scope: (typeof SCOPES)[number], hours: number): Promise<void> {
+  const until = new Date(room.clock.at + hours * HOUR);
+  const request = { checkId: "secret-content-type", scope, category: "waiver" as const, reason: "Legacy", until };
+  await room.compliance.exemptions.create(request, caller).catch((error: unknown) => {
+    // Of a vault or an asset that is not there, or that has one.
+    if (!(error instanceof Problem)) throw error;
+  });
+}
+
+async function changes({ tables }: Room): Promise<string[]> {
+  const found: string[] = [];
+  for await (const rows of tables.pages(ChangedRows, { ...changedRange, select: [] }))
+    found.push(...rows.map(({ rowKey }) => rowKey));
+  return found;
+}
+
+test("a store without totals is counted from its vaults, and from the totals after the next scan; what is lost is found", async () => {
+  const room = openRoom(storage.connectionString("upgraded"));
+  const asked = askers(room);
+  const { counts } = asked;
+  for (const [at, name] of NAMES.entries()) await scan(room, name, at + 1);
+  // As a version before wrote it: of no vault a word that it changed.
+  for (const key of await changes(room)) await room.tables.remove(ChangedRows, STATE, key);
+  await exempt(room, { type: "vault", id: "kv-a" }, 100);
+  await expectRight(asked);
+  expect(counts).toEqual({ totals: 2, walks: 2 });
+  await renewTotals(room.tables, { changed: true });
+  await expectRight(asked);
+  expect(counts).toEqual({ totals: 4, walks: 2 });
+  await scan(room, "kv-b", 1);
+  await exempt(room, { type: "asset", id: "kv-b.secret.a" }, 100);
+  await expectRight(asked);
+  expect(counts).toEqual({ totals: 6, walks: 2 });
+
+  // The one that was evaluated last leaves: which one was before it, the vaults' rows say.
+  await renewTotals(room.tables, { changed: true });
+  room.clock.at += HOUR;
+  await scan(room, "kv-c", 2);
+  await renewTotals(room.tables, { changed: true });
+  await room.leave("kv-c");
+  await expectRight(asked);
+  expect(counts).toEqual({ totals: 8, walks: 4 });
+
+  // Nothing has changed: nothing is written.
+  await renewTotals(room.tables, { changed: true });
+  const { etag } = (await room.tables.get(TotalsRows, STATE, TOTALS_KEY))!;
+  await renewTotals(room.tables, { changed: true });
+  expect((await room.tables.get(TotalsRows, STATE, TOTALS_KEY))!.etag).toBe(etag);
+
+  // A row that is lost: the reconciliation finds it and evaluates the vault anew, which the totals count already.
+  await room.tables.remove(VaultStates, STATE, vaultStateKey("kv-a"));
+  await room.compliance.restore("kv-a");
+  await expectRight(asked);
+  expect(await faultOfTotals(room.tables)).toBe(undefined);
+  await renewTotals(room.tables, { changed: true });
+  await expectRight(asked);
+  expect(counts).toEqual({ totals: 12, walks: 6 });
+
+  const totals = (await room.tables.get(TotalsRows, STATE, TOTALS_KEY))!;
+  await scan(room, "kv-b", 3);
+  await renewTotals(room.tables);
+  await room.tables.put(TotalsRows, STATE, TOTALS_KEY, { sequence: "another", totals: totals.totals });
+  expect(await faultOfTotals(room.tables)).toBe("stale");
+});

@@ -1,0 +1,460 @@
+import { hash } from "node:crypto";
+import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { parseTemplates } from "../../infra/check/check.ts";
+import { readInfraFiles } from "../../infra/check/files.ts";
+import { grantsOf } from "../../infra/check/grants.ts";
+import { TABLES, type VaultEvent, type Workspace } from "../../infra/local/cloud/logs/workspaces.ts";
+import { createUsageNews } from "../../shared/alerts/usage-news.ts";
+import { createIdentity } from "../../shared/azure/identity.ts";
+import { createLogAnalytics } from "../../shared/azure/log-analytics.ts";
+import { createVaultSecrets } from "../../shared/azure/vault-secrets.ts";
+import type { Config } from "../../shared/config/config.ts";
+import { createLogs } from "../../shared/dependencies/logs/logs.ts";
+import type { UnexpectedReader } from "../../shared/dependencies/logs/rows.ts";
+import { ASSET_USES, AssetUses, under } from "../../shared/dependencies/logs/rows.ts";
+import type { EdgeSource, Told } from "../../shared/dependencies/source.ts";
+import { systemRandomness } from "../../shared/runtime.ts";
+import { createTables, type Tables } from "../../shared/storage/tables.ts";
+import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../shared/time.ts";
+import { configIn, liveIn } from "../azure/live-cloud.ts";
+import { IMPATIENT, recordingLog } from "../azure/services.ts";
+import { Death, mortal, type Steps } from "../support/mortal.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
+import { app, Deployment, everything } from "./room.ts";
+
+// What the logs of vaults show, on real tables and the stand-in's Log Analytics.
+
+const VAULT = "kv-observed";
+const READER = "33333333-3333-4333-8333-333333333333";
+const OTHER = "44444444-4444-4444-8444-444444444444";
+const VALUE = "the-value-that-nobody-may-see-7Q";
+let live: Awaited<ReturnType<typeof liveIn>>;
+let storage: TestStorage;
+const ACCOUNTS = Array.from({ length: 40 }, (_, index) => `logs${index}`);
+let accounts = 0;
+const control = () => live.cloud.control;
+const now = () => Date.parse(control().now());
+const workspace = (): Workspace => control().logs.named("law-operations");
+const log = recordingLog();
+
+beforeAll(async () => {
+  storage = await openStorage([...ACCOUNTS]);
+  const vaults = [{ name: VAULT, secrets: [{ name: "db", value: VALUE }, { name: "api" }] }];
+  const subscriptions = [{ id: "11111111-1111-4111-8111-111111111111", name: "Shop", vaults }];
+  live = await liveIn({ company: { subscriptions } });
+});
+afterAll(async () => {
+  await live.cloud.stop();
+  await storage.stop();
+});
+beforeEach(() => {
+  control().clearFaults();
+  secrets = [];
+  changed = [];
+  control().resetCounts();
+  for (const one of control().logs.all) Object.assign(one, { events: [], delayMilliseconds: 0, volume: undefined });
+  // Each test begins in an hour of its own.
+  control().moveClock(2 * DAY_MS);
+});
+
+/** What the inventory has of the vault, and what compliance was asked to look at. */
+let secrets: { asset: { name: string; enabled: boolean; createdOn: number } }[] = [];
+let changed: string[][] = [];
+
+/** One store, with the logs on it as each instance has them. */
+function room({ ids = [workspace().id], config = live.config }: { ids?: string[]; config?: Config } = {}) {
+  const connectionString = storage.connectionString(ACCOUNTS[accounts++]!);
+  const named = { ...config, LOG_ANALYTICS_WORKSPACE_IDS: ids };
+  const identity = createIdentity(named);
+  const clock = { now: () => new Date(now()) };
+  const tables = createTables({ connectionString });
+  const start = (steps?: Steps) =>
+    createLogs({
+      tables: steps ? dying(tables, steps) : tables,
+      config: named,
+      logAnalytics: createLogAnalytics({ config: named, identity, log, limits: IMPATIENT }),
+      ownObjectId: async () => (await identity.describe()).objectId,
+      settings: { values: async () => ({ unusedSecretDays: 5 }) },
+      inventory: {
+        moment: async () => ({ now: now(), criticalDays: 7, warningDays: 30 }),
+        assets: {
+          list: async () => ({ items: secrets as never[], limit: 1000, offset: 0, total: 0, nextCursor: null }),
+        },
+      },
+      unusedChanged: async (vaultName, assets) => void changed.push([vaultName, ...assets.sort()]),
+      clock,
+      randomness: systemRandomness(),
+    });
+  return { start, tables, connectionString };
+}
+
+const WRITES = new Set(["insert", "put", "replace", "take", "write"]);
+
+/** Tables of a process that dies at one of its writes. */
+function dying(tables: Tables, steps: Steps): Tables {
+  const counted = (method: string) => WRITES.has(method);
+  return {
+    ...mortal(tables, steps, counted),
+    fence: (...args) => mortal(tables.fence(...args), steps, counted),
+  };
+}
+
+async function told(source: EdgeSource, unit = workspace().id): Promise<Told[]> {
+  const found: Told[] = [];
+  for await (const one of source.read(unit, {})) found.push(one);
+  return found;
+}
+const edgesIn = (all: readonly Told[]) => all.flatMap((one) => ("edges" in one ? one.edges : []));
+const notSeenIn = (all: readonly Told[]) => all.flatMap((one) => ("notSeen" in one ? [one.notSeen.code] : []));
+const db = { vaultName: VAULT, type: "secret", name: "db" } as const;
+const queries = () => control().counts()["loganalytics.query"] ?? 0;
+const uri = () =>
+  `https://${VAULT}.${live.config.cloud.keyVaultSuffix}:${new URL(live.config.SERVICE_KEY_VAULT_URL!).port}`;
+
+const read = (more: Partial<VaultEvent> & { secret?: string; version?: string } = {}) => {
+  const { secret = "db", version = "a".repeat(32), ...event } = more;
+  control().logs.plant(event.table === "AzureDiagnostics" ? "law-former" : "law-operations", {
+    table: "AZKVAuditLogs",
+    at: now() - MINUTE_MS,
+    operation: "SecretGet",
+    vaultId: control().vaultId(VAULT)!,
+    id: `${uri()}/secrets/${secret}/${version}`,
+    requestUri: `${uri()}/secrets/${secret}?api-version=7.4`,
+    status: 200,
+    objectId: READER,
+    appId: READER,
+    ...event,
+  });
+};
+
+test("who reads a secret shows with the version that was read, by the vault's own log; the service itself does not", async () => {
+  const logs = room().start();
+  const application = { ...configIn(live.cloud, live.cloud.app.clientSecret), LOG_ANALYTICS_WORKSPACE_IDS: [] };
+  const services = { log, limits: IMPATIENT };
+  const vaultUri = `${uri()}/`;
+  for (const config of [live.config, application])
+    await createVaultSecrets({ ...services, config, identity: createIdentity(config) })
+      .open({ name: VAULT, vaultUri })
+      .read("db");
+  const { version } = control()
+    .items(VAULT, "secrets")
+    .find(({ name }) => name === "db")!;
+  const found = await told(logs.source);
+  expect(edgesIn(found)).toEqual([
+    expect.objectContaining({
+      ...db,
+      strength: "observed",
+      evidence: "SecretGet",
+      refresh: { how: "blind" },
+      lastReadOn: control().now().slice(0, 10),
+      resource: expect.objectContaining({ id: `entra/${live.cloud.app.objectId}`, kind: "principal" }),
+    }),
+  ]);
+  const usage = await logs.usage.of(db);
+  expect(usage.readers).toEqual([
+    expect.objectContaining({
+      id: live.cloud.app.objectId,
+      uses: 1,
+      versions: [{ version, lastAt: usage.lastAt }],
+    }),
+  ]);
+  expect(usage.logs).toEqual([expect.objectContaining({ failure: undefined, vaultSince: expect.any(String) })]);
+  expect(JSON.stringify([found, usage, log.lines])).not.toContain(VALUE);
+});
+
+test("both tables of vaults are read; what was refused, lists, other vaults' names and nobody are no use", async () => {
+  const former = control().logs.named("law-former");
+  const logs = room({ ids: [workspace().id, former.id] }).start();
+  read();
+  read({ table: "AzureDiagnostics", userName: "ada@acme.example", objectId: OTHER });
+  read({ status: 403, objectId: "55555555-5555-4555-8555-555555555555" });
+  read({ operation: "SecretList", id: "" });
+  read({ id: "https://kv-observed.evil.example/secrets/db/1" });
+  read({ objectId: "", appId: "" });
+  const found = [...(await told(logs.source)), ...(await told(logs.source, former.id))];
+  expect(edgesIn(found).map(({ resource }) => resource.name)).toEqual([READER, "ada@acme.example"]);
+  expect((await logs.usage.of(db)).readers.map(({ id, userName }) => [id, userName]).sort()).toEqual([
+    [READER, undefined],
+    [OTHER, "ada@acme.example"],
+  ]);
+});
+
+test("two million rows a day cost 24 queries, with throttling, partial answers and late events, on two instances", async () => {
+  const { start } = room();
+  const instances = [start(), start()];
+  control().moveClock(DAY_MS - (now() % DAY_MS));
+  const volume = {
+    rowsPerDay: 2_000_000,
+    vaultId: control().vaultId(VAULT)!,
+    vaultUri: uri(),
+    secrets: 8,
+    readers: 5,
+  };
+  Object.assign(workspace(), { volume, delayMilliseconds: 2 * HOUR_MS });
+  const late = now() + 3 * HOUR_MS;
+  for (let hour = 0; hour < 24; hour++) {
+    if (hour === 3) read({ at: late, objectId: OTHER });
+    if (hour === 5 || hour === 6)
+      control().addFault({ match: { operation: "loganalytics.query" }, action: { kind: "throttle" }, times: 1 });
+    if (hour === 8)
+      control().addFault({
+        match: { operation: "loganalytics.query" },
+        action: { kind: "refuse", as: "partial" },
+        times: 1,
+      });
+    for (const minute of hour === 5 || hour === 8 ? [0, 20] : [0]) {
+      const all = await Promise.all(instances.map(({ source }) => told(source)));
+      if (hour === 5 && minute === 20) expect(notSeenIn(all.flat())).toEqual(["throttled", "throttled"]);
+      if (hour === 8 && minute === 20) expect(notSeenIn(all.flat())).toEqual(["incomplete", "incomplete"]);
+      if (minute === 0) control().moveClock(20 * MINUTE_MS);
+    }
+    control().moveClock(40 * MINUTE_MS);
+  }
+  expect(queries()).toBe(24);
+  expect(notSeenIn(await told(instances[0]!.source))).toEqual([]);
+  const [reader] = (await instances[0]!.usage.of({ ...db, name: "generated-3" })).readers;
+  // Each row counted once, in spite of 24 readings of the same days: 50,000 a day for each of 40 pairs, seven days back.
+  expect(reader!.uses).toBeGreaterThan(7.8 * 50_000);
+  expect(reader!.uses).toBeLessThanOrEqual(8 * 50_000);
+  expect((await instances[0]!.usage.of(db)).readers).toEqual([expect.objectContaining({ id: OTHER, uses: 1 })]);
+});
+
+test("a partial answer adds what it has and is no whole: the same time is asked for again", async () => {
+  const logs = room().start();
+  for (let index = 0; index < 9; index++) read({ secret: `s-${index}` });
+  control().addFault({
+    match: { operation: "loganalytics.query" },
+    action: { kind: "refuse", as: "partial" },
+    times: 1,
+  });
+  const partial = await told(logs.source);
+  expect(edgesIn(partial).length).toBeLessThan(9);
+  expect(notSeenIn(partial)).toEqual(["incomplete"]);
+  expect((await logs.usage.of(db)).logs).toEqual([
+    expect.objectContaining({ readTo: undefined, failure: expect.objectContaining({ code: "incomplete" }) }),
+  ]);
+  // Nobody has asked for half a day, and it is another day.
+  control().moveClock(12 * HOUR_MS);
+  expect(edgesIn(await told(logs.source)).length).toBe(9);
+});
+
+test("a workspace that may not be read, or that there is not, is told of, and what was known stays", async () => {
+  const logs = room().start();
+  read();
+  expect(edgesIn(await told(logs.source))).toHaveLength(1);
+  const faults = [
+    [{ kind: "deny" }, "accessDenied"],
+    [{ kind: "garbage", as: "html" }, "badResponse"],
+    [{ kind: "hang" }, "unreachable"],
+    [{ kind: "fail", status: 504 }, "timedOut"],
+  ] as const;
+  for (const [action, code] of faults) {
+    control().moveClock(HOUR_MS);
+    control().addFault({ match: { operation: "loganalytics.query" }, action, times: 1 });
+    const all = await told(logs.source);
+    expect(edgesIn(all)).toHaveLength(1);
+    expect(notSeenIn(all)).toEqual([code]);
+  }
+  // Until the time that it names a workspace is left alone.
+  control().moveClock(HOUR_MS);
+  control().resetCounts();
+  const throttle = { kind: "throttle", retryAfterSeconds: 5400 } as const;
+  control().addFault({ match: { operation: "loganalytics.query" }, action: throttle, times: 1 });
+  for (const [codes, count] of [
+    [["throttled"], 1],
+    [["throttled"], 1],
+    [[], 2],
+  ] as const) {
+    expect([notSeenIn(await told(logs.source)), queries()]).toEqual([codes, count]);
+    control().moveClock(HOUR_MS);
+  }
+  const unknown = room({ ids: ["99999999-9999-4999-8999-999999999999"] }).start();
+  expect(notSeenIn(await told(unknown.source, "99999999-9999-4999-8999-999999999999"))).toEqual(["notFound"]);
+  const none = room({ ids: [] }).start();
+  expect([none.source.off?.code, await none.source.units()]).toEqual(["notConfigured", []]);
+});
+
+test("nobody expected a reader whom no role, policy or reference names, once who may read is known; told once", async () => {
+  const { start, tables, connectionString } = room();
+  const deployment = new Deployment(connectionString);
+  const logs = start();
+  const unexpected = async () => {
+    const found: UnexpectedReader[] = [];
+    for await (const page of logs.usage.unexpected(new Date(0))) found.push(...page);
+    return found.map(({ readerId, name }) => [readerId, name]);
+  };
+  const owner = "/subscriptions/s1/sites/shop";
+  read();
+  read({ objectId: OTHER });
+  read({ objectId: "66666666-6666-4666-8666-666666666666", identityOf: owner.toUpperCase() });
+  read({ objectId: "77777777-7777-4777-8777-777777777777", userName: "ada@acme.example" });
+  await told(logs.source);
+  expect(await unexpected()).toEqual([]);
+
+  const principal = (id: string, name: string) =>
+    ({ resource: { id: `entra/${id}`, kind: "principal", name } as const, edges: [] as never[] }) as const;
+  const entitled = (id: string, name: string, secret = "db") => {
+    const { resource } = principal(id, name);
+    const edge = {
+      vaultName: VAULT,
+      type: "secret",
+      name: secret,
+      resource,
+      strength: "entitled",
+      evidence: "r",
+    } as const;
+    return { resource, edges: [{ ...edge, refresh: { how: "blind" as const } }] };
+  };
+  const shop = app("shop", { DB: { vault: VAULT } }, { id: owner });
+  deployment.company.units_ = {
+    s1: [
+      shop,
+      entitled(OTHER, `ServicePrincipal ${OTHER}`),
+      entitled(READER, `ServicePrincipal ${READER}`, "api"),
+      entitled("g", "Group g"),
+    ],
+  };
+  await deployment.run("full");
+  control().moveClock(HOUR_MS);
+  await told(logs.source);
+  expect(await unexpected()).toEqual([[READER, "db"]]);
+  control().moveClock(HOUR_MS);
+  read();
+  await told(logs.source);
+  expect(await unexpected()).toEqual([[READER, "db"]]);
+  expect((await logs.usage.of(db)).readers.map(({ id, expected }) => [id[0], expected]).sort()).toEqual([
+    ["3", false],
+    ["4", true],
+    ["6", true],
+    ["7", true],
+  ]);
+
+  const words = [];
+  for await (const page of createUsageNews(logs.usage).notices("unexpectedReader", new Date(0)))
+    for (const one of page) words.push([one.id, await one.notice()]);
+  const title = `${VAULT}/db`;
+  expect(words).toEqual([
+    [expect.stringMatching(/^reader\./), expect.objectContaining({ title, what: expect.stringContaining(READER) })],
+  ]);
+
+  // As one reading of all dependencies: a managed identity is the resource that it belongs to.
+  deployment.assets.set(`${VAULT}.secret.db`, { asset: { ...db, enabled: true } } as never);
+  await deployment.run("full", deployment.start({ sources: [deployment.company, logs.source] }));
+  const { consumers } = await deployment.start().room.blastRadius(`${VAULT}.secret.db`);
+  const shown = consumers.map(({ resource, edges }) => [resource.name, edges.map(({ edge }) => edge.strength).sort()]);
+  expect(shown).toContainEqual(["shop", ["observed", "references"]]);
+  expect(shown).toContainEqual([READER, ["observed"]]);
+  const page = await deployment.start().room.list({ strength: "observed" }, everything);
+  expect(page.page.items).toHaveLength(4);
+  const rows: unknown[] = [];
+  for await (const one of tables.pages(AssetUses, under(workspace().id, ASSET_USES))) rows.push(...one);
+  expect(rows).toHaveLength(1);
+});
+
+test("a secret is unused once logs that were whole for all the days of the policy have not seen it read", async () => {
+  const logs = room().start();
+  const secret = (name: string, days: number, enabled = true) => ({
+    asset: { name, enabled, createdOn: Math.floor((now() - days * DAY_MS) / 1000) },
+  });
+  secrets = [
+    secret("db", 300),
+    secret("API", 300),
+    secret("never", 300),
+    secret("fresh", 1),
+    secret("off", 300, false),
+  ];
+  const listed = (daysAgo: number) => read({ operation: "SecretList", id: "", at: now() - daysAgo * DAY_MS });
+  for (const daysAgo of [1, 2, 3]) listed(daysAgo);
+  await told(logs.source);
+  // Three days of log say nothing of five.
+  expect([await logs.unused.of(VAULT), changed]).toEqual([[], []]);
+
+  const whole = room().start();
+  for (const daysAgo of [4, 5, 6]) listed(daysAgo);
+  read({ secret: "db", at: now() - 5.5 * DAY_MS });
+  read({ secret: "api", at: now() - DAY_MS });
+  const first = now() - 6 * DAY_MS;
+  await told(whole.source);
+  const day = (at: number) => new Date(at).toISOString().slice(0, 10);
+  expect(await whole.unused.of(VAULT)).toEqual([
+    { asset: "secret.db", unused: true, evidence: `No log has it read after ${day(now() - 5.5 * DAY_MS)}.` },
+    { asset: "secret.API", unused: false, evidence: "A log has it read within 5 days." },
+    { asset: "secret.never", unused: true, evidence: expect.stringContaining(`since ${day(first)}, from when on`) },
+  ]);
+  expect(changed).toEqual([[VAULT, "secret.API", "secret.db", "secret.never"]]);
+
+  control().moveClock(DAY_MS);
+  read({ secret: "db" });
+  await told(whole.source);
+  expect(changed.slice(1)).toEqual([[VAULT, "secret.db"]]);
+  // A vault whose log ends is not looked into any more.
+  control().moveClock(3 * DAY_MS);
+  await told(whole.source);
+  expect(await whole.unused.of(VAULT)).toEqual([]);
+  expect(changed.slice(2)).toEqual([[VAULT, "secret.API", "secret.db", "secret.never"]]);
+});
+
+test("a vault of very many secrets is looked at like any other", async () => {
+  const logs = room().start();
+  const createdOn = Math.floor((now() - 300 * DAY_MS) / 1000);
+  const name = (index: number) => hash("sha512", String(index)).slice(0, 127);
+  secrets = Array.from({ length: 20_000 }, (_, index) => ({ asset: { name: name(index), enabled: true, createdOn } }));
+  for (const daysAgo of [1, 2, 3, 4, 5, 6]) read({ operation: "SecretList", id: "", at: now() - daysAgo * DAY_MS });
+  await told(logs.source);
+  expect(changed.map((one) => one.length)).toEqual([20_001]);
+  control().moveClock(DAY_MS);
+  for (const index of [7, 19_999]) read({ secret: name(index) });
+  await told(logs.source);
+  expect(changed.slice(1)).toEqual([[VAULT, ...[7, 19_999].map((index) => `secret.${name(index)}`).sort()]]);
+});
+
+test("the role of the templates allows the query of these tables, and holds nothing else", async () => {
+  const { bicep } = await parseTemplates(readInfraFiles());
+  const role = grantsOf(bicep).find((one) => one.role === "logReaderDefinition")!;
+  const on = "Microsoft.OperationalInsights/workspaces";
+  expect([...role.actions].sort()).toEqual(
+    [`${on}/read`, `${on}/query/read`, ...TABLES.map((table) => `${on}/query/${table}/read`)].sort(),
+  );
+  expect([role.dataActions, role.scope]).toEqual([[], "workspace"]);
+  const logs = room().start();
+  const scope = workspace().resourceId;
+  for (const [actions, expected] of [
+    [role.actions, []],
+    [role.actions.filter((one) => one !== `${on}/query/read`), ["accessDenied"]],
+  ] as const) {
+    control().moveClock(HOUR_MS);
+    control().allowOnly([{ scope, actions, dataActions: [] }]);
+    expect(notSeenIn(await told(logs.source))).toEqual(expected);
+  }
+  control().allowOnly(undefined);
+});
+
+test("a worker that dies at any write loses nothing and counts nothing twice: the next hour's goes on", async () => {
+  for (let dieAt = 1; ; dieAt++) {
+    for (const one of control().logs.all) one.events = [];
+    const { start } = room();
+    for (const secret of ["db", "api"]) read({ secret });
+    control().logs.plant("law-operations", {
+      table: "AADServicePrincipalSignInLogs",
+      at: now() - MINUTE_MS,
+      appId: READER,
+      keyId: OTHER,
+      name: "shop",
+      result: "0",
+    });
+    const steps: Steps = { taken: 0, dieAt, when: dieAt % 2 === 0 ? "before" : "after" };
+    const survived = await told(start(steps).source).then(
+      () => true,
+      (error: unknown) => !(error instanceof Death),
+    );
+    control().moveClock(HOUR_MS);
+    const living = start();
+    expect(edgesIn(await told(living.source)).map(({ name }) => name)).toEqual(["api", "db"]);
+    expect((await living.usage.of(db)).readers).toEqual([expect.objectContaining({ uses: 1, name: "shop" })]);
+    expect(await living.usage.lastSignIn({ appId: READER, keyId: OTHER })).toEqual(expect.any(Date));
+    expect(await living.usage.unreadSignIns()).toEqual([]);
+    if (!survived) continue;
+    expect(dieAt).toBeGreaterThan(6);
+    return;
+  }
+});

@@ -1,0 +1,339 @@
+import fc from "fast-check";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { ASSET_TYPES, type AssetRecord, assetId, sourceOf } from "../../shared/inventory/asset.ts";
+import { CHANGED, ChangedVaults, changedKey } from "../../shared/inventory/changed-vaults.ts";
+import { packExpiries } from "../../shared/inventory/expiries.ts";
+import { type Moment, STATUSES, statusOf } from "../../shared/inventory/health.ts";
+import { holderName, newHolder } from "../../shared/inventory/holder.ts";
+import { type AssetFilter, createAssetQueries } from "../../shared/inventory/query.ts";
+import { renewTotals } from "../../shared/inventory/renew-totals.ts";
+import { SCOPE_KEY, ScopeRows } from "../../shared/inventory/scope.ts";
+import { TOTALS_END_KEY, TOTALS_KEY } from "../../shared/inventory/totals.ts";
+import { VAULTS, Vaults, vaultKey } from "../../shared/inventory/vault.ts";
+import { createInventoryWriter } from "../../shared/inventory/write.ts";
+import { type Entity, withoutKeys } from "../../shared/storage/entity.ts";
+import { createTables, put, type Range, type Tables } from "../../shared/storage/tables.ts";
+import { held as heldBack } from "../support/held-tables.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
+import { assetRecord, START, SUBSCRIPTIONS, vaultRecord, writeVault } from "./records.ts";
+
+const DAY = 86_400;
+const NAMES = ["kv-a", "kv-b", "kv-c"];
+const HOLDER = holderName("99999999-9999-4999-8999-999999999999", "3");
+/** Where statuses begin and end, and beside it; days away; none. */
+const EXPIRIES = [-1, 0, 1, 7 * DAY, 7 * DAY + 1, 30 * DAY, 30 * DAY + 1, -400 * DAY, 400 * DAY, 3 * DAY, undefined];
+const FILTERS: AssetFilter[] = [
+  {},
+  { counted: true },
+  { source: "keyVault" },
+  ...ASSET_TYPES.map((type) => ({ type })),
+  ...STATUSES.map((status) => ({ status })),
+];
+const OWNERS = ["payments@contoso.com", "web@contoso.com", undefined];
+/** `TOTALS_RUNS=100` for all of them, `TOTALS_SEED` for others. */
+const RUNS = Number(process.env.TOTALS_RUNS ?? 12);
+
+let storage: TestStorage;
+beforeAll(async () => {
+  storage = await openStorage(["schedules", "upgraded", "moments", "largest"]);
+});
+afterAll(() => storage?.stop());
+
+type Room = ReturnType<typeof roomOn>;
+function roomOn(account: string) {
+  const connectionString = storage.connectionString(account);
+  const tables = createTables({ connectionString });
+  const counts = { walks: 0, readings: 0 };
+  /** Counts the questions that had to read all vaults' rows. */
+  const watched: Tables = {
+    ...tables,
+    pages: ((e: Entity<unknown>, range: Range & { select: never[] }) => {
+      if (range.from === TOTALS_KEY) counts.readings++;
+      if (range.from === SCOPE_KEY) counts.walks++;
+      return tables.pages(e, range);
+    }) as Tables["pages"],
+  };
+  return {
+    tables,
+    counts,
+    writer: createInventoryWriter({ tables }),
+    queries: createAssetQueries({ tables: watched, ownerTag: "owner", licensed: async () => true }),
+  };
+}
+
+/** What stands, by the vault that holds it. */
+type Held = Map<string, AssetRecord[]>;
+
+async function scan(room: Room, held: Held, name: string, expiries: (number | undefined)[]): Promise<void> {
+  const at = new Date(START).toISOString();
+  const isHolder = name === HOLDER;
+  const vault = isHolder
+    ? { ...newHolder({ name, source: "entra", tenantId: "t" }, at), listedAt: { secret: at } }
+    : { ...vaultRecord(name, SUBSCRIPTIONS[NAMES.indexOf(name) % 2]), failedScans: expiries.length % 2 };
+  const assets = expiries.map((expiry, index) => {
+    const type = isHolder ? "secret" : ASSET_TYPES[index % 3]!;
+    const expiresOn = expiry === undefined ? {} : { expiresOn: START / 1000 + expiry };
+    const owner = OWNERS[(index + expiries.length) % OWNERS.length];
+    const of = isHolder ? { source: "entra" as const } : owner === undefined ? {} : { tags: { owner } };
+    return assetRecord(vault, type, `a-${index}`, { ...expiresOn, ...of });
+  });
+  await writeVault(room.writer, vault, assets);
+  held.set(name, assets);
+}
+
+async function forget(room: Room, held: Held, name: string): Promise<void> {
+  await room.writer.forget(await room.writer.known(name), "test", async () => async () => {});
+  held.delete(name);
+}
+
+const renewal = (tables: Tables) => renewTotals(tables, momentAt(START));
+const momentAt = (now: number): Moment => ({ now, criticalDays: 7, warningDays: 30 });
+
+/** Counted answers, against a recount of what stands. */
+async function expectRight(room: Room, held: Held, now: number, filter: AssetFilter): Promise<void> {
+  const all = [...held.values()].flat();
+  const moment = momentAt(now);
+  const figures = await room.queries.figures(moment);
+  const wanted = Object.fromEntries(
+    ASSET_TYPES.map((type) => {
+      const counts = { healthy: 0, warning: 0, critical: 0, expired: 0 };
+      for (const asset of all) if (asset.type === type) counts[statusOf(asset.expiresOn, moment)]++;
+      return [type, counts];
+    }),
+  );
+  expect(figures.assets).toEqual(wanted);
+  const vaults = [...held].filter(([name]) => name !== HOLDER);
+  expect([figures.vaults, figures.unreadable]).toEqual([
+    vaults.length,
+    vaults.filter(([, assets]) => assets.length % 2 === 1).length,
+  ]);
+  const page = await room.queries.list(filter, { limit: 200, offset: 0, cursor: undefined }, moment);
+  const fitting = all.filter(
+    (asset) =>
+      (!filter.type || asset.type === filter.type) &&
+      (!filter.source || sourceOf(asset) === filter.source) &&
+      (!filter.status || statusOf(asset.expiresOn, moment) === filter.status),
+  );
+  expect([page.total, page.items.length]).toEqual([fitting.length, fitting.length]);
+  await expectSummary(room, held, moment);
+}
+
+/** The summary of everything, against a recount of what stands. */
+async function expectSummary(room: Room, held: Held, moment: Moment): Promise<void> {
+  const all = [...held.values()].flat();
+  const summary = await room.queries.summary({ since: new Date(START) }, moment);
+  const byStatus = (assets: readonly AssetRecord[]) => {
+    const counts = { healthy: 0, warning: 0, critical: 0, expired: 0 };
+    for (const { expiresOn } of assets) counts[statusOf(expiresOn, moment)]++;
+    return counts;
+  };
+  const ofType = (type: string) => all.filter((asset) => asset.type === type);
+  const first = Math.floor(moment.now / 1000 / DAY) - 28;
+  const byDay = (assets: readonly AssetRecord[]) =>
+    Array.from(
+      { length: 119 },
+      (_, at) => assets.filter(({ expiresOn = -1 }) => dayOf(expiresOn) === first + at).length,
+    );
+  const vaults = [...held].filter(([name]) => name !== HOLDER);
+  const bySubscription = Map.groupBy(vaults, ([name]) => subscriptionOf(name));
+  const owners = Map.groupBy(all, ({ tags }) => tags?.owner);
+  const noOwners = owners.get(undefined)?.length ?? 0;
+  owners.delete(undefined);
+  const bySize = (a: { name: string; assets: number }, b: { name: string; assets: number }) =>
+    b.assets - a.assets || (a.name < b.name ? -1 : 1);
+  expect({ ...summary, changes: undefined, endsNext: undefined }).toEqual({
+    assets: all.length,
+    byStatus: byStatus(all),
+    byType: Object.fromEntries(ASSET_TYPES.map((type) => [type, ofType(type).length])),
+    byTypeAndStatus: Object.fromEntries(ASSET_TYPES.map((type) => [type, byStatus(ofType(type))])),
+    bySource: { keyVault: all.length - (held.get(HOLDER)?.length ?? 0), entra: held.get(HOLDER)?.length ?? 0, b2c: 0 },
+    subscriptions: {
+      largest: [...bySubscription]
+        .map(([name, own]) => ({ name, vaults: own.length, assets: own.flatMap(([, assets]) => assets) }))
+        .sort((a, b) => bySize({ ...a, assets: a.assets.length }, { ...b, assets: b.assets.length }))
+        .map(({ name, vaults, assets }) => ({
+          subscriptionId: name,
+          name: undefined,
+          vaults,
+          assets: assets.length,
+          byStatus: byStatus(assets),
+        })),
+      others: { subscriptions: 0, assets: 0 },
+    },
+    vaults: {
+      total: vaults.length,
+      largest: vaults
+        .map(([name, assets]) => ({ name, assets: assets.length }))
+        .sort(bySize)
+        .map(({ name, assets }) => ({
+          name,
+          subscriptionId: subscriptionOf(name),
+          assets,
+          byStatus: byStatus(held.get(name)!),
+        })),
+      others: { vaults: 0, assets: 0 },
+    },
+    owners: {
+      largest: [...owners]
+        .map(([owner, own]) => ({ name: owner!, assets: own.length }))
+        .sort(bySize)
+        .map(({ name, assets }) => ({ owner: name, assets })),
+      others: { owners: 0, assets: 0 },
+      none: noOwners,
+      notCounted: 0,
+    },
+    endsByDay: Object.fromEntries(ASSET_TYPES.map((type) => [type, byDay(ofType(type))])),
+    outOfScope: { vaults: 0, assets: 0 },
+    changes: undefined,
+    endsNext: undefined,
+  });
+  const ends = all
+    .filter(({ expiresOn }) => expiresOn !== undefined && expiresOn * 1000 >= moment.now)
+    .sort((a, b) => a.expiresOn! - b.expiresOn! || (placeOf(a) < placeOf(b) ? -1 : 1));
+  expect(summary.endsNext.map(({ asset }) => assetId(asset))).toEqual(ends.slice(0, 10).map(assetId));
+}
+
+const dayOf = (instant: number): number => Math.floor(instant / DAY);
+const subscriptionOf = (name: string): string => SUBSCRIPTIONS[NAMES.indexOf(name) % 2]!;
+const placeOf = ({ name, vaultName, type }: AssetRecord): string => `${name}!${vaultName}`.toLowerCase() + type;
+
+const steps = fc.array(
+  fc.oneof(
+    {
+      weight: 5,
+      arbitrary: fc.record({
+        name: fc.constantFrom(...NAMES, HOLDER),
+        expiries: fc.array(fc.constantFrom(...EXPIRIES), { maxLength: 4 }),
+      }),
+    },
+    { weight: 1, arbitrary: fc.record({ gone: fc.constantFrom(...NAMES, HOLDER) }) },
+    { weight: 4, arbitrary: fc.record({ held: fc.nat({ max: 6 }), dies: fc.constantFrom(false, false, true) }) },
+    { weight: 2, arbitrary: fc.record({ release: fc.nat({ max: 2 }) }) },
+    { weight: 2, arbitrary: fc.record({ asked: fc.constantFrom(...FILTERS) }) },
+  ),
+  { minLength: 6, maxLength: 12 },
+);
+
+test("whatever renewals meet, die and come late, each answer is what a recount says", async () => {
+  const room = roomOn("schedules");
+  const held: Held = new Map();
+  await fc.assert(
+    fc.asyncProperty(steps, async (schedule) => {
+      const waiting: (() => Promise<void>)[] = [];
+      for (const step of schedule) {
+        if ("name" in step) await scan(room, held, step.name, step.expiries);
+        else if ("gone" in step) await forget(room, held, step.gone);
+        else if ("held" in step) waiting.push(heldBack(room.tables, { at: step.held, dies: step.dies }, renewal));
+        else if ("release" in step) await waiting.splice(step.release, 1)[0]?.();
+        else await expectRight(room, held, START, step.asked);
+      }
+      await expectRight(room, held, START, {});
+      for (const letGo of waiting.reverse()) await letGo();
+      await expectRight(room, held, START, {});
+    }),
+    { numRuns: RUNS, seed: Number(process.env.TOTALS_SEED ?? 7) },
+  );
+  expect(room.counts.readings, "questions").toBeGreaterThan(RUNS * 3);
+  expect(room.counts.walks, "questions that read every vault").toBeLessThan(room.counts.readings / 2);
+  await renewTotals(room.tables, momentAt(START));
+  const left: string[] = [];
+  const range = { partitionKey: VAULTS, from: CHANGED, before: TOTALS_END_KEY, select: [] };
+  for await (const rows of room.tables.pages(ChangedVaults, range)) left.push(...rows.map(({ rowKey }) => rowKey));
+  expect(left).toEqual(held.has(HOLDER) ? [changedKey(HOLDER)] : []);
+}, 600_000);
+
+test("a store without totals is counted from its vaults once, and from the totals after the next scan", async () => {
+  const room = roomOn("upgraded");
+  const held: Held = new Map();
+  for (const [at, name] of [...NAMES, HOLDER].entries()) await scan(room, held, name, EXPIRIES.slice(at));
+  // As a version before wrote it: of no vault a word that it changed.
+  for (const name of [...NAMES, HOLDER]) await room.tables.remove(ChangedVaults, VAULTS, changedKey(name));
+  await expectRight(room, held, START, {});
+  // Both parts of the totals are looked for, of a summary one.
+  expect(room.counts).toEqual({ readings: 5, walks: 3 });
+  await renewTotals(room.tables, momentAt(START));
+  await expectRight(room, held, START, {});
+  expect(room.counts).toEqual({ readings: 8, walks: 3 });
+  // A holder that changes is counted as it is at once, a vault too.
+  await scan(room, held, HOLDER, [1, undefined]);
+  await scan(room, held, "kv-a", [3 * DAY]);
+  await expectRight(room, held, START, { status: "critical" });
+  expect(room.counts).toEqual({ readings: 11, walks: 3 });
+});
+
+test("of many vaults the largest are exact, whichever grow, shrink, leave the scope or were written by a version before", async () => {
+  const room = roomOn("largest");
+  const vaults = Array.from({ length: 60 }, (_, at) => {
+    const vault = vaultRecord(`kv-${at + 10}`, SUBSCRIPTIONS[at % 2]);
+    const own = Array.from({ length: 70 - at }, (_, index) => START / 1000 + (index % 90) * DAY);
+    const owners = { tag: "owner", owners: [[`team-${at % 25}`, own.length - 1]] as [string, number][], others: 0 };
+    return { ...vault, secretExpiries: packExpiries(own), owners: { secret: owners } };
+  });
+  const rows = vaults.map((vault) => put(Vaults, vaultKey(vault.name), vault));
+  await room.tables.write(Vaults.table, VAULTS, rows);
+  await renewTotals(room.tables, momentAt(START));
+  /** What the totals answer, held against what the vaults' rows do, which a filter makes it read. Answers which it was. */
+  const asked = async (of: Partial<Moment> = {}) => {
+    const before = room.counts.walks;
+    const moment = { ...momentAt(START), ...of };
+    const summary = await room.queries.summary({ since: new Date(START) }, moment);
+    const walked = room.counts.walks > before;
+    const { vaults, ...counted } = await room.queries.summary({ since: new Date(START), source: "keyVault" }, moment);
+    expect(summary).toEqual({ vaults, ...counted });
+    return { summary, walked };
+  };
+  const write = async (at: number, assets: number) => {
+    const known = await room.writer.known(vaults[at]!.name);
+    const own = Array.from({ length: assets }, (_, index) => START / 1000 + (index % 90) * DAY);
+    await room.writer.touch(known, { ...vaults[at]!, secretExpiries: packExpiries(own) });
+  };
+  expect((await asked()).walked).toBe(false);
+  expect((await asked({ now: START + 30 * 3600_000 })).walked).toBe(false);
+  expect((await asked({ now: START + 40 * 3600_000 })).walked).toBe(true);
+  expect((await asked({ warningDays: 45 })).walked).toBe(true);
+
+  // One that was too small to be kept is the largest now, and some of the largest are small.
+  await write(59, 100);
+  for (let at = 0; at < 20; at++) await write(at, at % 2);
+  const { summary, walked } = await asked();
+  expect(summary.vaults.largest[0]).toMatchObject({ name: "kv-69", assets: 100 });
+  expect(walked).toBe(false);
+  // Of those that are kept and as they were fewer are left than are answered.
+  await write(20, 0);
+  await write(21, 0);
+  expect((await asked()).walked).toBe(true);
+  await renewTotals(room.tables, momentAt(START));
+  expect((await asked()).walked).toBe(false);
+
+  const scope = { watchAll: false, left: {}, names: {}, discovered: {}, unseenSince: {} };
+  const namedOnlySince = new Date(START).toISOString();
+  await room.tables.put(ScopeRows, VAULTS, SCOPE_KEY, { ...scope, named: [SUBSCRIPTIONS[0]], namedOnlySince });
+  expect((await asked()).walked).toBe(true);
+  await renewTotals(room.tables, momentAt(START));
+  const narrowed = await asked();
+  expect([narrowed.walked, narrowed.summary.outOfScope.vaults]).toEqual([false, 30]);
+  await write(1, 3);
+  await write(2, 3);
+  expect((await asked()).walked).toBe(false);
+
+  // A version before writes what it changed without the owners, over what says the owners of another state.
+  const { ownersNow: _, ...mark } = withoutKeys((await room.tables.get(ChangedVaults, VAULTS, changedKey("kv-12")))!);
+  await room.tables.put(ChangedVaults, VAULTS, changedKey("kv-12"), mark);
+  expect((await asked()).walked).toBe(true);
+  await renewTotals(room.tables, momentAt(START));
+  expect((await asked()).walked).toBe(false);
+});
+
+test("at the second at which a status begins or ends the totals are exact, for a day and more; later the vaults are read", async () => {
+  const room = roomOn("moments");
+  const held: Held = new Map();
+  await scan(room, held, "kv-a", EXPIRIES);
+  await renewTotals(room.tables, momentAt(START));
+  for (const after of [-1, 0, 1, 999, 1000, 1001, DAY * 1000, DAY * 1000 + 1])
+    for (const status of STATUSES) await expectRight(room, held, START + after, { status });
+  expect(room.counts.walks).toBe(0);
+  await expectRight(room, held, START + 3.5 * DAY * 1000, {});
+  await expectRight(room, held, START + 370.5 * DAY * 1000, { status: "warning" });
+  expect(room.counts.walks).toBeGreaterThan(0);
+  expect(room.counts.walks).toBeLessThanOrEqual(6);
+});

@@ -1,0 +1,69 @@
+/** How a view looks: axe, its width, and a picture of it. */
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import path from "node:path";
+import type { Page } from "playwright-core";
+import { expect } from "vitest";
+
+const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"];
+/** `PAGE_PICTURES=folder npx vitest run test/page` keeps a picture of each view. */
+const PICTURES = process.env.PAGE_PICTURES;
+
+/** The violations that axe finds, in a line each. */
+async function barriers(page: Page): Promise<string[]> {
+  await page.evaluate(AXE);
+  return await page.evaluate(async (tags) => {
+    // biome-ignore lint/suspicious/noExplicitAny: axe is in the page, not in this program
+    const { violations } = await (globalThis as any).axe.run(
+      // Tabster, of Fluent UI, keeps the focus inside of menus by elements that nobody sees; axe takes them for hidden content.
+      // What is behind an open dialog is dimmed and can't be used meanwhile.
+      {
+        ...(document.querySelector("[role=dialog]") && { include: [["[role=dialog]"]] }),
+        exclude: [["[data-tabster-dummy]"]],
+      },
+      { runOnly: tags },
+    );
+    // biome-ignore lint/suspicious/noExplicitAny: as above
+    return violations.map((one: any) => `${one.id}: ${one.nodes.map((node: any) => node.html).join(" | ")}`);
+  }, WCAG);
+}
+
+export const ALL_LOOKS = [
+  ["light", 360],
+  ["dark", 1440],
+  ["dark", 360],
+  ["light", 1440],
+] as const;
+
+/** The narrowest that people zoom to (WCAG 2.2, 1.4.10), and 4K. */
+export const EXTREMES = [
+  ["dark", 320],
+  ["light", 3840],
+] as const;
+
+type Look = readonly ["light" | "dark", number];
+
+/** The page in a theme and of a width in pixels. */
+export async function takeOn(page: Page, [theme, width]: Look): Promise<void> {
+  await page.emulateMedia({ colorScheme: theme, reducedMotion: "reduce" });
+  await page.setViewportSize({ width, height: width > 3000 ? 2160 : 900 });
+  await page.waitForTimeout(300);
+}
+
+/** No barrier, and nothing wider than the screen; of the pairs of theme and width two, and all where pictures are made. */
+export async function looksRight(
+  page: Page,
+  view: string,
+  looks: readonly Look[] = PICTURES ? ALL_LOOKS : ALL_LOOKS.slice(0, 2),
+): Promise<void> {
+  const found: Record<string, string[]> = {};
+  for (const [theme, width] of looks) {
+    await takeOn(page, [theme, width]);
+    if (PICTURES) await page.screenshot({ path: path.join(PICTURES, `${view}-${theme}-${width}.png`) });
+    const problems = await barriers(page);
+    if ((await page.evaluate<number>("document.documentElement.scrollWidth")) > width) problems.push("too wide");
+    if (problems.length > 0) found[`${view}, ${theme}, ${width} px`] = problems;
+  }
+  expect.soft(found).toEqual({});
+}

@@ -1,0 +1,88 @@
+import { expect } from "vitest";
+import { createHostile, LONG } from "./hostile.ts";
+import { addresses, isDrawn, isLoaded, open, planted, service, show, withBrowser, withPlanted } from "./opened.ts";
+import { MARKUP } from "./planted.ts";
+import { LONG_MS, sampled } from "./sample.ts";
+
+withBrowser("what somebody wrote into a tag shows as text", async () => {
+  const { page } = await open("/#/inventory?search=db");
+  await page.getByText('<img src=x onerror="').waitFor();
+  await page.getByRole("link", { name: "db", exact: true }).click();
+  await page.getByRole("heading", { name: "Facts" }).waitFor();
+  await page.getByText("<script>").first().waitFor();
+  expect(await page.title()).toBe("Inventory - Credentials and secrets");
+  await page.close();
+});
+
+withPlanted("what people and other systems wrote into names shows as text", async () => {
+  const { page, complaints } = await open("/#/settings");
+  await page.setViewportSize({ width: 360, height: 900 });
+  await page.getByRole("heading", { name: "Settings" }).waitFor();
+  const shown: [string, string][] = [
+    ["/alerts", MARKUP],
+    [planted.rule, MARKUP],
+    ["/rotation", MARKUP],
+    [planted.application, MARKUP],
+    ["/dependencies", MARKUP],
+    ["/dependencies/kv-shop.secret.db", MARKUP],
+    ["/b2c", MARKUP],
+    [planted.tenant, MARKUP],
+    ["/devops", MARKUP],
+    ["/access", MARKUP],
+    ["/sso", MARKUP],
+  ];
+  for (const [view, text] of shown) {
+    await show(page, view);
+    const name = page.getByRole("main").getByText(text).first();
+    expect.soft(await name.waitFor({ timeout: 150_000 }).then(() => view, String)).toBe(view);
+    expect([view, await page.locator("img[src=x]").count()]).toEqual([view, 0]);
+    const tooWide = await page.getByRole("main").evaluate((main) => main.scrollWidth - main.clientWidth);
+    expect.soft([view, tooWide]).toEqual([view, 0]);
+    expect(await page.title()).not.toContain("taken");
+  }
+  expect(complaints).toEqual([]);
+  await page.close();
+});
+
+/** The tags' limit is 256 characters and others' are smaller; but what the API answers may hold any text is drawn as one. */
+withPlanted(
+  "4,000 characters in every field that may have them show as text, in every view",
+  async () => {
+    const { page, complaints } = await open("/#/license");
+    const hostile = createHostile((await service.admin("GET", "/openapi.json")).body);
+    await page.setViewportSize({ width: 320, height: 900 });
+    await page.route(/\/(api|alerts|audit|auth|b2c|compliance|subscriptions|system)\b/, async (route) => {
+      const request = route.request();
+      const answer = await route.fetch();
+      if (!answer.headers()["content-type"]?.includes("application/json")) return route.fulfill({ response: answer });
+      const json = hostile.answer(request.method(), new URL(request.url()).pathname, await answer.json());
+      return route.fulfill({ response: answer, json });
+    });
+    // What was read before is from before.
+    await page.reload();
+    await page.locator("main h1").waitFor();
+    const withText: string[] = [];
+    // On a narrow screen the list has no column of what people write but those that are asked for.
+    const all = addresses().map((view) => (view === "/inventory" ? "/inventory?columns=name,owner" : view));
+    const views = sampled(all, 4);
+    for (const view of views) {
+      await show(page, view);
+      await isDrawn(page, view);
+      await isLoaded(page);
+      if ((await page.getByRole("main").getByText(LONG).count()) > 0) withText.push(view);
+      const tooWide = await page.evaluate(() => {
+        const main = document.querySelector("main")!;
+        return [document.documentElement.scrollWidth - innerWidth, main.scrollWidth - main.clientWidth];
+      });
+      expect.soft([view, tooWide]).toEqual([view, [0, 0]]);
+      expect.soft([view, await page.locator("img[src=x], main script").count()]).toEqual([view, 0]);
+      expect.soft(await page.title(), view).not.toContain("taken");
+    }
+    expect(hostile.replaced()).toBeGreaterThan(100);
+    // The licence has nothing that people write.
+    expect(views.filter((view) => !withText.includes(view)).filter((view) => view !== "/license")).toEqual([]);
+    expect(complaints).toEqual([]);
+    await page.close();
+  },
+  LONG_MS,
+);

@@ -1,0 +1,127 @@
+import { expect } from "vitest";
+import { ALL_LOOKS, EXTREMES, looksRight, takeOn } from "./looks.ts";
+import {
+  addresses,
+  isDrawn,
+  needsOf,
+  offers,
+  open,
+  operationsOf,
+  service,
+  show,
+  signIn,
+  unlicensed,
+  withBrowser,
+  withPlanted,
+} from "./opened.ts";
+import { IS_WHOLE, LONG_MS, sampled } from "./sample.ts";
+
+withBrowser("a person signs in and sees the overview, with nothing from another host", async () => {
+  const { page, requested, bytes, complaints } = await open("/");
+  await page.getByRole("heading", { name: "Credentials and secrets" }).waitFor();
+  await looksRight(page, "sign-in");
+  // That nobody is signed in yet is found out by a 401, which the browser tells as an error.
+  expect(complaints.splice(0).filter((text) => !/401/.test(text))).toEqual([]);
+  requested.length = 0;
+  await signIn(page);
+  await page.getByRole("heading", { name: "What ends next" }).waitFor();
+  await page
+    .getByText(/kv-|All can be read/)
+    .first()
+    .waitFor();
+  await looksRight(page, "overview");
+  await looksRight(page, "overview", EXTREMES);
+  expect(requested.filter((url) => !url.startsWith(`${service.url}/`))).toEqual([]);
+  expect(complaints).toEqual([]);
+  // The charts, with what only they use, are asked for once the words are there.
+  const withCharts = requested.findIndex((url) => url.includes("/chart-kinds-"));
+  const sizes = [...bytes].filter(([url]) => !requested.slice(withCharts).includes(url));
+  const total = sizes.reduce((sum, [, size]) => sum + size, 0);
+  expect(sizes.length).toBeGreaterThan(3);
+  expect(total, JSON.stringify(sizes)).toBeLessThanOrEqual(250 * 1024);
+  await page.close();
+});
+
+withBrowser("the inventory shows every asset, filters in the address, and one asset in full", async () => {
+  const { page, complaints } = await open("/#/inventory?type=key");
+  await page.getByRole("row").nth(1).waitFor();
+  await looksRight(page, "inventory");
+  await looksRight(page, "inventory", EXTREMES);
+  await page.getByRole("row").nth(1).getByRole("link").click();
+  await page.getByRole("heading", { name: "Facts" }).waitFor();
+  await looksRight(page, "asset");
+  expect(complaints).toEqual([]);
+  await page.close();
+});
+
+/** Each look is that of some views in the suite, and of all with `PAGE_VIEWS=all` or where pictures are made. */
+withPlanted(
+  "each view is there in light and dark, on narrow and wide screens",
+  async () => {
+    const { page, complaints } = await open("/#/license");
+    const all = addresses();
+    expect(new Set(all.map(needsOf))).toEqual(new Set(offers.routes.map(({ needs }) => needs)));
+    for (const [at, view] of sampled(all, 6).entries()) {
+      await show(page, view);
+      await isDrawn(page, view);
+      await looksRight(
+        page,
+        view.slice(1).split("/").join("-") || "overview",
+        IS_WHOLE ? ALL_LOOKS : [ALL_LOOKS[at % 4]!],
+      );
+    }
+    expect(complaints).toEqual([]);
+    await page.close();
+  },
+  LONG_MS,
+);
+
+/** One dialog of each operation, opened in each look: a row's goes with the row when a table becomes a list. */
+withPlanted(
+  "each dialog is there in light and dark, on narrow and wide screens",
+  async () => {
+    const { page, complaints } = await open("/#/license");
+    const seen = new Set<string>();
+    for (const [at, view] of sampled(addresses(), 3).entries()) {
+      await show(page, view);
+      await isDrawn(page, view);
+      const names = await operationsOf(page);
+      for (const operation of names) {
+        if (seen.has(operation)) continue;
+        seen.add(operation);
+        for (const look of IS_WHOLE ? ALL_LOOKS : [ALL_LOOKS[(at + seen.size) % 4]!]) {
+          await takeOn(page, look);
+          await page.locator(`[data-operation=${operation}]`).first().click();
+          await page.getByRole("dialog").waitFor();
+          await looksRight(page, `dialog-${operation}`, [look]);
+          await page.keyboard.press("Escape");
+          await page.getByRole("dialog").waitFor({ state: "detached" });
+        }
+      }
+    }
+    expect(seen.size).toBeGreaterThan(IS_WHOLE ? 35 : 0);
+    expect(complaints).toEqual([]);
+    await page.close();
+  },
+  LONG_MS,
+);
+
+withBrowser("a blast radius is a picture and a list", async () => {
+  const { body } = await service.admin("GET", "/api/assets/dependencies?strength=references&limit=1");
+  const { page, complaints } = await open(`/#/dependencies/${encodeURIComponent(body.items[0].secret)}`);
+  await page.getByRole("heading", { name: "Picture" }).waitFor();
+  await page.locator(".react-flow__node").nth(1).waitFor();
+  await looksRight(page, "blast-radius");
+  expect(complaints).toEqual([]);
+  await page.close();
+});
+
+withBrowser("without a licence the PRO views say what they would do", async () => {
+  for (const view of ["rotation", "sync", "dependencies", "access", "sso", "b2c", "devops"]) {
+    const { page, complaints } = await open(`/#/${view}`, unlicensed);
+    await page.getByText("This needs a PRO licence").first().waitFor();
+    if (view === "rotation") await looksRight(page, "without-licence");
+    expect(complaints).toEqual([]);
+    await page.close();
+  }
+});

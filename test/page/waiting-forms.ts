@@ -1,0 +1,171 @@
+import type { Locator, Page, Route } from "playwright-core";
+import { expect } from "vitest";
+import type { Typed } from "./form-cases.ts";
+import { fieldOf, fillIn } from "./forms.ts";
+import { open, service, show, withPlanted } from "./opened.ts";
+import { OTHERS, PASSWORD } from "./planted.ts";
+
+const dialogOf = (page: Page) => page.getByRole("dialog");
+const NEW_TOKEN = { Name: "By a slow line", "Days it holds": "3" };
+const tokens = async () =>
+  (await service.all("/auth/tokens")).filter(({ name }: { name: string }) => name.startsWith(NEW_TOKEN.Name)).length;
+
+async function newToken(page: Page, values: Typed = NEW_TOKEN): Promise<Locator> {
+  await page.getByRole("button", { name: "New token", exact: true }).click();
+  await fillIn(dialogOf(page), values);
+  return dialogOf(page).getByRole("button", { name: "Create", exact: true });
+}
+
+/** Holds back what the page sends to a path until it is let go. */
+async function held(page: Page, path: string) {
+  let go = () => {};
+  const gone = new Promise<void>((resolve) => {
+    go = resolve;
+  });
+  let sent = 0;
+  await page.route(`**${path}`, async (route) => {
+    if (route.request().method() === "GET") return await route.fallback();
+    sent++;
+    const response = await route.fetch();
+    await gone;
+    await route.fulfill({ response });
+  });
+  return { go, sent: () => sent };
+}
+
+withPlanted("a form that waits says so, sends once, and tells how it ended even when it was left", async () => {
+  const { page } = await open("/#/access");
+  const before = await tokens();
+  const first = await held(page, "/auth/tokens");
+  const create = await newToken(page);
+  await create.dblclick();
+  await dialogOf(page).getByLabel("Name").press("Enter");
+  await dialogOf(page).getByText("Waiting for the answer").waitFor();
+  expect(await create.getAttribute("aria-disabled")).toBe("true");
+  await dialogOf(page).getByLabel("Name").press("Enter");
+  first.go();
+  await dialogOf(page).getByText("shown only now").waitFor();
+  expect([first.sent(), await tokens()]).toEqual([1, before + 1]);
+  await dialogOf(page).getByRole("button", { name: "Close" }).click();
+  await dialogOf(page).waitFor({ state: "hidden" });
+  await page.unroute("**/auth/tokens");
+
+  for (const leave of ["Cancel", "Escape", "Back"]) {
+    const waiting = await held(page, "/auth/tokens");
+    await show(page, "/license");
+    await show(page, "/access");
+    await (await newToken(page, { ...NEW_TOKEN, Name: `${NEW_TOKEN.Name}, ${leave}` })).click();
+    await expect.poll(waiting.sent).toBe(1);
+    if (leave === "Back") await page.goBack();
+    else if (leave === "Escape") await page.keyboard.press("Escape");
+    else await dialogOf(page).getByRole("button", { name: "Cancel" }).click();
+    await dialogOf(page).waitFor({ state: "hidden" });
+    waiting.go();
+    const told = page.getByRole("alertdialog");
+    await told.getByText("had been sent when its form was closed").waitFor();
+    await told.getByText("shown only now").waitFor();
+    await told.getByRole("button", { name: "Close" }).click();
+    await told.waitFor({ state: "hidden" });
+    await page.unroute("**/auth/tokens");
+  }
+  expect(await tokens()).toBe(before + 4);
+  await page.close();
+});
+
+withPlanted("an answer that is broken is told of with the request to ask about, and what was typed stays", async () => {
+  const { page } = await open("/#/access");
+  const create = await newToken(page);
+  const broken: [string, (route: Route) => Promise<void>][] = [
+    ["The service can't be reached", (route) => route.abort("connectionreset")],
+    ["something unexpected", (route) => route.fulfill({ status: 200, contentType: "text/html", body: "<p>Proxy</p>" })],
+    ["something unexpected", (route) => route.fulfill({ status: 201, contentType: "application/json", body: '{"tok' })],
+    ["something unexpected", (route) => route.fulfill({ status: 502, contentType: "application/json", body: "{}" })],
+  ];
+  for (const [words, answer] of broken) {
+    let id = "";
+    await page.route("**/auth/tokens", (route) => {
+      if (route.request().method() === "GET") return route.fallback();
+      id = route.request().headers()["x-request-id"] ?? "";
+      return answer(route);
+    });
+    await create.click();
+    await expect.poll(() => id).toMatch(/^[0-9a-f]{32}$/);
+    await dialogOf(page).getByText(words).waitFor();
+    await dialogOf(page).getByText(`Request ${id}`).waitFor();
+    expect(await dialogOf(page).getByLabel("Name").inputValue()).toBe(NEW_TOKEN.Name);
+    await page.unroute("**/auth/tokens");
+  }
+  // Too many for now: the form says until when it waits, and who closes it sends nothing.
+  let refused = 0;
+  await page.route("**/auth/tokens", (route) => {
+    if (route.request().method() === "GET") return route.fallback();
+    refused++;
+    const json = {
+      type: "about:blank",
+      title: "Too many",
+      status: 429,
+      detail: "Wait.",
+      instance: "",
+      code: "rateLimited",
+    };
+    return route.fulfill({
+      status: 429,
+      headers: { "Retry-After": "90" },
+      contentType: "application/problem+json",
+      json,
+    });
+  });
+  const before = await tokens();
+  await create.click();
+  await dialogOf(page).getByText("This page goes on by itself at").waitFor();
+  await dialogOf(page).getByRole("button", { name: "Cancel" }).click();
+  await dialogOf(page).waitFor({ state: "hidden" });
+  expect([refused, await dialogOf(page).count(), await tokens()]).toEqual([1, 0, before]);
+  await page.close();
+});
+
+withPlanted("two who change one thing see what the other set, and neither loses it", async () => {
+  const rule = { name: "Of two", alertType: "expired", recipients: ["one@acme.example"] };
+  const { id } = (await service.admin("POST", "/alerts/rules", rule)).body;
+  const [mine, theirs] = [await open("/#/alerts"), await open("/#/alerts")];
+  for (const { page } of [mine, theirs]) {
+    await page.getByRole("button", { name: "Change: Of two" }).click();
+    await fillIn(dialogOf(page), { Name: page === mine.page ? "Of two, mine" : "Of two, theirs" });
+  }
+  await fillIn(dialogOf(theirs.page), { "Only this vault": "kv-copies" });
+  const save = ({ page }: typeof mine) => dialogOf(page).getByRole("button", { name: "Change", exact: true }).click();
+  await save(theirs);
+  await dialogOf(theirs.page).waitFor({ state: "hidden" });
+  await save(mine);
+  await dialogOf(mine.page).getByRole("button", { name: "Load again" }).click();
+  // What only they have changed is taken over, and of what both have changed each is shown.
+  await dialogOf(mine.page).getByText("Somebody else has set this meanwhile: Of two, theirs").waitFor();
+  expect(await fieldOf(dialogOf(mine.page), "Only this vault").inputValue()).toBe("kv-copies");
+  expect(await fieldOf(dialogOf(mine.page), "Name").inputValue()).toBe("Of two, mine");
+  await save(mine);
+  await dialogOf(mine.page).waitFor({ state: "hidden" });
+  const { body } = await service.admin("GET", `/alerts/rules/${id}`);
+  expect(body).toMatchObject({ name: "Of two, mine", filters: { vault: "kv-copies" } });
+  await Promise.all([mine.page.close(), theirs.page.close()]);
+});
+
+withPlanted("an administrator sees where another is signed in, and ends it", async () => {
+  const [username] = OTHERS;
+  const body = { username, password: PASSWORD, session: true };
+  const answer = await service.call("POST", "/auth/login", {
+    body,
+    headers: { Origin: service.url, "User-Agent": "A lost telephone" },
+  });
+  const cookie = answer.headers.getSetCookie()[0]!.split(";")[0]!;
+  const isIn = async () => (await service.call("GET", "/auth/me", { headers: { Cookie: cookie } })).status;
+  expect(await isIn()).toBe(200);
+  const { page } = await open("/#/access");
+  const row = page.getByRole("row").filter({ has: page.getByText(/^user /) });
+  await row.getByRole("link", { name: "Sessions" }).click();
+  await page.getByRole("heading", { name: `Sessions of ${username}` }).waitFor();
+  await page.getByRole("button", { name: "End: A lost telephone" }).click();
+  await dialogOf(page).getByRole("button", { name: "End", exact: true }).click();
+  await dialogOf(page).waitFor({ state: "hidden" });
+  expect(await isIn()).toBe(401);
+  await page.close();
+});

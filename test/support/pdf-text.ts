@@ -1,0 +1,14 @@
+import { decodePDFRawStream, PDFDocument, PDFRawStream } from "pdf-lib";
+
+/** Text of a PDF that is set in Helvetica, by its content streams; a line for each piece that was set. */
+export async function pdfText(data: Uint8Array): Promise<string> {
+  const document = await PDFDocument.load(data);
+  const texts: string[] = [];
+  for (const [, object] of document.context.enumerateIndirectObjects()) {
+    if (!(object instanceof PDFRawStream)) continue;
+    const content = Buffer.from(decodePDFRawStream(object).decode()).toString("latin1");
+    for (const [, hex] of content.matchAll(/<([0-9A-F]+)> Tj/g))
+      texts.push(Buffer.from(hex!, "hex").toString("latin1"));
+  }
+  return texts.join("\n");
+}
