@@ -1,4 +1,5 @@
 import { defineConfig } from "vitest/config";
+import { SecondTries } from "./test/support/second-tries.ts";
 
 export default defineConfig({
   test: {
@@ -13,6 +14,8 @@ export default defineConfig({
     // Several times what the longest takes: no test waits for time to pass, but the machine may be busy.
     testTimeout: 300_000,
     hookTimeout: 600_000,
+    retry: 1,
+    reporters: ["default", new SecondTries()],
     expect: { poll: { timeout: 150_000 } },
   },
 });

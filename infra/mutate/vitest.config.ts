@@ -18,6 +18,6 @@ export default mergeConfig(
   base,
   defineConfig({
     root: path.resolve(import.meta.dirname, "../.."),
-    test: { maxWorkers: 1, sequence: { sequencer: GivenOrder } },
+    test: { maxWorkers: 1, retry: 0, sequence: { sequencer: GivenOrder } },
   }),
 );

@@ -17,6 +17,7 @@ import { withoutKeys } from "../../shared/storage/entity.ts";
 import type { Tables } from "../../shared/storage/tables.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
+import { seedBy } from "../support/seed.ts";
 import { applications, caller, Deployment, everything, mayDie } from "./room.ts";
 
 /** Longer than a dead worker's lease on a run and on a holder. */
@@ -101,7 +102,7 @@ function change(round: number): void {
 
 /** APPLICATIONS_KILLS=100 kills as many; KILL_SEED repeats a run. */
 const KILLS = Number(process.env.APPLICATIONS_KILLS ?? 4);
-const seed = Number(process.env.KILL_SEED ?? Math.floor(Math.random() * 2 ** 31));
+const seed = seedBy("KILL_SEED");
 
 test(
   `killed at writes drawn by the seed ${seed}, a discovery is taken up again and all that stands is the directory's`,

@@ -1,11 +1,12 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { Dice } from "../../infra/local/cloud/company/dice.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
+import { seedBy } from "../support/seed.ts";
 import { app, caller, Deployment, denied, mayDie, notSeen, resolved, unresolved } from "./room.ts";
 
 /** DEPENDENCIES_KILLS=all kills at every write, before and after it; KILL_SEED repeats a run. */
 const KILLS = process.env.DEPENDENCIES_KILLS ?? "4";
-const seed = Number(process.env.KILL_SEED ?? Math.floor(Math.random() * 2 ** 31));
+const seed = seedBy("KILL_SEED");
 
 let storage: MovedStorage;
 beforeAll(async () => {

@@ -4,6 +4,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Company } from "../../infra/local/cloud/company/company.ts";
 import { Dice } from "../../infra/local/cloud/company/dice.ts";
 import { movedClock } from "../support/moved-clock.ts";
+import { seedBy } from "../support/seed.ts";
 import { Service } from "../support/service.ts";
 
 const VAULTS = 8;
@@ -42,7 +43,7 @@ afterAll(async () => {
 /** `KILLS=20 npx vitest run test/discovery/kill.test.ts` makes more. */
 const ROUNDS = Number(process.env.KILLS ?? 4);
 /** Draws the moments of the kills; KILL_SEED repeats a run. */
-const seed = Number(process.env.KILL_SEED ?? Math.floor(Math.random() * 2 ** 31));
+const seed = seedBy("KILL_SEED");
 
 test(
   `killed at ${ROUNDS} writes drawn by the seed ${seed}, every scan still ends, and the inventory is that of the cloud`,

@@ -5,6 +5,7 @@ import { QUEUES } from "../../shared/discovery/scan.ts";
 import { MINUTE_MS, SECOND_MS } from "../../shared/time.ts";
 import { mortal, type Steps } from "../support/mortal.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
+import { seedBy } from "../support/seed.ts";
 import { caller, everything, HERE, type Rooms, scanRooms, THERE } from "./rooms.ts";
 
 const ACCOUNTS = Array.from({ length: 100 }, (_, at) => `account${at}`);
@@ -205,7 +206,7 @@ describe("a scan in the invocation of its one message", () => {
 
   test("that died is taken up by its message's next delivery, whichever write it died at, and every vault ends once", async () => {
     let deaths = 0;
-    for (let at = 1 + Math.floor(Math.random() * EVERY); ; at += EVERY) {
+    for (let at = 1 + (seedBy("KILL_SEED") % EVERY); ; at += EVERY) {
       const connection = storage.azurite.connectionString(ACCOUNTS[used++]!);
       const other = scanRooms(connection);
       const { scanId } = await other.discovery.start({ mode: "full" }, caller);

@@ -2,6 +2,7 @@ import { createRequire } from "node:module";
 import { expect, test } from "vitest";
 import { removeMessagesBesides } from "../../infra/local/azurite-messages.ts";
 import { findRowsByKeys } from "../../infra/local/azurite-rows.ts";
+import { seedBy } from "../support/seed.ts";
 
 /** Azurite's store of rows, as far as this test uses it. */
 interface Store {
@@ -47,7 +48,7 @@ test("found by keys, Azurite's rows are those that its own search finds", async 
     await store.createTable(context, { account: "one", table: "things" });
   }
   const answers = new Map<string, number>();
-  let seed = Number(process.env.ROWS_SEED ?? Date.now() % 2 ** 31);
+  let seed = seedBy("ROWS_SEED");
   console.log(`seed ${seed}`);
   const below = (count: number) => {
     seed = (seed * 1_103_515_245 + 12_345) % 2 ** 31;

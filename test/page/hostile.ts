@@ -14,13 +14,10 @@ const ASKED_BY = /cursor$|^etag$|^id$|Id$|^secret$/i;
 export interface Hostile {
   /** An answer whose schema leaves texts open, with these filled. */
   answer(method: string, path: string, body: unknown): unknown;
-  /** How many texts were filled so far. */
-  replaced(): number;
 }
 
 /** @param document - The API's description, whose schemas say which texts are open: no enum, constant, format or pattern. */
 export function createHostile(document: { paths: Record<string, Schema> }): Hostile {
-  let replaced = 0;
   const routes = Object.entries(document.paths).map(([route, methods]) => ({
     methods,
     // A part that is named goes before one that is any text.
@@ -44,7 +41,6 @@ export function createHostile(document: { paths: Record<string, Schema> }): Host
       const texts = all.filter(({ type }) => [type].flat().includes("string"));
       const isOpen = texts.length > 0 && texts.every((one) => !(one.enum || one.const || one.format || one.pattern));
       if (!isOpen || ASKED_BY.test(name)) return value;
-      replaced++;
       // What was one of its kind stays one.
       return `${LONG} ${value}`;
     }
@@ -70,7 +66,6 @@ export function createHostile(document: { paths: Record<string, Schema> }): Host
       const schemas = responses.flatMap(({ content }) => content?.["application/json"]?.schema ?? []);
       return filled(body, schemas, "");
     },
-    replaced: () => replaced,
   };
 }
 

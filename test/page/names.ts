@@ -61,7 +61,6 @@ withPlanted(
     // What was read before is from before.
     await page.reload();
     await page.locator("main h1").waitFor();
-    const withText: string[] = [];
     // On a narrow screen the list has no column of what people write but those that are asked for.
     const all = addresses().map((view) => (view === "/inventory" ? "/inventory?columns=name,owner" : view));
     const views = sampled(all, 4);
@@ -69,7 +68,11 @@ withPlanted(
       await show(page, view);
       await isDrawn(page, view);
       await isLoaded(page);
-      if ((await page.getByRole("main").getByText(LONG).count()) > 0) withText.push(view);
+      // The licence has nothing that people write.
+      if (view !== "/license") {
+        const text = page.getByRole("main").getByText(LONG).first();
+        expect.soft(await text.waitFor({ timeout: 150_000 }).then(() => view, String)).toBe(view);
+      }
       const tooWide = await page.evaluate(() => {
         const main = document.querySelector("main")!;
         return [document.documentElement.scrollWidth - innerWidth, main.scrollWidth - main.clientWidth];
@@ -78,9 +81,6 @@ withPlanted(
       expect.soft([view, await page.locator("img[src=x], main script").count()]).toEqual([view, 0]);
       expect.soft(await page.title(), view).not.toContain("taken");
     }
-    expect(hostile.replaced()).toBeGreaterThan(100);
-    // The licence has nothing that people write.
-    expect(views.filter((view) => !withText.includes(view)).filter((view) => view !== "/license")).toEqual([]);
     expect(complaints).toEqual([]);
     await page.close();
   },

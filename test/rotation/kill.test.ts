@@ -3,6 +3,7 @@ import { secretValueOf } from "../../infra/local/cloud/company/applications.ts";
 import type { RotationStatus } from "../../shared/rotation/rotation.ts";
 import { MINUTE_MS } from "../../shared/time.ts";
 import { liveIn } from "../azure/live-cloud.ts";
+import { seedBy } from "../support/seed.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { Company } from "./consumers.ts";
 import { holds, keepsSecrets } from "./invariants.ts";
@@ -14,7 +15,7 @@ import { BOSS, type Death, VAULT, World } from "./room.ts";
  * another `KILL_SEED`.
  */
 const ALL = process.env.ROTATION_DEATHS === "all";
-const SEED = Number(process.env.KILL_SEED ?? Math.floor(Math.random() * 1000));
+const SEED = seedBy("KILL_SEED");
 /** Every so many calls one death. */
 const STRIDE = ALL ? 1 : 43;
 const HOW: Death["how"][] = ["before", "after", "late"];

@@ -7,6 +7,7 @@ import type { CompanyResource } from "../../infra/local/cloud/company/resources.
 import { MINUTE_MS, SECOND_MS } from "../../shared/time.ts";
 import { licence } from "../support/licence.ts";
 import { movedClock } from "../support/moved-clock.ts";
+import { seedBy } from "../support/seed.ts";
 import { ADMIN, type Answer, Service } from "../support/service.ts";
 
 /**
@@ -15,7 +16,7 @@ import { ADMIN, type Answer, Service } from "../support/service.ts";
  * all; KILL_SEED repeats a run.
  */
 const ALL = process.env.STACK_DEATHS === "all";
-const SEED = Number(process.env.KILL_SEED ?? Math.floor(Math.random() * 2 ** 31));
+const SEED = seedBy("KILL_SEED");
 const DEATHS = 15;
 /** Every rotation has so many writes and so many calls. */
 const LEAST_STEPS = 24;

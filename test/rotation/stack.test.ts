@@ -1,8 +1,10 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { Dice } from "../../infra/local/cloud/company/dice.ts";
 import { type PlannedConsumer, unknownConsumers } from "../../shared/rotation/consumer.ts";
 import type { RotationRecord } from "../../shared/rotation/rotation.ts";
 import { HOUR_MS } from "../../shared/time.ts";
 import { liveIn } from "../azure/live-cloud.ts";
+import { seedBy } from "../support/seed.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { Company, type Trouble } from "./consumers.ts";
 import { keepsSecrets } from "./invariants.ts";
@@ -352,9 +354,10 @@ test.each(["completed", "rolledBack"] as const)(
       return { deaths, calls: world.calls.length - before };
     };
     const { calls } = await once();
+    const dice = new Dice(seedBy("KILL_SEED"));
     let died = 0;
     for (let moment = 0; moment < MOMENTS; moment++) {
-      const at = 1 + Math.floor(((moment + Math.random()) * calls) / MOMENTS);
+      const at = 1 + Math.floor(((moment + dice.next()) * calls) / MOMENTS);
       died += (await once({ at, how: (["before", "after", "late"] as const)[moment % 3]! })).deaths;
     }
     expect(died).toBeGreaterThan(0);

@@ -1,6 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import type { CompanyVault } from "../../infra/local/cloud/company/company.ts";
+import { Dice } from "../../infra/local/cloud/company/dice.ts";
 import type { PlannedVault } from "../../shared/discovery/scan.ts";
 import { VaultBusy } from "../../shared/inventory/write.ts";
 import type { MovedClock } from "../support/moved-clock.ts";
@@ -30,17 +31,6 @@ export const KINDS = [
 ] as const;
 export type Reached = Record<(typeof KINDS)[number], number>;
 
-/** Numbers in [0, 1) that follow from the seed. https://github.com/bryc/code/blob/master/jshash/PRNGs.md#mulberry32 */
-export function seeded(seed: number): () => number {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let mixed = Math.imul(state ^ (state >>> 15), state | 1);
-    mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-}
-
 export interface Place {
   cloud: Cloud;
   workers: ReturnType<typeof createWorkers>;
@@ -67,7 +57,8 @@ const LEASE_ENDED_MS = 17_000;
  */
 export async function runSchedule(place: Place, seed: number): Promise<string[]> {
   const { cloud, workers, time, reached, subscriptions, connectionString } = place;
-  const random = seeded(seed);
+  const dice = new Dice(seed);
+  const random = () => dice.next();
   const below = (count: number) => Math.floor(random() * count);
   const oneOf = <T>(items: readonly T[]): T => items[below(items.length)]!;
   const log: string[] = [];

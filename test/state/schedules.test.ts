@@ -4,6 +4,7 @@ import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { type MovedClock, movedClock } from "../support/moved-clock.ts";
+import { seedBy } from "../support/seed.ts";
 import { createWorkers, differences, everyRow } from "./room.ts";
 import { KINDS, type Reached, runSchedule } from "./schedule.ts";
 
@@ -16,7 +17,7 @@ vi.mock("../../shared/storage/limits.ts", async (original) => ({
 
 /** `SCHEDULES=500 SCHEDULES_SEED=7 npx vitest run test/state/schedules.test.ts` runs more, or those of a seed again. */
 const COUNT = Number(process.env.SCHEDULES ?? 20);
-const SEED = Number(process.env.SCHEDULES_SEED ?? Math.floor(Math.random() * 1e9));
+const SEED = seedBy("SCHEDULES_SEED");
 const AT_ONCE = 4;
 
 let azurite: Azurite;
