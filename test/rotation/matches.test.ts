@@ -18,7 +18,8 @@ const unused = () => {
 let azurite: TestStorage;
 let account = 0;
 beforeAll(async () => {
-  azurite = await openStorage(Array.from({ length: 12 }, (_, index) => `matches${index}`));
+  // One a test, and as many for second tries.
+  azurite = await openStorage(Array.from({ length: 24 }, (_, index) => `matches${index}`));
 });
 afterAll(async () => await azurite.stop());
 

@@ -34,7 +34,7 @@ let room: ReturnType<typeof openRoom>;
 let applications = 0;
 
 beforeAll(async () => {
-  azurite = await openStorage(Array.from({ length: 20 }, (_, index) => `policies${index}`));
+  azurite = await openStorage(Array.from({ length: 32 }, (_, index) => `policies${index}`));
   live = await liveIn({ company });
 });
 afterAll(async () => {
