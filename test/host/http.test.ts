@@ -1,5 +1,8 @@
 import { once } from "node:events";
+import { mkdtemp, writeFile } from "node:fs/promises";
 import { connect } from "node:net";
+import { tmpdir } from "node:os";
+import path from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type RunningHost, runHost } from "./run-host.ts";
 
@@ -25,7 +28,7 @@ beforeAll(async () => {
     AzureFunctionsJobHost__extensions__http__maxConcurrentRequests: "2",
     FUNCTIONS_REQUEST_BODY_SIZE_LIMIT: "40000000",
   };
-  host = await runHost({ env, args: ["--answer-limit", "2"] });
+  host = await runHost({ env });
 });
 afterAll(() => host.stop("SIGKILL"));
 
@@ -178,8 +181,19 @@ describe("a function's answer", () => {
 
 it("keeps to the limits of host.json: 429 to a request too many, and what may not run yet waits", async () => {
   const before = host.lines.length;
-  const answers = await Promise.all([1, 2, 3, 4, 5, 6].map(() => get("/slow?ms=300")));
-  expect(answers.map(({ status }) => status).sort()).toEqual([200, 200, 200, 429, 429, 429]);
+  const gate = path.join(await mkdtemp(path.join(tmpdir(), "gate-")), "open");
+  let refused = 0;
+  const begun = Array.from({ length: 6 }, async () => {
+    const { status } = await get(`/slow?until=${encodeURIComponent(gate)}`);
+    if (status === 429) refused += 1;
+    return status;
+  });
+  // All six are there before one of them may end.
+  await expect.poll(() => refused).toBe(3);
+  await writeFile(gate, "");
+  expect((await Promise.all(begun)).sort()).toEqual([200, 200, 200, 429, 429, 429]);
+  const executed = () => host.lines.slice(before).filter((line) => line.includes("Executed 'Functions.slow'")).length;
+  await host.line(() => executed() === 3);
   let running = 0;
   let most = 0;
   for (const line of host.lines.slice(before)) {
@@ -203,5 +217,7 @@ describe("the host's own routes", () => {
 });
 
 it("answers 504 when a function takes longer than the limit", async () => {
-  expect((await get("/slow?ms=60000")).status).toBe(504);
+  const limited = await runHost({ args: ["--answer-limit", "1"] });
+  expect((await fetch(`${limited.url}/slow?ms=60000`)).status).toBe(504);
+  await limited.stop("SIGKILL");
 });

@@ -93,7 +93,7 @@ describe("a queue message", () => {
   it("stays with the host that runs it longer than the lease, because the lease is renewed", async () => {
     const { queue } = await queueOf("slowly");
     await queue.sendMessage(packed("long"));
-    const running = await start({ args: ["--lease", "1"], env: { SLOW_MS: "2500" } });
+    const running = await start({ args: ["--lease", "2"], env: { SLOW_MS: "4500" } });
     await running.line((line) => line.includes("Executed 'Functions.slowly'"));
     expect(await running.saw("slowly", 1)).toHaveLength(1);
     await expect.poll(() => count(queue), PATIENTLY).toBe(0);
@@ -134,7 +134,8 @@ describe("a queue message", () => {
 it("runs at most batchSize + newBatchThreshold messages at once", async () => {
   const { queue } = await queueOf("slowly");
   for (let i = 0; i < 8; i += 1) await queue.sendMessage(packed(String(i)));
-  const running = await start({ env: { SLOW_MS: "60" } });
+  // Long enough for the next ones to be fetched while one still runs.
+  const running = await start({ env: { SLOW_MS: "250" } });
   const seen = await running.saw<{ running: number }>("slowly", 8);
   expect(Math.max(...seen.map((each) => each.running))).toBe(3);
 });

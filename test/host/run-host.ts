@@ -29,7 +29,8 @@ export async function runHost(
   options: { app?: string; args?: string[]; env?: Record<string, string> } = {},
 ): Promise<RunningHost> {
   const { child, lines, line } = spawnHost(options);
-  const exited = once(child, "exit").then(([code]) => code as number | null);
+  // With all that it wrote: a process may have ended before its last line was read.
+  const exited = once(child, "close").then(([code]) => code as number | null);
   const ready = await Promise.race([
     line((text) => text.startsWith('{"port":')),
     exited.then((code) => Promise.reject(new Error(`The host ended with ${code}:\n${lines.join("\n")}`))),

@@ -128,9 +128,9 @@ describe("hosts that share a storage account", () => {
   it("fire a timer in one of them, and in the other when the first stops", async () => {
     const data = await freshData();
     const env = { AzureWebJobsStorage: azurite.connectionString(), OFTEN: "00:00:00.2" };
-    const first = await start(data, env, ["--timer-lease", "1"]);
+    const first = await start(data, env, ["--timer-lease", "10"]);
     await first.saw("often", 1);
-    const second = await start(data, env, ["--timer-lease", "1"]);
+    const second = await start(data, env, ["--timer-lease", "10"]);
     await first.saw("often", 4);
     expect(second.lines.some((line) => line.startsWith('{"saw":"often"'))).toBe(false);
     expect(await first.stop()).toBe(0);
@@ -139,7 +139,7 @@ describe("hosts that share a storage account", () => {
 
   it("take over a lease that was not renewed, and only then", async () => {
     const connection = azurite.connectionString();
-    const [killed, other] = [1, 2].map(() => createTimerLease(connection, "takeover", 1)) as [
+    const [killed, other] = [1, 2].map(() => createTimerLease(connection, "takeover", 4)) as [
       ReturnType<typeof createTimerLease>,
       ReturnType<typeof createTimerLease>,
     ];

@@ -25,7 +25,8 @@ export function npmStart(data: string, args: string[], environment: Record<strin
   const lines: string[] = [];
   for (const stream of [child.stdout, child.stderr])
     createInterface({ input: stream }).on("line", (line) => lines.push(line));
-  const exited = once(child, "exit").then(([code]) => code as number | null);
+  // With all that it wrote: a process may have ended before its last line was read.
+  const exited = once(child, "close").then(([code]) => code as number | null);
   const ready = new Promise<void>((resolve, reject) => {
     createInterface({ input: child.stdout }).on("line", (line) => {
       if (line.includes("Ctrl-C ends it")) resolve();

@@ -1,3 +1,5 @@
+import { existsSync } from "node:fs";
+import { setTimeout as delay } from "node:timers/promises";
 import { app, type HttpHandler, type HttpRequest } from "@azure/functions";
 
 // Functions that answer what they were given, or in a way the platform treats specially.
@@ -61,7 +63,9 @@ app.http("slow", {
   methods: ["GET"],
   authLevel: "anonymous",
   handler: async (request) => {
-    await new Promise((resolve) => setTimeout(resolve, Number(request.query.get("ms"))));
+    await delay(Number(request.query.get("ms")));
+    const gate = request.query.get("until");
+    while (gate !== null && !existsSync(gate)) await delay(10);
     return { body: "slow" };
   },
 });
