@@ -178,7 +178,7 @@ describe("a request to an address that somebody gave", () => {
 
   test("a receiver that never answers is given up, and may have received it; one that is not there has not", async () => {
     const port = await serve(() => {});
-    const outgoing = createOutgoing(targets("ownNetwork", { timeoutMs: 200 }));
+    const outgoing = createOutgoing(targets("ownNetwork", { timeoutMs: 1_000 }));
     expect(await failure(outgoing.send(`http://127.0.0.1:${port}/`, post))).toMatchObject({ sent: true });
     server!.closeAllConnections();
     await new Promise((resolve) => server!.close(resolve));

@@ -1,5 +1,4 @@
-import { setTimeout as delay } from "node:timers/promises";
-import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { createIdentity } from "../../shared/azure/identity.ts";
 import { createLogAnalytics } from "../../shared/azure/log-analytics.ts";
 import { createSignInProof } from "../../shared/azure/sign-in-proof.ts";
@@ -569,17 +568,20 @@ test("a write of somebody else's that came in between is told to a person", asyn
   const { config, log } = world;
   const theirs = createVaultSecrets({ config, identity: createIdentity(config), log });
   const vault = theirs.open({ name: VAULT, vaultUri: world.uriOf(VAULT) });
-  control().addFault({
-    match: { operation: "keyvault.setSecret" },
-    action: { kind: "latency", milliseconds: 300 },
+  // Its first call signs in.
+  await vault.versions(app.places[0]!);
+  const fault = control().addFault({
+    match: { operation: "keyvault.setSecret", vault: VAULT },
+    action: { kind: "latency", milliseconds: 1_500 },
     times: 1,
   });
   world.pass(5000);
   const ours = world.run(rotationId);
-  const written = () =>
-    world.events.some(({ type, target }) => type === "rotation.secretPublished" && target?.id === rotationId);
-  while (!written()) await delay(5);
-  await delay(100);
+  const isUnderWay = () =>
+    control()
+      .faults()
+      .some(({ id, happened }) => id === fault && happened > 0);
+  await vi.waitUntil(isUnderWay, { timeout: 150_000, interval: 5 });
   const { version } = await vault.write(app.places[0]!, { value: "value-of-theirs" });
   const { row } = await ours;
   expect(row).toMatchObject({ status: "needsAttention", attention: { code: "targetChangedMeanwhile" } });

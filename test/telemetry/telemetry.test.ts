@@ -1,8 +1,7 @@
 /** What a collector gets: one trace for each scan, the figures, and nothing secret. */
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
-import { setTimeout as delay } from "node:timers/promises";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { METRICS, traceContext } from "../../shared/telemetry.ts";
 import { ADMIN, Service } from "../support/service.ts";
 
@@ -91,7 +90,7 @@ beforeAll(async () => {
   await service.cloud.control.deliverEvents(undefined);
   const started = await service.call("POST", "/api/assets/discovery/scan", { token, body: { mode: "full" } });
   scanId = started.body.scanId;
-  await collected(() => span("evaluateAlertsSoon") && Object.keys(METRICS).every((name) => points.has(name)));
+  await collected(() => isTraceWhole() && Object.keys(METRICS).every((name) => points.has(name)));
 });
 afterAll(async () => {
   await service?.stop();
@@ -107,14 +106,23 @@ const sumOf = (name: string) =>
   points.get(name)!.reduce((sum, one) => sum + Number(one.asInt ?? one.asDouble ?? one.sum), 0);
 
 async function collected(isThere: () => unknown): Promise<void> {
-  for (let tries = 0; !isThere(); tries++) {
-    if (tries === 600) throw new Error(`Collected are ${spans.map(({ name }) => name)} and ${[...points.keys()]}.`);
-    await delay(100);
-  }
+  await vi.waitUntil(isThere, { timeout: 150_000, interval: 100 }).catch(() => {
+    throw new Error(`Collected are ${spans.map(({ name }) => name)} and ${[...points.keys()]}.`);
+  });
+}
+
+const SCAN = "POST /api/assets/discovery/scan";
+/** Spans come as they end, which may be the followers first. */
+function isTraceWhole(): boolean {
+  const trace = spans.filter(({ traceId }) => traceId === span(SCAN)?.traceId);
+  const ids = new Set(trace.map(({ spanId }) => spanId));
+  const names = trace.map(({ name }) => name);
+  const isThere = ["planScan", "evaluateAlertsSoon"].every((name) => names.includes(name));
+  return isThere && trace.every((one) => one.name === SCAN || ids.has(one.parentSpanId ?? ""));
 }
 
 test("a scan is one trace, from its request to the alerts that follow it", async () => {
-  const root = span("POST /api/assets/discovery/scan")!;
+  const root = span(SCAN)!;
   const trace = spans.filter(({ traceId }) => traceId === root.traceId);
   const names = trace.map(({ name }) => name);
   for (const name of ["planScan", "evaluateAlertsSoon"]) expect(names).toContain(name);
@@ -154,7 +162,7 @@ test("the figures are those of the scan", () => {
 });
 
 test("the log's lines say which trace they belong to", () => {
-  const { traceId } = span("POST /api/assets/discovery/scan")!;
+  const { traceId } = span(SCAN)!;
   const line = service.hosts[0]!.lines.find((one) => one.includes("A scan is over"));
   expect(line).toContain(`"traceId":"${traceId}"`);
 });
