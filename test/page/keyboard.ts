@@ -72,7 +72,7 @@ const BY_KEYBOARD: [string, (page: Page) => Promise<void>][] = [
       await tabTo(page, "smtp");
       await page.keyboard.press("Enter");
       await page.getByRole("heading", { name: "smtp", level: 1 }).waitFor();
-      expect(await page.evaluate("document.activeElement.id")).toBe("main");
+      await expect.poll(() => page.evaluate("document.activeElement.id")).toBe("main");
       await isLoaded(page);
       await tabTo(page, "Copy");
       await tabTo(page, "Overview");
@@ -368,6 +368,7 @@ withPlanted(
         await button.focus();
         await page.keyboard.press("Enter");
         await page.getByRole("dialog").waitFor();
+        await isLoaded(page);
         const inDialog = await focusable(page, "[role=dialog]");
         const reachedThere = await tabThrough(page, "[role=dialog]", inDialog.length + 4);
         expect.soft([operation, inDialog.filter((one) => !reachedThere.includes(one))]).toEqual([operation, []]);

@@ -1,4 +1,4 @@
-import { expect } from "vitest";
+import { expect, vi } from "vitest";
 import { ADMIN } from "../support/service.ts";
 import { callsAmong, enter, go, isLoaded, limited, open, service, withBrowser, withPlanted } from "./opened.ts";
 import { OTHERS, PASSWORD } from "./planted.ts";
@@ -118,16 +118,23 @@ withBrowser("a scan is watched less and less often, and not while nobody looks",
   const running = { ...body.items[0], status: "running", finishedAt: null };
   const { body: status } = await service.admin("GET", `/api/assets/discovery/scan/${running.scanId}/status`);
   await page.route(/discovery\/scans\?/, (route) => route.fulfill({ json: { ...body, items: [running] } }));
-  let asked = 0;
+  let [asked, heard] = [0, 0];
   await page.route(/\/status$/, (route) => {
     asked++;
     return route.fulfill({ json: { ...status, status: "running" } });
+  });
+  page.on("requestfinished", (request) => {
+    if (request.url().endsWith("/status")) heard++;
   });
   await go(page, "/", "Overview");
   await page.getByRole("progressbar", { name: "Vaults that were read" }).waitFor();
   const within = async (seconds: number) => {
     const before = asked;
-    for (let second = 0; second < seconds; second++) await page.clock.runFor(1_000);
+    for (let second = 0; second < seconds; second++) {
+      await page.clock.runFor(1_000);
+      // The next wait begins with the answer.
+      await vi.waitUntil(() => heard === asked, { timeout: 150_000, interval: 5 });
+    }
     return asked - before;
   };
   const first = await within(30);

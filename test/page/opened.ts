@@ -1,6 +1,6 @@
 /** One company, service and browser, which the tests of the page share: each file beside this one has those of a subject. */
 import type { BrowserContext, Page } from "playwright-core";
-import { afterAll, beforeAll, beforeEach, expect, test, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from "vitest";
 import type { Company } from "../../infra/local/cloud/company/company.ts";
 import { browserTests, openBrowser } from "../support/browser.ts";
 import { licence } from "../support/licence.ts";
@@ -50,6 +50,16 @@ async function signInByTheForm(): Promise<void> {
   await page.getByRole("heading", { name: "Overview" }).waitFor();
   await page.close();
 }
+
+/** What failed leaves the next one, and its own second try, neither its pages nor whom it signed in. */
+afterEach(async ({ task }) => {
+  if (task.result?.state !== "fail") return;
+  for (const page of context.pages().slice(1)) {
+    await page.unrouteAll({ behavior: "ignoreErrors" });
+    await page.close();
+  }
+  await context.clearCookies();
+});
 
 afterAll(async () => {
   await context?.close();

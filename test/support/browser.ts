@@ -26,6 +26,8 @@ export async function openBrowser(): Promise<BrowserContext> {
   const profile = mkdtempSync(path.join(tmpdir(), "browser-"));
   const context = await chromium.launchPersistentContext(profile, {
     executablePath,
+    // Nobody tries again what fails before the first test.
+    timeout: 300_000,
     // The browser's own errands would leave the machine.
     args: [
       "--no-sandbox",
@@ -37,6 +39,7 @@ export async function openBrowser(): Promise<BrowserContext> {
       "--disable-sync",
     ],
   });
-  context.once("close", () => rmSync(profile, { recursive: true, force: true }));
+  // Its processes may still write for a moment.
+  context.once("close", () => rmSync(profile, { recursive: true, force: true, maxRetries: 20 }));
   return context;
 }
