@@ -8,7 +8,7 @@ export default defineConfig({
     pool: "forks",
     // Processes are used for one file after the other.
     isolate: false,
-    setupFiles: ["test/support/fresh-modules.ts"],
+    setupFiles: ["test/support/fresh-modules.ts", "test/support/drawn-cases.ts"],
     // Twice the cores of the smallest machine: many tests wait for other processes.
     maxWorkers: 4,
     // Several times what the longest takes: no test waits for time to pass, but the machine may be busy.

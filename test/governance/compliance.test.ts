@@ -189,7 +189,8 @@ describe("the stand-in company acme", () => {
     expect(body).toMatchObject({ failed: violations.length, bySeverity, exempted: 0, evaluation: null });
     expect(body.total).toBe(body.passed + body.failed);
     expect(body.history.at(-1)).toEqual({
-      date: new Date().toISOString().slice(0, 10),
+      // By the store's clock, which was moved.
+      date: new Date(Date.now() + MINUTE_MS).toISOString().slice(0, 10),
       score: body.score,
       passed: body.passed,
       failed: body.failed,

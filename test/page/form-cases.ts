@@ -48,7 +48,8 @@ const get = async (path: string) => {
 const one = async (path: string, member: string, value: string) =>
   (await service.all(path)).find((item) => item[member] === value);
 const rule = (name: string) => one("/alerts/rules", "name", name);
-const soon = () => new Date(Date.now() + 30 * 86_400_000).toISOString().slice(0, 10);
+/** One day for all that is typed and looked for, also at midnight. */
+const SOON = new Date(Date.now() + 30 * 86_400_000).toISOString().slice(0, 10);
 
 /** A rule of a channel, with what is typed of its address. */
 function ruleBy(channel: string, method: string, address: Typed, wrong: Typed, wrongField: string): FormCase {
@@ -113,11 +114,11 @@ function provider(
         wrong,
         ...(wrongField !== undefined && { wrongField }),
         get typed() {
-          return { ...typed(), "The credential ends on": soon() };
+          return { ...typed(), "The credential ends on": SOON };
         },
         press: ["Try and save"],
         seen: async () =>
-          expect(await now()).toMatchObject({ configured: true, expiresOn: expect.stringContaining(soon()) }),
+          expect(await now()).toMatchObject({ configured: true, expiresOn: expect.stringContaining(SOON) }),
       },
       {
         open: `Remove: ${title}`,
@@ -219,7 +220,7 @@ export const FORMS: Record<string, FormCase> = {
     steps: [
       {
         open: "Snooze an asset",
-        wrong: { Asset: "nothing", Reason: "Seen to", "Until the end of": soon() },
+        wrong: { Asset: "nothing", Reason: "Seen to", "Until the end of": SOON },
         typed: { Asset: "kv-shop.secret.db" },
         press: ["Snooze"],
         seen: async () =>
@@ -239,7 +240,7 @@ export const FORMS: Record<string, FormCase> = {
         open: "Snooze all that fit",
         wrong: { "Only this vault": "kv-shop", Reason: "The move", "Until the end of": "2020-01-01" },
         wrongField: "Until the end of",
-        typed: { "Until the end of": soon() },
+        typed: { "Until the end of": SOON },
         press: ["Snooze"],
         seen: async () =>
           expect(await one("/alerts/snoozes", "reason", "The move")).toMatchObject({ filters: { vault: "kv-shop" } }),
@@ -271,7 +272,7 @@ export const FORMS: Record<string, FormCase> = {
         open: "Exempt",
         wrong: { Reason: "Goes next month", Until: "2020-01-01" },
         wrongField: "Until",
-        typed: { For: "vault", Until: soon() },
+        typed: { For: "vault", Until: SOON },
         press: ["Exempt"],
         seen: async () =>
           expect(await one("/compliance/exemptions", "reason", "Goes next month")).toMatchObject({
@@ -419,14 +420,14 @@ export const FORMS: Record<string, FormCase> = {
         open: "Set up OpenID Connect",
         wrong: { Issuer: "http://idp.example.invalid", "Client id": "lifecycle", "Client secret": SECRET },
         wrongField: "Issuer",
-        typed: { Issuer: IDP, "The client secret ends on": soon() },
+        typed: { Issuer: IDP, "The client secret ends on": SOON },
         press: ["Test", "Save"],
         seen: async () =>
           expect(await sso()).toMatchObject({
             providerType: "oidc",
             oidcIssuer: IDP,
             oidcClientSecretSet: true,
-            oidcClientSecretExpiresOn: expect.stringContaining(soon()),
+            oidcClientSecretExpiresOn: expect.stringContaining(SOON),
           }),
       },
       {
@@ -527,13 +528,13 @@ export const FORMS: Record<string, FormCase> = {
         },
         wrongField: "Tenant id",
         get typed() {
-          return { "Tenant id": outlet().id, "The client secret ends on": soon() };
+          return { "Tenant id": outlet().id, "The client secret ends on": SOON };
         },
         press: ["Add"],
         seen: async () =>
           expect(await get(`/b2c/tenants/${outlet().id}`)).toMatchObject({
             displayName: "Outlet",
-            clientSecretExpiresOn: expect.stringContaining(soon()),
+            clientSecretExpiresOn: expect.stringContaining(SOON),
           }),
       },
       {
@@ -554,7 +555,7 @@ export const FORMS: Record<string, FormCase> = {
         seen: async () => {
           const now = await get(`/b2c/tenants/${outlet().id}`);
           expect(now).toMatchObject({ displayName: "Outlets", discoveryIntervalHours: 5 });
-          expect(now.clientSecretExpiresOn?.slice(0, 10)).not.toBe(soon());
+          expect(now.clientSecretExpiresOn?.slice(0, 10)).not.toBe(SOON);
         },
       },
       { open: "Read it now", press: ["Read"] },
