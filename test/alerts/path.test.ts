@@ -83,6 +83,8 @@ test("an expired secret is told of on each channel, its renewal too, and what no
   expect(added).toMatchObject({ watched: true, watching: { watchAll: false, subscriptions: 1 } });
   expect(await ok("POST", `/subscriptions/${subscriptionId}/test`)).toMatchObject({ ok: true });
   await service.scan();
+  // The rules are evaluated after it, too: late, between two writes of the next scan, that would tell of half of what it found.
+  await service.settled();
   const changes = async (change: string): Promise<{ assetId: string }[]> =>
     (await ok("GET", `/api/assets/discovery/changes?change=${change}`)).items;
   expect((await changes("added")).map(({ assetId }) => assetId).sort()).toEqual([

@@ -262,10 +262,18 @@ export class Service {
         if ((await queues.getQueueClient(name).peekMessages()).peekedMessageItems.length > 0) return true;
       return false;
     };
-    const lines = (text: string) => this.hosts.flatMap((host) => host.lines.filter((line) => line.includes(text)));
-    const isRunning = () => lines("Executing 'Functions.").length > lines("Executed 'Functions.").length;
+    const count = (text: string) =>
+      this.hosts.reduce((sum, host) => sum + host.lines.filter((line) => line.includes(text)).length, 0);
+    const begun = () => count("Executing 'Functions.");
+    // Nothing ran, no message was there, and nothing began while it was looked.
+    const isIdle = async () => {
+      const before = begun();
+      const hadEnded = before === count("Executed 'Functions.");
+      return hadEnded && !(await isSeen()) && begun() === before;
+    };
+    // Twice, since a message may have been taken whose function has not said yet that it runs.
     const end = Date.now() + timeoutMs;
-    while ((await isSeen()) || isRunning()) {
+    while (!(await isIdle()) || !(await isIdle())) {
       if (Date.now() > end) throw new Error("There is still work under way");
       await delay(100);
     }
