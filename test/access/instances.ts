@@ -146,8 +146,8 @@ export const quickly: Derive = (password, salt) =>
     scrypt(password, salt, 32, { N: 2, r: 1, p: 1 }, (error, hash) => (error ? reject(error) : resolve(hash)));
   });
 
-/** Azurite with an account for each test of a file. */
-export async function startDeployments(tests = 40): Promise<{ next(): Deployment; azurite: TestStorage }> {
+/** Azurite with an account for each test of a file, and for some second tries. */
+export async function startDeployments(tests = 48): Promise<{ next(): Deployment; azurite: TestStorage }> {
   const accounts = Array.from({ length: tests }, (_, index) => `access${index}`);
   const azurite = await openStorage(accounts);
   let used = 0;

@@ -121,7 +121,7 @@ let deployment: Deployment;
 const log = recordingLog();
 
 beforeAll(async () => {
-  storage = await openStorage(Array.from({ length: 8 }, (_, index) => `literals${index}`));
+  storage = await openStorage(Array.from({ length: 12 }, (_, index) => `literals${index}`));
   ({ cloud, config } = await liveIn({ company }));
 });
 afterAll(async () => {
