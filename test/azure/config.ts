@@ -3,8 +3,8 @@ import { type Config, loadConfig } from "../../shared/config/config.ts";
 
 // Apart from what stands on vitest, for processes that tests start.
 
-/** The patience of production, without its waits. */
-export const IMPATIENT: Partial<CallLimits> = { firstWaitMs: 1, requestTimeoutMs: 2_000 };
+/** The patience of production, without its waits: only where nothing is answered does a test say how long is enough. */
+export const IMPATIENT: Partial<CallLimits> = { firstWaitMs: 1 };
 
 export function testConfig(environment: Record<string, string | undefined>): Config {
   return loadConfig({

@@ -5,6 +5,7 @@ import { readInfraFiles } from "../../infra/check/files.ts";
 import { grantsOf } from "../../infra/check/grants.ts";
 import { TABLES, type VaultEvent, type Workspace } from "../../infra/local/cloud/logs/workspaces.ts";
 import { createUsageNews } from "../../shared/alerts/usage-news.ts";
+import type { CallLimits } from "../../shared/azure/calls.ts";
 import { createIdentity } from "../../shared/azure/identity.ts";
 import { createLogAnalytics } from "../../shared/azure/log-analytics.ts";
 import { createVaultSecrets } from "../../shared/azure/vault-secrets.ts";
@@ -53,8 +54,8 @@ beforeEach(() => {
   changed = [];
   control().resetCounts();
   for (const one of control().logs.all) Object.assign(one, { events: [], delayMilliseconds: 0, volume: undefined });
-  // Each test begins in an hour of its own.
-  control().moveClock(2 * DAY_MS);
+  // Each test begins on a day of its own, in the middle of an hour: none passes into the next by itself.
+  control().moveClock(2 * DAY_MS + 12.5 * HOUR_MS - (now() % DAY_MS));
 });
 
 /** What the inventory has of the vault, and what compliance was asked to look at. */
@@ -62,7 +63,15 @@ let secrets: { asset: { name: string; enabled: boolean; createdOn: number } }[] 
 let changed: string[][] = [];
 
 /** One store, with the logs on it as each instance has them. */
-function room({ ids = [workspace().id], config = live.config }: { ids?: string[]; config?: Config } = {}) {
+function room({
+  ids = [workspace().id],
+  config = live.config,
+  limits = IMPATIENT,
+}: {
+  ids?: string[];
+  config?: Config;
+  limits?: Partial<CallLimits>;
+} = {}) {
   const connectionString = storage.connectionString(ACCOUNTS[accounts++]!);
   const named = { ...config, LOG_ANALYTICS_WORKSPACE_IDS: ids };
   const identity = createIdentity(named);
@@ -72,7 +81,7 @@ function room({ ids = [workspace().id], config = live.config }: { ids?: string[]
     createLogs({
       tables: steps ? dying(tables, steps) : tables,
       config: named,
-      logAnalytics: createLogAnalytics({ config: named, identity, log, limits: IMPATIENT }),
+      logAnalytics: createLogAnalytics({ config: named, identity, log, limits }),
       ownObjectId: async () => (await identity.describe()).objectId,
       settings: { values: async () => ({ unusedSecretDays: 5 }) },
       inventory: {
@@ -239,7 +248,7 @@ test("a partial answer adds what it has and is no whole: the same time is asked 
 });
 
 test("a workspace that may not be read, or that there is not, is told of, and what was known stays", async () => {
-  const logs = room().start();
+  const logs = room({ limits: { ...IMPATIENT, requestTimeoutMs: 2_000 } }).start();
   read();
   expect(edgesIn(await told(logs.source))).toHaveLength(1);
   const faults = [
