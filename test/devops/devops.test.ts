@@ -77,6 +77,8 @@ const company: Company = {
 
 let service: Service;
 let devops: StandIn;
+/** Who is a user of the organization. */
+let members: string[];
 let client: DevopsClient;
 /** The room as another instance has it, in this process. */
 let room: Devops;
@@ -87,6 +89,7 @@ const log = recordingLog();
 beforeAll(async () => {
   service = await Service.start({ company, shortWaits: true });
   ({ devops } = service.cloud.control);
+  members = [...devops.members];
   await enter(service.cloud);
   const config = configIn(service.cloud);
   const randomness = systemRandomness();
@@ -99,7 +102,7 @@ beforeAll(async () => {
 });
 afterAll(() => service?.stop());
 afterEach(() => {
-  devops.set({ tokenMode: null, slowed: { seconds: 0, times: 0 } });
+  devops.set({ tokenMode: null, slowed: { seconds: 0, times: 0 }, members });
   service.cloud.control.clearFaults();
 });
 
@@ -224,10 +227,8 @@ describe("the test", () => {
     const other = await service.admin("POST", `${SETTINGS}/test`);
     expect(other.body).toMatchObject({ ok: false, identity: null, steps: [{ step: "signIn", code: "notFound" }] });
     await configure();
-    const members = [...devops.members];
     devops.set({ members: [] });
     const { body } = await service.admin("POST", `${SETTINGS}/test`);
-    devops.set({ members });
     expect(body).toMatchObject({ ok: false, steps: [{ step: "signIn", ok: false, code: "unauthorized" }] });
     expect(body.steps[0].remedy).toContain("as a user of the organization");
   });
@@ -261,10 +262,12 @@ describe("the test", () => {
 describe("the pace", () => {
   test("is DevOps', also where it answers", async () => {
     devops.set({ slowed: { seconds: 1, times: 1 } });
+    service.cloud.control.resetCounts();
     await client.user();
-    const before = Date.now();
     await client.user();
-    expect(Date.now() - before).toBeGreaterThan(800);
+    // As DevOps saw them, but for what a timer is early by.
+    const [first, second] = service.cloud.control.requests({ operation: "devops.connectionData" });
+    expect(Date.parse(second!.at) - Date.parse(first!.at)).toBeGreaterThanOrEqual(990);
     // A client of its own: the wait is longer than anybody should wait here.
     const other = createDevopsClient({
       address: `${configIn(service.cloud).AZURE_DEVOPS_ENDPOINT}/acme`,
@@ -348,24 +351,22 @@ describe("a secret variable", () => {
   const place = (variable = "DB_PASSWORD") => {
     return { projectId: projectId("Shop"), groupId: devops.organization.groupNamed("shop-copies").id, variable };
   };
-  const members = () => Object.keys(devops.organization.groupNamed("shop-copies").variables);
+  const names = () => Object.keys(devops.organization.groupNamed("shop-copies").variables);
 
-  test("is replaced without a change to any other member, within a second of the last read", async () => {
+  test("is replaced without a change to any other member, right after a second read", async () => {
     service.cloud.control.resetCounts();
     expect(await replaceVariable(client, place("db_password"), "new-value-1")).toEqual({ meanwhile: [] });
     const group = devops.organization.groupNamed("shop-copies");
     expect(devops.value("shop-copies", "DB_PASSWORD")).toBe("new-value-1");
     expect(devops.value("shop-copies", "HOOK")).toBe("https://hooks.acme.example/T0KEN");
-    expect(members()).toEqual(["DB_PASSWORD", "HOOK", "REGION", "__proto__"]);
+    expect(names()).toEqual(["DB_PASSWORD", "HOOK", "REGION", "__proto__"]);
     expect(group.projects.map(({ name }) => name)).toEqual(["Shop", "Website"]);
     const calls = service.cloud.control.requests({ host: "devops.localhost" });
-    expect(calls.map(({ operation }) => operation.replace("devops.", ""))).toEqual([
-      "getVariableGroup",
-      "getVariableGroup",
-      "putVariableGroup",
-      "getVariableGroup",
-    ]);
-    expect(Date.parse(calls[2]!.at) - Date.parse(calls[1]!.at)).toBeLessThanOrEqual(1_000);
+    const made = calls.map(({ operation }) => operation.replace("devops.", ""));
+    // A slow machine reads more often before: see "is read again where the write would come too late".
+    expect(made.slice(0, 2)).toEqual(["getVariableGroup", "getVariableGroup"]);
+    expect(made.slice(-3)).toEqual(["getVariableGroup", "putVariableGroup", "getVariableGroup"]);
+    expect(made.filter((one) => one === "putVariableGroup")).toHaveLength(1);
   });
 
   test("is left alone when somebody else changes the group before it is written", async () => {
@@ -380,7 +381,7 @@ describe("a secret variable", () => {
     expect(devops.value("shop-copies", "DB_PASSWORD")).toBe("new-value-1");
     // The next try builds on what stands now.
     expect(await replaceVariable(client, place(), "new-value-2")).toEqual({ meanwhile: [] });
-    expect(members()).toContain("ADDED");
+    expect(names()).toContain("ADDED");
   });
 
   test("names what somebody else changed after it was written", async () => {
@@ -417,7 +418,7 @@ describe("a secret variable", () => {
   });
 
   test("is as it should be after a worker died at any of its calls", async () => {
-    const before = members();
+    const before = names();
     const tried = { before: 0, after: 0 };
     for (const when of ["before", "after"] as const) {
       for (let dieAt = 1; ; dieAt++) {
@@ -426,7 +427,7 @@ describe("a secret variable", () => {
         if (!died) break;
         tried[when]++;
         expect(await replaceVariable(client, place(), value)).toEqual({ meanwhile: [] });
-        expect([devops.value("shop-copies", "DB_PASSWORD"), members()]).toEqual([value, before]);
+        expect([devops.value("shop-copies", "DB_PASSWORD"), names()]).toEqual([value, before]);
       }
     }
     expect(tried).toEqual({ before: 4, after: 4 });
