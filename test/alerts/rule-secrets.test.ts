@@ -62,31 +62,28 @@ describe("the secret of a deleted rule", () => {
     // Whether it was removed is not known, so nothing is said of it.
     [{ kind: "fail", status: 500 }, ["alertRule.secretRemoved intent"]],
     [{ kind: "failAfter", status: 500 }, ["alertRule.secretRemoved intent"]],
-  ])(
-    "that the key vault does not remove (%j) goes a day later, with an entry of its own",
-    (action, entries) =>
-      withRoom(async (room) => {
-        const { rule } = await room.webhookRule();
-        const fault = { match: { operation: "keyvault.deleteSecret" }, action };
-        cloud.control.addFault({ match: { operation: "keyvault.getDeletedSecret" }, action });
-        cloud.control.addFault(fault);
-        await room.instance().rules.remove(rule.ruleId, caller, undefined);
-        expect(entered(room).slice(-entries.length - 1)).toEqual(["alertRule.deleted success", ...entries]);
-        cloud.control.clearFaults();
-        const before = room.events.length;
-        room.clock.add(DAY_MS - 1);
-        await room.instance().cleanUp(system);
-        expect(room.events).toHaveLength(before);
-        room.clock.add(2);
-        await room.instance().cleanUp(system);
-        expect(kept(rule.ruleId)).toBeUndefined();
-        expect(await noted(room, rule.ruleId)).toBeUndefined();
-        expect(room.events.slice(before)).toMatchObject([
-          { type: "alertRule.secretRemoved", outcome: "intent", caller: system, target: { id: rule.ruleId } },
-          { type: "alertRule.secretRemoved", outcome: "success" },
-        ]);
-      }),
-    30_000,
+  ])("that the key vault does not remove (%j) goes a day later, with an entry of its own", (action, entries) =>
+    withRoom(async (room) => {
+      const { rule } = await room.webhookRule();
+      const fault = { match: { operation: "keyvault.deleteSecret" }, action };
+      cloud.control.addFault({ match: { operation: "keyvault.getDeletedSecret" }, action });
+      cloud.control.addFault(fault);
+      await room.instance().rules.remove(rule.ruleId, caller, undefined);
+      expect(entered(room).slice(-entries.length - 1)).toEqual(["alertRule.deleted success", ...entries]);
+      cloud.control.clearFaults();
+      const before = room.events.length;
+      room.clock.add(DAY_MS - 1);
+      await room.instance().cleanUp(system);
+      expect(room.events).toHaveLength(before);
+      room.clock.add(2);
+      await room.instance().cleanUp(system);
+      expect(kept(rule.ruleId)).toBeUndefined();
+      expect(await noted(room, rule.ruleId)).toBeUndefined();
+      expect(room.events.slice(before)).toMatchObject([
+        { type: "alertRule.secretRemoved", outcome: "intent", caller: system, target: { id: rule.ruleId } },
+        { type: "alertRule.secretRemoved", outcome: "success" },
+      ]);
+    }),
   );
 
   test("is removed although the rule's deletion was answered by a reset", () =>
@@ -149,15 +146,12 @@ describe("a key vault that fails", () => {
     { kind: "cutAnswer" },
     { kind: "failAfter", status: 500 },
     { kind: "reset" },
-  ])(
-    "once is asked again, and the rule has a secret that can be read (%j)",
-    (action) =>
-      withRoom(async (room) => {
-        cloud.control.addFault({ match: { operation: "keyvault.setSecret" }, action, times: 1 });
-        const { rule } = await room.webhookRule();
-        expect(await room.instance().rules.readSecret(rule)).toMatchObject({ keys: [{ key: expect.any(String) }] });
-      }),
-    20_000,
+  ])("once is asked again, and the rule has a secret that can be read (%j)", (action) =>
+    withRoom(async (room) => {
+      cloud.control.addFault({ match: { operation: "keyvault.setSecret" }, action, times: 1 });
+      const { rule } = await room.webhookRule();
+      expect(await room.instance().rules.readSecret(rule)).toMatchObject({ keys: [{ key: expect.any(String) }] });
+    }),
   );
 
   test("for good leaves no rule, and caller and audit log say so", () =>

@@ -31,7 +31,7 @@ let account = 0;
 let deployment: Deployment;
 
 beforeAll(async () => {
-  const accounts = Array.from({ length: 12 }, (_, index) => `faults${index}`);
+  const accounts = Array.from({ length: 16 }, (_, index) => `faults${index}`);
   [storage, live] = await Promise.all([
     startMovedStorage(accounts),
     liveIn({ company: { subscriptions: [], applications: applications(40) } }),
@@ -131,7 +131,7 @@ test(
       await expectWhole(process.tables);
     }
   },
-  120_000 + KILLS * 20_000,
+  300_000 + KILLS * 20_000,
 );
 
 test("a message that comes twice, on two hosts, is one run that reads Graph once", async () => {

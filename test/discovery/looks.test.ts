@@ -495,7 +495,7 @@ describe("whoever dies", () => {
     rooms.cloud.whileLooking = async () => {
       for (const times of [1, 2]) {
         vi.advanceTimersByTime(20 * SECOND_MS);
-        await vi.waitFor(() => expect(renew).toHaveBeenCalledTimes(times));
+        await vi.waitFor(() => expect(renew).toHaveBeenCalledTimes(times), { timeout: 150_000 });
       }
     };
     try {

@@ -233,7 +233,7 @@ describe("a scan in the invocation of its one message", () => {
       expect(await other.active.all()).toEqual([]);
     }
     expect(deaths).toBeGreaterThan(1);
-  }, 120_000);
+  });
 });
 
 describe("the list of scans", () => {

@@ -18,9 +18,9 @@ const ADMIN = { username: "admin", password: "correct-horse-battery" };
 const NOTICED_MS = 150;
 /** Longer than a dead worker's claim on a delivery holds. */
 const AFTER_A_KILL_MS = 3 * 60_000;
-const DRAINED_MS = 60_000;
+const DRAINED_MS = 150_000;
 /** How long the stand-in cloud is busy with an operation in which the process is killed. */
-const OPERATION_MS = 1000;
+const OPERATION_MS = 5000;
 const TYPES = ["secrets", "keys", "certificates"] as const;
 /** Assets expire from so many days before the first day on, in the middle between two evaluations. */
 const FIRST_EXPIRY_DAY = -2.5;
