@@ -242,6 +242,9 @@ test.each([
     },
   ],
 ] as const)("a server that hangs %s is cut off", async (_, hang) => {
+  // The first request of all also loads libraries and certificates, which takes longer than is given here.
+  server.answer((_request, response) => response.writeHead(200, JSON_TYPE).end(secretPage([])));
+  await all(vault().secrets());
   server.answer((_request, response) => hang(response));
   const failure = await failureOf(all(vault({ requestTimeoutMs: 500 }).secrets()));
   expect(failure.code).toBe("unreachable");

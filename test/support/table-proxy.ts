@@ -165,6 +165,8 @@ export async function startTableProxy(
     handle(incoming, answer).catch(() => answer.destroy());
   });
 
+  // Longer than any pause between two requests: no connection ends just as it is used again.
+  server.keepAliveTimeout = 120_000;
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const { port } = server.address() as AddressInfo;
   return {
