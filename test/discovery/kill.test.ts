@@ -1,6 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { TableClient } from "@azure/data-tables";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import type { Company } from "../../infra/local/cloud/company/company.ts";
 import { Dice } from "../../infra/local/cloud/company/dice.ts";
 import { movedClock } from "../support/moved-clock.ts";
@@ -38,6 +38,15 @@ beforeAll(async () => {
 afterAll(async () => {
   await service?.stop();
   storageClock.remove();
+});
+// A first try that failed may have left its host dead and its scan under way.
+beforeEach(async () => {
+  service.tables.heal();
+  service.cloud.control.clearFaults();
+  if (service.hosts.length === 0) await service.addHost();
+  const scans = await service.all("/api/assets/discovery/scans");
+  for (const { scanId, status } of scans)
+    if (status === "queued" || status === "running") await service.scanEnds(scanId);
 });
 
 /** `KILLS=20 npx vitest run test/discovery/kill.test.ts` makes more. */
