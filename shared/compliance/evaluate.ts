@@ -31,18 +31,27 @@ export function evaluateAsset(
   before: AssetState | undefined,
   ownerTag: string,
 ): AssetState {
-  const state: AssetState = { type: asset.type, name: asset.name, passed: [], failed: [] };
+  const passed: number[] = [];
+  const failed: Failure[] = [];
+  let dueAt: number | undefined;
   for (const check of ASSET_CHECKS) {
     if (check.resourceType !== asset.type || sourceOf(check) !== sourceOf(asset)) continue;
     const { result, evidence, changesAt } = check.evaluate({ asset, ...facts }, context);
-    if (result === "pass") state.passed.push(check.code);
-    if (result === "fail") {
-      state.failed.push({ code: check.code, since: since(before?.failed, check.code, context.now), evidence });
-    }
-    if (check.timed === "age" && changesAt !== undefined) state.dueAt = Math.min(state.dueAt ?? changesAt, changesAt);
+    if (result === "pass") passed.push(check.code);
+    if (result === "fail")
+      failed.push({ code: check.code, since: since(before?.failed, check.code, context.now), evidence });
+    if (check.timed === "age" && changesAt !== undefined) dueAt = Math.min(dueAt ?? changesAt, changesAt);
   }
-  const known = state.failed.length > 0 ? assetFactsOf(asset, ownerTag) : undefined;
-  return known ? { ...state, facts: known } : state;
+  const known = failed.length > 0 ? assetFactsOf(asset, ownerTag) : undefined;
+  return {
+    type: asset.type,
+    name: asset.name,
+    // Copies have room for what they hold and no more: there are two of them an asset.
+    passed: passed.slice(),
+    failed: failed.slice(),
+    ...(dueAt === undefined ? {} : { dueAt }),
+    ...(known ? { facts: known } : {}),
+  };
 }
 
 export function evaluateVault(

@@ -226,10 +226,9 @@ export function createEvaluator(deps: {
     references: VaultReferences,
     evaluationId?: string,
   ): Promise<void> {
-    const states = [...all].map(
-      ([key, asset]) => [key, judged(vault, asset, references, at, known.assets.get(key))] as const,
-    );
-    await commit(known, vault, at, new Map(states), all, references, evaluationId);
+    const states = new Map<string, AssetState>();
+    for (const [key, asset] of all) states.set(key, judged(vault, asset, references, at, known.assets.get(key)));
+    await commit(known, vault, at, states, all, references, evaluationId);
   }
 
   /** These assets, of which the undefined are gone; the others stay as they stand. */

@@ -66,16 +66,27 @@ const hashOf = (items: readonly unknown[], facts: Facts | undefined): string =>
 const unpackFacts = (bytes: Uint8Array | undefined): Facts | undefined =>
   bytes === undefined ? undefined : Facts.parse(inflate(bytes));
 
-function chunksOf<T>(items: readonly T[], perRow: number, factsOf?: (at: number) => AssetFacts | undefined): Chunk[] {
+/**
+ * @param stored - An item as its row holds it. It is made again for the bytes: those of all rows of a large vault at once
+ * would take as much memory as its results.
+ */
+function chunksOf<T>(
+  items: readonly T[],
+  perRow: number,
+  stored: (item: T) => unknown,
+  factsOf: (item: T) => AssetFacts | undefined,
+): Chunk[] {
   const chunks: Chunk[] = [];
   for (let start = 0; start < items.length; start += perRow) {
     const part = items.slice(start, start + perRow);
-    const all = factsOf ? part.map((_, at) => factsOf(start + at) ?? null) : [];
-    const facts = all.some((one) => one !== null) ? all : undefined;
+    const values = () => part.map(stored);
+    const facts = part.some((item) => factsOf(item) !== undefined)
+      ? () => part.map((item) => factsOf(item) ?? null)
+      : undefined;
     chunks.push({
-      hash: hashOf(part, facts),
-      bytes: () => deflate(part),
-      facts: () => (facts === undefined ? undefined : deflate(facts)),
+      hash: hashOf(values(), facts?.()),
+      bytes: () => deflate(values()),
+      facts: () => facts && deflate(facts()),
     });
   }
   return chunks;
@@ -90,19 +101,16 @@ const byKey = (a: AssetState, b: AssetState): number => {
   return left < right ? -1 : left > right ? 1 : 0;
 };
 
-export function detailChunks(assets: Iterable<AssetState>): Chunk[] {
-  const sorted = [...assets].sort(byKey);
-  const stored = sorted.map(
-    ({ type, name, passed, failed, dueAt }): StoredAsset => [
-      type,
-      name,
-      passed,
-      failed.map(({ code, since, evidence }): z.infer<typeof StoredFailure> => [code, since, evidence]),
-      dueAt ?? 0,
-    ],
-  );
-  return chunksOf(stored, ASSETS_PER_ROW, (at) => sorted[at]!.facts);
-}
+export const detailChunks = (assets: Iterable<AssetState>): Chunk[] =>
+  chunksOf([...assets].sort(byKey), ASSETS_PER_ROW, storedAsset, ({ facts }) => facts);
+
+const storedAsset = ({ type, name, passed, failed, dueAt }: AssetState): StoredAsset => [
+  type,
+  name,
+  passed,
+  failed.map(({ code, since, evidence }): z.infer<typeof StoredFailure> => [code, since, evidence]),
+  dueAt ?? 0,
+];
 
 /** A details row's assets, with the hash its chunk was written under. */
 export function unpackDetails(bytes: Uint8Array, packedFacts?: Uint8Array): { hash: string; assets: AssetState[] } {
@@ -128,11 +136,10 @@ type StoredFinding = [name: string, since: number, evidence: string];
 const StoredFindings = z.array(z.tuple([z.string(), z.int(), z.string()]));
 
 /** Findings in the order of their names, whatever their case. */
-export function findingChunks(findings: readonly Finding[]): Chunk[] {
-  const sorted = sortedFindings(findings);
-  const stored = sorted.map(([name, since, evidence]): StoredFinding => [name, since, evidence]);
-  return chunksOf(stored, FINDINGS_PER_ROW, (at) => sorted[at]![3]);
-}
+export const findingChunks = (findings: readonly Finding[]): Chunk[] =>
+  chunksOf(sortedFindings(findings), FINDINGS_PER_ROW, storedFinding, ([, , , facts]) => facts);
+
+const storedFinding = ([name, since, evidence]: Finding): StoredFinding => [name, since, evidence];
 
 export function sortedFindings(findings: readonly Finding[]): Finding[] {
   const keyed = findings.map((finding) => ({ finding, key: finding[0].toLowerCase() }));
@@ -155,8 +162,7 @@ export const findingsHash = (bytes: Uint8Array, packedFacts?: Uint8Array): strin
 /** A violation that arose: its check's code, the resource's name, since when, and the resource's tags. */
 export type NewViolationItem = [code: number, name: string, since: number, tags: Record<string, string>];
 const StoredNewViolations = z.array(z.tuple([z.int(), z.string(), z.int(), z.record(z.string(), z.string())]));
-const NEW_VIOLATIONS_PER_ROW = 1000;
+export const NEW_VIOLATIONS_PER_ROW = 1000;
 
-export const newViolationChunks = (items: readonly NewViolationItem[]): Chunk[] =>
-  chunksOf(items, NEW_VIOLATIONS_PER_ROW);
+export const packNewViolations = (items: readonly NewViolationItem[]): Uint8Array<ArrayBuffer> => deflate(items);
 export const unpackNewViolations = (bytes: Uint8Array): NewViolationItem[] => StoredNewViolations.parse(inflate(bytes));

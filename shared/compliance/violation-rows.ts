@@ -6,7 +6,7 @@ import { Details, detailsKey, detailsPrefix, Findings, findingsKey, STATE } from
 import type { Overview, VaultOverview } from "./overview.ts";
 import { FINDINGS_PER_ROW, type Finding, sortedFindings, unpackDetails, unpackFindings } from "./pack.ts";
 import { findingRows } from "./vault-state.ts";
-import { findingsByCheck } from "./write-state.ts";
+import { failingByCheck, findingsOf } from "./write-state.ts";
 
 /** A stretch of one check's failing resources in one vault, by position. */
 export interface Slice {
@@ -88,7 +88,8 @@ async function readVault(tables: Tables, vaultName: string): Promise<Map<number,
   for await (const rows of tables.pages(Details, range)) {
     for (const row of rows) assets.push(...unpackDetails(row.assets, row.facts).assets);
   }
-  return new Map([...findingsByCheck(assets)].map(([code, findings]) => [code, sortedFindings(findings)]));
+  const failing = failingByCheck(assets);
+  return new Map([...failing.keys()].map((code) => [code, sortedFindings(findingsOf(failing, code))]));
 }
 
 /** A stretch of row keys, and how many rows it holds. */

@@ -23,8 +23,9 @@ import {
   detailChunks,
   type Finding,
   findingChunks,
+  NEW_VIOLATIONS_PER_ROW,
   type NewViolationItem,
-  newViolationChunks,
+  packNewViolations,
   packTallies,
   unpackTallies,
 } from "./pack.ts";
@@ -184,13 +185,14 @@ function* detailOperations(known: KnownState, details: Chunk[], vaultName: strin
   for (let at = details.length; at < before.length; at++) yield remove(Details, detailsKey(vaultName, at));
 }
 
+/** Check by check, so that the findings of one are in memory at a time. */
 function* findingOperations(known: KnownState, next: NextState): Generator<Operation> {
-  const before = known.whole ? findingRowsByCheck(known.assets.values()) : new Map<number, Chunk[]>();
-  const after = findingRowsByCheck(next.results.assets.values());
+  const before = failingByCheck(known.whole ? known.assets.values() : []);
+  const after = failingByCheck(next.results.assets.values());
   const { name } = next.vault;
   for (const check of ASSET_CHECKS) {
-    const wanted = after.get(check.code) ?? [];
-    const standing = before.get(check.code) ?? [];
+    const wanted = findingChunks(findingsOf(after, check.code));
+    const standing = findingChunks(findingsOf(before, check.code));
     for (const [at, chunk] of wanted.entries()) {
       if (standing[at]?.hash !== chunk.hash)
         yield put(Findings, findingsKey(check, name, at), { items: chunk.bytes(), ...factsOfChunk(chunk) });
@@ -200,47 +202,67 @@ function* findingOperations(known: KnownState, next: NextState): Generator<Opera
 }
 
 /** What did not fail before. */
-function* newViolationOperations(
-  known: KnownState,
-  { vault, results, evaluated, at }: NextState,
-): Generator<Operation> {
-  const items: NewViolationItem[] = [];
-  const add = (
-    name: string,
-    tags: Record<string, string> | undefined,
-    now: Failure[],
-    before: Failure[] | undefined,
-  ) => {
-    for (const { code, since } of now) {
-      if (!before?.some((failure) => failure.code === code)) items.push([code, name, since, tags ?? {}]);
-    }
-  };
-  add(vault.name, vault.tags, results.failed, known.row?.failures);
-  for (const [key, asset] of evaluated) {
-    add(asset.name, asset.tags, results.assets.get(key)?.failed ?? [], known.assets.get(key)?.failed);
+function* newViolationOperations(known: KnownState, next: NextState): Generator<Operation> {
+  const { name, id: vaultId, subscriptionId } = next.vault;
+  let chunk = 0;
+  let items: NewViolationItem[] = [];
+  const row = () =>
+    put(NewViolationRows, newViolationsKey(next.at, name, chunk++), {
+      name,
+      vaultId,
+      subscriptionId,
+      items: packNewViolations(items),
+    });
+  for (const item of newViolations(known, next)) {
+    items.push(item);
+    if (items.length < NEW_VIOLATIONS_PER_ROW) continue;
+    yield row();
+    items = [];
   }
-  const { name, id: vaultId, subscriptionId } = vault;
-  for (const [chunk, { bytes }] of newViolationChunks(items).entries()) {
-    yield put(NewViolationRows, newViolationsKey(at, name, chunk), { name, vaultId, subscriptionId, items: bytes() });
+  if (items.length > 0) yield row();
+}
+
+function* newViolations(known: KnownState, { vault, results, evaluated }: NextState): Generator<NewViolationItem> {
+  yield* arisen(vault, results.failed, known.row?.failures);
+  for (const [key, asset] of evaluated)
+    yield* arisen(asset, results.assets.get(key)?.failed ?? [], known.assets.get(key)?.failed);
+}
+
+function* arisen(
+  { name, tags }: Pick<VaultRecord | AssetRecord, "name" | "tags">,
+  now: Failure[],
+  before: Failure[] | undefined,
+): Generator<NewViolationItem> {
+  for (const { code, since } of now) {
+    if (!before?.some((failure) => failure.code === code)) yield [code, name, since, tags ?? {}];
   }
 }
 
 /** Findings rows as they follow from assets' results, by the check's code. */
-export const findingRowsByCheck = (assets: Iterable<AssetState>): Map<number, Chunk[]> =>
-  new Map([...findingsByCheck(assets)].map(([code, list]) => [code, findingChunks(list)]));
+export function findingRowsByCheck(assets: Iterable<AssetState>): Map<number, Chunk[]> {
+  const failing = failingByCheck(assets);
+  return new Map([...failing.keys()].map((code) => [code, findingChunks(findingsOf(failing, code))]));
+}
 
-/** What fails of these assets, by the check's code. */
-export function findingsByCheck(assets: Iterable<AssetState>): Map<number, Finding[]> {
-  const findings = new Map<number, Finding[]>();
-  for (const { name, failed, facts } of assets) {
-    for (const { code, since, evidence } of failed) {
-      const list = findings.get(code) ?? [];
-      list.push([name, since, evidence, facts]);
-      findings.set(code, list);
+/** The assets that fail a check, by its code. */
+export function failingByCheck(assets: Iterable<AssetState>): Map<number, AssetState[]> {
+  const failing = new Map<number, AssetState[]>();
+  for (const asset of assets) {
+    for (const { code } of asset.failed) {
+      const list = failing.get(code) ?? [];
+      list.push(asset);
+      failing.set(code, list);
     }
   }
-  return findings;
+  return failing;
 }
+
+/** What one check finds. */
+export const findingsOf = (failing: ReadonlyMap<number, AssetState[]>, code: number): Finding[] =>
+  (failing.get(code) ?? []).map(({ name, failed, facts }) => {
+    const { since, evidence } = failed.find((failure) => failure.code === code)!;
+    return [name, since, evidence, facts];
+  });
 
 function emptied(row: Row<VaultState>): VaultState {
   const { dueAt: _due, evaluationId: _id, owners: _owners, ...state } = withoutKeys(row);

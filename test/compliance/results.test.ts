@@ -382,7 +382,10 @@ test("a vault with thousands of failing secrets is listed whole, in order, after
   const secrets = Array.from({ length: 1205 }, (_, at) =>
     asset("kv-big", "secret", `secret-${String(at).padStart(5, "0")}`, { contentType: undefined }),
   );
+  const { cursor: start } = await room.compliance.newViolations(undefined, 1);
   await room.scan(vault("kv-big"), secrets);
+  const { violations } = await room.compliance.newViolations(start, 2000);
+  expect(violations.map(({ resourceId }) => resourceId)).toEqual(secrets.map(({ name }) => `kv-big.secret.${name}`));
   await room.scan(vault("kv-small"), [asset("kv-small", "secret", "only", { contentType: undefined })]);
   const names = async () =>
     (await walk(room.compliance, { severity: "low" }, 300)).map(({ resourceName }) => resourceName);
