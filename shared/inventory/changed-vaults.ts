@@ -50,8 +50,8 @@ export const ChangedVaults = entity(Vaults.table, ChangedVault);
 export const CHANGED = "l!";
 export const changedKey = (name: string): string => `${CHANGED}${name.toLowerCase()}`;
 
-/** Of all columns together: an entity has 1 MiB. */
-const MAX_PACKED_BYTES = 700_000;
+/** Of either state, since a later change leaves how the totals count the vault as it stands: an entity has 1 MiB. */
+const MAX_STATE_BYTES = 500_000;
 
 /** Deflated JSON, the expiries in base64; no bytes for undefined. */
 function packCounted(counted: Counted | undefined): Uint8Array<ArrayBuffer> {
@@ -96,13 +96,12 @@ const hashOf = (bytes: Uint8Array): string => createHash("sha256").update(bytes)
 /** The row of a vault that the totals count as `before`. */
 export function changedFrom(before: Counted | undefined, now: Counted | undefined): ChangedVault {
   const packed = { before: packCounted(before), now: packCounted(now) };
-  const all = {
-    ...packed,
-    ownersBefore: packOwners(packed.before, before?.owners),
-    ownersNow: packOwners(packed.now, now?.owners),
-  };
-  const bytes = Object.values(all).reduce((sum, { length }) => sum + length, 0);
-  return bytes <= MAX_PACKED_BYTES ? all : { unkept: true };
+  const ownersBefore = packOwners(packed.before, before?.owners);
+  const ownersNow = packOwners(packed.now, now?.owners);
+  const isKept =
+    packed.before.length + ownersBefore.length <= MAX_STATE_BYTES &&
+    packed.now.length + ownersNow.length <= MAX_STATE_BYTES;
+  return isKept ? { ...packed, ownersBefore, ownersNow } : { unkept: true };
 }
 
 /**
@@ -125,10 +124,11 @@ export function readChanged(row: Partial<ChangedVault>, owners: boolean): Change
 export type Changed = Change<Counted>;
 
 /** Whether both are counted alike. */
-export function countsAlike(one: VaultRecord | undefined, other: VaultRecord | undefined): boolean {
-  const counted = (vault: VaultRecord | undefined): string =>
+export function countsAlike(one: Counted | undefined, other: Counted | undefined): boolean {
+  const counted = (vault: Counted | undefined): string =>
     JSON.stringify(
       vault && [
+        vault.name,
         vault.subscriptionId,
         vault.failedScans > 0,
         ASSET_TYPES.map((type) => Buffer.from(expiriesOf(vault, type) ?? []).toString("base64")),

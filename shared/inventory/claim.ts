@@ -5,6 +5,7 @@ import type { Row } from "../storage/entity.ts";
 import { keyEnd } from "../storage/keys.ts";
 import { type Fence, insert, type Operation, put, remove, replace, type Tables } from "../storage/tables.ts";
 import { SECOND_MS } from "../time.ts";
+import { ChangeRows, newChangesKey } from "./change-log.ts";
 import { countsAlike, writeVault } from "./changed-vaults.ts";
 import type { PendingEntry } from "./changes.ts";
 import { AssetFences, fenceKey, partitions } from "./layout.ts";
@@ -65,11 +66,18 @@ export interface Claim {
   confirm(): Promise<void>;
   /** After a write was refused: takes every fence again, if the vault is still this worker's. @throws {VaultBusy} */
   retake(): Promise<void>;
+  /** Under which key the work writes what it changed: that of a worker that died, where a part of it is written. */
+  changesKey(now: Date): string;
   /**
-   * Ends the work: the vault's row says `vault` from now on, or is gone. `also` is written in the same transaction.
+   * Ends the work: the vault's row says `vault` from now on, or is gone. `also` is written in the same transaction, and
+   * `changes` too, but for those that don't fit in it: these are written before, in the place of what a worker that died
+   * wrote of them.
    * @throws {VaultBusy}
    */
-  end(vault: VaultRecord | undefined, also?: readonly Operation[]): Promise<void>;
+  end(
+    vault: VaultRecord | undefined,
+    beside?: { changes?: readonly Operation[]; also?: readonly Operation[] | undefined },
+  ): Promise<void>;
 }
 
 /**
@@ -130,13 +138,14 @@ export async function claimVault(
   const marked = !countsAlike(known.row, claimed);
   const pendingRows = pendingOperations(name, entries);
   const pendingKeys = pendingRows.map(({ rowKey }) => rowKey);
+  const lead = [
+    known.row ? replace(Vaults, key, claimed, known.row.etag) : insert(Vaults, key, claimed),
+    // Never a vault without its copy: by the copies a scan finds the vaults that left.
+    put(Vaults, copyKey, claimed),
+  ];
+  const [first = [], ...further] = await fitting(tables, pendingRows, lead);
   const etags = await conflictIsBusy(name, () =>
-    writeVault(tables, { before: known.row, now: claimed }, [
-      known.row ? replace(Vaults, key, claimed, known.row.etag) : insert(Vaults, key, claimed),
-      // Never a vault without its copy: by the copies a scan finds the vaults that left.
-      put(Vaults, copyKey, claimed),
-      ...pendingRows,
-    ]),
+    writeVault(tables, { before: known.row, now: claimed }, [...lead, ...first]),
   );
   let etag = etags.get(key)!;
   let renewedAt = performance.now();
@@ -148,6 +157,25 @@ export async function claimVault(
     const row = { ...claimed, partitionKey: VAULTS, rowKey: key, etag };
     ({ etag } = await conflictIsBusy(name, () => tables.replace(Vaults, row)));
   }
+
+  /** Rows that may only be written while the vault is this worker's. */
+  async function writeHeld(rows: readonly Operation[]): Promise<void> {
+    const operations = [replace(Vaults, key, claimed, etag), ...rows];
+    etag = (await conflictIsBusy(name, () => tables.transaction(Vaults.table, VAULTS, operations))).get(key)!;
+  }
+
+  let ofChanges = standing.changesKey;
+
+  /** Of a worker that died, where a part of them is written. */
+  async function* writtenChanges(): AsyncGenerator<string> {
+    const from = standing.changesKey;
+    if (from === undefined) return;
+    const range = { partitionKey: VAULTS, from, before: keyEnd(from), select: [] };
+    for await (const rows of tables.pages(ChangeRows, range)) for (const { rowKey } of rows) yield rowKey;
+  }
+
+  // All are announced before any of them is written.
+  for (const some of further) await writeHeld(some);
 
   return {
     fences,
@@ -167,17 +195,37 @@ export async function claimVault(
       await confirm();
     },
 
-    async end(vault, also = []) {
+    changesKey(now) {
+      ofChanges ??= newChangesKey(name, now);
+      return ofChanges;
+    },
+
+    async end(vault, { changes = [], also = [] } = {}) {
       const cleared = pendingKeys.map((pending) => remove(PendingWrites, pending));
-      const operations = vault
-        ? finished(vault, etagsOf(fences), etag)
-        : [remove(Vaults, key, etag), remove(Vaults, copyKey)];
+      const rows = [...changes];
+      const written = new Set(rows.map(({ rowKey }) => rowKey));
+      for await (const rowKey of writtenChanges()) if (!written.has(rowKey)) rows.push(remove(ChangeRows, rowKey));
+      const ending = () => [
+        ...(vault ? finished(vault, etagsOf(fences), etag) : [remove(Vaults, key, etag), remove(Vaults, copyKey)]),
+        ...cleared,
+        ...also,
+      ];
+      const [last = [], ...before] = await fitting(tables, rows, ending());
+      if (before.length > 0) claimed.changesKey = ofChanges;
+      for (const some of before) await writeHeld(some);
       await conflictIsBusy(name, () =>
-        writeVault(tables, { before: claimed, now: vault, marked }, [...operations, ...cleared, ...also]),
+        writeVault(tables, { before: claimed, now: vault, marked }, [...ending(), ...last]),
       );
     },
   };
 }
+
+/** More than the row of a changed vault takes in a transaction: an entity has 1 MiB, its bytes go in base64. */
+const CHANGED_VAULT_BYTES = 1.4 * 1024 * 1024;
+
+/** These rows, as many together as one transaction takes beside the `lead`, by which a vault is written. */
+const fitting = (tables: Tables, rows: readonly Operation[], lead: readonly Operation[]): Promise<Operation[][]> =>
+  tables.batches(Vaults.table, VAULTS, rows, { lead, operations: 1, bytes: CHANGED_VAULT_BYTES });
 
 /** The vault's row and its copy, with nothing under way. */
 export function finished(
@@ -185,7 +233,7 @@ export function finished(
   fences: VaultRecord["fences"],
   etag: string | undefined,
 ): [Operation, Operation] {
-  const { lockOwner: _owner, lockedUntil: _until, ...free } = vault;
+  const { lockOwner: _owner, lockedUntil: _until, changesKey: _changes, ...free } = vault;
   const value: VaultRecord = { ...free, pending: false, fences };
   const key = vaultKey(vault.name);
   return [

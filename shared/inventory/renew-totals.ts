@@ -1,5 +1,5 @@
 import { inflateRawSync } from "node:zlib";
-import { isConflict } from "../storage/conflict.ts";
+import { repeatOnConflict } from "../storage/conflict.ts";
 import { keyEnd } from "../storage/keys.ts";
 import { insert, type Operation, replace, StorageCorrupt, type Tables } from "../storage/tables.ts";
 import { type Clearable, set, writeTotals } from "../storage/write-totals.ts";
@@ -11,6 +11,7 @@ import {
   type Counted,
   changedFrom,
   changedKey,
+  countsAlike,
   readChanged,
 } from "./changed-vaults.ts";
 import type { Moment } from "./health.ts";
@@ -29,26 +30,18 @@ import {
 } from "./totals.ts";
 import { VAULTS, Vaults, vaultKey } from "./vault.ts";
 
-const ATTEMPTS = 3;
-
 /**
  * Computes the totals anew from the vaults' rows, and clears the rows of the vaults that they then count as they are. One
- * request per 1,000 vaults and 1,000 changed ones, one for each 90 of those, and three.
+ * request per 1,000 vaults and 1,000 changed ones, one for each 90 of those, and three. Does nothing where a vault's row
+ * can't be read: the reconciliation mends it.
  *
- * @returns false when others came between each time, or a vault's row can't be read: then what changed is still counted
- *   from its own rows.
+ * @throws the last conflict when others came between each time: what changed is then still counted from its own rows.
  */
-export async function renewTotals(tables: Tables, moment: Moment): Promise<boolean> {
-  for (let attempt = 1; attempt <= ATTEMPTS; attempt++) {
-    try {
-      const found = await readAll(tables);
-      if (found) await write(tables, found, windowsOf(moment), layoutOf(moment, found.scope));
-      return found !== undefined;
-    } catch (error) {
-      if (!isConflict(error)) throw error;
-    }
-  }
-  return false;
+export async function renewTotals(tables: Tables, moment: Moment): Promise<void> {
+  await repeatOnConflict(async () => {
+    const found = await readAll(tables);
+    if (found) await write(tables, found, windowsOf(moment), layoutOf(moment, found.scope));
+  });
 }
 
 /**
@@ -70,7 +63,7 @@ interface Found extends Standing {
   /** The vaults as the totals count them, by `changedKey`. */
   counted: Map<string, Counted>;
   clearable: Clearable<Counted>[];
-  /** Rows that tell of holders which a version before wrote, and of those whose own says nothing. */
+  /** Rows that tell of holders which a version before wrote or changed, and of those whose own says nothing. */
   unmarked: Operation[];
 }
 
@@ -93,29 +86,38 @@ async function readAll(tables: Tables): Promise<Found | undefined> {
   if (unreadable > 0) return undefined;
 
   const clearable: Clearable<Counted>[] = [];
+  const unmarked: Operation[] = [];
   const onCorrupt = ({ rowKey, etag }: StorageCorrupt) => clearable.push({ rowKey, etag, change: undefined });
   const changed = { partitionKey: VAULTS, from: CHANGED, before: TOTALS_END_KEY, onCorrupt };
   for await (const rows of tables.pages(ChangedVaults, changed)) {
     for (const row of rows) {
+      const { rowKey, etag } = row;
       const change = readChanged(row, true);
-      set(counted, row.rowKey, change?.before);
-      // Newer than the holder's own row, which was read before: what it says of one that is gone by now holds.
-      const wasRead = change !== undefined && holders.delete(row.rowKey);
-      if (!change?.now || sourceOf(change.now) === "keyVault")
-        clearable.push({ rowKey: row.rowKey, etag: row.etag, change });
-      else if (!wasRead && !(await tables.get(Vaults, VAULTS, vaultKey(row.rowKey.slice(CHANGED.length)))))
-        // A version before removed it, which writes no such rows.
-        clearable.push({ rowKey: row.rowKey, etag: row.etag, change: { before: undefined, now: undefined } });
+      const read = counted.get(rowKey) ?? holders.get(rowKey);
+      set(counted, rowKey, change?.before);
+      if (!change) {
+        clearable.push({ rowKey, etag, change });
+        continue;
+      }
+      holders.delete(rowKey);
+      // A version before changes a vault's row and leaves this one as it is, so what it says is held against that one.
+      const now = countsAlike(read, change.now) ? change.now : await ownRow(tables, rowKey);
+      if (!now || sourceOf(now) === "keyVault") clearable.push({ rowKey, etag, change: { ...change, now } });
+      else if (!countsAlike(now, change.now))
+        unmarked.push(replace(ChangedVaults, rowKey, changedFrom(undefined, now), etag));
     }
   }
-  const unmarked = [...holders].map(([key, holder]) => {
+  for (const [key, holder] of holders) {
     const at = clearable.findIndex(({ rowKey }) => rowKey === key);
     const [standing] = at < 0 ? [] : clearable.splice(at, 1);
     const mark = changedFrom(undefined, holder);
-    return standing ? replace(ChangedVaults, key, mark, standing.etag) : insert(ChangedVaults, key, mark);
-  });
+    unmarked.push(standing ? replace(ChangedVaults, key, mark, standing.etag) : insert(ChangedVaults, key, mark));
+  }
   return { ...stood, scope, counted, clearable, unmarked };
 }
+
+const ownRow = (tables: Tables, changedRowKey: string) =>
+  tables.get(Vaults, VAULTS, vaultKey(changedRowKey.slice(CHANGED.length)));
 
 async function write(tables: Tables, found: Found, windows: Window[], summary: SummaryLayout): Promise<void> {
   const { etag, counted, clearable, unmarked } = found;
@@ -128,7 +130,7 @@ async function write(tables: Tables, found: Found, windows: Window[], summary: S
     counted,
     clearable,
     also: unmarked,
-    own: (rowKey) => tables.get(Vaults, VAULTS, vaultKey(rowKey.slice(CHANGED.length))),
+    own: (rowKey) => ownRow(tables, rowKey),
     recordOf: (vaults, sequence) => totalsOf(vaults, windows, sequence, summary),
     unkept: unkeptTotals,
   });

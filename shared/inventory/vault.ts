@@ -93,6 +93,10 @@ export const VaultRecord = z.object({
   lockedUntil: z.string().optional(),
   /** True while writes are under way: a worker that finds it finishes them with the PendingWrites rows. */
   pending: z.boolean(),
+  /**
+   * Where the worker writes what it changed, once a part of that is written: the next one goes on there, should this one die.
+   */
+  changesKey: z.string().optional(),
   /** The ETags of the vault's fences as the last worker left them; absent where nothing was ever written under one. */
   fences: z.object({ all: z.string(), subscription: z.string(), vault: z.string() }).optional(),
 });

@@ -161,8 +161,10 @@ export function createInventoryWriter({
         await claim.fences.vault.write(rowOperations(rows), { beforeEach: claim.renew });
       }, 2),
     );
-    const logged = changeOperations(standing, netChanges(changes, known.pending), clock.now());
-    await claim.end(end, [...logged, ...(work.also ?? [])]);
+    const now = clock.now();
+    const key = claim.changesKey(now);
+    const logged = changeOperations(standing, netChanges(changes, known.pending), { key, now });
+    await claim.end(end, { changes: logged, also: work.also });
   }
 
   return {

@@ -14,7 +14,7 @@ import { type Continuation, type PageQuery, queryPage, type StoredPage } from ".
 import { createRows } from "./rows.ts";
 import { createRowSigning, type RowKeys } from "./signing.ts";
 import { BODY_FRAME_BYTES, checkTable, transactionPart } from "./transaction.ts";
-import { removeIfThere, type WriteOptions, writeAll } from "./write.ts";
+import { batches, removeIfThere, type WriteOptions, writeAll } from "./write.ts";
 
 export { isUnclear, RowChanged, RowExists, RowInvalid, RowMissing, StorageCorrupt } from "./errors.ts";
 export { type Fence, type FenceRecord, fenceEntity } from "./fence.ts";
@@ -95,6 +95,16 @@ export interface Tables {
    * row are applied in their order; otherwise up to `parallel` transactions run at once.
    */
   write(table: string, partitionKey: string, operations: Iterable<Operation>, options?: WriteOptions): Promise<void>;
+  /**
+   * Operations in their order, as many together as one transaction takes beside the `lead` and so many further operations and
+   * bytes. The first may be empty, where nothing fits beside the lead.
+   */
+  batches(
+    table: string,
+    partitionKey: string,
+    operations: Iterable<Operation>,
+    beside: { readonly lead: readonly Operation[]; readonly operations?: number; readonly bytes: number },
+  ): Promise<Operation[][]>;
   /** One worker's hold on a fence row. Asks nothing of the service yet. See `Fence`. */
   fence(
     e: Entity<FenceRecord>,
@@ -104,8 +114,8 @@ export interface Tables {
   ): Fence;
   /**
    * Pages of a range, one request each. The service may end a page early, so a page can be short, but an empty one is
-   * yielded only when `onCorrupt` was told of all its rows. Resume a walk with `after: <last row key>`. `select` reads only
-   * those members.
+   * yielded only when `onCorrupt` was told of all its rows. The rows of one page are of one moment. Resume a walk with `after:
+   * <last row key>`. `select` reads only those members.
    */
   pages<T, K extends keyof T & string>(
     e: Entity<T>,
@@ -203,6 +213,14 @@ export function createTables(
       await writeAll(rows, { table, partitionKey, address }, operations, options);
     },
 
+    async batches(table, partitionKey, operations, { lead, operations: more = 0, bytes }) {
+      const { address } = await clients.reach(table);
+      const target = { table, partitionKey, address };
+      const size = lead.reduce((sum, one) => sum + transactionPart(address, partitionKey, one).bytes, bytes);
+      const parts = batches(target, operations, { operations: lead.length + more, bytes: size });
+      return [...parts].map((some) => some.map(({ operation }) => operation));
+    },
+
     fence: (e, partitionKey, rowKey, hold) => createFence({ rows, clients }, e, { partitionKey, rowKey }, hold),
   };
 
@@ -220,7 +238,7 @@ export function createTables(
     e: Entity<T>,
     range: Range & { readonly select?: readonly (keyof T & string)[] },
   ): AsyncGenerator<Row<T>[], void> {
-    const { partitionKey, pageSize = MAX_PAGE_SIZE, select, onCorrupt } = range;
+    const { pageSize = MAX_PAGE_SIZE, select, onCorrupt } = range;
     if (!Number.isInteger(pageSize) || pageSize < 1 || pageSize > MAX_PAGE_SIZE)
       throw new RangeError(`A page has 1 to ${MAX_PAGE_SIZE} rows, not ${pageSize}.`);
     if (e.signed && select) throw new TypeError(`A signed row of ${e.table} is read whole.`);
@@ -229,22 +247,18 @@ export function createTables(
     const filter = filterOf(range);
     let next: Continuation | undefined;
     do {
-      const answered = await readPage(e.table, { filter, select: columns, top: pageSize, next });
+      const query = { filter, top: pageSize, next };
+      let answered = await readPage(e.table, { ...query, select: columns });
       if (answered === undefined) return;
-      const page = answered.rows;
-      // A selected member may go on in columns that were not selected: such a row is read in full.
-      const stored =
-        columns && page.some((row) => isCut(members, row))
-          ? await Promise.all(
-              page.map(async (row) =>
-                isCut(members, row) ? (await rows.read(e.table, partitionKey, row.rowKey as string))?.row : row,
-              ),
-            )
-          : page;
+      let stored = columns === undefined ? answered.rows : await whole(e.table, members, answered.rows);
+      if (stored === undefined) {
+        answered = await readPage(e.table, { ...query, select: undefined });
+        if (answered === undefined) return;
+        stored = answered.rows;
+      }
       const found: Row<T>[] = [];
       let corrupt = 0;
       for (const row of stored) {
-        if (row === undefined) continue;
         try {
           if (e.signed) await signing.verify(e.table, row);
           found.push(decode<T>(e.table, schema, members, row));
@@ -257,6 +271,25 @@ export function createTables(
       if (found.length + corrupt > 0) yield found;
       ({ next } = answered);
     } while (next !== undefined);
+  }
+
+  /**
+   * A selected member may go on in columns that were not selected: such a row is read in full. Undefined where one of them was
+   * changed since, as the rows of a page are of one moment.
+   */
+  async function whole(
+    table: string,
+    members: Selected["members"],
+    page: readonly StoredRow[],
+  ): Promise<StoredRow[] | undefined> {
+    const found = await Promise.all(
+      page.map(async (row) => {
+        if (!isCut(members, row)) return row;
+        const now = (await rows.read(table, row.partitionKey as string, row.rowKey as string))?.row;
+        return now?.etag === row.etag ? now : undefined;
+      }),
+    );
+    return found.every((row) => row !== undefined) ? found : undefined;
   }
 
   async function* partitions(table: string, after?: string): AsyncGenerator<string, void> {

@@ -51,8 +51,10 @@ export interface TotalsWriting<C, R> {
   unkept(sequence: string): NoInfer<R>;
 }
 
-/** Rows of changes that one transaction clears or adds, beside the totals' own two. */
+/** Rows of changes that one transaction clears, beside the totals' own two. */
 const ROWS_AT_ONCE = 90;
+/** More than the totals take in a transaction, and the rows that it clears: an entity has 1 MiB, its bytes go in base64. */
+const TOTALS_BYTES = 1.5 * 1024 * 1024;
 
 /**
  * Clears these changes and writes totals that count them: one transaction for each 90. What changed once more meanwhile stays
@@ -63,21 +65,24 @@ const ROWS_AT_ONCE = 90;
 export async function writeTotals<C, R>(tables: Tables, writing: TotalsWriting<C, R>): Promise<void> {
   const { table, partitionKey, totals, end, counted, clearable, also = [] } = writing;
   let { etag } = totals;
+  const totalsAs = (record: R, sequence: string): Operation[] => [
+    etag === undefined ? insert(totals.entity, totals.key, record) : replace(totals.entity, totals.key, record, etag),
+    put(end.entity, end.key, { sequence }),
+  ];
+  const beside = { lead: totalsAs(writing.unkept(""), ""), bytes: TOTALS_BYTES };
+  const further = await tables.batches(table, partitionKey, also, beside);
   do {
-    const others = also.splice(0, ROWS_AT_ONCE);
-    let cleared = clearable.splice(0, ROWS_AT_ONCE - others.length);
+    const others = further.shift() ?? [];
+    let cleared = clearable.splice(0, Math.max(0, ROWS_AT_ONCE - others.length));
     for (;;) {
       const next = new Map(counted);
       // Read with the ETag by which its row is removed: any further change replaces that.
       for (const { rowKey, change } of cleared) set(next, rowKey, change ? change.now : await writing.own(rowKey));
-      const isLast = also.length + clearable.length === 0;
+      const isLast = further.length + clearable.length === 0;
       const sequence = randomUUID();
       const record = isLast ? writing.recordOf(next.values(), sequence) : writing.unkept(sequence);
       const operations: Operation[] = [
-        etag === undefined
-          ? insert(totals.entity, totals.key, record)
-          : replace(totals.entity, totals.key, record, etag),
-        put(end.entity, end.key, { sequence }),
+        ...totalsAs(record, sequence),
         ...others,
         ...cleared.map((row) => remove(writing.changes, row.rowKey, row.etag)),
       ];
@@ -92,7 +97,7 @@ export async function writeTotals<C, R>(tables: Tables, writing: TotalsWriting<C
         cleared = cleared.filter((row) => row !== again);
       }
     }
-  } while (also.length + clearable.length > 0);
+  } while (further.length + clearable.length > 0);
 }
 
 export function set<C>(counted: Map<string, C>, key: string, now: C | undefined): void {

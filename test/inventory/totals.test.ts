@@ -1,7 +1,13 @@
+import { randomBytes } from "node:crypto";
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { ASSET_TYPES, type AssetRecord, assetId, sourceOf } from "../../shared/inventory/asset.ts";
-import { CHANGED, ChangedVaults, changedKey } from "../../shared/inventory/changed-vaults.ts";
+import {
+  CHANGED,
+  ChangedVaults,
+  changedKey,
+  writeVault as writeChangedVault,
+} from "../../shared/inventory/changed-vaults.ts";
 import { packExpiries } from "../../shared/inventory/expiries.ts";
 import { type Moment, STATUSES, statusOf } from "../../shared/inventory/health.ts";
 import { holderName, newHolder } from "../../shared/inventory/holder.ts";
@@ -9,10 +15,10 @@ import { type AssetFilter, createAssetQueries } from "../../shared/inventory/que
 import { renewTotals } from "../../shared/inventory/renew-totals.ts";
 import { SCOPE_KEY, ScopeRows } from "../../shared/inventory/scope.ts";
 import { TOTALS_END_KEY, TOTALS_KEY } from "../../shared/inventory/totals.ts";
-import { VAULTS, Vaults, vaultKey } from "../../shared/inventory/vault.ts";
+import { VAULTS, type VaultRecord, Vaults, vaultKey } from "../../shared/inventory/vault.ts";
 import { createInventoryWriter } from "../../shared/inventory/write.ts";
 import { type Entity, withoutKeys } from "../../shared/storage/entity.ts";
-import { createTables, put, type Range, type Tables } from "../../shared/storage/tables.ts";
+import { createTables, put, type Range, RowChanged, type Tables } from "../../shared/storage/tables.ts";
 import { held as heldBack } from "../support/held-tables.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { assetRecord, START, SUBSCRIPTIONS, vaultRecord, writeVault } from "./records.ts";
@@ -35,7 +41,7 @@ const RUNS = Number(process.env.TOTALS_RUNS ?? 12);
 
 let storage: TestStorage;
 beforeAll(async () => {
-  storage = await openStorage(["schedules", "upgraded", "moments", "largest"]);
+  storage = await openStorage(["schedules", "upgraded", "moments", "largest", "before", "sizes"]);
 });
 afterAll(() => storage?.stop());
 
@@ -282,10 +288,11 @@ test("of many vaults the largest are exact, whichever grow, shrink, leave the sc
     expect(summary).toEqual({ vaults, ...counted });
     return { summary, walked };
   };
-  const write = async (at: number, assets: number) => {
+  const write = async (at: number, assets: number, more: Partial<VaultRecord> = {}) => {
     const known = await room.writer.known(vaults[at]!.name);
     const own = Array.from({ length: assets }, (_, index) => START / 1000 + (index % 90) * DAY);
-    await room.writer.touch(known, { ...vaults[at]!, secretExpiries: packExpiries(own) });
+    await room.writer.touch(known, { ...vaults[at]!, secretExpiries: packExpiries(own), ...more });
+    return withoutKeys((await room.tables.get(ChangedVaults, VAULTS, changedKey(vaults[at]!.name)))!);
   };
   expect((await asked()).walked).toBe(false);
   expect((await asked({ now: START + 30 * 3600_000 })).walked).toBe(false);
@@ -322,6 +329,88 @@ test("of many vaults the largest are exact, whichever grow, shrink, leave the sc
   expect((await asked()).walked).toBe(true);
   await renewTotals(room.tables, momentAt(START));
   expect((await asked()).walked).toBe(false);
+
+  // It merges what it changed into what a version since wrote: the owners there are those of the state before.
+  const ownedBy = (owner: string) =>
+    ({ owners: { secret: { tag: "owner", owners: [[owner, 3]], others: 0 } } }) as const;
+  const owned = (owner: string) => ownedBy(owner) as unknown as Partial<VaultRecord>;
+  const { ownersNow } = await write(4, 8, owned("first"));
+  const merged = await write(4, 9, owned("second"));
+  expect((await asked()).walked).toBe(false);
+  await room.tables.put(ChangedVaults, VAULTS, changedKey("kv-14"), { ...merged, ownersNow });
+  expect((await asked()).walked).toBe(true);
+  await renewTotals(room.tables, momentAt(START));
+  expect((await asked()).walked).toBe(false);
+
+  // A name is answered as the vault's row has it.
+  const [largest] = (await asked()).summary.vaults.largest;
+  const at = vaults.findIndex(({ name }) => name === largest!.name);
+  const row = await room.tables.get(Vaults, VAULTS, vaultKey(largest!.name));
+  await room.writer.touch(await room.writer.known(largest!.name), { ...withoutKeys(row!), name: `KV-${at + 10}` });
+  const renamed = await asked();
+  expect([renamed.walked, renamed.summary.vaults.largest[0]!.name]).toEqual([false, `KV-${at + 10}`]);
+});
+
+test("what a version before changes beside the row that tells of it is counted as it is from the next renewal on", async () => {
+  const room = roomOn("before");
+  const held: Held = new Map();
+  const changeAsBefore = async (name: string, change: () => Promise<void>) => {
+    const mark = withoutKeys((await room.tables.get(ChangedVaults, VAULTS, changedKey(name)))!);
+    await change();
+    await room.tables.put(ChangedVaults, VAULTS, changedKey(name), mark);
+  };
+  for (const name of ["kv-a", HOLDER]) {
+    await scan(room, held, name, [1]);
+    await changeAsBefore(name, () => scan(room, held, name, [1, 3 * DAY, undefined]));
+  }
+  await renewTotals(room.tables, momentAt(START));
+  await expectRight(room, held, START, {});
+  await changeAsBefore(HOLDER, () => forget(room, held, HOLDER));
+  await renewTotals(room.tables, momentAt(START));
+  await expectRight(room, held, START, {});
+  expect(room.counts.walks).toBe(0);
+});
+
+test("however large vaults and holders are, what says that they changed fits its row and its transaction", async () => {
+  const { tables, queries } = roomOn("sizes");
+  // As a version before wrote them: no row tells of them.
+  const at = new Date(START).toISOString();
+  const holders = Array.from({ length: 90 }, (_, index) => {
+    const owners = Array.from({ length: 200 }, (): [string, number] => [randomBytes(200).toString("base64url"), 1]);
+    const of = {
+      ...newHolder({ name: `entra-t-${index}`, source: "entra", tenantId: "t" }, at),
+      listedAt: { secret: at },
+    };
+    const secretExpiries = packExpiries(owners.map(() => START / 1000 + DAY));
+    return { ...of, secretExpiries, owners: { secret: { tag: "", owners, others: 0 } } };
+  });
+  const rows = holders.map((holder) => put(Vaults, vaultKey(holder.name), holder));
+  await tables.write(Vaults.table, VAULTS, rows);
+  await renewTotals(tables, momentAt(START));
+  const marks = { partitionKey: VAULTS, from: CHANGED, before: TOTALS_END_KEY, select: [] };
+  for await (const page of tables.pages(ChangedVaults, marks)) expect(page).toHaveLength(90);
+  expect((await queries.figures(momentAt(START))).assets.secret.critical).toBe(90 * 200);
+
+  for (const assets of [120_000, 170_000]) {
+    const vault = { ...vaultRecord(`kv-${assets}`), secretExpiries: new Uint8Array(randomBytes(4 * assets)) };
+    const key = changedKey(vault.name);
+    const rows = [put(Vaults, vaultKey(vault.name), vault)];
+    await writeChangedVault(tables, { before: vault, now: undefined }, rows);
+    await writeChangedVault(tables, { before: undefined, now: { ...vault, failedScans: 1 }, marked: true }, rows);
+    const mark = withoutKeys((await tables.get(ChangedVaults, VAULTS, key))!);
+    const sizes = Object.values(mark).map((value) => (value instanceof Uint8Array ? value.length : 0));
+    expect(sizes.reduce((sum, size) => sum + size)).toBeLessThan(1024 * 1024);
+  }
+});
+
+test("a renewal that others come before each time fails, so that it is seen", async () => {
+  const { tables } = roomOn("upgraded");
+  const pages: Tables["pages"] = async function* (e: Entity<unknown>, range: Range) {
+    yield* tables.pages(e, range);
+    // Another renewal is through before this one has read all.
+    if (range.from === CHANGED) await renewTotals(tables, momentAt(START));
+  } as Tables["pages"];
+  await expect(renewTotals({ ...tables, pages }, momentAt(START))).rejects.toThrow(RowChanged);
 });
 
 test("at the second at which a status begins or ends the totals are exact, for a day and more; later the vaults are read", async () => {

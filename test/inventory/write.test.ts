@@ -1,12 +1,21 @@
-import { randomUUID } from "node:crypto";
+import { randomBytes, randomUUID } from "node:crypto";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { type AssetRecord, assetId } from "../../shared/inventory/asset.ts";
-import { type ChangeFilter, listChanges, removeOldChanges } from "../../shared/inventory/change-log.ts";
+import {
+  type ChangeFilter,
+  changeOperations,
+  countChanges,
+  listChanges,
+  removeOldChanges,
+} from "../../shared/inventory/change-log.ts";
+import type { PendingEntry } from "../../shared/inventory/changes.ts";
+import { claimVault, knownVault } from "../../shared/inventory/claim.ts";
 import { createInventory } from "../../shared/inventory/inventory.ts";
 import { createAssetQueries } from "../../shared/inventory/query.ts";
 import { createInventoryWriter, VaultBusy } from "../../shared/inventory/write.ts";
 import { systemRandomness } from "../../shared/runtime.ts";
+import { withoutKeys } from "../../shared/storage/entity.ts";
 import { createTables, type Tables } from "../../shared/storage/tables.ts";
 import { type MovedClock, movedClock } from "../support/moved-clock.ts";
 import { assetRecord, START, SUBSCRIPTIONS, vaultRecord, writeVault } from "./records.ts";
@@ -218,6 +227,46 @@ test("what a work changed is written down once, wherever its worker died and wha
   );
   expect(deaths).toBeGreaterThan(3);
   expect(await logged()).toEqual(there);
+});
+
+test("of 100,000 assets that one work adds no transaction outgrows the store, and each is told once, though its worker dies", async () => {
+  const vault = vaultRecord("kv-many");
+  const names = Array.from({ length: 100_000 }, () => randomBytes(30).toString("base64url"));
+  /** What a work writes of the vault itself. */
+  const work = async (on: Tables, added: string[]) => {
+    const known = await knownVault(on, vault.name);
+    const standing = known.row ? withoutKeys(known.row) : vault;
+    const entries = added.map((name): PendingEntry => ["secret", name.toLowerCase(), null, null]);
+    const claim = await claimVault(on, known, standing, [...known.pending, ...entries], "test");
+    const changes = added.map((name) => ({ kind: "added" as const, type: "secret" as const, name }));
+    const net = changes.map((one) => ({ ...one, before: undefined, after: undefined }));
+    const now = new Date(START);
+    const logged = changeOperations(standing, net, { key: claim.changesKey(now), now });
+    await claim.end(vault, { changes: logged });
+    return known.pending.length;
+  };
+  const told = async () => (await countChanges(tables, { vault: vault.name })).added;
+  let begun = 0;
+  // All that was announced is cleared with the end.
+  const dying = {
+    ...tables,
+    transaction: async (...of: Parameters<Tables["transaction"]>) => {
+      begun++;
+      if (of[2].some(({ kind }) => kind === "remove")) throw new Error("killed");
+      return await tables.transaction(...of);
+    },
+  };
+  await expect(work(dying, names)).rejects.toThrow("killed");
+  expect(begun).toBeGreaterThan(3);
+  expect(await told()).toBeGreaterThan(0);
+  await clock.add(20_000);
+  // Most of them are gone again.
+  expect(await work(tables, names.slice(0, 7_000))).toBe(100_000);
+  expect(await told()).toBe(7_000);
+  expect((await knownVault(tables, vault.name)).row).toMatchObject({ pending: false, changesKey: undefined });
+  await clock.add(20_000);
+  await work(tables, names.slice(0, 10));
+  expect(await told()).toBe(7_010);
 });
 
 test("changes are told by any filter, the newest first, in pages of any size, and say what differs", async () => {

@@ -315,6 +315,18 @@ describe("write", () => {
     for (const { bytes } of proxy.requests) expect(bytes).toBeLessThan(4 * 1024 * 1024);
   });
 
+  test("leaves room for what each transaction has beside", async () => {
+    const rows = numbered(9).map((rowKey) => put(Thing, rowKey, { name: "x".repeat(450_000) }));
+    const lead = [put(Thing, "lead", { name: "x".repeat(450_000) })];
+    const sizes = async (beside: { operations?: number; bytes: number }, of = rows) =>
+      (await tables.batches("Things", p, of, { lead, ...beside })).map((some) => some.length);
+    expect(await sizes({ bytes: 0 })).toEqual([8, 1]);
+    expect(await sizes({ bytes: 1_500_000 })).toEqual([4, 4, 1]);
+    expect(await sizes({ bytes: 3_500_000 })).toEqual([0, 1, 1, 1, 1, 1, 1, 1, 1, 1]);
+    const small = numbered(100).map((rowKey) => put(Thing, rowKey, { name: rowKey }));
+    expect(await sizes({ operations: 2, bytes: 0 }, small)).toEqual([97, 3]);
+  });
+
   test("removes what is there and takes what is not for removed", async () => {
     const rowKeys = numbered(6);
     await tables.write(
@@ -448,6 +460,36 @@ describe("pages", () => {
     expect(proxy.requests.map(({ select }) => select)).toEqual(["PartitionKey,RowKey,count"]);
     for await (const page of tables.pages(Thing, { partitionKey: p, select: ["tags"] }))
       expect(page.map((row) => row.tags)).toEqual([{ a: "b" }, tags]);
+  });
+
+  test("are of one moment, though rows that are too long for a page are read by themselves", async () => {
+    const others = createTables({ connectionString: azurite.connectionString() });
+    const tags = (of: string) => ({ long: of.repeat(70_000) });
+    const pages = (change: () => Promise<unknown>) => {
+      proxy.before(change, ({ path }) => path === `Things(PartitionKey='${p}',RowKey='b')`);
+      return tables.pages(Thing, { partitionKey: p, select: ["tags", "count"] });
+    };
+    await tables.write("Things", p, [
+      put(Thing, "a", { name: "a", count: 1 }),
+      put(Thing, "b", { name: "b", count: 1, tags: tags("1") }),
+    ]);
+    const changed = pages(() =>
+      others.transaction("Things", p, [
+        merge(Thing, "a", { count: 2 }),
+        merge(Thing, "b", { count: 2, tags: tags("2") }),
+      ]),
+    );
+    const read = async (of: typeof changed) => {
+      const found: unknown[] = [];
+      for await (const page of of) found.push(...page.map((row) => [row.count, row.tags?.long?.at(-1)]));
+      return found;
+    };
+    expect(await read(changed)).toEqual([
+      [2, undefined],
+      [2, "2"],
+    ]);
+    const removed = pages(() => others.transaction("Things", p, [merge(Thing, "a", { count: 3 }), remove(Thing, "b")]));
+    expect(await read(removed)).toEqual([[3, undefined]]);
   });
 
   test("hold 1 to 1000 rows", async () => {

@@ -62,6 +62,8 @@ export interface TableProxy {
   readonly requests: SeenRequest[];
   /** The next requests that the matcher picks meet these faults, one each. */
   fail(faults: readonly Fault[], matches?: (seen: FaultedRequest) => boolean): void;
+  /** The next request that the matcher picks goes on when this work is done. */
+  before(work: () => Promise<unknown>, matches: (seen: FaultedRequest) => boolean): void;
   /** Takes back the faults that nothing has met yet; answers how many they were. */
   heal(): number;
   /** From now on a query answers at most `rows` rows a page, and an empty page with a continuation before each. */
@@ -86,6 +88,8 @@ export async function startTableProxy(
   const faults: { fault: Fault; matches: (seen: FaultedRequest) => boolean }[] = [];
   let rowsPerPage: number | undefined;
 
+  const held: { work: () => Promise<unknown>; matches: (seen: FaultedRequest) => boolean }[] = [];
+
   const handle = async (incoming: IncomingMessage, answer: ServerResponse) => {
     const url = new URL(incoming.url ?? "/", endpoint);
     const body = await text(incoming);
@@ -104,6 +108,8 @@ export async function startTableProxy(
     };
     const note = (status: number, answered = 0) => requests.push({ ...seen, status, answered });
 
+    const holding = held.findIndex(({ matches }) => matches({ method, path, body, by }));
+    if (holding >= 0) await held.splice(holding, 1)[0]!.work();
     const next = faults.findIndex(({ matches }) => matches({ method, path, body, by }));
     const fault = next < 0 ? undefined : faults.splice(next, 1)[0]!.fault;
     if (fault === "LostRequest") {
@@ -172,6 +178,9 @@ export async function startTableProxy(
   return {
     connectionString: connectionString.replace(endpoint.origin, `http://127.0.0.1:${port}`),
     requests,
+    before(work, matches) {
+      held.push({ work, matches });
+    },
     heal: () => faults.splice(0).length,
     fail: (wanted, matches = () => true) => faults.push(...wanted.map((fault) => ({ fault, matches }))),
     shortPages: (rows) => {
