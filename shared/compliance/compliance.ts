@@ -247,9 +247,11 @@ export function createCompliance(deps: {
   }
 
   async function recordScore(): Promise<void> {
-    await renewTotals(tables, { changed: true });
+    const [renewed] = await Promise.allSettled([renewTotals(tables, { changed: true })]);
     const read = await counted();
     await recordDay(tables, clock.now(), scoreAnswer(read), frameworkResults(read));
+    // The score is right without; whoever records it fails, so that it is seen.
+    if (renewed.status === "rejected") throw renewed.reason;
   }
 
   /** The inventory's vaults, and those it has no more, which are taken out when their turn comes. */

@@ -26,6 +26,8 @@ export const overviewRange = { partitionKey: STATE, from: EXEMPTION, before: DET
 export const vaultsRange = { partitionKey: STATE, from: VAULT, before: keyEnd(VAULT) };
 export const assetExemptionsRange = { partitionKey: STATE, from: ASSET_EXEMPTION, before: EXEMPTION };
 export const exemptionsRange = { partitionKey: STATE, from: ASSET_EXEMPTION, before: "4!" };
+/** Exemptions of more than an asset, and the last evaluation. */
+export const apartRange = { partitionKey: STATE, from: EXEMPTION, before: "4!l" };
 export const isVaultKey = (rowKey: string): boolean => rowKey.startsWith(VAULT);
 export const isExemptionKey = (rowKey: string): boolean => rowKey.startsWith(EXEMPTION);
 

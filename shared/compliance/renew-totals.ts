@@ -1,18 +1,15 @@
 import { inflateRawSync } from "node:zlib";
-import { isConflict } from "../storage/conflict.ts";
+import { repeatOnConflict } from "../storage/conflict.ts";
 import { StorageCorrupt, type Tables } from "../storage/tables.ts";
 import { type Clearable, set, writeTotals } from "../storage/write-totals.ts";
 import { type CountedResults, countedOf, readChangedResults } from "./changed-results.ts";
 import {
+  apartRange,
   ChangedRows,
   changedKey,
   changedRange,
-  ExemptionRecord,
-  isExemptionKey,
-  isVaultKey,
+  EVALUATION_KEY,
   OverviewRows,
-  overviewMembers,
-  overviewRange,
   STATE,
   TABLE,
   TOTALS_END_KEY,
@@ -24,40 +21,37 @@ import {
   VaultSummary,
   vaultOfChange,
   vaultStateKey,
+  vaultsRange,
 } from "./layout.ts";
 import { readTotals, totalsOf } from "./result-totals.ts";
 
-const ATTEMPTS = 3;
-
 /**
  * Computes the totals anew from the vaults' rows, and clears the rows of the vaults that they then count as they are. One
- * request per 1,000 vaults and 1,000 changed ones, one for each 90 of those, and three.
+ * request per 1,000 vaults and 1,000 changed ones, one for each 90 of those, and four. Does nothing where a vault's row can't
+ * be read: the reconciliation mends it.
  *
  * @param options - `changed`: only where something changed since, which two requests tell.
+ * @throws the last conflict when others came between each time: what changed is then still counted from its own rows.
  */
 export async function renewTotals(tables: Tables, options: { changed?: boolean } = {}): Promise<void> {
   if (options.changed && !(await hasChanged(tables))) return;
-  for (let attempt = 1; attempt <= ATTEMPTS; attempt++) {
-    try {
-      const found = await readAll(tables);
-      if (!found) return;
-      const { etag, counted, clearable, exempt } = found;
-      return await writeTotals(tables, {
-        table: TABLE,
-        partitionKey: STATE,
-        totals: { entity: TotalsRows, key: TOTALS_KEY, etag },
-        end: { entity: TotalsEnd, key: TOTALS_END_KEY },
-        changes: ChangedRows,
-        counted,
-        clearable,
-        own: async (rowKey) => countedOf(await tables.get(VaultStates, STATE, vaultStateKey(vaultOfChange(rowKey)))),
-        recordOf: (vaults, sequence) => totalsOf(vaults, exempt, sequence),
-        unkept: (sequence) => ({ sequence }),
-      });
-    } catch (error) {
-      if (!isConflict(error)) throw error;
-    }
-  }
+  await repeatOnConflict(async () => {
+    const found = await readAll(tables);
+    if (!found) return;
+    const { etag, counted, clearable, apart } = found;
+    await writeTotals(tables, {
+      table: TABLE,
+      partitionKey: STATE,
+      totals: { entity: TotalsRows, key: TOTALS_KEY, etag },
+      end: { entity: TotalsEnd, key: TOTALS_END_KEY },
+      changes: ChangedRows,
+      counted,
+      clearable,
+      own: async (rowKey) => countedOf(await tables.get(VaultStates, STATE, vaultStateKey(vaultOfChange(rowKey)))),
+      recordOf: (vaults, sequence) => totalsOf(vaults, apart, sequence),
+      unkept: (sequence) => ({ sequence }),
+    });
+  });
 }
 
 /**
@@ -91,29 +85,21 @@ interface Found extends Standing {
   /** The results as the totals count them, by `changedKey`. */
   counted: Map<string, CountedResults>;
   clearable: Clearable<CountedResults>[];
-  /** Lower-cased names of vaults that an exemption of a whole vault names. */
-  exempt: Set<string>;
+  /** Lower-cased names of vaults that an exemption of a whole vault names, or that the last evaluation of everything failed at. */
+  apart: Set<string>;
 }
 
-/** In this order for the same reason as the inventory's totals: the totals' ETag, the vaults' rows, those that changed. */
+/**
+ * In this order for the same reason as the inventory's totals: the totals' ETag, the vaults' rows, those that changed. What
+ * keeps vaults apart comes last: it is written with the row of a changed vault, and so is known where that is cleared.
+ */
 async function readAll(tables: Tables): Promise<Found | undefined> {
   const stood = await standing(tables);
   const counted = new Map<string, CountedResults>();
-  const exempt = new Set<string>();
   let unreadable = 0;
-  const range = { ...overviewRange, select: overviewMembers, onCorrupt: () => unreadable++ };
-  for await (const rows of tables.pages(OverviewRows, range)) {
-    for (const row of rows) {
-      if (isExemptionKey(row.rowKey)) {
-        const { scopeType, scopeId } = ExemptionRecord.parse(row);
-        if (scopeType === "vault" && scopeId !== undefined) exempt.add(scopeId);
-      } else if (isVaultKey(row.rowKey)) {
-        const summary = VaultSummary.safeParse(row).data;
-        if (summary) set(counted, changedKey(summary.name), countedOf(summary));
-        else unreadable++;
-      }
-    }
-  }
+  const range = { ...vaultsRange, select: SUMMARY, onCorrupt: () => unreadable++ };
+  for await (const rows of tables.pages(VaultStates, range))
+    for (const row of rows) set(counted, changedKey(row.name), countedOf(row));
   // What it holds is not known; the reconciliation mends it.
   if (unreadable > 0) return undefined;
   const clearable: Clearable<CountedResults>[] = [];
@@ -125,8 +111,22 @@ async function readAll(tables: Tables): Promise<Found | undefined> {
       clearable.push({ rowKey: row.rowKey, etag: row.etag, change });
     }
   }
-  return { ...stood, counted, clearable, exempt };
+  return { ...stood, counted, clearable, apart: await readApart(tables) };
 }
+
+async function readApart(tables: Tables): Promise<Set<string>> {
+  const apart = new Set<string>();
+  for await (const rows of tables.pages(OverviewRows, { ...apartRange, select: APART })) {
+    for (const { rowKey, scopeType, scopeId, failedVaults = [] } of rows) {
+      if (scopeType === "vault" && scopeId !== undefined) apart.add(scopeId);
+      if (rowKey === EVALUATION_KEY) for (const name of failedVaults) apart.add(name);
+    }
+  }
+  return apart;
+}
+
+const SUMMARY = Object.keys(VaultSummary.shape) as (keyof VaultSummary)[];
+const APART = ["scopeType", "scopeId", "failedVaults"] as const;
 
 async function standing(tables: Tables): Promise<Standing> {
   try {
@@ -140,8 +140,8 @@ async function standing(tables: Tables): Promise<Standing> {
 
 /** Whether these totals count just these results. */
 function isOf(record: TotalsRecord, counted: ReadonlyMap<string, CountedResults>): boolean {
-  const exempt = new Set(readTotals(record)?.exempt);
-  const wanted = totalsOf(counted.values(), exempt, record.sequence);
+  const apart = new Set(readTotals(record)?.exempt);
+  const wanted = totalsOf(counted.values(), apart, record.sequence);
   if (!("totals" in wanted)) return false;
   return Buffer.compare(inflateRawSync(wanted.totals), inflateRawSync(record.totals!)) === 0;
 }

@@ -45,7 +45,10 @@ const Packed = z.object({
   groups: z.array(Group),
   /** Those kept one by one. */
   apart: z.array(PackedResults),
-  /** All vaults that an exemption of a whole vault names, whether there are results of them or not. */
+  /**
+   * All vaults that an exemption of a whole vault names, or that the last evaluation of everything failed at, whether there
+   * are results of them or not.
+   */
   exempt: z.array(z.string()),
 });
 export type ResultTotals = z.infer<typeof Packed>;
@@ -53,14 +56,14 @@ export type ResultTotals = z.infer<typeof Packed>;
 const groupOf = ({ subscriptionId, name }: Pick<CountedResults, "subscriptionId" | "name">): string =>
   HOLDERS.includes(subscriptionId) ? `${subscriptionId}!${name.toLowerCase()}` : subscriptionId.toLowerCase();
 
-/** @param exempt - Lower-cased names of vaults that an exemption of a whole vault names. */
+/** @param apart - Lower-cased names of vaults that are kept one by one, beside those with exemptions of assets. */
 export function totalsOf(
   all: Iterable<CountedResults>,
-  exempt: ReadonlySet<string>,
+  apart: ReadonlySet<string>,
   sequence: string,
 ): Required<TotalsRecord> | Pick<TotalsRecord, "sequence"> {
   const vaults = [...all];
-  const isApart = ({ name, exemptions }: CountedResults) => exemptions.length > 0 || exempt.has(name.toLowerCase());
+  const isApart = ({ name, exemptions }: CountedResults) => exemptions.length > 0 || apart.has(name.toLowerCase());
   const groups = [
     ...Map.groupBy(
       vaults.filter((vault) => !isApart(vault)),
@@ -83,7 +86,7 @@ export function totalsOf(
       };
     }),
     apart: vaults.filter(isApart).sort(byName).map(packResults),
-    exempt: [...exempt].sort(),
+    exempt: [...apart].sort(),
   };
   const totals = new Uint8Array(deflateRawSync(JSON.stringify(packed)));
   return totals.length <= MAX_BYTES ? { sequence, totals } : { sequence };
@@ -152,8 +155,9 @@ export function countedNow(
   changed: ReadonlyMap<string, Change<CountedResults>>,
   of: { exempt: ReadonlySet<string>; evaluation: EvaluationRecord | undefined; isUncounted: IsUncounted },
 ): CountedTogether | undefined {
-  const told = new Set(totals.exempt);
-  for (const name of of.exempt) if (!told.has(name) && !changed.has(name)) return undefined;
+  const apart = new Set(totals.exempt);
+  const isAlone = (name: string) => apart.has(name) || changed.has(name);
+  for (const name of of.exempt) if (!isAlone(name)) return undefined;
 
   const groups = new Map(
     totals.groups.map((group) => [
@@ -198,6 +202,7 @@ export function countedNow(
     of.evaluation,
     counted.flatMap(({ covered }) => covered),
     vaults,
+    isAlone,
   );
   if (left === undefined) return undefined;
   const together = counted.map(({ subscriptionId, holder, sum }) => ({
@@ -222,6 +227,7 @@ function leftOf(
   evaluation: EvaluationRecord | undefined,
   covered: readonly z.infer<typeof Covered>[],
   vaults: readonly CountedResults[],
+  isAlone: (name: string) => boolean,
 ): number | undefined {
   if (!evaluation) return 0;
   let left = vaults.filter((vault) => isLeft(evaluation, vault)).length;
@@ -229,7 +235,7 @@ function leftOf(
     if (evaluationId >= evaluation.evaluationId || oldest > evaluation.requestedAt || of.vaults === 0) continue;
     if (named.length === of.vaults)
       left += named.filter(([name, createdAt]) => isLeft(evaluation, { name, createdAt, evaluationId })).length;
-    else if (newest <= evaluation.requestedAt && evaluation.failedVaults.length === 0) left += of.vaults;
+    else if (newest <= evaluation.requestedAt && evaluation.failedVaults.every(isAlone)) left += of.vaults;
     else return undefined;
   }
   return left;

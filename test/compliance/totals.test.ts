@@ -7,6 +7,7 @@ import {
   EVALUATION_KEY,
   Evaluations,
   STATE,
+  TABLE,
   TOTALS_KEY,
   TotalsRows,
   totalsRange,
@@ -19,7 +20,7 @@ import { SCOPE_KEY, ScopeRows } from "../../shared/inventory/scope.ts";
 import { VAULTS } from "../../shared/inventory/vault.ts";
 import { systemRandomness } from "../../shared/runtime.ts";
 import type { Entity } from "../../shared/storage/entity.ts";
-import type { Range, Tables } from "../../shared/storage/tables.ts";
+import { put, type Range, type Tables } from "../../shared/storage/tables.ts";
 import { held } from "../support/held-tables.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { asset, caller, openRoom, type Room, SUBSCRIPTION, vault } from "./support.ts";
@@ -42,7 +43,7 @@ const HOUR = 3_600_000;
 
 let storage: TestStorage;
 beforeAll(async () => {
-  storage = await openStorage(["schedules", "upgraded"]);
+  storage = await openStorage(["schedules", "upgraded", "apart"]);
 });
 afterAll(() => storage?.stop());
 
@@ -147,7 +148,11 @@ test("whatever renewals meet, die and come late, the score is what the vaults' r
   expect(await changes(room)).toEqual([]);
 }, 600_000);
 
-async function exempt(room: Room, scope: (typeof SCOPES)[number], hours: number): Promise<void> {
+async function exempt(
+  room: Room,
+  scope: { type: "all" | "subscription" | "vault" | "asset"; id?: string },
+  hours: number,
+): Promise<void> {
   const until = new Date(room.clock.at + hours * HOUR);
   const request = { checkId: "secret-content-type", scope, category: "waiver" as const, reason: "Legacy", until };
   await room.compliance.exemptions.create(request, caller).catch((error: unknown) => {
@@ -210,4 +215,49 @@ test("a store without totals is counted from its vaults, and from the totals aft
   await renewTotals(room.tables);
   await room.tables.put(TotalsRows, STATE, TOTALS_KEY, { sequence: "another", totals: totals.totals });
   expect(await faultOfTotals(room.tables)).toBe("stale");
+});
+
+test("an exemption made while all is counted anew, and an evaluation that failed at a vault, leave the score to the totals", async () => {
+  const room = openRoom(storage.connectionString("apart"));
+  const asked = askers(room);
+  const at = room.clock.now().toISOString();
+  const results = {
+    subscriptionId: SUBSCRIPTION,
+    tallies: new Uint8Array(),
+    failures: [],
+    exemptions: [],
+    details: [],
+  };
+  const states = Array.from({ length: 52 }, (_, index) => {
+    const state = { ...results, name: `kv-${index}`, rbac: true, createdAt: at, evaluatedAt: at, gone: false };
+    return put(VaultStates, vaultStateKey(state.name), state);
+  });
+  await room.tables.write(TABLE, STATE, states);
+  let made = false;
+  const pages = async function* (e: Entity<unknown>, range: Range) {
+    yield* room.tables.pages(e, range);
+    if (made || range.from === changedRange.from) return;
+    made = true;
+    await exempt(room, { type: "vault", id: "kv-7" }, 100);
+  } as Tables["pages"];
+  await renewTotals({ ...room.tables, pages });
+  expect(made).toBe(true);
+  await expectRight(asked);
+  expect(asked.counts).toEqual({ totals: 2, walks: 0 });
+
+  room.clock.at += 1000;
+  const now = room.clock.now();
+  const evaluation = { evaluationId: randomness.ulid(now), requestedAt: now.toISOString(), requestedBy: "test" };
+  const failedAt = (failedVaults: string[]) =>
+    room.tables.put(Evaluations, STATE, EVALUATION_KEY, { ...evaluation, vaults: 52, failedVaults });
+  await failedAt([]);
+  await expectRight(asked);
+  expect(asked.counts).toEqual({ totals: 4, walks: 0 });
+  // Which of the many it is that are still before the evaluation, the vaults' rows say.
+  await failedAt(["kv-3"]);
+  await expectRight(asked);
+  expect(asked.counts).toEqual({ totals: 6, walks: 2 });
+  await renewTotals(room.tables);
+  await expectRight(asked);
+  expect(asked.counts).toEqual({ totals: 8, walks: 2 });
 });
