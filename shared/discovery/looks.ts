@@ -141,7 +141,13 @@ export function createLooks(deps: LooksDeps): Looks {
     const waitMs = row.worker === undefined ? waitOf(row) : 0;
     if (waitMs > EARLY_MS) return await wake(vaultName, waitMs);
     const { discoveryMaxWorkers } = await deps.settings.values();
-    if (await withWorker(row, discoveryMaxWorkers, requestId)) await wakeWaiting();
+    let wasFree = true;
+    try {
+      wasFree = await withWorker(row, discoveryMaxWorkers, requestId);
+    } finally {
+      // After a look that failed, too: its own message comes again, but nothing else wakes those behind it.
+      if (wasFree) await wakeWaiting();
+    }
     // Else nobody is free, and whoever gets free wakes it: a look that ends, a scan that ends, and a scan's worker without a
     // vault left. Between two vaults that one does it itself. A message that waited as well would be one more with each that
     // the watch sends.
@@ -246,10 +252,13 @@ export function createLooks(deps: LooksDeps): Looks {
     }
   }
 
-  /** One of the looks that are due and in nobody's hands; undefined where there is none. One request for 100 looks. */
+  /**
+   * One of the looks that are due and in nobody's hands; undefined where there is none. None that failed: its own message, or
+   * the watch's, tries that again. One request for 100 looks.
+   */
   async function waiting(): Promise<Row<LookRecord> | undefined> {
     for await (const rows of tables.pages(LookRows, { partitionKey: LOOKS, pageSize: CANDIDATES })) {
-      const due = rows.filter((row) => row.worker === undefined && waitOf(row) <= EARLY_MS);
+      const due = rows.filter((row) => row.worker === undefined && row.failures === 0 && waitOf(row) <= EARLY_MS);
       if (due.length > 0) return due[Math.floor(randomness.number() * due.length)];
     }
     return undefined;
@@ -271,7 +280,7 @@ export function createLooks(deps: LooksDeps): Looks {
   async function between(requestId: string): Promise<void> {
     if (!isTimeToSee()) return;
     const row = await waiting();
-    if (!row || row.failures > 0) return;
+    if (!row) return;
     try {
       await withWorker(row, Number.POSITIVE_INFINITY, requestId);
     } catch (error) {

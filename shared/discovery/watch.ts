@@ -48,25 +48,38 @@ interface WatchDeps {
  */
 export function createScanWatch({ tables, queues, active, run, clock, log }: WatchDeps): () => Promise<void> {
   return async function watch(): Promise<void> {
+    const failures: unknown[] = [];
     for (const entry of await active.all()) {
-      const { scanId } = entry;
-      const found = await tables.aged(Scans, scanPartition(scanId), SCAN_ROW);
-      if (!found || isOver(found.row.status)) {
-        if (!(await active.isAlive(entry))) await active.leave(scanId);
-      } else if (found.row.status === "queued") {
-        // One that waits for free workers is tried every few seconds: another message would never leave it again.
-        if (found.ageMs < UNPLANNED_MS) continue;
-        // Written first, so that the next minutes send no more.
-        if (await unlessChanged(tables.replace(Scans, found.row))) await queues.send(QUEUES.plan, { scanId });
-      } else if (isOverdue(found.row)) {
-        log.warn("A scan is past its time and is ended", { scanId });
-        await run.finish(scanId, true);
-      } else if (found.ageMs >= SILENT_MS && (await sendLost(scanId)) === 0) {
-        // A scan that began to run a moment ago has lost nothing yet.
-        await run.finish(scanId);
+      try {
+        await look(entry);
+      } catch (error) {
+        // A scan whose rows are broken holds up no other.
+        const reason = error instanceof Error ? error.message : "";
+        log.error("A scan could not be looked after", { scanId: entry.scanId, reason });
+        failures.push(error);
       }
     }
+    if (failures.length > 0) throw failures[0];
   };
+
+  async function look(entry: Awaited<ReturnType<ActiveScanList["all"]>>[number]): Promise<void> {
+    const { scanId } = entry;
+    const found = await tables.aged(Scans, scanPartition(scanId), SCAN_ROW);
+    if (!found || isOver(found.row.status)) {
+      if (!(await active.isAlive(entry))) await active.leave(scanId);
+    } else if (found.row.status === "queued") {
+      // One that waits for free workers is tried every few seconds: another message would never leave it again.
+      if (found.ageMs < UNPLANNED_MS) return;
+      // Written first, so that the next minutes send no more.
+      if (await unlessChanged(tables.replace(Scans, found.row))) await queues.send(QUEUES.plan, { scanId });
+    } else if (isOverdue(found.row)) {
+      log.warn("A scan is past its time and is ended", { scanId });
+      await run.finish(scanId, true);
+    } else if (found.ageMs >= SILENT_MS && (await sendLost(scanId)) === 0) {
+      // A scan that began to run a moment ago has lost nothing yet.
+      await run.finish(scanId);
+    }
+  }
 
   function isOverdue(scan: ScanRecord): boolean {
     return clock.now().getTime() > Date.parse(scan.deadline!) + GRACE_MS;

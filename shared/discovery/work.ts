@@ -262,15 +262,18 @@ export function createScanWork(deps: WorkDeps): ScanWork {
 
   async function vaultFailed(scanId: string, index: string): Promise<void> {
     const scan = await runningScan(scanId);
+    if (!scan) return;
     const vault = await claims.claimed(scanId, index);
-    if (!scan || !vault) return;
-    const failure = internalFailure(clock, "The vault could not be written to the inventory, in five tries.");
-    const next = await endVault(scan, index, failed(vault, failure), {
-      worker: undefined,
-      next: () => claims.waiting(scan),
-    });
-    if (next === "noneLeft") await finishWhenLast(scanId);
-    else if (next !== "goesOn") await claims.send(scanId, next.index);
+    if (vault) {
+      const failure = internalFailure(clock, "The vault could not be written to the inventory, in five tries.");
+      // The next one is in the hand of this worker, so that the watch sends it soon, should this one die before.
+      const next = await endVault(scan, index, failed(vault, failure), {
+        worker: index,
+        next: () => claims.waiting(scan),
+      });
+      if (next === "goesOn") return;
+    }
+    if ((await claims.sendLeft(scanId, index)) === 0) await end.finish(scanId);
   }
 
   return { scanPlanned, scanVaults, vaultFailed };

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import * as z from "zod";
 import {
   ACTIVE,
   ActiveScans,
@@ -11,13 +12,15 @@ import {
   VaultMessage,
 } from "../../shared/discovery/scan.ts";
 import { VaultBusy } from "../../shared/inventory/claim.ts";
+import { entity } from "../../shared/storage/entity.ts";
+import { StorageCorrupt } from "../../shared/storage/tables.ts";
 import { HOUR_MS, MINUTE_MS, SECOND_MS } from "../../shared/time.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
 import { caller, HERE, type Rooms, scanRooms } from "./rooms.ts";
 
 /** What workers and messages that are lost are told by: the age of rows, as storage counts it. */
 
-const ACCOUNTS = Array.from({ length: 16 }, (_, at) => `account${at}`);
+const ACCOUNTS = Array.from({ length: 20 }, (_, at) => `account${at}`);
 
 let storage: MovedStorage;
 let used = 0;
@@ -95,6 +98,41 @@ describe("a worker that died", () => {
       vi.useRealTimers();
     }
   });
+});
+
+test("a handler of what failed for good that dies before it sends the next vault is noticed as any worker is", async () => {
+  rooms.settings.discoveryMaxWorkers = 1;
+  const scanId = await rooms.planned();
+  const [message] = rooms.take(QUEUES.vaults);
+  let ended = false;
+  const dying = scanRooms(connection, (tables) => ({
+    ...tables,
+    transaction: async (...of) => {
+      if (ended) throw new Error("died");
+      ended = true;
+      return await tables.transaction(...of);
+    },
+  }));
+  await expect(dying.run.vaultFailed(scanId, message!.message.index)).rejects.toThrow("died");
+  await storage.move(65 * SECOND_MS);
+  await rooms.watch();
+  expect(rooms.sent).toMatchObject([{ queue: QUEUES.vaults, message: { scanId } }]);
+  await rooms.deliver();
+  expect(await rooms.discovery.progress(scanId)).toMatchObject({ status: "partial", vaultsDone: 3 });
+});
+
+test("a scan whose row is broken fails the watch, which looks after the others all the same", async () => {
+  const [broken, other] = [
+    await rooms.discovery.start({ mode: "force" }, caller),
+    await rooms.discovery.start({ mode: "force" }, caller),
+  ];
+  rooms.sent.length = 0;
+  const Broken = entity(Scans.table, z.object({ status: z.string() }));
+  await rooms.tables.put(Broken, scanPartition(broken.scanId), SCAN_ROW, { status: "nonsense" });
+  expect((await rooms.active.all()).map(({ scanId }) => scanId)).toEqual([broken.scanId, other.scanId]);
+  await storage.move(11 * MINUTE_MS);
+  await expect(rooms.watch()).rejects.toThrow(StorageCorrupt);
+  expect(rooms.sent).toMatchObject([{ queue: QUEUES.plan, message: { scanId: other.scanId } }]);
 });
 
 describe("a vault's message", () => {

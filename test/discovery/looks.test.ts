@@ -487,6 +487,17 @@ describe("whoever dies", () => {
     expect(await rows()).toEqual([]);
   });
 
+  test("a look that fails wakes the one that waits behind it, never itself", async () => {
+    for (const name of ["kv-one", "kv-three"]) await rooms.looks.note(event(name, "resource"), 1);
+    rooms.take(LOOK_QUEUE);
+    await later(SETTLED_MS);
+    vi.spyOn(rooms.writer, "find").mockRejectedValue(new Error("storage is away"));
+    await expect(look("kv-one")).rejects.toThrow("storage is away");
+    expect(rooms.take(LOOK_QUEUE)).toMatchObject([{ message: { vaultName: "kv-three" } }]);
+    await expect(look("kv-three")).rejects.toThrow("storage is away");
+    expect(rooms.take(LOOK_QUEUE)).toEqual([]);
+  });
+
   test("a renewal that fails is followed by the next", async () => {
     await rooms.looks.note(event("kv-one"), 1);
     await later(SETTLED_MS);
