@@ -56,7 +56,7 @@ export interface Evaluation {
  * twice. Two runs at once can't both commit.
  */
 export function createEvaluation(
-  deps: LookDeps & {
+  deps: Omit<LookDeps, "endsToTell"> & {
     queues: Queues;
     settings: Pick<Settings, "values">;
     rules: AlertRules;
@@ -69,8 +69,8 @@ export function createEvaluation(
   },
 ): Evaluation {
   const { tables, queues, rules, notifications, followed, acknowledgements, history, clock, log } = deps;
-  const look = createLook(deps);
   const secondSteps = createSecondStep(deps);
+  const look = createLook({ ...deps, endsToTell: secondSteps.endsToTell });
   const followUps = createFollowUps(deps);
 
   async function run(): Promise<void> {
@@ -220,8 +220,9 @@ export function createEvaluation(
     await notifications.add(rule.ruleId, deliveryId, items, followed.told(deliveryId, createdAt, items));
     await close(rule.ruleId, ended);
     const escalatedFrom = { escalatedFrom: rule.ruleId };
-    const made = { deliveryId, createdAt, items };
-    await handOver(channel ? newDelivery(channel, { ...made, ...escalatedFrom }) : newDelivery(rule, made));
+    const made = { deliveryId, createdAt, items: toldBy(rule, items) };
+    if (made.items.length > 0)
+      await handOver(channel ? newDelivery(channel, { ...made, ...escalatedFrom }) : newDelivery(rule, made));
     const escalated = secondStep ? await secondSteps.escalatedAmong(rule.ruleId, ended) : [];
     if (secondStep && escalated.length > 0) {
       const id = deliveryIdOf(secondStep.ruleId, new Date(createdAt), escalated);
@@ -243,7 +244,7 @@ export function createEvaluation(
       const circumstances = await circumstancesOf([rule], clock.now(), false);
       const { items, more } = await look(rule, startOf(rule, row), row, circumstances);
       const { stillFailing, escalated } = await followUps(rule, circumstances);
-      const all = [...items, ...stillFailing, ...escalated].sort(byUrgency);
+      const all = [...toldBy(rule, items), ...stillFailing, ...escalated].sort(byUrgency);
       return { items: all, more, isFirst: row === undefined, hidden: circumstances.vaults?.hidden ?? [] };
     },
   };
@@ -281,6 +282,10 @@ export function newDelivery(
 }
 
 const isEnd = (item: Item): item is EndItem => item.kind === "renewed" || item.kind === "recovered";
+
+/** Without the ends that only its second step is told of. */
+const toldBy = ({ tellRecovery }: RuleRecord, items: Item[]): Item[] =>
+  tellRecovery === false ? items.filter((one) => !isEnd(one)) : items;
 
 const earlier = (a: string | undefined, b: string | undefined): string | undefined =>
   a === undefined || (b !== undefined && b < a) ? b : a;

@@ -12,6 +12,7 @@ import type { Item, ScanFailureItem } from "./items.ts";
 import type { NotificationLog } from "./notification-log.ts";
 import type { RuleRecord } from "./rule.ts";
 import { scanFailures } from "./scan-failures.ts";
+import type { SecondStep } from "./second-step.ts";
 import type { Snoozes } from "./snoozes.ts";
 import type { StateRecord } from "./state.ts";
 import type { VaultSnapshot } from "./vault-changes.ts";
@@ -48,6 +49,7 @@ export interface LookDeps {
   credentials: readonly CredentialSource[];
   audit: Pick<Audit, "list"> | undefined;
   automation: readonly AutomationSource[];
+  endsToTell: SecondStep["endsToTell"];
   ownerTag: string;
 }
 
@@ -129,7 +131,7 @@ export function createLook(deps: LookDeps) {
     others: Found["untold"],
     state: Partial<StateRecord> = {},
   ): Promise<Found> {
-    const toTell = rule.tellRecovery === false ? [] : await notifications.unnotified(rule.ruleId, ended);
+    const toTell = await notifications.unnotified(rule.ruleId, await deps.endsToTell(rule, ended));
     // Beside what is not to be told: an end that was told before its row was gone, or whose row was written late.
     const untold = ended.filter((one) => !toTell.includes(one));
     const room = Math.max(0, MAX_ITEMS - begun.items.length);

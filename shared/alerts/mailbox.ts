@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { decodeTime } from "ulid";
 import * as z from "zod";
 import { entity, type Row } from "../storage/entity.ts";
 import { DAY_MS } from "../time.ts";
@@ -66,12 +67,15 @@ export function nextStep(box: MailboxRecord, now: Date): "settle" | "send" | und
 
 /**
  * The mail in hand, where something critical is to join it: it need not wait out a pause that grew while the provider could not
- * be reached.
+ * be reached. One that nobody has got for a day goes on counting its attempts, so that it is given up however often
+ * something joins it.
  */
-export function hurried(mail: MailboxRecord["mail"]): MailboxRecord["mail"] {
+export function hurried(mail: MailboxRecord["mail"], now: Date): MailboxRecord["mail"] {
   const isPaused = mail?.status === "waiting" || (mail?.status === "sending" && mail.leasedUntil === undefined);
   if (!isPaused || mail.throttled) return mail;
-  return { ...mail, notBefore: undefined, attemptsBefore: mail.attempts, looks: 0 };
+  const [oldest] = mail.entries.map(({ deliveryId }) => deliveryId).sort();
+  const isOld = oldest !== undefined && now.getTime() - decodeTime(oldest) >= DAY_MS;
+  return { ...mail, notBefore: undefined, looks: 0, ...(isOld ? {} : { attemptsBefore: mail.attempts }) };
 }
 
 /** Everything that the next mail of a mailbox would hold. */

@@ -125,7 +125,7 @@ export function createMailboxes(deps: {
         if (holds(box, entry)) continue;
         if (part.alone) changed.set(key, { ...box, mail: { ...part, entries: [entry] } });
         else {
-          const mail = urgency <= CRITICAL ? hurried(box.mail) : box.mail;
+          const mail = urgency <= CRITICAL ? hurried(box.mail, clock.now()) : box.mail;
           changed.set(key, { ...box, waiting: [...box.waiting, entry], ...(mail && { mail }) });
         }
       }

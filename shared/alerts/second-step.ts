@@ -11,6 +11,8 @@ export interface SecondStep {
   channelOf(rule: RuleRecord): Promise<RuleRecord>;
   /** The rule that opens an incident for each alert that is escalated to it, and so has to be told of the end; undefined where none does. */
   incidentsOf(rule: RuleRecord): Promise<RuleRecord | undefined>;
+  /** Which of these ends are to be told: of a rule that tells none those of alerts for which an escalation opened an incident. */
+  endsToTell(rule: RuleRecord, ended: EndItem[]): Promise<EndItem[]>;
   /** The ends of those alerts that were escalated. Requests as `NotificationLog.unnotified`. */
   escalatedAmong(ruleId: string, ended: readonly EndItem[]): Promise<EndItem[]>;
 }
@@ -28,22 +30,29 @@ export function createSecondStep(deps: {
     return { ...rule, deliveryMethod: "email", recipients: [...recipients] };
   }
 
+  async function incidentsOf(rule: RuleRecord): Promise<RuleRecord | undefined> {
+    if (rule.escalation?.ruleId === undefined) return undefined;
+    const channel = await channelOf(rule);
+    const closes = opensIncidents(channel.deliveryMethod) && channel.tellRecovery !== false;
+    return closes && channel.ruleId !== rule.ruleId ? channel : undefined;
+  }
+
+  async function escalatedAmong(ruleId: string, ended: readonly EndItem[]): Promise<EndItem[]> {
+    const escalations = ended.map(
+      ({ id, of, since }): EscalatedItem => ({ kind: "escalated", id, of, since, afterDays: 0 }),
+    );
+    const never = new Set(await deps.notifications.unnotified(ruleId, escalations));
+    return ended.filter((_, at) => !never.has(escalations[at]!));
+  }
+
   return {
     channelOf,
+    incidentsOf,
+    escalatedAmong,
 
-    async incidentsOf(rule) {
-      if (rule.escalation?.ruleId === undefined) return undefined;
-      const channel = await channelOf(rule);
-      const closes = opensIncidents(channel.deliveryMethod) && channel.tellRecovery !== false;
-      return closes && channel.ruleId !== rule.ruleId ? channel : undefined;
-    },
-
-    async escalatedAmong(ruleId, ended) {
-      const escalations = ended.map(
-        ({ id, of, since }): EscalatedItem => ({ kind: "escalated", id, of, since, afterDays: 0 }),
-      );
-      const never = new Set(await deps.notifications.unnotified(ruleId, escalations));
-      return ended.filter((_, at) => !never.has(escalations[at]!));
+    async endsToTell(rule, ended) {
+      if (rule.tellRecovery !== false || ended.length === 0) return ended;
+      return (await incidentsOf(rule)) ? await escalatedAmong(rule.ruleId, ended) : [];
     },
   };
 }

@@ -387,6 +387,27 @@ describe("the pace", () => {
     ]);
   });
 
+  test("a mail that nobody gets is given up, though something critical joins it again and again", async () => {
+    room = open();
+    const { rule } = await room.mailRule();
+    const alerts = room.instance();
+    cloud.control.addFault({ match: { operation: "mail.send" }, action: { kind: "fail", status: 500 } });
+    const names: string[] = [];
+    const first = async () => (await history(rule.ruleId)).at(-1);
+    for (let hours = 0; (await first())?.status !== "failed"; hours += 10) {
+      expect(hours).toBeLessThan(100);
+      names.push(`s${hours}`);
+      await room.scanned(
+        "kv-a",
+        names.map((name) => ({ name, expiresInDays: 3 })),
+      );
+      await alerts.evaluate();
+      await room.drain(alerts);
+      room.clock.add(10 * 60 * MINUTE_MS);
+      await room.drain(alerts);
+    }
+  });
+
   test("mailboxes that have long been empty are removed, and none that holds something", async () => {
     room = open();
     await room.scanned("kv-a", [{ name: "one", expiresInDays: 3 }]);

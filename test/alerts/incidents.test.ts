@@ -199,6 +199,25 @@ describe("PagerDuty", () => {
     }
   });
 
+  test("to which a rule escalates that tells no ends has its alert closed all the same, and the rule tells nothing", async () => {
+    const second = await room.webhookRule({ ...pagerDuty(), alertType: "breakGlass", thresholds: undefined });
+    const escalation = { afterDays: 1, ruleId: second.rule.ruleId };
+    const { rule } = await room.webhookRule({ escalation, tellRecovery: false });
+    await room.scanned("kv-a", [{ name: "one", expiresInDays: 4 }]);
+    await deliver();
+    room.clock.add(1.1 * DAY_MS);
+    await deliver();
+    expect(cloud.control.pagerDuty.alerts()).toMatchObject([{ status: "triggered" }]);
+    const told = (await history(rule.ruleId)).length;
+    await room.scanned("kv-a", [
+      { name: "one", expiresInDays: 3000 },
+      { name: "never-told", expiresInDays: 3000 },
+    ]);
+    await deliver();
+    expect(cloud.control.pagerDuty.alerts()).toMatchObject([{ status: "resolved" }]);
+    expect(await history(rule.ruleId)).toHaveLength(told);
+  });
+
   test("that refuses an event is not asked again", async () => {
     await room.scanned("kv-a", [{ name: "one", expiresInDays: 3 }]);
     const { rule } = await room.webhookRule({ ...pagerDuty(), credentials: { routingKey: "f".repeat(32) } });
