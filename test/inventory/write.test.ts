@@ -263,7 +263,8 @@ test("of 100,000 assets that one work adds no transaction outgrows the store, an
   // Most of them are gone again.
   expect(await work(tables, names.slice(0, 7_000))).toBe(100_000);
   expect(await told()).toBe(7_000);
-  expect((await knownVault(tables, vault.name)).row).toMatchObject({ pending: false, changesKey: undefined });
+  const { row } = await knownVault(tables, vault.name);
+  expect([row!.pending, row!.changesKey]).toEqual([false, undefined]);
   await clock.add(20_000);
   await work(tables, names.slice(0, 10));
   expect(await told()).toBe(7_010);
