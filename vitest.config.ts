@@ -1,4 +1,5 @@
 import { defineConfig } from "vitest/config";
+import { LongestFirst } from "./test/support/longest-first.ts";
 import { SecondTries } from "./test/support/second-tries.ts";
 
 export default defineConfig({
@@ -11,6 +12,7 @@ export default defineConfig({
     setupFiles: ["test/support/fresh-modules.ts", "test/support/drawn-cases.ts"],
     // Twice the cores of the smallest machine: many tests wait for other processes.
     maxWorkers: 4,
+    sequence: { sequencer: LongestFirst },
     // Several times what the longest takes: no test waits for time to pass, but the machine may be busy.
     testTimeout: 300_000,
     hookTimeout: 600_000,

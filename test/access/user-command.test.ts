@@ -1,11 +1,13 @@
 import { execFile } from "node:child_process";
 import { randomBytes } from "node:crypto";
+import path from "node:path";
 import { fileURLToPath } from "node:url";
+import { build } from "esbuild";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { deriveWithScrypt } from "../../shared/access/passwords.ts";
 import type { Actor } from "../../shared/http/endpoint.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { COMPILE_CACHE } from "../support/test-app.ts";
+import { COMPILE_CACHE, TEST_APP } from "../support/test-app.ts";
 import { Deployment, HERE, type Instance, whoIs } from "./instances.ts";
 /** Here and in the command alike. */
 import "../support/cheap-scrypt.mjs";
@@ -15,6 +17,7 @@ let deployment: Deployment;
 let instance: Instance;
 
 beforeAll(async () => {
+  await bundle();
   azurite = await openStorage();
   deployment = new Deployment(azurite.connectionString());
   // No bootstrap administrator: all users are those that the command makes.
@@ -23,13 +26,34 @@ beforeAll(async () => {
 });
 afterAll(() => azurite.stop());
 
-const COMMAND = fileURLToPath(new URL("../../functions/commands/user.ts", import.meta.url));
+const SOURCE = fileURLToPath(new URL("../../functions/commands/user.ts", import.meta.url));
+const BUNDLES = path.join(TEST_APP, "user-command");
+const BUNDLED = path.join(BUNDLES, "user.js");
+
+/** The command in few files, with only what it loads: it starts in a third of the processor time that its sources take. */
+async function bundle(): Promise<void> {
+  await build({
+    entryPoints: [SOURCE],
+    outdir: BUNDLES,
+    bundle: true,
+    splitting: true,
+    format: "esm",
+    platform: "node",
+    mainFields: ["module", "main"],
+    external: ["@azure/functions-core", "supports-color"],
+    banner: {
+      js: 'import { createRequire as __createRequire } from "node:module"; const require = __createRequire(import.meta.url);',
+    },
+    logLevel: "warning",
+  });
+}
 
 /** Runs it with `typed` on its standard input. */
 function run(
   args: string[],
   typed = "",
   change: NodeJS.ProcessEnv = {},
+  command = BUNDLED,
 ): Promise<{ code: number; out: string; err: string }> {
   const env = {
     PATH: process.env.PATH,
@@ -40,7 +64,7 @@ function run(
     ...change,
   };
   return new Promise((resolve) => {
-    const child = execFile(process.execPath, [COMMAND, ...args], { env }, (error, out, err) => {
+    const child = execFile(process.execPath, [command, ...args], { env }, (error, out, err) => {
       resolve({ code: error ? Number(error.code) : 0, out, err });
     });
     child.stdin!.end(typed);
@@ -62,7 +86,8 @@ describe("the user command", () => {
     expect(await signIn("maria", "a typed long password")).toBeDefined();
     expect(await signIn("bob", password)).toBeDefined();
     expect(await deployment.entries("user.created")).toHaveLength(4);
-    const { out } = await run(["list"]);
+    // As people run it.
+    const { out } = await run(["list"], "", {}, SOURCE);
     expect(out.split("\n")).toEqual([
       expect.stringMatching(/^bob\tuser\tactive\t\d{4}-\d\d-\d\dT\S+\tbob@example\.com\tlocal\t$/),
       expect.stringMatching(/^maria\tauditor\tactive\t\d{4}-\d\d-\d\dT\S+\t\tlocal\t$/),

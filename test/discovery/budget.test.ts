@@ -8,7 +8,7 @@ import { ADMIN, Service } from "../support/service.ts";
 let service: Service;
 beforeAll(async () => {
   // Messages are held as long as on the platform: on a slow machine none comes a second time and is counted twice.
-  service = await Service.start({ company: MEASURED_COMPANY, lease: 600 });
+  service = await Service.start({ company: MEASURED_COMPANY });
   await service.signIn(ADMIN);
   await service.admin("GET", "/auth/me");
 });

@@ -24,8 +24,6 @@ beforeAll(async () => {
   service = await Service.start({
     company,
     hosts: 2,
-    // As long as on the platform: no message comes a second time on a slow machine.
-    lease: 600,
     env: {
       DISCOVERY_MAX_WORKERS: String(IN_ONE_INVOCATION + MESSAGES),
       AzureFunctionsJobHost__extensions__queues__maxPollingInterval: "00:00:00.3000000",

@@ -10,8 +10,7 @@ import { Service } from "../support/service.ts";
 
 let service: Service;
 beforeAll(async () => {
-  // Messages are held as long as on the platform: on a slow machine none comes again while it is worked on.
-  service = await Service.start({ lease: 600 });
+  service = await Service.start();
   await service.admin("GET", "/auth/me");
 }, 600_000);
 afterAll(() => service?.stop());

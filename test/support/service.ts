@@ -78,6 +78,7 @@ export class Service {
       company?: Company | SizedCompany | string;
       env?: Record<string, string>;
       hosts?: number;
+      /** Seconds until the messages of a host that was killed come again; by default as on the platform. */
       lease?: number;
       /** Timers run by themselves, too. By default only those that a test fires: it begins at any minute of any hour. */
       schedules?: boolean;
@@ -124,7 +125,10 @@ export class Service {
       ...(options.realScrypt ? [] : [CHEAP_SCRYPT]),
     ];
     environment.NODE_OPTIONS = [environment.NODE_OPTIONS ?? "", ...preloads.map((url) => `--import=${url}`)].join(" ");
-    const hostArguments = ["--lease", String(options.lease ?? 5), ...(options.schedules ? [] : ["--no-schedules"])];
+    const hostArguments = [
+      ...(options.lease === undefined ? [] : ["--lease", String(options.lease)]),
+      ...(options.schedules ? [] : ["--no-schedules"]),
+    ];
     const service = new Service({ azurite, cloud, tables, environment }, hostArguments);
     for (let host = 0; host < (options.hosts ?? 1); host++) await service.addHost();
     return service;

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { gunzipSync } from "node:zlib";
-import { TableClient, TableServiceClient } from "@azure/data-tables";
+import { TableClient, TableServiceClient, type TransactionAction } from "@azure/data-tables";
 import { QueueServiceClient } from "@azure/storage-queue";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
@@ -277,7 +277,10 @@ async function restore(connection: string, recording: Recording): Promise<void> 
   for (const [name, rows] of Object.entries(recording.tables)) {
     await service.createTable(name);
     const table = TableClient.fromConnectionString(connection, name, options);
-    for (const row of rows) await table.createEntity(row as { partitionKey: string; rowKey: string });
+    const created = rows.map((row): TransactionAction => ["create", row as { partitionKey: string; rowKey: string }]);
+    const partitions = Object.values(Object.groupBy(created, ([, { partitionKey }]) => partitionKey));
+    for (const whole of partitions)
+      for (let at = 0; at < whole!.length; at += 100) await table.submitTransaction(whole!.slice(at, at + 100));
   }
   const queues = QueueServiceClient.fromConnectionString(connection);
   for (const [name, messages] of Object.entries(recording.queues)) {
