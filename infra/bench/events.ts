@@ -19,9 +19,8 @@ const inSeconds = (milliseconds: number): string => `${Math.round(milliseconds /
 export async function events(): Promise<Section> {
   const service = await Service.start({
     company: { subscriptions: [{ name: "Only", vaults: [{ name: "kv-burst" }, { name: "kv-other" }] }] },
-    // As in production: the watch runs each minute, and no message comes again while a worker has it.
+    // As in production: the watch runs each minute.
     schedules: true,
-    lease: 600,
   });
   const { control } = service.cloud;
   try {
