@@ -485,12 +485,12 @@ export const timers = [
   timer({
     name: "evaluateAlerts",
     // Every quarter of an hour: an idle run costs a handful of requests, and it finishes what a crash left half done.
-    schedule: () => "0 */15 * * * *",
+    schedule: "0 */15 * * * *",
     handle: ({ services }) => services.alerts.evaluate(),
   }),
   timer({
     name: "cleanUpAlerts",
-    schedule: () => "0 41 3 * * *",
+    schedule: "0 41 3 * * *",
     handle: ({ services, requestId }) => services.alerts.cleanUp({ actor: "system", requestId }),
   }),
 ];

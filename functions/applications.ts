@@ -90,12 +90,12 @@ const schedule = async (mode: "full" | "changes", { services }: Invocation) => {
 export const timers = [
   timer({
     name: "discoverAllApplications",
-    schedule: (config) => config.APPLICATIONS_SCHEDULE,
+    schedule: { setting: "APPLICATIONS_SCHEDULE" },
     handle: (invocation) => schedule("full", invocation),
   }),
   timer({
     name: "discoverChangedApplications",
-    schedule: (config) => config.APPLICATION_CHANGES_SCHEDULE,
+    schedule: { setting: "APPLICATION_CHANGES_SCHEDULE" },
     handle: (invocation) => schedule("changes", invocation),
   }),
 ];

@@ -135,7 +135,7 @@ export const endpoints = [listAuditEntries, exportAudit, exportAuditCsv, exportA
 export const timers = [
   timer({
     name: "sealAudit",
-    schedule: () => "30 1,11,21,31,41,51 * * * *",
+    schedule: "30 1,11,21,31,41,51 * * * *",
     handle: async ({ services, log }) => {
       const { configured, sealed, more, lost } = await services.audit.seal();
       if (!configured) log.warn("The audit log is not sealed: AUDIT_SIGNING_KEYS is not set");

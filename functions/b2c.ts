@@ -187,12 +187,12 @@ export const endpoints = [
 export const timers = [
   timer({
     name: "discoverDueTenants",
-    schedule: (config) => config.B2C_SCHEDULE,
+    schedule: { setting: "B2C_SCHEDULE" },
     handle: ({ services }) => services.b2c.tick(),
   }),
   timer({
     name: "cleanUpTenants",
-    schedule: () => "0 53 3 * * *",
+    schedule: "0 53 3 * * *",
     handle: ({ services, requestId }) => services.b2c.cleanUp(system(requestId)),
   }),
 ];

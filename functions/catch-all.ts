@@ -11,8 +11,8 @@ export const CATCH_ALL = "{*path}";
  * does not take. The platform alone would answer an empty 404 to these. Its name sorts last, since the platform asks
  * functions in the order of their names.
  */
-export function catchAll(all: () => Endpoint<Services>[]): Endpoint<Services> {
-  return endpoint({
+export function catchAll(all: () => Promise<Endpoint<Services>[]>): { endpoints: Endpoint<Services>[] } {
+  const everyOtherPath = endpoint({
     name: "zzCatchAll",
     method: "GET",
     route: CATCH_ALL,
@@ -29,7 +29,7 @@ export function catchAll(all: () => Endpoint<Services>[]): Endpoint<Services> {
       const path = url.pathname.replace(/\/$/, "").slice(1);
       if (path === "") return await page(headers);
       await admit("open");
-      const methods = all()
+      const methods = (await all())
         .filter(({ route }) => route !== CATCH_ALL && routePattern(route).test(path))
         .flatMap(methodsOf);
       if (methods.length === 0) throw new Problem("unknownPath", "See /docs for the paths there are.");
@@ -37,6 +37,7 @@ export function catchAll(all: () => Endpoint<Services>[]): Endpoint<Services> {
       throw new Problem("methodNotAllowed", `This path takes ${allow}.`, { headers: { Allow: allow } });
     },
   });
+  return { endpoints: [everyOtherPath] };
 }
 
 const routePattern = (route: string): RegExp =>

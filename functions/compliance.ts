@@ -304,12 +304,12 @@ export const endpoints = [
 export const timers = [
   timer({
     name: "evaluateDueCompliance",
-    schedule: () => "0 10 0 * * *",
+    schedule: "0 10 0 * * *",
     handle: ({ services }) => services.compliance.runDue(),
   }),
   timer({
     name: "recordComplianceScore",
-    schedule: () => "0 50 * * * *",
+    schedule: "0 50 * * * *",
     handle: ({ services }) => services.compliance.recordScore(),
   }),
 ];

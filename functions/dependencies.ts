@@ -143,12 +143,12 @@ const schedule = async (mode: "full" | "changes", { services }: Invocation) => {
 export const timers = [
   timer({
     name: "discoverAllDependencies",
-    schedule: (config) => config.DEPENDENCIES_SCHEDULE,
+    schedule: { setting: "DEPENDENCIES_SCHEDULE" },
     handle: (invocation) => schedule("full", invocation),
   }),
   timer({
     name: "discoverChangedDependencies",
-    schedule: (config) => config.DEPENDENCY_CHANGES_SCHEDULE,
+    schedule: { setting: "DEPENDENCY_CHANGES_SCHEDULE" },
     handle: (invocation) => schedule("changes", invocation),
   }),
 ];

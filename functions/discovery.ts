@@ -316,17 +316,17 @@ const schedule = async (mode: "full" | "delta", { services, log }: Invocation) =
 export const timers = [
   timer({
     name: "startDeltaScan",
-    schedule: (config) => config.DELTA_SCAN_SCHEDULE,
+    schedule: { setting: "DELTA_SCAN_SCHEDULE" },
     handle: (invocation) => schedule("delta", invocation),
   }),
   timer({
     name: "startFullScan",
-    schedule: (config) => config.FULL_SCAN_SCHEDULE,
+    schedule: { setting: "FULL_SCAN_SCHEDULE" },
     handle: (invocation) => schedule("full", invocation),
   }),
   timer({
     name: "watchScans",
-    schedule: () => "30 * * * * *",
+    schedule: "30 * * * * *",
     handle: async ({ services }) => {
       const both = await Promise.allSettled([services.watchScans(), services.looks.watch()]);
       const failures = both.flatMap((one) => (one.status === "rejected" ? [one.reason] : []));

@@ -93,10 +93,10 @@ export async function openApiText(endpoints: Endpoint<Services>[]): Promise<stri
  * The description of all endpoints is made when it is first asked for on a day, since examples name days ahead; nothing else
  * needs its generator.
  */
-export function documentation(all: () => Endpoint<Services>[]): Endpoint<Services>[] {
+export function documentation(all: () => Promise<Endpoint<Services>[]>): { endpoints: Endpoint<Services>[] } {
   let described: { day: string; document: ReturnType<typeof describe> } | undefined;
   async function describe() {
-    const text = await openApiText(all());
+    const text = await openApiText(await all());
     return { text, zipped: await promisify(gzip)(text) };
   }
   const openApi = endpoint({
@@ -120,5 +120,5 @@ export function documentation(all: () => Endpoint<Services>[]): Endpoint<Service
       return takesGzip(headers) ? content(type, zipped, GZIP_HEADERS) : content(type, text);
     },
   });
-  return [docs, documentationFile, openApi, redoc];
+  return { endpoints: [docs, documentationFile, openApi, redoc] };
 }

@@ -26,8 +26,8 @@ export interface Invocation {
 /** Work on a schedule. An error escapes to the platform, which logs it and keeps the schedule. */
 export interface TimerDeclaration {
   name: string;
-  /** NCRONTAB in UTC. */
-  schedule: (config: Config) => string;
+  /** NCRONTAB in UTC, or the setting that says it. */
+  schedule: string | { setting: Extract<keyof Config, `${string}_SCHEDULE`> };
   handle(invocation: Invocation): Promise<void>;
 }
 
@@ -41,6 +41,9 @@ export interface QueueDeclaration {
   message: z.ZodType;
   handle(message: unknown, invocation: Invocation): Promise<void>;
 }
+
+export const scheduleOf = ({ schedule }: Pick<TimerDeclaration, "schedule">, config: Config): string =>
+  typeof schedule === "string" ? schedule : config[schedule.setting];
 
 export const timer = (declaration: TimerDeclaration): TimerDeclaration => declaration;
 

@@ -1,7 +1,10 @@
 /** The app: tells the platform of every function, with the configuration checked. */
 import { type Config, ConfigError, loadConfig } from "../shared/config/config.ts";
-import { endpoints, queues, timers } from "./functions.ts";
+import type { FunctionIndex } from "./function-index.ts";
 import { register } from "./register.ts";
+
+/** Put in by the build. */
+declare const __FUNCTIONS__: FunctionIndex;
 
 let config: Config | ConfigError;
 try {
@@ -15,10 +18,10 @@ if (config instanceof ConfigError) {
   // What is registered before the throw makes the platform report the reason; an app that registered nothing looks to it
   // like one without functions.
   const reason = config;
-  register({ endpoints, timers: [], queues: [] }, () => {
+  register({ ...__FUNCTIONS__, timers: [], queues: [] }, () => {
     throw reason;
   });
   throw reason;
 }
 const usable = config;
-register({ endpoints, timers, queues }, () => usable);
+register(__FUNCTIONS__, () => usable);

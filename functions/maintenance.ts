@@ -4,7 +4,7 @@ import { timer } from "./kit.ts";
 export const timers = [
   timer({
     name: "clearExpiredRows",
-    schedule: () => "0 17 3 * * *",
+    schedule: "0 17 3 * * *",
     handle: async ({ services, requestId }) => {
       await services.limiter.cleanUp();
       await services.access.cleanUp();

@@ -23,7 +23,7 @@ export const endpoints = [getReconciliation];
 export const timers = [
   timer({
     name: "startReconciliation",
-    schedule: (config) => config.RECONCILIATION_SCHEDULE,
+    schedule: { setting: "RECONCILIATION_SCHEDULE" },
     // By way of a queue, as a scheduled scan: a moment of its own, and retries.
     handle: async ({ services }) => {
       const delaySeconds = Math.floor(services.randomness.number() * services.config.SCHEDULE_JITTER_SECONDS);

@@ -1,66 +1,71 @@
-import {
-  app,
-  type HttpMethod,
-  type HttpRequest,
-  type HttpResponseInit,
-  type InvocationContext,
-} from "@azure/functions";
+import { app, type HttpRequest, type HttpResponseInit, type InvocationContext } from "@azure/functions";
 import { SpanKind } from "@opentelemetry/api";
 import type { Config } from "../shared/config/config.ts";
-import { type Endpoint, methodsOf } from "../shared/http/endpoint.ts";
 import { type Answer, serve } from "../shared/http/pipeline.ts";
 import { systemClock, systemRandomness } from "../shared/runtime.ts";
 import { describe, inSpan, type Piece } from "../shared/telemetry.ts";
-import { CATCH_ALL } from "./catch-all.ts";
-import type { Invocation, QueueDeclaration, TimerDeclaration } from "./kit.ts";
+import type { FunctionIndex } from "./function-index.ts";
+import { AREAS, type Area } from "./functions.ts";
+import { type Invocation, scheduleOf } from "./kit.ts";
 import { createLogger, withinInvocation } from "./log.ts";
 import type { Services } from "./services.ts";
 import type { Telemetry } from "./telemetry.ts";
 
-/** Tells the platform of every declared function. This is all of the app that knows the platform's library. */
-export function register(
-  declared: { endpoints: Endpoint<Services>[]; timers: TimerDeclaration[]; queues: QueueDeclaration[] },
-  config: () => Config,
-): void {
+/** Tells the platform of every function. This is all of the app that knows the platform's library. */
+export function register({ endpoints, timers, queues }: FunctionIndex, config: () => Config): void {
   app.setup({ enableHttpStream: false });
-  for (const endpoint of declared.endpoints) registerEndpoint(endpoint, config);
-  for (const { name, schedule, handle } of declared.timers) {
+  for (const endpoint of endpoints) registerEndpoint(endpoint, config);
+  for (const timer of timers) {
+    const { area, name } = timer;
     app.timer(name, {
-      schedule: schedule(config()),
+      schedule: scheduleOf(timer, config()),
       handler: (_timer, context) =>
-        inInvocation({ name, kind: SpanKind.INTERNAL }, context, config(), (invocation) => handle(invocation)),
+        inInvocation({ name, kind: SpanKind.INTERNAL }, context, config(), async (invocation) => {
+          const { timers = [] } = await loaded(area);
+          await named(timers, name).handle(invocation);
+        }),
     });
   }
-  for (const { name, queue, handle } of declared.queues) {
+  for (const { area, name, queue } of queues) {
     app.storageQueue(name, {
       queueName: queue,
       connection: "AzureWebJobsStorage",
       handler: (message, context) => {
         const attributes = { "messaging.destination.name": queue };
         const piece = { name, kind: SpanKind.CONSUMER, attributes, carrier: message };
-        return inInvocation(piece, context, config(), (invocation) => handle(message, invocation));
+        return inInvocation(piece, context, config(), async (invocation) => {
+          const { queues = [] } = await loaded(area);
+          await named(queues, name).handle(message, invocation);
+        });
       },
     });
   }
   app.hook.appTerminate(async () => await (await telemetry)?.flush());
 }
 
-function registerEndpoint(endpoint: Endpoint<Services>, config: () => Config): void {
-  app.http(endpoint.name, {
-    methods: endpoint.route === CATCH_ALL ? EVERY_METHOD : methodsOf(endpoint),
-    route: endpoint.route,
+/** The declarations that a function is one of. */
+const loaded = (area: string): Promise<Area> => AREAS[area]!();
+
+const named = <T extends { name: string }>(declarations: T[], name: string): T =>
+  declarations.find((one) => one.name === name)!;
+
+function registerEndpoint({ area, name, route, methods }: FunctionIndex["endpoints"][number], config: () => Config) {
+  app.http(name, {
+    methods,
+    route,
     authLevel: "anonymous",
     handler: async (request, context) => {
       await started(config());
       const { traceParent: traceparent, traceState: tracestate } = context.traceContext ?? {};
       const piece = {
-        name: `${request.method} /${endpoint.route}`,
+        name: `${request.method} /${route}`,
         kind: SpanKind.SERVER,
-        attributes: { "http.request.method": request.method, "http.route": `/${endpoint.route}` },
+        attributes: { "http.request.method": request.method, "http.route": `/${route}` },
         carrier: { traceparent, tracestate },
       };
       return await inSpan(piece, async () => {
-        const answer = await serve(endpoint, incoming(request), {
+        const { endpoints = [] } = await loaded(area);
+        const answer = await serve(named(endpoints, name), incoming(request), {
           rooms: async () => {
             const services = await servicesOf(config());
             return { gate: services.gate, services };
@@ -81,8 +86,6 @@ function registerEndpoint(endpoint: Endpoint<Services>, config: () => Config): v
     },
   });
 }
-
-const EVERY_METHOD: HttpMethod[] = ["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"];
 
 const randomness = systemRandomness();
 

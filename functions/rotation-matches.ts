@@ -143,12 +143,12 @@ export const endpoints = [
 export const timers = [
   timer({
     name: "beginDueRotations",
-    schedule: (config) => config.ROTATION_SCHEDULE,
+    schedule: { setting: "ROTATION_SCHEDULE" },
     handle: ({ services }) => services.automaticRotation.enqueueDue(),
   }),
   timer({
     name: "indexRotationMatches",
-    schedule: () => "20 */15 * * * *",
+    schedule: "20 */15 * * * *",
     handle: async ({ services }) => {
       if ((await services.licensing.tier()) === "pro") await services.matches.index.update();
     },

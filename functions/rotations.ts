@@ -147,7 +147,7 @@ export const endpoints = [rotate, getRotation, cancelRotation, retryRotation, fi
 export const timers = [
   timer({
     name: "wakeRotations",
-    schedule: (config) => config.ROTATION_SCHEDULE,
+    schedule: { setting: "ROTATION_SCHEDULE" },
     handle: ({ services }) => services.rotations.wake(),
   }),
 ];

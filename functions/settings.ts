@@ -288,12 +288,12 @@ export const endpoints: Endpoint<Services>[] = [
 export const timers = [
   timer({
     name: "notifyOfChangedSettings",
-    schedule: () => "50 5,15,25,35,45,55 * * * *",
+    schedule: "50 5,15,25,35,45,55 * * * *",
     handle: ({ services }) => services.settings.notify(),
   }),
   timer({
     name: "purgeDueHistories",
-    schedule: () => "0 43 2 * * *",
+    schedule: "0 43 2 * * *",
     handle: async ({ services, requestId }) => {
       await services.retention.runDue({ actor: "system", requestId });
     },

@@ -115,12 +115,12 @@ export const timers = [
   // What environment and App Configuration change, no request tells of.
   timer({
     name: "refreshScope",
-    schedule: () => "20 4,14,24,34,44,54 * * * *",
+    schedule: "20 4,14,24,34,44,54 * * * *",
     handle: ({ services, requestId }) => services.subscriptions.refreshScope({ actor: "system", requestId }),
   }),
   timer({
     name: "forgetOutOfScope",
-    schedule: () => "0 17 3 * * *",
+    schedule: "0 17 3 * * *",
     handle: ({ services, requestId }) => services.subscriptions.forgetOutOfScope({ actor: "system", requestId }),
   }),
 ];

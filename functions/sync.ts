@@ -305,12 +305,12 @@ export const endpoints = [
 export const timers = [
   timer({
     name: "runDueSyncs",
-    schedule: (config) => config.SYNC_SCHEDULE,
+    schedule: { setting: "SYNC_SCHEDULE" },
     handle: ({ services }) => services.sync.tick(),
   }),
   timer({
     name: "cleanUpSync",
-    schedule: () => "0 47 3 * * *",
+    schedule: "0 47 3 * * *",
     handle: ({ services, requestId }) => services.sync.cleanUp({ actor: "system", requestId }),
   }),
 ];

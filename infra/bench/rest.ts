@@ -1,5 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { timers } from "../../functions/functions.ts";
+import { declarations } from "../../functions/functions.ts";
+import { scheduleOf } from "../../functions/kit.ts";
 import { loadConfig } from "../../shared/config/config.ts";
 import { DAY_MS } from "../../shared/time.ts";
 import { licence } from "../../test/support/licence.ts";
@@ -34,9 +35,9 @@ export async function rest(): Promise<Section> {
       JWT_SIGNING_KEYS: service.environment.JWT_SIGNING_KEYS,
     });
     const counted: { name: string; times: number; requests: number | undefined }[] = [];
-    for (const { name, schedule } of timers) {
+    for (const { name, schedule } of (await declarations()).timers) {
       const requests = BEGIN_WORK.includes(name) ? undefined : await requestsOf(service, name);
-      counted.push({ name, times: timesADay(schedule(defaults)), requests });
+      counted.push({ name, times: timesADay(scheduleOf({ schedule }, defaults)), requests });
     }
     const executions = counted.reduce((sum, { times }) => sum + times, 0);
     const requests = counted.reduce((sum, { times, requests = 0 }) => sum + times * requests, 0);

@@ -38,6 +38,7 @@ export async function buildApp(
 ): Promise<BuiltApp> {
   const outdir = options.outdir ?? path.join(root, "dist");
   await rm(outdir, { recursive: true, force: true });
+  const { functionIndex } = await import("../../functions/function-index.ts");
   const { metafile } = await build({
     metafile: true,
     absWorkingDir: root,
@@ -64,7 +65,10 @@ export async function buildApp(
     banner: {
       js: 'import { createRequire as __createRequire } from "node:module"; const require = __createRequire(import.meta.url);',
     },
-    define: { __DEVELOPMENT_LICENSE_KEYS__: JSON.stringify(JSON.stringify(options.developmentLicenseKeys ?? [])) },
+    define: {
+      __DEVELOPMENT_LICENSE_KEYS__: JSON.stringify(JSON.stringify(options.developmentLicenseKeys ?? [])),
+      __FUNCTIONS__: JSON.stringify(await functionIndex()),
+    },
     logLevel: "warning",
   });
   const copied = [

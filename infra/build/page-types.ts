@@ -19,8 +19,9 @@ const page = path.join(root, "functions/web");
 export async function writePageTypes(): Promise<void> {
   // Not before: a build that takes the page as it is kept needs none of the app's source.
   const { openApiText } = await import("../../functions/docs.ts");
-  const { endpoints } = await import("../../functions/functions.ts");
+  const { declarations } = await import("../../functions/functions.ts");
   const { mayCall, ROLES } = await import("../../shared/http/endpoint.ts");
+  const { endpoints } = await declarations();
   const document = path.join(root, ".local/openapi.json");
   mkdirSync(path.dirname(document), { recursive: true });
   writeFileSync(document, await openApiText(endpoints));

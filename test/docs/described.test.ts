@@ -2,11 +2,13 @@
 import { beforeAll, expect, test, vi } from "vitest";
 import type * as z from "zod";
 import { documentation, openApiText } from "../../functions/docs.ts";
-import { endpoints } from "../../functions/functions.ts";
+import { declarations } from "../../functions/functions.ts";
 import { isDescribed } from "../../shared/http/described.ts";
 import { type Document, operationsOf, type Schema, schemasOf } from "../../shared/http/document.ts";
 import { parse } from "../../shared/http/input.ts";
 import { EXAMPLES, MEMBERS, PARAMETERS } from "../../shared/http/members.ts";
+
+const { endpoints } = await declarations();
 
 let document: Document;
 beforeAll(async () => {
@@ -103,7 +105,7 @@ test("what is tried out narrows no list by itself, and begins no change that can
 test("an example's day lies ahead on every day that the description is asked for", async () => {
   const dated = endpoints.filter(({ example }) => JSON.stringify(example)?.includes('"until"'));
   expect(dated.length).toBeGreaterThan(1);
-  const described = documentation(() => dated).find(({ name }) => name === "openApi")!;
+  const described = documentation(async () => dated).endpoints.find(({ name }) => name === "openApi")!;
   const daysOn = async (now: string) => {
     vi.setSystemTime(now);
     const { content } = await described.handle({ headers: new Headers() } as never);

@@ -1,8 +1,10 @@
 import { Validator } from "@seriousme/openapi-schema-validator";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { endpoints } from "../../functions/functions.ts";
+import { declarations } from "../../functions/functions.ts";
 import { PROBLEMS } from "../../shared/http/problem.ts";
 import { Service } from "../support/service.ts";
+
+const { endpoints } = await declarations();
 
 interface Operation {
   operationId: string;

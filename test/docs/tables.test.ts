@@ -2,7 +2,7 @@
 import { globSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { expect, test } from "vitest";
-import { queues } from "../../functions/functions.ts";
+import { declarations } from "../../functions/functions.ts";
 import { DEPENDENCIES } from "../../functions/health.ts";
 import { costPage } from "../../infra/bench/cost-page.ts";
 import { ROOMS } from "../../infra/build/imports.ts";
@@ -11,6 +11,8 @@ import { ALERT_TYPES } from "../../shared/alerts/rule.ts";
 import { SETTING_NAMES } from "../../shared/config/config.ts";
 import { METRICS } from "../../shared/telemetry.ts";
 import { tableUnder } from "../support/markdown-table.ts";
+
+const { queues } = await declarations();
 
 const root = path.resolve(import.meta.dirname, "../..");
 const read = (file: string) => readFileSync(path.join(root, file), "utf8");

@@ -1,12 +1,14 @@
 import { createPublicKey, randomBytes } from "node:crypto";
 import { CompactSign } from "jose";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { endpoints } from "../../functions/functions.ts";
+import { declarations } from "../../functions/functions.ts";
 import { ROLES } from "../../shared/http/endpoint.ts";
 import { licence, licenceKey, proClaims } from "../support/licence.ts";
 import { tableUnder } from "../support/markdown-table.ts";
 import { ADMIN, type Answer, type CallOptions, Service } from "../support/service.ts";
 import { createUsers, makeToken, signingKey } from "../support/users.ts";
+
+const { endpoints } = await declarations();
 
 const PASSWORD = "a password of their own";
 

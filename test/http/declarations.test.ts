@@ -1,7 +1,9 @@
 import { describe, expect, test } from "vitest";
 import * as z from "zod";
-import { endpoints, queues, timers } from "../../functions/functions.ts";
+import { declarations } from "../../functions/functions.ts";
 import { PRO_SECTIONS, SPECIFICATION } from "./specification.ts";
+
+const { endpoints, queues, timers } = await declarations();
 
 const CATCH_ALL = "{*path}";
 const named = ({ method, route }: { method: string; route: string }) => `${method} /${route}`;

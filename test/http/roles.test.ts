@@ -1,6 +1,6 @@
 import "../../infra/local/loopback-names.mjs";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { endpoints } from "../../functions/functions.ts";
+import { declarations } from "../../functions/functions.ts";
 import { type Cloud, startCloud } from "../../infra/local/cloud/cloud.ts";
 import { createEntraTokens } from "../../shared/access/entra.ts";
 import { type Arrival, admit, type Credential, type Gate, SESSION_COOKIE } from "../../shared/http/admission.ts";
@@ -11,6 +11,8 @@ import { HERE, type Instance, startDeployments } from "../access/instances.ts";
 import { trust } from "../azure/odd-server.ts";
 import { recordingLog, testConfig } from "../azure/services.ts";
 import { tableUnder } from "../support/markdown-table.ts";
+
+const { endpoints } = await declarations();
 
 /** Every endpoint as every caller, through what stands before the endpoints, held to the page people read. */
 const PAGE = "docs/roles.md";

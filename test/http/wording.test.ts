@@ -1,8 +1,10 @@
 import { describe, expect, test } from "vitest";
 import * as z from "zod";
-import { endpoints } from "../../functions/functions.ts";
+import { declarations } from "../../functions/functions.ts";
 import { parse } from "../../shared/http/input.ts";
 import { Problem, type ProblemPart } from "../../shared/http/problem.ts";
+
+const { endpoints } = await declarations();
 
 /** What a validation library calls things; people who call the API never learned it. */
 const OF_THE_LIBRARY =

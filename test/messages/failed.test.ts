@@ -1,12 +1,14 @@
 import { QueueClient } from "@azure/storage-queue";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import * as z from "zod";
-import { endpoints, queues } from "../../functions/functions.ts";
+import { declarations } from "../../functions/functions.ts";
 import { createFailedMessages, type PoisonMessage } from "../../shared/messages/failed.ts";
 import { createQueues } from "../../shared/storage/queues.ts";
 import { createTables } from "../../shared/storage/tables.ts";
 import { DAY_MS } from "../../shared/time.ts";
 import { Service } from "../support/service.ts";
+
+const { endpoints, queues } = await declarations();
 
 let service: Service;
 beforeAll(async () => {

@@ -1,0 +1,31 @@
+/**
+ * What the platform is told of every function. The build makes it from the declarations and puts it into the bundle, so that
+ * a process starts without loading them.
+ */
+import type { HttpMethod } from "@azure/functions";
+import { methodsOf } from "../shared/http/endpoint.ts";
+import { CATCH_ALL } from "./catch-all.ts";
+import { AREAS } from "./functions.ts";
+import type { TimerDeclaration } from "./kit.ts";
+
+export interface FunctionIndex {
+  endpoints: { area: string; name: string; route: string; methods: HttpMethod[] }[];
+  timers: { area: string; name: string; schedule: TimerDeclaration["schedule"] }[];
+  queues: { area: string; name: string; queue: string }[];
+}
+
+const EVERY_METHOD: HttpMethod[] = ["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"];
+
+export async function functionIndex(): Promise<FunctionIndex> {
+  const index: FunctionIndex = { endpoints: [], timers: [], queues: [] };
+  for (const [area, load] of Object.entries(AREAS)) {
+    const { endpoints = [], timers = [], queues = [] } = await load();
+    for (const { name, route, method } of endpoints) {
+      const methods = route === CATCH_ALL ? EVERY_METHOD : methodsOf({ method });
+      index.endpoints.push({ area, name, route, methods });
+    }
+    for (const { name, schedule } of timers) index.timers.push({ area, name, schedule });
+    for (const { name, queue } of queues) index.queues.push({ area, name, queue });
+  }
+  return index;
+}
