@@ -4,10 +4,7 @@ import type { Identity } from "../shared/azure/identity.ts";
 import type { MailSender } from "../shared/azure/mail.ts";
 import type { ResourceManager } from "../shared/azure/resource-manager.ts";
 import type { ServiceKeyVault } from "../shared/azure/service-key-vault.ts";
-import { ACTIVE, ActiveScans, QUEUES } from "../shared/discovery/scan.ts";
 import type { Clock } from "../shared/runtime.ts";
-import type { Queues } from "../shared/storage/queues.ts";
-import type { Tables } from "../shared/storage/tables.ts";
 
 /** The last three only where the configuration names them. */
 export const DEPENDENCIES = [
@@ -38,8 +35,9 @@ const REMEMBERED_MS = 10_000;
 const TIMEOUT_MS = 10_000;
 
 export function createHealth(deps: {
-  tables: Tables;
-  queues: Queues;
+  /** Ask for something small. */
+  tables: () => Promise<unknown>;
+  queues: () => Promise<unknown>;
   identity: Identity;
   resourceManager: ResourceManager;
   serviceKeyVault?: ServiceKeyVault | undefined;
@@ -50,8 +48,8 @@ export function createHealth(deps: {
   let last: { at: number; checks: Promise<Dependency[]> } | undefined;
   const { serviceKeyVault, appConfiguration, mail } = deps;
   const probes: Partial<Record<DependencyName, () => Promise<unknown>>> = {
-    tables: () => deps.tables.get(ActiveScans, ACTIVE, ACTIVE),
-    queues: () => deps.queues.reachable(QUEUES.plan),
+    tables: deps.tables,
+    queues: deps.queues,
     identity: () => deps.identity.describe(),
     resourceManager: () => deps.resourceManager.subscriptions(AbortSignal.timeout(TIMEOUT_MS)),
     // A secret that is not there: to be told so takes the same permission as to read one.

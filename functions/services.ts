@@ -30,6 +30,7 @@ import { createDiscovery, type Discovery } from "../shared/discovery/discovery.t
 import { createLooks, type Looks } from "../shared/discovery/looks.ts";
 import { scanHistory } from "../shared/discovery/purge.ts";
 import { createScanRun, type ScanRun } from "../shared/discovery/run.ts";
+import { ACTIVE, ActiveScans, QUEUES } from "../shared/discovery/scan.ts";
 import { type ScanVaultDeps, scanVault } from "../shared/discovery/scan-vault.ts";
 import { createScanWatch } from "../shared/discovery/watch.ts";
 import type { Gate } from "../shared/http/admission.ts";
@@ -403,8 +404,8 @@ export function createServices(config: Config): Services {
   const metrics = createMetrics({ inventory, compliance, discovery, alerts, failedMessages, clock });
   const gate = createGate({ access, licensing, audit, limiter, signInLimiter });
   const health = createHealth({
-    tables,
-    queues,
+    tables: () => tables.get(ActiveScans, ACTIVE, ACTIVE),
+    queues: () => queues.reachable(QUEUES.plan),
     identity,
     resourceManager,
     serviceKeyVault,

@@ -45,7 +45,9 @@ export async function startUp(): Promise<Section> {
           bound: atMost(Math.min(...assets) / base, 3),
         },
         loaded("/health", healthLoads, []),
+        size("/health", healthLoads, 350),
         loaded("an asset list", assetsLoad, ["@azure/app-configuration", "@azure/data-tables"]),
+        size("an asset list", assetsLoad, 1_850),
         loaded("watchScans, each minute", await loadedBy(service, timerAddress("watchScans")), ["@azure/data-tables"]),
         {
           what: "files for PDF and fonts loaded by an asset list and by every timer",
@@ -89,6 +91,16 @@ export function loaded(by: string, { files, bytes, sdks }: Loaded, wanted: strin
     value: sdks.join(", ") || "none",
     comparedWith: `${files} files of ${Math.round(bytes / 1024)} KB`,
     bound: { text: wanted.join(", ") || "none", holds: sdks.every((sdk) => wanted.includes(sdk)) },
+  };
+}
+
+function size(by: string, { files, bytes }: Loaded, kilobytes: number): Figure {
+  const value = Math.round(bytes / 1024);
+  return {
+    what: `code loaded by ${by}`,
+    value: `${value} KB`,
+    comparedWith: `${files} files`,
+    bound: atMost(value, kilobytes, " KB"),
   };
 }
 

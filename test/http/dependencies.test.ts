@@ -11,8 +11,8 @@ test("deep health asks each dependency at most once in ten seconds, and says wha
     return undefined;
   };
   const health = createHealth({
-    tables: { get: ask("tables") } as never,
-    queues: { reachable: ask("queues") } as never,
+    tables: ask("tables"),
+    queues: ask("queues"),
     identity: { describe: ask("identity") } as never,
     resourceManager: { subscriptions: ask("resourceManager") } as never,
     clock: { now: () => new Date(now) },
