@@ -3,8 +3,9 @@ import { type Config, ConfigError, loadConfig } from "../shared/config/config.ts
 import type { FunctionIndex } from "./function-index.ts";
 import { register } from "./register.ts";
 
-/** Put in by the build. */
-declare const __FUNCTIONS__: FunctionIndex;
+/** The index as JSON, put in by the build. */
+declare const __FUNCTIONS__: string;
+const functions: FunctionIndex = JSON.parse(__FUNCTIONS__);
 
 let config: Config | ConfigError;
 try {
@@ -18,10 +19,10 @@ if (config instanceof ConfigError) {
   // What is registered before the throw makes the platform report the reason; an app that registered nothing looks to it
   // like one without functions.
   const reason = config;
-  register({ ...__FUNCTIONS__, timers: [], queues: [] }, () => {
+  register({ ...functions, timers: [], queues: [] }, () => {
     throw reason;
   });
   throw reason;
 }
 const usable = config;
-register(__FUNCTIONS__, () => usable);
+register(functions, () => usable);

@@ -67,7 +67,7 @@ export async function buildApp(
     },
     define: {
       __DEVELOPMENT_LICENSE_KEYS__: JSON.stringify(JSON.stringify(options.developmentLicenseKeys ?? [])),
-      __FUNCTIONS__: JSON.stringify(await functionIndex()),
+      __FUNCTIONS__: JSON.stringify(JSON.stringify(await functionIndex())),
     },
     logLevel: "warning",
   });
