@@ -201,7 +201,7 @@ export function assetView(found: FoundAsset, moment: Moment, ownerTag: string): 
   };
 }
 
-const credentialView = ({
+export const credentialView = ({
   secretsUntil: _secrets,
   certificatesUntil: _certificates,
   federated: _federated,

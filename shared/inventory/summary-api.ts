@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { pageOf, pageParameters, queryInstant } from "../http/paging.ts";
 import { DAY_MS } from "../time.ts";
-import { Asset, subscriptionId, toInstant } from "./api.ts";
+import { Asset, credentialView, subscriptionId, toInstant } from "./api.ts";
 import { ASSET_TYPES, assetId, SOURCES, sourceOf } from "./asset.ts";
 import { CHANGE_KINDS, type LoggedChange } from "./change-log.ts";
 import { daysUntil, type Moment, statusOf } from "./health.ts";
@@ -39,6 +39,7 @@ const EndsNext = Asset.pick({
   owner: true,
   enabled: true,
   status: true,
+  credential: true,
 })
   .extend({ expiresOn: z.iso.datetime(), daysUntilExpiry: z.int() })
   .meta({ id: "EndsNext" });
@@ -168,6 +169,7 @@ export const summaryView = (summary: AssetSummary, moment: Moment, since: Date):
         status: statusOf(asset.expiresOn, moment),
         expiresOn: toInstant(asset.expiresOn)!,
         daysUntilExpiry: daysUntil(asset.expiresOn!, moment),
+        ...(asset.credential && { credential: credentialView(asset.credential) }),
       };
     }),
     changes: { since: since.toISOString(), ...summary.changes },

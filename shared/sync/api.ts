@@ -230,9 +230,9 @@ export const ProviderChange = z
         ];
       }),
     ),
-    expiresOn: instant.optional().meta({
+    expiresOn: instant.nullable().optional().meta({
       description:
-        "When the credentials end, where that is known: the alert serviceCredentialExpiry tells of it before.",
+        "When the credentials end, where that is known: the alert serviceCredentialExpiry tells of it before. Left out, the end of the saved credentials stays; null takes it away.",
     }),
   })
   .meta({

@@ -194,12 +194,14 @@ export function createConfigurations(deps: {
       const { row: before, broken } = await look(id);
       if (before) requireMatch(before.etag, ifMatch, THE_CONFIGURATION);
       const { settings, secret, kept } = await completed(provider, given, before);
+      // The end of credentials is not that of the next ones.
+      const ends = expiresOn === undefined && kept ? before?.expiresOn : (expiresOn ?? undefined);
       const event = {
         type: "syncProvider.configured",
         caller,
         target: { type: "syncProvider", id },
         ...(before && { before: { settings: before.settings, expiresOn: before.expiresOn } }),
-        after: { settings, expiresOn, newSecret: !kept },
+        after: { settings, expiresOn: ends, newSecret: !kept },
       };
       return await audited(audit, event, async () => {
         await check(provider, settings, secret);
@@ -211,9 +213,7 @@ export function createConfigurations(deps: {
           settings,
           ...(reference && { secret: reference }),
           secretsSet: Object.keys(secret),
-          ...((expiresOn ?? (kept ? before?.expiresOn : undefined)) && {
-            expiresOn: expiresOn ?? before!.expiresOn!,
-          }),
+          ...(ends !== undefined && { expiresOn: ends }),
           revision: randomness.ulid(now),
           createdAt: before?.createdAt ?? at,
           checkedAt: at,

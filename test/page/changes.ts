@@ -1,6 +1,7 @@
 import { expect } from "vitest";
+import { fillIn } from "./forms.ts";
 import { looksRight } from "./looks.ts";
-import { open, service, withPlanted } from "./opened.ts";
+import { open, planted, service, withPlanted } from "./opened.ts";
 
 withPlanted("a change is shown before it is made, and keeps what was typed when another was faster", async () => {
   const { page, complaints } = await open("/#/alerts");
@@ -48,5 +49,31 @@ withPlanted("a change is shown before it is made, and keeps what was typed when 
   await page.getByText("app-orders").first().waitFor();
   await looksRight(page, "one-rotation");
   expect(complaints).toEqual([]);
+  await page.close();
+});
+
+withPlanted("the end of a secret stays to the second until somebody changes it", async () => {
+  const end = "2031-03-04T15:30:00.000Z";
+  const tenant = planted.tenant.replace("/b2c/", "/b2c/tenants/");
+  const ends = async () => Date.parse((await service.admin("GET", tenant)).body.clientSecretExpiresOn ?? "");
+  expect((await service.admin("PUT", tenant, { clientSecretExpiresOn: end })).status).toBe(200);
+  const { page } = await open(`/#${planted.tenant}`);
+  const dialog = page.getByRole("dialog");
+  const save = async () => {
+    await dialog.getByRole("button", { name: "Save" }).click();
+    await dialog.waitFor({ state: "hidden" });
+  };
+  const change = page.getByRole("button", { name: "Change", exact: true });
+  await change.click();
+  await fillIn(dialog, { "Client secret": "another", "The client secret ends on": "2032-01-01" });
+  await fillIn(dialog, { "Client secret": "" });
+  expect(await dialog.getByText("Set meanwhile").count()).toBe(0);
+  await fillIn(dialog, { "The client secret ends on": "2031-03-04", "Every so many hours": "48" });
+  await save();
+  expect(await ends()).toBe(Date.parse(end));
+  await change.click();
+  await fillIn(dialog, { "The client secret ends on": "" });
+  await save();
+  expect(await ends()).toBeNaN();
   await page.close();
 });

@@ -132,21 +132,56 @@ withPlanted("two who change one thing see what the other set, and neither loses 
     await page.getByRole("button", { name: "Change: Of two" }).click();
     await fillIn(dialogOf(page), { Name: page === mine.page ? "Of two, mine" : "Of two, theirs" });
   }
-  await fillIn(dialogOf(theirs.page), { "Only this vault": "kv-copies" });
+  await fillIn(dialogOf(mine.page), { "Tells when": "An asset is about to end" });
+  await fillIn(dialogOf(theirs.page), { "Tells when": "Something is not compliant", "Only this vault": "kv-copies" });
   const save = ({ page }: typeof mine) => dialogOf(page).getByRole("button", { name: "Change", exact: true }).click();
   await save(theirs);
   await dialogOf(theirs.page).waitFor({ state: "hidden" });
   await save(mine);
   await dialogOf(mine.page).getByRole("button", { name: "Load again" }).click();
   // What only they have changed is taken over, and of what both have changed each is shown.
-  await dialogOf(mine.page).getByText("Somebody else has set this meanwhile: Of two, theirs").waitFor();
+  await dialogOf(mine.page).getByText("Set meanwhile: Of two, theirs").waitFor();
+  await dialogOf(mine.page).getByText("Set meanwhile: Something is not compliant").waitFor();
   expect(await fieldOf(dialogOf(mine.page), "Only this vault").inputValue()).toBe("kv-copies");
   expect(await fieldOf(dialogOf(mine.page), "Name").inputValue()).toBe("Of two, mine");
   await save(mine);
   await dialogOf(mine.page).waitFor({ state: "hidden" });
   const { body } = await service.admin("GET", `/alerts/rules/${id}`);
-  expect(body).toMatchObject({ name: "Of two, mine", filters: { vault: "kv-copies" } });
+  expect(body).toMatchObject({ name: "Of two, mine", alertType: "expiration", filters: { vault: "kv-copies" } });
   await Promise.all([mine.page.close(), theirs.page.close()]);
+});
+
+withPlanted("a form whose change was done closes, though the lists have to wait", async () => {
+  const { page } = await open("/#/access");
+  const before = await tokens();
+  await (await newToken(page)).click();
+  await dialogOf(page).getByRole("button", { name: "Close" }).click();
+  await page.route("**/auth/tokens?*", (route) =>
+    route.fulfill({ status: 429, headers: { "Retry-After": "90" }, json: { title: "Too many", status: 429 } }),
+  );
+  await page
+    .getByRole("button", { name: `End: ${NEW_TOKEN.Name}` })
+    .first()
+    .click();
+  await dialogOf(page).getByRole("button", { name: "End", exact: true }).click();
+  await page.getByText("This page goes on by itself at").first().waitFor();
+  await dialogOf(page).waitFor({ state: "hidden" });
+  expect(await tokens()).toBe(before);
+  await page.close();
+});
+
+withPlanted("a row's form stays when the screen becomes narrow, and the rows follow once it is closed", async () => {
+  const { page } = await open("/#/access");
+  await page.setViewportSize({ width: 1440, height: 900 });
+  await page.getByRole("button", { name: "Reset the password: user" }).click();
+  await fillIn(dialogOf(page), { "New password": PASSWORD });
+  await page.setViewportSize({ width: 400, height: 900 });
+  expect(await page.evaluate("matchMedia('(max-width: 767px)').matches")).toBe(true);
+  expect(await fieldOf(dialogOf(page), "New password").inputValue()).toBe(PASSWORD);
+  await dialogOf(page).getByRole("button", { name: "Cancel" }).click();
+  await page.getByRole("list", { name: "Users" }).waitFor();
+  expect(await page.getByRole("table", { name: "Users" }).count()).toBe(0);
+  await page.close();
 });
 
 withPlanted("an administrator sees where another is signed in, and ends it", async () => {

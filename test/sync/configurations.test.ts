@@ -117,6 +117,16 @@ describe("a provider's credentials", () => {
     expect(await soon()).toEqual([]);
   });
 
+  test("keep their end until it is taken away or they change", async () => {
+    const ends = new Date(room.clock.now().getTime() + 20 * DAY_MS).toISOString();
+    await save({ ...key, region: REGION, expiresOn: ends });
+    expect(await save({ region: REGION })).toMatchObject({ expiresOn: ends });
+    expect(await save({ region: REGION, expiresOn: null })).not.toHaveProperty("expiresOn");
+    expect(await save({ region: REGION })).not.toHaveProperty("expiresOn");
+    await save({ region: REGION, expiresOn: ends });
+    expect(await save({ ...key, region: REGION })).not.toHaveProperty("expiresOn");
+  });
+
   test("that the provider refuses are not tried again until they change", async () => {
     await configure();
     const records = [await record(), await record()];

@@ -19,14 +19,16 @@ const useStyles = makeStyles({
   title: { overflowWrap: "normal" },
   cell: {
     minWidth: "72px",
-    overflowWrap: "anywhere",
+    // As wide as its longest word, but for words that nobody would write.
+    maxWidth: "320px",
+    overflowWrap: "break-word",
     verticalAlign: "top",
     paddingBlock: tokens.spacingVerticalS,
     height: "auto",
     unicodeBidi: "isolate",
     "& button": { overflowWrap: "normal" },
   },
-  wide: { minWidth: "min(420px, 60vw)" },
+  wide: { minWidth: "min(320px, 60vw)", maxWidth: "none", overflowWrap: "anywhere" },
   stack: { margin: 0, padding: 0, listStyleType: "none", overflowWrap: "anywhere" },
   item: { padding: `${tokens.spacingVerticalS} 0`, borderTop: `1px solid ${tokens.colorNeutralStroke2}` },
   facts: {

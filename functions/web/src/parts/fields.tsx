@@ -18,29 +18,38 @@ interface InputProps extends Pick<ComponentProps<typeof Input>, "type" | "min" |
   typedInto?(isAnything: boolean): void;
 }
 
-/** What the API found wrong with what the form sent. */
-export const ErrorsContext = createContext<NonNullable<Problem["errors"]>>([]);
+interface FormState {
+  /** What the API found wrong with what was sent. */
+  errors: NonNullable<Problem["errors"]>;
+  /** Whether it was saved: what changes from then on is the form's own doing. */
+  isSaved: boolean;
+}
+
+export const FormContext = createContext<FormState>({ errors: [], isSaved: false });
 
 /** What is wrong with a member of the body, in the API's words. */
 function useError(member: string): string {
   const own = `body.${member}`;
-  return useContext(ErrorsContext)
-    .filter(({ path }) => path === own || path.startsWith(`${own}.`))
+  return useContext(FormContext)
+    .errors.filter(({ path }) => path === own || path.startsWith(`${own}.`))
     .map(({ path, message }) => (path === own ? message : `${path.slice(own.length + 1)}: ${message}`))
     .join(" ");
 }
 
 /**
- * What a field holds. Where nothing was typed it follows what somebody else sets while the form is open; otherwise what was
- * typed stays, and `other` is theirs.
+ * What a field holds. Where nothing was typed it follows what is set while the form is open; otherwise what was typed stays,
+ * and `other` is what was set meanwhile.
+ *
+ * @param initial - What it holds before anything is typed.
+ * @param saved - What is set, where the field begins with something else.
  */
-function useHeld<T>(given: T): { value: T; set(value: T): void; other: T | undefined } {
-  const [typed, type] = useState<{ value: T; over: T }>();
-  const isOther = typed !== undefined && typed.over !== given && typed.value !== given;
+function useHeld<T>(initial: T, saved: T | undefined = initial) {
+  const [typed, type] = useState<{ value: T; over: T | undefined }>();
+  const isOther = typed !== undefined && typed.over !== saved && typed.value !== saved;
   return {
-    value: typed ? typed.value : given,
-    set: (value) => type({ value, over: typed ? typed.over : given }),
-    other: isOther ? given : undefined,
+    value: typed ? typed.value : initial,
+    set: (value: T) => type({ value, over: typed ? typed.over : saved }),
+    other: isOther ? saved : undefined,
   };
 }
 
@@ -51,12 +60,13 @@ function Frame({
   children,
 }: {
   of: Omit<Props, "label"> & { label?: string };
-  /** What somebody else has set meanwhile. */
+  /** What was set meanwhile. */
   other?: string | undefined;
   children: ReactNode;
 }) {
   const error = useError(member);
-  const meanwhile = other === undefined ? "" : `Somebody else has set this meanwhile: ${other || "nothing"}`;
+  const { isSaved } = useContext(FormContext);
+  const meanwhile = other === undefined || isSaved ? "" : `Set meanwhile: ${other || "nothing"}`;
   return (
     <Field
       {...(label !== undefined && { label })}
@@ -70,9 +80,9 @@ function Frame({
   );
 }
 
-/** What a control of text takes; `other` is what somebody else has set meanwhile. */
-function useText(given = "", typedInto?: InputProps["typedInto"]) {
-  const { value, set, other } = useHeld(given);
+/** What a control of text takes; `other` is what was set meanwhile. */
+function useText(initial = "", typedInto?: InputProps["typedInto"]) {
+  const { value, set, other } = useHeld(initial);
   const onChange = (_: unknown, data: { value: string }) => {
     set(data.value);
     typedInto?.(data.value !== "");
@@ -97,16 +107,24 @@ export const SecretField = (props: Props & Pick<InputProps, "typedInto">) => (
 export const NumberField = (props: Props & InputProps) => <TextField {...props} type="number" />;
 
 /**
- * The day on which a secret of the form ends.
+ * The day on which a secret of the form ends, as `endOf` reads it. Left as it is, the form does not have it: the end that is
+ * saved may be at any hour.
  *
  * @param props.end - The end of the one that is set.
  * @param props.isAnother - Whether another secret was typed: the end of one is not that of the next.
  */
 export function EndField({ end, isAnother, ...props }: Props & { end: string | null | undefined; isAnother: boolean }) {
-  const { other, control } = useText(isAnother ? "" : (end?.slice(0, 10) ?? ""));
+  const day = end?.slice(0, 10) ?? "";
+  const initial = isAnother ? "" : day;
+  const { value, set, other } = useHeld(initial, day);
   return (
     <Frame of={props} other={isAnother ? undefined : other}>
-      <Input name={props.name} type="date" {...control} />
+      <Input
+        {...(value !== initial && { name: props.name })}
+        type="date"
+        value={value}
+        onChange={(_, data) => set(data.value)}
+      />
     </Frame>
   );
 }
@@ -144,7 +162,7 @@ export function ChoiceField<T extends string>({
   const pairs = Array.isArray(options)
     ? options.map((one: T) => [one, one] as const)
     : Object.entries<string>(options as Record<T, string>);
-  const { value: held, set, other } = useHeld<string>(defaultValue ?? pairs[0]?.[0] ?? "");
+  const { value: held, set, other } = useHeld<string>(defaultValue ?? pairs[0]?.[0] ?? "", defaultValue ?? "");
   const words = pairs.find(([one]) => one === other)?.[1];
   return (
     <Frame of={props} other={words}>

@@ -16,10 +16,11 @@ import { useQueryClient } from "@tanstack/react-query";
 import { type FormEvent, isValidElement, type ReactNode, useEffect, useRef, useState } from "react";
 import type { Operation } from "../api/access.ts";
 import { asProblem, type Problem } from "../api/client.ts";
-import { doneUnseen, dropChanges } from "../api/events.ts";
+import { doneUnseen, dropChanges, onWaiting } from "../api/events.ts";
 import { Waiting } from "../shell/waiting.tsx";
-import { ErrorsContext } from "./fields.tsx";
+import { FormContext } from "./fields.tsx";
 import { ProblemNotice } from "./problem-notice.tsx";
+import { useHeldWidth } from "./width.ts";
 
 const useStyles = makeStyles({
   title: { overflowWrap: "anywhere" },
@@ -52,6 +53,8 @@ export interface FormDialogProps {
 export function FormDialog(props: FormDialogProps) {
   const { title, about, appearance = "secondary", operation } = props;
   const [{ isOpen, times }, set] = useState({ isOpen: false, times: 0 });
+  // The row of a table goes when the table becomes a list, and its dialog with it.
+  useHeldWidth(isOpen);
   const open = (isOpen: boolean) => set((before) => ({ isOpen, times: before.times + Number(isOpen) }));
   return (
     <Dialog open={isOpen} onOpenChange={(_, data) => open(data.open)}>
@@ -85,6 +88,7 @@ function Form({
   const styles = useStyles();
   const queries = useQueryClient();
   const [isBusy, setBusy] = useState(false);
+  const [isSaved, setSaved] = useState(false);
   const [problem, setProblem] = useState<Problem>();
   const [shown, show] = useState<ReactNode>();
   const [outcome, setOutcome] = useState<ReactNode>();
@@ -121,7 +125,9 @@ function Form({
       setOutcome(answer);
       setBusy(false);
     } else {
-      await refreshed;
+      setSaved(true);
+      // Lists that have to wait are read again without it.
+      await untilDoneOrWaiting(refreshed);
       // Whoever closed it meanwhile may be at it again.
       if (!isGone.current) close();
     }
@@ -172,9 +178,9 @@ function Form({
       <DialogBody>
         <DialogTitle className={styles.title}>{heading}</DialogTitle>
         <DialogContent className={styles.fields}>
-          <ErrorsContext value={problem?.errors ?? NO_ERRORS}>
+          <FormContext value={{ errors: problem?.errors ?? [], isSaved }}>
             {isOver ? <div role="status">{outcome}</div> : children}
-          </ErrorsContext>
+          </FormContext>
           {!isOver && shown !== undefined && (
             <div role="status" ref={toBeSeen}>
               {shown}
@@ -192,14 +198,19 @@ function Form({
           )}
           {isBusy && (
             <>
-              <Spinner size="tiny" delay={SPINNER_AFTER_MS} label="Waiting for the answer" labelPosition="after" />
-              <Waiting />
+              <Spinner
+                size="tiny"
+                delay={SPINNER_AFTER_MS}
+                label={isSaved ? "Done. What is shown is read again" : "Waiting for the answer"}
+                labelPosition="after"
+              />
+              {!isSaved && <Waiting />}
             </>
           )}
         </DialogContent>
         <DialogActions fluid>
           <DialogTrigger disableButtonEnhancement>
-            <Button>{isOver ? "Close" : "Cancel"}</Button>
+            <Button>{isOver || isSaved ? "Close" : "Cancel"}</Button>
           </DialogTrigger>
           {!isOver && preview && (
             <Button
@@ -222,7 +233,16 @@ function Form({
   );
 }
 
-const NO_ERRORS: NonNullable<Problem["errors"]> = [];
+/** Until it is done, or a call waits since there were too many. */
+const untilDoneOrWaiting = (work: Promise<void>): Promise<void> =>
+  new Promise((resolve) => {
+    const forget = onWaiting(() => resolve());
+    void work.finally(() => {
+      forget();
+      resolve();
+    });
+  });
+
 /** Most answers are there before anybody would see that one waits. */
 const SPINNER_AFTER_MS = 500;
 
@@ -243,6 +263,12 @@ export const typed = (form: FormData, name: string): string => String(form.get(n
 
 /** What was typed, null where that is nothing. */
 export const typedOrNull = (form: FormData, name: string): string | null => typed(form, name) || null;
+
+/** The end that was typed into an `EndField`, null where it was taken away; nothing where it was left as it is. */
+export const endOf = <N extends string>(form: FormData, name: N): Partial<Record<N, string | null>> =>
+  form.has(name)
+    ? ({ [name]: typed(form, name) ? `${typed(form, name)}T00:00:00Z` : null } as Record<N, string | null>)
+    : {};
 
 /** Several, between spaces or commas. */
 export const typedList = (form: FormData, name: string): string[] =>

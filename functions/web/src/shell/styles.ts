@@ -27,6 +27,8 @@ export const useStyles = makeStyles({
     overflow: "auto",
     padding: tokens.spacingHorizontalL,
     backgroundColor: tokens.colorNeutralBackground2,
+    // It gets the focus from the page alone, when another view is shown.
+    outlineStyle: "none",
     "@media (max-width: 767px)": { padding: tokens.spacingHorizontalM },
   },
   again: { width: "fit-content", padding: 0 },

@@ -24,7 +24,13 @@ export function RuleFields({ rule, others }: { rule?: Rule; others: Rule[] }) {
   return (
     <>
       <TextField name="name" label="Name" required defaultValue={rule?.name ?? ""} />
-      <ChoiceField name="alertType" label="Tells when" options={TYPES} value={type} choose={setType} />
+      <ChoiceField
+        name="alertType"
+        label="Tells when"
+        options={TYPES}
+        defaultValue={rule?.alertType ?? "expiration"}
+        choose={setType}
+      />
       {hasThresholds(type) && (
         <TextField
           name="thresholds"
@@ -36,7 +42,13 @@ export function RuleFields({ rule, others }: { rule?: Rule; others: Rule[] }) {
       )}
       <FilterFields {...(rule && { filters: rule.filters })} of={filtersFor(type)} />
       <Divider>To whom</Divider>
-      <ChoiceField name="deliveryMethod" label="Told by" options={METHODS} value={method} choose={setMethod} />
+      <ChoiceField
+        name="deliveryMethod"
+        label="Told by"
+        options={METHODS}
+        defaultValue={rule?.deliveryMethod ?? "email"}
+        choose={setMethod}
+      />
       <Address method={method} {...(rule && { rule })} />
       <ChoiceField name="mode" label="When it is sent" options={WHEN} defaultValue={modeOf(rule)} />
       <CheckField
@@ -52,11 +64,12 @@ export function RuleFields({ rule, others }: { rule?: Rule; others: Rule[] }) {
 function Escalation({ rule, others }: { rule?: Rule; others: Rule[] }) {
   const escalation = rule?.escalation ?? null;
   const [chosenStep, escalateTo] = useState<EscalatesTo>();
-  const escalates = chosenStep ?? (escalation === null ? "none" : escalation.ruleId === null ? "recipients" : "rule");
+  const saved = escalation === null ? "none" : escalation.ruleId === null ? "recipients" : "rule";
+  const escalates = chosenStep ?? saved;
   return (
     <>
       <Divider>When nobody acknowledges</Divider>
-      <ChoiceField name="escalates" label="Told then" options={ESCALATIONS} value={escalates} choose={escalateTo} />
+      <ChoiceField name="escalates" label="Told then" options={ESCALATIONS} defaultValue={saved} choose={escalateTo} />
       {escalates !== "none" && (
         <NumberField
           name="afterDays"

@@ -5,6 +5,7 @@ import { given, typed } from "../../parts/form-dialog.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { Operate } from "../../parts/operate.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
+import { SnoozeFields, snoozeOf } from "../../parts/snooze-fields.tsx";
 import { FilterFields, filtersOf } from "./filter-fields.tsx";
 import { filtersText, SNOOZE_FILTERS } from "./rule-words.ts";
 
@@ -16,18 +17,18 @@ export function Snoozes() {
     (rules.data?.pages ?? []).flatMap(({ items }) => items.map(({ id, name }) => [id, name])),
   );
   const columns: Column<Schemas["AlertSnooze"]>[] = [
-    { title: "What", cell: ({ assetId, filters }) => assetId ?? (filtersText(filters) || "everything") },
+    { title: "What", cell: ({ assetId, filters }) => whatOf(assetId, filters) },
     { title: "Rule", cell: ({ ruleId }) => (ruleId === null ? "every rule" : (names[ruleId] ?? ruleId)) },
     { title: "Reason", cell: ({ reason }) => reason },
     { title: "Until", cell: ({ until }) => <Instant at={until} /> },
     { title: "By", cell: ({ createdBy }) => createdBy },
     {
       title: "",
-      cell: ({ id, assetId }) => (
+      cell: ({ id, assetId, filters }) => (
         <Operate
           operation="deleteAlertSnooze"
           title="End now"
-          about={assetId ?? "all that fit"}
+          about={whatOf(assetId, filters)}
           action="End"
           appearance="transparent"
           submit={(_, end) => end({ params: { path: { snooze_id: id } } })}
@@ -47,6 +48,9 @@ export function Snoozes() {
   );
 }
 
+const whatOf = (assetId: string | null, filters: Schemas["AlertSnooze"]["filters"]): string =>
+  assetId ?? (filtersText(filters) || "everything");
+
 type Names = Record<string, string>;
 
 function NewSnooze({ names }: { names: Names }) {
@@ -56,12 +60,12 @@ function NewSnooze({ names }: { names: Names }) {
       title="Snooze an asset"
       action="Snooze"
       submit={(form, create) =>
-        create({ body: { ...said(form), ruleId: typed(form, "ruleId"), assetId: typed(form, "assetId") } })
+        create({ body: { ...snoozeOf(form), ruleId: typed(form, "ruleId"), assetId: typed(form, "assetId") } })
       }
     >
       <TextField name="assetId" label="Asset" hint="Its id, such as kv-shop.secret.smtp" required />
       <ChoiceField name="ruleId" label="In the rule" options={names} />
-      <Said />
+      <SnoozeFields />
     </Operate>
   );
 }
@@ -74,22 +78,13 @@ function SnoozeAll({ names }: { names: Names }) {
       action="Snooze"
       submit={(form, create) =>
         create({
-          body: { ...said(form), filters: filtersOf(form), ...given({ ruleId: typed(form, "ruleId") }) },
+          body: { ...snoozeOf(form), filters: filtersOf(form), ...given({ ruleId: typed(form, "ruleId") }) },
         })
       }
     >
       <FilterFields of={SNOOZE_FILTERS} />
       <ChoiceField name="ruleId" label="In the rule" options={{ "": "every rule", ...names }} />
-      <Said />
+      <SnoozeFields />
     </Operate>
   );
 }
-
-const Said = () => (
-  <>
-    <TextField name="reason" label="Reason" required />
-    <TextField name="until" label="Until the end of" type="date" required />
-  </>
-);
-
-const said = (form: FormData) => ({ reason: typed(form, "reason"), until: typed(form, "until") });

@@ -4,14 +4,32 @@ import { createHref } from "../../parts/address.ts";
 import { Answer } from "../../parts/answer.tsx";
 import { type Column, DataTable } from "../../parts/data-table.tsx";
 import { Instant } from "../../parts/instant.tsx";
+import { Operate } from "../../parts/operate.tsx";
+import { SnoozeFields, snoozeOf } from "../../parts/snooze-fields.tsx";
 
 const LOOKED_THROUGH = 200;
 
-const COLUMNS: Column<Schemas["AlertHistoryEntry"]>[] = [
+const columnsOf = (assetId: string): Column<Schemas["AlertHistoryEntry"]>[] => [
   { title: "When", cell: ({ createdAt }) => <Instant at={createdAt} /> },
   { title: "Rule", cell: ({ id, ruleName }) => <Link href={createHref(`/alerts/history/${id}`)}>{ruleName}</Link> },
   { title: "By", cell: ({ deliveryMethod }) => deliveryMethod },
   { title: "State", cell: ({ status, error }) => `${status} ${error ?? ""}` },
+  {
+    title: "",
+    cell: ({ ruleId, ruleName }) => (
+      <Operate
+        operation="createAlertSnooze"
+        title="Snooze"
+        about={ruleName}
+        action="Snooze"
+        appearance="transparent"
+        submit={(form, create) => create({ body: { ...snoozeOf(form), ruleId, assetId } })}
+      >
+        <Text>The rule says nothing of this asset until then, but that it was renewed or has gone.</Text>
+        <SnoozeFields />
+      </Operate>
+    ),
+  },
 ];
 
 /** Of the last deliveries those that name this asset among their first items, which are what the list has. */
@@ -27,7 +45,7 @@ export function Tellings({ asset: { id } }: { asset: Schemas["AssetDetails"] }) 
             {own.length === 0 ? (
               <Text>None.</Text>
             ) : (
-              <DataTable items={own} columns={COLUMNS} keyOf={(one) => one.id} label="Alerts that told of it" />
+              <DataTable items={own} columns={columnsOf(id)} keyOf={(one) => one.id} label="Alerts that told of it" />
             )}
             {(nextCursor !== null || shortened) && (
               <Text>

@@ -1,4 +1,5 @@
 import { Button, Field, Input, Link, makeStyles, Text, tokens } from "@fluentui/react-components";
+import type { ReactNode } from "react";
 import { useMay } from "../../api/access.ts";
 import { api, type Schemas } from "../../api/client.ts";
 import { Card } from "../../parts/card.tsx";
@@ -46,7 +47,7 @@ const COLUMNS: Column<Entry>[] = [
   { title: "Outcome", cell: ({ outcome }) => outcome },
   { title: "Actor", cell: ({ actor, address }) => `${actor} ${address ?? ""}` },
   { title: "Target", cell: ({ target }) => target && `${target.type} ${target.id}` },
-  { title: "Details", cell: (entry) => <Details entry={entry} /> },
+  { title: "Details", wide: true, cell: detailsOf },
 ];
 
 function Entries() {
@@ -98,17 +99,22 @@ function Entries() {
   );
 }
 
-function Details({ entry: { details, before, after, count } }: { entry: Entry }) {
-  const styles = useStyles();
+function detailsOf({ details, before, after, count }: Entry) {
   const known = Object.entries({ details, before, after }).filter(([, value]) => value !== undefined && value !== null);
+  if (count === 1 && known.length === 0) return null;
   return (
     <>
       {count > 1 && <Text block>{count} times</Text>}
       {known.map(([name, value]) => (
-        <pre key={name} className={styles.json}>
+        <Json key={name}>
           {name} {JSON.stringify(value)}
-        </pre>
+        </Json>
       ))}
     </>
   );
+}
+
+function Json({ children }: { children: ReactNode }) {
+  const styles = useStyles();
+  return <pre className={styles.json}>{children}</pre>;
 }

@@ -1,7 +1,7 @@
 import { useState } from "react";
 import type { Schemas } from "../../api/client.ts";
 import { CheckField, EndField, NumberField, SecretField, TextField } from "../../parts/fields.tsx";
-import { given, typed } from "../../parts/form-dialog.tsx";
+import { endOf, given, typed } from "../../parts/form-dialog.tsx";
 
 type Tenant = Schemas["B2cTenant"];
 
@@ -62,7 +62,6 @@ export function TenantFields({ tenant }: { tenant?: Tenant }) {
 
 /** What was typed; of a secret only what there is. */
 export function tenantOf(form: FormData) {
-  const end = typed(form, "clientSecretExpiresOn");
   return {
     displayName: typed(form, "displayName"),
     tenantDomain: typed(form, "tenantDomain"),
@@ -70,7 +69,7 @@ export function tenantOf(form: FormData) {
     autoDiscover: form.has("autoDiscover"),
     discoveryIntervalHours: Number(typed(form, "discoveryIntervalHours")),
     ...given({ clientSecret: typed(form, "clientSecret") }),
-    clientSecretExpiresOn: end === "" ? null : `${end}T00:00:00Z`,
+    ...endOf(form, "clientSecretExpiresOn"),
   };
 }
 

@@ -4,8 +4,10 @@ import {
   AccordionItem,
   AccordionPanel,
   Link,
+  makeStyles,
   ProgressBar,
   Text,
+  tokens,
 } from "@fluentui/react-components";
 import { useState } from "react";
 import { api, type Schemas } from "../../api/client.ts";
@@ -14,9 +16,15 @@ import { Answer } from "../../parts/answer.tsx";
 
 type FrameworkId = Schemas["Framework"]["id"];
 
+const useStyles = makeStyles({
+  // Several lines on a narrow screen.
+  header: { "& button": { paddingBlock: tokens.spacingVerticalXS } },
+});
+
 /** The frameworks with their scores, and the controls of the one that is opened. */
 export function Frameworks() {
   const frameworks = api.useQuery("get", "/compliance/frameworks");
+  const styles = useStyles();
   const [opened, open] = useState<FrameworkId[]>([]);
   return (
     <Answer of={frameworks}>
@@ -29,7 +37,7 @@ export function Frameworks() {
         >
           {items.map(({ id, name, version, score, failed, controlsByStatus }) => (
             <AccordionItem key={id} value={id}>
-              <AccordionHeader>
+              <AccordionHeader className={styles.header}>
                 {name} {version}: {score} of 100, {controlsByStatus.fail} controls fail, {failed} violations
               </AccordionHeader>
               <AccordionPanel>

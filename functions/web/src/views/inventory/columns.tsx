@@ -1,6 +1,7 @@
 import { Link } from "@fluentui/react-components";
 import type { ReactNode } from "react";
 import { createHref } from "../../parts/address.ts";
+import { assetName } from "../../parts/asset-name.ts";
 import { Instant } from "../../parts/instant.tsx";
 import { StatusBadge } from "../../parts/status.tsx";
 import type { Asset } from "./query.ts";
@@ -18,7 +19,9 @@ export const COLUMNS: Column[] = [
     id: "name",
     title: "Name",
     width: "minmax(96px, 3fr)",
-    cell: ({ id, name }) => <Link href={createHref(`/inventory/${encodeURIComponent(id)}`, {})}>{name}</Link>,
+    cell: (asset) => (
+      <Link href={createHref(`/inventory/${encodeURIComponent(asset.id)}`, {})}>{assetName(asset)}</Link>
+    ),
   },
   { id: "status", title: "Status", width: "92px", cell: ({ status }) => <StatusBadge status={status} /> },
   {

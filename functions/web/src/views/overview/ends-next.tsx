@@ -2,6 +2,7 @@ import { Link, makeStyles, Text, tokens } from "@fluentui/react-components";
 import type { Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { Answer } from "../../parts/answer.tsx";
+import { assetName } from "../../parts/asset-name.ts";
 import { Bars } from "../../parts/charts.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { navigate } from "../../parts/router.tsx";
@@ -35,9 +36,14 @@ const useStyles = makeStyles({
   },
   item: { display: "flex", gap: tokens.spacingHorizontalS, alignItems: "center", minWidth: 0 },
   name: { ...CUT, flexShrink: 1, minWidth: "96px" },
-  // On a phone there is room for its first letter, which says nothing.
-  vault: { ...CUT, flex: "1 3 0", minWidth: 0, "@media (max-width: 479px)": { visibility: "hidden" } },
-  when: { flexShrink: 0 },
+  // On a phone there is room for its first letter, which says nothing: it is there for screen readers alone.
+  vault: {
+    ...CUT,
+    flex: "1 3 0",
+    minWidth: 0,
+    "@media (max-width: 479px)": { position: "absolute", width: "1px", height: "1px", clipPath: "inset(50%)" },
+  },
+  when: { flexShrink: 0, marginLeft: "auto" },
 });
 
 /** A timeline of what ended in the last weeks and what ends in the next, and the first of these by name. */
@@ -49,15 +55,19 @@ export function EndsNext() {
         <>
           <Timeline days={endsByDay} today={Math.floor(Date.parse(generatedAt) / DAY_MS) * DAY_MS} />
           <ul className={styles.list} aria-label="The first that end">
-            {endsNext.map(({ id, name, vaultName, expiresOn, status }) => (
-              <li key={id} className={styles.item}>
-                <StatusBadge status={status} />
-                <Link className={styles.name} href={createHref(`/inventory/${encodeURIComponent(id)}`)} title={name}>
-                  {name}
+            {endsNext.map((asset) => (
+              <li key={asset.id} className={styles.item}>
+                <StatusBadge status={asset.status} />
+                <Link
+                  className={styles.name}
+                  href={createHref(`/inventory/${encodeURIComponent(asset.id)}`)}
+                  title={assetName(asset)}
+                >
+                  {assetName(asset)}
                 </Link>
-                <span className={styles.vault}>{vaultName}</span>
+                <span className={styles.vault}>{asset.vaultName}</span>
                 <span className={styles.when}>
-                  <Instant at={expiresOn} relative />
+                  <Instant at={asset.expiresOn} relative />
                 </span>
               </li>
             ))}

@@ -12,7 +12,9 @@ import { Rotate } from "./rotate.tsx";
 
 type Application = Schemas["Application"];
 
-const useStyles = makeStyles({ filters: { display: "flex", flexWrap: "wrap", gap: tokens.spacingHorizontalM } });
+const useStyles = makeStyles({
+  filters: { display: "flex", flexWrap: "wrap", alignItems: "flex-start", gap: tokens.spacingHorizontalM },
+});
 
 const COLUMNS: Column<Application>[] = [
   {

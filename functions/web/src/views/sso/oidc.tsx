@@ -1,7 +1,7 @@
 import { useState } from "react";
 import type { Schemas } from "../../api/client.ts";
 import { EndField, SecretField, TextField } from "../../parts/fields.tsx";
-import { given, typed, typedList } from "../../parts/form-dialog.tsx";
+import { endOf, given, typed, typedList } from "../../parts/form-dialog.tsx";
 
 /** What is typed of OpenID Connect. */
 export function OidcFields({ now }: { now: Schemas["SsoConfiguration"] }) {
@@ -44,7 +44,6 @@ export function OidcFields({ now }: { now: Schemas["SsoConfiguration"] }) {
 
 /** `tried` is what a test takes. */
 export function oidcOf(form: FormData) {
-  const end = typed(form, "oidcClientSecretExpiresOn");
   return {
     tried: {
       oidcIssuer: typed(form, "oidcIssuer"),
@@ -53,7 +52,7 @@ export function oidcOf(form: FormData) {
     },
     others: {
       oidcScopes: typedList(form, "oidcScopes"),
-      oidcClientSecretExpiresOn: end === "" ? null : `${end}T00:00:00Z`,
+      ...endOf(form, "oidcClientSecretExpiresOn"),
     },
   };
 }

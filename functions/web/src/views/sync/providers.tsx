@@ -3,7 +3,7 @@ import { useState } from "react";
 import { api, type Schemas } from "../../api/client.ts";
 import { Answer } from "../../parts/answer.tsx";
 import { EndField, LongField, SecretField, TextField } from "../../parts/fields.tsx";
-import { given, typed } from "../../parts/form-dialog.tsx";
+import { endOf, given, typed } from "../../parts/form-dialog.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { Operate } from "../../parts/operate.tsx";
 
@@ -92,9 +92,8 @@ function Actions({ provider: one }: { provider: Provider }) {
         about={title}
         action="Try and save"
         submit={(form, configure) => {
-          const end = typed(form, "expiresOn");
           const texts = Object.fromEntries(members.map(({ name }) => [name, typed(form, name)]));
-          return configure({ params, body: given({ ...texts, expiresOn: end && `${end}T00:00:00Z` }) });
+          return configure({ params, body: { ...given(texts), ...endOf(form, "expiresOn") } });
         }}
       >
         <Text>What is typed is tried first. Nothing changes unless it works.</Text>
