@@ -1,8 +1,8 @@
 /** The forms of the page, each with what a person types, what the API then answers, how it is changed and removed. */
-import { expect } from "vitest";
+import { expect, vi } from "vitest";
 import { secretValueOf } from "../../infra/local/cloud/company/applications.ts";
 import { service } from "./opened.ts";
-import { OUTLET } from "./planted.ts";
+import { HOLDS_APP_001, OUTLET } from "./planted.ts";
 
 /** By the words on a field: text, the words of a choice, or whether a box is checked. */
 export type Typed = Record<string, string | boolean>;
@@ -50,6 +50,7 @@ const one = async (path: string, member: string, value: string) =>
 const rule = (name: string) => one("/alerts/rules", "name", name);
 /** One day for all that is typed and looked for, also at midnight. */
 const SOON = new Date(Date.now() + 30 * 86_400_000).toISOString().slice(0, 10);
+const AT_NOON = `${SOON}T12:00:00Z`;
 
 /** A rule of a channel, with what is typed of its address. */
 function ruleBy(channel: string, method: string, address: Typed, wrong: Typed, wrongField: string): FormCase {
@@ -92,13 +93,14 @@ function ruleBy(channel: string, method: string, address: Typed, wrong: Typed, w
 const hook = { Address: "https://hooks.example.invalid/planted-4e1c-secret" };
 const inside = { Address: "https://somebody:else@hooks.example.invalid/" };
 
-/** How the service signs in where it copies to. */
+/** How the service signs in where it copies to, and a copy there. */
 function provider(
   title: string,
   id: string,
   wrong: Typed,
   wrongField: string | undefined,
   labels: Record<string, string>,
+  [keptIn, name]: [keptIn: string, name: string],
 ): FormCase {
   const now = async () =>
     (await get("/api/automation/sync/providers")).items.find((one: { provider: string }) => one.provider === id);
@@ -117,10 +119,28 @@ function provider(
           return { ...typed(), "The credential ends on": SOON };
         },
         press: ["Try and save"],
-        seen: async () =>
-          expect(await now()).toMatchObject({ configured: true, expiresOn: expect.stringContaining(SOON) }),
+        seen: async () => {
+          const { settings, expiresOn } = await now();
+          expect(expiresOn).toContain(SOON);
+          const body = { ...settings, expiresOn: AT_NOON };
+          expect((await service.admin("POST", `/api/automation/sync/providers/${id}`, body)).status).toBe(200);
+        },
       },
       {
+        again: true,
+        open: `Set up: ${title}`,
+        press: ["Try and save"],
+        seen: async () => expect(Date.parse((await now()).expiresOn)).toBe(Date.parse(AT_NOON)),
+      },
+      {
+        open: `Set up: ${title}`,
+        typed: { "The credential ends on": "" },
+        press: ["Try and save"],
+        seen: async () => expect(await now()).toMatchObject({ configured: true, expiresOn: null }),
+      },
+      ...record(id, keptIn, name).steps,
+      {
+        view: () => "/sync",
         open: `Remove: ${title}`,
         press: ["Remove"],
         seen: async () => expect(await now()).toMatchObject({ configured: false }),
@@ -188,6 +208,9 @@ const application = async () =>
     ({ credentials, displayName }: { credentials: { kind: string }[]; displayName: string }) =>
       displayName.startsWith("App") && credentials.some(({ kind }) => kind === "secret"),
   );
+const app001 = () => one("/api/automation/rotation/apps", "displayName", "App 001");
+const matchesOf = (appId: string) => `/api/automation/rotation/apps/${appId}/matches`;
+const match = async () => one(matchesOf((await app001()).appId), "assetId", HOLDS_APP_001);
 const policy = async () => (await get(`/api/automation/rotation/apps/${(await application()).appId}`)).policy;
 
 export const FORMS: Record<string, FormCase> = {
@@ -245,6 +268,29 @@ export const FORMS: Record<string, FormCase> = {
         seen: async () =>
           expect(await one("/alerts/snoozes", "reason", "The move")).toMatchObject({ filters: { vault: "kv-shop" } }),
       },
+      {
+        open: "End now: vault kv-shop",
+        press: ["End"],
+        seen: async () => expect(await one("/alerts/snoozes", "reason", "The move")).toBeUndefined(),
+      },
+    ],
+  },
+  "a snooze where it was told of": {
+    view: "/inventory/kv-shop.secret.smtp",
+    steps: [
+      {
+        open: /^Snooze: /,
+        wrong: { Reason: "Renewed today", "Until the end of": "2020-01-01" },
+        wrongField: "Until the end of",
+        typed: { "Until the end of": SOON },
+        press: ["Snooze"],
+        seen: async () =>
+          expect(await one("/alerts/snoozes", "reason", "Renewed today")).toMatchObject({
+            assetId: "kv-shop.secret.smtp",
+            ruleId: expect.any(String),
+          }),
+      },
+      { view: () => "/alerts", open: "End now: kv-shop.secret.smtp", press: ["End"] },
     ],
   },
   owners: {
@@ -482,6 +528,7 @@ export const FORMS: Record<string, FormCase> = {
     },
     "Region",
     { "Access key id": "accessKeyId", "Secret access key": "secretAccessKey", Region: "region" },
+    ["parameterstore", "/typed/copy"],
   ),
   "sync to HashiCorp Vault": provider(
     "HashiCorp Vault",
@@ -489,6 +536,7 @@ export const FORMS: Record<string, FormCase> = {
     { Address: "http://store.example.invalid", Token: SECRET },
     "Address",
     { Address: "address", Mount: "mount", Token: "token" },
+    ["kv", "typed/copy"],
   ),
   "sync to Google": provider(
     "Google Cloud",
@@ -496,8 +544,12 @@ export const FORMS: Record<string, FormCase> = {
     { "Project id": "acme-shop", "Content of the service account's key file": SECRET },
     "Content of the service account's key file",
     { "Project id": "projectId", "Content of the service account's key file": "serviceAccountKey" },
+    ["secretmanager", "typed-copy"],
   ),
-  "sync to GitHub": provider("GitHub", "github", { Token: "" }, undefined, { Token: "token" }),
+  "sync to GitHub": provider("GitHub", "github", { Token: "" }, undefined, { Token: "token" }, [
+    "actions",
+    "acme/shop/TYPED_COPY",
+  ]),
   "sync to Kubernetes": provider(
     "Kubernetes",
     "kubernetes",
@@ -509,6 +561,7 @@ export const FORMS: Record<string, FormCase> = {
       Namespace: "namespace",
       "Token of the service account": "token",
     },
+    ["secret", "typed-copy"],
   ),
   "a copy in Azure": record("azure", "keyvault", "typed-copy", { "Key vault there": "kv-copies" }),
   "a B2C tenant": {
@@ -597,6 +650,32 @@ export const FORMS: Record<string, FormCase> = {
         typed: { Copies: "" },
         press: ["Save"],
         seen: async () => expect((await devops()).copies).toEqual([]),
+      },
+    ],
+  },
+  "a vault secret that holds an application's": {
+    view: async () => {
+      const { appId } = await app001();
+      await fetch(`${service.url}/admin/functions/indexRotationMatches`, { method: "POST", body: "{}" });
+      const isListed = async () => (await get(matchesOf(appId))).items.length > 0;
+      await vi.waitUntil(isListed, { timeout: 150_000, interval: 200 });
+      return `/rotation/apps/${appId}`;
+    },
+    steps: [
+      { open: `Prove: ${HOLDS_APP_001}`, press: ["Read it and sign in"], says: /secret/ },
+      {
+        open: `Confirm: ${HOLDS_APP_001}`,
+        press: ["Confirm"],
+        seen: async () =>
+          expect(await match()).toMatchObject({
+            confidence: "certain",
+            evidence: expect.arrayContaining(["confirmed"]),
+          }),
+      },
+      {
+        open: `Take the word back: ${HOLDS_APP_001}`,
+        press: ["Take it back"],
+        seen: async () => expect(await match()).toMatchObject({ confidence: "likely" }),
       },
     ],
   },

@@ -42,6 +42,8 @@ export const EXTREMES = [
   ["light", 3840],
 ] as const;
 
+const IS_CUT = `[...document.querySelectorAll("[role=dialog] .fui-DialogContent")].some((one) => one.scrollWidth > one.clientWidth)`;
+
 type Look = readonly ["light" | "dark", number];
 
 /** The page in a theme and of a width in pixels. */
@@ -67,6 +69,7 @@ async function problemsOf(page: Page, width: number): Promise<string[]> {
   for (const end = Date.now() + SETTLED_MS; ; await drawn(page)) {
     const problems = await barriers(page);
     if ((await page.evaluate<number>("document.documentElement.scrollWidth")) > width) problems.push("too wide");
+    if (await page.evaluate<boolean>(IS_CUT)) problems.push("the form is cut off at its side");
     if (problems.length === 0 || Date.now() > end) return problems;
   }
 }

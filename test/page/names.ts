@@ -14,6 +14,15 @@ withBrowser("what somebody wrote into a tag shows as text", async () => {
   await page.close();
 });
 
+withPlanted("a directory's credential is called as its application and it are, not by ids", async () => {
+  const { page } = await open("/");
+  const ofApp = page.getByRole("link", { name: /App 002.*: .*secret-0/ });
+  await ofApp.first().waitFor();
+  await show(page, "/inventory?source=entra");
+  await ofApp.first().waitFor();
+  await page.close();
+});
+
 withPlanted("what people and other systems wrote into names shows as text", async () => {
   const { page, complaints } = await open("/#/settings");
   await page.setViewportSize({ width: 360, height: 900 });

@@ -1,5 +1,6 @@
 /** What the pages' tests look at: a company, and things people made, whose names would be programs if a page let them. */
 import { setTimeout as delay } from "node:timers/promises";
+import { appIdOf } from "../../infra/local/cloud/company/applications.ts";
 import type { Company } from "../../infra/local/cloud/company/company.ts";
 import type { CompanyTenant } from "../../infra/local/cloud/company/tenants.ts";
 import { applications } from "../applications/room.ts";
@@ -24,6 +25,8 @@ export const OUTLET: CompanyTenant = {
     { name: "Outlet Web", secrets: [{ name: "web", expiresInDays: 5 }] },
   ],
 };
+
+export const HOLDS_APP_001 = "kv-copies.secret.app-001";
 
 const [first, ...otherApplications] = applications(3);
 export const COMPANY: Company = {
@@ -51,7 +54,17 @@ export const COMPANY: Company = {
             tags: { owner: "many" },
           })),
         },
-        { name: "kv-copies" },
+        {
+          name: "kv-copies",
+          secrets: [
+            {
+              name: "app-001",
+              contentType: "text/plain",
+              expiresInDays: 300,
+              tags: { "entra-app-id": appIdOf("App 001") },
+            },
+          ],
+        },
       ],
       resources: [
         {

@@ -149,6 +149,24 @@ const formTo = (address: string, fields: Record<string, string>): string => {
   return `<form method="post" action="${address}">${inputs.join("")}<button>Send</button></form>`;
 };
 
+withBrowser("an administrator who came in by it switches passwords off, and on again", async () => {
+  await switchTo("oidc");
+  const page = await open("/auth/sso/login?returnUrl=/");
+  await choose(page, "Ada Lindqvist");
+  await page.waitForURL((url) => url.origin === base && url.pathname === "/");
+  await page.goto(`${base}/#/sso`);
+  const dialog = page.getByRole("dialog");
+  const isOnly = async () => (await call(page, "GET", "/auth/sso/status")).body.ssoOnlyMode;
+  await choose(page, "Switch passwords off");
+  await dialog.getByRole("button", { name: "Switch off", exact: true }).click();
+  await choose(page, "Switch passwords on");
+  expect(await isOnly()).toBe(true);
+  await dialog.getByRole("button", { name: "Switch on", exact: true }).click();
+  await page.getByRole("button", { name: "Switch passwords off" }).waitFor();
+  expect(await isOnly()).toBe(false);
+  await page.close();
+});
+
 withBrowser("a foreign returnUrl, and somebody who refuses, end on a page that says so", async () => {
   await switchTo("oidc");
   for (const foreign of ["https://elsewhere.example/", "//elsewhere.example/", "/\\elsewhere.example"]) {

@@ -24,7 +24,14 @@ import { useHeldWidth } from "./width.ts";
 
 const useStyles = makeStyles({
   title: { overflowWrap: "anywhere" },
-  fields: { display: "flex", flexDirection: "column", gap: tokens.spacingVerticalM, overflowWrap: "anywhere" },
+  fields: {
+    display: "flex",
+    flexDirection: "column",
+    gap: tokens.spacingVerticalM,
+    overflowWrap: "anywhere",
+    // A choice is as wide as the form, however long its words are.
+    "& .fui-Field": { gridTemplateColumns: "minmax(0, 1fr)" },
+  },
 });
 
 export interface FormDialogProps {

@@ -54,6 +54,8 @@ export function Graph({ nodes, edges }: Pick<Radius, "nodes" | "edges">) {
           edges={drawn.edges}
           colorMode={isDark ? "dark" : "light"}
           fitView
+          // On a phone all of it is smaller than half.
+          minZoom={0.2}
           nodesDraggable={false}
           nodesConnectable={false}
           nodesFocusable={false}
