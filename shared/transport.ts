@@ -1,35 +1,58 @@
-import { type Agent, request as httpRequest, type IncomingMessage } from "node:http";
+import { type Agent, request as httpRequest, type IncomingHttpHeaders, type IncomingMessage } from "node:http";
 import { request as httpsRequest } from "node:https";
 import { text } from "node:stream/consumers";
 import { createBrotliDecompress, createGunzip, createInflate } from "node:zlib";
-import type { HttpClient, PipelineRequest, PipelineResponse } from "@azure/core-rest-pipeline";
+import type { HttpClient, PipelineRequest } from "@azure/core-rest-pipeline";
 
 /** There was no whole answer within the time of `PipelineRequest.timeout`. */
 export class AnswerTimeout extends Error {
   override readonly name = "AnswerTimeout";
 }
 
+/** A request as it goes out. */
+export interface OutgoingRequest {
+  url: string;
+  method: string;
+  headers: Record<string, string>;
+  body?: string | Uint8Array | undefined;
+  /** A proxy's; without it, the transport's connections. */
+  agent?: Agent | undefined;
+  /** Milliseconds for the whole answer; 0 for no limit. */
+  timeout: number;
+  signal?: PipelineRequest["abortSignal"] | undefined;
+}
+
+export interface ReceivedAnswer {
+  status: number;
+  /** By lower-case names. */
+  headers: IncomingHttpHeaders;
+  text: string;
+}
+
+export interface Transport {
+  /** @throws the network's error as a RestError, AnswerTimeout, or an AbortError. */
+  exchange(request: OutgoingRequest): Promise<ReceivedAnswer>;
+  /** The same for the SDKs' clients. */
+  client: HttpClient;
+}
+
 /**
- * Sends the SDKs' requests by `node:https`, over the given connections, and reads each answer to its end as text. The SDKs'
+ * Sends requests by `node:https`, over the given connections, and reads each answer to its end as text. The SDKs'
  * own client spends several times the processor time on streams, progress and signals that nothing here uses, counts a
  * request's time only to the headers, and can't be stopped amid a compressed body.
  *
- * A request fails with the network's error as a RestError, with AnswerTimeout, or with an AbortError.
- *
  * @param connections - Of `http:`, which none but a store on the same machine has, Node's own unless they are given.
  */
-export async function createTransport(connections: { https: Agent; http?: Agent }): Promise<HttpClient> {
+export async function createTransport(connections: { https: Agent; http?: Agent }): Promise<Transport> {
   const { createHttpHeaders, RestError } = await import("@azure/core-rest-pipeline");
 
-  function send(request: PipelineRequest): Promise<PipelineResponse> {
+  function exchange({ url, method, headers, body, agent, timeout, signal }: OutgoingRequest): Promise<ReceivedAnswer> {
     return new Promise((resolve, reject) => {
-      const { abortSignal, timeout, body } = request;
-      const secure = request.url.startsWith("https:");
-      const outgoing = (secure ? httpsRequest : httpRequest)(request.url, {
-        method: request.method,
-        headers: request.headers.toJSON({ preserveCase: true }),
-        // A proxy's, or ours. The SDK's type has fewer members than Node's.
-        agent: (request.agent as Agent | undefined) ?? (secure ? connections.https : connections.http),
+      const secure = url.startsWith("https:");
+      const outgoing = (secure ? httpsRequest : httpRequest)(url, {
+        method,
+        headers,
+        agent: agent ?? (secure ? connections.https : connections.http),
       });
       const stop = (error: Error) => {
         settle();
@@ -37,31 +60,49 @@ export async function createTransport(connections: { https: Agent; http?: Agent 
         outgoing.destroy();
       };
       const fail = (error: NodeJS.ErrnoException) =>
-        stop(new RestError(error.message, { code: error.code ?? RestError.REQUEST_SEND_ERROR, request }));
+        stop(new RestError(error.message, { code: error.code ?? RestError.REQUEST_SEND_ERROR }));
       const onAbort = () => stop(new DOMException("The request was aborted.", "AbortError"));
       const timer = timeout > 0 ? setTimeout(() => stop(new AnswerTimeout()), timeout) : undefined;
       const settle = () => {
         clearTimeout(timer);
-        abortSignal?.removeEventListener("abort", onAbort);
+        signal?.removeEventListener("abort", onAbort);
       };
-      abortSignal?.addEventListener("abort", onAbort);
+      signal?.addEventListener("abort", onAbort);
       outgoing.on("error", fail);
       outgoing.on("response", (answer) => {
-        readBody(answer).then((bodyAsText) => {
+        readBody(answer).then((text) => {
           settle();
-          resolve({
-            request,
-            status: answer.statusCode ?? 0,
-            headers: createHttpHeaders(answer.headers as Record<string, string>),
-            bodyAsText,
-          });
+          resolve({ status: answer.statusCode ?? 0, headers: answer.headers, text });
         }, fail);
       });
-      outgoing.end(body === undefined || body === null ? undefined : (body as string | Uint8Array));
+      outgoing.end(body);
     });
   }
 
-  return { sendRequest: send };
+  return {
+    exchange,
+    client: {
+      async sendRequest(request) {
+        try {
+          const { status, headers, text } = await exchange({
+            url: request.url,
+            method: request.method,
+            headers: request.headers.toJSON({ preserveCase: true }),
+            body: (request.body ?? undefined) as string | Uint8Array | undefined,
+            // The SDK's type has fewer members than Node's.
+            agent: request.agent as Agent | undefined,
+            timeout: request.timeout,
+            signal: request.abortSignal,
+          });
+          return { request, status, headers: createHttpHeaders(headers as Record<string, string>), bodyAsText: text };
+        } catch (error) {
+          // By it the storage's rooms tell whether a request was sent before.
+          if (error instanceof RestError) error.request = request;
+          throw error;
+        }
+      },
+    },
+  };
 }
 
 /** We ask for no compression; a proxy on the way may do it all the same. */

@@ -1,16 +1,11 @@
-import { AsyncLocalStorage } from "node:async_hooks";
+import { randomUUID } from "node:crypto";
+import type { Agent } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
-import type {
-  HttpClient,
-  Pipeline,
-  PipelinePolicy,
-  PipelineRequest,
-  PipelineResponse,
-} from "@azure/core-rest-pipeline";
+import type { PipelinePolicy, PipelineRequest } from "@azure/core-rest-pipeline";
 import * as z from "zod";
 import type { Logger, Randomness } from "../runtime.ts";
 import { measure } from "../telemetry.ts";
-import { AnswerTimeout, createTransport } from "../transport.ts";
+import { AnswerTimeout, createTransport, type Transport } from "../transport.ts";
 import { connections, type HostLimit } from "./connections.ts";
 import {
   asCloudFailure,
@@ -95,11 +90,11 @@ interface CallPolicyOptions {
   resource: string;
   /**
    * Ends every request of the client. It belongs to the client and not to its calls because the SDKs' lists pass a call's
-   * signal to their first page only. A client that serves many calls has each of them within `inCall` instead.
+   * signal to their first page only. What serves many calls is given a `Call` with each request instead.
    */
   signal?: AbortSignal | undefined;
   /** Gets the entries of a list that are not what the service documents; without it such an entry fails the list. */
-  unreadable?: CallScope["unreadable"];
+  unreadable?: Call["unreadable"];
   /** Told when a list goes on behind its first page. */
   hostLimit?: HostLimit | undefined;
   /** What an answer that is no success, or no JSON, means in this service alone; undefined for what it means everywhere. */
@@ -109,45 +104,34 @@ interface CallPolicyOptions {
   limits: CallLimits;
 }
 
-/** What one call of a client that serves many is held to: a single request, or all pages of a list. */
-export interface CallScope {
-  signal?: AbortSignal | undefined;
+/** What a single request, or all pages of one list, are held to. Made by `newCall`. */
+export interface Call {
+  signal: AbortSignal | undefined;
   /** Gets the entries of a list that are not what the service documents; without it such an entry fails the list. */
-  unreadable?: ((entry: unknown, failure: CloudFailure) => void) | undefined;
-}
-
-interface Call extends CallScope {
+  unreadable: ((entry: unknown, failure: CloudFailure) => void) | undefined;
   /** Of the list. */
   pagesAsked: Set<string>;
 }
 
-/** The call that a request belongs to: the SDKs hand nothing of it on behind a list's first page. */
-const calls = new AsyncLocalStorage<Call>();
+export const newCall = ({ signal, unreadable }: Partial<Omit<Call, "pagesAsked">> = {}): Call => ({
+  signal,
+  unreadable,
+  pagesAsked: new Set(),
+});
 
-/** One call of a client that serves many. */
-export const inCall = <T>(scope: CallScope, work: () => Promise<T>): Promise<T> =>
-  calls.run({ ...scope, pagesAsked: new Set() }, work);
-
-/** One list of a client that serves many calls. */
-export async function* pagesInCall<T>(scope: CallScope, pages: AsyncIterableIterator<T>): AsyncGenerator<T, void> {
-  const call: Call = { ...scope, pagesAsked: new Set() };
-  for (;;) {
-    const page = await calls.run(call, () => pages.next());
-    if (page.done) return;
-    yield page.value;
-  }
-}
-
-let transport: Promise<HttpClient> | undefined;
+let opened: Promise<Transport> | undefined;
+const transport = (): Promise<Transport> => {
+  opened ??= createTransport({ https: connections });
+  return opened;
+};
 
 /** What every SDK client here is made with: the SDK's own retries are off, the policy has them. */
 export async function clientOptions(options: CallPolicyOptions) {
   const bodies: Bodies = new WeakMap();
-  transport ??= createTransport({ https: connections });
   return {
     retryOptions: { maxRetries: 0 },
     userAgentOptions: { userAgentPrefix: USER_AGENT },
-    httpClient: await transport,
+    httpClient: (await transport()).client,
     additionalPolicies: [
       { policy: keepBodyPolicy(bodies), position: "perCall" as const },
       { policy: callPolicy(options, bodies), position: "perRetry" as const },
@@ -157,21 +141,20 @@ export async function clientOptions(options: CallPolicyOptions) {
 
 const USER_AGENT = "credential-lifecycle";
 
-/**
- * The pipeline of the SDK's clients with what is used of it. Left out are: retries and redirects, since the call policy
- * throws before they could see a reason; multipart and form bodies, since every body is JSON; compression, which costs
- * more processor time than it saves in pages of 25; foreign abort signals, since all are Node's own; logging and tracing,
- * since neither is switched on and both prepare the sanitized address of every request all the same.
- */
-export async function leanPipeline(requestIdHeader = "x-ms-client-request-id"): Promise<Pipeline> {
-  const { createEmptyPipeline, proxyPolicy, setClientRequestIdPolicy, userAgentPolicy } = await import(
+/** What the SDKs put on every request to an origin: who asks, and the proxy of the environment. */
+async function commonOf(origin: string): Promise<{ agent: Agent | undefined; headers: Record<string, string> }> {
+  const { createEmptyPipeline, createHttpHeaders, createPipelineRequest, proxyPolicy, userAgentPolicy } = await import(
     "@azure/core-rest-pipeline"
   );
   const pipeline = createEmptyPipeline();
   pipeline.addPolicy(proxyPolicy());
   pipeline.addPolicy(userAgentPolicy({ userAgentPrefix: USER_AGENT }));
-  pipeline.addPolicy(setClientRequestIdPolicy(requestIdHeader));
-  return pipeline;
+  const { request } = await pipeline.sendRequest(
+    { sendRequest: async (request) => ({ request, status: 200, headers: createHttpHeaders() }) },
+    createPipelineRequest({ url: origin }),
+  );
+  // The SDK's type of an agent has fewer members than Node's.
+  return { agent: request.agent as Agent | undefined, headers: request.headers.toJSON({ preserveCase: true }) };
 }
 
 export interface SentRequest {
@@ -182,26 +165,38 @@ export interface SentRequest {
   headers?: Record<string, string>;
   /** Gets the headers of its answer. */
   answered?: (header: FailedAnswer["header"]) => void;
+  /** Which call it belongs to; without it, to the sender's one. */
+  call?: Call;
 }
 
 /**
- * Sends the requests of one call (the pages of one list, or a single one) by the call policy, and gives each answer as it
- * came. For services without an SDK, and those whose SDK throws a whole page away for one entry that lacks a member.
+ * Sends requests as the call policy does, without an SDK's client, and gives each answer as it came but for a page's odd
+ * entries. For services without an SDK, for those whose SDK throws a whole page away for one entry that lacks a member, and
+ * for reading key vaults: there the layers of an SDK's client are most of what a scan costs.
  */
 export async function createSender(options: CallPolicyOptions, requestIdHeader = "x-ms-client-request-id") {
-  const { createPipelineRequest } = await import("@azure/core-rest-pipeline");
-  const { additionalPolicies, httpClient: client } = await clientOptions(options);
-  const pipeline = await leanPipeline(requestIdHeader);
-  for (const { policy, position } of additionalPolicies) {
-    pipeline.addPolicy(policy, position === "perRetry" ? { afterPhase: "Sign" } : {});
-  }
-  return async ({ method = "GET", url, body, headers = {}, answered }: SentRequest): Promise<unknown> => {
-    const request = createPipelineRequest({ url, method, ...(body && { body: JSON.stringify(body) }) });
-    for (const [name, value] of Object.entries(headers)) request.headers.set(name, value);
-    if (body) request.headers.set("content-type", "application/json");
-    const { bodyAsText, headers: received } = await pipeline.sendRequest(client, request);
-    answered?.((name) => received.get(name));
-    return bodyAsText ? JSON.parse(bodyAsText) : undefined;
+  const [{ exchange }, common] = await Promise.all([transport(), commonOf(options.origin)]);
+  const own = newCall(options);
+  return async ({ method = "GET", url, body, headers, answered, call = own }: SentRequest): Promise<unknown> => {
+    const sent: Record<string, string> = { ...common.headers, [requestIdHeader]: randomUUID(), ...headers };
+    if (body) sent["content-type"] = "application/json";
+    const request = {
+      url,
+      method,
+      headers: sent,
+      body: body && JSON.stringify(body),
+      agent: common.agent,
+      timeout: options.limits.requestTimeoutMs,
+      signal: call.signal,
+    };
+    return await tried(url, call, options, async (route, authorization) => {
+      sent.authorization = authorization;
+      const { status, headers: received, text } = await exchange(request);
+      const header = (name: string) => received[name.toLowerCase()]?.toString();
+      const { json } = usable({ status, body: text, header }, route, options, call);
+      answered?.(header);
+      return json;
+    });
   };
 }
 
@@ -226,63 +221,76 @@ function keepBodyPolicy(bodies: Bodies): PipelinePolicy {
  * challenge), patiently where the service is busy, and hands on none but usable answers. Everything else becomes a
  * `CloudFailure`, thrown here, inside every other policy: the SDKs' own ones never see a 401 or a redirect to act on.
  *
- * Outside of `inCall` it reads one list from its beginning; make a new one for each list.
+ * It reads one list from its beginning; make a new one for each list.
  */
 function callPolicy(options: CallPolicyOptions, bodies: Bodies): PipelinePolicy {
-  const { limits, log, randomness } = options;
-  const own: Call = { signal: options.signal, unreadable: options.unreadable, pagesAsked: new Set() };
-
+  const call = newCall(options);
   return {
     name: "cloudCallPolicy",
-    async sendRequest(request, next) {
-      const route = routeOf(request, options);
-      const { target } = route;
-      const { signal, unreadable, pagesAsked } = calls.getStore() ?? own;
-      if (route.paged) {
-        if (pagesAsked.has(request.url)) throw malformedAnswer(target, "the pages of the list lead in a circle");
-        if (pagesAsked.size === MOST_PAGES) throw malformedAnswer(target, `the list goes on after ${MOST_PAGES} pages`);
-        pagesAsked.add(request.url);
-      }
+    sendRequest(request, next) {
       const body = bodies.get(request);
       if (body !== undefined) request.body = body;
-      if (signal) request.abortSignal = signal;
-      request.timeout = limits.requestTimeoutMs;
-      const send = async (): Promise<PipelineResponse> => {
-        if (signal?.aborted) throw ranOutOfTime(target);
-        return await next(request);
-      };
-      let waited = 0;
-      for (let tries = 1; ; tries++) {
-        if (signal?.aborted) throw ranOutOfTime(target);
-        const credential = await options.identity.credential();
-        const token = await credential.getToken(options.scope, signal ? { abortSignal: signal } : {});
-        request.headers.set("authorization", `Bearer ${token?.token}`);
-        try {
-          const response = await (options.hostLimit ? options.hostLimit.run(send) : send());
-          return usable(response, route, { ...options, unreadable });
-        } catch (error) {
-          const late = error instanceof AnswerTimeout;
-          // The other lists of a host that does not answer must not wait for their turn, one time-out after the other.
-          if (late) options.hostLimit?.widen();
-          const failure = late
-            ? noAnswer(target, `no answer within ${limits.requestTimeoutMs / 1000} s`)
-            : asCloudFailure(error, target);
-          if (failure.code === "throttled") measure("throttled", 1, { operation: target.operation });
-          const wait = waitBefore(failure, tries, limits, randomness);
-          if (wait === undefined || waited + wait > limits.totalWaitMs) throw failure;
-          waited += wait;
-          log.debug("A cloud call is tried again.", { ...target, code: failure.code, tries, waitMs: Math.round(wait) });
-          await sleep(wait, undefined, signal ? { signal: signal as AbortSignal } : {}).catch((reason) => {
-            throw asCloudFailure(reason, target);
-          });
-        }
-      }
+      if (call.signal) request.abortSignal = call.signal;
+      request.timeout = options.limits.requestTimeoutMs;
+      return tried(request.url, call, options, async (route, authorization) => {
+        request.headers.set("authorization", authorization);
+        const response = await next(request);
+        const header = (name: string) => response.headers.get(name);
+        const answer = { status: response.status, body: response.bodyAsText ?? "", header };
+        const { json, isWhole } = usable(answer, route, options, call);
+        return isWhole ? response : { ...response, bodyAsText: JSON.stringify(json) };
+      });
     },
   };
 }
 
-function routeOf(request: PipelineRequest, { origin, resource, route }: CallPolicyOptions): Route {
-  const url = new URL(request.url);
+/** Sends a request until there is a usable answer, or no use in another try. */
+async function tried<A>(
+  url: string,
+  { signal, pagesAsked }: Call,
+  options: CallPolicyOptions,
+  send: (route: Route, authorization: string) => Promise<A>,
+): Promise<A> {
+  const { hostLimit, limits, log, randomness } = options;
+  const route = routeOf(url, options);
+  const { target } = route;
+  if (route.paged) {
+    if (pagesAsked.has(url)) throw malformedAnswer(target, "the pages of the list lead in a circle");
+    if (pagesAsked.size === MOST_PAGES) throw malformedAnswer(target, `the list goes on after ${MOST_PAGES} pages`);
+    pagesAsked.add(url);
+  }
+  let waited = 0;
+  for (let tries = 1; ; tries++) {
+    if (signal?.aborted) throw ranOutOfTime(target);
+    const credential = await options.identity.credential();
+    const token = await credential.getToken(options.scope, signal ? { abortSignal: signal } : {});
+    const sending = async () => {
+      if (signal?.aborted) throw ranOutOfTime(target);
+      return await send(route, `Bearer ${token?.token}`);
+    };
+    try {
+      return await (hostLimit ? hostLimit.run(sending) : sending());
+    } catch (error) {
+      const late = error instanceof AnswerTimeout;
+      // The other lists of a host that does not answer must not wait for their turn, one time-out after the other.
+      if (late) hostLimit?.widen();
+      const failure = late
+        ? noAnswer(target, `no answer within ${limits.requestTimeoutMs / 1000} s`)
+        : asCloudFailure(error, target);
+      if (failure.code === "throttled") measure("throttled", 1, { operation: target.operation });
+      const wait = waitBefore(failure, tries, limits, randomness);
+      if (wait === undefined || waited + wait > limits.totalWaitMs) throw failure;
+      waited += wait;
+      log.debug("A cloud call is tried again.", { ...target, code: failure.code, tries, waitMs: Math.round(wait) });
+      await sleep(wait, undefined, signal ? { signal } : {}).catch((reason) => {
+        throw asCloudFailure(reason, target);
+      });
+    }
+  }
+}
+
+function routeOf(address: string, { origin, resource, route }: CallPolicyOptions): Route {
+  const url = new URL(address);
   if (url.origin !== origin || url.username !== "" || url.password !== "") {
     throw foreignHost({ operation: "follow a link", resource }, url.origin);
   }
@@ -292,30 +300,32 @@ function routeOf(request: PipelineRequest, { origin, resource, route }: CallPoli
 }
 
 /**
- * The answer with the entries of its page that are what the service documents.
+ * What a usable answer holds, of a page with those entries alone that are what the service documents; `isWhole` says that
+ * these are all.
+ *
  * @throws {CloudFailure} unless it is a success with the members its route needs.
  */
 function usable(
-  response: PipelineResponse,
+  received: FailedAnswer,
   { target, answer, entry }: Route,
-  { unreadable, failureOf, hostLimit }: CallPolicyOptions,
-): PipelineResponse {
-  const body = response.bodyAsText ?? "";
-  const failed = { status: response.status, body, header: (name: string) => response.headers.get(name) };
-  if (!successOf(answer).includes(response.status)) {
-    throw failureOf?.(failed, target) ?? failureOfAnswer(failed, target);
+  { failureOf, hostLimit }: CallPolicyOptions,
+  { unreadable }: Call,
+): { json: unknown; isWhole: boolean } {
+  if (!successOf(answer).includes(received.status)) {
+    throw failureOf?.(received, target) ?? failureOfAnswer(received, target);
   }
-  if (answer === "nothing" || (answer === "accepted" && body === "")) return response;
+  if (answer === "nothing" || (answer === "accepted" && received.body === ""))
+    return { json: undefined, isWhole: true };
   let json: unknown;
   try {
-    json = JSON.parse(body);
+    json = JSON.parse(received.body);
   } catch {
-    throw failureOf?.(failed, target) ?? malformedAnswer(target, "the answer is not JSON");
+    throw failureOf?.(received, target) ?? malformedAnswer(target, "the answer is not JSON");
   }
-  if (answer === "accepted") return response;
+  if (answer === "accepted") return { json, isWhole: true };
   const checked = answer.safeParse(json);
   if (!checked.success) throw undocumented(target, checked.error);
-  if (!entry) return response;
+  if (!entry) return { json, isWhole: true };
   const page = json as { value: unknown[]; nextLink?: string | null };
   if (page.nextLink) hostLimit?.widen();
   const readable = page.value.filter((one) => {
@@ -326,8 +336,8 @@ function usable(
     unreadable(one, failure);
     return false;
   });
-  if (readable.length === page.value.length) return response;
-  return { ...response, bodyAsText: JSON.stringify({ ...page, value: readable }) };
+  const isWhole = readable.length === page.value.length;
+  return { json: isWhole ? json : { ...page, value: readable }, isWhole };
 }
 
 function successOf(answer: Route["answer"]): readonly number[] {

@@ -13,6 +13,7 @@ const text = z.string().nullish();
 const attributes = z
   .object({ enabled: z.boolean().nullish(), nbf: seconds, exp: seconds, created: seconds, updated: seconds })
   .nullish();
+export type Attributes = z.infer<typeof attributes>;
 const tags = z.record(z.string(), z.unknown()).nullish();
 const managed = z.boolean().nullish();
 
@@ -26,6 +27,16 @@ const keyEntry = z.object({ kid: identifier("keys"), attributes, tags, managed }
 export const secretAnswer = z.object({ ...secretEntry.shape, id: identifier("secrets"), value: text });
 export const deletedSecretAnswer = z.object({ ...secretEntry.shape, recoveryId: text });
 const certificateEntry = z.object({ id: identifier("certificates"), attributes, tags, x5t: text });
+
+export type SecretEntry = z.infer<typeof secretEntry>;
+export type KeyEntry = z.infer<typeof keyEntry>;
+export type CertificateEntry = z.infer<typeof certificateEntry>;
+
+/** Name and version in an identifier; the version is empty where it has none. */
+export function identified(identifier: string): { name: string; version: string } {
+  const [, , , , name = "", version = ""] = identifier.split("/");
+  return { name, version };
+}
 
 /** The name in the identifier of a list's entry, where that much of it can be read. */
 export function nameOfEntry(entry: unknown): string | undefined {
@@ -43,6 +54,7 @@ const key = z.object({
     crv: text,
   }),
 });
+export type KeyAnswer = z.infer<typeof key>;
 
 const rotationPolicy = z.object({
   attributes: z.object({ expiryTime: text, created: seconds, updated: seconds }).nullish(),
@@ -55,6 +67,8 @@ const rotationPolicy = z.object({
     )
     .nullish(),
 });
+
+export type RotationPolicyAnswer = z.infer<typeof rotationPolicy>;
 
 const names = z.array(z.string()).nullish();
 
@@ -90,6 +104,8 @@ const certificate = z.object({
     })
     .nullish(),
 });
+
+export type CertificateAnswer = z.infer<typeof certificate>;
 
 const ROUTES: { path: RegExp; operation: string; answer: z.ZodType; entry?: z.ZodType }[] = [
   { path: /^\/secrets$/, operation: "list secrets", answer: page, entry: secretEntry },

@@ -16,7 +16,7 @@ const connections = { https: new HttpsAgent({ keepAlive: true }), http: new Http
  * @param clock - Takes the service's time from each answer.
  */
 export async function createStorageTransport({ clock }: { clock?: StoreClock | undefined } = {}): Promise<HttpClient> {
-  const [transport, { RestError }] = await Promise.all([
+  const [{ client }, { RestError }] = await Promise.all([
     createTransport(connections),
     import("@azure/core-rest-pipeline"),
   ]);
@@ -27,7 +27,7 @@ export async function createStorageTransport({ clock }: { clock?: StoreClock | u
       request.timeout = ANSWER_TIMEOUT_MS;
       const sentAt = performance.now();
       try {
-        const answer = await transport.sendRequest(request);
+        const answer = await client.sendRequest(request);
         clock?.saw(Date.parse(answer.headers.get("date") ?? ""), sentAt, performance.now());
         return answer;
       } catch (error) {
