@@ -156,19 +156,36 @@ export function checkLimits(table: string, partitionKey: string, rowKey: string,
   const key = `${partitionKey} / ${rowKey}`;
   const problem = keyProblem(partitionKey) ?? keyProblem(rowKey);
   if (problem !== undefined) throw new RowInvalid(table, key, problem);
-  let properties = 0;
-  // https://learn.microsoft.com/archive/blogs/avkashchauhan/how-the-size-of-an-entity-is-caclulated-in-windows-azure-table-storage
-  let bytes = 4 + 2 * (partitionKey.length + rowKey.length);
+  const size = sizeOf(columns);
+  const bytes = size.bytes + 4 + 2 * (partitionKey.length + rowKey.length);
+  if (size.properties > MAX_PROPERTIES)
+    throw new RowInvalid(table, key, `${size.properties} properties are more than ${MAX_PROPERTIES}`);
+  if (bytes > MAX_ENTITY_BYTES) throw new RowInvalid(table, key, `${bytes} bytes are more than ${MAX_ENTITY_BYTES}`);
+}
+
+interface Size {
+  properties: number;
+  /** Without the keys. */
+  bytes: number;
+}
+
+/** Of columns that several rows hold: counted once. Columns are never changed once they are made. */
+const sizes = new WeakMap<Columns, Size>();
+
+/** https://learn.microsoft.com/archive/blogs/avkashchauhan/how-the-size-of-an-entity-is-caclulated-in-windows-azure-table-storage */
+function sizeOf(columns: Columns): Size {
+  const known = sizes.get(columns);
+  if (known !== undefined) return known;
+  const size = { properties: 0, bytes: 0 };
   for (const [name, value] of Object.entries(columns)) {
     if (name.endsWith(typeSuffix)) continue;
-    properties++;
-    bytes += 8 + 2 * name.length;
-    if (typeof value === "boolean") bytes += 1;
-    else if (typeof value === "number") bytes += 8;
-    else if (columns[name + typeSuffix] === "Edm.Binary") bytes += 4 + Buffer.byteLength(value, "base64");
-    else bytes += 4 + 2 * value.length;
+    size.properties++;
+    size.bytes += 8 + 2 * name.length;
+    if (typeof value === "boolean") size.bytes += 1;
+    else if (typeof value === "number") size.bytes += 8;
+    else if (columns[name + typeSuffix] === "Edm.Binary") size.bytes += 4 + Buffer.byteLength(value, "base64");
+    else size.bytes += 4 + 2 * value.length;
   }
-  if (properties > MAX_PROPERTIES)
-    throw new RowInvalid(table, key, `${properties} properties are more than ${MAX_PROPERTIES}`);
-  if (bytes > MAX_ENTITY_BYTES) throw new RowInvalid(table, key, `${bytes} bytes are more than ${MAX_ENTITY_BYTES}`);
+  sizes.set(columns, size);
+  return size;
 }
