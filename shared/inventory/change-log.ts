@@ -22,7 +22,7 @@ import { forEachType, VAULTS, type VaultRecord, Vaults } from "./vault.ts";
  * What was added, updated and removed in the inventory. Of each work on a vault that changed assets there is a row, written
  * in the transaction that ends the work and replaces the vault's row: so it is there if and only if the change stands, once.
  * Of very many changes there are more rows, of which some are written just before; where their worker dies, the next one
- * replaces them (claim.ts).
+ * removes them (claim.ts).
  */
 
 export const CHANGE_KINDS = ["added", "updated", "removed"] as const;
@@ -85,21 +85,25 @@ export interface ChangeCounts extends Record<ChangeKind, number> {
   complete: boolean;
 }
 
-/** A key for what a work changes that ends now. */
-export const newChangesKey = (vaultName: string, now: Date): string =>
-  `${instantKey(now.getTime())}!${vaultName.toLowerCase()}!${randomUUID()}`;
+/** The rows of one work. */
+export interface LoggedChanges {
+  /** What their keys begin with, which no other work's do. */
+  readonly key: string;
+  readonly rows: readonly Operation[];
+}
 
-/** The rows to write with the end of a work. */
+/** What to write with the end of a work. */
 export function changeOperations(
   vault: Pick<VaultRecord, "name" | "subscriptionId" | "source">,
   changes: readonly NetChange[],
-  { key, now }: { key: string; now: Date },
-): Operation[] {
+  now: Date,
+): LoggedChanges {
   const items = changes.map(({ kind, type, name, before, after }): PackedItem => {
     const members = kind === "updated" && before && after ? membersThatDiffer(before, after) : [];
     return [kind, type, name, members];
   });
   const operations: Operation[] = [];
+  const key = `${instantKey(now.getTime())}!${vault.name.toLowerCase()}!${randomUUID()}`;
   for (let start = 0; start < items.length; start += ITEMS_PER_ROW) {
     const part = items.slice(start, start + ITEMS_PER_ROW);
     const row: ChangeRecord = {
@@ -112,7 +116,7 @@ export function changeOperations(
     };
     operations.push(put(ChangeRows, `${key}!${String(operations.length).padStart(3, "0")}`, row));
   }
-  return operations;
+  return { key, rows: operations };
 }
 
 /** What people could not see change, or what follows from another member. */

@@ -5,7 +5,7 @@ import type { Row } from "../storage/entity.ts";
 import { keyEnd } from "../storage/keys.ts";
 import { type Fence, insert, type Operation, put, remove, replace, type Tables } from "../storage/tables.ts";
 import { SECOND_MS } from "../time.ts";
-import { ChangeRows, newChangesKey } from "./change-log.ts";
+import { ChangeRows, type LoggedChanges } from "./change-log.ts";
 import { countsAlike, writeVault } from "./changed-vaults.ts";
 import type { PendingEntry } from "./changes.ts";
 import { AssetFences, fenceKey, partitions } from "./layout.ts";
@@ -66,17 +66,15 @@ export interface Claim {
   confirm(): Promise<void>;
   /** After a write was refused: takes every fence again, if the vault is still this worker's. @throws {VaultBusy} */
   retake(): Promise<void>;
-  /** Under which key the work writes what it changed: that of a worker that died, where a part of it is written. */
-  changesKey(now: Date): string;
   /**
    * Ends the work: the vault's row says `vault` from now on, or is gone. `also` is written in the same transaction, and
-   * `changes` too, but for those that don't fit in it: these are written before, in the place of what a worker that died
-   * wrote of them.
+   * `changes` too, but for those that don't fit in it: these are written before. What a worker that died wrote of its own
+   * is removed first.
    * @throws {VaultBusy}
    */
   end(
     vault: VaultRecord | undefined,
-    beside?: { changes?: readonly Operation[]; also?: readonly Operation[] | undefined },
+    beside?: { changes?: LoggedChanges; also?: readonly Operation[] | undefined },
   ): Promise<void>;
 }
 
@@ -164,14 +162,15 @@ export async function claimVault(
     etag = (await conflictIsBusy(name, () => tables.transaction(Vaults.table, VAULTS, operations))).get(key)!;
   }
 
-  let ofChanges = standing.changesKey;
-
-  /** Of a worker that died, where a part of them is written. */
-  async function* writtenChanges(): AsyncGenerator<string> {
+  /** What a worker that died wrote of its changes. They are dated by it, and so are no place for those of this work. */
+  async function removeWrittenChanges(): Promise<void> {
     const from = standing.changesKey;
     if (from === undefined) return;
+    const removals: Operation[] = [];
     const range = { partitionKey: VAULTS, from, before: keyEnd(from), select: [] };
-    for await (const rows of tables.pages(ChangeRows, range)) for (const { rowKey } of rows) yield rowKey;
+    for await (const rows of tables.pages(ChangeRows, range))
+      for (const { rowKey } of rows) removals.push(remove(ChangeRows, rowKey));
+    for (const some of await fitting(tables, removals, [])) await writeHeld(some);
   }
 
   // All are announced before any of them is written.
@@ -195,26 +194,23 @@ export async function claimVault(
       await confirm();
     },
 
-    changesKey(now) {
-      ofChanges ??= newChangesKey(name, now);
-      return ofChanges;
-    },
-
-    async end(vault, { changes = [], also = [] } = {}) {
+    async end(vault, { changes, also = [] } = {}) {
       const cleared = pendingKeys.map((pending) => remove(PendingWrites, pending));
-      const rows = [...changes];
-      const written = new Set(rows.map(({ rowKey }) => rowKey));
-      for await (const rowKey of writtenChanges()) if (!written.has(rowKey)) rows.push(remove(ChangeRows, rowKey));
+      await removeWrittenChanges();
       const ending = () => [
         ...(vault ? finished(vault, etagsOf(fences), etag) : [remove(Vaults, key, etag), remove(Vaults, copyKey)]),
         ...cleared,
         ...also,
       ];
-      const [last = [], ...before] = await fitting(tables, rows, ending());
-      if (before.length > 0) claimed.changesKey = ofChanges;
-      for (const some of before) await writeHeld(some);
+      let operations = ending();
+      const [last = [], ...before] = await fitting(tables, changes?.rows ?? [], operations);
+      if (before.length > 0) {
+        claimed.changesKey = changes?.key;
+        for (const some of before) await writeHeld(some);
+        operations = ending();
+      }
       await conflictIsBusy(name, () =>
-        writeVault(tables, { before: claimed, now: vault, marked }, [...ending(), ...last]),
+        writeVault(tables, { before: claimed, now: vault, marked }, [...operations, ...last]),
       );
     },
   };

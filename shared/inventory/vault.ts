@@ -94,7 +94,8 @@ export const VaultRecord = z.object({
   /** True while writes are under way: a worker that finds it finishes them with the PendingWrites rows. */
   pending: z.boolean(),
   /**
-   * Where the worker writes what it changed, once a part of that is written: the next one goes on there, should this one die.
+   * What the keys begin with under which the worker writes what it changed, once a part of that is written: should it die, the
+   * next one removes that.
    */
   changesKey: z.string().optional(),
   /** The ETags of the vault's fences as the last worker left them; absent where nothing was ever written under one. */

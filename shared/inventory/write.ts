@@ -161,9 +161,7 @@ export function createInventoryWriter({
         await claim.fences.vault.write(rowOperations(rows), { beforeEach: claim.renew });
       }, 2),
     );
-    const now = clock.now();
-    const key = claim.changesKey(now);
-    const logged = changeOperations(standing, netChanges(changes, known.pending), { key, now });
+    const logged = changeOperations(standing, netChanges(changes, known.pending), clock.now());
     await claim.end(end, { changes: logged, also: work.also });
   }
 
