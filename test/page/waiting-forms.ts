@@ -154,15 +154,14 @@ withPlanted("two who change one thing see what the other set, and neither loses 
 withPlanted("a form whose change was done closes, though the lists have to wait", async () => {
   const { page } = await open("/#/access");
   const before = await tokens();
-  await (await newToken(page)).click();
+  // The names of tokens that are in force differ.
+  const values = { ...NEW_TOKEN, Name: `${NEW_TOKEN.Name}, then many calls` };
+  await (await newToken(page, values)).click();
   await dialogOf(page).getByRole("button", { name: "Close" }).click();
   await page.route("**/auth/tokens?*", (route) =>
     route.fulfill({ status: 429, headers: { "Retry-After": "90" }, json: { title: "Too many", status: 429 } }),
   );
-  await page
-    .getByRole("button", { name: `End: ${NEW_TOKEN.Name}` })
-    .first()
-    .click();
+  await page.getByRole("button", { name: `End: ${values.Name}` }).click();
   await dialogOf(page).getByRole("button", { name: "End", exact: true }).click();
   await page.getByText("This page goes on by itself at").first().waitFor();
   await dialogOf(page).waitFor({ state: "hidden" });
