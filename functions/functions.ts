@@ -1,5 +1,6 @@
 /** Everything the platform calls, by area. An area is loaded when one of its functions is first called. */
 import type { Endpoint } from "../shared/http/endpoint.ts";
+import { once } from "../shared/once.ts";
 import type { QueueDeclaration, TimerDeclaration } from "./kit.ts";
 import type { Services } from "./services.ts";
 
@@ -51,12 +52,4 @@ export async function declarations(): Promise<Required<Area>> {
 
 async function allEndpoints(): Promise<Endpoint<Services>[]> {
   return (await declarations()).endpoints;
-}
-
-function once<T>(load: () => Promise<T>): () => Promise<T> {
-  let loaded: Promise<T> | undefined;
-  return () => {
-    loaded ??= load();
-    return loaded;
-  };
 }

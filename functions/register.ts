@@ -2,6 +2,7 @@ import { app, type HttpRequest, type HttpResponseInit, type InvocationContext } 
 import { SpanKind } from "@opentelemetry/api";
 import type { Config } from "../shared/config/config.ts";
 import { type Answer, serve } from "../shared/http/pipeline.ts";
+import { once } from "../shared/once.ts";
 import { systemClock, systemRandomness } from "../shared/runtime.ts";
 import { describe, inSpan, type Piece } from "../shared/telemetry.ts";
 import type { FunctionIndex } from "./function-index.ts";
@@ -40,7 +41,7 @@ export function register({ endpoints, timers, queues }: FunctionIndex, config: (
       },
     });
   }
-  app.hook.appTerminate(async () => await (await telemetry)?.flush());
+  app.hook.appTerminate(async () => await telemetry?.flush());
 }
 
 /** The declarations that a function is one of. */
@@ -90,23 +91,21 @@ function registerEndpoint({ area, name, route, methods }: FunctionIndex["endpoin
 const randomness = systemRandomness();
 
 /** The process's one set of services. They are the larger part of the app, loaded when the first function needs them. */
-let wired: Promise<Services> | undefined;
+const wired = once(async (config: Config) => (await import("./services.ts")).createServices(config));
 let ready: Services | undefined;
 async function servicesOf(config: Config): Promise<Services> {
-  wired ??= import("./services.ts").then(({ createServices }) => createServices(config));
-  ready = await wired;
+  ready = await wired(config);
   return ready;
 }
 
 /** Recording of what the process does, begun before anything of it. Its library is loaded only where a collector is named. */
-let telemetry: Promise<Telemetry> | undefined;
+const recording = once(async (endpoint: string, config: Config) =>
+  (await import("./telemetry.ts")).startTelemetry(endpoint, config, createLogger(logLevel(config))),
+);
+let telemetry: Telemetry | undefined;
 async function started(config: Config): Promise<void> {
   const { OTEL_EXPORTER_OTLP_ENDPOINT: endpoint } = config;
-  if (endpoint === undefined) return;
-  telemetry ??= import("./telemetry.ts").then(({ startTelemetry }) =>
-    startTelemetry(endpoint, config, createLogger(logLevel(config))),
-  );
-  await telemetry;
+  if (endpoint !== undefined) telemetry = await recording(endpoint, config);
 }
 
 /** The setting as last read, so that a change takes effect without a restart. */

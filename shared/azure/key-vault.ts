@@ -1,4 +1,5 @@
 import type { Config } from "../config/config.ts";
+import { once } from "../once.ts";
 import { detached, type Logger, type Randomness, systemRandomness } from "../runtime.ts";
 import { CALL_LIMITS, type Call, type CallLimits, createSender, newCall } from "./calls.ts";
 import { createHostLimit } from "./connections.ts";
@@ -167,18 +168,6 @@ export function createKeyVaults({
       );
       return vaultClient(resource, origin, sender);
     },
-  };
-}
-
-/** What `make` answers, made at the first call; one that failed is made again. */
-function once<T>(make: () => Promise<T>): () => Promise<T> {
-  let made: Promise<T> | undefined;
-  return () => {
-    made ??= make().catch((error: unknown) => {
-      made = undefined;
-      throw error;
-    });
-    return made;
   };
 }
 
