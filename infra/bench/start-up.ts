@@ -45,9 +45,9 @@ export async function startUp(): Promise<Section> {
           bound: atMost(Math.min(...assets) / base, 3),
         },
         loaded("/health", healthLoads, []),
-        size("/health", healthLoads, 350),
+        size("/health", healthLoads, 450),
         loaded("an asset list", assetsLoad, ["@azure/app-configuration", "@azure/data-tables"]),
-        size("an asset list", assetsLoad, 1_850),
+        size("an asset list", assetsLoad, 2_500),
         loaded("watchScans, each minute", await loadedBy(service, timerAddress("watchScans")), ["@azure/data-tables"]),
         {
           what: "files for PDF and fonts loaded by an asset list and by every timer",
