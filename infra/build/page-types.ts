@@ -4,7 +4,7 @@
  * are not kept.
  */
 import { execFileSync } from "node:child_process";
-import { mkdirSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import path from "node:path";
 import { commandLine } from "./command-line.ts";
@@ -15,6 +15,7 @@ Writes what the page knows of the API: functions/web/src/api/schema.d.ts and ope
 
 const root = path.resolve(import.meta.dirname, "../..");
 const page = path.join(root, "functions/web");
+const GENERATOR = createRequire(path.join(page, "package.json")).resolve("openapi-typescript/package.json");
 
 export async function writePageTypes(): Promise<void> {
   // Not before: a build that takes the page as it is kept needs none of the app's source.
@@ -22,10 +23,18 @@ export async function writePageTypes(): Promise<void> {
   const { declarations } = await import("../../functions/functions.ts");
   const { mayCall, ROLES } = await import("../../shared/http/endpoint.ts");
   const { endpoints } = await declarations();
-  const document = path.join(root, ".local/openapi.json");
+  const { version } = JSON.parse(readFileSync(GENERATOR, "utf8")) as { version: string };
+  const document = path.join(root, `.local/openapi-${version}.json`);
+  const made = path.join(root, `.local/openapi-${process.pid}.json`);
   mkdirSync(path.dirname(document), { recursive: true });
-  writeFileSync(document, await openApiText(endpoints));
-  writeTypes(document, path.join(page, "src/api/schema.d.ts"));
+  const text = await openApiText(endpoints);
+  const types = path.join(page, "src/api/schema.d.ts");
+  // Making them takes three seconds. The document gets its name last: then its types are there.
+  if (!existsSync(types) || !existsSync(document) || readFileSync(document, "utf8") !== text) {
+    writeFileSync(made, text);
+    writeTypes(made, types);
+    renameSync(made, document);
+  }
 
   /** By the operation's name how it is called, the roles that may call it, and the tier it needs. */
   const operations = endpoints
@@ -39,8 +48,8 @@ export async function writePageTypes(): Promise<void> {
         tier,
       },
     ]);
-  const text = `export const OPERATIONS = ${JSON.stringify(Object.fromEntries(operations))} as const;\n`;
-  writeFileSync(path.join(page, "src/api/operations.ts"), text);
+  const source = `export const OPERATIONS = ${JSON.stringify(Object.fromEntries(operations))} as const;\n`;
+  writeFileSync(path.join(page, "src/api/operations.ts"), source);
 }
 
 /**
@@ -48,10 +57,7 @@ export async function writePageTypes(): Promise<void> {
  * that it needs and the rest of the project has not.
  */
 export function writeTypes(document: string, target: string): void {
-  const main = path.join(
-    path.dirname(createRequire(path.join(page, "package.json")).resolve("openapi-typescript/package.json")),
-    "bin/cli.js",
-  );
+  const main = path.join(path.dirname(GENERATOR), "bin/cli.js");
   // What has a default may be left out of a request.
   const options = ["--default-non-nullable=false", "--output", target];
   execFileSync(process.execPath, [main, document, ...options], { stdio: ["ignore", "ignore", "inherit"] });

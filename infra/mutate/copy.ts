@@ -33,7 +33,9 @@ export class Copy {
       mkdirSync(path.dirname(path.join(this.folder, file)), { recursive: true });
       cpSync(path.join(root, file), path.join(this.folder, file));
     }
-    symlinkSync(path.join(root, "node_modules"), path.join(this.folder, "node_modules"), "dir");
+    // The page has some of its own.
+    for (const folder of ["node_modules", "functions/web/node_modules"])
+      symlinkSync(path.join(root, folder), path.join(this.folder, folder), "dir");
   }
 
   /** @param text the file as it was when the change was drawn. */
