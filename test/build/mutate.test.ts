@@ -1,7 +1,10 @@
-import { existsSync, globSync } from "node:fs";
+import { existsSync, globSync, readFileSync } from "node:fs";
+import { findPackageJSON } from "node:module";
 import path from "node:path";
+import { pathToFileURL } from "node:url";
 import { expect, test } from "vitest";
 import { placesIn } from "../../infra/mutate/changes.ts";
+import { Copy } from "../../infra/mutate/copy.ts";
 import { testsOf } from "../../infra/mutate/rooms.ts";
 import { draw, SMALL_ROOMS } from "../../infra/mutate/sample.ts";
 
@@ -89,4 +92,18 @@ test("every file has tests that exist, those that import it first", () => {
   }
   expect(testsOf(root, "shared/inventory/query.ts").slice(0, 4)).toContain("test/inventory/query.test.ts");
   expect(testsOf(root, "functions/auth.ts")).toContain("test/access/sign-in.test.ts");
+});
+
+test("a copy finds every package that the checks, the build and the tests use", () => {
+  const copy = new Copy(path.resolve(import.meta.dirname, "../.."));
+  try {
+    for (const folder of [".", "functions/web"]) {
+      const manifest = path.join(copy.folder, folder, "package.json");
+      const { dependencies, devDependencies } = JSON.parse(readFileSync(manifest, "utf8"));
+      for (const name of Object.keys({ ...dependencies, ...devDependencies }))
+        expect(findPackageJSON(name, pathToFileURL(manifest)), name).toBeDefined();
+    }
+  } finally {
+    copy.remove();
+  }
 });
