@@ -11,7 +11,7 @@ import { commandLine, usedWrong } from "../build/command-line.ts";
 import { type Change, placesIn } from "./changes.ts";
 import { Copy } from "./copy.ts";
 import { type Judged, printReport, said } from "./report.ts";
-import { roomOf, testsOf } from "./rooms.ts";
+import { readTests, roomOf } from "./rooms.ts";
 import { draw } from "./sample.ts";
 import { TestOrder } from "./test-order.ts";
 
@@ -65,6 +65,7 @@ if (options.list) {
   process.exit(0);
 }
 
+const testsOf = readTests(root);
 const state = stateFile();
 const judged: Judged[] = readFileSync(state, "utf8")
   .split("\n")
@@ -79,7 +80,7 @@ for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, () => pr
 
 const order = new TestOrder(judged);
 const left = drawn.filter((one) => !judged.some(({ change }) => isSame(change, one.change)));
-await unchanged([...new Set(left.flatMap(({ change }) => testsOf(root, change.file)))]);
+await unchanged([...new Set(left.flatMap(({ change }) => testsOf(change.file)))]);
 const queue = [...left];
 await Promise.all(copies.map((copy) => work(copy)));
 process.exitCode = printReport(judged, textOf) ? 0 : 1;
@@ -124,7 +125,7 @@ async function work(copy: Copy): Promise<void> {
 async function notice(copy: Copy, change: Change): Promise<Pick<Judged, "noticed" | "by">> {
   if (!(await copy.typesHold())) return { noticed: "types" };
   if (!(await copy.lintHolds(change))) return { noticed: "lint" };
-  const tests = order.sort(testsOf(root, change.file), roomOf(change.file));
+  const tests = order.sort(testsOf(change.file), roomOf(change.file));
   const limitSeconds = 120 + 3 * tests.reduce((sum, test) => sum + (order.secondsOf(test) ?? 0), 0);
   const run = await copy.test(tests, limitSeconds);
   if (run === undefined) return { noticed: "time" };

@@ -5,7 +5,6 @@ import path from "node:path";
 const FURTHER_TESTS: Record<string, string[]> = {
   access: ["test/http/access.test.ts"],
   compliance: ["test/governance/compliance.test.ts", "test/state"],
-  config: ["test/http/configuration.test.ts", "test/azure"],
   discovery: ["test/governance/compliance.test.ts"],
   inventory: ["test/state", "test/discovery/scan.test.ts", "test/http/requests.test.ts"],
   licensing: ["test/http/access.test.ts"],
@@ -13,12 +12,26 @@ const FURTHER_TESTS: Record<string, string[]> = {
   subscriptions: ["test/discovery/plan.test.ts"],
 };
 /** Files of functions/ that are named otherwise than the tests of their area. */
-const AREAS: Record<string, string> = { auth: "access", license: "licensing" };
+const AREAS: Record<string, string> = {
+  "api-tokens": "access",
+  auth: "access",
+  "automation-services": "rotation",
+  "dependency-rotation": "dependencies",
+  licence: "licensing",
+  license: "licensing",
+  "rotation-matches": "rotation",
+  rotations: "rotation",
+  system: "messages",
+  user: "access",
+  users: "access",
+  "verify-audit": "audit",
+};
 /** Rooms whose tests lie under other names; `shared` are the files directly in shared/, which every room uses. */
 const TESTS_OF: Record<string, string[]> = {
+  config: ["test/http/configuration.test.ts", "test/azure"],
   pdf: ["test/audit", "test/compliance"],
-  runs: ["test/applications", "test/b2c"],
-  secrets: ["test/sync"],
+  runs: ["test/runs", "test/applications", "test/b2c"],
+  secrets: ["test/secrets.test.ts", "test/sync"],
   shared: ["test/storage", "test/http", "test/inventory"],
 };
 
@@ -29,20 +42,29 @@ export function roomOf(file: string): string {
   return room!.endsWith(".ts") ? "shared" : room!;
 }
 
-/** The test files of a file's room, and all that import the file itself, those first. */
-export function testsOf(root: string, file: string): string[] {
-  const room = roomOf(file);
-  const wanted =
-    room === "functions"
-      ? testsOfFunctions(root, file)
-      : (TESTS_OF[room] ?? [`test/${room}`, ...(FURTHER_TESTS[room] ?? [])]);
-  const ofRoom = wanted.flatMap((one) =>
-    one.endsWith(".ts") ? [one] : globSync(`${one}/**/*.test.ts`, { cwd: root }),
-  );
-  const all = globSync("test/**/*.test.ts", { cwd: root });
-  const importing = new Set(all.filter((test) => readFileSync(path.join(root, test), "utf8").includes(`/${file}"`)));
-  const rest = ofRoom.filter((test) => !importing.has(test)).sort();
-  return [...new Set([...[...importing].sort(), ...rest])].map((test) => test.split(path.sep).join("/"));
+/**
+ * Reads the tests once, and answers those of a file's room and all that import the file itself, those first. @throws Error when a
+ * room is to have tests that are not there.
+ */
+export function readTests(root: string): (file: string) => string[] {
+  const all = globSync("test/**/*.test.ts", { cwd: root })
+    .map((test) => test.split(path.sep).join("/"))
+    .sort();
+  const texts = new Map(all.map((test) => [test, readFileSync(path.join(root, test), "utf8")]));
+  return (file) => {
+    const room = roomOf(file);
+    const wanted =
+      room === "functions"
+        ? testsOfFunctions(root, file)
+        : (TESTS_OF[room] ?? [`test/${room}`, ...(FURTHER_TESTS[room] ?? [])]);
+    const importing = all.filter((test) => texts.get(test)!.includes(`/${file}"`));
+    const ofRoom = wanted.flatMap((one) => {
+      const found = all.filter((test) => test === one || test.startsWith(`${one}/`));
+      if (found.length === 0) throw new Error(`There is no test ${one}, which ${file} is to be tried with.`);
+      return found;
+    });
+    return [...new Set([...importing, ...ofRoom])];
+  };
 }
 
 /** `functions/alerts.ts` is about what `test/alerts` asks over HTTP; what is of no area is about all that is asked. */
