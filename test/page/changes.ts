@@ -1,5 +1,5 @@
 import { expect } from "vitest";
-import { fillIn } from "./forms.ts";
+import { fillIn } from "./fill-in.ts";
 import { looksRight } from "./looks.ts";
 import { open, planted, service, withPlanted } from "./opened.ts";
 

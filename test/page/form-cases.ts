@@ -1,11 +1,9 @@
 /** The forms of the page, each with what a person types, what the API then answers, how it is changed and removed. */
 import { expect, vi } from "vitest";
 import { secretValueOf } from "../../infra/local/cloud/company/applications.ts";
+import type { Typed } from "./fill-in.ts";
 import { service } from "./opened.ts";
 import { HOLDS_APP_001, OUTLET } from "./planted.ts";
-
-/** By the words on a field: text, the words of a choice, or whether a box is checked. */
-export type Typed = Record<string, string | boolean>;
 
 export interface Step {
   /** The address of another view, gone to first. */
@@ -31,6 +29,8 @@ export interface Step {
 }
 
 export interface FormCase {
+  /** Where what an earlier try has left is deleted, so that this one begins as that one did. */
+  left?(): string[] | Promise<string[]>;
   /** The view's address, or what finds it out. */
   view: string | (() => Promise<string>);
   steps: Step[];
@@ -47,6 +47,9 @@ const get = async (path: string) => {
 /** Of a list the one with such a member. */
 const one = async (path: string, member: string, value: string) =>
   (await service.all(path)).find((item) => item[member] === value);
+/** The addresses of those of a list with such a member. */
+const all = async (path: string, member: string, values: string[], id = "id") =>
+  (await service.all(path)).filter((item) => values.includes(item[member])).map((item) => `${path}/${item[id]}`);
 const rule = (name: string) => one("/alerts/rules", "name", name);
 /** One day for all that is typed and looked for, also at midnight. */
 const SOON = new Date(Date.now() + 30 * 86_400_000).toISOString().slice(0, 10);
@@ -56,6 +59,7 @@ const AT_NOON = `${SOON}T12:00:00Z`;
 function ruleBy(channel: string, method: string, address: Typed, wrong: Typed, wrongField: string): FormCase {
   const [name, changed] = [`By ${channel}`, `By ${channel}, changed`];
   return {
+    left: () => all("/alerts/rules", "name", [name, changed]),
     view: "/alerts",
     steps: [
       {
@@ -109,6 +113,7 @@ function provider(
     return Object.fromEntries(Object.entries(labels).map(([label, member]) => [label, known[member]!]));
   };
   return {
+    left: async () => [...(await recordsOf(name)), `/api/automation/sync/providers/${id}`],
     view: "/sync",
     steps: [
       {
@@ -128,12 +133,12 @@ function provider(
       },
       {
         again: true,
-        open: `Set up: ${title}`,
+        open: `Change: ${title}`,
         press: ["Try and save"],
         seen: async () => expect(Date.parse((await now()).expiresOn)).toBe(Date.parse(AT_NOON)),
       },
       {
-        open: `Set up: ${title}`,
+        open: `Change: ${title}`,
         typed: { "The credential ends on": "" },
         press: ["Try and save"],
         seen: async () => expect(await now()).toMatchObject({ configured: true, expiresOn: null }),
@@ -149,11 +154,14 @@ function provider(
   };
 }
 
+const recordsOf = (name: string) => all("/api/automation/sync/records", "targetName", [name], "recordId");
+
 /** A copy in another store. */
 function record(to: string, keptIn: string, name: string, more: Typed = {}): FormCase {
   const list = "/api/automation/sync/records";
   const now = () => one(list, "targetName", name);
   return {
+    left: () => recordsOf(name),
     view: "/sync",
     steps: [
       {
@@ -239,6 +247,7 @@ export const FORMS: Record<string, FormCase> = {
     "Address of the instance",
   ),
   "a snooze of an asset": {
+    left: () => all("/alerts/snoozes", "reason", ["Seen to"]),
     view: "/alerts",
     steps: [
       {
@@ -257,6 +266,7 @@ export const FORMS: Record<string, FormCase> = {
     ],
   },
   "a snooze of all that fit": {
+    left: () => all("/alerts/snoozes", "reason", ["The move"]),
     view: "/alerts",
     steps: [
       {
@@ -276,6 +286,7 @@ export const FORMS: Record<string, FormCase> = {
     ],
   },
   "a snooze where it was told of": {
+    left: () => all("/alerts/snoozes", "reason", ["Renewed today"]),
     view: "/inventory/kv-shop.secret.smtp",
     steps: [
       {
@@ -311,6 +322,7 @@ export const FORMS: Record<string, FormCase> = {
     ],
   },
   "an exemption": {
+    left: () => all("/compliance/exemptions", "reason", ["Goes next month"]),
     view: "/compliance?vault=kv-shop",
     steps: [
       {
@@ -334,6 +346,7 @@ export const FORMS: Record<string, FormCase> = {
     ],
   },
   "a subscription": {
+    left: () => ["/subscriptions/99999999-2222-4333-8444-555555555555"],
     view: "/vaults",
     steps: [
       {
@@ -419,6 +432,7 @@ export const FORMS: Record<string, FormCase> = {
     ],
   },
   "an API token": {
+    left: () => all("/auth/tokens", "name", ["Nightly export"]),
     view: "/access",
     steps: [
       {
@@ -432,6 +446,7 @@ export const FORMS: Record<string, FormCase> = {
     ],
   },
   "a user": {
+    left: () => all("/auth/users", "username", ["typed.user"]),
     view: "/access",
     steps: [
       {
@@ -460,6 +475,7 @@ export const FORMS: Record<string, FormCase> = {
     ],
   },
   "OpenID Connect": {
+    left: () => ["/auth/sso/config"],
     view: "/sso",
     steps: [
       {
@@ -502,6 +518,7 @@ export const FORMS: Record<string, FormCase> = {
     ],
   },
   SAML: {
+    left: () => ["/auth/sso/config"],
     view: "/sso",
     steps: [
       {
@@ -565,6 +582,7 @@ export const FORMS: Record<string, FormCase> = {
   ),
   "a copy in Azure": record("azure", "keyvault", "typed-copy", { "Key vault there": "kv-copies" }),
   "a B2C tenant": {
+    left: () => [`/b2c/tenants/${outlet().id}`],
     view: "/b2c",
     steps: [
       {
@@ -680,6 +698,7 @@ export const FORMS: Record<string, FormCase> = {
     ],
   },
   "a rotation policy": {
+    left: async () => [`/api/automation/rotation/apps/${(await application()).appId}/policy`],
     view: async () => `/rotation/apps/${(await application()).appId}`,
     steps: [
       {

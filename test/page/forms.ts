@@ -1,7 +1,8 @@
 import type { Locator, Page } from "playwright-core";
 import { expect } from "vitest";
-import { FORMS, type FormCase, SECRET, type Step, type Typed } from "./form-cases.ts";
-import { open, show, withPlanted } from "./opened.ts";
+import { fieldOf, fillIn } from "./fill-in.ts";
+import { FORMS, type FormCase, SECRET, type Step } from "./form-cases.ts";
+import { open, service, show, withPlanted } from "./opened.ts";
 
 /** `FORMS=. npx vitest run test/page` fills in every form whose name this expression fits, otherwise a few. */
 const WANTED = process.env.FORMS;
@@ -10,24 +11,6 @@ const SAMPLE = ["a rule by ServiceNow", "what is watched", "a B2C tenant"];
 const chosen = Object.entries(FORMS).filter(([name]) =>
   WANTED === undefined ? SAMPLE.includes(name) : new RegExp(WANTED).test(name),
 );
-
-const escaped = (text: string) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
-
-/** The field that is called so; `*` is the only one there is. */
-export const fieldOf = (dialog: Locator, label: string) =>
-  label === "*"
-    ? dialog.locator("input, select, textarea").first()
-    : dialog.getByLabel(new RegExp(`^${escaped(label)}\\*?$`)).first();
-
-export async function fillIn(dialog: Locator, values: Typed): Promise<void> {
-  for (const [label, value] of Object.entries(values)) {
-    const field = fieldOf(dialog, label);
-    if (typeof value === "boolean") await field.setChecked(value);
-    else if ((await field.evaluate((element) => element.tagName)) === "SELECT")
-      await field.selectOption({ label: value });
-    else await field.fill(value);
-  }
-}
 
 /**
  * What was refused is said in the words of the problem document: at its field, which is gone on with, or for the form as a
@@ -106,7 +89,8 @@ const remembered = (page: Page): Promise<string> =>
     ]);
   });
 
-async function fill(name: string, { view, steps }: FormCase): Promise<void> {
+async function fill(name: string, { left, view, steps }: FormCase): Promise<void> {
+  for (const path of (await left?.()) ?? []) await service.admin("DELETE", path);
   const { page, complaints, requested } = await open("/#/license");
   page.setDefaultTimeout(FIELD_MS);
   await page.getByRole("heading", { name: "Licence", exact: true }).waitFor();

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { expect } from "vitest";
-import { open, withBrowser } from "./opened.ts";
+import { open, show, withBrowser } from "./opened.ts";
 import { MANY } from "./planted.ts";
 
 withBrowser("the list is read in pages as it is scrolled, and what is far away is forgotten", async () => {
@@ -26,6 +26,33 @@ withBrowser("the list is read in pages as it is scrolled, and what is far away i
   await sees("many-0000");
   expect(pages()).toEqual([false, true, true, false]);
   expect(complaints).toEqual([]);
+  await page.close();
+});
+
+withBrowser("Back comes to the same filters and the same place", async () => {
+  const { page, requested } = await open("/#/inventory?vault=kv-many");
+  const list = page.getByRole("region", { name: "Assets" });
+  await page.getByRole("link", { name: "many-0000", exact: true }).waitFor();
+  await list.evaluate((element) => element.scrollTo({ top: 995 * 40 }));
+  const link = page.getByRole("link", { name: "many-1000", exact: true });
+  await link.click();
+  await page.getByRole("heading", { name: "Facts" }).waitFor();
+  requested.length = 0;
+  await page.goBack();
+  await link.waitFor();
+  expect(new URL(page.url()).hash).toBe("#/inventory?vault=kv-many");
+  // The pages that are seen are read, not those before them.
+  expect(requested.filter((url) => url.includes("/assets?")).length).toBeLessThan(3);
+  // Whoever comes anew begins at the beginning.
+  await page.getByRole("navigation").getByRole("link", { name: "Settings", exact: true }).click();
+  await page.getByText("scanRetentionDays").first().waitFor();
+  await page.getByRole("main").evaluate((main) => main.scrollTo({ top: 700 }));
+  await page.getByRole("navigation").getByRole("link", { name: "Licence", exact: true }).click();
+  await page.getByRole("heading", { name: "Licence", exact: true }).waitFor();
+  await page.goBack();
+  await expect.poll(() => page.getByRole("main").evaluate((main) => main.scrollTop)).toBe(700);
+  await show(page, "/inventory?vault=kv-many");
+  await page.getByRole("link", { name: "many-0000", exact: true }).waitFor();
   await page.close();
 });
 

@@ -112,6 +112,16 @@ withBrowser("a blast radius is a picture and a list", async () => {
   await page.getByRole("heading", { name: "Picture" }).waitFor();
   await page.locator(".react-flow__node").nth(1).waitFor();
   await looksRight(page, "blast-radius");
+  // As much of the picture is free to its left as to its right, whatever the screen was before.
+  await page.setViewportSize({ width: 2400, height: 900 });
+  const isCentred = () =>
+    page.getByRole("img", { name: /the list of consumers says the same/ }).evaluate((picture) => {
+      const { left, right } = picture.getBoundingClientRect();
+      const nodes = [...picture.querySelectorAll(".react-flow__node")].map((node) => node.getBoundingClientRect());
+      const before = Math.min(...nodes.map((one) => one.left)) - left;
+      return Math.abs(before - (right - Math.max(...nodes.map((one) => one.right)))) < 100;
+    });
+  await expect.poll(isCentred).toBe(true);
   expect(complaints).toEqual([]);
   await page.close();
 });

@@ -1,7 +1,7 @@
+import { randomUUID } from "node:crypto";
 import type { Locator, Page, Route } from "playwright-core";
 import { expect } from "vitest";
-import type { Typed } from "./form-cases.ts";
-import { fieldOf, fillIn } from "./forms.ts";
+import { fieldOf, fillIn, type Typed } from "./fill-in.ts";
 import { open, service, show, withPlanted } from "./opened.ts";
 import { OTHERS, PASSWORD } from "./planted.ts";
 
@@ -125,12 +125,15 @@ withPlanted("an answer that is broken is told of with the request to ask about, 
 });
 
 withPlanted("two who change one thing see what the other set, and neither loses it", async () => {
-  const rule = { name: "Of two", alertType: "expired", recipients: ["one@acme.example"] };
+  // A rule of an earlier try is called otherwise.
+  const name = `Of two, ${randomUUID()}`;
+  const [mineIs, theirsIs] = [`${name}, mine`, `${name}, theirs`];
+  const rule = { name, alertType: "expired", recipients: ["one@acme.example"] };
   const { id } = (await service.admin("POST", "/alerts/rules", rule)).body;
   const [mine, theirs] = [await open("/#/alerts"), await open("/#/alerts")];
   for (const { page } of [mine, theirs]) {
-    await page.getByRole("button", { name: "Change: Of two" }).click();
-    await fillIn(dialogOf(page), { Name: page === mine.page ? "Of two, mine" : "Of two, theirs" });
+    await page.getByRole("button", { name: `Change: ${name}` }).click();
+    await fillIn(dialogOf(page), { Name: page === mine.page ? mineIs : theirsIs });
   }
   await fillIn(dialogOf(mine.page), { "Tells when": "An asset is about to end" });
   await fillIn(dialogOf(theirs.page), { "Tells when": "Something is not compliant", "Only this vault": "kv-copies" });
@@ -140,14 +143,14 @@ withPlanted("two who change one thing see what the other set, and neither loses 
   await save(mine);
   await dialogOf(mine.page).getByRole("button", { name: "Load again" }).click();
   // What only they have changed is taken over, and of what both have changed each is shown.
-  await dialogOf(mine.page).getByText("Set meanwhile: Of two, theirs").waitFor();
+  await dialogOf(mine.page).getByText(`Set meanwhile: ${theirsIs}`).waitFor();
   await dialogOf(mine.page).getByText("Set meanwhile: Something is not compliant").waitFor();
   expect(await fieldOf(dialogOf(mine.page), "Only this vault").inputValue()).toBe("kv-copies");
-  expect(await fieldOf(dialogOf(mine.page), "Name").inputValue()).toBe("Of two, mine");
+  expect(await fieldOf(dialogOf(mine.page), "Name").inputValue()).toBe(mineIs);
   await save(mine);
   await dialogOf(mine.page).waitFor({ state: "hidden" });
   const { body } = await service.admin("GET", `/alerts/rules/${id}`);
-  expect(body).toMatchObject({ name: "Of two, mine", alertType: "expiration", filters: { vault: "kv-copies" } });
+  expect(body).toMatchObject({ name: mineIs, alertType: "expiration", filters: { vault: "kv-copies" } });
   await Promise.all([mine.page.close(), theirs.page.close()]);
 });
 

@@ -18,17 +18,20 @@ const useStyles = makeStyles({
   // A title is never broken within a word: each column is as wide as that at least.
   title: { overflowWrap: "normal" },
   cell: {
-    minWidth: "72px",
-    // As wide as its longest word, but for words that nobody would write.
-    maxWidth: "320px",
+    minWidth: "64px",
+    // As wide as its longest word, but for words that nobody would write; more where there is room.
+    maxWidth: "max(220px, 16vw)",
     overflowWrap: "break-word",
     verticalAlign: "top",
-    paddingBlock: tokens.spacingVerticalS,
+    // As Fluent UI writes its own: of others the later one would win, which is another from time to time.
+    paddingTop: tokens.spacingVerticalS,
+    paddingBottom: tokens.spacingVerticalS,
     height: "auto",
     unicodeBidi: "isolate",
     "& button": { overflowWrap: "normal" },
   },
-  wide: { minWidth: "min(320px, 60vw)", maxWidth: "none", overflowWrap: "anywhere" },
+  wide: { minWidth: "min(220px, 60vw)", maxWidth: "50vw", overflowWrap: "anywhere" },
+  whole: { whiteSpace: "nowrap" },
   stack: { margin: 0, padding: 0, listStyleType: "none", overflowWrap: "anywhere" },
   item: { padding: `${tokens.spacingVerticalS} 0`, borderTop: `1px solid ${tokens.colorNeutralStroke2}` },
   facts: {
@@ -40,7 +43,7 @@ const useStyles = makeStyles({
   },
   name: { color: tokens.colorNeutralForeground3, overflowWrap: "normal" },
   value: { margin: 0, minWidth: 0, unicodeBidi: "isolate" },
-  whole: { gridColumn: "1 / -1" },
+  untitled: { gridColumn: "1 / -1" },
 });
 
 export interface Column<T> {
@@ -48,6 +51,8 @@ export interface Column<T> {
   title: string;
   /** Whether it has sentences. */
   wide?: boolean;
+  /** Whether it is short and never broken, such as the name of a vault. */
+  whole?: boolean;
   cell(item: T): ReactNode;
 }
 
@@ -76,8 +81,8 @@ function Stack<T>({ items, columns, keyOf, label }: Props<T>) {
               if (value === null || value === undefined || value === "" || value === false) return null;
               return (
                 <Fragment key={title}>
-                  <dt className={mergeClasses(styles.name, title === "" && styles.whole)}>{title}</dt>
-                  <dd className={mergeClasses(styles.value, title === "" && styles.whole)}>{value}</dd>
+                  <dt className={mergeClasses(styles.name, title === "" && styles.untitled)}>{title}</dt>
+                  <dd className={mergeClasses(styles.value, title === "" && styles.untitled)}>{value}</dd>
                 </Fragment>
               );
             })}
@@ -106,8 +111,11 @@ function Wide<T>({ items, columns, keyOf, label }: Props<T>) {
         <TableBody>
           {items.map((item) => (
             <TableRow key={keyOf(item)}>
-              {columns.map(({ title, wide, cell }) => (
-                <TableCell key={title} className={mergeClasses(styles.cell, wide && styles.wide)}>
+              {columns.map(({ title, wide, whole, cell }) => (
+                <TableCell
+                  key={title}
+                  className={mergeClasses(styles.cell, wide && styles.wide, whole && styles.whole)}
+                >
                   {cell(item)}
                 </TableCell>
               ))}

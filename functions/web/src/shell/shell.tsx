@@ -16,6 +16,7 @@ import { DarkThemeRegular, NavigationRegular, PersonRegular } from "@fluentui/re
 import { lazy, Suspense, useEffect, useRef, useState } from "react";
 import { usePerson } from "../api/access.ts";
 import { api } from "../api/client.ts";
+import { remember, remembered } from "../parts/history-entry.ts";
 import { Routes, useLocation } from "../parts/router.tsx";
 import { useIsNarrow } from "../parts/width.ts";
 import { titleOf, VIEWS } from "../views/views.ts";
@@ -50,7 +51,10 @@ export function Shell() {
   const shown = useRef(pathname);
   useEffect(() => {
     document.title = title === undefined ? PRODUCT : `${title} - ${PRODUCT}`;
-    if (shown.current !== pathname) main.current?.focus();
+    if (shown.current !== pathname) {
+      main.current?.focus();
+      main.current?.scrollTo({ top: remembered<number>(SCROLLED) ?? 0 });
+    }
     shown.current = pathname;
   }, [pathname, title]);
 
@@ -71,7 +75,15 @@ export function Shell() {
       <Unseen />
       <div className={styles.body}>
         <Navigation isNarrow={isNarrow} isOpen={isOpen || !isNarrow} close={() => open(false)} />
-        <main className={styles.main} ref={main} tabIndex={-1} id="main">
+        <main
+          className={styles.main}
+          ref={main}
+          tabIndex={-1}
+          id="main"
+          onScroll={({ currentTarget, target }) =>
+            target === currentTarget && remember(SCROLLED, currentTarget.scrollTop)
+          }
+        >
           <ViewBoundary key={pathname}>
             <Suspense fallback={<Spinner label="Loading" />}>
               <Routes routes={ROUTES} otherwise={<NoSuchView />} />
@@ -84,6 +96,7 @@ export function Shell() {
 }
 
 const PRODUCT = "Credentials and secrets";
+const SCROLLED = "scrolled";
 
 function ThemeButton() {
   const other = useIsDark() ? "light" : "dark";

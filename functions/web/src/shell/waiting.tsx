@@ -19,7 +19,8 @@ export function Waiting() {
       {until && (
         <MessageBar intent="info" layout="multiline">
           <MessageBarBody>
-            There were too many calls. This page goes on by itself at {until.toLocaleTimeString()}.
+            There were too many calls. This page goes on by itself at {until.toLocaleTimeString()}. Until then it shows
+            what it had read before.
           </MessageBarBody>
         </MessageBar>
       )}

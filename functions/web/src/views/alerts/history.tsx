@@ -1,6 +1,7 @@
-import { Field, Link, Select } from "@fluentui/react-components";
+import { Link } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
+import { Filters, givenFilters } from "../../parts/filters.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
 import { useSearchParams } from "../../parts/router.tsx";
@@ -48,25 +49,17 @@ const COLUMNS: Column<Entry>[] = [
   },
 ];
 
+const FILTERS = [{ name: "status", label: "Outcome", values: STATUSES }];
+
 /** What was told, newest first, and what waits to be delivered. */
 export function History() {
-  const [params, setParams] = useSearchParams();
-  const status = (Object.keys(STATUSES) as Entry["status"][]).find((one) => one === params.get("status"));
-  const query = { limit: 50, ...(status && { status }) };
+  const [params] = useSearchParams();
+  const query = { limit: 50, ...givenFilters(params, FILTERS) };
   const list = api.useInfiniteQuery("get", "/alerts/history", { params: { query } }, BY_CURSOR);
   return (
     <>
-      <Field label="Outcome">
-        <Select value={status ?? ""} onChange={(_, { value }) => setParams(value === "" ? {} : { status: value })}>
-          <option value="">any</option>
-          {Object.entries(STATUSES).map(([value, words]) => (
-            <option key={value} value={value}>
-              {words}
-            </option>
-          ))}
-        </Select>
-      </Field>
-      <PagedTable of={list} columns={COLUMNS} keyOf={({ id }) => id} label="History" none="There is none." />
+      <Filters of={FILTERS} />
+      <PagedTable of={list} columns={COLUMNS} keyOf={({ id }) => id} label="History" none="Nothing was told yet." />
     </>
   );
 }

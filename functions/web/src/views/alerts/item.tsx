@@ -1,5 +1,6 @@
 import { Link } from "@fluentui/react-components";
 import type { Schemas } from "../../api/client.ts";
+import { createHref } from "../../parts/address.ts";
 import { Instant } from "../../parts/instant.tsx";
 
 type AlertItem = Schemas["AlertItem"];
@@ -15,11 +16,11 @@ const KINDS: Partial<Record<AlertItem["kind"], string>> = {
   escalated: "nobody acknowledged",
 };
 
-/** One thing that a rule tells of; an asset leads to it. */
+/** One thing that a rule tells of; an asset leads to it, and a violation to all of its check, with what mends them. */
 export function Item({ item: { kind, id, expiresOn, since } }: { item: AlertItem }) {
   return (
     <>
-      {KINDS[kind]} {kind === "asset" ? <Link href={`#/inventory/${encodeURIComponent(id)}`}>{id}</Link> : id}
+      {KINDS[kind]} <What kind={kind} id={id} />
       {expiresOn && (
         <>
           , expiry <Instant at={expiresOn} />
@@ -30,6 +31,18 @@ export function Item({ item: { kind, id, expiresOn, since } }: { item: AlertItem
           , since <Instant at={since} relative />
         </>
       )}
+    </>
+  );
+}
+
+function What({ kind, id }: Pick<AlertItem, "kind" | "id">) {
+  if (kind === "asset") return <Link href={createHref(`/inventory/${encodeURIComponent(id)}`)}>{id}</Link>;
+  if (kind !== "violation") return id;
+  // The id of its check, and of what it is about.
+  const [check = "", ...about] = id.split(".");
+  return (
+    <>
+      of <Link href={createHref("/compliance", { check })}>{check}</Link> by {about.join(".")}
     </>
   );
 }

@@ -20,7 +20,7 @@ const useStyles = makeStyles({
   head: { display: "flex", flexWrap: "wrap", alignItems: "center", gap: tokens.spacingHorizontalL },
   facts: {
     display: "grid",
-    gridTemplateColumns: "minmax(120px, max-content) 1fr",
+    gridTemplateColumns: "minmax(min-content, max-content) minmax(0, 1fr)",
     columnGap: tokens.spacingHorizontalL,
     rowGap: tokens.spacingVerticalXS,
     margin: 0,

@@ -9,7 +9,8 @@ import { SeverityBadge } from "../../parts/status.tsx";
 const COLUMNS: Column<Schemas["Violation"]>[] = [
   { title: "Severity", cell: ({ severity }) => <SeverityBadge severity={severity} /> },
   {
-    title: "What",
+    title: "Check that fails",
+    wide: true,
     cell: ({ title, evidence, exempted, remediation }) => (
       <>
         <strong>{title}</strong>

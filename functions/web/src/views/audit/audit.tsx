@@ -1,8 +1,8 @@
-import { Button, Field, Input, Link, makeStyles, Text, tokens } from "@fluentui/react-components";
-import type { ReactNode } from "react";
+import { Link, makeStyles, Text, tokens } from "@fluentui/react-components";
 import { useMay } from "../../api/access.ts";
 import { api, type Schemas } from "../../api/client.ts";
 import { Card } from "../../parts/card.tsx";
+import { Filters, givenFilters } from "../../parts/filters.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
 import { useSearchParams } from "../../parts/router.tsx";
@@ -12,16 +12,14 @@ import { Verification } from "./verification.tsx";
 type Entry = Schemas["AuditEntry"];
 
 const useStyles = makeStyles({
-  filters: { display: "flex", flexWrap: "wrap", gap: tokens.spacingHorizontalM, alignItems: "flex-end" },
   link: { marginRight: tokens.spacingHorizontalM },
-  json: { whiteSpace: "pre-wrap", overflowWrap: "anywhere", margin: 0 },
 });
 
 const FILTERS = [
-  ["event_type", "Event", "text"],
-  ["actor", "Actor", "text"],
-  ["start_date", "From", "date"],
-  ["end_date", "Until", "date"],
+  { name: "event_type", label: "Event" },
+  { name: "actor", label: "Actor" },
+  { name: "start_date", label: "From", type: "date" },
+  { name: "end_date", label: "Until", type: "date" },
 ] as const;
 
 /** Who did what, when, and whether the log is whole. */
@@ -53,8 +51,8 @@ const COLUMNS: Column<Entry>[] = [
 function Entries() {
   const styles = useStyles();
   const may = useMay();
-  const [params, setParams] = useSearchParams();
-  const query = Object.fromEntries(FILTERS.flatMap(([name]) => (params.get(name) ? [[name, params.get(name)!]] : [])));
+  const [params] = useSearchParams();
+  const query = givenFilters(params, FILTERS);
   const list = api.useInfiniteQuery(
     "get",
     "/audit/entries",
@@ -63,23 +61,7 @@ function Entries() {
   );
   return (
     <>
-      <form
-        className={styles.filters}
-        onSubmit={(event) => {
-          event.preventDefault();
-          const form = new FormData(event.currentTarget);
-          setParams(Object.fromEntries([...form].filter(([, value]) => value !== "") as [string, string][]));
-        }}
-      >
-        {FILTERS.map(([name, label, type]) => (
-          <Field key={name} label={label} size="small">
-            <Input size="small" name={name} type={type} defaultValue={params.get(name) ?? ""} />
-          </Field>
-        ))}
-        <Button size="small" type="submit">
-          Filter
-        </Button>
-      </form>
+      <Filters of={FILTERS} />
       <PagedTable of={list} columns={COLUMNS} keyOf={({ id }) => id} label="Entries" none="There is none." />
       {may("exportAudit") && (
         <Text>
@@ -100,21 +82,17 @@ function Entries() {
 }
 
 function detailsOf({ details, before, after, count }: Entry) {
-  const known = Object.entries({ details, before, after }).filter(([, value]) => value !== undefined && value !== null);
-  if (count === 1 && known.length === 0) return null;
-  return (
-    <>
-      {count > 1 && <Text block>{count} times</Text>}
-      {known.map(([name, value]) => (
-        <Json key={name}>
-          {name} {JSON.stringify(value)}
-        </Json>
-      ))}
-    </>
-  );
+  const lines = [
+    ...(count > 1 ? [`${count} times`] : []),
+    ...linesOf("", details),
+    ...linesOf("before: ", before),
+    ...linesOf("after: ", after),
+  ];
+  return lines.length > 0 && lines.map((line) => <div key={line}>{line}</div>);
 }
 
-function Json({ children }: { children: ReactNode }) {
-  const styles = useStyles();
-  return <pre className={styles.json}>{children}</pre>;
-}
+/** A line for each member, as the log has it. */
+const linesOf = (prefix: string, members: Entry["details"]): string[] =>
+  Object.entries(members ?? {}).map(
+    ([name, value]) => `${prefix}${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`,
+  );

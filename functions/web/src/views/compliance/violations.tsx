@@ -1,21 +1,9 @@
-import {
-  Accordion,
-  AccordionHeader,
-  AccordionItem,
-  AccordionPanel,
-  Button,
-  Field,
-  Input,
-  Link,
-  makeStyles,
-  Select,
-  Text,
-  tokens,
-} from "@fluentui/react-components";
+import { Accordion, AccordionHeader, AccordionItem, AccordionPanel, Link, Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import type { paths } from "../../api/schema.d.ts";
 import { createHref } from "../../parts/address.ts";
 import { Copyable } from "../../parts/copyable.tsx";
+import { type Filter, Filters, givenFilters } from "../../parts/filters.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
 import { useSearchParams } from "../../parts/router.tsx";
@@ -25,23 +13,20 @@ import { Exempt } from "./exempt.tsx";
 type Violation = Schemas["Violation"];
 type Query = NonNullable<paths["/compliance/violations"]["get"]["parameters"]["query"]>;
 
-/** The filters of the API, as the address has them. */
-const TYPED = [
-  ["vault", "Vault"],
-  ["owner", "Owner"],
-  ["check", "Check"],
-] as const;
-
-const useStyles = makeStyles({
-  filters: { display: "flex", flexWrap: "wrap", gap: tokens.spacingHorizontalM, alignItems: "flex-end" },
-});
+const FILTERS = [
+  { name: "severity", label: "Severity", values: SEVERITIES },
+  { name: "exempted", label: "Exempted", values: { true: "yes", false: "no" } },
+  { name: "vault", label: "Vault" },
+  { name: "owner", label: "Owner" },
+  { name: "check", label: "Check" },
+] as const satisfies Filter[];
 
 const COLUMNS: Column<Violation>[] = [
   {
     title: "Severity",
     cell: ({ severity }) => <SeverityBadge severity={severity} />,
   },
-  { title: "What", wide: true, cell: (violation) => <Details violation={violation} /> },
+  { title: "Check that fails", wide: true, cell: (violation) => <Details violation={violation} /> },
   {
     title: "Where",
     cell: ({ resourceType, resourceId, resourceName, vaultName }) =>
@@ -57,63 +42,17 @@ const COLUMNS: Column<Violation>[] = [
   { title: "Since", cell: ({ firstSeenAt }) => <Instant at={firstSeenAt} relative /> },
 ];
 
-/** By severity; the filter is in the address. */
+/** By severity; the filters are in the address. */
 export function Violations() {
-  const [params, setParams] = useSearchParams();
-  const styles = useStyles();
-  const severity = SEVERITIES.find((one) => one === params.get("severity"));
-  const framework = params.get("framework") as Query["framework"];
-  const exempted = (["true", "false"] as const).find((one) => one === params.get("exempted"));
-  const typed = Object.fromEntries(TYPED.flatMap(([name]) => (params.get(name) ? [[name, params.get(name)!]] : [])));
-  const query: Query = {
-    limit: 100,
-    ...(severity && { severity }),
-    ...(framework && { framework }),
-    ...(exempted && { exempted }),
-    ...typed,
-  };
+  const [params] = useSearchParams();
+  const frameworks = api.useQuery("get", "/compliance/frameworks");
+  const names = frameworks.data?.items.map(({ id, name, version }) => [id, `${name} ${version}`] as const) ?? [];
+  const filters = [...FILTERS, { name: "framework", label: "Framework", values: Object.fromEntries(names) }];
+  const query: Query = { limit: 100, ...givenFilters(params, filters) };
   const list = api.useInfiniteQuery("get", "/compliance/violations", { params: { query } }, BY_CURSOR);
   return (
     <>
-      <form
-        className={styles.filters}
-        // What another link filled in is shown.
-        key={params.toString()}
-        onSubmit={(event) => {
-          event.preventDefault();
-          const form = new FormData(event.currentTarget);
-          setParams(Object.fromEntries([...form].filter(([, value]) => value !== "") as [string, string][]));
-        }}
-      >
-        <Field label="Severity" size="small">
-          <Select size="small" name="severity" defaultValue={severity ?? ""}>
-            <option value="">any</option>
-            {SEVERITIES.map((value) => (
-              <option key={value}>{value}</option>
-            ))}
-          </Select>
-        </Field>
-        <Field label="Exempted" size="small">
-          <Select size="small" name="exempted" defaultValue={exempted ?? ""}>
-            <option value="">both</option>
-            <option value="false">no</option>
-            <option value="true">yes</option>
-          </Select>
-        </Field>
-        {TYPED.map(([name, label]) => (
-          <Field key={name} label={label} size="small">
-            <Input size="small" name={name} defaultValue={params.get(name) ?? ""} />
-          </Field>
-        ))}
-        {framework && <input type="hidden" name="framework" value={framework} />}
-        <Button size="small" type="submit">
-          Filter
-        </Button>
-        <Button size="small" onClick={() => setParams({})}>
-          Clear
-        </Button>
-      </form>
-      {framework && <Text>Only what fails a control of {framework}.</Text>}
+      <Filters of={filters} />
       <PagedTable of={list} columns={COLUMNS} keyOf={({ id }) => id} label="Violations" none="There is none." />
     </>
   );

@@ -10,6 +10,7 @@ import { View } from "../../parts/view.tsx";
 import { Graph } from "./graph.tsx";
 import { Rotate } from "./rotate.tsx";
 import { Usage } from "./usage.tsx";
+import { REFRESHES } from "./words.ts";
 
 type Radius = Schemas["BlastRadius"];
 
@@ -76,7 +77,7 @@ function Consumers({ consumers }: Pick<Radius, "consumers">) {
       {consumers.map(({ resource: { id, name, kind, environment }, strength, effect, refresh, evidence, resolved }) => (
         <li key={`${id} ${strength}`}>
           <strong>{isolated(name)}</strong> ({environment === null ? kind : `${kind}, ${isolated(environment)}`}){" "}
-          <Badge>{refresh}</Badge> {effect} {evidence.map(isolated).join(", ")}
+          <Badge appearance="tint">{REFRESHES[refresh]}</Badge> {effect} {evidence.map(isolated).join(", ")}
           {resolved === false && " Its reference can't be followed now."}
         </li>
       ))}

@@ -1,10 +1,11 @@
 import dagre from "@dagrejs/dagre";
 import { makeStyles, Text, tokens } from "@fluentui/react-components";
-import { type Edge, type Node, Position, ReactFlow } from "@xyflow/react";
-import { useMemo } from "react";
+import { type Edge, type Node, Position, ReactFlow, useReactFlow, useStore } from "@xyflow/react";
+import { useEffect, useMemo } from "react";
 import type { Schemas } from "../../api/client.ts";
 import { isolated } from "../../parts/isolated.ts";
 import { useIsDark } from "../../shell/theme.ts";
+import { REFRESHES } from "./words.ts";
 import "@xyflow/react/dist/style.css";
 
 type Radius = Schemas["BlastRadius"];
@@ -13,15 +14,12 @@ const WIDTH_PX = 240;
 const HEIGHT_PX = 72;
 /** What a new version does to a consumer, by the colour and the dashes of its line. */
 const LINES = {
-  automatic: { color: tokens.colorStatusSuccessForeground1, dashes: "0", words: "takes a new version by itself" },
-  action: { color: tokens.colorPaletteDarkOrangeForeground1, dashes: "12 4", words: "takes it when told to" },
-  blind: { color: tokens.colorNeutralForeground3, dashes: "4 4", words: "nobody can see when it takes it" },
-  willBreak: {
-    color: tokens.colorStatusDangerForeground1,
-    dashes: "2 6",
-    words: "goes on with the old one, and breaks",
-  },
+  automatic: { color: tokens.colorStatusSuccessForeground1, dashes: "0" },
+  action: { color: tokens.colorPaletteDarkOrangeForeground1, dashes: "12 4" },
+  blind: { color: tokens.colorNeutralForeground3, dashes: "4 4" },
+  willBreak: { color: tokens.colorStatusDangerForeground1, dashes: "2 6" },
 } as const;
+const REFRESHED = Object.keys(LINES) as (keyof typeof LINES)[];
 
 const useStyles = makeStyles({
   picture: { height: "420px", width: "100%" },
@@ -62,23 +60,41 @@ export function Graph({ nodes, edges }: Pick<Radius, "nodes" | "edges">) {
           edgesFocusable={false}
           elementsSelectable={false}
           proOptions={{ hideAttribution: true }}
-        />
+        >
+          <Fitted />
+        </ReactFlow>
       </div>
       <div className={styles.legend}>
         <Text size={200}>Thick: its configuration names the asset. Thin: it may read it, or was seen to.</Text>
-        {Object.entries(LINES)
-          .filter(([refresh]) => edges.some((edge) => edge.refresh === refresh))
-          .map(([refresh, { color, dashes, words }]) => (
-            <Text key={refresh} size={200}>
-              <svg className={styles.line} width="36" height="6" aria-hidden="true">
-                <line x1="0" y1="3" x2="36" y2="3" stroke={color} strokeWidth="3" strokeDasharray={dashes} />
-              </svg>
-              {words}
-            </Text>
-          ))}
+        {REFRESHED.filter((refresh) => edges.some((edge) => edge.refresh === refresh)).map((refresh) => (
+          <Text key={refresh} size={200}>
+            <svg className={styles.line} width="36" height="6" aria-hidden="true">
+              <line
+                x1="0"
+                y1="3"
+                x2="36"
+                y2="3"
+                stroke={LINES[refresh].color}
+                strokeWidth="3"
+                strokeDasharray={LINES[refresh].dashes}
+              />
+            </svg>
+            {REFRESHES[refresh]}
+          </Text>
+        ))}
       </div>
     </>
   );
+}
+
+/** Keeps all of the picture in sight when the screen becomes another one. */
+function Fitted() {
+  const { fitView } = useReactFlow();
+  const width = useStore((flow) => flow.width);
+  useEffect(() => {
+    if (width > 0) void fitView();
+  }, [width, fitView]);
+  return null;
 }
 
 function laidOut(nodes: Radius["nodes"], edges: Radius["edges"], labelClass: string): { nodes: Node[]; edges: Edge[] } {

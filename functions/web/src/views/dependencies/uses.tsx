@@ -1,49 +1,29 @@
-import { Link, makeStyles, tokens } from "@fluentui/react-components";
+import { Link } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
-import { ChoiceField } from "../../parts/fields.tsx";
+import { Filters, givenFilters } from "../../parts/filters.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { isolated } from "../../parts/isolated.ts";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
 import { useSearchParams } from "../../parts/router.tsx";
+import { REFRESHES, STRENGTHS } from "./words.ts";
 
 type Dependency = Schemas["Dependency"];
 
-const useStyles = makeStyles({ filters: { display: "flex", flexWrap: "wrap", gap: tokens.spacingHorizontalM } });
-
-/** The filters that are chosen from; their values are the API's own. */
-const FILTERS = {
-  strength: {
-    label: "How it is known",
-    options: {
-      "": "any",
-      references: "its configuration names the asset",
-      entitled: "it may read it",
-      observed: "a log has seen it",
-    },
-  },
-  refresh: {
-    label: "On a new version",
-    options: {
-      "": "any",
-      automatic: "takes it by itself",
-      action: "takes it when told to",
-      blind: "nobody can see when",
-      willBreak: "goes on with the old one",
-    },
-  },
-  resolved: { label: "Reference", options: { "": "any", true: "can be followed", false: "can't be followed" } },
-  pinned: { label: "Version", options: { "": "any", true: "names one", false: "takes the newest" } },
-} as const;
-type Filter = keyof typeof FILTERS;
-const NAMES = Object.keys(FILTERS) as Filter[];
+const FILTERS = [
+  { name: "vault", label: "Vault" },
+  { name: "strength", label: "How it is known", values: STRENGTHS },
+  { name: "refresh", label: "On a new version", values: REFRESHES },
+  { name: "resolved", label: "Reference", values: { true: "can be followed", false: "can't be followed" } },
+  { name: "pinned", label: "Version", values: { true: "names one", false: "takes the newest" } },
+];
 
 const COLUMNS: Column<Dependency>[] = [
   {
     title: "Asset",
-    cell: ({ secret, vaultName, name }) =>
+    cell: ({ secret, type, vaultName, name }) =>
       secret === null ? (
-        `all of ${vaultName}`
+        `${type === null ? "all" : `all ${type}s`} of ${vaultName}`
       ) : (
         <Link href={createHref(`/dependencies/${encodeURIComponent(secret)}`, {})}>
           {vaultName}/{name}
@@ -52,17 +32,17 @@ const COLUMNS: Column<Dependency>[] = [
   },
   {
     title: "Used by",
-    cell: ({ resource: { name, kind, managedBy } }) =>
-      `${isolated(name)} (${kind})${managedBy === null ? "" : `, written by ${isolated(managedBy)} too`}`,
+    cell: ({ resource: { name, kind, environment, managedBy } }) =>
+      `${isolated(name)} (${environment === null ? kind : `${kind}, ${isolated(environment)}`})${managedBy === null ? "" : `, written by ${isolated(managedBy)} too`}`,
   },
-  { title: "Environment", cell: ({ resource }) => resource.environment ?? "" },
   {
     title: "How",
-    cell: ({ strength, evidence, copy }) => `${strength}: ${isolated(evidence)}${copy ? " (a copy of the value)" : ""}`,
+    cell: ({ strength, evidence, copy }) =>
+      `${STRENGTHS[strength]}: ${isolated(evidence)}${copy ? " (a copy of the value)" : ""}`,
   },
   {
     title: "On a new version",
-    cell: ({ refresh, pinned }) => `${refresh.how}${pinned === null ? "" : `, names version ${pinned}`}`,
+    cell: ({ refresh, pinned }) => `${REFRESHES[refresh.how]}${pinned === null ? "" : `, names version ${pinned}`}`,
   },
   { title: "Reference", cell: ({ state }) => state && (state.resolved ? "followed" : state.status) },
   { title: "Seen", cell: ({ seenAt }) => <Instant at={seenAt} relative /> },
@@ -70,37 +50,18 @@ const COLUMNS: Column<Dependency>[] = [
 
 /** Who uses what, by the filters in the address. */
 export function Uses() {
-  const styles = useStyles();
-  const [params, setParams] = useSearchParams();
-  const given = Object.fromEntries(
-    ["vault", ...NAMES].flatMap((name) => (params.get(name) ? [[name, params.get(name)]] : [])),
-  );
-  const query = { limit: 100, ...given };
+  const [params] = useSearchParams();
+  const query = { limit: 100, ...givenFilters(params, FILTERS) };
   const list = api.useInfiniteQuery("get", "/api/assets/dependencies", { params: { query } }, BY_CURSOR);
-  const set = (name: Filter, value: string) =>
-    setParams((before) => {
-      if (value === "") before.delete(name);
-      else before.set(name, value);
-      return before;
-    });
   return (
     <>
-      <div className={styles.filters}>
-        {NAMES.map((name) => (
-          <ChoiceField
-            key={name}
-            name={name}
-            label={FILTERS[name].label}
-            options={FILTERS[name].options as Record<string, string>}
-            value={params.get(name) ?? ""}
-            choose={(value) => set(name, value)}
-          />
-        ))}
-      </div>
+      <Filters of={FILTERS} />
       <PagedTable
         of={list}
         columns={COLUMNS}
-        keyOf={({ secret, vaultName, resource, evidence }) => [secret, vaultName, resource.id, evidence].join(" ")}
+        keyOf={({ secret, type, vaultName, resource, evidence }) =>
+          [secret, type, vaultName, resource.id, evidence].join(" ")
+        }
         label="Who uses what"
         none="No use is known."
       />

@@ -5,9 +5,8 @@ import { useQueries } from "@tanstack/react-query";
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { useRef, useState } from "react";
 import { Failure } from "../../parts/answer.tsx";
-import { useSearchParams } from "../../parts/router.tsx";
-import { useIsNarrow } from "../../parts/width.ts";
-import { COLUMNS, type Column, NARROW, WIDE } from "./columns.tsx";
+import { remember, remembered } from "../../parts/history-entry.ts";
+import { type Column, useColumns } from "./columns.tsx";
 import { type Asset, type Filters, type Page, pageOf } from "./query.ts";
 
 const ROW_PX = 40;
@@ -51,6 +50,14 @@ interface KnownPage {
   cursor: string | undefined;
 }
 
+/** How far the list was read and scrolled. */
+interface Place {
+  known: KnownPage[];
+  count: number;
+  top: number;
+}
+const PLACE = "assets";
+
 /**
  * Rows are drawn, and their pages read, as they are scrolled to. Each page names the cursor of the next, so the list grows as
  * its end is reached.
@@ -59,9 +66,10 @@ export function AssetTable({ filters }: { filters: Filters }) {
   const styles = useStyles();
   const columns = useColumns();
   const scroller = useRef<HTMLDivElement>(null);
-  const [known, setKnown] = useState<KnownPage[]>([{ start: 0, cursor: undefined }]);
+  const [before] = useState(() => remembered<Place>(PLACE));
+  const [known, setKnown] = useState<KnownPage[]>(before?.known ?? [{ start: 0, cursor: undefined }]);
   /** Rows of which the pages are known, those of the last as far as it was read. */
-  const [count, setCount] = useState(1);
+  const [count, setCount] = useState(before?.count ?? 1);
   const rows = useVirtualizer({
     count,
     getScrollElement: () => scroller.current,
@@ -69,6 +77,8 @@ export function AssetTable({ filters }: { filters: Filters }) {
     overscan: 10,
     // The head takes the first row's place.
     paddingStart: ROW_PX,
+    initialOffset: before?.top ?? 0,
+    onChange: ({ scrollOffset }) => remember(PLACE, { known, count, top: scrollOffset ?? 0 }),
   });
   const items = rows.getVirtualItems();
   const [first, last] = [items[0]?.index ?? 0, items.at(-1)?.index ?? 0];
@@ -149,13 +159,4 @@ function totalText(page: Page | undefined, count: number): string {
   const { total, totalAtLeast } = page;
   if (total != null) return total === 1 ? "1 asset" : `${total.toLocaleString()} assets`;
   return `At least ${Math.max(totalAtLeast ?? 0, count - 1).toLocaleString()} assets: more are looked for as the list is scrolled`;
-}
-
-/** As the address says, else what fits the screen. */
-function useColumns(): Column[] {
-  const [params] = useSearchParams();
-  const isNarrow = useIsNarrow();
-  const chosen = params.get("columns")?.split(",") ?? (isNarrow ? NARROW : WIDE);
-  const columns = COLUMNS.filter(({ id }) => chosen.includes(id));
-  return columns.length > 0 ? columns : COLUMNS.filter(({ id }) => WIDE.includes(id));
 }

@@ -3,7 +3,9 @@ import type { ReactNode } from "react";
 import { createHref } from "../../parts/address.ts";
 import { assetName } from "../../parts/asset-name.ts";
 import { Instant } from "../../parts/instant.tsx";
+import { useSearchParams } from "../../parts/router.tsx";
 import { StatusBadge } from "../../parts/status.tsx";
+import { useIsNarrow } from "../../parts/width.ts";
 import type { Asset } from "./query.ts";
 
 export interface Column {
@@ -18,7 +20,7 @@ export const COLUMNS: Column[] = [
   {
     id: "name",
     title: "Name",
-    width: "minmax(96px, 3fr)",
+    width: "minmax(64px, 3fr)",
     cell: (asset) => (
       <Link href={createHref(`/inventory/${encodeURIComponent(asset.id)}`, {})}>{assetName(asset)}</Link>
     ),
@@ -45,5 +47,14 @@ export const COLUMNS: Column[] = [
 ];
 
 /** Those shown before somebody chooses, on a wide and on a narrow screen. */
-export const WIDE = ["name", "status", "expires", "type", "vault", "owner"];
-export const NARROW = ["name", "status", "expires"];
+const WIDE = ["name", "status", "expires", "type", "vault", "owner"];
+const NARROW = ["name", "status", "expires"];
+
+/** As the address says, else what fits the screen. */
+export function useColumns(): Column[] {
+  const [params] = useSearchParams();
+  const isNarrow = useIsNarrow();
+  const chosen = params.get("columns")?.split(",") ?? (isNarrow ? NARROW : WIDE);
+  const columns = COLUMNS.filter(({ id }) => chosen.includes(id));
+  return columns.length > 0 ? columns : COLUMNS.filter(({ id }) => WIDE.includes(id));
+}

@@ -3,7 +3,7 @@ import { useSearchParams } from "../../parts/router.tsx";
 import { View } from "../../parts/view.tsx";
 import { AssetTable } from "./asset-table.tsx";
 import { CsvExport } from "./export.tsx";
-import { Filters } from "./filters.tsx";
+import { AssetFilters } from "./filters.tsx";
 import { filtersOf } from "./query.ts";
 
 const useStyles = makeStyles({
@@ -18,7 +18,7 @@ export default function Inventory() {
   const key = JSON.stringify(filters);
   return (
     <View title="Inventory" fills>
-      <Filters />
+      <AssetFilters />
       {/* Before the list: the Tab key would come to it only after the last of all assets. */}
       <CsvExport key={`csv ${key}`} filters={filters} />
       <div className={styles.whole}>

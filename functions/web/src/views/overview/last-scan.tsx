@@ -9,6 +9,21 @@ import { ProblemNotice } from "../../parts/problem-notice.tsx";
 
 const isOver = ({ status }: Schemas["Scan"]): boolean => status !== "queued" && status !== "running";
 
+const STATUSES: Record<Schemas["Scan"]["status"], string> = {
+  queued: "It waits to begin.",
+  running: "It is under way.",
+  completed: "All was read.",
+  partial: "Some vaults could not be read.",
+  failed: "It failed.",
+  timedOut: "It did not end in time.",
+  cancelled: "It was cancelled.",
+};
+const MODES: Record<Schemas["Scan"]["mode"], string> = {
+  full: "everything",
+  delta: "what changed",
+  force: "everything, also of vaults that failed lately",
+};
+
 /** The newest scan; one can be started and watched. */
 export function LastScan() {
   const may = useMay();
@@ -22,7 +37,8 @@ export function LastScan() {
           {scan ? (
             <>
               <Text>
-                {scan.status}, {scan.mode}, asked for by {scan.requestedBy}, <Instant at={scan.createdAt} relative />
+                {STATUSES[scan.status]} Begun by {scan.requestedBy} <Instant at={scan.createdAt} relative />, reading{" "}
+                {MODES[scan.mode]}.
               </Text>
               {scan.failure && (
                 <Text>

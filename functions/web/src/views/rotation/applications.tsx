@@ -1,7 +1,7 @@
-import { Link, makeStyles, tokens } from "@fluentui/react-components";
+import { Link } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
-import { ChoiceField, TextField } from "../../parts/fields.tsx";
+import { Filters, givenFilters } from "../../parts/filters.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { isolated } from "../../parts/isolated.ts";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
@@ -12,9 +12,10 @@ import { Rotate } from "./rotate.tsx";
 
 type Application = Schemas["Application"];
 
-const useStyles = makeStyles({
-  filters: { display: "flex", flexWrap: "wrap", alignItems: "flex-start", gap: tokens.spacingHorizontalM },
-});
+const FILTERS = [
+  { name: "search", label: "Part of the name" },
+  { name: "rotatable", label: "Can be rotated", values: { true: "yes", false: "no" } },
+];
 
 const COLUMNS: Column<Application>[] = [
   {
@@ -39,37 +40,13 @@ const COLUMNS: Column<Application>[] = [
 
 /** The applications and what they sign in with. */
 export function Applications() {
-  const styles = useStyles();
-  const [params, setParams] = useSearchParams();
-  const search = params.get("search") ?? "";
-  const rotatable = params.get("rotatable") === "true";
-  const query = { limit: 50, ...(search && { search }), ...(rotatable && { rotatable: "true" as const }) };
+  const [params] = useSearchParams();
+  const query = { limit: 50, ...givenFilters(params, FILTERS) };
   const list = api.useInfiniteQuery("get", "/api/automation/rotation/apps", { params: { query } }, BY_CURSOR);
-  const set = (name: string, value: string) =>
-    setParams((before) => {
-      before.delete(name);
-      if (value) before.set(name, value);
-      return before;
-    });
   return (
     <>
       <Discover />
-      <form
-        className={styles.filters}
-        onSubmit={(event) => {
-          event.preventDefault();
-          set("search", String(new FormData(event.currentTarget).get("search") ?? ""));
-        }}
-      >
-        <TextField name="search" label="Part of the name" hint="Enter searches" defaultValue={search} />
-        <ChoiceField
-          name="rotatable"
-          label="Which"
-          options={{ "": "all", true: "those that can be rotated" }}
-          value={rotatable ? "true" : ""}
-          choose={(value) => set("rotatable", value)}
-        />
-      </form>
+      <Filters of={FILTERS} />
       <PagedTable
         of={list}
         columns={COLUMNS}

@@ -1,4 +1,4 @@
-import { Badge, Link, Text } from "@fluentui/react-components";
+import { Link, Text } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { Answer } from "../../parts/answer.tsx";
@@ -12,7 +12,8 @@ import { useParams } from "../../parts/router.tsx";
 import { View } from "../../parts/view.tsx";
 import { Plan } from "./plan.tsx";
 import { RecordFields, recordOf } from "./record-fields.tsx";
-import { STATE_COLORS, targetText } from "./targets.ts";
+import { StateBadge } from "./state.tsx";
+import { targetText } from "./targets.ts";
 
 type SyncRecord = Schemas["SyncRecord"];
 
@@ -54,9 +55,7 @@ function State({
   return (
     <>
       <div>
-        <Badge appearance="tint" color={STATE_COLORS[state]}>
-          {state}
-        </Badge>
+        <StateBadge state={state} />
       </div>
       {failure && (
         <Text>
@@ -65,7 +64,7 @@ function State({
       )}
       <Text>
         Copied <Instant at={lastSyncedAt} relative />, looked at <Instant at={lastCheckedAt} relative />, every{" "}
-        {scheduleHours} hours
+        {scheduleHours === 1 ? "hour" : `${scheduleHours} hours`}
         {nextRunAt && (
           <>
             , next <Instant at={nextRunAt} relative />

@@ -88,7 +88,7 @@ function Actions({ provider: one }: { provider: Provider }) {
     <>
       <Operate
         operation="configureSyncProvider"
-        title="Set up"
+        title={etag === null ? "Set up" : "Change"}
         about={title}
         action="Try and save"
         submit={(form, configure) => {

@@ -15,12 +15,3 @@ export const SERVICES = {
 /** Where a record's copy is, in a line. */
 export const targetText = (one: Schemas["SyncRecord"]): string =>
   [one.targetProvider, one.targetService, one.targetRegion, one.targetName].filter(Boolean).join(" ");
-
-export const STATE_COLORS = {
-  new: "informative",
-  inSync: "success",
-  pending: "informative",
-  drifted: "warning",
-  failing: "danger",
-  paused: "subtle",
-} as const satisfies Record<Schemas["SyncRecord"]["state"], string>;

@@ -8,7 +8,11 @@ import { useSearchParams } from "../../parts/router.tsx";
 type Vault = Schemas["Vault"];
 
 const COLUMNS: Column<Vault>[] = [
-  { title: "Vault", cell: ({ name }) => <Link href={createHref("/inventory", { vault: name })}>{name}</Link> },
+  {
+    title: "Vault",
+    whole: true,
+    cell: ({ name }) => <Link href={createHref("/inventory", { vault: name })}>{name}</Link>,
+  },
   { title: "Subscription", cell: ({ subscriptionId, subscriptionName }) => subscriptionName ?? subscriptionId },
   { title: "Resource group", cell: ({ resourceGroup }) => resourceGroup },
   { title: "Secrets", cell: ({ assets }) => assets.secret.toLocaleString() },

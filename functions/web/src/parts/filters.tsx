@@ -1,0 +1,112 @@
+import { Button, Field, Input, makeStyles, Select, tokens } from "@fluentui/react-components";
+import { type ReactNode, useEffect, useState } from "react";
+import { useSearchParams } from "./router.tsx";
+
+const useStyles = makeStyles({
+  filters: { display: "flex", flexWrap: "wrap", gap: tokens.spacingHorizontalM, alignItems: "flex-end" },
+  // A choice is as wide as the field, however long its words are.
+  field: { flex: "1 1 140px", maxWidth: "260px", gridTemplateColumns: "minmax(0, 1fr)" },
+});
+
+/** A filter of a list of the API, by the name that it has there and in the address. */
+export interface Filter {
+  name: string;
+  label: string;
+  /** What can be chosen, the values or each value with its words; what has none is typed. */
+  values?: readonly string[] | Readonly<Record<string, string>>;
+  type?: "date";
+}
+
+/** Those that the address has. What the API does not take it says itself. */
+export const givenFilters = (params: URLSearchParams, filters: readonly Filter[]): Record<string, string> =>
+  Object.fromEntries(
+    filters.flatMap(({ name }) => {
+      const value = params.get(name);
+      return value ? [[name, value]] : [];
+    }),
+  );
+
+interface Props {
+  of: readonly Filter[];
+  /** Shown when somebody asks for them, or the address has one. */
+  more?: readonly Filter[];
+  /** What else there is to choose, before the button that clears. */
+  children?: ReactNode;
+}
+
+/** The filters above a list. They are in the address, so that a link shows another person the same and Back the list before. */
+export function Filters({ of, more = [], children }: Props) {
+  const styles = useStyles();
+  const [params, setParams] = useSearchParams();
+  const isUsed = more.some(({ name }) => params.has(name));
+  const [isAsked, ask] = useState(false);
+  const hasMore = isUsed || isAsked;
+  const set = (name: string, value: string) =>
+    setParams((before) => {
+      before.delete(name);
+      if (value !== "") before.set(name, value);
+      return before;
+    });
+  const clear = () =>
+    setParams((before) => {
+      for (const { name } of [...of, ...more]) before.delete(name);
+      return before;
+    });
+  return (
+    <search className={styles.filters}>
+      {[...of, ...(hasMore ? more : [])].map(({ name, label, values, type }) => (
+        <Field key={name} label={label} size="small" className={styles.field}>
+          {values ? (
+            <Select size="small" value={params.get(name) ?? ""} onChange={(_, { value }) => set(name, value)}>
+              <option value="">any</option>
+              {Array.isArray(values)
+                ? values.map((value) => <option key={value}>{value}</option>)
+                : Object.entries(values).map(([value, words]) => (
+                    <option key={value} value={value}>
+                      {words}
+                    </option>
+                  ))}
+            </Select>
+          ) : (
+            <TypedFilter value={params.get(name) ?? ""} type={type ?? "text"} change={(value) => set(name, value)} />
+          )}
+        </Field>
+      ))}
+      {more.length > 0 && !isUsed && (
+        <Button size="small" aria-expanded={hasMore} onClick={() => ask(!isAsked)}>
+          {isAsked ? "Fewer filters" : "More filters"}
+        </Button>
+      )}
+      {children}
+      {of.length > 1 && (
+        <Button size="small" onClick={clear}>
+          Clear
+        </Button>
+      )}
+    </search>
+  );
+}
+
+/** What somebody types is looked for once they pause, or press Enter. */
+const PAUSE_MS = 400;
+
+function TypedFilter({ value, type, change }: { value: string; type: "text" | "date"; change(value: string): void }) {
+  const shown = type === "date" ? value.slice(0, 10) : value;
+  const [typed, setTyped] = useState(shown);
+  useEffect(() => setTyped(shown), [shown]);
+  useEffect(() => {
+    if (typed === shown) return undefined;
+    const timer = setTimeout(() => change(typed), PAUSE_MS);
+    return () => clearTimeout(timer);
+  });
+  return (
+    <Input
+      size="small"
+      type={type}
+      value={typed}
+      autoComplete="off"
+      onChange={(_, data) => setTyped(data.value)}
+      onKeyDown={({ key }) => key === "Enter" && typed !== shown && change(typed)}
+    />
+  );
+}
