@@ -14,6 +14,9 @@ const NEEDED =
 const UNKNOWN_PATH =
   /^functions\/(?:automation-services|built-index|catch-all|entry|functions|gate|health|kit|log|main|memory|page|register|services|storage-connection)\.ts$/;
 
+/** What an asset list needs. */
+const AREA = /^functions\/(?:services|discovery)\.ts$/;
+
 const ENVIRONMENT = {
   // Nobody asks it.
   AzureWebJobsStorage: "UseDevelopmentStorage=true",
@@ -34,6 +37,17 @@ test("a cold call to a path that is none loads the declarations of no area but i
   expect(status).toBe(404);
   expect(own).toContain("functions/catch-all.ts");
   expect(own.filter((file) => file.startsWith("functions/") && !UNKNOWN_PATH.test(file))).toEqual([]);
+});
+
+test("the services and an area are few files, for an area's files are not split by who else uses them", () => {
+  const { metafile } = JSON.parse(readFileSync(path.join(TEST_APP, "built.json"), "utf8")) as BuiltApp;
+  const outputs = Object.entries(metafile.outputs);
+  const needed = new Set(outputs.filter(([, { entryPoint }]) => AREA.test(entryPoint ?? "")).map(([file]) => file));
+  expect(needed.size).toBe(2);
+  for (const file of needed)
+    for (const { path, kind } of metafile.outputs[file]?.imports ?? [])
+      if (kind === "import-statement" && metafile.outputs[path] !== undefined) needed.add(path);
+  expect(needed.size).toBeLessThan(60);
 });
 
 /** Calls a new process once: what it answered, and the files of the app that it has loaded for that. */
