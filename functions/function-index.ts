@@ -1,18 +1,12 @@
 /**
- * What the platform is told of every function. The build makes it from the declarations and puts it into the bundle, so that
- * a process starts without loading them.
+ * Makes the index of all functions from their declarations. The build puts it into the bundle, so that a process starts
+ * without loading them.
  */
 import type { HttpMethod } from "@azure/functions";
 import { methodsOf } from "../shared/http/endpoint.ts";
+import type { FunctionIndex } from "./built-index.ts";
 import { CATCH_ALL } from "./catch-all.ts";
 import { AREAS } from "./functions.ts";
-import type { TimerDeclaration } from "./kit.ts";
-
-export interface FunctionIndex {
-  endpoints: { area: string; name: string; route: string; methods: HttpMethod[] }[];
-  timers: { area: string; name: string; schedule: TimerDeclaration["schedule"] }[];
-  queues: { area: string; name: string; queue: string }[];
-}
 
 const EVERY_METHOD: HttpMethod[] = ["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"];
 

@@ -37,7 +37,7 @@ export const AREAS: Readonly<Record<string, () => Promise<Area>>> = {
   maintenance: () => import("./maintenance.ts"),
   page: () => import("./page.ts"),
   documentation: once(async () => (await import("./docs.ts")).documentation(allEndpoints)),
-  catchAll: once(async () => (await import("./catch-all.ts")).catchAll(allEndpoints)),
+  catchAll: () => import("./catch-all.ts"),
 };
 
 /** The declarations of all areas. */

@@ -1,11 +1,9 @@
 /** The app: tells the platform of every function, with the configuration checked. */
 import { type Config, ConfigError, loadConfig } from "../shared/config/config.ts";
-import type { FunctionIndex } from "./function-index.ts";
+import { builtIndex } from "./built-index.ts";
 import { register } from "./register.ts";
 
-/** The index as JSON, put in by the build. */
-declare const __FUNCTIONS__: string;
-const functions: FunctionIndex = JSON.parse(__FUNCTIONS__);
+const functions = builtIndex();
 
 let config: Config | ConfigError;
 try {

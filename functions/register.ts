@@ -5,7 +5,7 @@ import { type Answer, serve } from "../shared/http/pipeline.ts";
 import { once } from "../shared/once.ts";
 import { systemClock, systemRandomness } from "../shared/runtime.ts";
 import { describe, inSpan, type Piece } from "../shared/telemetry.ts";
-import type { FunctionIndex } from "./function-index.ts";
+import type { FunctionIndex } from "./built-index.ts";
 import { AREAS, type Area } from "./functions.ts";
 import { type Invocation, scheduleOf } from "./kit.ts";
 import { createLogger, withinInvocation } from "./log.ts";
@@ -65,8 +65,8 @@ function registerEndpoint({ area, name, route, methods }: FunctionIndex["endpoin
         carrier: { traceparent, tracestate },
       };
       return await inSpan(piece, async () => {
-        const { endpoints = [] } = await loaded(area);
-        const answer = await serve(named(endpoints, name), incoming(request), {
+        const declaration = async () => named((await loaded(area)).endpoints ?? [], name);
+        const answer = await serve(declaration, incoming(request), {
           rooms: async () => {
             const services = await servicesOf(config());
             return { gate: services.gate, services };

@@ -5,8 +5,8 @@ import { mkdir } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 
 export interface Azurite {
-  /** A storage connection string for one of the accounts (the first by default), with its table and queue endpoints. */
-  connectionString(account?: string): string;
+  /** A storage connection string for one of the accounts, the first if none is named, with its table and queue endpoints. */
+  connectionString(...named: [] | [account: string]): string;
   stop(): Promise<void>;
   /** Resolves with what happened when it ends without being asked. */
   readonly ended: Promise<string>;
@@ -48,7 +48,9 @@ export async function startAzurite({ accounts = ["test"], data, environment }: A
   );
   return {
     ended,
-    connectionString(account = accounts[0]!) {
+    // Not a default value: an undefined that was read past the end of a list of names must not mean the first account.
+    connectionString(...named) {
+      const account = named.length === 0 ? accounts[0]! : named[0];
       if (!accounts.includes(account)) throw new Error(`This Azurite has no account ${account}.`);
       return [
         "DefaultEndpointsProtocol=http",

@@ -55,11 +55,11 @@ const SECURITY_HEADERS: Record<string, string> = {
 };
 
 /**
- * Takes one request through the endpoint: who is it, may it, is the input good, then the handler. What any of them throws
- * becomes a problem document. HEAD is answered as GET is, without the body (RFC 9110, 9.3.2).
+ * Takes one request through the endpoint: who is it, may it, is the input good, then the handler. What any of them throws,
+ * the loading of the endpoint too, becomes a problem document. HEAD is answered as GET is, without the body (RFC 9110, 9.3.2).
  */
 export async function serve<Services>(
-  endpoint: Endpoint<Services>,
+  load: () => Promise<Endpoint<Services>>,
   request: IncomingRequest,
   deps: Serving<Services>,
 ): Promise<Answer> {
@@ -67,9 +67,14 @@ export async function serve<Services>(
   const requestId = REQUEST_ID.test(given) ? given : deps.randomness.ulid(deps.clock.now());
   return await deps.within(requestId, async () => {
     const headers: Record<string, string> = { ...SECURITY_HEADERS, "X-Request-Id": requestId };
-    const reply = await handled(endpoint, request, requestId, headers, deps).catch((error: unknown) =>
-      problemOf(error, endpoint, request, requestId, deps),
-    );
+    let endpoint: Endpoint<Services> | undefined;
+    let reply: Reply;
+    try {
+      endpoint = await load();
+      reply = await handled(endpoint, request, requestId, headers, deps);
+    } catch (error) {
+      reply = await problemOf(error, endpoint, request, requestId, deps);
+    }
     return await answerOf(reply, headers, request);
   });
 }
@@ -122,17 +127,21 @@ async function bodyOf<Services>(endpoint: Endpoint<Services>, request: IncomingR
 /** The problem document of whatever was thrown; what nobody foresaw is logged and says no more than the request id. */
 async function problemOf<Services>(
   error: unknown,
-  endpoint: Endpoint<Services>,
+  endpoint: Endpoint<Services> | undefined,
   request: IncomingRequest,
   requestId: string,
   deps: Serving<Services>,
 ): Promise<Reply> {
-  const { gate } = await deps.rooms();
-  const known = error instanceof Problem ? error : gate.translate(error);
-  if (!known) deps.log.error("The request failed", { endpoint: endpoint.name, error: describe(error) });
-  if (known?.status === 429) await gate.pace.turn();
+  // What failed may be that these could not be brought in.
+  const gate = await deps.rooms().then(
+    (rooms) => rooms.gate,
+    () => undefined,
+  );
+  const known = error instanceof Problem ? error : gate?.translate(error);
+  if (!known) deps.log.error("The request failed", { endpoint: endpoint?.name, error: describe(error) });
+  if (known?.status === 429) await gate?.pace.turn();
   const problem = known ?? new Problem("internal", "Try again; if it stays, report this request id.");
-  if (endpoint.page && takesPages(request.headers)) return problemPage(problem, requestId);
+  if (endpoint?.page && takesPages(request.headers)) return problemPage(problem, requestId);
   return {
     status: problem.status,
     headers: problem.headers,

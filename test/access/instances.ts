@@ -151,7 +151,7 @@ export async function startDeployments(tests = 48): Promise<{ next(): Deployment
   const accounts = Array.from({ length: tests }, (_, index) => `access${index}`);
   const azurite = await openStorage(accounts);
   let used = 0;
-  return { next: () => new Deployment(azurite.connectionString(accounts[used++])), azurite };
+  return { next: () => new Deployment(azurite.connectionString(accounts[used++]!)), azurite };
 }
 
 /** What changes one's own password and nothing else. */

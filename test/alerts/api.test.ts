@@ -26,7 +26,7 @@ afterAll(async () => {
   await azurite.stop();
 });
 beforeEach(async () => {
-  proxy = await startTableProxy(azurite.connectionString(ACCOUNTS[next++]));
+  proxy = await startTableProxy(azurite.connectionString(ACCOUNTS[next++]!));
   room = openRoom({ connectionString: proxy.connectionString, cloud });
   return () => proxy.stop();
 });

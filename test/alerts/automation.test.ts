@@ -31,7 +31,7 @@ beforeEach(() => {
       yield news[type] ?? [];
     },
   };
-  room = openRoom({ connectionString: azurite.connectionString(ACCOUNTS[next++]), cloud, automation: [source] });
+  room = openRoom({ connectionString: azurite.connectionString(ACCOUNTS[next++]!), cloud, automation: [source] });
 });
 
 const words = {

@@ -25,7 +25,7 @@ beforeEach(() => {
   const config = { AUDIT_SIGNING_KEYS: undefined, AUDIT_MINIMUM_RETENTION_DAYS: 90 };
   const log = { debug() {}, info() {}, warn() {}, error() {} };
   room = openRoom({
-    connectionString: azurite.connectionString(ACCOUNTS[next++]),
+    connectionString: azurite.connectionString(ACCOUNTS[next++]!),
     cloud,
     entries: (tables, clock) => {
       audit = createAudit({ tables, clock, randomness: systemRandomness(), log, config });

@@ -45,7 +45,7 @@ const maria: UserRecord = {
 beforeEach(async () => {
   const audit = { append: async () => {} } as never;
   room = openRoom({
-    connectionString: azurite.connectionString(ACCOUNTS[next++]),
+    connectionString: azurite.connectionString(ACCOUNTS[next++]!),
     cloud,
     credentials: (tables, clock) => {
       const users = createUsers(tables);

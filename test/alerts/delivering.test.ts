@@ -16,7 +16,7 @@ let next = 0;
 let room: Room;
 
 const open = (options: Partial<RoomOptions> = {}) =>
-  openRoom({ connectionString: azurite.connectionString(ACCOUNTS[next++]), cloud, ...options });
+  openRoom({ connectionString: azurite.connectionString(ACCOUNTS[next++]!), cloud, ...options });
 
 beforeAll(async () => {
   azurite = await openStorage(ACCOUNTS);
@@ -353,7 +353,7 @@ describe("a webhook", () => {
 
   async function everything(table: string): Promise<unknown[]> {
     const { TableClient } = await import("@azure/data-tables");
-    const client = TableClient.fromConnectionString(azurite.connectionString(ACCOUNTS[next - 1]), table, {
+    const client = TableClient.fromConnectionString(azurite.connectionString(ACCOUNTS[next - 1]!), table, {
       allowInsecureConnection: true,
     });
     const rows: unknown[] = [];

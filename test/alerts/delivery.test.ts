@@ -16,7 +16,7 @@ let next = 0;
 let room: Room;
 
 const open = (options: Partial<RoomOptions> = {}) =>
-  openRoom({ connectionString: azurite.connectionString(ACCOUNTS[next++]), cloud, ...options });
+  openRoom({ connectionString: azurite.connectionString(ACCOUNTS[next++]!), cloud, ...options });
 
 beforeAll(async () => {
   azurite = await openStorage(ACCOUNTS);

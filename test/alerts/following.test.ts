@@ -31,7 +31,7 @@ let next = 0;
 let room: Room;
 
 const open = (options: Partial<Parameters<typeof openRoom>[0]> = {}) =>
-  openRoom({ connectionString: azurite.connectionString(ACCOUNTS[next]), cloud, ...options });
+  openRoom({ connectionString: azurite.connectionString(ACCOUNTS[next]!), cloud, ...options });
 
 beforeAll(async () => {
   azurite = await openStorage(ACCOUNTS);
@@ -210,7 +210,7 @@ describe("the end of an alert about an asset", () => {
 
 describe("violations", () => {
   test("a new rule tells those that stand in one message, then each that arises, and each that ended", async () => {
-    const compliance = openCompliance(azurite.connectionString(ACCOUNTS[next]));
+    const compliance = openCompliance(azurite.connectionString(ACCOUNTS[next]!));
     room = open({ violations: compliance.compliance });
     const move = (days: number) => {
       compliance.clock.at = at(days).getTime();

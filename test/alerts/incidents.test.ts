@@ -31,7 +31,7 @@ beforeEach(() => {
   cloud.control.clearFaults();
   cloud.control.pagerDuty.clear();
   cloud.control.serviceNow.clear();
-  room = openRoom({ connectionString: azurite.connectionString(ACCOUNTS[next++]), cloud });
+  room = openRoom({ connectionString: azurite.connectionString(ACCOUNTS[next++]!), cloud });
 });
 
 const all = { limit: 100, offset: 0, cursor: undefined };

@@ -13,7 +13,7 @@ let next = 0;
 let room: Room;
 
 const open = (options: Partial<Parameters<typeof openRoom>[0]> = {}) =>
-  openRoom({ connectionString: azurite.connectionString(ACCOUNTS[next++]), cloud, ...options });
+  openRoom({ connectionString: azurite.connectionString(ACCOUNTS[next++]!), cloud, ...options });
 
 beforeAll(async () => {
   azurite = await openStorage(ACCOUNTS);

@@ -20,7 +20,7 @@ const DAY = 86_400_000;
 
 /** Three entries on the first day, ten minutes apart, all sealed; then it is two days and an hour later. */
 async function oldRoom(): Promise<Room> {
-  const room = openRoom(azurite.connectionString(accounts[used++]), { minimumRetentionDays: 1 });
+  const room = openRoom(azurite.connectionString(accounts[used++]!), { minimumRetentionDays: 1 });
   for (let index = 0; index < 3; index++) {
     await room.audit.append(by(`old-${index}`));
     room.clock.addMinutes(10);
@@ -68,7 +68,7 @@ test("what is older than the retention goes, what is left verifies, and the purg
 });
 
 test("nothing younger than the minimum goes, whatever is asked for", async () => {
-  const room = openRoom(azurite.connectionString(accounts[used++]));
+  const room = openRoom(azurite.connectionString(accounts[used++]!));
   await room.audit.append(by("ada"));
   room.clock.set("2026-11-25T10:00:00Z");
   await room.audit.seal();
@@ -125,7 +125,7 @@ test("an interval whose digest is not genuine is kept, with all that follows", a
 });
 
 test("without signing keys nothing is purged, and the answer says why", async () => {
-  const room = openRoom(azurite.connectionString(accounts[used++]));
+  const room = openRoom(azurite.connectionString(accounts[used++]!));
   const audit = room.instance({ keys: [] });
   await expect(audit.purge(2, caller)).rejects.toMatchObject({ status: 409, message: /AUDIT_SIGNING_KEYS/ });
 });

@@ -24,7 +24,7 @@ const keyOf = (interval: string, id: string) => entryKey(intervalFrom(interval),
 
 /** Entries at 10:00, 10:01, 10:20 and 10:50, all sealed: digests 1 to 6, of which 2, 4 and 5 are empty. */
 async function sealedRoom(): Promise<Room> {
-  const room = openRoom(azurite.connectionString(accounts[used++]));
+  const room = openRoom(azurite.connectionString(accounts[used++]!));
   for (const instant of ["10:00:00", "10:01:00", "10:20:00", "10:50:00"]) {
     room.clock.set(`2026-11-21T${instant}Z`);
     await room.audit.append(by(`at-${instant}`));
@@ -300,7 +300,7 @@ describe("cutting off the last digests with their rows", () => {
 });
 
 test("a key vault that fails once leaves the digests sealed, and the next run remembers them", async () => {
-  const room = openRoom(azurite.connectionString(accounts[used++]));
+  const room = openRoom(azurite.connectionString(accounts[used++]!));
   await room.audit.append(by("ada"));
   room.clock.addMinutes(12);
   const down = { read: async () => undefined, write: () => Promise.reject(new Error("the vault is down")) };
@@ -365,7 +365,7 @@ test("a key the tables offer is trusted only if a trusted key vouches for it", a
 });
 
 test("a log of which nothing is sealed yet has nothing wrong, and an export of it is not called intact", async () => {
-  const room = openRoom(azurite.connectionString(accounts[used++]));
+  const room = openRoom(azurite.connectionString(accounts[used++]!));
   for (const entries of [0, 1]) {
     if (entries > 0) await room.audit.append(by("ada"));
     expect(await room.audit.verify({})).toMatchObject({ findings: [], digests: 0, checkedFrom: null, beginning: null });
@@ -377,7 +377,7 @@ test("a log of which nothing is sealed yet has nothing wrong, and an export of i
 });
 
 test("without signing keys nothing is sealed, and the answer says so", async () => {
-  const room = openRoom(azurite.connectionString(accounts[used++]));
+  const room = openRoom(azurite.connectionString(accounts[used++]!));
   const audit = room.instance({ keys: [] });
   await audit.append(by("ada"));
   room.clock.set("2026-11-21T12:00:00Z");
@@ -386,7 +386,7 @@ test("without signing keys nothing is sealed, and the answer says so", async () 
 });
 
 test("sealing writes the index rows that a writer left out when it died", async () => {
-  const room = openRoom(azurite.connectionString(accounts[used++]));
+  const room = openRoom(azurite.connectionString(accounts[used++]!));
   await room.audit.append(by("ada"));
   const [stored] = (await room.audit.list({}, page())).items;
   const lost = { ...stored!, id: `${stored!.id.slice(0, -4)}0000`, actor: "bob" };

@@ -29,7 +29,7 @@ beforeAll(async () => {
   azurite = await openStorage(accounts);
 });
 afterAll(() => azurite.stop());
-const open = (): Room => openRoom(azurite.connectionString(accounts[used++]));
+const open = (): Room => openRoom(azurite.connectionString(accounts[used++]!));
 
 /** The marks and entries of the interval that an instant lies in. */
 async function interval(room: Room, instant: string) {

@@ -21,7 +21,7 @@ beforeAll(async () => {
 });
 let room: Room;
 beforeEach(() => {
-  room = openRoom(live.cloud, live.config, storage.azurite.connectionString(ACCOUNTS[account++]), storage);
+  room = openRoom(live.cloud, live.config, storage.azurite.connectionString(ACCOUNTS[account++]!), storage);
 });
 afterEach(() => live.cloud.control.clearFaults());
 afterAll(async () => {

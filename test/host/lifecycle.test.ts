@@ -115,6 +115,13 @@ describe("the host stops", () => {
     expect(await answer).toBe("cut off");
   });
 
+  it("without waiting for queues and timers that it was to listen to later", async () => {
+    host = await runHost({ args: ["--listeners-after", "600"] });
+    expect(await host.stop()).toBe(0);
+    // Those of queues would say that they find no storage account.
+    expect(host.lines.filter((line) => /the setting .* is not there|still running/.test(line))).toEqual([]);
+  });
+
   it("when it is killed, without leaving anything that disturbs the next start", async () => {
     const data = await mkdtemp(join(tmpdir(), "host-data-"));
     host = await runHost({ args: ["--data", data] });

@@ -8,15 +8,50 @@ import { TEST_APP } from "../support/test-app.ts";
 
 /** What stands before every endpoint, and what `/health` is declared with. */
 const NEEDED =
-  /^(?:functions\/(?:entry|functions|health|kit|log|main|register|system)\.ts|shared\/(?:[a-z]+\.ts|(?:config|http)\/.+|messages\/api\.ts))$/;
+  /^(?:functions\/(?:built-index|entry|functions|health|kit|log|main|register|system)\.ts|shared\/(?:[a-z]+\.ts|(?:config|http)\/.+|messages\/api\.ts))$/;
+
+/** What wires the rooms, and the area of every path that no other function takes. */
+const UNKNOWN_PATH =
+  /^functions\/(?:automation-services|built-index|catch-all|entry|functions|gate|health|kit|log|main|memory|page|register|services|storage-connection)\.ts$/;
+
+/** What an asset list needs. */
+const AREA = /^functions\/(?:services|discovery)\.ts$/;
 
 const ENVIRONMENT = {
   // Nobody asks it.
   AzureWebJobsStorage: "UseDevelopmentStorage=true",
+  RATE_LIMIT_PER_MINUTE: "0",
+  RATE_LIMIT_PER_HOUR: "0",
   JWT_SIGNING_KEYS: `test:${Buffer.alloc(32).toString("base64")}`,
 };
 
 test("a cold call to /health loads no room that it does not need", async () => {
+  const { status, own } = await firstCall("/health");
+  expect(status).toBe(200);
+  expect(own).toContain("functions/system.ts");
+  expect(own.filter((file) => !NEEDED.test(file))).toEqual([]);
+});
+
+test("a cold call to a path that is none loads the declarations of no area but its own", async () => {
+  const { status, own } = await firstCall("/nothing/here");
+  expect(status).toBe(404);
+  expect(own).toContain("functions/catch-all.ts");
+  expect(own.filter((file) => file.startsWith("functions/") && !UNKNOWN_PATH.test(file))).toEqual([]);
+});
+
+test("the services and an area are few files, for an area's files are not split by who else uses them", () => {
+  const { metafile } = JSON.parse(readFileSync(path.join(TEST_APP, "built.json"), "utf8")) as BuiltApp;
+  const outputs = Object.entries(metafile.outputs);
+  const needed = new Set(outputs.filter(([, { entryPoint }]) => AREA.test(entryPoint ?? "")).map(([file]) => file));
+  expect(needed.size).toBe(2);
+  for (const file of needed)
+    for (const { path, kind } of metafile.outputs[file]?.imports ?? [])
+      if (kind === "import-statement" && metafile.outputs[path] !== undefined) needed.add(path);
+  expect(needed.size).toBeLessThan(60);
+});
+
+/** Calls a new process once: what it answered, and the files of the app that it has loaded for that. */
+async function firstCall(address: string): Promise<{ status: number; own: string[] }> {
   const { metafile } = JSON.parse(readFileSync(path.join(TEST_APP, "built.json"), "utf8")) as BuiltApp;
   const chunks = new Map(Object.entries(metafile.outputs).map(([file, output]) => [path.basename(file), output]));
   const host = await runHost({
@@ -25,22 +60,19 @@ test("a cold call to /health loads no room that it does not need", async () => {
     args: ["--inspect-modules", "--no-schedules"],
   });
   try {
-    const answer = await fetch(`${host.url}/health`);
-    expect(answer.status).toBe(200);
+    const { status } = await fetch(host.url + address);
     const { modules } = (await (await fetch(`${host.url}/__host/modules`)).json()) as { modules: string[] };
     const loaded = modules.flatMap((module) => {
       const { inputs } = chunks.get(path.basename(module))!;
       return Object.keys(inputs).filter((file) => inputs[file]!.bytesInOutput > 0);
     });
-    const own = loaded.filter((file) => /^(?:functions|shared)\//.test(file));
-    expect(own).toContain("functions/system.ts");
-    expect(own.filter((file) => !NEEDED.test(file))).toEqual([]);
+    return { status, own: loaded.filter((file) => /^(?:functions|shared)\//.test(file)) };
   } finally {
     await host.stop("SIGKILL");
   }
-});
+}
 
-test("a file that could not be loaded once is loaded by the next call", async () => {
+test("a file that could not be loaded is told as a problem, and loaded by the next call", async () => {
   const app = mkdtempSync(path.join(tmpdir(), "app-"));
   onTestFinished(() => rmSync(app, { recursive: true }));
   for (const file of ["dist", "host.json", "package.json"])
@@ -52,14 +84,17 @@ test("a file that could not be loaded once is loaded by the next call", async ()
   };
   const host = await runHost({ app, env: ENVIRONMENT, args: ["--no-schedules"] });
   try {
-    const status = async () => (await fetch(host.url)).status;
     const files = ["functions/catch-all.ts", "functions/services.ts"].map(chunkOf);
     for (const file of files) renameSync(file, `${file}.away`);
     for (const file of files) {
-      expect(await status(), file).toBe(500);
+      const answer = await fetch(host.url, { headers: { "x-request-id": "load-1" } });
+      expect(answer.status, file).toBe(500);
+      expect(answer.headers.get("content-type")).toBe("application/problem+json");
+      expect(answer.headers.get("x-request-id")).toBe("load-1");
+      expect(await answer.json()).toMatchObject({ code: "internal", instance: "load-1" });
       renameSync(`${file}.away`, file);
     }
-    expect(await status()).toBe(200);
+    expect((await fetch(host.url)).status).toBe(200);
   } finally {
     await host.stop("SIGKILL");
   }

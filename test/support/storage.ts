@@ -24,7 +24,7 @@ const kept = globalThis as { sharedStorage?: Shared };
  * Opens storage accounts of an Azurite that is shared with the other files of this process. A test that moves its time, or
  * ends it, starts its own with `startAzurite`.
  *
- * @param names - What this file calls them. `connectionString` answers the first one's by default.
+ * @param names - What this file calls them. `connectionString()` answers the first one's.
  */
 export async function openStorage(names: readonly string[] = ["test"]): Promise<TestStorage> {
   const shared = current(names.length);
@@ -33,10 +33,10 @@ export async function openStorage(names: readonly string[] = ["test"]): Promise<
   shared.open++;
   const azurite = await shared.azurite;
   return {
-    connectionString(name = names[0]!) {
-      const at = names.indexOf(name);
-      if (at < 0) throw new Error(`This file has opened no account ${name}.`);
-      return azurite.connectionString(ACCOUNTS[first + at]);
+    connectionString(...named) {
+      const at = named.length === 0 ? 0 : names.indexOf(named[0]);
+      if (at < 0) throw new Error(`This file has opened no account ${named[0]}.`);
+      return azurite.connectionString(ACCOUNTS[first + at]!);
     },
     async stop() {
       shared.open--;

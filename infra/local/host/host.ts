@@ -1,5 +1,4 @@
 import { join, resolve } from "node:path";
-import { setTimeout as delay } from "node:timers/promises";
 import { describeError, loadApp } from "./app.ts";
 import { installCore } from "./core.ts";
 import { createExecutor } from "./executor.ts";
@@ -7,6 +6,7 @@ import { type AppFunction, indexFunctions, isTrigger } from "./functions.ts";
 import { adminRoute, diagnosticsRoute, recordModules } from "./host-routes.ts";
 import { createHttpHandler, HTTP_ANSWER_LIMIT_MS, listen } from "./http.ts";
 import { createLog } from "./log.ts";
+import { pause } from "./pause.ts";
 import { RECEIVE_LEASE_SECONDS, startQueues } from "./queues.ts";
 import { applyLocalSettings, applyPlatformSettings, type Environment, hostId, readHostJson } from "./settings.ts";
 import { createTimerLease } from "./timer-lease.ts";
@@ -19,7 +19,7 @@ const STOP_GRACE_MS = 5_000;
  * The platform's listeners live in another process than the app, which loads none of their libraries; here their loading
  * would keep the first request waiting, so they begin a moment after the host is ready.
  */
-const LISTENERS_BEGIN_MS = 300;
+const LISTENERS_AFTER_SECONDS = 0.3;
 /** `SingletonOptions.ListenerLockPeriod`, seconds. */
 const TIMER_LEASE_SECONDS = { Development: 15, Production: 60 };
 /** `SingletonOptions.ListenerLockRecoveryPollingInterval` is a minute; in Development the lease itself is shorter. */
@@ -37,6 +37,8 @@ export interface HostOptions {
   timerLease?: number;
   /** False: no timer runs by itself, only when it is told to (`host-routes.ts`). */
   schedules?: boolean;
+  /** Seconds until queues and timers are listened to. Default: 0.3. */
+  listenersAfter?: number;
   /** Seconds until an HTTP caller gets a 504. Default: the platform's 230. */
   answerLimit?: number;
   /** Where the timers' status is kept. Default: `.local/host` in the app folder. */
@@ -81,7 +83,8 @@ export async function startHost(options: HostOptions): Promise<Host> {
 
   const executor = createExecutor(core, hostJson.functionTimeout, log);
   const ofKind = (kind: "http" | "timer" | "queue") => functions.filter(({ trigger }) => isTrigger(trigger, kind));
-  const begin = delay(LISTENERS_BEGIN_MS);
+  const stopping = new AbortController();
+  const begin = pause((options.listenersAfter ?? LISTENERS_AFTER_SECONDS) * 1000, stopping.signal);
   const queues = startQueues(ofKind("queue"), {
     begin,
     settings: hostJson.queues,
@@ -114,6 +117,7 @@ export async function startHost(options: HostOptions): Promise<Host> {
 
   const stop = async () => {
     log("information", "Host", "Stopping");
+    stopping.abort();
     const finished = Promise.all([server.drain(), queues.stop(), timers.stop(), executor.idle()]);
     let grace: NodeJS.Timeout | undefined;
     const inTime = await Promise.race([

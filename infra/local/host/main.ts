@@ -13,6 +13,7 @@ Runs a built Azure Functions app on this machine as the platform does.
   --data DIR           where the timers' status is kept (default: .local/host in the app's folder)
   --lease SECONDS      how long a received queue message stays invisible unless renewed (default 600)
   --timer-lease SECONDS  how long a killed host keeps its timers from others (default 15, Production 60)
+  --listeners-after SECONDS  until queues and timers are listened to (default 0.3)
   --answer-limit SECONDS how long an HTTP caller waits at most (default 230)
   --quiet              only warnings and errors
   --log-file FILE      entries go there instead of standard output
@@ -28,6 +29,7 @@ const { values } = commandLine(HELP, {
     data: { type: "string" },
     lease: { type: "string" },
     "timer-lease": { type: "string" },
+    "listeners-after": { type: "string" },
     "answer-limit": { type: "string" },
     quiet: { type: "boolean", default: false },
     "log-file": { type: "string" },
@@ -37,7 +39,7 @@ const { values } = commandLine(HELP, {
   },
 });
 
-function number(name: "port" | "lease" | "timer-lease" | "answer-limit"): number | undefined {
+function number(name: "port" | "lease" | "timer-lease" | "listeners-after" | "answer-limit"): number | undefined {
   const text = values[name];
   if (text === undefined) return undefined;
   const value = Number(text);
@@ -59,6 +61,7 @@ process.on("uncaughtException", (error) => fail(`The app threw outside of any in
 
 const lease = number("lease");
 const timerLease = number("timer-lease");
+const listenersAfter = number("listeners-after");
 const answerLimit = number("answer-limit");
 const app = resolve(values.app);
 const options = {
@@ -72,6 +75,7 @@ const options = {
   ...(values["log-file"] !== undefined && { logFile: resolve(values["log-file"]) }),
   ...(lease !== undefined && { lease }),
   ...(timerLease !== undefined && { timerLease }),
+  ...(listenersAfter !== undefined && { listenersAfter }),
   ...(answerLimit !== undefined && { answerLimit }),
 };
 // The worker's working folder is the app's.
