@@ -12,6 +12,8 @@ import { dayOf, type Interval, timeOf } from "./interval.ts";
  */
 export const EntryRow = entity("AuditEntries", z.object({ entry: z.string() }));
 export const Mark = entity("AuditEntries", z.object({}));
+/** A birth mark whose interval was closed, with the signed statement of it. An earlier version closed without one. */
+export const ClosedMark = entity("AuditEntries", z.object({ closed: z.string() }));
 
 export const entriesPartition = (interval: Interval): string => dayOf(interval);
 export const entryKey = (interval: Interval, id: string): string => `${timeOf(interval)}|${id}`;

@@ -58,7 +58,12 @@ export interface Room {
   anchor: ReturnType<typeof memoryAnchor>;
   keys: ReturnType<typeof makeKey>[];
   /** Another instance of the service on the same tables. */
-  instance(change?: { keys?: ReturnType<typeof makeKey>[]; clock?: SettableClock; anchor?: Anchor | undefined }): Audit;
+  instance(change?: {
+    keys?: ReturnType<typeof makeKey>[];
+    clock?: SettableClock;
+    anchor?: Anchor | undefined;
+    tables?: Tables;
+  }): Audit;
 }
 
 export function openRoom(connectionString: string, { minimumRetentionDays = 90, start = START } = {}): Room {
@@ -68,7 +73,7 @@ export function openRoom(connectionString: string, { minimumRetentionDays = 90, 
   const keys = [makeKey("k1")];
   const instance: Room["instance"] = (change = {}) =>
     createAudit({
-      tables: createTables({ connectionString }),
+      tables: change.tables ?? createTables({ connectionString }),
       clock: change.clock ?? clock,
       randomness: systemRandomness(),
       config: { AUDIT_SIGNING_KEYS: change.keys ?? keys, AUDIT_MINIMUM_RETENTION_DAYS: minimumRetentionDays },

@@ -3,10 +3,19 @@ import { createTrust } from "../../shared/audit/chain/trust.ts";
 import { exportPart } from "../../shared/audit/export/export.ts";
 import { intervalOf, timeOf } from "../../shared/audit/interval.ts";
 import { enterExport } from "../../shared/audit/reading.ts";
-import { bornMark, EntryRow, entriesPartition, FirstRow, isMark, openMark } from "../../shared/audit/rows.ts";
+import {
+  bornMark,
+  DigestRow,
+  EntryRow,
+  entriesPartition,
+  FirstRow,
+  isMark,
+  openMark,
+} from "../../shared/audit/rows.ts";
 import { verifyExport } from "../../shared/audit/verify/verify-export.ts";
 import { createWriter } from "../../shared/audit/write/writer.ts";
 import { systemRandomness } from "../../shared/runtime.ts";
+import type { Tables } from "../../shared/storage/tables.ts";
 import { MINUTE_MS } from "../../shared/time.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import {
@@ -19,10 +28,11 @@ import {
   page,
   publicKeys,
   type Room,
+  START,
   settableClock,
 } from "./support.ts";
 
-const accounts = Array.from({ length: 22 }, (_, index) => `write${index}`);
+const accounts = Array.from({ length: 24 }, (_, index) => `write${index}`);
 let azurite: TestStorage;
 let used = 0;
 beforeAll(async () => {
@@ -175,6 +185,82 @@ test("200 concurrent writers across a seal lose no entry and leave none unsealed
   expect((await interval(room, "2026-11-21T10:00:00Z")).open).toBe(false);
   expect((await interval(room, "2026-11-21T10:10:00Z")).entries).toBeGreaterThan(0);
 });
+
+/** Tables whose user is held before request `at` (from 0) until something else is done. */
+function interrupted(tables: Tables, at: number, meanwhile: () => Promise<void>): Tables {
+  let requests = 0;
+  const before = async () => {
+    if (requests++ === at) await meanwhile();
+  };
+  return {
+    ...tables,
+    get: async (...given: Parameters<Tables["get"]>) => {
+      await before();
+      return await tables.get(...given);
+    },
+    put: async (...given: Parameters<Tables["put"]>) => {
+      await before();
+      return await tables.put(...given);
+    },
+    transaction: async (...given: Parameters<Tables["transaction"]>) => {
+      await before();
+      return await tables.transaction(...given);
+    },
+    write: async (...given: Parameters<Tables["write"]>) => {
+      await before();
+      return await tables.write(...given);
+    },
+    pages: async function* (...given: Parameters<Tables["pages"]>) {
+      await before();
+      yield* tables.pages(...given);
+    },
+  } as Tables;
+}
+
+test("wherever a sealer is, an instance whose clock is behind enters nothing that the seal leaves out", async () => {
+  const room = open();
+  const slowClock = settableClock(START);
+  const slow = room.instance({ clock: slowClock });
+  let wasHeld = true;
+  let at = 0;
+  for (; wasHeld; at++) {
+    const start = Date.parse(START) + at * 10 * MINUTE_MS;
+    for (const clock of [room.clock, slowClock]) clock.set(new Date(start + 9 * MINUTE_MS).toISOString());
+    await room.audit.append(by("in time"));
+    room.clock.set(new Date(start + 12 * MINUTE_MS).toISOString());
+    wasHeld = false;
+    const tables = interrupted(room.tables, at, async () => {
+      wasHeld = true;
+      await slow.append(by("slow"));
+    });
+    expect(await room.instance({ tables }).seal()).toMatchObject({ sealed: 1 });
+  }
+  expect(at).toBeGreaterThan(10);
+  room.clock.addMinutes(60);
+  await room.audit.seal();
+  expect(await room.audit.verify({})).toMatchObject({ intact: true, entries: 2 * at - 1, findings: [] });
+});
+
+test("intervals that a sealer with a clock far ahead closed and did not seal keep no entry out", async () => {
+  const room = open();
+  await room.audit.append(by("first"));
+  const ahead = settableClock("2026-11-21T23:30:00Z");
+  const dying = { ...room.tables, transaction: refuseDigests(room.tables) } as Tables;
+  await expect(room.instance({ clock: ahead, tables: dying }).seal()).rejects.toThrow("died");
+  room.clock.set("2026-11-21T10:05:00Z");
+  await Promise.all([room.audit.append(by("ada")), room.audit.refused(by("eve"))]);
+  room.clock.set("2026-11-22T10:00:00Z");
+  await room.audit.seal();
+  expect(await room.audit.verify({})).toMatchObject({ intact: true, entries: 3, findings: [] });
+});
+
+/** Dies where it would write a digest. */
+const refuseDigests =
+  (tables: Tables): Tables["transaction"] =>
+  async (table, ...given) => {
+    if (table === DigestRow.table) throw new Error("died");
+    return await tables.transaction(table, ...given);
+  };
 
 test("who reads the log is entered: one entry per actor, kind and filter in 15 minutes, with a count of pages", async () => {
   const room = open();

@@ -3,10 +3,16 @@ import * as z from "zod";
 import { canonicalJson } from "../canonical.ts";
 
 /**
- * Everything the audit log asserts (digests, purges, exports and their cursors, older keys) is a compact JWS (RFC 7515) signed with Ed25519
+ * Everything the audit log asserts (digests, closed intervals, purges, exports and their cursors, older keys) is a compact JWS (RFC 7515) signed with Ed25519
  * (RFC 8037), so that any library can check it. `typ` says what it asserts, so that one can't stand in for another.
  */
-export type StatementType = "audit-digest" | "audit-purge" | "audit-key" | "audit-export" | "audit-cursor";
+export type StatementType =
+  | "audit-digest"
+  | "audit-closed"
+  | "audit-purge"
+  | "audit-key"
+  | "audit-export"
+  | "audit-cursor";
 
 export interface SigningKey {
   kid: string;

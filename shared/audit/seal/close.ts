@@ -1,23 +1,39 @@
+import * as z from "zod";
 import { repeatOnConflict } from "../../storage/conflict.ts";
 import { insert, put, remove, type Tables } from "../../storage/tables.ts";
-import type { Interval } from "../interval.ts";
-import { bornMark, entriesPartition, MARKS, Mark, openMark } from "../rows.ts";
+import { type PublicKeys, readStatement, type SigningKey, signStatement } from "../chain/signing.ts";
+import { type Interval, intervalName } from "../interval.ts";
+import { readRow } from "../read.ts";
+import { bornMark, ClosedMark, entriesPartition, MARKS, Mark, openMark } from "../rows.ts";
 
 /** How often closing looks again when a writer or another sealer comes between. */
 const MAX_ATTEMPTS = 10;
 
+/** What a sealer says of an interval before it reads its entries. */
+const Closed = z.object({ closed: z.string() });
+
+/** Whether an interval's birth mark says, signed, that it was closed. */
+export async function isClosed(tables: Tables, interval: Interval, keys: PublicKeys): Promise<boolean> {
+  const mark = await readRow(tables, ClosedMark, entriesPartition(interval), bornMark(interval));
+  if (!mark?.value) return false;
+  const statement = readStatement("audit-closed", Closed, mark.value.closed, keys);
+  return "payload" in statement && statement.payload.closed === intervalName(interval);
+}
+
 /**
  * Closes the intervals of one day, at most a transaction's worth; says whether any was born. After this no entry can come
- * in: every birth mark is new, so that neither a birth nor an opening under the one before is taken any more, and the open
- * marks that stood then are gone.
+ * in: every birth mark is new and says that it is closed, so that neither a birth nor an opening is taken any more, and the
+ * open marks that stood then are gone.
  */
-export async function close(tables: Tables, intervals: readonly Interval[]): Promise<boolean> {
+export async function close(tables: Tables, intervals: readonly Interval[], signer: SigningKey): Promise<boolean> {
   const partition = entriesPartition(intervals[0]!);
   const isBorn = await repeatOnConflict(async () => {
     const marks = await marksOf(tables, partition);
-    const births = intervals.map((interval) =>
-      marks.has(bornMark(interval)) ? put(Mark, bornMark(interval), {}) : insert(Mark, bornMark(interval), {}),
-    );
+    const births = intervals.map((interval) => {
+      const closed = signStatement("audit-closed", { closed: intervalName(interval) }, signer);
+      const write = marks.has(bornMark(interval)) ? put : insert;
+      return write(ClosedMark, bornMark(interval), { closed });
+    });
     await tables.transaction(Mark.table, partition, births);
     return births.some(({ kind }) => kind === "put");
   }, MAX_ATTEMPTS);

@@ -90,7 +90,7 @@ export function createSealer(deps: SealDependencies): () => Promise<Sealing> {
       const operations: Operation[] = [];
       const occupied = await inTheWay(tables, keys, batch);
       if (occupied === "genuine") return { configured: true, sealed, more: true, ...found };
-      const born = await close(tables, batch);
+      const born = await close(tables, batch, signer);
       const range = { from: batch[0]!, to: batch.at(-1)! + INTERVAL_MS };
       const entries = byInterval(born ? storedEntries(tables, range) : nothing());
       for (const interval of batch) {

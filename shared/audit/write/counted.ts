@@ -10,7 +10,10 @@ import type { AuditEvent } from "../event.ts";
 import { intervalOf } from "../interval.ts";
 import { readRow } from "../read.ts";
 import { EntryRow, entriesPartition, entryKey, Mark, openMark } from "../rows.ts";
-import { type EntryWriter, type EntryWriterDependencies, MAX_ATTEMPTS } from "./entries.ts";
+import { type EntryWriter, type EntryWriterDependencies, MAX_CLOSED } from "./entries.ts";
+
+/** How often one counted entry may meet another writer before the call fails. */
+const MAX_CONFLICTS = 20;
 
 /** What makes one entry of several events, and for how long. */
 export interface CountedAs {
@@ -46,7 +49,8 @@ export function createCounter(
   async function count(event: AuditEvent, as: CountedAs, times: number): Promise<void> {
     let notBefore = 0;
     let spoilt = 0;
-    for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
+    let conflicts = 0;
+    for (let attempt = 0; attempt < MAX_CLOSED && conflicts < MAX_CONFLICTS; attempt++) {
       const now = clock.now().getTime();
       const at = Math.max(now, notBefore);
       const interval = intervalOf(at);
@@ -76,7 +80,7 @@ export function createCounter(
       } catch (error) {
         if (error instanceof RowMissing && error.rowKey === openMark(interval))
           notBefore = await writer.after(interval);
-        else if (isConflict(error)) await delay(randomness.number() * 50 * (attempt + 1));
+        else if (isConflict(error)) await delay(randomness.number() * 50 * ++conflicts);
         else throw error;
       }
     }

@@ -19,9 +19,13 @@ import {
   Mark,
   openMark,
 } from "../rows.ts";
+import { isClosed } from "../seal/close.ts";
 
-/** How often one entry may meet a sealed interval, or one counted entry another writer, before the call fails. */
-export const MAX_ATTEMPTS = 20;
+/**
+ * How often one entry may meet a closed interval before the call fails: more than a sealer whose clock is ahead closes
+ * before it writes their digests.
+ */
+export const MAX_CLOSED = 100;
 /** How often an entry tries an interval again that it opened anew. */
 const REOPEN_ATTEMPTS = 3;
 
@@ -82,15 +86,16 @@ export function createEntryWriter({ tables, clock, trust }: EntryWriterDependenc
     (await chainEnd({ tables, clock, keys: await trust.keys() }))?.interval ?? 0;
 
   /**
-   * Opens an interval that is not over although its open mark is missing: sealing closes only what is over, so somebody
-   * else wrote its marks. Closing replaces the birth mark, so that this is refused once an interval is closed, however late
-   * it arrives. False when the interval is over, or was never born.
+   * Opens an interval that is not over although its open mark is missing, and that nobody closed: somebody else wrote its
+   * marks. Closing replaces the birth mark, so that this is refused once an interval is closed, however late it arrives.
+   * False when the interval is over, was closed, or was never born.
    */
   async function reopen(interval: Interval): Promise<boolean> {
     if (clock.now().getTime() >= interval + INTERVAL_MS || interval <= (await lastSealed())) return false;
     const partition = entriesPartition(interval);
+    // Before it is looked whether it was closed: the ETag of one closed meanwhile is another.
     const birth = await tables.get(Mark, partition, bornMark(interval));
-    if (!birth) return false;
+    if (!birth || (await isClosed(tables, interval, await trust.keys()))) return false;
     try {
       await tables.transaction(Mark.table, partition, [
         replace(Mark, bornMark(interval), {}, birth.etag),

@@ -4,7 +4,7 @@ import { entryOf, entryText } from "../entry.ts";
 import type { Appender, AuditEvent } from "../event.ts";
 import { IntervalSealed, intervalOf } from "../interval.ts";
 import { asReading, asRefusal, createCounter } from "./counted.ts";
-import { createEntryWriter, type EntryWriterDependencies, MAX_ATTEMPTS } from "./entries.ts";
+import { createEntryWriter, type EntryWriterDependencies, MAX_CLOSED } from "./entries.ts";
 
 /** Enters events. */
 export interface Writer extends Appender {
@@ -32,7 +32,7 @@ export function createWriter(deps: EntryWriterDependencies & { randomness: Rando
     async append(event) {
       if (event.id !== undefined) return await appendUnder(event.id, event);
       let notBefore = 0;
-      for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
+      for (let attempt = 0; attempt < MAX_CLOSED; attempt++) {
         // The entry's instant is its id's: a factory of monotonic ids may be a little ahead of the clock.
         const now = clock.now().getTime();
         const id = randomness.ulid(new Date(Math.max(now, notBefore)));
