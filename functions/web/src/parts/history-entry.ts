@@ -11,7 +11,8 @@ export const remembered = <T>(name: string): T | undefined =>
 export function remember(name: string, value: unknown): void {
   let id = idOfEntry();
   if (id === undefined) {
-    id = String(entries.size + 1);
+    // The browser keeps the ids when the page is loaded anew, and what was remembered is gone then.
+    id = `${performance.timeOrigin} ${entries.size + 1}`;
     history.replaceState({ entry: id }, "");
   }
   entries.set(id, (entries.get(id) ?? new Map()).set(name, value));
