@@ -13,7 +13,7 @@ import { caller, DAY_MS, openRoom, type Room, START } from "./room.ts";
 let azurite: TestStorage;
 let cloud: Cloud;
 let proxy: TableProxy;
-const ACCOUNTS = Array.from({ length: 40 }, (_, index) => `alertapi${String(index).padStart(2, "0")}`);
+const ACCOUNTS = Array.from({ length: 44 }, (_, index) => `alertapi${String(index).padStart(2, "0")}`);
 let next = 0;
 let room: Room;
 

@@ -7,7 +7,7 @@ import { openStorage, type TestStorage } from "../support/storage.ts";
 import { caller, openRoom, type Room } from "./room.ts";
 
 const MINUTES = 60_000;
-const ACCOUNTS = Array.from({ length: 12 }, (_, index) => `automation${index}`);
+const ACCOUNTS = Array.from({ length: 16 }, (_, index) => `automation${index}`);
 
 let azurite: TestStorage;
 let cloud: Cloud;

@@ -8,7 +8,7 @@ import { caller, openRoom, type Room } from "./room.ts";
 
 let azurite: TestStorage;
 let cloud: Cloud;
-const ACCOUNTS = Array.from({ length: 6 }, (_, index) => `glass${index}`);
+const ACCOUNTS = Array.from({ length: 10 }, (_, index) => `glass${index}`);
 let next = 0;
 let room: Room;
 let audit: Audit;

@@ -11,7 +11,7 @@ import { caller, DAY_MS, openRoom, type Room, START } from "./room.ts";
 
 let azurite: TestStorage;
 let cloud: Cloud;
-const ACCOUNTS = Array.from({ length: 10 }, (_, index) => `credentials${index}`);
+const ACCOUNTS = Array.from({ length: 14 }, (_, index) => `credentials${index}`);
 let next = 0;
 let room: Room;
 let apiTokens: ApiTokens;

@@ -11,7 +11,7 @@ import { caller, openRoom, type Room, type RoomOptions } from "./room.ts";
 
 let azurite: TestStorage;
 let cloud: Cloud;
-const ACCOUNTS = Array.from({ length: 45 }, (_, index) => `deliver${String(index).padStart(2, "0")}`);
+const ACCOUNTS = Array.from({ length: 49 }, (_, index) => `deliver${String(index).padStart(2, "0")}`);
 let next = 0;
 let room: Room;
 

@@ -11,7 +11,7 @@ import { caller, DAY_MS, namedIn, openRoom, type Room, type RoomOptions, START, 
 
 let azurite: TestStorage;
 let cloud: Cloud;
-const ACCOUNTS = Array.from({ length: 30 }, (_, index) => `mailbox${String(index).padStart(2, "0")}`);
+const ACCOUNTS = Array.from({ length: 34 }, (_, index) => `mailbox${String(index).padStart(2, "0")}`);
 let next = 0;
 let room: Room;
 

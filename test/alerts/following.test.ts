@@ -26,7 +26,7 @@ import { caller, DAY_MS, openRoom, type Room, START, SUBSCRIPTION } from "./room
 
 let azurite: TestStorage;
 let cloud: Cloud;
-const ACCOUNTS = Array.from({ length: 30 }, (_, index) => `follow${String(index).padStart(2, "0")}`);
+const ACCOUNTS = Array.from({ length: 34 }, (_, index) => `follow${String(index).padStart(2, "0")}`);
 let next = 0;
 let room: Room;
 

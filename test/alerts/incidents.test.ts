@@ -15,7 +15,7 @@ import { caller, DAY_MS, openRoom, type Room, START } from "./room.ts";
 
 let azurite: TestStorage;
 let cloud: Cloud;
-const ACCOUNTS = Array.from({ length: 30 }, (_, index) => `incident${String(index).padStart(2, "0")}`);
+const ACCOUNTS = Array.from({ length: 34 }, (_, index) => `incident${String(index).padStart(2, "0")}`);
 let next = 0;
 let room: Room;
 

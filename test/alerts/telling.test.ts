@@ -8,7 +8,7 @@ import { caller, DAY_MS, namedIn, openRoom, type Room, START } from "./room.ts";
 
 let azurite: TestStorage;
 let cloud: Cloud;
-const ACCOUNTS = Array.from({ length: 40 }, (_, index) => `alerts${String(index).padStart(2, "0")}`);
+const ACCOUNTS = Array.from({ length: 44 }, (_, index) => `alerts${String(index).padStart(2, "0")}`);
 let next = 0;
 let room: Room;
 

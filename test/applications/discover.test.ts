@@ -13,7 +13,7 @@ let account = 0;
 let deployment: Deployment;
 
 beforeAll(async () => {
-  const accounts = Array.from({ length: 20 }, (_, index) => `apps${index}`);
+  const accounts = Array.from({ length: 24 }, (_, index) => `apps${index}`);
   [storage, live] = await Promise.all([
     startMovedStorage(accounts),
     liveIn({ company: { subscriptions: [], applications: applications(APPS) } }),

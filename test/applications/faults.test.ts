@@ -31,7 +31,7 @@ let account = 0;
 let deployment: Deployment;
 
 beforeAll(async () => {
-  const accounts = Array.from({ length: 16 }, (_, index) => `faults${index}`);
+  const accounts = Array.from({ length: 20 }, (_, index) => `faults${index}`);
   [storage, live] = await Promise.all([
     startMovedStorage(accounts),
     liveIn({ company: { subscriptions: [], applications: applications(40) } }),

@@ -7,7 +7,7 @@ import type { Entity } from "../../shared/storage/entity.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { AnyRow, by, exportAll, openRoom, page, publicKeys, type Room } from "./support.ts";
 
-const accounts = Array.from({ length: 14 }, (_, index) => `purge${index}`);
+const accounts = Array.from({ length: 18 }, (_, index) => `purge${index}`);
 let azurite: TestStorage;
 let used = 0;
 beforeAll(async () => {

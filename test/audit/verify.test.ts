@@ -9,7 +9,7 @@ import { verifyExport } from "../../shared/audit/verify/verify-export.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { AnyRow, by, exportAll, makeKey, openRoom, page, publicKeys, type Room, START } from "./support.ts";
 
-const accounts = Array.from({ length: 42 }, (_, index) => `verify${index}`);
+const accounts = Array.from({ length: 46 }, (_, index) => `verify${index}`);
 let azurite: TestStorage;
 let used = 0;
 beforeAll(async () => {

@@ -32,7 +32,7 @@ import {
   settableClock,
 } from "./support.ts";
 
-const accounts = Array.from({ length: 24 }, (_, index) => `write${index}`);
+const accounts = Array.from({ length: 28 }, (_, index) => `write${index}`);
 let azurite: TestStorage;
 let used = 0;
 beforeAll(async () => {

@@ -13,7 +13,7 @@ let account = 0;
 let room: Room;
 
 beforeAll(async () => {
-  const accounts = Array.from({ length: 20 }, (_, index) => `tenants${index}`);
+  const accounts = Array.from({ length: 24 }, (_, index) => `tenants${index}`);
   [storage, live] = await Promise.all([startMovedStorage(accounts), liveIn({ company })]);
 });
 beforeEach(() => {

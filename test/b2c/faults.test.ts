@@ -15,7 +15,7 @@ let storage: MovedStorage;
 let live: { cloud: Cloud; config: Config };
 let account = 0;
 
-const ACCOUNTS = Array.from({ length: 8 }, (_, index) => `tenantfaults${index}`);
+const ACCOUNTS = Array.from({ length: 12 }, (_, index) => `tenantfaults${index}`);
 beforeAll(async () => {
   [storage, live] = await Promise.all([startMovedStorage(ACCOUNTS), liveIn({ company })]);
 });

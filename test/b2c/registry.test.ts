@@ -15,7 +15,7 @@ let account = 0;
 let room: Room;
 
 beforeAll(async () => {
-  const accounts = Array.from({ length: 40 }, (_, index) => `registry${index}`);
+  const accounts = Array.from({ length: 44 }, (_, index) => `registry${index}`);
   [storage, live] = await Promise.all([openStorage(accounts), liveIn({ company })]);
 });
 beforeEach(() => {

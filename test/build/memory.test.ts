@@ -7,7 +7,7 @@ const MEMORY = path.resolve(import.meta.dirname, "../../functions/memory.ts");
 /** Answers that are done with after 2,000 others, as of requests under way; more of them live on than the space begins with. */
 const WORK = `
   import { getHeapSpaceStatistics } from "node:v8";
-  await import(process.argv[1]);
+  await import(process.env.MEMORY);
   const answer = JSON.stringify(Array.from({ length: 25 }, (_, at) => ({ id: "secret-" + at, tags: { owner: "ops" } })));
   const underWay = [];
   let most = 0;
@@ -22,7 +22,10 @@ const WORK = `
 
 test("the space for new objects grows, but to no more than 16 MB", () => {
   const most = Number(
-    execFileSync(process.execPath, ["--input-type=module", "-e", WORK, MEMORY], { encoding: "utf8" }),
+    execFileSync(process.execPath, ["--input-type=module", "-e", WORK], {
+      encoding: "utf8",
+      env: { ...process.env, MEMORY },
+    }),
   );
   expect(most / 1024 / 1024).toBe(16);
 });

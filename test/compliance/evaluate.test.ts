@@ -9,7 +9,7 @@ import { asset, caller, firstPage, openRoom, type Room, START, vault } from "./s
 let azurite: TestStorage;
 let connectionString: string;
 let room: Room;
-const accounts = Array.from({ length: 10 }, (_, at) => `evaluate${at}`);
+const accounts = Array.from({ length: 14 }, (_, at) => `evaluate${at}`);
 const free = [...accounts];
 beforeAll(async () => {
   azurite = await openStorage(accounts);

@@ -11,7 +11,7 @@ import { asset, caller, firstPage, openRoom, type Room, SUBSCRIPTION, vault } fr
 
 let azurite: TestStorage;
 let room: Room;
-const accounts = Array.from({ length: 30 }, (_, at) => `exempt${at}`);
+const accounts = Array.from({ length: 34 }, (_, at) => `exempt${at}`);
 const free = [...accounts];
 beforeAll(async () => {
   azurite = await openStorage(accounts);

@@ -9,7 +9,7 @@ import { asset, caller, firstPage, inDays, openRoom, type Room, SUBSCRIPTION, va
 let azurite: TestStorage;
 let proxy: TableProxy;
 let room: Room;
-const accounts = Array.from({ length: 10 }, (_, at) => `requests${at}`);
+const accounts = Array.from({ length: 14 }, (_, at) => `requests${at}`);
 const free = [...accounts];
 beforeAll(async () => {
   azurite = await openStorage(accounts);

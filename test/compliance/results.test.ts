@@ -24,7 +24,7 @@ import {
 } from "./support.ts";
 
 let azurite: TestStorage;
-const accounts = Array.from({ length: 60 }, (_, at) => `results${at}`);
+const accounts = Array.from({ length: 64 }, (_, at) => `results${at}`);
 const free = [...accounts];
 beforeAll(async () => {
   azurite = await openStorage(accounts);

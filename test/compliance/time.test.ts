@@ -20,7 +20,7 @@ import {
 
 let azurite: TestStorage;
 let room: Room;
-const accounts = Array.from({ length: 18 }, (_, at) => `time${at}`);
+const accounts = Array.from({ length: 22 }, (_, at) => `time${at}`);
 const free = [...accounts];
 beforeAll(async () => {
   azurite = await openStorage(accounts);

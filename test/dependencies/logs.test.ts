@@ -31,7 +31,7 @@ const OTHER = "44444444-4444-4444-8444-444444444444";
 const VALUE = "the-value-that-nobody-may-see-7Q";
 let live: Awaited<ReturnType<typeof liveIn>>;
 let storage: TestStorage;
-const ACCOUNTS = Array.from({ length: 40 }, (_, index) => `logs${index}`);
+const ACCOUNTS = Array.from({ length: 44 }, (_, index) => `logs${index}`);
 let accounts = 0;
 const control = () => live.cloud.control;
 const now = () => Date.parse(control().now());

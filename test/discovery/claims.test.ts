@@ -20,7 +20,7 @@ import { caller, HERE, type Rooms, scanRooms } from "./rooms.ts";
 
 /** What workers and messages that are lost are told by: the age of rows, as storage counts it. */
 
-const ACCOUNTS = Array.from({ length: 20 }, (_, at) => `account${at}`);
+const ACCOUNTS = Array.from({ length: 24 }, (_, at) => `account${at}`);
 
 let storage: MovedStorage;
 let used = 0;

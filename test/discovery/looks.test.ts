@@ -10,7 +10,7 @@ import { Death, mortal, type Steps } from "../support/mortal.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
 import { caller, event, HERE, type Rooms, scanRooms, THERE } from "./rooms.ts";
 
-const ACCOUNTS = Array.from({ length: 60 }, (_, index) => `looks${index}`);
+const ACCOUNTS = Array.from({ length: 64 }, (_, index) => `looks${index}`);
 let storage: MovedStorage;
 let account = 0;
 let rooms: Rooms;

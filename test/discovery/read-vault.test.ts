@@ -10,7 +10,7 @@ import { everything, HERE, type Rooms, scanRooms } from "./rooms.ts";
 
 /** What a scan makes of a vault of which something can't be read. */
 
-const ACCOUNTS = Array.from({ length: 20 }, (_, at) => `account${at}`);
+const ACCOUNTS = Array.from({ length: 24 }, (_, at) => `account${at}`);
 
 let azurite: TestStorage;
 let used = 0;

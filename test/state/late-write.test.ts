@@ -23,7 +23,7 @@ const HERE = "11111111-1111-4111-8111-111111111111";
 const THERE = "22222222-2222-4222-8222-222222222222";
 const LEASE_ENDED_MS = 17_000;
 /** Two a test, and as many for second tries. */
-const ACCOUNTS = Array.from({ length: 36 }, (_, at) => [`found${at}`, `wanted${at}`]).flat();
+const ACCOUNTS = Array.from({ length: 40 }, (_, at) => [`found${at}`, `wanted${at}`]).flat();
 
 let azurite: Azurite;
 let cloud: Cloud;

@@ -27,7 +27,7 @@ let deployment: Deployment;
 let instance: Instance;
 let other: Instance;
 beforeAll(async () => {
-  deployments = await startDeployments(30);
+  deployments = await startDeployments();
 });
 afterAll(() => deployments.stop());
 beforeEach(() => {
