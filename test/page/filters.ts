@@ -34,6 +34,32 @@ withPlanted("a list's filters are in the address, and Back takes them back", asy
   await page.close();
 });
 
+withPlanted("what is typed and not looked for yet is left by Clear and by Back", async () => {
+  const { page, complaints } = await open("/#/inventory?type=key");
+  const main = page.getByRole("main");
+  const name = fieldOf(main, "Name contains");
+  await name.waitFor();
+  // Time stands, so that nothing is looked for before the button is pressed.
+  await page.clock.install();
+  await name.fill("smtp");
+  await main.getByRole("button", { name: "Clear" }).click();
+  await expect.poll(() => page.url()).not.toContain("type=key");
+  await page.clock.runFor(2_000);
+  expect([await name.inputValue(), page.url()]).toEqual(["", expect.not.stringContaining("search=")]);
+
+  await name.fill("smtp");
+  await page.goBack();
+  await expect.poll(() => page.url()).toContain("type=key");
+  await page.clock.runFor(2_000);
+  expect([await name.inputValue(), page.url()]).toEqual(["", expect.not.stringContaining("search=")]);
+
+  await name.fill("sql");
+  await fillIn(main, { Status: "expired" });
+  await expect.poll(() => page.url()).toMatch(/search=sql.*status=expired/);
+  expect(complaints).toEqual([]);
+  await page.close();
+});
+
 withPlanted("what a rule tells of leads to where it is mended", async () => {
   const { page, complaints } = await open("/#/alerts");
   const dialog = page.getByRole("dialog");

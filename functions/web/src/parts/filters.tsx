@@ -41,23 +41,43 @@ export function Filters({ of, more = [], children }: Props) {
   const isUsed = more.some(({ name }) => params.has(name));
   const [isAsked, ask] = useState(false);
   const hasMore = isUsed || isAsked;
-  const set = (name: string, value: string) =>
+  // What is typed and not looked for yet, by the filter's name. It is of one address: Back, Clear or a link leaves it.
+  const [typing, setTyping] = useState<Typing>({ at: params, texts: {} });
+  const typed = typing.at === params ? typing.texts : {};
+  const look = (texts: Record<string, string>) =>
     setParams((before) => {
-      before.delete(name);
-      if (value !== "") before.set(name, value);
+      for (const [name, text] of Object.entries(texts)) {
+        before.delete(name);
+        if (text !== "") before.set(name, text);
+      }
       return before;
     });
-  const clear = () =>
+  useEffect(() => {
+    if (Object.keys(typed).length === 0) return undefined;
+    const timer = setTimeout(() => look(typed), PAUSE_MS);
+    return () => clearTimeout(timer);
+  });
+  const type = (name: string, text: string, shown: string) => {
+    const { [name]: _, ...others } = typed;
+    setTyping({ at: params, texts: text === shown ? others : { ...others, [name]: text } });
+  };
+  const clear = () => {
+    setTyping({ at: params, texts: {} });
     setParams((before) => {
       for (const { name } of [...of, ...more]) before.delete(name);
       return before;
     });
+  };
   return (
     <search className={styles.filters}>
-      {[...of, ...(hasMore ? more : [])].map(({ name, label, values, type }) => (
+      {[...of, ...(hasMore ? more : [])].map(({ name, label, values, type: kind }) => (
         <Field key={name} label={label} size="small" className={styles.field}>
           {values ? (
-            <Select size="small" value={params.get(name) ?? ""} onChange={(_, { value }) => set(name, value)}>
+            <Select
+              size="small"
+              value={params.get(name) ?? ""}
+              onChange={(_, { value }) => look({ ...typed, [name]: value })}
+            >
               <option value="">any</option>
               {Array.isArray(values)
                 ? values.map((value) => <option key={value}>{value}</option>)
@@ -68,7 +88,13 @@ export function Filters({ of, more = [], children }: Props) {
                   ))}
             </Select>
           ) : (
-            <TypedFilter value={params.get(name) ?? ""} type={type ?? "text"} change={(value) => set(name, value)} />
+            <TypedFilter
+              type={kind ?? "text"}
+              value={params.get(name) ?? ""}
+              typed={typed[name]}
+              change={(text, shown) => type(name, text, shown)}
+              look={() => look(typed)}
+            />
           )}
         </Field>
       ))}
@@ -90,23 +116,30 @@ export function Filters({ of, more = [], children }: Props) {
 /** What somebody types is looked for once they pause, or press Enter. */
 const PAUSE_MS = 400;
 
-function TypedFilter({ value, type, change }: { value: string; type: "text" | "date"; change(value: string): void }) {
+interface Typing {
+  at: URLSearchParams;
+  texts: Record<string, string>;
+}
+
+interface TypedProps {
+  type: "text" | "date";
+  /** As the address has it. */
+  value: string;
+  typed: string | undefined;
+  change(text: string, shown: string): void;
+  look(): void;
+}
+
+function TypedFilter({ type, value, typed, change, look }: TypedProps) {
   const shown = type === "date" ? value.slice(0, 10) : value;
-  const [typed, setTyped] = useState(shown);
-  useEffect(() => setTyped(shown), [shown]);
-  useEffect(() => {
-    if (typed === shown) return undefined;
-    const timer = setTimeout(() => change(typed), PAUSE_MS);
-    return () => clearTimeout(timer);
-  });
   return (
     <Input
       size="small"
       type={type}
-      value={typed}
+      value={typed ?? shown}
       autoComplete="off"
-      onChange={(_, data) => setTyped(data.value)}
-      onKeyDown={({ key }) => key === "Enter" && typed !== shown && change(typed)}
+      onChange={(_, data) => change(data.value, shown)}
+      onKeyDown={({ key }) => key === "Enter" && look()}
     />
   );
 }
