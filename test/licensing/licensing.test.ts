@@ -76,10 +76,11 @@ describe("a licence", () => {
   test("names its customer and the features it opens", async () => {
     const status = await licensed(await sign(claims)).status();
     expect(status).toMatchObject({ customer: "Contoso", expiresAt: new Date(claims.exp * 1000) });
-    expect(status.features).toEqual(expect.arrayContaining(["discovery", "rotation", "sso"]));
+    const free = ["discovery", "compliance", "alerts", "subscriptions", "audit", "settings"];
+    expect(status.features).toEqual([...free, "rotation", "sync", "dependencies", "sso", "users", "b2c"]);
     const core = await licensed(await sign({ ...claims, tier: "core" })).status();
     expect(core).toMatchObject({ tier: "core", valid: true });
-    expect(core.features).not.toContain("rotation");
+    expect(core.features).toEqual(free);
   });
 
   test("for one tenant holds in that one only", async () => {
@@ -131,6 +132,7 @@ describe("the keys in a build", () => {
     expect(keys).toEqual([...builtInKeys(), ...added]);
     expect(await built({ __DEVELOPMENT_LICENSE_KEYS__: '"[]"' })).toEqual(builtInKeys());
     expect(await built({})).toEqual(builtInKeys());
+    expect(builtInKeys().map(({ kid }) => kid)).toContain("vendor-2026-11");
   });
 
   test("can't be replaced by a setting", async () => {
