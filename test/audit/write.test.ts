@@ -17,6 +17,7 @@ import { createWriter } from "../../shared/audit/write/writer.ts";
 import { systemRandomness } from "../../shared/runtime.ts";
 import type { Tables } from "../../shared/storage/tables.ts";
 import { MINUTE_MS } from "../../shared/time.ts";
+import { interrupted } from "../support/held-tables.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import {
   AnyRow,
@@ -185,37 +186,6 @@ test("200 concurrent writers across a seal lose no entry and leave none unsealed
   expect((await interval(room, "2026-11-21T10:00:00Z")).open).toBe(false);
   expect((await interval(room, "2026-11-21T10:10:00Z")).entries).toBeGreaterThan(0);
 });
-
-/** Tables whose user is held before request `at` (from 0) until something else is done. */
-function interrupted(tables: Tables, at: number, meanwhile: () => Promise<void>): Tables {
-  let requests = 0;
-  const before = async () => {
-    if (requests++ === at) await meanwhile();
-  };
-  return {
-    ...tables,
-    get: async (...given: Parameters<Tables["get"]>) => {
-      await before();
-      return await tables.get(...given);
-    },
-    put: async (...given: Parameters<Tables["put"]>) => {
-      await before();
-      return await tables.put(...given);
-    },
-    transaction: async (...given: Parameters<Tables["transaction"]>) => {
-      await before();
-      return await tables.transaction(...given);
-    },
-    write: async (...given: Parameters<Tables["write"]>) => {
-      await before();
-      return await tables.write(...given);
-    },
-    pages: async function* (...given: Parameters<Tables["pages"]>) {
-      await before();
-      yield* tables.pages(...given);
-    },
-  } as Tables;
-}
 
 test("wherever a sealer is, an instance whose clock is behind enters nothing that the seal leaves out", async () => {
   const room = open();

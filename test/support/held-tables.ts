@@ -14,13 +14,26 @@ export function held(
   const gate = new Promise<void>((resolve) => {
     letGo = resolve;
   });
-  let calls = 0;
-  const passed = async () => {
-    if (calls++ !== at) return;
+  const slow = interrupted(tables, at, async () => {
     await gate;
     if (dies) throw new Error("died");
+  });
+  const ended = work(slow).catch((error: Error) => {
+    if (error.message !== "died") throw error;
+  });
+  return async () => {
+    letGo();
+    await ended;
   };
-  const slow = {
+}
+
+/** Tables whose user waits before its request `at` (from 0) until something else is done. */
+export function interrupted(tables: Tables, at: number, meanwhile: () => Promise<void>): Tables {
+  let requests = 0;
+  const passed = async () => {
+    if (requests++ === at) await meanwhile();
+  };
+  return {
     ...tables,
     get: async (...given: Parameters<Tables["get"]>) => {
       await passed();
@@ -30,16 +43,13 @@ export function held(
       await passed();
       return await tables.transaction(...given);
     },
+    write: async (...given: Parameters<Tables["write"]>) => {
+      await passed();
+      return await tables.write(...given);
+    },
     pages: async function* (...given: Parameters<Tables["pages"]>) {
       await passed();
       yield* tables.pages(...given);
     },
-  } as unknown as Tables;
-  const ended = work(slow).catch((error: Error) => {
-    if (error.message !== "died") throw error;
-  });
-  return async () => {
-    letGo();
-    await ended;
-  };
+  } as Tables;
 }
