@@ -5,6 +5,7 @@ import { MAILBOXES, Mailboxes } from "../../shared/alerts/mailbox.ts";
 import { freeAt, nextSlots, PACE_ROW, Pace, withSent } from "../../shared/alerts/pace.ts";
 import { HOUR_MS, MINUTE_MS } from "../../shared/time.ts";
 import { liveIn } from "../azure/live-cloud.ts";
+import { IS_CAMPAIGN } from "../support/cases.ts";
 import type { Steps } from "../support/mortal.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { caller, DAY_MS, namedIn, openRoom, type Room, type RoomOptions, START, type TestAsset } from "./room.ts";
@@ -427,8 +428,7 @@ describe("the pace", () => {
 });
 
 describe("a process that dies", () => {
-  /** By default it dies at some of the steps, before and after in turn; `CRASHES=all` tries both at each. */
-  const EVERY = process.env.CRASHES === "all";
+  /** By default it dies at some of the steps, before and after in turn; a campaign tries both at each. */
   const WHENS = ["before", "after"] as const;
   const STRIDE = 9;
 
@@ -494,22 +494,21 @@ describe("a process that dies", () => {
     const whole: Steps = { taken: 0 };
     expect(await live(whole)).toEqual(expected);
     expect(whole.taken).toBeGreaterThan(40);
-    for (let dieAt = 1; dieAt <= whole.taken; dieAt += EVERY ? 1 : STRIDE) {
-      for (const when of EVERY ? WHENS : [WHENS[dieAt % 2]!]) {
+    for (let dieAt = 1; dieAt <= whole.taken; dieAt += IS_CAMPAIGN ? 1 : STRIDE) {
+      for (const when of IS_CAMPAIGN ? WHENS : [WHENS[dieAt % 2]!]) {
         const place = `dying ${when} step ${dieAt}`;
         expect({ place, ...(await live({ taken: 0, dieAt, when })) }).toEqual({ place, ...expected });
       }
     }
-    if (EVERY) console.log({ steps: whole.taken });
+    if (IS_CAMPAIGN) console.log({ steps: whole.taken });
   }, 600_000);
 });
 
 describe("very many at once", () => {
-  const EVERY = process.env.MAILS === "all";
-  /** A sample in the suite; 5,000 assets of 40 owners with `MAILS=all`. */
-  const [ASSETS, OWNERS, VAULTS] = EVERY ? [5000, 40, 10] : [120, 12, 3];
+  /** A sample in the suite; 5,000 assets of 40 owners in a campaign. */
+  const [ASSETS, OWNERS, VAULTS] = IS_CAMPAIGN ? [5000, 40, 10] : [120, 12, 3];
   /** A process dies at so many of its steps; five times. */
-  const DEATHS = EVERY ? [40, 75, 130, 60, 95] : [6, 14, 21, 9, 17];
+  const DEATHS = IS_CAMPAIGN ? [40, 75, 130, 60, 95] : [6, 14, 21, 9, 17];
 
   test("reach each owner with what is his, the critical first, within the pace, once, under five deaths", async () => {
     room = open({ environment: { ...DOMAINS, MAIL_PER_MINUTE: 5, MAIL_PER_HOUR: 10 } });
@@ -584,7 +583,6 @@ describe("very many at once", () => {
     expect(items.map(({ status }) => status)).toEqual(items.map(() => "delivered"));
     expect(items.reduce((sum, { newsTotal }) => sum + newsTotal, 0)).toBe(ASSETS);
     expect(states.some(({ pending }) => pending > 0)).toBe(true);
-    if (process.env.MAILS === "all")
-      console.log({ mails: mails.length, hours: (sentAt.at(-1)! - sentAt[0]!) / HOUR_MS });
+    if (IS_CAMPAIGN) console.log({ mails: mails.length, hours: (sentAt.at(-1)! - sentAt[0]!) / HOUR_MS });
   }, 600_000);
 });

@@ -1,12 +1,12 @@
 import { expect, test } from "vitest";
 import { type AssetItem, unpackItems } from "../../shared/alerts/items.ts";
 import { liveIn } from "../azure/live-cloud.ts";
+import { IS_CAMPAIGN } from "../support/cases.ts";
 import type { Steps } from "../support/mortal.ts";
 import { openStorage } from "../support/storage.ts";
 import { DAY_MS, namedIn, openRoom, START, type TestAsset } from "./room.ts";
 
-/** `SIXTY_DAYS_ASSETS=1000 npx vitest run test/alerts/sixty-days.test.ts` has more. */
-const ASSETS = Number(process.env.SIXTY_DAYS_ASSETS ?? 450);
+const ASSETS = IS_CAMPAIGN ? 1000 : 450;
 const THRESHOLDS = [30, 7, 1];
 
 test(`${ASSETS} assets over sixty days, three rules, a process that dies now and then: each telling once`, async () => {

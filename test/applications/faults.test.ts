@@ -16,8 +16,8 @@ import { partitions } from "../../shared/inventory/layout.ts";
 import { withoutKeys } from "../../shared/storage/entity.ts";
 import type { Tables } from "../../shared/storage/tables.ts";
 import { liveIn } from "../azure/live-cloud.ts";
+import { IS_CAMPAIGN, SEED } from "../support/cases.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
-import { seedBy } from "../support/seed.ts";
 import { applications, caller, Deployment, everything, mayDie } from "./room.ts";
 
 /** Longer than a dead worker's lease on a run and on a holder. */
@@ -100,14 +100,12 @@ function change(round: number): void {
   }
 }
 
-/** APPLICATIONS_KILLS=100 kills as many; KILL_SEED repeats a run. */
-const KILLS = Number(process.env.APPLICATIONS_KILLS ?? 4);
-const seed = seedBy("KILL_SEED");
+const KILLS = IS_CAMPAIGN ? 100 : 4;
 
 test(
-  `killed at writes drawn by the seed ${seed}, a discovery is taken up again and all that stands is the directory's`,
+  `killed at writes drawn by the seed ${SEED}, a discovery is taken up again and all that stands is the directory's`,
   async () => {
-    const dice = new Dice(seed);
+    const dice = new Dice(SEED);
     const counted = mayDie();
     await deployment.start({ death: counted }).applications.discover(caller);
     deployment.messages.length = 0;

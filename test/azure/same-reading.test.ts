@@ -6,14 +6,13 @@ import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { makeCertificate } from "../../infra/local/cloud/x509.ts";
 import { createKeyVaults } from "../../shared/azure/key-vault.ts";
-import { seedBy } from "../support/seed.ts";
+import { IS_CAMPAIGN } from "../support/cases.ts";
 import { type OddServer, startOddServer } from "./odd-server.ts";
 import { all, IMPATIENT, plainIdentity, recordingLog, testConfig } from "./services.ts";
 
 /** Vaults are read by plain requests: all that is used of an answer is what Azure's own clients read from it. */
 
-const seed = seedBy("READING_SEED");
-const RUNS = Number(process.env.READING_RUNS ?? 60);
+const RUNS = IS_CAMPAIGN ? 2000 : 60;
 
 let server: OddServer;
 let address: string;
@@ -104,7 +103,7 @@ async function every<T>(items: AsyncIterable<T>): Promise<T[]> {
 }
 const credential = await plainIdentity.credential();
 const drawn = <T>(arbitrary: fc.Arbitrary<T>, holds: (value: T) => Promise<void>) =>
-  fc.assert(fc.asyncProperty(arbitrary, holds), { seed, numRuns: RUNS });
+  fc.assert(fc.asyncProperty(arbitrary, holds), { numRuns: RUNS });
 
 test("lists of secrets and of their versions", async () => {
   const client = new SecretClient(address, credential);

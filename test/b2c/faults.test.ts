@@ -4,12 +4,13 @@ import { appIdOf } from "../../infra/local/cloud/company/applications.ts";
 import type { Config } from "../../shared/config/config.ts";
 import { assetId } from "../../shared/inventory/asset.ts";
 import { liveIn } from "../azure/live-cloud.ts";
+import { IS_CAMPAIGN } from "../support/cases.ts";
 import type { Steps } from "../support/mortal.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
 import { caller, company, openRoom, type Room } from "./room.ts";
 
-/** `B2C_KILLS=all` tries every write. */
-const SAMPLE = process.env.B2C_KILLS === "all" ? Number.POSITIVE_INFINITY : 6;
+/** Kills; a campaign kills at every write. */
+const SAMPLE = IS_CAMPAIGN ? Number.POSITIVE_INFINITY : 6;
 
 let storage: MovedStorage;
 let live: { cloud: Cloud; config: Config };

@@ -21,6 +21,7 @@ import { VAULTS } from "../../shared/inventory/vault.ts";
 import { systemRandomness } from "../../shared/runtime.ts";
 import type { Entity } from "../../shared/storage/entity.ts";
 import { put, type Range, type Tables } from "../../shared/storage/tables.ts";
+import { IS_CAMPAIGN } from "../support/cases.ts";
 import { held } from "../support/held-tables.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { asset, caller, openRoom, type Room, SUBSCRIPTION, vault } from "./support.ts";
@@ -37,8 +38,7 @@ const SCOPES = [
     { type: "asset" as const, id: `${name}.secret.b` },
   ]),
 ];
-/** `TOTALS_RUNS=100` for all of them, `TOTALS_SEED` for others. */
-const RUNS = Number(process.env.TOTALS_RUNS ?? 8);
+const RUNS = IS_CAMPAIGN ? 100 : 8;
 const HOUR = 3_600_000;
 
 let storage: TestStorage;
@@ -139,7 +139,7 @@ test("whatever renewals meet, die and come late, the score is what the vaults' r
       for (const letGo of waiting.reverse()) await letGo();
       await expectRight(asked);
     }),
-    { numRuns: RUNS, seed: Number(process.env.TOTALS_SEED ?? 7) },
+    { numRuns: RUNS },
   );
   expect(asked.counts.totals, "questions").toBeGreaterThan(RUNS * 6);
   expect(asked.counts.walks, "questions that read every vault").toBeLessThan(asked.counts.totals);

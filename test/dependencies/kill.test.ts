@@ -1,12 +1,11 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { Dice } from "../../infra/local/cloud/company/dice.ts";
+import { IS_CAMPAIGN, LONG_MS, SEED } from "../support/cases.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
-import { seedBy } from "../support/seed.ts";
 import { app, caller, Deployment, denied, mayDie, notSeen, resolved, unresolved } from "./room.ts";
 
-/** DEPENDENCIES_KILLS=all kills at every write, before and after it; KILL_SEED repeats a run. */
-const KILLS = process.env.DEPENDENCIES_KILLS ?? "4";
-const seed = seedBy("KILL_SEED");
+/** A campaign kills at every write, before and after it. */
+const SAMPLE = 4;
 
 let storage: MovedStorage;
 beforeAll(async () => {
@@ -49,9 +48,9 @@ async function disturbed(deployment: Deployment, company: number, at: number, ap
 }
 
 test(
-  `killed at writes drawn by the seed ${seed}, a run is taken up again and ends as an undisturbed one`,
+  `killed at writes drawn by the seed ${SEED}, a run is taken up again and ends as an undisturbed one`,
   async () => {
-    const dice = new Dice(seed);
+    const dice = new Dice(SEED);
     const undisturbed = new Deployment(storage.azurite.connectionString("undisturbed"), storage.move);
     const expected: Awaited<ReturnType<Deployment["standing"]>>[] = [];
     const writes: number[] = [];
@@ -64,14 +63,15 @@ test(
     const deployment = new Deployment(storage.azurite.connectionString("killed"), storage.move);
     for (const company of [0, 1]) await disturbed(deployment, company, Number.POSITIVE_INFINITY, false);
     const every = Math.max(...writes) * 4;
-    const rounds = KILLS === "all" ? every : Number(KILLS);
+    const rounds = IS_CAMPAIGN ? every : SAMPLE;
     let died = 0;
     for (let round = 0; round < rounds; round++) {
       const company = round % 2;
-      const place =
-        KILLS === "all" ? Math.floor(round / 4) : Math.floor(((round + dice.next()) / rounds) * writes[company]!);
-      const applied = KILLS === "all" ? round % 4 > 1 : dice.oneIn(2);
-      const where = `round ${round}, company ${company}, write ${place + 1} ${applied ? "after" : "before"}, seed ${seed}`;
+      const place = IS_CAMPAIGN
+        ? Math.floor(round / 4)
+        : Math.floor(((round + dice.next()) / rounds) * writes[company]!);
+      const applied = IS_CAMPAIGN ? round % 4 > 1 : dice.oneIn(2);
+      const where = `round ${round}, company ${company}, write ${place + 1} ${applied ? "after" : "before"}, seed ${SEED}`;
       const events = deployment.events.length;
       const news = (await deployment.standing()).news;
       const taken = await disturbed(deployment, company, place + 1, applied);
@@ -89,5 +89,5 @@ test(
     expect(died).toBeGreaterThan(0);
     console.info(`${died} of ${rounds} runs were killed; a run has ${writes.join(" or ")} writes`);
   },
-  KILLS === "4" ? 300_000 : 3_600_000,
+  LONG_MS,
 );

@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { IS_CAMPAIGN } from "../support/cases.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
 import { app, Deployment, everything } from "./room.ts";
 
-/** DEPENDENCY_EDGES=100000 compares with so many. */
-const MANY = Number(process.env.DEPENDENCY_EDGES ?? 3000);
+const MANY = IS_CAMPAIGN ? 100_000 : 3000;
 const FEW = 100;
 const PER_APP = 20;
 const PER_UNIT = 2000;

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { ALL_SEVENTHS, dueSevenths } from "../../shared/inventory/details.ts";
 import type { ReadSevenths } from "../../shared/inventory/vault.ts";
 import { DAY_MS, HOUR_MS } from "../../shared/time.ts";
+import { IS_CAMPAIGN } from "../support/cases.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { runWeek, UNTOLD, WHOLE_WEEK } from "../support/week.ts";
 
@@ -65,9 +66,8 @@ describe("the sevenths that a scheduled full scan reads", () => {
   });
 });
 
-/** `WEEK=whole npx vitest run test/discovery/details.test.ts` runs a week of 500 changes. */
-const WEEK =
-  process.env.WEEK === "whole" ? WHOLE_WEEK : { vaults: 2, secrets: 16, keys: 10, certificates: 10, changes: 45 };
+/** A campaign runs a week of 500 changes. */
+const WEEK = IS_CAMPAIGN ? WHOLE_WEEK : { vaults: 2, secrets: 16, keys: 10, certificates: 10, changes: 45 };
 const PROMISED_DAYS = 7;
 
 test(`in a week of ${WEEK.changes} changes each is seen in the promised time, at little more than half the operations`, async () => {

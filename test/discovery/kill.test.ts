@@ -3,8 +3,8 @@ import { TableClient } from "@azure/data-tables";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import type { Company } from "../../infra/local/cloud/company/company.ts";
 import { Dice } from "../../infra/local/cloud/company/dice.ts";
+import { IS_CAMPAIGN, SEED } from "../support/cases.ts";
 import { movedClock } from "../support/moved-clock.ts";
-import { seedBy } from "../support/seed.ts";
 import { Service } from "../support/service.ts";
 
 const VAULTS = 8;
@@ -49,16 +49,12 @@ beforeEach(async () => {
     if (status === "queued" || status === "running") await service.scanEnds(scanId);
 });
 
-/** `KILLS=20 npx vitest run test/discovery/kill.test.ts` makes more. */
-const ROUNDS = Number(process.env.KILLS ?? 4);
-/** Draws the moments of the kills; KILL_SEED repeats a run. */
-const seed = seedBy("KILL_SEED");
+const ROUNDS = IS_CAMPAIGN ? 40 : 4;
 
 test(
-  `killed at ${ROUNDS} writes drawn by the seed ${seed}, every scan still ends, and the inventory is that of the cloud`,
+  `killed at ${ROUNDS} writes drawn by the seed ${SEED}, every scan still ends, and the inventory is that of the cloud`,
   async () => {
-    console.log(`KILL_SEED=${seed}`);
-    const dice = new Dice(seed);
+    const dice = new Dice(SEED);
     const scans = TableClient.fromConnectionString(service.azurite.connectionString(), "Scans", {
       allowInsecureConnection: true,
     });

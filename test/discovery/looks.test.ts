@@ -6,6 +6,7 @@ import { ACTIVE, ActiveScans, QUEUES } from "../../shared/discovery/scan.ts";
 import { VaultBusy } from "../../shared/inventory/claim.ts";
 import type { Tables } from "../../shared/storage/tables.ts";
 import { MINUTE_MS, SECOND_MS } from "../../shared/time.ts";
+import { IS_CAMPAIGN } from "../support/cases.ts";
 import { Death, mortal, type Steps } from "../support/mortal.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
 import { caller, event, HERE, type Rooms, scanRooms, THERE } from "./rooms.ts";
@@ -152,8 +153,8 @@ describe("an event", () => {
   });
 });
 
-/** `LOOK_EVENTS=10000 npx vitest run test/discovery/looks.test.ts` sends as many as a burst may have. */
-const EVENTS = Number(process.env.LOOK_EVENTS ?? 720);
+/** A campaign sends as many as a burst may have. */
+const EVENTS = IS_CAMPAIGN ? 9999 : 720;
 
 test(`${EVENTS} events in a burst for one vault cost at most three looks and hardly more than a read each`, async () => {
   let requests = 0;
@@ -435,7 +436,7 @@ describe("whoever dies", () => {
     const writes = steps.taken;
     expect(writes).toBeGreaterThan(4);
     const all = Array.from({ length: writes }, (_, index) => index + 1);
-    const chosen = process.env.LOOK_DEATHS === "all" ? all : all.filter((at) => at % 2 === 1);
+    const chosen = IS_CAMPAIGN ? all : all.filter((at) => at % 2 === 1);
     for (const [round, dieAt] of chosen.entries()) {
       account++;
       rooms = scanRooms(connection());

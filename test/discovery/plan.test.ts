@@ -3,9 +3,9 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { CloudFailure } from "../../shared/azure/failure.ts";
 import { QUEUES } from "../../shared/discovery/scan.ts";
 import { MINUTE_MS, SECOND_MS } from "../../shared/time.ts";
+import { IS_CAMPAIGN, SEED } from "../support/cases.ts";
 import { mortal, type Steps } from "../support/mortal.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
-import { seedBy } from "../support/seed.ts";
 import { caller, everything, HERE, type Rooms, scanRooms, THERE } from "./rooms.ts";
 
 const ACCOUNTS = Array.from({ length: 100 }, (_, at) => `account${at}`);
@@ -100,8 +100,8 @@ describe("a plan", () => {
 
 /** What a room changes storage with. */
 const WRITES = ["insert", "put", "replace", "remove", "modify", "transaction", "write"];
-/** `DEATHS=all npx vitest run test/discovery/plan.test.ts` tries every step, else a sample does. */
-const EVERY = process.env.DEATHS === "all" ? 1 : 9;
+/** Every so many steps one death. */
+const STRIDE = IS_CAMPAIGN ? 1 : 9;
 
 describe("a scan in the invocation of its one message", () => {
   const names = (count: number) => Array.from({ length: count }, (_, at) => `kv-${String(at).padStart(2, "0")}`);
@@ -206,7 +206,7 @@ describe("a scan in the invocation of its one message", () => {
 
   test("that died is taken up by its message's next delivery, whichever write it died at, and every vault ends once", async () => {
     let deaths = 0;
-    for (let at = 1 + (seedBy("KILL_SEED") % EVERY); ; at += EVERY) {
+    for (let at = 1 + (SEED % STRIDE); ; at += STRIDE) {
       const connection = storage.azurite.connectionString(ACCOUNTS[used++]!);
       const other = scanRooms(connection);
       const { scanId } = await other.discovery.start({ mode: "full" }, caller);

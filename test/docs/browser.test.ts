@@ -5,8 +5,8 @@ import { configureTenant } from "../../infra/local/first-tenant.ts";
 import { configureSingleSignOn } from "../../infra/local/single-sign-on.ts";
 import type { Document, Operation } from "../../shared/http/document.ts";
 import { browserTests, openBrowser } from "../support/browser.ts";
+import { IS_CAMPAIGN, SEED } from "../support/cases.ts";
 import { licence } from "../support/licence.ts";
-import { seedBy } from "../support/seed.ts";
 import { ADMIN, Service } from "../support/service.ts";
 import { partOfAcme } from "./part-of-acme.ts";
 
@@ -198,14 +198,12 @@ interface SwaggerUi {
 /** A browser is sent to these by an address; a page can't follow them to another site. */
 const BY_ADDRESS = new Set(["ssoLogin", "ssoCallback", "ssoSamlCallback"]);
 
-/** `SWAGGER=all` for every operation; it takes some minutes. */
+/** Every operation in a campaign. */
 function someOperations() {
   const all = operations().filter(({ operation }) => !BY_ADDRESS.has(operation.operationId));
-  if (process.env.SWAGGER === "all") return all;
-  const seed = seedBy("SWAGGER_SEED");
-  console.log(`SWAGGER_SEED=${seed}`);
+  if (IS_CAMPAIGN) return all;
   // Every sixteenth, from one to the next: signing out stays the last.
-  return all.filter((_, at) => at % 16 === seed % 16);
+  return all.filter((_, at) => at % 16 === SEED % 16);
 }
 
 withBrowser("what /docs fills in by itself, sent untouched, is answered well and changes nothing else", async () => {

@@ -7,11 +7,11 @@ import type { Finding } from "../../infra/check/expression.ts";
 import { readInfraFiles } from "../../infra/check/files.ts";
 import { Dice } from "../../infra/local/cloud/company/dice.ts";
 import { EVENT_QUEUE, VaultEvent } from "../../shared/discovery/vault-event.ts";
+import { IS_CAMPAIGN, SEED } from "../support/cases.ts";
 import { allMistakes, type Mistake } from "./mistakes.ts";
 
-/** `INFRA_EACH=2 npx vitest run test/infra/check.test.ts` plants more: so many of each subject and of each kind. */
-const EACH = Number(process.env.INFRA_EACH ?? 1);
-const SEED = Number(process.env.INFRA_SEED ?? 20261121);
+/** Plants so many of each subject and of each kind. */
+const EACH = IS_CAMPAIGN ? 2 : 1;
 const files = readInfraFiles();
 const { scripts } = JSON.parse(readFileSync("package.json", "utf8")) as { scripts: object };
 let templates: Templates;

@@ -4,6 +4,7 @@ import type { FaultAction } from "../../infra/local/cloud/faults.ts";
 import { RULE_PREFIX, RULES, RuleSecretRows, Rules, SECRET_PREFIX, secretName } from "../../shared/alerts/rule.ts";
 import { keyEnd } from "../../shared/storage/keys.ts";
 import { createTables } from "../../shared/storage/tables.ts";
+import { IS_CAMPAIGN } from "../support/cases.ts";
 import { licence } from "../support/licence.ts";
 import { type Answer, Service } from "../support/service.ts";
 import type { Fault, FaultedRequest } from "../support/table-proxy.ts";
@@ -18,10 +19,9 @@ import { type Change, type ChangingEndpoint, changingEndpoints, LEFT_OUT } from 
 /** What one write meets once; the request then succeeds. 500 and 503 after applying take turns. */
 const FAULTS: readonly Fault[] = ["LostRequest", "LostAnswer", "CutAnswer", "ServerBusyApplied", "ServerBusy"];
 
-const EVERY = process.env.OUTCOMES === "all";
 /** All of them, or the one whose turn it is. */
 const inTurn = <T>(faults: readonly T[], turn: number): readonly T[] =>
-  EVERY ? faults : [faults[turn % faults.length]!];
+  IS_CAMPAIGN ? faults : [faults[turn % faults.length]!];
 
 const KEY_VAULT_FAULTS: readonly FaultAction[] = [
   { kind: "reset" },
@@ -201,7 +201,7 @@ describe.each(names)("%s", (name) => {
     for (const endpoint of endpoints.filter((one) => one.endpoint === name)) {
       const writes = await writesOf(endpoint);
       const own = [...writes.entries()].filter(([, { audit }]) => !audit).map(([position]) => position);
-      for (const position of EVERY ? own : own.slice(-2)) {
+      for (const position of IS_CAMPAIGN ? own : own.slice(-2)) {
         for (const first of inTurn(["ServerBusyApplied", "ServerBusy"] as const, position)) {
           const change = await endpoint.prepare();
           const requestId = randomUUID();
@@ -252,7 +252,7 @@ describe("the key vault", () => {
     async (name, operation) => {
       const endpoint = endpoints.find((one) => one.endpoint === name)!;
       const turn = cases.findIndex(([one]) => one === name);
-      for (const action of EVERY ? KEY_VAULT_FAULTS : [turn, turn + 1].map((at) => KEY_VAULT_FAULTS[at]!)) {
+      for (const action of IS_CAMPAIGN ? KEY_VAULT_FAULTS : [turn, turn + 1].map((at) => KEY_VAULT_FAULTS[at]!)) {
         const change = await endpoint.prepare();
         const requestId = randomUUID();
         const fault = service.cloud.control.addFault({ match: { operation }, action, times: 1 });

@@ -1,8 +1,8 @@
 import type { Page } from "playwright-core";
 import { expect } from "vitest";
+import { LONG_MS, sampled } from "../support/cases.ts";
 import { addresses, context, isDrawn, isLoaded, offers, open, operationsOf, show, withPlanted } from "./opened.ts";
 import { MARKUP } from "./planted.ts";
-import { LONG_MS, sampled } from "./sample.ts";
 
 /** What has the focus, by its words; and whether a person sees that it has. */
 const focused = (page: Page) =>

@@ -1,8 +1,8 @@
 import { expect } from "vitest";
+import { LONG_MS, sampled } from "../support/cases.ts";
 import { createHostile, LONG } from "./hostile.ts";
 import { addresses, isDrawn, isLoaded, open, planted, service, show, withBrowser, withPlanted } from "./opened.ts";
 import { MARKUP } from "./planted.ts";
-import { LONG_MS, sampled } from "./sample.ts";
 
 withBrowser("what somebody wrote into a tag shows as text", async () => {
   const { page } = await open("/#/inventory?search=db");

@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { LONG_MS, sampled } from "../support/cases.ts";
 import { ADMIN } from "../support/service.ts";
 import {
   addresses,
@@ -14,7 +15,6 @@ import {
   withPlanted,
 } from "./opened.ts";
 import { OTHERS, PASSWORD } from "./planted.ts";
-import { LONG_MS, sampled } from "./sample.ts";
 
 /** What is offered in each view once all of it is there, and whether anything was refused on the way. */
 async function walk(host: string, views: string[]) {

@@ -1,4 +1,5 @@
 import { expect } from "vitest";
+import { IS_CAMPAIGN, LONG_MS, sampled } from "../support/cases.ts";
 import { ALL_LOOKS, EXTREMES, looksRight, takeOn } from "./looks.ts";
 import {
   addresses,
@@ -14,7 +15,6 @@ import {
   withBrowser,
   withPlanted,
 } from "./opened.ts";
-import { IS_WHOLE, LONG_MS, sampled } from "./sample.ts";
 
 withBrowser("a person signs in and sees the overview, with nothing from another host", async () => {
   const { page, requested, bytes, complaints } = await open("/");
@@ -67,7 +67,7 @@ withPlanted(
       await looksRight(
         page,
         view.slice(1).split("/").join("-") || "overview",
-        IS_WHOLE ? ALL_LOOKS : [ALL_LOOKS[at % 4]!],
+        IS_CAMPAIGN ? ALL_LOOKS : [ALL_LOOKS[at % 4]!],
       );
     }
     expect(complaints).toEqual([]);
@@ -89,7 +89,7 @@ withPlanted(
       for (const operation of names) {
         if (seen.has(operation)) continue;
         seen.add(operation);
-        for (const look of IS_WHOLE ? ALL_LOOKS : [ALL_LOOKS[(at + seen.size) % 4]!]) {
+        for (const look of IS_CAMPAIGN ? ALL_LOOKS : [ALL_LOOKS[(at + seen.size) % 4]!]) {
           await takeOn(page, look);
           await page.locator(`[data-operation=${operation}]`).first().click();
           await page.getByRole("dialog").waitFor();
@@ -99,7 +99,7 @@ withPlanted(
         }
       }
     }
-    expect(seen.size).toBeGreaterThan(IS_WHOLE ? 35 : 0);
+    expect(seen.size).toBeGreaterThan(IS_CAMPAIGN ? 35 : 0);
     expect(complaints).toEqual([]);
     await page.close();
   },

@@ -5,13 +5,13 @@ import { grantsOf } from "../../infra/check/grants.ts";
 import type { RotationRecord } from "../../shared/rotation/rotation.ts";
 import { MINUTE_MS } from "../../shared/time.ts";
 import { liveIn } from "../azure/live-cloud.ts";
+import { IS_CAMPAIGN } from "../support/cases.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { AzureCompany, KINDS, type Kind } from "./azure-company.ts";
 import { holds, keepsSecrets } from "./invariants.ts";
 import { BOSS, VAULT, World } from "./room.ts";
 
-/** Full-stack rotation over the stand-in cloud. `STACK_DEATHS=all` has each of the company's consumers fail in turn. */
-const ALL = process.env.STACK_DEATHS === "all";
+/** Full-stack rotation over the stand-in cloud. In a campaign each of the company's consumers fails in turn. */
 const SUBSCRIPTION = "11111111-1111-4111-8111-111111111111";
 const [OLD, NEW] = ["value-before-everything", "value-that-is-new"];
 
@@ -47,7 +47,7 @@ const SOME: Partial<Record<Kind, number>> = {
   containerApp: 2,
   job: 1,
 };
-const NUMBERS = ALL ? KINDS : SOME;
+const NUMBERS = IS_CAMPAIGN ? KINDS : SOME;
 const total = Object.values(NUMBERS).reduce((sum, number) => sum + number, 0);
 
 async function populated(secret: string, kinds = NUMBERS): Promise<AzureCompany> {
@@ -100,7 +100,7 @@ const acted = (Object.keys(KINDS) as Kind[]).filter((kind) => HOW[kind] === "act
 /** Each of the consumers that can be acted on; otherwise one that does nothing. */
 const FAILING = acted
   .flatMap((kind) => Array.from({ length: KINDS[kind] }, (_, index) => ({ kind, index })))
-  .filter(({ kind, index }) => ALL || (index === 0 && kind === "apiManagement"));
+  .filter(({ kind, index }) => IS_CAMPAIGN || (index === 0 && kind === "apiManagement"));
 
 test.each(FAILING)(
   "where the $kind $index does not take it, all are back on the old value",

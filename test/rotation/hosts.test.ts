@@ -4,6 +4,7 @@ import { appIdOf, keyIdOf, secretValueOf } from "../../infra/local/cloud/company
 import type { Company } from "../../infra/local/cloud/company/company.ts";
 import type { Fault } from "../../infra/local/cloud/faults.ts";
 import { DAY_MS, MINUTE_MS } from "../../shared/time.ts";
+import { IS_CAMPAIGN } from "../support/cases.ts";
 import { licence } from "../support/licence.ts";
 import { movedClock } from "../support/moved-clock.ts";
 import { ADMIN, type Answer, Service } from "../support/service.ts";
@@ -30,7 +31,7 @@ const KILLS: { at: string; fault: Fault }[] = [
     fault: { match: { operation: "graph.removePassword" }, action: { kind: "hangAfter" } },
   },
 ];
-const CHOSEN = process.env.ROTATION_DEATHS === "all" ? KILLS : KILLS.slice(1, 2);
+const CHOSEN = IS_CAMPAIGN ? KILLS : KILLS.slice(1, 2);
 
 const APP = "Shop API";
 const [appId, secretId] = [appIdOf(APP), keyIdOf(APP, "primary")];

@@ -3,7 +3,7 @@ import { secretValueOf } from "../../infra/local/cloud/company/applications.ts";
 import type { RotationStatus } from "../../shared/rotation/rotation.ts";
 import { MINUTE_MS } from "../../shared/time.ts";
 import { liveIn } from "../azure/live-cloud.ts";
-import { seedBy } from "../support/seed.ts";
+import { IS_CAMPAIGN, SEED } from "../support/cases.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { Company } from "./consumers.ts";
 import { holds, keepsSecrets } from "./invariants.ts";
@@ -11,13 +11,11 @@ import { BOSS, type Death, VAULT, World } from "./room.ts";
 
 /**
  * Workers die at each of their calls to storage and the cloud: before it is sent, after it was carried out, and so that it is
- * carried out after another worker has gone on. `ROTATION_DEATHS=all` tries every call; otherwise a few, another few with
- * another `KILL_SEED`.
+ * carried out after another worker has gone on.
  */
-const ALL = process.env.ROTATION_DEATHS === "all";
-const SEED = seedBy("KILL_SEED");
+
 /** Every so many calls one death. */
-const STRIDE = ALL ? 1 : 43;
+const STRIDE = IS_CAMPAIGN ? 1 : 43;
 const HOW: Death["how"][] = ["before", "after", "late"];
 
 let world: World;
@@ -89,10 +87,10 @@ test.each(scenarios)("whoever dies where in $name, it goes on", { timeout: 7_200
   await dies(scenario, undefined);
   const calls = world.calls.length - before;
   let died = 0;
-  for (let at = ALL ? 1 : 1 + (SEED % STRIDE); at < calls; at += STRIDE) {
-    for (const how of ALL ? HOW : [HOW[(SEED + at) % 3]!]) {
+  for (let at = IS_CAMPAIGN ? 1 : 1 + (SEED % STRIDE); at < calls; at += STRIDE) {
+    for (const how of IS_CAMPAIGN ? HOW : [HOW[(SEED + at) % 3]!]) {
       const happened = await dies(scenario, { at, how }).catch((error: unknown) => {
-        throw new Error(`KILL_SEED=${SEED}, ${how} call ${at}: ${error instanceof Error ? error.message : error}`, {
+        throw new Error(`SEED=${SEED}, ${how} call ${at}: ${error instanceof Error ? error.message : error}`, {
           cause: error,
         });
       });
@@ -100,7 +98,7 @@ test.each(scenarios)("whoever dies where in $name, it goes on", { timeout: 7_200
     }
   }
   expect(died).toBeGreaterThan(0);
-  if (ALL) console.log(`${scenario.name}: ${died} deaths, ${calls} calls of a rotation without one`);
+  if (IS_CAMPAIGN) console.log(`${scenario.name}: ${died} deaths, ${calls} calls of a rotation without one`);
 });
 
 test("no value was written down on the way", () => keepsSecrets(world, azurite.connectionString(), values));

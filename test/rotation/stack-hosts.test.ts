@@ -5,18 +5,16 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { Dice } from "../../infra/local/cloud/company/dice.ts";
 import type { CompanyResource } from "../../infra/local/cloud/company/resources.ts";
 import { MINUTE_MS, SECOND_MS } from "../../shared/time.ts";
+import { IS_CAMPAIGN, SEED } from "../support/cases.ts";
 import { licence } from "../support/licence.ts";
 import { movedClock } from "../support/moved-clock.ts";
-import { seedBy } from "../support/seed.ts";
 import { ADMIN, type Answer, Service } from "../support/service.ts";
 
 /**
  * Hosts killed with SIGKILL while a vault's secret is rotated with those who use it: at a drawn write to the tables or call to
- * the cloud, before it is carried out or after. `STACK_DEATHS=all` has 15 rotations of each outcome killed, otherwise one in
- * all; KILL_SEED repeats a run.
+ * the cloud, before it is carried out or after. A campaign has 15 rotations of each outcome killed,
+ * the suite one in all.
  */
-const ALL = process.env.STACK_DEATHS === "all";
-const SEED = seedBy("KILL_SEED");
 const DEATHS = 15;
 /** Every rotation has so many writes and so many calls. */
 const LEAST_STEPS = 24;
@@ -223,7 +221,7 @@ async function rotated(outcome: Outcome, moment: Moment) {
   await pass(10 * MINUTE_MS);
   token = await service.signIn(ADMIN);
   control.resetCounts();
-  const where = `${outcome}, killed ${moment.how} ${moment.of} ${moment.at}, KILL_SEED=${SEED}`;
+  const where = `${outcome}, killed ${moment.how} ${moment.of} ${moment.at}, SEED=${SEED}`;
   const death = new Death(moment);
   try {
     const body = { newValue: value, includeResources: included };
@@ -297,7 +295,7 @@ async function keptSecret(answer: string, where: string): Promise<void> {
 const drawn = (within: number): number => 1 + Math.floor(dice.next() * within);
 const HOW: Moment["how"][] = ["before", "after"];
 
-if (ALL) {
+if (IS_CAMPAIGN) {
   test.each<Outcome>(["completed", "rolledBack"])(
     `killed at ${DEATHS} moments of one that ends %s, it ends so all the same`,
     { timeout: 1_800_000 },
@@ -317,7 +315,7 @@ if (ALL) {
         if ((await rotated(outcome, moment)).died) died.push(`${moment.how} ${of} ${moment.at}`);
       }
       console.info(
-        `${outcome}: ${died.length} deaths in ${rotations} rotations of ${JSON.stringify(steps)}: ${died.join(", ")}; KILL_SEED=${SEED}`,
+        `${outcome}: ${died.length} deaths in ${rotations} rotations of ${JSON.stringify(steps)}: ${died.join(", ")}; SEED=${SEED}`,
       );
     },
   );

@@ -4,14 +4,13 @@ import { type PlannedConsumer, unknownConsumers } from "../../shared/rotation/co
 import type { RotationRecord } from "../../shared/rotation/rotation.ts";
 import { HOUR_MS } from "../../shared/time.ts";
 import { liveIn } from "../azure/live-cloud.ts";
-import { seedBy } from "../support/seed.ts";
+import { IS_CAMPAIGN, SEED } from "../support/cases.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { Company, type Trouble } from "./consumers.ts";
 import { keepsSecrets } from "./invariants.ts";
 import { BOSS, type Death, VAULT, World } from "./room.ts";
 
-/** `STACK_DEATHS=all` has workers die at 30 moments of each scenario and each consumer fail; otherwise at some. */
-const ALL = process.env.STACK_DEATHS === "all";
+/** In a campaign workers die at 30 moments of each scenario, and each consumer fails. */
 const OWN = "kv-lifecycle-service";
 const OLD = "value-before-everything";
 const NEW = "value-that-is-new";
@@ -112,7 +111,7 @@ const TROUBLES: Trouble[] = ["denied", "never takes it", "says it can't", "throt
 const FAILING = Array.from({ length: 20 }, (_, index) => ({
   id: `action-${index}`,
   trouble: TROUBLES[index % TROUBLES.length]!,
-})).filter((_, index) => ALL || index === 16 || index === 18);
+})).filter((_, index) => IS_CAMPAIGN || index === 16 || index === 18);
 
 test.each(FAILING)(
   "where $id fails ($trouble), everybody who was acted on is back on the old value",
@@ -331,7 +330,7 @@ test("a value is held before its rotation is written, and removed where that nev
 });
 
 /** Moments at which a worker dies; another then goes on. */
-const MOMENTS = ALL ? 30 : 2;
+const MOMENTS = IS_CAMPAIGN ? 30 : 2;
 
 test.each(["completed", "rolledBack"] as const)(
   "whoever dies where, a rotation that ends %s touches everybody as it should",
@@ -354,14 +353,14 @@ test.each(["completed", "rolledBack"] as const)(
       return { deaths, calls: world.calls.length - before };
     };
     const { calls } = await once();
-    const dice = new Dice(seedBy("KILL_SEED"));
+    const dice = new Dice(SEED);
     let died = 0;
     for (let moment = 0; moment < MOMENTS; moment++) {
       const at = 1 + Math.floor(((moment + dice.next()) * calls) / MOMENTS);
       died += (await once({ at, how: (["before", "after", "late"] as const)[moment % 3]! })).deaths;
     }
     expect(died).toBeGreaterThan(0);
-    if (ALL) console.log(`${ends}: ${died} deaths, ${calls} calls of a rotation without one`);
+    if (IS_CAMPAIGN) console.log(`${ends}: ${died} deaths, ${calls} calls of a rotation without one`);
   },
 );
 

@@ -3,8 +3,8 @@ import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { liveIn } from "../azure/live-cloud.ts";
+import { IS_CAMPAIGN, SEED } from "../support/cases.ts";
 import { type MovedClock, movedClock } from "../support/moved-clock.ts";
-import { seedBy } from "../support/seed.ts";
 import { createWorkers, differences, everyRow } from "./room.ts";
 import { KINDS, type Reached, runSchedule } from "./schedule.ts";
 
@@ -15,9 +15,7 @@ vi.mock("../../shared/storage/limits.ts", async (original) => ({
   MAX_RETRY_MS: 20,
 }));
 
-/** `SCHEDULES=500 SCHEDULES_SEED=7 npx vitest run test/state/schedules.test.ts` runs more, or those of a seed again. */
-const COUNT = Number(process.env.SCHEDULES ?? 20);
-const SEED = seedBy("SCHEDULES_SEED");
+const COUNT = IS_CAMPAIGN ? 200 : 20;
 const AT_ONCE = 4;
 
 let azurite: Azurite;

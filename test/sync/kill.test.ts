@@ -3,12 +3,13 @@ import { once } from "node:events";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { liveIn } from "../azure/live-cloud.ts";
+import { IS_CAMPAIGN } from "../support/cases.ts";
 import type { Steps } from "../support/mortal.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
 import { COPIES, openRoom, type Room, SOURCE } from "./room.ts";
 
-/** With SYNC_KILLS=10 every step, and ten kills of each of ten runs: some minutes. Else a sample. */
-const CAMPAIGN = Number(process.env.SYNC_KILLS ?? 0);
+/** Runs of which each is killed ten times. */
+const RUNS = IS_CAMPAIGN ? 10 : 1;
 /** Longer than a lease, as it takes until somebody takes over. */
 const TAKEN_OVER_MS = 7 * 60_000;
 
@@ -94,7 +95,7 @@ describe("a process that dies at any of its steps, before or after, leaves the t
     const whole: Steps = { taken: 0 };
     expect(await live(scenario, whole)).toBe(1);
     expect(whole.taken).toBeGreaterThan(8);
-    const every = CAMPAIGN > 0 ? 1 : name === "a new version" ? 3 : 7;
+    const every = IS_CAMPAIGN ? 1 : name === "a new version" ? 3 : 7;
     for (let dieAt = 1; dieAt <= whole.taken; dieAt += every) {
       for (const when of ["before", "after"] as const) {
         const steps: Steps = { taken: 0, dieAt, when };
@@ -130,7 +131,7 @@ test("where the provider can't tell what a target holds, a death leaves it writt
   };
   const whole: Steps = { taken: 0 };
   expect(await live(whole)).toBe(1);
-  for (let dieAt = 1; dieAt <= whole.taken; dieAt += CAMPAIGN > 0 ? 1 : 6) {
+  for (let dieAt = 1; dieAt <= whole.taken; dieAt += IS_CAMPAIGN ? 1 : 6) {
     for (const when of ["before", "after"] as const) {
       expect([1, 2]).toContain(await live({ taken: 0, dieAt, when }));
     }
@@ -163,9 +164,9 @@ describe("kill -9", () => {
     );
     const moments = Array.from({ length: 10 }, (_, at) => 1 + Math.round((at * (steps.taken - 1)) / 9));
     const outcomes: string[] = [];
-    for (let run = 0; run < Math.max(1, CAMPAIGN); run++) {
+    for (let run = 0; run < RUNS; run++) {
       for (const [at, dieAt] of moments.entries()) {
-        if (CAMPAIGN === 0 && at % 4 !== 2) continue;
+        if (!IS_CAMPAIGN && at % 4 !== 2) continue;
         const { recordId, targetName, expected } = await SCENARIOS["a new version"]!.arrange();
         const before = writes();
         outcomes.push(String(await killed(recordId, dieAt, (run + at) % 2 === 0 ? "before" : "after")));
@@ -177,7 +178,7 @@ describe("kill -9", () => {
       }
     }
     expect(new Set(outcomes)).toEqual(new Set(["SIGKILL"]));
-    if (CAMPAIGN > 0)
+    if (IS_CAMPAIGN)
       console.log(`${outcomes.length} kills at ${moments.join(", ")} of ${steps.taken} steps, each written once`);
   });
 });
