@@ -1,5 +1,5 @@
 import * as z from "zod";
-import type { AssetRecord } from "../inventory/asset.ts";
+import { type AssetRecord, credentialTitle } from "../inventory/asset.ts";
 import { ownersOf } from "../inventory/holder.ts";
 
 /**
@@ -12,6 +12,8 @@ export const AssetFacts = z.object({
   keyType: z.string().optional(),
   /** Unix seconds since when it is valid: its activation, else its creation. */
   from: z.int().optional(),
+  /** What people call a directory's credential. */
+  credentialName: z.string().optional(),
   /** A credential of a service principal, not of an application. */
   servicePrincipal: z.boolean().optional(),
 });
@@ -20,6 +22,7 @@ export type AssetFacts = z.infer<typeof AssetFacts>;
 /** An application may have hundreds, and who writes a tag can write what they like: a row holds thousands of assets. */
 const MAX_OWNERS = 3;
 const MAX_OWNER_CHARACTERS = 128;
+const MAX_NAME_CHARACTERS = 256;
 
 /** Owners as they are kept, and as one that is asked for is compared with them. */
 export const ownerText = (owner: string): string => owner.slice(0, MAX_OWNER_CHARACTERS);
@@ -34,6 +37,7 @@ export function assetFactsOf(asset: AssetRecord, ownerTag: string): AssetFacts |
     ...(owners.length > 0 && { owners }),
     ...(asset.keyType !== undefined && { keyType: asset.keyType }),
     ...(from !== undefined && { from }),
+    ...(asset.credential && { credentialName: credentialTitle(asset.credential).slice(0, MAX_NAME_CHARACTERS) }),
     ...(asset.credential?.of === "servicePrincipal" && { servicePrincipal: true }),
   };
   return Object.keys(facts).length > 0 ? facts : undefined;

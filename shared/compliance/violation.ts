@@ -15,6 +15,8 @@ export interface Violation {
   resourceId: string;
   resourceType: ResourceType;
   resourceName: string;
+  /** Of a directory's credential. Null where its findings were written by an earlier version. */
+  credentialName: string | null;
   /** Null, as the subscription, for what is no key vault's. */
   vaultName: string | null;
   subscriptionId: string | null;
@@ -85,6 +87,7 @@ export function violationOf(slice: Slice, item: Finding, overview: Overview, see
     resourceId,
     resourceType,
     resourceName: name,
+    credentialName: facts.credentialName ?? null,
     vaultName: isHolder ? null : vault.name,
     subscriptionId: isHolder ? null : vault.subscriptionId,
     owner: facts.owners?.[0] ?? null,

@@ -2,6 +2,7 @@ import { Link } from "@fluentui/react-components";
 import type { Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { Instant } from "../../parts/instant.tsx";
+import { isolated } from "../../parts/isolated.ts";
 
 type AlertItem = Schemas["AlertItem"];
 
@@ -17,10 +18,10 @@ const KINDS: Partial<Record<AlertItem["kind"], string>> = {
 };
 
 /** One thing that a rule tells of; an asset leads to it, and a violation to all of its check, with what mends them. */
-export function Item({ item: { kind, id, expiresOn, since } }: { item: AlertItem }) {
+export function Item({ item: { kind, id, credentialName, expiresOn, since } }: { item: AlertItem }) {
   return (
     <>
-      {KINDS[kind]} <What kind={kind} id={id} />
+      {KINDS[kind]} <What kind={kind} id={id} name={credentialName === null ? id : isolated(credentialName)} />
       {expiresOn && (
         <>
           , expiry <Instant at={expiresOn} />
@@ -35,9 +36,9 @@ export function Item({ item: { kind, id, expiresOn, since } }: { item: AlertItem
   );
 }
 
-function What({ kind, id }: Pick<AlertItem, "kind" | "id">) {
-  if (kind === "asset") return <Link href={createHref(`/inventory/${encodeURIComponent(id)}`)}>{id}</Link>;
-  if (kind !== "violation") return id;
+function What({ kind, id, name }: Pick<AlertItem, "kind" | "id"> & { name: string }) {
+  if (kind === "asset") return <Link href={createHref(`/inventory/${encodeURIComponent(id)}`)}>{name}</Link>;
+  if (kind !== "violation") return name;
   // The id of its check, and of what it is about.
   const [check = "", ...about] = id.split(".");
   return (

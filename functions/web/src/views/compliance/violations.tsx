@@ -29,13 +29,13 @@ const COLUMNS: Column<Violation>[] = [
   { title: "Check that fails", wide: true, cell: (violation) => <Details violation={violation} /> },
   {
     title: "Where",
-    cell: ({ resourceType, resourceId, resourceName, vaultName }) =>
+    cell: ({ resourceType, resourceId, resourceName, credentialName, vaultName }) =>
       resourceType === "vault" ? (
         resourceName
       ) : (
         <Link href={createHref(`/inventory/${encodeURIComponent(resourceId)}`, {})}>
           {vaultName !== null && `${vaultName}/`}
-          {resourceName}
+          {credentialName ?? resourceName}
         </Link>
       ),
   },
