@@ -14,7 +14,7 @@ const company: Company = {
       name: "Only",
       vaults: Array.from({ length: VAULTS }, (_, index) => ({
         name: `kv-${index}`,
-        generate: { secrets: 60, keys: 4, certificates: 4 },
+        generate: { secrets: 20, keys: 4, certificates: 4 },
       })),
     },
   ],
@@ -49,7 +49,7 @@ beforeEach(async () => {
     if (status === "queued" || status === "running") await service.scanEnds(scanId);
 });
 
-const ROUNDS = IS_CAMPAIGN ? 40 : 4;
+const ROUNDS = IS_CAMPAIGN ? 40 : 2;
 
 test(
   `killed at ${ROUNDS} writes drawn by the seed ${SEED}, every scan still ends, and the inventory is that of the cloud`,

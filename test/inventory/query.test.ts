@@ -171,7 +171,7 @@ function expected(filter: AssetFilter): string[] {
   return found.sort((a, b) => (place(a) < place(b) ? -1 : 1)).map(assetId);
 }
 
-const RUNS = IS_CAMPAIGN ? 1000 : 60;
+const RUNS = IS_CAMPAIGN ? 1000 : 40;
 
 test("any filters together, walked in any steps over short pages, answer just what matches, in order, and its total", async () => {
   const reached = { nothing: 0, something: 0, secondPage: 0, offset: 0, unindexed: 0 };
