@@ -27,12 +27,14 @@ const HELP = `npm run mutate -- --sample N --seed S [--room ROOM] [--workers N] 
 
 Each change runs through types, lint and the tests of its room, and stops at the first that fails. Ends with 1 when less
 than 80 % of all or 65 % of a room is noticed. Changes that alter nothing anyone could see are listed with a reason in
-infra/mutate/equivalent.json. State lies in .local/mutate/. 400 take two to three hours on two cores.`;
+infra/mutate/equivalent.json. State lies in .local/mutate/. 400 take two to three hours on two cores. A test file that notices a change is run without it once: it must hold.`;
 
 const root = path.resolve(import.meta.dirname, "../..");
 /** What decides which changes are drawn, and what else decides whether they are noticed. */
 const CODE = ["{shared,functions}/**/*.ts", "infra/mutate/*.ts"];
 const TESTS = ["{test,infra/local,infra/build}/**/*.ts"];
+/** What a test file may take that has not run yet. */
+const UNKNOWN_SECONDS = 60;
 const { values: options } = commandLine(HELP, {
   options: {
     sample: { type: "string", default: "400" },
@@ -79,56 +81,41 @@ process.on("exit", () => {
 for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, () => process.exit(1));
 
 const order = new TestOrder(judged);
-const left = drawn.filter((one) => !judged.some(({ change }) => isSame(change, one.change)));
-await unchanged([...new Set(left.flatMap(({ change }) => testsOf(change.file)))]);
-const queue = [...left];
+const queue = drawn.filter((one) => !judged.some(({ change }) => isSame(change, one.change)));
+/** Seconds of the test files that are known to hold without any change. */
+const held = heldFile();
+order.learn(held.seconds);
 await Promise.all(copies.map((copy) => work(copy)));
 process.exitCode = printReport(judged, textOf) ? 0 : 1;
-
-/** Without any change all tests hold; how long they take sets the limit for those with one. */
-async function unchanged(tests: string[]): Promise<void> {
-  const file = path.join(path.dirname(state), `${digest(CODE)}-${digest(TESTS)}.seconds.json`);
-  if (existsSync(file)) order.learn(JSON.parse(readFileSync(file, "utf8")));
-  const unknown = tests.filter((test) => order.secondsOf(test) === undefined);
-  if (unknown.length === 0) return;
-  console.log(`First ${unknown.length} test files without a change`);
-  await Promise.all(
-    copies.map(async (copy) => {
-      for (let test = unknown.shift(); test !== undefined; test = unknown.shift()) {
-        const run = await copy.test([test], 900);
-        if (run === undefined) fail(`${test} did not end within 15 minutes, without any change.`);
-        else if (run.failed.length > 0) fail(`${test} fails without any change: ${JSON.stringify(run.failed[0])}`);
-        else order.learn(run.seconds);
-      }
-    }),
-  );
-  writeFileSync(file, JSON.stringify(order.seconds()));
-}
 
 async function work(copy: Copy): Promise<void> {
   for (let next = queue.shift(); next !== undefined; next = queue.shift()) {
     const begun = Date.now();
     const text = textOf.get(next.change.file)!;
     copy.make(next.change, text);
-    const one: Judged = { ...next, ...(await notice(copy, next.change)), seconds: (Date.now() - begun) / 1000 };
+    const { test, ...verdict } = await notice(copy, next.change);
+    const one: Judged = { ...next, ...verdict, seconds: (Date.now() - begun) / 1000 };
     copy.undo(next.change, text);
+    if (test !== undefined) await holdsUnchanged(copy, test);
     judged.push(one);
     order.count(one);
     appendFileSync(state, `${JSON.stringify(one)}\n`);
-    const verdict = one.noticed ? `noticed by ${one.noticed}` : "SURVIVED";
+    const outcome = one.noticed ? `noticed by ${one.noticed}` : "SURVIVED";
     console.log(
-      `[${judged.length}/${drawn.length}] ${verdict} (${one.seconds.toFixed(0)} s) ${said(one.change, text)}`,
+      `[${judged.length}/${drawn.length}] ${outcome} (${one.seconds.toFixed(0)} s) ${said(one.change, text)}`,
     );
   }
 }
 
-async function notice(copy: Copy, change: Change): Promise<Pick<Judged, "noticed" | "by">> {
+/** `test` is the file that noticed. */
+async function notice(copy: Copy, change: Change): Promise<Pick<Judged, "noticed" | "by"> & { test?: string }> {
   if (!(await copy.typesHold())) return { noticed: "types" };
   if (!(await copy.lintHolds(change))) return { noticed: "lint" };
   const tests = order.sort(testsOf(change.file), roomOf(change.file));
-  const limitSeconds = 120 + 3 * tests.reduce((sum, test) => sum + (order.secondsOf(test) ?? 0), 0);
+  const limitSeconds = 120 + 3 * tests.reduce((sum, test) => sum + (order.secondsOf(test) ?? UNKNOWN_SECONDS), 0);
   const run = await copy.test(tests, limitSeconds);
   if (run === undefined) return { noticed: "time" };
+  order.learn(run.seconds);
   const [failure] = run.failed;
   if (failure === undefined) return {};
   // A test that only waited too long may have had a busy machine: it must do so twice.
@@ -139,7 +126,22 @@ async function notice(copy: Copy, change: Change): Promise<Pick<Judged, "noticed
       if (others?.failed.length === 0) return {};
     }
   }
-  return { noticed: "tests", by: `${failure.file} ${failure.test}` };
+  return { noticed: "tests", by: `${failure.file} ${failure.test}`, test: failure.file || tests[0]! };
+}
+
+/** Ends the run when a test that noticed a change fails without any, too: then it says nothing. */
+async function holdsUnchanged(copy: Copy, test: string): Promise<void> {
+  if (test in held.seconds) return;
+  const run = await copy.test([test], 900);
+  if (run === undefined) fail(`${test} did not end within 15 minutes, without any change.`);
+  if (run.failed.length > 0) fail(`${test} fails without any change: ${JSON.stringify(run.failed[0])}`);
+  Object.assign(held.seconds, run.seconds);
+  writeFileSync(held.file, JSON.stringify(held.seconds));
+}
+
+function heldFile(): { file: string; seconds: Record<string, number> } {
+  const file = path.join(path.dirname(state), `${digest(CODE)}-${digest(TESTS)}.seconds.json`);
+  return { file, seconds: existsSync(file) ? JSON.parse(readFileSync(file, "utf8")) : {} };
 }
 
 /**

@@ -14,10 +14,6 @@ export class TestOrder {
     for (const [test, each] of Object.entries(seconds)) this.#seconds.set(test, each);
   }
 
-  seconds(): Record<string, number> {
-    return Object.fromEntries(this.#seconds);
-  }
-
   secondsOf(test: string): number | undefined {
     return this.#seconds.get(test);
   }
