@@ -10,8 +10,8 @@ import {
   SignOut,
   UserView,
   userParameter,
-  userView,
 } from "../shared/access/api.ts";
+import { userView } from "../shared/access/views.ts";
 import { SESSION_COOKIE } from "../shared/http/admission.ts";
 import type { Endpoint } from "../shared/http/endpoint.ts";
 import { requireSameOrigin } from "../shared/http/origin.ts";

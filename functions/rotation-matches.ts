@@ -13,7 +13,8 @@ import {
   VerifiedMatch,
   verifiedMatchView,
 } from "../shared/rotation/matches-api.ts";
-import { Policy, PolicyChange, policyView } from "../shared/rotation/policies-api.ts";
+import { Policy, PolicyChange } from "../shared/rotation/policies-api.ts";
+import { policyView } from "../shared/rotation/policy-view.ts";
 import { endpoint, poison, queue, timer } from "./kit.ts";
 
 const tag = "Rotation";

@@ -10,7 +10,7 @@ import type { Clock, Logger, Randomness } from "../runtime.ts";
 import type { Tables } from "../storage/tables.ts";
 import { SECOND_MS } from "../time.ts";
 import { type Administration, createAdministration } from "./administration.ts";
-import { entraView, type Principal, userView } from "./api.ts";
+import type { Principal } from "./api.ts";
 import { type ApiTokens, createApiTokens } from "./api-tokens.ts";
 import { createAuthentication } from "./authentication.ts";
 import { bootstrapAdministrator } from "./bootstrap.ts";
@@ -27,6 +27,7 @@ import { addressOf, createSignIn, type PasswordSignIn, type SignIn } from "./sig
 import { createTokens, keyedHash } from "./tokens.ts";
 import { isAdministrator, revised, stillRevoked, tokensEnded, type UserRow, userKey } from "./user.ts";
 import { createUsers } from "./users.ts";
+import { entraView, userView } from "./views.ts";
 
 /** Who may come in: users, their passwords, tokens and sessions. */
 export interface Access {

@@ -8,7 +8,7 @@ import type { Page, PageRequest } from "../http/paging.ts";
 import { notFound, Problem } from "../http/problem.ts";
 import type { Clock, Randomness } from "../runtime.ts";
 import { RowExists } from "../storage/tables.ts";
-import { type AccountView, accountView, type UserChange as ChangeSchema, type Viewed } from "./api.ts";
+import type { AccountView, UserChange as ChangeSchema } from "./api.ts";
 import type { SignInFailures } from "./failures.ts";
 import { type Identities, identityTaken } from "./identities.ts";
 import { refuseWeakPassword } from "./password-policy.ts";
@@ -16,6 +16,7 @@ import type { Passwords } from "./passwords.ts";
 import type { PasswordSignIn } from "./sign-in.ts";
 import { revised, tokensEnded, type UserRecord, type UserRow, userKey } from "./user.ts";
 import { type Users, userExists } from "./users.ts";
+import { accountView, type Viewed } from "./views.ts";
 
 export interface NewUser {
   username: string;

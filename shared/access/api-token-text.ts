@@ -1,5 +1,5 @@
 import { crc32 } from "node:zlib";
-import { isUsername } from "./api.ts";
+import { USERNAME } from "./user.ts";
 
 /**
  * How API tokens are written: `clm_`, 32 random bytes, whose it is and the CRC32 of that text, all in base62. So scanners for
@@ -35,7 +35,7 @@ export function readApiToken(text: string): { user: string | undefined } | undef
   const digits = shape[1]!;
   if (digits === "") return { user: undefined };
   const user = textOf([...digits].reduce((number, digit) => number * 62n + BigInt(DIGITS.indexOf(digit)), 0n));
-  return isUsername(user) ? { user } : undefined;
+  return USERNAME.test(user) ? { user } : undefined;
 }
 
 const checkOf = (digits: string): string => base62(BigInt(crc32(digits)), CHECK_DIGITS);

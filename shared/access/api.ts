@@ -1,19 +1,13 @@
 import * as z from "zod";
-import { type Actor, ROLES } from "../http/endpoint.ts";
-import type { Row } from "../storage/entity.ts";
-import { REFUSALS, type RefusalRecord, type UserRecord, userId } from "./user.ts";
+import { ROLES } from "../http/endpoint.ts";
+import { USERNAME } from "./user.ts";
 
 /** Users, sign-ins and passwords as the API shows and takes them. */
 
 export const Username = z
   .string()
-  .regex(
-    /^[A-Za-z0-9][A-Za-z0-9._@+-]{0,127}$/,
-    "must be 1 to 128 letters, digits or . _ @ + -, a letter or digit first",
-  )
+  .regex(USERNAME, "must be 1 to 128 letters, digits or . _ @ + -, a letter or digit first")
   .meta({ description: "Upper and lower case are the same user.", example: "maria.lopez" });
-
-export const isUsername = (text: string): boolean => Username.safeParse(text).success;
 
 /** What the audit log calls those who are no users, and how single sign-on names its own. */
 const RESERVED = /^(system|anonymous|sso-.*)$/i;
@@ -140,47 +134,6 @@ export const Me = z.union([
   EntraView.extend({ tier }).meta({ id: "SignedInPrincipal" }),
 ]);
 
-export const entraView = ({ username, role }: Actor): z.infer<typeof EntraView> => ({
-  id: username,
-  username,
-  role,
-  source: "entra",
-});
-
-/** The members of a row that its views are made of. */
-export const VIEWED = [
-  "username",
-  "email",
-  "role",
-  "source",
-  "sso",
-  "state",
-  "mustChangePassword",
-  "revision",
-  "createdAt",
-  "createdBy",
-  "updatedAt",
-  "lastSignInAt",
-] as const satisfies readonly (keyof UserRecord)[];
-export type Viewed = Pick<UserRecord, (typeof VIEWED)[number]>;
-
-export function userView(user: Viewed): UserView {
-  return {
-    id: userId(user),
-    username: user.username,
-    email: user.email ?? null,
-    role: user.role,
-    source: user.source ?? "local",
-    state: user.state,
-    mustChangePassword: user.mustChangePassword ?? false,
-    createdAt: user.createdAt,
-    createdBy: user.createdBy,
-    updatedAt: user.updatedAt,
-    lastSignInAt: user.lastSignInAt ?? null,
-    etag: `"${user.revision}"`,
-  };
-}
-
 const SsoIdentity = z
   .strictObject({
     issuer: z.string().min(1).max(1024).meta({ description: "The provider's issuer, or its SAML entity id." }),
@@ -196,12 +149,6 @@ export const AccountView = UserView.extend({
   }),
 }).meta({ id: "UserAccount" });
 export type AccountView = z.infer<typeof AccountView>;
-
-export const accountView = (user: Viewed, lockedUntil: Date | undefined): AccountView => ({
-  ...userView(user),
-  sso: user.sso ?? null,
-  lockedUntil: lockedUntil?.toISOString() ?? null,
-});
 
 const Email = z.email("must be an e-mail address").max(254);
 
@@ -241,15 +188,6 @@ export const RefusedIdentity = z
   })
   .meta({ id: "RefusedIdentity" });
 export type RefusedIdentity = z.infer<typeof RefusedIdentity>;
-
-export const refusedIdentityView = (row: Row<RefusalRecord>): RefusedIdentity => ({
-  id: row.rowKey.slice(REFUSALS.length),
-  issuer: row.issuer,
-  subject: row.subject,
-  username: row.username,
-  refusedAt: row.refusedAt,
-  refusedBy: row.refusedBy,
-});
 
 /** A session as the API shows it. */
 export const SessionView = z

@@ -1,5 +1,13 @@
-import type { CryptoKey, JSONWebKeySet, JWSHeaderParameters } from "jose";
-import type { RemoteJWKSet } from "jose/jwks/remote";
+import {
+  type CryptoKey,
+  createRemoteJWKSet,
+  decodeJwt,
+  errors,
+  type JSONWebKeySet,
+  type JWSHeaderParameters,
+  jwtVerify,
+  type RemoteJWKSet,
+} from "jose";
 import * as z from "zod";
 import type { Config } from "../config/config.ts";
 import { badCredential } from "../http/admission.ts";
@@ -94,21 +102,19 @@ export function createEntraTokens(deps: {
 
   /** The key that a token names. @throws {JOSEError} when it is none of this issuer's. @throws {KeysUnreadable} */
   async function keyOf(issuer: Issuer, header: JWSHeaderParameters): Promise<CryptoKey> {
-    const { JWKSMultipleMatchingKeys, JWKSNoMatchingKey } = await import("jose/errors");
     try {
       const keys = await keySetOf(issuer);
       const key = await keys(header);
       const published = keys.jwks()?.keys.find(({ kid }) => kid === header.kid);
-      if (!published || !isKeyOf(issuer, published)) throw new JWKSNoMatchingKey();
+      if (!published || !isKeyOf(issuer, published)) throw new errors.JWKSNoMatchingKey();
       return key;
     } catch (error) {
-      if (error instanceof JWKSNoMatchingKey || error instanceof JWKSMultipleMatchingKeys) throw error;
+      if (error instanceof errors.JWKSNoMatchingKey || error instanceof errors.JWKSMultipleMatchingKeys) throw error;
       throw new KeysUnreadable(issuer, error);
     }
   }
 
   async function verified(token: string, issuer: Issuer): Promise<Claims | undefined> {
-    const { jwtVerify } = await import("jose/jwt/verify");
     const { payload } = await jwtVerify(token, (header) => keyOf(issuer, header), {
       algorithms: [ALGORITHM],
       issuer: issuer.name,
@@ -138,14 +144,13 @@ export function createEntraTokens(deps: {
   return {
     async authenticate(token) {
       if (clientId === undefined) return undefined;
-      const issuer = issuers.get(await claimedIssuer(token));
+      const issuer = issuers.get(claimedIssuer(token));
       if (!issuer) return undefined;
-      const { JOSEError } = await import("jose/errors");
       try {
         const claims = await verified(token, issuer);
         return claims ? actorOf(claims, issuer) : badCredential("bearer");
       } catch (error) {
-        if (error instanceof JOSEError) return badCredential("bearer");
+        if (error instanceof errors.JOSEError) return badCredential("bearer");
         if (!(error instanceof KeysUnreadable)) throw error;
         log.warn(error.message, { error: String(error.cause) });
         return retryLater(
@@ -168,19 +173,17 @@ function issuersOf(tenant: string, { authorityHost, issuers }: Config["cloud"]):
 }
 
 /** Who a token says it is from; nothing of it is proved. Empty for what is no token at all. */
-async function claimedIssuer(token: string): Promise<string> {
-  const [{ decodeJwt }, { JOSEError }] = await Promise.all([import("jose/jwt/decode"), import("jose/errors")]);
+function claimedIssuer(token: string): string {
   try {
     return decodeJwt(token).iss ?? "";
   } catch (error) {
-    if (error instanceof JOSEError) return "";
+    if (error instanceof errors.JOSEError) return "";
     throw error;
   }
 }
 
 /** @throws {Error} whatever reading the issuer's metadata throws, or what is wrong with them. */
 async function openKeySet(issuer: Issuer): Promise<RemoteJWKSet> {
-  const { createRemoteJWKSet } = await import("jose/jwks/remote");
   const answer = await fetch(issuer.metadata, { redirect: "error", signal: AbortSignal.timeout(TIMEOUT_MS) });
   if (!answer.ok) throw new Error(`${issuer.metadata} answered ${answer.status}`);
   const metadata = Metadata.parse(await answer.json());

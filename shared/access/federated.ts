@@ -6,7 +6,6 @@ import type { Cookie } from "../http/reply.ts";
 import type { Clock, Randomness } from "../runtime.ts";
 import { isConflict } from "../storage/conflict.ts";
 import { insert, type Tables } from "../storage/tables.ts";
-import { Username, userView } from "./api.ts";
 import type { Sessions } from "./sessions.ts";
 import {
   Identity,
@@ -16,12 +15,14 @@ import {
   revised,
   signedIn,
   tokensEnded,
+  USERNAME,
   USERS_PARTITION,
   type UserRecord,
   type UserRow,
   userKey,
 } from "./user.ts";
 import type { Users } from "./users.ts";
+import { userView } from "./views.ts";
 
 /** Somebody whom an identity provider vouches for. */
 export interface Arriving {
@@ -209,5 +210,5 @@ function usernameOf(name: string | undefined): string | undefined {
     .replace(/^[^A-Za-z0-9]+/, "")
     .slice(0, LONGEST)
     .replace(/-+$/, "");
-  return Username.safeParse(plain).success && !RESERVED.test(plain) ? plain : undefined;
+  return USERNAME.test(plain) && !RESERVED.test(plain) ? plain : undefined;
 }

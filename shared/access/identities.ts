@@ -6,7 +6,7 @@ import { notFound, Problem } from "../http/problem.ts";
 import type { Clock } from "../runtime.ts";
 import { keyEnd } from "../storage/keys.ts";
 import { insert, type Operation, put, remove, type Tables } from "../storage/tables.ts";
-import { type RefusedIdentity, refusedIdentityView } from "./api.ts";
+import type { RefusedIdentity } from "./api.ts";
 import { pageOfRows } from "./row-pages.ts";
 import {
   Identity,
@@ -19,6 +19,7 @@ import {
   type UserRecord,
   userKey,
 } from "./user.ts";
+import { refusedIdentityView } from "./views.ts";
 
 /** Which identities of single sign-on are whose, and with which nobody signs in. */
 export interface Identities {

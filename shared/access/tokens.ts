@@ -1,4 +1,5 @@
 import { createHmac } from "node:crypto";
+import { errors, jwtVerify, SignJWT } from "jose";
 import * as z from "zod";
 import type { Config } from "../config/config.ts";
 import type { Clock, Randomness } from "../runtime.ts";
@@ -43,7 +44,6 @@ export function createTokens(deps: { config: TokenConfig; clock: Clock; randomne
 
   return {
     async issue({ username, uid }, at) {
-      const { SignJWT } = await import("jose/jwt/sign");
       const iat = at.getTime() / 1000;
       return await new SignJWT({ iat, exp: iat + TOKEN_SECONDS, uid })
         .setProtectedHeader({ alg: ALGORITHM, kid: signing.kid, typ: "JWT" })
@@ -55,16 +55,12 @@ export function createTokens(deps: { config: TokenConfig; clock: Clock; randomne
     },
 
     async verify(token) {
-      const [{ jwtVerify }, { JOSEError, JWKSNoMatchingKey }] = await Promise.all([
-        import("jose/jwt/verify"),
-        import("jose/errors"),
-      ]);
       try {
         const { payload } = await jwtVerify(
           token,
           ({ kid }) => {
             const key = kid === undefined ? undefined : keys.get(kid);
-            if (!key) throw new JWKSNoMatchingKey();
+            if (!key) throw new errors.JWKSNoMatchingKey();
             return key;
           },
           {
@@ -79,7 +75,7 @@ export function createTokens(deps: { config: TokenConfig; clock: Clock; randomne
         const { sub, uid, jti, iat, exp } = claims.data;
         return { username: sub, uid, id: jti, issuedAt: fromSeconds(iat), expiresAt: fromSeconds(exp) };
       } catch (error) {
-        if (error instanceof JOSEError) return undefined;
+        if (error instanceof errors.JOSEError) return undefined;
         throw error;
       }
     },

@@ -4,6 +4,8 @@ import { ROLES } from "../http/endpoint.ts";
 import type { Clock, Randomness } from "../runtime.ts";
 import { entity, type Row } from "../storage/entity.ts";
 
+export const USERNAME = /^[A-Za-z0-9][A-Za-z0-9._@+-]{0,127}$/;
+
 /** All users stand in one partition, so that a change of one and of the directory is one transaction. */
 export const USERS_PARTITION = "user";
 /** Row keys that no username can be: `|` is not among its characters, and sorts after all of them. */

@@ -3,7 +3,6 @@ import { Problem } from "../http/problem.ts";
 import { repeatOnConflict } from "../storage/conflict.ts";
 import type { Row } from "../storage/entity.ts";
 import { insert, type Operation, remove, replace, type Tables } from "../storage/tables.ts";
-import { isUsername, VIEWED, type Viewed } from "./api.ts";
 import { pageOfRows } from "./row-pages.ts";
 import {
   AFTER_USERS,
@@ -13,6 +12,7 @@ import {
   Identity,
   identityRow,
   isAdministrator,
+  USERNAME,
   USERS_PARTITION,
   User,
   type UserRecord,
@@ -20,6 +20,7 @@ import {
   userId,
   userKey,
 } from "./user.ts";
+import { VIEWED, type Viewed } from "./views.ts";
 
 /** The users as they are stored. The last active administrator can't go, also when two instances remove one each. */
 export interface Users {
@@ -60,7 +61,7 @@ const ATTEMPTS = 20;
 
 export function createUsers(tables: Tables): Users {
   async function find(username: string): Promise<UserRow | undefined> {
-    if (!isUsername(username)) return undefined;
+    if (!USERNAME.test(username)) return undefined;
     return await tables.get(User, USERS_PARTITION, userKey(username));
   }
 

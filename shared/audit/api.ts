@@ -5,6 +5,7 @@ import { Finding } from "./chain/findings.ts";
 import { PurgeRecord } from "./chain/purge-record.ts";
 import { AuditEntry, EVENT_TYPE } from "./entry.ts";
 import type { AuditQuery } from "./list.ts";
+import { MAX_FINDINGS } from "./verify/found.ts";
 
 /** The audit log as the API takes and shows it. */
 
@@ -71,9 +72,6 @@ export const AuditExport = z
     nextCursor: z.string().nullable(),
   })
   .meta({ id: "AuditExport", description: "With what the offline command needs to verify the entries." });
-
-/** Findings that one answer lists. */
-export const MAX_FINDINGS = 1000;
 
 const text = z.string();
 

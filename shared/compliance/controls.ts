@@ -29,17 +29,20 @@ export interface Control {
   checks: Map<string, string>;
 }
 
-/** One for all comparisons: each call of `localeCompare` with options makes another, which takes longer than to compare. */
-const byNumber = new Intl.Collator("en", { numeric: true }).compare;
+/** What was put together. Not at the start, of which it would be a tenth. */
+const CONTROLS = new Map<FrameworkId, readonly Control[]>();
 
-/** Every framework's controls that this service can say something of, in the order of their numbers. */
-export const CONTROLS: Readonly<Record<FrameworkId, readonly Control[]>> = Object.fromEntries(
-  FRAMEWORK_IDS.map((id) => [id, controlsOf(id).sort((a, b) => byNumber(a.id, b.id))]),
-) as Record<FrameworkId, Control[]>;
-
-function controlsOf(framework: FrameworkId): Control[] {
+/** A framework's controls that this service can say something of, in the order of their numbers. */
+export function controlsOf(framework: FrameworkId): readonly Control[] {
+  const known = CONTROLS.get(framework);
+  if (known) return known;
   const version = (CIS_VERSIONS as readonly FrameworkId[]).indexOf(framework);
-  return version >= 0 ? recommendationsOf(version) : mappedControlsOf(framework as keyof typeof TITLES);
+  const found = version >= 0 ? recommendationsOf(version) : mappedControlsOf(framework as keyof typeof TITLES);
+  // One for all comparisons: each call of `localeCompare` with options makes another, which takes longer than to compare.
+  const byNumber = new Intl.Collator("en", { numeric: true }).compare;
+  const controls = found.sort((a, b) => byNumber(a.id, b.id));
+  CONTROLS.set(framework, controls);
+  return controls;
 }
 
 function recommendationsOf(version: number): Control[] {
@@ -72,18 +75,20 @@ export interface ControlOfCheck {
 }
 
 /** The controls one check speaks to, over all frameworks. */
-export const controlsOfCheck = (checkId: string): readonly ControlOfCheck[] => BY_CHECK.get(checkId) ?? [];
-
-const BY_CHECK = new Map<string, ControlOfCheck[]>();
-for (const framework of FRAMEWORK_IDS) {
-  for (const { id, checks } of CONTROLS[framework]) {
-    for (const [check, basis] of checks)
-      BY_CHECK.set(check, [...(BY_CHECK.get(check) ?? []), { framework, control: id, basis }]);
-  }
+export function controlsOfCheck(checkId: string): readonly ControlOfCheck[] {
+  const known = BY_CHECK.get(checkId);
+  if (known) return known;
+  const controls = FRAMEWORK_IDS.flatMap((framework) =>
+    controlsOf(framework).flatMap(({ id, checks }) => {
+      const basis = checks.get(checkId);
+      return basis === undefined ? [] : [{ framework, control: id, basis }];
+    }),
+  );
+  BY_CHECK.set(checkId, controls);
+  return controls;
 }
 
-const CHECKS_OF = new Map(
-  FRAMEWORK_IDS.map((id) => [id, new Set(CONTROLS[id].flatMap((control) => [...control.checks.keys()]))] as const),
-);
+const BY_CHECK = new Map<string, readonly ControlOfCheck[]>();
+
 export const isOfFramework = (checkId: string, framework: FrameworkId): boolean =>
-  CHECKS_OF.get(framework)!.has(checkId);
+  controlsOfCheck(checkId).some((control) => control.framework === framework);

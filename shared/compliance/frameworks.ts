@@ -1,6 +1,6 @@
 import type { Check } from "./check.ts";
 import { checkOfId } from "./checks/all.ts";
-import { CONTROLS, type Control, FRAMEWORK_IDS, FRAMEWORKS, type FrameworkId, isOfFramework } from "./controls.ts";
+import { type Control, controlsOf, FRAMEWORK_IDS, FRAMEWORKS, type FrameworkId, isOfFramework } from "./controls.ts";
 import type { Counted, Counts } from "./overview.ts";
 import { countsOf } from "./overview.ts";
 import { type Score, scoreOf } from "./score.ts";
@@ -37,7 +37,7 @@ export interface FrameworkResult extends Pick<Score, "score" | "passed" | "faile
 export function frameworkResults(overview: Counted): FrameworkResult[] {
   const counts = countsOf(overview);
   return FRAMEWORK_IDS.map((id) => {
-    const controls = CONTROLS[id].map((control) => controlResult(control, counts));
+    const controls = controlsOf(id).map((control) => controlResult(control, counts));
     const controlsByStatus = { pass: 0, fail: 0, notApplicable: 0, manual: 0 };
     for (const { status } of controls) controlsByStatus[status]++;
     const { score, passed, failed, total } = scoreOf([...counts].filter(([check]) => isOfFramework(check.id, id)));

@@ -66,7 +66,8 @@ export function loadConfig(environment: Given): Config {
   const given = Object.fromEntries(
     Object.entries(environment).filter(([, value]) => value !== undefined && value !== ""),
   ) as Given;
-  const result = Environment.safeParse(given, { error: wordsOf });
+  // Parsed once, so that to compile the schema first takes longer than it saves.
+  const result = Environment.safeParse(given, { error: wordsOf, jitless: true });
   const invalid = result.success
     ? []
     : result.error.issues.map((issue) => [String(issue.path[0] ?? ""), issue.message] as const);

@@ -1,6 +1,5 @@
 import * as z from "zod";
 import { singleLine } from "../http/text.ts";
-import { type DevopsSettings, etagOf } from "./settings.ts";
 
 /** The DevOps integration as the API takes and shows it. */
 
@@ -124,16 +123,3 @@ export const DevopsTest = z
   .meta({ id: "DevopsTest" });
 export type DevopsTest = z.infer<typeof DevopsTest>;
 export type DevopsTestStep = DevopsTest["steps"][number];
-
-export function settingsView(settings: DevopsSettings): DevopsSettingsView {
-  const changed = settings.revision !== "none";
-  return {
-    orgUrl: settings.orgUrl ?? null,
-    enabled: settings.orgUrl !== undefined,
-    projectIds: settings.projectIds,
-    copies: settings.copies,
-    updatedAt: changed ? settings.updatedAt : null,
-    updatedBy: changed ? settings.updatedBy : null,
-    etag: etagOf(settings),
-  };
-}

@@ -7,7 +7,7 @@ import { Problem, retryLater } from "../http/problem.ts";
 import { onOneLine } from "../http/text.ts";
 import type { Logger } from "../runtime.ts";
 import type { Project } from "./answers.ts";
-import { type DevopsProject, type DevopsSettingsView, type DevopsTest, settingsView } from "./api.ts";
+import type { DevopsProject, DevopsSettingsView, DevopsTest } from "./api.ts";
 import type { Changed } from "./change.ts";
 import { createDevopsClient, type DevopsClient } from "./client.ts";
 import { organizationAddress } from "./org-url.ts";
@@ -23,6 +23,7 @@ import {
 } from "./settings.ts";
 import { chosenProjects, testOrganization } from "./test.ts";
 import { hasSecretVariable, replaceVariable } from "./variable-groups.ts";
+import { settingsView } from "./view.ts";
 
 export type { Project, ServiceConnection, VariableGroup } from "./answers.ts";
 export type { Changed } from "./change.ts";

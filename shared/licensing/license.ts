@@ -1,3 +1,4 @@
+import { compactVerify, decodeProtectedHeader, errors } from "jose";
 import * as z from "zod";
 import type { Tier } from "../http/endpoint.ts";
 import type { LicenseKey } from "./vendor-keys.ts";
@@ -38,12 +39,6 @@ export async function verifyLicense(
   text: string,
   keys: readonly LicenseKey[],
 ): Promise<{ license: License } | { reason: LicenseReason }> {
-  const [{ compactVerify }, { decodeProtectedHeader }, { JOSEError, JWSSignatureVerificationFailed }] =
-    await Promise.all([
-      import("jose/jws/compact/verify"),
-      import("jose/decode/protected_header"),
-      import("jose/errors"),
-    ]);
   let kid: string | undefined;
   try {
     kid = decodeProtectedHeader(text).kid;
@@ -57,8 +52,8 @@ export async function verifyLicense(
     const { payload } = await compactVerify(text, publicKey, { algorithms: [ALGORITHM] });
     return claimsOf(payload);
   } catch (error) {
-    if (error instanceof JWSSignatureVerificationFailed) return { reason: "badSignature" };
-    if (error instanceof JOSEError) return { reason: "malformed" };
+    if (error instanceof errors.JWSSignatureVerificationFailed) return { reason: "badSignature" };
+    if (error instanceof errors.JOSEError) return { reason: "malformed" };
     throw error;
   }
 }

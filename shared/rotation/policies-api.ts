@@ -1,14 +1,5 @@
 import * as z from "zod";
-import { entityTag } from "../http/conditional.ts";
-import type { Row } from "../storage/entity.ts";
-import {
-  DEFAULT_OVERLAP_DAYS,
-  MAX_EXPIRY_DAYS,
-  MAX_OVERLAP_DAYS,
-  MAX_TARGETS,
-  PolicyAttention,
-  type PolicyRecord,
-} from "./policy.ts";
+import { DEFAULT_OVERLAP_DAYS, MAX_EXPIRY_DAYS, MAX_OVERLAP_DAYS, MAX_TARGETS, PolicyAttention } from "./policy.ts";
 
 /** Rotation policies as the API takes and shows them. */
 
@@ -63,17 +54,3 @@ export const Policy = z
     etag: z.string(),
   })
   .meta({ id: "RotationPolicy" });
-
-export const policyView = (row: Row<PolicyRecord>): z.infer<typeof Policy> => ({
-  appId: row.appId,
-  automatic: row.automatic,
-  expiryDays: row.expiryDays ?? null,
-  overlapDays: row.overlapDays,
-  updateKeyVaults: row.updateKeyVaults,
-  targets: row.targets,
-  state: row.attention ? "needsAttention" : "active",
-  attention: row.attention ?? null,
-  updatedAt: row.updatedAt,
-  updatedBy: row.updatedBy,
-  etag: entityTag(row),
-});

@@ -1,8 +1,6 @@
 import * as z from "zod";
 import { ROLES } from "../http/endpoint.ts";
-import type { LoginsRecord, SsoConfiguration } from "./configuration.ts";
 import { DiscoveryDocument } from "./oidc/discovery.ts";
-import { expiryOf } from "./saml/certificates.ts";
 
 /** Single sign-on as the API shows and takes it. */
 
@@ -230,39 +228,3 @@ export const SsoCallback = z.looseObject({
   iss: z.string().optional().meta({ description: "The provider's issuer, where it sends one: RFC 9207." }),
   error: z.string().optional().meta({ description: "In place of a code: the provider did not sign anybody in." }),
 });
-
-const certificateView = (certificate: string) => ({ certificate, expiresOn: expiryOf(certificate).toISOString() });
-
-export const ssoConfigurationView = (
-  config: SsoConfiguration,
-  logins: LoginsRecord | undefined,
-): SsoConfigurationView => {
-  const saved = config.revision !== "none";
-  return {
-    providerType: config.providerType,
-    isEnabled: config.isEnabled,
-    oidcIssuer: config.oidcIssuer ?? null,
-    oidcClientId: config.oidcClientId ?? null,
-    oidcClientSecretSet: config.oidcClientSecret !== undefined,
-    oidcClientSecretExpiresOn: config.oidcClientSecretExpiresOn ?? null,
-    oidcScopes: config.oidcScopes,
-    samlEntryPoint: config.samlEntryPoint ?? null,
-    samlIdpEntityId: config.samlIdpEntityId ?? null,
-    samlIdpCertificates: (config.samlIdpCertificates ?? []).map(certificateView),
-    samlIdAttribute: config.samlIdAttribute ?? null,
-    samlSignRequests: config.samlSignRequests ?? false,
-    samlServiceCertificate: config.samlServiceCertificate ? certificateView(config.samlServiceCertificate) : null,
-    autoCreateUsers: config.autoCreateUsers,
-    defaultRole: config.defaultRole ?? null,
-    rolesClaim: config.rolesClaim ?? null,
-    roleMapping: config.roleMapping ?? null,
-    allowedEmailDomains: config.allowedEmailDomains ?? null,
-    ssoOnlyMode: config.ssoOnlyMode,
-    loginButtonText: config.loginButtonText,
-    totalSsoLogins: logins?.total ?? 0,
-    lastSuccessfulLoginAt: logins?.lastAt ?? null,
-    updatedAt: saved ? config.updatedAt : null,
-    updatedBy: saved ? config.updatedBy : null,
-    etag: `"${config.revision}"`,
-  };
-};

@@ -8,7 +8,7 @@ import type { Clock, Logger, Randomness } from "../runtime.ts";
 import { isConflict, repeatOnConflict } from "../storage/conflict.ts";
 import { withoutKeys } from "../storage/entity.ts";
 import { insert, type Operation, replace, type Tables } from "../storage/tables.ts";
-import { type SsoChange, type SsoConfigurationView, ssoConfigurationView } from "./api.ts";
+import type { SsoChange, SsoConfigurationView } from "./api.ts";
 import { checkConfiguration, decisive, keepsSecret, withChange } from "./change.ts";
 import {
   CONFIGURATION_KEY,
@@ -23,6 +23,7 @@ import {
 import { fingerprintOf } from "./saml/certificates.ts";
 import { withSamlMetadata } from "./saml/settings.ts";
 import { SERVICE_KEY_USE, type SsoSecrets } from "./secrets.ts";
+import { ssoConfigurationView } from "./view.ts";
 
 /** The one configuration of single sign-on, and what came of it. */
 export interface Configurations {

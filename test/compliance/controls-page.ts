@@ -1,7 +1,7 @@
 import type { Check } from "../../shared/compliance/check.ts";
 import { CHECKS } from "../../shared/compliance/checks/all.ts";
 import { SILENT_FRAMEWORKS, UNMAPPED } from "../../shared/compliance/controls/unmapped.ts";
-import { CONTROLS, controlsOfCheck, FRAMEWORK_IDS, FRAMEWORKS } from "../../shared/compliance/controls.ts";
+import { controlsOf, controlsOfCheck, FRAMEWORK_IDS, FRAMEWORKS } from "../../shared/compliance/controls.ts";
 
 /** The page that shows people which control asks for which check, as it follows from the code. */
 
@@ -58,7 +58,7 @@ A control without a check needs a person.
 ${table(
   ["framework", "control", "title", "checks"],
   FRAMEWORK_IDS.flatMap((framework) =>
-    CONTROLS[framework].map(({ id, title, checks }) => [
+    controlsOf(framework).map(({ id, title, checks }) => [
       framework,
       id,
       title,

@@ -21,6 +21,12 @@ export interface Router<T> {
   match(method: string, target: string): Match<T>;
 }
 
+interface Route<T> {
+  function: T;
+  template: Template;
+  methods: Set<string> | undefined;
+}
+
 /**
  * The first function that matches, in the order of their names compared ignoring case: a literal does NOT win over a
  * parameter (github.com/Azure/azure-functions-host issues 3153 and 9876). Proven against the platform's own router:
@@ -28,7 +34,9 @@ export interface Router<T> {
  * @param routePrefix `extensions.http.routePrefix` of host.json; `api` on the platform when not set.
  */
 export function createRouter<T extends HttpRoute>(functions: readonly T[], routePrefix: string): Router<T> {
-  const routes: { function: T; template: Template; route: string; methods: Set<string> | undefined }[] = [];
+  const routes: Route<T>[] = [];
+  /** By their texts, in one case. */
+  const twins = new Map<string, Route<T>[]>();
   const rejected: { name: string; reason: string }[] = [];
 
   for (const each of [...functions].sort(byName)) {
@@ -37,10 +45,13 @@ export function createRouter<T extends HttpRoute>(functions: readonly T[], route
       each.methods === undefined ? undefined : new Set(each.methods.map((method) => method.toUpperCase()));
     try {
       checkReserved(route);
-      const twin = routes.find((other) => sameText(other.route, route) && overlap(other.methods, methods));
+      const alike = twins.get(route.toUpperCase()) ?? [];
+      const twin = alike.find((other) => overlap(other.methods, methods));
       if (twin !== undefined) throw new Error(`it conflicts with the route of the function '${twin.function.name}'`);
       const template = parseTemplate(routePrefix === "" ? route : `${routePrefix}/${route}`);
-      routes.push({ function: each, template, route, methods });
+      const added = { function: each, template, methods };
+      routes.push(added);
+      twins.set(route.toUpperCase(), [...alike, added]);
     } catch (error) {
       rejected.push({ name: each.name, reason: `the route '${route}' is invalid: ${(error as Error).message}` });
     }
@@ -68,10 +79,6 @@ function byName(a: HttpRoute, b: HttpRoute): number {
 /** `ScriptHost.ValidateHttpFunction`. */
 function checkReserved(route: string): void {
   if (/^\/*(admin|runtime)/i.test(route)) throw new Error("it conflicts with one or more built in routes");
-}
-
-function sameText(a: string, b: string): boolean {
-  return a.toUpperCase() === b.toUpperCase();
 }
 
 function overlap(a: Set<string> | undefined, b: Set<string> | undefined): boolean {

@@ -1,5 +1,7 @@
-import { MAX_FINDINGS } from "../api.ts";
 import type { Finding } from "../chain/findings.ts";
+
+/** Findings that one answer lists. */
+export const MAX_FINDINGS = 1000;
 
 /** The findings of one answer: the first ones in full, all of them counted. */
 export interface Found {

@@ -1,0 +1,61 @@
+import type * as z from "zod";
+import type { Actor } from "../http/endpoint.ts";
+import type { Row } from "../storage/entity.ts";
+import type { AccountView, EntraView, RefusedIdentity, UserView } from "./api.ts";
+import { REFUSALS, type RefusalRecord, type UserRecord, userId } from "./user.ts";
+
+export const entraView = ({ username, role }: Actor): z.infer<typeof EntraView> => ({
+  id: username,
+  username,
+  role,
+  source: "entra",
+});
+
+/** The members of a row that its views are made of. */
+export const VIEWED = [
+  "username",
+  "email",
+  "role",
+  "source",
+  "sso",
+  "state",
+  "mustChangePassword",
+  "revision",
+  "createdAt",
+  "createdBy",
+  "updatedAt",
+  "lastSignInAt",
+] as const satisfies readonly (keyof UserRecord)[];
+export type Viewed = Pick<UserRecord, (typeof VIEWED)[number]>;
+
+export function userView(user: Viewed): UserView {
+  return {
+    id: userId(user),
+    username: user.username,
+    email: user.email ?? null,
+    role: user.role,
+    source: user.source ?? "local",
+    state: user.state,
+    mustChangePassword: user.mustChangePassword ?? false,
+    createdAt: user.createdAt,
+    createdBy: user.createdBy,
+    updatedAt: user.updatedAt,
+    lastSignInAt: user.lastSignInAt ?? null,
+    etag: `"${user.revision}"`,
+  };
+}
+
+export const accountView = (user: Viewed, lockedUntil: Date | undefined): AccountView => ({
+  ...userView(user),
+  sso: user.sso ?? null,
+  lockedUntil: lockedUntil?.toISOString() ?? null,
+});
+
+export const refusedIdentityView = (row: Row<RefusalRecord>): RefusedIdentity => ({
+  id: row.rowKey.slice(REFUSALS.length),
+  issuer: row.issuer,
+  subject: row.subject,
+  username: row.username,
+  refusedAt: row.refusedAt,
+  refusedBy: row.refusedBy,
+});

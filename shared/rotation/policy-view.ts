@@ -1,0 +1,19 @@
+import type * as z from "zod";
+import { entityTag } from "../http/conditional.ts";
+import type { Row } from "../storage/entity.ts";
+import type { Policy } from "./policies-api.ts";
+import type { PolicyRecord } from "./policy.ts";
+
+export const policyView = (row: Row<PolicyRecord>): z.infer<typeof Policy> => ({
+  appId: row.appId,
+  automatic: row.automatic,
+  expiryDays: row.expiryDays ?? null,
+  overlapDays: row.overlapDays,
+  updateKeyVaults: row.updateKeyVaults,
+  targets: row.targets,
+  state: row.attention ? "needsAttention" : "active",
+  attention: row.attention ?? null,
+  updatedAt: row.updatedAt,
+  updatedBy: row.updatedBy,
+  etag: entityTag(row),
+});

@@ -1,0 +1,39 @@
+import type { SsoConfigurationView } from "./api.ts";
+import type { LoginsRecord, SsoConfiguration } from "./configuration.ts";
+import { expiryOf } from "./saml/certificates.ts";
+
+const certificateView = (certificate: string) => ({ certificate, expiresOn: expiryOf(certificate).toISOString() });
+
+export const ssoConfigurationView = (
+  config: SsoConfiguration,
+  logins: LoginsRecord | undefined,
+): SsoConfigurationView => {
+  const saved = config.revision !== "none";
+  return {
+    providerType: config.providerType,
+    isEnabled: config.isEnabled,
+    oidcIssuer: config.oidcIssuer ?? null,
+    oidcClientId: config.oidcClientId ?? null,
+    oidcClientSecretSet: config.oidcClientSecret !== undefined,
+    oidcClientSecretExpiresOn: config.oidcClientSecretExpiresOn ?? null,
+    oidcScopes: config.oidcScopes,
+    samlEntryPoint: config.samlEntryPoint ?? null,
+    samlIdpEntityId: config.samlIdpEntityId ?? null,
+    samlIdpCertificates: (config.samlIdpCertificates ?? []).map(certificateView),
+    samlIdAttribute: config.samlIdAttribute ?? null,
+    samlSignRequests: config.samlSignRequests ?? false,
+    samlServiceCertificate: config.samlServiceCertificate ? certificateView(config.samlServiceCertificate) : null,
+    autoCreateUsers: config.autoCreateUsers,
+    defaultRole: config.defaultRole ?? null,
+    rolesClaim: config.rolesClaim ?? null,
+    roleMapping: config.roleMapping ?? null,
+    allowedEmailDomains: config.allowedEmailDomains ?? null,
+    ssoOnlyMode: config.ssoOnlyMode,
+    loginButtonText: config.loginButtonText,
+    totalSsoLogins: logins?.total ?? 0,
+    lastSuccessfulLoginAt: logins?.lastAt ?? null,
+    updatedAt: saved ? config.updatedAt : null,
+    updatedBy: saved ? config.updatedBy : null,
+    etag: `"${config.revision}"`,
+  };
+};
