@@ -320,7 +320,7 @@ withPlanted(
     await context.grantPermissions(["clipboard-write", "clipboard-read"]);
     const { page, complaints } = await open("/#/license");
     const [overview, ...others] = BY_KEYBOARD;
-    for (const [path, work] of [overview!, ...sampled(others, 5)]) {
+    for (const [path, work] of [overview!, ...sampled(others, 3)]) {
       await show(page, addressOf(path));
       await isDrawn(page, path);
       await isLoaded(page);
@@ -353,7 +353,7 @@ withPlanted(
     const seen = new Set<string>();
     // Every row of a list has a link, and a list of all would have thousands.
     const few = addresses().map((view) => (view === "/inventory" ? "/inventory?vault=kv-shop" : view));
-    for (const view of sampled(few, 3)) {
+    for (const view of sampled(few, 2)) {
       await show(page, view);
       await isDrawn(page, view);
       await isLoaded(page);

@@ -1,7 +1,13 @@
-import { expect, vi } from "vitest";
+import { beforeAll, expect, vi } from "vitest";
 import { ADMIN } from "../support/service.ts";
-import { callsAmong, enter, go, isLoaded, limited, open, service, withBrowser, withPlanted } from "./opened.ts";
+import { callsAmong, enter, go, isLoaded, open, service, withBrowser, withPlanted } from "./opened.ts";
 import { OTHERS, PASSWORD } from "./planted.ts";
+
+/** With the rate limits of a deployment that sets none. */
+let limited: string;
+beforeAll(async () => {
+  ({ url: limited } = await service.addHost({ RATE_LIMIT_PER_MINUTE: "60", RATE_LIMIT_PER_HOUR: "1000" }));
+});
 
 withBrowser("the overview costs six calls, and says what fails and what mends it", async () => {
   const { page, requested, complaints } = await open("/");

@@ -15,17 +15,12 @@ export const HOME = process.env.PAGE_COMPANY ?? COMPANY;
 export const withPlanted = HOME === COMPANY ? withBrowser : test.skip;
 
 export let service: Service;
-export let unlicensed: string;
-/** With the rate limits of a deployment that sets none. */
-export let limited: string;
 export let context: BrowserContext;
 export let offers: Offers;
 export let planted: Planted;
 beforeAll(async () => {
   const licensed = { company: HOME as Company, env: { LICENSE_KEY: await licence() } };
   [service, context] = await Promise.all([Service.start(licensed), openBrowser()]);
-  ({ url: limited } = await service.addHost({ RATE_LIMIT_PER_MINUTE: "60", RATE_LIMIT_PER_HOUR: "1000" }));
-  ({ url: unlicensed } = await service.addHost({ LICENSE_KEY: "" }));
   await service.signIn(ADMIN);
   offers = createOffers((await service.admin("GET", "/openapi.json")).body);
   await service.scan();

@@ -1,5 +1,6 @@
 import { expect } from "vitest";
-import { context, open, service, unlicensed, withBrowser, withPlanted } from "./opened.ts";
+import { context, open, service, withBrowser, withPlanted } from "./opened.ts";
+import { unlicensed } from "./unlicensed.ts";
 
 withBrowser("another site's form or fetch changes nothing", async () => {
   const page = await context.newPage();

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { LONG_MS, sampled } from "../support/cases.ts";
+import { IS_CAMPAIGN, LONG_MS, sampled } from "../support/cases.ts";
 import { ADMIN } from "../support/service.ts";
 import {
   addresses,
@@ -11,10 +11,10 @@ import {
   operationsOf,
   service,
   show,
-  unlicensed,
   withPlanted,
 } from "./opened.ts";
 import { OTHERS, PASSWORD } from "./planted.ts";
+import { unlicensed } from "./unlicensed.ts";
 
 /** What is offered in each view once all of it is there, and whether anything was refused on the way. */
 async function walk(host: string, views: string[]) {
@@ -34,11 +34,14 @@ withPlanted(
   "what a role may not do is not offered, and refused all the same",
   async () => {
     const titled = offers.views;
-    const all = addresses();
+    const inNavigation = titled.map(({ path }) => path);
+    const others = addresses().filter((address) => !inNavigation.includes(address));
+    // Of each kind a few: limits.ts opens all of the navigation.
+    const all = [...sampled(inNavigation, 4), ...sampled(others, 4)];
     const admin = await walk(service.url, all);
     expect(admin.complaints).toEqual([]);
     const operations = [...new Set([...admin.offered.values()].flat())];
-    expect(operations.length).toBeGreaterThan(35);
+    expect(operations.length).toBeGreaterThan(IS_CAMPAIGN ? 35 : 10);
     await admin.page.close();
 
     for (const role of OTHERS) {
@@ -56,7 +59,7 @@ withPlanted(
           .soft([role, view, offered.filter(isOfAll)])
           .toEqual([role, view, may(needsOf(view)) ? admin.offered.get(view)!.filter(may).filter(isOfAll) : []]);
       const refused = operations.filter((operation) => !may(operation));
-      expect(refused.length).toBeGreaterThan(20);
+      expect(refused.length).toBeGreaterThan(IS_CAMPAIGN ? 20 : 3);
       const answers = await seen.page.evaluate(
         (calls) =>
           Promise.all(
@@ -75,8 +78,8 @@ withPlanted(
     await enter(ADMIN.username, ADMIN.password);
     const licensed = titled
       .map(({ path }) => path)
-      .filter((path) => admin.offered.get(path)!.some(offers.needsLicence));
-    expect(licensed.length).toBeGreaterThan(5);
+      .filter((path) => admin.offered.get(path)?.some(offers.needsLicence));
+    expect(licensed.length).toBeGreaterThan(IS_CAMPAIGN ? 5 : 0);
     const unlicensedAdmin = await walk(unlicensed, licensed);
     expect.soft(unlicensedAdmin.complaints).toEqual([]);
     for (const [view, offered] of unlicensedAdmin.offered)

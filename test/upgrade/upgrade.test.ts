@@ -10,6 +10,7 @@ import { type Azurite, startAzurite } from "../../infra/local/azurite.ts";
 import { jsonLine, type Running, start } from "../../infra/local/processes.ts";
 import { MINUTE_MS } from "../../shared/time.ts";
 import { type RunningHost, runHost } from "../host/run-host.ts";
+import { IS_CAMPAIGN } from "../support/cases.ts";
 import { licence } from "../support/licence.ts";
 import { TEST_APP } from "../support/test-app.ts";
 import type { Recording } from "./recording.ts";
@@ -30,6 +31,8 @@ describe.each(["d7e4a4b", "0e6c2c3", "87b6103"])(
     ) as Recording;
     /** It watched what was added to it and nothing else, and counted whether a vault is recoverable twice. */
     const isBeforeScope = version !== "87b6103";
+    /** Of the one between them only its sessions and its rotation are in a form that neither of the others has. */
+    const testOfRest = test.runIf(IS_CAMPAIGN || version !== "0e6c2c3");
     const folder = mkdtempSync(path.join(tmpdir(), "upgrade-"));
     let azurite: Azurite;
     let cloud: Running;
@@ -123,66 +126,72 @@ describe.each(["d7e4a4b", "0e6c2c3", "87b6103"])(
         expect(await answer.json()).toMatchObject({ username: "reader", role: "user" });
       });
 
-    test("the scan whose process was killed ends by the messages it left, and every asset is the cloud's", async () => {
-      const scan = await scanEnded(recording.scanId);
-      expect(scan, host.lines.join("\n")).toMatchObject({ status: "completed" });
-      const before = new Map(recording.answers.assets.map((asset: Json) => [asset.id, asset]));
-      const { items } = (await get("/api/assets/discovery/assets?limit=1000")).body;
-      expect(items.map((asset: Json) => asset.id)).toEqual([...before.keys()]);
-      let changed = 0;
-      for (const asset of items) {
-        const old = before.get(asset.id);
-        const {
-          lastSeenAt: _l,
-          updatedOn: _u,
-          version: _v,
-          createdOn: _c,
-          tags,
-          status: _s,
-          daysUntilExpiry: _d,
-          stale: _t,
-          source,
-          notCounted,
-          outOfScope,
-          outOfScopeSince: _o,
-          subscriptionName: _n,
-          ...rest
-        } = asset;
-        expect([source, notCounted, outOfScope]).toEqual([old.source ?? "keyVault", null, false]);
-        expect(old).toMatchObject({ ...rest, expiresOn: old.expiresOn });
-        if (tags?.changed === "yes") changed++;
-        else expect(tags ?? null).toEqual(old.tags ?? null);
-      }
-      expect(changed).toBe(24);
-      // By expiry, and in each vault's own lists, the same.
-      const byExpiry = (await get("/api/assets/discovery/assets?limit=1000&sort=expiresOn")).body.items;
-      expect(byExpiry.map((asset: Json) => asset.id).sort()).toEqual([...before.keys()].sort());
-      for (let vault = 0; vault < 8; vault++) {
-        const { body } = await get(`/api/assets/discovery/assets?vault=kv-rec-${vault}&sort=expiresOn`);
-        expect(body.total).toBe(15);
-        expect(body.items).toHaveLength(15);
-      }
-    });
+    testOfRest(
+      "the scan whose process was killed ends by the messages it left, and every asset is the cloud's",
+      async () => {
+        const scan = await scanEnded(recording.scanId);
+        expect(scan, host.lines.join("\n")).toMatchObject({ status: "completed" });
+        const before = new Map(recording.answers.assets.map((asset: Json) => [asset.id, asset]));
+        const { items } = (await get("/api/assets/discovery/assets?limit=1000")).body;
+        expect(items.map((asset: Json) => asset.id)).toEqual([...before.keys()]);
+        let changed = 0;
+        for (const asset of items) {
+          const old = before.get(asset.id);
+          const {
+            lastSeenAt: _l,
+            updatedOn: _u,
+            version: _v,
+            createdOn: _c,
+            tags,
+            status: _s,
+            daysUntilExpiry: _d,
+            stale: _t,
+            source,
+            notCounted,
+            outOfScope,
+            outOfScopeSince: _o,
+            subscriptionName: _n,
+            ...rest
+          } = asset;
+          expect([source, notCounted, outOfScope]).toEqual([old.source ?? "keyVault", null, false]);
+          expect(old).toMatchObject({ ...rest, expiresOn: old.expiresOn });
+          if (tags?.changed === "yes") changed++;
+          else expect(tags ?? null).toEqual(old.tags ?? null);
+        }
+        expect(changed).toBe(24);
+        // By expiry, and in each vault's own lists, the same.
+        const byExpiry = (await get("/api/assets/discovery/assets?limit=1000&sort=expiresOn")).body.items;
+        expect(byExpiry.map((asset: Json) => asset.id).sort()).toEqual([...before.keys()].sort());
+        for (let vault = 0; vault < 8; vault++) {
+          const { body } = await get(`/api/assets/discovery/assets?vault=kv-rec-${vault}&sort=expiresOn`);
+          expect(body.total).toBe(15);
+          expect(body.items).toHaveLength(15);
+        }
+      },
+    );
 
-    test("what is watched stays as it was: the subscriptions that were added, and no more where none may come", async () => {
-      const watchAll = (await get("/api/settings/features")).body.find(({ key }: Json) => key === "watchAll");
-      expect(watchAll).toMatchObject(
-        isBeforeScope
-          ? { value: false, source: "override", updatedBy: "system" }
-          : { value: true, source: "default", updatedBy: null },
-      );
-      await fire("refreshScope");
-      const { items } = (await get("/subscriptions")).body;
-      expect(items.map((one: Json) => [one.name, one.source, one.watched])).toEqual([
-        ["Recorded", "api", true],
-        ["Recorded", "api", true],
-      ]);
-      // Nobody counted owners at first. The scan did, of vaults that did not change too.
-      const { owners, outOfScope } = (await get("/api/assets/summary?source=keyVault")).body;
-      expect([outOfScope, owners.notCounted]).toEqual([{ vaults: 0, assets: 0 }, 0]);
-    });
+    testOfRest(
+      "what is watched stays as it was: the subscriptions that were added, and no more where none may come",
+      async () => {
+        const watchAll = (await get("/api/settings/features")).body.find(({ key }: Json) => key === "watchAll");
+        expect(watchAll).toMatchObject(
+          isBeforeScope
+            ? { value: false, source: "override", updatedBy: "system" }
+            : { value: true, source: "default", updatedBy: null },
+        );
+        await fire("refreshScope");
+        const { items } = (await get("/subscriptions")).body;
+        expect(items.map((one: Json) => [one.name, one.source, one.watched])).toEqual([
+          ["Recorded", "api", true],
+          ["Recorded", "api", true],
+        ]);
+        // Nobody counted owners at first. The scan did, of vaults that did not change too.
+        const { owners, outOfScope } = (await get("/api/assets/summary?source=keyVault")).body;
+        expect([outOfScope, owners.notCounted]).toEqual([{ vaults: 0, assets: 0 }, 0]);
+      },
+    );
 
-    test("a delta after it finds nothing to add, update or remove", async () => {
+    testOfRest("a delta after it finds nothing to add, update or remove", async () => {
       const started = await post("/api/assets/discovery/scan", { mode: "delta" });
       expect(started.status).toBe(201);
       const scan = await scanEnded(started.body.scanId);
@@ -192,35 +201,38 @@ describe.each(["d7e4a4b", "0e6c2c3", "87b6103"])(
       });
     });
 
-    test("the violations are as they were, but for findings told more than once; exemptions stand, and the score follows", async () => {
-      await fire("evaluateDueCompliance");
-      const old = (recording.answers.violations as Json).items as Json[];
-      const failed = new Set(old.map(({ id }) => id));
-      const isToldElsewhere = ({ id, checkId, resourceId }: Json) =>
-        checkId === "vault-recoverable" ||
-        (checkId === "vault-purge-protection" && failed.has(`vault-soft-delete.${resourceId}`)) ||
-        (checkId.endsWith("-near-expiry-warning") && failed.has(id.replace("-warning.", "-critical.")));
-      const left = old.filter((one) => !isToldElsewhere(one));
-      const ids = (list: Json[]) => list.map(({ id, firstSeenAt, exempted }) => [id, firstSeenAt, exempted]);
-      const now = async () => (await get("/compliance/violations?limit=1000")).body;
-      await expect.poll(async () => ids((await now()).items), { timeout: ENDS_MS }).toEqual(ids(left));
-      const { body: score } = await get("/compliance/score");
-      const { total, open, exempted } = await now();
-      expect({ total, open, exempted }).toEqual({
-        total: left.length,
-        open: score.failed,
-        exempted: score.exempted,
-      });
-      const before: Json = recording.answers.score;
-      const { total: vaults } = (await get("/api/assets/discovery/vaults?limit=1")).body;
-      const recoverable = isBeforeScope
-        ? vaults - old.filter(({ checkId }) => checkId === "vault-recoverable").length
-        : 0;
-      expect(score.passed).toBe(before.passed - recoverable);
-      expect((await get("/compliance/exemptions")).body.items).toHaveLength(2);
-    });
+    testOfRest(
+      "the violations are as they were, but for findings told more than once; exemptions stand, and the score follows",
+      async () => {
+        await fire("evaluateDueCompliance");
+        const old = (recording.answers.violations as Json).items as Json[];
+        const failed = new Set(old.map(({ id }) => id));
+        const isToldElsewhere = ({ id, checkId, resourceId }: Json) =>
+          checkId === "vault-recoverable" ||
+          (checkId === "vault-purge-protection" && failed.has(`vault-soft-delete.${resourceId}`)) ||
+          (checkId.endsWith("-near-expiry-warning") && failed.has(id.replace("-warning.", "-critical.")));
+        const left = old.filter((one) => !isToldElsewhere(one));
+        const ids = (list: Json[]) => list.map(({ id, firstSeenAt, exempted }) => [id, firstSeenAt, exempted]);
+        const now = async () => (await get("/compliance/violations?limit=1000")).body;
+        await expect.poll(async () => ids((await now()).items), { timeout: ENDS_MS }).toEqual(ids(left));
+        const { body: score } = await get("/compliance/score");
+        const { total, open, exempted } = await now();
+        expect({ total, open, exempted }).toEqual({
+          total: left.length,
+          open: score.failed,
+          exempted: score.exempted,
+        });
+        const before: Json = recording.answers.score;
+        const { total: vaults } = (await get("/api/assets/discovery/vaults?limit=1")).body;
+        const recoverable = isBeforeScope
+          ? vaults - old.filter(({ checkId }) => checkId === "vault-recoverable").length
+          : 0;
+        expect(score.passed).toBe(before.passed - recoverable);
+        expect((await get("/compliance/exemptions")).body.items).toHaveLength(2);
+      },
+    );
 
-    test("nothing is told again: only the mail that waited goes out, once", async () => {
+    testOfRest("nothing is told again: only the mail that waited goes out, once", async () => {
       await fire("evaluateAlerts");
       const end = performance.now() + ENDS_MS;
       while ((await get("/alerts/history?status=pending&limit=1")).body.total > 0) {
@@ -236,17 +248,20 @@ describe.each(["d7e4a4b", "0e6c2c3", "87b6103"])(
       expect(told(items)).toEqual(told([...recording.answers.history, { ruleName: "Waiting", status: "delivered" }]));
     });
 
-    test("the audit log verifies from its beginning, goes on being sealed, and holds every old entry", async () => {
-      await fire("sealAudit");
-      const { body } = await get("/audit/verify");
-      expect(body).toMatchObject({ intact: true, findings: [], anchor: { state: "matches" } });
-      const old: Json = recording.answers.auditVerification;
-      expect(body.checkedFrom).toBe(old.checkedFrom);
-      expect(body.digests).toBeGreaterThanOrEqual(old.digests);
-      const { items } = (await get("/audit/entries?limit=1000")).body;
-      const known = new Map(items.map((entry: Json) => [entry.id, entry]));
-      for (const entry of recording.answers.audit as Json[]) expect(known.get(entry.id)).toEqual(entry);
-    });
+    testOfRest(
+      "the audit log verifies from its beginning, goes on being sealed, and holds every old entry",
+      async () => {
+        await fire("sealAudit");
+        const { body } = await get("/audit/verify");
+        expect(body).toMatchObject({ intact: true, findings: [], anchor: { state: "matches" } });
+        const old: Json = recording.answers.auditVerification;
+        expect(body.checkedFrom).toBe(old.checkedFrom);
+        expect(body.digests).toBeGreaterThanOrEqual(old.digests);
+        const { items } = (await get("/audit/entries?limit=1000")).body;
+        const known = new Map(items.map((entry: Json) => [entry.id, entry]));
+        for (const entry of recording.answers.audit as Json[]) expect(known.get(entry.id)).toEqual(entry);
+      },
+    );
 
     // The first of them had no such things.
     const { automation } = recording;
