@@ -23,16 +23,16 @@ const ENDS_MS = 150_000;
 type Json = any;
 
 /** The stores that these commits' own builds left, in the middle of a scan; see record.ts. */
-describe.each(["d7e4a4b", "0e6c2c3", "87b6103"])(
+describe.each(["d7e4a4b", "0e6c2c3", "f743b7c"])(
   "the store of the earlier version %s, upgraded in place",
   (version) => {
     const recording = JSON.parse(
       gunzipSync(readFileSync(new URL(`../fixtures/store-${version}.json.gz`, import.meta.url))).toString(),
     ) as Recording;
     /** It watched what was added to it and nothing else, and counted whether a vault is recoverable twice. */
-    const isBeforeScope = version !== "87b6103";
+    const isBeforeScope = version !== "f743b7c";
     /** Of the one between them only its sessions and its rotation are in a form that neither of the others has. */
-    const testOfRest = test.runIf(IS_CAMPAIGN || version !== "0e6c2c3");
+    const testOfRest = IS_CAMPAIGN || version !== "0e6c2c3" ? test : () => {};
     const folder = mkdtempSync(path.join(tmpdir(), "upgrade-"));
     let azurite: Azurite;
     let cloud: Running;
