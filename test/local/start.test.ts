@@ -16,6 +16,7 @@ import path from "node:path";
 import { createInterface } from "node:readline";
 import { afterEach, expect, test } from "vitest";
 import { freePort } from "../host/run-host.ts";
+import { openStorage } from "../support/storage.ts";
 import { endStarted, npmStart, root } from "./npm-start.ts";
 
 afterEach(endStarted);
@@ -110,11 +111,17 @@ test.each([
 
 test("a bad setting ends it with what is wrong with it, and no trace of the code", async () => {
   const data = mkdtempSync(path.join(tmpdir(), "start-"));
-  const environment = { PORT: String(await freePort()), RATE_LIMIT_PER_MINUTE: "abc" };
-  const { exited, lines } = npmStart(data, ["--no-scan"], environment);
+  const storage = await openStorage();
+  const environment = {
+    PORT: String(await freePort()),
+    RATE_LIMIT_PER_MINUTE: "abc",
+    AzureWebJobsStorage: storage.connectionString(),
+  };
+  const { exited, lines } = npmStart(data, ["--azure", "--no-scan"], environment);
   expect(await exited).toBe(1);
   expect(lines.join("\n")).toContain("RATE_LIMIT_PER_MINUTE: must be a whole number");
   expect(lines.filter((line) => /^\s+at /.test(line))).toEqual([]);
+  await storage.stop();
 });
 
 /** What is left of the processes that a process started in a group of their own. */

@@ -28,6 +28,8 @@ export async function openBrowser(): Promise<BrowserContext> {
     executablePath,
     // Nobody tries again what fails before the first test.
     timeout: 300_000,
+    // What moves is waited for before it is pressed.
+    reducedMotion: "reduce",
     // The browser's own errands would leave the machine.
     args: [
       "--no-sandbox",
