@@ -11,6 +11,7 @@ import { indexKeys, position } from "../../shared/audit/rows.ts";
 import { verifyExport } from "../../shared/audit/verify/verify-export.ts";
 import { type Entity, entity } from "../../shared/storage/entity.ts";
 import { put } from "../../shared/storage/tables.ts";
+import { sampled } from "../support/cases.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { by, event, exportAll, makeKey, openRoom, page, publicKeys, type Room, settableClock } from "./support.ts";
 
@@ -759,6 +760,9 @@ test("the log that is tampered with is intact before", async () => {
   expect(cases.length).toBeGreaterThanOrEqual(60);
 });
 
+/** After these it is looked whether sealing and lists go on, after all of them in a campaign. */
+const goingOn = new Set(sampled([...cases.keys()], 30));
+
 for (const [index, { name, tamper, found }] of cases.entries()) {
   test(name, async () => {
     const copy = await copyOf(index);
@@ -771,6 +775,7 @@ for (const [index, { name, tamper, found }] of cases.entries()) {
     expect((await offline(audit)).sort()).toEqual(found.filter((text) => !text.startsWith("[")).sort());
 
     // And everything goes on.
+    if (!goingOn.has(index)) return;
     await audit.list({}, page());
     await audit.append(by("after"));
     room.clock.set("2026-11-21T11:52:00Z");

@@ -14,7 +14,7 @@ import { loadConfig } from "../../shared/config/config.ts";
 import { createDiscovery } from "../../shared/discovery/discovery.ts";
 import { SCAN_ROW, Scans, scanPartition } from "../../shared/discovery/scan.ts";
 import { withoutKeys } from "../../shared/storage/entity.ts";
-import { DAY_MS } from "../../shared/time.ts";
+import { DAY_MS, HOUR_MS } from "../../shared/time.ts";
 import type { Answer, CallOptions, Service } from "../support/service.ts";
 import type { Fault } from "../support/table-proxy.ts";
 import { createUsers, makeToken } from "../support/users.ts";
@@ -178,8 +178,15 @@ export function changingEndpoints(service: Service, token: () => string): Changi
     const read = () => tables.get(User, USERS_PARTITION, "template");
     if (!(await read())) await createUsers(service, [{ username: "template", password: PASSWORD, role: "user" }]);
     const username = `user-${++number}`;
-    await tables.insert(User, USERS_PARTITION, username, { ...withoutKeys((await read())!), username });
-    return { username, token: await makeToken(service, username) };
+    // The service's clock follows the store and may be behind this process's: a token of before ends whatever it says.
+    const tokensValidFrom = new Date(Date.now() - 2 * HOUR_MS).toISOString();
+    await tables.insert(User, USERS_PARTITION, username, {
+      ...withoutKeys((await read())!),
+      username,
+      tokensValidFrom,
+    });
+    const iat = (Date.now() - HOUR_MS / 2) / 1000;
+    return { username, token: await makeToken(service, username, { claims: { iat } }) };
   }
   const tokenHolds = async (held: string) =>
     (await service.call("GET", "/auth/me", { token: held })).status === 200 ? ("undone" as const) : ("done" as const);
