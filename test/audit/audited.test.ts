@@ -1,8 +1,10 @@
+import { RestError } from "@azure/core-rest-pipeline";
 import { expect, test } from "vitest";
 import type { AuditEvent } from "../../shared/audit/audit.ts";
 import { audited } from "../../shared/audit/audited.ts";
 import { CloudFailure } from "../../shared/azure/failure.ts";
 import { Problem } from "../../shared/http/problem.ts";
+import { markResent } from "../../shared/storage/errors.ts";
 import { RowChanged, RowExists, RowMissing } from "../../shared/storage/tables.ts";
 import { event } from "./support.ts";
 
@@ -37,7 +39,23 @@ test.each<[string, Error, "refused" | "failure", string]>([
   },
 );
 
-test("of an effect that may have come about only the intent is entered", async () => {
+test("a clear refusal of storage is a failure", async () => {
+  const error = new RestError("Not allowed.", { statusCode: 403 });
+  const { outcomes } = await entered(() => Promise.reject(error));
+  expect(outcomes).toEqual([{ outcome: "failure", details: { mode: "full", reason: "RestError" } }]);
+});
+
+const refusedAgain = new RestError("It is there already.", { statusCode: 409 });
+markResent(refusedAgain);
+test.each([
+  ["gives no answer", new RestError("The connection was lost.", { code: "ECONNRESET" })],
+  ["is busy", new RestError("Later.", { statusCode: 503 })],
+  ["refuses what it may have done at an earlier try", refusedAgain],
+])("of an effect of which storage %s only the intent is entered", async (_, error) => {
+  expect(await entered(() => Promise.reject(error))).toEqual({ error, outcomes: [] });
+});
+
+test("of an effect that a cloud service left open only the intent is entered", async () => {
   const unclear = new CloudFailure("unreachable", "No answer.", { remedy: "Look." });
   expect(unclear.unclear).toBe(true);
   expect(await entered(() => Promise.reject(unclear))).toEqual({ error: unclear, outcomes: [] });
