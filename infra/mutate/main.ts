@@ -9,7 +9,7 @@ import { appendFileSync, existsSync, globSync, mkdirSync, readFileSync, writeFil
 import path from "node:path";
 import { commandLine, usedWrong } from "../build/command-line.ts";
 import { type Change, placesIn } from "./changes.ts";
-import { Copy } from "./copy.ts";
+import { Copy, type TestRun } from "./copy.ts";
 import { type Judged, printReport, said } from "./report.ts";
 import { readTests, roomOf } from "./rooms.ts";
 import { draw } from "./sample.ts";
@@ -27,14 +27,16 @@ const HELP = `npm run mutate -- --sample N --seed S [--room ROOM] [--workers N] 
 
 Each change runs through types, lint and the tests of its room, and stops at the first that fails. Ends with 1 when less
 than 80 % of all or 65 % of a room is noticed. Changes that alter nothing anyone could see are listed with a reason in
-infra/mutate/equivalent.json. State lies in .local/mutate/. 400 take two to three hours on two cores. A test file that notices a change is run without it once: it must hold.`;
+infra/mutate/equivalent.json. State lies in .local/mutate/. A test file that notices a
+change is run without it once: it must hold. 400 take two to three hours on two cores.`;
 
 const root = path.resolve(import.meta.dirname, "../..");
 /** What decides which changes are drawn, and what else decides whether they are noticed. */
 const CODE = ["{shared,functions}/**/*.ts", "infra/mutate/*.ts"];
 const TESTS = ["{test,infra/local,infra/build}/**/*.ts"];
-/** What a test file may take that has not run yet. */
-const UNKNOWN_SECONDS = 60;
+/** What any test file may take, and one of which nothing is known yet. */
+const LIMIT_SECONDS = 900;
+const UNKNOWN_SECONDS = 300;
 const { values: options } = commandLine(HELP, {
   options: {
     sample: { type: "string", default: "400" },
@@ -115,26 +117,34 @@ async function notice(copy: Copy, change: Change): Promise<Pick<Judged, "noticed
   const limitSeconds = 120 + 3 * tests.reduce((sum, test) => sum + (order.secondsOf(test) ?? UNKNOWN_SECONDS), 0);
   const run = await copy.test(tests, limitSeconds);
   if (run === undefined) return { noticed: "time" };
-  order.learn(run.seconds);
   const [failure] = run.failed;
+  // A file that failed has ended early.
+  for (const { file } of run.failed) delete run.seconds[file];
+  order.learn(run.seconds);
   if (failure === undefined) return {};
   // A test that only waited too long may have had a busy machine: it must do so twice.
   if (failure.file && /timed? ?out|still (?:queued|running)/i.test(failure.message)) {
     const again = await copy.test([failure.file], limitSeconds);
     if (again?.failed.length === 0) {
       const others = await copy.test(tests.slice(tests.indexOf(failure.file) + 1), limitSeconds);
-      if (others?.failed.length === 0) return {};
+      if (others === undefined) return { noticed: "time" };
+      return noticedBy(others.failed[0], tests);
     }
   }
-  return { noticed: "tests", by: `${failure.file} ${failure.test}`, test: failure.file || tests[0]! };
+  return noticedBy(failure, tests);
 }
+
+/** Where no test ran, the first of them tells whether that is the change's doing. */
+const noticedBy = (failure: TestRun["failed"][number] | undefined, tests: string[]) =>
+  failure ? { noticed: "tests" as const, by: `${failure.file} ${failure.test}`, test: failure.file || tests[0]! } : {};
 
 /** Ends the run when a test that noticed a change fails without any, too: then it says nothing. */
 async function holdsUnchanged(copy: Copy, test: string): Promise<void> {
   if (test in held.seconds) return;
-  const run = await copy.test([test], 900);
+  const run = await copy.test([test], LIMIT_SECONDS);
   if (run === undefined) fail(`${test} did not end within 15 minutes, without any change.`);
   if (run.failed.length > 0) fail(`${test} fails without any change: ${JSON.stringify(run.failed[0])}`);
+  order.learn(run.seconds);
   Object.assign(held.seconds, run.seconds);
   writeFileSync(held.file, JSON.stringify(held.seconds));
 }

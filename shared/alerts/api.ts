@@ -2,7 +2,7 @@ import * as z from "zod";
 import { entityTag } from "../http/conditional.ts";
 import { type PageRequest, pageOf, pageOfAll, queryInstant } from "../http/paging.ts";
 import { singleLine } from "../http/text.ts";
-import { credentialTitle } from "../inventory/asset.ts";
+import { titleOfCredential } from "../inventory/asset.ts";
 import type { Row } from "../storage/entity.ts";
 import { ULID } from "../ulid.ts";
 import { attemptsOf, DELIVERY_STATUSES, type DeliveryRecord, type DeliverySummary, type Part } from "./delivery.ts";
@@ -234,8 +234,9 @@ export const AlertItem = z
         "What it tells of. `scanFailure`: a vault, a subscription or everything that scans can't read. Of something told before: `renewed`, `recovered`, `stillFailing` (a week later), `escalated` (nobody acknowledged it).",
     }),
     id: z.string().meta({ description: "Of what it is about, such as the asset." }),
-    credentialName: z.string().nullable().meta({
-      description: "Of a directory's credential: whose it is and what it is called, as its id holds ids alone.",
+    credentialTitle: z.string().nullable().meta({
+      description:
+        "Of a directory's credential that ends or was renewed: whose it is and what it is called, as its id holds ids alone.",
     }),
     thresholdDays: z.int().nullable().meta({ description: "The lowest threshold it had crossed; 0 when expired." }),
     expiresOn: instant.nullable().meta({ description: "Of a renewed asset its new expiry." }),
@@ -303,7 +304,7 @@ export function itemView(item: Item): z.infer<typeof AlertItem> {
   return {
     kind: item.kind,
     id: item.id,
-    credentialName: "credential" in about && about.credential ? credentialTitle(about.credential) : null,
+    credentialTitle: "credential" in about && about.credential ? titleOfCredential(about.credential) || null : null,
     thresholdDays: "threshold" in about ? about.threshold : null,
     expiresOn: expiresOn === undefined ? null : new Date(expiresOn * 1000).toISOString(),
     since: ("since" in item ? item.since : undefined) ?? null,

@@ -1,5 +1,5 @@
 import { assetLink, credentialsLink, vaultLink } from "../azure/portal.ts";
-import { type CredentialKind, credentialTitle, isCredentialId } from "../inventory/asset.ts";
+import { type CredentialKind, isCredentialId, titleOfCredential } from "../inventory/asset.ts";
 import { DAY_MS, HOUR_MS } from "../time.ts";
 import type { DeliveryRecord } from "./delivery.ts";
 import type {
@@ -236,7 +236,7 @@ function assetLine(item: AssetItem, at: Date, links: Links): MessageLine {
   const { credential } = item;
   return {
     urgency: urgencyOf(left),
-    title: credential ? credentialTitle(credential) : `${item.vaultName}/${item.name}`,
+    title: credential ? titleOfCredential(credential) : `${item.vaultName}/${item.name}`,
     what: left < 0 ? `expired ${ago(-left)}` : `expires ${within(left)}`,
     facts: [
       ["Type", credential ? credentialType(item.type, credential.kind) : TYPE_NAMES[item.type]],

@@ -92,7 +92,7 @@ export const Violation = z
     resourceId: z.string().meta({ description: "An asset's id, or a vault's name.", example: "kv-pay.secret.db" }),
     resourceType: z.enum(RESOURCE_TYPES).meta({ description: "What fails: a vault, or a kind of asset." }),
     resourceName: z.string().meta({ description: "The resource's name." }),
-    credentialName: z.string().nullable().meta({
+    credentialTitle: z.string().nullable().meta({
       description:
         "Of a directory's credential: whose it is and what it is called, as its name holds ids alone. As of its last evaluation.",
     }),

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { type AssetRecord, credentialTitle } from "../inventory/asset.ts";
+import { type AssetRecord, titleOfCredential } from "../inventory/asset.ts";
 import { ownersOf } from "../inventory/holder.ts";
 
 /**
@@ -13,7 +13,7 @@ export const AssetFacts = z.object({
   /** Unix seconds since when it is valid: its activation, else its creation. */
   from: z.int().optional(),
   /** What people call a directory's credential. */
-  credentialName: z.string().optional(),
+  credentialTitle: z.string().optional(),
   /** A credential of a service principal, not of an application. */
   servicePrincipal: z.boolean().optional(),
 });
@@ -22,7 +22,7 @@ export type AssetFacts = z.infer<typeof AssetFacts>;
 /** An application may have hundreds, and who writes a tag can write what they like: a row holds thousands of assets. */
 const MAX_OWNERS = 3;
 const MAX_OWNER_CHARACTERS = 128;
-const MAX_NAME_CHARACTERS = 256;
+const MAX_TITLE_CHARACTERS = 100;
 
 /** Owners as they are kept, and as one that is asked for is compared with them. */
 export const ownerText = (owner: string): string => owner.slice(0, MAX_OWNER_CHARACTERS);
@@ -37,7 +37,7 @@ export function assetFactsOf(asset: AssetRecord, ownerTag: string): AssetFacts |
     ...(owners.length > 0 && { owners }),
     ...(asset.keyType !== undefined && { keyType: asset.keyType }),
     ...(from !== undefined && { from }),
-    ...(asset.credential && { credentialName: credentialTitle(asset.credential).slice(0, MAX_NAME_CHARACTERS) }),
+    ...(asset.credential && { credentialTitle: titleOfCredential(asset.credential).slice(0, MAX_TITLE_CHARACTERS) }),
     ...(asset.credential?.of === "servicePrincipal" && { servicePrincipal: true }),
   };
   return Object.keys(facts).length > 0 ? facts : undefined;

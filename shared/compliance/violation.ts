@@ -16,7 +16,7 @@ export interface Violation {
   resourceType: ResourceType;
   resourceName: string;
   /** Of a directory's credential. Null where its findings were written by an earlier version. */
-  credentialName: string | null;
+  credentialTitle: string | null;
   /** Null, as the subscription, for what is no key vault's. */
   vaultName: string | null;
   subscriptionId: string | null;
@@ -87,7 +87,7 @@ export function violationOf(slice: Slice, item: Finding, overview: Overview, see
     resourceId,
     resourceType,
     resourceName: name,
-    credentialName: facts.credentialName ?? null,
+    credentialTitle: facts.credentialTitle || null,
     vaultName: isHolder ? null : vault.name,
     subscriptionId: isHolder ? null : vault.subscriptionId,
     owner: facts.owners?.[0] ?? null,

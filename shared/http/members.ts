@@ -183,7 +183,7 @@ export const EXAMPLES: Readonly<Record<string, unknown>> = {
   cloud: "AzurePublic",
   contentType: "text/plain",
   copy: false,
-  credentialName: null,
+  credentialTitle: null,
   coverage: "The app settings of app-payments can't be read.",
   deletedUntil: null,
   description: "How many vaults are read at once, all instances together.",

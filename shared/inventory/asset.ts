@@ -193,12 +193,12 @@ export function placesOf(id: string): AssetPlace[] {
 export const isCredentialId = (id: string): boolean => CREDENTIAL_START.test(id);
 
 /** What people call a directory's credential: whose it is, and its own name. Its name as an asset is made of ids. */
-export const credentialTitle = ({
+export const titleOfCredential = ({
   applicationName,
   displayName,
   keyId,
 }: Pick<Credential, "applicationName" | "displayName" | "keyId">): string =>
-  [applicationName, displayName ?? keyId].filter(Boolean).join("/");
+  [applicationName, displayName || keyId].filter(Boolean).join("/");
 
 /** The client id and key id in the name of an application's credential; undefined for any other name. */
 export function credentialIds(name: string): { appId: string; keyId: string } | undefined {

@@ -92,9 +92,12 @@ test("each asset is told exactly once per threshold and rule, whichever step the
   expect(undisturbed).toMatchObject({ mails: EXPECTED, posts: EXPECTED, ids: 2, posted: 2 });
   expect(whole.taken).toBeGreaterThan(50);
   let repeatedPosts = 0;
+  let deaths = 0;
   for (let dieAt = 1 + (SEED % STRIDE); dieAt <= whole.taken; dieAt += STRIDE) {
     for (const when of IS_CAMPAIGN ? WHENS : [WHENS[dieAt % 2]!]) {
-      const lived = await live({ taken: 0, dieAt, when });
+      const steps: Steps = { taken: 0, dieAt, when };
+      const lived = await live(steps);
+      if (steps.dieAt === -1) deaths++;
       const place = `dying ${when} step ${dieAt}`;
       expect({ place, mails: lived.mails }).toEqual({ place, mails: EXPECTED });
       expect({ place, posts: lived.posts, ids: lived.ids }).toEqual({ place, posts: EXPECTED, ids: 2 });
@@ -108,6 +111,7 @@ test("each asset is told exactly once per threshold and rule, whichever step the
       });
     }
   }
-  // Webhooks may repeat, under the same id, where the process died between the answer and its record.
-  expect(repeatedPosts).toBeGreaterThan(0);
+  // Webhooks may repeat, under the same id, where the process died between the answer and its record: at few of the steps.
+  if (IS_CAMPAIGN) expect(repeatedPosts).toBeGreaterThan(0);
+  expect(deaths).toBeGreaterThan(15);
 }, 600_000);

@@ -68,7 +68,7 @@ test("what is wrong with an application's credentials is found, and mended when 
   ]);
   const alone = (await walk(compliance)).find(({ checkId }) => checkId === "client-secret-alone")!;
   expect(alone.resourceId).toBe(`entra.${tenantId}.${appIdOf("Two")}.${keyIdOf("Two", "older")}`);
-  expect(alone.credentialName).toBe("Two/older");
+  expect(alone.credentialTitle).toBe("Two/older");
   expect(alone.remediation.cli).toContain(keyIdOf("Two", "older"));
 
   const { directory } = cloud.control;

@@ -57,9 +57,9 @@ test("a tenant of 300 credentials is registered, tested, discovered, and told of
   const { body: told } = await service.admin("GET", "/alerts/history");
   const { body: delivery } = await service.admin("GET", `/alerts/history/${told.items[0].id}`);
   expect(delivery.itemsTotal).toBe(soon.length);
-  for (const { id, credentialName } of delivery.items) {
+  for (const { id, credentialTitle } of delivery.items) {
     const { applicationName, displayName, keyId } = soon.find((one) => one.id === id).credential;
-    expect(credentialName).toBe([applicationName, displayName ?? keyId].filter(Boolean).join("/"));
+    expect(credentialTitle).toBe([applicationName, displayName ?? keyId].filter(Boolean).join("/"));
   }
 
   const changed = await service.admin("PUT", one, { displayName: "Customers" });

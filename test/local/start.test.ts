@@ -14,7 +14,7 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { createInterface } from "node:readline";
-import { afterEach, expect, test } from "vitest";
+import { afterEach, expect, onTestFinished, test } from "vitest";
 import { freePort } from "../host/run-host.ts";
 import { openStorage } from "../support/storage.ts";
 import { endStarted, npmStart, root } from "./npm-start.ts";
@@ -112,6 +112,7 @@ test.each([
 test("a bad setting ends it with what is wrong with it, and no trace of the code", async () => {
   const data = mkdtempSync(path.join(tmpdir(), "start-"));
   const storage = await openStorage();
+  onTestFinished(() => storage.stop());
   const environment = {
     PORT: String(await freePort()),
     RATE_LIMIT_PER_MINUTE: "abc",
@@ -121,7 +122,6 @@ test("a bad setting ends it with what is wrong with it, and no trace of the code
   expect(await exited).toBe(1);
   expect(lines.join("\n")).toContain("RATE_LIMIT_PER_MINUTE: must be a whole number");
   expect(lines.filter((line) => /^\s+at /.test(line))).toEqual([]);
-  await storage.stop();
 });
 
 /** What is left of the processes that a process started in a group of their own. */

@@ -38,7 +38,7 @@ afterEach(() => {
   company?.remove();
 });
 
-/** Of each kind some; with `STACK_DEATHS=all` the 40 of `KINDS`. */
+/** Of each kind some; in a campaign the 40 of `KINDS`. */
 const SOME: Partial<Record<Kind, number>> = {
   webApp: 3,
   functionApp: 1,

@@ -9,7 +9,7 @@ import { licence } from "../support/licence.ts";
 import { movedClock } from "../support/moved-clock.ts";
 import { ADMIN, type Answer, Service } from "../support/service.ts";
 
-/** Processes killed amid a call to the cloud: `ROTATION_DEATHS=all` tries all of these in the order in which they come, otherwise the second. */
+/** Processes killed amid a call to the cloud: a campaign tries all of these in the order in which they come, otherwise the second. */
 const KILLS: { at: string; fault: Fault }[] = [
   { at: "adding a secret, not sent", fault: { match: { operation: "graph.addPassword" }, action: { kind: "hang" } } },
   { at: "adding a secret, done", fault: { match: { operation: "graph.addPassword" }, action: { kind: "hangAfter" } } },

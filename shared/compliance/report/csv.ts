@@ -30,7 +30,7 @@ const violations = createCsv<Violation>([
   },
   { label: "remedyPortal", value: ({ remediation }) => remediation.portal },
   { label: "remedyCli", value: ({ remediation }) => remediation.cli },
-  member("credentialName"),
+  member("credentialTitle"),
 ]);
 
 export const violationsCsv = (rows: readonly Violation[]): string =>

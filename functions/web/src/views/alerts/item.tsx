@@ -18,10 +18,10 @@ const KINDS: Partial<Record<AlertItem["kind"], string>> = {
 };
 
 /** One thing that a rule tells of; an asset leads to it, and a violation to all of its check, with what mends them. */
-export function Item({ item: { kind, id, credentialName, expiresOn, since } }: { item: AlertItem }) {
+export function Item({ item: { kind, id, credentialTitle, expiresOn, since } }: { item: AlertItem }) {
   return (
     <>
-      {KINDS[kind]} <What kind={kind} id={id} name={credentialName === null ? id : isolated(credentialName)} />
+      {KINDS[kind]} <What kind={kind} id={id} name={credentialTitle === null ? id : isolated(credentialTitle)} />
       {expiresOn && (
         <>
           , expiry <Instant at={expiresOn} />

@@ -5,6 +5,7 @@ import { createHref } from "../../parts/address.ts";
 import { Copyable } from "../../parts/copyable.tsx";
 import { type Filter, Filters, givenFilters } from "../../parts/filters.tsx";
 import { Instant } from "../../parts/instant.tsx";
+import { isolated } from "../../parts/isolated.ts";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
 import { useSearchParams } from "../../parts/router.tsx";
 import { SEVERITIES, SeverityBadge } from "../../parts/status.tsx";
@@ -29,13 +30,13 @@ const COLUMNS: Column<Violation>[] = [
   { title: "Check that fails", wide: true, cell: (violation) => <Details violation={violation} /> },
   {
     title: "Where",
-    cell: ({ resourceType, resourceId, resourceName, credentialName, vaultName }) =>
+    cell: ({ resourceType, resourceId, resourceName, credentialTitle, vaultName }) =>
       resourceType === "vault" ? (
         resourceName
       ) : (
         <Link href={createHref(`/inventory/${encodeURIComponent(resourceId)}`, {})}>
           {vaultName !== null && `${vaultName}/`}
-          {credentialName ?? resourceName}
+          {credentialTitle === null ? resourceName : isolated(credentialTitle)}
         </Link>
       ),
   },
