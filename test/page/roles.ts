@@ -36,8 +36,8 @@ withPlanted(
     const titled = offers.views;
     const inNavigation = titled.map(({ path }) => path);
     const others = addresses().filter((address) => !inNavigation.includes(address));
-    // Of each kind a few: limits.ts opens all of the navigation.
-    const all = [...sampled(inNavigation, 4), ...sampled(others, 4)];
+    // Of each kind a few, one that needs a licence among them: limits.ts opens all of the navigation.
+    const all = [...new Set([...sampled(inNavigation, 4), "/rotation", ...sampled(others, 4)])];
     const admin = await walk(service.url, all);
     expect(admin.complaints).toEqual([]);
     const operations = [...new Set([...admin.offered.values()].flat())];

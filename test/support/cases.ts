@@ -4,8 +4,9 @@
  */
 export const IS_CAMPAIGN = process.env.CAMPAIGN === "all";
 
-/** What a random test and a sample draw by: `SEED=7` draws others than the suite's. A failure names it. */
+/** What a random test and a sample draw by: `SEED=7` draws others than the suite's. */
 export const SEED = Number(process.env.SEED ?? 20_261_121);
+if (!Number.isSafeInteger(SEED) || SEED < 0) throw new Error("SEED is no whole number of at least 0.");
 
 /** So many of them, spread evenly from a place that the seed gives; every one comes up with some seed. All in a campaign. */
 export function sampled<T>(all: readonly T[], count: number): T[] {

@@ -4,8 +4,7 @@ import { BaseSequencer, type TestSpecification } from "vitest/node";
 
 /** Files that take half a minute and more alone, the longest first. */
 const LONG = [
-  "page/views.test.ts",
-  "page/changes.test.ts",
+  "page/page.test.ts",
   "outcomes/outcomes.test.ts",
   "docs/browser.test.ts",
   "upgrade/upgrade.test.ts",
