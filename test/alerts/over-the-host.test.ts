@@ -4,12 +4,12 @@ import { runDays } from "../support/days.ts";
 // Sixty days over a thousand assets are in infra/bench/sixty-days.ts.
 test("over days, scans and a kill -9, mail, digest and webhook tell of each asset once per threshold", async () => {
   const { rules, renewed, kills, mailFiles } = await runDays({
-    days: 6,
+    days: 4,
     assets: 60,
     vaults: 2,
-    scans: [2],
+    scans: [1],
     // A mail was accepted, and nobody has written that down.
-    kills: [{ day: 3, during: "alerts", at: { operation: "mail.getOperation" } }],
+    kills: [{ day: 2, during: "alerts", at: { operation: "mail.getOperation" } }],
     thresholds: { immediate: [30, 7, 1], digest: [14, 3], webhook: [30, 7, 1] },
   });
   for (const { rule, expected, missing, extra, historyDiffers, messages, distinct } of rules) {

@@ -162,7 +162,7 @@ describe("scans side by side", () => {
   test("a second one over the same subscriptions is 409 with the first one's id; another subscription's and force may run", async () => {
     service.cloud.control.addFault({
       match: { operation: "keyvault.*" },
-      action: { kind: "latency", milliseconds: 300 },
+      action: { kind: "latency", milliseconds: 1000 },
     });
     const start = (body: object) => service.admin("POST", "/api/assets/discovery/scan", body);
     const first = await start({ mode: "full", subscriptions: [A] });
@@ -175,6 +175,7 @@ describe("scans side by side", () => {
     const other = await start({ mode: "delta", subscriptions: [B] });
     const forced = await start({ mode: "force", subscriptions: [A] });
     expect([other.status, forced.status]).toEqual([201, 201]);
+    service.cloud.control.clearFaults();
     for (const scan of [first, other, forced])
       expect((await service.scanEnds(scan.body.scanId)).status).toBe("completed");
   });
@@ -182,12 +183,13 @@ describe("scans side by side", () => {
   test("a cancelled scan begins no further vault and says so", async () => {
     service.cloud.control.addFault({
       match: { operation: "keyvault.*" },
-      action: { kind: "latency", milliseconds: 400 },
+      action: { kind: "latency", milliseconds: 1000 },
     });
     await service.admin("PUT", "/api/settings/performance", { discoveryMaxWorkers: 1 });
     const slow = await Service.prototype.admin.call(service, "POST", "/api/assets/discovery/scan", { mode: "force" });
     const { scanId } = slow.body;
     expect((await service.admin("DELETE", `/api/assets/discovery/scan/${scanId}`)).body).toEqual({ deleted: true });
+    service.cloud.control.clearFaults();
     const ended = await service.scanEnds(scanId);
     expect(ended.status).toBe("cancelled");
     expect(ended.progress.vaultsDone).toBeLessThan(9);
