@@ -9,11 +9,9 @@ import { Company } from "./consumers.ts";
 import { holds, keepsSecrets } from "./invariants.ts";
 import { BOSS, type Death, VAULT, World } from "./room.ts";
 
-/**
- * Workers die at each of their calls to storage and the cloud: before it is sent, after it was carried out, and so that it is
- * carried out after another worker has gone on.
- */
+/** Every so many calls to storage and the cloud a worker dies. */
 const STRIDE = IS_CAMPAIGN ? 1 : 97;
+/** Before the call is sent, after it was carried out, and so that it is carried out after another worker has gone on. */
 const HOW: Death["how"][] = ["before", "after", "late"];
 
 let world: World;
