@@ -91,6 +91,7 @@ await Promise.all(copies.map((copy) => work(copy)));
 process.exitCode = printReport(judged, textOf) ? 0 : 1;
 
 async function work(copy: Copy): Promise<void> {
+  await copy.begin();
   for (let next = queue.shift(); next !== undefined; next = queue.shift()) {
     const begun = Date.now();
     const text = textOf.get(next.change.file)!;
@@ -135,8 +136,10 @@ async function notice(copy: Copy, change: Change): Promise<Pick<Judged, "noticed
 }
 
 /** Where no test ran, the first of them tells whether that is the change's doing. */
-const noticedBy = (failure: TestRun["failed"][number] | undefined, tests: string[]) =>
-  failure ? { noticed: "tests" as const, by: `${failure.file} ${failure.test}`, test: failure.file || tests[0]! } : {};
+function noticedBy(failure: TestRun["failed"][number] | undefined, tests: string[]) {
+  if (!failure) return {};
+  return { noticed: "tests" as const, by: `${failure.file} ${failure.test}`, test: failure.file || tests[0]! };
+}
 
 /** Ends the run when a test that noticed a change fails without any, too: then it says nothing. */
 async function holdsUnchanged(copy: Copy, test: string): Promise<void> {

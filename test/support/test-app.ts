@@ -7,5 +7,5 @@ export const TEST_APP = process.env.TEST_APP;
 /** The functions host as one file, which starts in half the time: no types are stripped. */
 export const HOST = path.join(TEST_APP, "host.mjs");
 
-/** `NODE_COMPILE_CACHE` of commands that a test starts one after the other: the first strips types and compiles for all. */
-export const COMPILE_CACHE = path.join(TEST_APP, "compile-cache");
+/** `NODE_COMPILE_CACHE` of hosts and commands: the first that loads a file strips its types and compiles it for all. */
+export const COMPILE_CACHE = process.env.TEST_COMPILE_CACHE ?? path.join(TEST_APP, "compile-cache");
