@@ -8,7 +8,7 @@ const FURTHER_TESTS: Record<string, string[]> = {
   discovery: ["test/governance/compliance.test.ts"],
   inventory: ["test/state", "test/discovery/scan.test.ts", "test/http/requests.test.ts"],
   licensing: ["test/http/access.test.ts"],
-  settings: ["test/governance/settings.test.ts"],
+  settings: ["test/governance/settings.test.ts", "test/docs/tables.test.ts"],
   subscriptions: ["test/discovery/plan.test.ts"],
 };
 /** Files of functions/ that are named otherwise than the tests of their area. */
@@ -28,7 +28,7 @@ const AREAS: Record<string, string> = {
 };
 /** Rooms whose tests lie under other names; `shared` are the files directly in shared/, which every room uses. */
 const TESTS_OF: Record<string, string[]> = {
-  config: ["test/http/configuration.test.ts", "test/azure"],
+  config: ["test/config", "test/docs/tables.test.ts", "test/http/configuration.test.ts", "test/azure"],
   pdf: ["test/audit", "test/compliance"],
   runs: ["test/runs", "test/applications", "test/b2c"],
   secrets: ["test/secrets.test.ts", "test/sync"],
