@@ -277,6 +277,7 @@ describe("a PDF", () => {
     [{ actor: "ada", eventType: "user.signedIn" }, "actor ada, event type user.signedIn"],
   ])("says by what it was filtered: %j", async (change, words) => {
     const text = await pdfText(await createPdf([entry()], { ...about, ...change }, font));
+    expect(text).toMatch(/^Page 1 of \d$/m);
     expect(text.split("\n")).toContain(words);
   });
 

@@ -68,7 +68,11 @@ test.each([
 });
 
 test.each([
-  ["AZURE_RESOURCE_MANAGER_ENDPOINT", "https://manager.contoso.com", { resourceManager: "https://manager.contoso.com" }],
+  [
+    "AZURE_RESOURCE_MANAGER_ENDPOINT",
+    "https://manager.contoso.com",
+    { resourceManager: "https://manager.contoso.com" },
+  ],
   ["AZURE_GRAPH_ENDPOINT", "https://graph.contoso.com", { graph: "https://graph.contoso.com" }],
   ["LOG_ANALYTICS_ENDPOINT", "https://logs.contoso.com", { logAnalytics: "https://logs.contoso.com" }],
   ["AZURE_KEY_VAULT_SUFFIX", "vault.contoso.com", { keyVaultSuffix: "vault.contoso.com" }],
@@ -104,7 +108,8 @@ test("the environment takes of each runtime setting what the API takes, and noth
 
 function valuesOf(definition: Definition): { good: string[]; bad: string[] } {
   if (definition.type === "boolean") return { good: ["true", "false"], bad: ["maybe"] };
-  if (definition.type === "string") return { good: [...definition.allowed], bad: [definition.allowed[0]!.toLowerCase()] };
+  if (definition.type === "string")
+    return { good: [...definition.allowed], bad: [definition.allowed[0]!.toLowerCase()] };
   const { minimum, maximum } = definition;
   return { good: [minimum, maximum].map(String), bad: [minimum - 1, maximum + 1].map(String) };
 }

@@ -13,6 +13,7 @@ import type { Config } from "../../shared/config/config.ts";
 import { createLogs } from "../../shared/dependencies/logs/logs.ts";
 import type { UnexpectedReader } from "../../shared/dependencies/logs/rows.ts";
 import { ASSET_USES, AssetUses, under } from "../../shared/dependencies/logs/rows.ts";
+import { nameOfReader } from "../../shared/dependencies/logs/unexpected.ts";
 import type { EdgeSource, Told } from "../../shared/dependencies/source.ts";
 import { systemRandomness } from "../../shared/runtime.ts";
 import { createTables, type Tables } from "../../shared/storage/tables.ts";
@@ -281,6 +282,37 @@ test("a workspace that may not be read, or that there is not, is told of, and wh
   expect(notSeenIn(await told(unknown.source, "99999999-9999-4999-8999-999999999999"))).toEqual(["notFound"]);
   const none = room({ ids: [] }).start();
   expect([none.source.off?.code, await none.source.units()]).toEqual(["notConfigured", []]);
+});
+
+test.each([
+  [2, 2],
+  [3, 1],
+])(
+  "after %i failures in a row a first reading has %i of what was read today and four days ago: only the third shortens it",
+  async (failures, found) => {
+    const logs = room().start();
+    read();
+    read({ secret: "api", at: now() - 4 * DAY_MS });
+    for (let failed = 0; failed < failures; failed++) {
+      control().addFault({
+        match: { operation: "loganalytics.query" },
+        action: { kind: "fail", status: 504 },
+        times: 1,
+      });
+      expect(notSeenIn(await told(logs.source))).toEqual(["timedOut"]);
+      control().moveClock(HOUR_MS);
+    }
+    expect(edgesIn(await told(logs.source))).toHaveLength(found);
+  },
+);
+
+test.each([
+  [{ userName: "ada@acme.example", name: "Ada" }, "ada@acme.example"],
+  [{ name: "shop" }, "shop"],
+  [{ identityOf: "/subscriptions/s1/resourcegroups/r/providers/microsoft.web/sites/shop" }, "shop"],
+  [{}, READER],
+])("a reader %o is called %s", (reader, name) => {
+  expect(nameOfReader({ id: READER, kind: "application", ...reader } as never)).toBe(name);
 });
 
 test("nobody expected a reader whom no role, policy or reference names, once who may read is known; told once", async () => {

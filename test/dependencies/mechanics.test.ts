@@ -21,7 +21,7 @@ let account = 0;
 let deployment: Deployment;
 
 beforeAll(async () => {
-  storage = await openStorage(Array.from({ length: 18 }, (_, index) => `deps${index}`));
+  storage = await openStorage(Array.from({ length: 20 }, (_, index) => `deps${index}`));
 });
 afterAll(() => storage?.stop());
 beforeEach(() => {
@@ -335,4 +335,41 @@ test("a request answers the run when it is over, and its entries say who asked a
     "dependencies.discovered success",
   ]);
   expect(deployment.ended).toBe(1);
+});
+
+test("a message that finds every unit in other hands comes again later", async () => {
+  const { company } = deployment;
+  company.units_ = { s1: [app("one", { A: {} })] };
+  const again: number[] = [];
+  company.before = async () => {
+    await deployment.start().room.handle({ runId: runId! }, caller);
+    again.push(...deployment.messages.splice(0).map(({ delaySeconds }) => delaySeconds));
+  };
+  await deployment.start().room.handle({ mode: "full" }, caller);
+  const { runId } = deployment.messages.at(-1)!.message;
+  await deployment.drain();
+  expect(again).toEqual([60]);
+  expect(await names()).toEqual(["kv-one/db one A"]);
+});
+
+test("a run whose message failed for good is over, and is entered as failed", async () => {
+  const { room } = deployment.start();
+  await room.handle({ mode: "full" }, caller);
+  const { runId } = deployment.messages.at(-1)!.message;
+  deployment.events.length = 0;
+  await room.failed({ runId });
+  await room.failed({ runId });
+  expect(await room.run(runId!)).toMatchObject({
+    status: "failed",
+    failures: [{ source: "service", code: "internal" }],
+  });
+  expect(deployment.events).toEqual([
+    {
+      type: "dependencies.discovered",
+      caller: { actor: "system", requestId: expect.any(String) },
+      outcome: "failure",
+      target: { type: "dependencyRun", id: runId },
+      details: { mode: "full", status: "failed", failures: ["service: internal"] },
+    },
+  ]);
 });

@@ -114,3 +114,24 @@ function membersOf(schema: unknown, seen = new Set<unknown>()): string[] {
     .reduce<unknown>((at, part) => (at as Record<string, unknown>)[part], document);
   return [...names, ...membersOf(target, seen), ...Object.values(schema).flatMap((member) => membersOf(member, seen))];
 }
+
+test("what is sent and what is answered has a name, so that clients made of it have types", () => {
+  type Schema = { $ref?: string; items?: Schema; anyOf?: Schema[] };
+  const isNamed = ({ $ref, items, anyOf }: Schema): boolean =>
+    ($ref ?? "").length > "#/components/schemas/".length || [...(items ? [items] : []), ...(anyOf ?? [])].some(isNamed);
+  let schemas = 0;
+  for (const { operationId, requestBody, responses } of operations()) {
+    // A form is sent by the identity provider's page.
+    const contents =
+      operationId === "ssoSamlCallback"
+        ? []
+        : [requestBody?.content, ...Object.values(responses).map(({ content }) => content)];
+    for (const content of contents) {
+      const schema = content?.["application/json"]?.schema;
+      if (schema === undefined) continue;
+      expect(isNamed(schema), operationId).toBe(true);
+      schemas++;
+    }
+  }
+  expect(schemas).toBeGreaterThan(150);
+});

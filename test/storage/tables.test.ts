@@ -589,3 +589,26 @@ describe("an answer that was lost", () => {
     await expect(tables.insert(Thing, p, "r", { name: "mine" })).rejects.toThrow(RowExists);
   });
 });
+
+test("partitions are told once each, in their order, from the one behind a given one on", async () => {
+  const Placed = entity("Placed", z.object({ name: z.string() }));
+  for (const [partition, row] of [
+    ["a", "1"],
+    ["a", "2"],
+    ["b", "1"],
+    ["c", "1"],
+  ] as const)
+    await tables.put(Placed, partition, row, { name: row });
+  const told = async (after?: string) => {
+    const found: string[] = [];
+    for await (const one of tables.partitions("Placed", after)) {
+      found.push(one);
+      // One that came again would come for ever.
+      if (found.length > 3) break;
+    }
+    return found;
+  };
+  expect(await told()).toEqual(["a", "b", "c"]);
+  expect(await told("a")).toEqual(["b", "c"]);
+  expect(await told("c")).toEqual([]);
+});

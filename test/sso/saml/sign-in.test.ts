@@ -269,6 +269,16 @@ describe("the configuration", () => {
     ["samlIdpMetadataXml", { samlIdpMetadataXml: "<!DOCTYPE a [<!ENTITY b 'c'>]><a>&b;</a>" }],
     ["samlIdpEntityId", { samlIdpMetadataXml: "<a/>", samlIdpEntityId: "both" }],
     ["samlEntryPoint", { providerType: "saml", isEnabled: true }],
+    ["samlIdpEntityId", { providerType: "saml", isEnabled: true, samlEntryPoint: "https://login.acme.example/saml" }],
+    [
+      "samlIdpCertificates",
+      {
+        providerType: "saml",
+        isEnabled: true,
+        samlEntryPoint: "https://login.acme.example/saml",
+        samlIdpEntityId: "https://login.acme.example",
+      },
+    ],
   ])("is refused for its %s: %j", async (member, change) => {
     await expect(put(change)).rejects.toMatchObject({ code: "invalidRequest", errors: [{ path: `body.${member}` }] });
   });

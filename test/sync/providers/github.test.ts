@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import type { Cloud } from "../../../infra/local/cloud/cloud.ts";
+import { githubFailure } from "../../../shared/sync/providers/github/failures.ts";
 import { github } from "../../../shared/sync/providers/github/provider.ts";
 import type { ProviderDependencies } from "../../../shared/sync/providers/provider.ts";
 import { providerOf } from "../../../shared/sync/providers/providers.ts";
@@ -91,6 +92,20 @@ describe("github actions", () => {
     const failure = await failureOf(byToken().describe(name));
     expect(failure).toMatchObject({ code: "throttled" });
     expect((failure as { retryAfterSeconds: number }).retryAfterSeconds).toBeGreaterThan(1700);
+  });
+
+  test.each([
+    [{ "retry-after": "60", "x-ratelimit-reset": "9999999999" }, 60],
+    [{ "retry-after": "60" }, 60],
+    [{ "x-ratelimit-remaining": "0", "x-ratelimit-reset": "1600000090" }, 90],
+    [{ "x-ratelimit-remaining": "0" }, undefined],
+  ])("a rate limit of the headers %j lets wait %s seconds", (headers: Record<string, string>, seconds) => {
+    const answer = { status: 403, header: (name: string) => headers[name], json: {} } as never;
+    const call = { operation: "write it", at: "GitHub", grant: "the permission" };
+    expect(githubFailure(answer, call, { now: () => new Date(1_600_000_000_000) })).toMatchObject({
+      code: "throttled",
+      retryAfterSeconds: seconds,
+    });
   });
 
   test("of a repository that the credential does not see say what to check", async () => {
