@@ -69,6 +69,7 @@ export function readTests(root: string): (file: string) => string[] {
 
 /** `functions/alerts.ts` is about what `test/alerts` asks over HTTP; what is of no area is about all that is asked. */
 function testsOfFunctions(root: string, file: string): string[] {
+  if (file.startsWith("functions/web/")) return ["test/page"];
   const name = path.basename(file, ".ts");
   const area = `test/${AREAS[name] ?? name}`;
   const ofAll = ["test/http/declarations.test.ts", "test/http/access.test.ts", "test/docs/openapi.test.ts"];

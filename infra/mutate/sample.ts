@@ -14,7 +14,7 @@ export const SMALL_ROOMS = "small rooms";
  */
 export function draw(places: Place[], count: number, seed: number): { group: string; change: Change }[] {
   const dice = new Dice(seed);
-  const groups = groupsOf(places);
+  const groups = groupsOf(places, count);
   const sizes = [...groups.values()].map((group) => group.length);
   const quotas = quotasOf(sizes, count);
   return [...groups].flatMap(([group, all], index) =>
@@ -22,14 +22,18 @@ export function draw(places: Place[], count: number, seed: number): { group: str
   );
 }
 
-function groupsOf(places: Place[]): Map<string, Place[]> {
-  const rooms = Map.groupBy(places, (place) => roomOf(place[0]!.file));
+/** The largest rooms by themselves, as many as can have ROOM_SAMPLE each, and all others together. */
+function groupsOf(places: Place[], count: number): Map<string, Place[]> {
+  const rooms = [...Map.groupBy(places, (place) => roomOf(place[0]!.file))].sort(([, a], [, b]) => b.length - a.length);
+  const most = Math.floor(count / ROOM_SAMPLE);
+  const alone = rooms.length > most ? most - 1 : rooms.length;
   const groups = new Map<string, Place[]>();
-  for (const [room, all] of [...rooms].sort(([a], [b]) => (a < b ? -1 : 1))) {
-    const name = all.length < SMALL_ROOM && rooms.size > 1 ? SMALL_ROOMS : room;
+  for (const [index, [room, all]] of rooms.entries()) {
+    const isSmall = index >= alone || all.length < SMALL_ROOM;
+    const name = isSmall && rooms.length > 1 ? SMALL_ROOMS : room;
     groups.set(name, [...(groups.get(name) ?? []), ...all]);
   }
-  return groups;
+  return new Map([...groups].sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 
 /** An even share first, at most ROOM_SAMPLE each; what is left by size, the largest remainders first. */
