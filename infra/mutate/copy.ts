@@ -73,10 +73,9 @@ export class Copy {
   async #typeErrors(): Promise<string[]> {
     const known = path.join(this.folder, "types.tsbuildinfo");
     const declarations = path.join(this.folder, ".local/declarations");
-    const { output } = await this.#run("tsc", [
-      ...["-p", ".", "--incremental", "--tsBuildInfoFile", known],
-      ...["--noEmit", "false", "--declaration", "--emitDeclarationOnly", "--outDir", declarations],
-    ]);
+    const kept = `-p . --incremental --tsBuildInfoFile ${known}`;
+    const written = `--noEmit false --declaration --emitDeclarationOnly --outDir ${declarations}`;
+    const { output } = await this.#run("tsc", `${kept} ${written}`.split(" "));
     return output
       .split("\n")
       .filter((line) => line.includes("error TS"))
