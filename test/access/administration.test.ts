@@ -73,6 +73,14 @@ describe("a reset password", () => {
     await update("maria", { password: NEXT });
   });
 
+  test("is entered as one, without the password; another change is not", async () => {
+    const [entry] = await deployment.entries("user.updated");
+    expect(entry).toMatchObject({ outcome: "success", details: { passwordReset: true } });
+    expect(JSON.stringify(entry)).not.toContain(NEXT);
+    await update("maria", { email: "maria@acme.example" });
+    expect((await deployment.entries("user.updated"))[0]!.details).not.toHaveProperty("passwordReset");
+  });
+
   test("must be changed by whoever signs in with it, and is then an ordinary one", async () => {
     const { access_token } = await instance.access.signIn({ ...MARIA, password: NEXT }, HERE);
     const { cookie } = await instance.access.signInToSession({ ...MARIA, password: NEXT }, HERE, undefined);

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { refuseWeakPassword } from "../../shared/access/password-policy.ts";
 import { createPasswords, type Derive } from "../../shared/access/passwords.ts";
 import { Problem } from "../../shared/http/problem.ts";
 import { systemRandomness } from "../../shared/runtime.ts";
@@ -72,4 +73,13 @@ describe("passwords", () => {
     broken = false;
     await expect(passwords.hash("correct horse battery")).resolves.toContain("$scrypt$");
   });
+});
+
+test.each([
+  ["zanzibarquill", undefined],
+  ["ada", "zanzibarquill@acme.example"],
+])("what is made of one's name or mail address is a weak password: %s, %s", async (username, email) => {
+  const refused = refuseWeakPassword("zanzibarquill1", { username, email }, "password");
+  await expect(refused).rejects.toMatchObject({ code: "invalidRequest", errors: [{ path: "body.password" }] });
+  await refuseWeakPassword("zanzibarquill1", { username: "ada", email: "ada@acme.example" }, "password");
 });

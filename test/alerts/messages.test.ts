@@ -196,23 +196,22 @@ describe("a mail", () => {
   });
 
   test("tells of violations and scans too", () => {
-    const violation = mailOf(
-      message([
-        {
-          kind: "violation",
-          id: "v",
-          checkId: "secret-expiry",
-          title: "Secrets have an expiry",
-          severity: "high",
-          resourceId: "kv-a.secret.x",
-          resourceType: "secret",
-          vaultName: "kv-a",
-          subscriptionId: "s-1",
-          firstSeenAt: AT,
-        },
-      ]),
+    const violation = (id: string): Item => ({
+      kind: "violation",
+      id,
+      checkId: "secret-expiry",
+      title: "Secrets have an expiry",
+      severity: "high",
+      resourceId: "kv-a.secret.x",
+      resourceType: "secret",
+      vaultName: "kv-a",
+      subscriptionId: "s-1",
+      firstSeenAt: AT,
+    });
+    expect(mailOf(message([violation("v")])).subject).toBe("kv-a.secret.x breaks the check secret-expiry");
+    expect(mailOf(message([violation("v"), violation("w")])).subject).toBe(
+      "2 new compliance violations, the most severe high",
     );
-    expect(violation.subject).toBe("kv-a.secret.x breaks the check secret-expiry");
     const scan = mailOf(
       message([
         {
@@ -242,6 +241,9 @@ describe("a card", () => {
     expect(JSON.stringify(card)).toContain("and 380 more");
     const hostile = JSON.stringify(slackOf(message([asset("<!channel>&", 3)])));
     expect(hostile).toContain("&lt;!channel&gt;&amp;");
+    expect(hostile).toContain(
+      "<https://lifecycle.example/#/alerts/history/01KAJ0000000000000000000AA|Show in the history> · <https://lifecycle.example/|Open the service>",
+    );
   });
 
   test("for Teams is an Adaptive Card within 28 KB that Microsoft's own library takes without a complaint", () => {
@@ -262,7 +264,7 @@ describe("a card", () => {
     expect(text).not.toContain("selectAction");
     const hostile = JSON.stringify(teamsOf(message([asset("[x](http://evil)", 3)])));
     expect(hostile).not.toMatch(/[^\\]\[x\]\(http/);
-    expect(hostile).not.toContain("secrets/[x](");
+    expect(hostile).toContain("/secrets/%5Bx%5D%28http%3A%2F%2Fevil%29)");
   });
 });
 

@@ -358,6 +358,20 @@ describe("changes of a rule", () => {
 });
 
 describe("snoozes", () => {
+  test("by filters that ended let everything be looked at since the first of them began", () => {
+    const on = (days: number) => new Date(Date.parse(START) + days * DAY_MS);
+    const snooze = (from: number, type: "secret" | "key") => ({
+      filters: { type },
+      reason: "x",
+      createdBy: "ada",
+      createdAt: on(from).toISOString(),
+      until: on(10).toISOString(),
+    });
+    const { snoozes } = room.instance();
+    const { passedOverSince } = snoozes.split([snooze(3, "secret"), snooze(5, "key")], "r", on(9), on(11));
+    expect(passedOverSince).toEqual(on(3));
+  });
+
   test("a snoozed asset is told of when the snooze ends, by the lowest threshold crossed meanwhile", async () => {
     const { rule, mails } = await room.mailRule();
     await room.scanned("kv-a", [

@@ -6,6 +6,8 @@ import { messageOf } from "../../shared/alerts/message.ts";
 import { createNotificationLog } from "../../shared/alerts/notification-log.ts";
 import type { RuleRecord } from "../../shared/alerts/rule.ts";
 import { readVaultSnapshot } from "../../shared/alerts/vault-changes.ts";
+import { assetsOfApplication } from "../../shared/applications/credentials.ts";
+import type { ReadApplication } from "../../shared/applications/read.ts";
 import type { Config } from "../../shared/config/config.ts";
 import { assetView } from "../../shared/inventory/api.ts";
 import { assetId, placesOf } from "../../shared/inventory/asset.ts";
@@ -193,3 +195,23 @@ test("a credential has one id, which leads to it and to nothing else", async () 
   expect(header!.replaceAll('"', "").split(",").slice(-7, -5)).toEqual(["source", "notCounted"]);
   expect(first).toContain(views[0]!.credential!.appId);
 });
+
+test.each([{ tenantDomain: "contoso.onmicrosoft.com" }, {}])(
+  "a credential has the domain of its tenant: %j",
+  (given) => {
+    const credential = {
+      keyId: "k-1",
+      kind: "secret" as const,
+      of: "application" as const,
+      displayName: undefined,
+      hint: undefined,
+      thumbprint: undefined,
+      startsOn: undefined,
+      expiresOn: undefined,
+    };
+    const app = { appId: "a-1", displayName: "Shop", credentials: [credential] } as unknown as ReadApplication;
+    const holder = { name: "h", source: "b2c", tenantId: "t-1", now: "2026-11-21T10:00:00.000Z", ...given } as const;
+    const [asset] = assetsOfApplication(app, holder);
+    expect(asset!.credential!.tenantDomain).toBe(given.tenantDomain);
+  },
+);

@@ -89,6 +89,8 @@ test("what was sealed and left alone is intact, and what is not sealed yet is sa
     intact: true,
     entries: 5,
     digests: 6,
+    sealedFrom: "2026-11-21T10:00Z",
+    sealedUpTo: "2026-11-21T10:50Z",
     unsealed: 1,
   });
 });

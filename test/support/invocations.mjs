@@ -1,6 +1,5 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { channel, subscribe } from "node:diagnostics_channel";
-import { flushCompileCache } from "node:module";
 
 /**
  * Preload (`node --import`) of a functions host: each HTTP request that an invocation sends says in a header whose it is: the
@@ -20,6 +19,3 @@ subscribe("http.client.request.created", ({ request }) => {
   const whose = by.getStore();
   if (whose !== undefined) request.setHeader(HEADER, whose);
 });
-
-/* The app keeps what was compiled for it later (entry.ts), when most of these hosts are gone. */
-setTimeout(() => flushCompileCache?.(), 3_000).unref();
