@@ -13,6 +13,9 @@ export interface TestRun {
   seconds: Record<string, number>;
 }
 
+/** It has a compiler configuration of its own. */
+const PAGE = "functions/web/";
+
 const OF_VALUES = new Set(["one more", "one less", "true and false swapped", "empty text"]);
 
 /** Whether a change makes no promise of what is none, nor the other way round. */
@@ -23,6 +26,7 @@ const keepsPromises = ({ operator, replacement }: Change): boolean =>
 export class Copy {
   readonly folder: string;
   readonly #root: string;
+  readonly #declarations: string;
   #errorsBefore = new Set<string>();
   /** The app is built in the same place each time, so that what V8 compiled of unchanged files serves again. */
   readonly #kept: Record<string, string>;
@@ -31,6 +35,7 @@ export class Copy {
   constructor(root: string) {
     this.#root = root;
     this.folder = mkdtempSync(path.join(tmpdir(), "mutate-"));
+    this.#declarations = path.join(this.folder, ".local/declarations");
     this.#kept = {
       TEST_APP: path.join(this.folder, ".local/test-app"),
       TEST_COMPILE_CACHE: path.join(this.folder, ".local/compile-cache"),
@@ -55,31 +60,38 @@ export class Copy {
     writeFileSync(path.join(this.folder, change.file), text);
   }
 
-  /**
-   * What the compiler knows of the files that did not change since the last time, it keeps beside them. It writes declarations,
-   * too: by them it knows that a file's users need not be checked again. It complains of some that nobody asks for; what
-   * it says of the code before any change, line numbers aside, is left out.
-   */
-  async typesHold(): Promise<boolean> {
-    const errors = await this.#typeErrors();
+  /** Whether the compiler says nothing that it did not say of the unchanged code, line numbers aside. */
+  async typesHold({ file }: Change): Promise<boolean> {
+    const errors = await (file.startsWith(PAGE) ? this.#typeErrorsOfPage() : this.#typeErrors());
     return errors.every((error) => this.#errorsBefore.has(error));
   }
 
   /** To be called once, before any change. */
   async begin(): Promise<void> {
-    this.#errorsBefore = new Set(await this.#typeErrors());
+    const { code, output } = await this.#run("node", ["infra/build/page-types.ts"]);
+    if (code !== 0) throw new Error(`The page's types could not be written:\n${output}`);
+    this.#errorsBefore = new Set([...(await this.#typeErrors()), ...(await this.#typeErrorsOfPage())]);
   }
 
-  async #typeErrors(): Promise<string[]> {
-    const known = path.join(this.folder, "types.tsbuildinfo");
-    const declarations = path.join(this.folder, ".local/declarations");
-    const kept = `-p . --incremental --tsBuildInfoFile ${known}`;
-    const written = `--noEmit false --declaration --emitDeclarationOnly --outDir ${declarations}`;
-    const { output } = await this.#run("tsc", `${kept} ${written}`.split(" "));
-    return output
-      .split("\n")
-      .filter((line) => line.includes("error TS"))
-      .map((line) => line.replace(/\(\d+,\d+\)/, ""));
+  /**
+   * The compiler keeps what it found beside it, for the files that do not change until the next time. By the declarations
+   * that it writes it knows which other files a change leaves alone. Of some it says errors that it finds only by writing.
+   */
+  #typeErrors(): Promise<string[]> {
+    const known = ["--incremental", "--tsBuildInfoFile", path.join(this.folder, "types.tsbuildinfo")];
+    const written = ["--noEmit", "false", "--declaration", "--emitDeclarationOnly", "--outDir", this.#declarations];
+    return this.#compile(["-p", ".", ...known, ...written]);
+  }
+
+  #typeErrorsOfPage(): Promise<string[]> {
+    return this.#compile(["-p", PAGE]);
+  }
+
+  async #compile(options: string[]): Promise<string[]> {
+    const { code, output } = await this.#run("tsc", options);
+    const errors = output.split("\n").filter((line) => line.includes("error TS"));
+    if (code !== 0 && errors.length === 0) throw new Error(`The compiler failed:\n${output}`);
+    return errors.map((line) => line.replace(/\(\d+,\d+\)/, ""));
   }
 
   /**

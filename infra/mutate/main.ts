@@ -112,7 +112,7 @@ async function work(copy: Copy): Promise<void> {
 
 /** `test` is the file that noticed. */
 async function notice(copy: Copy, change: Change): Promise<Pick<Judged, "noticed" | "by"> & { test?: string }> {
-  if (!(await copy.typesHold())) return { noticed: "types" };
+  if (!(await copy.typesHold(change))) return { noticed: "types" };
   if (!(await copy.lintHolds(change))) return { noticed: "lint" };
   const tests = order.sort(testsOf(change.file), roomOf(change.file));
   const limitSeconds = 120 + 3 * tests.reduce((sum, test) => sum + (order.secondsOf(test) ?? UNKNOWN_SECONDS), 0);

@@ -238,6 +238,7 @@ describe("a registration", () => {
         continue;
       break;
     }
+    await expect(room.register("partners")).rejects.toMatchObject({ code: "conflict" });
     await room.b2c.tick();
     await room.drain();
     await expect(room.b2c.get(row.tenantId)).rejects.toMatchObject({ code: "notFound" });

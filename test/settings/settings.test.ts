@@ -437,9 +437,12 @@ describe("reading", () => {
     read = async () => new Map([["discoveryMaxWorkers", "77"]]);
     clock.forward(20_000);
     expect((await settings.values()).discoveryMaxWorkers).toBe(77);
+    expect(await settings.fresh()).toMatchObject({ discoveryMaxWorkers: 77 });
     read = () => Promise.reject(unreachable());
     clock.forward(20_000);
     expect((await settings.values()).discoveryMaxWorkers).toBe(77);
+    // Who asks for what is in force at this moment is not told what was.
+    expect(await settings.fresh()).toBeUndefined();
   });
 
   test.each<[string, Record<string, string>, Record<string, string>, Record<string, number>, object]>([
@@ -463,6 +466,13 @@ describe("reading", () => {
       { criticalExpiryDays: "50", warningExpiryDays: "40" },
       { criticalExpiryDays: 7, warningExpiryDays: 40 },
       { criticalExpiryDays: "appConfiguration" },
+    ],
+    [
+      "of two pairs that leave out as many the one with the value of the highest precedence stays",
+      { CRITICAL_EXPIRY_DAYS: "20", WARNING_EXPIRY_DAYS: "25" },
+      { warningExpiryDays: "15" },
+      { criticalExpiryDays: 7, warningExpiryDays: 15 },
+      { criticalExpiryDays: "environment" },
     ],
   ])("when sources contradict each other, %s", async (_, environment, inStore, values, ignored) => {
     const { settings } = instance({ environment, appConfiguration: store(inStore) });

@@ -530,6 +530,21 @@ describe("a table", () => {
 });
 
 describe("a busy service", () => {
+  test("is asked again after a pause that doubles", async () => {
+    const pauses: number[] = [];
+    const warn = (_: string, fields?: Record<string, unknown>) => void pauses.push(Number(fields?.pauseMs));
+    const log = { debug() {}, info() {}, warn, error() {} };
+    proxy.fail(["ServerBusyInside", "ServerBusyInside"]);
+    const observed = createTables({ connectionString: proxy.connectionString }, { log });
+    await observed.transaction("Things", p, [insert(Thing, "r", { name: "a" })]);
+    // From half of a pause to the whole of it, so that those who were refused together don't come back together.
+    for (const [index, pause] of pauses.entries()) {
+      expect(pause).toBeGreaterThanOrEqual(250 * 2 ** index);
+      expect(pause).toBeLessThanOrEqual(500 * 2 ** index);
+    }
+    expect(pauses).toHaveLength(2);
+  });
+
   test("is asked again", async () => {
     proxy.fail(["ServerBusy"]);
     await tables.put(Thing, p, "r", { name: "a" });
