@@ -1,8 +1,8 @@
 import type { ClientRequest } from "node:http";
-import { Agent } from "node:https";
 import type { Duplex } from "node:stream";
 import { createSecureContext, type SecureContext } from "node:tls";
 import pLimit from "p-limit";
+import { HostConnections } from "../transport.ts";
 
 /** Connections to one host at a time; further requests queue. Opening one costs more processor time than three requests. */
 export const MOST_PER_HOST = 8;
@@ -18,14 +18,16 @@ const IDLE_MS = 4_000;
  * bounds the idle ones by host and time alone; at some 75 KB each with its TLS state, those of some thousand
  * vaults would fill the memory. Here the one that has waited longest makes room.
  */
-class Connections extends Agent {
+class Connections extends HostConnections {
   /** In the order in which they became idle. */
   readonly #idle = new Set<Duplex>();
 
   /** Without one of ours, every connection makes its own. Made late, for it reads the trusted authorities at once. */
   #secureContext: SecureContext | undefined;
 
-  override createConnection(...[options, callback]: Parameters<Agent["createConnection"]>): Duplex | null | undefined {
+  override createConnection(
+    ...[options, callback]: Parameters<HostConnections["createConnection"]>
+  ): Duplex | null | undefined {
     this.#secureContext ??= createSecureContext();
     return super.createConnection(Object.assign({}, options, { secureContext: this.#secureContext }), callback);
   }

@@ -1,12 +1,11 @@
 import { Agent as HttpAgent } from "node:http";
-import { Agent as HttpsAgent } from "node:https";
 import type { HttpClient, PipelineRequest } from "@azure/core-rest-pipeline";
-import { AnswerTimeout, createTransport } from "../transport.ts";
+import { AnswerTimeout, createTransport, HostConnections } from "../transport.ts";
 import type { StoreClock } from "./clock.ts";
 import { ANSWER_TIMEOUT_MS } from "./limits.ts";
 
 /** The process's connections to storage, for all tables. */
-const connections = { https: new HttpsAgent({ keepAlive: true }), http: new HttpAgent({ keepAlive: true }) };
+const connections = { https: new HostConnections({ keepAlive: true }), http: new HttpAgent({ keepAlive: true }) };
 
 /**
  * What a storage SDK sends its requests with. The SDK's retry policy sends a request again when its error is one that the
