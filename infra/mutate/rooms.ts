@@ -29,7 +29,7 @@ const AREAS: Record<string, string> = {
 /** Rooms whose tests lie under other names; `shared` are the files directly in shared/, which every room uses. */
 const TESTS_OF: Record<string, string[]> = {
   config: ["test/config", "test/docs/tables.test.ts", "test/http/configuration.test.ts", "test/azure"],
-  pdf: ["test/audit", "test/compliance"],
+  pdf: ["test/pdf", "test/audit", "test/compliance"],
   runs: ["test/runs", "test/applications", "test/b2c"],
   secrets: ["test/secrets.test.ts", "test/sync"],
   shared: ["test/storage", "test/http", "test/inventory"],

@@ -35,6 +35,7 @@ describe("a discovery", () => {
     expect([isNew, run]).toMatchObject([true, { status: "completed", failures: [] }]);
     expect(run.counts).toMatchObject({ applications: 2, policyKeys: 2, identityProviders: 1, expiring: 2 });
     const assets = await room.assets();
+    expect(assets.every(({ enabled }) => enabled)).toBe(true);
     const ids = assets.map(assetId);
     expect([new Set(ids).size, assets.length]).toEqual([5, 5]);
     for (const [at, id] of ids.entries()) {

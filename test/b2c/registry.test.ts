@@ -156,6 +156,12 @@ describe("a registration", () => {
       expect(entries).not.toContain(`"${secret}"`);
   });
 
+  test("that two ask for at once is made once, and the other is told that it is there", async () => {
+    const both = await Promise.allSettled([room.register("outlet"), room.register("outlet")]);
+    expect(both.map(({ status }) => status).sort()).toEqual(["fulfilled", "rejected"]);
+    expect(both.find(({ status }) => status === "rejected")).toMatchObject({ reason: { code: "alreadyExists" } });
+  });
+
   test("whose row somebody else wrote is not used, and can be deleted", async () => {
     const [shop, partners] = [await room.register("outlet"), await room.register("partners")];
     const client = TableClient.fromConnectionString(connectionString(account - 1), "B2c", {

@@ -39,6 +39,20 @@ test("a message holds 48 KiB and no more", async () => {
   await expect(queues.send("large", "é".repeat(24 * 1024))).rejects.toThrow(RangeError);
 });
 
+test("a credential that could not be had is asked for again at the next message", async () => {
+  let asked = 0;
+  const credential = async (): Promise<never> => {
+    asked++;
+    throw new Error("no identity yet");
+  };
+  const address = "http://127.0.0.1:1/account";
+  const away = createQueues({ tableServiceUri: address, queueServiceUri: address, credential });
+  for (let tries = 1; tries <= 2; tries++) {
+    await expect(away.send("work", {})).rejects.toThrow("no identity yet");
+    expect(asked).toBe(tries);
+  }
+});
+
 test("what is no JSON value, or a delay the service refuses, is not sent", async () => {
   await expect(queues.send("bad", undefined)).rejects.toThrow(TypeError);
   for (const delaySeconds of [-1, 1.5, 7 * 24 * 3600])

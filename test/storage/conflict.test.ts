@@ -1,0 +1,30 @@
+import { expect, test } from "vitest";
+import { repeatOnConflict } from "../../shared/storage/conflict.ts";
+import { RowChanged } from "../../shared/storage/errors.ts";
+
+/** Fails so often, and then answers which attempt it was. */
+function failing(times: number, error: Error) {
+  const attempts: number[] = [];
+  const work = async (attempt: number) => {
+    attempts.push(attempt);
+    if (attempt <= times) throw error;
+    return attempt;
+  };
+  return { attempts, work };
+}
+const conflict = new RowChanged("Things", "p", "r");
+
+test("work that meets another writer is done again, five times in all and then told", async () => {
+  expect(await repeatOnConflict(failing(4, conflict).work)).toBe(5);
+  const { attempts, work } = failing(9, conflict);
+  await expect(repeatOnConflict(work)).rejects.toBe(conflict);
+  expect(attempts).toEqual([1, 2, 3, 4, 5]);
+  await expect(repeatOnConflict(failing(2, conflict).work, 2)).rejects.toBe(conflict);
+});
+
+test("whatever is no conflict is told at once", async () => {
+  const broken = new Error("broken");
+  const { attempts, work } = failing(1, broken);
+  await expect(repeatOnConflict(work)).rejects.toBe(broken);
+  expect(attempts).toEqual([1]);
+});
