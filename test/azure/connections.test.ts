@@ -5,11 +5,13 @@ import { type OddServer, startOddServer } from "./odd-server.ts";
 import { all, plainIdentity, recordingLog, testConfig } from "./services.ts";
 
 let server: OddServer;
+let other: OddServer;
 
 beforeAll(async () => {
-  server = await startOddServer();
+  // Both before the first connection: the trusted authorities are read then.
+  [server, other] = await Promise.all([startOddServer(), startOddServer()]);
 });
-afterAll(() => server.stop());
+afterAll(() => Promise.all([server, other].map((each) => each?.stop())));
 
 test("one vault's calls share a connection, and a hundred vaults leave eighty open at the most", async () => {
   const sockets: Socket[] = [];
@@ -76,4 +78,14 @@ test("a vault with much to read has more connections, eight at the most, and its
   // The SDK's own pipeline would add its name, and ask for compression.
   expect([...seen.agents]).toEqual(["credential-lifecycle core-rest-pipeline"]);
   expect([...seen.encodings]).toEqual([undefined]);
+});
+
+test("two services of one host name have connections of their own", async () => {
+  for (const each of [server, other])
+    each.answer((_, response) => response.writeHead(200, { "content-type": "application/json" }).end('{"value":[]}'));
+  const config = testConfig({ AZURE_KEY_VAULT_SUFFIX: "vault.localhost" });
+  const vaults = createKeyVaults({ config, identity: plainIdentity, log: recordingLog() });
+  for (const { port } of [server, other, server, other])
+    await all(vaults.open({ name: "kv-one", vaultUri: `https://kv-one.vault.localhost:${port}` }).secrets());
+  expect([server.requests.length, other.requests.length]).toEqual([2, 2]);
 });
