@@ -6,7 +6,12 @@ const FURTHER_TESTS: Record<string, string[]> = {
   access: ["test/http/access.test.ts"],
   compliance: ["test/governance/compliance.test.ts", "test/state"],
   discovery: ["test/governance/compliance.test.ts"],
-  inventory: ["test/state", "test/discovery/scan.test.ts", "test/http/requests.test.ts"],
+  inventory: [
+    "test/state",
+    "test/discovery/scan.test.ts",
+    "test/http/requests.test.ts",
+    "test/subscriptions/scope.test.ts",
+  ],
   licensing: ["test/http/access.test.ts"],
   settings: ["test/governance/settings.test.ts", "test/docs/tables.test.ts"],
   subscriptions: ["test/discovery/plan.test.ts"],

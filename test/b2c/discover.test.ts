@@ -150,6 +150,23 @@ describe("by the timer", () => {
     expect((await room.b2c.get(row.tenantId)).status.counts?.applications).toBe(7);
   });
 
+  test("a discovery whose message failed for good ends and says so, and the next one begins", async () => {
+    const { row } = await room.register("partners");
+    await room.b2c.tick();
+    await room.b2c.handle(room.messages.shift()!.message, caller);
+    const { message } = room.messages.shift()!;
+    await room.b2c.failed(message, caller);
+    const run = await room.b2c.run(row.tenantId, message.runId!);
+    expect(run).toMatchObject({ status: "failed", failures: [{ code: "internal" }] });
+    expect(Date.parse(run.finishedAt!)).toBeGreaterThanOrEqual(Date.parse(run.failures[0]!.at));
+    expect((await room.b2c.get(row.tenantId)).status).toMatchObject({ ended: "failed", failures: run.failures });
+    expect(room.events.at(-1)).toMatchObject({ type: "b2cTenant.discovered", outcome: "failure" });
+    // Whoever comes late with the same message finds it over.
+    await room.b2c.handle(message, caller);
+    expect(await room.assets()).toEqual([]);
+    expect((await room.b2c.discover(row.tenantId, caller)).run.status).toBe("completed");
+  });
+
   test("without a licence nothing begins, which is said once a day; what began ends, and leaves every count", async () => {
     const { row } = await room.register("partners");
     await room.b2c.tick();
