@@ -16,14 +16,20 @@ const TENANT = "22222222-2222-2222-2222-222222222222";
 const remedy = (checkId: string, facts: AssetFacts = {}, change: Partial<Target> = {}) =>
   checkOfId.get(checkId)!.remedy({ vault: "kv-pay", name: "db", facts, now: START, ...change });
 
-/** What a POSIX shell makes of lines: each command with its words. Commands of the remedies only say what they got. */
+/**
+ * What a POSIX shell makes of lines, whatever its locale: each command with its words. Commands of the remedies only say what
+ * they got.
+ */
 function run(cli: string, folder: string): string[][] {
   const script = `
     said() { printf '%s\\0' "$@"; printf '\\1\\0'; }
     az() { case "$*" in *"--output tsv"*) printf resource-id;; *) said az "$@" >&2;; esac; }
     jq() { cat > /dev/null; said jq "$@" >&2; }
     ${cli}`;
-  const said = execFileSync("bash", ["-c", `{ ${script}\n} 2>&1 >/dev/null`], { cwd: folder }).toString();
+  const said = execFileSync("bash", ["-c", `{ ${script}\n} 2>&1 >/dev/null`], {
+    cwd: folder,
+    env: { ...process.env, LC_ALL: "C" },
+  }).toString();
   const commands: string[][] = [[]];
   for (const word of said.split("\0").slice(0, -1)) {
     if (word === "\u0001") commands.push([]);

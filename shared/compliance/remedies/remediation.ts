@@ -34,7 +34,10 @@ export function shellWord(value: string): string {
   if (value.search(UNSEEN) < 0) return `'${value.replaceAll("'", "'\\''")}'`;
   // No quote inside: a shell that does not know $'…' must not take one for its end.
   const escaped = value.replaceAll("\\", "\\\\").replaceAll("'", "\\047");
-  return `$'${escaped.replace(UNSEEN, (character) => `\\U${character.codePointAt(0)!.toString(16).padStart(8, "0")}`)}'`;
+  // By their bytes: of a code point, a shell outside of a UTF-8 locale makes something else.
+  const octal = (character: string) =>
+    [...Buffer.from(character)].map((byte) => `\\${byte.toString(8).padStart(3, "0")}`);
+  return `$'${escaped.replace(UNSEEN, (character) => octal(character).join(""))}'`;
 }
 
 /** A command of the Azure CLI. A value that begins with a dash is no option. */
