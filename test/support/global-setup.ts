@@ -18,12 +18,18 @@ export default async function setup(): Promise<() => Promise<void>> {
   writeFileSync(path.join(TEST_APP, "license-key.pem"), privateKey.export({ type: "pkcs8", format: "pem" }));
   await build({
     entryPoints: [path.resolve(import.meta.dirname, "../../infra/local/host/main.ts")],
-    outfile: HOST,
+    outdir: path.dirname(HOST),
+    outExtension: { ".js": ".mjs" },
     bundle: true,
-    packages: "external",
+    splitting: true,
     format: "esm",
     platform: "node",
+    mainFields: ["module", "main"],
     target: "node22",
+    // For those of its packages that are CommonJS.
+    banner: {
+      js: 'import { createRequire as __createRequire } from "node:module"; const require = __createRequire(import.meta.url);',
+    },
     logLevel: "warning",
   });
   return () => rm(TEST_APP, { recursive: true, force: true });

@@ -5,7 +5,7 @@ process.env.TEST_APP ??= path.resolve(import.meta.dirname, `../../.local/test-ap
 export const TEST_APP = process.env.TEST_APP;
 
 /** The functions host as one file, which starts in half the time: no types are stripped. */
-export const HOST = path.join(TEST_APP, "host.mjs");
+export const HOST = path.join(TEST_APP, "host/main.mjs");
 
 /** `NODE_COMPILE_CACHE` of hosts and commands: the first that loads a file strips its types and compiles it for all. */
 export const COMPILE_CACHE = process.env.TEST_COMPILE_CACHE ?? path.join(TEST_APP, "compile-cache");
