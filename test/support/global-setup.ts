@@ -18,10 +18,8 @@ export default async function setup(): Promise<() => Promise<void>> {
   writeFileSync(path.join(TEST_APP, "license-key.pem"), privateKey.export({ type: "pkcs8", format: "pem" }));
   await build({
     entryPoints: [path.resolve(import.meta.dirname, "../../infra/local/host/main.ts")],
-    outdir: path.dirname(HOST),
-    outExtension: { ".js": ".mjs" },
+    outfile: HOST,
     bundle: true,
-    splitting: true,
     format: "esm",
     platform: "node",
     mainFields: ["module", "main"],
