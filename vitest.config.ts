@@ -9,6 +9,7 @@ export default defineConfig({
     pool: "forks",
     // Processes are used for one file after the other.
     isolate: false,
+    execArgv: [`--import=${new URL("infra/local/kept-hmac-keys.mjs", import.meta.url).href}`],
     setupFiles: ["test/support/fresh-modules.ts", "test/support/drawn-cases.ts"],
     // Twice the cores of the smallest machine: many tests wait for other processes.
     maxWorkers: 4,

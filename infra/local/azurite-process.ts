@@ -5,6 +5,7 @@ import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { removeMessagesBesides } from "./azurite-messages.ts";
 import { findRowsByKeys } from "./azurite-rows.ts";
+import "./kept-hmac-keys.mjs";
 
 interface Server {
   readonly httpServer: { address(): AddressInfo };

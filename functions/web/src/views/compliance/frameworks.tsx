@@ -16,6 +16,13 @@ import { Answer } from "../../parts/answer.tsx";
 
 type FrameworkId = Schemas["Framework"]["id"];
 
+const CONTROL_STATUSES = {
+  pass: "passes",
+  fail: "fails",
+  notApplicable: "applies to nothing here",
+  manual: "only a person can tell",
+} as const satisfies Record<Schemas["FrameworkDetails"]["controls"][number]["status"], string>;
+
 const useStyles = makeStyles({
   // Several lines on a narrow screen.
   header: { "& button": { paddingBlock: tokens.spacingVerticalXS } },
@@ -65,7 +72,7 @@ function Controls({ framework }: { framework: FrameworkId }) {
           <ul>
             {controls.map(({ id, title, status, passed, failed, exempted }) => (
               <li key={id}>
-                <strong>{id}</strong> {title}: {status}
+                <strong>{id}</strong> {title}: {CONTROL_STATUSES[status]}
                 {passed + failed > 0 && `, ${passed} pass, ${failed} fail`}
                 {exempted > 0 && `, ${exempted} exempted`}
               </li>

@@ -11,24 +11,12 @@ import { Operate } from "../../parts/operate.tsx";
 import { Lines } from "../../parts/rotation-plan.tsx";
 import { useParams } from "../../parts/router.tsx";
 import { View } from "../../parts/view.tsx";
+import { CONSUMER_STATES, HOLDS, STATUSES, STEPS, TARGET_STATES } from "./words.ts";
 
 type Rotation = Schemas["Rotation"];
 
 const OVER: Rotation["status"][] = ["completed", "failed", "cancelled", "rolledBack"];
 const COLORS = { done: "success", failed: "danger", running: "brand", waiting: "subtle", skipped: "subtle" } as const;
-const STEPS: Record<Rotation["steps"][number]["name"], string> = {
-  makeRoom: "Remove an expired secret",
-  create: "Make the new secret",
-  prove: "Sign in with it",
-  publish: "Write it into the vaults",
-  verify: "See that everybody takes it",
-  overlap: "Let both hold for a while",
-  revoke: "Remove the old secret",
-  putBack: "Write the old one back",
-  restore: "See that everybody takes it back",
-  removeNew: "Remove the new secret",
-  cleanUp: "Clean up",
-};
 
 /** One rotation, its steps as they happen. */
 export default function OneRotation() {
@@ -44,7 +32,7 @@ export default function OneRotation() {
       {(data) => (
         <View title={data.appName ?? data.assetId ?? "Rotation"}>
           <Text>
-            {data.status}, asked for by {data.automatic ? "its policy" : data.requestedBy}{" "}
+            {STATUSES[data.status]}, asked for by {data.automatic ? "its policy" : data.requestedBy}{" "}
             <Instant at={data.createdAt} relative />
             {data.nextAt && (
               <>
@@ -97,14 +85,14 @@ function Touched({ rotation: { targets, consumers, verifiedMeans, notUpdated, co
       <Lines
         title="Vault secrets"
         none="None is written."
-        lines={targets.map(({ vaultName, secretName, state }) => `${vaultName}/${secretName}: ${state}`)}
+        lines={targets.map(({ vaultName, secretName, state }) => `${vaultName}/${secretName}: ${TARGET_STATES[state]}`)}
       />
       <Lines
         title="Who uses it"
         none="Nobody is known to."
         lines={consumers.map(
           ({ name, kind, evidence, state, holds, problem }) =>
-            `${isolated(name)} (${kind}, ${isolated(evidence)}): ${state}${holds ? `, holds the ${holds} one` : ""}${problem ? `. ${problem}` : ""}`,
+            `${isolated(name)} (${kind}, ${isolated(evidence)}): ${CONSUMER_STATES[state]}${holds ? `, ${HOLDS[holds]}` : ""}${problem ? `. ${problem}` : ""}`,
         )}
       />
       <Text>{verifiedMeans}</Text>

@@ -3,6 +3,7 @@ import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { Instant } from "../../parts/instant.tsx";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
+import { STATUSES } from "./words.ts";
 
 type Summary = Schemas["RotationSummary"];
 
@@ -28,7 +29,7 @@ const COLUMNS: Column<Summary>[] = [
     title: "Status",
     cell: ({ status, needsConfirmation }) => (
       <Badge appearance="tint" color={COLORS[status] ?? "informative"}>
-        {status}
+        {STATUSES[status]}
         {needsConfirmation && ", waits for a person"}
       </Badge>
     ),
