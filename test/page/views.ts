@@ -54,6 +54,20 @@ withBrowser("the inventory shows every asset, filters in the address, and one as
   await page.close();
 });
 
+/** Of all that an answer may say, what nobody would say so to a person, such as `needsAttention`; settings keep their names. */
+async function wordsOfApi(): Promise<Set<string>> {
+  const { body: document } = await service.admin("GET", "/openapi.json");
+  const { text: settings } = await service.admin("GET", "/api/settings/all");
+  const named = new Set(settings.match(/(?<="key":")\w+/g));
+  const words = new Set<string>();
+  JSON.stringify(document.components.schemas, (name, value) => {
+    if (name === "enum") for (const word of value) if (/^[a-z]+[A-Z]/.test(word) && !named.has(word)) words.add(word);
+    return value;
+  });
+  expect(words.size).toBeGreaterThan(50);
+  return words;
+}
+
 /** Each look is that of a view in the suite, and of all views in a campaign. */
 withPlanted(
   "each view is there in light and dark, on narrow and wide screens",
@@ -61,9 +75,15 @@ withPlanted(
     const { page, complaints } = await open("/#/license");
     const all = addresses();
     expect(new Set(all.map(needsOf))).toEqual(new Set(offers.routes.map(({ needs }) => needs)));
+    const ofApi = await wordsOfApi();
     for (const [at, view] of sampled(all, 4).entries()) {
       await show(page, view);
       await isDrawn(page, view);
+      // The log is shown as it is written.
+      if (view !== "/audit") {
+        const shown = (await page.getByRole("main").innerText()).match(/\w+/g) ?? [];
+        expect.soft([view, shown.filter((word) => ofApi.has(word))]).toEqual([view, []]);
+      }
       await looksRight(
         page,
         view.slice(1).split("/").join("-") || "overview",

@@ -3,11 +3,16 @@ import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { Answer } from "../../parts/answer.tsx";
 import { type Column, DataTable } from "../../parts/data-table.tsx";
+import { kindOf, REFRESHES, STRENGTHS } from "../../parts/dependency-words.ts";
+import { isolated } from "../../parts/isolated.ts";
 
 const COLUMNS: Column<Schemas["Dependency"]>[] = [
-  { title: "Used by", cell: ({ resource }) => `${resource.name} (${resource.kind})` },
-  { title: "How", cell: ({ strength, evidence }) => `${strength}: ${evidence}` },
-  { title: "On a new version", cell: ({ refresh, pinned }) => `${refresh.how}${pinned === null ? "" : ", pinned"}` },
+  { title: "Used by", cell: ({ resource }) => `${isolated(resource.name)} (${kindOf(resource)})` },
+  { title: "How", cell: ({ strength, evidence }) => `${STRENGTHS[strength]}: ${isolated(evidence)}` },
+  {
+    title: "On a new version",
+    cell: ({ refresh, pinned }) => `${REFRESHES[refresh.how]}${pinned === null ? "" : ", pinned"}`,
+  },
 ];
 
 export function Dependencies({ asset: { id } }: { asset: Schemas["AssetDetails"] }) {

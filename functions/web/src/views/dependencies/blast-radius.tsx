@@ -3,6 +3,7 @@ import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { Answer } from "../../parts/answer.tsx";
 import { Card } from "../../parts/card.tsx";
+import { kindOf, REFRESHES } from "../../parts/dependency-words.ts";
 import { isolated } from "../../parts/isolated.ts";
 import { Offered } from "../../parts/offered.tsx";
 import { useParams } from "../../parts/router.tsx";
@@ -10,7 +11,6 @@ import { View } from "../../parts/view.tsx";
 import { Graph } from "./graph.tsx";
 import { Rotate } from "./rotate.tsx";
 import { Usage } from "./usage.tsx";
-import { REFRESHES } from "./words.ts";
 
 type Radius = Schemas["BlastRadius"];
 
@@ -74,9 +74,9 @@ function Consumers({ consumers }: Pick<Radius, "consumers">) {
   if (consumers.length === 0) return <Text>None is known.</Text>;
   return (
     <ul>
-      {consumers.map(({ resource: { id, name, kind, environment }, strength, effect, refresh, evidence, resolved }) => (
-        <li key={`${id} ${strength}`}>
-          <strong>{isolated(name)}</strong> ({environment === null ? kind : `${kind}, ${isolated(environment)}`}){" "}
+      {consumers.map(({ resource, strength, effect, refresh, evidence, resolved }) => (
+        <li key={`${resource.id} ${strength}`}>
+          <strong>{isolated(resource.name)}</strong> ({kindOf(resource)}){" "}
           <Badge appearance="tint">{REFRESHES[refresh]}</Badge> {effect} {evidence.map(isolated).join(", ")}
           {resolved === false && " Its reference can't be followed now."}
         </li>

@@ -3,9 +3,9 @@ import { makeStyles, Text, tokens } from "@fluentui/react-components";
 import { type Edge, type Node, Position, ReactFlow, useReactFlow, useStore } from "@xyflow/react";
 import { useEffect, useMemo } from "react";
 import type { Schemas } from "../../api/client.ts";
+import { kindOf, REFRESHES } from "../../parts/dependency-words.ts";
 import { isolated } from "../../parts/isolated.ts";
 import { useIsDark } from "../../shell/theme.ts";
-import { REFRESHES } from "./words.ts";
 import "@xyflow/react/dist/style.css";
 
 type Radius = Schemas["BlastRadius"];
@@ -105,9 +105,10 @@ function laidOut(nodes: Radius["nodes"], edges: Radius["edges"], labelClass: str
   dagre.layout(graph);
   const users = new Set(edges.map(({ from }) => from));
   return {
-    nodes: nodes.map(({ id, kind, name, environment }) => {
+    nodes: nodes.map((node) => {
+      const { id, name } = node;
       const { x, y } = graph.node(id);
-      const text = `${isolated(name)} (${environment === null ? kind : `${kind}, ${isolated(environment)}`})`;
+      const text = `${isolated(name)} (${kindOf(node)})`;
       return {
         id,
         position: { x: x - WIDTH_PX / 2, y: y - HEIGHT_PX / 2 },

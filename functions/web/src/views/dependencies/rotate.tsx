@@ -2,6 +2,7 @@ import { Link } from "@fluentui/react-components";
 import { useState } from "react";
 import type { Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
+import { kindOf } from "../../parts/dependency-words.ts";
 import { CheckField, ChoiceField, NumberField, SecretField } from "../../parts/fields.tsx";
 import { given, typed } from "../../parts/form-dialog.tsx";
 import { isolated } from "../../parts/isolated.ts";
@@ -107,7 +108,13 @@ function newValueOf(form: FormData) {
 /** Those who are told to take the new value; those left out are still looked at before an old one goes. */
 function Consumers({ consumers }: Pick<Radius, "consumers">) {
   const resources = new Map(consumers.map(({ resource }) => [resource.id, resource]));
-  return [...resources.values()].map(({ id, name, kind }) => (
-    <CheckField key={id} name="consumer" value={id} label={`Touch ${isolated(name)} (${kind})`} defaultChecked />
+  return [...resources.values()].map((one) => (
+    <CheckField
+      key={one.id}
+      name="consumer"
+      value={one.id}
+      label={`Touch ${isolated(one.name)} (${kindOf(one)})`}
+      defaultChecked
+    />
   ));
 }

@@ -1,12 +1,12 @@
 import { Link } from "@fluentui/react-components";
 import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
+import { kindOf, REFRESHES, STRENGTHS } from "../../parts/dependency-words.ts";
 import { Filters, givenFilters } from "../../parts/filters.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { isolated } from "../../parts/isolated.ts";
 import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx";
 import { useSearchParams } from "../../parts/router.tsx";
-import { REFRESHES, STRENGTHS } from "./words.ts";
 
 type Dependency = Schemas["Dependency"];
 
@@ -32,8 +32,8 @@ const COLUMNS: Column<Dependency>[] = [
   },
   {
     title: "Used by",
-    cell: ({ resource: { name, kind, environment, managedBy } }) =>
-      `${isolated(name)} (${environment === null ? kind : `${kind}, ${isolated(environment)}`})${managedBy === null ? "" : `, written by ${isolated(managedBy)} too`}`,
+    cell: ({ resource }) =>
+      `${isolated(resource.name)} (${kindOf(resource)})${resource.managedBy === null ? "" : `, written by ${isolated(resource.managedBy)} too`}`,
   },
   {
     title: "How",

@@ -7,6 +7,22 @@ import { BY_CURSOR, type Column, PagedTable } from "../../parts/paged-table.tsx"
 
 type Match = Schemas["RotationMatch"];
 
+/** Why a secret is thought to hold it; the service's own words for them are longer. */
+const EVIDENCE = {
+  tag: "its tags name it",
+  contentType: "its content type names it",
+  confirmed: "a person said so",
+  signIn: "its value signed in",
+  hint: "its value begins so",
+  appIdTag: "it names the application",
+  companion: "a secret beside it names the application",
+  expiry: "it alone expires with it",
+  expirySameDay: "it expires with it, as others do",
+  createdTogether: "it was made with it",
+  name: "it is called so",
+  conflict: "its tags and its content type name different ones",
+} as const satisfies Record<Match["evidence"][number], string>;
+
 const VERIFIED = { none: "not tried", hint: "begins as it should", signIn: "signs in" } as const;
 
 /** The vault secrets that are thought to hold what the application signs in with. A rotation writes the certain ones. */
@@ -24,7 +40,10 @@ export function Matches({ application }: { application: Schemas["Application"] }
         </>
       ),
     },
-    { title: "Holds it", cell: ({ confidence, evidence }) => `${confidence}: ${evidence.join(", ")}` },
+    {
+      title: "Holds it",
+      cell: ({ confidence, evidence }) => `${confidence}: ${evidence.map((one) => EVIDENCE[one]).join(", ")}`,
+    },
     { title: "Value", cell: ({ verified }) => VERIFIED[verified] },
     { title: "", cell: (match) => <Actions application={application} match={match} /> },
   ];

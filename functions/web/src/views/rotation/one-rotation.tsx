@@ -3,6 +3,7 @@ import { api, type Schemas } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { Answer } from "../../parts/answer.tsx";
 import { Card } from "../../parts/card.tsx";
+import { kindOf } from "../../parts/dependency-words.ts";
 import { CheckField } from "../../parts/fields.tsx";
 import { untilOver } from "../../parts/follow.ts";
 import { Instant } from "../../parts/instant.tsx";
@@ -92,7 +93,7 @@ function Touched({ rotation: { targets, consumers, verifiedMeans, notUpdated, co
         none="Nobody is known to."
         lines={consumers.map(
           ({ name, kind, evidence, state, holds, problem }) =>
-            `${isolated(name)} (${kind}, ${isolated(evidence)}): ${CONSUMER_STATES[state]}${holds ? `, ${HOLDS[holds]}` : ""}${problem ? `. ${problem}` : ""}`,
+            `${isolated(name)} (${kindOf({ kind, environment: null })}, ${isolated(evidence)}): ${CONSUMER_STATES[state]}${holds ? `, ${HOLDS[holds]}` : ""}${problem ? `. ${problem}` : ""}`,
         )}
       />
       <Text>{verifiedMeans}</Text>
