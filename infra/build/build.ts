@@ -20,6 +20,11 @@ Bundles the app into dist/, as it is deployed.
 
 const root = path.resolve(import.meta.dirname, "../..");
 
+/** For esbuild: `require` in a bundle of ES modules, for those of its packages that are CommonJS. */
+export const REQUIRE_BANNER = {
+  js: 'import { createRequire as __createRequire } from "node:module"; const require = __createRequire(import.meta.url);',
+};
+
 /** What was built, and of what. */
 export interface BuiltApp {
   outdir: string;
@@ -65,9 +70,7 @@ export async function buildApp(
     // The platform's worker answers the first name, and only through require (see the banner). The second is asked for by
     // `debug`, which does without: it would be in the bundle wherever a tool of development happens to install it.
     external: ["@azure/functions-core", "supports-color"],
-    banner: {
-      js: 'import { createRequire as __createRequire } from "node:module"; const require = __createRequire(import.meta.url);',
-    },
+    banner: REQUIRE_BANNER,
     define: {
       __DEVELOPMENT_LICENSE_KEYS__: JSON.stringify(JSON.stringify(options.developmentLicenseKeys ?? [])),
       __FUNCTIONS__: JSON.stringify(JSON.stringify(await functionIndex())),

@@ -4,6 +4,7 @@ import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { REQUIRE_BANNER } from "../../infra/build/build.ts";
 import { deriveWithScrypt } from "../../shared/access/passwords.ts";
 import type { Actor } from "../../shared/http/endpoint.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
@@ -41,9 +42,7 @@ async function bundle(): Promise<void> {
     platform: "node",
     mainFields: ["module", "main"],
     external: ["@azure/functions-core", "supports-color"],
-    banner: {
-      js: 'import { createRequire as __createRequire } from "node:module"; const require = __createRequire(import.meta.url);',
-    },
+    banner: REQUIRE_BANNER,
     logLevel: "warning",
   });
 }

@@ -3,7 +3,7 @@ import { writeFileSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import path from "node:path";
 import { build } from "esbuild";
-import { buildLocalApp } from "../../infra/build/build.ts";
+import { buildLocalApp, REQUIRE_BANNER } from "../../infra/build/build.ts";
 import { HOST, TEST_APP } from "./test-app.ts";
 
 /**
@@ -24,10 +24,7 @@ export default async function setup(): Promise<() => Promise<void>> {
     platform: "node",
     mainFields: ["module", "main"],
     target: "node22",
-    // For those of its packages that are CommonJS.
-    banner: {
-      js: 'import { createRequire as __createRequire } from "node:module"; const require = __createRequire(import.meta.url);',
-    },
+    banner: REQUIRE_BANNER,
     logLevel: "warning",
   });
   return () => rm(TEST_APP, { recursive: true, force: true });

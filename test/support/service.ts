@@ -124,7 +124,11 @@ export class Service {
       ...(options.shortWaits ? [SHORT_WAITS] : []),
       ...(options.realScrypt ? [] : [CHEAP_SCRYPT]),
     ];
-    environment.NODE_OPTIONS = [environment.NODE_OPTIONS ?? "", ...preloads.map((url) => `--import=${url}`)].join(" ");
+    environment.NODE_OPTIONS = [
+      process.env.NODE_OPTIONS ?? "",
+      environment.NODE_OPTIONS ?? "",
+      ...preloads.map((url) => `--import=${url}`),
+    ].join(" ");
     const hostArguments = [
       ...(options.lease === undefined ? [] : ["--lease", String(options.lease)]),
       ...(options.schedules ? [] : ["--no-schedules"]),
