@@ -72,7 +72,7 @@ export const MEMBERS: Readonly<Record<string, Member>> = {
   healthy: says("How many are healthy.", 16),
   high: says("How many of the severity high.", 5),
   id: says("Its id, which stays the same.", EXAMPLE_ULID),
-  interval: says("The start of the ten minutes that are sealed together.", "2026-11-21T10:00:00.000Z"),
+  interval: says("The start of the ten minutes that are sealed together.", "2026-11-21T10:00Z"),
   issuer: says("Who issued it; null where that is not known.", "https://login.example.com"),
   items: says("What there is on this page."),
   itemsTotal: says("How many there are in all.", 3),

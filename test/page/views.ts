@@ -54,6 +54,23 @@ withBrowser("the inventory shows every asset, filters in the address, and one as
   await page.close();
 });
 
+/** Each kind has its words by the page's types. */
+withBrowser("what is found in the audit log is told in words, with the ten minutes and the entry", async () => {
+  const { body: document } = await service.admin("GET", "/openapi.json");
+  const example = document.paths["/audit/verify"].get.responses["200"].content["application/json"].example;
+  const [finding] = example.findings;
+  const { page } = await open("/#/audit");
+  await page.route("**/audit/verify", (route) =>
+    route.fulfill({ json: { ...example, intact: false, nextCursor: null } }),
+  );
+  await page.getByRole("button", { name: "Verify the log" }).click();
+  const told = page.getByRole("listitem").filter({ hasText: finding.detail }).last();
+  expect(await told.innerText()).toMatch(/^Entry changed, in the ten minutes from .*2026.*: The entry is not what/);
+  expect(await told.innerText()).toContain(finding.entryId);
+  expect(await told.locator("time").getAttribute("datetime")).toBe(finding.interval);
+  await page.close();
+});
+
 /** Of all that an answer may say, what nobody would say so to a person, such as `needsAttention`; settings keep their names. */
 async function wordsOfApi(): Promise<Set<string>> {
   const { body: document } = await service.admin("GET", "/openapi.json");

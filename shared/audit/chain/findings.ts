@@ -27,22 +27,22 @@ export const FindingKind = z.enum([
   "exportChanged",
 ]);
 
-export const Finding = z
-  .object({
-    kind: FindingKind.meta({ description: "What is wrong." }),
-    interval: z.string().optional().meta({ description: "The start of the interval it lies in." }),
-    digestNumber: z.int().optional().meta({ description: "The digest that it is about." }),
-    entryId: z.string().optional(),
-    detail: z.string().meta({ description: "What was found, in a sentence." }),
-  })
-  .meta({ id: "AuditFinding" });
-export type Finding = z.infer<typeof Finding>;
-
 export const DETAILS = {
   entryChanged: "The entry is not what was sealed.",
   entryRemoved: "The entry was sealed and is gone.",
   entryInserted: "The entry was not there when the interval was sealed.",
 } as const;
+
+export const Finding = z
+  .object({
+    kind: FindingKind.meta({ description: "What is wrong." }),
+    interval: z.string().optional().meta({ description: "The start of the ten minutes it lies in." }),
+    digestNumber: z.int().optional().meta({ description: "The digest that it is about." }),
+    entryId: z.string().optional(),
+    detail: z.string().meta({ description: "What was found, in a sentence.", example: DETAILS.entryChanged }),
+  })
+  .meta({ id: "AuditFinding" });
+export type Finding = z.infer<typeof Finding>;
 
 /** What sealing itself found wrong and said in the digest it signed. */
 export function findingsIn(digest: Digest): Finding[] {

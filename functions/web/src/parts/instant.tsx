@@ -17,7 +17,7 @@ export function Instant({ at, relative = false }: { at: string | null; relative?
   // What is none is shown as it came: it takes nothing else of the view away.
   if (Number.isNaN(date.getTime())) return <>{at}</>;
   return (
-    <Tooltip content={`${at.slice(0, 19).replace("T", " ")} UTC`} relationship="description">
+    <Tooltip content={`${date.toISOString().slice(0, 19).replace("T", " ")} UTC`} relationship="description">
       <time dateTime={at}>{relative ? relativeTo(date) : LOCAL.format(date)}</time>
     </Tooltip>
   );

@@ -3,7 +3,9 @@ import { type ReactNode, useEffect, useState } from "react";
 import { api, type Schemas } from "../../api/client.ts";
 import { Failure } from "../../parts/answer.tsx";
 import { Instant } from "../../parts/instant.tsx";
+import { isolated } from "../../parts/isolated.ts";
 import { BY_CURSOR } from "../../parts/paged-table.tsx";
+import { FINDINGS } from "./words.ts";
 
 type Part = Schemas["AuditVerification"];
 
@@ -136,7 +138,14 @@ function Chain({ parts, isOver }: { parts: Part[]; isOver: boolean }) {
                   <ul>
                     {findings.map(({ kind, entryId, interval, detail }) => (
                       <li key={`${kind} ${entryId} ${interval} ${detail}`}>
-                        {kind}: {detail}
+                        {FINDINGS[kind]}
+                        {interval !== undefined && (
+                          <>
+                            , in the ten minutes from <Instant at={interval} />
+                          </>
+                        )}
+                        : {detail}
+                        {entryId !== undefined && ` Its id is ${isolated(entryId)}.`}
                       </li>
                     ))}
                   </ul>
