@@ -83,3 +83,12 @@ test.each([
   await expect(refused).rejects.toMatchObject({ code: "invalidRequest", errors: [{ path: "body.password" }] });
   await refuseWeakPassword("zanzibarquill1", { username: "ada", email: "ada@acme.example" }, "password");
 });
+
+test.each(["credential4q!zk", "lifecycle4q!zk", "keyvault4q!zk", "service4q!zk"])(
+  "what is made of a word of this service is a weak password: %s",
+  async (password) => {
+    const refused = refuseWeakPassword(password, { username: "ada" }, "newPassword");
+    await expect(refused).rejects.toMatchObject({ code: "invalidRequest", errors: [{ path: "body.newPassword" }] });
+    await refuseWeakPassword(password.replace(/^[a-z]+/, "zanzibarquill"), { username: "ada" }, "newPassword");
+  },
+);
