@@ -61,7 +61,7 @@ export async function renewTotals(tables: Tables, options: { changed?: boolean }
 export async function faultOfTotals(tables: Tables): Promise<"stale" | "unreadable" | undefined> {
   const found = await readAll(tables);
   if (!found) return undefined;
-  if (found.unreadable) return "unreadable";
+  if (found.unreadable || (found.record?.totals && !readTotals(found.record))) return "unreadable";
   const known = found.clearable.every(({ change }) => change !== undefined);
   if (!known || !found.record?.totals || isOf(found.record, found.counted)) return undefined;
   return (await standing(tables)).etag === found.etag ? "stale" : undefined;

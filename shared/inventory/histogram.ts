@@ -100,10 +100,12 @@ export function packHistograms(histograms: readonly Histogram[]): Uint32Array {
   return Uint32Array.from(words);
 }
 
-export function unpackHistograms(words: Uint32Array): Histogram[] {
+/** Undefined where no version of this service wrote them. */
+export function unpackHistograms(words: Uint32Array): Histogram[] | undefined {
   const histograms: Histogram[] = [];
   for (let start = 0; start + 1 < words.length; ) {
     const length = words[start]!;
+    if (start + 2 + 2 * length > words.length) return undefined;
     const at = words.slice(start + 2, start + 2 + length);
     for (let index = 1; index < length; index++) at[index]! += at[index - 1]!;
     histograms.push({

@@ -245,7 +245,8 @@ const BY_STATUS: TotalsReading<Told> = {
   owners: false,
   read: ({ summary, seenAt }) => {
     const totals = summary && unpackSummary(summary);
-    return totals && seenAt && { ...totals, seenAt: readSeenAt(seenAt), count: countBetween };
+    const seen = seenAt && readSeenAt(seenAt);
+    return totals && seen && { ...totals, seenAt: seen, count: countBetween };
   },
 };
 
@@ -254,8 +255,9 @@ const BY_DAY: TotalsReading<Told> = {
   columns: ["windows", "subscriptions", "expiries", "seenAt"],
   owners: false,
   read: (record) => {
-    const totals = TotalsRecord.safeParse(record).data;
-    return totals && { ...readTotals(totals), count: countIn };
+    const parsed = TotalsRecord.safeParse(record).data;
+    const totals = parsed && readTotals(parsed);
+    return totals && { ...totals, count: countIn };
   },
 };
 

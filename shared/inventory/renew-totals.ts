@@ -19,6 +19,7 @@ import type { Window } from "./histogram.ts";
 import { readScope, type Scope } from "./scope.ts";
 import { layoutOf, layoutOfSummary, type SummaryLayout, unpackSummary } from "./summary-totals.ts";
 import {
+  readTotals,
   TOTALS_END_KEY,
   TOTALS_KEY,
   TotalsEnd,
@@ -51,7 +52,7 @@ export async function renewTotals(tables: Tables, moment: Moment): Promise<void>
 export async function faultOfTotals(tables: Tables): Promise<"stale" | "unreadable" | undefined> {
   const found = await readAll(tables);
   if (!found) return undefined;
-  if (found.unreadable) return "unreadable";
+  if (found.unreadable || (found.record && !isReadable(found.record))) return "unreadable";
   const known = found.clearable.every(({ change }) => change !== undefined);
   if (!known || !found.record || isOf(found.record, found.counted)) return undefined;
   return (await standing(tables)).etag === found.etag ? "stale" : undefined;
@@ -152,7 +153,12 @@ async function standing(tables: Tables): Promise<Standing> {
   }
 }
 
-/** Whether these totals count just these vaults. */
+/** Whether what is packed in them is what some version of this service wrote. */
+const isReadable = (record: TotalsRecord): boolean =>
+  record.unkept === true ||
+  (readTotals(record) !== undefined && (record.summary === undefined || unpackSummary(record.summary) !== undefined));
+
+/** Whether these totals, which can be read, count just these vaults. */
 function isOf(record: TotalsRecord, counted: ReadonlyMap<string, Counted>): boolean {
   if (record.unkept) return true;
   const kept = record.summary && unpackSummary(record.summary);

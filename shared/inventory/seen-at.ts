@@ -32,11 +32,18 @@ export class SeenAt {
     return new Uint8Array(Uint32Array.from([...head, ...rows.flat()]).buffer);
   }
 
-  constructor(packed: Uint8Array) {
-    // A copy, since inflated bytes may lie unaligned in a larger buffer.
-    const words = new Uint32Array(new Uint8Array(packed).buffer);
-    this.#newest = words[0]! * 2 ** 32 + words[1]!;
-    this.#words = words.subarray(2);
+  private constructor(newest: number, words: Uint32Array) {
+    this.#newest = newest;
+    this.#words = words;
+  }
+
+  /** @param packed - Aligned. @returns undefined where no version of this service wrote it. */
+  static unpack(packed: Uint8Array<ArrayBuffer>): SeenAt | undefined {
+    if (packed.length % 4 !== 0) return undefined;
+    const words = new Uint32Array(packed.buffer);
+    const newest = (words[0] ?? Number.NaN) * 2 ** 32 + (words[1] ?? Number.NaN);
+    if (Number.isNaN(new Date(newest).getTime()) || (words.length - 2) % WORDS !== 0) return undefined;
+    return new SeenAt(newest, words.subarray(2));
   }
 
   /** ISO 8601; null where the list was never read; undefined where the vault's own row has to be asked. */

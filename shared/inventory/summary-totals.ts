@@ -151,7 +151,7 @@ export function unpackSummary(bytes: Uint8Array): SummaryTotals | undefined {
   }
   const histograms = unpackHistograms(Uint32Array.from(packed.expiries));
   const types = ASSET_TYPES.length;
-  if (histograms.length !== packed.subscriptions.length * types + packed.largest.length) return undefined;
+  if (histograms?.length !== packed.subscriptions.length * types + packed.largest.length) return undefined;
   return {
     ...packed,
     owners: packed.owners,

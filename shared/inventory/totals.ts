@@ -111,20 +111,37 @@ export const unkeptTotals = (sequence: string): TotalsRecord => ({
   unkept: true,
 });
 
-export function readTotals(record: TotalsRecord): Totals {
-  // A copy, since inflated bytes may lie unaligned in a larger buffer.
-  const histograms = unpackHistograms(new Uint32Array(new Uint8Array(inflateRawSync(record.expiries)).buffer));
+/** Undefined where no version of this service wrote it. */
+export function readTotals(record: TotalsRecord): Totals | undefined {
+  const expiries = inflated(record.expiries);
+  const histograms =
+    expiries && expiries.length % 4 === 0 ? unpackHistograms(new Uint32Array(expiries.buffer)) : undefined;
+  const seenAt = readSeenAt(record.seenAt);
+  if (!seenAt || histograms?.length !== record.subscriptions.length * ASSET_TYPES.length) return undefined;
   return {
     windows: record.windows,
     subscriptions: record.subscriptions.map((subscription, at) => ({
       ...subscription,
       expiries: forEachType((type) => histograms[at * ASSET_TYPES.length + ASSET_TYPES.indexOf(type)]!),
     })),
-    seenAt: readSeenAt(record.seenAt),
+    seenAt,
   };
 }
 
-export const readSeenAt = (packed: Uint8Array): SeenAt => new SeenAt(inflateRawSync(packed));
+/** Undefined where no version of this service wrote it. */
+export function readSeenAt(packed: Uint8Array): SeenAt | undefined {
+  const bytes = inflated(packed);
+  return bytes && SeenAt.unpack(bytes);
+}
+
+/** Aligned: a copy, since inflated bytes may lie anywhere in a larger buffer. Undefined where nothing was deflated. */
+function inflated(packed: Uint8Array): Uint8Array<ArrayBuffer> | undefined {
+  try {
+    return new Uint8Array(inflateRawSync(packed));
+  } catch {
+    return undefined;
+  }
+}
 
 const deflated = (bytes: Uint8Array): Uint8Array<ArrayBuffer> => new Uint8Array(deflateRawSync(bytes));
 const byId = ([a]: [string, unknown], [b]: [string, unknown]): number => (a < b ? -1 : 1);

@@ -1,7 +1,12 @@
+import { randomUUID } from "node:crypto";
+import { deflateRawSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { ASSET_CHECKS } from "../../shared/compliance/checks/all.ts";
+import { STATE, TOTALS_KEY } from "../../shared/compliance/layout.ts";
 import { Assets } from "../../shared/inventory/asset.ts";
 import { nameKey, partitions } from "../../shared/inventory/layout.ts";
+import { TOTALS_KEY as INVENTORY_TOTALS_KEY } from "../../shared/inventory/totals.ts";
+import { VAULTS as VAULTS_PARTITION, Vaults } from "../../shared/inventory/vault.ts";
 import { WALKS, Walks } from "../../shared/reconciliation/walk.ts";
 import { withoutKeys } from "../../shared/storage/entity.ts";
 import { Service } from "../support/service.ts";
@@ -106,6 +111,76 @@ describe("what a walk costs", () => {
     for (const { filter, top } of requests.filter(({ method, path }) => method === "GET" && path.endsWith("()"))) {
       if (!filter?.startsWith("PartitionKey eq '"))
         expect([filter ?? "PartitionKey gt ''", top]).toEqual([expect.stringMatching(/^PartitionKey gt '[^']*'$/), 1]);
+    }
+  }, 600_000);
+});
+
+describe("totals", () => {
+  /** Each room's row of totals, with the columns of what is counted. */
+  const TOTALS = [
+    {
+      table: Vaults.table,
+      partitionKey: VAULTS_PARTITION,
+      rowKey: INVENTORY_TOTALS_KEY,
+      columns: ["expiries", "summary", "seenAt"],
+    },
+    { table: "Compliance", partitionKey: STATE, rowKey: TOTALS_KEY, columns: ["totals"] },
+  ];
+
+  /** What is answered from totals. */
+  async function told() {
+    const assets = "/api/assets/discovery/assets?limit=3";
+    const asked = ["/api/assets/summary", assets, `${assets}&expiresBefore=2028-01-01`, "/compliance/score"];
+    const answers = await Promise.all(asked.map((path) => service.admin("GET", path)));
+    expect(answers.map(({ status }) => status)).toEqual(asked.map(() => 200));
+    const [summary, list, ending, score] = answers.map(({ body }) => body);
+    return {
+      assets: summary.byType,
+      lists: [list, ending].map(({ total, items }) => ({ total, items })),
+      score: score.score,
+    };
+  }
+
+  test("of before a change, or garbage, are counted anew and entered, though no vault changed since", async () => {
+    const room = openRoom(service.azurite.connectionString());
+    const before = await Promise.all(
+      TOTALS.map(async ({ table, partitionKey, rowKey, columns }) => {
+        const row: Record<string, unknown> = await room.raw(table).getEntity(partitionKey, rowKey);
+        return columns.map((column) => row[column] as Uint8Array);
+      }),
+    );
+    const body = JSON.stringify({ name: `ended-${randomUUID()}`, expiresInDays: -1 });
+    const headers = { "content-type": "application/json" };
+    await fetch(`${service.cloud.controlUrl}/vaults/${VAULTS[2]}/secrets`, { method: "POST", body, headers });
+    expect((await service.scan({ mode: "delta" })).status).toBe("completed");
+    const whole = await told();
+
+    /** What stands in their place, by the fault that it is. */
+    const planted: [fault: "stale" | "unreadable", bytes: (old: Uint8Array) => Uint8Array][] = [
+      ["stale", (old) => old],
+      ["unreadable", () => Buffer.from("garbage")],
+      ["unreadable", () => deflateRawSync(Buffer.alloc(8, 0xff))],
+      ["unreadable", () => new Uint8Array()],
+    ];
+    for (const [fault, bytes] of planted) {
+      for (const [at, { table, partitionKey, rowKey, columns }] of TOTALS.entries()) {
+        const values = Object.fromEntries(columns.map((column, of) => [column, bytes(before[at]![of]!)]));
+        await room.raw(table).updateEntity({ partitionKey, rowKey, ...values }, "Merge");
+      }
+      const answered = await told();
+      if (fault === "stale") expect(answered.score).not.toBe(whole.score);
+      else expect(answered).toEqual(whole);
+      room.events.splice(0);
+      await room.walk();
+      expect((await room.reconciliation.status()).newest!.mended).toMatchObject({ [fault]: 2 });
+      const entered = room.events.map(({ type, outcome, details }) => `${type} ${outcome} ${details!.totals}`);
+      expect(entered).toEqual(
+        ["inventory.mended", "compliance.mended"].flatMap((type) => [
+          `${type} intent ${fault}`,
+          `${type} success ${fault}`,
+        ]),
+      );
+      expect(await told()).toEqual(whole);
     }
   }, 600_000);
 });
