@@ -184,3 +184,19 @@ describe("a new signing key", () => {
       expect(await keys()).not.toContain(webhookSecret);
     }));
 });
+
+test.each<[FaultAction, string]>([
+  [{ kind: "throttle", retryAfterSeconds: 3600 }, "3600"],
+  [{ kind: "deny" }, "10"],
+])("a rule whose secret the key vault does not take (%j) is not written, and says when to try again", (action, wait) =>
+  withRoom(async (room) => {
+    cloud.control.addFault({ match: { operation: "keyvault.setSecret" }, action });
+    const refused = await room.webhookRule().catch((error: unknown) => error);
+    expect(refused).toMatchObject({
+      code: "unavailable",
+      headers: { "Retry-After": wait },
+      message: expect.stringContaining("The rule was not written."),
+    });
+    expect((await room.instance().rules.list({ limit: 10, offset: 0, cursor: undefined })).items).toEqual([]);
+  }),
+);

@@ -1,0 +1,17 @@
+import { expect, test } from "vitest";
+import { paceText, withSent } from "../../shared/alerts/pace.ts";
+import { HOUR_MS } from "../../shared/time.ts";
+
+test("mails are counted in the order in which they were sent, though a clock stands back, and for an hour", () => {
+  expect(withSent([], 7_000)).toEqual([7_000]);
+  expect(withSent([1_000, 5_000], 4_000)).toEqual([1_000, 5_000, 5_000]);
+  expect(withSent([1_000, 5_000], 1_000 + HOUR_MS)).toEqual([5_000, 1_000 + HOUR_MS]);
+});
+
+test.each([
+  [{ perMinute: 5, perHour: 10 }, "5 mails a minute and 10 an hour"],
+  [{ perMinute: 5, perHour: 0 }, "5 mails a minute"],
+  [{ perMinute: 0, perHour: 10 }, "10 mails an hour"],
+])("the limits %j are said as %s", (limits, text) => {
+  expect(paceText(limits)).toBe(text);
+});

@@ -1,0 +1,22 @@
+import { expect, test } from "vitest";
+import { byUrgency, type Item } from "../../shared/alerts/items.ts";
+
+/** Each kind by what it is ordered by; what else an item says does not matter here. */
+const asset = (id: string, expiresOn: number) => ({ kind: "asset", id, expiresOn }) as Item;
+const credential = (id: string, expiresOn: number) => ({ kind: "credential", id, expiresOn }) as Item;
+const violation = (id: string, severity: string) => ({ kind: "violation", id, severity }) as Item;
+const automation = (id: string) => ({ kind: "automation", id }) as Item;
+const scan = (id: string) => ({ kind: "scan", id }) as Item;
+const renewed = (id: string, expiresOn: number) => ({ kind: "renewed", id, of: asset(id, expiresOn) }) as Item;
+
+test.each<[string, Item[]]>([
+  ["assets by what expires first, then by id", [asset("c", 1), asset("a", 2), asset("b", 2), asset("d", 2)]],
+  ["credentials by what expires first, then by id", [credential("c", 1), credential("a", 2), credential("b", 2)]],
+  ["violations by severity, then by id", [violation("c", "critical"), violation("a", "high"), violation("b", "high")]],
+  ["what rotations and syncs tell by time", [automation("a"), automation("b"), automation("c")]],
+  ["scans with the newest first", [scan("c"), scan("b"), scan("a")]],
+  ["what goes on by what it is of, behind what is new", [asset("z", 9), renewed("b", 1), renewed("a", 2)]],
+])("an alert lists %s", (_, items) => {
+  expect(items.toReversed().sort(byUrgency)).toEqual(items);
+  expect([...items].sort(byUrgency)).toEqual(items);
+});
