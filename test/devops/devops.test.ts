@@ -461,6 +461,32 @@ describe("a secret variable", () => {
   });
 });
 
+/** Who uses which secret by a variable group of the project Shop. */
+async function edgesOf(group: string): Promise<Edge[]> {
+  const source = devopsSource({ devops: room, tenantId: async () => service.cloud.app.tenantId });
+  const edges: Edge[] = [];
+  for await (const told of source.read(projectId("Shop"), {})) if ("edges" in told) edges.push(...told.edges);
+  return edges.filter(({ resource }) => resource.name === group);
+}
+
+test("a variable group that is linked with a vault holds what the vault does, of the secrets that it is linked with", async () => {
+  const [edge] = await edgesOf("shop-prod");
+  const consumer: PlannedConsumer = {
+    ...edge!.resource,
+    vaultName: "KV-Shop",
+    secretName: "DB-password",
+    evidence: edge!.evidence,
+    how: "automatic",
+    slowestSeconds: 0,
+    blast: 1,
+  };
+  const { look } = variableGroupConsumers({ devops: room });
+  const holds = async (change: Partial<PlannedConsumer>) => await look({ ...consumer, ...change }, "1", new Date());
+  expect(await holds({})).toEqual({ holds: "new" });
+  expect(await holds({ secretName: "api-key" })).toEqual({ holds: "gone" });
+  expect(await holds({ vaultName: "kv-other" })).toEqual({ holds: "gone" });
+});
+
 describe("a copy that an administrator names", () => {
   const copy = (variable = "DB_PASSWORD") => ({
     projectId: projectId("Shop").toUpperCase(),
@@ -479,10 +505,7 @@ describe("a copy that an administrator names", () => {
 
   test("is a consumer with an action, until the word is taken back", async () => {
     expect((await put([copy(), copy("REGION"), copy("GONE")])).body.copies).toHaveLength(3);
-    const source = devopsSource({ devops: room, tenantId: async () => service.cloud.app.tenantId });
-    const edges: Edge[] = [];
-    for await (const told of source.read(projectId("Shop"), {})) if ("edges" in told) edges.push(...told.edges);
-    const found = edges.filter(({ resource }) => resource.name === "shop-copies");
+    const found = await edgesOf("shop-copies");
     expect(found).toMatchObject([
       { vaultName: "kv-shop", name: "db-password", evidence: "DB_PASSWORD", copy: true, refresh: { how: "action" } },
     ]);
