@@ -95,6 +95,24 @@ describe("a full scan", () => {
       for (const failure of item.failures) expect(failure.remedy.length).toBeGreaterThan(20);
   });
 
+  test("tells of its vaults page by page, each once", async () => {
+    const path = `/api/assets/discovery/scan/${first.scanId}/results`;
+    const whole = (await service.all(path)).map(({ vaultName }) => vaultName);
+    expect(whole).toHaveLength(6);
+    const names: string[] = [];
+    let cursor = "";
+    for (let page = 0; page < 3; page++) {
+      const { body } = await service.admin("GET", `${path}?limit=2${cursor}`);
+      expect(body.total).toBe(6);
+      names.push(...body.items.map((item: { vaultName: string }) => item.vaultName));
+      cursor = `&cursor=${body.nextCursor}`;
+      if (page === 2) expect(body.nextCursor).toBeNull();
+    }
+    expect(names).toEqual(whole);
+    const other = Buffer.from(JSON.stringify({ after: "!" })).toString("base64url");
+    expect((await service.admin("GET", `${path}?cursor=${other}`)).body.code).toBe("invalidCursor");
+  });
+
   test("shows an asset with everything the vault said of it", async () => {
     const { body } = await service.admin("GET", "/api/assets/discovery/assets/kv-payments.secret.db-password");
     expect(body).toMatchObject({

@@ -11,7 +11,7 @@ interface Operation {
   security: object[];
   requestBody?: { content: Record<string, { schema: object }> };
   responses: Record<string, { description: string; content?: Record<string, { schema: object }>; headers?: object }>;
-  parameters?: { name: string; in: string; required?: boolean }[];
+  parameters?: { name: string; in: string; required?: boolean; schema?: { enum?: string[] } }[];
 }
 
 let service: Service;
@@ -86,6 +86,18 @@ test("the parameters of a path are required, those of a query are not", () => {
       expect({ name, where, required }).toEqual({ name, where, required: where === "path" });
     }
   }
+});
+
+test("the path of one setting names every category and every key that there is", async () => {
+  const { parameters = [] } = document.paths["/api/settings/{category}/{key}"]!.delete!;
+  const named = parameters.map(({ name, schema }) => [name, schema?.enum?.toSorted()]);
+  const { text } = await service.admin("GET", "/api/settings/all");
+  const keys = [...text.matchAll(/"key":"(\w+)"/g)].map(([, key]) => key);
+  expect(keys.length).toBeGreaterThan(10);
+  expect(Object.fromEntries(named)).toMatchObject({
+    key: keys.toSorted(),
+    category: expect.arrayContaining(["features"]),
+  });
 });
 
 test("no answer it describes has a member for a secret", () => {
