@@ -561,6 +561,17 @@ describe("a service connection's secret", () => {
     expect(JSON.stringify(connection)).not.toContain(secret);
   });
 
+  test("is replaced where the connection names the resource manager by its older address, too", async () => {
+    const { url } = devops.organization.connectionNamed("deploy");
+    devops.organization.changeConnection("deploy", (one) =>
+      Object.assign(one, { url: "https://management.core.windows.net/" }),
+    );
+    const secret = newSecret("older");
+    expect(await replace("deploy", of(), secret)).toEqual({ meanwhile: [] });
+    expect(devops.value("deploy")).toBe(secret);
+    devops.organization.changeConnection("deploy", (one) => Object.assign(one, { url }));
+  });
+
   test("goes to no connection that does not sign in as the application now", async () => {
     service.cloud.control.resetCounts();
     const cases: [string, ReturnType<typeof of>, RegExp][] = [
