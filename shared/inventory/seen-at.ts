@@ -37,10 +37,8 @@ export class SeenAt {
     this.#words = words;
   }
 
-  /** @param packed - Aligned. @returns undefined where no version of this service wrote it. */
-  static unpack(packed: Uint8Array<ArrayBuffer>): SeenAt | undefined {
-    if (packed.length % 4 !== 0) return undefined;
-    const words = new Uint32Array(packed.buffer);
+  /** What `pack` made, as words; undefined where no version of this service did. */
+  static unpack(words: Uint32Array): SeenAt | undefined {
     const newest = (words[0] ?? Number.NaN) * 2 ** 32 + (words[1] ?? Number.NaN);
     if (Number.isNaN(new Date(newest).getTime()) || (words.length - 2) % WORDS !== 0) return undefined;
     return new SeenAt(newest, words.subarray(2));

@@ -113,9 +113,8 @@ export const unkeptTotals = (sequence: string): TotalsRecord => ({
 
 /** Undefined where no version of this service wrote it. */
 export function readTotals(record: TotalsRecord): Totals | undefined {
-  const expiries = inflated(record.expiries);
-  const histograms =
-    expiries && expiries.length % 4 === 0 ? unpackHistograms(new Uint32Array(expiries.buffer)) : undefined;
+  const expiries = inflatedWords(record.expiries);
+  const histograms = expiries && unpackHistograms(expiries);
   const seenAt = readSeenAt(record.seenAt);
   if (!seenAt || histograms?.length !== record.subscriptions.length * ASSET_TYPES.length) return undefined;
   return {
@@ -130,14 +129,15 @@ export function readTotals(record: TotalsRecord): Totals | undefined {
 
 /** Undefined where no version of this service wrote it. */
 export function readSeenAt(packed: Uint8Array): SeenAt | undefined {
-  const bytes = inflated(packed);
-  return bytes && SeenAt.unpack(bytes);
+  const words = inflatedWords(packed);
+  return words && SeenAt.unpack(words);
 }
 
-/** Aligned: a copy, since inflated bytes may lie anywhere in a larger buffer. Undefined where nothing was deflated. */
-function inflated(packed: Uint8Array): Uint8Array<ArrayBuffer> | undefined {
+/** Undefined where no words were deflated. */
+function inflatedWords(packed: Uint8Array): Uint32Array | undefined {
   try {
-    return new Uint8Array(inflateRawSync(packed));
+    // A copy, since inflated bytes may lie unaligned in a larger buffer.
+    return new Uint32Array(new Uint8Array(inflateRawSync(packed)).buffer);
   } catch {
     return undefined;
   }
