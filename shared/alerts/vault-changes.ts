@@ -1,13 +1,13 @@
 import { createHash } from "node:crypto";
-import { deflateRawSync, inflateRawSync } from "node:zlib";
 import * as z from "zod";
 import { type AssetType, sourceOf } from "../inventory/asset.ts";
 import { countExpiries } from "../inventory/expiries.ts";
 import type { ExpiryRange } from "../inventory/health.ts";
 import { readScope } from "../inventory/scope.ts";
 import { expiriesOf, VAULTS, type VaultRecord, Vaults } from "../inventory/vault.ts";
-import { entity } from "../storage/entity.ts";
+import { entity, type Row } from "../storage/entity.ts";
 import { keyEnd } from "../storage/keys.ts";
+import { pack, unpack } from "../storage/packed.ts";
 import type { Tables } from "../storage/tables.ts";
 
 const Versions = z.record(z.string(), z.tuple([z.string(), z.int()]));
@@ -65,8 +65,8 @@ export async function readVaultSnapshot(tables: Tables, licensed: boolean, keep 
   }
 
   let versions: Versions = {};
-  const notice = (known: z.infer<typeof VaultVersionsRow> | undefined) => {
-    const before = known ? unpack(known.versions) : {};
+  const notice = (known: Row<z.infer<typeof VaultVersionsRow>> | undefined) => {
+    const before = known ? unpack(VaultVersions, known, "versions", Versions) : {};
     const revision = (known?.revision ?? 0) + 1;
     versions = {};
     let changed = Object.keys(before).length !== vaults.length;
@@ -101,6 +101,3 @@ const hashOf = ({ contents, subscriptionId }: SummaryVault): string =>
     .update(JSON.stringify([contents.certificate, contents.key, contents.secret, subscriptionId.toLowerCase()]))
     .digest("base64url")
     .slice(0, 11);
-
-const pack = (versions: Versions): Uint8Array<ArrayBuffer> => new Uint8Array(deflateRawSync(JSON.stringify(versions)));
-const unpack = (packed: Uint8Array): Versions => Versions.parse(JSON.parse(inflateRawSync(packed).toString("utf8")));

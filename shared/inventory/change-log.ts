@@ -1,10 +1,10 @@
 import { randomUUID } from "node:crypto";
-import { deflateRawSync, inflateRawSync } from "node:zlib";
 import * as z from "zod";
 import { decodeCursor, encodeCursor, MAX_COUNTED, MAX_OFFSET, type Page, type PageRequest } from "../http/paging.ts";
 import { Problem } from "../http/problem.ts";
-import { entity } from "../storage/entity.ts";
+import { entity, type Row } from "../storage/entity.ts";
 import { keyEnd } from "../storage/keys.ts";
+import { pack, unpack } from "../storage/packed.ts";
 import { type Operation, put, remove, type Tables } from "../storage/tables.ts";
 import {
   ASSET_TYPES,
@@ -37,13 +37,15 @@ const ChangeRecord = z.object({
   /** Absent: a key vault's. */
   source: z.enum(SOURCES).optional(),
   counts: z.object({ added: perType, updated: perType, removed: perType }),
-  /** Deflated JSON of `[kind, type, name, changed members]`. */
+  /** `PackedItem`s, packed. */
   items: z.instanceof(Uint8Array),
 });
 type ChangeRecord = z.infer<typeof ChangeRecord>;
 export const ChangeRows = entity(Vaults.table, ChangeRecord);
 
-type PackedItem = [kind: ChangeKind, type: AssetType, name: string, members: string[]];
+/** Kind, type, name, changed members. */
+const PackedItem = z.tuple([z.enum(CHANGE_KINDS), z.enum(ASSET_TYPES), z.string(), z.array(z.string())]);
+type PackedItem = z.infer<typeof PackedItem>;
 
 /** Deflated they stay far below the 1 MiB of an entity. */
 const ITEMS_PER_ROW = 5_000;
@@ -112,7 +114,7 @@ export function changeOperations(
       subscriptionId: vault.subscriptionId,
       ...(vault.source === undefined ? {} : { source: vault.source }),
       counts: countsOf(part),
-      items: new Uint8Array(deflateRawSync(JSON.stringify(part))),
+      items: pack(part),
     };
     operations.push(put(ChangeRows, `${key}!${String(operations.length).padStart(3, "0")}`, row));
   }
@@ -260,7 +262,7 @@ const fitsItem = (kind: ChangeKind, type: AssetType, filter: ChangeFilter): bool
 const countIn = ({ counts }: Pick<ChangeRecord, "counts">, kind: ChangeKind, filter: ChangeFilter): number =>
   ASSET_TYPES.reduce((sum, type) => sum + (fitsItem(kind, type, filter) ? counts[kind][type] : 0), 0);
 
-const itemsOf = ({ items }: ChangeRecord): PackedItem[] => JSON.parse(inflateRawSync(items).toString()) as PackedItem[];
+const itemsOf = (row: Row<ChangeRecord>): PackedItem[] => unpack(ChangeRows, row, "items", z.array(PackedItem));
 
 const logged = (
   { at, vaultName, subscriptionId, source }: ChangeRecord,

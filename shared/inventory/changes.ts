@@ -1,5 +1,6 @@
+import * as z from "zod";
 import { type Encoded, encoded, type Operation, putEncoded, remove } from "../storage/tables.ts";
-import { type AssetRecord, Assets, type AssetType } from "./asset.ts";
+import { ASSET_TYPES, type AssetRecord, Assets, type AssetType } from "./asset.ts";
 import { expiryKey, nameKey } from "./layout.ts";
 
 /** One asset that differs: `before` as the vault's rows have it, `after` as it should be. */
@@ -14,7 +15,13 @@ export interface AssetChange {
  * An index entry that a worker announced before it wrote it. The expiry is in unix seconds. `mark` says how the asset was
  * then: null where it was not there; workers of earlier versions announced none.
  */
-export type PendingEntry = [type: AssetType, name: string, expiresOn: number | null, mark?: string | null];
+export const PendingEntry = z.tuple([
+  z.enum(ASSET_TYPES),
+  z.string(),
+  z.number().nullable(),
+  z.string().nullable().optional(),
+]);
+export type PendingEntry = z.infer<typeof PendingEntry>;
 
 /** One asset's change of its rows: what stands there now (or may), and what should. */
 export interface RowChange {

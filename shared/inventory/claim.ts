@@ -1,13 +1,14 @@
 import { randomUUID } from "node:crypto";
-import { deflateRawSync, inflateRawSync } from "node:zlib";
+import * as z from "zod";
 import { isConflict } from "../storage/conflict.ts";
 import type { Row } from "../storage/entity.ts";
 import { keyEnd } from "../storage/keys.ts";
+import { pack, unpack } from "../storage/packed.ts";
 import { type Fence, insert, type Operation, put, remove, replace, type Tables } from "../storage/tables.ts";
 import { SECOND_MS } from "../time.ts";
 import { ChangeRows, type LoggedChanges } from "./change-log.ts";
 import { countsAlike, writeVault } from "./changed-vaults.ts";
-import type { PendingEntry } from "./changes.ts";
+import { PendingEntry } from "./changes.ts";
 import { AssetFences, fenceKey, partitions } from "./layout.ts";
 import {
   PendingWrites,
@@ -284,7 +285,7 @@ async function pendingOf(tables: Tables, name: string): Promise<PendingEntry[]> 
   const prefix = pendingPrefix(name);
   const range = { partitionKey: VAULTS, from: prefix, before: keyEnd(prefix) };
   for await (const rows of tables.pages(PendingWrites, range)) {
-    for (const { entries } of rows) pending.push(...(JSON.parse(inflateRawSync(entries).toString()) as PendingEntry[]));
+    for (const row of rows) pending.push(...unpack(PendingWrites, row, "entries", z.array(PendingEntry)));
   }
   return pending;
 }
@@ -293,8 +294,7 @@ function pendingOperations(name: string, entries: PendingEntry[]): Operation[] {
   const operations: Operation[] = [];
   for (let start = 0; start < entries.length; start += PENDING_PER_ROW) {
     const key = `${pendingPrefix(name)}${String(operations.length).padStart(3, "0")}`;
-    const chunk = deflateRawSync(JSON.stringify(entries.slice(start, start + PENDING_PER_ROW)));
-    operations.push(put(PendingWrites, key, { entries: new Uint8Array(chunk) }));
+    operations.push(put(PendingWrites, key, { entries: pack(entries.slice(start, start + PENDING_PER_ROW)) }));
   }
   return operations;
 }

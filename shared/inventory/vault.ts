@@ -109,7 +109,7 @@ export const Vaults = entity("Vaults", VaultRecord);
 export const PendingWrites = entity(
   "Vaults",
   z.object({
-    /** Deflated JSON of `[type, name key, expiry or null, how it was]`. */
+    /** `PendingEntry`s, packed. */
     entries: z.instanceof(Uint8Array),
   }),
 );

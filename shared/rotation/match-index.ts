@@ -1,13 +1,13 @@
 import { createHash } from "node:crypto";
-import { deflateRawSync, inflateRawSync } from "node:zlib";
 import pMap from "p-map";
 import * as z from "zod";
 import { Assets, sourceOf } from "../inventory/asset.ts";
 import { namePrefix, partitions } from "../inventory/layout.ts";
 import { VAULTS, Vaults } from "../inventory/vault.ts";
 import type { Clock, Logger } from "../runtime.ts";
-import { entity } from "../storage/entity.ts";
+import { entity, type Row } from "../storage/entity.ts";
 import { keyEnd, keyText, keyTextOf } from "../storage/keys.ts";
+import { pack, unpack } from "../storage/packed.ts";
 import { put, remove, type Tables } from "../storage/tables.ts";
 import { DAY_MS, MINUTE_MS } from "../time.ts";
 import { guidsOf } from "./match-evidence.ts";
@@ -25,7 +25,7 @@ const Indexed = entity(
     /** Hash of what `contents.secret` of the vault's row was; empty while it is being built. */
     contents: z.string(),
     builtAt: z.string(),
-    /** Deflated JSON of the keys in `guids`. */
+    /** The keys in `guids`, packed. */
     keys: z.instanceof(Uint8Array),
   }),
 );
@@ -71,7 +71,7 @@ export function createMatchIndex(deps: { tables: Tables; clock: Clock; log: Logg
     }
     const before = await tables.get(Indexed, INDEXED, row);
     const there = new Set(keys);
-    const gone = before ? unpack(before.keys).filter((key) => !there.has(key)) : [];
+    const gone = before ? keysOf(before).filter((key) => !there.has(key)) : [];
     await tables.write(Held.table, GUIDS, [
       ...keys.map((key) => put(Held, key, {})),
       ...gone.map((key) => remove(Held, key)),
@@ -86,7 +86,7 @@ export function createMatchIndex(deps: { tables: Tables; clock: Clock; log: Logg
     await tables.write(
       Held.table,
       GUIDS,
-      unpack(known.keys).map((key) => remove(Held, key)),
+      keysOf(known).map((key) => remove(Held, key)),
     );
     await tables.remove(Indexed, INDEXED, row);
   }
@@ -160,12 +160,10 @@ export function createMatchIndex(deps: { tables: Tables; clock: Clock; log: Logg
   };
 }
 
+const keysOf = (row: Row<{ keys: Uint8Array }>): string[] => unpack(Indexed, row, "keys", z.array(z.string()));
+
 const hashOf = (contents: string | undefined): string =>
   createHash("sha256")
     .update(contents ?? "none")
     .digest("base64url")
     .slice(0, 11);
-
-const pack = (keys: readonly string[]): Uint8Array<ArrayBuffer> => new Uint8Array(deflateRawSync(JSON.stringify(keys)));
-const unpack = (packed: Uint8Array): string[] =>
-  z.array(z.string()).parse(JSON.parse(inflateRawSync(packed).toString("utf8")));

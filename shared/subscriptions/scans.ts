@@ -1,8 +1,8 @@
-import { deflateRawSync, inflateRawSync } from "node:zlib";
 import * as z from "zod";
 import { SCAN_STATUSES, type ScanRecord } from "../discovery/scan.ts";
 import { VaultFailure } from "../inventory/vault.ts";
 import { entity } from "../storage/entity.ts";
+import { pack, unpack } from "../storage/packed.ts";
 import type { Tables } from "../storage/tables.ts";
 
 /** The last scan of a subscription that is over. */
@@ -18,7 +18,7 @@ export type LastScan = z.infer<typeof LastScan>;
 
 const LastScans = z.record(z.string(), LastScan);
 
-/** Of all subscriptions in one row: deflated JSON of LastScan by lower-cased id, some 100 bytes each. */
+/** Of all subscriptions in one row: packed `LastScans` by lower-cased id, some 100 bytes each. */
 const LastScanRow = entity("Subscriptions", z.object({ scans: z.instanceof(Uint8Array) }));
 const PARTITION = "scans";
 const KEY = "last";
@@ -26,13 +26,10 @@ const KEY = "last";
 /** What a scan that is over says of its subscriptions. */
 export type EndedScan = Pick<ScanRecord, "scanId" | "status" | "finishedAt" | "subscriptionOutcomes">;
 
-const unpack = (packed: Uint8Array): Record<string, LastScan> =>
-  LastScans.parse(JSON.parse(inflateRawSync(packed).toString()));
-
 /** One request. */
 export async function readLastScans(tables: Tables): Promise<ReadonlyMap<string, LastScan>> {
   const row = await tables.get(LastScanRow, PARTITION, KEY);
-  return new Map(row ? Object.entries(unpack(row.scans)) : []);
+  return new Map(row ? Object.entries(unpack(LastScanRow, row, "scans", LastScans)) : []);
 }
 
 /** Keeps a scan as the last one of its subscriptions, unless a later one is. May be done twice. Two requests. */
@@ -40,7 +37,7 @@ export async function recordLastScan(tables: Tables, scan: EndedScan): Promise<v
   const { scanId, status, finishedAt, subscriptionOutcomes } = scan;
   if (finishedAt === undefined || subscriptionOutcomes.length === 0) return;
   await tables.modify(LastScanRow, PARTITION, KEY, (row) => {
-    const scans = row ? unpack(row.scans) : {};
+    const scans = row ? unpack(LastScanRow, row, "scans", LastScans) : {};
     let changed = false;
     for (const { subscriptionId, failure } of subscriptionOutcomes) {
       const known = scans[subscriptionId];
@@ -48,6 +45,6 @@ export async function recordLastScan(tables: Tables, scan: EndedScan): Promise<v
       scans[subscriptionId] = { scanId, status, finishedAt, ...(failure ? { failure } : {}) };
       changed = true;
     }
-    return changed ? { scans: new Uint8Array(deflateRawSync(JSON.stringify(scans))) } : undefined;
+    return changed ? { scans: pack(scans) } : undefined;
   });
 }
