@@ -1,0 +1,136 @@
+import { randomUUID } from "node:crypto";
+import { deflateRawSync } from "node:zlib";
+import { TableClient } from "@azure/data-tables";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import * as z from "zod";
+import { readVaultSnapshot } from "../../shared/alerts/vault-changes.ts";
+import { changeOperations, listChanges } from "../../shared/inventory/change-log.ts";
+import { knownVault } from "../../shared/inventory/claim.ts";
+import { PendingWrites, pendingPrefix, VAULTS, Vaults, vaultKey } from "../../shared/inventory/vault.ts";
+import { entity } from "../../shared/storage/entity.ts";
+import { pack, unpack } from "../../shared/storage/packed.ts";
+import { createTables, put, StorageCorrupt, type Tables } from "../../shared/storage/tables.ts";
+import { readLastScans, recordLastScan } from "../../shared/subscriptions/scans.ts";
+import { assetRecord, START, vaultRecord } from "../inventory/records.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
+
+let azurite: TestStorage;
+let tables: Tables;
+beforeAll(async () => {
+  azurite = await openStorage();
+  tables = createTables({ connectionString: azurite.connectionString() });
+});
+afterAll(() => azurite?.stop());
+
+const VALUE = "what-no-message-repeats";
+/** Bytes that `pack` never made, or not of such a value. */
+const GARBAGE: [what: string, bytes: Uint8Array][] = [
+  ["text", Buffer.from(VALUE)],
+  ["nothing", new Uint8Array()],
+  ["deflated text", deflateRawSync(VALUE)],
+  ["a packed value of another shape", pack([{ [VALUE]: VALUE }])],
+];
+/** More than one column holds. */
+const TOO_LARGE: (typeof GARBAGE)[number] = ["65 MiB of spaces", deflateRawSync(Buffer.alloc(65 * 1024 * 1024, " "))];
+
+describe("a packed member", () => {
+  const Packed = entity("Packed", z.object({ bytes: z.instanceof(Uint8Array) }));
+  const keys = { partitionKey: "p", rowKey: "r", etag: "e" };
+
+  test("is given back as it was", () => {
+    const value = [["a", 1, null]];
+    const schema = z.array(z.tuple([z.string(), z.number(), z.null()]));
+    expect(unpack(Packed, { ...keys, bytes: pack(value) }, "bytes", schema)).toEqual(value);
+  });
+
+  test.for([...GARBAGE, TOO_LARGE])("that is %s is refused with its row's name and without its value", ([, bytes]) => {
+    const read = () => unpack(Packed, { ...keys, bytes }, "bytes", z.array(z.string()));
+    expect(read).toThrow(StorageCorrupt);
+    expect(read).toThrow(/^Row p \/ r of Packed can't be read: bytes/);
+    expect(read).not.toThrow(VALUE);
+  });
+});
+
+interface Place {
+  what: string;
+  /** The table whose only row with `member` is planted in, and how it is read. */
+  table: string;
+  member: string;
+  write: () => Promise<unknown>;
+  read: () => Promise<unknown>;
+}
+
+const vault = vaultRecord("planted");
+const everything = { limit: 10, offset: 0, cursor: undefined };
+const PLACES: Place[] = [
+  {
+    what: "the change log",
+    table: Vaults.table,
+    member: "items",
+    write: () => {
+      const after = assetRecord(vault, "secret", "added", {});
+      const change = { kind: "added" as const, type: "secret" as const, name: "added", before: undefined, after };
+      return tables.write(Vaults.table, VAULTS, [...changeOperations(vault, [change], new Date(START)).rows]);
+    },
+    read: () => listChanges(tables, {}, everything),
+  },
+  {
+    what: "what a worker that died announced",
+    table: Vaults.table,
+    member: "entries",
+    write: async () => {
+      await tables.put(Vaults, VAULTS, vaultKey(vault.name), { ...vault, pending: true });
+      const announced = pack([["secret", "added", null]]);
+      await tables.write(Vaults.table, VAULTS, [
+        put(PendingWrites, `${pendingPrefix(vault.name)}000`, { entries: announced }),
+      ]);
+    },
+    read: () => knownVault(tables, vault.name),
+  },
+  {
+    what: "the last scans of subscriptions",
+    table: "Subscriptions",
+    member: "scans",
+    write: () =>
+      recordLastScan(tables, {
+        scanId: randomUUID(),
+        status: "completed",
+        finishedAt: new Date(START).toISOString(),
+        subscriptionOutcomes: [{ subscriptionId: vault.subscriptionId, vaults: 1 }],
+      } as Parameters<typeof recordLastScan>[1]),
+    read: () => readLastScans(tables),
+  },
+  {
+    what: "what the alert rules saw",
+    table: "AlertStates",
+    member: "versions",
+    write: () => readVaultSnapshot(tables, true),
+    read: () => readVaultSnapshot(tables, true),
+  },
+];
+
+test.for(PLACES)("garbage in $what names the row to whoever reads it", async ({ table, member, write, read }) => {
+  await write();
+  await read();
+  const stranger = TableClient.fromConnectionString(azurite.connectionString(), table, {
+    allowInsecureConnection: true,
+  });
+  const rows: { partitionKey: string; rowKey: string; [member: string]: unknown }[] = [];
+  for await (const row of stranger.listEntities<Record<string, Uint8Array>>())
+    if (row[member] !== undefined) rows.push(row as (typeof rows)[number]);
+  expect(rows).toHaveLength(1);
+  const { partitionKey, rowKey, [member]: whole } = rows[0]!;
+  for (const [, bytes] of GARBAGE) {
+    await stranger.updateEntity({ partitionKey, rowKey, [member]: bytes }, "Merge");
+    const error = await read().then(
+      () => undefined,
+      (reason: unknown) => reason,
+    );
+    expect(error).toBeInstanceOf(StorageCorrupt);
+    expect(error).toMatchObject({ table, partitionKey, rowKey });
+    expect(String(error)).toContain(member);
+    expect(String(error)).not.toContain(VALUE);
+  }
+  await stranger.updateEntity({ partitionKey, rowKey, [member]: whole }, "Merge");
+  await read();
+});
