@@ -142,7 +142,7 @@ beforeAll(async () => {
   });
   const { clientId, clientSecret, tenantId } = service.cloud.app;
   const asApplication = { AZURE_CLIENT_ID: clientId, AZURE_CLIENT_SECRET: clientSecret, AZURE_TENANT_ID: tenantId };
-  queues = await startQueueRecorder(service.tables.connectionString);
+  queues = await startQueueRecorder(service.azurite.connectionString());
   Object.assign(service.environment, asApplication, { AzureWebJobsStorage: queues.connectionString });
   for (const [what, value] of Object.entries({
     "the client secret": clientSecret,

@@ -13,13 +13,14 @@ import { systemClock, systemRandomness } from "../../shared/runtime.ts";
 import { SECOND_MS } from "../../shared/time.ts";
 import { startOddServer, trust } from "../azure/odd-server.ts";
 import { recordingLog, testConfig } from "../azure/services.ts";
+import { CLOUD_KEYS } from "../support/test-app.ts";
 
 let cloud: Cloud;
 let config: Config;
 let log: ReturnType<typeof recordingLog>;
 let entra: EntraTokens;
 beforeAll(async () => {
-  cloud = await startCloud({ company: "small" });
+  cloud = await startCloud({ company: "small", keys: CLOUD_KEYS });
   trust(cloud.environment.NODE_EXTRA_CA_CERTS!);
   config = testConfig(cloud.environment);
 });

@@ -3,12 +3,13 @@ import path from "node:path";
 import { pathToFileURL } from "node:url";
 import { type Cloud, type CloudOptions, startCloud } from "../../infra/local/cloud/cloud.ts";
 import type { Config } from "../../shared/config/config.ts";
+import { CLOUD_KEYS } from "../support/test-app.ts";
 import { testConfig } from "./config.ts";
 import { trust } from "./odd-server.ts";
 
 /** Starts the stand-in cloud and makes this process live in it, with the app's managed identity. */
 export async function liveIn(options: CloudOptions): Promise<{ cloud: Cloud; config: Config }> {
-  const cloud = await startCloud(options);
+  const cloud = await startCloud({ keys: CLOUD_KEYS, ...options });
   await enter(cloud);
   return { cloud, config: configIn(cloud) };
 }

@@ -10,7 +10,8 @@ import "../../infra/local/loopback-names.mjs";
 
 /** Makes this process trust a certificate authority, as `NODE_EXTRA_CA_CERTS` does for one that starts. */
 export function trust(authorityPath: string): void {
-  tls.setDefaultCACertificates([...tls.getCACertificates("default"), readFileSync(authorityPath, "utf8")]);
+  const [trusted, authority] = [tls.getCACertificates("default"), readFileSync(authorityPath, "utf8").trim()];
+  if (!trusted.some((known) => known.trim() === authority)) tls.setDefaultCACertificates([...trusted, authority]);
 }
 
 export interface OddServer {

@@ -11,7 +11,7 @@ const VAULTS = 18;
 let service: Service;
 beforeAll(async () => {
   // Messages are held as long as on the platform: on a slow machine none comes a second time and is counted twice.
-  service = await Service.start({ company: measuredCompany(VAULTS) });
+  service = await Service.start({ tableProxy: true, company: measuredCompany(VAULTS) });
   await service.signIn(ADMIN);
   await service.admin("GET", "/auth/me");
 });

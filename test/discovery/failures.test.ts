@@ -23,7 +23,12 @@ const company: Company = {
 
 let service: Service;
 beforeAll(async () => {
-  service = await Service.start({ company, env: { AZURE_SUBSCRIPTION_IDS: `${A},${B}` }, shortWaits: true });
+  service = await Service.start({
+    tableProxy: true,
+    company,
+    env: { AZURE_SUBSCRIPTION_IDS: `${A},${B}` },
+    shortWaits: true,
+  });
   expect((await service.scan({ mode: "full" })).status).toBe("completed");
 });
 afterAll(() => service?.stop());

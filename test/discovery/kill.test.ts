@@ -27,6 +27,7 @@ const storageClock = movedClock();
 let service: Service;
 beforeAll(async () => {
   service = await Service.start({
+    tableProxy: true,
     company,
     lease: 1,
     // What watches over scans each minute is part of what goes on with them.

@@ -4,7 +4,7 @@ import { ADMIN, Service } from "../support/service.ts";
 
 let service: Service;
 beforeAll(async () => {
-  service = await Service.start();
+  service = await Service.start({ tableProxy: true });
 });
 afterAll(() => service?.stop());
 

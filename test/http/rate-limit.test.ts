@@ -13,7 +13,11 @@ let service: Service;
 let hosts: RunningHost[];
 beforeAll(async () => {
   // The limits are the service's defaults: 60 a minute, 1000 an hour.
-  service = await Service.start({ hosts: 2, env: { RATE_LIMIT_PER_MINUTE: "", RATE_LIMIT_PER_HOUR: "" } });
+  service = await Service.start({
+    tableProxy: true,
+    hosts: 2,
+    env: { RATE_LIMIT_PER_MINUTE: "", RATE_LIMIT_PER_HOUR: "" },
+  });
   hosts = [...service.hosts];
   await service.signIn(ADMIN);
   const names = ["alternating", "forging", "parallel", "hourly", "one", "other", "counted", "unlimited"];

@@ -11,6 +11,7 @@ import { HERE, type Instance, startDeployments } from "../access/instances.ts";
 import { trust } from "../azure/odd-server.ts";
 import { recordingLog, testConfig } from "../azure/services.ts";
 import { tableUnder } from "../support/markdown-table.ts";
+import { CLOUD_KEYS } from "../support/test-app.ts";
 
 const { endpoints } = await declarations();
 
@@ -81,7 +82,7 @@ beforeAll(async () => {
   await access.users.update("due", { password: `${PASSWORD} now` }, undefined, HERE);
   const { access_token } = await access.signIn({ username: "due", password: `${PASSWORD} now` }, HERE);
   await bearer("due", access_token);
-  cloud = await startCloud({ company: "small" });
+  cloud = await startCloud({ company: "small", keys: CLOUD_KEYS });
   trust(cloud.environment.NODE_EXTRA_CA_CERTS!);
   const config = testConfig(cloud.environment);
   const entra = createEntraTokens({ config, clock: systemClock, log: recordingLog() });

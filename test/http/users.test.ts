@@ -8,7 +8,7 @@ let service: Service;
 let token: string;
 beforeAll(async () => {
   const env = { TRUSTED_PROXY_HOPS: "2", LICENSE_KEY: await licence() };
-  service = await Service.start({ hosts: 2, env });
+  service = await Service.start({ tableProxy: true, hosts: 2, env });
   token = await service.signIn(ADMIN);
 });
 afterAll(() => service.stop());

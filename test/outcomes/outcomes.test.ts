@@ -49,6 +49,7 @@ const table: { endpoint: string; write: string; fault: string; status: number; s
 
 beforeAll(async () => {
   service = await Service.start({
+    tableProxy: true,
     company: {
       subscriptions: [{ name: "One", vaults: [{ name: "kv-one", secrets: [{ name: "db", expiresInDays: 5 }] }] }],
     },

@@ -16,7 +16,7 @@ const VAULTS = Array.from({ length: 8 }, (_, at) => `kv-walked-${at}`);
 
 let service: Service;
 beforeAll(async () => {
-  service = await Service.start({ company: companyOf(VAULTS) });
+  service = await Service.start({ tableProxy: true, company: companyOf(VAULTS) });
   expect((await service.scan({ mode: "full" })).status).toBe("completed");
 }, 600_000);
 afterAll(() => service?.stop());

@@ -66,6 +66,7 @@ let token: string | undefined;
 
 beforeAll(async () => {
   service = await Service.start({
+    tableProxy: true,
     company: {
       subscriptions: [
         { name: "Shop", vaults: [{ name: VAULT, secrets: [{ name: SECRET, value: values[0]! }] }], resources },

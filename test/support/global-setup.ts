@@ -4,7 +4,8 @@ import { rm } from "node:fs/promises";
 import path from "node:path";
 import { build } from "esbuild";
 import { buildLocalApp, REQUIRE_BANNER } from "../../infra/build/build.ts";
-import { HOST, TEST_APP } from "./test-app.ts";
+import { makeKeys } from "../../infra/local/cloud/cloud.ts";
+import { CLOUD_KEYS, HOST, TEST_APP } from "./test-app.ts";
 
 /**
  * Builds the app once for all tests, with a licence key of their own built in, as a deployment package; and the host that
@@ -16,6 +17,7 @@ export default async function setup(): Promise<() => Promise<void>> {
   const built = await buildLocalApp(TEST_APP, [key]);
   writeFileSync(path.join(TEST_APP, "built.json"), JSON.stringify(built));
   writeFileSync(path.join(TEST_APP, "license-key.pem"), privateKey.export({ type: "pkcs8", format: "pem" }));
+  makeKeys(CLOUD_KEYS);
   await build({
     entryPoints: [path.resolve(import.meta.dirname, "../../infra/local/host/main.ts")],
     outfile: HOST,

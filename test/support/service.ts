@@ -7,8 +7,8 @@ import type { Company, SizedCompany } from "../../infra/local/cloud/company/comp
 import { type RunningHost, runHost } from "../host/run-host.ts";
 import { Conformance, type Description } from "./conformance.ts";
 import { openStorage, type TestStorage } from "./storage.ts";
-import { type SeenRequest, startTableProxy } from "./table-proxy.ts";
-import { TEST_APP } from "./test-app.ts";
+import { type SeenRequest, startTableProxy, type TableProxy } from "./table-proxy.ts";
+import { CLOUD_KEYS, TEST_APP } from "./test-app.ts";
 
 /** Also in this process, for users that a test makes itself. */
 import "./cheap-scrypt.mjs";
@@ -55,7 +55,7 @@ async function description(url: string): Promise<Conformance> {
 export class Service {
   readonly azurite: TestStorage;
   readonly cloud: Cloud;
-  readonly tables: Awaited<ReturnType<typeof startTableProxy>>;
+  private readonly proxy: TableProxy | undefined;
   readonly hosts: RunningHost[] = [];
   /** Those that a test took from `hosts`, too. */
   private readonly started: RunningHost[] = [];
@@ -64,10 +64,14 @@ export class Service {
   private token: string | undefined;
   private calls = 0;
 
-  private constructor(parts: Pick<Service, "azurite" | "cloud" | "tables" | "environment">, hostArguments: string[]) {
+  private constructor(
+    parts: Pick<Service, "azurite" | "cloud" | "environment">,
+    proxy: TableProxy | undefined,
+    hostArguments: string[],
+  ) {
     this.azurite = parts.azurite;
     this.cloud = parts.cloud;
-    this.tables = parts.tables;
+    this.proxy = proxy;
     this.environment = parts.environment;
     this.hostArguments = hostArguments;
   }
@@ -82,6 +86,8 @@ export class Service {
       lease?: number;
       /** Timers run by themselves, too. By default only those that a test fires: it begins at any minute of any hour. */
       schedules?: boolean;
+      /** The hosts reach the tables through `tables`, which counts their requests and can fail them. */
+      tableProxy?: boolean;
       /** Added to the environment of storage, such as that of a moved clock. */
       storageEnv?: Record<string, string>;
       /** The hosts' waits between tries of a call take a fortieth (short-waits.mjs). */
@@ -92,13 +98,13 @@ export class Service {
   ): Promise<Service> {
     const { storageEnv } = options;
     const azurite = await (storageEnv ? startAzurite({ environment: storageEnv }) : openStorage());
-    const [cloud, tables] = await Promise.all([
-      startCloud({ company: options.company ?? "small" }),
-      startTableProxy(azurite.connectionString()),
+    const [cloud, proxy] = await Promise.all([
+      startCloud({ company: options.company ?? "small", keys: CLOUD_KEYS }),
+      options.tableProxy ? startTableProxy(azurite.connectionString()) : undefined,
     ]);
     const environment: Record<string, string> = {
       ...cloud.environment,
-      AzureWebJobsStorage: tables.connectionString,
+      AzureWebJobsStorage: proxy?.connectionString ?? azurite.connectionString(),
       JWT_SIGNING_KEYS: `test:${randomBytes(32).toString("base64")}`,
       AUDIT_SIGNING_KEYS: `test:${randomBytes(32).toString("base64")}`,
       BOOTSTRAP_ADMIN_USERNAME: ADMIN.username,
@@ -133,7 +139,7 @@ export class Service {
       ...(options.lease === undefined ? [] : ["--lease", String(options.lease)]),
       ...(options.schedules ? [] : ["--no-schedules"]),
     ];
-    const service = new Service({ azurite, cloud, tables, environment }, hostArguments);
+    const service = new Service({ azurite, cloud, environment }, proxy, hostArguments);
     for (let host = 0; host < (options.hosts ?? 1); host++) await service.addHost();
     return service;
   }
@@ -151,6 +157,11 @@ export class Service {
 
   get url(): string {
     return this.hosts[0]!.url;
+  }
+
+  get tables(): TableProxy {
+    if (!this.proxy) throw new Error("Start the service with `tableProxy` to see or fail what it asks of the tables.");
+    return this.proxy;
   }
 
   /** Requests to the tables since `forgetTables`, without those of the local host's own timers. */
@@ -307,7 +318,7 @@ export class Service {
 
   async stop(): Promise<void> {
     await Promise.all(this.started.map((host) => host.stop("SIGKILL")));
-    await Promise.all([this.cloud.stop(), this.tables.stop()]);
+    await Promise.all([this.cloud.stop(), this.proxy?.stop()]);
     await this.azurite.stop();
   }
 }

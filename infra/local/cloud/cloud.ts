@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { cpSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { createServer as createHttpServer, type RequestListener, type Server } from "node:http";
 import { createServer as createTlsServer } from "node:https";
 import type { AddressInfo } from "node:net";
@@ -60,6 +60,8 @@ const CONFIGURATION_CREDENTIAL = "stand-in";
 export interface CloudOptions {
   /** Folder that keeps everything over restarts. Left out, a temporary one that goes with the cloud. */
   data?: string;
+  /** What a temporary folder begins with: a folder that `makeKeys` made. Left out, new keys, which cost a quarter of a second. */
+  keys?: string;
   /** A company or its size, or the name of one as on the command line. Left out: as last time, else `acme`. */
   company?: CompanyChoice | string;
   seed?: number;
@@ -90,6 +92,12 @@ export interface Cloud {
   stop(): Promise<void>;
 }
 
+/** Makes the keys and certificates that several clouds may share, as one that is started again has those of before. */
+export function makeKeys(folder: string): void {
+  new DataFolder(folder).signingKey();
+  serverCertificate(folder);
+}
+
 /**
  * Starts a cloud on this machine that speaks the wire protocols of Entra, the resource manager, Microsoft Graph, Key Vault, Communication
  * Services e-mail, App Configuration and Azure DevOps over TLS, all on one port under names that end in `.localhost`; and on a second,
@@ -98,6 +106,7 @@ export interface Cloud {
  */
 export async function startCloud(options: CloudOptions = {}): Promise<Cloud> {
   const temporary = options.data === undefined ? mkdtempSync(join(tmpdir(), "stand-in-cloud-")) : undefined;
+  if (temporary !== undefined && options.keys !== undefined) cpSync(options.keys, temporary, { recursive: true });
   const folder = new DataFolder(options.data ?? temporary!);
   const named = typeof options.company === "string" ? companyNamed(options.company) : options.company;
   const state = folder.state(named, options.seed);
