@@ -1,5 +1,5 @@
 /** One company, service and browser, which the tests of the page share: each file beside this one has those of a subject. */
-import type { BrowserContext, Page } from "playwright-core";
+import type { BrowserContext, Page, Request } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from "vitest";
 import type { Company } from "../../infra/local/cloud/company/company.ts";
 import { browserTests, openBrowser } from "../support/browser.ts";
@@ -65,8 +65,8 @@ interface Opened {
   page: Page;
   /** What it asked for. */
   requested: string[];
-  /** Bytes that came for each file of the page, as they were on the wire. */
-  bytes: Map<string, number>;
+  /** The requests for files of the page that are over. */
+  files: Request[];
   /** What the browser complained of: errors, and what the page's policy refuses. */
   complaints: string[];
 }
@@ -75,9 +75,9 @@ export async function open(address: string, host = service.url): Promise<Opened>
   const page = await context.newPage();
   page.setDefaultTimeout(120_000);
   const [requested, complaints]: [string[], string[]] = [[], []];
-  const bytes = new Map<string, number>();
-  page.on("requestfinished", async (request) => {
-    if (request.url().includes("/page/")) bytes.set(request.url(), (await request.sizes()).responseBodySize);
+  const files: Request[] = [];
+  page.on("requestfinished", (request) => {
+    if (request.url().includes("/page/")) files.push(request);
   });
   page.on("response", (response) => {
     if (response.status() >= 400)
@@ -92,7 +92,7 @@ export async function open(address: string, host = service.url): Promise<Opened>
   });
   page.on("pageerror", (error) => complaints.push(String(error)));
   await page.goto(host + address);
-  return { page, requested, bytes, complaints };
+  return { page, requested, files, complaints };
 }
 
 export async function signIn(page: Page): Promise<void> {
