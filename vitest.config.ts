@@ -6,6 +6,8 @@ import { SecondTries } from "./test/support/second-tries.ts";
 // four threads each cost a twentieth of all processor time.
 process.env.NODE_OPTIONS = `${process.env.NODE_OPTIONS ?? ""} --v8-pool-size=1`;
 
+const PRELOADS = ["infra/local/kept-hmac-keys.mjs", "infra/local/loopback-names.mjs", "test/support/cheap-scrypt.mjs"];
+
 export default defineConfig({
   test: {
     include: ["test/**/*.test.ts"],
@@ -13,8 +15,8 @@ export default defineConfig({
     pool: "forks",
     // Processes are used for one file after the other.
     isolate: false,
-    execArgv: [`--import=${new URL("infra/local/kept-hmac-keys.mjs", import.meta.url).href}`],
-    setupFiles: ["test/support/fresh-modules.ts", "test/support/drawn-cases.ts"],
+    execArgv: PRELOADS.map((preload) => `--import=${new URL(preload, import.meta.url).href}`),
+    setupFiles: ["test/support/before-each-file.ts", "test/support/drawn-cases.ts"],
     // Twice the cores of the smallest machine: many tests wait for other processes.
     maxWorkers: 4,
     sequence: { sequencer: LongestFirst },

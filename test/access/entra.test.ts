@@ -2,7 +2,6 @@ import { randomUUID } from "node:crypto";
 import type { RequestListener } from "node:http";
 import { SignJWT } from "jose";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
-import "../../infra/local/loopback-names.mjs";
 import type { ApiTokenRequest } from "../../infra/local/cloud/api-tokens.ts";
 import { type Cloud, startCloud } from "../../infra/local/cloud/cloud.ts";
 import { createEntraTokens, type EntraTokens } from "../../shared/access/entra.ts";
@@ -11,7 +10,7 @@ import type { Config } from "../../shared/config/config.ts";
 import { Problem } from "../../shared/http/problem.ts";
 import { systemClock, systemRandomness } from "../../shared/runtime.ts";
 import { SECOND_MS } from "../../shared/time.ts";
-import { startOddServer, trust } from "../azure/odd-server.ts";
+import { startOddServer } from "../azure/odd-server.ts";
 import { recordingLog, testConfig } from "../azure/services.ts";
 import { CLOUD_KEYS } from "../support/test-app.ts";
 
@@ -21,7 +20,6 @@ let log: ReturnType<typeof recordingLog>;
 let entra: EntraTokens;
 beforeAll(async () => {
   cloud = await startCloud({ company: "small", keys: CLOUD_KEYS });
-  trust(cloud.environment.NODE_EXTRA_CA_CERTS!);
   config = testConfig(cloud.environment);
 });
 afterAll(() => cloud?.stop());

@@ -10,8 +10,6 @@ import type { Actor } from "../../shared/http/endpoint.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { COMPILE_CACHE, TEST_APP } from "../support/test-app.ts";
 import { Deployment, HERE, type Instance, whoIs } from "./instances.ts";
-/** Here and in the command alike. */
-import "../support/cheap-scrypt.mjs";
 
 let azurite: TestStorage;
 let deployment: Deployment;

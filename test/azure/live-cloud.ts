@@ -5,7 +5,6 @@ import { type Cloud, type CloudOptions, startCloud } from "../../infra/local/clo
 import type { Config } from "../../shared/config/config.ts";
 import { CLOUD_KEYS } from "../support/test-app.ts";
 import { testConfig } from "./config.ts";
-import { trust } from "./odd-server.ts";
 
 /** Starts the stand-in cloud and makes this process live in it, with the app's managed identity. */
 export async function liveIn(options: CloudOptions): Promise<{ cloud: Cloud; config: Config }> {
@@ -16,7 +15,6 @@ export async function liveIn(options: CloudOptions): Promise<{ cloud: Cloud; con
 
 /** Makes this process live in a cloud that runs, such as that of a `Service`. */
 export async function enter(cloud: Cloud): Promise<void> {
-  trust(cloud.environment.NODE_EXTRA_CA_CERTS!);
   process.env.IDENTITY_ENDPOINT = cloud.environment.IDENTITY_ENDPOINT;
   process.env.IDENTITY_HEADER = cloud.environment.IDENTITY_HEADER;
   await forgetManagedIdentity();

@@ -1,18 +1,8 @@
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { createServer } from "node:https";
 import type { AddressInfo } from "node:net";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import tls from "node:tls";
 import { serverCertificate } from "../../infra/local/cloud/tls.ts";
-import "../../infra/local/loopback-names.mjs";
-
-/** Makes this process trust a certificate authority, as `NODE_EXTRA_CA_CERTS` does for one that starts. */
-export function trust(authorityPath: string): void {
-  const [trusted, authority] = [tls.getCACertificates("default"), readFileSync(authorityPath, "utf8").trim()];
-  if (!trusted.some((known) => known.trim() === authority)) tls.setDefaultCACertificates([...trusted, authority]);
-}
+import { CLOUD_KEYS } from "../support/test-app.ts";
 
 export interface OddServer {
   port: number;
@@ -25,10 +15,7 @@ export interface OddServer {
 
 /** A TLS server that says whatever a test wants, for answers the stand-in cloud is too well-behaved to give. */
 export async function startOddServer(): Promise<OddServer> {
-  const folder = mkdtempSync(join(tmpdir(), "odd-server-"));
-  const { key, certificate, authorityPath } = serverCertificate(folder);
-  trust(authorityPath);
-  rmSync(folder, { recursive: true });
+  const { key, certificate } = serverCertificate(CLOUD_KEYS);
   const requests: OddServer["requests"] = [];
   let current: Parameters<OddServer["answer"]>[0] = (_, response) => response.writeHead(500).end();
   const server = createServer({ key, cert: certificate }, (request, response) => {

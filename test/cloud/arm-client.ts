@@ -1,5 +1,5 @@
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
-import { trust } from "../azure/odd-server.ts";
+import { trust } from "../support/trust.ts";
 
 export interface ArmAnswer {
   status: number;

@@ -5,7 +5,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest
 import { type Cloud, startCloud } from "../../infra/local/cloud/cloud.ts";
 import { appIdOf, objectIdOf, secretValueOf } from "../../infra/local/cloud/company/applications.ts";
 import type { Company } from "../../infra/local/cloud/company/company.ts";
-import { trust } from "../azure/odd-server.ts";
+import { trust } from "../support/trust.ts";
 
 const company: Company = {
   subscriptions: [

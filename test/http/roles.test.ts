@@ -1,4 +1,3 @@
-import "../../infra/local/loopback-names.mjs";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { declarations } from "../../functions/functions.ts";
 import { type Cloud, startCloud } from "../../infra/local/cloud/cloud.ts";
@@ -8,7 +7,6 @@ import { type Actor, ROLES, type Role, type Tier } from "../../shared/http/endpo
 import { Problem } from "../../shared/http/problem.ts";
 import { systemClock } from "../../shared/runtime.ts";
 import { HERE, type Instance, startDeployments } from "../access/instances.ts";
-import { trust } from "../azure/odd-server.ts";
 import { recordingLog, testConfig } from "../azure/services.ts";
 import { tableUnder } from "../support/markdown-table.ts";
 import { CLOUD_KEYS } from "../support/test-app.ts";
@@ -83,7 +81,6 @@ beforeAll(async () => {
   const { access_token } = await access.signIn({ username: "due", password: `${PASSWORD} now` }, HERE);
   await bearer("due", access_token);
   cloud = await startCloud({ company: "small", keys: CLOUD_KEYS });
-  trust(cloud.environment.NODE_EXTRA_CA_CERTS!);
   const config = testConfig(cloud.environment);
   const entra = createEntraTokens({ config, clock: systemClock, log: recordingLog() });
   for (const { "who calls": who } of callers.filter((one) => one["who calls"]!.startsWith("a token of Entra"))) {

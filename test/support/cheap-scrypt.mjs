@@ -1,7 +1,7 @@
 import { createRequire, syncBuiltinESMExports } from "node:module";
 
 /**
- * Preload (`node --import`), and import of a test that makes users beside such a process: scrypt at an eightieth of its
+ * Preload (`node --import`) of the tests' processes and of hosts and commands that they start: scrypt at an eightieth of its
  * cost, whatever parameters it is given. What a hash says of its parameters is then untrue, so both sides must have it.
  *
  * Plain JavaScript, so that it loads on every Node without type stripping.

@@ -10,9 +10,6 @@ import { openStorage, type TestStorage } from "./storage.ts";
 import { type SeenRequest, startTableProxy, type TableProxy } from "./table-proxy.ts";
 import { CLOUD_KEYS, TEST_APP } from "./test-app.ts";
 
-/** Also in this process, for users that a test makes itself. */
-import "./cheap-scrypt.mjs";
-
 const CHEAP_SCRYPT = new URL("./cheap-scrypt.mjs", import.meta.url).href;
 const INVOCATIONS = new URL("./invocations.mjs", import.meta.url).href;
 const SHORT_WAITS = new URL("./short-waits.mjs", import.meta.url).href;

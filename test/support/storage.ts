@@ -17,7 +17,7 @@ interface Shared {
  */
 const ACCOUNTS = Array.from({ length: 128 }, (_, index) => `account${index}`);
 
-/** Of this process, which runs many files: modules are made anew for each of them (fresh-modules.ts). */
+/** Of this process, which runs many files. */
 const kept = globalThis as { sharedStorage?: Shared };
 
 /**

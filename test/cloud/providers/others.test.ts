@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Cloud } from "../../../infra/local/cloud/cloud.ts";
 import { rs256 } from "../../../infra/local/cloud/jwt.ts";
 import { liveIn } from "../../azure/live-cloud.ts";
-import { trust } from "../../azure/odd-server.ts";
+import { trust } from "../../support/trust.ts";
 
 let cloud: Cloud;
 let folder: string;

@@ -1,0 +1,11 @@
+import { readFileSync } from "node:fs";
+import tls from "node:tls";
+
+/**
+ * Makes this process trust a certificate authority, as `NODE_EXTRA_CA_CERTS` does for one that starts. The service's own
+ * connections to Azure take the authorities of when the first is opened (`shared/azure/connections.ts`).
+ */
+export function trust(authorityPath: string): void {
+  const [trusted, authority] = [tls.getCACertificates("default"), readFileSync(authorityPath, "utf8").trim()];
+  if (!trusted.some((known) => known.trim() === authority)) tls.setDefaultCACertificates([...trusted, authority]);
+}
