@@ -18,7 +18,13 @@ import {
   snoozeView,
   ulid,
 } from "../shared/alerts/api.ts";
-import { DELIVERY_QUEUE, DELIVERY_STATUSES, DeliveryMessage, EVALUATION_QUEUE } from "../shared/alerts/delivery.ts";
+import {
+  DELIVERY_QUEUE,
+  DELIVERY_STATUSES,
+  DeliveryMessage,
+  EVALUATION_QUEUE,
+  itemsIn,
+} from "../shared/alerts/delivery.ts";
 import {
   Acknowledged,
   Acknowledgement,
@@ -30,7 +36,6 @@ import {
   openAlertView,
   previewView,
 } from "../shared/alerts/followed-api.ts";
-import { unpackItems } from "../shared/alerts/items.ts";
 import { previewQuery } from "../shared/http/input.ts";
 import { pageOf, pageParameters, pageRequest, queryInstant, requireOrder } from "../shared/http/paging.ts";
 import { notFound } from "../shared/http/problem.ts";
@@ -342,7 +347,7 @@ const getAlertHistoryEntry = endpoint({
   handle: async ({ params, services }) => {
     const delivery = await services.alerts.history.get(params.entry_id);
     if (!delivery) throw notFound(`The history entry ${params.entry_id.slice(0, 64)}`);
-    return ok(historyView(delivery, unpackItems(delivery.news)));
+    return ok(historyView(delivery, itemsIn(delivery)));
   },
 });
 

@@ -8,9 +8,10 @@ import type { Clock } from "../runtime.ts";
 import { entity, type Row, withoutKeys } from "../storage/entity.ts";
 import { keyEnd } from "../storage/keys.ts";
 import { put, remove, type Tables } from "../storage/tables.ts";
+import { itemsIn } from "./delivery.ts";
 import type { EndItem, Followed, FollowedAlert } from "./followed.ts";
 import type { History } from "./history.ts";
-import { alertKey, followedIn, unpackItems } from "./items.ts";
+import { alertKey, followedIn } from "./items.ts";
 import type { RuleRecord } from "./rule.ts";
 import type { AlertRules } from "./rules.ts";
 
@@ -99,7 +100,7 @@ export function createAcknowledgements(deps: {
     const delivery = await deps.history.get(historyId);
     if (!delivery || (delivery.escalatedFrom ?? delivery.ruleId) !== ruleId)
       throw notFound(`The history entry ${historyId.slice(0, 64)} of this rule`);
-    const keys = unpackItems(delivery.news).flatMap((one) => {
+    const keys = itemsIn(delivery).flatMap((one) => {
       const item = followedIn(one);
       return item ? [alertKey(item)] : [];
     });

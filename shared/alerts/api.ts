@@ -5,8 +5,15 @@ import { singleLine } from "../http/text.ts";
 import { titleOfCredential } from "../inventory/asset.ts";
 import type { Row } from "../storage/entity.ts";
 import { ULID } from "../ulid.ts";
-import { attemptsOf, DELIVERY_STATUSES, type DeliveryRecord, type DeliverySummary, type Part } from "./delivery.ts";
-import { ITEM_KINDS, type Item, unpackItems } from "./items.ts";
+import {
+  attemptsOf,
+  DELIVERY_STATUSES,
+  type DeliveryRecord,
+  type DeliverySummary,
+  itemsIn,
+  type Part,
+} from "./delivery.ts";
+import { ITEM_KINDS, type Item } from "./items.ts";
 import { MAX_OWNER_CHARACTERS, MAX_OWNERS, type OwnersTable } from "./owners.ts";
 import {
   ALERT_TYPES,
@@ -334,7 +341,7 @@ export const historyView = (
 });
 
 export function alertTestView(delivery: DeliveryRecord): z.infer<typeof AlertTestResult> {
-  const entry = historyView(delivery, unpackItems(delivery.news));
+  const entry = historyView(delivery, itemsIn(delivery));
   const receiver = delivery.parts[0]?.answer ?? null;
   const waiting = delivery.parts.find(({ waits }) => waits !== undefined);
   const waits = waiting ? `It waits until ${waiting.notBefore}. ${waiting.waits}` : "";

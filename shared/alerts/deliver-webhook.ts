@@ -4,10 +4,10 @@ import { type Outgoing, type OutgoingAnswer, Unreachable } from "../outgoing/out
 import type { Clock } from "../runtime.ts";
 import { SECOND_MS } from "../time.ts";
 import type { Attempts, Outcome } from "./attempt.ts";
-import type { DeliveryRecord, Part } from "./delivery.ts";
+import { type DeliveryRecord, itemsIn, type Part } from "./delivery.ts";
 import type { Followed } from "./followed.ts";
 import { type Incident, incidentOf } from "./incident.ts";
-import { alertKey, followedIn, type Item, unpackItems } from "./items.ts";
+import { alertKey, followedIn, type Item } from "./items.ts";
 import type { Links } from "./links.ts";
 import { messageOf } from "./message.ts";
 import { pagerDutyEvent } from "./pagerduty.ts";
@@ -44,7 +44,7 @@ export function createWebhookDelivery(deps: {
 
   async function requestOf(row: DeliveryRecord, secret: WebhookSecret) {
     const links = await deps.links();
-    const items = unpackItems(row.news);
+    const items = itemsIn(row);
     const always = { "user-agent": "credential-lifecycle" };
     if (row.deliveryMethod === "webhook") {
       const body = JSON.stringify(cloudEventOf(row, items, links));
@@ -58,7 +58,7 @@ export function createWebhookDelivery(deps: {
 
   /** Opens and closes the incidents of a part's items, one after the other, and goes on where an earlier attempt ended. */
   async function postIncidents(row: DeliveryRecord, part: Part, secret: WebhookSecret): Promise<Outcome> {
-    const items = unpackItems(row.news);
+    const items = itemsIn(row);
     const links = await deps.links();
     const end = performance.now() + INCIDENTS_MS;
     const from = part.posted ?? 0;

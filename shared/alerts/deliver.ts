@@ -19,13 +19,13 @@ import {
   Deliveries,
   type DeliveryRecord,
   isFinal,
+  itemsIn,
   type Part,
   statusOf,
 } from "./delivery.ts";
 import { mailOf } from "./email.ts";
 import type { Followed } from "./followed.ts";
 import type { History } from "./history.ts";
-import { unpackItems } from "./items.ts";
 import type { Links } from "./links.ts";
 import { createMailboxes, type MailboxQueue } from "./mailboxes.ts";
 import { messageOf } from "./message.ts";
@@ -172,7 +172,7 @@ export function createDeliveries(deps: {
     }
     await enter(row, "intent");
     const resolve = row.test ? undefined : await deps.owners.resolver();
-    return await write(row, { fallback, parts: planOf({ recipients: fallback }, unpackItems(row.news), resolve) });
+    return await write(row, { fallback, parts: planOf({ recipients: fallback }, itemsIn(row), resolve) });
   }
 
   /** The delivery with what its mails wait for, where that is nothing but their turn. */
@@ -209,7 +209,7 @@ export function createDeliveries(deps: {
       const lost = next.status === "failed" && next.owner !== undefined && (row.fallback ?? []).length > 0;
       if (lost) next = { ...next, replaced: true };
       const parts = row.parts.map((one, index) => (index === entry.part ? next : one));
-      if (lost) parts.push(...insteadOf(next, { recipients: row.fallback! }, unpackItems(row.news)));
+      if (lost) parts.push(...insteadOf(next, { recipients: row.fallback! }, itemsIn(row)));
       await conclude(await write(row, { parts, nextAt: nextAt(parts, row.nextAt) }));
       return lost;
     });

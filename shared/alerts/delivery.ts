@@ -3,6 +3,7 @@ import { encodeTime } from "ulid";
 import * as z from "zod";
 import { MAX_MAIL_RECIPIENTS } from "../azure/mail.ts";
 import { entity } from "../storage/entity.ts";
+import { unpackBytes, unpacking } from "../storage/packed.ts";
 import { type Item, Item as ItemSchema, notificationKey } from "./items.ts";
 import { ALERT_TYPES, DELIVERY_METHODS, DELIVERY_MODES, type RuleRecord } from "./rule.ts";
 
@@ -97,6 +98,11 @@ export type DeliveryRecord = z.infer<typeof DeliveryRecord>;
 /** A partition per delivery. */
 export const Deliveries = entity("AlertDeliveries", DeliveryRecord);
 export const DELIVERY_ROW = "0";
+/** What it notifies of. @throws StorageCorrupt when its row holds no items. */
+export const itemsIn = (delivery: DeliveryRecord): Item[] =>
+  unpacking(Deliveries, { partitionKey: delivery.deliveryId, rowKey: DELIVERY_ROW }, "news", () =>
+    unpackBytes(delivery.news, z.array(ItemSchema)),
+  );
 
 /** How many of its items a delivery shows in lists. */
 export const LISTED_ITEMS = 10;

@@ -1,6 +1,8 @@
+import * as z from "zod";
 import type { Clock, Logger } from "../runtime.ts";
 import type { Settings } from "../settings/settings.ts";
 import { type Row, withoutKeys } from "../storage/entity.ts";
+import { pack, unpackBytes, unpacking } from "../storage/packed.ts";
 import type { Queues } from "../storage/queues.ts";
 import { RowChanged, RowExists } from "../storage/tables.ts";
 import { HOUR_MS, MINUTE_MS } from "../time.ts";
@@ -10,7 +12,7 @@ import { isDue } from "./due.ts";
 import { createFollowUps, followUpAfter } from "./follow-up.ts";
 import type { EndItem, Followed } from "./followed.ts";
 import type { History } from "./history.ts";
-import { byUrgency, type Item, packItems, unpackItems } from "./items.ts";
+import { byUrgency, type Item, Item as ItemSchema } from "./items.ts";
 import { type Circumstances, createLook, type Found, type LookDeps } from "./look.ts";
 import { isAboutExpiry, isFollowed, type RuleRecord } from "./rule.ts";
 import type { AlertRules } from "./rules.ts";
@@ -196,7 +198,7 @@ export function createEvaluation(
       ...(channel && { channel: withoutKeys(channel) }),
       ...(secondStep && { secondStep: withoutKeys(secondStep) }),
     };
-    const committed = await commit(rule, row, { ...after, pending, pendingNews: packItems(items) });
+    const committed = await commit(rule, row, { ...after, pending, pendingNews: pack(items) });
     log.info("A rule notifies", { ruleId: rule.ruleId, deliveryId, items: items.length });
     return await settle(committed);
   }
@@ -215,7 +217,7 @@ export function createEvaluation(
     const { pending, pendingNews, ...rest } = state;
     if (!pending || !pendingNews) return state;
     const { deliveryId, createdAt, rule, channel, secondStep } = pending;
-    const items = unpackItems(pendingNews);
+    const items = unpacking(RuleStates, state, "pendingNews", () => unpackBytes(pendingNews, z.array(ItemSchema)));
     const ended = items.filter(isEnd);
     await notifications.add(rule.ruleId, deliveryId, items, followed.told(deliveryId, createdAt, items));
     await close(rule.ruleId, ended);
@@ -276,7 +278,7 @@ export function newDelivery(
     nextAt: createdAt,
     revivals: 0,
     newsTotal: items.length,
-    news: packItems(items),
+    news: pack(items),
     ...(escalatedFrom === undefined ? {} : { escalatedFrom }),
   };
 }

@@ -16,9 +16,9 @@ import {
   type DeliveryRecord,
   type DeliveryStatus,
   DeliverySummary,
+  itemsIn,
   LISTED_ITEMS,
 } from "./delivery.ts";
-import { unpackItems } from "./items.ts";
 
 /**
  * A delivery as lists show it, once per combination of filters: all, by status, by rule, by rule and status; and once
@@ -110,8 +110,8 @@ export function createHistory(tables: Tables): History {
 
   return {
     async show(delivery) {
-      const { news: packed, ...rest } = delivery;
-      const row: DeliverySummary = { ...rest, firstNews: unpackItems(packed).slice(0, LISTED_ITEMS) };
+      const { news: _, ...rest } = delivery;
+      const row: DeliverySummary = { ...rest, firstNews: itemsIn(delivery).slice(0, LISTED_ITEMS) };
       const { ruleId, deliveryId, status } = delivery;
       const wanted = keysOf(ruleId, deliveryId, status).map((key) => put(HistoryRow, key, row));
       const stale =

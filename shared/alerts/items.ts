@@ -1,4 +1,3 @@
-import { deflateRawSync, inflateRawSync } from "node:zlib";
 import * as z from "zod";
 import { ASSET_TYPES, CREDENTIAL_KINDS } from "../inventory/asset.ts";
 import { expiryKey } from "../inventory/layout.ts";
@@ -295,9 +294,3 @@ export function byUrgency(a: Item, b: Item): number {
 }
 
 const compare = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);
-
-export const packItems = (items: readonly Item[]): Uint8Array<ArrayBuffer> =>
-  new Uint8Array(deflateRawSync(JSON.stringify(items)));
-
-export const unpackItems = (packed: Uint8Array): Item[] =>
-  z.array(Item).parse(JSON.parse(inflateRawSync(packed).toString("utf8")));

@@ -6,10 +6,10 @@ import { insert, type Operation, replace, type Tables } from "../storage/tables.
 import { DAY_MS } from "../time.ts";
 import { LEASE_MS, type Outcome } from "./attempt.ts";
 import type { MailDelivery } from "./deliver-mail.ts";
-import { isFinal, itemsOf, operationIdOf } from "./delivery.ts";
+import { isFinal, itemsIn, itemsOf, operationIdOf } from "./delivery.ts";
 import type { MailContent } from "./email.ts";
 import type { History } from "./history.ts";
-import { URGENCIES, unpackItems } from "./items.ts";
+import { URGENCIES } from "./items.ts";
 import {
   byRank,
   type Entry,
@@ -110,7 +110,7 @@ export function createMailboxes(deps: {
       // In this order: a part that was put in, sent and cleared away meanwhile is over by the time it is read here.
       const boxes = new Map((await readAll()).map((box) => [box.rowKey, box]));
       const row = await history.get(deliveryId);
-      const all = row ? unpackItems(row.news) : [];
+      const all = row ? itemsIn(row) : [];
       const added = new Map<number, string>();
       const changed = new Map<string, MailboxRecord>();
       for (const [index, part] of (row?.parts ?? []).entries()) {
@@ -175,10 +175,10 @@ export function createMailboxes(deps: {
       const row = await history.get(entry.deliveryId);
       const part = row?.parts[entry.part];
       if (!row || !part || isFinal(part)) continue;
-      const { news, ...delivery } = row;
+      const { news: _, ...delivery } = row;
       const rule = await deps.rules.find(row.ruleId);
       const { reason, owner } = part;
-      found.push({ delivery, items: itemsOf(part, unpackItems(news)), reason, owner, entry, rule });
+      found.push({ delivery, items: itemsOf(part, itemsIn(row)), reason, owner, entry, rule });
     }
     return found;
   }

@@ -1,5 +1,5 @@
-import { deflateRawSync, inflateRawSync } from "node:zlib";
 import * as z from "zod";
+import { pack, unpackBytes } from "../storage/packed.ts";
 import { insert, merge, type Operation, put } from "../storage/tables.ts";
 import { type Change, writeMarked } from "../storage/write-totals.ts";
 import { type ChangedResults as ChangedRow, ChangedRows, changedKey, type VaultSummary } from "./layout.ts";
@@ -59,19 +59,17 @@ export const unpackResults = ({ tallies, ...counted }: z.infer<typeof PackedResu
   tallies: unpackTallies(Buffer.from(tallies, "base64")),
 });
 
-const pack = (counted: CountedResults | undefined): Uint8Array<ArrayBuffer> =>
-  counted ? new Uint8Array(deflateRawSync(JSON.stringify(packResults(counted)))) : new Uint8Array();
+const packCounted = (counted: CountedResults | undefined): Uint8Array<ArrayBuffer> =>
+  counted ? pack(packResults(counted)) : new Uint8Array();
 
-const unpack = (packed: Uint8Array | undefined): CountedResults | undefined =>
-  packed && packed.length > 0
-    ? unpackResults(PackedResults.parse(JSON.parse(inflateRawSync(packed).toString())))
-    : undefined;
+const unpackCounted = (packed: Uint8Array | undefined): CountedResults | undefined =>
+  packed && packed.length > 0 ? unpackResults(unpackBytes(packed, PackedResults)) : undefined;
 
 /** Undefined where only the vaults' own rows know. */
 export function readChangedResults({ before, now, unknown }: ChangedRow): Change<CountedResults> | undefined {
   if (unknown) return undefined;
   try {
-    return { before: unpack(before), now: unpack(now) };
+    return { before: unpackCounted(before), now: unpackCounted(now) };
   } catch {
     return undefined; // no version of this service wrote it
   }
@@ -89,8 +87,8 @@ export async function writeChanged<T>(
   write: (mark: Operation) => Promise<T>,
 ): Promise<T> {
   const key = changedKey(vaultName);
-  const now = pack(countedOf(change.now));
-  const inserted = insert(ChangedRows, key, { before: pack(countedOf(change.before)), now });
+  const now = packCounted(countedOf(change.now));
+  const inserted = insert(ChangedRows, key, { before: packCounted(countedOf(change.before)), now });
   return await writeMarked({ inserted, merged: merge(ChangedRows, key, { now }) }, false, write);
 }
 

@@ -9,6 +9,7 @@ import type { Clock, Logger } from "../runtime.ts";
 import type { Settings } from "../settings/settings.ts";
 import { repeatOnConflict } from "../storage/conflict.ts";
 import type { Row } from "../storage/entity.ts";
+import { ifPacked } from "../storage/packed.ts";
 import { RowExists, type Tables } from "../storage/tables.ts";
 import type { Context } from "./check.ts";
 import { EDITION } from "./checks/all.ts";
@@ -102,7 +103,11 @@ export function createEvaluator(deps: {
   const currentReferences = async (vaultName: string) => factsOf(await references(vaultName));
   /** As they are stored. Of a vault that is new here there may be some already, where there is a licence to look for them. */
   async function knownReferences({ row }: KnownState, vaultName: string): Promise<VaultReferences> {
-    if (row && !row.gone) return unpackReferences(row.references);
+    if (row && !row.gone) {
+      const known = ifPacked(() => unpackReferences(row.references));
+      // What a stranger wrote there is as good as none.
+      return known ?? (await currentReferences(vaultName));
+    }
     return (await licensed()) ? await currentReferences(vaultName) : new Map();
   }
 

@@ -1,6 +1,7 @@
 import * as z from "zod";
 import { decodeCursor, encodeCursor } from "../http/paging.ts";
 import { assetId, placesOf } from "../inventory/asset.ts";
+import { unpacking } from "../storage/packed.ts";
 import { remove, type Tables } from "../storage/tables.ts";
 import { DAY_MS, MINUTE_MS } from "../time.ts";
 import type { ResourceType, Severity } from "./check.ts";
@@ -55,8 +56,9 @@ export async function newViolations(
   const next = begun ?? [k, settled].sort()[1]!;
   const found: NewViolation[] = [];
   for await (const rows of tables.pages(NewViolationRows, { ...newViolationsRange, from: k, pageSize: 100 })) {
-    for (const { rowKey, items, ...vault } of rows) {
-      const arisen = unpackNewViolations(items);
+    for (const row of rows) {
+      const { rowKey, items, ...vault } = row;
+      const arisen = unpacking(NewViolationRows, row, "items", () => unpackNewViolations(items));
       for (let at = rowKey === k ? i : 0; at < arisen.length; at++) {
         if (found.length === limit) {
           const violations = await withoutExempted(found, readOverview);

@@ -1,6 +1,6 @@
-import { deflateRawSync, inflateRawSync } from "node:zlib";
 import * as z from "zod";
 import { ASSET_TYPES, type AssetType, fingerprint } from "../inventory/asset.ts";
+import { pack, unpackBytes } from "../storage/packed.ts";
 import { AssetFacts } from "./facts.ts";
 import type { Failure } from "./layout.ts";
 
@@ -45,9 +45,6 @@ export function unpackTallies(packed: Uint8Array): Map<number, Tally> {
 const ASSETS_PER_ROW = 4000;
 export const FINDINGS_PER_ROW = 500;
 
-const deflate = (value: unknown): Uint8Array<ArrayBuffer> => new Uint8Array(deflateRawSync(JSON.stringify(value)));
-const inflate = (bytes: Uint8Array): unknown => JSON.parse(inflateRawSync(bytes).toString());
-
 /** A row's columns before they are deflated, and a short hash to see by whether it differs. */
 export interface Chunk {
   hash: string;
@@ -64,7 +61,7 @@ const hashOf = (items: readonly unknown[], facts: Facts | undefined): string =>
 
 /** The facts of a row's items; undefined where it has none. */
 const unpackFacts = (bytes: Uint8Array | undefined): Facts | undefined =>
-  bytes === undefined ? undefined : Facts.parse(inflate(bytes));
+  bytes === undefined ? undefined : unpackBytes(bytes, Facts);
 
 /**
  * @param stored - An item as its row holds it. It is made again for the bytes: those of all rows of a large vault at once
@@ -85,8 +82,8 @@ function chunksOf<T>(
       : undefined;
     chunks.push({
       hash: hashOf(values(), facts?.()),
-      bytes: () => deflate(values()),
-      facts: () => facts && deflate(facts()),
+      bytes: () => pack(values()),
+      facts: () => facts && pack(facts()),
     });
   }
   return chunks;
@@ -114,7 +111,7 @@ const storedAsset = ({ type, name, passed, failed, dueAt }: AssetState): StoredA
 
 /** A details row's assets, with the hash its chunk was written under. */
 export function unpackDetails(bytes: Uint8Array, packedFacts?: Uint8Array): { hash: string; assets: AssetState[] } {
-  const stored = z.array(StoredAsset).parse(inflate(bytes));
+  const stored = unpackBytes(bytes, z.array(StoredAsset));
   const facts = unpackFacts(packedFacts);
   const assets = stored.map(([type, name, passed, failed, dueAt], at): AssetState => {
     const known = facts?.[at];
@@ -149,7 +146,7 @@ export function sortedFindings(findings: readonly Finding[]): Finding[] {
 
 export function unpackFindings(bytes: Uint8Array, packedFacts?: Uint8Array): Finding[] {
   const facts = unpackFacts(packedFacts);
-  return StoredFindings.parse(inflate(bytes)).map((finding, at): Finding => {
+  return unpackBytes(bytes, StoredFindings).map((finding, at): Finding => {
     const known = facts?.[at];
     return known ? [...finding, known] : finding;
   });
@@ -157,12 +154,12 @@ export function unpackFindings(bytes: Uint8Array, packedFacts?: Uint8Array): Fin
 
 /** The hash that the chunk of a findings row was written under. */
 export const findingsHash = (bytes: Uint8Array, packedFacts?: Uint8Array): string =>
-  hashOf(StoredFindings.parse(inflate(bytes)), unpackFacts(packedFacts));
+  hashOf(unpackBytes(bytes, StoredFindings), unpackFacts(packedFacts));
 
 /** A violation that arose: its check's code, the resource's name, since when, and the resource's tags. */
 export type NewViolationItem = [code: number, name: string, since: number, tags: Record<string, string>];
 const StoredNewViolations = z.array(z.tuple([z.int(), z.string(), z.int(), z.record(z.string(), z.string())]));
 export const NEW_VIOLATIONS_PER_ROW = 1000;
 
-export const packNewViolations = (items: readonly NewViolationItem[]): Uint8Array<ArrayBuffer> => deflate(items);
-export const unpackNewViolations = (bytes: Uint8Array): NewViolationItem[] => StoredNewViolations.parse(inflate(bytes));
+export const packNewViolations = (items: readonly NewViolationItem[]): Uint8Array<ArrayBuffer> => pack(items);
+export const unpackNewViolations = (bytes: Uint8Array): NewViolationItem[] => unpackBytes(bytes, StoredNewViolations);

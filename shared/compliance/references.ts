@@ -1,6 +1,6 @@
-import { deflateRawSync, inflateRawSync } from "node:zlib";
 import * as z from "zod";
 import type { AssetType } from "../inventory/asset.ts";
+import { pack, unpackBytes } from "../storage/packed.ts";
 import type { ReferenceFacts } from "./check.ts";
 import { assetKey } from "./pack.ts";
 
@@ -113,32 +113,21 @@ const Packed = z.array(z.tuple([z.string(), z.int(), z.int(), z.array(z.string()
 export const packReferences = (references: VaultReferences): Uint8Array<ArrayBuffer> | undefined =>
   references.size === 0
     ? undefined
-    : new Uint8Array(
-        deflateRawSync(
-          JSON.stringify(
-            [...references]
-              .map(([key, { resolved, unresolved, examples, use }]) => {
-                const counts = [key, resolved, unresolved, examples] as const;
-                return use ? ([...counts, use.unused ? "unused" : "used", use.evidence] as const) : counts;
-              })
-              .sort(([a], [b]) => (a < b ? -1 : 1)),
-          ),
-        ),
+    : pack(
+        [...references]
+          .map(([key, { resolved, unresolved, examples, use }]) => {
+            const counts = [key, resolved, unresolved, examples] as const;
+            return use ? ([...counts, use.unused ? "unused" : "used", use.evidence] as const) : counts;
+          })
+          .sort(([a], [b]) => (a < b ? -1 : 1)),
       );
 
 export const unpackReferences = (packed: Uint8Array | undefined): VaultReferences =>
   new Map(
     packed === undefined
       ? []
-      : Packed.parse(JSON.parse(inflateRawSync(packed).toString())).map(
-          ([key, resolved, unresolved, examples, use, evidence = ""]) => [
-            key,
-            {
-              resolved,
-              unresolved,
-              examples,
-              ...(use !== undefined && { use: { unused: use === "unused", evidence } }),
-            },
-          ],
-        ),
+      : unpackBytes(packed, Packed).map(([key, resolved, unresolved, examples, use, evidence = ""]) => [
+          key,
+          { resolved, unresolved, examples, ...(use !== undefined && { use: { unused: use === "unused", evidence } }) },
+        ]),
   );

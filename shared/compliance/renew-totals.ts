@@ -1,5 +1,5 @@
-import { inflateRawSync } from "node:zlib";
 import { repeatOnConflict } from "../storage/conflict.ts";
+import { inflate } from "../storage/packed.ts";
 import { StorageCorrupt, type Tables } from "../storage/tables.ts";
 import { type Clearable, set, writeTotals } from "../storage/write-totals.ts";
 import { type CountedResults, countedOf, readChangedResults } from "./changed-results.ts";
@@ -143,5 +143,5 @@ function isOf(record: TotalsRecord, counted: ReadonlyMap<string, CountedResults>
   const apart = new Set(readTotals(record)?.exempt);
   const wanted = totalsOf(counted.values(), apart, record.sequence);
   if (!("totals" in wanted)) return false;
-  return Buffer.compare(inflateRawSync(wanted.totals), inflateRawSync(record.totals!)) === 0;
+  return Buffer.compare(inflate(wanted.totals), inflate(record.totals!)) === 0;
 }

@@ -1,5 +1,5 @@
-import { deflateRawSync, inflateRawSync } from "node:zlib";
 import * as z from "zod";
+import { ifPacked, pack, unpackBytes } from "../storage/packed.ts";
 import type { Change } from "../storage/write-totals.ts";
 import { type CountedResults, PackedResults, packResults, unpackResults } from "./changed-results.ts";
 import type { EvaluationRecord, TotalsRecord } from "./layout.ts";
@@ -88,18 +88,13 @@ export function totalsOf(
     apart: vaults.filter(isApart).sort(byName).map(packResults),
     exempt: [...apart].sort(),
   };
-  const totals = new Uint8Array(deflateRawSync(JSON.stringify(packed)));
+  const totals = pack(packed);
   return totals.length <= MAX_BYTES ? { sequence, totals } : { sequence };
 }
 
 /** Undefined where no version of this service wrote it. */
 export function readTotals({ totals }: Partial<TotalsRecord>): ResultTotals | undefined {
-  if (!totals) return undefined;
-  try {
-    return Packed.parse(JSON.parse(inflateRawSync(totals).toString()));
-  } catch {
-    return undefined;
-  }
+  return totals && ifPacked(() => unpackBytes(totals, Packed));
 }
 
 const byName = (a: CountedResults, b: CountedResults): number => (a.name.toLowerCase() < b.name.toLowerCase() ? -1 : 1);

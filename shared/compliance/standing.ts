@@ -3,6 +3,7 @@ import { Assets, placesOf, sourceOf } from "../inventory/asset.ts";
 import { nameKey, partitions } from "../inventory/layout.ts";
 import { VAULTS, Vaults, vaultKey } from "../inventory/vault.ts";
 import { keyEnd } from "../storage/keys.ts";
+import { unpacking } from "../storage/packed.ts";
 import type { Tables } from "../storage/tables.ts";
 import type { ResourceType } from "./check.ts";
 import { checkOfId, successorsOf } from "./checks/all.ts";
@@ -88,7 +89,9 @@ export function readingOf(tables: Tables, overview: Overview): ViolationReading 
     const names: string[] = [];
     const prefix = findingsPrefix(check, vault.name);
     for await (const rows of tables.pages(Findings, { partitionKey: STATE, from: prefix, before: keyEnd(prefix) }))
-      for (const { items } of rows) for (const [name] of unpackFindings(items)) names.push(name.toLowerCase());
+      for (const row of rows)
+        for (const [name] of unpacking(Findings, row, "items", () => unpackFindings(row.items)))
+          names.push(name.toLowerCase());
     return names;
   }
 

@@ -1,4 +1,5 @@
 import { keyEnd } from "../storage/keys.ts";
+import { unpacking } from "../storage/packed.ts";
 import type { Tables } from "../storage/tables.ts";
 import type { Check } from "./check.ts";
 import { CHECKS } from "./checks/all.ts";
@@ -86,7 +87,8 @@ async function readVault(tables: Tables, vaultName: string): Promise<Map<number,
   const assets = [];
   const range = { partitionKey: STATE, from: detailsKey(vaultName, 0), before: keyEnd(detailsPrefix(vaultName)) };
   for await (const rows of tables.pages(Details, range)) {
-    for (const row of rows) assets.push(...unpackDetails(row.assets, row.facts).assets);
+    for (const row of rows)
+      assets.push(...unpacking(Details, row, "assets", () => unpackDetails(row.assets, row.facts)).assets);
   }
   const failing = failingByCheck(assets);
   return new Map([...failing.keys()].map((code) => [code, sortedFindings(findingsOf(failing, code))]));
@@ -105,7 +107,11 @@ async function readStretches(tables: Tables, stretches: readonly Stretch[]): Pro
   await Promise.all(
     stretches.map(async ({ from, to }) => {
       for await (const rows of tables.pages(Findings, { partitionKey: STATE, from, before: `${to}!` })) {
-        for (const row of rows) findings.set(row.rowKey, unpackFindings(row.items, row.facts));
+        for (const row of rows)
+          findings.set(
+            row.rowKey,
+            unpacking(Findings, row, "items", () => unpackFindings(row.items, row.facts)),
+          );
       }
     }),
   );

@@ -1,9 +1,9 @@
 import { createHash } from "node:crypto";
-import { deflateRawSync, inflateRawSync } from "node:zlib";
 import * as z from "zod";
 import { ASSET_TYPES, type AssetType } from "../inventory/asset.ts";
 import { entity } from "../storage/entity.ts";
 import { keyEnd, keyText, keyTextOf } from "../storage/keys.ts";
+import { pack, unpackBytes, unpacking } from "../storage/packed.ts";
 import { fenceEntity } from "../storage/tables.ts";
 import { Edge } from "./edge.ts";
 
@@ -143,11 +143,16 @@ export const resolvedOf = ({ state }: Pick<Edge, "state">): Resolved =>
   state === undefined ? -1 : state.resolved ? 1 : 0;
 
 /** Edges of a resource by row key, deflated: a key of some 90 characters repeats most of them. */
-export const packEdges = (edges: ReadonlyMap<string, Resolved>): Uint8Array<ArrayBuffer> =>
-  new Uint8Array(deflateRawSync(JSON.stringify([...edges])));
+export const packEdges = (edges: ReadonlyMap<string, Resolved>): Uint8Array<ArrayBuffer> => pack([...edges]);
 const Packed = z.array(z.tuple([z.string(), z.union([z.literal(-1), z.literal(0), z.literal(1)])]));
-export const unpackEdges = (packed: Uint8Array): Map<string, Resolved> =>
-  new Map(packed.length === 0 ? [] : Packed.parse(JSON.parse(inflateRawSync(packed).toString())));
+/** @param rowKey - The resource's. @throws StorageCorrupt when its row holds no edges. */
+export const unpackEdges = (rowKey: string, { edges }: ResourceRecord): Map<string, Resolved> =>
+  unpacking(
+    Resources,
+    { partitionKey: DEPENDENCIES, rowKey },
+    "edges",
+    () => new Map(edges.length === 0 ? [] : unpackBytes(edges, Packed)),
+  );
 
 export const RUN_STATUSES = ["queued", "running", "completed", "partial", "failed"] as const;
 /** A run, or the counts of it so far. */

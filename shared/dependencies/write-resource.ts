@@ -81,8 +81,8 @@ export function createResourceWriter(deps: {
       for (const operation of [...edges.values(), last]) group.set(operation.rowKey, operation);
       text += length;
     } else {
-      const known = before ? unpackEdges(before.edges) : new Map<string, Resolved>();
-      const added = [...(after ? unpackEdges(after.edges) : [])].filter(([edge]) => !known.has(edge));
+      const known = before ? unpackEdges(key, before) : new Map<string, Resolved>();
+      const added = [...(after ? unpackEdges(key, after) : [])].filter(([edge]) => !known.has(edge));
       const either = new Map([...known, ...added.map(([edge]): [string, Resolved] => [edge, -1])]);
       const unfinished = { id: (after ?? before)!.id, hash: "", edges: packEdges(either), count: known.size };
       await fence.write([put(Resources, key, unfinished)]);
@@ -94,8 +94,8 @@ export function createResourceWriter(deps: {
   }
 
   /** The edges of a resource that stand. Of one whose writer died some may not: those are looked for, one request each. */
-  async function edgesOf(before: ResourceRecord | undefined): Promise<Map<string, Resolved>> {
-    const known = before ? unpackEdges(before.edges) : new Map<string, Resolved>();
+  async function edgesOf(hash: string, before: ResourceRecord | undefined): Promise<Map<string, Resolved>> {
+    const known = before ? unpackEdges(resourceKey(unit, hash), before) : new Map<string, Resolved>();
     if (before?.hash !== "") return known;
     for (const key of known.keys()) if (!(await tables.get(Edges, DEPENDENCIES, key))) known.delete(key);
     return known;
@@ -133,7 +133,7 @@ export function createResourceWriter(deps: {
       const content = fingerprint([resource, [...wanted].sort(byKey).map(([, { toldAt: _, ...edge }]) => edge)]);
       if (before?.hash === content && before.lastSeenAt === undefined && (partial || !before.partial)) return;
       if (!before && wanted.size === 0) return;
-      const known = await edgesOf(before);
+      const known = await edgesOf(hash, before);
       const after = new Map([...wanted].map(([key, edge]) => [key, resolvedOf(edge)]));
       const operations: Operation[] = [];
       for (const [key, edge] of wanted) operations.push(put(Edges, key, edge), ...toTell(key, edge, known.get(key)));
@@ -160,7 +160,7 @@ export function createResourceWriter(deps: {
     async remove(hash) {
       const before = standing.get(hash);
       if (!before) return;
-      const known = [...unpackEdges(before.edges)];
+      const known = [...unpackEdges(resourceKey(unit, hash), before)];
       const operations = known.flatMap(([key, was]) => [remove(Edges, key), ...toTell(key, undefined, was)]);
       await submit(hash, byRow(operations), before, undefined);
       changed++;
@@ -169,7 +169,7 @@ export function createResourceWriter(deps: {
     async hold(hash) {
       const before = standing.get(hash);
       if (!before || before.lastSeenAt !== undefined) return;
-      const known = await edgesOf(before);
+      const known = await edgesOf(hash, before);
       const operations = [...known.keys()].map((key) => merge(Edges, key, { lastSeenAt }));
       const edges = { edges: packEdges(known), count: known.size };
       await submit(hash, byRow(operations), before, { ...before, ...edges, lastSeenAt });

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
-import { deflateRawSync, inflateRawSync } from "node:zlib";
 import * as z from "zod";
 import { entity } from "../storage/entity.ts";
+import { pack, unpackBytes } from "../storage/packed.ts";
 import { insert, merge, type Operation, type Tables } from "../storage/tables.ts";
 import { type Change, writeMarked } from "../storage/write-totals.ts";
 import { ASSET_TYPES, sourceOf } from "./asset.ts";
@@ -61,12 +61,12 @@ function packCounted(counted: Counted | undefined): Uint8Array<ArrayBuffer> {
     const value = counted[name];
     if (name !== "owners") values[name] = value instanceof Uint8Array ? Buffer.from(value).toString("base64") : value;
   }
-  return deflated(values);
+  return pack(values);
 }
 
 function unpackCounted(packed: Uint8Array | undefined): Counted | undefined {
   if (!packed || packed.length === 0) return undefined;
-  const values = inflated(packed) as Record<string, unknown>;
+  const values = unpackBytes(packed, z.record(z.string(), z.unknown()));
   for (const type of ASSET_TYPES) {
     const column = expiriesColumn(type);
     const text = values[column];
@@ -77,20 +77,18 @@ function unpackCounted(packed: Uint8Array | undefined): Counted | undefined {
 
 /** With a hash of what they belong to: a version before changes that and leaves them as they are. */
 const packOwners = (of: Uint8Array, owners: Counted["owners"]): Uint8Array<ArrayBuffer> =>
-  of.length === 0 ? new Uint8Array() : deflated([hashOf(of), owners ?? {}]);
+  of.length === 0 ? new Uint8Array() : pack([hashOf(of), owners ?? {}]);
 const PackedOwners = z.tuple([z.string(), Counted.shape.owners]);
 
 /** @throws where a version before wrote what they belong to. */
 function withOwners(of: Uint8Array | undefined, packed: Uint8Array | undefined): Counted | undefined {
   const counted = unpackCounted(of);
   if (!counted) return undefined;
-  const [hash, owners] = PackedOwners.parse(inflated(packed ?? new Uint8Array()));
+  const [hash, owners] = unpackBytes(packed ?? new Uint8Array(), PackedOwners);
   if (hash !== hashOf(of!)) throw new Error("These are the owners of another state of the vault.");
   return { ...counted, owners };
 }
 
-const deflated = (value: unknown) => new Uint8Array(deflateRawSync(JSON.stringify(value)));
-const inflated = (packed: Uint8Array): unknown => JSON.parse(inflateRawSync(packed).toString());
 const hashOf = (bytes: Uint8Array): string => createHash("sha256").update(bytes).digest("base64url").slice(0, 11);
 
 /** The row of a vault that the totals count as `before`. */

@@ -1,6 +1,6 @@
-import { inflateRawSync } from "node:zlib";
 import { repeatOnConflict } from "../storage/conflict.ts";
 import { keyEnd } from "../storage/keys.ts";
+import { inflate } from "../storage/packed.ts";
 import { insert, type Operation, replace, StorageCorrupt, type Tables } from "../storage/tables.ts";
 import { type Clearable, set, writeTotals } from "../storage/write-totals.ts";
 import { sourceOf } from "./asset.ts";
@@ -164,7 +164,7 @@ function isOf(record: TotalsRecord, counted: ReadonlyMap<string, Counted>): bool
   const kept = record.summary && unpackSummary(record.summary);
   const layout = kept && layoutOfSummary(kept);
   const { subscriptions, expiries, summary } = totalsOf(counted.values(), record.windows, record.sequence, layout);
-  const isSame = (a: Uint8Array, b: Uint8Array) => Buffer.compare(inflateRawSync(a), inflateRawSync(b)) === 0;
+  const isSame = (a: Uint8Array, b: Uint8Array) => Buffer.compare(inflate(a), inflate(b)) === 0;
   return (
     JSON.stringify(subscriptions) === JSON.stringify(record.subscriptions) &&
     isSame(expiries, record.expiries) &&

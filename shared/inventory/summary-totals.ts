@@ -1,5 +1,5 @@
-import { deflateRawSync, inflateRawSync } from "node:zlib";
 import * as z from "zod";
+import { ifPacked, pack, unpackBytes } from "../storage/packed.ts";
 import { DAY_MS, HOUR_MS } from "../time.ts";
 import { ASSET_TYPES, type AssetType } from "./asset.ts";
 import type { Counted } from "./changed-vaults.ts";
@@ -137,18 +137,14 @@ export function packSummary(
     ...(owners.every((of) => of.owners.length <= MAX_OWNERS) ? { owners } : {}),
     expiries: [...packHistograms(histograms)],
   };
-  const bytes = new Uint8Array(deflateRawSync(JSON.stringify(packed)));
+  const bytes = pack(packed);
   return bytes.length <= MAX_BYTES ? bytes : undefined;
 }
 
 /** Undefined where no version of this service wrote it. */
 export function unpackSummary(bytes: Uint8Array): SummaryTotals | undefined {
-  let packed: z.infer<typeof Packed>;
-  try {
-    packed = Packed.parse(JSON.parse(inflateRawSync(bytes).toString()));
-  } catch {
-    return undefined;
-  }
+  const packed = ifPacked(() => unpackBytes(bytes, Packed));
+  if (!packed) return undefined;
   const histograms = unpackHistograms(Uint32Array.from(packed.expiries));
   const types = ASSET_TYPES.length;
   if (histograms?.length !== packed.subscriptions.length * types + packed.largest.length) return undefined;

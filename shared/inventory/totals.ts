@@ -1,6 +1,6 @@
-import { deflateRawSync, inflateRawSync } from "node:zlib";
 import * as z from "zod";
 import { entity } from "../storage/entity.ts";
+import { deflate, ifPacked, inflate } from "../storage/packed.ts";
 import { DAY_MS, DAY_SECONDS, HOUR_MS } from "../time.ts";
 import { ASSET_TYPES, type AssetType } from "./asset.ts";
 import { CHANGED, type Counted } from "./changed-vaults.ts";
@@ -92,8 +92,8 @@ export function totalsOf(
       vaults: own.length,
       unreadable: own.filter(({ failedScans }) => failedScans > 0).length,
     })),
-    expiries: deflated(new Uint8Array(packHistograms(histograms).buffer)),
-    seenAt: deflated(SeenAt.pack(all)),
+    expiries: deflate(new Uint8Array(packHistograms(histograms).buffer)),
+    seenAt: deflate(SeenAt.pack(all)),
   };
   const bytes = record.expiries.length + record.seenAt.length + 2 * JSON.stringify(record.subscriptions).length;
   if (bytes > MAX_BYTES) return unkeptTotals(sequence);
@@ -135,13 +135,9 @@ export function readSeenAt(packed: Uint8Array): SeenAt | undefined {
 
 /** Undefined where no words were deflated. */
 function inflatedWords(packed: Uint8Array): Uint32Array | undefined {
-  try {
-    // A copy, since inflated bytes may lie unaligned in a larger buffer.
-    return new Uint32Array(new Uint8Array(inflateRawSync(packed)).buffer);
-  } catch {
-    return undefined;
-  }
+  // A copy, since inflated bytes may lie unaligned in a larger buffer.
+  const bytes = ifPacked(() => new Uint8Array(inflate(packed)));
+  return bytes && bytes.length % Uint32Array.BYTES_PER_ELEMENT === 0 ? new Uint32Array(bytes.buffer) : undefined;
 }
 
-const deflated = (bytes: Uint8Array): Uint8Array<ArrayBuffer> => new Uint8Array(deflateRawSync(bytes));
 const byId = ([a]: [string, unknown], [b]: [string, unknown]): number => (a < b ? -1 : 1);

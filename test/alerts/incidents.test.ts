@@ -3,9 +3,9 @@ import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { PAGERDUTY_ROUTING_KEY } from "../../infra/local/cloud/incidents/pagerduty.ts";
 import { SERVICENOW_CREDENTIALS } from "../../infra/local/cloud/incidents/servicenow.ts";
 import type { NewRule } from "../../shared/alerts/api.ts";
-import { DELIVERY_QUEUE, deliveryIdOf } from "../../shared/alerts/delivery.ts";
+import { DELIVERY_QUEUE, deliveryIdOf, itemsIn } from "../../shared/alerts/delivery.ts";
 import { newDelivery } from "../../shared/alerts/evaluate.ts";
-import { type AssetItem, type Item, unpackItems } from "../../shared/alerts/items.ts";
+import type { AssetItem, Item } from "../../shared/alerts/items.ts";
 import { secretName } from "../../shared/alerts/rule.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import type { Steps } from "../support/mortal.ts";
@@ -70,7 +70,7 @@ async function tell(ruleId: string, items: Item[]) {
 /** What a rule told of first, as it ended. */
 async function ended(ruleId: string): Promise<Item> {
   const [entry] = await history(ruleId);
-  const items = unpackItems((await room.instance().history.get(entry!.deliveryId))!.news);
+  const items = itemsIn((await room.instance().history.get(entry!.deliveryId))!);
   const of = items.find((item): item is AssetItem => item.kind === "asset")!;
   return { kind: "renewed", id: of.id, of, since: entry!.createdAt, expiresOn: of.expiresOn + 86_400 * 365 };
 }

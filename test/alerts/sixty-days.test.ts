@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { type AssetItem, unpackItems } from "../../shared/alerts/items.ts";
+import { itemsIn } from "../../shared/alerts/delivery.ts";
+import type { AssetItem } from "../../shared/alerts/items.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { IS_CAMPAIGN } from "../support/cases.ts";
 import type { Steps } from "../support/mortal.ts";
@@ -71,7 +72,7 @@ test(`${ASSETS} assets over ${DAYS} days, three rules, a process that dies now a
   const ids = await deliveriesOf(immediate.rule.ruleId);
   const delivered = await Promise.all(ids.map((id) => room.instance().history.get(id)));
   const recorded = delivered.flatMap((row) =>
-    unpackItems(row!.news).map((item) => `${(item as AssetItem).name} ${(item as AssetItem).threshold}`),
+    itemsIn(row!).map((item) => `${(item as AssetItem).name} ${(item as AssetItem).threshold}`),
   );
   expect(recorded.sort()).toEqual(expectedOf(THRESHOLDS).sort());
   const named = told(immediate.mails());

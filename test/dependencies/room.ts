@@ -10,6 +10,7 @@ import {
   News,
   NOT_SEEN,
   NotSeenRows,
+  type ResourceRecord,
   Resources,
   type RunRecord,
   rangeOf,
@@ -240,9 +241,10 @@ export class Deployment {
     });
     return {
       edges: (await rows<object>(EDGES, Edges)).map(([key, edge]) => [key, timeless(edge)]),
-      resources: (await rows<{ edges: Uint8Array; lastSeenAt?: string }>("r|", Resources)).map(
-        ([key, { edges, ...row }]) => [key, timeless(row), [...unpackEdges(edges)].sort()],
-      ),
+      resources: (await rows<ResourceRecord>("r|", Resources)).map(([key, row]) => {
+        const { edges: _, ...rest } = row;
+        return [key, timeless(rest), [...unpackEdges(key, row)].sort()];
+      }),
       units: (await rows<{ lastFullAt?: string; lastReadAt?: string; lastFailure?: object }>(UNITS, Units)).map(
         ([key, { lastFullAt: _f, lastReadAt: _r, lastFailure, ...row }]) => [key, row, lastFailure !== undefined],
       ),

@@ -3,7 +3,14 @@ import { deflateRawSync } from "node:zlib";
 import { TableClient } from "@azure/data-tables";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import * as z from "zod";
+import { DELIVERY_ROW, Deliveries, type DeliveryRecord, itemsIn } from "../../shared/alerts/delivery.ts";
 import { readVaultSnapshot } from "../../shared/alerts/vault-changes.ts";
+import { NewViolationRows, newViolationsFrom, newViolationsKey, STATE } from "../../shared/compliance/layout.ts";
+import { newViolations } from "../../shared/compliance/new-violations.ts";
+import { packNewViolations } from "../../shared/compliance/pack.ts";
+import { type AssetUseRecord, AssetUses, assetUseKey, readersOf } from "../../shared/dependencies/logs/rows.ts";
+import { DEPENDENCIES, packEdges, Resources, resourceKey, unpackEdges } from "../../shared/dependencies/rows.ts";
+import { encodeCursor } from "../../shared/http/paging.ts";
 import { changeOperations, listChanges } from "../../shared/inventory/change-log.ts";
 import { knownVault } from "../../shared/inventory/claim.ts";
 import { PendingWrites, pendingPrefix, VAULTS, Vaults, vaultKey } from "../../shared/inventory/vault.ts";
@@ -58,10 +65,33 @@ interface Place {
   member: string;
   write: () => Promise<unknown>;
   read: () => Promise<unknown>;
+  /** No bytes stand for none. */
+  mayBeEmpty?: boolean;
 }
 
 const vault = vaultRecord("planted");
 const everything = { limit: 10, offset: 0, cursor: undefined };
+const NOW = new Date(START).toISOString();
+const WORKSPACE = randomUUID();
+const RESOURCE = resourceKey("unit", "resource");
+const use: AssetUseRecord = { vaultName: vault.name, type: "secret", name: "read", lastAt: NOW, readers: pack([]) };
+const delivery: DeliveryRecord = {
+  deliveryId: "01ARZ3NDEKTSV4RRFFQ69G5FAV",
+  ruleId: "01ARZ3NDEKTSV4RRFFQ69G5FAV",
+  ruleName: "expiring",
+  alertType: "expiration",
+  deliveryMethod: "email",
+  deliveryMode: "immediate",
+  test: false,
+  requestedBy: "system",
+  createdAt: NOW,
+  status: "pending",
+  parts: [],
+  nextAt: NOW,
+  revivals: 0,
+  newsTotal: 0,
+  news: pack([]),
+};
 const PLACES: Place[] = [
   {
     what: "the change log",
@@ -95,7 +125,7 @@ const PLACES: Place[] = [
       recordLastScan(tables, {
         scanId: randomUUID(),
         status: "completed",
-        finishedAt: new Date(START).toISOString(),
+        finishedAt: NOW,
         subscriptionOutcomes: [{ subscriptionId: vault.subscriptionId, vaults: 1 }],
       } as Parameters<typeof recordLastScan>[1]),
     read: () => readLastScans(tables),
@@ -107,30 +137,77 @@ const PLACES: Place[] = [
     write: () => readVaultSnapshot(tables, true),
     read: () => readVaultSnapshot(tables, true),
   },
+  {
+    what: "the items of a delivery",
+    table: Deliveries.table,
+    member: "news",
+    write: () => tables.put(Deliveries, delivery.deliveryId, DELIVERY_ROW, delivery),
+    read: async () => itemsIn((await tables.get(Deliveries, delivery.deliveryId, DELIVERY_ROW))!),
+  },
+  {
+    what: "violations that arose",
+    table: NewViolationRows.table,
+    member: "items",
+    write: () => {
+      const { name, id, subscriptionId } = vault;
+      const items = packNewViolations([[1, "added", 1_700_000_000, {}]]);
+      const key = newViolationsKey(NOW, name, 0);
+      return tables.put(NewViolationRows, STATE, key, { name, vaultId: id, subscriptionId, items });
+    },
+    read: () => {
+      const cursor = encodeCursor({ k: newViolationsFrom(NOW), i: 0 });
+      return newViolations(tables, () => Promise.reject(new Error("Nothing is exempted.")), new Date(START), cursor, 0);
+    },
+  },
+  {
+    what: "the readers of an asset",
+    table: AssetUses.table,
+    member: "readers",
+    write: () => tables.put(AssetUses, WORKSPACE, assetUseKey(use), use),
+    read: async () => readersOf(WORKSPACE, (await tables.get(AssetUses, WORKSPACE, assetUseKey(use)))!),
+  },
+  {
+    what: "the edges of a resource",
+    table: Resources.table,
+    member: "edges",
+    write: () =>
+      tables.put(Resources, DEPENDENCIES, RESOURCE, {
+        id: "/subscriptions/s/app",
+        hash: "h",
+        edges: packEdges(new Map([["e", 1]])),
+        count: 1,
+      }),
+    read: async () => unpackEdges(RESOURCE, (await tables.get(Resources, DEPENDENCIES, RESOURCE))!),
+    mayBeEmpty: true,
+  },
 ];
 
-test.for(PLACES)("garbage in $what names the row to whoever reads it", async ({ table, member, write, read }) => {
-  await write();
-  await read();
-  const stranger = TableClient.fromConnectionString(azurite.connectionString(), table, {
-    allowInsecureConnection: true,
-  });
-  const rows: { partitionKey: string; rowKey: string; [member: string]: unknown }[] = [];
-  for await (const row of stranger.listEntities<Record<string, Uint8Array>>())
-    if (row[member] !== undefined) rows.push(row as (typeof rows)[number]);
-  expect(rows).toHaveLength(1);
-  const { partitionKey, rowKey, [member]: whole } = rows[0]!;
-  for (const [, bytes] of GARBAGE) {
-    await stranger.updateEntity({ partitionKey, rowKey, [member]: bytes }, "Merge");
-    const error = await read().then(
-      () => undefined,
-      (reason: unknown) => reason,
-    );
-    expect(error).toBeInstanceOf(StorageCorrupt);
-    expect(error).toMatchObject({ table, partitionKey, rowKey });
-    expect(String(error)).toContain(member);
-    expect(String(error)).not.toContain(VALUE);
-  }
-  await stranger.updateEntity({ partitionKey, rowKey, [member]: whole }, "Merge");
-  await read();
-});
+test.for(PLACES)(
+  "garbage in $what names the row to whoever reads it",
+  async ({ table, member, write, read, mayBeEmpty }) => {
+    await write();
+    await read();
+    const stranger = TableClient.fromConnectionString(azurite.connectionString(), table, {
+      allowInsecureConnection: true,
+    });
+    const rows: { partitionKey: string; rowKey: string; [member: string]: unknown }[] = [];
+    for await (const row of stranger.listEntities<Record<string, Uint8Array>>())
+      if (row[member] !== undefined) rows.push(row as (typeof rows)[number]);
+    expect(rows).toHaveLength(1);
+    const { partitionKey, rowKey, [member]: whole } = rows[0]!;
+    for (const [, bytes] of GARBAGE) {
+      if (mayBeEmpty && bytes.length === 0) continue;
+      await stranger.updateEntity({ partitionKey, rowKey, [member]: bytes }, "Merge");
+      const error = await read().then(
+        () => undefined,
+        (reason: unknown) => reason,
+      );
+      expect(error).toBeInstanceOf(StorageCorrupt);
+      expect(error).toMatchObject({ table, partitionKey, rowKey });
+      expect(String(error)).toContain(member);
+      expect(String(error)).not.toContain(VALUE);
+    }
+    await stranger.updateEntity({ partitionKey, rowKey, [member]: whole }, "Merge");
+    await read();
+  },
+);

@@ -1,13 +1,7 @@
+import { pack } from "../../storage/packed.ts";
 import { DAY_MS } from "../../time.ts";
 import type { SignInLine, UseLine, VaultLine } from "./query.ts";
-import {
-  type AssetUseRecord,
-  packReaders,
-  type Reader,
-  type SignInRecord,
-  unpackReaders,
-  type VaultUseRecord,
-} from "./rows.ts";
+import { type AssetUseRecord, type Reader, readersOf, type SignInRecord, type VaultUseRecord } from "./rows.ts";
 
 // What a reading adds to what is known. Everything is a latest instant, or the count of a whole day that a later reading counts
 // again: the same rows may be read any number of times.
@@ -21,12 +15,13 @@ export const DAYS_COUNTED = 30;
 const LONGEST_SILENCE_MS = 2 * DAY_MS;
 
 export function mergedAsset(
+  workspaceId: string,
   before: AssetUseRecord | undefined,
   lines: readonly UseLine[],
   nameOf: (appId: string) => string | undefined,
 ): AssetUseRecord {
   const { vaultName, type, name } = before ?? lines[0]!;
-  const readers = new Map((before ? unpackReaders(before.readers) : []).map((one) => [one.id, one]));
+  const readers = new Map((before ? readersOf(workspaceId, before) : []).map((one) => [one.id, one]));
   for (const [id, own] of Map.groupBy(lines, ({ callerId }) => callerId))
     readers.set(id, mergedReader(readers.get(id), own, nameOf));
   const kept = [...readers.values()].sort((a, b) => (a.lastAt > b.lastAt ? -1 : 1)).slice(0, MAX_READERS);
@@ -36,7 +31,7 @@ export function mergedAsset(
     type,
     name,
     lastAt: latest(before?.lastAt, ...lines.map(({ lastAt }) => lastAt)),
-    readers: packReaders(kept),
+    readers: pack(kept),
     ...(more && { more }),
   };
 }

@@ -4,6 +4,7 @@ import type { LogAnalytics, QueryAnswer } from "../../azure/log-analytics.ts";
 import type { Clock, Randomness } from "../../runtime.ts";
 import { isConflict } from "../../storage/conflict.ts";
 import { type Entity, type Row, withoutKeys } from "../../storage/entity.ts";
+import { pack } from "../../storage/packed.ts";
 import { type Fence, insert, type Operation, put, remove, type Tables } from "../../storage/tables.ts";
 import { DAY_MS, HOUR_MS, SECOND_MS } from "../../time.ts";
 import type { KeyVaultNames } from "../azure/key-vault-names.ts";
@@ -16,7 +17,7 @@ import {
   AssetUses,
   assetUseKey,
   FENCE_KEY,
-  packReaders,
+  readersOf,
   SIGN_INS,
   SignIns,
   signInKey,
@@ -24,7 +25,6 @@ import {
   UnexpectedReaders,
   UsageFences,
   under,
-  unpackReaders,
   VAULT_USES,
   VaultUses,
   vaultUseKey,
@@ -134,8 +134,8 @@ export function createWorkspaceReader(deps: WorkspaceReaderDeps): WorkspaceReade
     const nameOf = new Map(signIns.map(({ appId, name }) => [appId, name || undefined]));
     const counted = uses.filter(({ vaultName }) => !deps.isServiceVault(vaultName));
     const merge = (before: AssetUseRecord | undefined, lines: readonly (typeof uses)[number][]) =>
-      mergedAsset(before, lines, (appId) => nameOf.get(appId));
-    await bringUpToDate(walk, ASSET_USES, AssetUses, grouped(counted, assetUseKey), merge, judged(now));
+      mergedAsset(workspaceId, before, lines, (appId) => nameOf.get(appId));
+    await bringUpToDate(walk, ASSET_USES, AssetUses, grouped(counted, assetUseKey), merge, judged(workspaceId, now));
     const old = under(workspaceId, UNEXPECTED);
     const before = UNEXPECTED + encodeTime(Math.max(0, now.getTime() - KEEP_NEWS_MS));
     for await (const rows of tables.pages(UnexpectedReaders, { ...old, before, select: [] }))
@@ -149,10 +149,10 @@ export function createWorkspaceReader(deps: WorkspaceReaderDeps): WorkspaceReade
    * Looks who was not expected, where that was not known yet. What is to be told is written before the row that says it was
    * looked at: who dies between writes it once more, under the same id.
    */
-  function judged(now: Date) {
+  function judged(workspaceId: string, now: Date) {
     const look = deps.expected.reading();
     return async (record: AssetUseRecord): Promise<{ record: AssetUseRecord; operations: Operation[] }> => {
-      const readers = unpackReaders(record.readers);
+      const readers = readersOf(workspaceId, record);
       const open = readers.filter(({ expected }) => expected === undefined);
       if (open.length === 0) return { record, operations: [] };
       const isExpected = await look(record);
@@ -160,7 +160,7 @@ export function createWorkspaceReader(deps: WorkspaceReaderDeps): WorkspaceReade
       for (const reader of open) reader.expected = isExpected(reader);
       const unexpected = open.filter(({ expected }) => expected === false);
       const told = unexpected.map((reader) => toldOf(record, reader, now, randomness));
-      return { record: { ...record, readers: packReaders(readers) }, operations: told };
+      return { record: { ...record, readers: pack(readers) }, operations: told };
     };
   }
 

@@ -1,8 +1,8 @@
-import { deflateRawSync, inflateRawSync } from "node:zlib";
 import * as z from "zod";
 import { ASSET_TYPES, type AssetType } from "../../inventory/asset.ts";
 import { entity } from "../../storage/entity.ts";
 import { keyEnd, keyText } from "../../storage/keys.ts";
+import { unpackBytes, unpacking } from "../../storage/packed.ts";
 import { fenceEntity } from "../../storage/tables.ts";
 import { Failure } from "../rows.ts";
 
@@ -109,10 +109,6 @@ export const UNUSED = "unused";
 export const NAMES_PER_ROW = 5000;
 export const furtherUnusedKey = (vaultKey: string, index: number): string =>
   index === 0 ? vaultKey : `${vaultKey}|${index}`;
-export const packNames = (names: readonly string[]): Uint8Array<ArrayBuffer> =>
-  new Uint8Array(deflateRawSync(JSON.stringify(names)));
-export const unpackNames = (packed: Uint8Array): string[] =>
-  z.array(z.string()).parse(JSON.parse(inflateRawSync(packed).toString()));
 
 const text = (part: string): string => keyText(part.toLowerCase());
 export const ASSET_USES = "a|";
@@ -126,7 +122,8 @@ export const vaultUseKey = (vaultName: string): string => VAULT_USES + text(vaul
 export const signInKey = (appId: string, keyId: string): string => `${SIGN_INS}${text(appId)}|${text(keyId)}`;
 export const under = (partitionKey: string, prefix: string) => ({ partitionKey, from: prefix, before: keyEnd(prefix) });
 
-export const packReaders = (readers: readonly Reader[]): Uint8Array<ArrayBuffer> =>
-  new Uint8Array(deflateRawSync(JSON.stringify(readers)));
-export const unpackReaders = (packed: Uint8Array): Reader[] =>
-  z.array(Reader).parse(JSON.parse(inflateRawSync(packed).toString()));
+/** @throws StorageCorrupt when the row of the use in the workspace holds no readers. */
+export const readersOf = (workspaceId: string, use: AssetUseRecord): Reader[] =>
+  unpacking(AssetUses, { partitionKey: workspaceId, rowKey: assetUseKey(use) }, "readers", () =>
+    unpackBytes(use.readers, z.array(Reader)),
+  );

@@ -4,7 +4,7 @@ import { DAY_MS } from "../../time.ts";
 import { type Edge, principalId, type Resource } from "../edge.ts";
 import type { EdgeSource, Told } from "../source.ts";
 import type { WorkspaceReader } from "./read-workspace.ts";
-import { ASSET_USES, type AssetUseRecord, AssetUses, type Reader, under, unpackReaders } from "./rows.ts";
+import { ASSET_USES, type AssetUseRecord, AssetUses, type Reader, readersOf, under } from "./rows.ts";
 import { nameOfReader } from "./unexpected.ts";
 import type { UnusedSecrets } from "./unused.ts";
 
@@ -35,7 +35,7 @@ export function createLogSource(deps: {
       for await (const rows of tables.pages(AssetUses, under(unit, ASSET_USES)))
         for (const row of rows) {
           const record = withoutKeys(row);
-          for (const one of unpackReaders(record.readers).filter(({ lastAt }) => lastAt >= since))
+          for (const one of readersOf(unit, record).filter(({ lastAt }) => lastAt >= since))
             addEdge(principals, record, one);
         }
       for (const told of principals.values()) yield told satisfies Told;

@@ -1,6 +1,9 @@
 import pMap from "p-map";
+import * as z from "zod";
 import type { AssetUse } from "../../compliance/references.ts";
 import type { Clock } from "../../runtime.ts";
+import type { Row } from "../../storage/entity.ts";
+import { pack, unpack } from "../../storage/packed.ts";
 import type { Tables } from "../../storage/tables.ts";
 import { DAY_MS, SECOND_MS } from "../../time.ts";
 import { Edges, placeOfEdge, rangeOf, vaultPrefix } from "../rows.ts";
@@ -10,12 +13,10 @@ import {
   assetUseKey,
   furtherUnusedKey,
   NAMES_PER_ROW,
-  packNames,
   UNUSED,
   UnusedTold,
   type UnusedToldRecord,
   under,
-  unpackNames,
   VAULT_USES,
   VaultUses,
   vaultUseKey,
@@ -110,8 +111,8 @@ export function createUnusedSecrets(deps: {
     return found;
   }
 
-  async function look(vaultName: string, today: string, before: readonly UnusedToldRecord[]): Promise<void> {
-    const was = new Set(before.flatMap(({ assets }) => unpackNames(assets)));
+  async function look(vaultName: string, today: string, before: readonly Row<UnusedToldRecord>[]): Promise<void> {
+    const was = new Set(before.flatMap((row) => unpack(UnusedTold, row, "assets", z.array(z.string()))));
     const is = new Set((await of(vaultName)).map(({ asset, unused }) => (unused ? UNUSED_MARK : "") + asset));
     const other = [...is].filter((one) => !was.has(one)).concat([...was].filter((one) => !is.has(one)));
     const changed = [...new Set(other.map((one) => one.replace(UNUSED_MARK, "")))];
@@ -121,7 +122,7 @@ export function createUnusedSecrets(deps: {
     const rows = Math.max(1, Math.ceil(names.length / NAMES_PER_ROW));
     // The first one last, since it says when it was looked and how many there are.
     for (let index = rows - 1; index >= 0; index--) {
-      const assets = packNames(names.slice(index * NAMES_PER_ROW, (index + 1) * NAMES_PER_ROW));
+      const assets = pack(names.slice(index * NAMES_PER_ROW, (index + 1) * NAMES_PER_ROW));
       const key = furtherUnusedKey(vaultUseKey(vaultName), index);
       await tables.put(UnusedTold, UNUSED, key, { lookedOn: today, assets, ...(rows > 1 && index === 0 && { rows }) });
     }
@@ -132,7 +133,7 @@ export function createUnusedSecrets(deps: {
 
     async tell() {
       const today = clock.now().toISOString().slice(0, 10);
-      const told = new Map<string, UnusedToldRecord>();
+      const told = new Map<string, Row<UnusedToldRecord>>();
       for await (const page of tables.pages(UnusedTold, { partitionKey: UNUSED }))
         for (const row of page) told.set(row.rowKey, row);
       const vaults = new Map<string, string>();

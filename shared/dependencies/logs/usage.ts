@@ -11,10 +11,10 @@ import {
   AssetUses,
   assetUseKey,
   type Reader,
+  readersOf,
   SignIns,
   signInKey,
   type UnexpectedReader,
-  unpackReaders,
   VaultUses,
   vaultUseKey,
   WORKSPACES,
@@ -77,7 +77,7 @@ export function createUsage(deps: {
 
   const readersIn = async (workspaceId: string, place: AssetPlace): Promise<{ readers: Reader[]; more: boolean }> => {
     const found = await tables.get(AssetUses, workspaceId, assetUseKey(place));
-    return { readers: found ? unpackReaders(found.readers) : [], more: found?.more === true };
+    return { readers: found ? readersOf(workspaceId, found) : [], more: found?.more === true };
   };
 
   async function stateOf(workspaceId: string, vaultName: string): Promise<LogState> {
