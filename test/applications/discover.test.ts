@@ -1,9 +1,10 @@
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { appIdOf, keyIdOf } from "../../infra/local/cloud/company/applications.ts";
 import type { Config } from "../../shared/config/config.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
+import { startTableProxy } from "../support/table-proxy.ts";
 import { applications, caller, Deployment, everything } from "./room.ts";
 
 const APPS = 40;
@@ -69,13 +70,20 @@ describe("a discovery", () => {
     expect(deployment.evaluations).toBe(1);
   });
 
-  test("that finds nothing changed reads Graph once, and no application's row", async () => {
+  test("that finds nothing changed reads Graph once, and neither reads nor writes an application's row", async () => {
+    const proxy = await startTableProxy(deployment.connectionString);
+    onTestFinished(() => proxy.stop());
+    deployment = new Deployment(proxy.connectionString, live);
     const process = deployment.start();
     await process.applications.discover(caller);
     deployment.messages.length = 0;
     live.cloud.control.resetCounts();
+    proxy.requests.length = 0;
     expect(await deployment.scheduled("full", process)).toMatchObject({ status: "completed", ...truth() });
     expect(graphCalls()).toBe(3);
+    const rows = proxy.requests.filter(({ path, filter }) => path.startsWith("Applications") && filter !== undefined);
+    expect(rows.length).toBeGreaterThan(0);
+    expect(rows.filter(({ filter }) => /RowKey (?:ge|eq) 'a!/.test(filter!))).toEqual([]);
     live.cloud.control.resetCounts();
     expect(await deployment.scheduled("changes", process)).toMatchObject({ mode: "changes", ...truth() });
     expect(graphCalls()).toBe(1);
@@ -114,11 +122,41 @@ describe("a discovery", () => {
     expect(again).toMatchObject({ status: "completed", ...truth() });
   });
 
+  test("of changes has compliance evaluated when something came, changed or went, and only then", async () => {
+    const process = deployment.start();
+    await process.applications.discover(caller);
+    deployment.messages.length = 0;
+    const { directory } = live.cloud.control;
+    const evaluated: number[] = [];
+    for (const change of [
+      () => {},
+      () => directory.putApplication({ name: "Passing by", secrets: [{ name: "s", expiresInDays: 5 }] }),
+      () => directory.changeApplication(appIdOf("Passing by"), { displayName: "Passing" }),
+      () => directory.removeApplication(appIdOf("Passing by")),
+    ]) {
+      change();
+      const before = deployment.evaluations;
+      await deployment.scheduled("changes", process);
+      evaluated.push(deployment.evaluations - before);
+    }
+    expect(evaluated).toEqual([0, 1, 1, 1]);
+  });
+
   test("lists everything where the link is lost or may not be used", async () => {
     const process = deployment.start();
     await process.applications.discover(caller);
     deployment.messages.length = 0;
+    live.cloud.control.addFault({
+      match: { operation: "graph.applicationsDelta" },
+      action: { kind: "deny" },
+      times: 1,
+    });
+    expect(await deployment.scheduled("changes", process)).toMatchObject({ mode: "full", status: "completed" });
+    // With a new link, not with the one that was lost.
     live.cloud.control.addFault({ match: { operation: "graph.applicationsDelta" }, action: { kind: "deny" } });
     expect(await deployment.scheduled("changes", process)).toMatchObject({ mode: "full", status: "completed" });
+    live.cloud.control.clearFaults();
+    await deployment.scheduled("full", process);
+    expect(await deployment.scheduled("changes", process)).toMatchObject({ mode: "changes", status: "completed" });
   });
 });

@@ -49,7 +49,8 @@ test("a discovery is asked for, followed and found in applications, assets and t
   const csv = await service.admin("GET", "/api/assets/discovery/assets?source=entra&format=csv");
   expect(csv.text.trimEnd().split("\r\n")).toHaveLength(1 + begun.body.credentials);
   const { body: entries } = await service.admin("GET", "/audit/entries?event_type=applications.discovered");
-  expect(entries.items).toMatchObject([{ outcome: "success", target: { id: begun.body.runId } }]);
+  const counted = { apps: 12, added: 12, updated: 0, removed: 0 };
+  expect(entries.items).toMatchObject([{ outcome: "success", target: { id: begun.body.runId }, details: counted }]);
 });
 
 test.each([

@@ -1,0 +1,36 @@
+import { expect, test } from "vitest";
+import { reasonsAgainst } from "../../shared/applications/rotatable.ts";
+
+const NOW = Date.parse("2026-11-21T10:00:00.000Z");
+const OWNER = "5a1c0d3e-0000-4000-8000-000000000001";
+const secret = { keyId: "k", kind: "secret" as const, of: "application" as const, expiresOn: NOW / 1000 + 86_400 };
+
+/** What stands in the way of an application with one secret, its identity having these permissions. */
+const codes = (permissions: string[], owners: string[] | undefined, objectId: string | undefined = OWNER) =>
+  reasonsAgainst(
+    {
+      kind: "application",
+      credentials: [secret],
+      ...(owners && { owners: owners.map((id) => ({ id })) }),
+    },
+    { permissions, ...(objectId && { objectId }) },
+    NOW,
+  ).map(({ code }) => code);
+
+test.for([
+  ["Application.ReadWrite.All", []],
+  ["Directory.ReadWrite.All", []],
+  ["Application.ReadWrite.OwnedBy", ["notOwner"]],
+  ["Application.Read.All", ["notPermitted"]],
+] as const)("with the permission %s an application of others has the reasons %j", ([permission, reasons]) => {
+  expect(codes([permission], ["somebody-else"])).toEqual(reasons);
+});
+
+test("an owner's permission does for its own, and where a list need not name all owners", () => {
+  const owned = ["Application.ReadWrite.OwnedBy"];
+  expect(codes(owned, ["somebody-else", OWNER], OWNER.toUpperCase())).toEqual([]);
+  expect(codes(owned, undefined)).toEqual([]);
+  const others = (count: number) => Array.from({ length: count }, (_, index) => `owner-${index}`);
+  expect(codes(owned, others(19))).toEqual(["notOwner"]);
+  expect(codes(owned, others(20))).toEqual([]);
+});
