@@ -1,9 +1,9 @@
 import * as z from "zod";
 import type { Clock } from "../runtime.ts";
-import { repeatOnConflict } from "../storage/conflict.ts";
+import { repeatOnConflict, unlessChanged } from "../storage/conflict.ts";
 import { entity, type Row } from "../storage/entity.ts";
 import { keyEnd } from "../storage/keys.ts";
-import { insert, type Operation, RowChanged, remove, replace, type Tables } from "../storage/tables.ts";
+import { insert, type Operation, remove, replace, type Tables } from "../storage/tables.ts";
 import { DAY_MS, MINUTE_MS, SECOND_MS } from "../time.ts";
 
 /** Failures of one username from one address after which that pair is refused. */
@@ -166,9 +166,7 @@ export function createSignInFailures(deps: {
         for await (const rows of tables.pages(Failures, { partitionKey, select: ["expiresAt"] })) {
           for (const row of rows.filter(({ expiresAt }) => expiresAt <= now)) {
             // One that failed again in this moment keeps its row: the ETag no longer fits.
-            await tables.remove(Failures, partitionKey, row.rowKey, row.etag).catch((error: unknown) => {
-              if (!(error instanceof RowChanged)) throw error;
-            });
+            await unlessChanged(tables.remove(Failures, partitionKey, row.rowKey, row.etag));
           }
         }
       }

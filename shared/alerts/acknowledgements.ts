@@ -8,6 +8,7 @@ import type { Clock } from "../runtime.ts";
 import { entity, type Row, withoutKeys } from "../storage/entity.ts";
 import { keyEnd } from "../storage/keys.ts";
 import { put, remove, type Tables } from "../storage/tables.ts";
+import { isUlid } from "../ulid.ts";
 import { itemsIn } from "./delivery.ts";
 import type { EndItem, Followed, FollowedAlert } from "./followed.ts";
 import type { History } from "./history.ts";
@@ -160,7 +161,7 @@ export function createAcknowledgements(deps: {
 
     async remove(id, caller) {
       const ruleId = id.slice(0, id.indexOf("."));
-      const found = /^[0-9A-Z]{26}\./i.test(id)
+      const found = isUlid(ruleId)
         ? [...(await of(ruleId)).values()].find((row) => acknowledgementId(row).toLowerCase() === id.toLowerCase())
         : undefined;
       if (!found) throw notFound(`The acknowledgement ${id.slice(0, 300)}`);

@@ -1,10 +1,10 @@
 import * as z from "zod";
 import type { Clock, Logger } from "../runtime.ts";
 import type { Settings } from "../settings/settings.ts";
+import { isConflict } from "../storage/conflict.ts";
 import { type Row, withoutKeys } from "../storage/entity.ts";
 import { pack, unpackBytes, unpacking } from "../storage/packed.ts";
 import type { Queues } from "../storage/queues.ts";
-import { RowChanged, RowExists } from "../storage/tables.ts";
 import { HOUR_MS, MINUTE_MS } from "../time.ts";
 import type { Acknowledgements } from "./acknowledgements.ts";
 import { DELIVERY_QUEUE, type DeliveryRecord, deliveryIdOf, MAX_ITEMS, partsOf } from "./delivery.ts";
@@ -89,7 +89,7 @@ export function createEvaluation(
           await work(item);
         } catch (error) {
           // One rule's failure is not the others': all are tried, then the run fails and is seen to.
-          if (!(error instanceof RowChanged || error instanceof RowExists)) failures.push(error);
+          if (!isConflict(error)) failures.push(error);
         }
       }
     };

@@ -113,9 +113,10 @@ export function createSnoozes(deps: {
 
   async function find(id: string): Promise<Row<SnoozeRecord> | undefined> {
     if (isUlid(id)) return (await all()).find(({ snoozeId }) => snoozeId === id);
-    if (!/^[0-9A-Z]{26}\.[a-z0-9._-]{1,300}$/i.test(id)) return undefined;
     const at = id.indexOf(".");
-    const key = snoozeKey({ ruleId: id.slice(0, at), assetId: id.slice(at + 1).toLowerCase() });
+    const place = { ruleId: id.slice(0, at), assetId: id.slice(at + 1).toLowerCase() };
+    if (!isUlid(place.ruleId) || !/^[a-z0-9._-]{1,300}$/.test(place.assetId)) return undefined;
+    const key = snoozeKey(place);
     return await tables.get(SnoozeRows, SNOOZES, key);
   }
 

@@ -9,6 +9,7 @@ import { notFound, Problem } from "../http/problem.ts";
 import type { Moment } from "../inventory/health.ts";
 import { VaultBusy } from "../inventory/write.ts";
 import { createRuns, RunBusy } from "../runs/runs.ts";
+import { waitForRun } from "../runs/wait-for-run.ts";
 import type { Clock, Logger } from "../runtime.ts";
 import { isConflict } from "../storage/conflict.ts";
 import { type Row, withoutKeys } from "../storage/entity.ts";
@@ -194,16 +195,7 @@ export function createApplications(
         throw new Problem("conflict", detail, { members: { runId: under.runId } });
       }
       const { runId } = under ?? (await begin("full", "api", caller));
-      let timer: NodeJS.Timeout | undefined;
-      const late = new Promise<void>((resolve) => {
-        timer = setTimeout(resolve, waitMs);
-      });
-      // What goes on after the answer, or fails, is finished by the queue's message.
-      const done = work(runId).catch((error: unknown) => {
-        log.warn("A discovery is left to its message", { runId, reason: error instanceof Error ? error.name : "" });
-      });
-      await Promise.race([done, late]);
-      clearTimeout(timer);
+      await waitForRun(work(runId), { runId, late: AbortSignal.timeout(waitMs), log });
       return { run: await runs.get(runId), isNew: under === undefined };
     },
 

@@ -12,6 +12,7 @@ import type { Moment } from "../inventory/health.ts";
 import { type InventoryWriter, VaultBusy } from "../inventory/write.ts";
 import type { HolderWriting } from "../inventory/write-holder.ts";
 import { createRuns, type ListFailure, RunBusy } from "../runs/runs.ts";
+import { waitForRun } from "../runs/wait-for-run.ts";
 import type { Clock, Logger, Randomness } from "../runtime.ts";
 import { createKeptSecrets } from "../secrets/kept-secrets.ts";
 import { isConflict } from "../storage/conflict.ts";
@@ -251,16 +252,7 @@ export function createB2c(deps: {
       const { tenantId } = row;
       const under = await runs(tenantId).active();
       const { runId } = under ?? (await begin(tenantId, "api", caller));
-      let timer: NodeJS.Timeout | undefined;
-      const late = new Promise<void>((resolve) => {
-        timer = setTimeout(resolve, deps.waitMs ?? WAIT_MS);
-      });
-      // What goes on after the answer, or fails, is finished by the queue's message.
-      const done = work(tenantId, runId).catch((error: unknown) => {
-        log.warn("A discovery is left to its message", { runId, reason: error instanceof Error ? error.name : "" });
-      });
-      await Promise.race([done, late]);
-      clearTimeout(timer);
+      await waitForRun(work(tenantId, runId), { runId, late: AbortSignal.timeout(deps.waitMs ?? WAIT_MS), log });
       return { run: await runs(tenantId).get(runId), isNew: under === undefined };
     },
 

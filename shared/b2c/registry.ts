@@ -1,7 +1,7 @@
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
 import type { ServiceKeyVault } from "../azure/service-key-vault.ts";
-import { changedSince, requireMatch } from "../http/conditional.ts";
+import { changedMeanwhile, matchedWrite, requireMatch } from "../http/conditional.ts";
 import type { Caller } from "../http/endpoint.ts";
 import { invalidBody, notFound, Problem } from "../http/problem.ts";
 import type { Clock, Logger } from "../runtime.ts";
@@ -83,20 +83,10 @@ export function createRegistry(deps: {
     return row?.removing ? undefined : row;
   }
 
-  /** @param onConflict - Says what it means that the row was not as it should be. */
-  async function write(
-    next: TenantRecord,
-    operations: Operation[],
-    onConflict: () => Promise<Problem> | Problem,
-  ): Promise<TenantRow> {
+  async function write(next: TenantRecord, operations: Operation[]): Promise<TenantRow> {
     const rowKey = tenantKey(next.tenantId);
-    try {
-      const etags = await tables.transaction(TenantRows.table, TENANTS, operations);
-      return { ...next, partitionKey: TENANTS, rowKey, etag: etags.get(rowKey)! };
-    } catch (error) {
-      if (isConflict(error)) throw await onConflict();
-      throw error;
-    }
+    const etags = await tables.transaction(TenantRows.table, TENANTS, operations);
+    return { ...next, partitionKey: TENANTS, rowKey, etag: etags.get(rowKey)! };
   }
 
   /** What the audit log has of it. */
@@ -144,10 +134,13 @@ export function createRegistry(deps: {
           put(Statuses, statusKey(tenantId), {}),
           secrets.stillKept(kept),
         ];
-        return await write(next, operations, async () => {
+        try {
+          return await write(next, operations);
+        } catch (error) {
+          if (!isConflict(error)) throw error;
           await refuseKnown(tenantId);
-          return new Problem("conflict", `${THE_TENANT} was changed in this moment. Repeat the request.`);
-        });
+          throw changedMeanwhile(undefined, THE_TENANT);
+        }
       });
       return { row, status: await statusOf(tenantId) };
     },
@@ -188,11 +181,7 @@ export function createRegistry(deps: {
           replace(TenantRows, tenantKey(before.tenantId), next, before.etag),
           ...(secret ? [secrets.stillKept(secret)] : []),
         ];
-        return await write(next, operations, () =>
-          ifMatch === undefined
-            ? new Problem("conflict", `${THE_TENANT} was changed in this moment. Repeat the request.`)
-            : changedSince(THE_TENANT),
-        );
+        return await matchedWrite(write(next, operations), ifMatch, THE_TENANT);
       };
       const row = await audited(audit, event, effect, (after) => ({ after: entered(withoutKeys(after)) }));
       if (clientSecret !== undefined) await dueAtOnce(row.tenantId);

@@ -1,7 +1,7 @@
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
 import { CloudFailure } from "../azure/failure.ts";
-import { changedSince, requireMatch } from "../http/conditional.ts";
+import { matchedWrite, requireMatch } from "../http/conditional.ts";
 import type { Caller } from "../http/endpoint.ts";
 import { notFound } from "../http/problem.ts";
 import { CREDENTIAL_KINDS } from "../inventory/asset.ts";
@@ -114,12 +114,7 @@ export function createRemoval(deps: {
         }
         // Said before, to be heard after it: who dies in between leaves nothing half-way for long.
         await later(tenantId);
-        try {
-          await tables.replace(TenantRows, { ...row, removing: true });
-        } catch (error) {
-          if (isConflict(error)) throw changedSince(THE_TENANT);
-          throw error;
-        }
+        await matchedWrite(tables.replace(TenantRows, { ...row, removing: true }), ifMatch, THE_TENANT);
         try {
           await finish(tenantId);
         } catch (error) {

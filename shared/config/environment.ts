@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { DAY_SECONDS, MINUTE_SECONDS } from "../time.ts";
 import { cloudEndpoints } from "./clouds.ts";
 
 /** What a value looks like, in words, with its bounds and unit: docs/settings.md is made of these and the descriptions. */
@@ -300,7 +301,7 @@ const schedules = {
  */
 const runtime = {
   DISCOVERY_MAX_WORKERS: integer(1, 200).optional(),
-  DISCOVERY_SCAN_TIMEOUT: integer(60, 86_400).optional(),
+  DISCOVERY_SCAN_TIMEOUT: integer(MINUTE_SECONDS, DAY_SECONDS).optional(),
   ENABLE_NOTIFICATIONS: flag.optional(),
   ENABLE_COMPLIANCE_SCANNING: flag.optional(),
   LOG_LEVEL: z.enum(["DEBUG", "INFO", "WARNING", "ERROR"]).optional(),

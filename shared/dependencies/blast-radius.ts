@@ -1,3 +1,4 @@
+import { DAY_SECONDS, HOUR_SECONDS, MINUTE_SECONDS } from "../time.ts";
 import type { ConsumerKind, Edge, Resource } from "./edge.ts";
 import type { FoundEdge } from "./query.ts";
 
@@ -202,9 +203,9 @@ export function effectOf({ refresh, pinned, strength, resource }: Edge): string 
 
 function timeText(seconds: number): string {
   const units = [
-    [86_400, "day"],
-    [3600, "hour"],
-    [60, "minute"],
+    [DAY_SECONDS, "day"],
+    [HOUR_SECONDS, "hour"],
+    [MINUTE_SECONDS, "minute"],
   ] as const;
   const [size, name] = units.find(([size]) => seconds >= size && seconds % size === 0) ?? [1, "second"];
   const count = seconds / size;

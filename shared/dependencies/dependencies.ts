@@ -12,6 +12,7 @@ import { type AssetPlace, type AssetRecord, type AssetType, assetId, placesOf, s
 import { type Moment, statusOf } from "../inventory/health.ts";
 import type { AssetQueries, FoundAsset } from "../inventory/query.ts";
 import { isOver } from "../runs/kept-runs.ts";
+import { waitForRun } from "../runs/wait-for-run.ts";
 import type { Clock, Logger, Randomness } from "../runtime.ts";
 import { withoutKeys } from "../storage/entity.ts";
 import type { Queues } from "../storage/queues.ts";
@@ -235,13 +236,8 @@ export function createDependencies(deps: {
     async discover(caller) {
       const under = await runs.active();
       const { runId } = await begin({ mode: "full", trigger: "api" }, caller);
-      // What goes on after the answer, or fails, is finished by the queue's messages.
-      const done = work.work(runId, false).catch((error: unknown) => {
-        log.warn("A run is left to its message", { runId, reason: error instanceof Error ? error.name : "" });
-      });
       const late = AbortSignal.timeout(waitMs);
-      const waited = new Promise<void>((resolve) => late.addEventListener("abort", () => resolve(), { once: true }));
-      await Promise.race([done, waited]);
+      await waitForRun(work.work(runId, false), { runId, late, log });
       let run = await runs.get(runId);
       // The last units may be in the hands of the queue's workers.
       for (; !isOver(run) && !late.aborted; run = await runs.get(runId)) await delay(LOOK_AGAIN_MS);

@@ -3,11 +3,11 @@ import { audited } from "../audit/audited.ts";
 import type { Appender } from "../audit/event.ts";
 import { isServiceVault } from "../azure/service-key-vault.ts";
 import type { Config } from "../config/config.ts";
-import { changedSince, requireMatch } from "../http/conditional.ts";
+import { requireMatch } from "../http/conditional.ts";
 import type { Caller } from "../http/endpoint.ts";
 import { invalidBody, Problem } from "../http/problem.ts";
 import type { Clock, Randomness } from "../runtime.ts";
-import { isConflict, repeatOnConflict } from "../storage/conflict.ts";
+import { repeatOnConflict } from "../storage/conflict.ts";
 import { entity, withoutKeys } from "../storage/entity.ts";
 import type { Tables } from "../storage/tables.ts";
 import { organizationAddress } from "./org-url.ts";
@@ -78,7 +78,7 @@ export function createDevopsSettings(deps: SettingsDependencies): DevopsSettings
   const { tables, audit, config, clock, randomness } = deps;
   const row = () => tables.get(SettingsRow, DEVOPS, SETTINGS);
 
-  /** Without `If-Match` it is changed once more where another change came first, since each names what it changes. */
+  /** Where another change came first it is changed once more, since each names what it changes; `If-Match` then fails. */
   async function write(
     { orgUrl, projectIds, copies }: SettingsChange,
     ifMatch: string | undefined,
@@ -99,13 +99,8 @@ export function createDevopsSettings(deps: SettingsDependencies): DevopsSettings
         updatedAt: now.toISOString(),
         updatedBy: caller.actor,
       };
-      try {
-        if (found) await tables.replace(SettingsRow, { ...keysOf(found), ...next });
-        else await tables.insert(SettingsRow, DEVOPS, SETTINGS, next);
-      } catch (error) {
-        if (isConflict(error) && ifMatch !== undefined) throw changedSince(THE_SETTINGS);
-        throw error;
-      }
+      if (found) await tables.replace(SettingsRow, { ...keysOf(found), ...next });
+      else await tables.insert(SettingsRow, DEVOPS, SETTINGS, next);
       return next;
     });
   }

@@ -1,9 +1,9 @@
 import type { Audit } from "../audit/audit.ts";
-import { IntervalSealed } from "../audit/interval.ts";
+import { enterEnd } from "../runs/enter-end.ts";
 import type { Clock, Logger, Randomness } from "../runtime.ts";
 import { isConflict, unlessChanged } from "../storage/conflict.ts";
 import { type Row, withoutKeys } from "../storage/entity.ts";
-import type { Tables } from "../storage/tables.ts";
+import { RowChanged, type Tables } from "../storage/tables.ts";
 import { measure } from "../telemetry.ts";
 import { SECOND_MS } from "../time.ts";
 import { newestFirst } from "../ulid.ts";
@@ -54,9 +54,6 @@ export interface ScanEnd {
   /** Ends a scan that never came to its vaults. */
   fail(scanId: string, failure: ScanRecord["failure"]): Promise<void>;
 }
-
-/** How many ids the entry of an end may get in one go; more than two takes a clock that is wrong. */
-const ENTRY_ATTEMPTS = 3;
 
 type Ending = NonNullable<ScanRecord["ending"]>;
 type Decision = Omit<Ending, "entryId" | "finishedAt">;
@@ -208,36 +205,36 @@ export function createScanEnd(deps: EndDeps): ScanEnd {
     if (renewed.status === "rejected") throw renewed.reason;
   }
 
-  /**
-   * Enters the end in the audit log, once under one id. Where that can't be entered any more, a worker died long ago before
-   * it could, and the end gets another id. Answers the scan's row; undefined when another worker has changed it.
-   */
-  async function enter(scan: Row<ScanRecord>, ending: Ending, attempt = 1): Promise<Row<ScanRecord> | undefined> {
+  /** Enters the end in the audit log. Answers the scan's row; undefined when another worker has changed it. */
+  async function enter(scan: Row<ScanRecord>, ending: Ending): Promise<Row<ScanRecord> | undefined> {
+    const event = {
+      id: ending.entryId,
+      type: "scan.finished",
+      caller: { actor: "system", requestId: scan.requestId },
+      outcome: ending.status === "completed" ? "success" : "failure",
+      target: { type: "scan", id: scan.scanId },
+      details: {
+        mode: scan.mode,
+        status: ending.status,
+        vaults: scan.vaultsTotal,
+        vaultsDone: ending.vaultsDone,
+        vaultsFailed: ending.vaultsFailed,
+        subscriptionsFailed: scan.subscriptionOutcomes.filter((one) => one.failure).length,
+        added: ending.tally.added,
+        updated: ending.tally.updated,
+        removed: ending.tally.removed,
+      },
+    } as const;
+    let row = scan;
+    const keep = async (entryId: string) => {
+      row = await tables.replace(Scans, { ...row, ending: { ...ending, entryId } });
+    };
     try {
-      await audit.append({
-        id: ending.entryId,
-        type: "scan.finished",
-        caller: { actor: "system", requestId: scan.requestId },
-        outcome: ending.status === "completed" ? "success" : "failure",
-        target: { type: "scan", id: scan.scanId },
-        details: {
-          mode: scan.mode,
-          status: ending.status,
-          vaults: scan.vaultsTotal,
-          vaultsDone: ending.vaultsDone,
-          vaultsFailed: ending.vaultsFailed,
-          subscriptionsFailed: scan.subscriptionOutcomes.filter((one) => one.failure).length,
-          added: ending.tally.added,
-          updated: ending.tally.updated,
-          removed: ending.tally.removed,
-        },
-      });
-      return scan;
+      await enterEnd(audit, event, { keep, clock, randomness });
+      return row;
     } catch (error) {
-      if (!(error instanceof IntervalSealed) || attempt === ENTRY_ATTEMPTS) throw error;
-      const again = { ...ending, entryId: randomness.ulid(clock.now()) };
-      const changed = await unlessChanged(tables.replace(Scans, { ...scan, ending: again }));
-      return changed && (await enter(changed, again, attempt + 1));
+      if (error instanceof RowChanged && error.table === Scans.table) return undefined;
+      throw error;
     }
   }
 

@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { isConflict } from "../storage/conflict.ts";
 import { Problem } from "./problem.ts";
 
 /** 412: the resource is no longer what the caller's `If-Match` says. `what` names it: "The alert rule". */
@@ -20,9 +21,31 @@ export const entityTag = ({ etag }: { etag: string }): string =>
  * @throws {Problem} preconditionFailed
  */
 export function requireMatch(etag: string, ifMatch: string | undefined, what: string): void {
-  if (ifMatch === undefined || ifMatch.trim() === "*") return;
+  if (!namesState(ifMatch)) return;
   const shown = entityTag({ etag });
   if (!tagsIn(ifMatch).some((tag) => tag === etag || tag === shown)) throw changedSince(what);
+}
+
+/** Whether `If-Match` is about certain states, and not only about there being any. */
+const namesState = (ifMatch: string | undefined): ifMatch is string => ifMatch !== undefined && ifMatch.trim() !== "*";
+
+/** What it is that another writer was faster than a request with this `If-Match`: 412 where it names a state, else 409. */
+export const changedMeanwhile = (ifMatch: string | undefined, what: string): Problem =>
+  namesState(ifMatch)
+    ? changedSince(what)
+    : new Problem("conflict", `${what} was changed in this moment. Repeat the request.`);
+
+/**
+ * What the write of a resource answers that `requireMatch` let through.
+ *
+ * @throws {Problem} preconditionFailed or conflict, as `changedMeanwhile` says, when another writer was faster
+ */
+export async function matchedWrite<T>(write: Promise<T>, ifMatch: string | undefined, what: string): Promise<T> {
+  try {
+    return await write;
+  } catch (error) {
+    throw isConflict(error) ? changedMeanwhile(ifMatch, what) : error;
+  }
 }
 
 /** Whether `If-None-Match` (RFC 9110, 13.1.2) names what would be answered, which 304 then says. */

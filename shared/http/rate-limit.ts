@@ -1,9 +1,10 @@
 import { createHash } from "node:crypto";
 import * as z from "zod";
 import type { Clock } from "../runtime.ts";
+import { isConflict, unlessChanged } from "../storage/conflict.ts";
 import { entity, type Row } from "../storage/entity.ts";
 import { keyText } from "../storage/keys.ts";
-import { RowChanged, RowExists, type Tables } from "../storage/tables.ts";
+import type { Tables } from "../storage/tables.ts";
 import { HOUR_MS, MINUTE_MS, SECOND_MS } from "../time.ts";
 
 /** Callers remembered in memory; the oldest are forgotten first. A forgotten caller only costs one more read. */
@@ -119,7 +120,7 @@ export function createRateLimiter(deps: { tables: Tables; clock: Clock; limits: 
         memory.times = times;
         return decisions;
       } catch (error) {
-        if (!(error instanceof RowChanged || error instanceof RowExists)) throw error;
+        if (!isConflict(error)) throw error;
         memory.row = undefined;
         memory.sharedUntil = now + SHARED_FOR;
       }
@@ -147,9 +148,7 @@ export function createRateLimiter(deps: { tables: Tables; clock: Clock; limits: 
           for (const row of rows) {
             if (row.lastAt >= before) continue;
             // A caller that came back in this moment keeps its row: the ETag no longer fits.
-            await tables.remove(Calls, partitionKey, row.rowKey, row.etag).catch((error: unknown) => {
-              if (!(error instanceof RowChanged)) throw error;
-            });
+            await unlessChanged(tables.remove(Calls, partitionKey, row.rowKey, row.etag));
           }
         }
       }

@@ -5,8 +5,9 @@ import { LINES_KEY, Lines, STATE } from "../compliance/layout.ts";
 import { faultOfTotals, renewTotals } from "../inventory/renew-totals.ts";
 import type { Clock, Logger, Randomness } from "../runtime.ts";
 import type { Settings } from "../settings/settings.ts";
+import { isConflict } from "../storage/conflict.ts";
 import { type Row, withoutKeys } from "../storage/entity.ts";
-import { insert, type Operation, put, RowChanged, RowExists, replace, type Tables } from "../storage/tables.ts";
+import { insert, type Operation, put, replace, type Tables } from "../storage/tables.ts";
 import { DAY_MS, MINUTE_MS } from "../time.ts";
 import { type Doubt, readStanding } from "./doubt.ts";
 import { createMender, type Restorers, type WalkIdentity } from "./mend.ts";
@@ -217,7 +218,7 @@ export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
         const walk = await walkDue(requestId);
         if (walk) await goOn(walk, requestId);
       } catch (error) {
-        if (!(error instanceof RowChanged || error instanceof RowExists) || error.table !== Walks.table) throw error;
+        if (!isConflict(error) || error.table !== Walks.table) throw error;
         log.info("Another worker goes on with the reconciliation");
       }
     },

@@ -3,13 +3,12 @@ import type { Appender } from "../audit/event.ts";
 import type { Graph } from "../azure/graph.ts";
 import { isServiceVault } from "../azure/service-key-vault.ts";
 import type { Config } from "../config/config.ts";
-import { changedSince, requireMatch } from "../http/conditional.ts";
+import { changedSince, matchedWrite, requireMatch } from "../http/conditional.ts";
 import type { Caller } from "../http/endpoint.ts";
 import { invalidBody, notFound, Problem } from "../http/problem.ts";
 import { assetId } from "../inventory/asset.ts";
 import type { Clock, Logger } from "../runtime.ts";
 import type { Settings } from "../settings/settings.ts";
-import { isConflict } from "../storage/conflict.ts";
 import type { Row } from "../storage/entity.ts";
 import { StorageCorrupt, type Tables } from "../storage/tables.ts";
 import type { MatchedApp } from "./match.ts";
@@ -73,7 +72,7 @@ export function createPolicies(deps: {
   async function existing(appId: string, ifMatch: string | undefined): Promise<Row<PolicyRecord>> {
     const row = await stored(appId);
     if (!row) throw notFound(`A policy of the application ${appId}`);
-    requireMatch(row.etag, ifMatch, "The policy");
+    requireMatch(row.etag, ifMatch, THE_POLICY);
     return row;
   }
 
@@ -146,8 +145,8 @@ export function createPolicies(deps: {
       const app = await deps.app(appId);
       if (!app) throw notFound(`The application ${appId}`);
       const before = await stored(appId);
-      if (before) requireMatch(before.etag, ifMatch, "The policy");
-      else if (ifMatch !== undefined) throw changedSince("The policy");
+      if (before) requireMatch(before.etag, ifMatch, THE_POLICY);
+      else if (ifMatch !== undefined) throw changedSince(THE_POLICY);
       await refuseImpossible(app, change);
       const { expiryDays, ...rest } = change;
       const record: PolicyRecord = {
@@ -167,10 +166,12 @@ export function createPolicies(deps: {
         after: shownOf(record),
       };
       return await audited(audit, event, () =>
-        unlessChangedMeanwhile(
+        matchedWrite(
           before
             ? tables.replace(Policies, { ...record, partitionKey: POLICIES, rowKey: before.rowKey, etag: before.etag })
             : tables.insert(Policies, POLICIES, policyKey(appId), record),
+          ifMatch,
+          THE_POLICY,
         ),
       );
     },
@@ -184,7 +185,7 @@ export function createPolicies(deps: {
         before: shownOf(row),
       };
       await audited(audit, event, () =>
-        unlessChangedMeanwhile(tables.remove(Policies, POLICIES, row.rowKey, row.etag)),
+        matchedWrite(tables.remove(Policies, POLICIES, row.rowKey, row.etag), ifMatch, THE_POLICY),
       );
     },
   };
@@ -193,6 +194,8 @@ export function createPolicies(deps: {
 /** All policies, a request per 1,000; without those that this service did not write. */
 export const allPolicies = (tables: Tables, log: Logger): AsyncGenerator<Row<PolicyRecord>[]> =>
   tables.pages(Policies, { partitionKey: POLICIES, onCorrupt: (row) => log.error(row.message) });
+
+const THE_POLICY = "The policy";
 
 /** Days that a new secret lives once the tenant's policy has had its say. */
 export const lifeOf = (days: number, policy: Awaited<ReturnType<Graph["passwordPolicy"]>>): number =>
@@ -206,12 +209,3 @@ const shownOf = ({ automatic, expiryDays, overlapDays, updateKeyVaults, targets 
   updateKeyVaults,
   targets,
 });
-
-async function unlessChangedMeanwhile<T>(write: Promise<T>): Promise<T> {
-  try {
-    return await write;
-  } catch (error) {
-    if (isConflict(error)) throw changedSince("The policy");
-    throw error;
-  }
-}

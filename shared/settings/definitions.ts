@@ -1,5 +1,6 @@
 import * as z from "zod";
 import type { Config } from "../config/config.ts";
+import { DAY_SECONDS, HOUR_SECONDS, MINUTE_SECONDS } from "../time.ts";
 
 export const LOG_LEVELS = ["DEBUG", "INFO", "WARNING", "ERROR"] as const;
 
@@ -69,9 +70,9 @@ export const DEFINITIONS: { readonly [K in SettingKey]: DefinitionOf<SettingValu
   discoveryScanTimeout: {
     category: "performance",
     type: "integer",
-    default: 3600,
-    minimum: 60,
-    maximum: 86_400,
+    default: HOUR_SECONDS,
+    minimum: MINUTE_SECONDS,
+    maximum: DAY_SECONDS,
     environmentVariable: "DISCOVERY_SCAN_TIMEOUT",
     description: "Seconds after which a scan that is not finished ends as timed out.",
   },

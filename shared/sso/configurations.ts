@@ -1,11 +1,11 @@
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
-import { changedSince, requireMatch } from "../http/conditional.ts";
+import { matchedWrite, requireMatch } from "../http/conditional.ts";
 import type { Caller, Role } from "../http/endpoint.ts";
 import { notFound, Problem } from "../http/problem.ts";
 import type { OutgoingOptions } from "../outgoing/outgoing.ts";
 import type { Clock, Logger, Randomness } from "../runtime.ts";
-import { isConflict, repeatOnConflict } from "../storage/conflict.ts";
+import { repeatOnConflict } from "../storage/conflict.ts";
 import { withoutKeys } from "../storage/entity.ts";
 import { insert, type Operation, replace, type Tables } from "../storage/tables.ts";
 import type { SsoChange, SsoConfigurationView } from "./api.ts";
@@ -89,14 +89,8 @@ export function createConfigurations(deps: {
     const operation = before
       ? replace(Configuration, CONFIGURATION_KEY, next, before.etag)
       : insert(Configuration, CONFIGURATION_KEY, next);
-    try {
-      await tables.transaction(Configuration.table, SSO, [operation, ...also]);
-    } catch (error) {
-      if (isConflict(error) && ifMatch !== undefined) throw changedSince(THE_CONFIGURATION);
-      if (isConflict(error))
-        throw new Problem("conflict", `${THE_CONFIGURATION} was changed in this moment. Repeat it.`);
-      throw error;
-    }
+    const written = tables.transaction(Configuration.table, SSO, [operation, ...also]);
+    await matchedWrite(written, ifMatch, THE_CONFIGURATION);
   }
 
   /** What every change writes along. */

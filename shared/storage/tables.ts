@@ -4,9 +4,10 @@ import type { Logger } from "../runtime.ts";
 import { createTableClients } from "./clients.ts";
 import type { StoreClock } from "./clock.ts";
 import { check, columnOf, decode, encode, isCut, type StoredRow } from "./columns.ts";
+import { isConflict } from "./conflict.ts";
 import type { StorageConnection } from "./connection.ts";
 import type { Entity, Row } from "./entity.ts";
-import { errorCode, RowChanged, RowExists, StorageCorrupt } from "./errors.ts";
+import { errorCode, RowChanged, StorageCorrupt } from "./errors.ts";
 import { createFence, type Fence, type FenceRecord } from "./fence.ts";
 import { MAX_PAGE_SIZE, MAX_TRANSACTION_BYTES, MAX_TRANSACTION_OPERATIONS } from "./limits.ts";
 import { type Operation, remove } from "./operations.ts";
@@ -184,7 +185,7 @@ export function createTables(
           if (now === undefined) return await tables.insert(e, partitionKey, rowKey, next);
           return await tables.replace(e, { ...next, partitionKey, rowKey, etag: now.etag });
         } catch (error) {
-          if (!(error instanceof RowChanged || error instanceof RowExists)) throw error;
+          if (!isConflict(error)) throw error;
           if (tries === MODIFY_TRIES) throw new RowChanged(e.table, partitionKey, rowKey);
           await delay(Math.random() * Math.min(MODIFY_MAX_PAUSE_MS, MODIFY_FIRST_PAUSE_MS * 2 ** tries));
         }

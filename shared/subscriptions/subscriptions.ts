@@ -4,7 +4,7 @@ import type { Identity } from "../azure/identity.ts";
 import type { KeyVaults } from "../azure/key-vault.ts";
 import type { ResourceManager } from "../azure/resource-manager.ts";
 import type { Config } from "../config/config.ts";
-import { changedSince, entityTag, requireMatch } from "../http/conditional.ts";
+import { entityTag, matchedWrite, requireMatch } from "../http/conditional.ts";
 import type { Caller } from "../http/endpoint.ts";
 import { type Page, type PageRequest, pageOfAll } from "../http/paging.ts";
 import { notFound, Problem } from "../http/problem.ts";
@@ -14,7 +14,7 @@ import type { VaultFailure } from "../inventory/vault.ts";
 import type { Clock } from "../runtime.ts";
 import type { Settings } from "../settings/settings.ts";
 import type { Row } from "../storage/entity.ts";
-import { RowChanged, RowExists, type Tables } from "../storage/tables.ts";
+import { RowExists, type Tables } from "../storage/tables.ts";
 import { type ConnectionTest, testConnection } from "./connection-test.ts";
 import { readEntries, SUBSCRIPTIONS_PARTITION, type SubscriptionRecord, SubscriptionRow } from "./entries.ts";
 import { type EndedScan, type LastScan, readLastScans, recordLastScan } from "./scans.ts";
@@ -248,13 +248,8 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
   }
 
   async function mark(row: Row<SubscriptionRecord>, ifMatch: string | undefined) {
-    try {
-      return await tables.replace(SubscriptionRow, { ...row, removingSince: clock.now().toISOString() });
-    } catch (error) {
-      if (error instanceof RowChanged && ifMatch !== undefined && ifMatch.trim() !== "*")
-        throw changedSince(SUBSCRIPTION);
-      throw error;
-    }
+    const marked = tables.replace(SubscriptionRow, { ...row, removingSince: clock.now().toISOString() });
+    return await matchedWrite(marked, ifMatch, SUBSCRIPTION);
   }
 
   /** One that nobody added: its inventory can be forgotten where no scan would bring it back. */

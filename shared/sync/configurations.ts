@@ -1,13 +1,12 @@
 import type { Audit } from "../audit/audit.ts";
 import { audited } from "../audit/audited.ts";
 import type { ServiceKeyVault } from "../azure/service-key-vault.ts";
-import { requireMatch } from "../http/conditional.ts";
+import { matchedWrite, requireMatch } from "../http/conditional.ts";
 import type { Caller } from "../http/endpoint.ts";
 import { parse } from "../http/input.ts";
 import { invalidBody, notFound, Problem, retryLater } from "../http/problem.ts";
 import type { Clock, Logger, Randomness } from "../runtime.ts";
 import { createKeptSecrets, type SecretReference, type SecretsOwner } from "../secrets/kept-secrets.ts";
-import { isConflict } from "../storage/conflict.ts";
 import { type Row, withoutKeys } from "../storage/entity.ts";
 import { keyEnd } from "../storage/keys.ts";
 import type { Queues } from "../storage/queues.ts";
@@ -229,7 +228,7 @@ export function createConfigurations(deps: {
         if (reference && !kept) operations.push(secrets.stillKept(reference));
         // Said before as well, to be heard after it: who dies in between leaves no record waiting for its schedule.
         await queues.send(CONFIGURED_QUEUE, { provider: id }, { delaySeconds: REPEATED_SECONDS });
-        const etags = await write(operations);
+        const etags = await write(operations, ifMatch);
         await queues.send(CONFIGURED_QUEUE, { provider: id });
         return { ...next, partitionKey: SYNC, rowKey: configurationKey(id), etag: etags.get(configurationKey(id))! };
       });
@@ -242,7 +241,7 @@ export function createConfigurations(deps: {
       if (before) requireMatch(before.etag, ifMatch, THE_CONFIGURATION);
       const event = { type: "syncProvider.removed", caller, target: { type: "syncProvider", id } };
       await audited(audit, { ...event, ...(before && { before: { settings: before.settings } }) }, () =>
-        write([remove(Configurations, configurationKey(id), etag)]),
+        write([remove(Configurations, configurationKey(id), etag)], ifMatch),
       );
     },
 
@@ -308,14 +307,8 @@ export function createConfigurations(deps: {
     return await secrets.write(JSON.stringify(secret), useOf(provider, settings));
   }
 
-  async function write(operations: Operation[]): Promise<Map<string, string>> {
-    try {
-      return await tables.transaction(Configurations.table, SYNC, operations);
-    } catch (error) {
-      if (isConflict(error))
-        throw new Problem("conflict", `${THE_CONFIGURATION} was changed in this moment. Repeat it.`);
-      throw error;
-    }
+  async function write(operations: Operation[], ifMatch: string | undefined): Promise<Map<string, string>> {
+    return await matchedWrite(tables.transaction(Configurations.table, SYNC, operations), ifMatch, THE_CONFIGURATION);
   }
 }
 

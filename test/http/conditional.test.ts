@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { entityTag, isCurrent, requireMatch } from "../../shared/http/conditional.ts";
+import { entityTag, isCurrent, matchedWrite, requireMatch } from "../../shared/http/conditional.ts";
+import { RowChanged, RowExists, RowMissing } from "../../shared/storage/errors.ts";
 
 const STORED = `W/"datetime'2026-11-21T10%3A00%3A00.0000000Z'"`;
 
@@ -35,6 +36,28 @@ describe("If-Match", () => {
     expect(() => requireMatch(etag, header, "The thing")).toThrow(
       expect.objectContaining({ code: "preconditionFailed" }),
     );
+  });
+});
+
+describe("a write that another writer was faster than", () => {
+  const conflicts = [RowChanged, RowExists, RowMissing].map((Conflict) => new Conflict("Things", "p", "r"));
+  const refusal = async (error: Error, ifMatch?: string) =>
+    await matchedWrite(Promise.reject(error), ifMatch, "The thing").catch((thrown: unknown) => thrown);
+
+  test.each([
+    ['"a"', "preconditionFailed"],
+    ["", "preconditionFailed"],
+    // Neither says which state is to be changed.
+    ["*", "conflict"],
+    [undefined, "conflict"],
+  ])("is refused under %s as %s", async (ifMatch, code) => {
+    for (const conflict of conflicts) expect(await refusal(conflict, ifMatch)).toMatchObject({ code });
+  });
+
+  test("is told from one that failed", async () => {
+    const broken = new Error("broken");
+    expect(await refusal(broken, '"a"')).toBe(broken);
+    expect(await matchedWrite(Promise.resolve(1), '"a"', "The thing")).toBe(1);
   });
 });
 

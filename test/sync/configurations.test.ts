@@ -189,6 +189,17 @@ describe("a provider's credentials", () => {
     expect(await room.settled(made.recordId)).toMatchObject({ state: "inSync" });
   });
 
+  test("are changed by one of two who saw the same state", async () => {
+    await configure();
+    const { etag } = (await room.sync.configurations.find("aws"))!;
+    const change = () =>
+      save({ ...key, region: REGION }, etag).then(
+        () => "saved",
+        (error: unknown) => (error as Problem).code,
+      );
+    expect((await Promise.all([change(), change()])).sort()).toEqual(["preconditionFailed", "saved"]);
+  });
+
   test("that are missing fail the records, which run once they are given", async () => {
     await configure();
     const { etag } = (await room.sync.configurations.find("aws"))!;

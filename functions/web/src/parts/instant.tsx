@@ -1,13 +1,14 @@
 import { Tooltip } from "@fluentui/react-components";
+import { DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS } from "./time.ts";
 
 const LOCAL = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
 const RELATIVE = new Intl.RelativeTimeFormat(undefined, { numeric: "auto" });
 const UNITS = [
-  ["year", 365 * 86_400],
-  ["month", 30 * 86_400],
-  ["day", 86_400],
-  ["hour", 3_600],
-  ["minute", 60],
+  ["year", 365 * DAY_MS],
+  ["month", 30 * DAY_MS],
+  ["day", DAY_MS],
+  ["hour", HOUR_MS],
+  ["minute", MINUTE_MS],
 ] as const;
 
 /** An instant in the reader's own time zone; in UTC when pointed at. */
@@ -24,7 +25,7 @@ export function Instant({ at, relative = false }: { at: string | null; relative?
 }
 
 function relativeTo(date: Date): string {
-  const seconds = (date.getTime() - Date.now()) / 1000;
-  const [unit, length] = UNITS.find(([, length]) => Math.abs(seconds) >= length) ?? ["second", 1];
-  return RELATIVE.format(Math.round(seconds / length), unit);
+  const away = date.getTime() - Date.now();
+  const [unit, length] = UNITS.find(([, length]) => Math.abs(away) >= length) ?? ["second", SECOND_MS];
+  return RELATIVE.format(Math.round(away / length), unit);
 }

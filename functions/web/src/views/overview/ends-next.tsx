@@ -7,10 +7,10 @@ import { Bars } from "../../parts/charts.tsx";
 import { Instant } from "../../parts/instant.tsx";
 import { navigate } from "../../parts/router.tsx";
 import { StatusBadge } from "../../parts/status.tsx";
+import { DAY_MS } from "../../parts/time.ts";
 import { useIsNarrow } from "../../parts/width.ts";
 import { useSummary } from "./summary.ts";
 
-const DAY_MS = 86_400_000;
 /** The summary counts these days of UTC one by one. */
 const PAST_DAYS = 28;
 const NEXT_DAYS = 90;

@@ -3,6 +3,7 @@ import { api } from "../../api/client.ts";
 import { createHref } from "../../parts/address.ts";
 import { Answer } from "../../parts/answer.tsx";
 import { Instant } from "../../parts/instant.tsx";
+import { DAY_MS } from "../../parts/time.ts";
 
 const SHOWN = 5;
 const DAYS = 7;
@@ -52,7 +53,7 @@ export function VaultFailures() {
 export function AlertFailures() {
   const styles = useStyles();
   // By the day, so that the question stays the same.
-  const since = new Date(Date.now() - DAYS * 86_400_000).toISOString().slice(0, 10);
+  const since = new Date(Date.now() - DAYS * DAY_MS).toISOString().slice(0, 10);
   const failed = api.useQuery("get", "/alerts/history", {
     params: { query: { status: "failed", start_date: since, limit: SHOWN } },
   });
