@@ -1,7 +1,7 @@
 import { createHmac } from "node:crypto";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
-import { BACK_OFF_SECONDS } from "../../shared/alerts/attempt.ts";
+import { BACK_OFF_SECONDS, LEASE_MS } from "../../shared/alerts/attempt.ts";
 import { scrubbed } from "../../shared/alerts/deliver-webhook.ts";
 import { DELIVERY_ROW, Deliveries, operationIdOf } from "../../shared/alerts/delivery.ts";
 import { MAILBOXES, Mailboxes, mailboxKey } from "../../shared/alerts/mailbox.ts";
@@ -11,7 +11,7 @@ import { caller, openRoom, type Room, type RoomOptions } from "./room.ts";
 
 let azurite: TestStorage;
 let cloud: Cloud;
-const ACCOUNTS = Array.from({ length: 49 }, (_, index) => `deliver${String(index).padStart(2, "0")}`);
+const ACCOUNTS = Array.from({ length: 51 }, (_, index) => `deliver${String(index).padStart(2, "0")}`);
 let next = 0;
 let room: Room;
 
@@ -315,6 +315,51 @@ describe("a webhook", () => {
     await room.drainAll(alerts);
     expect(cloud.control.sunk("right")).toHaveLength(1);
     expect((await history(rule.ruleId))[0]!.status).toBe("delivered");
+  });
+
+  describe("that two workers have at once", () => {
+    /** Does this work just before the nth transaction from now on. */
+    function beforeTransaction(nth: number, work: () => Promise<void>): void {
+      const transaction = room.tables.transaction;
+      let count = 0;
+      room.tables.transaction = async (...operations) => {
+        if (++count === nth) await work();
+        return await transaction(...operations);
+      };
+    }
+    const begun = async () => {
+      const { rule, received } = await room.webhookRule();
+      const [slow, fast] = [room.instance(), room.instance()];
+      await slow.evaluate();
+      const { deliveryId } = room.messages[0]!.message as { deliveryId: string };
+      return { rule, received, slow, fast, deliveryId };
+    };
+
+    test("is posted by the one that takes it in hand first", async () => {
+      const { rule, received, slow, fast, deliveryId } = await begun();
+      beforeTransaction(1, () => fast.deliver(deliveryId));
+      await slow.deliver(deliveryId);
+      await room.drainAll(slow);
+      expect(received()).toHaveLength(1);
+      expect((await history(rule.ruleId))[0]).toMatchObject({ status: "delivered", parts: [{ attempts: 1 }] });
+    });
+
+    test("is left to the one that has it in hand, and posted again under the same id once that is too slow", async () => {
+      const { rule, received, slow, fast, deliveryId } = await begun();
+      // The slow one has posted it and not yet written so.
+      beforeTransaction(2, async () => {
+        await fast.deliver(deliveryId);
+        expect(received()).toHaveLength(1);
+        room.clock.add(LEASE_MS);
+        await fast.deliver(deliveryId);
+      });
+      await slow.deliver(deliveryId);
+      await room.drainAll(slow);
+      expect(received()).toHaveLength(2);
+      expect(new Set(received().map(({ headers }) => headers["webhook-id"])).size).toBe(1);
+      const parts = [{ attempts: 2, mayBeRepeated: true }];
+      expect((await history(rule.ruleId))[0]).toMatchObject({ status: "delivered", parts });
+    });
   });
 
   test("to a private address is refused unless the configuration allows it", async () => {

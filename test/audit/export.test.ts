@@ -8,6 +8,7 @@ import { decodePDFRawStream, PDFDocument, PDFRawStream, StandardFonts } from "pd
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { publicKeyText } from "../../shared/audit/chain/signing.ts";
 import { createTrust } from "../../shared/audit/chain/trust.ts";
+import type { AuditEntry } from "../../shared/audit/entry.ts";
 import { auditCsv } from "../../shared/audit/export/csv.ts";
 import { exportPart, MAX_PDF_ENTRIES } from "../../shared/audit/export/export.ts";
 import { createPdf } from "../../shared/audit/export/pdf.ts";
@@ -314,6 +315,54 @@ describe("a PDF", () => {
     expect(text.split("\n")).toEqual(
       expect.arrayContaining([words, "entryChanged (2026-11-21T10:10Z, e-1): Changed."]),
     );
+  });
+
+  describe("counts what happened by event, by actor and by outcome", () => {
+    /** The tables of counts by their titles, from the top down, of the page that has them. */
+    async function countsOf(entries: AuditEntry[]): Promise<Record<string, string[]>> {
+      const placed = await textsOf(await createPdf(entries, about, font));
+      const heading = placed.find(({ text }) => text === "What happened")!;
+      const below = placed.filter(({ page, y }) => page === heading.page && y < heading.y);
+      const lines = [...Map.groupBy(below, ({ y }) => y).values()].map((line) => line.sort((a, b) => a.x - b.x));
+      const [titles, ...rows] = lines.sort(([a], [b]) => b!.y - a!.y);
+      const tables: Record<string, string[]> = {};
+      for (const [at, { x, text }] of titles!.entries()) {
+        if (at % 2 > 0) continue;
+        const cells = rows.map((row) => row.slice(row.findIndex((cell) => Math.abs(cell.x - x) < 1)));
+        tables[text] = cells
+          .filter(([name]) => Math.abs(name!.x - x) < 1)
+          .map(([name, n]) => `${name!.text}: ${n!.text}`);
+      }
+      return tables;
+    }
+
+    test("the most frequent first, an intent and its outcome as one, every repeat of a refusal", async () => {
+      const counts = await countsOf([
+        { ...entry(), requestId: "1" },
+        { ...entry(), requestId: "2", outcome: "refused", actor: "bob", count: 5 },
+        { ...entry(), requestId: "3", outcome: "intent", eventType: "alertRule.deleted" },
+        { ...entry(), requestId: "3", outcome: "failure", eventType: "alertRule.deleted" },
+        { ...entry(), requestId: "4", outcome: "intent", eventType: "alertRule.deleted" },
+        { ...entry(), requestId: "5", actor: "cid", eventType: "settings.changed" },
+      ]);
+      expect(counts).toEqual({
+        Event: ["user.signedIn: 6", "alertRule.deleted: 2", "settings.changed: 1"],
+        Actor: ["bob: 5", "ada: 3", "cid: 1"],
+        Outcome: ["refused: 5", "success: 2", "failure: 1", "no outcome: 1"],
+      });
+    });
+
+    test("and the rarest together", async () => {
+      const entries = Array.from({ length: 16 }, (_, index) => ({
+        ...entry(),
+        requestId: `request-${index}`,
+        actor: `person-${String(index).padStart(2, "0")}`,
+        count: 20 - index,
+      }));
+      const { Actor: actors } = await countsOf(entries);
+      expect(actors).toHaveLength(14);
+      expect(actors!.slice(-2)).toEqual(["person-12: 8", "3 others: 18"]);
+    });
   });
 
   test("says what was verified, with which key and up to which digest", async () => {

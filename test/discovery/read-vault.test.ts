@@ -3,6 +3,7 @@ import { CloudFailure } from "../../shared/azure/failure.ts";
 import { assetView } from "../../shared/inventory/api.ts";
 import { seventhOf } from "../../shared/inventory/details.ts";
 import { type ReadSevenths, VAULTS, Vaults, vaultKey } from "../../shared/inventory/vault.ts";
+import type { AssetChange } from "../../shared/inventory/write.ts";
 import { withoutKeys } from "../../shared/storage/entity.ts";
 import { DAY_SECONDS } from "../../shared/time.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
@@ -276,6 +277,17 @@ test("a vault all of whose lists fail is left alone twice as long each time, and
   expect(await retryAfterMinutes()).toBeUndefined();
 });
 
+/** Leaves the vault as a worker does that dies, its lease over, before it wrote the vault's own rows. */
+async function leaveHalfWritten(changes: AssetChange[]): Promise<void> {
+  const known = await rooms.writer.known("kv-one");
+  const dies = async () => async () => {
+    throw new Error("died before the vault's own rows");
+  };
+  await expect(rooms.writer.apply(known, withoutKeys(known.row!), changes, "dead", dies)).rejects.toThrow("died");
+  const row = (await rooms.writer.find("kv-one"))!;
+  await rooms.tables.replace(Vaults, { ...row, lockOwner: undefined });
+}
+
 test("a vault that is left alone for a while is scanned all the same where a dead worker left it half written", async () => {
   await rooms.scan("full");
   const open = rooms.cloud.keyVaults.open;
@@ -284,23 +296,30 @@ test("a vault that is left alone for a while is scanned all the same where a dea
   rooms.cloud.keyVaults.open = open;
   const before = await rooms.ids();
 
-  const known = await rooms.writer.known("kv-one");
-  const secrets = await rooms.writer.assetsOf("kv-one", "secret");
-  const gone = [...secrets.values()].map((asset) => ({
-    type: asset.type,
-    name: asset.name,
-    before: asset,
-    after: undefined,
-  }));
-  const dies = async () => async () => {
-    throw new Error("died before the vault's own rows");
-  };
-  await expect(rooms.writer.apply(known, withoutKeys(known.row!), gone, "dead", dies)).rejects.toThrow("died");
-  // As storage has it once the dead worker's lease is over.
-  const row = (await rooms.writer.find("kv-one"))!;
-  await rooms.tables.replace(Vaults, { ...row, lockOwner: undefined });
+  const secrets = [...(await rooms.writer.assetsOf("kv-one", "secret")).values()];
+  await leaveHalfWritten(secrets.map((asset) => ({ ...asset, before: asset, after: undefined })));
 
   await rooms.scan("delta");
   expect(await rooms.ids()).toEqual(before);
   expect(await rooms.writer.find("kv-one")).toMatchObject({ pending: false, failedScans: 0 });
+});
+
+test("a list that can't be read takes nothing out that a dead worker left half written, and shows nothing it half added", async () => {
+  await rooms.scan("full");
+  const before = await rooms.ids();
+  const [known] = (await rooms.writer.assetsOf("kv-one", "secret")).values();
+  const renewed = { ...known!, version: "2", content: "renewed" };
+  const added = { ...known!, name: "half-added" };
+  await leaveHalfWritten([
+    { type: "secret", name: known!.name, before: known, after: renewed },
+    { type: "secret", name: added.name, before: undefined, after: added },
+  ]);
+
+  const open = rooms.cloud.keyVaults.open;
+  rooms.cloud.keyVaults.open = failing("firewall");
+  expect(await scanned("full")).toMatchObject({ status: "failed", ...NOTHING_NEW });
+  expect(await rooms.ids()).toEqual(before);
+  expect(await asset("secret", known!.name)).toEqual(known);
+  rooms.cloud.keyVaults.open = open;
+  expect(await rooms.scan("force")).toMatchObject({ status: "completed", tally: NOTHING_NEW });
 });
