@@ -4,6 +4,7 @@ import { createRequire } from "node:module";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { removeMessagesBesides } from "./azurite-messages.ts";
+import { repeatNothing } from "./azurite-requests.ts";
 import { findRowsByKeys } from "./azurite-rows.ts";
 import "./kept-hmac-keys.mjs";
 
@@ -15,10 +16,13 @@ interface Server {
 type Constructor<T> = new (...args: unknown[]) => T;
 
 const require = createRequire(import.meta.url);
-const load = <T>(path: string): Constructor<T> =>
-  (require(`azurite/dist/src/${path}.js`) as { default: Constructor<T> }).default;
+const open = <T>(path: string): T => require(`azurite/dist/src/${path}.js`) as T;
+const load = <T>(path: string): Constructor<T> => open<{ default: Constructor<T> }>(path).default;
 
 findRowsByKeys(load("table/persistence/LokiTableMetadataStore"));
+// It answers by an error that a row is not there: whose stack is made for nobody.
+Error.stackTraceLimit = 1;
+repeatNothing(open("common/utils/utils"), open("table/generated/utils/utils"), open("queue/generated/utils/utils"));
 removeMessagesBesides(load("common/persistence/LokiExtentMetadataStore"));
 
 const folder = process.env.AZURITE_DATA;

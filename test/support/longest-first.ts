@@ -2,14 +2,22 @@ import { existsSync } from "node:fs";
 import path from "node:path";
 import { BaseSequencer, type TestSpecification } from "vitest/node";
 
-/** Files that take half a minute and more alone, the longest first. */
+/** Files that take 25 seconds and more beside others, the longest first. */
 const LONG = [
   "page/page.test.ts",
   "outcomes/outcomes.test.ts",
-  "docs/browser.test.ts",
+  "state/schedules.test.ts",
   "upgrade/upgrade.test.ts",
-  "build/package.test.ts",
   "clients/clients.test.ts",
+  "build/package.test.ts",
+  "docs/browser.test.ts",
+  "local/start.test.ts",
+  "discovery/looks.test.ts",
+  "secrets.test.ts",
+  "rotation/rotation.test.ts",
+  "governance/compliance.test.ts",
+  "audit/export.test.ts",
+  "discovery/budget.test.ts",
 ].map((file) => path.resolve(import.meta.dirname, "..", file));
 
 /** Begins with the longest files, so that none of them still runs once all others are done. Vitest itself goes by their size. */
