@@ -1,10 +1,10 @@
 import { expect } from "vitest";
 import { fillIn } from "./fill-in.ts";
 import { looksRight } from "./looks.ts";
-import { open, planted, service, withPlanted } from "./opened.ts";
+import { planted, service, visit, withPlanted } from "./opened.ts";
 
 withPlanted("a change is shown before it is made, and keeps what was typed when another was faster", async () => {
-  const { page, complaints } = await open("/#/alerts");
+  const { page, complaints } = await visit("/#/alerts");
   const dialog = page.getByRole("dialog");
   await page.getByRole("button", { name: "New rule" }).click();
   await dialog.getByLabel("Name").fill("Soon");
@@ -49,7 +49,6 @@ withPlanted("a change is shown before it is made, and keeps what was typed when 
   await page.getByText("app-orders").first().waitFor();
   await looksRight(page, "one-rotation");
   expect(complaints).toEqual([]);
-  await page.close();
 });
 
 withPlanted("the end of a secret stays to the second until somebody changes it", async () => {
@@ -57,7 +56,7 @@ withPlanted("the end of a secret stays to the second until somebody changes it",
   const tenant = planted.tenant.replace("/b2c/", "/b2c/tenants/");
   const ends = async () => Date.parse((await service.admin("GET", tenant)).body.clientSecretExpiresOn ?? "");
   expect((await service.admin("PUT", tenant, { clientSecretExpiresOn: end })).status).toBe(200);
-  const { page } = await open(`/#${planted.tenant}`);
+  const { page } = await visit(`/#${planted.tenant}`);
   const dialog = page.getByRole("dialog");
   const save = async () => {
     await dialog.getByRole("button", { name: "Save" }).click();
@@ -75,5 +74,4 @@ withPlanted("the end of a secret stays to the second until somebody changes it",
   await fillIn(dialog, { "The client secret ends on": "" });
   await save();
   expect(await ends()).toBeNaN();
-  await page.close();
 });

@@ -1,7 +1,7 @@
 import { expect } from "vitest";
 import { sampled } from "../support/cases.ts";
 import { fieldOf, fillIn } from "./fill-in.ts";
-import { open, show, withPlanted } from "./opened.ts";
+import { show, visit, withPlanted } from "./opened.ts";
 
 /** A filter of each list that has some: its label, what is chosen or typed there, and what the address then has. */
 type List = [view: string, label: string, value: string, address: string];
@@ -16,7 +16,7 @@ const LISTS: List[] = [
 ];
 
 withPlanted("a list's filters are in the address, and Back takes them back", async () => {
-  const { page, complaints } = await open("/#/license");
+  const { page, complaints } = await visit("/#/license");
   const main = page.getByRole("main");
   for (const [view, label, value, address] of [AUDIT, ...sampled(LISTS, 2)]) {
     await show(page, view);
@@ -33,37 +33,10 @@ withPlanted("a list's filters are in the address, and Back takes them back", asy
     await expect.poll(() => field.inputValue(), { message: view }).toBe(before);
   }
   expect(complaints).toEqual([]);
-  await page.close();
-});
-
-withPlanted("what is typed and not looked for yet is left by Clear and by Back", async () => {
-  const { page, complaints } = await open("/#/inventory?type=key");
-  const main = page.getByRole("main");
-  const name = fieldOf(main, "Name contains");
-  await name.waitFor();
-  // Time stands, so that nothing is looked for before the button is pressed.
-  await page.clock.install();
-  await name.fill("smtp");
-  await main.getByRole("button", { name: "Clear" }).click();
-  await expect.poll(() => page.url()).not.toContain("type=key");
-  await page.clock.runFor(2_000);
-  expect([await name.inputValue(), page.url()]).toEqual(["", expect.not.stringContaining("search=")]);
-
-  await name.fill("smtp");
-  await page.goBack();
-  await expect.poll(() => page.url()).toContain("type=key");
-  await page.clock.runFor(2_000);
-  expect([await name.inputValue(), page.url()]).toEqual(["", expect.not.stringContaining("search=")]);
-
-  await name.fill("sql");
-  await fillIn(main, { Status: "expired" });
-  await expect.poll(() => page.url()).toMatch(/search=sql.*status=expired/);
-  expect(complaints).toEqual([]);
-  await page.close();
 });
 
 withPlanted("what a rule tells of leads to where it is mended", async () => {
-  const { page, complaints } = await open("/#/alerts");
+  const { page, complaints } = await visit("/#/alerts");
   const dialog = page.getByRole("dialog");
   await page.getByRole("button", { name: "New rule" }).click();
   await fillIn(dialog, { Name: "Of violations", "Tells when": "Something is not compliant" });
@@ -73,5 +46,4 @@ withPlanted("what a rule tells of leads to where it is mended", async () => {
   await check.waitFor();
   expect(await check.getAttribute("href")).toBe("#/compliance?check=secret-expired");
   expect(complaints).toEqual([]);
-  await page.close();
 });

@@ -3,7 +3,7 @@ import { expect } from "vitest";
 import { IS_CAMPAIGN } from "../support/cases.ts";
 import { fieldOf, fillIn } from "./fill-in.ts";
 import { FORMS, type FormCase, SECRET, type Step } from "./form-cases.ts";
-import { open, service, show, withPlanted } from "./opened.ts";
+import { clientOf, service, show, visit, withPlanted } from "./opened.ts";
 
 const FIELD_MS = 120_000;
 const SAMPLE = ["a rule by ServiceNow", "what is watched", "a B2C tenant"];
@@ -60,17 +60,9 @@ async function work(page: Page, step: Step): Promise<void> {
 }
 
 /** Everything that the page remembers, as one text: address, storage, the answers and requests that are kept, what is drawn. */
-const remembered = (page: Page): Promise<string> =>
-  page.evaluate(() => {
-    // biome-ignore lint/suspicious/noExplicitAny: React's own tree, and the page's globals, which this program has not
-    const { document, location, localStorage, sessionStorage, history } = globalThis as any;
-    const root = document.getElementById("page");
-    // biome-ignore lint/suspicious/noExplicitAny: as above
-    const isClient = (fiber: any) => fiber.memoizedProps?.client?.getQueryCache !== undefined;
-    let fiber = root[Object.keys(root).find((key) => key.startsWith("__reactContainer"))!];
-    while (fiber && !isClient(fiber)) fiber = fiber.child;
-    const { client } = fiber.memoizedProps;
-    // biome-ignore lint/suspicious/noExplicitAny: as above
+const remembered = async (page: Page): Promise<string> =>
+  await (await clientOf(page)).evaluate((client) => {
+    // biome-ignore lint/suspicious/noExplicitAny: what React Query keeps
     const states = (cache: any) => cache.getAll().map(({ queryKey, state }: any) => ({ queryKey, state }));
     // biome-ignore lint/suspicious/noExplicitAny: as above
     const fields = [...document.querySelectorAll("input, textarea")].map(({ value }: any) => value);
@@ -88,7 +80,7 @@ const remembered = (page: Page): Promise<string> =>
 
 async function fill(name: string, { left, view, steps }: FormCase): Promise<void> {
   for (const path of (await left?.()) ?? []) await service.admin("DELETE", path);
-  const { page, complaints, requested } = await open("/#/license");
+  const { page, complaints, requested } = await visit("/#/license");
   page.setDefaultTimeout(FIELD_MS);
   await page.getByRole("heading", { name: "Licence", exact: true }).waitFor();
   await show(page, typeof view === "string" ? view : await view());
@@ -112,7 +104,6 @@ async function fill(name: string, { left, view, steps }: FormCase): Promise<void
       (text) => !/^http\S+ \{.*"code":"(invalidRequest|notFound|conflict)"|status of 4(00|04|09) /.test(text),
     ),
   ).toEqual([]);
-  await page.close();
 }
 
 /** What is typed into fields for secrets. */

@@ -1,30 +1,39 @@
 import { expect } from "vitest";
 import { LONG_MS, sampled } from "../support/cases.ts";
 import { createHostile, LONG } from "./hostile.ts";
-import { addresses, isDrawn, isLoaded, open, planted, service, show, withBrowser, withPlanted } from "./opened.ts";
+import {
+  addresses,
+  isDrawn,
+  isLoaded,
+  isSpent,
+  planted,
+  service,
+  show,
+  visit,
+  withBrowser,
+  withPlanted,
+} from "./opened.ts";
 import { MARKUP } from "./planted.ts";
 
 withBrowser("what somebody wrote into a tag shows as text", async () => {
-  const { page } = await open("/#/inventory?search=db");
+  const { page } = await visit("/#/inventory?search=db");
   await page.getByText('<img src=x onerror="').first().waitFor();
   await page.getByRole("link", { name: "db", exact: true }).click();
   await page.getByRole("heading", { name: "Facts" }).waitFor();
   await page.getByText("<script>").first().waitFor();
   expect(await page.title()).toBe("Inventory - Credentials and secrets");
-  await page.close();
 });
 
 withPlanted("a directory's credential is called as its application and it are, not by ids", async () => {
-  const { page } = await open("/");
+  const { page } = await visit("/");
   const ofApp = page.getByRole("link", { name: /App 002.*: .*secret-0/ });
   await ofApp.first().waitFor();
   await show(page, "/inventory?source=entra");
   await ofApp.first().waitFor();
-  await page.close();
 });
 
 withPlanted("what people and other systems wrote into names shows as text", async () => {
-  const { page, complaints } = await open("/#/settings");
+  const { page, complaints } = await visit("/#/settings");
   await page.setViewportSize({ width: 360, height: 900 });
   await page.getByRole("heading", { name: "Settings" }).waitFor();
   const shown: [string, string][] = [
@@ -50,14 +59,13 @@ withPlanted("what people and other systems wrote into names shows as text", asyn
     expect(await page.title()).not.toContain("taken");
   }
   expect(complaints).toEqual([]);
-  await page.close();
 });
 
 /** The tags' limit is 256 characters and others' are smaller; but what the API answers may hold any text is drawn as one. */
 withPlanted(
   "4,000 characters in every field that may have them show as text, in every view",
   async () => {
-    const { page, complaints } = await open("/#/license");
+    const { page, complaints } = await visit("/#/license");
     const hostile = createHostile((await service.admin("GET", "/openapi.json")).body);
     await page.setViewportSize({ width: 320, height: 900 });
     await page.route(/\/(api|alerts|audit|auth|b2c|compliance|subscriptions|system)\b/, async (route) => {
@@ -91,9 +99,7 @@ withPlanted(
       expect.soft(await page.title(), view).not.toContain("taken");
     }
     expect(complaints).toEqual([]);
-    // A view that is asked again may have a call under way.
-    await page.unrouteAll({ behavior: "ignoreErrors" });
-    await page.close();
+    isSpent();
   },
   LONG_MS,
 );

@@ -1,5 +1,5 @@
 import { expect } from "vitest";
-import { context, open, service, withBrowser, withPlanted } from "./opened.ts";
+import { context, service, visit, withBrowser, withPlanted } from "./opened.ts";
 import { unlicensed } from "./unlicensed.ts";
 
 withBrowser("another site's form or fetch changes nothing", async () => {
@@ -34,11 +34,9 @@ withBrowser("another site's form or fetch changes nothing", async () => {
   expect(tried).toContain("refused");
   const [answer] = await Promise.all([page.waitForResponse(to), page.getByRole("button").click()]);
   expect([401, 403, 415]).toContain(answer.status());
-  await page.close();
   // The session goes on.
-  const own = await open("/");
+  const own = await visit("/");
   await own.page.getByRole("heading", { name: "Overview", level: 1 }).waitFor();
-  await own.page.close();
 });
 
 withPlanted("another origin of the same site, which gets the session's cookie sent, changes nothing", async () => {

@@ -14,3 +14,4 @@ import "./keyboard.ts";
 import "./changes.ts";
 import "./forms.ts";
 import "./waiting-forms.ts";
+import "./waits.ts";

@@ -7,10 +7,10 @@ import {
   isDrawn,
   needsOf,
   offers,
-  open,
   operationsOf,
   service,
   show,
+  visit,
   withPlanted,
 } from "./opened.ts";
 import { OTHERS, PASSWORD } from "./planted.ts";
@@ -18,7 +18,7 @@ import { unlicensed } from "./unlicensed.ts";
 
 /** What is offered in each view once all of it is there, and whether anything was refused on the way. */
 async function walk(host: string, views: string[]) {
-  const { page, complaints } = await open("/#/license", host);
+  const { page, complaints } = await visit("/#/license", host);
   await page.getByRole("heading", { name: "Licence", exact: true }).waitFor();
   const offered = new Map<string, string[]>();
   for (const view of views) {
@@ -42,7 +42,6 @@ withPlanted(
     expect(admin.complaints).toEqual([]);
     const operations = [...new Set([...admin.offered.values()].flat())];
     expect(operations.length).toBeGreaterThan(IS_CAMPAIGN ? 35 : 10);
-    await admin.page.close();
 
     for (const role of OTHERS) {
       await enter(role, PASSWORD);
@@ -72,7 +71,6 @@ withPlanted(
         refused.map(offers.callTo),
       );
       expect(new Set(answers), role).toEqual(new Set(["403 forbidden"]));
-      await seen.page.close();
     }
 
     await enter(ADMIN.username, ADMIN.password);
@@ -84,7 +82,6 @@ withPlanted(
     expect.soft(unlicensedAdmin.complaints).toEqual([]);
     for (const [view, offered] of unlicensedAdmin.offered)
       expect.soft([view, offered.filter(offers.needsLicence)]).toEqual([view, []]);
-    await unlicensedAdmin.page.close();
   },
   LONG_MS,
 );

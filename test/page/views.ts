@@ -4,6 +4,7 @@ import { ALL_LOOKS, EXTREMES, looksRight, takeOn } from "./looks.ts";
 import {
   addresses,
   isDrawn,
+  keep,
   needsOf,
   offers,
   open,
@@ -11,13 +12,15 @@ import {
   service,
   show,
   signIn,
+  visit,
   withBrowser,
   withPlanted,
 } from "./opened.ts";
 import { unlicensed } from "./unlicensed.ts";
 
 withBrowser("a person signs in and sees the overview, with nothing from another host", async () => {
-  const { page, requested, files, complaints } = await open("/");
+  const opened = await open("/");
+  const { page, requested, files, complaints } = opened;
   await page.getByRole("heading", { name: "Credentials and secrets" }).waitFor();
   await looksRight(page, "sign-in");
   // That nobody is signed in yet is found out by a 401, which the browser tells as an error.
@@ -42,11 +45,11 @@ withBrowser("a person signs in and sees the overview, with nothing from another 
   const total = sizes.reduce((sum, [, size]) => sum + size, 0);
   expect(sizes.length).toBeGreaterThan(3);
   expect(total, JSON.stringify(sizes)).toBeLessThanOrEqual(250 * 1024);
-  await page.close();
+  keep(opened);
 });
 
 withBrowser("the inventory shows every asset, filters in the address, and one asset in full", async () => {
-  const { page, complaints } = await open("/#/inventory?type=key");
+  const { page, complaints } = await visit("/#/inventory?type=key");
   await page.getByRole("row").nth(1).waitFor();
   await looksRight(page, "inventory");
   await looksRight(page, "inventory", EXTREMES);
@@ -54,7 +57,6 @@ withBrowser("the inventory shows every asset, filters in the address, and one as
   await page.getByRole("heading", { name: "Facts" }).waitFor();
   await looksRight(page, "asset");
   expect(complaints).toEqual([]);
-  await page.close();
 });
 
 /** Each kind has its words by the page's types. */
@@ -62,7 +64,7 @@ withBrowser("what is found in the audit log is told in words, with the ten minut
   const { body: document } = await service.admin("GET", "/openapi.json");
   const example = document.paths["/audit/verify"].get.responses["200"].content["application/json"].example;
   const [finding] = example.findings;
-  const { page } = await open("/#/audit");
+  const { page } = await visit("/#/audit");
   await page.route("**/audit/verify", (route) =>
     route.fulfill({ json: { ...example, intact: false, nextCursor: null } }),
   );
@@ -71,7 +73,6 @@ withBrowser("what is found in the audit log is told in words, with the ten minut
   expect(await told.innerText()).toMatch(/^Entry changed, in the ten minutes from .*2026.*: The entry is not what/);
   expect(await told.innerText()).toContain(finding.entryId);
   expect(await told.locator("time").getAttribute("datetime")).toBe(finding.interval);
-  await page.close();
 });
 
 /** Of all that an answer may say, what nobody would say so to a person, such as `needsAttention`; settings keep their names. */
@@ -92,7 +93,7 @@ async function wordsOfApi(): Promise<Set<string>> {
 withPlanted(
   "each view is there in light and dark, on narrow and wide screens",
   async () => {
-    const { page, complaints } = await open("/#/license");
+    const { page, complaints } = await visit("/#/license");
     const all = addresses();
     expect(new Set(all.map(needsOf))).toEqual(new Set(offers.routes.map(({ needs }) => needs)));
     const ofApi = await wordsOfApi();
@@ -111,7 +112,6 @@ withPlanted(
       );
     }
     expect(complaints).toEqual([]);
-    await page.close();
   },
   LONG_MS,
 );
@@ -120,7 +120,7 @@ withPlanted(
 withPlanted(
   "each dialog is there in light and dark, on narrow and wide screens",
   async () => {
-    const { page, complaints } = await open("/#/license");
+    const { page, complaints } = await visit("/#/license");
     const seen = new Set<string>();
     for (const [at, view] of sampled(addresses(), 2).entries()) {
       await show(page, view);
@@ -141,14 +141,13 @@ withPlanted(
     }
     expect(seen.size).toBeGreaterThan(IS_CAMPAIGN ? 35 : 0);
     expect(complaints).toEqual([]);
-    await page.close();
   },
   LONG_MS,
 );
 
 withBrowser("a blast radius is a picture and a list", async () => {
   const { body } = await service.admin("GET", "/api/assets/dependencies?strength=references&limit=1");
-  const { page, complaints } = await open(`/#/dependencies/${encodeURIComponent(body.items[0].secret)}`);
+  const { page, complaints } = await visit(`/#/dependencies/${encodeURIComponent(body.items[0].secret)}`);
   await page.getByRole("heading", { name: "Picture" }).waitFor();
   await page.locator(".react-flow__node").nth(1).waitFor();
   await looksRight(page, "blast-radius");
@@ -163,16 +162,14 @@ withBrowser("a blast radius is a picture and a list", async () => {
     });
   await expect.poll(isCentred).toBe(true);
   expect(complaints).toEqual([]);
-  await page.close();
 });
 
 withBrowser("without a licence the PRO views say what they would do", async () => {
-  const { page, complaints } = await open("/#/license", unlicensed);
+  const { page, complaints } = await visit("/#/license", unlicensed);
   for (const view of ["rotation", "sync", "dependencies", "access", "sso", "b2c", "devops"]) {
     await show(page, `/${view}`);
     await page.getByText("This needs a PRO licence").first().waitFor();
     if (view === "rotation") await looksRight(page, "without-licence");
   }
   expect(complaints).toEqual([]);
-  await page.close();
 });

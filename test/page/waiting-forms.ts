@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import type { Locator, Page, Route } from "playwright-core";
 import { expect } from "vitest";
 import { fieldOf, fillIn, type Typed } from "./fill-in.ts";
-import { open, service, show, withPlanted } from "./opened.ts";
+import { isSpent, open, service, show, visit, withPlanted } from "./opened.ts";
 import { OTHERS, PASSWORD } from "./planted.ts";
 
 const dialogOf = (page: Page) => page.getByRole("dialog");
@@ -34,7 +34,7 @@ async function held(page: Page, path: string) {
 }
 
 withPlanted("a form that waits says so, sends once, and tells how it ended even when it was left", async () => {
-  const { page } = await open("/#/access");
+  const { page } = await visit("/#/access");
   const before = await tokens();
   const first = await held(page, "/auth/tokens");
   const create = await newToken(page);
@@ -69,11 +69,10 @@ withPlanted("a form that waits says so, sends once, and tells how it ended even 
     await page.unroute("**/auth/tokens");
   }
   expect(await tokens()).toBe(before + 4);
-  await page.close();
 });
 
 withPlanted("an answer that is broken is told of with the request to ask about, and what was typed stays", async () => {
-  const { page } = await open("/#/access");
+  const { page } = await visit("/#/access");
   const create = await newToken(page);
   const broken: [string, (route: Route) => Promise<void>][] = [
     ["The service can't be reached", (route) => route.abort("connectionreset")],
@@ -121,7 +120,7 @@ withPlanted("an answer that is broken is told of with the request to ask about, 
   await dialogOf(page).getByRole("button", { name: "Cancel" }).click();
   await dialogOf(page).waitFor({ state: "hidden" });
   expect([refused, await dialogOf(page).count(), await tokens()]).toEqual([1, 0, before]);
-  await page.close();
+  isSpent();
 });
 
 withPlanted("two who change one thing see what the other set, and neither loses it", async () => {
@@ -130,16 +129,20 @@ withPlanted("two who change one thing see what the other set, and neither loses 
   const [mineIs, theirsIs] = [`${name}, mine`, `${name}, theirs`];
   const rule = { name, alertType: "expired", recipients: ["one@acme.example"] };
   const { id } = (await service.admin("POST", "/alerts/rules", rule)).body;
-  const [mine, theirs] = [await open("/#/alerts"), await open("/#/alerts")];
-  for (const { page } of [mine, theirs]) {
+  const [mine, theirs] = [await visit("/#/alerts"), await open("/#/alerts")];
+  const typed = [
+    [mine, { Name: mineIs, "Tells when": "An asset is about to end" }],
+    [theirs, { Name: theirsIs, "Tells when": "Something is not compliant", "Only this vault": "kv-copies" }],
+  ] as const;
+  for (const [{ page }, values] of typed) {
+    await page.bringToFront();
     await page.getByRole("button", { name: `Change: ${name}` }).click();
-    await fillIn(dialogOf(page), { Name: page === mine.page ? mineIs : theirsIs });
+    await fillIn(dialogOf(page), values);
   }
-  await fillIn(dialogOf(mine.page), { "Tells when": "An asset is about to end" });
-  await fillIn(dialogOf(theirs.page), { "Tells when": "Something is not compliant", "Only this vault": "kv-copies" });
   const save = ({ page }: typeof mine) => dialogOf(page).getByRole("button", { name: "Change", exact: true }).click();
   await save(theirs);
   await dialogOf(theirs.page).waitFor({ state: "hidden" });
+  await theirs.page.close();
   await save(mine);
   await dialogOf(mine.page).getByRole("button", { name: "Load again" }).click();
   // What only they have changed is taken over, and of what both have changed each is shown.
@@ -151,11 +154,10 @@ withPlanted("two who change one thing see what the other set, and neither loses 
   await dialogOf(mine.page).waitFor({ state: "hidden" });
   const { body } = await service.admin("GET", `/alerts/rules/${id}`);
   expect(body).toMatchObject({ name: mineIs, alertType: "expiration", filters: { vault: "kv-copies" } });
-  await Promise.all([mine.page.close(), theirs.page.close()]);
 });
 
 withPlanted("a form whose change was done closes, though the lists have to wait", async () => {
-  const { page } = await open("/#/access");
+  const { page } = await visit("/#/access");
   const before = await tokens();
   // The names of tokens that are in force differ.
   const values = { ...NEW_TOKEN, Name: `${NEW_TOKEN.Name}, then many calls` };
@@ -169,11 +171,11 @@ withPlanted("a form whose change was done closes, though the lists have to wait"
   await page.getByText("This page goes on by itself at").first().waitFor();
   await dialogOf(page).waitFor({ state: "hidden" });
   expect(await tokens()).toBe(before);
-  await page.close();
+  isSpent();
 });
 
 withPlanted("a row's form stays when the screen becomes narrow, and the rows follow once it is closed", async () => {
-  const { page } = await open("/#/access");
+  const { page } = await visit("/#/access");
   await page.setViewportSize({ width: 1440, height: 900 });
   await page.getByRole("button", { name: "Reset the password: user" }).click();
   await fillIn(dialogOf(page), { "New password": PASSWORD });
@@ -183,7 +185,6 @@ withPlanted("a row's form stays when the screen becomes narrow, and the rows fol
   await dialogOf(page).getByRole("button", { name: "Cancel" }).click();
   await page.getByRole("list", { name: "Users" }).waitFor();
   expect(await page.getByRole("table", { name: "Users" }).count()).toBe(0);
-  await page.close();
 });
 
 withPlanted("an administrator sees where another is signed in, and ends it", async () => {
@@ -196,7 +197,7 @@ withPlanted("an administrator sees where another is signed in, and ends it", asy
   const cookie = answer.headers.getSetCookie()[0]!.split(";")[0]!;
   const isIn = async () => (await service.call("GET", "/auth/me", { headers: { Cookie: cookie } })).status;
   expect(await isIn()).toBe(200);
-  const { page } = await open("/#/access");
+  const { page } = await visit("/#/access");
   const row = page.getByRole("row").filter({ has: page.getByText(/^user /) });
   await row.getByRole("link", { name: "Sessions" }).click();
   await page.getByRole("heading", { name: `Sessions of ${username}` }).waitFor();
@@ -204,5 +205,4 @@ withPlanted("an administrator sees where another is signed in, and ends it", asy
   await dialogOf(page).getByRole("button", { name: "End", exact: true }).click();
   await dialogOf(page).waitFor({ state: "hidden" });
   expect(await isIn()).toBe(401);
-  await page.close();
 });
