@@ -1,6 +1,6 @@
 import { encodeTime } from "ulid";
 import type { Clock } from "../runtime.ts";
-import { isConflict } from "../storage/conflict.ts";
+import { unlessChanged } from "../storage/conflict.ts";
 import { keyEnd } from "../storage/keys.ts";
 import { remove, type Tables } from "../storage/tables.ts";
 import { DAY_MS } from "../time.ts";
@@ -78,9 +78,7 @@ export function createReferences(deps: {
         }
         // Those that were marked anew since stay for the next time.
         for (const { rowKey, etag } of rows)
-          await tables.remove(Outdated, DEPENDENCIES, rowKey, etag).catch((error: unknown) => {
-            if (!isConflict(error)) throw error;
-          });
+          await unlessChanged(tables.remove(Outdated, DEPENDENCIES, rowKey, etag));
       }
     },
 
