@@ -111,13 +111,13 @@ export function createOutcomes(deps: {
 
     failed(record, { failure, passing, retryAfterSeconds }) {
       const before = record.failure;
-      const isNews = before?.code !== failure.code || before.side !== failure.side;
-      const now = { ...failure, since: isNews ? clock.now().toISOString() : before.since };
+      const isNew = before?.code !== failure.code || before.side !== failure.side;
+      const now = { ...failure, since: isNew ? clock.now().toISOString() : before.since };
       const backOff = FIRST_RETRY_MS * 2 ** Math.min(record.failedRuns, MAX_DOUBLINGS);
       const soonest = Math.max((retryAfterSeconds ?? 0) * SECOND_MS, backOff);
       return {
         change: { state: "failing", failure: now, failedRuns: record.failedRuns + 1 },
-        entry: isNews ? { kind: "failed", failure: now } : undefined,
+        entry: isNew ? { kind: "failed", failure: now } : undefined,
         againInSeconds: passing ? Math.min(soonest, record.scheduleHours * HOUR_MS) / SECOND_MS : undefined,
       };
     },
