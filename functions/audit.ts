@@ -12,7 +12,7 @@ import {
 } from "../shared/audit/api.ts";
 import { auditCsv } from "../shared/audit/export/csv.ts";
 import { type ExportPart, MAX_PDF_ENTRIES } from "../shared/audit/export/export.ts";
-import { takesGzip } from "../shared/http/encoding.ts";
+import { codedHeaders, takesGzip } from "../shared/http/encoding.ts";
 import type { RequestContext } from "../shared/http/endpoint.ts";
 import { pageRequest } from "../shared/http/paging.ts";
 import { content, ok, type Reply } from "../shared/http/reply.ts";
@@ -100,9 +100,8 @@ async function exported(
 function exportHeaders(part: ExportPart, url: URL): Record<string, string> {
   const headers: Record<string, string> = {
     "Content-Disposition": `attachment; filename="${part.fileName}"`,
-    Vary: "Accept-Encoding",
+    ...codedHeaders(part.gzipped ? "gzip" : undefined),
   };
-  if (part.gzipped) headers["Content-Encoding"] = "gzip";
   if (part.nextCursor !== null) {
     const next = new URLSearchParams(url.searchParams);
     next.set("cursor", part.nextCursor);

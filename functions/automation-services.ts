@@ -1,5 +1,5 @@
 import type { AutomationSource } from "../shared/alerts/automation.ts";
-import { createRotationNews } from "../shared/alerts/rotation-news.ts";
+import { createRotationNotices } from "../shared/alerts/rotation-notices.ts";
 import type { ApplicationsRoom } from "../shared/applications/applications.ts";
 import type { Audit } from "../shared/audit/audit.ts";
 import { createAppConfigurationReferences } from "../shared/azure/app-configuration-references.ts";
@@ -47,7 +47,7 @@ export interface AutomationServices {
   rotations: Rotations;
   automaticRotation: AutomaticRotation;
   assetRotation: AssetRotation;
-  rotationNews: AutomationSource;
+  rotationNotices: AutomationSource;
 }
 
 /** Wires them: who uses what, and what replaces it. */
@@ -201,7 +201,7 @@ export function wireAutomation(deps: {
     matches,
     rotations,
   });
-  const rotationNews = createRotationNews({ tables, clock, log, settings, licensed, policies, rotations });
+  const rotationNotices = createRotationNotices({ tables, clock, log, settings, licensed, policies, rotations });
 
-  return { dependencies, logs, matches, policies, rotations, automaticRotation, assetRotation, rotationNews };
+  return { dependencies, logs, matches, policies, rotations, automaticRotation, assetRotation, rotationNotices };
 }

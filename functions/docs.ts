@@ -1,8 +1,6 @@
 import path from "node:path";
-import { promisify } from "node:util";
-import { gzip } from "node:zlib";
 import * as z from "zod";
-import { GZIP_HEADERS, takesGzip } from "../shared/http/encoding.ts";
+import { codedHeaders, gzipped, takesGzip } from "../shared/http/encoding.ts";
 import type { Endpoint } from "../shared/http/endpoint.ts";
 import { content, type Reply } from "../shared/http/reply.ts";
 import { createStoredFiles } from "../shared/http/stored-files.ts";
@@ -97,7 +95,7 @@ export function documentation(all: () => Promise<Endpoint<Services>[]>): { endpo
   let described: { day: string; document: ReturnType<typeof describe> } | undefined;
   async function describe() {
     const text = await openApiText(await all());
-    return { text, zipped: await promisify(gzip)(text) };
+    return { text, zipped: await gzipped(text) };
   }
   const openApi = endpoint({
     name: "openApi",
@@ -117,7 +115,7 @@ export function documentation(all: () => Promise<Endpoint<Services>[]>): { endpo
       if (described?.day !== day) described = { day, document: describe() };
       const { text, zipped } = await described.document;
       const type = "application/json; charset=utf-8";
-      return takesGzip(headers) ? content(type, zipped, GZIP_HEADERS) : content(type, text);
+      return takesGzip(headers) ? content(type, zipped, codedHeaders("gzip")) : content(type, text);
     },
   });
   return { endpoints: [docs, documentationFile, openApi, redoc] };

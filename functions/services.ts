@@ -4,9 +4,9 @@ import { SpanKind } from "@opentelemetry/api";
 import { type Access, createAccess } from "../shared/access/access.ts";
 import { createEntraTokens } from "../shared/access/entra.ts";
 import { type Alerts, createAlerts } from "../shared/alerts/alerts.ts";
-import { createReferenceNews } from "../shared/alerts/reference-news.ts";
-import { createSyncNews } from "../shared/alerts/sync-news.ts";
-import { createUsageNews } from "../shared/alerts/usage-news.ts";
+import { createReferenceNotices } from "../shared/alerts/reference-notices.ts";
+import { createSyncNotices } from "../shared/alerts/sync-notices.ts";
+import { createUsageNotices } from "../shared/alerts/usage-notices.ts";
 import { type ApplicationsRoom, createApplications } from "../shared/applications/applications.ts";
 import { type Audit, createAudit } from "../shared/audit/audit.ts";
 import { keyVaultAnchor } from "../shared/audit/chain/anchor.ts";
@@ -208,10 +208,10 @@ export function createServices(config: Config): Services {
     credentials: [access.apiTokens, sso, licensing, sync.configurations, { expiring: (by) => b2c.expiring(by) }],
     entries: audit,
     automation: [
-      { notices: (type, from) => automation.rotationNews.notices(type, from) },
-      createSyncNews(sync),
-      createReferenceNews({ news: (from) => automation.dependencies.references.news(from) }),
-      createUsageNews({ unexpected: (from) => automation.logs.usage.unexpected(from) }),
+      { notices: (type, from) => automation.rotationNotices.notices(type, from) },
+      createSyncNotices(sync),
+      createReferenceNotices({ unresolved: (from) => automation.dependencies.references.unresolved(from) }),
+      createUsageNotices({ unexpected: (from) => automation.logs.usage.unexpected(from) }),
     ],
   });
   const keyVaults = createKeyVaults({ config, identity, log });

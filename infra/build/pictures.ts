@@ -61,7 +61,7 @@ function mail(): void {
     expiresOn: Math.floor(Date.parse(at) / 1000 + days * 86_400),
     threshold: [1, 7, 30, 60].find((threshold) => days < threshold) ?? 90,
   });
-  const news = [
+  const items = [
     asset("kv-payments-prod", "certificate", "checkout-tls", -1.2, "payments@acme.example"),
     asset("kv-payments-prod", "secret", "acquirer-api-password", 0.3, "payments@acme.example"),
     asset("kv-identity-prod", "key", "token-signing-2025", 5.6, "Мария Иванова"),
@@ -71,12 +71,12 @@ function mail(): void {
   // As many as a new rule tells of in a large company, so that it is seen what such a mail looks like.
   const kinds = ["secret", "key", "certificate"] as const;
   const owners = ["payments@acme.example", "identity-team", undefined, "data@acme.example"];
-  for (let index = news.length; index < 300; index++) {
+  for (let index = items.length; index < 300; index++) {
     const team = index % 12;
     const days = ((index * 7) % 89) - 4.5;
-    news.push(asset(`kv-team-${team}-prod`, kinds[index % 3]!, `service-${index}-credential`, days, owners[team % 4]));
+    items.push(asset(`kv-team-${team}-prod`, kinds[index % 3]!, `service-${index}-credential`, days, owners[team % 4]));
   }
-  news.sort((a, b) => a.expiresOn - b.expiresOn);
+  items.sort((a, b) => a.expiresOn - b.expiresOn);
   const delivery: Omit<DeliveryRecord, "news"> = {
     deliveryId: "01KAJ4K3M0T5Q8W2Z7X9C1V6BN",
     ruleId: "01KAJ4K3M0P4R7S2T9V5W8X1YZ",
@@ -91,7 +91,7 @@ function mail(): void {
     parts: [],
     nextAt: at,
     revivals: 0,
-    newsTotal: news.length,
+    newsTotal: items.length,
   };
   const links = {
     portal: "https://portal.azure.com",
@@ -100,7 +100,7 @@ function mail(): void {
     keyVaultSuffix: "vault.azure.net",
     subscriptionName: () => "Acme production",
   };
-  const { html, text } = mailOf(messageOf([{ delivery, items: news }], links));
+  const { html, text } = mailOf(messageOf([{ delivery, items }], links));
   const page = path.join(folder, "mail.html");
   writeFileSync(page, html);
   writeFileSync(path.join(folder, "mail.txt"), text);

@@ -16,7 +16,7 @@ export type AutomationType =
 export interface PendingNotice {
   /** Tells it apart from all others. */
   id: string;
-  /** When it came about: what is older than the rule is no news to it. Undefined for what is so now, since whenever. */
+  /** When it came about: what is older than the rule is not told. Undefined for what is so now, since whenever. */
   at?: string;
   notice(): Promise<Omit<AutomationItem, "kind" | "id" | "at"> | undefined>;
 }
@@ -47,8 +47,8 @@ export async function automationItems(
   const items: AutomationItem[] = [];
   for (const source of deps.sources) {
     for await (const pending of source.notices(type, start)) {
-      const news = pending.filter(({ at }) => at === undefined || at > since);
-      for (const { id, at, notice } of await deps.notifications.unnotifiedAutomation(rule.ruleId, news)) {
+      const recent = pending.filter(({ at }) => at === undefined || at > since);
+      for (const { id, at, notice } of await deps.notifications.unnotifiedAutomation(rule.ruleId, recent)) {
         if (items.length === limit) return { items, more: true };
         const words = await notice();
         if (words) items.push({ kind: "automation", id, at: at ?? from.toISOString(), ...onLines(words) });

@@ -86,7 +86,7 @@ export async function violationItems(
     return { items, more: standingCursor !== undefined, state: { violationCursor, standingCursor } };
   }
   const found = await source.newViolations(place.violationCursor, limit);
-  // What arose while the rule was disabled is no news to it. Violations say the second they were first seen.
+  // What arose while the rule was disabled is not told. Violations say the second they were first seen.
   const activeSince = Math.floor(Date.parse(rule.activeSince) / SECOND_MS) * SECOND_MS;
   const arisen = found.violations.filter(({ firstSeenAt }) => Date.parse(firstSeenAt) >= activeSince);
   return { items: await untold(arisen), more: found.more, state: { violationCursor: found.cursor } };

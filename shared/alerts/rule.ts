@@ -119,7 +119,7 @@ export const RuleRecord = z.object({
   enabled: z.boolean(),
   /** Raised when what the rule is about changes: everything in its scope is then looked at once more. */
   generation: z.int(),
-  /** Since when it has been enabled: what happened before is not news to it. */
+  /** Since when it has been enabled: what happened before is not told. */
   activeSince: z.string(),
   createdAt: z.string(),
   createdBy: z.string(),

@@ -92,7 +92,7 @@ export interface Dependencies {
   usage(id: string): Promise<{ assetId: string; usage: AssetUsage; lastSignIn: Date | undefined }>;
   /** The edges that name an asset, and those that name its whole vault. At most six requests. */
   edgesOf(place: AssetPlace): Promise<{ edges: FoundEdge[]; more: boolean }>;
-  readonly references: Pick<References, "of" | "news">;
+  readonly references: Pick<References, "of" | "unresolved">;
 }
 
 export function createDependencies(deps: {

@@ -1,6 +1,6 @@
 import { encodeTime } from "ulid";
 import type { Clock } from "../runtime.ts";
-import { isConflict } from "../storage/conflict.ts";
+import { unlessChanged } from "../storage/conflict.ts";
 import { keyEnd } from "../storage/keys.ts";
 import { remove, type Tables } from "../storage/tables.ts";
 import { DAY_MS } from "../time.ts";
@@ -8,19 +8,19 @@ import {
   DEPENDENCIES,
   type EdgeRecord,
   Edges,
-  NEWS,
-  News,
-  type NewsRecord,
   OUTDATED,
   Outdated,
   placeOfEdge,
   rangeOf,
   TABLE,
+  UNRESOLVED,
+  type UnresolvedRecord,
+  UnresolvedRows,
   vaultPrefix,
 } from "./rows.ts";
 
 /** How long it is kept that a reference could not be followed any more: far longer than anybody takes to tell of it. */
-const KEEP_NEWS_MS = 30 * DAY_MS;
+const KEEP_UNRESOLVED_MS = 30 * DAY_MS;
 /** Assets that compliance is asked to look at in one call. */
 const ASSETS_AT_ONCE = 300;
 
@@ -40,7 +40,7 @@ export interface References {
   /** Has compliance look again at the assets whose references changed. May be done again at any time. */
   tell(): Promise<void>;
   /** Since an instant, the oldest first: what began, and the edge where that is still so. */
-  news(from: Date): AsyncGenerator<{ news: NewsRecord; still(): Promise<EdgeRecord | undefined> }[]>;
+  unresolved(from: Date): AsyncGenerator<{ unresolved: UnresolvedRecord; still(): Promise<EdgeRecord | undefined> }[]>;
   removeOld(): Promise<void>;
 }
 
@@ -77,32 +77,33 @@ export function createReferences(deps: {
             await deps.changed(vaultName, assets.slice(at, at + ASSETS_AT_ONCE));
         }
         // Those that were marked anew since stay for the next time.
-        for (const { rowKey, etag } of rows)
-          await tables.remove(Outdated, DEPENDENCIES, rowKey, etag).catch((error: unknown) => {
-            if (!isConflict(error)) throw error;
-          });
+        for (const { rowKey, etag } of rows) await unlessChanged(tables.remove(Outdated, DEPENDENCIES, rowKey, etag));
       }
     },
 
-    async *news(from) {
-      const range = { ...rangeOf(NEWS), from: NEWS + encodeTime(Math.max(0, from.getTime())), before: keyEnd(NEWS) };
-      for await (const rows of tables.pages(News, range))
-        yield rows.map((news) => ({
-          news,
+    async *unresolved(from) {
+      const range = {
+        ...rangeOf(UNRESOLVED),
+        from: UNRESOLVED + encodeTime(Math.max(0, from.getTime())),
+        before: keyEnd(UNRESOLVED),
+      };
+      for await (const rows of tables.pages(UnresolvedRows, range))
+        yield rows.map((unresolved) => ({
+          unresolved,
           still: async () => {
-            const edge = await tables.get(Edges, DEPENDENCIES, news.edge);
+            const edge = await tables.get(Edges, DEPENDENCIES, unresolved.edge);
             return edge?.state?.resolved === false ? edge : undefined;
           },
         }));
     },
 
     async removeOld() {
-      const before = NEWS + encodeTime(Math.max(0, clock.now().getTime() - KEEP_NEWS_MS));
-      for await (const rows of tables.pages(News, { ...rangeOf(NEWS), before, select: [] }))
+      const before = UNRESOLVED + encodeTime(Math.max(0, clock.now().getTime() - KEEP_UNRESOLVED_MS));
+      for await (const rows of tables.pages(UnresolvedRows, { ...rangeOf(UNRESOLVED), before, select: [] }))
         await tables.write(
           TABLE,
           DEPENDENCIES,
-          rows.map(({ rowKey }) => remove(News, rowKey)),
+          rows.map(({ rowKey }) => remove(UnresolvedRows, rowKey)),
         );
     },
   };

@@ -77,15 +77,15 @@ export type NotSeenRecord = z.infer<typeof NotSeenRecord>;
 export const NotSeenRows = entity(TABLE, NotSeenRecord);
 
 /** That a reference can't be followed any more, for who tells people of it. */
-export const NewsRecord = z.object({
+export const UnresolvedRecord = z.object({
   /** Tells it apart from all others, and is the same when a run writes it twice. */
   id: z.string(),
   at: z.string(),
   /** The row key of the edge. */
   edge: z.string(),
 });
-export type NewsRecord = z.infer<typeof NewsRecord>;
-export const News = entity(TABLE, NewsRecord);
+export type UnresolvedRecord = z.infer<typeof UnresolvedRecord>;
+export const UnresolvedRows = entity(TABLE, UnresolvedRecord);
 
 /** An asset whose references changed: compliance is still to look at it again. */
 export const OutdatedRecord = z.object({
@@ -103,7 +103,7 @@ const hash = (content: string, length: number): string =>
 export const EDGES = "e|";
 export const UNITS = "u|";
 export const NOT_SEEN = "c|";
-export const NEWS = "o|";
+export const UNRESOLVED = "o|";
 export const OUTDATED = "q|";
 export const rangeOf = (prefix: string) => ({ partitionKey: DEPENDENCIES, from: prefix, before: keyEnd(prefix) });
 

@@ -7,8 +7,6 @@ import {
   type EdgeRecord,
   Edges,
   edgeKey,
-  NEWS,
-  News,
   Outdated,
   outdatedKey,
   packEdges,
@@ -19,7 +17,9 @@ import {
   resolvedOf,
   resourceHash,
   resourceKey,
+  UNRESOLVED,
   type UnitRecord,
+  UnresolvedRows,
   unpackEdges,
 } from "./rows.ts";
 import type { Told } from "./source.ts";
@@ -110,7 +110,7 @@ export function createResourceWriter(deps: {
     if (edge === undefined || is !== 0) return [outdated];
     const id = fingerprint([key, runId]);
     const now = clock.now();
-    return [outdated, put(News, NEWS + randomness.ulid(now), { id, at: now.toISOString(), edge: key })];
+    return [outdated, put(UnresolvedRows, UNRESOLVED + randomness.ulid(now), { id, at: now.toISOString(), edge: key })];
   }
 
   return {

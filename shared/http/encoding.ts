@@ -1,7 +1,8 @@
 import { promisify } from "node:util";
 import { gzip } from "node:zlib";
 
-const gzipped = promisify(gzip);
+/** In a thread of its own. */
+export const gzipped = promisify(gzip);
 
 /** Bytes under which an answer goes as it is: it fits into one packet either way. */
 const LEAST_BYTES = 1024;
@@ -28,17 +29,19 @@ export function takes(headers: Headers, coding: Coding): boolean {
 }
 export const takesGzip = (headers: Headers): boolean => takes(headers, "gzip");
 
-/** What a caller that takes a coding gets, and what tells caches that there is more than one answer. */
-export const codedHeaders = (coding: Coding) => ({ "Content-Encoding": coding, Vary: "Accept-Encoding" });
-export const GZIP_HEADERS = codedHeaders("gzip");
+/** What says in which coding a body goes, if in any, and tells caches that there is more than one answer. */
+export const codedHeaders = (coding: Coding | undefined) => ({
+  Vary: "Accept-Encoding",
+  ...(coding ? { "Content-Encoding": coding } : {}),
+});
 
-/** A body compressed in a thread of its own, when its type and size make that worth while and the caller takes gzip. */
+/** A body compressed, when its type and size make that worth while and the caller takes gzip. */
 export async function compressed(
   body: { type: string; data: string | Uint8Array },
   caller: Headers,
 ): Promise<{ data: string | Uint8Array; headers: Record<string, string> }> {
   const { type, data } = body;
   if (Buffer.byteLength(data) < LEAST_BYTES || !COMPRESSIBLE.test(type)) return { data, headers: {} };
-  if (!takesGzip(caller)) return { data, headers: { Vary: "Accept-Encoding" } };
-  return { data: await gzipped(data, { level: LEVEL }), headers: GZIP_HEADERS };
+  if (!takesGzip(caller)) return { data, headers: codedHeaders(undefined) };
+  return { data: await gzipped(data, { level: LEVEL }), headers: codedHeaders("gzip") };
 }

@@ -64,7 +64,7 @@ export function createStoredFiles(folder: string, codings: readonly Coding[] = [
         ETag: `"${hash}${coding ? `-${coding}` : ""}"`,
         "Cache-Control":
           version === hash || version === NAMED_BY_HASH ? "public, max-age=31536000, immutable" : "public, no-cache",
-        ...(coding ? codedHeaders(coding) : { Vary: "Accept-Encoding" }),
+        ...codedHeaders(coding),
       };
       if (isCurrent(headers.ETag, caller.get("if-none-match"))) {
         const { ETag, Vary } = headers;

@@ -4,10 +4,10 @@ import type { Logger } from "../runtime.ts";
 import { createTableClients } from "./clients.ts";
 import type { StoreClock } from "./clock.ts";
 import { check, columnOf, decode, encode, isCut, type StoredRow } from "./columns.ts";
-import { isConflict } from "./conflict.ts";
+import { repeatOnConflict } from "./conflict.ts";
 import type { StorageConnection } from "./connection.ts";
 import type { Entity, Row } from "./entity.ts";
-import { errorCode, RowChanged, StorageCorrupt } from "./errors.ts";
+import { errorCode, StorageCorrupt } from "./errors.ts";
 import { createFence, type Fence, type FenceRecord } from "./fence.ts";
 import { MAX_PAGE_SIZE, MAX_TRANSACTION_BYTES, MAX_TRANSACTION_OPERATIONS } from "./limits.ts";
 import { type Operation, remove } from "./operations.ts";
@@ -75,7 +75,7 @@ export interface Tables {
    *
    * @param change - Gets undefined when the row is missing; returning undefined leaves it as it is. Called once per try.
    * @returns The row as it is now.
-   * @throws RowChanged after ten tries.
+   * @throws RowChanged after ten tries; RowExists where the row came back each time.
    */
   modify<T>(
     e: Entity<T>,
@@ -177,19 +177,15 @@ export function createTables(
     remove: (e, partitionKey, rowKey, etag) => removeIfThere(rows, partitionKey, remove(e, rowKey, etag)),
 
     async modify(e, partitionKey, rowKey, change) {
-      for (let tries = 1; ; tries++) {
+      return await repeatOnConflict(async (attempt) => {
+        if (attempt > 1)
+          await delay(Math.random() * Math.min(MODIFY_MAX_PAUSE_MS, MODIFY_FIRST_PAUSE_MS * 2 ** (attempt - 1)));
         const now = await tables.get(e, partitionKey, rowKey);
         const next = change(now);
         if (next === undefined) return now;
-        try {
-          if (now === undefined) return await tables.insert(e, partitionKey, rowKey, next);
-          return await tables.replace(e, { ...next, partitionKey, rowKey, etag: now.etag });
-        } catch (error) {
-          if (!isConflict(error)) throw error;
-          if (tries === MODIFY_TRIES) throw new RowChanged(e.table, partitionKey, rowKey);
-          await delay(Math.random() * Math.min(MODIFY_MAX_PAUSE_MS, MODIFY_FIRST_PAUSE_MS * 2 ** tries));
-        }
-      }
+        if (now === undefined) return await tables.insert(e, partitionKey, rowKey, next);
+        return await tables.replace(e, { ...next, partitionKey, rowKey, etag: now.etag });
+      }, MODIFY_TRIES);
     },
 
     async transaction(table, partitionKey, operations) {

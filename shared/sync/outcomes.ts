@@ -1,5 +1,5 @@
 import type { Clock, Randomness } from "../runtime.ts";
-import { isConflict } from "../storage/conflict.ts";
+import { isConflict, repeatOnConflict } from "../storage/conflict.ts";
 import { withoutKeys } from "../storage/entity.ts";
 import type { Queues } from "../storage/queues.ts";
 import { type Operation, replace } from "../storage/tables.ts";
@@ -71,29 +71,29 @@ export function createOutcomes(deps: {
   return {
     async settle(started, outcome, lease) {
       const end = lease.end();
-      for (let attempt = 1; ; attempt++) {
+      const { isOurs, next } = await repeatOnConflict(async () => {
         const row = await records.find(started.recordId);
         const next = row && after(started, withoutKeys(row), outcome);
+        const operations = next
+          ? [replace(Records, row.rowKey, next, row.etag), ...movedDue(row, next), ...entered(next, outcome)]
+          : [];
         try {
-          const operations = next
-            ? [replace(Records, row.rowKey, next, row.etag), ...movedDue(row, next), ...entered(next, outcome)]
-            : [];
           await indexes.submit([end, ...operations]);
+          return { isOurs: true, next };
         } catch (error) {
-          if (!isConflict(error)) throw error;
-          if (error.rowKey === end.rowKey) return false;
-          if (attempt === ATTEMPTS) throw error;
-          // Somebody changed the record in the meantime.
-          continue;
+          // The lease is another worker's. Any other row was changed by people, and what they changed stays.
+          if (isConflict(error) && error.rowKey === end.rowKey) return { isOurs: false, next };
+          throw error;
         }
-        if (!next?.enabled) return true;
-        const { recordId } = next;
-        if (next.requests !== started.requests) await queues.send(RUN_QUEUE, { recordId });
-        else if (next.state === "pending") {
-          await queues.send(RUN_QUEUE, { recordId }, { delaySeconds: outcome.againInSeconds ?? 0 });
-        }
-        return true;
+      }, ATTEMPTS);
+      if (!isOurs) return false;
+      if (!next?.enabled) return true;
+      const { recordId } = next;
+      if (next.requests !== started.requests) await queues.send(RUN_QUEUE, { recordId });
+      else if (next.state === "pending") {
+        await queues.send(RUN_QUEUE, { recordId }, { delaySeconds: outcome.againInSeconds ?? 0 });
       }
+      return true;
     },
 
     async enteredUnseen(recordId, entry) {
@@ -111,13 +111,13 @@ export function createOutcomes(deps: {
 
     failed(record, { failure, passing, retryAfterSeconds }) {
       const before = record.failure;
-      const isNews = before?.code !== failure.code || before.side !== failure.side;
-      const now = { ...failure, since: isNews ? clock.now().toISOString() : before.since };
+      const isNew = before?.code !== failure.code || before.side !== failure.side;
+      const now = { ...failure, since: isNew ? clock.now().toISOString() : before.since };
       const backOff = FIRST_RETRY_MS * 2 ** Math.min(record.failedRuns, MAX_DOUBLINGS);
       const soonest = Math.max((retryAfterSeconds ?? 0) * SECOND_MS, backOff);
       return {
         change: { state: "failing", failure: now, failedRuns: record.failedRuns + 1 },
-        entry: isNews ? { kind: "failed", failure: now } : undefined,
+        entry: isNew ? { kind: "failed", failure: now } : undefined,
         againInSeconds: passing ? Math.min(soonest, record.scheduleHours * HOUR_MS) / SECOND_MS : undefined,
       };
     },

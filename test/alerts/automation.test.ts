@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import type { AutomationSource, AutomationType, PendingNotice } from "../../shared/alerts/automation.ts";
-import { createSyncNews } from "../../shared/alerts/sync-news.ts";
+import { createSyncNotices } from "../../shared/alerts/sync-notices.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { caller, openRoom, type Room } from "./room.ts";
@@ -14,7 +14,7 @@ let cloud: Cloud;
 let next = 0;
 let room: Room;
 /** What there is to tell, by type. */
-let news: Partial<Record<AutomationType, PendingNotice[]>>;
+let pending: Partial<Record<AutomationType, PendingNotice[]>>;
 
 beforeAll(async () => {
   azurite = await openStorage(ACCOUNTS);
@@ -25,10 +25,10 @@ afterAll(async () => {
   await azurite.stop();
 });
 beforeEach(() => {
-  news = {};
+  pending = {};
   const source: AutomationSource = {
     async *notices(type) {
-      yield news[type] ?? [];
+      yield pending[type] ?? [];
     },
   };
   room = openRoom({ connectionString: azurite.connectionString(ACCOUNTS[next++]!), cloud, automation: [source] });
@@ -61,18 +61,18 @@ async function run(): Promise<void> {
 
 describe("rules about what the service does by itself", () => {
   test("tell of each thing once, of none from before the rule, and of none that is no more so", async () => {
-    news.rotationFailed = [told("end.1")];
+    pending.rotationFailed = [told("end.1")];
     room.clock.add(MINUTES);
     const { mails } = await room.mailRule({ alertType: "rotationFailed", thresholds: undefined });
     await run();
     expect(mails()).toEqual([]);
-    news.rotationFailed.push(told("end.2"), told("end.3", { notice: async () => undefined }));
-    news.rotationDone = [told("end.4")];
+    pending.rotationFailed.push(told("end.2"), told("end.3", { notice: async () => undefined }));
+    pending.rotationDone = [told("end.4")];
     await run();
     await run();
     expect(mails()).toHaveLength(1);
     // What is so now is told of whenever it began.
-    news.rotationFailed.push({ id: "policy.a", notice: async () => ({ ...words, title: "Orders" }) }, told("end.5"));
+    pending.rotationFailed.push({ id: "policy.a", notice: async () => ({ ...words, title: "Orders" }) }, told("end.5"));
     await run();
     await run();
     expect(mails().map(({ subject }) => subject)).toHaveLength(2);
@@ -80,8 +80,8 @@ describe("rules about what the service does by itself", () => {
   });
 
   test("tell at first of failures that last, whenever they began", async () => {
-    news.syncFailed = [told("sync.1"), told("sync.2", { notice: async () => undefined })];
-    news.rotationFailed = [told("end.1")];
+    pending.syncFailed = [told("sync.1"), told("sync.2", { notice: async () => undefined })];
+    pending.rotationFailed = [told("end.1")];
     room.clock.add(90 * 24 * 60 * MINUTES);
     const { mails } = await room.mailRule({ alertType: "syncFailed", thresholds: undefined });
     const others = await room.mailRule({ alertType: "rotationFailed", thresholds: undefined });
@@ -94,7 +94,7 @@ describe("rules about what the service does by itself", () => {
   test("say why, what was done, what is safe and what to do, in mails that names can't change", async () => {
     const { mails } = await room.mailRule({ alertType: "rotationFailed", thresholds: undefined });
     await run();
-    news.rotationFailed = [told("end.1")];
+    pending.rotationFailed = [told("end.1")];
     await run();
     const [mail] = mails();
     for (const text of [words.why, words.done, words.safe, words.next, words.rotationId])
@@ -143,15 +143,15 @@ describe("what is told of sync", () => {
 
   async function notices(state: "failing" | "drifted" | "inSync", kind: "failed" | "driftFound" | "updated") {
     const record = { enabled: true, state, onDrift: "report", lastSyncedAt: "2026-11-20T10:00:00.000Z" };
-    const source = createSyncNews({
+    const source = createSyncNotices({
       get: async () => record as never,
       async *entriesSince() {
         yield { ...entry, kind, ...(kind === "failed" && { failure }) };
       },
     });
     const found = [];
-    for await (const pending of source.notices("syncFailed", new Date(0)))
-      for (const { notice } of pending) found.push(await notice());
+    for await (const page of source.notices("syncFailed", new Date(0)))
+      for (const { notice } of page) found.push(await notice());
     return found;
   }
 

@@ -47,8 +47,8 @@ const asset = (name: string, daysLeft: number, change: Partial<AssetItem> = {}):
   owner: "ann",
   ...change,
 });
-const message = (news: Item[], change: Partial<typeof delivery> = {}) =>
-  messageOf([{ delivery: { ...delivery, ...change }, items: news }], links);
+const message = (items: Item[], change: Partial<typeof delivery> = {}) =>
+  messageOf([{ delivery: { ...delivery, ...change }, items }], links);
 
 const namesIn = (text: string): string[] =>
   [...text.matchAll(/^(?:ACT NOW|URGENT|SOON|NOTICE): [^/\n]+\/(\S+)/gm)].map((match) => match[1]!);

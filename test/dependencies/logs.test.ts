@@ -4,7 +4,7 @@ import { parseTemplates } from "../../infra/check/check.ts";
 import { readInfraFiles } from "../../infra/check/files.ts";
 import { grantsOf } from "../../infra/check/grants.ts";
 import { TABLES, type VaultEvent, type Workspace } from "../../infra/local/cloud/logs/workspaces.ts";
-import { createUsageNews } from "../../shared/alerts/usage-news.ts";
+import { createUsageNotices } from "../../shared/alerts/usage-notices.ts";
 import type { CallLimits } from "../../shared/azure/calls.ts";
 import { createIdentity } from "../../shared/azure/identity.ts";
 import { createLogAnalytics } from "../../shared/azure/log-analytics.ts";
@@ -371,7 +371,7 @@ test("nobody expected a reader whom no role, policy or reference names, once who
   ]);
 
   const words = [];
-  for await (const page of createUsageNews(logs.usage).notices("unexpectedReader", new Date(0)))
+  for await (const page of createUsageNotices(logs.usage).notices("unexpectedReader", new Date(0)))
     for (const one of page) words.push([one.id, await one.notice()]);
   const title = `${VAULT}/db`;
   expect(words).toEqual([

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import { createReferenceNews } from "../../shared/alerts/reference-news.ts";
+import { createReferenceNotices } from "../../shared/alerts/reference-notices.ts";
 import type { CloudFailure } from "../../shared/azure/failure.ts";
 import type { Told } from "../../shared/dependencies/source.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
@@ -179,32 +179,32 @@ test("before anything was read the coverage says so", async () => {
   expect(coverage).toMatchObject({ total: 1, items: [{ code: "neverRead" }] });
 });
 
-test("a reference that can't be followed is news once, and again after it could be", async () => {
+test("a reference that can't be followed is told once, and again after it could be", async () => {
   const { company } = deployment;
-  const news = async () => {
+  const known = async () => {
     const found: { id: string; still: boolean }[] = [];
-    for await (const page of deployment.start().room.references.news(new Date(0)))
-      for (const one of page) found.push({ id: one.news.id, still: (await one.still()) !== undefined });
+    for await (const page of deployment.start().room.references.unresolved(new Date(0)))
+      for (const one of page) found.push({ id: one.unresolved.id, still: (await one.still()) !== undefined });
     return found;
   };
   company.units_ = { s1: [app("one", { A: resolved, B: unresolved }), app("two", { A: {} })] };
   await deployment.run();
-  expect(await news()).toMatchObject([{ still: true }]);
+  expect(await known()).toMatchObject([{ still: true }]);
   expect(deployment.compliance).toEqual([{ vaultName: "kv-one", assets: ["secret.db"] }]);
   await deployment.run();
-  expect(await news()).toHaveLength(1);
+  expect(await known()).toHaveLength(1);
   expect(deployment.compliance).toHaveLength(1);
   company.units_ = { s1: [app("one", { A: resolved, B: resolved })] };
   await deployment.run();
-  expect(await news()).toMatchObject([{ still: false }]);
+  expect(await known()).toMatchObject([{ still: false }]);
   company.units_ = { s1: [app("one", { A: resolved, B: unresolved })] };
   await deployment.run();
-  const again = await news();
+  const again = await known();
   expect(again.map(({ still }) => still)).toEqual([true, true]);
   expect(new Set(again.map(({ id }) => id)).size).toBe(2);
   expect(deployment.compliance).toHaveLength(3);
   const words = [];
-  const source = createReferenceNews(deployment.start().room.references);
+  const source = createReferenceNotices(deployment.start().room.references);
   for await (const page of source.notices("referenceUnresolved", new Date(0)))
     for (const one of page) words.push([one.id, one.at !== undefined, await one.notice()]);
   expect(words).toEqual(

@@ -6,8 +6,6 @@ import type { Usage } from "../../shared/dependencies/logs/usage.ts";
 import {
   EDGES,
   Edges,
-  NEWS,
-  News,
   NOT_SEEN,
   NotSeenRows,
   type ResourceRecord,
@@ -15,7 +13,9 @@ import {
   type RunRecord,
   rangeOf,
   UNITS,
+  UNRESOLVED,
   Units,
+  UnresolvedRows,
   unpackEdges,
 } from "../../shared/dependencies/rows.ts";
 import type { EdgeSource, ReadOptions, Told } from "../../shared/dependencies/source.ts";
@@ -249,7 +249,9 @@ export class Deployment {
         ([key, { lastFullAt: _f, lastReadAt: _r, lastFailure, ...row }]) => [key, row, lastFailure !== undefined],
       ),
       notSeen: (await rows<{ since: string }>(NOT_SEEN, NotSeenRows)).map(([key, { since: _, ...row }]) => [key, row]),
-      news: [...new Set((await rows<{ id: string; edge: string }>(NEWS, News)).map(([, { id }]) => id))].length,
+      unresolved: [
+        ...new Set((await rows<{ id: string; edge: string }>(UNRESOLVED, UnresolvedRows)).map(([, { id }]) => id)),
+      ].length,
       outdated: (await rows("q|", Edges as never)).length,
     };
   }

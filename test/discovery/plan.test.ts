@@ -64,7 +64,7 @@ describe("a plan", () => {
     expect((await discovery.results(scanId, everything)).page.items).toHaveLength(3);
   });
 
-  test("a message to spare starts no vault again; a second delivery of the plan's own does", async () => {
+  test("a duplicate message starts no vault again; a second delivery of the plan's own does", async () => {
     const { discovery, run, sent } = rooms;
     const { scanId } = await discovery.start({ mode: "full" }, caller);
     await rooms.plan(scanId);

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { secretValueOf } from "../../infra/local/cloud/company/applications.ts";
 import type { Company } from "../../infra/local/cloud/company/company.ts";
 import type { AutomationType } from "../../shared/alerts/automation.ts";
-import { createRotationNews } from "../../shared/alerts/rotation-news.ts";
+import { createRotationNotices } from "../../shared/alerts/rotation-notices.ts";
 import { createGraph } from "../../shared/azure/graph.ts";
 import { createIdentity } from "../../shared/azure/identity.ts";
 import { createSignInProof } from "../../shared/azure/sign-in-proof.ts";
@@ -109,7 +109,7 @@ function openRoom(connectionString: string) {
     matches,
     rotations,
   });
-  const news = createRotationNews({ tables, clock, log, settings, licensed, policies, rotations });
+  const notices = createRotationNotices({ tables, clock, log, settings, licensed, policies, rotations });
   const writer = createInventoryWriter({ tables });
 
   return {
@@ -195,7 +195,7 @@ function openRoom(connectionString: string) {
 
     async notices(type: AutomationType) {
       const found: string[] = [];
-      for await (const pending of news.notices(type, new Date(0)))
+      for await (const pending of notices.notices(type, new Date(0)))
         for (const { notice } of pending) {
           const words = await notice();
           if (words) found.push(JSON.stringify(words));

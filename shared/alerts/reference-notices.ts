@@ -5,12 +5,12 @@ import type { AutomationSource, PendingNotice } from "./automation.ts";
 type Words = NonNullable<Awaited<ReturnType<PendingNotice["notice"]>>>;
 
 /** What alerts tell of references: those that a platform could follow before, or never saw before, and can't follow now. */
-export function createReferenceNews(references: Pick<References, "news">): AutomationSource {
+export function createReferenceNotices(references: Pick<References, "unresolved">): AutomationSource {
   return {
     async *notices(type, from) {
       if (type !== "referenceUnresolved") return;
-      for await (const page of references.news(from)) {
-        yield page.map(({ news: { id, at }, still }): PendingNotice => {
+      for await (const page of references.unresolved(from)) {
+        yield page.map(({ unresolved: { id, at }, still }): PendingNotice => {
           const notice = async () => {
             const edge = await still();
             return edge && wordsOf(edge);

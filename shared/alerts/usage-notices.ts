@@ -3,7 +3,7 @@ import type { Usage } from "../dependencies/logs/usage.ts";
 import type { AutomationSource, PendingNotice } from "./automation.ts";
 
 /** What alerts tell of logs: who has read an asset and was not expected to. Once for each reader and asset. */
-export function createUsageNews(usage: Pick<Usage, "unexpected">): AutomationSource {
+export function createUsageNotices(usage: Pick<Usage, "unexpected">): AutomationSource {
   return {
     async *notices(type, from) {
       if (type !== "unexpectedReader") return;

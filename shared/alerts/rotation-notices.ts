@@ -18,7 +18,7 @@ const LEAD_MS = DAY_MS;
 type Words = NonNullable<Awaited<ReturnType<PendingNotice["notice"]>>>;
 
 /** What alerts tell of rotations. Names places and key ids, never a value. */
-export function createRotationNews(deps: {
+export function createRotationNotices(deps: {
   tables: Tables;
   clock: Clock;
   log: Logger;

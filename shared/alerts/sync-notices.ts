@@ -6,7 +6,7 @@ import type { AutomationSource, PendingNotice } from "./automation.ts";
 type Words = NonNullable<Awaited<ReturnType<PendingNotice["notice"]>>>;
 
 /** What alerts tell of sync: records that began to fail, and targets that somebody else changed. */
-export function createSyncNews(sync: Pick<Sync, "get" | "entriesSince">): AutomationSource {
+export function createSyncNotices(sync: Pick<Sync, "get" | "entriesSince">): AutomationSource {
   /** The record, where what the entry says is still so. */
   async function stillSo({ recordId, kind }: SyncEntry): Promise<SyncRecord | undefined> {
     try {
