@@ -227,10 +227,10 @@ export function changingEndpoints(service: Service, token: () => string): Changi
 
   /** Waits until no scan runs. One whose start or message was cut off goes on only with the watch, minutes later. */
   async function scansSettled(): Promise<void> {
-    for (let tries = 0; tries < 40; tries++) {
+    for (let tries = 0; tries < 10; tries++) {
       const { items } = await call("GET", "/api/assets/discovery/scans?limit=3");
       if (!items.some(({ status }: { status: string }) => status === "queued" || status === "running")) return;
-      await delay(50);
+      await delay(200);
     }
   }
 

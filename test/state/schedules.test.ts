@@ -15,7 +15,7 @@ vi.mock("../../shared/storage/limits.ts", async (original) => ({
   MAX_RETRY_MS: 20,
 }));
 
-const COUNT = IS_CAMPAIGN ? 200 : 14;
+const COUNT = IS_CAMPAIGN ? 200 : 10;
 const AT_ONCE = 4;
 
 let azurite: Azurite;
