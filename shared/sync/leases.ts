@@ -27,15 +27,21 @@ export interface Lease {
   release(): Promise<void>;
 }
 
-/** Undefined, with the milliseconds it may last, when another worker holds the record. */
+/**
+ * Undefined, with the milliseconds it may last, when another worker holds the record.
+ *
+ * @param mayTakeOver - Whether this one may go on at once in the place of that owner, alive or not.
+ */
 export async function takeLease(
   tables: Tables,
   recordId: string,
   owner: string,
+  mayTakeOver: (owner: string) => boolean = () => false,
 ): Promise<{ lease: Lease } | { lease: undefined; waitMs: number }> {
   const key = leaseKey(recordId);
   const found = await tables.aged(Leases, SYNC, key);
-  if (found && !found.row.free && found.ageMs < LEASE_MS) return { lease: undefined, waitMs: LEASE_MS - found.ageMs };
+  if (found && !found.row.free && found.ageMs < LEASE_MS && !mayTakeOver(found.row.owner))
+    return { lease: undefined, waitMs: LEASE_MS - found.ageMs };
   let row: { etag: string };
   try {
     row = found

@@ -217,11 +217,13 @@ export function createSync(deps: SyncDependencies): Sync {
       const details = { removeTarget: withTarget };
       const event = { type: "syncRecord.deleted", caller, target, before: withoutKeys(first), details };
       await audited(audit, event, async () => {
-        const held = await takeLease(tables, recordId, `delete ${caller.requestId}`);
+        const owner = withTarget ? `delete target ${caller.requestId}` : `${DELETION}${caller.requestId}`;
+        // One that was cut off when storage went is gone on with at once: it writes nothing but rows, under its lease.
+        const held = await takeLease(tables, recordId, owner, (holder) => holder.startsWith(DELETION));
         if (!held.lease) {
           throw retryLater(
             "unavailable",
-            "A run of it is under way. Repeat the request then.",
+            "A run of it is under way, or its deletion with its target. Repeat the request then.",
             held.waitMs / SECOND_MS,
           );
         }
@@ -267,6 +269,9 @@ export function createSync(deps: SyncDependencies): Sync {
 }
 
 const THE_RECORD = "The sync record";
+
+/** The owner of a lease, before the request's id, that deletes a record and not its target. */
+const DELETION = "delete record ";
 
 /** What a person who waits is told of a target that can't be deleted now. */
 function asProblem(error: unknown): never {

@@ -1,6 +1,8 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
+import { TableClient } from "@azure/data-tables";
 import { createServices, type Services } from "../../functions/services.ts";
+import { appIdOf } from "../../infra/local/cloud/company/applications.ts";
 import { createSignInFailures } from "../../shared/access/failures.ts";
 import { keyedHash } from "../../shared/access/tokens.ts";
 import { USERS_PARTITION, User } from "../../shared/access/user.ts";
@@ -13,6 +15,7 @@ import { RULES, Rules, ruleKey } from "../../shared/alerts/rule.ts";
 import { loadConfig } from "../../shared/config/config.ts";
 import { createDiscovery } from "../../shared/discovery/discovery.ts";
 import { SCAN_ROW, Scans, scanPartition } from "../../shared/discovery/scan.ts";
+import { MatchRows, matchKey, matchPartition } from "../../shared/rotation/match.ts";
 import { withoutKeys } from "../../shared/storage/entity.ts";
 import { DAY_MS, HOUR_MS } from "../../shared/time.ts";
 import type { Answer, CallOptions, Service } from "../support/service.ts";
@@ -49,6 +52,10 @@ export interface ChangingEndpoint {
   writes?: number;
 }
 
+/** The application of this company, and the secret of its vault that holds its credential. */
+export const APPLICATION = "Outcomes";
+export const SECRET = "outcomes-client-secret";
+
 const PASSWORD = "a long enough passphrase";
 
 /** Endpoints whose request is POST, PUT or DELETE and that change nothing, or share all their code with one that is tried. */
@@ -74,19 +81,6 @@ export const LEFT_OUT: Record<string, string> = {
       "POST /api/assets/dependencies/discover",
     ].map((endpoint) => [endpoint, "begins work whose every step is lost or killed in tests of its own room"]),
   ),
-  ...Object.fromEntries(
-    [
-      "POST /api/automation/rotation/apps/{app_id}/matches/verify",
-      "POST /api/automation/rotation/apps/{app_id}/matches/confirm",
-      "PUT /api/automation/rotation/apps/{app_id}/policy",
-      "DELETE /api/automation/rotation/apps/{app_id}/policy",
-      "POST /api/automation/sync/records",
-      "PUT /api/automation/sync/records/{record_id}",
-      "DELETE /api/automation/sync/records/{record_id}",
-      "POST /api/automation/sync/providers/{provider}",
-      "DELETE /api/automation/sync/providers/{provider}",
-    ].map((endpoint) => [endpoint, "not tried yet: needs applications and targets in this company"]),
-  ),
   "POST /auth/sso/callback": "needs a response that was signed for it: test/sso/saml/sign-in.test.ts",
   "POST /api/automation/rotation/discover": "killed at its writes in test/applications/faults.test.ts",
   ...Object.fromEntries(
@@ -108,7 +102,14 @@ const devopsChanges: Record<string, (number: number) => object> = {
   }),
 };
 
-/** Every endpoint that changes something, for a service that has scanned a vault `kv-one` with a secret `db`. */
+const ROTATION = `/api/automation/rotation/apps/${appIdOf(APPLICATION)}`;
+const SYNC_RECORDS = "/api/automation/sync/records";
+const SYNC_PROVIDER = "/api/automation/sync/providers/aws";
+
+/**
+ * Every endpoint that changes something, for a service that has scanned a vault `kv-one` with a secret `db`, and `SECRET`, which
+ * holds the credential of the one application, `APPLICATION`, that it has discovered.
+ */
 export function changingEndpoints(service: Service, token: () => string): ChangingEndpoint[] {
   let number = 0;
   let rooms: Services | undefined;
@@ -268,6 +269,46 @@ export function changingEndpoints(service: Service, token: () => string): Changi
     until: new Date(Date.now() + DAY_MS).toISOString(),
   });
   const ASSET = { type: "asset", id: "kv-one.secret.db" };
+
+  /** A record that is paused: no run of it is behind what its request does. */
+  const newRecord = () => ({
+    sourceVault: "kv-one",
+    sourceSecret: "db",
+    targetProvider: "azure",
+    targetService: "keyvault",
+    targetRegion: "kv-one",
+    targetName: `copy-${++number}`,
+    enabled: false,
+  });
+  async function record(): Promise<string> {
+    const { recordId } = await call("POST", SYNC_RECORDS, newRecord());
+    return `${SYNC_RECORDS}/${recordId}`;
+  }
+
+  const provider = () => ({
+    ...service.cloud.control.providers.configurations().aws,
+    expiresOn: new Date(Date.now() + ++number * DAY_MS).toISOString(),
+  });
+  const forgetProvider = () => service.call("DELETE", SYNC_PROVIDER, { token: token() });
+
+  const POLICY = `${ROTATION}/policy`;
+  const newPolicy = () => ({ automatic: false, overlapDays: 1 + (++number % 90) });
+  const forgetPolicy = () => service.call("DELETE", POLICY, { token: token() });
+
+  const MATCH = { assetId: `kv-one.secret.${SECRET}` };
+  /** Nothing was proved or said of the match, and as many proofs as ever may be made. */
+  async function forgetMatch(): Promise<void> {
+    const { tables } = services();
+    await tables.remove(MatchRows, matchPartition(appIdOf(APPLICATION)), matchKey("kv-one", SECRET));
+    const storage = service.azurite.connectionString();
+    const limits = TableClient.fromConnectionString(storage, "RateLimits", { allowInsecureConnection: true });
+    await limits.createTable();
+    for await (const { partitionKey, rowKey } of limits.listEntities())
+      await limits.deleteEntity(partitionKey!, rowKey!);
+  }
+  const match = async (): Promise<{ evidence: string[]; verified: string }> =>
+    (await call("GET", `${ROTATION}/matches`)).items.find(({ assetId }: typeof MATCH) => assetId === MATCH.assetId);
+  const isConfirmed = async () => (await match()).evidence.includes("confirmed");
 
   return [
     {
@@ -872,6 +913,154 @@ export function changingEndpoints(service: Service, token: () => string): Changi
         };
       },
     },
+    {
+      endpoint: "POST /api/automation/sync/records",
+      async prepare() {
+        const body = newRecord();
+        return {
+          method: "POST",
+          path: SYNC_RECORDS,
+          options: { body },
+          status: 201,
+          settles: [201, 409],
+          state: async () => {
+            const { items } = await call("GET", `${SYNC_RECORDS}?limit=1000`);
+            return items.some(({ targetName }: typeof body) => targetName === body.targetName) ? "done" : "undone";
+          },
+          event: "syncRecord.created",
+        };
+      },
+    },
+    {
+      endpoint: "PUT /api/automation/sync/records/{record_id}",
+      async prepare() {
+        const path = await record();
+        const scheduleHours = 25 + (++number % 600);
+        return {
+          method: "PUT",
+          path,
+          options: { body: { scheduleHours } },
+          status: 200,
+          settles: [200],
+          state: async () => ((await call("GET", path)).scheduleHours === scheduleHours ? "done" : "undone"),
+          event: "syncRecord.changed",
+        };
+      },
+    },
+    {
+      endpoint: "DELETE /api/automation/sync/records/{record_id}",
+      async prepare() {
+        const path = await record();
+        return {
+          method: "DELETE",
+          path,
+          status: 200,
+          settles: [200, 404],
+          state: isGone(path),
+          event: "syncRecord.deleted",
+        };
+      },
+    },
+    ...[false, true].map(
+      (isConfigured): ChangingEndpoint => ({
+        endpoint: "POST /api/automation/sync/providers/{provider}",
+        async prepare() {
+          await (isConfigured ? call("POST", SYNC_PROVIDER, provider()) : forgetProvider());
+          const body = provider();
+          return {
+            method: "POST",
+            path: SYNC_PROVIDER,
+            options: { body },
+            status: 200,
+            settles: [200],
+            state: async () => ((await call("GET", SYNC_PROVIDER)).expiresOn === body.expiresOn ? "done" : "undone"),
+            event: "syncProvider.configured",
+          };
+        },
+      }),
+    ),
+    {
+      endpoint: "DELETE /api/automation/sync/providers/{provider}",
+      async prepare() {
+        await call("POST", SYNC_PROVIDER, provider());
+        return {
+          method: "DELETE",
+          path: SYNC_PROVIDER,
+          status: 200,
+          settles: [200, 404],
+          state: async () => ((await call("GET", SYNC_PROVIDER)).configured ? "undone" : "done"),
+          event: "syncProvider.removed",
+        };
+      },
+    },
+    ...[false, true].map(
+      (isSet): ChangingEndpoint => ({
+        endpoint: "PUT /api/automation/rotation/apps/{app_id}/policy",
+        async prepare() {
+          await (isSet ? call("PUT", POLICY, newPolicy()) : forgetPolicy());
+          const body = newPolicy();
+          return {
+            method: "PUT",
+            path: POLICY,
+            options: { body },
+            status: 200,
+            settles: [200],
+            state: async () => {
+              const { body: now } = await service.call("GET", POLICY, { token: token() });
+              return now.overlapDays === body.overlapDays ? "done" : "undone";
+            },
+            event: "rotation.policyChanged",
+          };
+        },
+      }),
+    ),
+    {
+      endpoint: "DELETE /api/automation/rotation/apps/{app_id}/policy",
+      async prepare() {
+        await call("PUT", POLICY, newPolicy());
+        return {
+          method: "DELETE",
+          path: POLICY,
+          status: 200,
+          settles: [200, 404],
+          state: isGone(POLICY),
+          event: "rotation.policyRemoved",
+        };
+      },
+    },
+    {
+      endpoint: "POST /api/automation/rotation/apps/{app_id}/matches/verify",
+      async prepare() {
+        await forgetMatch();
+        return {
+          method: "POST",
+          path: `${ROTATION}/matches/verify`,
+          options: { body: MATCH },
+          status: 200,
+          settles: [200],
+          state: async () => ((await match()).verified === "signIn" ? "done" : "undone"),
+          event: "rotation.matchVerified",
+        };
+      },
+    },
+    ...[true, false].map(
+      (confirmed): ChangingEndpoint => ({
+        endpoint: "POST /api/automation/rotation/apps/{app_id}/matches/confirm",
+        async prepare() {
+          await forgetMatch();
+          if (!confirmed) await call("POST", `${ROTATION}/matches/confirm`, { ...MATCH, confirmed: true });
+          return {
+            method: "POST",
+            path: `${ROTATION}/matches/confirm`,
+            options: { body: { ...MATCH, confirmed } },
+            status: 200,
+            settles: [200],
+            state: async () => ((await isConfirmed()) === confirmed ? "done" : "undone"),
+            event: "rotation.matchConfirmed",
+          };
+        },
+      }),
+    ),
     {
       endpoint: "DELETE /api/settings/{category}/{key}",
       async prepare() {

@@ -1,15 +1,20 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import * as z from "zod";
+import { appIdOf, keyIdOf, secretValueOf } from "../../infra/local/cloud/company/applications.ts";
 import type { FaultAction } from "../../infra/local/cloud/faults.ts";
 import { RULE_PREFIX, RULES, RuleSecretRows, Rules, SECRET_PREFIX, secretName } from "../../shared/alerts/rule.ts";
+import { secretReference } from "../../shared/secrets/kept-secrets.ts";
+import { entity } from "../../shared/storage/entity.ts";
 import { keyEnd } from "../../shared/storage/keys.ts";
 import { createTables } from "../../shared/storage/tables.ts";
+import { CONFIGURATION_PREFIX, SYNC } from "../../shared/sync/record.ts";
 import { IS_CAMPAIGN, LONG_MS, SEED } from "../support/cases.ts";
 import { licence } from "../support/licence.ts";
 import { type Answer, Service } from "../support/service.ts";
 import type { Fault, FaultedRequest } from "../support/table-proxy.ts";
 import { makeToken } from "../support/users.ts";
-import { type Change, type ChangingEndpoint, changingEndpoints, LEFT_OUT } from "./endpoints.ts";
+import { APPLICATION, type Change, type ChangingEndpoint, changingEndpoints, LEFT_OUT, SECRET } from "./endpoints.ts";
 
 // Every endpoint that changes something meets faults at the writes to storage that its request makes, and at its calls of the
 // key vault. The status, the state, the key vault and the audit log must then say the same. The suite tries one write of each
@@ -51,7 +56,25 @@ beforeAll(async () => {
   service = await Service.start({
     tableProxy: true,
     company: {
-      subscriptions: [{ name: "One", vaults: [{ name: "kv-one", secrets: [{ name: "db", expiresInDays: 5 }] }] }],
+      subscriptions: [
+        {
+          name: "One",
+          vaults: [
+            {
+              name: "kv-one",
+              secrets: [
+                { name: "db", expiresInDays: 5 },
+                {
+                  name: SECRET,
+                  value: secretValueOf(APPLICATION, "current"),
+                  contentType: `outcomes:${appIdOf(APPLICATION)}:${keyIdOf(APPLICATION, "current")}`,
+                },
+              ],
+            },
+          ],
+        },
+      ],
+      applications: [{ name: APPLICATION, secrets: [{ name: "current", expiresInDays: 90 }] }],
     },
     env: {
       TRUSTED_PROXY_HOPS: "2",
@@ -63,6 +86,15 @@ beforeAll(async () => {
   const scan = await service.scan({ mode: "full" });
   expect(scan.status, JSON.stringify(scan)).toBe("completed");
   admin = await makeToken(service, "admin");
+  await service.call("POST", "/api/automation/rotation/discover", { token: admin });
+  await service.settled();
+  await fetch(`${service.url}/admin/functions/indexRotationMatches`, { method: "POST", body: "{}" });
+  const matches = `/api/automation/rotation/apps/${appIdOf(APPLICATION)}/matches`;
+  const indexed = async () => {
+    const { body } = await service.call("GET", matches, { token: admin });
+    expect(body).toMatchObject({ total: 1, coverage: [] });
+  };
+  await vi.waitFor(indexed, { timeout: 150_000, interval: 200 });
   endpoints = changingEndpoints(service, () => admin);
 });
 afterAll(async () => {
@@ -101,6 +133,10 @@ async function outcomesOf(change: Change, requestId: string): Promise<string[]> 
     .reverse();
 }
 
+/** What a provider of sync says of its secret, and the note of one that may be in the key vault. */
+const Configured = entity("Sync", z.object({ secret: secretReference.optional() }));
+const Note = entity("Sync", z.object({}));
+
 /** No secret is in the key vault of which neither a rule nor a note in the table knows, and every rule that posts has its own. */
 async function expectSecretsAgree(): Promise<void> {
   const tables = createTables({ connectionString: service.azurite.connectionString() });
@@ -115,7 +151,12 @@ async function expectSecretsAgree(): Promise<void> {
   for await (const rows of tables.pages(Rules, { partitionKey: RULES, from: RULE_PREFIX, before: keyEnd(RULE_PREFIX) }))
     for (const { ruleId, webhookVersion } of rows)
       if (webhookVersion !== undefined) expect(kept.has(secretName(ruleId)), `secret of ${ruleId}`).toBe(true);
-  for (const name of kept) if (name.startsWith("alert-rule-")) expect(known.has(name), `note of ${name}`).toBe(true);
+  const prefixed = (prefix: string) => ({ partitionKey: SYNC, from: prefix, before: keyEnd(prefix) });
+  for await (const rows of tables.pages(Configured, prefixed(CONFIGURATION_PREFIX)))
+    for (const { secret } of rows) expect(kept.has(`sync-${secret!.id}`), "secret of a provider").toBe(true);
+  for await (const rows of tables.pages(Note, prefixed("secret|")))
+    for (const { rowKey } of rows) known.add(rowKey.replace("secret|", "sync-"));
+  for (const name of kept) if (/^(alert-rule|sync)-/.test(name)) expect(known.has(name), `note of ${name}`).toBe(true);
 }
 
 interface Write {
@@ -259,6 +300,7 @@ describe("the key vault", () => {
     ["POST /alerts/rules", "keyvault.setSecret"],
     ["PUT /alerts/rules/{rule_id}", "keyvault.setSecret"],
     ["POST /alerts/rules/{rule_id}/rotate-secret", "keyvault.setSecret"],
+    ["POST /api/automation/sync/providers/{provider}", "keyvault.setSecret"],
     ["DELETE /alerts/rules/{rule_id}", "keyvault.deleteSecret"],
   ];
 
@@ -267,7 +309,9 @@ describe("the key vault", () => {
     async (name, operation) => {
       const endpoint = endpoints.find((one) => one.endpoint === name)!;
       const turn = cases.findIndex(([one]) => one === name);
-      for (const action of IS_CAMPAIGN ? KEY_VAULT_FAULTS : [turn, turn + 1].map((at) => KEY_VAULT_FAULTS[at]!)) {
+      for (const action of IS_CAMPAIGN
+        ? KEY_VAULT_FAULTS
+        : [turn, turn + 1].map((at) => KEY_VAULT_FAULTS[at % KEY_VAULT_FAULTS.length]!)) {
         const change = await endpoint.prepare();
         const requestId = randomUUID();
         const fault = service.cloud.control.addFault({ match: { operation }, action, times: 1 });
