@@ -2,7 +2,7 @@ import pLimit from "p-limit";
 import type { Access } from "../shared/access/access.ts";
 import type { Audit } from "../shared/audit/audit.ts";
 import { CloudFailure } from "../shared/azure/failure.ts";
-import type { Gate } from "../shared/http/admission.ts";
+import { addressOfCaller, type Gate } from "../shared/http/admission.ts";
 import { createPace } from "../shared/http/pace.ts";
 import { Problem, retryLater } from "../shared/http/problem.ts";
 import type { RateLimiter } from "../shared/http/rate-limit.ts";
@@ -40,7 +40,13 @@ export function createGate(deps: {
         details: { code },
       }),
     limiter,
-    signInLimiter: { ...signInLimiter, take: (caller) => countedAtOnce(() => signInLimiter.take(caller)) },
+    signInLimiter: {
+      ...signInLimiter,
+      take(caller) {
+        const count = () => signInLimiter.take(caller);
+        return access.letIn.has(addressOfCaller(caller)) ? count() : countedAtOnce(count);
+      },
+    },
     pace: createPace(PACE),
     translate,
   };

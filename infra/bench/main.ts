@@ -14,6 +14,7 @@ const sections: Record<string, () => Promise<Section>> = {
   lean: async () => (await import("./lean.ts")).lean(),
   startUp: async () => (await import("./start-up.ts")).startUp(),
   credentials: async () => (await import("./credentials.ts")).credentials(),
+  frontDoor: async () => (await import("./front-door.ts")).frontDoor(),
   rest: async () => (await import("./rest.ts")).rest(),
   reads: async () => (await import("./reads.ts")).reads(),
   large: async () => (await import("./large.ts")).large(),
@@ -36,7 +37,7 @@ them into docs/cost.md. Ends with 1 when a figure exceeds its bound.
   NAME      one of ${Object.keys(sections).join(", ")}; all of them if none is named
   --check   writes nothing, and ends with 1 as well when BENCHMARKS.md has other figures or bounds than are printed
 
-All of them take some 30 minutes; calls, wallTime, startUp, credentials and rest a minute each at most, lean four, memory
+All of them take some 30 minutes; calls, wallTime, startUp, credentials, frontDoor and rest a minute each at most, lean four, memory
 a quarter of an hour.`;
 
 const { values: options, positionals } = commandLine(HELP, {

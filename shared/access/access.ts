@@ -19,6 +19,7 @@ import { createSignInFailures } from "./failures.ts";
 import { createFederated, type Federated } from "./federated.ts";
 import { createIdentities, type Identities } from "./identities.ts";
 import { createKnownAddresses } from "./known-addresses.ts";
+import { createLetIn, type LetIn } from "./let-in.ts";
 import { refuseWeakPassword } from "./password-policy.ts";
 import { createPasswords, type Passwords } from "./passwords.ts";
 import { createSessionAdministration, type SessionAdministration } from "./session-administration.ts";
@@ -34,6 +35,8 @@ export interface Access {
   /** See `SignIn`. */
   signIn: SignIn["signIn"];
   signInToSession: SignIn["signInToSession"];
+  /** The addresses whose sign-ins stand in no line with a crowd's. */
+  letIn: Pick<LetIn, "has">;
   /** Ends the actor's token or session, or every one of the actor, on every instance at once. */
   signOut(actor: Actor, how: SignOutScope, caller: Caller): Promise<void>;
   /**
@@ -120,6 +123,7 @@ export function createAccess(deps: AccessDependencies): Access {
   const hash = (text: string) => keyedHash(config.JWT_SIGNING_KEYS[0]!.key, "sign-in", text);
   const failures = createSignInFailures({ tables, clock, hash });
   const addresses = createKnownAddresses(config.JWT_SIGNING_KEYS);
+  const letIn = createLetIn();
   const sessions = createSessions({ tables, users, clock, randomness, cookieName: SESSION_COOKIE });
   const maxIdleDays = config.SSO_TOKEN_MAX_IDLE_DAYS;
   const apiTokens = createApiTokens({ tables, users, audit, clock, randomness, maxIdleDays });
@@ -133,6 +137,7 @@ export function createAccess(deps: AccessDependencies): Access {
     sessions,
     failures,
     addresses,
+    letIn,
     limiter,
     audit,
     clock,
@@ -174,6 +179,8 @@ export function createAccess(deps: AccessDependencies): Access {
       await bootstrapped(BOOTSTRAP_HOLDS_MS);
       return await signInToSession(credentials, caller, userAgent);
     },
+
+    letIn,
 
     noSession: sessionCookie(SESSION_COOKIE, "", 0),
 

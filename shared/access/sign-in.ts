@@ -7,6 +7,7 @@ import type { Cookie } from "../http/reply.ts";
 import type { Clock } from "../runtime.ts";
 import type { Attempt, SignInFailures } from "./failures.ts";
 import { type KnownAddresses, UNKNOWN_ADDRESS } from "./known-addresses.ts";
+import type { LetIn } from "./let-in.ts";
 import type { Passwords } from "./passwords.ts";
 import type { NewSession, Sessions } from "./sessions.ts";
 import { TOKEN_SECONDS, type Tokens } from "./tokens.ts";
@@ -72,16 +73,23 @@ export function createSignIn(deps: {
   sessions: Sessions;
   failures: SignInFailures;
   addresses: KnownAddresses;
+  letIn: LetIn;
   limiter: RateLimiter;
   audit: Audit;
   clock: Clock;
   hash: (text: string) => string;
   passwordSignIn: PasswordSignIn;
 }): SignIn {
-  const { users, passwords, tokens, sessions, failures, addresses, limiter, audit, clock, hash } = deps;
+  const { users, passwords, tokens, sessions, failures, addresses, letIn, limiter, audit, clock, hash } = deps;
   // One at a time, so that several right sign-ins at once are not taken for several failures: see SignInFailures.
   const turns = createTurns(MAX_WAITING);
   const lookedUpAtOnce = pLimit(LOOKED_UP_AT_ONCE);
+
+  /** Whose password would be checked, and whether it is taken at all. */
+  async function lookUp(name: string) {
+    const taken = await deps.passwordSignIn(name);
+    return { taken, user: taken === "refused" ? undefined : await users.find(name) };
+  }
 
   /** Of a user who does not exist only a hash is entered: people type passwords into the field for their name. */
   const targetOf = (name: string, user: UserRow | undefined) => ({
@@ -142,14 +150,13 @@ export function createSignIn(deps: {
     begin?: (name: string) => NewSession,
   ): Promise<{ user: UserRow; session: NewSession | undefined }> {
     const [name, address] = [userKey(username), addressOf(caller)];
-    const taken = await lookedUpAtOnce(() => deps.passwordSignIn(name));
+    const { taken, user } = await (letIn.has(address) ? lookUp(name) : lookedUpAtOnce(() => lookUp(name)));
     if (taken === "refused") {
       const details = { reason: "ssoOnly" };
       const event = { type: "user.signInRefused", caller, target: targetOf(name, undefined), details };
       await audit.refused({ ...event, outcome: "refused" });
       throw new Problem("ssoOnly", "Sign in with single sign-on: GET /auth/sso/login, in a browser.");
     }
-    const user = await lookedUpAtOnce(() => users.find(name));
     const known = user !== undefined && addresses.has(user, address);
     const session = begin?.(name);
     // Nothing else is asked of storage before: who finds the line full costs this one read.
@@ -157,6 +164,7 @@ export function createSignIn(deps: {
     const how = { address, known, session };
     const { refused, entered } = await turns.take(place, () => check(name, user, password, how));
 
+    if (entered && address !== UNKNOWN_ADDRESS) letIn.add(address);
     const target = targetOf(name, user);
     if (refused) {
       const details = { reason: refused.code };

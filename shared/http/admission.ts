@@ -63,7 +63,7 @@ export async function admit(
   const actor = found instanceof Problem ? undefined : found;
   if (endpoint.rateLimit !== "none") {
     const limiter = endpoint.rateLimit === "signIn" ? gate.signInLimiter : gate.limiter;
-    const decision = await limiter.take(actor ? `user:${actor.username}` : `address:${address}`);
+    const decision = await limiter.take(actor ? `user:${actor.username}` : ADDRESS + address);
     Object.assign(answerHeaders, limitHeaders(decision));
     if (!decision.allowed) {
       throw retryLater("rateLimited", "Wait as long as Retry-After says.", decision.retryAfterSeconds);
@@ -87,6 +87,13 @@ export async function admit(
   }
   return actor;
 }
+
+/** What a limiter's name of a caller begins with who is counted by address. */
+const ADDRESS = "address:";
+
+/** The address in a limiter's name of a caller; of no address where the caller is counted as a user. */
+export const addressOfCaller = (caller: string): string =>
+  caller.startsWith(ADDRESS) ? caller.slice(ADDRESS.length) : "";
 
 /** 403: names the least role that may do it. @param more - What the caller can do instead. */
 export function roleNeeded(least: Access, role: string, more = ""): Problem {

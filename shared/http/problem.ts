@@ -169,22 +169,32 @@ export interface ProblemPart {
   message: string;
 }
 
+/** What a problem may have beside its code and its detail. */
+export interface ProblemExtras {
+  /** What is wrong with which member of the input; left out of the document when there is none. */
+  errors?: ProblemPart[];
+  /** Headers of the answer, such as `{ Allow: "GET, HEAD" }`; none by default. */
+  headers?: Record<string, string>;
+  /** Further members of the document (RFC 9457, 3.2), such as `{ scanId }` of the scan that is running; none by default. */
+  members?: Record<string, unknown>;
+}
+
 /**
  * An answer other than success. Thrown anywhere in the domain; the endpoint kit turns it into an RFC 9457 document.
  * `detail` says what the caller can do about it and never holds a secret or a stack.
  */
 export class Problem extends Error {
+  /** Stable: callers tell problems apart by it. */
   readonly code: ProblemCode;
   readonly errors: ProblemPart[] | undefined;
   readonly headers: Record<string, string>;
-  /** Further members of the document (RFC 9457 §3.2), such as the id of the scan that is running. */
   readonly members: Record<string, unknown>;
 
-  constructor(
-    code: ProblemCode,
-    detail: string,
-    more: { errors?: ProblemPart[]; headers?: Record<string, string>; members?: Record<string, unknown> } = {},
-  ) {
+  /**
+   * @param code - Decides the status and the title, by `PROBLEMS`.
+   * @param detail - What the caller can do about it, in sentences: "Send the same request with a name that is free."
+   */
+  constructor(code: ProblemCode, detail: string, more: ProblemExtras = {}) {
     super(detail);
     this.name = "Problem";
     this.code = code;
@@ -193,11 +203,16 @@ export class Problem extends Error {
     this.members = more.members ?? {};
   }
 
+  /** The HTTP status, from 400 on. */
   get status(): number {
     return PROBLEMS[this.code].status;
   }
 
-  /** The document itself; `instance` is the request id. */
+  /**
+   * The document itself (RFC 9457, 3.1), ready to be made JSON.
+   *
+   * @param instance - The request id, by which the log has the same request.
+   */
   document(instance: string): Record<string, unknown> {
     return {
       type: `/problems/${this.code}`,
@@ -212,15 +227,25 @@ export class Problem extends Error {
   }
 }
 
+/** 404. @param what - Names it, to begin a sentence with: "The alert rule payments". */
 export const notFound = (what: string): Problem => new Problem("notFound", `${what} does not exist.`);
 
-/** 400 for one member of the body, such as `filters.vault`; `message` completes it: "must be a vault's name". */
+/**
+ * 400 for one member of the body.
+ *
+ * @param member - Where it stands in the body: `filters.vault`.
+ * @param message - Completes it: "must be a vault's name".
+ */
 export const invalidBody = (member: string, message: string): Problem =>
   new Problem("invalidRequest", `Correct this and send the request again: body.${member}: ${message}`, {
     errors: [{ path: `body.${member}`, message }],
   });
 
-/** 429 with `Retry-After` in whole seconds, at least one. */
+/**
+ * 429 with `Retry-After` (RFC 6585, 4), or 503 where the code is `unavailable` (RFC 9110, 15.6.4).
+ *
+ * @param seconds - Rounded up to whole ones, at least one.
+ */
 export function retryLater(code: "rateLimited" | "tooManyAttempts" | "unavailable", detail: string, seconds: number) {
   return new Problem(code, detail, { headers: { "Retry-After": String(Math.max(1, Math.ceil(seconds))) } });
 }

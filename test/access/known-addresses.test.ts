@@ -89,6 +89,35 @@ describe("a user who signed in from an address lately", () => {
     await proxy.stop();
   });
 
+  test("is not behind the strangers who wait to be looked up, on an instance that let them in from there", async () => {
+    const proxy = await startTableProxy(deployment.connectionString);
+    const busy = deployment.start({ connectionString: proxy.connectionString });
+    await busy.access.signIn(ADMIN, HERE);
+    let release = () => {};
+    const held = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    let looked = 0;
+    const isStrangers = ({ path }: { path: string }) => /^Users\(.*'nobody/.test(path);
+    for (let one = 0; one < 20; one++) {
+      proxy.before(async () => {
+        looked += 1;
+        await held;
+      }, isStrangers);
+    }
+    const strangers = Array.from({ length: 20 }, (_, index) =>
+      code(busy.access.signIn({ username: `nobody${index}`, password: "wrong" }, stranger(index))),
+    );
+    await expect.poll(() => looked, { timeout: 150_000 }).toBe(4);
+    expect(await code(busy.access.signIn(ADMIN, HERE))).toBe("in");
+    expect([busy.access.letIn.has(HERE.address!), busy.access.letIn.has(stranger(0).address!)]).toEqual([true, false]);
+    // No more of them were looked up meanwhile: the line was there.
+    expect(looked).toBe(4);
+    release();
+    await Promise.all(strangers);
+    await proxy.stop();
+  });
+
   test("does not wait there for what strangers failed at, nor for how often they tried", async () => {
     const limited = deployment.start({ limits: { perMinute: 3, perHour: 0 } });
     await limited.access.signIn(ADMIN, HERE);

@@ -72,7 +72,12 @@ export class NoDiscoveryDocument extends Error {
   }
 }
 
-/** @throws {NoDiscoveryDocument}; {Unreachable} */
+/**
+ * Asks the issuer for its document, each time anew. OpenID Connect Discovery 1.0, 4: below the issuer's own path, with a slash
+ * at its end left out; 200 and JSON, which follows no redirect here.
+ *
+ * @throws {NoDiscoveryDocument}; {Unreachable}
+ */
 export async function fetchDiscoveryDocument(issuer: string, outgoing: Outgoing): Promise<DiscoveryDocument> {
   const address = `${issuer.replace(/\/+$/, "")}/.well-known/openid-configuration`;
   const answer = await outgoing.send(address, { method: "GET", headers: { accept: "application/json" } });
@@ -103,7 +108,10 @@ function jsonOf({ status, headers, body, whole }: OutgoingAnswer): unknown {
 /** How ID tokens may be signed: with a private key of the provider's, never with the shared secret, never not at all. */
 const SIGNED_WITH = /^(RS|PS|ES)(256|384|512)$/;
 
-/** What a discovery document lacks to sign people in with, as one sentence each. */
+/**
+ * What a discovery document lacks to sign people in with, as one sentence each. Its issuer: OpenID Connect Discovery 1.0, 4.3.
+ * PKCE: RFC 8414, 2, where the method S256 is that of RFC 7636, 4.2. That addresses must be allowed is our own rule.
+ */
 export function unusable(document: DiscoveryDocument, issuer: string, allowed: (address: string) => boolean): string[] {
   const problems: string[] = [];
   if (document.issuer !== issuer)

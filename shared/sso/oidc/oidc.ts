@@ -15,6 +15,7 @@ const SKEW_SECONDS = 60;
 /** Seconds for each request to the provider. */
 const TIMEOUT_SECONDS = 5;
 
+/** Where the provider sends the browser back to: the `redirect_uri` (RFC 6749, 3.1.2), below our own origin. */
 export const CALLBACK_PATH = "/auth/sso/callback";
 
 /** A client as openid-client has it; it keeps nothing from one sign-in to the next, so that keys are always those of now. */
@@ -90,6 +91,7 @@ export function createOidc(deps: {
   }
 
   return {
+    /** The authentication request: OpenID Connect Core, 3.1.2.1, with the challenge of RFC 7636, 4.3. */
     async begin(config, request, origin) {
       const client = await clientOf(config, undefined);
       const { buildAuthorizationUrl, calculatePKCECodeChallenge } = await import("openid-client");
@@ -105,6 +107,10 @@ export function createOidc(deps: {
       });
     },
 
+    /**
+     * The answer to it (OpenID Connect Core, 3.1.2.5 and 3.1.2.6; RFC 9207, 2.4), the code's exchange (3.1.3), the ID token
+     * (3.1.3.7), and what UserInfo adds for the same subject (5.3).
+     */
     async complete(config, request, { parameters }, origin) {
       if (parameters.has("error")) throw new SignInRefused("providerRefused", { code: known(parameters.get("error")) });
       const client = await clientOf(config, await secretOf(config));

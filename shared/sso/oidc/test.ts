@@ -18,11 +18,13 @@ interface Dependencies {
   allowed: (address: string) => boolean;
 }
 
+/** A key whose use is not told may sign as well: RFC 7517, 4.2. */
 const Keys = z.object({ keys: z.array(z.looseObject({ kty: z.string(), use: z.string().optional() })) });
 
 /**
- * Looks at everything of an issuer that a sign-in needs, up to the first thing that is missing. Nothing is written
- * anywhere; the client proves itself with a code that is none.
+ * Looks at everything of an issuer that a sign-in needs, up to the first thing that is missing: its document (OpenID Connect
+ * Discovery 1.0, 4), its keys (RFC 7517, 5), and whether its token endpoint knows the client (RFC 6749, 5.2). Nothing is
+ * written anywhere; the client proves itself with a code that is none.
  *
  * @param origin - Our own origin.
  */

@@ -7,8 +7,9 @@ import type { Tokens } from "./tokens.ts";
 /**
  * What a sync target is to the rest of the service. Each provider is one folder beside this file with the same file names:
  * `configuration.ts` (what is configured, and its schema), `provider.ts` (its `ProviderDefinition`), `target.ts` or a file for
- * each service (implements `SyncTarget`), `failures.ts` (what its errors mean), `names.ts` (which names it takes). An SDK is
- * loaded with the first call. `providers.ts` has one line for each.
+ * each service (implements `SyncTarget`), `client.ts` (its calls and how they sign in; a key vault's are in `shared/azure`),
+ * `failures.ts` (what its errors mean), `names.ts` (which names it takes). An SDK is loaded with the first call. `providers.ts`
+ * has one line for each.
  */
 
 /** Says which value of which record a target holds. */

@@ -1,7 +1,11 @@
+import * as z from "zod";
 import type { ProviderDefinition } from "../provider.ts";
+import { kubernetesClient } from "./client.ts";
 import { KubernetesConfiguration, type KubernetesSecrets, type KubernetesSettings } from "./configuration.ts";
 import { nameProblem, sameName } from "./names.ts";
-import { checkKubernetes, kubernetesTarget } from "./target.ts";
+import { kubernetesTarget } from "./target.ts";
+
+const Account = z.object({ kind: z.literal("SelfSubjectAccessReview") });
 
 export const kubernetes: ProviderDefinition<KubernetesSettings, KubernetesSecrets> = {
   id: "kubernetes",
@@ -15,6 +19,16 @@ export const kubernetes: ProviderDefinition<KubernetesSettings, KubernetesSecret
     secret: { nameProblem, sameName, maxBytes: 1_000_000, marks: true },
   },
   regionProblem: (region) => (region === undefined ? undefined : "is not taken: the configuration names the namespace"),
-  check: checkKubernetes,
+  async check(settings, secrets, deps, signal) {
+    const { call } = kubernetesClient(settings, secrets, deps);
+    const body = {
+      apiVersion: "authorization.k8s.io/v1",
+      kind: "SelfSubjectAccessReview",
+      spec: { resourceAttributes: { namespace: settings.namespace, verb: "create", resource: "secrets" } },
+    };
+    const what = { operation: "look at the configured token", grant: "the role system:basic-user" };
+    // It asks what the token may do, which changes nothing.
+    await call("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", what, Account, { body, signal });
+  },
   open: (_to, settings, secrets, deps) => kubernetesTarget(settings, secrets, deps),
 };

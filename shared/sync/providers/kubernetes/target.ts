@@ -1,10 +1,8 @@
 import * as z from "zod";
-import { type ProviderCall, syncFailure } from "../failures.ts";
-import { exchange, type ProviderAnswer, type ProviderRequest } from "../http.ts";
 import { MANAGED_BY, markId, ownerNamed } from "../mark.ts";
 import type { Mark, ProviderDependencies, SyncTarget } from "../provider.ts";
+import { kubernetesClient } from "./client.ts";
 import type { KubernetesSecrets, KubernetesSettings } from "./configuration.ts";
-import { kubernetesFailure } from "./failures.ts";
 import { secretAndKey } from "./names.ts";
 
 const RECORD = `${MANAGED_BY}/sync-record`;
@@ -29,67 +27,6 @@ const Metadata = z.object({
   }),
 });
 const Stored = z.object({ kind: z.literal("Secret"), metadata: z.object({ resourceVersion }) });
-const Account = z.object({ kind: z.literal("SelfSubjectAccessReview") });
-
-type Method = ProviderRequest["method"];
-
-/** Calls to one API server. */
-function kubernetesClient(
-  { address, caCertificate, namespace }: KubernetesSettings,
-  { token }: KubernetesSecrets,
-  { outgoing, clock }: ProviderDependencies,
-) {
-  const at = `Kubernetes at ${new URL(address).host}`;
-
-  return {
-    secrets: `/api/v1/namespaces/${namespace}/secrets`,
-    grant: (verb: string) => `the verb ${verb} for Secrets in the namespace ${namespace}`,
-
-    /** Answers undefined for 404, where that is `allowed`. @throws {SyncFailure} */
-    async call<T extends z.ZodType>(
-      method: Method,
-      path: string,
-      what: Pick<ProviderCall, "operation" | "grant">,
-      schema: T,
-      request: {
-        body?: object;
-        type?: string;
-        accept?: string;
-        allowMissing?: boolean;
-        signal?: AbortSignal | undefined;
-      },
-    ): Promise<z.infer<T> | undefined> {
-      const call = { ...what, at };
-      const { body, type, accept = "application/json", signal } = request;
-      const headers = { accept, authorization: `Bearer ${token}`, ...(type !== undefined && { "content-type": type }) };
-      const sent = { method, headers, ...(body && { body }), authorities: caCertificate, ...(signal && { signal }) };
-      const answer: ProviderAnswer = await exchange(outgoing, `${address}${path}`, sent, call);
-      const reason = (answer.json as { reason?: unknown } | undefined)?.reason;
-      if (answer.status === 404 && reason === "NotFound" && request.allowMissing) return undefined;
-      if (answer.status < 200 || answer.status > 299) throw kubernetesFailure(answer, call, clock);
-      const { data, success } = schema.safeParse(answer.json);
-      if (!success) throw syncFailure("badResponse", call, "the answer is not as documented");
-      return data;
-    },
-  };
-}
-
-/** Asks what the token may do, which changes nothing. @throws {SyncFailure} */
-export async function checkKubernetes(
-  settings: KubernetesSettings,
-  secrets: KubernetesSecrets,
-  deps: ProviderDependencies,
-  signal?: AbortSignal,
-): Promise<void> {
-  const { call } = kubernetesClient(settings, secrets, deps);
-  const body = {
-    apiVersion: "authorization.k8s.io/v1",
-    kind: "SelfSubjectAccessReview",
-    spec: { resourceAttributes: { namespace: settings.namespace, verb: "create", resource: "secrets" } },
-  };
-  const what = { operation: "look at the configured token", grant: "the role system:basic-user" };
-  await call("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", what, Account, { body, signal });
-}
 
 /**
  * Secrets of one namespace. A record owns the whole Secret, of which it writes one key. Who wrote a key's present value

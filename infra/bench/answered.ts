@@ -1,0 +1,31 @@
+import http from "node:http";
+
+/** What came back of a request, without its body. */
+export interface Answered {
+  /** 0 where the connection failed. */
+  status: number;
+  /** From the call until the last byte was there. */
+  milliseconds: number;
+  /** Bytes of the body, as they were sent. */
+  bytes: number;
+}
+
+/** One request by `node:http`, whose answer is read and dropped as it came: unpacking would cost the client more than asking. */
+export async function answered(
+  agent: http.Agent,
+  url: string,
+  { method = "GET", headers = {}, body }: { method?: string; headers?: Record<string, string>; body?: string } = {},
+): Promise<Answered> {
+  const begun = performance.now();
+  return await new Promise((resolve) => {
+    let bytes = 0;
+    const end = (status: number) => resolve({ status, milliseconds: performance.now() - begun, bytes });
+    const request = http.request(url, { agent, method, headers }, (answer) => {
+      answer.on("data", (part: Buffer) => {
+        bytes += part.length;
+      });
+      answer.on("end", () => end(answer.statusCode!)).on("error", () => end(0));
+    });
+    request.on("error", () => end(0)).end(body);
+  });
+}

@@ -1,0 +1,68 @@
+/**
+ * The crowd of the benchmark `frontDoor`, in a process of its own, so that what it spends is not waited for by who measures.
+ * It does what its parent's messages say, one after the other, until it is told that it is enough, and ends by itself at its bounds.
+ */
+import http from "node:http";
+import { type Answered, answered } from "./answered.ts";
+
+export interface Crowd {
+  /** Of the service, on this machine. */
+  url: string;
+  /** The address each client says it comes from. */
+  clients: string[];
+  /** What each of them asks for, one after the other, again and again, with no pause. */
+  requests: CrowdRequest[];
+  /** Requests of one client at most, and milliseconds after which none is begun any more. */
+  most: number;
+  forMs: number;
+}
+
+export interface CrowdRequest {
+  method: string;
+  path: string;
+  /** `{client}` and `{round}` stand for their numbers. */
+  body?: string;
+}
+
+/** Answers by their status, and the bytes of all. */
+export interface CrowdDone {
+  seconds: number;
+  statuses: Record<string, number>;
+  bytes: number;
+}
+
+let isEnough = false;
+
+async function gather({ url, clients, requests, most, forMs }: Crowd): Promise<CrowdDone> {
+  const agent = new http.Agent({ keepAlive: true, maxSockets: clients.length });
+  const done: CrowdDone = { seconds: 0, statuses: {}, bytes: 0 };
+  const begun = performance.now();
+  isEnough = false;
+  const goesOn = (round: number) => !isEnough && round < most && performance.now() - begun < forMs;
+  const count = ({ status, bytes }: Answered) => {
+    done.statuses[status] = (done.statuses[status] ?? 0) + 1;
+    done.bytes += bytes;
+  };
+  await Promise.all(
+    clients.map(async (address, client) => {
+      const headers = { "X-Forwarded-For": address, "Accept-Encoding": "gzip" };
+      for (let round = 0; goesOn(round); round++) {
+        // Each begins elsewhere, so that they do not ask in step.
+        const { method, path, body } = requests[(client + round) % requests.length]!;
+        const filled = body?.replace("{client}", String(client)).replace("{round}", String(round));
+        const typed = filled === undefined ? headers : { ...headers, "Content-Type": "application/json" };
+        count(await answered(agent, url + path, { method, headers: typed, ...(filled && { body: filled }) }));
+      }
+    }),
+  );
+  agent.destroy();
+  done.seconds = (performance.now() - begun) / 1000;
+  return done;
+}
+
+process.on("message", (told: Crowd | "enough") => {
+  if (told === "enough") isEnough = true;
+  // A failed request is counted; anything else ends this process, which its parent sees.
+  else void gather(told).then((done) => process.send!(done));
+});
+process.on("disconnect", () => process.exit());

@@ -1,0 +1,223 @@
+import { fork } from "node:child_process";
+import { once } from "node:events";
+import http from "node:http";
+import path from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { createPasswords } from "../../shared/access/passwords.ts";
+import { systemRandomness } from "../../shared/runtime.ts";
+import { ADMIN, Service } from "../../test/support/service.ts";
+import { answered } from "./answered.ts";
+import type { Crowd, CrowdDone } from "./front-door-clients.ts";
+import { withProcessorTime } from "./process.ts";
+import { atMost, equalTo, type Figure, median, type Section } from "./section.ts";
+
+const STRANGERS = 100;
+const READERS = 10;
+/** With the one that makes an address known: no more than ten of one address may begin in a minute. */
+const SIGN_INS = 8;
+const BETWEEN_SIGN_INS_MS = 500;
+const SIGN_IN_LIMIT = 3;
+const HASHES = 3;
+const ROUNDS = 5;
+const ASKED = 60;
+/** Whoever asks for `/health` is no crowd. */
+const BETWEEN_ASKED_MS = 20;
+const HEALTH_LIMIT = 2;
+/** Until a crowd's connections are made and its first requests stand in line. */
+const GATHERING_MS = 1_000;
+/** What no measurement comes near: a crowd that ends by them is gone too soon, which is an error. */
+const CROWD_BOUNDS = { most: 20_000, forMs: 60_000 };
+/** Of a deployment that sets none. Whoever asks says where from, as if one more proxy stood before the service. */
+const ENVIRONMENT = { RATE_LIMIT_PER_MINUTE: "60", RATE_LIMIT_PER_HOUR: "1000", TRUSTED_PROXY_HOPS: "2" };
+
+/** What a crowd of strangers does to a known user's sign-in, and readers of the documentation to `/health`. */
+export async function frontDoor(): Promise<Section> {
+  const service = await Service.start({ realScrypt: true, env: ENVIRONMENT });
+  const crowd = startCrowd(service);
+  try {
+    const [quietHome, home] = ["192.0.2.1", "192.0.2.2"];
+    for (const address of [quietHome, home]) await signIns(service.url, address, 1);
+    const hash = await oneHash();
+    const alone = await signIns(service.url, quietHome, SIGN_INS);
+    const hammered = await crowd.during(HAMMERING, () => signIns(service.url, home, SIGN_INS));
+
+    const requests = await documentation(service.url);
+    const readers = (addressOf: (reader: number) => string) => ({
+      clients: Array.from({ length: READERS }, (_, reader) => addressOf(reader)),
+      requests,
+    });
+    const quiet: number[][] = [];
+    const busy: Measured<number[]>[] = [];
+    for (let round = 0; round < ROUNDS; round++) {
+      quiet.push(await healths(service.url));
+      const fromTheirOwn = readers((reader) => `198.51.100.${round * READERS + reader}`);
+      busy.push(await crowd.during(fromTheirOwn, () => healths(service.url)));
+    }
+    const refused = await crowd.during(
+      readers(() => "198.51.100.250"),
+      () => healths(service.url),
+    );
+
+    const base = Math.min(...quiet.map(median));
+    const health = (what: string, of: Measured<number[]>[], decides: string): Figure => {
+      const medians = of.map(({ result }) => median(result));
+      const times = Math.min(...medians) / base;
+      return {
+        what: `/health, while ${READERS} clients ${what}`,
+        value: `${spread(medians)}, ${times.toFixed(2)} times`,
+        comparedWith: `${told(of)}; ${decides}`,
+        bound: atMost(times, HEALTH_LIMIT, " times"),
+      };
+    };
+    const worst = Math.max(...hammered.result);
+    const unexpected = [
+      ...busy.map(({ statuses }) => others(statuses, "200", "429")),
+      others(refused.statuses, "200", "429"),
+      others(hammered.statuses, "401", "429"),
+    ];
+    return {
+      title: "The front door under a crowd",
+      how: `The rate limits of a deployment that sets none, and passwords hashed at their full cost. A crowd is a process of its own on the same cores, each of its clients asks over its own connection without a pause. A known user signed in from that address before: ${SIGN_INS} sign-ins, one after the other, alone and while ${STRANGERS} addresses guess that user's password and try names in turn. \`/health\` is asked ${ASKED} times alone and ${ASKED} times while ${READERS} clients, each from its own address, fetch \`/docs\`, \`/redoc\`, their files and \`/openapi.json\`, in turns, ${ROUNDS} times, each time the median; then once more while all of the clients come from one address, which is soon over its limit.`,
+      figures: [
+        {
+          what: "a known user's sign-in, alone",
+          value: `${milliseconds(median(alone))}, the longest ${milliseconds(Math.max(...alone))}`,
+          comparedWith: `${milliseconds(hash)}, one hash by scrypt in this process`,
+        },
+        {
+          what: `the longest of a known user's, while ${STRANGERS} addresses hammer`,
+          value: `${(worst / 1000).toFixed(2)} s, the median ${milliseconds(median(hammered.result))}`,
+          comparedWith: `${told([hammered])}; it waits for the one stranger who is being checked, never for those in line`,
+          bound: atMost(worst / 1000, SIGN_IN_LIMIT, " s"),
+        },
+        {
+          what: "/health, alone",
+          value: spread(quiet.map(median)),
+          comparedWith: "the least counts: other work on the machine only adds",
+        },
+        health("fetch the documentation's files", busy, "files leave at 50 a second"),
+        health("are over their limit", [refused], "refusals leave at 100 a second"),
+        {
+          what: "answers to the crowds that are neither right nor 429",
+          value: String(sum(unexpected)),
+          comparedWith: "none is lost, and none fails",
+          bound: equalTo(sum(unexpected), 0),
+        },
+      ],
+    };
+  } finally {
+    crowd.stop();
+    await service.stop();
+  }
+}
+
+/** What was measured, what the crowd got meanwhile, and the processor time of the functions process. */
+type Measured<T> = CrowdDone & { result: T; ms: number };
+
+function startCrowd(service: Service) {
+  const child = fork(path.resolve(import.meta.dirname, "front-door-clients.ts"));
+  return {
+    /** Does the work while the crowd is there. @throws Error where it was gone before the work was done. */
+    async during<T>(crowd: Pick<Crowd, "clients" | "requests">, work: () => Promise<T>): Promise<Measured<T>> {
+      const ended = new AbortController();
+      const { result, ms } = await withProcessorTime(service.url, async () => {
+        const answer = once(child, "message", { signal: ended.signal });
+        child.once("exit", () => ended.abort(new Error("The crowd's process ended")));
+        let isGone = false;
+        const done = answer.then(([message]) => {
+          isGone = true;
+          return message as CrowdDone;
+        });
+        child.send({ ...crowd, ...CROWD_BOUNDS, url: service.url } satisfies Crowd);
+        await delay(GATHERING_MS);
+        const measured = await work();
+        if (isGone) throw new Error("The crowd was gone before the work was done");
+        child.send("enough");
+        return { ...(await done), result: measured };
+      });
+      return { ...result, ms };
+    },
+    stop: () => child.kill(),
+  };
+}
+
+const HAMMERING: Pick<Crowd, "clients" | "requests"> = {
+  clients: Array.from({ length: STRANGERS }, (_, stranger) => `203.0.113.${stranger}`),
+  requests: [ADMIN.username, "name{client}-{round}"].map((username) => ({
+    method: "POST",
+    path: "/auth/login",
+    body: JSON.stringify({ username, password: "a wrong password" }),
+  })),
+};
+
+/** The pages, the files that they load, and the description. */
+async function documentation(url: string): Promise<Crowd["requests"]> {
+  const pages = ["/docs", "/redoc"];
+  const texts = await Promise.all(pages.map(async (page) => await (await fetch(url + page)).text()));
+  const files = texts.flatMap((text) => [...text.matchAll(/(?:src|href)="(\/docs\/files\/[^"]+)"/g)]);
+  const paths = [...new Set([...pages, ...files.map(([, file]) => file!), "/openapi.json"])];
+  // What is made when it is first asked for is there.
+  for (const one of paths) await (await fetch(url + one)).arrayBuffer();
+  return paths.map((one) => ({ method: "GET", path: one }));
+}
+
+/** Milliseconds of each. */
+async function signIns(url: string, address: string, count: number): Promise<number[]> {
+  const headers = { "Content-Type": "application/json", "X-Forwarded-For": address };
+  const options = { method: "POST", headers, body: JSON.stringify(ADMIN) };
+  return await oneByOne(`${url}/auth/login`, options, count, BETWEEN_SIGN_INS_MS);
+}
+
+const healths = async (url: string): Promise<number[]> => await oneByOne(`${url}/health`, {}, ASKED, BETWEEN_ASKED_MS);
+
+async function oneByOne(
+  url: string,
+  options: Parameters<typeof answered>[2],
+  count: number,
+  pauseMs: number,
+): Promise<number[]> {
+  const agent = new http.Agent({ keepAlive: true });
+  const taken: number[] = [];
+  for (let time = 0; time < count; time++) {
+    const answer = await answered(agent, url, options);
+    if (answer.status !== 200) throw new Error(`${url} answered ${answer.status}`);
+    taken.push(answer.milliseconds);
+    await delay(pauseMs);
+  }
+  agent.destroy();
+  return taken;
+}
+
+/** What a crowd got, and what that cost the functions process. */
+function told(crowds: Measured<unknown>[]): string {
+  const of = (status: string) => sum(crowds.map(({ statuses }) => statuses[status] ?? 0));
+  const all = sum(crowds.map(({ statuses }) => others(statuses)));
+  const seconds = sum(crowds.map((crowd) => crowd.seconds));
+  const megabytes = sum(crowds.map(({ bytes }) => bytes)) / 1_000_000;
+  const answers = ["200", "401", "429"].flatMap((status) => (of(status) > 0 ? `${of(status)} answered ${status}` : []));
+  return `${answers.join(", ")} and ${megabytes.toFixed(0)} MB in ${seconds.toFixed(1)} s, ${milliseconds(sum(crowds.map(({ ms }) => ms)) / all)} of the processor each`;
+}
+
+const sum = (values: number[]): number => values.reduce((total, value) => total + value, 0);
+const milliseconds = (value: number): string => `${value.toFixed(1)} ms`;
+const spread = (values: number[]): string =>
+  values.length > 1
+    ? `${milliseconds(Math.min(...values))} (to ${Math.max(...values).toFixed(1)})`
+    : milliseconds(values[0]!);
+
+/** Milliseconds of one hash as this machine makes it now. */
+async function oneHash(): Promise<number> {
+  const passwords = createPasswords({ randomness: systemRandomness() });
+  const taken: number[] = [];
+  for (let time = 0; time < HASHES; time++) {
+    const begun = performance.now();
+    await passwords.hash(ADMIN.password);
+    taken.push(performance.now() - begun);
+  }
+  return median(taken);
+}
+
+/** Answers of other statuses than these. */
+function others(statuses: Record<string, number>, ...wanted: string[]): number {
+  return sum(Object.entries(statuses).map(([status, count]) => (wanted.includes(status) ? 0 : count)));
+}
