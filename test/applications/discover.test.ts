@@ -114,6 +114,48 @@ describe("a discovery", () => {
     expect(again).toMatchObject({ status: "completed", ...truth() });
   });
 
+  test("of changes is told of once something changed, whatever that was", async () => {
+    const process = deployment.start();
+    await process.applications.discover(caller);
+    deployment.messages.length = 0;
+    const { directory } = live.cloud.control;
+    const name = "Comes and goes";
+    for (const [change, counts] of [
+      [() => directory.putApplication({ name, secrets: [] }), { added: 1 }],
+      [() => directory.changeApplication(appIdOf(name), { displayName: "Goes" }), { updated: 1 }],
+      [() => directory.removeApplication(appIdOf(name)), { removed: 1 }],
+      [() => {}, {}],
+    ] as const) {
+      change();
+      const before = deployment.evaluations;
+      const run = await deployment.scheduled("changes", process);
+      expect(run).toMatchObject({ mode: "changes", status: "completed" });
+      const [entry] = (await process.audit.list({ eventType: "applications.discovered" }, everything)).items;
+      expect(entry!.details).toMatchObject({ added: 0, updated: 0, removed: 0, ...counts });
+      expect(deployment.evaluations - before).toBe(Object.keys(counts).length);
+    }
+  });
+
+  test("asks for what changed again once it has listed everything in the place of a lost link", async () => {
+    const process = deployment.start();
+    await process.applications.discover(caller);
+    deployment.messages.length = 0;
+    live.cloud.control.directory.forgetDeltaLinks();
+    expect(await deployment.scheduled("changes", process)).toMatchObject({ mode: "full", status: "completed" });
+    live.cloud.control.resetCounts();
+    expect(await deployment.scheduled("changes", process)).toMatchObject({ mode: "changes", status: "completed" });
+    expect(graphCalls()).toBe(1);
+  });
+
+  test("that is asked for while one is under way is that one", async () => {
+    const process = deployment.start();
+    await process.applications.handle({ mode: "full" }, caller);
+    const { runId } = deployment.messages[0]!.message;
+    const { run, isNew } = await process.applications.discover(caller);
+    expect({ runId: run.runId, isNew }).toEqual({ runId, isNew: false });
+    expect(deployment.messages).toHaveLength(1);
+  });
+
   test("lists everything where the link is lost or may not be used", async () => {
     const process = deployment.start();
     await process.applications.discover(caller);

@@ -179,10 +179,13 @@ test.each([
   await process.applications.discover(caller);
   deployment.messages.length = 0;
   const known = truth();
+  const shown = async () => (await process.applications.list({}, everything)).items.map(({ app }) => app);
+  const before = await shown();
   change(2000 + account);
   live.cloud.control.addFault({ match: { operation: "graph.listApplications" }, action });
   const partial = await deployment.scheduled("full", process);
   expect(partial).toMatchObject({ status: "partial", ...known });
+  expect(await shown()).toEqual(before);
   expect(partial!.failures).toMatchObject([{ list: "applications", code, remedy: expect.stringMatching(/./) }]);
   if (code === "accessDenied") expect(partial!.failures[0]!.remedy).toContain("Application.Read.All");
   live.cloud.control.addFault({ match: { operation: "graph.listServicePrincipals" }, action });
