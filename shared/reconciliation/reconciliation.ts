@@ -65,12 +65,12 @@ export interface ReconciliationDeps extends Restorers {
   readonly randomness: Randomness;
   readonly log: Logger;
   /** Milliseconds a run may take, rows a step compares, and milliseconds between looks at a busy vault; for tests. */
-  readonly limits?: { readonly runMs: number; readonly rowsPerStep: number; readonly pauseMs: number };
+  readonly limits?: { readonly runMs?: number; readonly rowsPerStep: number; readonly pauseMs: number };
 }
 
 export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
   const { tables, writer, clock, log } = deps;
-  const { runMs, rowsPerStep, pauseMs } = deps.limits ?? LIMITS;
+  const { runMs, rowsPerStep, pauseMs } = { ...LIMITS, ...deps.limits };
   const settle = createMender({ ...deps, pauseMs });
 
   const read = (key: string) => readStanding(tables, Walks, WALKS, key);

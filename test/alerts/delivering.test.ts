@@ -5,13 +5,14 @@ import { BACK_OFF_SECONDS, LEASE_MS } from "../../shared/alerts/attempt.ts";
 import { scrubbed } from "../../shared/alerts/deliver-webhook.ts";
 import { DELIVERY_ROW, Deliveries, operationIdOf } from "../../shared/alerts/delivery.ts";
 import { MAILBOXES, Mailboxes, mailboxKey } from "../../shared/alerts/mailbox.ts";
+import { MINUTE_MS } from "../../shared/time.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { caller, openRoom, type Room, type RoomOptions } from "./room.ts";
+import { caller, DAY_MS, openRoom, type Room, type RoomOptions, START } from "./room.ts";
 
 let azurite: TestStorage;
 let cloud: Cloud;
-const ACCOUNTS = Array.from({ length: 51 }, (_, index) => `deliver${String(index).padStart(2, "0")}`);
+const ACCOUNTS = Array.from({ length: 55 }, (_, index) => `deliver${String(index).padStart(2, "0")}`);
 let next = 0;
 let room: Room;
 
@@ -405,6 +406,77 @@ describe("a webhook", () => {
     for await (const row of client.listEntities()) rows.push(row);
     return rows;
   }
+});
+
+describe.each([
+  ["ten minutes ahead", 10 * MINUTE_MS],
+  ["an hour back", -60 * MINUTE_MS],
+])("a host whose own clock is %s", (_name, off) => {
+  const inMs = (milliseconds: number) => new Date(Date.now() + milliseconds).toISOString();
+  /** What it takes in hand is another's as soon as what any host took in hand. */
+  function hostOff() {
+    const { tables, alerts } = room.hostOff(off);
+    const leases: number[] = [];
+    const transaction = tables.transaction;
+    tables.transaction = async (...args) => {
+      const until = /leasedUntil\W+([\dT:.-]+Z)/.exec(JSON.stringify(args[2]))?.[1];
+      if (until !== undefined) leases.push(Date.parse(until) - Date.now());
+      return await transaction(...args);
+    };
+    const expectUsualLeases = () => {
+      expect(leases).toHaveLength(1);
+      expect(Math.abs(leases[0]! - LEASE_MS)).toBeLessThan(30_000);
+    };
+    return { alerts, expectUsualLeases };
+  }
+  /** The delivery of what the rule tells now, by the store's time. */
+  async function due(): Promise<string> {
+    // A store's clock is known to a second.
+    room.clock.set(new Date(inMs(-10_000)));
+    const expiresInDays = (Date.now() - Date.parse(START)) / DAY_MS + 5.5;
+    await room.scanned("kv-a", [{ name: "one", expiresInDays }]);
+    await room.instance().evaluate();
+    return (room.messages[0]!.message as { deliveryId: string }).deliveryId;
+  }
+
+  test("leaves a webhook to who has it in hand, goes on with it right after, and holds it no longer than others", async () => {
+    const { received } = await room.webhookRule();
+    const deliveryId = await due();
+    const { alerts, expectUsualLeases } = hostOff();
+    const held = async (leasedUntil: string) => {
+      const row = (await room.tables.get(Deliveries, deliveryId, DELIVERY_ROW))!;
+      const parts = row.parts.map((part) => ({ ...part, status: "sending" as const, attempts: 1, leasedUntil }));
+      await room.tables.replace(Deliveries, { ...row, parts, nextAt: leasedUntil });
+    };
+    await held(inMs(LEASE_MS / 2));
+    await alerts.deliver(deliveryId);
+    expect(received()).toHaveLength(0);
+    await held(inMs(-5_000));
+    await alerts.deliver(deliveryId);
+    expect(received()).toHaveLength(1);
+    expectUsualLeases();
+  });
+
+  test("leaves a mail to who has it in hand, goes on with it right after, and holds it no longer than others", async () => {
+    const { rule, mails } = await room.mailRule();
+    const deliveryId = await due();
+    const { alerts, expectUsualLeases } = hostOff();
+    const recipients = rule.recipients!;
+    const entries = [{ deliveryId, part: 0, urgency: 1 }];
+    const operationId = operationIdOf(deliveryId, 0);
+    const held = async (leasedUntil: string) => {
+      const mail = { recipients, operationId, entries, status: "sending" as const, attempts: 1, looks: 0, leasedUntil };
+      const box = { recipients, ofOwner: false, waiting: [], sent: [], mail };
+      await room.tables.put(Mailboxes, MAILBOXES, mailboxKey(recipients, false), box);
+    };
+    await held(inMs(LEASE_MS / 2));
+    await alerts.deliver(deliveryId);
+    expect(mails()).toHaveLength(0);
+    await held(inMs(-5_000));
+    await alerts.deliver(deliveryId);
+    expect(mails()).toHaveLength(1);
+    expectUsualLeases();
+  });
 });
 
 describe("a test of a rule", () => {

@@ -1,3 +1,4 @@
+import { vi } from "vitest";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import {
   type Alerts,
@@ -19,6 +20,7 @@ import { packExpiries } from "../../shared/inventory/expiries.ts";
 import { expiriesColumn, type VaultRecord } from "../../shared/inventory/vault.ts";
 import { type AssetChange, createInventoryWriter } from "../../shared/inventory/write.ts";
 import { type Clock, systemRandomness } from "../../shared/runtime.ts";
+import { createStoreClock } from "../../shared/storage/clock.ts";
 import type { Queues } from "../../shared/storage/queues.ts";
 import { createTables, type Tables } from "../../shared/storage/tables.ts";
 import { configIn } from "../azure/live-cloud.ts";
@@ -108,10 +110,10 @@ export function openRoom({
     reachable: async () => {},
   };
 
-  function instance(steps: Steps = { taken: 0 }): Alerts {
+  function instance(steps: Steps = { taken: 0 }, host: { tables: Tables; clock: Clock } = { tables, clock }): Alerts {
     const isWrite = (name: string) => name !== "pages" && name !== "get";
     return createAlerts({
-      tables: mortal<Tables>(tables, steps, isWrite),
+      tables: mortal<Tables>(host.tables, steps, isWrite),
       queues: mortal(queues, steps),
       audit: mortal({ append: async (event: AuditEvent) => void events.push(event) }, steps),
       settings: { values: async () => settings as never },
@@ -123,10 +125,19 @@ export function openRoom({
       ...(entries && { entries: entries(tables, clock) }),
       automation,
       config,
-      clock,
+      clock: host.clock,
       randomness: systemRandomness(),
       log: quiet,
     });
+  }
+
+  /** The alerts of a host whose own clock is off by so many milliseconds. As everywhere, they follow the store's. */
+  function hostOff(milliseconds: number) {
+    const off = vi.spyOn(Date, "now").mockReturnValue(Date.now() + milliseconds);
+    const storeClock = createStoreClock();
+    off.mockRestore();
+    const own = createTables({ connectionString }, { clock: storeClock });
+    return { tables: own, alerts: instance({ taken: 0 }, { tables: own, clock: storeClock }) };
   }
 
   /** Handles what is visible in the queue until nothing is; a message whose handler fails stays. */
@@ -207,6 +218,7 @@ export function openRoom({
     settings,
     config,
     instance,
+    hostOff,
     drain,
     drainAll,
     scanned,

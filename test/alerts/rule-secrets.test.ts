@@ -86,6 +86,23 @@ describe("the secret of a deleted rule", () => {
     }),
   );
 
+  test("is removed although the rule had none yet when its deletion began", () =>
+    withRoom(async (room) => {
+      const { rule } = await room.mailRule();
+      const { transaction } = room.tables;
+      room.tables.transaction = async (...args) => {
+        room.tables.transaction = transaction;
+        const { deliveryMethod, webhookUrl } = WEBHOOK;
+        await room.instance().rules.change(rule.ruleId, { deliveryMethod, webhookUrl }, caller, undefined);
+        expect(kept(rule.ruleId)).toBeDefined();
+        return await transaction(...args);
+      };
+      await room.instance().rules.remove(rule.ruleId, caller, undefined);
+      expect(await room.instance().rules.find(rule.ruleId)).toBeUndefined();
+      expect(kept(rule.ruleId)).toBeUndefined();
+      expect(await noted(room, rule.ruleId)).toBeUndefined();
+    }));
+
   test("is removed although the rule's deletion was answered by a reset", () =>
     withRoom(async (room, proxy) => {
       const { rule } = await room.webhookRule();

@@ -122,41 +122,53 @@ describe("a discovery", () => {
     expect(again).toMatchObject({ status: "completed", ...truth() });
   });
 
-  test("of changes has compliance evaluated when something came, changed or went, and only then", async () => {
+  test("of changes is told of once something changed, whatever that was", async () => {
     const process = deployment.start();
     await process.applications.discover(caller);
     deployment.messages.length = 0;
     const { directory } = live.cloud.control;
-    const evaluated: number[] = [];
-    for (const change of [
-      () => {},
-      () => directory.putApplication({ name: "Passing by", secrets: [{ name: "s", expiresInDays: 5 }] }),
-      () => directory.changeApplication(appIdOf("Passing by"), { displayName: "Passing" }),
-      () => directory.removeApplication(appIdOf("Passing by")),
-    ]) {
+    const name = "Comes and goes";
+    for (const [change, counts] of [
+      [() => directory.putApplication({ name, secrets: [] }), { added: 1 }],
+      [() => directory.changeApplication(appIdOf(name), { displayName: "Goes" }), { updated: 1 }],
+      [() => directory.removeApplication(appIdOf(name)), { removed: 1 }],
+      [() => {}, {}],
+    ] as const) {
       change();
       const before = deployment.evaluations;
-      await deployment.scheduled("changes", process);
-      evaluated.push(deployment.evaluations - before);
+      const run = await deployment.scheduled("changes", process);
+      expect(run).toMatchObject({ mode: "changes", status: "completed" });
+      const [entry] = (await process.audit.list({ eventType: "applications.discovered" }, everything)).items;
+      expect(entry!.details).toMatchObject({ added: 0, updated: 0, removed: 0, ...counts });
+      expect(deployment.evaluations - before).toBe(Object.keys(counts).length);
     }
-    expect(evaluated).toEqual([0, 1, 1, 1]);
+  });
+
+  test("asks for what changed again once it has listed everything in the place of a lost link", async () => {
+    const process = deployment.start();
+    await process.applications.discover(caller);
+    deployment.messages.length = 0;
+    live.cloud.control.directory.forgetDeltaLinks();
+    expect(await deployment.scheduled("changes", process)).toMatchObject({ mode: "full", status: "completed" });
+    live.cloud.control.resetCounts();
+    expect(await deployment.scheduled("changes", process)).toMatchObject({ mode: "changes", status: "completed" });
+    expect(graphCalls()).toBe(1);
+  });
+
+  test("that is asked for while one is under way is that one", async () => {
+    const process = deployment.start();
+    await process.applications.handle({ mode: "full" }, caller);
+    const { runId } = deployment.messages[0]!.message;
+    const { run, isNew } = await process.applications.discover(caller);
+    expect({ runId: run.runId, isNew }).toEqual({ runId, isNew: false });
+    expect(deployment.messages).toHaveLength(1);
   });
 
   test("lists everything where the link is lost or may not be used", async () => {
     const process = deployment.start();
     await process.applications.discover(caller);
     deployment.messages.length = 0;
-    live.cloud.control.addFault({
-      match: { operation: "graph.applicationsDelta" },
-      action: { kind: "deny" },
-      times: 1,
-    });
-    expect(await deployment.scheduled("changes", process)).toMatchObject({ mode: "full", status: "completed" });
-    // With a new link, not with the one that was lost.
     live.cloud.control.addFault({ match: { operation: "graph.applicationsDelta" }, action: { kind: "deny" } });
     expect(await deployment.scheduled("changes", process)).toMatchObject({ mode: "full", status: "completed" });
-    live.cloud.control.clearFaults();
-    await deployment.scheduled("full", process);
-    expect(await deployment.scheduled("changes", process)).toMatchObject({ mode: "changes", status: "completed" });
   });
 });

@@ -3,6 +3,7 @@ import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { appIdOf } from "../../infra/local/cloud/company/applications.ts";
 import { applicationView } from "../../shared/applications/api.ts";
 import type { ApplicationFilter } from "../../shared/applications/query.ts";
+import { reasonsAgainst } from "../../shared/applications/rotatable.ts";
 import type { Config } from "../../shared/config/config.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
@@ -119,6 +120,17 @@ describe("one application", () => {
     expect(await reasons("Personal")).toEqual(["noRoomForSecret"]);
     expect(await reasons("Personal with an expired one")).toEqual(["expiredSecretInTheWay"]);
     expect(await reasons("Refused")).toEqual(["forbiddenByPolicy"]);
+  });
+
+  test.each([
+    [["Application.ReadWrite.All"], []],
+    [["Directory.ReadWrite.All"], []],
+    [["Application.ReadWrite.OwnedBy"], ["notOwner"]],
+    [["Application.Read.All", ""], ["notPermitted"]],
+  ])("of another owner is rotated with the permissions %j but for %j", async (permissions, codes) => {
+    const { app } = await process.applications.get(appIdOf("Beta"));
+    const against = reasonsAgainst(app, { permissions, objectId: "the-service" }, Date.now());
+    expect(against.map(({ code }) => code)).toEqual(codes);
   });
 
   test("has the credentials of its service principal beside its own", async () => {

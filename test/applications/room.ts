@@ -100,6 +100,7 @@ export interface Process {
   compliance: ReturnType<typeof createCompliance>;
   writer: ReturnType<typeof createInventoryWriter>;
   tables: Tables;
+  audit: ReturnType<typeof createAudit>;
 }
 
 /** One store, and as many processes on it as a test starts. */
@@ -204,7 +205,7 @@ export class Deployment {
       log: quiet,
       ...(waitMs === undefined ? {} : { waitMs }),
     });
-    return { applications: room, inventory, compliance, writer, tables };
+    return { applications: room, inventory, compliance, writer, tables, audit };
   }
 
   /** A run of this mode, as the timer begins it, to its end. */

@@ -167,6 +167,7 @@ describe("a registration", () => {
     const client = TableClient.fromConnectionString(connectionString(account - 1), "B2c", {
       allowInsecureConnection: true,
     });
+    await room.b2c.discover(shop.row.tenantId, caller);
     const key = ["tenants", `t|${shop.row.tenantId}`] as const;
     await client.updateEntity(
       { ...(await client.getEntity(...key)), partitionKey: key[0], rowKey: key[1], displayName: "Other" },
@@ -179,6 +180,11 @@ describe("a registration", () => {
     expect(live.cloud.control.counts()["entra.token"]).toBeUndefined();
     const page = await room.b2c.list({ limit: 10, offset: 0, cursor: undefined });
     expect(page.items.map(({ row }) => row.tenantId)).toEqual([partners.row.tenantId]);
+    // It is still registered: only who deletes it has its credentials leave.
+    const assets = await room.assets(tenantId);
+    expect(assets.length).toBeGreaterThan(0);
+    await room.b2c.cleanUp(caller);
+    expect(await room.assets(tenantId)).toEqual(assets);
     await room.b2c.remove(tenantId, undefined, caller);
     await expect(room.b2c.get(tenantId)).rejects.toMatchObject({ code: "notFound" });
     await room.register("outlet");

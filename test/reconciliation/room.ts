@@ -4,7 +4,11 @@ import type { AuditEvent } from "../../shared/audit/audit.ts";
 import { createCompliance } from "../../shared/compliance/compliance.ts";
 import { unpackDetails, unpackFindings } from "../../shared/compliance/pack.ts";
 import { createInventoryWriter, type InventoryWriter } from "../../shared/inventory/write.ts";
-import { createReconciliation, type Reconciliation } from "../../shared/reconciliation/reconciliation.ts";
+import {
+  createReconciliation,
+  type Reconciliation,
+  type ReconciliationDeps,
+} from "../../shared/reconciliation/reconciliation.ts";
 import { type Randomness, systemRandomness } from "../../shared/runtime.ts";
 import { DEFINITIONS, SETTING_KEYS, type SettingValues } from "../../shared/settings/definitions.ts";
 import { createStoreClock } from "../../shared/storage/clock.ts";
@@ -45,6 +49,8 @@ export interface Room {
   readonly events: AuditEvent[];
   /** Runs until the walk under way, or the next one, is complete. Answers how many runs that took. */
   walk(): Promise<number>;
+  /** Moves its clock on. */
+  pass(milliseconds: number): void;
   /** The rows of one table, straight from the store. */
   raw(table: string): TableClient;
 }
@@ -52,9 +58,14 @@ export interface Room {
 /**
  * The reconciliation over a store, wired as the service wires it.
  *
- * @param limits - `runMs` 0 makes each run one step.
+ * @param limits - `runMs` 0 makes each run one step; left out, a run takes as long as the service's.
+ * @param stepMs - How far its clock moves on each time it is asked, as if what it does took so long.
  */
-export function openRoom(connectionString: string, limits = { runMs: 60_000, rowsPerStep: 50_000, pauseMs: 1 }): Room {
+export function openRoom(
+  connectionString: string,
+  limits: ReconciliationDeps["limits"] = { runMs: 60_000, rowsPerStep: 50_000, pauseMs: 1 },
+  stepMs = 0,
+): Room {
   const storeClock = createStoreClock();
   const tables = createTables({ connectionString }, { clock: storeClock });
   const events: AuditEvent[] = [];
@@ -83,10 +94,15 @@ export function openRoom(connectionString: string, limits = { runMs: 60_000, row
     audit,
     settings,
     // Each walk begins days after the one before.
-    clock: { now: () => new Date(storeClock.now().getTime() + later) },
+    clock: {
+      now() {
+        later += stepMs;
+        return new Date(storeClock.now().getTime() + later);
+      },
+    },
     randomness,
     log,
-    limits,
+    ...(limits && { limits }),
   });
   return {
     tables,
@@ -103,6 +119,9 @@ export function openRoom(connectionString: string, limits = { runMs: 60_000, row
         if (newest?.finishedAt && newest.walkId !== before) return run;
         if (run > 500) throw new Error(`The walk does not end: ${JSON.stringify(newest)}`);
       }
+    },
+    pass: (milliseconds) => {
+      later += milliseconds;
     },
     raw: (table) => TableClient.fromConnectionString(connectionString, table, { allowInsecureConnection: true }),
   };

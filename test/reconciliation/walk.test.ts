@@ -3,12 +3,14 @@ import { deflateRawSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { ASSET_CHECKS } from "../../shared/compliance/checks/all.ts";
 import { STATE, TOTALS_KEY } from "../../shared/compliance/layout.ts";
+import { loadConfig } from "../../shared/config/config.ts";
 import { Assets } from "../../shared/inventory/asset.ts";
 import { nameKey, partitions } from "../../shared/inventory/layout.ts";
 import { TOTALS_KEY as INVENTORY_TOTALS_KEY } from "../../shared/inventory/totals.ts";
-import { VAULTS as VAULTS_PARTITION, Vaults } from "../../shared/inventory/vault.ts";
+import { VAULTS as VAULTS_PARTITION, Vaults, vaultInSubscriptionKey } from "../../shared/inventory/vault.ts";
 import { WALKS, Walks } from "../../shared/reconciliation/walk.ts";
 import { withoutKeys } from "../../shared/storage/entity.ts";
+import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../shared/time.ts";
 import { Service } from "../support/service.ts";
 import { companyOf, differences, openRoom, SUBSCRIPTIONS, snapshot } from "./room.ts";
 
@@ -91,6 +93,33 @@ describe("while a vault is written", () => {
     expect(differences(before, await snapshot(room))).toEqual([]);
   }, 600_000);
 });
+
+test("what is wrong just behind a walk that takes days is mended within a week, by a slice of some minutes an hour", async () => {
+  const { RECONCILIATION_SCHEDULE } = loadConfig({ ...service.environment, RECONCILIATION_SCHEDULE: "" });
+  expect(RECONCILIATION_SCHEDULE).toMatch(/^0 \d+ \* \* \* \*$/);
+  // A row a step, and a minute each time the clock is asked: few steps an hour, some days a walk.
+  const room = openRoom(service.azurite.connectionString(), { rowsPerStep: 1, pauseMs: 1 }, MINUTE_MS);
+  const before = (await room.reconciliation.status()).newest?.walkId;
+  const hour = async () => {
+    await room.reconciliation.run("request");
+    room.pass(HOUR_MS);
+  };
+  const walk = async () => (await room.reconciliation.status()).newest!;
+  const begun = async () => (await walk()).walkId !== before && (await walk()).stage !== "vaults";
+  do await hour();
+  while (!(await begun()));
+  const vault = VAULTS[0]!;
+  const copy = vaultInSubscriptionKey(SUBSCRIPTIONS[0], vault);
+  const isThere = () => room.tables.get(Vaults, VAULTS_PARTITION, copy);
+  await room.tables.remove(Vaults, VAULTS_PARTITION, copy);
+  const { walkId } = await walk();
+  let hours = 0;
+  for (; !(await isThere()) && hours <= 7 * 24; hours++) await hour();
+  expect((await walk()).walkId).not.toBe(walkId);
+  expect(hours).toBeLessThanOrEqual(7 * 24);
+  const { startedAt, finishedAt } = (await room.reconciliation.status()).completed!;
+  expect(Date.parse(finishedAt!) - Date.parse(startedAt)).toBeGreaterThan(DAY_MS);
+}, 600_000);
 
 describe("what a walk costs", () => {
   test("is two requests for a vault, one for its partition's name, one for its subscription, and few for all", async () => {
