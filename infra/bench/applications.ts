@@ -17,6 +17,7 @@ const BEHIND_MS = 10_000;
 /** What a discovery of a large tenant's applications costs, first, unchanged, and of changes alone. */
 export async function applications(): Promise<Section> {
   const service = await Service.start({
+    tableProxy: true,
     company: { vaults: 1, secrets: 10, applications: APPS, credentials: CREDENTIALS },
     env: { LICENSE_KEY: await licence() },
   });

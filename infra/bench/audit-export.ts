@@ -45,6 +45,7 @@ const count = (value: number): string => value.toLocaleString("en-GB");
 export async function auditExport(): Promise<Section> {
   const key = { kid: KID, key: new Uint8Array(randomBytes(32)) };
   const service = await Service.start({
+    tableProxy: true,
     hosts: 0,
     env: { AUDIT_SIGNING_KEYS: `${KID}:${Buffer.from(key.key).toString("base64")}` },
   });

@@ -21,6 +21,7 @@ const SEVERITIES = ["critical", "high", "medium", "low"];
 /** What a delta scan evaluates of a large company when 100 assets changed, and what answers about compliance cost there. */
 export async function compliance(): Promise<Section> {
   const service = await Service.start({
+    tableProxy: true,
     company: { vaults: VAULTS, ...PER_VAULT, subscriptions: 4 },
     env: { LOG_LEVEL: "DEBUG" },
   });

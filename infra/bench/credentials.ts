@@ -11,6 +11,7 @@ const PATH = "/alerts/rules";
 /** What a call costs by what it is authenticated with, and what the open endpoints of single sign-on load. */
 export async function credentials(): Promise<Section> {
   const service = await Service.start({
+    tableProxy: true,
     env: {
       RATE_LIMIT_PER_MINUTE: "10000",
       RATE_LIMIT_PER_HOUR: "10000",

@@ -18,6 +18,7 @@ const inSeconds = (milliseconds: number): string => `${Math.round(milliseconds /
 /** What a burst of events for one vault costs, and how soon the last change is in the inventory. */
 export async function events(): Promise<Section> {
   const service = await Service.start({
+    tableProxy: true,
     company: { subscriptions: [{ name: "Only", vaults: [{ name: "kv-burst" }, { name: "kv-other" }] }] },
     // As in production: the watch runs each minute.
     schedules: true,

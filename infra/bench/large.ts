@@ -23,7 +23,7 @@ const QUERIES = [
 
 /** A scan of 100,000 assets: memory, then what each query of them costs. */
 export async function large(): Promise<Section> {
-  const service = await Service.start({ company: COMPANY });
+  const service = await Service.start({ tableProxy: true, company: COMPANY });
   try {
     const { result, ms } = await withProcessorTime(service.url, () =>
       countedScan(service, { mode: "full" }, 1_500_000),

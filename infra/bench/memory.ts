@@ -40,7 +40,7 @@ export async function memory(): Promise<Section> {
 }
 
 async function measured({ what, company, small }: Estate): Promise<Figure[]> {
-  const service = await Service.start({ company: { ...company, subscriptions: 4 } });
+  const service = await Service.start({ tableProxy: true, company: { ...company, subscriptions: 4 } });
   try {
     const before = (await processFigures(service.url)).memory.rss;
     service.cloud.handshakes.clear();

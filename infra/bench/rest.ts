@@ -27,7 +27,11 @@ const MESSAGE_MS = 6000;
 
 /** What the timers of a service cost in a day in which nothing changes. */
 export async function rest(): Promise<Section> {
-  const service = await Service.start({ company: MEASURED_COMPANY, env: { LICENSE_KEY: await licence() } });
+  const service = await Service.start({
+    tableProxy: true,
+    company: MEASURED_COMPANY,
+    env: { LICENSE_KEY: await licence() },
+  });
   try {
     await service.scan({ mode: "full" }, 300_000);
     const defaults = loadConfig({

@@ -20,6 +20,7 @@ const HOUR_SECONDS = 3600;
 export async function sync(): Promise<Section> {
   const secrets = Array.from({ length: SECRETS }, (_, index) => ({ name: `secret-${index}`, value: `value-${index}` }));
   const service = await Service.start({
+    tableProxy: true,
     company: { subscriptions: [{ name: "Shop", vaults: [{ name: SOURCE, secrets }] }] },
     env: { LICENSE_KEY: await licence(), SYNC_SCHEDULE: "0 0 0 1 1 *" },
   });
