@@ -65,7 +65,7 @@ export async function frontDoor(): Promise<Section> {
       return {
         what: `/health, while ${READERS} clients ${what}`,
         value: `${spread(medians)}, ${times.toFixed(2)} times`,
-        comparedWith: `${told(of)}; ${decides}`,
+        comparedWith: `${described(of)}; ${decides}`,
         bound: atMost(times, HEALTH_LIMIT, " times"),
       };
     };
@@ -87,7 +87,7 @@ export async function frontDoor(): Promise<Section> {
         {
           what: `the longest of a known user's, while ${STRANGERS} addresses hammer`,
           value: `${(worst / 1000).toFixed(2)} s, the median ${milliseconds(median(hammered.result))}`,
-          comparedWith: `${told([hammered])}; it waits for the one stranger who is being checked, never for those in line`,
+          comparedWith: `${described([hammered])}; it waits for the one stranger who is being checked, never for those in line`,
           bound: atMost(worst / 1000, SIGN_IN_LIMIT, " s"),
         },
         {
@@ -189,7 +189,7 @@ async function oneByOne(
 }
 
 /** What a crowd got, and what that cost the functions process. */
-function told(crowds: Measured<unknown>[]): string {
+function described(crowds: Measured<unknown>[]): string {
   const of = (status: string) => sum(crowds.map(({ statuses }) => statuses[status] ?? 0));
   const all = sum(crowds.map(({ statuses }) => others(statuses)));
   const seconds = sum(crowds.map((crowd) => crowd.seconds));

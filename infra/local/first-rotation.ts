@@ -38,11 +38,11 @@ export async function runRotation(base: string, administrator: { username: strin
   let { rotation } = begun;
   const path = `/api/automation/rotation/rotations/${rotation.rotationId}`;
   console.log(`\nRotating the client secret of ${app.displayName}, which ${match.assetId} holds: ${base}${path}`);
-  const told = new Set<string>();
+  const reported = new Set<string>();
   for (;;) {
     for (const { name, status } of rotation.steps) {
-      if (status !== "done" || told.has(name)) continue;
-      told.add(name);
+      if (status !== "done" || reported.has(name)) continue;
+      reported.add(name);
       console.log(`  ✓ ${name}`);
     }
     if (ENDED.includes(rotation.status) || rotation.needsConfirmation) break;

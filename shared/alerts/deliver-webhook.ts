@@ -96,8 +96,8 @@ export function createWebhookDelivery(deps: {
           refusal ??= error.message;
           last = error.answer;
           if (refused === MAX_REFUSED && items.length > MAX_REFUSED) {
-            const told = `${refusal} After ${refused} refused items the others were not sent.`;
-            return { ...shown(last), status: "failed", error: told };
+            const error = `${refusal} After ${refused} refused items the others were not sent.`;
+            return { ...shown(last), status: "failed", error };
           }
         }
         posted++;

@@ -183,8 +183,8 @@ export function createDeliveries(deps: {
     const parts = row.parts.map((part, index) => {
       const turn = part.status === "waiting" ? turns.get(keys.get(index) ?? "") : undefined;
       if (!turn) return part;
-      const told = Date.parse(part.notBefore ?? "");
-      if (Math.abs(told - turn.at.getTime()) < WAIT_DIFFERS_MS) return part;
+      const shownAt = Date.parse(part.notBefore ?? "");
+      if (Math.abs(shownAt - turn.at.getTime()) < WAIT_DIFFERS_MS) return part;
       differs = true;
       return { ...part, notBefore: turn.at.toISOString(), waits: waitText(mailboxes, turn.before) };
     });

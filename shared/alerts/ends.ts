@@ -117,10 +117,10 @@ export async function endedViolations(
   const standing = await reading.standing(maybe.map(({ item }) => item));
   return await pMap(
     maybe.filter(({ item }) => !standing.has(item.id)),
-    async ({ item: of, since: told }): Promise<EndItem> => {
+    async ({ item: of, since: alertedSince }): Promise<EndItem> => {
       const gone = (await isThere(of, tables)) ? undefined : ("removed" as const);
       const reason = gone ?? (reading.has(of.vaultName) ? "mended" : "outOfScope");
-      return { kind: "recovered", id: of.id, of, since: told, reason };
+      return { kind: "recovered", id: of.id, of, since: alertedSince, reason };
     },
     { concurrency: PARALLEL },
   );

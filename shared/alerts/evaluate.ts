@@ -158,7 +158,8 @@ export function createEvaluation(
   /** What is followed from now on, or not any more, without anybody being told. Done again by the next run where it fails. */
   async function keep(rule: RuleRecord, { untold, adopted }: Found, now: Date): Promise<void> {
     await close(rule.ruleId, untold);
-    if (adopted.length > 0) await notifications.add(rule.ruleId, "", [], followed.told("", now.toISOString(), adopted));
+    if (adopted.length > 0)
+      await notifications.add(rule.ruleId, "", [], followed.operations("", now.toISOString(), adopted));
   }
 
   async function close(ruleId: string, ended: readonly Pick<EndItem, "of" | "since">[]): Promise<void> {
@@ -172,13 +173,13 @@ export function createEvaluation(
     if (stored.followUpAt === undefined || stored.followUpAt > now.toISOString()) return;
     const { stillFailing, escalated, nextAt } = await followUps(rule, circumstances);
     let row = stored;
-    const told = stillFailing.slice(0, MAX_ITEMS);
-    if (told.length > 0) row = await notify(rule, row, withoutKeys(row), told, now);
+    const first = stillFailing.slice(0, MAX_ITEMS);
+    if (first.length > 0) row = await notify(rule, row, withoutKeys(row), first, now);
     const second = escalated.slice(0, MAX_ITEMS);
     if (second.length > 0)
       row = await notify(rule, row, withoutKeys(row), second, now, await secondSteps.channelOf(rule));
     // Where one message did not hold all of it, the next run goes on.
-    const whole = told.length === stillFailing.length && second.length === escalated.length;
+    const whole = first.length === stillFailing.length && second.length === escalated.length;
     if (whole) await commit(rule, row, { ...withoutKeys(row), followUpAt: nextAt });
   }
 
@@ -191,10 +192,10 @@ export function createEvaluation(
     channel?: RuleRecord,
   ): Promise<Row<StateRecord>> {
     const deliveryId = deliveryIdOf(rule.ruleId, now, items);
-    const told = { deliveryId, createdAt: now.toISOString(), rule: withoutKeys(rule) };
+    const delivery = { deliveryId, createdAt: now.toISOString(), rule: withoutKeys(rule) };
     const secondStep = !channel && items.some(isEnd) ? await secondSteps.incidentsOf(rule) : undefined;
     const pending = {
-      ...told,
+      ...delivery,
       ...(channel && { channel: withoutKeys(channel) }),
       ...(secondStep && { secondStep: withoutKeys(secondStep) }),
     };
@@ -219,10 +220,10 @@ export function createEvaluation(
     const { deliveryId, createdAt, rule, channel, secondStep } = pending;
     const items = unpacking(RuleStates, state, "pendingNews", () => unpackBytes(pendingNews, z.array(ItemSchema)));
     const ended = items.filter(isEnd);
-    await notifications.add(rule.ruleId, deliveryId, items, followed.told(deliveryId, createdAt, items));
+    await notifications.add(rule.ruleId, deliveryId, items, followed.operations(deliveryId, createdAt, items));
     await close(rule.ruleId, ended);
     const escalatedFrom = { escalatedFrom: rule.ruleId };
-    const made = { deliveryId, createdAt, items: toldBy(rule, items) };
+    const made = { deliveryId, createdAt, items: itemsFor(rule, items) };
     if (made.items.length > 0)
       await handOver(channel ? newDelivery(channel, { ...made, ...escalatedFrom }) : newDelivery(rule, made));
     const escalated = secondStep ? await secondSteps.escalatedAmong(rule.ruleId, ended) : [];
@@ -246,7 +247,7 @@ export function createEvaluation(
       const circumstances = await circumstancesOf([rule], clock.now(), false);
       const { items, more } = await look(rule, startOf(rule, row), row, circumstances);
       const { stillFailing, escalated } = await followUps(rule, circumstances);
-      const all = [...toldBy(rule, items), ...stillFailing, ...escalated].sort(byUrgency);
+      const all = [...itemsFor(rule, items), ...stillFailing, ...escalated].sort(byUrgency);
       return { items: all, more, isFirst: row === undefined, hidden: circumstances.vaults?.hidden ?? [] };
     },
   };
@@ -286,7 +287,7 @@ export function newDelivery(
 const isEnd = (item: Item): item is EndItem => item.kind === "renewed" || item.kind === "recovered";
 
 /** Without the ends that only its second step is told of. */
-const toldBy = ({ tellRecovery }: RuleRecord, items: Item[]): Item[] =>
+const itemsFor = ({ tellRecovery }: RuleRecord, items: Item[]): Item[] =>
   tellRecovery === false ? items.filter((one) => !isEnd(one)) : items;
 
 const earlier = (a: string | undefined, b: string | undefined): string | undefined =>

@@ -33,7 +33,7 @@ export interface Followed {
   /** Those of a rule, by `alertKey`. One request per 1,000. */
   of(ruleId: string): Promise<Map<string, Row<FollowedAlert>>>;
   /** What to write where a delivery tells of these. */
-  told(deliveryId: string, at: string, items: readonly Item[]): Operation[];
+  operations(deliveryId: string, at: string, items: readonly Item[]): Operation[];
   /** Forgets alerts that have ended; one that began anew meanwhile stays. One request per 1,000 of the rule's, and the removals. */
   close(ruleId: string, ended: readonly Pick<EndItem, "of" | "since">[]): Promise<void>;
 }
@@ -50,7 +50,7 @@ export function createFollowed(tables: Tables): Followed {
   return {
     of,
 
-    told(deliveryId, at, items) {
+    operations(deliveryId, at, items) {
       return items.flatMap((one): Operation[] => {
         const item = followedIn(one);
         if (!item || one.kind === "escalated" || one.kind === "renewed" || one.kind === "recovered") return [];

@@ -74,7 +74,7 @@ export interface Telling {
 
 /** One message of one or several deliveries; worded as of the instant each was made, so the same at every attempt. */
 export function messageOf(tellings: readonly Telling[], links: Links): Message {
-  const told = tellings
+  const entries = tellings
     .flatMap(({ delivery, items }) =>
       items.map((item) => ({
         item,
@@ -83,7 +83,7 @@ export function messageOf(tellings: readonly Telling[], links: Links): Message {
       })),
     )
     .sort((a, b) => URGENCIES.indexOf(a.line.urgency) - URGENCIES.indexOf(b.line.urgency));
-  const lines = told.map(({ line, place }): MessageLine => ({ ...line, ...(place && { place }) }));
+  const lines = entries.map(({ line, place }): MessageLine => ({ ...line, ...(place && { place }) }));
   const deliveries = tellings.map(({ delivery }) => delivery);
   const types = new Set(deliveries.map(({ alertType }) => alertType));
   const digest = deliveries.every(({ deliveryMode }) => deliveryMode === "digest") ? "Digest: " : "";
@@ -93,7 +93,7 @@ export function messageOf(tellings: readonly Telling[], links: Links): Message {
       ? `${lines.length} alerts; first ${lines[0].title} ${lines[0].what}`
       : headline(
           deliveries[0]!.alertType,
-          told.map(({ item }) => item),
+          entries.map(({ item }) => item),
           lines,
         );
   const rules = new Map(deliveries.map(({ ruleId, ruleName }) => [ruleId, ruleName]));
@@ -354,10 +354,10 @@ const END_TEXTS = {
 
 /** What has ended, in the words of the line that told of it. */
 function endLine(item: RenewedItem | RecoveredItem, before: MessageLine): MessageLine {
-  const told: [string, string] = ["Told of since", dateText(new Date(item.since))];
+  const since: [string, string] = ["Told of since", dateText(new Date(item.since))];
   if (item.kind === "recovered") {
     const kept = before.facts.filter(([label]) => label !== "To do");
-    return { ...before, urgency: "notice", what: END_TEXTS[item.reason][item.of.kind], facts: [...kept, told] };
+    return { ...before, urgency: "notice", what: END_TEXTS[item.reason][item.of.kind], facts: [...kept, since] };
   }
   const { expiresOn, version, of } = item;
   const day = (seconds: number) => dateText(new Date(seconds * 1000));
@@ -369,7 +369,7 @@ function endLine(item: RenewedItem | RecoveredItem, before: MessageLine): Messag
       ...before.facts.filter(([label]) => label !== "Expires" && label !== "Expired" && label !== "Threshold"),
       ["Expiry before", day(of.expiresOn)],
       ...(version === undefined ? [] : ([["Version", version]] as [string, string][])),
-      told,
+      since,
     ],
   };
 }

@@ -28,9 +28,9 @@ export interface NotificationLog {
 
 export function createNotificationLog(tables: Tables): NotificationLog {
   /** Of each asset the lowest threshold that was told, and when the first was. */
-  type Told = Map<string, { threshold: number; since: number }>;
+  type Notified = Map<string, { threshold: number; since: number }>;
 
-  async function thresholdsIn(ruleId: string, from: string, before: string, into: Told): Promise<void> {
+  async function thresholdsIn(ruleId: string, from: string, before: string, into: Notified): Promise<void> {
     for await (const rows of tables.pages(NotificationRows, { partitionKey: ruleId, from, before })) {
       for (const { rowKey, deliveryId } of rows) {
         const asset = rowKey.slice(0, rowKey.lastIndexOf("!") + 1);
@@ -59,13 +59,13 @@ export function createNotificationLog(tables: Tables): NotificationLog {
 
   return {
     async unnotifiedAssets(ruleId, items) {
-      const told: Told = new Map();
+      const notified: Notified = new Map();
       const marks = items.map(assetKeyPrefix);
       if (items.length <= SINGLE_LOOK_UPS) {
-        await Promise.all(marks.map((mark) => thresholdsIn(ruleId, mark, keyEnd(mark), told)));
-      } else await thresholdsIn(ruleId, marks[0]!, keyEnd(marks.at(-1)!), told);
+        await Promise.all(marks.map((mark) => thresholdsIn(ruleId, mark, keyEnd(mark), notified)));
+      } else await thresholdsIn(ruleId, marks[0]!, keyEnd(marks.at(-1)!), notified);
       return items.flatMap((one, index) => {
-        const known = told.get(marks[index]!);
+        const known = notified.get(marks[index]!);
         if (!known) return [one];
         return one.threshold < known.threshold ? [{ ...one, since: new Date(known.since).toISOString() }] : [];
       });

@@ -58,7 +58,7 @@ export async function standingViolations(
 const nameKeyOf = ({ type, name, vaultName }: ReturnType<typeof placesOf>[number]) => nameKey(type, name, vaultName);
 
 /** A violation as who told of it knows it. */
-export type ToldViolation = Pick<Violation, "id" | "checkId" | "resourceId"> & {
+export type AlertedViolation = Pick<Violation, "id" | "checkId" | "resourceId"> & {
   resourceType: string;
   vaultName: string;
 };
@@ -74,7 +74,7 @@ export interface ViolationReading {
   /** Whether a vault's results changed since, or it has none any more. */
   changedSince(vaultName: string, at: string): boolean;
   /** Those that still fail, by id, and whether they are exempted. A request for each check, its successors, and vault. */
-  standing(violations: readonly ToldViolation[]): Promise<Map<string, { exempted: boolean }>>;
+  standing(violations: readonly AlertedViolation[]): Promise<Map<string, { exempted: boolean }>>;
 }
 
 export function readingOf(tables: Tables, overview: Overview): ViolationReading {
@@ -96,7 +96,7 @@ export function readingOf(tables: Tables, overview: Overview): ViolationReading 
   }
 
   /** What got worse, or what another check says since, has not ended: it goes on under that check's id. */
-  async function failingNames({ checkId }: ToldViolation, vault: VaultOverview): Promise<Set<string>> {
+  async function failingNames({ checkId }: AlertedViolation, vault: VaultOverview): Promise<Set<string>> {
     const checks = [checkId, ...successorsOf(checkId)];
     return new Set((await Promise.all(checks.map((one) => failingOf(one, vault)))).flat());
   }
@@ -118,7 +118,7 @@ export function readingOf(tables: Tables, overview: Overview): ViolationReading 
       await pMap(
         groups.values(),
         async (group) => {
-          const [first] = group as [ToldViolation];
+          const [first] = group as [AlertedViolation];
           const vault = vaults.get(first.vaultName.toLowerCase());
           const check = checkOfId.get(first.checkId);
           // A holder of credentials that does not count now says nothing of them.

@@ -28,7 +28,7 @@ interface Reading {
   key: string;
   before: UnitRecord | undefined;
   /** `resourceHash` of each resource that was told. */
-  told: ReadonlySet<string>;
+  reported: ReadonlySet<string>;
   /** The same of those that an earlier part of the reading told. */
   earlier: ReadonlySet<string>;
   notSeen: readonly NotSeen[];
@@ -44,7 +44,7 @@ interface Reading {
  * was anything.
  */
 export async function coverageOperations(
-  { source, unit, key, before, told, earlier, notSeen, failure, isFull, at }: Reading,
+  { source, unit, key, before, reported, earlier, notSeen, failure, isFull, at }: Reading,
   tables: Tables,
 ): Promise<{ operations: Operation[]; count: number; leftOut: number }> {
   const standing = new Map<string, NotSeenRecord>();
@@ -61,7 +61,7 @@ export async function coverageOperations(
   for (const one of notSeen) want(one);
   for (const [rowKey, one] of standing) {
     const resource = resourceHash(key, one.scope);
-    const stands = earlier.has(resource) || ((!isFull || failure) && !told.has(resource));
+    const stands = earlier.has(resource) || ((!isFull || failure) && !reported.has(resource));
     if (!wanted.has(rowKey) && one.scope !== unit && stands) wanted.set(rowKey, one);
   }
   const kept = new Map([...wanted].slice(0, MAX_ROWS));

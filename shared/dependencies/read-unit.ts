@@ -96,7 +96,7 @@ export async function readUnit(
   const writer = createResourceWriter({ ...deps, fence, runId, unit: key, before, standing });
 
   const notSeen: NotSeen[] = [];
-  const told = new Set<string>();
+  const reported = new Set<string>();
   const earlier = new Set<string>();
   let place = readTo?.place;
   let failure: Failure | undefined;
@@ -115,7 +115,7 @@ export async function readUnit(
         continue;
       }
       const id = "gone" in one ? one.gone : one.resource.id;
-      told.add(resourceHash(key, id));
+      reported.add(resourceHash(key, id));
       earlier.delete(resourceHash(key, id));
       if ("gone" in one) await writer.remove(resourceHash(key, id));
       else await writer.write(one);
@@ -140,7 +140,7 @@ export async function readUnit(
   async function settleUntold({ isWhole }: { isWhole: boolean }): Promise<void> {
     const hidden = scopes(notSeen);
     for (const [hash, { id }] of standing) {
-      if (told.has(hash) || earlier.has(hash)) continue;
+      if (reported.has(hash) || earlier.has(hash)) continue;
       if (hidden(id)) await writer.hold(hash);
       else if (isWhole) await writer.remove(hash);
     }
@@ -148,7 +148,7 @@ export async function readUnit(
 
   const isFull = since === undefined && !goesOn;
   const coverage = await coverageOperations(
-    { source: source.name, unit, key, before, told, earlier, notSeen, failure, isFull, at: startedAt },
+    { source: source.name, unit, key, before, reported, earlier, notSeen, failure, isFull, at: startedAt },
     tables,
   );
   const read = failure === undefined && !goesOn ? { lastReadAt: startedAt } : {};
@@ -194,7 +194,7 @@ export async function removeUnit(
   await writer.flush();
   const at = clock.now().toISOString();
   const nothing = {
-    told: new Set<string>(),
+    reported: new Set<string>(),
     earlier: new Set<string>(),
     notSeen: [],
     failure: undefined,

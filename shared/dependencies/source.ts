@@ -14,7 +14,7 @@ export interface NotSeen {
 }
 
 /** What a reading tells, one resource after the other. */
-export type Told =
+export type ReadingItem =
   /**
    * All that is known of one resource now; without edges it uses nothing. `partial`: something of it could not be looked
    * into, which a `notSeen` says; its edges of before stay. A resource is told of once in a reading.
@@ -56,5 +56,5 @@ export interface EdgeSource {
    *
    * @throws {CloudFailure} when the unit as a whole can't be read.
    */
-  read(unit: string, options: ReadOptions): AsyncGenerator<Told>;
+  read(unit: string, options: ReadOptions): AsyncGenerator<ReadingItem>;
 }

@@ -1,6 +1,6 @@
 import { type SyncRecord, targetOf } from "../sync/record.ts";
 import { HOUR_MS, SECOND_MS } from "../time.ts";
-import type { EdgeSource, Told } from "./source.ts";
+import type { EdgeSource, ReadingItem } from "./source.ts";
 
 /** An id names its system first. */
 export const syncResourceId = (recordId: string): string => `${PREFIX}${recordId}`;
@@ -17,12 +17,12 @@ export function createSyncSource(sync: { everyRecord(): AsyncIterable<SyncRecord
     whole: true,
     units: async () => ["records"],
     async *read() {
-      for await (const record of sync.everyRecord()) yield toldOf(record);
+      for await (const record of sync.everyRecord()) yield itemOf(record);
     },
   };
 }
 
-function toldOf(record: SyncRecord): Told {
+function itemOf(record: SyncRecord): ReadingItem {
   const { recordId, sourceVault, sourceSecret, scheduleHours, enabled } = record;
   const resource = { id: syncResourceId(recordId), kind: "syncRecord", name: targetOf(record) } as const;
   return {

@@ -22,9 +22,9 @@ import {
   UnresolvedRows,
   unpackEdges,
 } from "./rows.ts";
-import type { Told } from "./source.ts";
+import type { ReadingItem } from "./source.ts";
 
-type ToldResource = Extract<Told, { resource: Resource }>;
+type ReadResource = Extract<ReadingItem, { resource: Resource }>;
 
 /** Operations of one transaction, beside its fence. What becomes of a resource is written whole where it fits in one. */
 const MAX_OPERATIONS = 99;
@@ -35,7 +35,7 @@ const MAX_TEXT = 1_000_000;
 export interface ResourceWriter {
   /** Resources whose edges were written or taken away. */
   readonly changed: number;
-  write(told: ToldResource): Promise<void>;
+  write(read: ReadResource): Promise<void>;
   remove(resource: string): Promise<void>;
   /** It could not be looked into: it stays, and says since when. */
   hold(resource: string): Promise<void>;

@@ -130,10 +130,11 @@ export async function readGroups(
   ofStatuses: boolean,
 ): Promise<KnownGroups> {
   const isAll = (where.vault ?? where.subscription) === undefined;
-  const told = isAll
-    ? ((ofStatuses ? await readTold(tables, BY_STATUS, ranges) : undefined) ?? (await readTold(tables, BY_DAY, ranges)))
+  const fromTotals = isAll
+    ? ((ofStatuses ? await readFromTotals(tables, BY_STATUS, ranges) : undefined) ??
+      (await readFromTotals(tables, BY_DAY, ranges)))
     : undefined;
-  return told ?? (await readCounted(tables, where));
+  return fromTotals ?? (await readCounted(tables, where));
 }
 
 async function readCounted(tables: Tables, where: Parameters<typeof readKnown>[1]): Promise<KnownGroups> {
@@ -147,7 +148,7 @@ async function readCounted(tables: Tables, where: Parameters<typeof readKnown>[1
 }
 
 /** Undefined where the totals are not there, or don't say exactly how many lie in one of the ranges. */
-async function readTold<T extends Told>(
+async function readFromTotals<T extends ListTotals>(
   tables: Tables,
   reading: TotalsReading<T>,
   ranges: readonly ExpiryRange[],
@@ -155,7 +156,7 @@ async function readTold<T extends Told>(
   const totalled = await readTotalled(tables, reading);
   if (!totalled) return undefined;
   const { totals, changed, scope } = totalled;
-  const groups = totals.subscriptions.map((one) => groupTold(one, totals.windows, totals.count));
+  const groups = totals.subscriptions.map((one) => groupOfSubscription(one, totals.windows, totals.count));
   const isExact = groups.every(({ count }) =>
     ASSET_TYPES.every((type) => ranges.every((range) => count(type, range) !== undefined)),
   );
@@ -234,13 +235,13 @@ export async function readTotalled<T extends { subscriptions: readonly { vaults:
 }
 
 /** Totals as lists go by them. */
-interface Told extends Pick<Totals, "subscriptions" | "windows" | "seenAt"> {
+interface ListTotals extends Pick<Totals, "subscriptions" | "windows" | "seenAt"> {
   /** How many lie in a range; undefined where that is not known exactly. */
   count: typeof countIn;
 }
 
 /** Exact at the bounds of statuses until the next scan, and small. */
-const BY_STATUS: TotalsReading<Told> = {
+const BY_STATUS: TotalsReading<ListTotals> = {
   columns: ["summary", "seenAt"],
   owners: false,
   read: ({ summary, seenAt }) => {
@@ -251,7 +252,7 @@ const BY_STATUS: TotalsReading<Told> = {
 };
 
 /** Exact at the bounds of days, too. */
-const BY_DAY: TotalsReading<Told> = {
+const BY_DAY: TotalsReading<ListTotals> = {
   columns: ["windows", "subscriptions", "expiries", "seenAt"],
   owners: false,
   read: (record) => {
@@ -262,7 +263,7 @@ const BY_DAY: TotalsReading<Told> = {
 };
 
 /** All vaults of a subscription, as totals tell them. They must be exact in the ranges that are asked for. */
-export const groupTold = (
+export const groupOfSubscription = (
   { id, vaults, unreadable, expiries }: SubscriptionTotals,
   windows: readonly Window[],
   count: typeof countIn,

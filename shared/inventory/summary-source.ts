@@ -7,7 +7,7 @@ import { countBetween, type Histogram, type Window } from "./histogram.ts";
 import { type Counting, notCounted } from "./holder.ts";
 import {
   groupOf,
-  groupTold,
+  groupOfSubscription,
   hiddenGroups,
   keyOfGroup,
   readKnown,
@@ -134,9 +134,12 @@ function sourceOfTotals({ totals, scope, changed }: Totalled<SummaryTotals>, ask
   const isSameScope = totals.subscriptions.every(({ id, isOut }) => isOut === (scope.leftAt(id) !== undefined));
   if (!isInTime || !isExact || !isKnownFromNow || !isSameScope || !totals.owners) return undefined;
 
-  const told = totals.subscriptions.map((one) => ({ ...one, group: groupTold(one, windows, countBetween) }));
-  const groups = told.filter(({ isOut }) => !isOut).map(({ group }) => group);
-  const left = told
+  const subscriptions = totals.subscriptions.map((one) => ({
+    ...one,
+    group: groupOfSubscription(one, windows, countBetween),
+  }));
+  const groups = subscriptions.filter(({ isOut }) => !isOut).map(({ group }) => group);
+  const left = subscriptions
     .filter(({ isOut }) => isOut)
     .map(({ id, vaults, group }) => ({ id, vaults, assets: sum(ASSET_TYPES, (type) => group.count(type)) }));
   const outOfScope = { vaults: sum(left, ({ vaults }) => vaults), assets: sum(left, ({ assets }) => assets) };

@@ -57,14 +57,14 @@ export function weigh(secret: ComparedSecret, app: MatchedApp, beside: Beside): 
   if (together.length > 0) found.add("createdTogether");
   if (found.size === 0) return undefined;
 
-  const told = found.has("confirmed")
+  const known = found.has("confirmed")
     ? confirmed?.keyId
     : found.has(verified?.kind ?? "conflict")
       ? verified?.keyId
       : undefined;
   const keyId = agreed
     ? keys.get([...named][0]!)!.keyId
-    : (told ?? onlyOne(ending) ?? onlyOne(together) ?? onlyOne(app.passwords));
+    : (known ?? onlyOne(ending) ?? onlyOne(together) ?? onlyOne(app.passwords));
   return {
     secret,
     confidence: confidenceOf(found),

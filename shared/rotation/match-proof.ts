@@ -66,8 +66,8 @@ const MESSAGES = {
 
 function messageOf(signIn: SignInOutcome, keyIds: readonly string[]): string {
   if (signIn.kind === "impossible") return `A sign-in can prove nothing here. ${signIn.reason}`;
-  const told = signIn.kind !== "accepted" || keyIds.length === 1;
-  return MESSAGES[signIn.kind] + (told ? "" : " Which of its secrets it is, the hints do not tell.");
+  const isCertain = signIn.kind !== "accepted" || keyIds.length === 1;
+  return MESSAGES[signIn.kind] + (isCertain ? "" : " Which of its secrets it is, the hints do not tell.");
 }
 
 /** What keeps a value from being read is an answer, not an error: people are told what to grant. */

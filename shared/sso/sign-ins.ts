@@ -61,7 +61,7 @@ export function createSignIns(deps: {
   const requests = createSignInRequests(deps);
 
   /** Enters why a sign-in was refused, and tells the person. */
-  async function told(error: unknown, caller: Caller, person: Person | undefined): Promise<unknown> {
+  async function problemOf(error: unknown, caller: Caller, person: Person | undefined): Promise<unknown> {
     if (!(error instanceof SignInRefused)) return error;
     const identity = person && { issuer: person.issuer, subject: person.subject };
     await audit.refused({
@@ -106,7 +106,7 @@ export function createSignIns(deps: {
         const { request, cookie } = await requests.begin(how);
         return { location: (await protocol.begin(config, request, own)).href, cookies: [cookie] };
       } catch (error) {
-        throw await told(error, caller, undefined);
+        throw await problemOf(error, caller, undefined);
       }
     },
 
@@ -124,7 +124,7 @@ export function createSignIns(deps: {
         await configurations.signedIn(config, entered.user.role);
         return { location: request.returnUrl, cookies: [entered.cookie, bindingCookie(name, "", 0)] };
       } catch (error) {
-        throw await told(error, caller, person);
+        throw await problemOf(error, caller, person);
       }
     },
 

@@ -1,10 +1,9 @@
 import pMap from "p-map";
 import * as z from "zod";
 import type { TableClients } from "./clients.ts";
-import { repeatOnConflict } from "./conflict.ts";
 import { type Entity, entity } from "./entity.ts";
 import { RowMissing } from "./errors.ts";
-import { insert, type Operation, replace } from "./operations.ts";
+import { insert, type Operation, put, replace } from "./operations.ts";
 import type { Rows } from "./rows.ts";
 import { type Part, transactionPart } from "./transaction.ts";
 import { batches } from "./write.ts";
@@ -38,10 +37,11 @@ export interface Fence {
   /** The row's ETag as this worker knows it; undefined when it knows of no row. */
   readonly etag: string | undefined;
   /**
-   * Takes the fence from whoever holds it. From then on nothing they sent can be applied, so what is read afterwards stays
-   * as it is until this worker writes.
+   * Takes the fence from whoever holds it, in one request. From then on nothing they sent can be applied, so what is read
+   * afterwards stays as it is until this worker writes.
    *
-   * @throws RowChanged or RowExists when others were faster each time.
+   * It asks for no ETag, so a taking that was sent twice, or by a worker that died, may arrive late. It brings no data: it
+   * only makes whoever holds the fence then take it again, as any other worker's taking does.
    */
   take(): Promise<void>;
   /**
@@ -66,8 +66,6 @@ export interface Fence {
 
 /** More than the fence's own part of a transaction takes: twice its row key, of at most 1,024 characters, and its value. */
 const FENCE_BYTES = 8 * 1024;
-/** Each try is a read and a write, against a worker whose transactions take longer. */
-const TAKE_ATTEMPTS = 10;
 const READS_AT_ONCE = 8;
 
 /** @param hold - `etag` is that of the last write, as far as it is known; a first write without one inserts the row. */
@@ -82,14 +80,10 @@ export function createFence(
   let { etag } = hold;
   let sequence = 0;
 
-  function next(open: boolean): Operation {
-    const value = { owner: hold.owner, sequence: ++sequence, open };
-    return etag === undefined ? insert(e, rowKey, value) : replace(e, rowKey, value, etag);
-  }
+  const value = (open: boolean): FenceRecord => ({ owner: hold.owner, sequence: ++sequence, open });
 
-  const moveTo = async (open: boolean): Promise<void> => {
-    etag = await rows.apply(partitionKey, next(open));
-  };
+  const next = (open: boolean): Operation =>
+    etag === undefined ? insert(e, rowKey, value(open)) : replace(e, rowKey, value(open), etag);
 
   /** One transaction. Answers how many rows it removed. */
   async function submit(address: string, parts: Part[], open: boolean): Promise<number> {
@@ -126,13 +120,12 @@ export function createFence(
     },
 
     async take() {
-      await repeatOnConflict(async () => {
-        etag = (await rows.read(e.table, partitionKey, rowKey))?.row.etag as string | undefined;
-        await moveTo(true);
-      }, TAKE_ATTEMPTS);
+      etag = await rows.apply(partitionKey, put(e, rowKey, value(true)));
     },
 
-    move: () => moveTo(false),
+    async move() {
+      etag = await rows.apply(partitionKey, next(false));
+    },
 
     async write(operations, { beforeEach, together = [] } = {}) {
       const { address } = await clients.reach(e.table);

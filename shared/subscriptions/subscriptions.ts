@@ -159,8 +159,8 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
     const added = new Map(entries.map((entry) => [entry.subscriptionId, entry]));
     const seen = Object.keys(scope?.discovered ?? {}).filter((id) => !scope?.unseenSince[id]);
     const ids = new Set([...added.keys(), ...inConfiguration, ...seen, ...counts.keys()]);
-    const told = { scope, scans, counts };
-    return [...ids].map((id) => shown(id, added.get(id), inConfiguration.has(id), told));
+    const known = { scope, scans, counts };
+    return [...ids].map((id) => shown(id, added.get(id), inConfiguration.has(id), known));
   }
 
   async function get(given: string): Promise<Subscription> {
@@ -390,17 +390,17 @@ function shown(
   subscriptionId: string,
   entry: Row<SubscriptionRecord> | undefined,
   configured: boolean,
-  told: {
+  known: {
     scope: ScopeRecord | undefined;
     scans: ReadonlyMap<string, LastScan>;
     counts: ReadonlyMap<string, SubscriptionCounts>;
   },
 ): Subscription {
-  const scope = scopeOf(told.scope);
+  const scope = scopeOf(known.scope);
   const outOfScopeSince = scope.leftAt(subscriptionId) ?? null;
-  const { failure, ...lastScan } = told.scans.get(subscriptionId) ?? {};
-  const counts = told.counts.get(subscriptionId);
-  const unseenSince = outOfScopeSince === null ? told.scope?.unseenSince[subscriptionId] : undefined;
+  const { failure, ...lastScan } = known.scans.get(subscriptionId) ?? {};
+  const counts = known.counts.get(subscriptionId);
+  const unseenSince = outOfScopeSince === null ? known.scope?.unseenSince[subscriptionId] : undefined;
   return {
     subscriptionId,
     name: entry?.name ?? scope.nameOf(subscriptionId) ?? subscriptionId,

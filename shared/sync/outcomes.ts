@@ -64,8 +64,8 @@ export function createOutcomes(deps: {
     if (!entry) return [];
     const now = clock.now();
     const { recordId } = record;
-    const told = { recordId, at: now.toISOString(), source: sourceOf(record), target: targetOf(record), ...entry };
-    return history.enter({ entryId: randomness.ulid(now), ...told });
+    const about = { recordId, at: now.toISOString(), source: sourceOf(record), target: targetOf(record), ...entry };
+    return history.enter({ entryId: randomness.ulid(now), ...about });
   }
 
   return {

@@ -9,7 +9,7 @@ import type { FinderContext, Found } from "../../shared/dependencies/azure/finde
 import { FINDERS } from "../../shared/dependencies/azure/finders.ts";
 import { keyVaultNames, ofVaultId } from "../../shared/dependencies/azure/key-vault-names.ts";
 import { createAzureEdges } from "../../shared/dependencies/azure/source.ts";
-import type { Told } from "../../shared/dependencies/source.ts";
+import type { ReadingItem } from "../../shared/dependencies/source.ts";
 import { type OddServer, startOddServer } from "../azure/odd-server.ts";
 import { failureOf, IMPATIENT, plainIdentity, recordingLog, testConfig } from "../azure/services.ts";
 
@@ -194,7 +194,7 @@ describe("over the wire", () => {
     return JSON.parse(text).query;
   }
 
-  async function reading(since?: Date): Promise<Told[]> {
+  async function reading(since?: Date): Promise<ReadingItem[]> {
     const config = testConfig({
       AZURE_KEY_VAULT_SUFFIX: "vault.azure.net",
       AZURE_RESOURCE_MANAGER_ENDPOINT: `https://management.localhost:${server.port}`,
@@ -208,7 +208,7 @@ describe("over the wire", () => {
       resourceManager: createResourceManager(services),
       watched: async () => ({ all: false, named: [UNIT] }),
     });
-    const found: Told[] = [];
+    const found: ReadingItem[] = [];
     for await (const one of source.read(UNIT, { since })) found.push(one);
     return found;
   }

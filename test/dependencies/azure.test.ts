@@ -11,7 +11,7 @@ import { createIdentity } from "../../shared/azure/identity.ts";
 import { createResourceManager } from "../../shared/azure/resource-manager.ts";
 import { createAzureEdges } from "../../shared/dependencies/azure/source.ts";
 import type { Edge } from "../../shared/dependencies/edge.ts";
-import type { EdgeSource, NotSeen, Told } from "../../shared/dependencies/source.ts";
+import type { EdgeSource, NotSeen, ReadingItem } from "../../shared/dependencies/source.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { failureOf, IMPATIENT, recordingLog } from "../azure/services.ts";
 
@@ -58,7 +58,7 @@ const idOf = (name: string) => cloud.control.consumers.idOf(name);
 const now = () => new Date(cloud.control.now());
 
 interface Reading {
-  resources: Extract<Told, { resource: unknown }>[];
+  resources: Extract<ReadingItem, { resource: unknown }>[];
   notSeen: NotSeen[];
   gone: string[];
 }

@@ -14,7 +14,7 @@ import { createLogs } from "../../shared/dependencies/logs/logs.ts";
 import type { UnexpectedReader } from "../../shared/dependencies/logs/rows.ts";
 import { ASSET_USES, AssetUses, under } from "../../shared/dependencies/logs/rows.ts";
 import { nameOfReader } from "../../shared/dependencies/logs/unexpected.ts";
-import type { EdgeSource, Told } from "../../shared/dependencies/source.ts";
+import type { EdgeSource, ReadingItem } from "../../shared/dependencies/source.ts";
 import { systemRandomness } from "../../shared/runtime.ts";
 import { createTables, type Tables } from "../../shared/storage/tables.ts";
 import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../shared/time.ts";
@@ -109,13 +109,13 @@ function dying(tables: Tables, steps: Steps): Tables {
   };
 }
 
-async function told(source: EdgeSource, unit = workspace().id): Promise<Told[]> {
-  const found: Told[] = [];
+async function told(source: EdgeSource, unit = workspace().id): Promise<ReadingItem[]> {
+  const found: ReadingItem[] = [];
   for await (const one of source.read(unit, {})) found.push(one);
   return found;
 }
-const edgesIn = (all: readonly Told[]) => all.flatMap((one) => ("edges" in one ? one.edges : []));
-const notSeenIn = (all: readonly Told[]) => all.flatMap((one) => ("notSeen" in one ? [one.notSeen.code] : []));
+const edgesIn = (all: readonly ReadingItem[]) => all.flatMap((one) => ("edges" in one ? one.edges : []));
+const notSeenIn = (all: readonly ReadingItem[]) => all.flatMap((one) => ("notSeen" in one ? [one.notSeen.code] : []));
 const db = { vaultName: VAULT, type: "secret", name: "db" } as const;
 const queries = () => control().counts()["loganalytics.query"] ?? 0;
 const uri = () =>

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { createReferenceNotices } from "../../shared/alerts/reference-notices.ts";
 import type { CloudFailure } from "../../shared/azure/failure.ts";
-import type { Told } from "../../shared/dependencies/source.ts";
+import type { ReadingItem } from "../../shared/dependencies/source.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import {
   app,
@@ -126,7 +126,7 @@ test("a unit that takes longer than there is time is read in parts, as if it wer
     [app("four", { A: {} }, { partial: true }), notSeen(id("four")), notSeen(id("five"))],
   ];
   const earlier = (...names: string[]) => names.map((name) => ({ earlier: id(name) }));
-  const parts: Record<string, (Told | CloudFailure)[]> = {
+  const parts: Record<string, (ReadingItem | CloudFailure)[]> = {
     "": [...now[0]!, timedOut()],
     2: [...earlier("one", "two"), ...now[1]!, timedOut()],
     3: [...earlier("one", "two", "three"), ...now[2]!],

@@ -18,7 +18,7 @@ import {
   UnresolvedRows,
   unpackEdges,
 } from "../../shared/dependencies/rows.ts";
-import type { EdgeSource, ReadOptions, Told } from "../../shared/dependencies/source.ts";
+import type { EdgeSource, ReadingItem, ReadOptions } from "../../shared/dependencies/source.ts";
 import type { FoundAsset } from "../../shared/inventory/query.ts";
 import { systemRandomness } from "../../shared/runtime.ts";
 import { createStoreClock } from "../../shared/storage/clock.ts";
@@ -86,21 +86,22 @@ function mortal<T extends object>(inner: T, death: Death): T {
 /** A source whose units the test writes; a unit may be a failure. */
 export class Company implements EdgeSource {
   readonly name = "azure";
-  units_: Record<string, Told[] | CloudFailure> = {};
+  units_: Record<string, ReadingItem[] | CloudFailure> = {};
   unlistable: CloudFailure | undefined;
   readonly readings: { unit: string; since: Date | undefined; after?: string | undefined }[] = [];
   /** Run before each thing that is told. */
   before: (unit: string) => Promise<void> = async () => {};
 
   /** What a reading of a unit tells, or a part of one. */
-  told = (unit: string, _after: string | undefined): (Told | CloudFailure)[] | CloudFailure => this.units_[unit] ?? [];
+  told = (unit: string, _after: string | undefined): (ReadingItem | CloudFailure)[] | CloudFailure =>
+    this.units_[unit] ?? [];
 
   async units(): Promise<string[]> {
     if (this.unlistable) throw this.unlistable;
     return Object.keys(this.units_);
   }
 
-  async *read(unit: string, { since, after }: ReadOptions): AsyncGenerator<Told> {
+  async *read(unit: string, { since, after }: ReadOptions): AsyncGenerator<ReadingItem> {
     this.readings.push({ unit, since, ...(after !== undefined && { after }) });
     const told = this.told(unit, after);
     if (told instanceof CloudFailure) throw told;
@@ -125,7 +126,7 @@ export function app(
   name: string,
   settings: Record<string, Partial<Edge> & { vault?: string; secret?: string }>,
   more: Partial<Resource> & { partial?: boolean } = {},
-): Extract<Told, { resource: Resource }> {
+): Extract<ReadingItem, { resource: Resource }> {
   const { partial, ...rest } = more;
   const resource: Resource = {
     id: `/subscriptions/s1/sites/${name}`,
@@ -141,7 +142,7 @@ export function app(
   return { resource, edges, ...(partial ? { partial } : {}) };
 }
 
-export const notSeen = (scope: string): Told => ({
+export const notSeen = (scope: string): ReadingItem => ({
   notSeen: { scope, code: "accessDenied", message: `Could not read ${scope}.`, remedy: "Give the role Reader." },
 });
 

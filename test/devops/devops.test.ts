@@ -10,7 +10,7 @@ import { variableGroupConsumers } from "../../shared/dependencies/consumers/devo
 import { devopsPlace } from "../../shared/dependencies/devops/ids.ts";
 import { devopsSource } from "../../shared/dependencies/devops/source.ts";
 import type { Edge } from "../../shared/dependencies/edge.ts";
-import type { Told } from "../../shared/dependencies/source.ts";
+import type { ReadingItem } from "../../shared/dependencies/source.ts";
 import { createDevopsClient, type DevopsClient } from "../../shared/devops/client.ts";
 import { createDevops, type Devops } from "../../shared/devops/devops.ts";
 import { createConnectionProofs } from "../../shared/devops/proofs.ts";
@@ -291,8 +291,8 @@ describe("the pace", () => {
 
 describe("as a source of dependencies", () => {
   const source = () => devopsSource({ devops: room, tenantId: async () => service.cloud.app.tenantId });
-  const read = async (project: string): Promise<Told[]> => {
-    const told: Told[] = [];
+  const read = async (project: string): Promise<ReadingItem[]> => {
+    const told: ReadingItem[] = [];
     for await (const one of source().read(projectId(project), {})) told.push(one);
     return told;
   };

@@ -65,11 +65,14 @@ test("fences cost no request of their own where the last worker ended well", asy
   expect(await asked("kv-none")).toEqual([...rows, "POST $batch", "POST $batch", "POST $batch"]);
 });
 
-test("taking over costs two requests a partition, and a vault that returns no more than that", async () => {
+test("taking over costs one request a partition, and a vault that returns no more than that", async () => {
   cloud.control.removeVault("kv-cost");
   await asked("kv-cost");
   cloud.control.putVault(HERE, { name: "kv-cost", secrets: secrets(3) });
   const requests = await asked("kv-cost");
-  expect(requests.filter((request) => request === "GET Assets(row)")).toHaveLength(3);
-  expect(requests.filter((request) => request === "PUT Assets(row)")).toHaveLength(3);
+  expect(requests.filter((request) => request.endsWith("Assets(row)"))).toEqual([
+    "PUT Assets(row)",
+    "PUT Assets(row)",
+    "PUT Assets(row)",
+  ]);
 });

@@ -26,6 +26,7 @@ export const KINDS = [
   "transactions refused by a fence",
   "takeovers of a vault's rows",
   "takeovers of results",
+  "takeovers that arrived late",
   "workers sent away busy",
   "workers that ended well",
 ] as const;
@@ -252,7 +253,10 @@ function countAnswers({ answered }: HeldProxy, reached: Reached): void {
     if (fate === "lose") reached["answers lost"]++;
     if (fate === "pass" && path === "$batch" && overtaken) reached["transactions refused by a fence"]++;
     if (method !== "PUT" && method !== "POST") continue;
-    if (path.startsWith("Assets(") && path.includes("RowKey='f!")) reached["takeovers of a vault's rows"]++;
-    if (path.startsWith("Compliance(") && path.includes("!!fence'")) reached["takeovers of results"]++;
+    const ofRows = path.startsWith("Assets(") && path.includes("RowKey='f!");
+    const ofResults = path.startsWith("Compliance(") && path.includes("!!fence'");
+    if (ofRows) reached["takeovers of a vault's rows"]++;
+    if (ofResults) reached["takeovers of results"]++;
+    if ((ofRows || ofResults) && wasHeld && applied) reached["takeovers that arrived late"]++;
   }
 }

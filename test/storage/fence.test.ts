@@ -91,6 +91,37 @@ test("once it is taken, nothing of the one who held it is applied, removals neit
   expect(await standing()).toEqual([`${thing(0)} x`, `${thing(1)} x`]);
 });
 
+test("taking is one request, whether a fence stands or not", async () => {
+  const one = fence("one");
+  await one.take();
+  await fence("two").take();
+  expect(proxy.requests.map(({ method, status }) => [method, status])).toEqual([
+    ["PUT", 204],
+    ["PUT", 204],
+  ]);
+  await expect(one.write(puts(1))).rejects.toThrow(RowChanged);
+});
+
+test("a taking that was sent twice and arrives late is as another's: who held the fence is refused, and takes it again", async () => {
+  const one = fence("one");
+  await one.take();
+  await one.write(puts(2));
+  // Between a transaction whose answer is lost and its second sending.
+  let sent = 0;
+  proxy.fail(["LostAnswer"], ({ path }) => path === "$batch");
+  proxy.before(
+    () => fence("one").take(),
+    ({ path }) => path === "$batch" && ++sent === 2,
+  );
+  await expect(one.write(puts(1, "later"))).rejects.toThrow(RowChanged);
+  expect(sent).toBe(2);
+  expect(await standing()).toEqual([`${thing(0)} later`, `${thing(1)} x`]);
+  await expect(one.write(puts(2, "again"))).rejects.toThrow(RowChanged);
+  await one.take();
+  expect(await one.write(puts(2, "again"))).toEqual({ written: 2, removed: 0 });
+  expect(await standing()).toEqual([`${thing(0)} again`, `${thing(1)} again`]);
+});
+
 test("of two who know of no fence one is refused", async () => {
   const two = [fence("one"), fence("two")];
   const written = await Promise.allSettled(two.map((one, at) => one.write(puts(1, String(at)))));

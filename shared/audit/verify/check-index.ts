@@ -85,8 +85,8 @@ export function createIndexCheck(tables: Tables): IndexCheck {
   }
 
   /** One per entry, but none for an entry that the chain told of already: its index rows only follow. */
-  function findingsOf(all: Difference[], told: readonly Finding[]): Finding[] {
-    const known = new Set(told.flatMap(({ entryId }) => (entryId === undefined ? [] : randomPart(entryId))));
+  function findingsOf(all: Difference[], reported: readonly Finding[]): Finding[] {
+    const known = new Set(reported.flatMap(({ entryId }) => (entryId === undefined ? [] : randomPart(entryId))));
     const byEntry = Map.groupBy(all, ({ kind, at }) => `${kind}|${at}`);
     return [...byEntry.values()].flatMap((same): Finding[] => {
       const { kind, at } = same[0]!;

@@ -53,8 +53,8 @@ export async function checkEntries(
   for (const { kind, entryId } of result.differences) {
     if (kind === "entryRemoved" && !isExpected(statements, interval, entryId)) continue;
     const stands = unreadable.delete(placeOf(digest.interval, entryId));
-    const told = kind === "entryRemoved" && stands ? "entryChanged" : kind;
-    findings.add({ ...place, kind: told, entryId, detail: DETAILS[told] });
+    const reportedKind = kind === "entryRemoved" && stands ? "entryChanged" : kind;
+    findings.add({ ...place, kind: reportedKind, entryId, detail: DETAILS[reportedKind] });
   }
 }
 

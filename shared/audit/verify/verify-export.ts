@@ -37,13 +37,13 @@ export async function verifyExport(files: readonly unknown[], trusted: PublicKey
   const vouchers = parts.flatMap(({ file }) => file.keys);
   const keys = withVouched(trusted, vouchers);
   const statements = parts.flatMap(({ statement }) => statement ?? []);
-  const told = statements.flatMap((statement) => statement.findings ?? []);
+  const stated = statements.flatMap((statement) => statement.findings ?? []);
   const unreadable: Unreadable = new Map(
-    told
+    stated
       .filter(({ kind }) => kind === "entryInserted")
       .map((finding) => [placeOf(finding.interval, finding.entryId), finding]),
   );
-  findings.add(...told.filter(({ kind }) => kind !== "entryInserted"));
+  findings.add(...stated.filter(({ kind }) => kind !== "entryInserted"));
 
   const purges = purgeRecords(parts, keys, findings);
   findings.add(...missingPurges(statements[0]?.beginning?.interval, purges));

@@ -15,7 +15,7 @@ import type { Config } from "../../config/config.ts";
 import type { Clock } from "../../runtime.ts";
 import { DAY_MS, HOUR_MS } from "../../time.ts";
 import { type Edge, principalId, type Resource } from "../edge.ts";
-import type { EdgeSource, Told } from "../source.ts";
+import type { EdgeSource, ReadingItem } from "../source.ts";
 import { changedTargets } from "./changes.ts";
 import { readEntitlements, type VaultAccess } from "./entitlements.ts";
 import type { FinderContext, Found, ResourceRow, Use } from "./finder.ts";
@@ -119,7 +119,7 @@ export function createAzureEdges({
     };
 
     /** What is to be told of one resource. A reading of changes is not over while one of them can't be looked into for now. */
-    async function look(row: ResourceRow): Promise<Told[]> {
+    async function look(row: ResourceRow): Promise<ReadingItem[]> {
       const finder = FINDER_OF.get(row.type);
       if (!finder) return [];
       let found: Found;
@@ -136,12 +136,16 @@ export function createAzureEdges({
       if (found.uses.length === 0 && failures.length > 0)
         return failures.map((one) => ({ notSeen: notSeenOf(row.id, one) }));
       const resource = { ...resourceOf(row), kind: finder.kind(row) };
-      return [told(resource, found.uses, failures), ...failures.map((one) => ({ notSeen: notSeenOf(row.id, one) }))];
+      return [itemOf(resource, found.uses, failures), ...failures.map((one) => ({ notSeen: notSeenOf(row.id, one) }))];
     }
 
     let rowsSeen = 0;
     /** @param after - The id of the last resource that was looked into already, in the order of the query. */
-    async function* lookAt(text: string, placeOf?: (id: string) => string, after?: string): AsyncGenerator<Told> {
+    async function* lookAt(
+      text: string,
+      placeOf?: (id: string) => string,
+      after?: string,
+    ): AsyncGenerator<ReadingItem> {
       let isBehind = after === undefined;
       for await (const page of query(text)) {
         rowsSeen += page.length;
@@ -168,7 +172,7 @@ export function createAzureEdges({
     }
 
     /** What an earlier part of the reading told of. */
-    async function* earlierOf(text: string): AsyncGenerator<Told> {
+    async function* earlierOf(text: string): AsyncGenerator<ReadingItem> {
       for await (const page of query(text)) {
         rowsSeen += page.length;
         for (const one of page) {
@@ -179,7 +183,7 @@ export function createAzureEdges({
     }
 
     /** Who may read. A principal has rows in each subscription of its own. */
-    async function* principals(): AsyncGenerator<Told> {
+    async function* principals(): AsyncGenerator<ReadingItem> {
       const { principals, failures } = await entitlements();
       for (const [id, { type, assets }] of principals) {
         const resource: Resource = {
@@ -190,7 +194,7 @@ export function createAzureEdges({
         const uses = assets.map(
           ({ asset, role }): Use => ({ asset, evidence: role, refresh: { how: "blind" }, strength: "entitled" }),
         );
-        yield told(resource, uses, failures);
+        yield itemOf(resource, uses, failures);
       }
       for (const one of failures) {
         if (mayPass(one) && (!isFull || signal?.aborted)) throw one;
@@ -199,7 +203,7 @@ export function createAzureEdges({
     }
 
     return {
-      async *all(after: string | undefined): AsyncGenerator<Told> {
+      async *all(after: string | undefined): AsyncGenerator<ReadingItem> {
         const [last, id] = after === undefined ? [0] : [Number(after.slice(0, 1)), after.slice(2)];
         for (const [index, text] of [RESOURCES_WITHOUT_PROPERTIES, RESOURCES_WITH_PROPERTIES].entries()) {
           if (index < last) yield* earlierOf(text);
@@ -213,7 +217,7 @@ export function createAzureEdges({
         yield* principals();
       },
 
-      async *changes(since: Date): AsyncGenerator<Told> {
+      async *changes(since: Date): AsyncGenerator<ReadingItem> {
         const { changed, deleted, vaultsChanged } = await changedTargets(query, since);
         for (const id of deleted) yield { gone: id };
         for (let at = 0; at < changed.length; at += IDS_PER_QUERY) {
@@ -224,7 +228,7 @@ export function createAzureEdges({
     };
   }
 
-  function told(resource: Resource, uses: readonly Use[], failures: readonly CloudFailure[]): Told {
+  function itemOf(resource: Resource, uses: readonly Use[], failures: readonly CloudFailure[]): ReadingItem {
     const edges = uses
       .filter(({ asset }) => !isServiceVault(config, asset.vaultName))
       .map(

@@ -4,7 +4,7 @@ import { signInOf } from "../../devops/service-connections.ts";
 import { isSecret } from "../../devops/variable-groups.ts";
 import { onOneLine } from "../../http/text.ts";
 import { applicationHolder, type Edge, type Resource } from "../edge.ts";
-import type { EdgeSource, NotSeen, Told } from "../source.ts";
+import type { EdgeSource, NotSeen, ReadingItem } from "../source.ts";
 import { connectionId, connectionsOf, groupId, groupsOf } from "./ids.ts";
 
 /** https://learn.microsoft.com/azure/key-vault/general/about-keys-secrets-certificates#object-identifiers */
@@ -32,8 +32,8 @@ export function devopsSource(deps: { devops: Pick<Devops, "organization">; tenan
       if (!organization) return;
       const tenantId = (await deps.tenantId()).toLowerCase();
       const at = { organization, projectId: unit, signal };
-      yield* listed(at, "variableGroups", (group: VariableGroup) => toldOfGroup(at, group));
-      yield* listed(at, "connections", (connection: ServiceConnection) => toldOfConnection(at, connection, tenantId));
+      yield* listed(at, "variableGroups", (group: VariableGroup) => itemsOfGroup(at, group));
+      yield* listed(at, "connections", (connection: ServiceConnection) => itemsOfConnection(at, connection, tenantId));
     },
   };
 }
@@ -48,8 +48,8 @@ interface Place {
 async function* listed<T>(
   { organization, projectId, signal }: Place,
   list: "variableGroups" | "connections",
-  told: (one: T) => Told[],
-): AsyncGenerator<Told> {
+  itemsOf: (one: T) => ReadingItem[],
+): AsyncGenerator<ReadingItem> {
   const scope = (list === "variableGroups" ? groupsOf : connectionsOf)(organization.name, projectId);
   const unreadable: NotSeen[] = [];
   const options = {
@@ -58,7 +58,7 @@ async function* listed<T>(
   };
   try {
     for await (const page of organization.client[list](projectId, options)) {
-      for (const one of page as T[]) yield* told(one);
+      for (const one of page as T[]) yield* itemsOf(one);
     }
   } catch (error) {
     if (!(error instanceof CloudFailure) || !LASTING.has(error.code)) throw error;
@@ -72,7 +72,7 @@ const LASTING = new Set<CloudFailure["code"]>(["accessDenied", "notFound", "refu
 
 const notSeen = (scope: string, { code, message, remedy }: CloudFailure): NotSeen => ({ scope, code, message, remedy });
 
-function toldOfGroup(at: Place, group: VariableGroup): Told[] {
+function itemsOfGroup(at: Place, group: VariableGroup): ReadingItem[] {
   const resource: Resource = {
     id: groupId(at.organization.name, at.projectId, group.id),
     kind: "devopsVariableGroup",
@@ -122,7 +122,7 @@ function copiesIn({ organization, projectId }: Place, resource: Resource, group:
     }));
 }
 
-function toldOfConnection(at: Place, connection: ServiceConnection, tenantId: string): Told[] {
+function itemsOfConnection(at: Place, connection: ServiceConnection, tenantId: string): ReadingItem[] {
   const resource: Resource = {
     id: connectionId(at.organization.name, at.projectId, connection.id),
     kind: "devopsServiceConnection",

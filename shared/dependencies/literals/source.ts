@@ -18,7 +18,7 @@ import { resourcesOfTypes } from "../azure/queries.ts";
 import { createReach } from "../azure/reach.ts";
 import { notSeenOf, readRow, resourceOf, unreadableRow } from "../azure/rows.ts";
 import type { Edge } from "../edge.ts";
-import type { EdgeSource, Told } from "../source.ts";
+import type { EdgeSource, ReadingItem } from "../source.ts";
 import { CONTAINER_APP_TYPES, SITE_TYPES, settingsOf } from "./settings.ts";
 import { readVaultValues, type VaultValues } from "./vault-values.ts";
 
@@ -93,7 +93,7 @@ export function createLiteralSource(deps: {
     );
 
   /** What is to be told of one app. */
-  async function look(row: ResourceRow, values: VaultValues, signal: AbortSignal | undefined): Promise<Told[]> {
+  async function look(row: ResourceRow, values: VaultValues, signal: AbortSignal | undefined): Promise<ReadingItem[]> {
     const finder = FINDER_OF.get(row.type);
     if (!finder) return [];
     const resource = { ...resourceOf(row), kind: finder.kind(row) };
@@ -144,8 +144,8 @@ export function createLiteralSource(deps: {
             if (row) rows.push(row);
             else yield { notSeen: unreadableRow(one, unit) };
           }
-          for await (const told of pMapIterable(rows, (row) => look(row, values, signal), { concurrency: AT_ONCE }))
-            yield* told;
+          for await (const items of pMapIterable(rows, (row) => look(row, values, signal), { concurrency: AT_ONCE }))
+            yield* items;
         }
       }
       const nothing = rowsSeen === 0 ? await reach.ofEmpty(unit, signal) : undefined;

@@ -32,7 +32,7 @@ import {
   type WorkspaceRecord,
   WorkspaceRows,
 } from "./rows.ts";
-import { toldOf } from "./unexpected.ts";
+import { unexpectedReaderOperation } from "./unexpected.ts";
 
 /** What arrives so late is still read. A log has an event after some minutes; hours are known of. */
 const LATE_MS = 6 * HOUR_MS;
@@ -159,8 +159,8 @@ export function createWorkspaceReader(deps: WorkspaceReaderDeps): WorkspaceReade
       if (isExpected === undefined) return { record, operations: [] };
       for (const reader of open) reader.expected = isExpected(reader);
       const unexpected = open.filter(({ expected }) => expected === false);
-      const told = unexpected.map((reader) => toldOf(record, reader, now, randomness));
-      return { record: { ...record, readers: pack(readers) }, operations: told };
+      const operations = unexpected.map((reader) => unexpectedReaderOperation(record, reader, now, randomness));
+      return { record: { ...record, readers: pack(readers) }, operations };
     };
   }
 

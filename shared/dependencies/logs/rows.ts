@@ -96,14 +96,14 @@ export const UnexpectedReaders = entity(TABLE, UnexpectedReader);
  * Of which secrets of a vault compliance was told whether they are used, as `<type>.<name>`, and the day of the last look. Of a
  * vault with many the further ones are in rows of their own.
  */
-const UnusedToldRecord = z.object({
+const ReportedUnusedRecord = z.object({
   lookedOn: z.string(),
   assets: z.instanceof(Uint8Array),
   /** How many rows there are of the vault; absent: this one. */
   rows: z.int().optional(),
 });
-export type UnusedToldRecord = z.infer<typeof UnusedToldRecord>;
-export const UnusedTold = entity(TABLE, UnusedToldRecord);
+export type ReportedUnusedRecord = z.infer<typeof ReportedUnusedRecord>;
+export const ReportedUnused = entity(TABLE, ReportedUnusedRecord);
 export const UNUSED = "unused";
 /** The names of so many secrets, deflated, stay below the 1 MiB of a row: one has 127 characters at most. */
 export const NAMES_PER_ROW = 5000;

@@ -2,7 +2,7 @@ import { withoutKeys } from "../../storage/entity.ts";
 import type { Tables } from "../../storage/tables.ts";
 import { DAY_MS } from "../../time.ts";
 import { type Edge, principalId, type Resource } from "../edge.ts";
-import type { EdgeSource, Told } from "../source.ts";
+import type { EdgeSource, ReadingItem } from "../source.ts";
 import type { WorkspaceReader } from "./read-workspace.ts";
 import { ASSET_USES, type AssetUseRecord, AssetUses, type Reader, readersOf, under } from "./rows.ts";
 import { nameOfReader } from "./unexpected.ts";
@@ -38,7 +38,7 @@ export function createLogSource(deps: {
           for (const one of readersOf(unit, record).filter(({ lastAt }) => lastAt >= since))
             addEdge(principals, record, one);
         }
-      for (const told of principals.values()) yield told satisfies Told;
+      for (const principal of principals.values()) yield principal satisfies ReadingItem;
       if (failure) {
         const { code, message, remedy } = failure;
         yield { notSeen: { scope: `workspaces/${unit}`, code, message, remedy } };

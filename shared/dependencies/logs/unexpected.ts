@@ -11,7 +11,7 @@ export const nameOfReader = ({ id, userName, name, identityOf }: Reader): string
   userName ?? name ?? identityOf?.split("/").at(-1) ?? id;
 
 /** What is to be told of a reader whom nobody expected. */
-export const toldOf = (
+export const unexpectedReaderOperation = (
   { vaultName, type, name }: AssetUseRecord,
   reader: Reader,
   now: Date,

@@ -13,9 +13,9 @@ import {
   assetUseKey,
   furtherUnusedKey,
   NAMES_PER_ROW,
+  ReportedUnused,
+  type ReportedUnusedRecord,
   UNUSED,
-  UnusedTold,
-  type UnusedToldRecord,
   under,
   VAULT_USES,
   VaultUses,
@@ -111,8 +111,8 @@ export function createUnusedSecrets(deps: {
     return found;
   }
 
-  async function look(vaultName: string, today: string, before: readonly Row<UnusedToldRecord>[]): Promise<void> {
-    const was = new Set(before.flatMap((row) => unpack(UnusedTold, row, "assets", z.array(z.string()))));
+  async function look(vaultName: string, today: string, before: readonly Row<ReportedUnusedRecord>[]): Promise<void> {
+    const was = new Set(before.flatMap((row) => unpack(ReportedUnused, row, "assets", z.array(z.string()))));
     const is = new Set((await of(vaultName)).map(({ asset, unused }) => (unused ? UNUSED_MARK : "") + asset));
     const other = [...is].filter((one) => !was.has(one)).concat([...was].filter((one) => !is.has(one)));
     const changed = [...new Set(other.map((one) => one.replace(UNUSED_MARK, "")))];
@@ -124,7 +124,11 @@ export function createUnusedSecrets(deps: {
     for (let index = rows - 1; index >= 0; index--) {
       const assets = pack(names.slice(index * NAMES_PER_ROW, (index + 1) * NAMES_PER_ROW));
       const key = furtherUnusedKey(vaultUseKey(vaultName), index);
-      await tables.put(UnusedTold, UNUSED, key, { lookedOn: today, assets, ...(rows > 1 && index === 0 && { rows }) });
+      await tables.put(ReportedUnused, UNUSED, key, {
+        lookedOn: today,
+        assets,
+        ...(rows > 1 && index === 0 && { rows }),
+      });
     }
   }
 
@@ -133,21 +137,21 @@ export function createUnusedSecrets(deps: {
 
     async tell() {
       const today = clock.now().toISOString().slice(0, 10);
-      const told = new Map<string, Row<UnusedToldRecord>>();
-      for await (const page of tables.pages(UnusedTold, { partitionKey: UNUSED }))
-        for (const row of page) told.set(row.rowKey, row);
+      const reported = new Map<string, Row<ReportedUnusedRecord>>();
+      for await (const page of tables.pages(ReportedUnused, { partitionKey: UNUSED }))
+        for (const row of page) reported.set(row.rowKey, row);
       const vaults = new Map<string, string>();
       for (const id of workspaceIds)
         for await (const rows of tables.pages(VaultUses, { ...under(id, VAULT_USES), select: ["vaultName"] }))
           for (const { rowKey, vaultName } of rows) vaults.set(rowKey, vaultName);
       for (const [rowKey, vaultName] of vaults) {
-        const first = told.get(rowKey);
+        const first = reported.get(rowKey);
         if (first?.lookedOn === today) continue;
         const keys = Array.from({ length: first?.rows ?? 1 }, (_, index) => furtherUnusedKey(rowKey, index));
         await look(
           vaultName,
           today,
-          keys.flatMap((key) => told.get(key) ?? []),
+          keys.flatMap((key) => reported.get(key) ?? []),
         );
       }
     },

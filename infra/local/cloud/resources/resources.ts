@@ -215,16 +215,16 @@ export class Resources {
 
   #change(change: Change): void {
     this.beforeChange();
-    const told = this.#toldOf(change);
+    const changeOf = this.#changeOf(change);
     this.#apply(change);
     this.#journal?.(change);
-    if (told !== undefined) this.changed(told());
+    if (changeOf !== undefined) this.changed(changeOf());
     const secret = secretOf(change);
     if (secret !== undefined) this.secretChanged(secret.vault, secret.name);
   }
 
   /** What is told of a change once it is applied; asked before it is. */
-  #toldOf(change: Change): (() => ResourceChange) | undefined {
+  #changeOf(change: Change): (() => ResourceChange) | undefined {
     switch (change.what) {
       case "item": {
         const { kind, item } = change;

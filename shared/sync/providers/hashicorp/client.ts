@@ -71,11 +71,11 @@ export function hashicorpClient(
   async function isUnknown(answer: ProviderAnswer, token: string, signal: AbortSignal | undefined): Promise<boolean> {
     if (answer.status !== 403 || answer.json === undefined) return false;
     const call = { operation: "look at the configured token", at, grant: "the default policy" };
-    const told = await send("GET", "auth/token/lookup-self", call, { token, signal });
-    if (told.status === 200 && told.json !== undefined) return false;
+    const own = await send("GET", "auth/token/lookup-self", call, { token, signal });
+    if (own.status === 200 && own.json !== undefined) return false;
     // A token that may not even look at itself is known all the same: that refusal counts its one reason.
-    if (told.status === 403 && told.json !== undefined) return !errorTexts(told).startsWith("1 error occurred");
-    throw hashicorpFailure(told, call, clock);
+    if (own.status === 403 && own.json !== undefined) return !errorTexts(own).startsWith("1 error occurred");
+    throw hashicorpFailure(own, call, clock);
   }
 
   return {
