@@ -1,5 +1,6 @@
 import * as z from "zod";
 import {
+  DeletedExemption,
   EvaluationResult,
   ExemptionView,
   exemptionView,
@@ -277,7 +278,7 @@ const removeExemption = endpoint({
   tier: "core",
   conditional: true,
   params: exemptionParams,
-  responds: { 200: z.object({ deleted: z.literal(true) }).meta({ id: "DeletedExemption" }) },
+  responds: { 200: DeletedExemption },
   handle: async ({ params, caller, ifMatch, services }) => {
     await services.compliance.exemptions.end(params.exemption_id, caller, ifMatch);
     return deleted();

@@ -1,5 +1,6 @@
 import path from "node:path";
 import * as z from "zod";
+import { OpenApiDocument } from "../shared/http/api.ts";
 import { codedHeaders, gzipped, takesGzip } from "../shared/http/encoding.ts";
 import type { Endpoint } from "../shared/http/endpoint.ts";
 import { content, type Reply } from "../shared/http/reply.ts";
@@ -106,9 +107,7 @@ export function documentation(all: () => Promise<Endpoint<Services>[]>): { endpo
     access: "open",
     tier: "core",
     responds: {
-      200: z
-        .looseObject({ openapi: z.string().meta({ description: "The version of OpenAPI.", example: "3.1.0" }) })
-        .meta({ id: "OpenApiDocument" }),
+      200: OpenApiDocument,
     },
     handle: async ({ headers }) => {
       const day = exampleDay(0);

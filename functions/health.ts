@@ -4,18 +4,9 @@ import type { Identity } from "../shared/azure/identity.ts";
 import type { MailSender } from "../shared/azure/mail.ts";
 import type { ResourceManager } from "../shared/azure/resource-manager.ts";
 import type { ServiceKeyVault } from "../shared/azure/service-key-vault.ts";
+import { DEPENDENCIES } from "../shared/http/api.ts";
 import type { Clock } from "../shared/runtime.ts";
 
-/** The last three only where the configuration names them. */
-export const DEPENDENCIES = [
-  "tables",
-  "queues",
-  "identity",
-  "resourceManager",
-  "serviceKeyVault",
-  "appConfiguration",
-  "mail",
-] as const;
 type DependencyName = (typeof DEPENDENCIES)[number];
 
 export interface Dependency {

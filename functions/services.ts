@@ -41,7 +41,7 @@ import { createLicensing, type Licensing } from "../shared/licensing/licensing.t
 import { createFailedMessages, type FailedMessages } from "../shared/messages/failed.ts";
 import { createMetrics, type Metrics } from "../shared/metrics/metrics.ts";
 import { createReconciliation, type Reconciliation } from "../shared/reconciliation/reconciliation.ts";
-import { policyView } from "../shared/rotation/policy-view.ts";
+import { policyView } from "../shared/rotation/views.ts";
 import { type Clock, type Randomness, systemRandomness } from "../shared/runtime.ts";
 import { auditHistory, createRetention, type Retention } from "../shared/settings/retention.ts";
 import { createSettings, type Settings, type SettingValues } from "../shared/settings/settings.ts";

@@ -5,17 +5,19 @@ import { notFound } from "../shared/http/problem.ts";
 import { ok } from "../shared/http/reply.ts";
 import {
   AllSettings,
+  categoryChanges,
   HistoryPurge,
   HistoryStatistics,
   PurgeRequest,
+  PurgeResult,
   Setting,
   SettingList,
+  titled,
 } from "../shared/settings/api.ts";
 import {
   CATEGORIES,
   CATEGORY_NAMES,
   type Category,
-  changesOf,
   defaultsOf,
   keysOf,
   SETTING_KEYS,
@@ -91,7 +93,6 @@ const removeAllOverrides = endpoint({
 });
 
 /** Names of functions and schemas: `alert-defaults` becomes `AlertDefaults`. */
-const titled = (category: Category): string => CATEGORIES[category].replace(/^./, (letter) => letter.toUpperCase());
 
 const readCategory = (category: Category) =>
   endpoint({
@@ -121,7 +122,7 @@ const updateCategory = (category: Category) =>
     tier: "core",
     conditional: true,
     query: previewQuery("the settings as they are."),
-    body: changesOf(category).meta({ id: `${titled(category)}Changes` }),
+    body: categoryChanges(category),
     example: { query: { preview: "true" }, body: defaultsOf(category) },
     responds: { 200: SettingList },
     handle: async ({ services, query, body, caller, ifMatch }) => {
@@ -147,7 +148,7 @@ const updateFeatures = endpoint({
   tier: "core",
   conditional: true,
   query: previewQuery("the settings as they are, and what watchAll would change."),
-  body: changesOf("features").meta({ id: "FeaturesChanges" }),
+  body: categoryChanges("features"),
   example: {
     query: { preview: "true" },
     body: { enableNotifications: true, enableComplianceScanning: true, watchAll: true },
@@ -241,12 +242,7 @@ const purgeHistories = endpoint({
   bodyOptional: true,
   example: { body: { retentionDays: 3650 } },
   responds: {
-    200: z
-      .object({
-        removed: z.int().meta({ description: "How many entries this call removed." }),
-        histories: z.array(HistoryPurge).meta({ description: "What was removed of each history." }),
-      })
-      .meta({ id: "PurgeResult" }),
+    200: PurgeResult,
   },
   handle: async ({ services, body, caller }) => {
     const histories = await services.retention.purgeAll(body.retentionDays, caller);

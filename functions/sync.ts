@@ -5,6 +5,7 @@ import {
   entryView,
   NewSyncRecord,
   ProviderChange,
+  ProviderList,
   ProviderView,
   planView,
   providerParams,
@@ -239,7 +240,7 @@ const listProviders = endpoint({
   tag,
   access: "admin",
   tier: "pro",
-  responds: { 200: z.object({ items: z.array(ProviderView) }).meta({ id: "SyncProviderList" }) },
+  responds: { 200: ProviderList },
   handle: async ({ services }) => {
     const found = await services.sync.configurations.all();
     const items = PROVIDERS.map(({ id }) =>

@@ -1,23 +1,10 @@
 import * as z from "zod";
+import { IdentityView, identityView } from "../shared/azure/api.ts";
+import { Health } from "../shared/http/api.ts";
 import { pageParameters, pageRequest } from "../shared/http/paging.ts";
 import { ok } from "../shared/http/reply.ts";
 import { FailedMessageList, failedMessageView } from "../shared/messages/api.ts";
-import { DEPENDENCIES } from "./health.ts";
 import { endpoint } from "./kit.ts";
-
-const DependencyView = z.object({
-  name: z.enum(DEPENDENCIES),
-  status: z.enum(["healthy", "unhealthy"]).meta({ description: "Whether it answers." }),
-  detail: z.string().optional(),
-  milliseconds: z.int().meta({ description: "How long it took to answer." }),
-});
-
-const HealthStatus = z
-  .object({
-    status: z.enum(["healthy", "degraded"]).meta({ description: "`degraded`: a dependency does not answer." }),
-    dependencies: z.array(DependencyView).optional().meta({ description: "With deep=true only." }),
-  })
-  .meta({ id: "Health" });
 
 const health = endpoint({
   name: "health",
@@ -34,7 +21,7 @@ const health = endpoint({
   query: z.strictObject({
     deep: z.enum(["true", "false"]).optional().meta({ description: "Needs a token of any role." }),
   }),
-  responds: { 200: HealthStatus },
+  responds: { 200: Health },
   problems: ["unauthorized", "rateLimited"],
   handle: async ({ query, admit }) => {
     if (query.deep !== "true") return ok({ status: "healthy" });
@@ -55,34 +42,9 @@ const identity = endpoint({
   access: "user",
   tier: "core",
   responds: {
-    200: z
-      .object({
-        credentialType: z
-          .enum(["clientSecret", "managedIdentity", "developerSignIn"])
-          .meta({ description: "How the service signs in to the cloud." }),
-        tenantId: z.string().nullable(),
-        clientId: z.string().nullable(),
-        objectId: z.string().nullable().meta({ description: "What role assignments name." }),
-        name: z.string().nullable(),
-        cloud: z.string().meta({ description: "Which Azure cloud." }),
-        authorityHost: z.string().meta({ description: "Where its tokens come from." }),
-        tokenExpiresAt: z.iso.datetime().meta({ description: "When the token that was looked at ends." }),
-      })
-      .meta({ id: "Identity" }),
+    200: IdentityView,
   },
-  handle: async ({ services }) => {
-    const { tenantId, clientId, objectId, name, ...rest } = await services.identity.describe();
-    return ok({
-      credentialType: rest.credentialType,
-      tenantId: tenantId ?? null,
-      clientId: clientId ?? null,
-      objectId: objectId ?? null,
-      name: name ?? null,
-      cloud: rest.cloud,
-      authorityHost: rest.authorityHost,
-      tokenExpiresAt: rest.tokenExpiresAt,
-    });
-  },
+  handle: async ({ services }) => ok(identityView(await services.identity.describe())),
 });
 
 const listFailedMessages = endpoint({

@@ -299,6 +299,7 @@ export const ExemptionView = z
     etag: z.string(),
   })
   .meta({ id: "Exemption" });
+export const DeletedExemption = z.object({ deleted: z.literal(true) }).meta({ id: "DeletedExemption" });
 
 export const frameworkView = ({ controls: _, ...framework }: FrameworkResult): z.infer<typeof Framework> => framework;
 

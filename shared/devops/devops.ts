@@ -23,7 +23,7 @@ import {
 } from "./settings.ts";
 import { chosenProjects, testOrganization } from "./test.ts";
 import { hasSecretVariable, replaceVariable } from "./variable-groups.ts";
-import { settingsView } from "./view.ts";
+import { settingsView } from "./views.ts";
 
 export type { Project, ServiceConnection, VariableGroup } from "./answers.ts";
 export type { Changed } from "./change.ts";

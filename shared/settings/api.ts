@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { SETTING_KEYS } from "./definitions.ts";
+import { CATEGORIES, type Category, changesOf, SETTING_KEYS } from "./definitions.ts";
 import { SOURCES } from "./resolve.ts";
 import { HISTORY_TYPES } from "./retention.ts";
 
@@ -39,6 +39,12 @@ export const AllSettings = z
     automation: SettingList.meta({ description: "When and how secrets are rotated." }),
   })
   .meta({ id: "AllSettings" });
+
+/** How operations and schemas call a category: `AlertDefaults`. */
+export const titled = (category: Category): string =>
+  CATEGORIES[category].replace(/^./, (letter) => letter.toUpperCase());
+
+export const categoryChanges = (category: Category) => changesOf(category).meta({ id: `${titled(category)}Changes` });
 
 export const HistoryStatistics = z
   .object({
@@ -82,3 +88,9 @@ export const HistoryPurge = z
     problem: z.string().nullable().meta({ description: "Why nothing could be removed." }),
   })
   .meta({ id: "HistoryPurge" });
+export const PurgeResult = z
+  .object({
+    removed: z.int().meta({ description: "How many entries this call removed." }),
+    histories: z.array(HistoryPurge).meta({ description: "What was removed of each history." }),
+  })
+  .meta({ id: "PurgeResult" });

@@ -23,7 +23,7 @@ import {
 import { fingerprintOf } from "./saml/certificates.ts";
 import { withSamlMetadata } from "./saml/settings.ts";
 import { SERVICE_KEY_USE, type SsoSecrets } from "./secrets.ts";
-import { ssoConfigurationView } from "./view.ts";
+import { ssoConfigurationView } from "./views.ts";
 
 /** The one configuration of single sign-on, and what came of it. */
 export interface Configurations {

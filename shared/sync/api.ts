@@ -261,6 +261,7 @@ export const ProviderView = z
     etag: z.string().nullable(),
   })
   .meta({ id: "SyncProvider" });
+export const ProviderList = z.object({ items: z.array(ProviderView) }).meta({ id: "SyncProviderList" });
 
 export const recordQuery = z.strictObject({
   state: z.enum(STATES).optional(),

@@ -3,12 +3,12 @@ import { globSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { expect, test } from "vitest";
 import { declarations } from "../../functions/functions.ts";
-import { DEPENDENCIES } from "../../functions/health.ts";
 import { costPage } from "../../infra/bench/cost-page.ts";
 import { ROOMS } from "../../infra/build/imports.ts";
 import { settingsPage } from "../../infra/build/settings-page.ts";
 import { ALERT_TYPES } from "../../shared/alerts/rule.ts";
 import { SETTING_NAMES } from "../../shared/config/config.ts";
+import { DEPENDENCIES } from "../../shared/http/api.ts";
 import { METRICS } from "../../shared/telemetry.ts";
 import { tableUnder } from "../support/markdown-table.ts";
 
