@@ -5,7 +5,6 @@ import { keyEnd } from "../storage/keys.ts";
 import { insert, type Operation, replace, type Tables } from "../storage/tables.ts";
 import { DAY_MS } from "../time.ts";
 import { LEASE_MS, type Outcome } from "./attempt.ts";
-import type { MailDelivery } from "./deliver-mail.ts";
 import { isFinal, itemsIn, itemsOf, operationIdOf } from "./delivery.ts";
 import type { MailContent } from "./email.ts";
 import type { History } from "./history.ts";
@@ -30,6 +29,7 @@ import { type Telling, urgencyIn } from "./message.ts";
 import { freeAt, isLimited, nextSlots, PACE_ROW, Pace, type PaceLimits, paceText, withSent } from "./pace.ts";
 import type { RuleRecord } from "./rule.ts";
 import type { AlertRules } from "./rules.ts";
+import type { MailDelivery } from "./send-mail.ts";
 
 /** Operations of one transaction. */
 const TRANSACTION = 100;

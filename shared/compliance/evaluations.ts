@@ -17,6 +17,9 @@ export interface EvaluationStatus {
   failedVaults: string[];
 }
 
+export const isOver = (evaluation: EvaluationStatus | undefined): boolean =>
+  evaluation?.status === "completed" || evaluation?.status === "partial";
+
 /**
  * Evaluations of everything that were asked for. Each has a row of its own; the newest stands once more in the overview's
  * range, so that the score tells of it without another request.

@@ -2,7 +2,7 @@ import { createHmac } from "node:crypto";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { BACK_OFF_SECONDS, LEASE_MS } from "../../shared/alerts/attempt.ts";
-import { scrubbed } from "../../shared/alerts/deliver-webhook.ts";
+import { scrubbed } from "../../shared/alerts/post-webhook.ts";
 import { DELIVERY_ROW, Deliveries, operationIdOf } from "../../shared/alerts/delivery.ts";
 import { MAILBOXES, Mailboxes, mailboxKey } from "../../shared/alerts/mailbox.ts";
 import { MINUTE_MS } from "../../shared/time.ts";

@@ -48,6 +48,7 @@ test.each([
   ],
   ["a promise taken for a truth", "if (store.write('row')) await store.write('next');", "no-misused-promises"],
   ["an await of what is no promise", "await rows.length;\nawait store.write('row');", "await-thenable"],
+  ["a function of more than 250 lines", "await store.write('row');\n".repeat(250), "max-lines-per-function"],
 ])("the check refuses %s", (_, body, rule) => {
   const { status, output } = lint("oxlint", folderOf(using(body)));
   expect(output).toContain(rule);

@@ -1,0 +1,102 @@
+import type { Audit } from "../audit/audit.ts";
+import type { Clock, Logger } from "../runtime.ts";
+import { type Row, withoutKeys } from "../storage/entity.ts";
+import { merge, type Tables } from "../storage/tables.ts";
+import { measure } from "../telemetry.ts";
+import { SECOND_MS } from "../time.ts";
+import type { Outcome } from "./attempt.ts";
+import { attemptsOf, DELIVERY_ROW, Deliveries, type DeliveryRecord, isFinal, type Part, statusOf } from "./delivery.ts";
+import type { History } from "./history.ts";
+
+/** Writes what becomes of a delivery. Each write is refused when another worker has written the row since it was read. */
+export interface DeliveryWriter {
+  /** @throws RowChanged */
+  write(row: Row<DeliveryRecord>, change: Partial<DeliveryRecord>): Promise<Row<DeliveryRecord>>;
+  /** Writes its parts, and when the first of them may go on. @throws RowChanged */
+  writeParts(row: Row<DeliveryRecord>, parts: Part[]): Promise<Row<DeliveryRecord>>;
+  /** The part with an outcome; what held only during the attempt goes. */
+  settled(part: Part, outcome: Outcome): Part;
+  /** Enters that its sending begins. Once a delivery: under its id, so that intent and outcome are found together. */
+  begin(row: DeliveryRecord): Promise<void>;
+  /** Ends a delivery all of whose parts are over, and brings the lists up to date. @throws RowChanged */
+  conclude(row: Row<DeliveryRecord>): Promise<Row<DeliveryRecord>>;
+  /** Seconds until an instant; 0 or less once it has passed, NaN for none. */
+  secondsUntil(instant: string): number;
+}
+
+export function createDeliveryWriter(deps: {
+  tables: Tables;
+  history: History;
+  audit: Pick<Audit, "append">;
+  clock: Clock;
+  log: Logger;
+}): DeliveryWriter {
+  const { tables, history, audit, clock, log } = deps;
+
+  async function write(row: Row<DeliveryRecord>, change: Partial<DeliveryRecord>): Promise<Row<DeliveryRecord>> {
+    const operation = merge(Deliveries, DELIVERY_ROW, change, row.etag);
+    const etags = await tables.transaction(Deliveries.table, row.deliveryId, [operation]);
+    return { ...row, ...change, etag: etags.get(DELIVERY_ROW)! };
+  }
+
+  /** A delivery all of whose parts are over: what became of them is entered, and then its own status. */
+  async function end(row: Row<DeliveryRecord>): Promise<Row<DeliveryRecord>> {
+    const status = statusOf(row.parts);
+    await enter(row, status === "delivered" ? "success" : "failure");
+    return await write(row, { status, finishedAt: clock.now().toISOString() });
+  }
+
+  /** Under one request id, the delivery's, so that intent and outcome are found together. */
+  const enter = (row: DeliveryRecord, outcome: "intent" | "success" | "failure") =>
+    audit.append({
+      type: "alert.sent",
+      caller: { actor: row.requestedBy, requestId: row.deliveryId },
+      outcome,
+      target: { type: "alertDelivery", id: row.deliveryId },
+      details: {
+        ruleId: row.ruleId,
+        ruleName: row.ruleName,
+        method: row.deliveryMethod,
+        test: row.test,
+        items: row.newsTotal,
+        recipients: row.parts.flatMap(({ recipients }) => recipients),
+        ...(outcome === "intent" ? {} : { status: statusOf(row.parts), attempts: attemptsOf(row.parts) }),
+      },
+    });
+
+  return {
+    write,
+
+    writeParts: (row, parts) => write(row, { parts, nextAt: nextAt(parts, row.nextAt) }),
+
+    settled({ leasedUntil: _l, notBefore: _n, error: _e, waits: _w, ...part }, outcome) {
+      const next = { ...part, ...outcome };
+      return isFinal(next) ? { ...next, finishedAt: clock.now().toISOString() } : next;
+    },
+
+    begin: (row) => enter(row, "intent"),
+
+    async conclude(row) {
+      let now = row;
+      if (row.status === "pending" && row.parts.every(isFinal)) {
+        now = await end(row);
+        log.info("A delivery is over", { deliveryId: row.deliveryId, status: now.status });
+        measure("alerts.sent", 1, { status: now.status, method: row.deliveryMethod });
+      }
+      await history.show(withoutKeys(now));
+      return now;
+    },
+
+    secondsUntil: (instant) => Math.ceil((Date.parse(instant) - clock.now().getTime()) / SECOND_MS),
+  };
+}
+
+/** The earliest instant at which a part that is not over may go on. */
+function nextAt(parts: readonly Part[], otherwise: string): string {
+  const open = parts.filter((part) => !isFinal(part));
+  const instants = open.map(({ notBefore = "", leasedUntil = "" }) =>
+    notBefore > leasedUntil ? notBefore : leasedUntil,
+  );
+  const first = instants.sort()[0];
+  return first === undefined || first === "" ? otherwise : first;
+}
