@@ -117,15 +117,19 @@ export async function compliance(): Promise<Section> {
     ] as const) {
       const counts: number[] = [];
       for (const path of paths) {
-        service.forgetTables();
-        const { status } = await service.admin("GET", path);
-        if (status !== 200) throw new Error(`${path} answered ${status}`);
-        counts.push(service.tableRequests().filter(({ path: asked }) => !isAuthentication(asked)).length);
+        // What a host keeps for 30 seconds, such as settings, may be asked for by the first of two.
+        const two: number[] = [];
+        for (const _ of [1, 2]) {
+          const { status, tableRequests } = await service.admin("GET", path);
+          if (status !== 200) throw new Error(`${path} answered ${status}`);
+          two.push(tableRequests().filter(({ path: asked }) => !isAuthentication(asked)).length);
+        }
+        counts.push(Math.min(...two));
       }
       figures.push({
         what: `table requests: ${what}`,
         value: `${Math.min(...counts)} to ${Math.max(...counts)}`,
-        comparedWith: "beside authentication",
+        comparedWith: "beside authentication and what a host keeps for a while",
         bound: atMost(Math.max(...counts), 6),
       });
     }
