@@ -84,6 +84,29 @@ describe("an error that is nobody's bug", () => {
   });
 });
 
+test("sign-ins are counted four at once, and who was let in from an address here does not wait behind the others", async () => {
+  const begun: string[] = [];
+  const ends: (() => void)[] = [];
+  const take = async (caller: string) => {
+    begun.push(caller);
+    await new Promise<void>((resolve) => ends.push(resolve));
+    return allowed;
+  };
+  const letIn = { has: (address: string) => address === "203.0.113.9", add: () => {} };
+  const { signInLimiter } = createGate({ access: { letIn }, signInLimiter: { ...limiter, take } } as never);
+  const strangers = ["a", "b", "c", "d", "e", "f"];
+  const answers = strangers.map((one) => signInLimiter.take(`address:${one}`));
+  answers.push(signInLimiter.take("address:203.0.113.9"), signInLimiter.take("user:203.0.113.9"));
+  await new Promise(setImmediate);
+  expect(begun.toSorted()).toEqual(["address:203.0.113.9", "address:a", "address:b", "address:c", "address:d"]);
+  for (let end = ends.shift(); end !== undefined; end = ends.shift()) {
+    end();
+    await new Promise(setImmediate);
+  }
+  expect(await Promise.all(answers)).toEqual(answers.map(() => allowed));
+  expect(begun.slice(5)).toEqual(["address:e", "address:f", "user:203.0.113.9"]);
+});
+
 describe("a queue's handler", () => {
   const seen: unknown[] = [];
   const declared = queue({
