@@ -73,6 +73,11 @@ describe("the secret of a deleted rule", () => {
       expect(kept(rule.ruleId)).toBeUndefined();
       expect(await noted(room, rule.ruleId)).toBeUndefined();
       expect(entered(room).at(-1)).toBe("alertRule.secretRemoved success");
+      const deleted = room.events.filter(({ type }) => type === "alertRule.deleted");
+      expect(deleted).toMatchObject([
+        { outcome: "intent", before: { deliveryMethod: "email" } },
+        { outcome: "success", before: { deliveryMethod: "webhook" } },
+      ]);
     }));
 
   test.each<[FaultAction, string[]]>([
