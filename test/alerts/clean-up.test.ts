@@ -8,7 +8,7 @@ import { caller, DAY_MS, namedIn, openRoom, START } from "./room.ts";
 let azurite: TestStorage;
 let cloud: Cloud;
 beforeAll(async () => {
-  azurite = await openStorage(["clean", "gone"]);
+  azurite = await openStorage(["clean", "gone", "snoozes"]);
   ({ cloud } = await liveIn({ company: { subscriptions: [] } }));
 });
 afterAll(async () => {
@@ -45,6 +45,28 @@ test("marks of assets that still stand are kept, so that nothing is told twice; 
   room.clock.set(new Date(Date.parse(START) + 40 * DAY_MS));
   await alerts.cleanUp(caller);
   expect(await marks()).toEqual(["stays"]);
+});
+
+test("a snooze is made for a moment to 366 days, and is shown for 30 days after its end", async () => {
+  const room = openRoom({ connectionString: azurite.connectionString("snoozes"), cloud });
+  const { snoozes, cleanUp } = room.instance();
+  const at = (milliseconds: number) => new Date(Date.parse(START) + milliseconds);
+  const create = (until: Date) => snoozes.create({ filters: { vault: "kv-a" }, reason: "Planned", until }, caller);
+  for (const until of [at(0), at(366 * DAY_MS + 1)])
+    await expect(create(until)).rejects.toMatchObject({ code: "invalidRequest", errors: [{ path: "body.until" }] });
+  const made = [await create(at(1)), await create(at(366 * DAY_MS))];
+  const shown = async (ended: boolean) =>
+    (await snoozes.list({ ended }, { limit: 10, offset: 0, cursor: undefined })).items.map(({ until }) => until);
+  const [short, long] = made.map(({ until }) => until);
+  expect(await shown(false)).toEqual(expect.arrayContaining([short, long]));
+  room.clock.set(at(1));
+  expect(await shown(false)).toEqual([long]);
+  room.clock.set(at(30 * DAY_MS + 1));
+  await cleanUp(caller);
+  expect((await shown(true)).sort()).toEqual([short, long].sort());
+  room.clock.add(1);
+  await cleanUp(caller);
+  expect(await shown(true)).toEqual([long]);
 });
 
 test("of a deleted rule nothing is left but its history", async () => {

@@ -88,6 +88,23 @@ describe("a rule about the service's own credentials", () => {
     expect(mails()[0]!.plainText).toContain("User: maria");
   });
 
+  test("tells a webhook which it is, when it ends, and which threshold that has crossed", async () => {
+    const { received } = await room.webhookRule(RULE);
+    room.clock.add(999);
+    const { id } = await make("nightly report", 90);
+    await run(60.1);
+    const item = {
+      id: `apiToken:${id}`,
+      what: "API token",
+      name: "nightly report",
+      owner: "maria",
+      // Never later than it really is.
+      expiresOn: new Date(Date.parse(START) + 90 * DAY_MS).toISOString(),
+      thresholdDays: 30,
+    };
+    expect(received().map(({ body }) => JSON.parse(body).data.items)).toEqual([[item]]);
+  });
+
   test("tells once of thresholds that were crossed together, and of several tokens in one message", async () => {
     const { mails } = await room.mailRule(RULE);
     await make("a", 90);

@@ -276,6 +276,21 @@ describe("a webhook", () => {
     });
   });
 
+  test.each([
+    [200, "delivered", undefined],
+    [299, "delivered", undefined],
+    [300, "failed", "The receiver answered 300, and redirects are not followed."],
+    [399, "failed", "The receiver answered 399, and redirects are not followed."],
+    [400, "failed", "The receiver answered 400."],
+    [500, "failed", "The receiver answered 500."],
+  ])("whose receiver answers %s is %s", async (status, became, error) => {
+    cloud.control.addFault({ match: { operation: "sink.receive" }, action: { kind: "fail", status } });
+    const { rule } = await room.webhookRule();
+    const { parts } = await room.instance().test(rule.ruleId, caller);
+    expect(parts).toMatchObject([{ status: became, attempts: 1, answer: { status } }]);
+    expect(parts[0]!.error).toBe(error);
+  });
+
   test("whose receiver is gone for good gets one attempt", async () => {
     cloud.control.addFault({ match: { operation: "sink.receive" }, action: { kind: "fail", status: 410 } });
     const { rule } = await room.webhookRule();

@@ -23,7 +23,7 @@ import { asset, openRoom as openCompliance, vault } from "../compliance/support.
 import { IS_CAMPAIGN, SEED } from "../support/cases.ts";
 import type { Steps } from "../support/mortal.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { caller, DAY_MS, openRoom, type Room, START, SUBSCRIPTION } from "./room.ts";
+import { caller, DAY_MS, namedIn, openRoom, type Room, START, SUBSCRIPTION } from "./room.ts";
 
 let azurite: TestStorage;
 let cloud: Cloud;
@@ -480,11 +480,17 @@ describe("escalation and acknowledgement", () => {
     const { rule } = await room.webhookRule();
     await room.scanned("kv-a", [secret("one", 20)]);
     await run(0);
+    await room.scanned("kv-a", [secret("one", 20), secret("young", 25)]);
     await run(4);
     const escalation = { afterDays: 2, recipients: [boss] };
     await room.instance().rules.change(rule.ruleId, { escalation }, caller, undefined);
-    await run(4.1);
-    expect(bossMails()).toHaveLength(1);
+    const escalated = () => bossMails().map(({ plainText }) => namedIn(plainText!));
+    for (const days of [4.1, 5.9]) {
+      await run(days);
+      expect(escalated()).toEqual([["kv-a/one"]]);
+    }
+    await run(6.1);
+    expect(escalated()).toEqual([["kv-a/one"], ["kv-a/young"]]);
     await room.instance().rules.change(rule.ruleId, { escalation: null }, caller, undefined);
     expect((await room.tables.get(Rules, RULES, ruleKey(rule.ruleId)))!.escalation).toBeUndefined();
   });

@@ -93,6 +93,10 @@ describe("PagerDuty", () => {
     ]);
     await tell(rule.ruleId, [await ended(rule.ruleId)]);
     expect(alertsNow().map(({ status }) => status)).toEqual(["resolved", "triggered"]);
+    const sources = cloud.control.pagerDuty.events.flatMap(
+      (event) => /"source":"([^"]*)"/.exec(JSON.stringify(event))?.[1],
+    );
+    expect(new Set(sources.filter((source) => source !== undefined))).toEqual(new Set(["kv-a"]));
     for (const event of cloud.control.pagerDuty.events) expect(payloadProblems("pagerDuty", event)).toEqual([]);
     expect(payloadProblems("pagerDuty", { ...cloud.control.pagerDuty.events[0], extra: 1 })).not.toEqual([]);
     expect((await history(rule.ruleId)).map(({ status }) => status)).toEqual(["delivered", "delivered", "delivered"]);

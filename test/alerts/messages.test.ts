@@ -2,7 +2,14 @@ import { describe, expect, test } from "vitest";
 import type { DeliveryRecord } from "../../shared/alerts/delivery.ts";
 import { isDue, lastDigest } from "../../shared/alerts/due.ts";
 import { mailOf } from "../../shared/alerts/email.ts";
-import type { AssetItem, Item } from "../../shared/alerts/items.ts";
+import type {
+  AssetItem,
+  AutomationItem,
+  Item,
+  ScanFailureItem,
+  ScanItem,
+  ViolationItem,
+} from "../../shared/alerts/items.ts";
 import type { Links } from "../../shared/alerts/links.ts";
 import { messageOf } from "../../shared/alerts/message.ts";
 import type { RuleRecord } from "../../shared/alerts/rule.ts";
@@ -11,6 +18,8 @@ import { teamsOf } from "../../shared/alerts/teams.ts";
 import { cardProblems, payloadProblems } from "./payload-schemas.ts";
 
 const AT = "2026-11-21T10:00:00.000Z";
+/** In hours. */
+const SECOND = 1 / 3600;
 const links: Links = {
   portal: "https://portal.azure.com",
   tenantId: "t-1",
@@ -47,6 +56,15 @@ const asset = (name: string, daysLeft: number, change: Partial<AssetItem> = {}):
   owner: "ann",
   ...change,
 });
+const SCAN: ScanItem = {
+  kind: "scan",
+  id: "01KAJ0000000000000000000CC",
+  mode: "full",
+  status: "partial",
+  finishedAt: AT,
+  vaultsTotal: 36,
+  vaultsFailed: 2,
+};
 const message = (items: Item[], change: Partial<typeof delivery> = {}) =>
   messageOf([{ delivery: { ...delivery, ...change }, items }], links);
 
@@ -63,17 +81,70 @@ describe("a mail", () => {
 
   test.each([
     [72, "expires in 3 days"],
-    [36, "expires in 1 day"],
+    [48, "expires in 2 days"],
+    [48 - SECOND, "expires in 1 day"],
+    [24, "expires in 1 day"],
+    [24 - SECOND, "expires in 23 hours"],
     [5.5, "expires in 5 hours"],
-    [1.5, "expires in 1 hour"],
-    [0.5, "expires within the hour"],
-    [-0.5, "expired within the last hour"],
-    [-1.5, "expired 1 hour ago"],
+    [2 - SECOND, "expires in 1 hour"],
+    [1, "expires in 1 hour"],
+    [1 - SECOND, "expires within the hour"],
+    [0, "expires within the hour"],
+    [-SECOND, "expired within the last hour"],
+    [SECOND - 1, "expired within the last hour"],
+    [-1, "expired 1 hour ago"],
     [-5.5, "expired 5 hours ago"],
-    [-36, "expired 1 day ago"],
+    [SECOND - 24, "expired 23 hours ago"],
+    [-24, "expired 1 day ago"],
     [-72, "expired 3 days ago"],
   ])("says of an asset with %s hours left that it %s", (hoursLeft, words) => {
     expect(mailOf(message([asset("one", hoursLeft / 24)])).subject).toBe(`kv-a/one ${words}`);
+  });
+
+  test.each([
+    [-1, "ACT NOW", "attention", ":red_circle:"],
+    [0, "URGENT", "attention", ":large_orange_circle:"],
+    [7 * 86_400, "URGENT", "attention", ":large_orange_circle:"],
+    [7 * 86_400 + 1, "SOON", "warning", ":large_yellow_circle:"],
+    [30 * 86_400, "SOON", "warning", ":large_yellow_circle:"],
+    [30 * 86_400 + 1, "NOTICE", "accent", ":large_blue_circle:"],
+  ])("and cards show how urgent %s seconds left are: %s", (secondsLeft, word, colour, symbol) => {
+    const one = message([asset("one", secondsLeft / 86_400)]);
+    expect(mailOf(one).text).toContain(`\n${word}: kv-a/one `);
+    expect(JSON.stringify(teamsOf(one)).match(/"color":"\w+"/g)).toEqual([`"color":"${colour}"`]);
+    expect(JSON.stringify(slackOf(one)).match(/:[a-z_]+_circle:/g)).toEqual([symbol]);
+  });
+
+  test("cuts what others wrote where it is too long, and nothing that is not", () => {
+    const ofName = (name: string) => mailOf(message([asset(name, 3)]));
+    const subjectOf = (length: number) => ofName("n".repeat(length)).subject;
+    const around = subjectOf(0).length;
+    expect(subjectOf(180 - around)).toBe(`kv-a/${"n".repeat(180 - around)} expires in 3 days`);
+    expect(subjectOf(181 - around)).toBe(`kv-a/${"n".repeat(181 - around)} expires in 3 da…`);
+    for (const [length, shown] of [
+      [800, "r".repeat(800)],
+      [801, `${"r".repeat(799)}…`],
+    ] as const) {
+      const { html, text } = mailOf(message([{ ...SCAN, message: "r".repeat(length) }]));
+      expect(text).toContain(` · Reason: ${shown}\n`);
+      expect(html).toContain(` · Reason: ${shown}</p>`);
+    }
+    const ofRules = (count: number) =>
+      mailOf(
+        messageOf(
+          Array.from({ length: count }, (_, at) => ({
+            delivery: { ...delivery, deliveryId: `d-${at}`, ruleId: `r-${at}` },
+            items: [asset("one", 3)],
+          })),
+          links,
+        ),
+      );
+    const named = (count: number) => ofRules(count).text.match(/^You get this because/gm)!.length;
+    const linked = (count: number) => ofRules(count).text.match(/alerts\/history\/d-/g)!.length;
+    expect([12, 13].map((count) => [named(count), linked(count)])).toEqual([
+      [12, 12],
+      [12, 12],
+    ]);
   });
 
   test("says of each asset what expires, when, whose it is and where to mend it, in HTML and text", () => {
@@ -212,21 +283,98 @@ describe("a mail", () => {
     expect(mailOf(message([violation("v"), violation("w")])).subject).toBe(
       "2 new compliance violations, the most severe high",
     );
-    const scan = mailOf(
-      message([
-        {
-          kind: "scan",
-          id: "01KAJ0000000000000000000CC",
-          mode: "full",
-          status: "partial",
-          finishedAt: AT,
-          vaultsTotal: 36,
-          vaultsFailed: 2,
-        },
-      ]),
-    );
+    const scan = mailOf(message([SCAN]));
     expect(scan.text).toContain("Vaults not read: 2 of 36");
     expect(scan.text).toContain("/api/assets/discovery/scan/01KAJ0000000000000000000CC/results");
+  });
+
+  test("tells of every kind of thing in words of its own, the most urgent first", () => {
+    const day = (days: number) => Date.parse(AT) / 1000 + days * 86_400;
+    const at = (days: number) => new Date(day(days) * 1000).toISOString();
+    const tenantId = "t-9";
+    const ofTenant = { owner: undefined, vaultName: "entra-0", subscriptionId: "entra", threshold: 0 };
+    const violation = (resourceId: string, change: Partial<ViolationItem> = {}): ViolationItem => ({
+      kind: "violation",
+      id: `secret-expiry.${resourceId}`,
+      checkId: "secret-expiry",
+      title: "Secrets have an expiry",
+      severity: "high",
+      resourceId,
+      resourceType: "secret",
+      vaultName: "kv-b",
+      vaultId: "/subscriptions/s-1/resourceGroups/rg/providers/Microsoft.KeyVault/vaults/kv-b",
+      subscriptionId: "s-1",
+      owner: "bob",
+      firstSeenAt: at(-3),
+      ...change,
+    });
+    const failure = (change: Partial<ScanFailureItem>): ScanFailureItem => ({
+      kind: "scanFailure",
+      id: "scan",
+      scanId: "01KAJ0000000000000000000CC",
+      code: "accessDenied",
+      message: "The service may not list it.",
+      remedy: "Grant Reader.",
+      at: at(-1),
+      ...change,
+    });
+    const ofVault = failure({ id: "vault:kv-d", subscriptionId: "s-2", vaultName: "kv-d", list: "secrets" });
+    const ofSubscription = failure({ id: "subscription:s-2", subscriptionId: "s-2" });
+    const automation = (change: Partial<AutomationItem>): AutomationItem => ({
+      kind: "automation",
+      id: "01",
+      title: "Payments",
+      what: "is due",
+      urgency: "warning",
+      why: "It ends soon.",
+      done: "",
+      safe: "All still holds.",
+      next: "Start it.",
+      at: AT,
+      ...change,
+    });
+    const followed = { since: at(-9) };
+    const items: Item[] = [
+      asset("gone", -2, { threshold: 0, owner: undefined }),
+      asset("last", 1, { threshold: 1, type: "certificate" }),
+      asset("app", 20, {
+        ...ofTenant,
+        credential: { tenantId, applicationName: "Shop", appId: "a-1", keyId: "k-1", displayName: "ci" },
+      }),
+      asset("idp", 40, {
+        ...ofTenant,
+        credential: { tenantId, kind: "identityProvider", tenantDomain: "b2c.example", applicationName: "Google" },
+      }),
+      asset("policy", 40, {
+        ...ofTenant,
+        type: "key",
+        credential: { tenantId, kind: "policyKey", tenantDomain: "b2c.example", applicationName: "B2C_1A_Sign" },
+      }),
+      violation("kv-b.secret.x", { severity: "critical" }),
+      violation("kv-b.secret.y", { severity: "medium", vaultId: undefined, owner: undefined }),
+      { ...SCAN, status: "timedOut", message: "24 hours were not enough." },
+      ofVault,
+      ofSubscription,
+      failure({ code: "timedOut" }),
+      { kind: "credential", id: "c-1", what: "API token", name: "ci", owner: "maria", expiresOn: day(3), threshold: 3 },
+      { kind: "credential", id: "c-2", what: "Licence", name: "PRO", expiresOn: day(-1), threshold: 14 },
+      { kind: "breakGlass", id: "b-1", username: "admin", address: "192.0.2.1", at: AT },
+      { kind: "breakGlass", id: "b-2", username: "other", at: AT },
+      automation({ appId: "a-1", rotationId: "r-1", done: "A secret was added." }),
+      automation({ recordId: "p-1" }),
+      automation({ vaultName: "kv a" }),
+      automation({ appId: "a-2", urgency: "notice" }),
+      { kind: "renewed", id: "1", of: asset("new", 5), ...followed, expiresOn: day(300), version: "v2" },
+      { kind: "renewed", id: "2", of: asset("free", -1), ...followed },
+      { kind: "recovered", id: "3", of: asset("off", 5), ...followed, reason: "disabled" },
+      { kind: "recovered", id: "4", of: violation("kv-b.secret.z"), ...followed, reason: "mended" },
+      { kind: "recovered", id: "5", of: ofVault, ...followed, reason: "outOfScope" },
+      { kind: "stillFailing", id: "6", of: ofSubscription, ...followed, times: 2 },
+      { kind: "escalated", id: "7", of: asset("alone", 2), ...followed, afterDays: 1 },
+    ];
+    const { subject, text } = mailOf(message(items));
+    expect(subject).toBe("5 expired, 21 expire soon; first kv-a/gone expired 2 days ago");
+    expect(text).toContain(`\n\n26 things are new, the most urgent first.\n\n${EVERY_KIND}\n\n--\n`);
   });
 });
 
@@ -285,3 +433,116 @@ describe("when a digest is due", () => {
     expect(isDue(rule, new Date(0), new Date(AT))).toBe(false);
   });
 });
+
+const EVERY_KIND = `# No owner given
+
+## Vault kv-a, subscription Payments (s-1)
+
+ACT NOW: kv-a/gone expired 2 days ago
+  Type: Secret · Expired: 19 November 2026, 10:00 UTC
+  https://portal.azure.com/#@t-1/asset/Microsoft_Azure_KeyVault/Secret/https://kv-a.vault.azure.net/secrets/gone
+
+SOON: Shop/ci expires in 20 days
+  Type: Client secret of an application · Client id: a-1 · Key id: k-1 · Expires: 11 December 2026, 10:00 UTC
+  https://portal.azure.com/#view/Microsoft_AAD_RegisteredApps/ApplicationMenuBlade/~/Credentials/appId/a-1
+
+NOTICE: Google expires in 40 days
+  Type: Identity provider · Tenant: b2c.example · Expires: 31 December 2026, 10:00 UTC
+  https://portal.azure.com/#@b2c.example/view/Microsoft_AAD_B2CAdmin/TenantManagementMenuBlade/~/overview
+
+NOTICE: B2C_1A_Sign expires in 40 days
+  Type: Key of a custom policy · Tenant: b2c.example · Expires: 31 December 2026, 10:00 UTC
+  https://portal.azure.com/#@b2c.example/view/Microsoft_AAD_B2CAdmin/TenantManagementMenuBlade/~/overview
+
+## Vault kv-b, subscription Payments (s-1)
+
+SOON: kv-b.secret.y breaks the check secret-expiry
+  Check: Secrets have an expiry · Severity: medium · First seen: 18 November 2026, 10:00 UTC
+
+# Owner: bob
+
+## Vault kv-b, subscription Payments (s-1)
+
+ACT NOW: kv-b.secret.x breaks the check secret-expiry
+  Check: Secrets have an expiry · Severity: critical · First seen: 18 November 2026, 10:00 UTC
+  https://portal.azure.com/#@t-1/resource/subscriptions/s-1/resourceGroups/rg/providers/Microsoft.KeyVault/vaults/kv-b
+
+NOTICE: kv-b.secret.z is in order again
+  Check: Secrets have an expiry · Severity: high · First seen: 18 November 2026, 10:00 UTC · Told of since: 12 November 2026, 10:00 UTC
+  https://portal.azure.com/#@t-1/resource/subscriptions/s-1/resourceGroups/rg/providers/Microsoft.KeyVault/vaults/kv-b
+
+ACT NOW: Licence “PRO” expired 1 day ago
+  Expires: 20 November 2026, 10:00 UTC · Threshold: 14 days
+
+ACT NOW: admin signed in with a password while passwords are switched off
+  At: 21 November 2026, 10:00 UTC · From: 192.0.2.1
+
+ACT NOW: other signed in with a password while passwords are switched off
+  At: 21 November 2026, 10:00 UTC · From: unknown
+
+URGENT: Scan 01KAJ0000000000000000000CC ran out of time
+  Mode: full · Ended: 21 November 2026, 10:00 UTC · Vaults not read: 2 of 36 · Reason: 24 hours were not enough.
+  https://lifecycle.example/api/assets/discovery/scan/01KAJ0000000000000000000CC/results
+
+URGENT: Subscription s-2 can't be read
+  Subscription: s-2 · Reason: The service may not list it. (accessDenied) · To do: Grant Reader. · Seen: 20 November 2026, 10:00 UTC · Scan: 01KAJ0000000000000000000CC
+  https://lifecycle.example/api/assets/discovery/scan/01KAJ0000000000000000000CC/results
+
+URGENT: Discovery scans do not complete
+  Reason: The service may not list it. (timedOut) · To do: Grant Reader. · Seen: 20 November 2026, 10:00 UTC · Scan: 01KAJ0000000000000000000CC
+  https://lifecycle.example/api/assets/discovery/scan/01KAJ0000000000000000000CC/results
+
+URGENT: API token “ci” expires in 3 days
+  Expires: 24 November 2026, 10:00 UTC · User: maria · Threshold: 3 days
+
+URGENT: Subscription s-2 still can't be read
+  Subscription: s-2 · Reason: The service may not list it. (accessDenied) · To do: Grant Reader. · Seen: 20 November 2026, 10:00 UTC · Scan: 01KAJ0000000000000000000CC · Told of since: 12 November 2026, 10:00 UTC
+  https://lifecycle.example/api/assets/discovery/scan/01KAJ0000000000000000000CC/results
+
+SOON: kv-d can't be read
+  Vault: kv-d · Subscription: s-2 · List: secrets · Reason: The service may not list it. (accessDenied) · To do: Grant Reader. · Seen: 20 November 2026, 10:00 UTC · Scan: 01KAJ0000000000000000000CC
+  https://lifecycle.example/api/assets/discovery/scan/01KAJ0000000000000000000CC/results
+
+SOON: Payments is due
+  Why: It ends soon. · Done: A secret was added. · Safe: All still holds. · To do: Start it. · Client id: a-1 · Rotation: r-1
+  https://lifecycle.example/api/automation/rotation/rotations/r-1
+
+SOON: Payments is due
+  Why: It ends soon. · Safe: All still holds. · To do: Start it. · Sync record: p-1
+  https://lifecycle.example/api/automation/sync/records/p-1
+
+SOON: Payments is due
+  Why: It ends soon. · Safe: All still holds. · To do: Start it.
+  https://lifecycle.example/api/assets/dependencies?vault=kv%20a&resolved=false
+
+NOTICE: Payments is due
+  Why: It ends soon. · Safe: All still holds. · To do: Start it. · Client id: a-2
+  https://lifecycle.example/api/automation/rotation/apps/a-2
+
+NOTICE: kv-d is not watched any more
+  Vault: kv-d · Subscription: s-2 · List: secrets · Reason: The service may not list it. (accessDenied) · Seen: 20 November 2026, 10:00 UTC · Scan: 01KAJ0000000000000000000CC · Told of since: 12 November 2026, 10:00 UTC
+  https://lifecycle.example/api/assets/discovery/scan/01KAJ0000000000000000000CC/results
+
+# Owner: ann
+
+## Vault kv-a, subscription Payments (s-1)
+
+URGENT: kv-a/last expires in 1 day
+  Type: Certificate · Expires: 22 November 2026, 10:00 UTC · Threshold: 1 day
+  https://portal.azure.com/#@t-1/asset/Microsoft_Azure_KeyVault/Certificate/https://kv-a.vault.azure.net/certificates/last
+
+URGENT: kv-a/alone expires in 2 days
+  Type: Secret · Expires: 23 November 2026, 10:00 UTC · Threshold: 7 days · Told of since: 12 November 2026, 10:00 UTC · Escalated: not acknowledged within 1 day
+  https://portal.azure.com/#@t-1/asset/Microsoft_Azure_KeyVault/Secret/https://kv-a.vault.azure.net/secrets/alone
+
+NOTICE: kv-a/new was renewed until 17 September 2027, 10:00 UTC
+  Type: Secret · Expiry before: 26 November 2026, 10:00 UTC · Version: v2 · Told of since: 12 November 2026, 10:00 UTC
+  https://portal.azure.com/#@t-1/asset/Microsoft_Azure_KeyVault/Secret/https://kv-a.vault.azure.net/secrets/new
+
+NOTICE: kv-a/free was renewed and has no expiry
+  Type: Secret · Expiry before: 20 November 2026, 10:00 UTC · Told of since: 12 November 2026, 10:00 UTC
+  https://portal.azure.com/#@t-1/asset/Microsoft_Azure_KeyVault/Secret/https://kv-a.vault.azure.net/secrets/free
+
+NOTICE: kv-a/off was disabled
+  Type: Secret · Expires: 26 November 2026, 10:00 UTC · Threshold: 7 days · Told of since: 12 November 2026, 10:00 UTC
+  https://portal.azure.com/#@t-1/asset/Microsoft_Azure_KeyVault/Secret/https://kv-a.vault.azure.net/secrets/off`;

@@ -95,6 +95,7 @@ describe("a discovery", () => {
     deployment.messages.length = 0;
     const { directory } = live.cloud.control;
     const before = truth();
+    const renamed = await process.applications.get(appIdOf("App 005"));
     directory.putApplication({
       name: "New one",
       owners: ["new@acme.example"],
@@ -117,7 +118,8 @@ describe("a discovery", () => {
     expect(list.items.filter(({ asset }) => asset.credential?.appId === appIdOf("App 002"))).toEqual([]);
     const all = await process.applications.list({}, everything);
     expect([all.items.length, all.total]).toEqual([truth().apps, truth().apps]);
-    expect(all.items.map(({ app }) => app.displayName)).toContain("Renamed");
+    expect(all.items.find(({ app }) => app.displayName === "Renamed")?.app.owners).toEqual(renamed.app.owners);
+    expect(renamed.app.owners?.map(({ userPrincipalName }) => userPrincipalName)).toContain("owner2@acme.example");
     const again = await deployment.scheduled("full", process);
     expect(again).toMatchObject({ status: "completed", ...truth() });
   });
@@ -153,6 +155,31 @@ describe("a discovery", () => {
     live.cloud.control.resetCounts();
     expect(await deployment.scheduled("changes", process)).toMatchObject({ mode: "changes", status: "completed" });
     expect(graphCalls()).toBe(1);
+  });
+
+  test("of changes that Graph can't tell now has failed and says why, and the next asks for the same again", async () => {
+    const process = deployment.start();
+    await process.applications.discover(caller);
+    deployment.messages.length = 0;
+    live.cloud.control.directory.changeApplication(appIdOf("App 008"), { displayName: "Told of later" });
+    const known = { apps: truth().apps, credentials: truth().credentials };
+    live.cloud.control.addFault({
+      match: { operation: "graph.applicationsDelta" },
+      action: { kind: "throttle", retryAfterSeconds: 600 },
+    });
+    const failed = await deployment.scheduled("changes", process);
+    expect(failed).toMatchObject({
+      mode: "changes",
+      status: "failed",
+      ...known,
+      failures: [{ list: "changes", code: "throttled", remedy: expect.stringMatching(/./) }],
+    });
+    live.cloud.control.clearFaults();
+    live.cloud.control.resetCounts();
+    const next = await deployment.scheduled("changes", process);
+    expect(next).toMatchObject({ mode: "changes", status: "completed", ...known, failures: [] });
+    expect(graphCalls()).toBe(1);
+    expect((await process.applications.get(appIdOf("App 008"))).app.displayName).toBe("Told of later");
   });
 
   test("that is asked for while one is under way is that one", async () => {

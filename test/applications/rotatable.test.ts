@@ -34,3 +34,25 @@ test("an owner's permission does for its own, and where a list need not name all
   expect(codes(owned, others(19))).toEqual(["notOwner"]);
   expect(codes(owned, others(20))).toEqual([]);
 });
+
+test.each(["AzureADandPersonalMicrosoftAccount", "PersonalMicrosoftAccount"])(
+  "an application of the audience %s has no room beside two secrets of its own, one that ends this very second among them",
+  (signInAudience) => {
+    const until = (seconds: number) => ({ ...secret, expiresOn: NOW / 1000 + seconds });
+    const beside = [
+      { ...secret, kind: "certificate" as const },
+      { ...secret, of: "servicePrincipal" as const },
+    ];
+    const rights = { permissions: ["Application.ReadWrite.All"] };
+    const reasons = (audience: string, ...credentials: (typeof secret)[]) =>
+      reasonsAgainst(
+        { kind: "application", signInAudience: audience, credentials: [...credentials, ...beside] },
+        rights,
+        NOW,
+      ).map(({ code }) => code);
+    expect(reasons(signInAudience, secret)).toEqual([]);
+    expect(reasons(signInAudience, secret, until(0))).toEqual(["noRoomForSecret"]);
+    expect(reasons(signInAudience, secret, until(-1))).toEqual(["expiredSecretInTheWay"]);
+    expect(reasons("AzureADMultipleOrgs", secret, until(-1), until(0))).toEqual([]);
+  },
+);

@@ -9,15 +9,18 @@ const needed = {
   JWT_SIGNING_KEYS: "test:cGxhbnRlZC1zaWduaW5nLWtleS1vZi0zMi1ieXRlcy0uLi4uLi4u",
 };
 
-/** The names of the settings that are refused. */
-function refused(settings: Record<string, string>): string[] {
+function failureOf(settings: Record<string, string>): { message: string } {
   try {
     loadConfig({ ...needed, ...settings });
-    return [];
+    return { message: "" };
   } catch (error) {
-    return [...(error as Error).message.matchAll(/^ {2}(\w+):/gm)].map(([, name]) => name!);
+    return error as Error;
   }
 }
+
+/** The names of the settings that are refused. */
+const refused = (settings: Record<string, string>): string[] =>
+  [...failureOf(settings).message.matchAll(/^ {2}(\w+):/gm)].map(([, name]) => name!);
 
 /*
  * https://learn.microsoft.com/azure/azure-government/compare-azure-government-global-azure
@@ -90,6 +93,20 @@ test.each([
     ...cloudEndpoints(loadConfig(needed)),
     ...changed,
   });
+});
+
+test.each([
+  ["AzureWebJobsStorage__tableServiceUri", "AzureWebJobsStorage__queueServiceUri", "https://storage.example"],
+  ["BOOTSTRAP_ADMIN_USERNAME", "BOOTSTRAP_ADMIN_PASSWORD", "administrator"],
+  ["ENTRA_API_CLIENT_ID", "ENTRA_TENANT_IDS", "0b9f8a7e-1111-4222-8333-944455556666"],
+])("of %s and %s either alone is refused, by the name of what is missing", (one, other, value) => {
+  const alone = (name: string) =>
+    failureOf({ [name]: value })
+      .message.split("\n")
+      .slice(1);
+  expect(alone(one)).toEqual([`  ${other}: must be set together with ${one}`]);
+  expect(alone(other)).toEqual([`  ${one}: must be set together with ${other}`]);
+  expect(refused({ [one]: value, [other]: value })).toEqual([]);
 });
 
 test("the environment takes of each runtime setting what the API takes, and nothing beyond", () => {

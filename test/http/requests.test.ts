@@ -93,6 +93,17 @@ describe("a body", () => {
     expect(pathsOf(answer)).toEqual(paths);
   });
 
+  test.each([
+    ["thirty", "must be a whole number from 1 to 3650"],
+    [1.5, "must be a whole number from 1 to 3650"],
+    [0, "must be at least 1"],
+    [3651, "must be at most 3650"],
+  ])("with %j for the days of a history is refused, saying which there may be", async (retentionDays, message) => {
+    const answer = await post("/api/settings/retention/purge/alerts", { retentionDays });
+    isProblem(answer, 400, "invalidRequest");
+    expect(answer.body.errors).toEqual([{ path: "body.retentionDays", message }]);
+  });
+
   test.each(["{", '{"mode":"full",}', "{'mode':'full'}", "mode=full", "\u0000"])(
     "that is no JSON is refused: %j",
     async (text) => {

@@ -117,6 +117,12 @@ describe("the words for", () => {
       {},
       "has none of the forms that are taken here",
     ],
+    [
+      "members that neither of two shapes has",
+      z.union([z.strictObject({ a: z.int().optional() }), z.strictObject({ two: z.int().optional() })]),
+      { [`${"n".repeat(64)}, cut`]: 1, two: 2 },
+      `has members that are not known: ${"n".repeat(64)}, two, or has members that are not known: ${"n".repeat(64)}`,
+    ],
     ["a name in a record", z.record(z.string().max(1), z.int()), { ab: 1 }, "has a name that can't be used"],
     ["what only a condition refuses", z.string().refine(() => false), "x", "can't be used here"],
   ])("%s", (_, schema, value, message) => {

@@ -7,6 +7,8 @@ import { createLicensing } from "../../shared/licensing/licensing.ts";
 
 const NOW = Date.parse("2026-11-21T10:00:00Z");
 const DAY = 24 * 60 * 60_000;
+/** A millisecond, in days. */
+const MOMENT = 1 / DAY;
 const TENANT = "0b9f8a7e-1111-4222-8333-944455556666";
 
 const keyPair = (kid: string) => {
@@ -40,9 +42,9 @@ describe("a licence", () => {
       return { tier, valid, inGrace, reason, daysLeft };
     };
     expect(await at(0)).toEqual({ tier: "pro", valid: true, inGrace: false, reason: undefined, daysLeft: 30 });
-    expect(await at(29.5)).toMatchObject({ tier: "pro", inGrace: false, daysLeft: 0 });
+    expect(await at(30 - MOMENT)).toMatchObject({ tier: "pro", inGrace: false, daysLeft: 0 });
     expect(await at(30)).toEqual({ tier: "pro", valid: true, inGrace: true, reason: "expired", daysLeft: 0 });
-    expect(await at(43.99)).toMatchObject({ tier: "pro", valid: true, inGrace: true, daysLeft: -14 });
+    expect(await at(44 - MOMENT)).toMatchObject({ tier: "pro", valid: true, inGrace: true, daysLeft: -14 });
     expect(await at(44)).toEqual({ tier: "core", valid: false, inGrace: false, reason: "expired", daysLeft: -14 });
   });
 
@@ -62,6 +64,13 @@ describe("a licence", () => {
     expect(await told(29, 3)).toEqual([line]);
     expect(await told(31, 30)).toEqual([]);
     expect(await told(0, 60, "garbage")).toEqual([]);
+  });
+
+  test("ends no later than an instant can be written", async () => {
+    const last = 8.64e12;
+    const { expiresAt } = await licensed(await sign({ ...claims, exp: last })).status();
+    expect(expiresAt?.toISOString()).toBe("+275760-09-13T00:00:00.000Z");
+    expect(await licensed(await sign({ ...claims, exp: last + 1 })).status()).toMatchObject({ reason: "malformed" });
   });
 
   test("runs out while the process goes on", async () => {

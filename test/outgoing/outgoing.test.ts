@@ -103,16 +103,19 @@ const failure = (work: Promise<unknown>) =>
 
 describe("a request to an address that somebody gave", () => {
   test.each([
-    "http://example.com/hook",
-    "ftp://example.com/",
-    "https://user:pw@example.com/",
-    "https://127.0.0.1/hook",
-    "https://[::1]/hook",
-    "https://2130706433/",
-    "https://0x7f.1/",
-    "https://[::ffff:169.254.169.254]/latest",
-    "https://localhost/",
-  ])("%s does not leave", async (address) => {
+    ["http://example.com/hook", "The address must begin with https://."],
+    ["ftp://example.com/", "The address must begin with https://."],
+    ["https://user:pw@example.com/", "The address must not hold a username or password."],
+    ["https://user@example.com/", "The address must not hold a username or password."],
+    ["https://:pw@example.com/", "The address must not hold a username or password."],
+    ["https://example.com/#part", "The address must not hold a fragment."],
+    ["https://127.0.0.1/hook", /127\.0\.0\.1/],
+    ["https://[::1]/hook", /::1/],
+    ["https://2130706433/", /127\.0\.0\.1/],
+    ["https://0x7f.1/", /127\.0\.0\.1/],
+    ["https://[::ffff:169.254.169.254]/latest", /::ffff/],
+    ["https://localhost/", /127\.0\.0\.1/],
+  ])("%s does not leave, and is told why", async (address, why) => {
     let resolved = 0;
     const outgoing = createOutgoing(
       targets("public", {
@@ -124,6 +127,8 @@ describe("a request to an address that somebody gave", () => {
     );
     const error = await failure(outgoing.send(address, post));
     expect(error).toMatchObject({ name: "Unreachable", sent: false, lasting: true });
+    if (typeof why === "string") expect([error.message, resolved]).toEqual([why, 0]);
+    else expect(error.message).toMatch(why);
     expect(resolved).toBeLessThanOrEqual(1);
   });
 

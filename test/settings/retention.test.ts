@@ -98,6 +98,16 @@ test("the daily run goes on until nothing is due, a call removes what one call c
   expect(reports.find((one) => one.historyType === "sync")).toMatchObject({ removed: 3, more: false });
 });
 
+test("what twenty calls leave of a history is the next day's", async () => {
+  const clock = stillClock();
+  const { retention } = retentionOver([history("sync", Array(45).fill(60), clock, 2)], clock);
+  const daily = async () =>
+    (await retention.runDue({ actor: "system", requestId: "timer" })).find((one) => one.historyType === "sync");
+  const report = { historyType: "sync", retentionDays: 50, problem: null };
+  expect(await daily()).toEqual({ ...report, removed: 40, more: true });
+  expect(await daily()).toEqual({ ...report, removed: 5, more: false });
+});
+
 test("a history that can't be purged keeps none of the others from it, and says why", async () => {
   const clock = stillClock();
   const stores = [refusing("audit", new Problem("conflict", "Nothing is sealed.")), history("sync", [100], clock)];
@@ -126,6 +136,12 @@ test("a history that fails is heard of, after the others were purged", async () 
     ["history.purged", "sync", "intent"],
     ["history.purged", "sync", "success"],
   ]);
+});
+
+test("of several that fail each is heard of", async () => {
+  const failures = [new Error("the table is away"), new Error("the queue is away")] as const;
+  const { retention } = retentionOver([refusing("audit", failures[0]), refusing("sync", failures[1])]);
+  await expect(retention.runDue(admin)).rejects.toMatchObject({ errors: failures });
 });
 
 test("a purge is entered with what it removed", async () => {

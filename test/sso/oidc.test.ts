@@ -54,6 +54,14 @@ describe("a sign-in", () => {
       "user.created success",
       "user.signedIn success",
     ]);
+    const uma = deployments.cloud.control.people().find(({ id }) => id === "uma");
+    const details = { by: "sso", issuer: deployments.cloud.oidc.issuer, subject: uma!.objectId };
+    expect(entered.at(-2)).toMatchObject({
+      caller: { actor: "uma" },
+      target: { type: "user", id: "uma" },
+      details,
+      after: { username: "uma", role: "user", createdBy: "sso" },
+    });
   });
 
   test("asks the provider with state, nonce and PKCE, and sends nothing of the way back", async () => {

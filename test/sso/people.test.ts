@@ -145,6 +145,23 @@ describe("somebody unknown", () => {
 });
 
 describe("a user of single sign-on", () => {
+  test("has the e-mail address that the provider gives now, and another revision only when it changed", async () => {
+    await deployment.configure(instance, { autoCreateUsers: true });
+    await signIn(instance, "uma");
+    const { revision } = (await find("uma"))!;
+    await signIn(instance, "uma");
+    expect(await find("uma")).toMatchObject({ email: "uma@acme.example", revision });
+    deployments.cloud.control.changePerson("uma", { email: "uma.new@acme.example" });
+    try {
+      await signIn(instance, "uma");
+    } finally {
+      deployments.cloud.control.changePerson("uma", { email: "uma@acme.example" });
+    }
+    const changed = (await find("uma"))!;
+    expect([changed.email, changed.role]).toEqual(["uma.new@acme.example", "user"]);
+    expect(changed.revision).not.toBe(revision);
+  });
+
   test("who is disabled, or was deleted, is refused", async () => {
     await deployment.configure(instance, { autoCreateUsers: true });
     await signIn(instance, "uma");

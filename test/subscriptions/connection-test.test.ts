@@ -107,9 +107,9 @@ test("a subscription without vaults is fine", async () => {
 });
 
 test("of many vaults a few are tried, spread over the listing", async () => {
-  setVaults(Array.from({ length: 50 }, (_, i) => vault(`kv-${i}`)));
+  setVaults(Array.from({ length: 48 }, (_, i) => vault(`kv-${i}`)));
   const { sampledVaults, steps } = await run();
-  expect(sampledVaults).toEqual([0, 10, 20, 30, 40].map((i) => vaultId(`kv-${i}`)));
+  expect(sampledVaults).toEqual([0, 9, 19, 28, 38].map((i) => vaultId(`kv-${i}`)));
   expect(sampledVaults).toHaveLength(SAMPLED_VAULTS);
   expect(steps).toHaveLength(2 + 3 * SAMPLED_VAULTS);
 });

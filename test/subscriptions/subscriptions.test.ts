@@ -205,6 +205,24 @@ describe("removing", () => {
     expect(audit.events.at(-1)).toMatchObject({ details: { returns: { subscriptions: [PAYMENTS], assets: 40 } } });
   });
 
+  test("each keeps since when it is out of scope, whatever leaves or comes later", async () => {
+    const counts = new Map([PAYMENTS, CLAIMS, SHARED].map((id) => [id, holding(1, 2)]));
+    const { subscriptions, clock } = room({ watchAll: false, counts });
+    for (const id of [PAYMENTS, CLAIMS, SHARED]) await subscriptions.add({ subscriptionId: id, name: id }, admin);
+    for (const id of [PAYMENTS, CLAIMS, SHARED]) {
+      clock.forward(60_000);
+      await subscriptions.remove(id, admin);
+    }
+    clock.forward(60_000);
+    await subscriptions.add({ subscriptionId: CLAIMS, name: "claims" }, admin);
+    const since = async (id: string) => (await subscriptions.get(id)).outOfScopeSince;
+    expect(await Promise.all([PAYMENTS, CLAIMS, SHARED].map(since))).toEqual([
+      "2026-11-21T10:01:00.000Z",
+      null,
+      "2026-11-21T10:03:00.000Z",
+    ]);
+  });
+
   test("with forget its inventory goes at once, also of one that left before", async () => {
     const { subscriptions, audit, forgotten, counts } = room(narrow());
     await subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
@@ -446,17 +464,22 @@ describe("forgetting what left", () => {
 describe("a store of an earlier version", () => {
   const entry = { subscriptionId: PAYMENTS, name: "payments", addedAt: "2026-11-20T10:00:00.000Z", addedBy: "ada" };
   const anEntry = () => tables.insert(SubscriptionRow, SUBSCRIPTIONS_PARTITION, PAYMENTS, entry);
-  const aVault = () => writeVault(createInventoryWriter({ tables }), vaultRecord("kv-a"), []);
+  const written = (record: ReturnType<typeof vaultRecord>) => writeVault(createInventoryWriter({ tables }), record, []);
+  /** Beside it what holds credentials of applications, which are of no subscription. */
+  const aVault = async () => {
+    await written({ ...vaultRecord("entra-a", "entra"), source: "entra" });
+    await written(vaultRecord("kv-a"));
+  };
 
   test.each([
     ["none was added: all are watched, and go on to be, whatever the setting would say", aVault, [], "all"],
     ["one was added: it alone is watched", anEntry, [], [PAYMENTS]],
     ["the configuration names one: it alone is watched", aVault, [SHARED], [SHARED]],
     ["both", anEntry, [SHARED], [PAYMENTS, SHARED]],
-  ])("%s", async (_, written, configured, wanted) => {
+  ])("%s", async (_, left, configured, wanted) => {
     for (const watchAll of [undefined, true, false]) {
       freshStore();
-      await written();
+      await left();
       const { audit, settings, subscriptions } = room({ configured, ...(watchAll === undefined ? {} : { watchAll }) });
       expect((await settings.values()).watchAll).toBe(wanted === "all");
       expect(await watchedIn({ subscriptions })).toEqual(wanted);
