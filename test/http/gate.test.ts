@@ -1,5 +1,5 @@
 import { RestError } from "@azure/core-rest-pipeline";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import * as z from "zod";
 import { createGate } from "../../functions/gate.ts";
 import { type Invocation, queue } from "../../functions/kit.ts";
@@ -82,6 +82,21 @@ describe("an error that is nobody's bug", () => {
   ])("is not what this is: %s", (_what, error) => {
     expect(translate(error)).toBeUndefined();
   });
+});
+
+test("of the answers that cost nothing to ask for again 100 are waited for at most, and a caller more goes on at once", async () => {
+  vi.useFakeTimers({ toFake: ["performance"] });
+  try {
+    const { pace } = createGate({} as never);
+    let over = 0;
+    const turns = Array.from({ length: 150 }, () => pace.turn().then(() => over++));
+    // One has its turn, and 49 find a hundred before them.
+    await turns.at(-1);
+    expect(over).toBe(50);
+    await Promise.all(turns);
+  } finally {
+    vi.useRealTimers();
+  }
 });
 
 describe("a queue's handler", () => {
