@@ -7,6 +7,7 @@ import { createVaultSecrets } from "../../shared/azure/vault-secrets.ts";
 import { createLogs } from "../../shared/dependencies/logs/logs.ts";
 import { unknownConsumers } from "../../shared/rotation/consumer.ts";
 import { createRotationHistory } from "../../shared/rotation/history.ts";
+import { nextVersion } from "../../shared/rotation/publications.ts";
 import type { RotationRecord } from "../../shared/rotation/rotation.ts";
 import { createTurn } from "../../shared/rotation/turn.ts";
 import { noLogs } from "../../shared/rotation/usage.ts";
@@ -686,6 +687,33 @@ test("one worker at a time changes applications of the tenant, with a pause betw
   }
   for (const row of await rows()) expect(row).toMatchObject({ status: "proving", attempts: [{ state: "made" }] });
   expect(world.log.lines.filter((line) => line.includes("concurrency"))).toEqual([]);
+});
+
+test("a secret that was rotated before keeps its own tags, and has room for the same of ours again", () => {
+  const own = Object.fromEntries(Array.from({ length: 10 }, (_, at) => [`own-${at}`, at === 0 ? "of key-1" : "x"]));
+  const record = { rotationId: "first", appId: "app", oldKeyId: "key-0", newKeyId: "key-1" } as RotationRecord;
+  const first = nextVersion(record, { tags: own, contentType: "x:app:key-0" }, "one", new Date(0));
+  const again = {
+    ...record,
+    rotationId: "second",
+    oldKeyId: "key-1",
+    newKeyId: "key-2",
+    newExpiresAt: "1970-01-02T00:00:00.999Z",
+  };
+  expect(nextVersion(again, { ...first, tags: first.tags ?? {} }, "two", new Date(DAY_MS))).toEqual({
+    value: "two",
+    contentType: "x:app:key-2",
+    expiresOn: 86_400,
+    tags: {
+      ...own,
+      "own-0": "of key-2",
+      "rotation-id": "second",
+      "entra-key-id": "key-2",
+      "entra-app-id": "app",
+      "managed-by": first.tags?.["managed-by"],
+      "rotated-at": "1970-01-02T00:00:00.000Z",
+    },
+  });
 });
 
 test("whoever would change an application is told how long another one has that right, to the millisecond", async () => {
