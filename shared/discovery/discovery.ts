@@ -257,7 +257,7 @@ export function createDiscovery(deps: DiscoveryDeps): Discovery {
         partitionKey: partition,
         from: WAITING,
         before: CLAIMED,
-        select: ["name"],
+        select: [],
       })) {
         await tables.write(
           PlannedVaults.table,

@@ -76,6 +76,24 @@ describe("the test", () => {
     ]);
   });
 
+  test("takes policy keys that are not there for none where the tenant's type is not known, and nothing else", async () => {
+    const { row } = await room.register("outlet");
+    const outcomes = async (refused: Record<string, number>) => {
+      for (const [operation, status] of Object.entries(refused))
+        live.cloud.control.addFault({ match: { operation }, action: { kind: "fail", status } });
+      const { checks } = await room.b2c.test(row.tenantId, caller);
+      live.cloud.control.clearFaults();
+      return checks.map(({ outcome, finding }) => finding?.code ?? outcome).join(" ");
+    };
+    const unknown = { "graph.getOrganization": 403 };
+    const missing = { "graph.listKeySets": 404, "graph.listIdentityProviders": 404 };
+    expect(await outcomes({ ...unknown, ...missing })).toBe("ok ok accessDenied notTried ok notApplicable notFound");
+    expect(await outcomes({ ...unknown, "graph.listKeySets": 403 })).toBe(
+      "ok ok accessDenied notTried ok accessDenied ok",
+    );
+    expect(await outcomes(missing)).toBe("ok ok ok ok ok notFound notFound");
+  });
+
   test.each([
     ["applications", "Application.Read.All"],
     ["policyKeys", "TrustFrameworkKeySet.Read.All"],

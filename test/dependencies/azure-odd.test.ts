@@ -8,6 +8,7 @@ import { createResourceManager } from "../../shared/azure/resource-manager.ts";
 import type { FinderContext, Found } from "../../shared/dependencies/azure/finder.ts";
 import { FINDERS } from "../../shared/dependencies/azure/finders.ts";
 import { keyVaultNames, ofVaultId } from "../../shared/dependencies/azure/key-vault-names.ts";
+import { kubernetesCluster } from "../../shared/dependencies/azure/kubernetes-cluster.ts";
 import { createAzureEdges } from "../../shared/dependencies/azure/source.ts";
 import type { ReadingItem } from "../../shared/dependencies/source.ts";
 import { type OddServer, startOddServer } from "../azure/odd-server.ts";
@@ -309,4 +310,40 @@ describe("over the wire", () => {
       expect((await reading()).filter((one) => "notSeen" in one)).toMatchObject([{ notSeen: { code: "foreignHost" } }]);
     }
   });
+});
+
+test("a cluster's pods may mount the secrets of a vault that they are entitled to, and no key or certificate", async () => {
+  const entitled = [
+    { asset: { vaultName: "kv-whole" }, role: "access policy" },
+    { asset: { vaultName: "kv-all", type: "secret" }, role: "Key Vault Secrets User" },
+    { asset: { vaultName: "kv-one", type: "secret", name: "db" }, role: "Key Vault Secrets User" },
+    { asset: { vaultName: "kv-all", type: "key" }, role: "Key Vault Crypto User" },
+    { asset: { vaultName: "kv-all", type: "certificate" }, role: "Key Vault Certificate User" },
+  ] as const;
+  const asked: string[] = [];
+  const context = {
+    names,
+    entitledTo: async (id: string) => {
+      asked.push(id);
+      return entitled;
+    },
+  } as unknown as FinderContext;
+  const clusterWith = (provider: object) =>
+    kubernetesCluster.find(
+      { properties: { addonProfiles: { azureKeyvaultSecretsProvider: provider } } } as never,
+      context,
+    );
+  const identity = { objectId: UNIT };
+  expect((await clusterWith({ enabled: true, identity })).uses).toEqual(
+    entitled.slice(0, 3).map(({ asset, role }) => ({
+      asset,
+      evidence: `azureKeyvaultSecretsProvider/${role}`,
+      refresh: { how: "blind" },
+      strength: "entitled",
+    })),
+  );
+  // Of one that is switched off, or signs in as nobody, nobody is asked.
+  for (const provider of [{ enabled: false, identity }, { enabled: true }, { identity }])
+    expect((await clusterWith(provider)).uses).toEqual([]);
+  expect(asked).toEqual([UNIT]);
 });

@@ -37,6 +37,25 @@ test("words and examples by name are of names that there are", () => {
   expect(Object.keys(PARAMETERS).filter((name) => !parameters.has(name))).toEqual([]);
 });
 
+test("an example by name is shown where a member of that name stands", () => {
+  const shown = new Map<string, Set<string>>();
+  const look = (value: unknown, isExample: boolean): void => {
+    if (typeof value !== "object" || value === null) return;
+    for (const [name, member] of Object.entries(value)) {
+      // That of a list of texts is its item's.
+      for (const one of [member, ...(Array.isArray(member) ? member : [])])
+        if (isExample) shown.set(name, (shown.get(name) ?? new Set()).add(JSON.stringify(one)));
+      look(member, isExample || name === "example");
+    }
+  };
+  look(document, false);
+  const ofMembers = Object.entries(MEMBERS).map(([name, { example }]) => [name, example] as const);
+  const unseen = [...ofMembers, ...Object.entries(EXAMPLES)].filter(
+    ([name, example]) => example !== undefined && !shown.get(name)?.has(JSON.stringify(example)),
+  );
+  expect(unseen).toEqual([]);
+});
+
 test("no two schemas are generated into one name", () => {
   const inClients = (name: string) => name.replace(/[^a-z0-9]/gi, "").toLowerCase();
   const names = Object.keys(document.components.schemas).map(inClients);
@@ -87,6 +106,17 @@ test("every answer has an example that is as it is described, of things that hav
   }
   expect(wrong).toEqual([]);
   expect(answers).toBeGreaterThan(130);
+});
+
+test("no text of it is empty", () => {
+  const found: string[] = [];
+  const look = (value: unknown, path: string): void => {
+    if (value === "") found.push(path);
+    else if (typeof value === "object" && value !== null)
+      for (const [name, member] of Object.entries(value)) look(member, `${path}/${name}`);
+  };
+  look(document, "");
+  expect(found).toEqual([]);
 });
 
 test("what is tried out narrows no list by itself, and begins no change that can be looked at first", () => {

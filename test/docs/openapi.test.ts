@@ -10,7 +10,10 @@ interface Operation {
   operationId: string;
   security: object[];
   requestBody?: { content: Record<string, { schema: object }> };
-  responses: Record<string, { description: string; content?: Record<string, { schema: object }>; headers?: object }>;
+  responses: Record<
+    string,
+    { description: string; content?: Record<string, { schema: object; examples?: object }>; headers?: object }
+  >;
   parameters?: { name: string; in: string; required?: boolean; schema?: { enum?: string[] } }[];
 }
 
@@ -64,6 +67,74 @@ test("every answer is described with what it holds, every problem as a problem d
   }
 });
 
+test("an operation says what it may be refused with, each status by the codes that it can have there", () => {
+  const refusals = (method: string, path: string) =>
+    Object.fromEntries(
+      Object.entries(document.paths[path]![method]!.responses).flatMap(([status, { content }]) => {
+        const { examples } = content?.["application/problem+json"] ?? {};
+        return examples ? [[status, Object.keys(examples).join()]] : [];
+      }),
+    );
+  const always = { 500: "internal", 503: "unavailable" };
+  const read = { ...always, 401: "unauthorized", 403: "forbidden,passwordChangeRequired", 429: "rateLimited" };
+  const conflicts = Object.entries(PROBLEMS).flatMap(([code, { status }]) => (status === 409 ? [code] : []));
+  const written = {
+    ...read,
+    403: `${read[403]},crossSite`,
+    409: conflicts.filter((code) => code !== "scanRunning").join(),
+    413: "bodyTooLarge",
+    415: "unsupportedMediaType",
+  };
+  expect(refusals("get", "/health")).toMatchObject(always);
+  expect(refusals("get", "/api/assets/discovery/assets")).toEqual({
+    ...read,
+    400: "invalidRequest,valueRequired,invalidCursor",
+  });
+  expect(refusals("post", "/api/settings/retention/purge")).toEqual({
+    ...written,
+    400: "malformedRequest,invalidRequest,valueRequired",
+  });
+  expect(refusals("put", "/api/automation/rotation/apps/{app_id}/policy")).toEqual({
+    ...written,
+    400: "malformedRequest,invalidRequest,missingBody,valueRequired",
+    403: `${written[403]},licenseRequired`,
+    404: "notFound",
+    412: "preconditionFailed",
+  });
+  expect(refusals("post", "/auth/login")).toEqual({
+    ...always,
+    400: "malformedRequest,invalidRequest,missingBody,valueRequired",
+    401: "invalidCredentials",
+    403: "ssoOnly,crossSite",
+    409: written[409],
+    413: written[413],
+    415: written[415],
+    429: "rateLimited,tooManyAttempts",
+  });
+  expect(refusals("post", "/api/assets/discovery/scan")[409]).toBe(conflicts.join());
+});
+
+test("clients learn where to send what, and by which credential, cookie and headers", () => {
+  expect(document).toMatchObject({ servers: [{ url: "/" }] });
+  const described = expect.stringMatching(/\S/);
+  expect(document.components.securitySchemes).toEqual({
+    bearerAuth: { type: "http", scheme: "bearer", bearerFormat: "JWT", description: described },
+    sessionCookie: { type: "apiKey", in: "cookie", name: "__Host-session", description: described },
+  });
+  const list = document.paths["/api/assets/discovery/assets"]!.get!;
+  expect(list).toMatchObject({ responses: { 200: { "x-other-media-types": ["text/csv"] } } });
+  const text = { description: described, schema: { type: "string" } };
+  expect(list.responses["200"]!.headers).toEqual({
+    "X-Request-Id": text,
+    "RateLimit-Limit": text,
+    "RateLimit-Remaining": text,
+    "RateLimit-Reset": text,
+  });
+  for (const status of ["429", "503"])
+    expect(list.responses[status]!.headers).toEqual({ "X-Request-Id": text, "Retry-After": text });
+  expect(list.responses["401"]!.headers).toEqual({ "X-Request-Id": text });
+});
+
 test("answers that lead on or set cookies are described with what they do so by", () => {
   const headersOf = (method: string, path: string, status: string) =>
     Object.keys(document.paths[path]![method]!.responses[status]!.headers ?? {});
@@ -75,7 +146,24 @@ test("answers that lead on or set cookies are described with what they do so by"
   expect(headersOf("get", "/auth/me", "200")).not.toContain("Set-Cookie");
 });
 
-test("every problem code is in it", () => {
+test("every problem code is in it, and stands for the status that it always had", () => {
+  const byStatus = Map.groupBy(Object.entries(PROBLEMS), ([, { status }]) => status);
+  expect(
+    Object.fromEntries([...byStatus].map(([status, all]) => [status, all.map(([code]) => code).join(" ")])),
+  ).toEqual({
+    400: "malformedRequest invalidRequest missingBody valueRequired invalidCursor signInStale signInFailed",
+    401: "unauthorized invalidCredentials",
+    403: "forbidden interactiveOnly passwordChangeRequired ssoOnly signInRefused crossSite licenseRequired",
+    404: "notFound unknownPath",
+    405: "methodNotAllowed",
+    409: "conflict alreadyExists serviceVault rotationUnfinished willBreak notRotatable noRoomForSecret notFinishable syncLoop scanRunning",
+    412: "preconditionFailed",
+    413: "bodyTooLarge",
+    415: "unsupportedMediaType",
+    429: "rateLimited tooManyAttempts",
+    500: "internal",
+    503: "unavailable",
+  });
   const text = JSON.stringify(document);
   for (const code of Object.keys(PROBLEMS)) expect(text).toContain(`\`${code}\``);
 });

@@ -68,6 +68,8 @@ test.each<[string, boolean]>([
   ["gzip;q=0", false],
   ["gzip; q=0.000", false],
   ["gzip;q=0, *", false],
+  // Only the parameter `q` says how much.
+  ["gzip;a=1;q=0", false],
   ["*;q=0, gzip", true],
   ["identity", false],
   ["br", false],

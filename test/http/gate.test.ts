@@ -1,5 +1,5 @@
 import { RestError } from "@azure/core-rest-pipeline";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import * as z from "zod";
 import { createGate } from "../../functions/gate.ts";
 import { type Invocation, queue } from "../../functions/kit.ts";
@@ -105,6 +105,21 @@ test("sign-ins are counted four at once, and who was let in from an address here
   }
   expect(await Promise.all(answers)).toEqual(answers.map(() => allowed));
   expect(begun.slice(5)).toEqual(["address:e", "address:f", "user:203.0.113.9"]);
+});
+
+test("of the answers that cost nothing to ask for again 100 are waited for at most, and a caller more goes on at once", async () => {
+  vi.useFakeTimers({ toFake: ["performance"] });
+  try {
+    const { pace } = createGate({} as never);
+    let over = 0;
+    const turns = Array.from({ length: 150 }, () => pace.turn().then(() => over++));
+    // One has its turn, and 49 find a hundred before them.
+    await turns.at(-1);
+    expect(over).toBe(50);
+    await Promise.all(turns);
+  } finally {
+    vi.useRealTimers();
+  }
 });
 
 describe("a queue's handler", () => {

@@ -1,4 +1,5 @@
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { createHealth } from "../../functions/health.ts";
 import { ADMIN, Service } from "../support/service.ts";
 import { makeToken } from "../support/users.ts";
 
@@ -55,4 +56,47 @@ describe("deep health", () => {
       "mail",
     ]);
   });
+});
+
+test("each dependency is asked once in ten seconds, and says how long it took, what is wrong, or that it does not answer", async () => {
+  vi.useFakeTimers({ toFake: ["performance", "setTimeout", "clearTimeout"] });
+  const at = { now: Date.parse("2026-11-21T10:00:00Z") };
+  let asked = 0;
+  const within = async (milliseconds: number) => {
+    asked++;
+    await new Promise((resolve) => setTimeout(resolve, milliseconds));
+  };
+  try {
+    await vi.advanceTimersByTimeAsync(5_000);
+    const { check } = createHealth({
+      tables: () => within(1_234),
+      queues: async () => {
+        await within(20);
+        throw new Error("no".repeat(300));
+      },
+      identity: { describe: () => within(9_999) } as never,
+      resourceManager: { subscriptions: () => within(10_001) } as never,
+      mail: { outcome: async () => ({ reason: "The service refuses it." }) } as never,
+      clock: { now: () => new Date(at.now) },
+    });
+    const first = check();
+    await vi.advanceTimersByTimeAsync(10_000);
+    expect(await first).toEqual([
+      { name: "tables", status: "healthy", milliseconds: 1_234 },
+      { name: "queues", status: "unhealthy", detail: "no".repeat(250), milliseconds: 20 },
+      { name: "identity", status: "healthy", milliseconds: 9_999 },
+      { name: "resourceManager", status: "unhealthy", detail: "no answer within 10 seconds", milliseconds: 10_000 },
+      { name: "mail", status: "unhealthy", detail: "The service refuses it.", milliseconds: 0 },
+    ]);
+    at.now += 10_000;
+    void check();
+    expect(asked).toBe(4);
+    at.now += 1;
+    const again = check();
+    await vi.advanceTimersByTimeAsync(10_000);
+    expect(await again).toHaveLength(5);
+    expect(asked).toBe(8);
+  } finally {
+    vi.useRealTimers();
+  }
 });

@@ -172,6 +172,36 @@ describe("the window slides", () => {
     expect([await allowed(), await allowed()]).toEqual([true, false]);
   });
 
+  test("and says to the second when there is room again, never too early", async () => {
+    const { clock, limiter } = limiterAt("exact");
+    const begin = clock.at;
+    const counted = (remaining: number) => ({
+      allowed: true,
+      limit: 3,
+      remaining,
+      resetSeconds: 60,
+      retryAfterSeconds: 0,
+    });
+    for (const remaining of [2, 1, 0]) expect(await limiter.take("somebody")).toEqual(counted(remaining));
+    for (const [milliseconds, seconds] of [
+      [0, 60],
+      [1, 60],
+      [999, 60],
+      [1_000, 59],
+      [57_999, 3],
+      [58_000, 2],
+      [58_001, 2],
+      [59_000, 1],
+      [59_999, 1],
+    ] as const) {
+      clock.at = begin + milliseconds;
+      const refused = { allowed: false, limit: 3, remaining: 0, resetSeconds: seconds, retryAfterSeconds: seconds };
+      expect([milliseconds, await limiter.take("somebody")]).toEqual([milliseconds, refused]);
+    }
+    clock.at = begin + 60_000;
+    expect(await limiter.take("somebody")).toMatchObject({ allowed: true, limit: 5, remaining: 1 });
+  });
+
   test("and a caller not seen for an hour leaves no row behind", async () => {
     const { clock, limiter } = limiterAt("clearing");
     const rows = async () => {

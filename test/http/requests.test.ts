@@ -58,6 +58,18 @@ describe("a body", () => {
     }
   });
 
+  test("is taken so in the items of a list too", async () => {
+    const spelled = async (copies: object) =>
+      await service.admin("PUT", "/api/settings/integrations/devops/copies", { copies });
+    const names = { variable: "X", vault_name: "kv-x", secretName: "x" };
+    const answer = await spelled([{ ...names, project_id: "none", group_id: 1 }]);
+    isProblem(answer, 400, "invalidRequest");
+    expect(pathsOf(answer)).toEqual(["body.copies.0.projectId"]);
+    const twice = await spelled([{}, { ...names, secret_name: "y" }]);
+    isProblem(twice, 400, "invalidRequest");
+    expect(pathsOf(twice)).toEqual(["body.copies.1.secret_name"]);
+  });
+
   test("with both spellings of one member is refused", async () => {
     const answer = await post("/auth/password", {
       currentPassword: "one password of two",

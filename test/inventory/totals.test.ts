@@ -2,6 +2,7 @@ import { randomBytes } from "node:crypto";
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { ASSET_TYPES, type AssetRecord, assetId, sourceOf } from "../../shared/inventory/asset.ts";
+import type { LoggedChange } from "../../shared/inventory/change-log.ts";
 import {
   CHANGED,
   ChangedVaults,
@@ -14,6 +15,8 @@ import { holderName, newHolder } from "../../shared/inventory/holder.ts";
 import { type AssetFilter, createAssetQueries } from "../../shared/inventory/query.ts";
 import { renewTotals } from "../../shared/inventory/renew-totals.ts";
 import { SCOPE_KEY, ScopeRows } from "../../shared/inventory/scope.ts";
+import { changeView } from "../../shared/inventory/summary-api.ts";
+import { layoutOf } from "../../shared/inventory/summary-totals.ts";
 import { TOTALS_END_KEY, TOTALS_KEY } from "../../shared/inventory/totals.ts";
 import { VAULTS, type VaultRecord, Vaults, vaultKey } from "../../shared/inventory/vault.ts";
 import { createInventoryWriter } from "../../shared/inventory/write.ts";
@@ -425,4 +428,37 @@ test("at the second at which a status begins or ends the totals are exact, for a
   await expectRight(room, held, START + 370.5 * DAY * 1000, { status: "warning" });
   expect(room.counts.walks).toBeGreaterThan(0);
   expect(room.counts.walks).toBeLessThanOrEqual(6);
+});
+
+test("a summary counts to the second where statuses begin until the next scan, and by the days that may be asked for", () => {
+  const now = Date.parse("2026-11-21T00:59:59.001Z");
+  const scope = { leftAt: (id: string) => (id === "left" ? "2026-11-20T00:00:00.000Z" : undefined) };
+  const layout = layoutOf({ now, criticalDays: 7, warningDays: 30 }, scope as never);
+  // An hour back, since clocks differ, and 36 hours ahead, each rounded away from now.
+  const second = Math.floor(now / 1000);
+  const window = (days: number) => [second + days * DAY - 3_600, second + 1 + days * DAY + 36 * 3_600];
+  expect(layout).toEqual({
+    windows: [window(0), window(7), window(30)],
+    firstDay: Math.floor(Date.parse("2026-11-20") / 1000 / DAY) - 28,
+    isOut: expect.any(Function),
+  });
+  expect(["left", "stays"].map(layout.isOut)).toEqual([true, false]);
+});
+
+test("a change names its vault and subscription where it was a key vault's", () => {
+  const change = { at: "2026-11-21T10:00:00.000Z", kind: "updated", type: "secret", name: "x", members: ["expiresOn"] };
+  const of = { vaultName: "kv-a", subscriptionId: SUBSCRIPTIONS[0]! };
+  const shown = { at: change.at, change: "updated", type: "secret", name: "x", members: ["expiresOn"] };
+  expect(changeView({ ...change, ...of, source: "keyVault" } as LoggedChange)).toEqual({
+    ...shown,
+    ...of,
+    source: "keyVault",
+    assetId: "kv-a.secret.x",
+  });
+  expect(changeView({ ...change, ...of, vaultName: HOLDER, source: "entra" } as LoggedChange)).toMatchObject({
+    ...shown,
+    source: "entra",
+    vaultName: null,
+    subscriptionId: null,
+  });
 });

@@ -102,6 +102,18 @@ test.each<[what: string, body: object, status: number, code: string]>([
   }
 });
 
+test("more proofs than five of an application in a minute are refused for now", async () => {
+  const answers = await Promise.all(
+    Array.from({ length: 6 }, () => service.admin("POST", VERIFY, { assetId: `${VAULT}.secret.shop-api` })),
+  );
+  const refused = answers.filter(({ status }) => status === 429);
+  expect(refused.length).toBeGreaterThan(0);
+  for (const { body, headers } of refused) {
+    expect(body.code).toBe("rateLimited");
+    expect(Number(headers.get("retry-after"))).toBeLessThanOrEqual(60);
+  }
+});
+
 test("a word about a credential that the application has not is refused", async () => {
   const answer = await service.admin("POST", CONFIRM, { assetId: `${VAULT}.secret.shop-api`, keyId: appId });
   expect([answer.status, answer.body.errors[0].path]).toEqual([400, "body.keyId"]);

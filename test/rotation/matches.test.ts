@@ -41,7 +41,7 @@ beforeEach(() => {
     clock: { now: () => new Date(NOW * 1000) },
     log,
     limiter: { take: unused, cleanUp: unused },
-    vaults: { open: unused },
+    vaults: { open: () => ({ read: unused, versions: unused }) as never },
     app: async (appId) => (appId === app.appId ? app : undefined),
     proveSignIn: unused,
   });
@@ -198,6 +198,24 @@ describe("the index of ids", () => {
     await vault("kv-a", { odd: { tags: { "entra-app-id": hostile, [hostile]: "%25" }, contentType: `::${hostile}:` } });
     expect(await found()).toEqual([]);
   });
+});
+
+test("a word about a credential that is none names those that there are, twenty at most", async () => {
+  await vault("kv-a", { tagged: { tags: ours() } });
+  const saying = async (keyId: string | undefined) => {
+    const word = { assetId: "kv-a.secret.tagged", confirmed: true, ...(keyId !== undefined && { keyId }) };
+    const failure: unknown = await finder.confirm(app.appId, word, caller).catch((error: unknown) => error);
+    return (failure as { errors: unknown }).errors;
+  };
+  const refusal = (has: string) => [
+    { path: "body.keyId", message: `must be the key id of one of the application's client secrets: ${has}` },
+  ];
+  const ids = Array.from({ length: 21 }, () => randomUUID());
+  app.passwords = ids.map((keyId) => ({ keyId, startsOn: NOW, expiresOn: NOW + 300 * DAY }));
+  expect(await saying(randomUUID())).toEqual(refusal(`it has ${ids.slice(0, 20).join(", ")}`));
+  expect(await saying(undefined)).toEqual(refusal(`it has ${ids.slice(0, 20).join(", ")}`));
+  app.passwords = [];
+  expect(await saying(ids[0])).toEqual(refusal("it has none"));
 });
 
 test("an application nobody knows of is not found", async () => {

@@ -1,7 +1,7 @@
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { secretValueOf } from "../../infra/local/cloud/company/applications.ts";
 import type { AuditEvent } from "../../shared/audit/event.ts";
-import { createGraph } from "../../shared/azure/graph.ts";
+import { createGraph, type Graph } from "../../shared/azure/graph.ts";
 import { createIdentity } from "../../shared/azure/identity.ts";
 import { keyVaultRowKeys } from "../../shared/azure/row-keys.ts";
 import { createServiceKeyVault } from "../../shared/azure/service-key-vault.ts";
@@ -65,6 +65,8 @@ export class World {
   matches: Matches = {
     targetsOf: async ({ appId }) => this.targets.filter((one) => (one.appId ?? appId) === appId),
   };
+  /** What the directory answers, where a test changes it. */
+  graphOf: (real: Graph) => Graph = (real) => real;
   /** Calls of workers so far, by what was called. */
   readonly calls: string[] = [];
   readonly #connectionString: string;
@@ -173,7 +175,7 @@ export class World {
       clock,
       randomness: systemRandomness(),
       log,
-      graph: mortal("graph", createGraph(cloud)),
+      graph: mortal("graph", this.graphOf(createGraph(cloud))),
       signIn: mortal("signIn", { once: (appId: string, secret: string) => proof(appId, secret, tenantId) }).once,
       vaults: { open: (vault) => mortal("vault", vaults.open(vault)) },
       own: mortal("own", createServiceKeyVault(cloud)!),

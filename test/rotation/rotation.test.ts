@@ -1,11 +1,15 @@
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
+import { keyIdOf } from "../../infra/local/cloud/company/applications.ts";
 import { createIdentity } from "../../shared/azure/identity.ts";
 import { createLogAnalytics } from "../../shared/azure/log-analytics.ts";
 import { createSignInProof } from "../../shared/azure/sign-in-proof.ts";
 import { createVaultSecrets } from "../../shared/azure/vault-secrets.ts";
 import { createLogs } from "../../shared/dependencies/logs/logs.ts";
 import { unknownConsumers } from "../../shared/rotation/consumer.ts";
+import { createRotationHistory } from "../../shared/rotation/history.ts";
+import { nextVersion } from "../../shared/rotation/publications.ts";
 import type { RotationRecord } from "../../shared/rotation/rotation.ts";
+import { createTurn } from "../../shared/rotation/turn.ts";
 import { noLogs } from "../../shared/rotation/usage.ts";
 import { systemRandomness } from "../../shared/runtime.ts";
 import { DAY_MS, HOUR_MS, MINUTE_MS } from "../../shared/time.ts";
@@ -40,6 +44,7 @@ afterEach(() => {
   world.messages.length = 0;
   world.consumers = unknownConsumers();
   world.usage = noLogs;
+  world.graphOf = (real) => real;
   world.cloud.control.directory.set({ readLagSeconds: 0, writesLag: false, signInDelaySeconds: 0, flappingSeconds: 0 });
   world.cloud.control.directory.set({ writeGapMilliseconds: 0 });
 });
@@ -68,6 +73,15 @@ test("a secret is replaced everywhere, and the old one removed after the overlap
   const app = world.application(name(), { places: 2 });
   const row = await world.rotate(app.request);
   expect(row).toMatchObject({ status: "completed", oldKeyId: app.keyId, needsConfirmation: false });
+  expect(row.steps.map(({ name, status }) => `${name} ${status}`)).toEqual([
+    "create done",
+    "prove done",
+    "publish done",
+    "verify done",
+    "overlap done",
+    "revoke done",
+    "cleanUp done",
+  ]);
   expect(live(app)).toEqual([row.newKeyId]);
   for (const place of app.places) {
     expect(holder(app, place)).toBe(row.newKeyId);
@@ -104,6 +118,11 @@ test("what can't be rotated is refused with the reason", async () => {
   await expect(plan({ appId: unknown })).rejects.toEqual(refused("notFound", /client id/));
   await expect(plan({ secretId: unknown })).rejects.toEqual(refused("notFound", /client secret/));
   await expect(plan({ updateKeyVaults: false })).rejects.toEqual(refused("invalidRequest"));
+  const [secrets, certificates] = [[{ name: "old", expiresInDays: 20 }], [{ name: "tls", expiresInDays: 20 }]];
+  const both = { name: name(), secrets, certificates };
+  const ofBoth = { appId: control().directory.putApplication(both), secretId: keyIdOf(both.name, "Verify tls") };
+  await expect(plan(ofBoth)).rejects.toEqual(refused("notRotatable", /is a certificate of .* client secrets/));
+  await expect(plan({ ...ofBoth, secretId: unknown })).rejects.toEqual(refused("notFound", /client secret/));
   const [place] = app.places;
   world.targets = [world.target(place!, { confidence: "likely" })];
   await expect(plan({})).rejects.toEqual(refused("notRotatable", /Confirm a match/));
@@ -475,6 +494,63 @@ test("an answer that says nothing ends it after some tries, with nothing left be
   await putBack(app, row);
 });
 
+test("a directory that refuses a new secret for good leaves everything as it was", async () => {
+  const app = world.application(name());
+  control().addFault({ match: { operation: "graph.addPassword" }, action: { kind: "deny" } });
+  const row = await world.rotate(app.request);
+  expect(row).toMatchObject({ status: "failed", failure: { code: "accessDenied" }, attempts: [{ state: "refused" }] });
+  await putBack(app, row);
+});
+
+test("a secret whose answer was lost and that takes the last place is waited for, and removed", async () => {
+  const app = world.application(name(), { audience: "AzureADandPersonalMicrosoftAccount" });
+  // No replica shows it before the next one is asked for.
+  let isShown = false;
+  let asked = 0;
+  world.graphOf = (real) => ({
+    ...real,
+    application: async (id) => {
+      const found = await real.application(id);
+      return found && { ...found, passwords: found.passwords.filter(({ keyId }) => isShown || keyId === app.keyId) };
+    },
+    addPassword: (...wanted) =>
+      real.addPassword(...wanted).finally(() => {
+        asked++;
+        isShown = asked > 1;
+      }),
+  });
+  control().addFault({ match: { operation: "graph.addPassword" }, action: { kind: "loseAnswer" }, times: 1 });
+  const row = await world.rotate(app.request);
+  expect(row.status, JSON.stringify(row.failure)).toBe("completed");
+  expect(row.attempts.map(({ state }) => state)).toEqual(["removed", "refused", "made"]);
+  expect(live(app)).toEqual([row.newKeyId]);
+  await holds(world, app, row);
+});
+
+test.each([
+  ["the end that the directory gave it", -HOUR_MS],
+  ["the end that was asked for, where the directory says none", undefined],
+] as const)("a new secret is written with %s", async (_, later) => {
+  const app = world.application(name());
+  let asked = 0;
+  world.graphOf = (real) => ({
+    ...real,
+    addPassword: async (objectId, wanted) => {
+      asked = wanted.expiresOn * 1000;
+      const { expiresOn: _given, ...made } = await real.addPassword(objectId, wanted);
+      return later === undefined ? made : { ...made, expiresOn: (asked + later) / 1000 };
+    },
+  });
+  const row = await overlapping(app);
+  const written = control()
+    .items(VAULT, "secrets")
+    .find((item) => item.name === app.places[0])!;
+  const ends = [row.newExpiresAt!, written.expires!].map((instant) => Date.parse(instant));
+  expect(ends).toEqual([asked + (later ?? 0), asked + (later ?? 0)]);
+  await world.start().cancel(row.rotationId, BOSS);
+  await world.run(row.rotationId);
+});
+
 test("a vault that refuses for good puts everything back", async () => {
   const app = world.application(name(), { places: 2 });
   const match = { operation: "keyvault.setSecret", item: app.places[1]! };
@@ -501,6 +577,72 @@ test("where it goes neither on nor back, a person is told what was done, what is
   expect(ended.status).toBe("completed");
   await holds(world, app, ended);
   await expect(world.start().retry(rotationId, BOSS)).rejects.toEqual(refused("conflict"));
+});
+
+test("a person who has to look is told where the rotation stands, whole", async () => {
+  const app = world.application(name());
+  const rotationId = await begun(app);
+  const told = async (id = rotationId) => {
+    await world.start().giveUp(id);
+    const { attention } = await world.start().get(id);
+    await world.start().retry(id, BOSS);
+    return attention;
+  };
+  const common = {
+    code: "internal",
+    message: "The service failed at this step again and again.",
+    since: expect.stringMatching(/Z$/),
+  };
+  const log =
+    "The service's log has the errors, with this rotation's id beside them. Report them if they don't explain themselves.";
+  const anyWay = `${log} Then retry this rotation, or cancel it, which puts everything back.`;
+  const { appName } = await world.start().get(rotationId);
+  expect(await told()).toEqual({
+    ...common,
+    done: `No new client secret of ${appName} is in use. No vault holds the new value.`,
+    safe: `The old client secret ${app.keyId} was not touched.`,
+    next: anyWay,
+    resume: "planned",
+  });
+  const { newKeyId } = (await world.run(rotationId, { until: ({ status }) => status === "publishing" })).row;
+  const added = `The client secret ${newKeyId} was added to ${appName}.`;
+  const kept = `The old client secret ${app.keyId} was not removed. No secret that this rotation did not make is removed while it stands still.`;
+  expect(await told()).toEqual({
+    ...common,
+    done: `${added} No vault holds the new value.`,
+    safe: kept,
+    next: anyWay,
+    resume: "publishing",
+  });
+  await world.run(rotationId, { until: ({ status }) => status === "overlapping" });
+  expect(await told()).toEqual({
+    ...common,
+    done: `${added} The new value was written to ${VAULT}/${app.places[0]}.`,
+    safe: kept,
+    next: anyWay,
+    resume: "overlapping",
+  });
+  await world.start().cancel(rotationId, BOSS);
+  await world.run(rotationId, { until: ({ publications }) => publications[0]!.state === "restored" });
+  expect(await told()).toEqual({
+    ...common,
+    done: `${added} No vault holds the new value. ${VAULT}/${app.places[0]} got the value from before again.`,
+    safe: kept,
+    next: `${log} Then retry this rotation, which goes on putting things back.`,
+    resume: "overlapping",
+  });
+  expect((await world.run(rotationId)).row.status).toBe("cancelled");
+
+  const request = world.vaultSecret(name(), "value-before", "value-after");
+  const ofVault = (await world.start().begin(request, BOSS)).rotationId;
+  expect(await told(ofVault)).toEqual({
+    ...common,
+    done: "No vault holds the new value.",
+    safe: "The version with the old value is still in the vault and can be read.",
+    next: anyWay,
+    resume: "planned",
+  });
+  expect((await world.run(ofVault)).row.status).toBe("completed");
 });
 
 test("an old value that signs in no more is not put back", async () => {
@@ -545,6 +687,72 @@ test("one worker at a time changes applications of the tenant, with a pause betw
   }
   for (const row of await rows()) expect(row).toMatchObject({ status: "proving", attempts: [{ state: "made" }] });
   expect(world.log.lines.filter((line) => line.includes("concurrency"))).toEqual([]);
+});
+
+test("a secret that was rotated before keeps its own tags, and has room for the same of ours again", () => {
+  const own = Object.fromEntries(Array.from({ length: 10 }, (_, at) => [`own-${at}`, at === 0 ? "of key-1" : "x"]));
+  const record = { rotationId: "first", appId: "app", oldKeyId: "key-0", newKeyId: "key-1" } as RotationRecord;
+  const first = nextVersion(record, { tags: own, contentType: "x:app:key-0" }, "one", new Date(0));
+  const again = {
+    ...record,
+    rotationId: "second",
+    oldKeyId: "key-1",
+    newKeyId: "key-2",
+    newExpiresAt: "1970-01-02T00:00:00.999Z",
+  };
+  expect(nextVersion(again, { ...first, tags: first.tags ?? {} }, "two", new Date(DAY_MS))).toEqual({
+    value: "two",
+    contentType: "x:app:key-2",
+    expiresOn: 86_400,
+    tags: {
+      ...own,
+      "own-0": "of key-2",
+      "rotation-id": "second",
+      "entra-key-id": "key-2",
+      "entra-app-id": "app",
+      "managed-by": first.tags?.["managed-by"],
+      "rotated-at": "1970-01-02T00:00:00.000Z",
+    },
+  });
+});
+
+test("whoever would change an application is told how long another one has that right, to the millisecond", async () => {
+  const tables = world.tables();
+  const { clock } = world;
+  const changed: string[] = [];
+  /** Somebody changes an application, where the store says that the right was given or taken so long ago. */
+  const change = async (who: string, ageMs?: number, meanwhile = async () => {}) => {
+    const aged: typeof tables.aged = async (...row) => {
+      const found = await tables.aged(...row);
+      return found && { ...found, ageMs: ageMs ?? found.ageMs };
+    };
+    const turn = createTurn(
+      { tables: { ...tables, aged }, clock, randomness: systemRandomness() } as never,
+      {} as never,
+      who,
+      BOSS,
+    );
+    return await turn.directory(async () => {
+      changed.push(who);
+      await meanwhile();
+    });
+  };
+  const later = (seconds: number) => expect.objectContaining({ name: "Later", seconds });
+  await change("first", 5 * MINUTE_MS);
+  await expect(change("too early", 0)).rejects.toEqual(later(2));
+  await expect(change("too early", 1_999)).rejects.toEqual(later(2));
+  await change("second", 2_000, async () => {
+    for (const [ageMs, seconds] of [
+      [0, 3],
+      [3_000, 3],
+      [3_001, 4],
+      [29_001, 30],
+      [299_999, 30],
+    ] as const)
+      await expect(change("meanwhile", ageMs)).rejects.toEqual(later(seconds));
+    await change("after the second died", 5 * MINUTE_MS);
+  });
+  expect(changed).toEqual(["first", "second", "after the second died"]);
 });
 
 test("whoever dies while a rotation is asked for, it began or it did not", async () => {
@@ -629,6 +837,29 @@ test("history shows the newest first by every filter, and is purged", async () =
   await expect(rotations.get(rotationId)).rejects.toEqual(refused("notFound"));
   expect(await rotations.get(unfinished)).toMatchObject({ status: "planned" });
   for await (const some of rotations.events()) expect(some).toEqual([]);
+});
+
+test("rotations are counted up to ten thousand, and a page is found behind its offset wherever that lies", async () => {
+  const listed = async (count: number, offset: number) => {
+    const rows = Array.from({ length: count }, (_, at) => ({
+      rowKey: `x${String(at).padStart(5, "0")}`,
+      rotationId: at,
+    }));
+    async function* pages(_: unknown, { after = "", pageSize = 1000 }: { after?: string; pageSize?: number }) {
+      for (let at = rows.findIndex(({ rowKey }) => rowKey > after); at >= 0 && at < count; at += pageSize)
+        yield rows.slice(at, at + pageSize);
+    }
+    const history = createRotationHistory({ pages } as never, undefined as never);
+    const { items, total, totalAtLeast } = await history.list({}, { limit: 2, offset, cursor: undefined });
+    return { items: items.map(({ rotationId }) => rotationId), total, totalAtLeast };
+  };
+  expect(await listed(2_500, 0)).toEqual({ items: [0, 1], total: 2_500 });
+  expect(await listed(2_500, 999)).toEqual({ items: [999, 1_000], total: 2_500 });
+  expect(await listed(2_500, 1_000)).toEqual({ items: [1_000, 1_001], total: 2_500 });
+  expect(await listed(2_500, 2_499)).toEqual({ items: [2_499], total: 2_500 });
+  expect(await listed(2_500, 2_501)).toEqual({ items: [], total: 2_500 });
+  expect(await listed(10_000, 5)).toEqual({ items: [5, 6], total: 10_000 });
+  expect(await listed(10_001, 5)).toEqual({ items: [5, 6], total: null, totalAtLeast: 10_000 });
 });
 
 const workspace = () => control().logs.named("law-operations");

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { Dice } from "../../infra/local/cloud/company/dice.ts";
 import { type PlannedConsumer, unknownConsumers } from "../../shared/rotation/consumer.ts";
 import type { RotationRecord } from "../../shared/rotation/rotation.ts";
-import { HOUR_MS } from "../../shared/time.ts";
+import { HOUR_MS, MINUTE_MS } from "../../shared/time.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { IS_CAMPAIGN, SEED } from "../support/cases.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
@@ -105,6 +105,16 @@ test("a secret that 40 use gets a new value, and each ends as its kind says", as
   expect(tags).toMatchObject({ owner: "shop@acme.example", "rotation-id": rotationId });
   expect(Date.parse(expires!)).toBe(Math.floor(Date.parse(row.newExpiresAt!) / 1000) * 1000);
   nobodyWentWithout(request, row);
+  const began = world.events.filter(({ type, target }) => type === "rotation.begun" && target?.id === rotationId);
+  const places = [`${VAULT}/${request.secret.secretName}`];
+  expect(began.map(({ details }) => details)).toEqual(
+    [1, 2].map(() => ({
+      assetId: `${VAULT}.secret.${request.secret.secretName}`,
+      expiryDays: 180,
+      places,
+      automatic: false,
+    })),
+  );
 });
 
 const TROUBLES: Trouble[] = ["denied", "never takes it", "says it can't", "throttled"];
@@ -325,6 +335,18 @@ test("a value is held before its rotation is written, and removed where that nev
     expect(at).toBeLessThan(40);
   }
   world.pass(2 * HOUR_MS);
+  await world.start().wake();
+  expect(held()).toEqual([]);
+  // Whoever holds one may be about to write its rotation: an hour he has.
+  for (let at = 1; held().length === 0; at++)
+    await world
+      .start({ at, how: "after" })
+      .begin(secret(), BOSS)
+      .catch(() => {});
+  world.pass(HOUR_MS - MINUTE_MS);
+  await world.start().wake();
+  expect(held()).toHaveLength(1);
+  world.pass(2 * MINUTE_MS);
   await world.start().wake();
   expect(held()).toEqual([]);
 });

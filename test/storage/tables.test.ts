@@ -415,6 +415,9 @@ describe("pages", () => {
       ["b}", "c"],
     ]);
     expect(await names(tables.pages(Thing, { partitionKey: "it's empty" }))).toEqual([]);
+    const quoted = `${p}'s`;
+    for (const rowKey of ["a", "o'b", "o'c", "z"]) await tables.put(Thing, quoted, rowKey, { name: rowKey });
+    expect(await names(tables.pages(Thing, { partitionKey: quoted, from: "o'b", before: "o'c" }))).toEqual([["o'b"]]);
   });
 
   test("that the service answers short or empty lose no row, and none is yielded empty", async () => {

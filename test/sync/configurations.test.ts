@@ -3,6 +3,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { Problem } from "../../shared/http/problem.ts";
 import { providerView } from "../../shared/sync/api.ts";
+import { CONFIGURED_QUEUE } from "../../shared/sync/record.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { COPIES, caller, HOUR_MS, openRoom, type Room, SOURCE } from "./room.ts";
@@ -75,6 +76,16 @@ describe("a provider's credentials", () => {
     for (const secret of Object.values(key)) expect(everything).not.toContain(secret);
     const kept = cloud.control.items(SERVICE_VAULT, "secrets").filter(({ name }) => name.startsWith("sync-"));
     expect(kept.map(({ name }) => cloud.control.secretValue(SERVICE_VAULT, name))).toContainEqual(JSON.stringify(key));
+  });
+
+  test("are told of by name once they are saved, at once and again later in case that was lost", async () => {
+    await configure();
+    const at = room.clock.now().getTime();
+    const told = room.messages.filter(({ queue }) => queue === CONFIGURED_QUEUE);
+    expect(told.map(({ message, visibleAt }) => [message, visibleAt > at])).toEqual([
+      [{ provider: "aws" }, true],
+      [{ provider: "aws" }, false],
+    ]);
   });
 
   test("that don't work are refused, and what was saved stays", async () => {

@@ -184,6 +184,15 @@ describe("aws parameterstore", () => {
     expect(deep).toMatchObject({ code: "targetRefused", providerCode: "HierarchyLevelLimitExceededException" });
   });
 
+  test("is found among all others of the region", async () => {
+    const { parameterStore } = cloud.control.providers.aws;
+    const plant = (Name: string) =>
+      parameterStore.operation(REGION, "PutParameter", { Name, Value: "x", Type: "String" });
+    for (let other = 0; other < 60; other++) plant(`/a/other-${made}-${other}`);
+    await put(target, "one");
+    expect(await target.describe(name)).toMatchObject({ exists: true, holds: markId(markOf("v1")) });
+  });
+
   test("in clear text is refused", async () => {
     const { parameterStore } = cloud.control.providers.aws;
     parameterStore.operation(REGION, "PutParameter", { Name: name, Value: "theirs", Type: "String" });

@@ -10,6 +10,9 @@ interface Parameter {
 
 type Body = Record<string, unknown>;
 
+/** Of one answer; nobody asks for the next. https://docs.aws.amazon.com/systems-manager/latest/APIReference/API_DescribeParameters.html */
+const MOST_DESCRIBED = 50;
+
 /** AWS Systems Manager Parameter Store, standard parameters. https://docs.aws.amazon.com/systems-manager/latest/APIReference */
 export class ParameterStore {
   readonly #parameters = new Map<string, Parameter>();
@@ -108,7 +111,7 @@ export class ParameterStore {
     const own = [...this.#parameters].filter(([key]) => key.startsWith(region));
     const found = own.filter(([, { name }]) => filter === undefined || filter.Values.includes(name));
     return {
-      Parameters: found.map(([, { name, type, description, versions }]) => ({
+      Parameters: found.slice(0, MOST_DESCRIBED).map(([, { name, type, description, versions }]) => ({
         Name: name,
         Type: type,
         Description: description,
