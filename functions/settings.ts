@@ -92,8 +92,6 @@ const removeAllOverrides = endpoint({
   },
 });
 
-/** Names of functions and schemas: `alert-defaults` becomes `AlertDefaults`. */
-
 const readCategory = (category: Category) =>
   endpoint({
     name: `get${titled(category)}Settings`,

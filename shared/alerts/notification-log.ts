@@ -18,7 +18,10 @@ export interface NotificationLog {
    * `since` where there is one for a higher.
    */
   unnotifiedAssets(ruleId: string, items: readonly AssetItem[]): Promise<AssetItem[]>;
-  /** Those without a row. Of up to ten one request each, of more those between the first and the last key, 1,000 a request. */
+  /**
+   * Those without a row, each once. Of up to ten one request each, of more those between the first and the last key, 1,000 a
+   * request.
+   */
   unnotified<T extends Item>(ruleId: string, items: readonly T[]): Promise<T[]>;
   /** As `unnotified`, of ids that sort as their items do: one request for those between the first and the last. */
   unnotifiedAutomation<T extends { id: string }>(ruleId: string, items: readonly T[]): Promise<T[]>;
@@ -72,8 +75,9 @@ export function createNotificationLog(tables: Tables): NotificationLog {
     },
 
     async unnotified(ruleId, items) {
-      const known = await keysAmong(ruleId, items.map(notificationKey));
-      return items.filter((one) => !known.has(notificationKey(one)));
+      const each = new Map(items.map((one) => [notificationKey(one), one]));
+      const known = await keysAmong(ruleId, [...each.keys()]);
+      return [...each].filter(([key]) => !known.has(key)).map(([, one]) => one);
     },
 
     async unnotifiedAutomation(ruleId, items) {

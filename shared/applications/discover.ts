@@ -354,7 +354,7 @@ async function complete(
   ending: NonNullable<RunRecord["ending"]>,
   deps: DiscoverDeps,
 ): Promise<void> {
-  const { runId, mode, requestId, failures } = held.run;
+  const { runId, mode, requestId, failures, attempts } = held.run;
   const { entryId, finishedAt, status, ...counts } = ending;
   const { apps, credentials, expiring, added, updated, removed } = counts;
   const keep = (id: string) => held.change({ ending: { ...ending, entryId: id } });
@@ -370,6 +370,7 @@ async function complete(
     },
     { ...deps, keep },
   );
-  if (mode === "full" || added + updated + removed > 0) await deps.ended();
+  // What an attempt before this one wrote is not among the counts.
+  if (mode === "full" || attempts > 1 || added + updated + removed > 0) await deps.ended();
   await held.end({ status, finishedAt, apps, credentials, expiring, ending: undefined });
 }

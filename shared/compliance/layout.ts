@@ -62,9 +62,13 @@ export const findingsKey = (check: Check, vaultName: string, chunk: number): str
   `${findingsPrefix(check, vaultName)}${numbered(chunk)}`;
 export const exemptionKey = (id: string, ofAsset: boolean): string => `${ofAsset ? ASSET_EXEMPTION : EXEMPTION}${id}`;
 
-/** Sorts by when the violations arose. */
-export const newViolationsKey = (at: string, vaultName: string, chunk: number): string =>
-  `${NEW_VIOLATIONS}${at}!${vaultName.toLowerCase()}!${numbered(chunk)}`;
+/**
+ * Sorts by when the violations arose.
+ *
+ * @param write - Of each try of an evaluation another: one that goes on from what the try before wrote finds fewer arisen.
+ */
+export const newViolationsKey = (at: string, vaultName: string, write: string, chunk: number): string =>
+  `${NEW_VIOLATIONS}${at}!${vaultName.toLowerCase()}!${write}!${numbered(chunk)}`;
 /** Before every row of violations that arose at this instant or later. */
 export const newViolationsFrom = (at: string): string => `${NEW_VIOLATIONS}${at}`;
 export const newViolationsRange = { partitionKey: STATE, from: NEW_VIOLATIONS, before: FINDINGS };

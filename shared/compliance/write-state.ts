@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import type { AssetRecord } from "../inventory/asset.ts";
 import type { VaultRecord } from "../inventory/vault.ts";
 import { type Row, withoutKeys } from "../storage/entity.ts";
@@ -204,10 +205,11 @@ function* findingOperations(known: KnownState, next: NextState): Generator<Opera
 /** What did not fail before. */
 function* newViolationOperations(known: KnownState, next: NextState): Generator<Operation> {
   const { name, id: vaultId, subscriptionId } = next.vault;
+  const write = randomUUID();
   let chunk = 0;
   let items: NewViolationItem[] = [];
   const row = () =>
-    put(NewViolationRows, newViolationsKey(next.at, name, chunk++), {
+    put(NewViolationRows, newViolationsKey(next.at, name, write, chunk++), {
       name,
       vaultId,
       subscriptionId,

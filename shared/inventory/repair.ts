@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import pMap from "p-map";
-import { isConflict } from "../storage/conflict.ts";
+import { isConflict, repeatOnConflict } from "../storage/conflict.ts";
 import { type Entity, withoutKeys } from "../storage/entity.ts";
 import { keyEnd } from "../storage/keys.ts";
 import type { Fence, Tables } from "../storage/tables.ts";
@@ -35,6 +35,8 @@ export interface Restored {
 }
 
 const READS_AT_ONCE = 8;
+/** A taking that came late refuses a write though the vault is still this worker's: so it is made twice. */
+const WRITE_ATTEMPTS = 2;
 /** How long a fence outlives its vault's leaving: longer than any request, or any scan, can be under way. */
 const KEEP_FENCE_MS = DAY_MS;
 
@@ -61,22 +63,27 @@ export async function restoreVault(
   return await conflictIsBusy(vaultName, async () => {
     if (!known.row) {
       const fences = open([...elsewhere, partitions.all, partitions.vault(vaultName)]);
-      for (const fence of fences) await fence.take();
-      // A worker that finds the vault claims it before it takes these fences, and writes only after that.
-      if (await tables.get(Vaults, VAULTS, vaultKey(vaultName))) throw new VaultBusy(vaultName, LEASE_MS);
-      return await writeEach(fences, removals);
+      return await repeatOnConflict(async () => {
+        for (const fence of fences) await fence.take();
+        // A worker that finds the vault claims it before it takes these fences, and writes only after that.
+        if (await tables.get(Vaults, VAULTS, vaultKey(vaultName))) throw new VaultBusy(vaultName, LEASE_MS);
+        return await writeEach(fences, removals);
+      }, WRITE_ATTEMPTS);
     }
     const rows = rowChanges(vaultName, await asTheyStand(tables, vaultName, entries), named);
     const vault = withoutKeys(known.row);
     const claim = await claimVault(tables, known, vault, pendingEntries(rows, []), owner);
     const others = open(elsewhere);
-    for (const fence of others) await fence.take();
-    await claim.retake();
-    const removed = await writeEach(others, removals);
     const { all, subscription, vault: own } = claim.fences;
-    const restored = await writeEach([all, subscription, own], rows);
+    const restored = await repeatOnConflict(async () => {
+      for (const fence of others) await fence.take();
+      await claim.retake();
+      const { removed } = await writeEach(others, removals);
+      const { written, removed: alsoRemoved } = await writeEach([all, subscription, own], rows);
+      return { written, removed: removed + alsoRemoved };
+    }, WRITE_ATTEMPTS);
     await claim.end(vault);
-    return { written: restored.written, removed: restored.removed + removed.removed };
+    return restored;
   });
 }
 

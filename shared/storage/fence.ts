@@ -41,7 +41,8 @@ export interface Fence {
    * afterwards stays as it is until this worker writes.
    *
    * It asks for no ETag, so a taking that was sent twice, or by a worker that died, may arrive late. It brings no data: it
-   * only makes whoever holds the fence then take it again, as any other worker's taking does.
+   * only makes whoever holds the fence then take it again, as any other worker's taking does. So a write that is refused
+   * does not say that the work is another's now: that is told by the row by which it was claimed.
    */
   take(): Promise<void>;
   /**

@@ -3,21 +3,24 @@ import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { appIdOf } from "../../infra/local/cloud/company/applications.ts";
 import { Dice } from "../../infra/local/cloud/company/dice.ts";
 import {
+  AppFences,
   Applications,
   byNameRange,
+  fenceKey,
   nameKey,
   ObjectIds,
   APPS as PARTITION,
 } from "../../shared/applications/application.ts";
 import type { Config } from "../../shared/config/config.ts";
 import { Assets } from "../../shared/inventory/asset.ts";
-import { BUCKETS, holderName } from "../../shared/inventory/holder.ts";
+import { BUCKETS, bucketOf, holderName } from "../../shared/inventory/holder.ts";
 import { partitions } from "../../shared/inventory/layout.ts";
 import { withoutKeys } from "../../shared/storage/entity.ts";
 import type { Tables } from "../../shared/storage/tables.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { IS_CAMPAIGN, SEED } from "../support/cases.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
+import { startTableProxy } from "../support/table-proxy.ts";
 import { applications, caller, Deployment, everything, mayDie } from "./room.ts";
 
 /** Longer than a dead worker's lease on a run and on a holder. */
@@ -31,7 +34,7 @@ let account = 0;
 let deployment: Deployment;
 
 beforeAll(async () => {
-  const accounts = Array.from({ length: 20 }, (_, index) => `faults${index}`);
+  const accounts = Array.from({ length: 21 }, (_, index) => `faults${index}`);
   [storage, live] = await Promise.all([
     startMovedStorage(accounts),
     liveIn({ company: { subscriptions: [], applications: applications(40) } }),
@@ -175,6 +178,28 @@ test("a worker that was slow finishes nothing any more once another has its run"
   await late.catch(() => {});
   expect(await quick.applications.run(message.runId!)).toEqual(run);
   await expectWhole(quick.tables);
+});
+
+test("a taking that comes late after the rows were written: the run that goes on has alerts looked at all the same", async () => {
+  const proxy = await startTableProxy(storage.azurite.connectionString(`faults${account++}`));
+  deployment = new Deployment(proxy.connectionString, live, storage.move);
+  const process = deployment.start();
+  await deployment.scheduled("full", process);
+  const appId = appIdOf("App 001");
+  live.cloud.control.directory.addSecret(appId, { name: "late", expiresInDays: 3 });
+  const before = deployment.evaluations;
+  const late = { owner: "late", etag: undefined };
+  proxy.before(
+    () => process.tables.fence(AppFences, PARTITION, fenceKey(bucketOf(appId)), late).take(),
+    ({ path, body }) => path === "$batch" && /RowKey='b(!|%21)/.test(body),
+  );
+  expect(await deployment.scheduled("changes", process)).toMatchObject({
+    status: "completed",
+    attempts: 2,
+    ...truth(),
+  });
+  await proxy.stop();
+  expect(deployment.evaluations).toBe(before + 1);
 });
 
 test.each([

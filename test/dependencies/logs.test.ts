@@ -12,7 +12,15 @@ import { createVaultSecrets } from "../../shared/azure/vault-secrets.ts";
 import type { Config } from "../../shared/config/config.ts";
 import { createLogs } from "../../shared/dependencies/logs/logs.ts";
 import type { UnexpectedReader } from "../../shared/dependencies/logs/rows.ts";
-import { ASSET_USES, AssetUses, under } from "../../shared/dependencies/logs/rows.ts";
+import {
+  ASSET_USES,
+  AssetUses,
+  FENCE_KEY,
+  UsageFences,
+  under,
+  WORKSPACES,
+  WorkspaceRows,
+} from "../../shared/dependencies/logs/rows.ts";
 import { nameOfReader } from "../../shared/dependencies/logs/unexpected.ts";
 import type { EdgeSource, ReadingItem } from "../../shared/dependencies/source.ts";
 import { systemRandomness } from "../../shared/runtime.ts";
@@ -22,6 +30,7 @@ import { configIn, liveIn } from "../azure/live-cloud.ts";
 import { IMPATIENT, recordingLog } from "../azure/services.ts";
 import { Death, mortal, type Steps } from "../support/mortal.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
+import { startTableProxy } from "../support/table-proxy.ts";
 import { app, Deployment, everything } from "./room.ts";
 
 // What the logs of vaults show, on real tables and the stand-in's Log Analytics.
@@ -32,7 +41,7 @@ const OTHER = "44444444-4444-4444-8444-444444444444";
 const VALUE = "the-value-that-nobody-may-see-7Q";
 let live: Awaited<ReturnType<typeof liveIn>>;
 let storage: TestStorage;
-const ACCOUNTS = Array.from({ length: 44 }, (_, index) => `logs${index}`);
+const ACCOUNTS = Array.from({ length: 46 }, (_, index) => `logs${index}`);
 let accounts = 0;
 const control = () => live.cloud.control;
 const now = () => Date.parse(control().now());
@@ -68,12 +77,13 @@ function room({
   ids = [workspace().id],
   config = live.config,
   limits = IMPATIENT,
+  connectionString = storage.connectionString(ACCOUNTS[accounts++]!),
 }: {
   ids?: string[];
   config?: Config;
   limits?: Partial<CallLimits>;
+  connectionString?: string;
 } = {}) {
-  const connectionString = storage.connectionString(ACCOUNTS[accounts++]!);
   const named = { ...config, LOG_ANALYTICS_WORKSPACE_IDS: ids };
   const identity = createIdentity(named);
   const clock = { now: () => new Date(now()) };
@@ -305,6 +315,32 @@ test.each([
     expect(edgesIn(await told(logs.source))).toHaveLength(found);
   },
 );
+
+test.each([
+  ["this hour's worker writes again", false],
+  ["a later hour's worker has taken it", true],
+])("a taking comes late, between a write whose answer is lost and its second sending: %s", async (_, isLater) => {
+  const proxy = await startTableProxy(storage.connectionString(ACCOUNTS[accounts++]!));
+  const { start, tables } = room({ connectionString: proxy.connectionString });
+  read();
+  let sent = 0;
+  proxy.fail(["LostAnswer"], ({ path }) => path === "$batch");
+  proxy.before(
+    async () => {
+      if (isLater) {
+        const row = (await tables.get(WorkspaceRows, WORKSPACES, workspace().id))!;
+        await tables.replace(WorkspaceRows, { ...row, failures: 7 });
+      }
+      await tables.fence(UsageFences, workspace().id, FENCE_KEY, { owner: "late", etag: undefined }).take();
+    },
+    ({ path }) => path === "$batch" && ++sent === 2,
+  );
+  const found = edgesIn(await told(start().source));
+  const row = await tables.get(WorkspaceRows, WORKSPACES, workspace().id);
+  await proxy.stop();
+  expect([found.length, row?.readTo, row?.failures]).toEqual(isLater ? [0, undefined, 7] : [1, expect.any(String), 0]);
+  expect(queries()).toBe(1);
+});
 
 test.each([
   [{ userName: "ada@acme.example", name: "Ada" }, "ada@acme.example"],

@@ -294,6 +294,34 @@ describe("repairs", () => {
     await expectTheCloud();
   });
 
+  test.each(["kv-t", "kv-gone"])(
+    "of %s, whose taking was sent twice and arrives late, are made all the same",
+    async (name) => {
+      const wrong: AssetRecord = { ...(await asset("other")), vaultName: name };
+      for (const partition of ["all", `vault:${name}`]) {
+        await clean().tables.put(Assets, partition, expiryKey("secret", 5, "other", name), wrong);
+      }
+      let [taken, written] = [false, false];
+      const proxy = await startHeldProxy(connectionString, (write) => {
+        if (!taken && write.method === "PUT" && write.path.includes("f!")) {
+          taken = true;
+          return "cut";
+        }
+        if (written || !inPartition("all")(write)) return "pass";
+        written = true;
+        return "hold";
+      });
+      proxies.push(proxy);
+      const entry = { type: "secret", name: "other", expiresOn: 5 } as const;
+      const restored = workers.worker(proxy.connectionString).writer.restore(name, [entry], "repair");
+      await vi.waitFor(() => expect(proxy.held).toHaveLength(2), { timeout: 150_000, interval: 5 });
+      await proxy.held[0]!.release();
+      await proxy.held[0]!.release();
+      expect(await restored).toMatchObject({ removed: 2 });
+      await expectTheCloud();
+    },
+  );
+
   test("lists whose fingerprints were cleared are read and compared again", async () => {
     const { tables, writer } = clean();
     await tables.remove(Assets, "vault:kv-t", nameKey("secret", "moving", "kv-t"));

@@ -151,7 +151,7 @@ const PLACES: Place[] = [
     write: () => {
       const { name, id, subscriptionId } = vault;
       const items = packNewViolations([[1, "added", 1_700_000_000, {}]]);
-      const key = newViolationsKey(NOW, name, 0);
+      const key = newViolationsKey(NOW, name, "write", 0);
       return tables.put(NewViolationRows, STATE, key, { name, vaultId: id, subscriptionId, items });
     },
     read: () => {

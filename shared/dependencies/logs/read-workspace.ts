@@ -2,7 +2,7 @@ import { encodeTime } from "ulid";
 import { CloudFailure } from "../../azure/failure.ts";
 import type { LogAnalytics, QueryAnswer } from "../../azure/log-analytics.ts";
 import type { Clock, Randomness } from "../../runtime.ts";
-import { isConflict } from "../../storage/conflict.ts";
+import { isConflict, repeatOnConflict } from "../../storage/conflict.ts";
 import { type Entity, type Row, withoutKeys } from "../../storage/entity.ts";
 import { pack } from "../../storage/packed.ts";
 import { type Fence, insert, type Operation, put, remove, type Tables } from "../../storage/tables.ts";
@@ -95,6 +95,7 @@ export function createWorkspaceReader(deps: WorkspaceReaderDeps): WorkspaceReade
 
   async function readClaimed(row: Row<WorkspaceRecord>, now: Date, signal: AbortSignal | undefined): Promise<void> {
     const { workspaceId } = row;
+    let held = row;
     const fence = tables.fence(UsageFences, workspaceId, FENCE_KEY, { owner: randomness.ulid(now), etag: undefined });
     await fence.take();
     const span = spanOf(row, now);
@@ -108,8 +109,16 @@ export function createWorkspaceReader(deps: WorkspaceReaderDeps): WorkspaceReade
       failure = error;
     }
     const summary = summaryOf(found?.rows ?? [], names);
-    if (found) await write(workspaceId, summary, fence, now);
-    await tables.replace(WorkspaceRows, { ...row, ...progress(row, span, summary, failure, now) });
+    if (found)
+      await repeatOnConflict(async (attempt) => {
+        if (attempt > 1) {
+          await fence.take();
+          // A taking may have come late. Whoever reads a later hour claims it before he takes the fence: then this fails.
+          held = await tables.replace(WorkspaceRows, held);
+        }
+        await write(workspaceId, summary, fence, now);
+      }, 2);
+    await tables.replace(WorkspaceRows, { ...held, ...progress(held, span, summary, failure, now) });
   }
 
   async function write(workspaceId: string, summary: Summary, fence: Fence, now: Date): Promise<void> {
