@@ -1,17 +1,7 @@
 import * as z from "zod";
+import { DEPENDENCIES } from "./dependencies.ts";
 
 /** What the service says of itself. */
-
-/** The last three are asked only where the configuration names them. */
-export const DEPENDENCIES = [
-  "tables",
-  "queues",
-  "identity",
-  "resourceManager",
-  "serviceKeyVault",
-  "appConfiguration",
-  "mail",
-] as const;
 
 export const Health = z
   .object({

@@ -453,3 +453,17 @@ test("nothing to judge is a score of 100 over nothing", async () => {
   expect(await room.compliance.violations({}, firstPage())).toMatchObject({ items: [], total: 0, nextCursor: null });
   expect(CHECKS.length).toBeGreaterThan(30);
 });
+
+test("what arose in two evaluations of a vault at one instant is told, of the first one too", async () => {
+  const room = fresh();
+  const [a, b] = ["a", "b"].map((name) => asset("kv", "secret", name)) as [AssetRecord, AssetRecord];
+  const failing = (one: AssetRecord) => asset("kv", "secret", one.name, { contentType: undefined });
+  await room.scan(vault("kv"), [a, b]);
+  const { cursor } = await room.compliance.newViolations(undefined, 1);
+  room.clock.at += 1000;
+  // As two tries of one evaluation, of which the second goes on from what the first one wrote.
+  await room.scan(vault("kv"), [failing(a), b]);
+  await room.scan(vault("kv"), [failing(a), failing(b)]);
+  const { violations } = await room.compliance.newViolations(cursor, 100);
+  expect(violations.map(({ resourceId }) => resourceId).sort()).toEqual(["kv.secret.a", "kv.secret.b"]);
+});

@@ -8,7 +8,7 @@ import { TEST_APP } from "../support/test-app.ts";
 
 /** What stands before every endpoint, and what `/health` is declared with. */
 const NEEDED =
-  /^(?:functions\/(?:built-index|entry|functions|health|kit|log|main|register|system)\.ts|shared\/(?:[a-z]+\.ts|(?:config|http)\/.+|messages\/api\.ts))$/;
+  /^(?:functions\/(?:built-index|entry|functions|health|kit|log|main|register|system)\.ts|shared\/(?:[a-z]+\.ts|(?:config|http)\/.+|(?:azure|messages)\/api\.ts))$/;
 
 /** What wires the rooms, and the area of every path that no other function takes. */
 const UNKNOWN_PATH =
