@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { NewApiToken, SignOut } from "../../shared/access/api.ts";
 import { apiTokenText, readApiToken } from "../../shared/access/api-token-text.ts";
 import { ApiToken } from "../../shared/access/api-tokens.ts";
 import { USERS_PARTITION, User } from "../../shared/access/user.ts";
@@ -408,4 +409,20 @@ describe("a list of API tokens", () => {
     expect(await list(ADMIN, "bob")).toEqual([]);
     await expect(apiTokens.end(ADMIN, "no-such", HERE)).rejects.toMatchObject({ code: "notFound" });
   });
+});
+
+test.each([
+  [0, false],
+  [1, true],
+  [365, true],
+  [366, false],
+  [1.5, false],
+])("a token for %d days is asked for: %s", (expiresInDays, taken) => {
+  expect(NewApiToken.safeParse({ name: "ci", expiresInDays }).success).toBe(taken);
+});
+
+test("signing out ends API tokens only beside every session, and says which member is wrong", () => {
+  expect(SignOut.safeParse({ everywhere: true, apiTokens: true }).success).toBe(true);
+  const { error } = SignOut.safeParse({ apiTokens: true });
+  expect(error?.issues).toMatchObject([{ path: ["apiTokens"], message: "stands only beside everywhere: true" }]);
 });

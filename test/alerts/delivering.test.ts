@@ -556,3 +556,9 @@ describe("a delivery whose message is lost or fails", () => {
     expect((await history(rule.ruleId))[0]!.status).toBe("delivered");
   });
 });
+
+test("the id of a mail at the provider is a GUID of version 8, and of each mail another", () => {
+  const ids = Array.from({ length: 64 }, (_, index) => operationIdOf("01JD8Z6Q3M0000000000000000", index));
+  for (const id of ids) expect(id).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
+  expect(new Set(ids).size).toBe(64);
+});

@@ -132,6 +132,29 @@ describe("PagerDuty", () => {
     expect(entry!.parts[0]!.error).toBe("PagerDuty answered 400. It refused 1 of 3 items.");
   });
 
+  test.each([
+    [400, "refused"],
+    [405, "refused"],
+    [499, "refused"],
+    [401, "tried again"],
+    [403, "tried again"],
+    [404, "tried again"],
+    [408, "tried again"],
+    [429, "tried again"],
+    [500, "tried again"],
+  ])("that answers %i to one item: it is %s", async (status, became) => {
+    const action = { kind: "fail", status } as const;
+    cloud.control.addFault({ match: { operation: "pagerduty.enqueue" }, action, times: 1 });
+    await room.scanned("kv-a", [{ name: "s", expiresInDays: 3 }]);
+    const { rule } = await room.webhookRule(pagerDuty());
+    await deliver();
+    const [entry] = await history(rule.ruleId);
+    expect(entry).toMatchObject({
+      status: became === "refused" ? "failed" : "delivered",
+      parts: [{ attempts: became === "refused" ? 1 : 2 }],
+    });
+  });
+
   test("that refuses item after item is not sent all of them", async () => {
     cloud.control.addFault({ match: { operation: "pagerduty.enqueue" }, action: { kind: "fail", status: 400 } });
     await room.scanned(

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { createTrust } from "../../shared/audit/chain/trust.ts";
 import { exportPart } from "../../shared/audit/export/export.ts";
-import { intervalOf, timeOf } from "../../shared/audit/interval.ts";
+import { IntervalSealed, intervalOf, timeOf } from "../../shared/audit/interval.ts";
 import { enterExport } from "../../shared/audit/reading.ts";
 import {
   bornMark,
@@ -160,6 +160,18 @@ test("sealing an interval that never was born keeps it from being born", async (
   await room.instance({ clock: settableClock("2026-11-21T10:12:00Z") }).append(by("late"));
   expect(await interval(room, "2026-11-21T10:10:00Z")).toEqual({ born: true, open: false, entries: 0 });
   expect((await room.audit.list({ actor: "late" }, page())).items[0]!.occurredAt).toBe("2026-11-21T10:20:00.000Z");
+});
+
+test("an entry that brings its id is entered once, in the interval of that id, and not once that is sealed", async () => {
+  const room = open();
+  await room.audit.append(by("ada"));
+  const [first, late] = [systemRandomness().ulid(room.clock.now()), systemRandomness().ulid(room.clock.now())];
+  for (let time = 0; time < 2; time++) await room.audit.append({ ...by("bob"), id: first });
+  expect((await room.audit.list({ actor: "bob" }, page())).items.map(({ id }) => id)).toEqual([first]);
+  room.clock.set("2026-11-21T10:35:00Z");
+  await room.audit.seal();
+  await expect(room.audit.append({ ...by("bob"), id: late })).rejects.toThrow(IntervalSealed);
+  expect((await room.audit.list({ actor: "bob" }, page())).items).toHaveLength(1);
 });
 
 test("200 concurrent writers across a seal lose no entry and leave none unsealed", async () => {
