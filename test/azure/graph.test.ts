@@ -4,6 +4,7 @@ import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { appIdOf, keyIdOf, objectIdOf, secretValueOf } from "../../infra/local/cloud/company/applications.ts";
 import type { Company } from "../../infra/local/cloud/company/company.ts";
 import { createGraph, type Graph } from "../../shared/azure/graph.ts";
+import { readKeySet } from "../../shared/azure/graph-answers.ts";
 import type { ApplicationChanges } from "../../shared/azure/graph-objects.ts";
 import { createIdentity } from "../../shared/azure/identity.ts";
 import { createSignInProof, type ProveSignIn } from "../../shared/azure/sign-in-proof.ts";
@@ -394,3 +395,21 @@ function inDaysAbout(days: number): number {
   const wanted = inDays(days);
   return expect.toSatisfy((value: number) => Math.abs(value - wanted) < 60) as number;
 }
+
+test("a key of a custom policy shows its certificate's thumbprint, in upper-case hexadecimal, where it is one", () => {
+  const x5t = Buffer.from("00ab".repeat(10), "hex").toString("base64url");
+  const key = { kid: "k", kty: "RSA", nbf: 1_700_000_000, exp: 0 };
+  const keys = [{ ...key, x5t, x5c: ["MII"] }, { ...key, x5t: "AAA" }, key];
+  expect(readKeySet({ id: "set", keys }).keys).toEqual([
+    {
+      kid: "k",
+      keyType: "RSA",
+      startsOn: 1_700_000_000,
+      certificate: true,
+      thumbprint: "00AB".repeat(10),
+      enabled: true,
+    },
+    { kid: "k", keyType: "RSA", startsOn: 1_700_000_000, certificate: false, enabled: true },
+    { kid: "k", keyType: "RSA", startsOn: 1_700_000_000, certificate: false, enabled: true },
+  ]);
+});

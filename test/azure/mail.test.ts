@@ -82,6 +82,11 @@ describe("what else may answer", () => {
     expect(server.requests).toHaveLength(1);
   });
 
+  test("where nobody lets us ask for a mail's outcome, it is said who may", async () => {
+    answer(403, {}, error);
+    expect(await odd.outcome(randomUUID())).toMatchObject({ reason: expect.stringContaining("Service Owner") });
+  });
+
   test("a mail that was taken counts as taken, whatever the look at it says", async () => {
     server.answer((request, response) => {
       const operation = `https://${request.headers.host}/emails/operations/1?api-version=1`;

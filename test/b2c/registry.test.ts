@@ -205,6 +205,7 @@ describe("a registration", () => {
     expect(await room.assets(tenantId)).toEqual(assets);
     await room.b2c.remove(tenantId, undefined, caller);
     await expect(room.b2c.get(tenantId)).rejects.toMatchObject({ code: "notFound" });
+    expect(await room.assets(tenantId)).toEqual([]);
     await room.register("outlet");
   });
 
