@@ -4,7 +4,7 @@ import { VAULTS, Vaults, vaultKey } from "../../shared/inventory/vault.ts";
 import { createInventoryWriter } from "../../shared/inventory/write.ts";
 import { createTables } from "../../shared/storage/tables.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
-import { asset, caller, firstPage, openRoom, type Room, START, vault } from "./support.ts";
+import { asset, caller, DAY, firstPage, openRoom, type Room, START, vault } from "./support.ts";
 
 let azurite: TestStorage;
 let connectionString: string;
@@ -156,4 +156,28 @@ test("new violations are handed over once settled, oldest first, in parts, witho
   // What goes on failing is not new.
   await room.compliance.evaluate(caller);
   expect((await room.compliance.newViolations(cursor, 10)).violations).toEqual([]);
+});
+
+test("a new violation is handed over though another of its asset, or of its check, is exempted", async () => {
+  const { cursor } = await room.compliance.newViolations(undefined, 10);
+  const exempted = (checkId: string, id: string, days: number) => ({
+    checkId,
+    scope: { type: "asset" as const, id },
+    category: "waiver" as const,
+    reason: "x",
+    until: new Date(START + days * DAY * 1000),
+  });
+  await room.scan(vault("kv"), [plain("kv"), asset("kv", "secret", "b")]);
+  await room.compliance.exemptions.create(exempted("secret-content-type", "kv.secret.a", 10), caller);
+  await room.compliance.exemptions.create(exempted("secret-content-type", "kv.secret.b", 1), caller);
+  room.clock.at += 2 * DAY * 1000;
+  const failing = (name: string) => asset("kv", "secret", name, { contentType: undefined, expiresOn: undefined });
+  await room.scan(vault("kv"), [failing("a"), failing("b"), failing("c")]);
+  const { violations } = await room.compliance.newViolations(cursor, 10);
+  const found = violations.map(({ checkId, resourceId }) => `${checkId} ${resourceId}`);
+  expect(found.filter((one) => one.startsWith("secret-content-type"))).toEqual([
+    "secret-content-type kv.secret.b",
+    "secret-content-type kv.secret.c",
+  ]);
+  expect(found.filter((one) => !one.startsWith("secret-content-type"))).toHaveLength(3);
 });

@@ -15,7 +15,7 @@ import { createDevopsClient, type DevopsClient } from "../../shared/devops/clien
 import { createDevops, type Devops } from "../../shared/devops/devops.ts";
 import { createConnectionProofs } from "../../shared/devops/proofs.ts";
 import { replaceConnectionSecret } from "../../shared/devops/service-connections.ts";
-import { replaceVariable } from "../../shared/devops/variable-groups.ts";
+import { hasSecretVariable, replaceVariable } from "../../shared/devops/variable-groups.ts";
 import type { PlannedConsumer } from "../../shared/rotation/consumer.ts";
 import { systemRandomness } from "../../shared/runtime.ts";
 import { createTables, type Tables } from "../../shared/storage/tables.ts";
@@ -456,6 +456,13 @@ describe("a secret variable", () => {
     expect(await failureOf(replaceVariable(client, { ...place(), groupId: 999 }, "x"))).toMatchObject({
       code: "notFound",
     });
+    const secrets = [place(), place("REGION"), place("NONE"), { ...place("db-password"), groupId: linked }];
+    expect(await Promise.all(secrets.map((one) => hasSecretVariable(client, one)))).toEqual([
+      true,
+      false,
+      false,
+      false,
+    ]);
     const old = { projectId: projectId("Archive"), groupId: devops.organization.groupNamed("old").id, variable: "A" };
     expect(await failureOf(replaceVariable(client, old, "x"))).toMatchObject({ code: "accessDenied" });
   });
