@@ -284,6 +284,24 @@ describe("a message that failed for good", () => {
   });
 });
 
+test("a scheduled scan that another one keeps from beginning is entered, and so is one that could not begin", async () => {
+  const rooms = scanRooms(freshStorage());
+  const running = await rooms.planned("full");
+  await rooms.discovery.startScheduled("delta", "request-7");
+  await rooms.discovery.scheduledFailed("full", "request-8");
+  expect(await rooms.entries("scan.skipped")).toMatchObject([
+    {
+      actor: "system",
+      requestId: "request-7",
+      outcome: "failure",
+      details: { mode: "delta", runningScan: running },
+    },
+  ]);
+  expect(await rooms.entries("scan.startFailed")).toMatchObject([
+    { actor: "system", requestId: "request-8", outcome: "failure", details: { mode: "full" } },
+  ]);
+});
+
 test("an error of storage is no vault's failure: the message comes again", async () => {
   const connection = freshStorage();
   const rooms = scanRooms(connection);
