@@ -18,6 +18,11 @@ vi.mock("../../shared/storage/limits.ts", async (original) => ({
   FIRST_RETRY_MS: 5,
   MAX_RETRY_MS: 20,
 }));
+afterAll(() => {
+  // Else the process's next files go on with what was loaded with it.
+  vi.doUnmock("../../shared/storage/limits.ts");
+  vi.resetModules();
+});
 
 const HERE = "11111111-1111-4111-8111-111111111111";
 const THERE = "22222222-2222-4222-8222-222222222222";

@@ -15,6 +15,11 @@ vi.mock("../../shared/storage/limits.ts", async (original) => ({
   FIRST_RETRY_MS: 5,
   MAX_RETRY_MS: 20,
 }));
+afterAll(() => {
+  // Else the process's next files go on with what was loaded with it.
+  vi.doUnmock("../../shared/storage/limits.ts");
+  vi.resetModules();
+});
 
 /** So many failing assets that a vault's results don't fit in one transaction. */
 const ASSETS = 17_000;

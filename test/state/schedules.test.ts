@@ -14,6 +14,11 @@ vi.mock("../../shared/storage/limits.ts", async (original) => ({
   FIRST_RETRY_MS: 5,
   MAX_RETRY_MS: 20,
 }));
+afterAll(() => {
+  // Else the process's next files go on with what was loaded with it.
+  vi.doUnmock("../../shared/storage/limits.ts");
+  vi.resetModules();
+});
 
 const COUNT = IS_CAMPAIGN ? 200 : 10;
 const AT_ONCE = 4;
