@@ -4,7 +4,7 @@ import type { Identity } from "../shared/azure/identity.ts";
 import type { MailSender } from "../shared/azure/mail.ts";
 import type { ResourceManager } from "../shared/azure/resource-manager.ts";
 import type { ServiceKeyVault } from "../shared/azure/service-key-vault.ts";
-import { DEPENDENCIES } from "../shared/http/dependencies.ts";
+import { DEPENDENCIES } from "../shared/http/health.ts";
 import type { Clock } from "../shared/runtime.ts";
 
 type DependencyName = (typeof DEPENDENCIES)[number];

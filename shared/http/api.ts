@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { DEPENDENCIES } from "./dependencies.ts";
+import { DEPENDENCIES } from "./health.ts";
 
 /** What the service says of itself. */
 

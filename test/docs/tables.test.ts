@@ -8,7 +8,7 @@ import { ROOMS } from "../../infra/build/imports.ts";
 import { settingsPage } from "../../infra/build/settings-page.ts";
 import { ALERT_TYPES } from "../../shared/alerts/rule.ts";
 import { SETTING_NAMES } from "../../shared/config/config.ts";
-import { DEPENDENCIES } from "../../shared/http/dependencies.ts";
+import { DEPENDENCIES } from "../../shared/http/health.ts";
 import { METRICS } from "../../shared/telemetry.ts";
 import { tableUnder } from "../support/markdown-table.ts";
 

@@ -1,4 +1,4 @@
-/** The last three are asked only where the configuration names them. */
+/** What `GET /health` asks with deep=true; the last three only where the configuration names them. */
 export const DEPENDENCIES = [
   "tables",
   "queues",
