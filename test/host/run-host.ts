@@ -1,7 +1,8 @@
 import { type ChildProcess, spawn } from "node:child_process";
+import { randomInt } from "node:crypto";
 import { once } from "node:events";
 import { mkdtempSync } from "node:fs";
-import { type AddressInfo, createServer } from "node:net";
+import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -73,11 +74,19 @@ export function loadingHost(app: string, port: number): { line: RunningHost["lin
   return { line, kill: () => child.kill("SIGKILL") };
 }
 
-/** A port nobody listened on a moment ago. */
+/**
+ * A port nobody listened on a moment ago. It lies below those that systems give to connections (from 32768 on Linux, 49152
+ * elsewhere): one of theirs may be some connection's before the test has used it.
+ */
 export async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as AddressInfo;
+  const port = randomInt(20_000, 32_768);
+  const server = createServer().listen(port, "127.0.0.1");
+  try {
+    await once(server, "listening");
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "EADDRINUSE") return freePort();
+    throw error;
+  }
   server.close();
   await once(server, "close");
   return port;
