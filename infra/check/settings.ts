@@ -10,6 +10,9 @@ const PLATFORM_SETTINGS = new Set([
   "AzureWebJobsStorage__credential",
   "APPLICATIONINSIGHTS_CONNECTION_STRING",
   "APPLICATIONINSIGHTS_AUTHENTICATION_STRING",
+  // Read by the C library: https://man7.org/linux/man-pages/man3/mallopt.3.html
+  "MALLOC_ARENA_MAX",
+  "MALLOC_TRIM_THRESHOLD_",
   // Read by OpenTelemetry's own library.
   "OTEL_EXPORTER_OTLP_HEADERS",
 ]);

@@ -34,8 +34,9 @@ const root = path.resolve(import.meta.dirname, "../..");
 /** What decides which changes are drawn, and what else decides whether they are noticed. */
 const CODE = ["{shared,functions}/**/*.ts", "infra/mutate/*.ts"];
 const TESTS = ["{test,infra/local,infra/build}/**/*.ts"];
-/** What any test file may take, and one of which nothing is known yet. */
+/** What a room's tests may take at most, those that a change sent round in a loop among them. */
 const LIMIT_SECONDS = 900;
+/** Of a test file of which nothing is known yet. */
 const UNKNOWN_SECONDS = 300;
 const { values: options } = commandLine(HELP, {
   options: {
@@ -117,7 +118,8 @@ async function notice(copy: Copy, change: Change): Promise<Pick<Judged, "noticed
   if (!(await copy.typesHold(change))) return { noticed: "types" };
   if (!(await copy.lintHolds(change))) return { noticed: "lint" };
   const tests = order.sort(testsOf(change.file), roomOf(change.file));
-  const limitSeconds = 120 + 3 * tests.reduce((sum, test) => sum + (order.secondsOf(test) ?? UNKNOWN_SECONDS), 0);
+  const expected = tests.reduce((sum, test) => sum + (order.secondsOf(test) ?? UNKNOWN_SECONDS), 0);
+  const limitSeconds = Math.min(LIMIT_SECONDS, 120 + 3 * expected);
   const run = await copy.test(tests, limitSeconds);
   if (run === undefined) return { noticed: "time" };
   const [failure] = run.failed;

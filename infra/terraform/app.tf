@@ -61,6 +61,9 @@ resource "azurerm_function_app_flex_consumption" "function_app" {
   app_settings = merge(
     var.additional_settings,
     {
+      # What the C library keeps of freed memory for threads of its own is a tenth of an instance of 512 MB (BENCHMARKS.md).
+      MALLOC_ARENA_MAX       = "2"
+      MALLOC_TRIM_THRESHOLD_ = "131072"
       # The provider writes a connection string with an empty key here; empty means that the settings below are used. It
       # drops the value from its state, so each plan shows it again (docs/deploy.md).
       AzureWebJobsStorage                       = ""

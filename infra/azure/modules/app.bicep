@@ -130,6 +130,9 @@ resource appSettings 'Microsoft.Web/sites/config@2024-11-01' = {
   properties: union(
     additionalSettings,
     {
+      // What the C library keeps of freed memory for threads of its own is a tenth of an instance of 512 MB (BENCHMARKS.md).
+      MALLOC_ARENA_MAX: '2'
+      MALLOC_TRIM_THRESHOLD_: '131072'
       AzureWebJobsStorage__blobServiceUri: blobEndpoint
       AzureWebJobsStorage__queueServiceUri: queueEndpoint
       AzureWebJobsStorage__tableServiceUri: tableEndpoint
