@@ -1,18 +1,21 @@
-import { deflateRawSync } from "node:zlib";
+import { deflateRawSync, inflateRawSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { ASSET_CHECKS } from "../../shared/compliance/checks/all.ts";
 import { detailsKey, findingsKey, STATE, vaultStateKey } from "../../shared/compliance/layout.ts";
 import { unpackDetails, unpackFindings } from "../../shared/compliance/pack.ts";
 import { ASSET_TYPES, type AssetRecord, Assets, type AssetType, contentOf } from "../../shared/inventory/asset.ts";
 import { expiryKey, nameKey, partitions } from "../../shared/inventory/layout.ts";
+import { VAULTS as VAULTS_PARTITION, Vaults, vaultInSubscriptionKey } from "../../shared/inventory/vault.ts";
 import { withoutKeys } from "../../shared/storage/entity.ts";
 import { DAY_SECONDS } from "../../shared/time.ts";
+import { vaultRecord } from "../inventory/records.ts";
 import { Service } from "../support/service.ts";
+import { openStorage } from "../support/storage.ts";
 import { columnsOf, companyOf, differences, openRoom, type Room, SUBSCRIPTIONS, snapshot } from "./room.ts";
 
 const COPIED = Array.from({ length: 12 }, (_, at) => `kv-copied-${at}`);
 const OWN = ["missing", "extra", "stale", "tampered", "unreadable"].map((kind) => `kv-own-${kind}`);
-const VAULTS = [...COPIED, ...OWN, "kv-packed", "kv-lost"];
+const VAULTS = [...COPIED, ...OWN, "kv-packed", "kv-lost", "kv-renamed"];
 const KINDS = ["missing", "extra", "stale", "unreadable"] as const;
 const NAMES: Record<AssetType, string[]> = {
   secret: ["password", "token", "forever"],
@@ -194,12 +197,36 @@ async function plantResults(): Promise<void> {
   await spoil("Compliance", STATE, own(9));
   await spoil("Compliance", STATE, details(10), { assets: "text" });
   await write(details(11), { assets: new Uint8Array([1, 2, 3]) });
+  await renameEvaluated("kv-renamed", "password", "passwort");
   await write(vaultStateKey("kv-phantom"), { ...(await read(own(2))), name: "kv-phantom" });
   await write(detailsKey("kv-phantom-b", 0), { assets: packed(fewer) });
   await write(findingsKey(failing, "kv-phantom-c", 0), { items: packed(items) });
   planted.push("details missing", "details stale", "details extra", "tallies", "finding missing", "finding stale");
   planted.push("finding extra", "due time", "results missing", "results unreadable", "details unreadable");
-  planted.push("details garbage", "phantom's results", "phantom's details", "phantom's findings");
+  planted.push(
+    "details garbage",
+    "phantom's results",
+    "phantom's details",
+    "phantom's findings",
+    "another asset's results",
+  );
+}
+
+/** A vault's results that agree with each other, but are an asset's that it does not have. */
+async function renameEvaluated(vault: string, name: string, other: string): Promise<void> {
+  const table = room.raw("Compliance");
+  const keys = [detailsKey(vault, 0), ...(await findingRowsOf(vault)).map((check) => findingsKey(check, vault, 0))];
+  for (const rowKey of keys) {
+    const row = await table.getEntity(STATE, rowKey);
+    const column = row.assets ? "assets" : "items";
+    const text = inflateRawSync(row[column] as Uint8Array).toString();
+    const renamed = deflateRawSync(text.replace(`"${name}"`, `"${other}"`));
+    await table.updateEntity({ partitionKey: STATE, rowKey, [column]: renamed }, "Merge");
+  }
+  const { assets, facts } = await table.getEntity(STATE, detailsKey(vault, 0));
+  const { hash } = unpackDetails(assets as Uint8Array, facts as Uint8Array | undefined);
+  const own = { partitionKey: STATE, rowKey: vaultStateKey(vault), details_json: JSON.stringify([hash]) };
+  await table.updateEntity(own, "Merge");
 }
 
 async function findingRowsOf(vault: string) {
@@ -272,6 +299,20 @@ describe("the reconciliation", () => {
     expect(Object.values((await room.reconciliation.status()).newest!.mended)).toEqual([0, 0, 0, 0, 0, 0]);
     expect(room.events.length).toBe(before);
   }, 600_000);
+});
+
+test("a copy of a vault's row is taken away where no vault is left at all", async () => {
+  const storage = await openStorage();
+  try {
+    const empty = openRoom(storage.connectionString());
+    const copy = vaultInSubscriptionKey(SUBSCRIPTIONS[0], "kv-last");
+    await empty.tables.put(Vaults, VAULTS_PARTITION, copy, vaultRecord("kv-last", SUBSCRIPTIONS[0]));
+    await empty.walk();
+    expect(await empty.tables.get(Vaults, VAULTS_PARTITION, copy)).toBeUndefined();
+    expect((await empty.reconciliation.status()).newest).toMatchObject({ vaults: 0, mended: { extra: 1 }, left: [] });
+  } finally {
+    await storage.stop();
+  }
 });
 
 /** An asset whose own row was lost comes back with the instant of the scan that saw it again. */

@@ -124,6 +124,8 @@ test("what is wrong just behind a walk that takes days is mended within a week, 
 describe("what a walk costs", () => {
   test("is two requests for a vault, one for its partition's name, one for its subscription, and few for all", async () => {
     const room = openRoom(service.tables.connectionString);
+    // To its end, where one is under way: the next one is whole.
+    await room.walk();
     service.forgetTables();
     expect(await room.walk()).toBe(1);
     // The walk runs in this process: what a function sends is the host's own.
@@ -135,7 +137,7 @@ describe("what a walk costs", () => {
     // Reading all vaults twice, those that changed, and the totals before, behind and anew; and so of the results.
     const totals = 24;
     expect(walk.length).toBeLessThanOrEqual(perVault + results + partitionsAndStages + totals);
-    expect(walk.length).toBeGreaterThan(perVault);
+    expect(walk.length).toBeGreaterThan(perVault + results);
     // Nothing is read of the whole table but its partitions' names, a row at a time.
     for (const { filter, top } of requests.filter(({ method, path }) => method === "GET" && path.endsWith("()"))) {
       if (!filter?.startsWith("PartitionKey eq '"))
@@ -241,7 +243,7 @@ describe("in the service", () => {
       ["intent", VAULTS[1]],
       ["success", VAULTS[1]],
     ]);
-    expect(entries[0].details.rows).toEqual([`${asset!.partitionKey} ${asset!.rowKey}`]);
+    expect(entries[0].details).toMatchObject({ missing: 1, rows: [`${asset!.partitionKey} ${asset!.rowKey}`] });
     expect(await room.tables.get(Assets, asset!.partitionKey, asset!.rowKey)).toBeDefined();
   }, 600_000);
 });
