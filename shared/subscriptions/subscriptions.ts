@@ -382,7 +382,7 @@ function watching({ watchAll, named, discovered, unseenSince }: ScopeRecord): Wa
   const message =
     named.length === 0
       ? "No subscription is watched: add one, or set watchAll to true."
-      : `Only ${plural(named.length, "subscription")} that were added or configured are watched (watchAll is false).`;
+      : `Only what was added or configured is watched: ${plural(named.length, "subscription")} (watchAll is false).`;
   return { watchAll, subscriptions: named.length, message };
 }
 

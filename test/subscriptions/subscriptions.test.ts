@@ -2,8 +2,10 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import type { Identity } from "../../shared/azure/identity.ts";
 import type { KeyVaults } from "../../shared/azure/key-vault.ts";
 import type { ResourceManager } from "../../shared/azure/resource-manager.ts";
+import { SCAN_LIST, Scans } from "../../shared/discovery/scan.ts";
 import { Problem } from "../../shared/http/problem.ts";
 import type { SubscriptionCounts } from "../../shared/inventory/inventory.ts";
+import { readScopeRow } from "../../shared/inventory/scope.ts";
 import { createInventoryWriter } from "../../shared/inventory/write.ts";
 import { createSettings } from "../../shared/settings/settings.ts";
 import { createTables, type Tables } from "../../shared/storage/tables.ts";
@@ -330,13 +332,28 @@ describe("watchAll", () => {
     const { subscriptions, ...rest } = room({ watchAll: false, counts: both() });
     expect(await watchedIn({ subscriptions })).toEqual([]);
     const { watching } = await subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
-    expect(watching).toMatchObject({ watchAll: false, subscriptions: 1 });
+    expect(watching).toMatchObject({
+      watchAll: false,
+      subscriptions: 1,
+      message: expect.stringMatching(/\b1 subscription\b/),
+    });
     expect(await watchedIn({ subscriptions })).toEqual([PAYMENTS]);
     await subscriptions.requireWatched([PAYMENTS]);
     const refused = await problemOf(subscriptions.requireWatched([PAYMENTS, CLAIMS]));
     expect([refused.code, refused.errors![0]!.path]).toEqual(["invalidRequest", "body.subscriptions"]);
     expect(refused.message).toContain(CLAIMS);
     expect(rest.forgotten).toEqual([]);
+    const second = await subscriptions.add({ subscriptionId: CLAIMS, name: "claims" }, admin);
+    expect(second.watching.message).toMatch(/\b2 subscriptions\b/);
+  });
+
+  test("a preview names one that leaves since its entry is gone", async () => {
+    const { subscriptions } = room({ watchAll: false, counts: both() });
+    await subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
+    // As by a removal that died before the scope was written down.
+    await tables.remove(SubscriptionRow, SUBSCRIPTIONS_PARTITION, PAYMENTS);
+    const { leaves } = await subscriptions.previewWatchAll(false);
+    expect(leaves).toEqual([{ subscriptionId: PAYMENTS, name: "payments", vaults: 1, assets: 10 }]);
   });
 
   test("switching it off says what leaves before and enters it after; switching it on brings everything back", async () => {
@@ -459,6 +476,25 @@ describe("forgetting what left", () => {
     await subscriptions.forgetOutOfScope(admin);
     expect(forgotten).toEqual([PAYMENTS, CLAIMS]);
   });
+
+  test("so long the scope keeps when one left or was seen last, and what it is called", async () => {
+    const { subscriptions, settings, clock } = room({ watchAll: false });
+    await settings.update("retention", { outOfScopeRetentionDays: 2 }, admin);
+    await subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
+    await subscriptions.remove(PAYMENTS, admin);
+    for (const seen of [[{ subscriptionId: CLAIMS, displayName: "Claims" }], []]) {
+      await watchedIn({ subscriptions });
+      await subscriptions.discovered(seen, true);
+    }
+    const keptAfter = async (milliseconds: number) => {
+      clock.forward(milliseconds);
+      await subscriptions.forgetOutOfScope(admin);
+      const { left, discovered, unseenSince } = (await readScopeRow(tables))!;
+      return [left, discovered, unseenSince].map((kept) => Object.keys(kept));
+    };
+    expect(await keptAfter(2 * 86_400_000)).toEqual([[PAYMENTS], [CLAIMS], [CLAIMS]]);
+    expect(await keptAfter(1)).toEqual([[], [], []]);
+  });
 });
 
 describe("a store of an earlier version", () => {
@@ -489,6 +525,25 @@ describe("a store of an earlier version", () => {
       await settings.removeAll(admin);
       await subscriptions.refreshScope(admin);
       expect(await watchedIn({ subscriptions })).toEqual(wanted === "all" ? configured : "all");
+    }
+  });
+
+  test("all were watched where a scan came to its vaults; one that failed before tells nothing", async () => {
+    for (const status of ["completed", "partial", "timedOut", "failed"] as const) {
+      freshStore();
+      await tables.insert(Scans, SCAN_LIST, "a", {
+        scanId: "a",
+        mode: "full",
+        status,
+        trigger: "api",
+        requestedBy: "ada",
+        requestId: "request",
+        createdAt: "2026-11-20T10:00:00.000Z",
+        vaultsTotal: 0,
+        subscriptionOutcomes: [],
+      });
+      const told = status === "failed" ? undefined : true;
+      expect([status, await watchedAllBefore(tables, configWith({}))]).toEqual([status, told]);
     }
   });
 
