@@ -1,3 +1,6 @@
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { text } from "node:stream/consumers";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { USERS_PARTITION, User } from "../../shared/access/user.ts";
 import { CONFIGURATION_KEY, Configuration, SSO } from "../../shared/sso/configuration.ts";
@@ -101,6 +104,8 @@ describe("the configuration", () => {
     expect(await problemOf(instance.sso.disable(undefined, ADMINISTRATOR))).toBe("notFound");
     await deployment.configure(instance);
     await instance.sso.disable(undefined, ADMINISTRATOR);
+    const target = { type: "sso", id: "configuration" };
+    expect(deployment.events.at(-1)).toMatchObject({ type: "sso.disabled", outcome: "success", target });
     expect(await other.sso.configuration()).toMatchObject({ isEnabled: false, oidcClientSecretSet: true });
     await put({ isEnabled: true, autoCreateUsers: true });
     expect(await problemOf(signIn(instance, "uma"))).toBe("none");
@@ -317,6 +322,38 @@ describe("a test", () => {
       expect(await failing(client)).toContain(text);
       expect(await messageOf(deployment.configure(instance))).toContain("oidcIssuer: does not work");
     }
+  });
+
+  test("asks with all that a request with a code has: some providers look at that before they look at the secret", async () => {
+    const asked: URLSearchParams[] = [];
+    const server = createServer((request, response) => {
+      const issuer = `http://${request.headers.host}`;
+      const addresses = { authorization_endpoint: `${issuer}/in`, token_endpoint: `${issuer}/token` };
+      const answers: Record<string, object> = {
+        "/keys": { keys: [{ kty: "RSA" }] },
+        "/token": { error: "invalid_client" },
+      };
+      const answer = answers[request.url!] ?? { issuer, ...addresses, jwks_uri: `${issuer}/keys` };
+      void text(request).then((form) => {
+        if (request.url === "/token") asked.push(new URLSearchParams(form));
+        response.writeHead("error" in answer ? 400 : 200, { "content-type": "application/json" });
+        response.end(JSON.stringify(answer));
+      });
+    });
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    const host = `127.0.0.1:${(server.address() as AddressInfo).port}`;
+    const { sso } = deployment.start({ config: { PRIVATE_TARGET_HOSTS: [host] } });
+    const client = { oidcIssuer: `http://${host}`, oidcClientId: "client", oidcClientSecret: "wrong" };
+    const { checks } = await sso.test(client, ADMINISTRATOR, ORIGIN);
+    server.close();
+    expect(checks.map(({ name, passed }) => [name, passed])).toEqual([
+      ["document", true],
+      ["keys", true],
+      ["client", false],
+    ]);
+    expect(asked.map((form) => [...form].flatMap(([name, value]) => (value === "" ? [] : [name])).sort())).toEqual([
+      ["code", "code_verifier", "grant_type", "redirect_uri"],
+    ]);
   });
 
   test("uses the saved secret for the saved issuer and client only", async () => {

@@ -118,6 +118,7 @@ describe("a program", () => {
     ["PUT", "/auth/sso/config", { roleMapping: { a: "root" }, rolesClaim: "r" }, 400],
     ["PUT", "/auth/sso/config", { oidcIssuer: "x" }, 400],
     ["PUT", "/auth/sso/config", { oidcScopes: ["a b"] }, 400],
+    ["PUT", "/auth/sso/config", { samlIdpEntityId: "" }, 400],
     ["PUT", "/auth/sso/config", { allowedEmailDomains: ["@acme.example"] }, 400],
     ["PUT", "/auth/sso/config", { unknown: 1 }, 400],
     ["PUT", "/auth/sso/config", "[]", 400],
@@ -129,6 +130,13 @@ describe("a program", () => {
     const answer = await service.admin(method, path, body);
     expect(answer.status).toBe(status);
     if (status === 200) expect(answer.body.success).toBe(false);
+  });
+
+  test("that looks an issuer up by what is no issuer's address is told which member is wrong", async () => {
+    for (const issuerUrl of ["http://login.example.com", "https://login.example.com:8443"]) {
+      const { body } = await service.admin("POST", "/auth/sso/discover", { issuerUrl });
+      expect(body).toMatchObject({ code: "invalidRequest", errors: [{ path: "body.issuerUrl" }] });
+    }
   });
 
   test("changes the configuration it saw, and no other", async () => {

@@ -310,6 +310,10 @@ describe("the configuration", () => {
       "address true",
       "keys false",
     ]);
+    const samlIdpCertificates = [certificateUntil(400), certificateUntil(20)];
+    const { checks } = await instance.sso.test({ samlIdpCertificates }, ADMINISTRATOR, ORIGIN);
+    const day = new X509Certificate(samlIdpCertificates[0]!).validToDate.toISOString().split("T")[0];
+    expect(checks[1]!.detail).toBe(`Certificates: 2; the last one ends on ${day}.`);
     await expect(tried({ samlEntryPoint: "http://login.acme.example/" })).rejects.toMatchObject({
       code: "invalidRequest",
     });
