@@ -1,6 +1,8 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Assessment } from "../../shared/compliance/compliance.ts";
 import { assessmentDocument } from "../../shared/compliance/report/assessment-pdf.ts";
+import { drawTrend } from "../../shared/compliance/report/trend.ts";
+import { drawn } from "../support/drawn-pdf.ts";
 import { pdfText } from "../support/pdf-text.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { openRoom } from "./support.ts";
@@ -19,6 +21,7 @@ const textOf = async (scope: Partial<Assessment["scope"]>, history: Assessment["
   return await pdfText(await assessmentDocument(assessment, { days: 30, unreadableVaults: 0, unicodeFont: undefined }));
 };
 const subscriptions = (count: number) => Array.from({ length: count }, (_, at) => `Team-${at}`);
+const day = (date: string, score: number) => ({ date, score, passed: 1, failed: 1, total: 2, edition: 1 });
 /** As it reads, whatever line its words are on. */
 const flat = (text: string) => text.replaceAll(/\s+/g, " ");
 
@@ -38,9 +41,24 @@ test("the scope says whether applications of directories were looked at", async 
 });
 
 test("the trend has its first and its last day, and says how the score went", async () => {
-  const day = (date: string, score: number) => ({ date, score, passed: 1, failed: 1, total: 2, edition: 1 });
   const text = await textOf({}, [day("2026-11-19", 71.5), day("2026-11-20", 60), day("2026-11-21", 82.25)]);
   expect(text.split("\n")).toEqual(expect.arrayContaining(["0", "50", "100", "2026-11-19", "2026-11-21", "82.3"]));
   expect(flat(text)).toContain("3 days: 71.5 at first, 82.3 at last, between 60.0 and 82.3.");
   expect(flat(await textOf({}, [day("2026-11-21", 80)]))).toContain("There is one day's score only");
+});
+
+test("each figure of the trend's scale stands at the middle of its line", async () => {
+  const history = [day("2026-11-19", 71.5), day("2026-11-20", 60)];
+  const [page] = await drawn((sheet) => drawTrend(sheet, history));
+  const lines = page!.rules.filter(({ y, toY }) => y === toY);
+  const figures = page!.texts.filter(({ text }) => /^(0|50|100)$/.test(text));
+  expect(figures).toHaveLength(3);
+  // A figure is 0.7 of its size of 7.5 points high.
+  for (const [at, { y }] of figures.entries()) expect(Math.abs(y + (0.7 * 7.5) / 2 - lines[at]!.y)).toBeLessThan(1);
+});
+
+test("a reason names its controls once, whether its own text begins with them or not", async () => {
+  const text = flat(await textOf({}));
+  expect(text).toContain("secret-expired critical 8.6.3 has passwords of applications");
+  expect(text).toContain("vault-rbac medium 7.2.4, 7.2.5.1: Microsoft's regulatory policy sets");
 });

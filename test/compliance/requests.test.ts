@@ -1,6 +1,7 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 import { SEVERITIES } from "../../shared/compliance/check.ts";
 import { FRAMEWORK_IDS } from "../../shared/compliance/controls.ts";
+import { STATE, TOTALS_KEY, TotalsRows } from "../../shared/compliance/layout.ts";
 import type { AssetRecord } from "../../shared/inventory/asset.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
 import { startTableProxy, type TableProxy } from "../support/table-proxy.ts";
@@ -113,6 +114,14 @@ test("score, frameworks and the first page under every filter stay within seven 
     if (path.endsWith("()"))
       expect(filter).toMatch(/^PartitionKey eq '[^']+'( and RowKey g[te] '[^']+')?( and RowKey lt '[^']+')?$/);
   }
+});
+
+test("totals that can't be read are asked for once, before every vault's row is", async () => {
+  await room.scan(vault("kv"), assets("kv", 6));
+  await room.compliance.renewTotals();
+  const { sequence } = (await room.tables.get(TotalsRows, STATE, TOTALS_KEY))!;
+  await room.tables.put(TotalsRows, STATE, TOTALS_KEY, { sequence, totals: Buffer.from("garbage") });
+  expect(await asked(() => room.compliance.score())).toHaveLength(3);
 });
 
 test("of a thousand assets those that crossed a line are read, and no others", async () => {

@@ -5,6 +5,7 @@ import { CHECKS } from "../../shared/compliance/checks/all.ts";
 import { controlsOfCheck, FRAMEWORK_IDS } from "../../shared/compliance/controls.ts";
 import { Details, detailsKey, Findings, STATE } from "../../shared/compliance/layout.ts";
 import type { ViolationFilter } from "../../shared/compliance/violations.ts";
+import { encodeCursor } from "../../shared/http/paging.ts";
 import type { AssetRecord } from "../../shared/inventory/asset.ts";
 import type { VaultRecord } from "../../shared/inventory/vault.ts";
 import { createTables } from "../../shared/storage/tables.ts";
@@ -385,6 +386,17 @@ test("a cursor of other filters is refused, and so is one that was altered", asy
     code: "invalidCursor",
   });
   await expect(room.compliance.violations({}, at(`x${nextCursor}`))).rejects.toMatchObject({ code: "invalidCursor" });
+});
+
+test("where a call ended before the whole offset was skipped, its cursor skips the rest", async () => {
+  const room = await withOwners();
+  const filter = { owner: "ada" };
+  const all = await walk(room.compliance, filter);
+  const { nextCursor } = await room.compliance.violations(filter, firstPage(1));
+  const place = JSON.parse(Buffer.from(nextCursor!, "base64url").toString());
+  const cursor = encodeCursor({ ...place, s: 2 });
+  const { items } = await room.compliance.violations(filter, { limit: 1, offset: 0, cursor });
+  expect([items, items.length]).toEqual([all.slice(3, 4), 1]);
 });
 
 test("a vault with thousands of failing secrets is listed whole, in order, after a change as well", {

@@ -1,63 +1,14 @@
-import { readFile } from "node:fs/promises";
-import { createRequire } from "node:module";
-import { decodePDFRawStream, PDFArray, PDFDocument, type PDFRawStream } from "pdf-lib";
-import { beforeAll, expect, test } from "vitest";
-import { CONTENT_BOTTOM, type Column, MARGIN, numberPages, PADDING, PAGE, Sheet } from "../../shared/pdf/sheet.ts";
-import { Typesetter } from "../../shared/pdf/typesetter.ts";
-import { openTypeFromWoff } from "../../shared/pdf/woff.ts";
-
-/** What a page shows, in points from its lower left corner. */
-interface Drawn {
-  texts: { text: string; x: number; y: number }[];
-  boxes: { x: number; y: number; width: number; height: number }[];
-  rules: { x: number; y: number; toX: number; toY: number }[];
-}
-
-let font: Uint8Array;
-beforeAll(async () => {
-  const file = createRequire(import.meta.url).resolve("@fontsource/unifontex/files/unifontex-latin-400-normal.woff");
-  font = openTypeFromWoff(await readFile(file));
-});
-
-/** Draws on a new document, and reads from its content what each page shows. */
-async function drawn(draw: (sheet: Sheet, set: Typesetter, document: PDFDocument) => void): Promise<Drawn[]> {
-  const document = await PDFDocument.create();
-  const set = await Typesetter.create(document, font);
-  draw(new Sheet(document, set), set, document);
-  const read = await PDFDocument.load(await document.save());
-  return read.getPages().map(({ node }) => {
-    const streams = node.Contents();
-    if (!(streams instanceof PDFArray)) throw new Error("A page's content is no list of streams.");
-    const content = streams
-      .asArray()
-      .map((reference) => decodePDFRawStream(node.context.lookup(reference) as PDFRawStream).decode())
-      .map((bytes) => Buffer.from(bytes).toString("latin1"))
-      .join("\n");
-    const found = (pattern: RegExp) => [...content.matchAll(pattern)].map(([, ...groups]) => groups.map(Number));
-    return {
-      texts: [...content.matchAll(/1 0 0 1 (\S+) (\S+) Tm\n<(\w+)> Tj/g)].map(([, x, y, hex]) => ({
-        text: Buffer.from(hex!, "hex").toString("latin1"),
-        x: Number(x),
-        y: Number(y),
-      })),
-      boxes: found(/1 0 0 1 (\S+) (\S+) cm\n(?:1 0 0 1 0 0 cm\n)*0 0 m\n0 (\S+) l\n(\S+) \S+ l/g).map(
-        ([x, y, height, width]) => ({ x: x!, y: y!, width: width!, height: height! }),
-      ),
-      rules: found(/(\S+) (\S+) m\n(\S+) (\S+) l\nS/g).map(([x, y, toX, toY]) => ({
-        x: x!,
-        y: y!,
-        toX: toX!,
-        toY: toY!,
-      })),
-    };
-  });
-}
+import { expect, test } from "vitest";
+import { CONTENT_BOTTOM, type Column, MARGIN, numberPages, PADDING, PAGE } from "../../shared/pdf/sheet.ts";
+import { drawn } from "../support/drawn-pdf.ts";
 
 const COLUMNS: Column[] = [
   { title: "Vault", width: 100 },
   { title: "Assets", width: 60, right: true },
 ];
 const SIZE = 8;
+/** The grey of all rules. */
+const RULE = "0.8 0.82 0.85";
 
 test("a row's texts stand inside of its stripe, numbers at the right, and a rule ends it", async () => {
   let end = 0;
@@ -80,7 +31,7 @@ test("a row's texts stand inside of its stripe, numbers at the right, and a rule
   expect([vault!.x, location!.x, assets!.y]).toEqual([MARGIN + PADDING, MARGIN + PADDING, vault!.y]);
   // A figure of Helvetica is 0.556 of its size wide.
   expect(assets!.x + 0.556 * SIZE).toBeCloseTo(MARGIN + 160 - PADDING);
-  expect(page!.rules).toEqual([{ x: MARGIN, y: end, toX: MARGIN + 160, toY: end }]);
+  expect(page!.rules).toEqual([{ x: MARGIN, y: end, toX: MARGIN + 160, toY: end, color: RULE }]);
 });
 
 test("text goes on on the next page before it reaches the foot, and not earlier", async () => {
@@ -122,10 +73,11 @@ test("every page has its number below a rule that is below the content", async (
   for (const [index, { texts, rules }] of pages.entries()) {
     const foot = texts.slice(-2);
     expect(foot.map(({ text }) => text)).toEqual(["Compliance of Acme", `Page ${index + 1} of 2`]);
-    expect(rules).toEqual([{ x: MARGIN, y: rules[0]!.y, toX: PAGE.width - MARGIN, toY: rules[0]!.y }]);
-    expect(rules[0]!.y).toBeLessThan(CONTENT_BOTTOM);
+    const { y: at } = rules[0]!;
+    expect(rules).toEqual([{ x: MARGIN, y: at, toX: PAGE.width - MARGIN, toY: at, color: RULE }]);
+    expect(at).toBeLessThan(CONTENT_BOTTOM);
     for (const { y } of foot) {
-      expect(y + 8).toBeLessThan(rules[0]!.y);
+      expect(y + 8).toBeLessThan(at);
       expect(y).toBeGreaterThan(0);
     }
     expect(foot[1]!.x).toBeGreaterThan(PAGE.width / 2);
