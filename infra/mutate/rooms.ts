@@ -12,6 +12,7 @@ const FURTHER_TESTS: Record<string, string[]> = {
     "test/discovery/scan.test.ts",
     "test/http/requests.test.ts",
     "test/subscriptions/scope.test.ts",
+    "test/applications/inventory.test.ts",
   ],
   licensing: ["test/http/access.test.ts"],
   settings: ["test/governance/settings.test.ts", "test/docs/tables.test.ts"],

@@ -44,7 +44,7 @@ const RUNS = IS_CAMPAIGN ? 100 : 12;
 
 let storage: TestStorage;
 beforeAll(async () => {
-  storage = await openStorage(["schedules", "upgraded", "moments", "largest", "before", "sizes"]);
+  storage = await openStorage(["schedules", "upgraded", "moments", "largest", "before", "sizes", "next"]);
 });
 afterAll(() => storage?.stop());
 
@@ -268,6 +268,18 @@ test("a store without totals is counted from its vaults once, and from the total
   await scan(room, held, "kv-a", [3 * DAY]);
   await expectRight(room, held, START, { status: "critical" });
   expect(room.counts).toEqual({ readings: 11, walks: 3 });
+});
+
+test("what ends next is told exactly where that which the totals know to end sooner has gone", async () => {
+  const room = roomOn("next");
+  const held: Held = new Map();
+  const days = (from: number) => Array.from({ length: 12 }, (_, at) => (from + at) * DAY);
+  await scan(room, held, "kv-a", days(1));
+  await scan(room, held, "kv-b", days(40));
+  await renewTotals(room.tables, momentAt(START));
+  await scan(room, held, "kv-a", []);
+  await expectRight(room, held, START, {});
+  expect(room.counts.walks).toBe(0);
 });
 
 test("of many vaults the largest are exact, whichever grow, shrink, leave the scope or were written by a version before", async () => {

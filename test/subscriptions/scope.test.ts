@@ -299,6 +299,16 @@ describe("the inventory in numbers, its changes and versions", () => {
     expect(denied.body.detail).toContain("Key Vault Reader");
   });
 
+  test("a vault that the last scan could not read is counted as such in its subscription until one can", async () => {
+    const unreadable = async () => (await subscription(ALPHA)).counts.vaultsUnreadable;
+    service.cloud.control.addFault({ match: { vault: "kv-alpha" }, action: { kind: "deny" } });
+    expect((await service.scan({ mode: "full" })).status).toBe("failed");
+    service.cloud.control.clearFaults();
+    expect(await unreadable()).toBe(1);
+    expect((await service.scan({ mode: "force" })).status).toBe("completed");
+    expect(await unreadable()).toBe(0);
+  });
+
   test.each([
     ["/api/assets/discovery/assets?expiresAfter=2026-11-22&expiresBefore=2026-11-22", "query.expiresBefore"],
     ["/api/assets/discovery/assets?counted=true&outOfScope=true", "query.outOfScope"],
