@@ -123,6 +123,8 @@ test("clients learn where to send what, and by which credential, cookie and head
   });
   const list = document.paths["/api/assets/discovery/assets"]!.get!;
   expect(list).toMatchObject({ responses: { 200: { "x-other-media-types": ["text/csv"] } } });
+  const signIn = document.paths["/auth/sso/login"]!.get!;
+  expect(signIn).toMatchObject({ responses: { 400: { "x-other-media-types": ["text/html"] } } });
   const text = { description: described, schema: { type: "string" } };
   expect(list.responses["200"]!.headers).toEqual({
     "X-Request-Id": text,

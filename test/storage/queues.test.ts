@@ -2,6 +2,7 @@ import { QueueClient } from "@azure/storage-queue";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { createQueues, type Queues } from "../../shared/storage/queues.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
+import { startTableProxy } from "../support/table-proxy.ts";
 
 let azurite: TestStorage;
 let queues: Queues;
@@ -50,6 +51,22 @@ test("a credential that could not be had is asked for again at the next message"
   for (let tries = 1; tries <= 2; tries++) {
     await expect(away.send("work", {})).rejects.toThrow("no identity yet");
     expect(asked).toBe(tries);
+  }
+});
+
+test("a busy service is asked again after a pause that doubles", async () => {
+  const pauses: number[] = [];
+  const warn = (_: string, fields?: Record<string, unknown>) => void pauses.push(Number(fields?.pauseMs));
+  const proxy = await startTableProxy(azurite.connectionString(), "Queue");
+  proxy.fail(["ServerBusy", "ServerBusy"]);
+  const log = { debug() {}, info() {}, warn, error() {} };
+  await createQueues({ connectionString: proxy.connectionString }, { log }).send("busy", { n: 1 });
+  await proxy.stop();
+  expect(pauses).toHaveLength(2);
+  // From half of a pause to the whole of it, so that those who were refused together don't come back together.
+  for (const [index, pause] of pauses.entries()) {
+    expect(pause).toBeGreaterThanOrEqual(250 * 2 ** index);
+    expect(pause).toBeLessThanOrEqual(500 * 2 ** index);
   }
 });
 

@@ -232,6 +232,18 @@ describe("a record that somebody wrote into the table", () => {
     expect(await room.settled(again.recordId)).toMatchObject({ state: "inSync" });
   });
 
+  test("is kept where its row holds again by the time it is deleted, and who asked is told", async () => {
+    const record = await room.record();
+    await room.drainAll();
+    await tamper(record.rowKey);
+    room.whenEntered = ({ outcome }) =>
+      outcome === "intent" ? tamper(record.rowKey, record.targetName) : Promise.resolve();
+    expect(await refused(room.sync.remove(record.recordId, false, undefined, caller))).toEqual(["conflict"]);
+    room.whenEntered = undefined;
+    expect(await room.sync.get(record.recordId)).toMatchObject({ state: "inSync" });
+    expect(await room.kinds(record.recordId)).toEqual(["created"]);
+  });
+
   test("goes on when its row holds again", async () => {
     const record = await tamperedAndRun();
     const { recordId, targetName } = record;

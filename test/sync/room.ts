@@ -69,13 +69,18 @@ export function openRoom({ cloud, connectionString, storage, ...options }: RoomO
     reachable: async () => {},
   };
 
+  async function enter(event: AuditEvent): Promise<void> {
+    events.push(event);
+    await room.whenEntered?.(event);
+  }
+
   function instance(steps: Steps = { taken: 0 }): Sync {
     const isCounted = (name: string) => name !== "pages";
     const vaultSecrets: VaultSecretsClients = { open: (vault) => mortal(clients.open(vault), steps) };
     return createSync({
       tables: mortal<Tables>(tables, steps, isCounted),
       queues: mortal(queues, steps),
-      audit: mortal({ append: async (event: AuditEvent) => void events.push(event) }, steps),
+      audit: mortal({ append: enter }, steps),
       config,
       licensing: { tier: async () => licence.tier },
       vault,
@@ -98,6 +103,8 @@ export function openRoom({ cloud, connectionString, storage, ...options }: RoomO
     licence,
     instance,
     sync: first,
+    /** What happens while an entry of the audit log is written. */
+    whenEntered: undefined as ((event: AuditEvent) => Promise<void>) | undefined,
 
     /** Has so many milliseconds pass, for leases too where storage's time can be moved. */
     async pass(milliseconds: number): Promise<void> {

@@ -1,8 +1,11 @@
+import { expect, test } from "vitest";
 import type { FaultAction } from "../../../infra/local/cloud/faults.ts";
 import { createIdentity } from "../../../shared/azure/identity.ts";
-import { createVaultSecrets } from "../../../shared/azure/vault-secrets.ts";
+import { createVaultSecrets, type SecretVersion, type VaultSecrets } from "../../../shared/azure/vault-secrets.ts";
 import { systemClock } from "../../../shared/runtime.ts";
+import { azureTarget } from "../../../shared/sync/providers/azure/target.ts";
 import { providerDependencies } from "../../../shared/sync/providers/dependencies.ts";
+import { markId } from "../../../shared/sync/providers/mark.ts";
 import { providerOf } from "../../../shared/sync/providers/providers.ts";
 import { liveIn } from "../../azure/live-cloud.ts";
 import { IMPATIENT, recordingLog } from "../../azure/services.ts";
@@ -57,4 +60,28 @@ providerSuite("azure", async () => {
     },
     stop: () => cloud.stop(),
   };
+});
+
+test("among versions of one second it knows its own by those that it was written over, as many as a tag can name", async () => {
+  const mark = { recordId: "01K00000000000000000000000", sourceVersion: "1", source: "kv-shop/password" };
+  const signal = AbortSignal.timeout(5000);
+  const knowsItsOwn = async (others: number) => {
+    const versions = Array.from({ length: others }, (_, at): SecretVersion => {
+      const version = String(at).padStart(8, "0").repeat(4);
+      return { name: "copy", version, enabled: true, tags: {}, createdOn: 1_800_000_000, managed: false };
+    });
+    const vault: Pick<VaultSecrets, "versions" | "write"> = {
+      versions: async () => versions,
+      async write(_name, { tags = {} }) {
+        expect(Math.max(...Object.values(tags).map((value) => value.length))).toBeLessThanOrEqual(256);
+        const made = { ...versions[0]!, version: "f".repeat(32), tags };
+        versions.push(made);
+        return made;
+      },
+    };
+    const target = azureTarget(async () => vault as VaultSecrets);
+    await target.put("copy", "value", mark, await target.describe("copy", signal), signal);
+    return (await target.describe("copy", signal)).holds === markId(mark);
+  };
+  expect([await knowsItsOwn(28), await knowsItsOwn(29)]).toEqual([true, false]);
 });
