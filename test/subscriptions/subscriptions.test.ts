@@ -16,6 +16,7 @@ import { recordingLog } from "../azure/services.ts";
 import { vaultRecord, writeVault } from "../inventory/records.ts";
 import { admin, configWith, problemOf, recordingAudit, stillClock } from "../settings/support.ts";
 import { openStorage, type TestStorage } from "../support/storage.ts";
+import { startTableProxy } from "../support/table-proxy.ts";
 
 const PAYMENTS = "11111111-1111-4111-8111-111111111111";
 const CLAIMS = "22222222-2222-4222-8222-222222222222";
@@ -396,6 +397,19 @@ describe("watchAll", () => {
     expect((await shown())[0]).toEqual(["Claims", true, null]);
   });
 
+  test("what the scope that was read last says already costs no request to be told again", async () => {
+    const proxy = await startTableProxy(azurite.connectionString(`subscriptions${account++}`));
+    tables = createTables({ connectionString: proxy.connectionString });
+    const { subscriptions } = room({ counts: both() });
+    await watchedIn({ subscriptions });
+    await subscriptions.discovered(seen, true);
+    expect((await subscriptions.watched()).discovered).toEqual([PAYMENTS, CLAIMS]);
+    const before = proxy.requests.length;
+    await subscriptions.discovered(seen, true);
+    expect(proxy.requests.slice(before)).toEqual([]);
+    await proxy.stop();
+  });
+
   test("what the identity does not see any more is named with what to do, and can be forgotten", async () => {
     const { subscriptions, counts, forgotten } = room({ counts: both() });
     await watchedIn({ subscriptions });
@@ -475,6 +489,21 @@ describe("forgetting what left", () => {
     busy.clear();
     await subscriptions.forgetOutOfScope(admin);
     expect(forgotten).toEqual([PAYMENTS, CLAIMS]);
+  });
+
+  test("where several can't be, the failures of all are told", async () => {
+    const counts = new Map([PAYMENTS, CLAIMS].map((id) => [id, holding(1, 1)]));
+    const { subscriptions, clock } = room({
+      watchAll: false,
+      counts,
+      forget: async (id) => Promise.reject(new Problem("conflict", `A worker writes ${id}.`)),
+    });
+    await subscriptions.refreshScope(admin);
+    clock.forward(1000 * 86_400_000);
+    await expect(subscriptions.forgetOutOfScope(admin)).rejects.toMatchObject({
+      message: "2 subscriptions could not be forgotten",
+      errors: [PAYMENTS, CLAIMS].map((id) => ({ message: `A worker writes ${id}.` })),
+    });
   });
 
   test("so long the scope keeps when one left or was seen last, and what it is called", async () => {
