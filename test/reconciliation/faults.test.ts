@@ -8,9 +8,9 @@ import { expiryKey, nameKey, partitions } from "../../shared/inventory/layout.ts
 import { VAULTS as VAULTS_PARTITION, Vaults, vaultInSubscriptionKey } from "../../shared/inventory/vault.ts";
 import { withoutKeys } from "../../shared/storage/entity.ts";
 import { DAY_SECONDS } from "../../shared/time.ts";
-import { vaultRecord } from "../inventory/records.ts";
+import { vaultRecord, writeVault } from "../inventory/records.ts";
 import { Service } from "../support/service.ts";
-import { openStorage } from "../support/storage.ts";
+import { openStorage, type TestStorage } from "../support/storage.ts";
 import { columnsOf, companyOf, differences, openRoom, type Room, SUBSCRIPTIONS, snapshot } from "./room.ts";
 
 const COPIED = Array.from({ length: 12 }, (_, at) => `kv-copied-${at}`);
@@ -301,18 +301,40 @@ describe("the reconciliation", () => {
   }, 600_000);
 });
 
-test("a copy of a vault's row is taken away where no vault is left at all", async () => {
-  const storage = await openStorage();
-  try {
-    const empty = openRoom(storage.connectionString());
-    const copy = vaultInSubscriptionKey(SUBSCRIPTIONS[0], "kv-last");
-    await empty.tables.put(Vaults, VAULTS_PARTITION, copy, vaultRecord("kv-last", SUBSCRIPTIONS[0]));
-    await empty.walk();
-    expect(await empty.tables.get(Vaults, VAULTS_PARTITION, copy)).toBeUndefined();
-    expect((await empty.reconciliation.status()).newest).toMatchObject({ vaults: 0, mended: { extra: 1 }, left: [] });
-  } finally {
-    await storage.stop();
-  }
+describe("a copy of a vault's row", () => {
+  let storage: TestStorage;
+  beforeAll(async () => {
+    storage = await openStorage(["empty", "written"]);
+  });
+  afterAll(() => storage.stop());
+  const record = vaultRecord("kv-last", SUBSCRIPTIONS[0]);
+  const key = vaultInSubscriptionKey(record.subscriptionId, record.name);
+
+  test("is taken away where no vault is left at all", async () => {
+    const { tables, reconciliation, walk } = openRoom(storage.connectionString("empty"));
+    await tables.put(Vaults, VAULTS_PARTITION, key, record);
+    await walk();
+    expect(await tables.get(Vaults, VAULTS_PARTITION, key)).toBeUndefined();
+    expect((await reconciliation.status()).newest).toMatchObject({ vaults: 0, mended: { extra: 1 }, left: [] });
+  });
+
+  test("is looked at once more where its vault is written during the look, and nothing is entered that is no fault", async () => {
+    const { tables, writer, reconciliation, walk, events } = openRoom(storage.connectionString("written"));
+    await writeVault(writer, record, []);
+    await tables.remove(Vaults, VAULTS_PARTITION, key);
+    const { get } = tables;
+    let looks = 0;
+    Object.assign(tables, {
+      get: async (...of: Parameters<typeof get>) => {
+        const found = await get(...of);
+        if (of[2] === key && ++looks === 2) await writer.touch(await writer.known(record.name), record);
+        return found;
+      },
+    });
+    await walk();
+    expect([looks, events]).toEqual([3, []]);
+    expect((await reconciliation.status()).newest).toMatchObject({ mended: { missing: 0 }, left: [] });
+  });
 });
 
 /** An asset whose own row was lost comes back with the instant of the scan that saw it again. */
