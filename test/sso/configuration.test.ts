@@ -209,7 +209,10 @@ describe("a client secret", () => {
     expect(events()).toHaveLength(0);
     deployment.pass(25 * HOUR);
     await other.sso.cleanUp(system);
-    expect(events().map(({ outcome }) => outcome)).toEqual(["intent", "success"]);
+    expect(events().map(({ outcome, target }) => [outcome, target?.type])).toEqual([
+      ["intent", "sso"],
+      ["success", "sso"],
+    ]);
     const removed = secrets().at(-1) as string;
     expect(deployments.cloud.control.secretValue("kv-lifecycle-service", removed)).toBeUndefined();
     await other.sso.cleanUp(system);

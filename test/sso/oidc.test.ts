@@ -103,6 +103,19 @@ describe("a sign-in", () => {
     await signIn(instance, "uma");
     expect(reads() - before).toBe(2);
   });
+
+  test("has the provider's document read at most once in ten minutes", async () => {
+    const reads = () => deployments.cloud.control.counts()["oidc.discovery"] ?? 0;
+    const before = reads();
+    const begin = () => other.sso.begin("/", ORIGIN, HERE);
+    for (let time = 0; time < 3; time++) await begin();
+    deployment.pass(9.5 * MINUTES);
+    await begin();
+    expect(reads() - before).toBe(1);
+    deployment.pass(0.5 * MINUTES + 1);
+    await begin();
+    expect(reads() - before).toBe(2);
+  });
 });
 
 describe("an answer of the provider", () => {
@@ -172,6 +185,7 @@ describe("an answer of the provider", () => {
     deployments.cloud.control.clearFaults();
     deployments.cloud.control.addFault({ match: { operation: "oidc.token" }, action: { kind: "fail", status: 500 } });
     expect(await problemOf(signIn(instance, "uma"))).toBe("unavailable");
+    expect(deployment.refusals()).toEqual(["providerUnreachable request", "providerUnreachable status"]);
     deployments.cloud.control.clearFaults();
     deployments.cloud.control.addFault({ match: { operation: "oidc.discovery" }, action: { kind: "reset" } });
     expect(await problemOf(deployment.start().sso.begin("/", ORIGIN, HERE))).toBe("unavailable");

@@ -268,6 +268,8 @@ describe("the configuration", () => {
     ["samlIdpCertificates.0", { samlIdpCertificates: [ellipticCertificate()] }],
     ["samlIdpMetadataXml", { samlIdpMetadataXml: "<!DOCTYPE a [<!ENTITY b 'c'>]><a>&b;</a>" }],
     ["samlIdpEntityId", { samlIdpMetadataXml: "<a/>", samlIdpEntityId: "both" }],
+    ["samlEntryPoint", { samlIdpMetadataXml: "<a/>", samlEntryPoint: "https://login.acme.example/saml" }],
+    ["samlIdpCertificates", { samlIdpMetadataXml: "<a/>", samlIdpCertificates: ["both"] }],
     ["samlEntryPoint", { providerType: "saml", isEnabled: true }],
     ["samlIdpEntityId", { providerType: "saml", isEnabled: true, samlEntryPoint: "https://login.acme.example/saml" }],
     [
