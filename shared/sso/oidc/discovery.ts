@@ -64,12 +64,6 @@ export type DiscoveryDocument = z.infer<typeof DiscoveryDocument>;
 /** There is no discovery document to be had. The message is ours alone. */
 export class NoDiscoveryDocument extends Error {
   override readonly name = "NoDiscoveryDocument";
-  /** Whether something answered. */
-  readonly answered: boolean;
-  constructor(message: string, answered: boolean) {
-    super(message);
-    this.answered = answered;
-  }
 }
 
 /**
@@ -84,24 +78,24 @@ export async function fetchDiscoveryDocument(issuer: string, outgoing: Outgoing)
   const document = DiscoveryDocument.safeParse(jsonOf(answer));
   if (!document.success) {
     const members = [...new Set(document.error.issues.map(({ path }) => String(path[0] ?? "")))].join(", ");
-    throw new NoDiscoveryDocument(`The discovery document lacks or has unusable members: ${members}.`, true);
+    throw new NoDiscoveryDocument(`The discovery document lacks or has unusable members: ${members}.`);
   }
   return document.data;
 }
 
 function jsonOf({ status, headers, body, whole }: OutgoingAnswer): unknown {
   if (status >= 300 && status < 400) {
-    throw new NoDiscoveryDocument("The issuer answered with a redirect, and none is followed.", true);
+    throw new NoDiscoveryDocument("The issuer answered with a redirect, and none is followed.");
   }
-  if (status !== 200) throw new NoDiscoveryDocument(`The issuer answered ${status}.`, true);
-  if (!whole) throw new NoDiscoveryDocument("The issuer answered more than 256 KiB.", true);
+  if (status !== 200) throw new NoDiscoveryDocument(`The issuer answered ${status}.`);
+  if (!whole) throw new NoDiscoveryDocument("The issuer answered more than 256 KiB.");
   if (!/^application\/([\w.-]+\+)?json\b/i.test(headers["content-type"] ?? "")) {
-    throw new NoDiscoveryDocument("The issuer did not answer JSON.", true);
+    throw new NoDiscoveryDocument("The issuer did not answer JSON.");
   }
   try {
     return JSON.parse(body.toString("utf8"));
   } catch {
-    throw new NoDiscoveryDocument("The issuer did not answer JSON.", true);
+    throw new NoDiscoveryDocument("The issuer did not answer JSON.");
   }
 }
 
@@ -155,7 +149,7 @@ export function createDiscovery(deps: {
       if (kept?.issuer === issuer && now < kept.until && kept.until - now <= KEPT_MS) return kept.document;
       const document = await fetchDiscoveryDocument(issuer, outgoing);
       const [problem] = unusable(document, issuer, allowed);
-      if (problem !== undefined) throw new NoDiscoveryDocument(problem, true);
+      if (problem !== undefined) throw new NoDiscoveryDocument(problem);
       kept = { issuer, until: now + KEPT_MS, document };
       return document;
     },
