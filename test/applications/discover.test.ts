@@ -1,6 +1,8 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { appIdOf, keyIdOf } from "../../infra/local/cloud/company/applications.ts";
+import type { ReadApplication } from "../../shared/applications/read.ts";
+import { contentsOf } from "../../shared/applications/write.ts";
 import type { Config } from "../../shared/config/config.ts";
 import { liveIn } from "../azure/live-cloud.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
@@ -198,4 +200,13 @@ describe("a discovery", () => {
     live.cloud.control.addFault({ match: { operation: "graph.applicationsDelta" }, action: { kind: "deny" } });
     expect(await deployment.scheduled("changes", process)).toMatchObject({ mode: "full", status: "completed" });
   });
+});
+
+test("applications that come in another order are nothing new", () => {
+  const some = ["b", "c", "a"].map((appId): [string, ReadApplication] => [
+    appId,
+    { appId, objectId: appId, kind: "application", displayName: "App", credentials: [] },
+  ]);
+  expect(contentsOf(new Map(some.toReversed()))).toBe(contentsOf(new Map(some)));
+  expect(contentsOf(new Map(some.slice(1)))).not.toBe(contentsOf(new Map(some)));
 });

@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, expect, onTestFinished, test } from "vitest";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { appIdOf } from "../../infra/local/cloud/company/applications.ts";
 import { Dice } from "../../infra/local/cloud/company/dice.ts";
@@ -17,7 +17,7 @@ import { BUCKETS, bucketOf, holderName } from "../../shared/inventory/holder.ts"
 import { partitions } from "../../shared/inventory/layout.ts";
 import { withoutKeys } from "../../shared/storage/entity.ts";
 import type { Tables } from "../../shared/storage/tables.ts";
-import { liveIn } from "../azure/live-cloud.ts";
+import { configIn, liveIn } from "../azure/live-cloud.ts";
 import { IS_CAMPAIGN, SEED } from "../support/cases.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
 import { startTableProxy } from "../support/table-proxy.ts";
@@ -226,6 +226,33 @@ test.each([
   expect(failed!.failures.map(({ list }) => list)).toEqual(["applications", "servicePrincipals"]);
   live.cloud.control.clearFaults();
   expect(await deployment.scheduled("full", process)).toMatchObject({ status: "completed", ...truth() });
+});
+
+test("a discovery that can't sign in says so, and what was known stays", async () => {
+  await deployment.start().applications.discover(caller);
+  deployment.messages.length = 0;
+  const config = configIn(live.cloud, "another-secret");
+  expect(await new Deployment(deployment.connectionString, { ...live, config }).scheduled("full")).toMatchObject({
+    status: "failed",
+    ...truth(),
+    failures: [{ list: "applications", code: "unauthenticated", remedy: expect.stringMatching(/./) }],
+  });
+});
+
+test("service principals that can't be listed stay as they were known for 7 days", async () => {
+  const name = "Signs SAML";
+  live.cloud.control.directory.putApplication({ name, samlSigning: { expiresInDays: 90 } });
+  onTestFinished(() => void live.cloud.control.directory.removeApplication(appIdOf(name)));
+  await deployment.start().applications.discover(caller);
+  deployment.messages.length = 0;
+  live.cloud.control.addFault({ match: { operation: "graph.listServicePrincipals" }, action: { kind: "deny" } });
+  const known = async (ahead: number) => {
+    const process = deployment.start({ ahead });
+    expect(await deployment.scheduled("full", process)).toMatchObject({ status: "partial" });
+    return (await process.applications.get(appIdOf(name))).app.credentials.length;
+  };
+  expect(await known(7 * DAY_MS - HOUR_MS)).toBeGreaterThan(0);
+  expect(await known(7 * DAY_MS + HOUR_MS)).toBe(0);
 });
 
 test("without a licence nothing begins, and credentials leave counts and say so; what began ends", async () => {

@@ -196,22 +196,38 @@ test("a credential has one id, which leads to it and to nothing else", async () 
   expect(first).toContain(views[0]!.credential!.appId);
 });
 
+/** What the inventory has of one secret of an application. */
+function assetOf(given: Partial<ReadApplication["credentials"][number]>, holder: { tenantDomain?: string } = {}) {
+  const credential = {
+    keyId: "k-1",
+    kind: "secret",
+    of: "application",
+    displayName: undefined,
+    hint: undefined,
+    thumbprint: undefined,
+    startsOn: undefined,
+    expiresOn: undefined,
+    ...given,
+  };
+  const app = { appId: "a-1", displayName: "Shop", credentials: [credential] } as unknown as ReadApplication;
+  const [asset] = assetsOfApplication(app, {
+    name: "h",
+    source: "b2c",
+    tenantId: "t-1",
+    now: "2026-11-21T10:00:00.000Z",
+    ...holder,
+  });
+  return asset!;
+}
+
 test.each([{ tenantDomain: "contoso.onmicrosoft.com" }, {}])(
   "a credential has the domain of its tenant: %j",
   (given) => {
-    const credential = {
-      keyId: "k-1",
-      kind: "secret" as const,
-      of: "application" as const,
-      displayName: undefined,
-      hint: undefined,
-      thumbprint: undefined,
-      startsOn: undefined,
-      expiresOn: undefined,
-    };
-    const app = { appId: "a-1", displayName: "Shop", credentials: [credential] } as unknown as ReadApplication;
-    const holder = { name: "h", source: "b2c", tenantId: "t-1", now: "2026-11-21T10:00:00.000Z", ...given } as const;
-    const [asset] = assetsOfApplication(app, holder);
-    expect(asset!.credential!.tenantDomain).toBe(given.tenantDomain);
+    expect(assetOf({}, given).credential!.tenantDomain).toBe(given.tenantDomain);
   },
 );
+
+test("a credential was created when it begins to hold, where that is known", () => {
+  expect(assetOf({ startsOn: 1_700_000_000 })).toMatchObject({ createdOn: 1_700_000_000, notBefore: 1_700_000_000 });
+  expect(assetOf({}).createdOn).toBeUndefined();
+});
