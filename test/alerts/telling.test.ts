@@ -392,6 +392,18 @@ describe("snoozes", () => {
     expect(mails()[2]!.plainText).toContain("Threshold: 7 days");
   });
 
+  test("one that ends says nothing of an asset that is far from its end by then", async () => {
+    const { rule, mails } = await room.mailRule();
+    const { snoozes } = room.instance();
+    await room.scanned("kv-a", [{ name: "one", expiresInDays: 5 }]);
+    const until = new Date(Date.parse(START) + 2 * DAY_MS);
+    await snoozes.create({ ruleId: rule.ruleId, assetId: "kv-a.secret.one", reason: "Renewed soon", until }, caller);
+    await run(0);
+    await room.scanned("kv-a", [{ name: "one", expiresInDays: 365 }]);
+    await run(3);
+    expect(mails()).toEqual([]);
+  });
+
   test("ending one by hand is felt at the next run", async () => {
     const { rule, mails } = await room.mailRule();
     await room.scanned("kv-a", [{ name: "one", expiresInDays: 5 }]);

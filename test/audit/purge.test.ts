@@ -1,5 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { sha256 } from "../../shared/audit/canonical.ts";
+import { Digest } from "../../shared/audit/chain/digest.ts";
+import { claimsOf, signingKey, signStatement } from "../../shared/audit/chain/signing.ts";
 import { intervalFrom, intervalName } from "../../shared/audit/interval.ts";
 import { DigestRow, EntryRow, IndexRow, ManifestRow } from "../../shared/audit/rows.ts";
 import { verifyExport } from "../../shared/audit/verify/verify-export.ts";
@@ -109,6 +111,21 @@ test("purging again goes on where the last one ended, and both are reported", as
     ["2026-11-21T10:00Z", "admin"],
     [intervalName(Date.parse(first.purgedTo!)), "system"],
   ]);
+});
+
+test("what is too much for one call is left to the next, and the answer says that there is more", async () => {
+  const room = await oldRoom();
+  for (const interval of ["2026-11-21T10:00Z", "2026-11-21T10:10Z"]) {
+    const stored = (await room.tables.get(DigestRow, "digests", interval))!;
+    const digest = { ...claimsOf(Digest, stored.digest)!, entries: 60_000 };
+    await room.tables.replace(DigestRow, {
+      ...stored,
+      digest: signStatement("audit-digest", digest, signingKey(room.keys[0]!)),
+    });
+  }
+  const first = { digests: 1, entries: 60_000, more: true, purgedTo: "2026-11-21T10:10:00.000Z", stoppedAt: null };
+  expect(await room.audit.purge(2, caller)).toMatchObject(first);
+  expect(await room.audit.purge(2, caller)).toMatchObject({ more: false, stoppedAt: null });
 });
 
 test("an interval whose digest is not genuine is kept, with all that follows", async () => {

@@ -5,6 +5,7 @@ import { appIdOf, keyIdOf, objectIdOf, secretValueOf } from "../../infra/local/c
 import type { Company } from "../../infra/local/cloud/company/company.ts";
 import { createGraph, type Graph } from "../../shared/azure/graph.ts";
 import { readKeySet } from "../../shared/azure/graph-answers.ts";
+import { graphFailure } from "../../shared/azure/graph-failures.ts";
 import type { ApplicationChanges } from "../../shared/azure/graph-objects.ts";
 import { createIdentity } from "../../shared/azure/identity.ts";
 import { createSignInProof, type ProveSignIn } from "../../shared/azure/sign-in-proof.ts";
@@ -395,6 +396,17 @@ function inDaysAbout(days: number): number {
   const wanted = inDays(days);
   return expect.toSatisfy((value: number) => Math.abs(value - wanted) < 60) as number;
 }
+
+test("a limit of Graph is one, whatever else the answer says", () => {
+  const body = JSON.stringify({ error: { code: "Directory_ConcurrencyViolation" } });
+  const header = (name: string) => (name === "retry-after" ? "7" : undefined);
+  const target = { operation: "add a secret", resource: "application" };
+  expect(graphFailure({ status: 429, body, header }, target)).toMatchObject({
+    code: "throttled",
+    retryAfterSeconds: 7,
+    remedy: "Nothing to mend: it is tried again later.",
+  });
+});
 
 test("a key of a custom policy shows its certificate's thumbprint, in upper-case hexadecimal, where it is one", () => {
   const x5t = Buffer.from("00ab".repeat(10), "hex").toString("base64url");
