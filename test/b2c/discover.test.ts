@@ -157,7 +157,7 @@ describe("by the timer", () => {
     const { message } = room.messages.shift()!;
     await room.b2c.failed(message, caller);
     const run = await room.b2c.run(row.tenantId, message.runId!);
-    expect(run).toMatchObject({ status: "failed", failures: [{ code: "internal" }] });
+    expect(run).toMatchObject({ status: "failed", failures: [{ list: "signIn", code: "internal" }] });
     expect(Date.parse(run.finishedAt!)).toBeGreaterThanOrEqual(Date.parse(run.failures[0]!.at));
     expect((await room.b2c.get(row.tenantId)).status).toMatchObject({ ended: "failed", failures: run.failures });
     expect(room.events.at(-1)).toMatchObject({ type: "b2cTenant.discovered", outcome: "failure" });

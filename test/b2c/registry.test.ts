@@ -1,3 +1,4 @@
+import { hash } from "node:crypto";
 import { TableClient } from "@azure/data-tables";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
@@ -209,20 +210,32 @@ describe("a registration", () => {
     await room.register("outlet");
   });
 
+  test("keeps its secret under a name by which every version of the service finds it", async () => {
+    const { row } = await room.register("outlet");
+    const use = hash("sha256", JSON.stringify(["b2c", row.tenantId, row.clientId]));
+    expect(row.clientSecret.id).toMatch(new RegExp(`-${use.slice(0, 32)}$`));
+  });
+
   test("knows when its secret ends from the tenant, or as it was told", async () => {
     const { row } = await room.register("partners");
-    const ends = async () => {
+    const inDays = (days: number) => new Date(Date.now() + days * 86_400_000);
+    const ends = async (days = 400) => {
       const found = [];
-      for await (const one of room.b2c.expiring(new Date(Date.now() + 400 * 86_400_000))) found.push(one);
+      for await (const one of room.b2c.expiring(inDays(days))) found.push(one);
       return found;
     };
     expect(await ends()).toEqual([]);
     await room.b2c.discover(row.tenantId, caller);
     const secret = live.cloud.control.tenants.directory(row.tenantId).secrets(tenant(1).clientId)[0]!;
     expect(await ends()).toMatchObject([{ name: "Acme Partners", expiresAt: secret.expiresOn }]);
-    const told = new Date(Date.now() + 20 * 86_400_000).toISOString();
-    await room.b2c.change(row.tenantId, { clientSecretExpiresOn: told }, undefined, caller);
+    const tell = async (clientSecretExpiresOn: string) =>
+      await room.b2c.change(row.tenantId, { clientSecretExpiresOn }, undefined, caller);
+    const told = inDays(20).toISOString();
+    await tell(told);
     expect(await ends()).toMatchObject([{ expiresAt: told }]);
+    expect(await ends(19)).toEqual([]);
+    await tell(inDays(-1).toISOString());
+    expect(await ends()).toEqual([]);
   });
 
   test("that is removed takes its assets, runs and secret with it, and may come again", async () => {
