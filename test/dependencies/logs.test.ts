@@ -199,6 +199,20 @@ test("both tables of vaults are read; what was refused, lists, other vaults' nam
   ]);
 });
 
+test("who shows in the logs of several workspaces is shown as the last use has them", async () => {
+  const former = control().logs.named("law-former");
+  const logs = room({ ids: [workspace().id, former.id] }).start();
+  const at = now() - MINUTE_MS;
+  read({ objectId: OTHER, userName: "ada.before@acme.example", at: at - MINUTE_MS });
+  read({ table: "AzureDiagnostics", objectId: OTHER, userName: "ada@acme.example", at });
+  for (const unit of [workspace().id, former.id]) await told(logs.source, unit);
+  const lastAt = new Date(at).toISOString();
+  expect(await logs.usage.of(db)).toMatchObject({
+    lastAt,
+    readers: [{ id: OTHER, userName: "ada@acme.example", lastAt }],
+  });
+});
+
 test("two million rows a day cost 24 queries, with throttling, partial answers and late events, on two instances", async () => {
   const { start } = room();
   const instances = [start(), start()];

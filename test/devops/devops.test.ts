@@ -642,6 +642,23 @@ describe("a service connection's secret", () => {
     expect(await failureOf(signsIn(missing, of()))).toMatchObject({ code: "notFound" });
   });
 
+  test("is replaced whatever DevOps says of how the connection is at the moment, which is nobody's change", async () => {
+    let reads = 0;
+    const changing: DevopsClient = {
+      ...client,
+      async connection(...which) {
+        const now = { isReady: reads++ % 2 === 0, isOutdated: reads % 2 === 0, operationStatus: { state: `${reads}` } };
+        return { ...(await client.connection(...which))!, ...now };
+      },
+    };
+    const proofs = createConnectionProofs({ tables, clock }).of("https://changing.example");
+    const resourceManagers = ["https://management.azure.com"];
+    const secret = newSecret("changing");
+    const connections = { client: changing, proofs, resourceManagers };
+    expect(await replaceConnectionSecret(connections, place("deploy"), of(), secret)).toEqual({ meanwhile: [] });
+    expect(devops.value("deploy")).toBe(secret);
+  });
+
   test("is not written over somebody else's change, and names one that comes after", async () => {
     const { connectionId } = place("deploy");
     const before = devops.value("deploy");

@@ -1,4 +1,6 @@
 import { expect, test } from "vitest";
+import type { ZodType } from "zod";
+import { devopsRoute } from "../../shared/devops/answers.ts";
 import { devopsFailure } from "../../shared/devops/failures.ts";
 
 const target = { operation: "read a variable group", resource: "Azure DevOps", grant: "the role Reader" };
@@ -46,4 +48,32 @@ test("who may not do that is told what to give, with the permission that the cal
   expect(devopsFailure(answer, target)?.remedy).toBe("Give the service's identity the role Reader.");
   const { grant: _, ...unknown } = target;
   expect(devopsFailure(answer, unknown)?.remedy).toBe("Give the service's identity the permission for it.");
+});
+
+const GUID = "00000000-0000-4000-8000-000000000001";
+const group = { id: 1, name: "group", type: "Vsts" };
+const connection = { id: GUID, name: "connection", type: "azurerm", authorization: { scheme: "ServicePrincipal" } };
+const PROXY = "/shop/_apis/serviceendpoint/endpointproxy";
+const GROUP = "/shop/_apis/distributedtask/variablegroups/1";
+const CONNECTION = `/shop/_apis/serviceendpoint/endpoints/${GUID}`;
+
+test.each<[string, number, string, (text: string) => object]>([
+  [
+    "a user's name",
+    1024,
+    "/_apis/connectionData",
+    (providerDisplayName) => ({ authenticatedUser: { id: GUID, providerDisplayName } }),
+  ],
+  ["a group's name", 1024, GROUP, (name) => ({ ...group, name })],
+  ["a group's type", 64, GROUP, (type) => ({ ...group, type })],
+  ["a group's vault", 256, GROUP, (vault) => ({ ...group, providerData: { vault } })],
+  ["when a group was changed", 64, GROUP, (modifiedOn) => ({ ...group, modifiedOn })],
+  ["a connection's type", 256, CONNECTION, (type) => ({ ...connection, type })],
+  ["a connection's address", 2048, CONNECTION, (url) => ({ ...connection, url })],
+  ["a connection's scheme", 256, CONNECTION, (scheme) => ({ ...connection, authorization: { scheme } })],
+  ["what a test answers", 64, PROXY, (statusCode) => ({ statusCode })],
+])("%s has %i characters at most", (_what, most, path, answerWith) => {
+  const { answer } = devopsRoute(path, "https://dev.azure.com/acme")!;
+  const takes = (length: number) => (answer as ZodType).safeParse(answerWith("x".repeat(length))).success;
+  expect([takes(most), takes(most + 1)]).toEqual([true, false]);
 });
