@@ -1,12 +1,13 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { CloudFailure } from "../../shared/azure/failure.ts";
+import { LOOK_QUEUE } from "../../shared/discovery/look.ts";
 import { QUEUES } from "../../shared/discovery/scan.ts";
 import type { Tables } from "../../shared/storage/tables.ts";
 import { MINUTE_MS } from "../../shared/time.ts";
 import { IS_CAMPAIGN } from "../support/cases.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
 import { startTableProxy } from "../support/table-proxy.ts";
-import { caller, everything, HERE, type Rooms, scanRooms } from "./rooms.ts";
+import { caller, event, everything, HERE, type Rooms, scanRooms } from "./rooms.ts";
 
 const ACCOUNTS = Array.from({ length: 80 }, (_, at) => `account${at}`);
 
@@ -152,6 +153,27 @@ describe("a scan says how it ended", () => {
       },
     });
     expect(await entered()).toMatchObject([["failure", { status: "failed", vaultsFailed: 1 }]]);
+  });
+
+  test("failed, and why, when its vaults were left alone, also where a look has read them since", async () => {
+    const { keyVaults } = rooms.cloud;
+    const { open } = keyVaults;
+    rooms.cloud.vaults.set(HERE, ["kv-one"]);
+    keyVaults.open = () => {
+      throw refusal;
+    };
+    await rooms.scan("full");
+    const scanId = await rooms.planned("delta");
+    keyVaults.open = open;
+    await rooms.looks.note(event("kv-one"), 1);
+    await storage.move(MINUTE_MS);
+    await rooms.clockCatchesUp();
+    for (const message of rooms.take(LOOK_QUEUE)) await rooms.hand(message);
+    await rooms.deliver();
+    expect(await rooms.discovery.progress(scanId)).toMatchObject({
+      status: "failed",
+      failure: { code: "skipped", remedy: expect.stringContaining("force") },
+    });
   });
 
   test("timedOut when its time was over before all vaults were begun, and begins no further one", async () => {

@@ -412,6 +412,17 @@ describe("a scan and a look", () => {
     await expect(rooms.active.refuseWhileScanned(HERE)).rejects.toMatchObject({ code: "scanRunning" });
   });
 
+  test("a look that says that it lives keeps its worker for a minute more", async () => {
+    await rooms.active.enterLook({ worker: "one", subscriptionId: HERE }, 1);
+    const another = () => rooms.active.enterLook({ worker: "two", subscriptionId: HERE }, 1);
+    await later(40 * SECOND_MS);
+    await rooms.active.renewLook("one");
+    await later(40 * SECOND_MS);
+    expect(await another()).toBe(false);
+    await later(30 * SECOND_MS);
+    expect(await another()).toBe(true);
+  });
+
   test("a row of the version before, without looks, is read", async () => {
     await rooms.tables.remove(ActiveScans, ACTIVE, ACTIVE);
     expect(await rooms.active.enterLook({ worker: "one", subscriptionId: HERE }, 1)).toBe(true);

@@ -93,6 +93,11 @@ describe("routes", () => {
   });
 });
 
+test("an alert rule that is made as its example has it sends nothing", () => {
+  const { example } = declared.find(({ name }) => name === "createAlertRule")!;
+  expect(example).toMatchObject({ body: { enabled: false } });
+});
+
 test("functions have names of their own that the platform takes", () => {
   const names = [...endpoints, ...timers, ...queues].map(({ name }) => name.toLowerCase());
   expect(new Set(names).size).toBe(names.length);

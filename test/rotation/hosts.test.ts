@@ -135,6 +135,7 @@ test("a rotation over HTTP: refused where it is wrong, planned, begun once, foll
   expect((await admin("POST", `${base}/rotations/${id}/retry`)).status).toBe(409);
   const early = await admin("POST", `${base}/rotations/${id}/finish`, { force: true });
   expect(early.status).toBe(409);
+  expect((await admin("POST", `${base}/rotations/${id}/finish`)).status).toBe(409);
 
   await until(id, ({ status }) => status === "proving");
   expect((await admin("POST", `${base}/rotations/${id}/cancel`)).status).toBe(200);
