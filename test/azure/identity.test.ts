@@ -1,17 +1,24 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { createIdentity } from "../../shared/azure/identity.ts";
+import { createRegistrationIdentity } from "../../shared/azure/registration-identity.ts";
 import type { Config } from "../../shared/config/config.ts";
 import { configIn, liveIn } from "./live-cloud.ts";
+import { type OddServer, startOddServer } from "./odd-server.ts";
 import { failureOf } from "./services.ts";
 
 let cloud: Cloud;
 let config: Config;
+let server: OddServer;
 
 beforeAll(async () => {
+  server = await startOddServer();
   ({ cloud, config } = await liveIn({ company: "small" }));
 });
-afterAll(() => cloud.stop());
+afterAll(async () => {
+  await cloud?.stop();
+  await server?.stop();
+});
 beforeEach(() => cloud.control.resetCounts());
 afterEach(() => cloud.control.clearFaults());
 
@@ -45,6 +52,42 @@ test("the application is described by its token's claims and never by the token"
   });
   expect(Date.parse(description.tokenExpiresAt)).toBeGreaterThan(Date.now());
   expect(JSON.stringify(description)).not.toContain("eyJ");
+});
+
+/** An application's configuration whose sign-in service answers this token. */
+function signedInAs(token: object): Config {
+  server.answer((request, response) => {
+    const tenant = `https://${request.headers.host}/${cloud.app.tenantId}`;
+    const endpoints = { token_endpoint: `${tenant}/token`, authorization_endpoint: `${tenant}/authorize` };
+    const known = { ...endpoints, issuer: `${tenant}/v2.0`, jwks_uri: `${tenant}/keys` };
+    response.writeHead(200, { "content-type": "application/json" });
+    response.end(JSON.stringify(request.method === "GET" ? known : { token_type: "Bearer", ...token }));
+  });
+  const own = configIn(cloud, cloud.app.clientSecret);
+  return { ...own, cloud: { ...own.cloud, authorityHost: `https://login.localhost:${server.port}` } };
+}
+
+test.each([
+  [{ upn: "ada@acme.example", unique_name: "ada" }, "ada@acme.example"],
+  [{ unique_name: "ada", app_displayname: "Lifecycle" }, "ada"],
+  [{ app_displayname: "Lifecycle", xms_mirid: "/subscriptions/1/userAssignedIdentities/id-app" }, "Lifecycle"],
+  [{ xms_mirid: "/subscriptions/1/userAssignedIdentities/id-app" }, "id-app"],
+  [{}, undefined],
+])("whose token has the claims %j has the name %s", async (claims, name) => {
+  const token = `e30.${Buffer.from(JSON.stringify(claims)).toString("base64url")}.`;
+  const description = await createIdentity(signedInAs({ access_token: token, expires_in: 3600 })).describe();
+  expect(description.name).toBe(name);
+});
+
+test.each([
+  [360, 1],
+  [300, 2],
+])("another tenant's token that ends in %i seconds is asked for by %i of two calls", async (seconds, requests) => {
+  const registration = { tenantId: cloud.app.tenantId, clientId: cloud.app.clientId, clientSecret: "secret" };
+  const there = signedInAs({ access_token: "token", expires_in: seconds });
+  const credential = await createRegistrationIdentity(there, registration).credential();
+  for (const _ of [1, 2]) expect((await credential.getToken(SCOPE))?.token).toBe("token");
+  expect(server.requests).toHaveLength(requests);
 });
 
 test("with the platform's identity endpoint in the environment it is the managed identity", async () => {
