@@ -66,6 +66,13 @@ test.each([
   expect((await service.admin("GET", `${BASE}/apps?${query}`)).status).toBe(400);
 });
 
+test("a list is searched for 120 characters and an owner of 256, and no more", async () => {
+  const status = async (name: string, length: number) =>
+    (await service.admin("GET", `${BASE}/apps?${name}=${"x".repeat(length)}`)).status;
+  expect([await status("search", 120), await status("search", 121)]).toEqual([200, 400]);
+  expect([await status("owner", 256), await status("owner", 257)]).toEqual([200, 400]);
+});
+
 test("without a licence only a run is told of, and credentials leave the counts", async () => {
   const token = await service.signIn({
     username: service.environment.BOOTSTRAP_ADMIN_USERNAME!,

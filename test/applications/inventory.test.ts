@@ -227,6 +227,14 @@ test.each([{ tenantDomain: "contoso.onmicrosoft.com" }, {}])(
   },
 );
 
+test("a credential has its own name and the hint of its value, where they are known", () => {
+  expect(assetOf({ displayName: "current", hint: "Ab1" }).credential).toMatchObject({
+    displayName: "current",
+    hint: "Ab1",
+  });
+  expect(assetOf({}).credential).not.toHaveProperty("hint");
+});
+
 test("a credential was created when it begins to hold, where that is known", () => {
   expect(assetOf({ startsOn: 1_700_000_000 })).toMatchObject({ createdOn: 1_700_000_000, notBefore: 1_700_000_000 });
   expect(assetOf({}).createdOn).toBeUndefined();

@@ -19,6 +19,7 @@ import { hasSecretVariable, replaceVariable } from "../../shared/devops/variable
 import type { PlannedConsumer } from "../../shared/rotation/consumer.ts";
 import { systemRandomness } from "../../shared/runtime.ts";
 import { createTables, type Tables } from "../../shared/storage/tables.ts";
+import { DAY_MS } from "../../shared/time.ts";
 import { configIn, enter } from "../azure/live-cloud.ts";
 import { failureOf, IMPATIENT, recordingLog } from "../azure/services.ts";
 import { Death, mortal } from "../support/mortal.ts";
@@ -628,6 +629,18 @@ describe("a service connection's secret", () => {
       }
     }
     expect(tried).toEqual({ before: 8, after: 8 });
+  });
+
+  test("is put back for 60 days after the connection signed in, as the application that it did", async () => {
+    let now = Date.now();
+    const moved = { now: () => new Date(now) };
+    const proofs = createConnectionProofs({ tables, clock: moved }).of("https://dated.example");
+    const holds = (application = of()) => proofs.holds(place("deploy"), application);
+    await proofs.keep(place("deploy"), of());
+    now += 60 * DAY_MS - 1;
+    expect([await holds(), await holds(of("Other API"))]).toEqual([true, false]);
+    now += 1;
+    expect(await holds()).toBe(false);
   });
 
   test("can be put back where the new one does not work", async () => {

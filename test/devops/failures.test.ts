@@ -77,3 +77,14 @@ test.each<[string, number, string, (text: string) => object]>([
   const takes = (length: number) => (answer as ZodType).safeParse(answerWith("x".repeat(length))).success;
   expect([takes(most), takes(most + 1)]).toEqual([true, false]);
 });
+
+test.each([
+  ["the project's library", GROUP],
+  ["the project's library", "/shop/_apis/distributedtask/variablegroups"],
+  ["the project's library", "/_apis/distributedtask/variablegroups/1"],
+  ["the project's settings", CONNECTION],
+  ["the project's settings", "/shop/_apis/serviceendpoint/endpoints"],
+  ["the project's settings", PROXY],
+])("whoever may not do it is sent to %s at %s", (where, path) => {
+  expect(devopsRoute(path, "https://dev.azure.com/acme")!.target.grant).toContain(`in ${where} the role`);
+});
