@@ -227,12 +227,12 @@ test.each([{ tenantDomain: "contoso.onmicrosoft.com" }, {}])(
   },
 );
 
-test("a credential has its own name and the hint of its value, where they are known", () => {
-  expect(assetOf({ displayName: "current", hint: "Ab1" }).credential).toMatchObject({
-    displayName: "current",
-    hint: "Ab1",
-  });
-  expect(assetOf({}).credential).not.toHaveProperty("hint");
+test("a credential has its own name, the hint of its value and its thumbprint, where they are known", () => {
+  const credential = { displayName: "current", hint: "Ab1" };
+  expect(assetOf({ ...credential, thumbprint: "00AB" })).toMatchObject({ thumbprint: "00AB", credential });
+  const unknown = assetOf({});
+  expect(unknown).not.toHaveProperty("thumbprint");
+  expect(unknown.credential).not.toHaveProperty("hint");
 });
 
 test("a credential was created when it begins to hold, where that is known", () => {

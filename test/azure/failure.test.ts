@@ -18,6 +18,8 @@ test.each([
   [new RestError("no JSON", { code: "PARSE_ERROR", statusCode: 200 }), "badResponse"],
   [new RestError("denied", { code: "Forbidden", statusCode: 403 }), "accessDenied"],
   [new RestError("busy", { statusCode: 429 }), "throttled"],
+  [new RestError("odd", { statusCode: 499 }), "badResponse"],
+  [new RestError("down", { statusCode: 500 }), "unreachable"],
   [Object.assign(new Error("connect"), { code: "ECONNREFUSED" }), "unreachable"],
   [new DOMException("stop", "AbortError"), "timedOut"],
   [new DOMException("late", "TimeoutError"), "timedOut"],

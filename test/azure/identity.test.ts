@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, expect, onTestFinished, test, vi } from "vitest";
 import type { Cloud } from "../../infra/local/cloud/cloud.ts";
 import { createIdentity } from "../../shared/azure/identity.ts";
 import { createRegistrationIdentity } from "../../shared/azure/registration-identity.ts";
@@ -77,6 +77,18 @@ test.each([
   const token = `e30.${Buffer.from(JSON.stringify(claims)).toString("base64url")}.`;
   const description = await createIdentity(signedInAs({ access_token: token, expires_in: 3600 })).describe();
   expect(description.name).toBe(name);
+});
+
+test("a token that still holds is used while there is no newer one, and no longer", async () => {
+  const credential = await createIdentity(signedInAs({ access_token: "first", expires_in: 2 })).credential();
+  expect((await credential.getToken(SCOPE))?.token).toBe("first");
+  server.answer((_, response) => response.writeHead(400, { "content-type": "application/json" }).end("{}"));
+  expect((await credential.getToken(SCOPE))?.token).toBe("first");
+  expect(server.requests.length).toBeGreaterThan(0);
+  const later = Date.now() + 3_000;
+  const clock = vi.spyOn(Date, "now").mockReturnValue(later);
+  onTestFinished(() => clock.mockRestore());
+  expect((await failureOf(credential.getToken(SCOPE))).code).toBe("unauthenticated");
 });
 
 test.each([
