@@ -16,10 +16,10 @@ import {
 import type { ReadApplication } from "./read.ts";
 
 /**
- * Applications whose rows change in one transaction, with those of a fence: all rows of one change together, so that what a
- * dead worker left is always whole.
+ * Applications whose rows change in one transaction, five operations each at most, with those of a fence: all rows of one
+ * change together, so that what a dead worker left is always whole.
  */
-const APPS_PER_TRANSACTION = 20;
+const APPS_PER_TRANSACTION = 19;
 /** Rows of one transaction are written from so much text at most: an application may hold a thousand credentials. */
 const TEXT_PER_TRANSACTION = 1_000_000;
 
