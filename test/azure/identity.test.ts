@@ -80,12 +80,12 @@ test.each([
 });
 
 test("a token that still holds is used while there is no newer one, and no longer", async () => {
-  const credential = await createIdentity(signedInAs({ access_token: "first", expires_in: 2 })).credential();
+  const credential = await createIdentity(signedInAs({ access_token: "first", expires_in: 60 })).credential();
   expect((await credential.getToken(SCOPE))?.token).toBe("first");
   server.answer((_, response) => response.writeHead(400, { "content-type": "application/json" }).end("{}"));
   expect((await credential.getToken(SCOPE))?.token).toBe("first");
   expect(server.requests.length).toBeGreaterThan(0);
-  const later = Date.now() + 3_000;
+  const later = Date.now() + 61_000;
   const clock = vi.spyOn(Date, "now").mockReturnValue(later);
   onTestFinished(() => clock.mockRestore());
   expect((await failureOf(credential.getToken(SCOPE))).code).toBe("unauthenticated");
