@@ -37,7 +37,7 @@ them into docs/cost.md. Ends with 1 when a figure exceeds its bound.
   NAME      one of ${Object.keys(sections).join(", ")}; all of them if none is named
   --check   writes nothing, and ends with 1 as well when BENCHMARKS.md has other figures or bounds than are printed
 
-All of them take some 30 minutes; calls, wallTime, startUp, credentials, frontDoor and rest a minute each at most, lean four, memory
+All of them take some 30 minutes; calls, wallTime, startUp, credentials, frontDoor and rest a minute each at most, lean six, memory
 a quarter of an hour.`;
 
 const { values: options, positionals } = commandLine(HELP, {

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type Cloud, startCloud } from "../../infra/local/cloud/cloud.ts";
 import type { Company } from "../../infra/local/cloud/company/company.ts";
+import { armClient } from "./arm-client.ts";
 import { SdkClient } from "./sdk-client.ts";
 
 const ID = "33333333-3333-4333-8333-333333333333";
@@ -21,7 +22,17 @@ const company: Company = {
           softDeleteRetentionDays: 30,
         },
         { name: "kv-loose", rbac: false, purgeProtection: false, diagnostics: "none" },
-        ...[1, 2, 3].map((number) => ({ name: `kv-more-${number}` })),
+        {
+          name: "kv-full",
+          resourceGroup: "rg-main",
+          generate: { secrets: 24 },
+          keys: [
+            { name: "signing", expiresInDays: 30 },
+            { name: "idle", enabled: false },
+          ],
+          certificates: [{ name: "web" }, { name: "api" }],
+        },
+        ...[1, 2].map((number) => ({ name: `kv-more-${number}` })),
       ],
     },
     { name: "Closed", denied: true, vaults: [{ name: "kv-hidden" }] },
@@ -54,7 +65,7 @@ test("lists the subscriptions over pages", async () => {
 test("lists the vaults over as many pages as $top asks for", async () => {
   cloud.control.resetCounts();
   const found = await sdk.call("vaults", ID, 2);
-  expect(found.map(({ name }) => name)).toEqual(["kv-strict", "kv-loose", "kv-more-1", "kv-more-2", "kv-more-3"]);
+  expect(found.map(({ name }) => name)).toEqual(["kv-strict", "kv-loose", "kv-full", "kv-more-1", "kv-more-2"]);
   expect(cloud.control.counts()).toMatchObject({ "arm.listVaults": 3 });
 });
 
@@ -78,6 +89,41 @@ test("shows a vault with its settings, and leaves out purge protection where it 
   expect(await sdk.call("vault", ID, "rg-main", "KV-Strict")).toMatchObject({ id: strict!.id! });
 });
 
+test("lists a vault's keys and secrets, those behind certificates among them, over pages", async () => {
+  cloud.control.resetCounts();
+  const keys = await sdk.call("managedKeys", ID, "rg-main", "kv-full");
+  expect(keys.map(({ name }) => name)).toEqual(["signing", "idle", "web", "api"]);
+  expect(keys[0]).toMatchObject({
+    id: expect.stringMatching(/\/vaults\/kv-full\/keys\/signing$/),
+    type: "Microsoft.KeyVault/vaults/keys",
+    keyUri: expect.stringMatching(/^https:\/\/kv-full\.vault\.localhost:\d+\/keys\/signing$/),
+    attributes: { enabled: true, expires: expect.any(Number) },
+  });
+  expect(keys[1]!.attributes).toMatchObject({ enabled: false });
+  expect(keys[1]!.attributes!.expires).toBeUndefined();
+  const secrets = await sdk.call("managedSecrets", ID, "rg-main", "kv-full");
+  expect(secrets).toHaveLength(26);
+  expect(new Set(secrets.map(({ id }) => id)).size).toBe(26);
+  expect(secrets.at(-1)!.properties).toMatchObject({ attributes: { enabled: true, expires: expect.any(Date) } });
+  expect(secrets.every(({ properties }) => properties.value === undefined)).toBe(true);
+  expect(cloud.control.counts()).toMatchObject({ "arm.listKeys": 1, "arm.listSecrets": 2 });
+});
+
+test("lists the tenant and a subscription's locations", async () => {
+  expect(await sdk.call("tenants")).toMatchObject([{ tenantId: cloud.app.tenantId }]);
+  expect((await sdk.call("locations", ID)).map(({ name }) => name)).toEqual(["westeurope", "northeurope"]);
+});
+
+test("has no alert rules and no diagnostic settings of a subscription, and takes two slashes for one", async () => {
+  const arm = await armClient(cloud);
+  const none = { status: 200, body: { value: [] } };
+  const insights = `/subscriptions/${ID}/providers/Microsoft.Insights`;
+  expect(await arm("GET", `${insights}/activityLogAlerts`, "2020-10-01")).toMatchObject(none);
+  const settings = `${insights}/diagnosticSettings`.replace("/providers", "//providers");
+  expect(await arm("GET", settings, "2021-05-01-preview")).toMatchObject(none);
+  expect(await arm("GET", `${insights}/activityLogAlerts`, "2021-05-01-preview")).toMatchObject({ status: 400 });
+});
+
 describe("refuses", () => {
   test("a subscription it may not look into", async () => {
     const closed = cloud.control.subscriptions().find(({ denied }) => denied)!;
@@ -90,6 +136,8 @@ describe("refuses", () => {
     expect(await sdk.failure("subscription", nobody)).toMatchObject({ statusCode: 404, code: "SubscriptionNotFound" });
     expect(await sdk.failure("subscription", "x")).toMatchObject({ statusCode: 400, code: "InvalidSubscriptionId" });
     expect(await sdk.failure("vault", ID, "rg-other", "kv-strict")).toMatchObject({ code: "ResourceNotFound" });
+    expect(await sdk.failure("managedKeys", ID, "rg-other", "kv-full")).toMatchObject({ code: "ResourceNotFound" });
+    expect(await sdk.failure("locations", nobody)).toMatchObject({ code: "SubscriptionNotFound" });
   });
 
   test("a token that was made for Key Vault", async () => {

@@ -69,6 +69,13 @@ const actions = {
     ),
   vault: async (subscription: string, group: string, name: string) =>
     await new KeyVaultManagementClient(identity, subscription, armOptions).vaults.get(group, name),
+  tenants: async () => await all(new SubscriptionClient(identity, armOptions).tenants.list()),
+  locations: async (id: string) =>
+    await all(new SubscriptionClient(identity, armOptions).subscriptions.listLocations(id)),
+  managedKeys: async (subscription: string, group: string, vault: string) =>
+    await all(new KeyVaultManagementClient(identity, subscription, armOptions).keys.list(group, vault)),
+  managedSecrets: async (subscription: string, group: string, vault: string) =>
+    await all(new KeyVaultManagementClient(identity, subscription, armOptions).secrets.list(group, vault)),
   vaultsWithTokenFor: async (subscription: string, scope: string) => {
     const wrong: TokenCredential = { getToken: () => identity.getToken(scope) };
     return await all(new KeyVaultManagementClient(wrong, subscription, armOptions).vaults.listBySubscription());

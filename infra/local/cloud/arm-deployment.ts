@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { type ArmOptions, failure, KEY_VAULT_VERSIONS, type Route } from "./arm-call.ts";
 import { type Answer, type Incoming, jsonObject } from "./http.ts";
-import { current, type Secret } from "./resources/items.ts";
+import { current, type Item, type Version } from "./resources/items.ts";
 import type { Vault } from "./resources/vault.ts";
 
 const SECRET =
@@ -56,14 +56,22 @@ function write(options: ArmOptions, vault: Vault, name: string, body: Record<str
   return { status: before === undefined ? 201 : 200, body: secretResource(options, vault, secret) };
 }
 
-function secretResource(options: ArmOptions, vault: Vault, secret: Secret): object {
-  const { id, enabled, created, updated } = current(secret);
+export function secretResource(options: ArmOptions, vault: Vault, secret: Item<Version>): object {
+  const version = current(secret);
   const secretUri = `${options.vaultUri(vault)}secrets/${secret.name}`;
   return {
     id: `${vault.id}/secrets/${secret.name}`,
     name: secret.name,
     type: "Microsoft.KeyVault/vaults/secrets",
     location: vault.location,
-    properties: { attributes: { enabled, created, updated }, secretUri, secretUriWithVersion: `${secretUri}/${id}` },
+    properties: { attributes: attributesOf(version), secretUri, secretUriWithVersion: `${secretUri}/${version.id}` },
   };
 }
+
+export const attributesOf = ({ enabled, created, updated, notBefore, expires }: Version): object => ({
+  enabled,
+  ...(notBefore !== undefined && { nbf: notBefore }),
+  ...(expires !== undefined && { exp: expires }),
+  created,
+  updated,
+});

@@ -3,6 +3,7 @@ import { unauthorized } from "./arm/route.ts";
 import { resourcesRoute } from "./arm/routes.ts";
 import { type ArmOptions, failure, KEY_VAULT_VERSIONS, page, type Route } from "./arm-call.ts";
 import { deploymentRoute } from "./arm-deployment.ts";
+import { locations, vaultItems } from "./arm-lists.ts";
 import { diagnosticSettings, vaultResource } from "./arm-resources.ts";
 import { actionOf } from "./authorization.ts";
 import { type Answer, type Incoming, type Refusals, retryAfter, type Service } from "./http.ts";
@@ -11,6 +12,7 @@ import type { Vault } from "./resources/vault.ts";
 import { bearerToken, type Claims, type Tokens } from "./tokens.ts";
 
 const SUBSCRIPTION_VERSIONS = ["2016-06-01", "2018-06-01", "2019-11-01", "2020-01-01", "2021-01-01", "2022-12-01"];
+const ALERT_VERSIONS = ["2017-03-01-preview", "2017-04-01", "2020-10-01"];
 const INSIGHTS_VERSIONS = ["2016-09-01", "2017-05-01-preview", "2021-05-01-preview"];
 
 /**
@@ -42,9 +44,15 @@ export function arm(options: ArmOptions): Service {
 
 function route(options: ArmOptions, request: Incoming): Route | undefined {
   const { resources } = options;
-  const [root, id, ...rest] = request.segments;
+  // Two slashes are taken for one.
+  const [root, id, ...rest] = request.segments.filter((segment) => segment !== "");
+  if (root?.toLowerCase() === "tenants" && id === undefined) {
+    const { tenantId } = options.tokens;
+    const body = { value: [{ id: `/tenants/${tenantId}`, tenantId }] };
+    return { name: "arm.listTenants", versions: SUBSCRIPTION_VERSIONS, answer: () => ({ status: 200, body }) };
+  }
   if (root?.toLowerCase() !== "subscriptions") return undefined;
-  if (id === undefined || id === "") {
+  if (id === undefined) {
     return {
       name: "arm.listSubscriptions",
       versions: SUBSCRIPTION_VERSIONS,
@@ -75,6 +83,20 @@ function route(options: ArmOptions, request: Incoming): Route | undefined {
     const answer = known("", (one) => ({ status: 200, body: subscriptionResource(one, options.tokens.tenantId) }));
     return { name: "arm.getSubscription", versions: SUBSCRIPTION_VERSIONS, subscription: id, answer };
   }
+  if (path === "locations") {
+    const answer = known("Microsoft.Resources/subscriptions/locations/read", (one) => locations(one.id));
+    return { name: "arm.listLocations", versions: SUBSCRIPTION_VERSIONS, subscription: id, answer };
+  }
+  // The company has no such rules, and its subscriptions no such settings.
+  const none = () => ({ status: 200, body: { value: [] } });
+  if (path === "providers/microsoft.insights/activitylogalerts") {
+    const answer = known("Microsoft.Insights/activityLogAlerts/read", none);
+    return { name: "arm.listActivityLogAlerts", versions: ALERT_VERSIONS, subscription: id, answer };
+  }
+  if (path === "providers/microsoft.insights/diagnosticsettings") {
+    const answer = known("Microsoft.Insights/diagnosticSettings/read", none);
+    return { name: "arm.diagnosticSettings", versions: INSIGHTS_VERSIONS, subscription: id, answer };
+  }
   if (path === "providers/microsoft.keyvault/vaults") {
     const answer = known("Microsoft.KeyVault/vaults/read", (subscription) => {
       const top = Number(request.query.get("$top") ?? options.pageSizes.vaults);
@@ -95,11 +117,11 @@ function route(options: ArmOptions, request: Incoming): Route | undefined {
   }
 
   const match =
-    /^resourcegroups\/([^/]+)\/providers\/microsoft\.keyvault\/vaults\/([^/]+)(\/providers\/microsoft\.insights\/diagnosticsettings)?$/.exec(
+    /^resourcegroups\/([^/]+)\/providers\/microsoft\.keyvault\/vaults\/([^/]+)(?:\/(keys|secrets|providers\/microsoft\.insights\/diagnosticsettings))?$/.exec(
       path,
     );
   if (match === null) return undefined;
-  const [, group, name, diagnostics] = match;
+  const [, group, name, part] = match;
   const inVault = (action: string, answer: (vault: Vault) => Answer) =>
     known(action, (subscription) => {
       const vault = resources.vault(name!);
@@ -116,7 +138,16 @@ function route(options: ArmOptions, request: Incoming): Route | undefined {
       }
       return answer(vault);
     });
-  if (diagnostics !== undefined) {
+  if (part === "keys" || part === "secrets") {
+    return {
+      name: part === "keys" ? "arm.listKeys" : "arm.listSecrets",
+      versions: KEY_VAULT_VERSIONS,
+      subscription: id,
+      vault: name!,
+      answer: inVault(`Microsoft.KeyVault/vaults/${part}/read`, (vault) => vaultItems(options, request, vault, part)),
+    };
+  }
+  if (part !== undefined) {
     return {
       name: "arm.diagnosticSettings",
       versions: INSIGHTS_VERSIONS,

@@ -22,6 +22,10 @@ const [KEYS, CERTIFICATES] = ["Microsoft.KeyVault/vaults/keys/read", "Microsoft.
 /** https://learn.microsoft.com/azure/role-based-access-control/permissions, by operation. */
 const ACTIONS: Record<string, string> = {
   "arm.getSubscription": "Microsoft.Resources/subscriptions/read",
+  "arm.listLocations": "Microsoft.Resources/subscriptions/locations/read",
+  "arm.listActivityLogAlerts": "Microsoft.Insights/activityLogAlerts/read",
+  "arm.listKeys": "Microsoft.KeyVault/vaults/keys/read",
+  "arm.listSecrets": "Microsoft.KeyVault/vaults/secrets/read",
   "arm.listVaults": "Microsoft.KeyVault/vaults/read",
   "arm.getVault": "Microsoft.KeyVault/vaults/read",
   "arm.diagnosticSettings": "Microsoft.Insights/diagnosticSettings/read",

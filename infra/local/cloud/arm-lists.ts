@@ -1,0 +1,45 @@
+import { type ArmOptions, failure } from "./arm-call.ts";
+import { attributesOf, secretResource } from "./arm-deployment.ts";
+import type { Answer, Incoming } from "./http.ts";
+import { current, type Item, type Version } from "./resources/items.ts";
+import type { Vault } from "./resources/vault.ts";
+
+/** Azure documents no size for these pages; Key Vault's own have as many at most. */
+const PAGE_SIZE = 25;
+
+const LOCATIONS = [
+  { name: "westeurope", displayName: "West Europe", latitude: "52.3667", longitude: "4.9" },
+  { name: "northeurope", displayName: "North Europe", latitude: "53.3478", longitude: "-6.2597" },
+];
+
+/** https://learn.microsoft.com/rest/api/resources/subscriptions/list-locations */
+export const locations = (subscription: string): Answer => ({
+  status: 200,
+  body: { value: LOCATIONS.map((one) => ({ id: `/subscriptions/${subscription}/locations/${one.name}`, ...one })) },
+});
+
+/**
+ * A vault's keys or secrets, those behind certificates among them, without what a list of Key Vault says of an entry alone.
+ * https://learn.microsoft.com/rest/api/keyvault/keyvault/keys/list, https://learn.microsoft.com/rest/api/keyvault/secrets/list
+ */
+export function vaultItems(options: ArmOptions, request: Incoming, vault: Vault, kind: "keys" | "secrets"): Answer {
+  const from = request.query.get("$skiptoken") ?? undefined;
+  const found = vault.page(kind, from, PAGE_SIZE);
+  if (found === undefined) return failure(400, "InvalidSkipToken", "The provided skip token is not valid.");
+  const resource = kind === "keys" ? keyResource : secretResource;
+  const value = found.items.map(({ item }) => resource(options, vault, item as Item<Version>));
+  if (found.next === undefined) return { status: 200, body: { value } };
+  const query = new URLSearchParams(request.query);
+  query.set("$skiptoken", found.next);
+  return { status: 200, body: { value, nextLink: `${options.origin}${request.path}?${query}` } };
+}
+
+function keyResource(options: ArmOptions, vault: Vault, key: Item<Version>): object {
+  return {
+    id: `${vault.id}/keys/${key.name}`,
+    name: key.name,
+    type: "Microsoft.KeyVault/vaults/keys",
+    location: vault.location,
+    properties: { attributes: attributesOf(current(key)), keyUri: `${options.vaultUri(vault)}keys/${key.name}` },
+  };
+}
