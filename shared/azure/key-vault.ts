@@ -400,7 +400,10 @@ function textTags(tags: object | undefined | null): Record<string, string> {
 
 /** Without the members that are undefined, or null as the services sometimes write it. */
 export function present<T extends object>(members: T): { [K in keyof T]?: NonNullable<T[K]> } {
-  return Object.fromEntries(Object.entries(members).filter(([, value]) => value !== undefined && value !== null)) as {
-    [K in keyof T]?: NonNullable<T[K]>;
-  };
+  const kept: { [K in keyof T]?: NonNullable<T[K]> } = {};
+  for (const name in members) {
+    const value = members[name];
+    if (value !== undefined && value !== null) kept[name] = value;
+  }
+  return kept;
 }

@@ -210,11 +210,20 @@ export function credentialIds(name: string): { appId: string; keyId: string } | 
 export const fingerprint = (value: unknown): string =>
   detached(hash("sha256", JSON.stringify(value), "base64url").slice(0, 22));
 
+/** In the order that stored hashes were made with. A member that is added to the schema must be optional. */
+const CONTENT = (Object.keys(AssetRecord.shape) as (keyof AssetRecord)[])
+  .filter((name) => name !== "content" && name !== "firstSeenAt")
+  .sort();
+
 /** The content hash of an asset, over everything a person could see change. */
 export function contentOf(asset: Omit<AssetRecord, "content" | "firstSeenAt"> & Partial<AssetRecord>): string {
-  const { tags, content: _content, firstSeenAt: _first, ...rest } = asset;
-  const entries = Object.entries({ ...rest, tags: tags && Object.entries(tags).sort(byName) });
-  return fingerprint(entries.filter(([, value]) => value !== undefined).sort(byName));
+  const entries: [string, unknown][] = [];
+  for (const name of CONTENT) {
+    const value = asset[name];
+    if (value === undefined) continue;
+    entries.push([name, name === "tags" ? Object.entries(value).sort(byName) : value]);
+  }
+  return fingerprint(entries);
 }
 
 const byName = ([a]: [string, unknown], [b]: [string, unknown]): number => (a < b ? -1 : a > b ? 1 : 0);

@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { DAY_MS, SECOND_MS } from "../time.ts";
 import { type AssetRecord, isStale, sourceOf } from "./asset.ts";
 import type { ReadSevenths, VaultRecord } from "./vault.ts";
@@ -19,8 +19,7 @@ export const NO_SEVENTHS: ReadonlySet<number> = new Set();
 
 /** Which seventh an asset belongs to: the day of the week, from Sunday on, on which it is read anew. */
 export function seventhOf(vaultName: string, name: string): number {
-  const hash = createHash("sha256").update(`${vaultName}/${name}`.toLowerCase()).digest();
-  return hash.readUInt32BE() % WEEK_DAYS;
+  return hash("sha256", `${vaultName}/${name}`.toLowerCase(), "buffer").readUInt32BE() % WEEK_DAYS;
 }
 
 /**

@@ -177,13 +177,19 @@ function sizeOf(columns: Columns): Size {
   const known = sizes.get(columns);
   if (known !== undefined) return known;
   const size = { properties: 0, bytes: 0 };
-  for (const [name, value] of Object.entries(columns)) {
-    if (name.endsWith(typeSuffix)) continue;
+  for (const name in columns) {
+    const value = columns[name]!;
+    if (name.endsWith(typeSuffix)) {
+      if (value !== "Edm.Binary") continue;
+      // Its column, which stands before it, was counted as the text that it is in.
+      const bytes = columns[name.slice(0, -typeSuffix.length)] as string;
+      size.bytes += Buffer.byteLength(bytes, "base64") - 2 * bytes.length;
+      continue;
+    }
     size.properties++;
     size.bytes += 8 + 2 * name.length;
     if (typeof value === "boolean") size.bytes += 1;
     else if (typeof value === "number") size.bytes += 8;
-    else if (columns[name + typeSuffix] === "Edm.Binary") size.bytes += 4 + Buffer.byteLength(value, "base64");
     else size.bytes += 4 + 2 * value.length;
   }
   sizes.set(columns, size);

@@ -5,7 +5,7 @@ import { type Entity, entity } from "./entity.ts";
 import { RowMissing } from "./errors.ts";
 import { insert, type Operation, put, replace } from "./operations.ts";
 import type { Rows } from "./rows.ts";
-import { type Part, transactionPart } from "./transaction.ts";
+import { checkTable, type Part, transactionParts } from "./transaction.ts";
 import { batches } from "./write.ts";
 
 /**
@@ -87,9 +87,9 @@ export function createFence(
     etag === undefined ? insert(e, rowKey, value(open)) : replace(e, rowKey, value(open), etag);
 
   /** One transaction. Answers how many rows it removed. */
-  async function submit(address: string, parts: Part[], open: boolean): Promise<number> {
+  async function submit(partOf: (operation: Operation) => Part, parts: Part[], open: boolean): Promise<number> {
     for (let left = parts; ; ) {
-      const lead = transactionPart(address, partitionKey, next(open));
+      const lead = partOf(next(open));
       try {
         etag = (await rows.submit(e.table, partitionKey, [lead, ...left])).get(rowKey);
         return left.filter(({ operation }) => operation.kind === "remove").length;
@@ -130,10 +130,13 @@ export function createFence(
 
     async write(operations, { beforeEach, together = [] } = {}) {
       const { address } = await clients.reach(e.table);
-      const ending = together.map((operation) => transactionPart(address, partitionKey, operation));
+      const target = { table: e.table, partitionKey, address };
+      const partOf = transactionParts(target);
+      for (const operation of together) checkTable(e.table, operation);
+      const ending = together.map(partOf);
       const bytes = ending.reduce((sum, part) => sum + part.bytes, FENCE_BYTES);
       const reserved = { operations: 1 + ending.length, bytes };
-      const transactions = batches({ table: e.table, partitionKey, address }, operations, reserved);
+      const transactions = batches(target, operations, reserved);
       const done = { written: 0, removed: 0 };
       for (let one = transactions.next(), last = false; !last; ) {
         const some = one.done ? [] : one.value;
@@ -142,7 +145,7 @@ export function createFence(
         const parts = last ? [...some, ...ending] : some;
         if (parts.length === 0) break;
         await beforeEach?.();
-        done.removed += await submit(address, parts, !last);
+        done.removed += await submit(partOf, parts, !last);
         done.written += parts.filter(({ operation }) => operation.kind !== "remove").length;
       }
       return done;

@@ -48,9 +48,15 @@ function nextInOrder(code: number): number {
   return code + 1;
 }
 
-/** A row's address behind that of the table service. */
-export const rowPath = (table: string, partitionKey: string, rowKey: string): string =>
-  `${table}(PartitionKey='${inPath(partitionKey)}',RowKey='${inPath(rowKey)}')`;
+/** The addresses of a partition's rows behind that of the table service. */
+export function rowPaths(table: string, partitionKey: string): (rowKey: string) => string {
+  // Late: what can't be a key can't be in a path either, and whoever checks keys says it better.
+  let partition: string | undefined;
+  return (rowKey) => {
+    partition ??= `${table}(PartitionKey='${inPath(partitionKey)}',RowKey='`;
+    return `${partition}${inPath(rowKey)}')`;
+  };
+}
 
 const inPath = (key: string) => encodeURIComponent(key.replaceAll("'", "''"));
 

@@ -1,7 +1,7 @@
 import type { PipelineResponse } from "@azure/core-rest-pipeline";
 import type { Reached } from "./clients.ts";
 import type { StoredRow } from "./columns.ts";
-import { rowPath } from "./keys.ts";
+import { rowPaths } from "./keys.ts";
 
 /** Where the service goes on with a query. */
 export interface Continuation {
@@ -53,7 +53,7 @@ export async function getRow(
   partitionKey: string,
   rowKey: string,
 ): Promise<{ row: StoredRow; date: number }> {
-  const response = await send(reached, `${rowPath(table, partitionKey, rowKey)}${reached.signature}`);
+  const response = await send(reached, `${rowPaths(table, partitionKey)(rowKey)}${reached.signature}`);
   const row = await read(response, (body) => ("odata.etag" in body ? body : undefined));
   return { row: storedRow(row), date: Date.parse(response.headers.get("date") ?? "") };
 }

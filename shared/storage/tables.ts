@@ -14,7 +14,7 @@ import { type Operation, remove } from "./operations.ts";
 import { type Continuation, type PageQuery, queryPage, type StoredPage } from "./page.ts";
 import { createRows } from "./rows.ts";
 import { createRowSigning, type RowKeys } from "./signing.ts";
-import { BODY_FRAME_BYTES, checkTable, transactionPart } from "./transaction.ts";
+import { BODY_FRAME_BYTES, checkTable, transactionParts } from "./transaction.ts";
 import { batches, removeIfThere, type WriteOptions, writeAll } from "./write.ts";
 
 export { isUnclear, RowChanged, RowExists, RowInvalid, RowMissing, StorageCorrupt } from "./errors.ts";
@@ -198,7 +198,7 @@ export function createTables(
       for (const operation of operations) checkTable(table, operation);
       const { address } = await clients.reach(table);
       const sealed = await Promise.all(operations.map((operation) => signing.seal(partitionKey, operation)));
-      const parts = sealed.map((operation) => transactionPart(address, partitionKey, operation));
+      const parts = sealed.map(transactionParts({ address, table, partitionKey }));
       const bytes = parts.reduce((sum, part) => sum + part.bytes, BODY_FRAME_BYTES);
       if (bytes > MAX_TRANSACTION_BYTES)
         throw new RangeError(`A transaction of ${bytes} bytes is larger than ${MAX_TRANSACTION_BYTES}.`);
@@ -213,7 +213,7 @@ export function createTables(
     async batches(table, partitionKey, operations, { lead, operations: more = 0, bytes }) {
       const { address } = await clients.reach(table);
       const target = { table, partitionKey, address };
-      const size = lead.reduce((sum, one) => sum + transactionPart(address, partitionKey, one).bytes, bytes);
+      const size = lead.map(transactionParts(target)).reduce((sum, one) => sum + one.bytes, bytes);
       const parts = batches(target, operations, { operations: lead.length + more, bytes: size });
       return [...parts].map((some) => some.map(({ operation }) => operation));
     },

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { PipelineRequest, PipelineResponse } from "@azure/core-rest-pipeline";
 import { type Columns, checkLimits } from "./columns.ts";
-import { rowPath } from "./keys.ts";
+import { rowPaths } from "./keys.ts";
 import { MAX_ENTITY_BYTES } from "./limits.ts";
 import type { Operation } from "./operations.ts";
 
@@ -54,50 +54,65 @@ export interface Part {
   readonly bytes: number;
 }
 
-/**
- * @param address - The table service's, without a shared access signature.
- * @throws RowInvalid when the service would refuse the row.
- */
-export function transactionPart(address: string, partitionKey: string, operation: Operation): Part {
-  const { kind, rowKey, columns, etag } = operation;
-  const { table } = operation.entity;
-  checkLimits(table, partitionKey, rowKey, columns);
-  const row = kind === "insert" ? table : rowPath(table, partitionKey, rowKey);
-  const lines = [
-    "Content-Type: application/http",
-    "Content-Transfer-Encoding: binary",
-    "",
-    `${methods[kind]} ${address}/${row} HTTP/1.1`,
-    "Accept: application/json;odata=minimalmetadata",
-    "DataServiceVersion: 3.0",
-  ];
-  if (kind !== "remove") lines.push("Content-Type: application/json");
-  if (kind === "insert") lines.push("Prefer: return-no-content");
-  if (etag !== undefined) lines.push(`If-Match: ${etag}`);
-  lines.push("");
-  lines.push(kind === "remove" ? "" : rowJson(partitionKey, rowKey, columns));
-  const text = lines.join(newLine);
-  return { operation, text, bytes: Buffer.byteLength(text) + PART_FRAME_BYTES };
+/** The partition that a transaction writes. */
+export interface Target {
+  readonly table: string;
+  readonly partitionKey: string;
+  /** The table service's address, without a shared access signature. */
+  readonly address: string;
 }
 
-/** The JSON of columns that several rows hold: written once. */
-const texts = new WeakMap<Columns, string>();
+/** What makes operations on a partition's rows parts of a transaction. */
+export function transactionParts({ table, partitionKey, address }: Target): (operation: Operation) => Part {
+  const pathOf = rowPaths(table, partitionKey);
+  const partition = asciiJson(partitionKey);
 
-function rowJson(partitionKey: string, rowKey: string, columns: Columns): string {
-  let value = texts.get(columns);
-  if (value === undefined) {
-    value = asciiJson(columns);
-    texts.set(columns, value);
+  /** @throws RowInvalid when the service would refuse the row. */
+  function part(operation: Operation): Part {
+    const { kind, rowKey, columns, etag } = operation;
+    checkLimits(table, partitionKey, rowKey, columns);
+    const row = kind === "insert" ? table : pathOf(rowKey);
+    let head = `${PART_HEAD}${methods[kind]} ${address}/${row} HTTP/1.1${ANSWER_HEAD}`;
+    if (kind !== "remove") head += `Content-Type: application/json${newLine}`;
+    if (kind === "insert") head += `Prefer: return-no-content${newLine}`;
+    if (etag !== undefined) head += `If-Match: ${etag}${newLine}`;
+    head += newLine;
+    if (kind !== "remove") head += `{"PartitionKey":${partition},"RowKey":${asciiJson(rowKey)}`;
+    const value = kind === "remove" ? NO_VALUE : membersJson(columns);
+    return { operation, text: head + value.text, bytes: Buffer.byteLength(head) + value.bytes + PART_FRAME_BYTES };
   }
-  const keys = asciiJson({ PartitionKey: partitionKey, RowKey: rowKey });
-  return value === "{}" ? keys : `${keys.slice(0, -1)},${value.slice(1)}`;
+  return part;
+}
+
+const PART_HEAD = ["Content-Type: application/http", "Content-Transfer-Encoding: binary", "", ""].join(newLine);
+const ANSWER_HEAD = ["", "Accept: application/json;odata=minimalmetadata", "DataServiceVersion: 3.0", ""].join(newLine);
+
+interface Text {
+  text: string;
+  bytes: number;
+}
+
+const NO_VALUE: Text = { text: "", bytes: 0 };
+
+/** What follows a row's keys. That of columns that several rows hold is written once. */
+const texts = new WeakMap<Columns, Text>();
+
+function membersJson(columns: Columns): Text {
+  let members = texts.get(columns);
+  if (members === undefined) {
+    const value = asciiJson(columns);
+    const text = value === "{}" ? "}" : `,${value.slice(1)}`;
+    members = { text, bytes: Buffer.byteLength(text) };
+    texts.set(columns, members);
+  }
+  return members;
 }
 
 /**
  * In ASCII, since Azurite 3.37 breaks a character that lies across two pieces of 64 KiB of a request's body; but not at
  * the price of an entity's text outgrowing what an entity may have.
  */
-function asciiJson(value: object): string {
+function asciiJson(value: string | object): string {
   const json = JSON.stringify(value);
   const ascii = json.replace(/[^\0-\x7f]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`);
   return ascii.length <= MAX_ENTITY_BYTES ? ascii : json;

@@ -2,20 +2,13 @@ import { RowMissing } from "./errors.ts";
 import { MAX_TRANSACTION_BYTES, MAX_TRANSACTION_OPERATIONS } from "./limits.ts";
 import type { Operation } from "./operations.ts";
 import type { Rows } from "./rows.ts";
-import { BODY_FRAME_BYTES, checkTable, type Part, transactionPart } from "./transaction.ts";
+import { BODY_FRAME_BYTES, checkTable, type Part, type Target, transactionParts } from "./transaction.ts";
 
 export interface WriteOptions {
   /** Transactions under way at once, default 4. */
   readonly parallel?: number;
   /** Awaited before each transaction, for pacing or for noticing a lost claim: what it throws ends the writing. */
   readonly beforeEach?: () => Promise<void>;
-}
-
-interface Target {
-  readonly table: string;
-  readonly partitionKey: string;
-  /** The table service's address. */
-  readonly address: string;
 }
 
 /**
@@ -67,10 +60,12 @@ function* repeatable(operations: Iterable<Operation>): Generator<Operation> {
 
 /** Operations in their order, as many together as one transaction takes. `reserved` stays free in each. */
 export function* batches(
-  { table, partitionKey, address }: Target,
+  target: Target,
   operations: Iterable<Operation>,
   reserved = { operations: 0, bytes: 0 },
 ): Generator<Part[]> {
+  const { table } = target;
+  const partOf = transactionParts(target);
   let batch: Part[] = [];
   let rowKeys = new Set<string>();
   const frame = BODY_FRAME_BYTES + reserved.bytes;
@@ -79,7 +74,7 @@ export function* batches(
     checkTable(table, operation);
     if (operation.entity.signed && operation.kind !== "remove")
       throw new TypeError(`A signed row of ${table} is written in a transaction of its own.`);
-    const part = transactionPart(address, partitionKey, operation);
+    const part = partOf(operation);
     const most = MAX_TRANSACTION_OPERATIONS - reserved.operations;
     const full = batch.length === most || bytes + part.bytes > MAX_TRANSACTION_BYTES;
     if (full || rowKeys.has(operation.rowKey)) {

@@ -286,6 +286,11 @@ describe("a transaction", () => {
     await expect(tables.transaction("Things", p, large)).rejects.toThrow(/4194304/);
     await expect(tables.transaction("Others", p, [remove(Thing, "r")])).rejects.toThrow(TypeError);
     await expect(tables.transaction("Things", "a/b", [remove(Thing, "r")])).rejects.toThrow(RowInvalid);
+    for (const [key, rowKey] of [
+      ["\ud800", "r"],
+      [p, "\udfff"],
+    ] as const)
+      await expect(tables.transaction("Things", key, [put(Thing, rowKey, { name: "x" })])).rejects.toThrow(RowInvalid);
     expect(proxy.requests).toEqual([]);
   });
 
