@@ -31,7 +31,7 @@ import { createLooks, type Looks } from "../shared/discovery/looks.ts";
 import { scanHistory } from "../shared/discovery/purge.ts";
 import { createScanRun, type ScanRun } from "../shared/discovery/run.ts";
 import { ACTIVE, ActiveScans, QUEUES } from "../shared/discovery/scan.ts";
-import { type ScanVaultDeps, scanVault } from "../shared/discovery/scan-vault.ts";
+import { readVault, type ScanVaultDeps } from "../shared/discovery/scan-vault.ts";
 import { createScanWatch } from "../shared/discovery/watch.ts";
 import type { Gate } from "../shared/http/admission.ts";
 import { createRateLimiter, type RateLimiter } from "../shared/http/rate-limit.ts";
@@ -331,10 +331,11 @@ export function createServices(config: Config): Services {
     between: looks.between,
     workerFreed: looks.workerFreed,
     scanLeft: looks.wakeWaiting,
-    scanVault: (planned, options) =>
-      inSpan({ name: "scan vault", kind: SpanKind.INTERNAL, attributes: { "vault.name": planned.name } }, () =>
-        scanVault(planned, options, vaultDeps),
-      ),
+    readVault: async (planned, options) => {
+      const span = { kind: SpanKind.INTERNAL, attributes: { "vault.name": planned.name } };
+      const read = await inSpan({ name: "read vault", ...span }, () => readVault(planned, options, vaultDeps));
+      return { ...read, write: () => inSpan({ name: "write vault", ...span }, read.write) };
+    },
   });
   const discovery = createDiscovery({
     tables,

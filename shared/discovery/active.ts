@@ -6,6 +6,7 @@ import {
   ACTIVE,
   ActiveScans,
   DONE,
+  isHandedOn,
   isOver,
   PlannedVaults,
   SCAN_ROW,
@@ -24,7 +25,7 @@ export interface ActiveScan {
   mode: ScanMode;
   /** Undefined for all. */
   subscriptions?: string[] | undefined;
-  /** Vaults it may have claimed at once; 0 until it is planned. */
+  /** Vaults it may have claimed at once, beside those that are handed on; 0 until it is planned. */
   workers: number;
   createdAt: string;
 }
@@ -116,7 +117,7 @@ export function createActiveScans({ tables, clock }: { tables: Tables; clock: Cl
     };
     for await (const rows of tables.pages(PlannedVaults, range)) {
       if (rows[0]?.rowKey.startsWith(WAITING)) return 0;
-      claimed += rows.length;
+      claimed += rows.filter(({ rowKey }) => !isHandedOn(rowKey)).length;
     }
     return Math.max(0, workers - claimed);
   }

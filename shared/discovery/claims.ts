@@ -9,6 +9,7 @@ import {
   CLAIMED,
   claimedKey,
   DONE,
+  handedOnKey,
   indexAt,
   indexOf,
   type PlannedVault,
@@ -25,14 +26,20 @@ export const RENEWAL_MS = 20 * SECOND_MS;
 /** The worker of the vaults that the invocation of the plan has in hand. */
 export const PLAN_WORKER = "plan";
 
-/** A vault that a worker has claimed and has in hand. */
-export interface Claim {
+/** A vault of the plan. */
+interface Planned {
   index: string;
   vault: PlannedVault;
 }
 
+/** A vault that a worker has claimed and has in hand. */
+export interface Claim extends Planned {
+  /** Of its row. */
+  rowKey: string;
+}
+
 /** A vault that waits, as its row was read or written. */
-export interface Waiting extends Claim {
+export interface Waiting extends Planned {
   etag: string;
 }
 
@@ -53,22 +60,28 @@ export interface Claims {
   waiting(scan: Pick<ScanRecord, "scanId" | "vaultsTotal">): Promise<Waiting | undefined>;
   /** @param worker - Who takes it in hand; undefined where a message is sent for it. */
   take(waiting: Waiting, worker: string | undefined): Next;
+  /** The vault is still to be written, but its worker's place is another's: for the transaction that claims that one. */
+  handOn(claim: Claim): { handedOn: Claim; operations: Operation[] };
   /** Sends the message of a claimed vault that nobody has in hand. Twice does no harm: one of the two begins. */
   send(scanId: string, index: string, options?: { delaySeconds?: number }): Promise<void>;
   /**
    * After a worker died or failed: sends the messages of the vaults it had in hand. The plan's worker has sent those of the
    * vaults that nobody has begun. What another worker put back, that one sends: after an outage all of them come here, and
    * else each would send for all.
+   * @param except - The index of one that it has in hand again.
    * @returns how many vaults are claimed, by whomever.
    */
-  sendLeft(scanId: string, worker: string): Promise<number>;
+  sendLeft(scanId: string, worker: string, except?: string): Promise<number>;
   /** Takes a claimed vault in hand. False when another worker was faster, or it is done. */
   begin(scanId: string, claimed: Row<PlannedVault>, worker: string): Promise<boolean>;
   /** Nobody has it in hand any more: its message will wait in the queue. */
-  putBack(scanId: string, index: string): Promise<void>;
+  putBack(scanId: string, rowKey: string): Promise<void>;
   /** Renews a claim again and again until the answered function is called. */
-  keep(scanId: string, index: string): () => Promise<void>;
+  keep(scanId: string, rowKey: string): () => Promise<void>;
+  /** A claimed vault's row, one that is handed on included. One request, or two. */
   claimed(scanId: string, index: string): Promise<Row<PlannedVault> | undefined>;
+  /** Whether the claim is as it was: neither ended nor handed on. */
+  stands(scanId: string, rowKey: string): Promise<boolean>;
   anyClaimed(scanId: string): Promise<boolean>;
 }
 
@@ -80,9 +93,9 @@ interface ClaimsDeps {
 
 export function createClaims({ tables, queues, randomness }: ClaimsDeps): Claims {
   /** False when it is no longer as it was read, or no longer claimed. */
-  async function mark(scanId: string, index: string, part: Partial<PlannedVault>, etag?: string): Promise<boolean> {
+  async function mark(scanId: string, rowKey: string, part: Partial<PlannedVault>, etag?: string): Promise<boolean> {
     try {
-      const operation = merge(PlannedVaults, claimedKey(index), part, etag);
+      const operation = merge(PlannedVaults, rowKey, part, etag);
       await tables.transaction(PlannedVaults.table, scanPartition(scanId), [operation]);
       return true;
     } catch (error) {
@@ -108,44 +121,55 @@ export function createClaims({ tables, queues, randomness }: ClaimsDeps): Claims
 
     take({ index, vault, etag }, worker) {
       const claimed = { ...vault, ...(worker === undefined ? { begun: false } : { begun: true, worker }) };
-      const operations = [
-        remove(PlannedVaults, waitingKey(index), etag),
-        insert(PlannedVaults, claimedKey(index), claimed),
-      ];
-      return { index, vault: claimed, operations };
+      const rowKey = claimedKey(index);
+      const operations = [remove(PlannedVaults, waitingKey(index), etag), insert(PlannedVaults, rowKey, claimed)];
+      return { index, rowKey, vault: claimed, operations };
+    },
+
+    handOn(claim) {
+      const rowKey = handedOnKey(claim.index);
+      const operations = [remove(PlannedVaults, claim.rowKey), insert(PlannedVaults, rowKey, claim.vault)];
+      return { handedOn: { ...claim, rowKey }, operations };
     },
 
     send: (scanId, index, options) => queues.send(QUEUES.vaults, { scanId, index }, options),
 
-    async sendLeft(scanId, worker) {
+    async sendLeft(scanId, worker, except) {
       let claimed = 0;
       const range = { partitionKey: scanPartition(scanId), from: CLAIMED, before: DONE };
       for await (const rows of tables.pages(PlannedVaults, { ...range, select: ["begun", "worker"] })) {
         claimed += rows.length;
         for (const row of rows) {
           const sender = row.worker ?? (row.begun ? undefined : PLAN_WORKER);
-          if (sender !== worker) continue;
           const index = indexOf(row.rowKey);
-          if (row.begun) await claims.putBack(scanId, index);
+          if (sender !== worker || index === except) continue;
+          if (row.begun) await claims.putBack(scanId, row.rowKey);
           await claims.send(scanId, index);
         }
       }
       return claimed;
     },
 
-    begin: (scanId, { rowKey, etag }, worker) => mark(scanId, indexOf(rowKey), { begun: true, worker }, etag),
+    begin: (scanId, { rowKey, etag }, worker) => mark(scanId, rowKey, { begun: true, worker }, etag),
 
-    async putBack(scanId, index) {
-      await mark(scanId, index, { begun: false });
+    async putBack(scanId, rowKey) {
+      await mark(scanId, rowKey, { begun: false });
     },
 
-    keep(scanId, index) {
+    keep(scanId, rowKey) {
       // At the worst the vault is given to another worker too, and written once.
-      const renewals = startRenewals(RENEWAL_MS, () => mark(scanId, index, { begun: true }));
+      const renewals = startRenewals(RENEWAL_MS, () => mark(scanId, rowKey, { begun: true }));
       return () => renewals.stop();
     },
 
-    claimed: (scanId, index) => tables.get(PlannedVaults, scanPartition(scanId), claimedKey(index)),
+    async claimed(scanId, index) {
+      const row = await tables.get(PlannedVaults, scanPartition(scanId), claimedKey(index));
+      return row ?? (await tables.get(PlannedVaults, scanPartition(scanId), handedOnKey(index)));
+    },
+
+    async stands(scanId, rowKey) {
+      return (await tables.get(PlannedVaults, scanPartition(scanId), rowKey)) !== undefined;
+    },
 
     async anyClaimed(scanId) {
       const range = { partitionKey: scanPartition(scanId), from: CLAIMED, before: DONE, pageSize: 1 };

@@ -123,7 +123,9 @@ export function createScanPlan(deps: PlanDeps): ScanPlan {
     await Promise.all(rows.slice(VAULTS_AT_ONCE, workers).map(({ index }) => claims.send(scanId, index)));
     return {
       scan: withoutKeys(running),
-      claims: rows.slice(0, Math.min(workers, VAULTS_AT_ONCE)),
+      claims: rows
+        .slice(0, Math.min(workers, VAULTS_AT_ONCE))
+        .map((row) => ({ ...row, rowKey: claimedKey(row.index) })),
       waiting: rows.slice(workers).map((row) => ({ ...row, etag: written.etags.get(waitingKey(row.index))! })),
     };
   }

@@ -87,7 +87,8 @@ async function readType(
     const listing = listingsOf(items);
     const before = type === "secret" ? undefined : row?.details?.[type];
     const due = dueDetails(type, known, options, deps, now);
-    const isDue = (name: string) => due.size > 0 && due.has(seventhOf(vault.name, name));
+    const isDue = (name: string) =>
+      due.size === ALL_SEVENTHS.size || (due.size > 0 && due.has(seventhOf(vault.name, name)));
     let reading = { known: standing, refresh: isDue, now, signal: options.signal };
     if (row?.listings[type] === listing && listing !== "" && force.size === 0 && due.size < ALL_SEVENTHS.size) {
       // Nothing changed that a list tells of: of what is not due not even the rows are read.
@@ -106,7 +107,8 @@ async function readType(
     const read = await readAssets(client, type, items, vault, reading);
     const contents = contentsOf(read.assets);
     // Entries that can't be read may be of any seventh.
-    const details = seventhsOf(read.assets, before, listing === "" ? NO_SEVENTHS : due, now);
+    const readWhole = listing === "" ? NO_SEVENTHS : due;
+    const details = type === "secret" ? undefined : seventhsOf(read.assets, before, readWhole, now);
     const list = { listing: read.listing, contents, found: read.assets.length, details };
     const failures = { failure: read.failure, policyFailure: read.policyFailure };
     if (row?.contents[type] === contents && force.size === 0) {

@@ -57,34 +57,54 @@ async function upToDate(
   return { ...planned, action: "scan", subscriptionId, listedAt, resource: { ...row } };
 }
 
+/** A vault that was read, and not yet written. */
+export interface VaultRead {
+  /** How many assets differ from what is known. */
+  changes: number;
+  /**
+   * Brings the inventory up to date and says what came of the vault.
+   * @throws {VaultBusy} when another worker has written the vault since it was read.
+   */
+  write(): Promise<VaultOutcome>;
+}
+
+/** `readVault`, and what was read is written. */
+export async function scanVault(...args: Parameters<typeof readVault>): Promise<VaultOutcome> {
+  const { write } = await readVault(...args);
+  return await write();
+}
+
 /**
- * Brings the inventory of one vault up to date and says what came of it. Failures of the cloud are the outcome; anything
- * else (storage, a bug) is thrown, so that the message is delivered again.
+ * Reads one vault. Failures of the cloud become part of the outcome; anything else (storage, a bug) is thrown, so that the
+ * message is delivered again.
  *
  * @throws {VaultBusy} while another worker holds the vault.
  */
-export async function scanVault(
+export async function readVault(
   plan: PlannedVault,
   options: ScanVaultOptions,
   deps: ScanVaultDeps,
-): Promise<VaultOutcome> {
+): Promise<VaultRead> {
   const { writer, clock } = deps;
   if (plan.action === "skip") {
     const row = await writer.find(plan.name);
     // What a dead worker half wrote is not left alone with its vault.
-    if (row && !row.pending) return skipped(plan, row, clock);
+    if (row && !row.pending) return unchanged(skipped(plan, row, clock));
   }
   const known = await writer.known(plan.name);
   const planned = await upToDate(plan, known, deps);
   const moved = known.row && known.row.subscriptionId.toLowerCase() !== planned.subscriptionId.toLowerCase();
   // A vault that another scan found elsewhere in the meantime is no longer this subscription's to remove.
-  if (planned.action === "remove") return await removeVault(planned, moved ? undefined : known, options.owner, deps);
+  if (planned.action === "remove") {
+    const write = () => removeVault(planned, moved ? undefined : known, options.owner, deps);
+    return { changes: 0, write };
+  }
 
   const resource = planned.resource as unknown as VaultResource;
   if (moved) {
     // Its rows stand under the old subscription: it leaves there and arrives here as a new one.
     await removeVault({ ...planned, listedAt: undefined }, known, options.owner, deps);
-    return await scanVault(planned, options, deps);
+    return await readVault(planned, options, deps);
   }
   const now = clock.now().toISOString();
   const before = known.row && withoutKeys(known.row);
@@ -124,14 +144,22 @@ export async function scanVault(
   backOff(vault, failures, clock, options.look !== undefined);
 
   const changes = results.flatMap((result) => result.changes);
-  if (changes.length === 0 && before && sameFacts(before, vault) && !known.interrupted)
-    await writer.touch(known, vault);
-  else {
-    const prepare = () => deps.prepareChange({ vault, vaultBefore: before, vaultGone: false });
-    await writer.apply(known, vault, changes, options.owner, prepare);
-  }
-  return outcomeOf(planned, vault, results, failures, now);
+  return {
+    changes: changes.length,
+    async write() {
+      if (changes.length === 0 && before && sameFacts(before, vault) && !known.interrupted)
+        await writer.touch(known, vault);
+      else {
+        const prepare = () => deps.prepareChange({ vault, vaultBefore: before, vaultGone: false });
+        await writer.apply(known, vault, changes, options.owner, prepare);
+      }
+      return outcomeOf(planned, vault, results, failures, now);
+    },
+  };
 }
+
+/** There is nothing to write. */
+export const unchanged = (outcome: VaultOutcome): VaultRead => ({ changes: 0, write: async () => outcome });
 
 const LIST_NAMES = { certificate: "certificates", key: "keys", secret: "secrets" } as const;
 

@@ -142,12 +142,17 @@ export const scanPartition = (scanId: string): string => `scan:${scanId}`;
 export const SCAN_ROW = "0";
 export const waitingKey = (index: string): string => `1!${index}`;
 export const claimedKey = (index: string): string => `2!${index}`;
+/** Of a claimed one whose worker has read it and claimed another in its place: whoever ends this one claims none. */
+export const handedOnKey = (index: string): string => `${HANDED_ON}${index}`;
+export const isHandedOn = (rowKey: string): boolean => rowKey.startsWith(HANDED_ON);
 export const doneKey = (index: string): string => `3!${index}`;
 /** A vault's place in the plan, as its rows' keys and its messages have it. */
 export const indexAt = (place: number): string => String(place).padStart(6, "0");
 export const indexOf = (rowKey: string): string => rowKey.slice(2);
 export const WAITING = "1!";
 export const CLAIMED = "2!";
+/** Among the claimed ones. */
+const HANDED_ON = "2~";
 export const DONE = "3!";
 /** After every key of the three states. */
 export const BEYOND = "4";
@@ -164,7 +169,7 @@ export const ActiveScans = entity(
         scanId: z.string(),
         mode: z.enum(SCAN_MODES),
         subscriptions: z.array(z.string()).optional(),
-        /** Vaults this scan may have claimed at once; 0 until it is planned. */
+        /** Vaults this scan may have claimed at once, beside those that are handed on; 0 until it is planned. */
         workers: z.int(),
         createdAt: z.string(),
       }),

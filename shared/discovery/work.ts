@@ -3,14 +3,14 @@ import { VaultBusy } from "../inventory/claim.ts";
 import type { Clock, Randomness } from "../runtime.ts";
 import { isConflict } from "../storage/conflict.ts";
 import { withoutKeys } from "../storage/entity.ts";
-import { insert, remove, type Tables } from "../storage/tables.ts";
+import { insert, type Operation, remove, type Tables } from "../storage/tables.ts";
 import { MINUTE_MS, SECOND_MS } from "../time.ts";
 import { type Claim, type Claims, PLAN_WORKER, type Waiting } from "./claims.ts";
 import type { ScanEnd } from "./end.ts";
 import {
-  claimedKey,
   doneKey,
   emptyTally,
+  isHandedOn,
   type PlannedVault,
   PlannedVaults,
   SCAN_ROW,
@@ -21,7 +21,7 @@ import {
   type VaultOutcome,
   VaultOutcomes,
 } from "./scan.ts";
-import type { scanVault } from "./scan-vault.ts";
+import { type readVault, unchanged, type VaultRead } from "./scan-vault.ts";
 
 /**
  * Vaults that one invocation has in hand at once, so that a scan of a few dozen needs no second one. It is mostly waiting
@@ -36,8 +36,14 @@ const CHAIN_MS = 4 * MINUTE_MS;
 const REMEMBERED_MS = MINUTE_MS;
 /** The longest wait for another worker of the same vault before it is tried again. */
 const LONGEST_BUSY_SECONDS = 30;
+/**
+ * A vault with so many changed assets is written while the next one is read. With fewer, writing takes no longer than the
+ * transaction that claims the next; with more, both together fill the memory of a small instance.
+ */
+const FEWEST_BEHIND = 50;
+const MOST_BEHIND = 1_000;
 
-/** How a worker goes from vault to vault. */
+/** How a worker goes from vault to vault: while one is written, it reads the next. */
 interface Chain {
   /** Its name in the claims; undefined where a message is sent for the next vault. */
   worker: string | undefined;
@@ -45,6 +51,14 @@ interface Chain {
   until: number;
   /** The next vault to claim, if any waits. `taken`: another took the one before, or a cancellation did. */
   next: (taken: boolean) => Promise<Waiting | undefined>;
+}
+
+/** Of a vault after which none is claimed. */
+const ALONE: Pick<Chain, "worker" | "next"> = { worker: undefined, next: async () => undefined };
+
+/** Of a chain: ends, or fails, when the vault that it has handed on is written and ended. */
+interface Behind {
+  written: Promise<void>;
 }
 
 export interface WorkDeps {
@@ -55,7 +69,7 @@ export interface WorkDeps {
   between: (requestId: string) => Promise<void>;
   /** Has what waits for a free worker begun, when no vault is left for this one. */
   workerFreed: () => Promise<void>;
-  scanVault: (planned: PlannedVault, options: Parameters<typeof scanVault>[1]) => ReturnType<typeof scanVault>;
+  readVault: (planned: PlannedVault, options: Parameters<typeof readVault>[1]) => Promise<VaultRead>;
   clock: Clock;
   randomness: Randomness;
 }
@@ -69,7 +83,7 @@ export interface PlannedScan {
   waiting: Waiting[];
 }
 
-/** The work on a scan's vaults. How many are scanned at once is how many are claimed. */
+/** The work on a scan's vaults. How many are read at once is how many are claimed and not handed on. */
 export interface ScanWork {
   /**
    * Scans what a plan left to its own invocation: a small scan begins and ends in it. What is left after some seconds goes
@@ -90,7 +104,7 @@ export interface ScanWork {
 }
 
 export function createScanWork(deps: WorkDeps): ScanWork {
-  const { tables, claims, end, scanVault, clock, randomness } = deps;
+  const { tables, claims, end, readVault, clock, randomness } = deps;
 
   async function scanPlanned({ scan, claims: claimed, waiting }: PlannedScan): Promise<void> {
     const { scanId } = scan;
@@ -119,10 +133,12 @@ export function createScanWork(deps: WorkDeps): ScanWork {
     const first = await firstClaim(message, delivery);
     if (!first) return;
     const next = async () => {
-      const scan = await runningScan(scanId);
+      const scan = isHandedOn(first.rowKey) ? undefined : await runningScan(scanId);
       return scan && (await claims.waiting(scan));
     };
-    if (await scanOn(scanId, first, { worker: message.index, until, next })) await finishWhenLast(scanId);
+    await scanOn(scanId, first, { worker: message.index, until, next });
+    // Also where a message goes on: what was written behind may have been the last.
+    await finishWhenLast(scanId);
   }
 
   async function firstClaim(
@@ -138,56 +154,93 @@ export function createScanWork(deps: WorkDeps): ScanWork {
     }
     const mine = delivery > 1 && (row.worker === undefined || row.worker === index);
     if (row.begun && !mine) return undefined;
-    return (await claims.begin(scanId, row, index)) ? { index, vault: withoutKeys(row) } : undefined;
+    // Its worker died or failed with another one in hand.
+    if (mine && isHandedOn(row.rowKey)) await claims.sendLeft(scanId, index, index);
+    if (!(await claims.begin(scanId, row, index))) return undefined;
+    return { index, rowKey: row.rowKey, vault: { ...withoutKeys(row), begun: true, worker: index } };
   }
 
-  /**
-   * One vault after the other.
-   * @returns true when none is left to claim; false when the work goes on in a message, or the scan is over.
-   */
-  async function scanOn(scanId: string, first: Claim, chain: Chain): Promise<boolean> {
+  /** One vault after the other, until none is left to claim, the work goes on in a message, or the scan is over. */
+  async function scanOn(scanId: string, first: Claim, chain: Chain): Promise<void> {
+    const behind: Behind = { written: Promise.resolve() };
+    try {
+      await follow(scanId, first, chain, behind);
+    } finally {
+      await behind.written;
+    }
+  }
+
+  async function follow(scanId: string, first: Claim, chain: Chain, behind: Behind): Promise<void> {
     for (let work = first; ; ) {
       const scan = await runningScan(scanId);
-      if (!scan) return false;
-      await keeping(scanId, work.index, () => deps.between(scan.requestId));
-      const next = await scanClaimed(scan, work, chain);
+      if (!scan) return;
+      await keeping(scanId, work, () => deps.between(scan.requestId));
+      const next = await scanClaimed(scan, work, chain, behind);
       if (next === "noneLeft") await deps.workerFreed();
-      if (typeof next === "string") return next === "noneLeft";
+      if (typeof next === "string") return;
       work = next;
       if (clock.now().getTime() < chain.until) continue;
-      await claims.putBack(scanId, work.index);
+      await claims.putBack(scanId, work.rowKey);
       await claims.send(scanId, work.index);
-      return false;
+      return;
     }
   }
 
-  /** One vault, and the claim of the next. */
+  /** One vault, and the claim of the next. One that is handed on is read here and written behind. */
   async function scanClaimed(
     scan: ScanRecord,
-    { index, vault }: Claim,
+    claim: Claim,
     chain: Chain,
+    behind: Behind,
   ): Promise<Claim | "noneLeft" | "goesOn"> {
-    const { scanId } = scan;
-    let outcome: VaultOutcome;
+    const { index, vault } = claim;
+    const next = await unlessBusy(scan, claim, async () => {
+      const read = vault.action === "fail" ? unchanged(unreadable(vault)) : await readInTime(scan, index, vault);
+      await behind.written;
+      if (read.changes < FEWEST_BEHIND || read.changes > MOST_BEHIND) {
+        return await endVault(scan, claim, await read.write(), chain);
+      }
+      const { handedOn, operations } = claims.handOn(claim);
+      const another = await claimNext(scan, claim, chain, { besideNext: operations });
+      if (another === "goesOn") return another;
+      if (another === "noneLeft") return await endVault(scan, claim, await read.write(), ALONE);
+      behind.written = writeBehind(scan, handedOn, read);
+      // Looked at when the next one is read: until then it must not end the process.
+      behind.written.catch(() => {});
+      return another;
+    });
+    return next ?? "goesOn";
+  }
+
+  /** Writes a vault that was handed on. The chain goes on whatever comes of it, but for a failure of this service. */
+  async function writeBehind(scan: ScanRecord, claim: Claim, read: VaultRead): Promise<void> {
+    await unlessBusy(scan, claim, async () => {
+      await endVault(scan, claim, await read.write(), ALONE);
+    });
+  }
+
+  /** Keeps the vault during the work. One that another scan writes comes again, in a message; undefined then. */
+  async function unlessBusy<T>({ scanId }: ScanRecord, claim: Claim, work: () => Promise<T>): Promise<T | undefined> {
     try {
-      outcome = await keeping(scanId, index, async () =>
-        vault.action === "fail" ? unreadable(vault) : await scanInTime(scan, index, vault),
-      );
+      return await keeping(scanId, claim, work);
     } catch (error) {
       if (!(error instanceof VaultBusy)) throw error;
-      // Another scan writes this vault. Waiting must not count as a failed delivery, so a new message waits instead.
-      const seconds = Math.ceil(error.waitMs / SECOND_MS);
-      const delaySeconds = Math.min(Math.max(1, seconds), LONGEST_BUSY_SECONDS);
-      await claims.putBack(scanId, index);
-      await claims.send(scanId, index, { delaySeconds });
-      return "goesOn";
+      // No longer renewed: a renewal after it is put back would have its message ignored.
+      await comeAgain(scanId, claim, error);
+      return undefined;
     }
-    return await endVault(scan, index, outcome, chain);
+  }
+
+  /** Another scan writes this vault. Waiting must not count as a failed delivery, so a new message waits instead. */
+  async function comeAgain(scanId: string, { index, rowKey }: Claim, { waitMs }: VaultBusy): Promise<void> {
+    const delaySeconds = Math.min(Math.max(1, Math.ceil(waitMs / SECOND_MS)), LONGEST_BUSY_SECONDS);
+    await claims.putBack(scanId, rowKey);
+    await claims.send(scanId, index, { delaySeconds });
   }
 
   /** Renews the claim of a vault during the work. */
-  async function keeping<T>(scanId: string, index: string, work: () => Promise<T>): Promise<T> {
-    const stopKeeping = claims.keep(scanId, index);
+  async function keeping<T>(scanId: string, { rowKey }: Claim, work: () => Promise<T>): Promise<T> {
+    const stopKeeping = claims.keep(scanId, rowKey);
     try {
       return await work();
     } finally {
@@ -195,9 +248,9 @@ export function createScanWork(deps: WorkDeps): ScanWork {
     }
   }
 
-  async function scanInTime(scan: ScanRecord, index: string, vault: PlannedVault): Promise<VaultOutcome> {
+  async function readInTime(scan: ScanRecord, index: string, vault: PlannedVault): Promise<VaultRead> {
     const now = clock.now();
-    return await scanVault(vault, {
+    return await readVault(vault, {
       mode: scan.mode,
       scheduled: scan.trigger === "schedule",
       owner: `${scan.scanId}/${index}/${randomness.ulid(now)}`,
@@ -223,28 +276,42 @@ export function createScanWork(deps: WorkDeps): ScanWork {
   }
 
   /** Records the outcome and claims the next vault in one transaction. */
-  async function endVault(
+  const endVault = (
     scan: ScanRecord,
-    index: string,
+    claim: Pick<Claim, "index" | "rowKey">,
     outcome: VaultOutcome,
+    chain: Pick<Chain, "worker" | "next">,
+  ) =>
+    claimNext(scan, claim, chain, {
+      always: [remove(PlannedVaults, claim.rowKey), insert(VaultOutcomes, doneKey(claim.index), outcome)],
+    });
+
+  /**
+   * Claims the next vault, with what becomes of this one. That moves this one's row: of two workers of one vault, one does it.
+   * @param own - `always`: written whether another vault is left or not; `besideNext`: only when one is.
+   */
+  async function claimNext(
+    scan: ScanRecord,
+    { rowKey }: Pick<Claim, "rowKey">,
     { worker, next }: Pick<Chain, "worker" | "next">,
+    own: { always: Operation[] } | { besideNext: Operation[] },
   ): Promise<Claim | "noneLeft" | "goesOn"> {
     const { scanId } = scan;
-    const partition = scanPartition(scanId);
     for (let taken = false; ; taken = true) {
       const inTime = scan.deadline !== undefined && clock.now().toISOString() < scan.deadline;
       const waiting = inTime ? await next(taken) : undefined;
       const claim = waiting && claims.take(waiting, worker);
+      if (!claim && "besideNext" in own) return "noneLeft";
+      const operations = "always" in own ? own.always : own.besideNext;
       try {
-        await tables.transaction(PlannedVaults.table, partition, [
-          remove(PlannedVaults, claimedKey(index)),
-          insert(VaultOutcomes, doneKey(index), outcome),
+        await tables.transaction(PlannedVaults.table, scanPartition(scanId), [
+          ...operations,
           ...(claim?.operations ?? []),
         ]);
       } catch (error) {
         if (!isConflict(error)) throw error;
-        // Either a second message for this vault was faster and goes on, or another worker took the next one.
-        if (!(await claims.claimed(scanId, index))) return "goesOn";
+        // Either another worker of this vault was faster and goes on, or another one took the next.
+        if (!(await claims.stands(scanId, rowKey))) return "goesOn";
         continue;
       }
       return claim ?? "noneLeft";
@@ -267,10 +334,9 @@ export function createScanWork(deps: WorkDeps): ScanWork {
     if (vault) {
       const failure = internalFailure(clock, "The vault could not be written to the inventory, in five tries.");
       // The next one is in the hand of this worker, so that the watch sends it soon, should this one die before.
-      const next = await endVault(scan, index, failed(vault, failure), {
-        worker: index,
-        next: () => claims.waiting(scan),
-      });
+      const { rowKey } = vault;
+      const chain = isHandedOn(rowKey) ? ALONE : { worker: index, next: () => claims.waiting(scan) };
+      const next = await endVault(scan, { index, rowKey }, failed(vault, failure), chain);
       if (next === "goesOn") return;
     }
     if ((await claims.sendLeft(scanId, index)) === 0) await end.finish(scanId);

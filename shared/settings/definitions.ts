@@ -65,7 +65,8 @@ export const DEFINITIONS: { readonly [K in SettingKey]: DefinitionOf<SettingValu
     minimum: 1,
     maximum: 200,
     environmentVariable: "DISCOVERY_MAX_WORKERS",
-    description: "How many vaults are scanned at once, all instances together.",
+    description:
+      "How many vaults are read at once, all instances together. One with much to write is written while its worker reads the next.",
   },
   discoveryScanTimeout: {
     category: "performance",

@@ -16,7 +16,7 @@ import { LOOK_QUEUE } from "../../shared/discovery/look.ts";
 import { createLooks } from "../../shared/discovery/looks.ts";
 import { createScanRun } from "../../shared/discovery/run.ts";
 import { QUEUES, type ScanMode } from "../../shared/discovery/scan.ts";
-import { scanVault } from "../../shared/discovery/scan-vault.ts";
+import { readVault } from "../../shared/discovery/scan-vault.ts";
 import type { VaultEvent, VaultHint } from "../../shared/discovery/vault-event.ts";
 import { createScanWatch } from "../../shared/discovery/watch.ts";
 import { createAssetQueries } from "../../shared/inventory/query.ts";
@@ -232,7 +232,7 @@ export function scanRooms(connectionString: string, wrap: (tables: Tables) => Ta
     between: looks.between,
     workerFreed: looks.workerFreed,
     scanLeft: looks.wakeWaiting,
-    scanVault: (planned, options) => scanVault(planned, options, vaultDeps),
+    readVault: (planned, options) => readVault(planned, options, vaultDeps),
     clock,
     randomness,
     log,
@@ -278,8 +278,8 @@ export function scanRooms(connectionString: string, wrap: (tables: Tables) => Ta
   /** Plans a scan and hands each of its vaults on, as the plan's invocation does with what it can't scan soon. */
   async function plan(scanId: string): Promise<void> {
     const claims = createClaims({ tables, queues, randomness });
-    for (const { index } of (await run.plan(scanId, 1))?.claims ?? []) {
-      await claims.putBack(scanId, index);
+    for (const { index, rowKey } of (await run.plan(scanId, 1))?.claims ?? []) {
+      await claims.putBack(scanId, rowKey);
       await claims.send(scanId, index);
     }
   }

@@ -126,7 +126,7 @@ test("a scan is one trace, from its request to the alerts that follow it", async
   const trace = spans.filter(({ traceId }) => traceId === root.traceId);
   const names = trace.map(({ name }) => name);
   for (const name of ["planScan", "evaluateAlertsSoon"]) expect(names).toContain(name);
-  const vaults = trace.filter(({ name }) => name === "scan vault").map((one) => attributeOf(one, "vault.name"));
+  const vaults = trace.filter(({ name }) => name === "read vault").map((one) => attributeOf(one, "vault.name"));
   expect(vaults.sort()).toEqual(["kv-denied", "kv-one", "kv-two"]);
   expect(vaults).toHaveLength(VAULTS);
 
