@@ -5,8 +5,8 @@ import { createScanWork, type ScanWork, type WorkDeps } from "./work.ts";
 
 /**
  * What the queues do: plan a scan (`plan.ts`), scan its vaults (`work.ts`), end it (`end.ts`), all of which is one message
- * where the scan is small. The plan claims as many vaults as there may be workers; whoever ends a vault claims the next, and
- * whoever finds none left ends the scan. What happens when a worker dies is the watch's matter (`watch.ts`).
+ * where the scan is small. The plan claims as many vaults as there may be workers; whoever ends a vault or hands it on claims
+ * the next, and whoever finds none left ends the scan. What happens when a worker dies is the watch's matter (`watch.ts`).
  */
 export interface ScanRun extends ScanPlan, ScanWork, Pick<ScanEnd, "finish"> {
   /**

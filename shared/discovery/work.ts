@@ -28,9 +28,9 @@ import { type readVault, unchanged, type VaultRead } from "./scan-vault.ts";
  * for the cloud; more of them fill neither the processor of the smallest instance better nor its memory with less.
  */
 export const VAULTS_AT_ONCE = 10;
-/** After so long that invocation hands on its vaults but the first's, each to a message, which any instance takes. */
+/** After so long that invocation goes on alone with its first; each of the others gets a message, which any instance takes. */
 export const TOGETHER_MS = 15 * SECOND_MS;
-/** How long one worker goes from vault to vault before it hands on to a new message. */
+/** How long one worker goes from vault to vault before a new message goes on. */
 const CHAIN_MS = 4 * MINUTE_MS;
 /** How long the mode and deadline of a running scan are remembered. */
 const REMEMBERED_MS = MINUTE_MS;
@@ -43,11 +43,11 @@ const LONGEST_BUSY_SECONDS = 30;
 const FEWEST_BEHIND = 50;
 const MOST_BEHIND = 1_000;
 
-/** How a worker goes from vault to vault: while one is written, it reads the next. */
+/** How a worker goes from vault to vault. One that it hands on is written while it reads the next. */
 interface Chain {
   /** Its name in the claims; undefined where a message is sent for the next vault. */
   worker: string | undefined;
-  /** Milliseconds since 1970 when it hands on to a message. */
+  /** Milliseconds since 1970 when a message goes on with it. */
   until: number;
   /** The next vault to claim, if any waits. `taken`: another took the one before, or a cancellation did. */
   next: (taken: boolean) => Promise<Waiting | undefined>;
