@@ -1,8 +1,9 @@
-import { type Agent, request as httpRequest, type IncomingHttpHeaders, type IncomingMessage } from "node:http";
-import { Agent as HttpsAgent, request as httpsRequest, type RequestOptions } from "node:https";
-import { buffer } from "node:stream/consumers";
-import { createBrotliDecompress, createGunzip, createInflate } from "node:zlib";
+import type { IncomingHttpHeaders } from "node:http";
+import { promisify } from "node:util";
+import { brotliDecompress, gunzip, inflate } from "node:zlib";
 import type { HttpClient, PipelineRequest } from "@azure/core-rest-pipeline";
+import type { Dispatcher } from "undici";
+import { type ConnectionLimits, openConnections } from "./connections.ts";
 
 /** There was no whole answer within the time of `PipelineRequest.timeout`. */
 export class AnswerTimeout extends Error {
@@ -15,8 +16,6 @@ export interface OutgoingRequest {
   method: string;
   headers: Record<string, string>;
   body?: string | Uint8Array | undefined;
-  /** A proxy's; without it, the transport's connections. */
-  agent?: Agent | undefined;
   /** Milliseconds for the whole answer; 0 for no limit. */
   timeout: number;
   signal?: PipelineRequest["abortSignal"] | undefined;
@@ -37,45 +36,33 @@ export interface Transport {
 }
 
 /**
- * Connections that are all made alike, so that a host's are told by its name and port. Node tells them by some twenty options,
- * which it puts together for each request: an eighth of what a small one costs.
+ * Sends requests over connections of its own, and reads each answer to its end as text. The SDKs' own client spends several
+ * times the processor time on streams, progress and signals that nothing here uses, counts a request's time only to the
+ * headers, and can't be stopped amid a compressed body.
  */
-export class HostConnections extends HttpsAgent {
-  override getName({ host, port }: RequestOptions = {}): string {
-    return `${host}:${port}`;
-  }
-}
+export async function createTransport(limits: ConnectionLimits): Promise<Transport> {
+  const [{ createHttpHeaders, RestError }, connections] = await Promise.all([
+    import("@azure/core-rest-pipeline"),
+    openConnections(limits),
+  ]);
 
-/**
- * Sends requests by `node:https`, over the given connections, and reads each answer to its end as text. The SDKs'
- * own client spends several times the processor time on streams, progress and signals that nothing here uses, counts a
- * request's time only to the headers, and can't be stopped amid a compressed body.
- *
- * @param connections - Of `http:`, which none but a store on the same machine has, Node's own unless they are given.
- */
-export async function createTransport(connections: { https: HostConnections; http?: Agent }): Promise<Transport> {
-  const { createHttpHeaders, RestError } = await import("@azure/core-rest-pipeline");
-
-  function exchange({ url, method, headers, body, agent, timeout, signal }: OutgoingRequest): Promise<ReceivedAnswer> {
+  function exchange({ url, method, headers, body, timeout, signal }: OutgoingRequest): Promise<ReceivedAnswer> {
     return new Promise((resolve, reject) => {
-      const { protocol, hostname, port, pathname, search } = new URL(url);
-      const secure = protocol === "https:";
-      // Of an address, Node would make the same options and eight more.
-      const outgoing = (secure ? httpsRequest : httpRequest)({
-        host: hostname.startsWith("[") ? hostname.slice(1, -1) : hostname,
-        port: port === "" ? undefined : Number(port),
-        path: pathname + search,
-        method,
-        headers,
-        agent: agent ?? (secure ? connections.https : connections.http),
-      });
+      const { origin, pathname, search } = new URL(url);
+      const parts: Buffer[] = [];
+      let status = 0;
+      let received: IncomingHttpHeaders = {};
+      let sending: Dispatcher.DispatchController | undefined;
+      let stopped: Error | undefined;
+
       const stop = (error: Error) => {
         settle();
         reject(error);
-        outgoing.destroy();
+        stopped = error;
+        sending?.abort(error);
       };
       const fail = (error: NodeJS.ErrnoException) =>
-        stop(new RestError(error.message, { code: error.code ?? RestError.REQUEST_SEND_ERROR }));
+        stop(error.code === MISUSED ? error : new RestError(error.message, { code: nodeCode(error) }));
       const onAbort = () => stop(new DOMException("The request was aborted.", "AbortError"));
       const timer = timeout > 0 ? setTimeout(() => stop(new AnswerTimeout()), timeout) : undefined;
       const settle = () => {
@@ -83,14 +70,30 @@ export async function createTransport(connections: { https: HostConnections; htt
         signal?.removeEventListener("abort", onAbort);
       };
       signal?.addEventListener("abort", onAbort);
-      outgoing.on("error", fail);
-      outgoing.on("response", (answer) => {
-        readBody(answer).then((text) => {
-          settle();
-          resolve({ status: answer.statusCode ?? 0, headers: answer.headers, text });
-        }, fail);
+
+      const outgoing = { origin, path: pathname + search, method: method as Dispatcher.HttpMethod, headers };
+      connections(origin).dispatch(body === undefined ? outgoing : { ...outgoing, body }, {
+        onRequestStart(controller) {
+          sending = controller;
+          // While it waited for a connection.
+          if (stopped) controller.abort(stopped);
+        },
+        // Once more after an interim answer.
+        onResponseStart(_, statusCode, answered) {
+          status = statusCode;
+          received = answered;
+        },
+        onResponseData: (_, part) => void parts.push(part),
+        onResponseEnd() {
+          const end = (bytes: Buffer) => {
+            settle();
+            resolve({ status, headers: received, text: bytes.toString() });
+          };
+          // Only then has `undici` the connection free again: a next request would open another one.
+          decoded(parts, received["content-encoding"]).then((bytes) => setImmediate(end, bytes), fail);
+        },
+        onResponseError: (_, error) => fail(error),
       });
-      outgoing.end(body);
     });
   }
 
@@ -104,8 +107,6 @@ export async function createTransport(connections: { https: HostConnections; htt
             method: request.method,
             headers: request.headers.toJSON({ preserveCase: true }),
             body: (request.body ?? undefined) as string | Uint8Array | undefined,
-            // The SDK's type has fewer members than Node's.
-            agent: request.agent as Agent | undefined,
             timeout: request.timeout,
             signal: request.abortSignal,
           });
@@ -120,20 +121,24 @@ export async function createTransport(connections: { https: HostConnections; htt
   };
 }
 
-/** We ask for no compression; a proxy on the way may do it all the same. */
-const DECODERS = { gzip: createGunzip, deflate: createInflate, br: createBrotliDecompress };
+/** `undici`'s code for what can't be sent at all. */
+const MISUSED = "UND_ERR_INVALID_ARG";
 
-async function readBody(answer: IncomingMessage): Promise<string> {
-  const decoder = DECODERS[answer.headers["content-encoding"] as keyof typeof DECODERS];
-  if (decoder) {
-    const decoded = decoder();
-    answer.on("error", (error) => decoded.destroy(error));
-    return (await buffer(answer.pipe(decoded))).toString();
-  }
-  return await new Promise((resolve, reject) => {
-    const parts: Buffer[] = [];
-    answer.on("data", (part: Buffer) => void parts.push(part));
-    answer.on("end", () => resolve((parts.length === 1 ? parts[0]! : Buffer.concat(parts)).toString()));
-    answer.on("error", reject);
-  });
+/** What Node calls the same: https://nodejs.org/api/errors.html#common-system-errors */
+const NODE_CODES: Record<string, string> = {
+  UND_ERR_SOCKET: "ECONNRESET",
+  UND_ERR_RES_CONTENT_LENGTH_MISMATCH: "ECONNRESET",
+  UND_ERR_CONNECT_TIMEOUT: "ETIMEDOUT",
+  UND_ERR_HEADERS_OVERFLOW: "HPE_HEADER_OVERFLOW",
+};
+
+const nodeCode = ({ code = "REQUEST_SEND_ERROR" }: NodeJS.ErrnoException): string => NODE_CODES[code] ?? code;
+
+/** We ask for no compression; a proxy on the way may do it all the same. */
+const DECODERS = { gzip: promisify(gunzip), deflate: promisify(inflate), br: promisify(brotliDecompress) };
+
+async function decoded(parts: Buffer[], encoding: string | undefined): Promise<Buffer> {
+  const bytes = parts.length === 1 ? parts[0]! : Buffer.concat(parts);
+  const decode = DECODERS[encoding as keyof typeof DECODERS];
+  return decode ? await decode(bytes) : bytes;
 }

@@ -1,12 +1,12 @@
 import { randomUUID } from "node:crypto";
-import type { Agent } from "node:http";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { PipelinePolicy, PipelineRequest } from "@azure/core-rest-pipeline";
 import * as z from "zod";
+import { once } from "../once.ts";
 import type { Logger, Randomness } from "../runtime.ts";
 import { measure } from "../telemetry.ts";
-import { AnswerTimeout, createTransport, type Transport } from "../transport.ts";
-import { connections, type HostLimit } from "./connections.ts";
+import { AnswerTimeout, createTransport } from "../transport.ts";
+import { CONNECTIONS, type HostLimit } from "./connections.ts";
 import {
   asCloudFailure,
   type CallTarget,
@@ -119,11 +119,7 @@ export const newCall = ({ signal, unreadable }: Partial<Omit<Call, "pagesAsked">
   pagesAsked: new Set(),
 });
 
-let opened: Promise<Transport> | undefined;
-const transport = (): Promise<Transport> => {
-  opened ??= createTransport({ https: connections });
-  return opened;
-};
+const transport = once(() => createTransport(CONNECTIONS));
 
 /** What every SDK client here is made with: the SDK's own retries are off, the policy has them. */
 export async function clientOptions(options: CallPolicyOptions) {
@@ -141,21 +137,19 @@ export async function clientOptions(options: CallPolicyOptions) {
 
 const USER_AGENT = "credential-lifecycle";
 
-/** What the SDKs put on every request to an origin: who asks, and the proxy of the environment. */
-async function commonOf(origin: string): Promise<{ agent: Agent | undefined; headers: Record<string, string> }> {
-  const { createEmptyPipeline, createHttpHeaders, createPipelineRequest, proxyPolicy, userAgentPolicy } = await import(
+/** What the SDKs put on every request: who asks. */
+const commonHeaders = once(async (): Promise<Record<string, string>> => {
+  const { createEmptyPipeline, createHttpHeaders, createPipelineRequest, userAgentPolicy } = await import(
     "@azure/core-rest-pipeline"
   );
   const pipeline = createEmptyPipeline();
-  pipeline.addPolicy(proxyPolicy());
   pipeline.addPolicy(userAgentPolicy({ userAgentPrefix: USER_AGENT }));
   const { request } = await pipeline.sendRequest(
     { sendRequest: async (request) => ({ request, status: 200, headers: createHttpHeaders() }) },
-    createPipelineRequest({ url: origin }),
+    createPipelineRequest({ url: "https://localhost" }),
   );
-  // The SDK's type of an agent has fewer members than Node's.
-  return { agent: request.agent as Agent | undefined, headers: request.headers.toJSON({ preserveCase: true }) };
-}
+  return request.headers.toJSON({ preserveCase: true });
+});
 
 export interface SentRequest {
   method?: "GET" | "POST" | "PUT" | "PATCH";
@@ -175,17 +169,16 @@ export interface SentRequest {
  * for reading key vaults: there the layers of an SDK's client are most of what a scan costs.
  */
 export async function createSender(options: CallPolicyOptions, requestIdHeader = "x-ms-client-request-id") {
-  const [{ exchange }, common] = await Promise.all([transport(), commonOf(options.origin)]);
+  const [{ exchange }, common] = await Promise.all([transport(), commonHeaders()]);
   const own = newCall(options);
   return async ({ method = "GET", url, body, headers, answered, call = own }: SentRequest): Promise<unknown> => {
-    const sent: Record<string, string> = { ...common.headers, [requestIdHeader]: randomUUID(), ...headers };
+    const sent: Record<string, string> = { ...common, [requestIdHeader]: randomUUID(), ...headers };
     if (body) sent["content-type"] = "application/json";
     const request = {
       url,
       method,
       headers: sent,
       body: body && JSON.stringify(body),
-      agent: common.agent,
       timeout: options.limits.requestTimeoutMs,
       signal: call.signal,
     };

@@ -1,11 +1,12 @@
-import { Agent as HttpAgent } from "node:http";
 import type { HttpClient, PipelineRequest } from "@azure/core-rest-pipeline";
-import { AnswerTimeout, createTransport, HostConnections } from "../transport.ts";
+import { once } from "../once.ts";
+import { MINUTE_MS } from "../time.ts";
+import { AnswerTimeout, createTransport } from "../transport.ts";
 import type { StoreClock } from "./clock.ts";
 import { ANSWER_TIMEOUT_MS } from "./limits.ts";
 
-/** The process's connections to storage, for all tables. */
-const connections = { https: new HostConnections({ keepAlive: true }), http: new HttpAgent({ keepAlive: true }) };
+/** The process's one, for all tables. A next request may come much later than one of a scan to a vault. */
+const transport = once(() => createTransport({ idleMs: MINUTE_MS }));
 
 /**
  * What a storage SDK sends its requests with. The SDK's retry policy sends a request again when its error is one that the
@@ -15,10 +16,7 @@ const connections = { https: new HostConnections({ keepAlive: true }), http: new
  * @param clock - Takes the service's time from each answer.
  */
 export async function createStorageTransport({ clock }: { clock?: StoreClock | undefined } = {}): Promise<HttpClient> {
-  const [{ client }, { RestError }] = await Promise.all([
-    createTransport(connections),
-    import("@azure/core-rest-pipeline"),
-  ]);
+  const [{ client }, { RestError }] = await Promise.all([transport(), import("@azure/core-rest-pipeline")]);
   return {
     async sendRequest(request) {
       if (sent.has(request)) resent.add(request);

@@ -1,4 +1,4 @@
-import { connections } from "../../../azure/connections.ts";
+import { Agent } from "node:https";
 import { SECOND_MS } from "../../../time.ts";
 import type { ProviderCall } from "../failures.ts";
 import { MANAGED_BY, ownerNamed } from "../mark.ts";
@@ -13,6 +13,9 @@ export interface AwsAddress {
   /** In place of the region's public address. */
   endpoint: string | undefined;
 }
+
+/** The process's connections to AWS, kept for a moment for what follows. */
+const connections = new Agent({ keepAlive: true, maxSockets: 8, timeout: 4 * SECOND_MS });
 
 /**
  * What a client of the SDK is made with. Throttled and unanswered requests are sent three times in all, within 2 seconds,
