@@ -61,6 +61,8 @@ export interface Route {
   paged?: boolean;
   /** The members of each entry of a page's `value`; without it the entries are not looked at. */
   entry?: z.ZodType;
+  /** The answer is handed on as it came. Who wants to know what it says uses `readAnswer`. */
+  asText?: boolean;
 }
 
 /** A page of a list, its entries not looked at. A link may be empty at the end of a list. */
@@ -300,7 +302,7 @@ function routeOf(address: string, { origin, resource, route }: CallPolicyOptions
  */
 function usable(
   received: FailedAnswer,
-  { target, answer, entry }: Route,
+  { target, answer, entry, asText }: Route,
   { failureOf, hostLimit }: CallPolicyOptions,
   { unreadable }: Call,
 ): { json: unknown; isWhole: boolean } {
@@ -309,15 +311,8 @@ function usable(
   }
   if (answer === "nothing" || (answer === "accepted" && received.body === ""))
     return { json: undefined, isWhole: true };
-  let json: unknown;
-  try {
-    json = JSON.parse(received.body);
-  } catch {
-    throw failureOf?.(received, target) ?? malformedAnswer(target, "the answer is not JSON");
-  }
-  if (answer === "accepted") return { json, isWhole: true };
-  const checked = answer.safeParse(json);
-  if (!checked.success) throw undocumented(target, checked.error);
+  if (asText) return { json: received.body, isWhole: true };
+  const json = readAnswer(received.body, { target, answer }, () => failureOf?.(received, target));
   if (!entry) return { json, isWhole: true };
   const page = json as { value: unknown[]; nextLink?: string | null };
   if (page.nextLink) hostLimit?.widen();
@@ -331,6 +326,29 @@ function usable(
   });
   const isWhole = readable.length === page.value.length;
   return { json: isWhole ? json : { ...page, value: readable }, isWhole };
+}
+
+/**
+ * What the text of a successful answer says.
+ *
+ * @param notJson - What it means in this service alone that it is no JSON.
+ * @throws {CloudFailure} badResponse unless it has the members that its route needs.
+ */
+export function readAnswer(
+  text: string,
+  { target, answer }: Pick<Route, "target" | "answer">,
+  notJson?: () => CloudFailure | undefined,
+): unknown {
+  let json: unknown;
+  try {
+    json = JSON.parse(text);
+  } catch {
+    throw notJson?.() ?? malformedAnswer(target, "the answer is not JSON");
+  }
+  if (typeof answer === "string") return json;
+  const checked = answer.safeParse(json);
+  if (!checked.success) throw undocumented(target, checked.error);
+  return json;
 }
 
 function successOf(answer: Route["answer"]): readonly number[] {

@@ -107,6 +107,7 @@ const certificate = z.object({
 
 export type CertificateAnswer = z.infer<typeof certificate>;
 
+/** Those without an entry are of one item: their answers are handed on as text. */
 const ROUTES: { path: RegExp; operation: string; answer: z.ZodType; entry?: z.ZodType }[] = [
   { path: /^\/secrets$/, operation: "list secrets", answer: page, entry: secretEntry },
   { path: /^\/keys$/, operation: "list keys", answer: page, entry: keyEntry },
@@ -137,5 +138,5 @@ export function keyVaultRoute(path: string, resource: string): Route | undefined
   if (!route) return undefined;
   const { operation, answer, entry } = route;
   const target = { operation, resource, grant: GRANT };
-  return entry ? { target, answer, entry, paged: true } : { target, answer };
+  return entry ? { target, answer, entry, paged: true } : { target, answer, asText: true };
 }

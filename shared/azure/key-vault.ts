@@ -1,7 +1,7 @@
 import type { Config } from "../config/config.ts";
 import { once } from "../once.ts";
 import { detached, type Logger, type Randomness, systemRandomness } from "../runtime.ts";
-import { CALL_LIMITS, type Call, type CallLimits, createSender, newCall } from "./calls.ts";
+import { CALL_LIMITS, type Call, type CallLimits, createSender, newCall, readAnswer } from "./calls.ts";
 import { createHostLimit } from "./connections.ts";
 import { type CallTarget, CloudFailure, foreignHost } from "./failure.ts";
 import type { Identity } from "./identity.ts";
@@ -106,6 +106,13 @@ export interface CertificateDetails {
   expiresOn?: number;
 }
 
+/** An answer as it came: to see that it is the same as another one costs less than to read it. */
+export interface Answer<T> {
+  text: string;
+  /** @throws {CloudFailure} badResponse when it is not what the service documents. */
+  read(): T;
+}
+
 /**
  * Reads one vault; no method reads a secret's value. Lists come in the service's pages of up to 25. An entry that is not
  * what the service documents goes to `unreadable`; without that function it fails the list.
@@ -115,10 +122,10 @@ export interface VaultClient {
   secrets(signal?: AbortSignal, unreadable?: OnUnreadable): AsyncGenerator<ListedSecret[]>;
   keys(signal?: AbortSignal, unreadable?: OnUnreadable): AsyncGenerator<ListedKey[]>;
   certificates(signal?: AbortSignal, unreadable?: OnUnreadable): AsyncGenerator<ListedCertificate[]>;
-  key(name: string, signal?: AbortSignal): Promise<KeyDetails>;
+  key(name: string, signal?: AbortSignal): Promise<Answer<KeyDetails>>;
   /** Undefined when the key has none. */
-  rotationPolicy(name: string, signal?: AbortSignal): Promise<RotationPolicy | undefined>;
-  certificate(name: string, signal?: AbortSignal): Promise<CertificateDetails>;
+  rotationPolicy(name: string, signal?: AbortSignal): Promise<Answer<RotationPolicy> | undefined>;
+  certificate(name: string, signal?: AbortSignal): Promise<Answer<CertificateDetails>>;
   /** All versions of one asset, in no order. */
   versions(kind: "secret" | "key" | "certificate", name: string, signal?: AbortSignal): AsyncGenerator<ListedVersion[]>;
 }
@@ -194,10 +201,10 @@ function vaultClient(
         unreadable && ((entry, failure) => unreadable({ kind: "unreadable", name: nameOfEntry(entry), failure })),
     });
 
-  /** The call policy has seen that the answer is what its route wants: `T`. */
-  async function get<T>(path: string, signal: AbortSignal | undefined): Promise<T> {
+  async function get<T, D>(path: string, signal: AbortSignal | undefined, said: (answer: T) => D): Promise<Answer<D>> {
     const send = await sender();
-    return (await send({ url: `${origin}${path}?api-version=${API_VERSION}`, call: callOf(signal) })) as T;
+    const text = (await send({ url: `${origin}${path}?api-version=${API_VERSION}`, call: callOf(signal) })) as string;
+    return { text, read: () => said(readAnswer(text, keyVaultRoute(path, resource)!) as T) };
   }
 
   async function* list<T>(path: string, call: Call): AsyncGenerator<T[], void> {
@@ -236,36 +243,27 @@ function vaultClient(
       }
     },
 
-    async key(name, signal) {
-      const { key } = await get<KeyAnswer>(`/keys/${encodeURIComponent(name)}`, signal);
-      return {
+    key: (name, signal) =>
+      get(`/keys/${encodeURIComponent(name)}`, signal, ({ key }: KeyAnswer) => ({
         version: identified(key.kid).version,
         keyType: key.kty,
         operations: key.key_ops ?? [],
         ...present({ keySize: modulusBits(key.n), keyCurve: key.crv }),
-      };
-    },
+      })),
 
     async rotationPolicy(name, signal) {
       try {
-        const path = `/keys/${encodeURIComponent(name)}/rotationpolicy`;
-        const policy = await get<RotationPolicyAnswer>(path, signal);
-        const lifetimeActions = (policy.lifetimeActions ?? []).map(({ action, trigger }) => ({
-          // The service may write it in any case.
-          action: action.type.toLowerCase() === "rotate" ? ("Rotate" as const) : ("Notify" as const),
-          ...present({ timeAfterCreate: trigger?.timeAfterCreate, timeBeforeExpiry: trigger?.timeBeforeExpiry }),
-        }));
-        return { ...present({ expiresIn: policy.attributes?.expiryTime }), lifetimeActions };
+        return await get(`/keys/${encodeURIComponent(name)}/rotationpolicy`, signal, rotationPolicyOf);
       } catch (error) {
         if (error instanceof CloudFailure && error.code === "notFound") return undefined;
         throw error;
       }
     },
 
-    async certificate(name, signal) {
-      const certificate = await get<CertificateAnswer>(`/certificates/${encodeURIComponent(name)}`, signal);
-      return certificateDetails(certificate, { operation: "read a certificate", resource });
-    },
+    certificate: (name, signal) =>
+      get(`/certificates/${encodeURIComponent(name)}`, signal, (certificate: CertificateAnswer) =>
+        certificateDetails(certificate, { operation: "read a certificate", resource }),
+      ),
 
     async *versions(kind, name, signal) {
       const path = `/${kind}s/${encodeURIComponent(name)}/versions`;
@@ -330,6 +328,15 @@ function listedEntry(
     tags: textTags(tags),
     managed: entry.managed ?? false,
   };
+}
+
+function rotationPolicyOf(policy: RotationPolicyAnswer): RotationPolicy {
+  const lifetimeActions = (policy.lifetimeActions ?? []).map(({ action, trigger }) => ({
+    // The service may write it in any case.
+    action: action.type.toLowerCase() === "rotate" ? ("Rotate" as const) : ("Notify" as const),
+    ...present({ timeAfterCreate: trigger?.timeAfterCreate, timeBeforeExpiry: trigger?.timeBeforeExpiry }),
+  }));
+  return { ...present({ expiresIn: policy.attributes?.expiryTime }), lifetimeActions };
 }
 
 function certificateDetails(certificate: CertificateAnswer, target: CallTarget): CertificateDetails {

@@ -5,7 +5,7 @@ import { VAULTS, Vaults, vaultInSubscriptionKey } from "../inventory/vault.ts";
 import type { Clock } from "../runtime.ts";
 import { keyEnd } from "../storage/keys.ts";
 import type { Tables } from "../storage/tables.ts";
-import { failureRecord } from "./read-vault.ts";
+import { failureRecord } from "./read-list.ts";
 import type { PlannedVault, ScanMode, ScanRecord } from "./scan.ts";
 
 /** Subscriptions whose vaults are listed side by side. */

@@ -12,7 +12,7 @@ import type { ActiveScanList } from "./active.ts";
 import { type Claims, PLAN_WORKER } from "./claims.ts";
 import type { ScanEnd } from "./end.ts";
 import { planVaults, type VaultPlan, type WatchedSubscriptions } from "./plan-vaults.ts";
-import { failureRecord } from "./read-vault.ts";
+import { failureRecord } from "./read-list.ts";
 import {
   claimedKey,
   DONE,

@@ -5,7 +5,16 @@ import { ALL_SEVENTHS, dueSevenths, NO_SEVENTHS, seventhOf } from "../inventory/
 import { countOwners } from "../inventory/owners.ts";
 import type { OwnerCounts, ReadSevenths, VaultRecord } from "../inventory/vault.ts";
 import type { AssetChange, InventoryWriter, KnownVault } from "../inventory/write.ts";
-import { contentsOf, listingsOf, readAssets, readListing, seventhsAsBefore, seventhsOf } from "./read-vault.ts";
+import { readAssets } from "./read-assets.ts";
+import {
+  contentsOf,
+  listingsOf,
+  readListing,
+  sameReading,
+  seventhsAsBefore,
+  seventhsOf,
+  seventhsReadAt,
+} from "./read-list.ts";
 import type { ScanMode } from "./scan.ts";
 
 export interface ReadTypesDeps {
@@ -36,6 +45,8 @@ export interface TypeResult {
     found: number;
     /** Undefined where they are as they were. */
     details?: ReadSevenths | undefined;
+    /** `sameReading` of what was answered; undefined where not all was asked for, or could be read. */
+    answers: string | undefined;
   };
   /** Undefined where they are as they were. */
   owners?: OwnerCounts | undefined;
@@ -89,27 +100,36 @@ async function readType(
     const due = dueDetails(type, known, options, deps, now);
     const isDue = (name: string) =>
       due.size === ALL_SEVENTHS.size || (due.size > 0 && due.has(seventhOf(vault.name, name)));
+    const isListedAsBefore = row?.listings[type] === listing && listing !== "" && force.size === 0;
+    const contentsBefore = row?.contents[type] ?? "";
+    // Where nothing says when the details were read, they are read.
+    const answersBefore = type === "secret" || before ? row?.answers?.[type] : undefined;
+    /** Nothing changed: of most vaults of a scan not even the assets' rows are read. */
+    const unchanged = async (details: ReadSevenths | undefined): Promise<TypeResult> => {
+      const list = { listing, contents: contentsBefore, assets: undefined, found: items.length, details };
+      return { type, changes: [], list: { ...list, answers: answersBefore }, owners: await ownersAnew() };
+    };
     let reading = { known: standing, refresh: isDue, now, signal: options.signal };
-    if (row?.listings[type] === listing && listing !== "" && force.size === 0 && due.size < ALL_SEVENTHS.size) {
-      // Nothing changed that a list tells of: of what is not due not even the rows are read.
+    if (isListedAsBefore && due.size < ALL_SEVENTHS.size) {
+      // Of what is not due nothing is asked for that no list tells of.
       const dueItems = items.filter(({ name }) => name !== undefined && isDue(name));
-      const { assets } = await readAssets(client, type, dueItems, vault, reading);
+      const { assets } = (await readAssets(client, type, dueItems, vault, reading))!;
       const details = before && seventhsAsBefore(assets, before, due, now);
-      if (due.size === 0 || details) {
-        const contents = row.contents[type] ?? "";
-        const list = { listing, contents, assets: undefined, found: items.length, details };
-        return { type, changes: [], list, owners: await ownersAnew() };
-      }
+      if (due.size === 0 || details) return await unchanged(details);
       // What was read just now is not read again, but for what could not be.
       const asRead = assets.map((asset) => [asset.name.toLowerCase(), asset] as const);
       reading = { ...reading, known: async () => new Map([...(await standing()), ...asRead]), refresh: () => false };
     }
-    const read = await readAssets(client, type, items, vault, reading);
+    const hashOf = (contents: string, answers: string) => sameReading(vault, { listing, contents, answers });
+    const isAsBefore = (answers: string) => isListedAsBefore && answersBefore === hashOf(contentsBefore, answers);
+    const read = await readAssets(client, type, items, vault, { ...reading, isAsBefore });
+    if (!read) return await unchanged(before && seventhsReadAt(before, now));
     const contents = contentsOf(read.assets);
     // Entries that can't be read may be of any seventh.
     const readWhole = listing === "" ? NO_SEVENTHS : due;
     const details = type === "secret" ? undefined : seventhsOf(read.assets, before, readWhole, now);
-    const list = { listing: read.listing, contents, found: read.assets.length, details };
+    const answers = read.answers === undefined ? undefined : hashOf(contents, read.answers);
+    const list = { listing: read.listing, contents, found: read.assets.length, details, answers };
     const failures = { failure: read.failure, policyFailure: read.policyFailure };
     if (row?.contents[type] === contents && force.size === 0) {
       return { type, changes: [], list: { ...list, assets: undefined }, owners: await ownersAnew(), ...failures };

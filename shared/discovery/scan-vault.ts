@@ -7,8 +7,8 @@ import type { AssetChange, InventoryWriter, KnownVault, RecordChanges } from "..
 import type { Clock } from "../runtime.ts";
 import { withoutKeys } from "../storage/entity.ts";
 import { HOUR_MS, MINUTE_MS } from "../time.ts";
+import { failureRecord } from "./read-list.ts";
 import { type ReadTypesDeps, type ReadTypesOptions, readTypes, type TypeResult } from "./read-types.ts";
-import { failureRecord } from "./read-vault.ts";
 import { emptyTally, MAX_NAMED_CHANGES, type PlannedVault, type VaultOutcome } from "./scan.ts";
 
 /** First wait before a failed vault is tried again by scans other than `force`; it doubles up to the longest. */
@@ -137,6 +137,7 @@ export async function readVault(
     vault.listings[type] = list.listing;
     vault.contents[type] = list.contents;
     if (list.details && type !== "secret") vault.details = { ...vault.details, [type]: list.details };
+    vault.answers = { ...vault.answers, [type]: list.answers };
     if (list.assets) vault[expiriesColumn(type)] = packExpiries(list.assets.map((asset) => asset.expiresOn));
     if (owners) vault.owners = { ...vault.owners, [type]: owners };
   }
@@ -301,6 +302,7 @@ function kept(before: VaultRecord): Partial<VaultRecord> {
     keyExpiries: before.keyExpiries,
     secretExpiries: before.secretExpiries,
     details: before.details,
+    answers: before.answers,
     owners: before.owners,
   };
 }

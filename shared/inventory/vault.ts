@@ -82,6 +82,11 @@ export const VaultRecord = z.object({
   contents: perType(z.string()),
   /** Of keys and certificates; absent where a version before read them. */
   details: z.object({ certificate: ReadSevenths.optional(), key: ReadSevenths.optional() }).optional(),
+  /**
+   * Hashes over what was answered for all of a kind that make the assets that stand; absent where not all was read at once, or
+   * a version before did it.
+   */
+  answers: perType(z.string()).optional(),
   certificateExpiries: z.instanceof(Uint8Array).optional(),
   keyExpiries: z.instanceof(Uint8Array).optional(),
   secretExpiries: z.instanceof(Uint8Array).optional(),

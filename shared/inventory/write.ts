@@ -238,6 +238,7 @@ const unread = (vault: VaultRecord): VaultRecord => ({
   listings: {},
   contents: {},
   details: undefined,
+  answers: undefined,
   owners: undefined,
   ...Object.fromEntries(ASSET_TYPES.map((type) => [expiriesColumn(type), undefined])),
 });

@@ -162,23 +162,23 @@ test("what backs a certificate is marked as managed", async () => {
 });
 
 test("keys tell type, size or curve, and version", async () => {
-  expect(await vault("kv-mixed").key("rsa")).toMatchObject({
+  expect((await vault("kv-mixed").key("rsa")).read()).toMatchObject({
     keyType: "RSA",
     keySize: 3072,
     version: expect.stringMatching(/^[0-9a-f]{32}$/),
   });
-  const curve = await vault("kv-mixed").key("ec");
+  const curve = (await vault("kv-mixed").key("ec")).read();
   expect(curve).toMatchObject({ keyType: "EC", keyCurve: "P-384" });
   expect(curve).not.toHaveProperty("keySize");
   expect(curve.operations).toContain("sign");
 });
 
 test("rotation policies are read, Key Vault's own default included", async () => {
-  expect(await vault("kv-mixed").rotationPolicy("rsa")).toEqual({
+  expect((await vault("kv-mixed").rotationPolicy("rsa"))?.read()).toEqual({
     expiresIn: "P180D",
     lifetimeActions: expect.arrayContaining([{ action: "Rotate", timeAfterCreate: "P90D" }]),
   });
-  expect(await vault("kv-mixed").rotationPolicy("ec")).toEqual({
+  expect((await vault("kv-mixed").rotationPolicy("ec"))?.read()).toEqual({
     lifetimeActions: [{ action: "Notify", timeBeforeExpiry: "P30D" }],
   });
   expect(await vault("kv-mixed").rotationPolicy("no-such-key")).toBeUndefined();
@@ -186,7 +186,7 @@ test("rotation policies are read, Key Vault's own default included", async () =>
 
 test("a certificate tells what its X.509 and its policy say", async () => {
   const [listed] = (await all(vault("kv-mixed").certificates())).filter(({ name }) => name === "www");
-  const certificate = await vault("kv-mixed").certificate("www");
+  const certificate = (await vault("kv-mixed").certificate("www")).read();
   expect(certificate).toMatchObject({
     subject: "CN=www.acme.example",
     issuer: expect.stringMatching(/DigiCert/),
@@ -203,7 +203,7 @@ test("a certificate tells what its X.509 and its policy say", async () => {
 });
 
 test("a certificate that only tells its contacts does not renew itself", async () => {
-  const certificate = await vault("kv-mixed").certificate("told");
+  const certificate = (await vault("kv-mixed").certificate("told")).read();
   expect(certificate).toMatchObject({ autoRenew: false, keyType: "EC", keyCurve: "P-256" });
   expect(certificate.lifetimeActions).toEqual([{ action: "EmailContacts", daysBeforeExpiry: 30 }]);
 });

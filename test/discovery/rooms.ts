@@ -2,6 +2,7 @@ import { createAudit } from "../../shared/audit/audit.ts";
 import type { AuditEntry } from "../../shared/audit/entry.ts";
 import { CloudFailure } from "../../shared/azure/failure.ts";
 import type {
+  Answer,
   KeyVaults,
   ListedAsset,
   OnUnreadable,
@@ -85,10 +86,12 @@ export class FakeCloud {
   whileLooking = async (): Promise<void> => {};
   /** How often a vault's secrets were listed. */
   looked = 0;
+  /** How many answers of details were read. */
+  read = 0;
   /** Awaited while a subscription's vaults are listed. */
   whileListing = async (): Promise<void> => {};
-  key: () => object = () => ({ version: "1", keyType: "RSA", keySize: 3072 });
-  policy: () => object | undefined = () => ({ lifetimeActions: [] });
+  key: (name: string) => object = () => ({ version: "1", keyType: "RSA", keySize: 3072 });
+  policy: (name: string) => object | undefined = () => ({ lifetimeActions: [] });
   certificate: (name: string) => object = () => ({ version: "1", subject: "CN=www" });
 
   readonly keyVaults: KeyVaults = {
@@ -100,13 +103,24 @@ export class FakeCloud {
           for (const entry of this.unreadableEntries) unreadable(entry);
           return this.entries("certificates");
         },
-        key: async () => this.key(),
-        rotationPolicy: async () => this.policy(),
-        certificate: async (name: string) => this.certificate(name),
+        key: async (name: string) => this.answer(this.key(name)),
+        rotationPolicy: async (name: string) => {
+          const policy = this.policy(name);
+          return policy && this.answer(policy);
+        },
+        certificate: async (name: string) => this.answer(this.certificate(name)),
       };
       return client as unknown as VaultClient;
     },
   };
+
+  private answer<T>(said: T): Answer<T> {
+    const read = () => {
+      this.read++;
+      return said;
+    };
+    return { text: JSON.stringify(said), read };
+  }
 
   /** As they are when the list is asked for. */
   private async *secrets() {

@@ -2,7 +2,7 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import { channel, subscribe } from "node:diagnostics_channel";
 
 /**
- * Preload (`node --import`) of a functions host: each HTTP request that an invocation sends says in a header whose it is: the
+ * Preload (`node --import`) of a functions host: each HTTP request that an invocation sends, by Node's client or by undici, says in a header whose it is: the
  * test's call where the invocation answers one (its own header of this name), else the function's name. What a process does at
  * the same time, such as its timers, can so be told from what a test counts.
  *
@@ -15,7 +15,6 @@ channel("local-host.invocation").bindStore(
   by,
   ({ functionId, inputData }) => inputData[0]?.data?.http?.nullableHeaders?.[HEADER]?.value ?? functionId,
 );
-subscribe("http.client.request.created", ({ request }) => {
-  const whose = by.getStore();
-  if (whose !== undefined) request.setHeader(HEADER, whose);
-});
+const whose = () => by.getStore();
+subscribe("http.client.request.created", ({ request }) => whose() !== undefined && request.setHeader(HEADER, whose()));
+subscribe("undici:request:create", ({ request }) => whose() !== undefined && request.addHeader(HEADER, whose()));

@@ -1,0 +1,47 @@
+import { createServer } from "node:http";
+import { type AddressInfo, connect } from "node:net";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { Service } from "../support/service.ts";
+
+/** What the proxy was asked to connect to. */
+const tunnels: string[] = [];
+const proxy = createServer().on("connect", ({ url }, socket, head) => {
+  tunnels.push(url!);
+  const target = connect(Number(url!.split(":")[1]), "127.0.0.1", () => {
+    socket.write("HTTP/1.1 200 Connection established\r\n\r\n");
+    target.write(head);
+    target.pipe(socket).pipe(target);
+  });
+  for (const each of [socket, target]) each.on("error", () => socket.destroy());
+});
+let service: Service;
+
+beforeAll(async () => {
+  await new Promise<void>((resolve) => proxy.listen(0, "127.0.0.1", resolve));
+  service = await Service.start({
+    company: {
+      subscriptions: [
+        { name: "One", vaults: ["kv-behind", "kv-direct"].map((name) => ({ name, generate: { keys: 40 } })) },
+      ],
+    },
+    env: {
+      HTTPS_PROXY: `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`,
+      NO_PROXY: "127.0.0.1, kv-direct.vault.localhost",
+    },
+  });
+});
+afterAll(async () => {
+  await service?.stop();
+  proxy.closeAllConnections();
+  proxy.close();
+});
+
+test("where the environment names a proxy, a scan goes through it over connections that are kept, but for the hosts of NO_PROXY", async () => {
+  const { status, progress } = await service.scan({ mode: "full" });
+  expect({ status, progress }).toMatchObject({ status: "completed", progress: { assetsAdded: 80 } });
+  const to = (host: string) => tunnels.filter((address) => address.startsWith(`${host}.`));
+  expect(to("kv-behind").length).toBeGreaterThan(0);
+  expect(to("kv-behind").length).toBeLessThanOrEqual(8);
+  expect(to("management").length).toBeGreaterThan(0);
+  expect(to("kv-direct")).toEqual([]);
+});
