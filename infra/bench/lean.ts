@@ -4,7 +4,7 @@ import { existsSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { promisify } from "node:util";
-import { TableClient } from "@azure/data-tables";
+import { TableClient, type TableEntity } from "@azure/data-tables";
 import { leastListing, MEASURED_COMPANY, PER_VAULT, VAULTS } from "../../test/support/measured-company.ts";
 import { Service } from "../../test/support/service.ts";
 import type { Fault } from "../local/cloud/faults.ts";
@@ -66,6 +66,9 @@ export async function lean(): Promise<Section> {
       bare.first.push(await client.does({ kind: "full", vaults }));
       ours.first.push(...(await scans(service, "full", 1, idle)).samples);
       const rows = await assetRows(service);
+      // As the first, but for the writing: all answers are read, since nothing says that they are as before.
+      await forgetAnswers(service);
+      const [anew] = (await scans(service, "full", 1, idle)).samples;
       for (const kind of ["full", "delta"] as const) {
         const times = kind === "delta" ? DELTAS : 1;
         for (let time = 0; time < times; time++) bare[kind].push(await client.does({ kind, vaults }));
@@ -79,7 +82,7 @@ export async function lean(): Promise<Section> {
         connectionString: service.azurite.connectionString(),
         rows,
       });
-      const own = ours.first.at(-1)!.ms - ours.full.at(-1)!.ms;
+      const own = ours.first.at(-1)!.ms - anew!.ms;
       writes.push({ bare: (1000 * written.ms) / ASSETS, ours: (1000 * own) / ASSETS });
       if (round === 0) {
         loop = await pythonLoop(service, vaults);
@@ -126,7 +129,7 @@ export async function lean(): Promise<Section> {
       {
         what: "processor time per 1,000 assets written",
         value: `${own.toFixed(0)} ms, ${ratio(own, plain)}`,
-        comparedWith: `${plain.toFixed(0)} ms, bare: the same rows in the same transactions by \`node:http\``,
+        comparedWith: `${plain.toFixed(0)} ms, bare: the same rows in the same transactions by \`node:http\`; ours is what a first full scan costs more than one that reads as much and finds nothing changed`,
         bound: atMost(own / plain, 2.5),
       },
       {
@@ -246,6 +249,20 @@ async function assetRows(service: Service): Promise<object[]> {
   }))
     rows.push(row);
   return rows;
+}
+
+/** Takes from every vault's row, and its copy, the hashes of what was answered. */
+async function forgetAnswers(service: Service): Promise<void> {
+  const client = TableClient.fromConnectionString(service.azurite.connectionString(), "Vaults", {
+    allowInsecureConnection: true,
+  });
+  let forgotten = 0;
+  for await (const { answers_json: answers, ...row } of client.listEntities<{ answers_json?: string }>()) {
+    if (answers === undefined) continue;
+    await client.updateEntity(row as TableEntity, "Replace");
+    forgotten++;
+  }
+  if (forgotten < 2 * VAULTS) throw new Error(`The hashes of answers stand in ${forgotten} rows.`);
 }
 
 async function pythonLoop(service: Service, vaults: string[]) {

@@ -17,8 +17,11 @@ class NotPacked extends Error {
   }
 }
 
+/** Of zlib's nine: it takes half the processor time of the usual sixth, for bytes that are a twentieth more. */
+const LEVEL = 3;
+
 export const deflate = (content: string | Uint8Array): Uint8Array<ArrayBuffer> =>
-  new Uint8Array(deflateRawSync(content));
+  new Uint8Array(deflateRawSync(content, { level: LEVEL }));
 
 /** What `deflate` was given. @throws NotPacked when it did not make these bytes, or of more than 64 MiB. */
 export function inflate(bytes: Uint8Array): Buffer<ArrayBuffer> {

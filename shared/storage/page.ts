@@ -2,6 +2,7 @@ import type { PipelineResponse } from "@azure/core-rest-pipeline";
 import type { Reached } from "./clients.ts";
 import type { StoredRow } from "./columns.ts";
 import { rowPaths } from "./keys.ts";
+import { restPipeline } from "./transport.ts";
 
 /** Where the service goes on with a query. */
 export interface Continuation {
@@ -60,7 +61,7 @@ export async function getRow(
 
 /** @param target - Path and query behind the table service's address. */
 async function send({ address, client, http }: Reached, target: string): Promise<PipelineResponse> {
-  const { createHttpHeaders, createPipelineRequest } = await import("@azure/core-rest-pipeline");
+  const { createHttpHeaders, createPipelineRequest } = await restPipeline();
   const request = createPipelineRequest({
     url: `${address}/${target}`,
     method: "GET",
@@ -89,7 +90,6 @@ type WireRow = Record<string, unknown>;
 
 /** @param find - What the body should hold; undefined where it does not. */
 async function read<T>(response: PipelineResponse, find: (body: WireRow) => T | undefined): Promise<T> {
-  const { RestError } = await import("@azure/core-rest-pipeline");
   const { request, status } = response;
   try {
     const found = find(JSON.parse(response.bodyAsText ?? "") as WireRow);
@@ -97,12 +97,13 @@ async function read<T>(response: PipelineResponse, find: (body: WireRow) => T | 
   } catch {
     // The parser's own message repeats a part of the text.
   }
+  const { RestError } = await restPipeline();
   const code = RestError.PARSE_ERROR;
   throw new RestError("The answer to a query is not whole.", { code, statusCode: status, request, response });
 }
 
 async function refusal(response: PipelineResponse): Promise<Error> {
-  const { RestError } = await import("@azure/core-rest-pipeline");
+  const { RestError } = await restPipeline();
   const { request, status, bodyAsText } = response;
   const code = /(?:"code"\s*:\s*"|<Code>)(\w+)/.exec(bodyAsText ?? "")?.[1];
   const message = `The query was refused with ${status}${code === undefined ? "" : ` ${code}`}.`;

@@ -7,6 +7,7 @@ import type { Operation } from "./operations.ts";
 import { getRow } from "./page.ts";
 import { SIGNATURE } from "./signing.ts";
 import { type Part, readTransactionAnswer, TransactionRefused, transactionBody } from "./transaction.ts";
+import { restPipeline } from "./transport.ts";
 
 /**
  * Stored rows, read and written one or many at a time, with the service's refusals as RowExists, RowChanged, RowMissing.
@@ -64,8 +65,8 @@ export function createRows(clients: TableClients): Rows {
 
     async submit(table, partitionKey, parts) {
       const operations = parts.map((part) => part.operation);
-      const { contentType, body } = transactionBody(parts.map((part) => part.text));
-      const { createHttpHeaders, createPipelineRequest } = await import("@azure/core-rest-pipeline");
+      const { contentType, body } = transactionBody(parts);
+      const { createHttpHeaders, createPipelineRequest } = await restPipeline();
       try {
         const etags = await clients.use(table, { create: true }, async (reached: Reached) => {
           const request = createPipelineRequest({

@@ -49,7 +49,10 @@ const methods = { insert: "POST", put: "PUT", replace: "PUT", merge: "PATCH", re
 /** One operation as it stands in the body of a transaction. */
 export interface Part {
   readonly operation: Operation;
-  readonly text: string;
+  /** What stands before the row's members, the keys among it: ASCII. */
+  readonly head: string;
+  /** The row's members; those of columns that several rows hold are one text. */
+  readonly members: string;
   /** What it adds to the body. */
   readonly bytes: number;
 }
@@ -78,8 +81,8 @@ export function transactionParts({ table, partitionKey, address }: Target): (ope
     if (etag !== undefined) head += `If-Match: ${etag}${newLine}`;
     head += newLine;
     if (kind !== "remove") head += `{"PartitionKey":${partition},"RowKey":${asciiJson(rowKey)}`;
-    const value = kind === "remove" ? NO_VALUE : membersJson(columns);
-    return { operation, text: head + value.text, bytes: Buffer.byteLength(head) + value.bytes + PART_FRAME_BYTES };
+    const { text, bytes } = kind === "remove" ? NO_VALUE : membersJson(columns);
+    return { operation, head, members: text, bytes: head.length + bytes + PART_FRAME_BYTES };
   }
   return part;
 }
@@ -122,14 +125,14 @@ function asciiJson(value: string | object): string {
 const PART_FRAME_BYTES = 60;
 export const BODY_FRAME_BYTES = 300;
 
-export function transactionBody(parts: readonly string[]): { contentType: string; body: string } {
+export function transactionBody(parts: readonly Part[]): { contentType: string; body: string } {
   const batch = `batch_${randomUUID()}`;
   const changeSet = `changeset_${randomUUID()}`;
   const body = [
     `--${batch}`,
     `Content-Type: multipart/mixed; boundary=${changeSet}`,
     "",
-    ...parts.flatMap((part) => [`--${changeSet}`, part]),
+    ...parts.flatMap(({ head, members }) => [`--${changeSet}`, head + members]),
     `--${changeSet}--`,
     `--${batch}--`,
     "",

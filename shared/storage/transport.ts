@@ -5,6 +5,9 @@ import { AnswerTimeout, createTransport } from "../transport.ts";
 import type { StoreClock } from "./clock.ts";
 import { ANSWER_TIMEOUT_MS } from "./limits.ts";
 
+/** Asked for with every request, and each `import` of what is there already costs as much as a part of a transaction. */
+export const restPipeline = once(() => import("@azure/core-rest-pipeline"));
+
 /** The process's one, for all tables. A next request may come much later than one of a scan to a vault. */
 const transport = once(() => createTransport({ idleMs: MINUTE_MS }));
 
@@ -16,7 +19,7 @@ const transport = once(() => createTransport({ idleMs: MINUTE_MS }));
  * @param clock - Takes the service's time from each answer.
  */
 export async function createStorageTransport({ clock }: { clock?: StoreClock | undefined } = {}): Promise<HttpClient> {
-  const [{ client }, { RestError }] = await Promise.all([transport(), import("@azure/core-rest-pipeline")]);
+  const [{ client }, { RestError }] = await Promise.all([transport(), restPipeline()]);
   return {
     async sendRequest(request) {
       if (sent.has(request)) resent.add(request);
