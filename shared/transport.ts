@@ -41,10 +41,8 @@ export interface Transport {
  * headers, and can't be stopped amid a compressed body.
  */
 export async function createTransport(limits: ConnectionLimits): Promise<Transport> {
-  const [{ createHttpHeaders, RestError }, connections] = await Promise.all([
-    import("@azure/core-rest-pipeline"),
-    openConnections(limits),
-  ]);
+  const { createHttpHeaders, RestError } = await import("@azure/core-rest-pipeline");
+  const connections = openConnections(limits);
 
   function exchange({ url, method, headers, body, timeout, signal }: OutgoingRequest): Promise<ReceivedAnswer> {
     return new Promise((resolve, reject) => {
@@ -52,14 +50,14 @@ export async function createTransport(limits: ConnectionLimits): Promise<Transpo
       const parts: Buffer[] = [];
       let status = 0;
       let received: IncomingHttpHeaders = {};
-      let sending: Dispatcher.DispatchController | undefined;
-      let stopped: Error | undefined;
+      let giveUp: (() => void) | undefined;
+      let stopped = false;
 
       const stop = (error: Error) => {
         settle();
         reject(error);
-        stopped = error;
-        sending?.abort(error);
+        stopped = true;
+        giveUp?.();
       };
       const fail = (error: NodeJS.ErrnoException) =>
         stop(error.code === MISUSED ? error : new RestError(error.message, { code: nodeCode(error) }));
@@ -72,28 +70,21 @@ export async function createTransport(limits: ConnectionLimits): Promise<Transpo
       signal?.addEventListener("abort", onAbort);
 
       const outgoing = { origin, path: pathname + search, method: method as Dispatcher.HttpMethod, headers };
-      connections(origin).dispatch(body === undefined ? outgoing : { ...outgoing, body }, {
-        onRequestStart(controller) {
-          sending = controller;
-          // While it waited for a connection.
-          if (stopped) controller.abort(stopped);
-        },
-        // Once more after an interim answer.
-        onResponseStart(_, statusCode, answered) {
+      giveUp = connections(origin, body === undefined ? outgoing : { ...outgoing, body }, {
+        head(statusCode, answered) {
           status = statusCode;
-          received = answered;
+          received = withoutRepetitions(answered);
         },
-        onResponseData: (_, part) => void parts.push(part),
-        onResponseEnd() {
-          const end = (bytes: Buffer) => {
+        data: (part) => void parts.push(part),
+        end() {
+          decoded(parts, received["content-encoding"]).then((text) => {
             settle();
-            resolve({ status, headers: received, text: bytes.toString() });
-          };
-          // Only then has `undici` the connection free again: a next request would open another one.
-          decoded(parts, received["content-encoding"]).then((bytes) => setImmediate(end, bytes), fail);
+            resolve({ status, headers: received, text });
+          }, fail);
         },
-        onResponseError: (_, error) => fail(error),
+        failed: fail,
       });
+      if (stopped) giveUp();
     });
   }
 
@@ -132,13 +123,26 @@ const NODE_CODES: Record<string, string> = {
   UND_ERR_HEADERS_OVERFLOW: "HPE_HEADER_OVERFLOW",
 };
 
-const nodeCode = ({ code = "REQUEST_SEND_ERROR" }: NodeJS.ErrnoException): string => NODE_CODES[code] ?? code;
+function nodeCode({ code, name, message }: NodeJS.ErrnoException): string {
+  // It has no code of its own. An answer in chunks that ends with its connection amid them was cut.
+  if (name === "HTTPParserError") return message.includes("EOF") ? "ECONNRESET" : "HPE_INVALID";
+  return code === undefined ? "REQUEST_SEND_ERROR" : (NODE_CODES[code] ?? code);
+}
+
+/** Of a header that came more than once the first counts, as with Node for those that may come once only. */
+function withoutRepetitions(headers: Record<string, string | string[] | undefined>): IncomingHttpHeaders {
+  for (const name in headers) {
+    const value = headers[name];
+    if (typeof value === "object") headers[name] = value[0];
+  }
+  return headers as IncomingHttpHeaders;
+}
 
 /** We ask for no compression; a proxy on the way may do it all the same. */
 const DECODERS = { gzip: promisify(gunzip), deflate: promisify(inflate), br: promisify(brotliDecompress) };
 
-async function decoded(parts: Buffer[], encoding: string | undefined): Promise<Buffer> {
+async function decoded(parts: Buffer[], encoding: string | undefined): Promise<string> {
   const bytes = parts.length === 1 ? parts[0]! : Buffer.concat(parts);
   const decode = DECODERS[encoding as keyof typeof DECODERS];
-  return decode ? await decode(bytes) : bytes;
+  return (decode ? await decode(bytes) : bytes).toString();
 }

@@ -1,0 +1,38 @@
+import { type AddressInfo, createServer, type Socket } from "node:net";
+import { afterEach, expect, test } from "vitest";
+import * as z from "zod";
+import { entity } from "../../shared/storage/entity.ts";
+import { createTables } from "../../shared/storage/tables.ts";
+
+const Thing = entity("Things", z.object({ name: z.string() }));
+
+const stops: (() => void)[] = [];
+afterEach(() => {
+  for (const stop of stops.splice(0)) stop();
+});
+
+test.each([
+  [
+    "in chunks that ends amid them",
+    "HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel",
+  ],
+  ["that is no HTTP", "hello there\r\n\r\n"],
+])("a write with an answer %s is sent again", async (_, first) => {
+  let requests = 0;
+  const server = createServer((socket: Socket) => {
+    socket.on("error", () => {});
+    socket.on("data", () => {
+      if (++requests === 1) socket.end(first);
+      else socket.write('HTTP/1.1 204 No Content\r\nETag: W/"1"\r\n\r\n');
+    });
+    stops.push(() => socket.destroy());
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  stops.push(() => server.close());
+  const endpoint = `http://127.0.0.1:${(server.address() as AddressInfo).port}/account`;
+  const tables = createTables({
+    connectionString: `DefaultEndpointsProtocol=http;AccountName=account;AccountKey=YWJj;TableEndpoint=${endpoint};`,
+  });
+  expect(await tables.put(Thing, "p", "r", { name: "n" })).toMatchObject({ etag: 'W/"1"' });
+  expect(requests).toBe(2);
+});
