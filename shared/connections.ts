@@ -178,7 +178,6 @@ interface Closing {
 
 /** Connections with what is costly shared by all: the trusted authorities, and the sessions that TLS goes on with. */
 function connector() {
-  const proxy = proxyOf(process.env);
   // Its type says nothing of the socket that it returns.
   let connect: ((...given: Parameters<buildConnector.connector>) => Closing) | undefined;
   /** `undici` itself keeps them only until the next collection of garbage. */
@@ -201,6 +200,7 @@ function connector() {
       else callback(null, socket);
     };
     const direct = connect;
+    const proxy = proxyOf(process.env);
     if (!proxy || isDirect(options, process.env)) return direct(options, connected);
     return openTunnel(proxy, options, callback, (httpSocket) =>
       options.protocol === "https:" ? direct({ ...options, httpSocket }, connected) : undefined,

@@ -32,6 +32,7 @@ beforeAll(async () => {
   vi.stubEnv("NO_PROXY", "other.example, kv-direct.vault.localhost");
 });
 afterAll(async () => {
+  vi.unstubAllEnvs();
   await server?.stop();
   proxy.closeAllConnections();
   proxy.close();
