@@ -4,28 +4,30 @@ import { CloudFailure } from "../../shared/azure/failure.ts";
 import { createKeyVaults } from "../../shared/azure/key-vault.ts";
 import { readAssets } from "../../shared/discovery/read-assets.ts";
 import { readListing, sameReading } from "../../shared/discovery/read-list.ts";
-import { ASSET_TYPES, type AssetType, fingerprint } from "../../shared/inventory/asset.ts";
+import { ASSET_TYPES, Assets, type AssetType, fingerprint } from "../../shared/inventory/asset.ts";
+import { nameKey, partitions } from "../../shared/inventory/layout.ts";
 import { VAULTS, type VaultRecord, Vaults, vaultKey } from "../../shared/inventory/vault.ts";
 import { withoutKeys } from "../../shared/storage/entity.ts";
 import { type OddServer, startOddServer } from "../azure/odd-server.ts";
 import { plainIdentity, recordingLog, testConfig } from "../azure/services.ts";
 import { LONG_MS } from "../support/cases.ts";
-import { openStorage, type TestStorage } from "../support/storage.ts";
+import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
 import { HERE, type Rooms, resource, scanRooms } from "./rooms.ts";
 
 /** A full scan asks for all details. Answers that are the same as those that made what stands are not read once more. */
 
 const ACCOUNTS = Array.from({ length: 80 }, (_, at) => `account${at}`);
-let azurite: TestStorage;
+const LEASE_ENDED_MS = 17_000;
+let storage: MovedStorage;
 let used = 0;
 beforeAll(async () => {
-  azurite = await openStorage(ACCOUNTS);
+  storage = await startMovedStorage(ACCOUNTS);
 });
-afterAll(() => azurite?.stop());
+afterAll(() => storage?.stop());
 
 let rooms: Rooms;
 const openRooms = () => {
-  rooms = scanRooms(azurite.connectionString(ACCOUNTS[used++]!));
+  rooms = scanRooms(storage.azurite.connectionString(ACCOUNTS[used++]!));
   rooms.cloud.vaults.set(HERE, ["kv-one"]);
 };
 beforeEach(openRooms);
@@ -115,6 +117,30 @@ describe("a full scan", () => {
     await readBy();
     expect(await readBy()).toBe(0);
     expect(await asset("key", "signing")).toMatchObject({ enabled: false, keySize: 3072 });
+  });
+
+  test("puts back what a worker that died had begun to write, though the answers are those from before it", async () => {
+    await readBy();
+    const known = await rooms.writer.known("kv-one");
+    const before = (await asset("key", "signing"))!;
+    const change = {
+      type: before.type,
+      name: "signing",
+      before,
+      after: { ...before, keySize: 4096, content: "other" },
+    };
+    const dies = async () => async () => {
+      throw new Error("It died.");
+    };
+    const dying = rooms.writer.apply(known, withoutKeys(known.row!), [change], "dead", dies);
+    await expect(dying).rejects.toThrow("It died.");
+    const copy = async () => await rooms.tables.get(Assets, partitions.all, nameKey("key", "signing", "kv-one"));
+    expect(await copy()).toMatchObject({ keySize: 4096 });
+    await storage.move(LEASE_ENDED_MS);
+    await rooms.clockCatchesUp();
+    expect(await readBy()).toBe(4);
+    expect(await copy()).toMatchObject({ keySize: 3072, content: before.content });
+    expect(await asset("key", "signing")).toEqual(before);
   });
 
   test("goes by what the row says of the assets, too: a hash of other assets is none of these", async () => {

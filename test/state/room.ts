@@ -125,8 +125,9 @@ function textOf(table: string, row: Record<string, unknown>): string {
   }
   if (table === "Compliance" && key.startsWith("1!"))
     return JSON.stringify(unpackFindings(row.items as Uint8Array).map(([name, , evidence]) => [name, evidence]));
-  // Of a vault's own row it says when details were read.
-  const isWhen = (name: string) => WHEN.test(name) || (table === "Vaults" && name === "details_json");
+  // Of a vault's own row they say when details were read, and whether all at once.
+  const ofReading = (name: string) => table === "Vaults" && (name === "details_json" || name === "answers_json");
+  const isWhen = (name: string) => WHEN.test(name) || ofReading(name);
   const members = Object.entries(row).filter(([name]) => !isWhen(name));
   return JSON.stringify(
     members
