@@ -91,7 +91,7 @@ export function createFence(
     for (let left = parts; ; ) {
       const lead = partOf(next(open));
       try {
-        etag = (await rows.submit(e.table, partitionKey, [lead, ...left])).get(rowKey);
+        etag = (await rows.submit(e.table, partitionKey, [lead, ...left], 1)).get(rowKey);
         return left.filter(({ operation }) => operation.kind === "remove").length;
       } catch (error) {
         if (!(error instanceof RowMissing) || !isAnyRemoval(left[error.index - 1])) throw error;

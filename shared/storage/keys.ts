@@ -48,17 +48,16 @@ function nextInOrder(code: number): number {
   return code + 1;
 }
 
-/** The addresses of a partition's rows behind that of the table service. */
-export function rowPaths(table: string, partitionKey: string): (rowKey: string) => string {
-  // Late: what can't be a key can't be in a path either, and whoever checks keys says it better.
-  let partition: string | undefined;
-  return (rowKey) => {
-    partition ??= `${table}(PartitionKey='${inPath(partitionKey)}',RowKey='`;
-    return `${partition}${inPath(rowKey)}')`;
-  };
-}
+/**
+ * What stands before a row's key, `inPath`, in its address behind that of the table service.
+ * @throws URIError for a key that `keyProblem` does not let pass.
+ */
+export const partitionPath = (table: string, partitionKey: string): string =>
+  `${table}(PartitionKey='${inPath(partitionKey)}',RowKey='`;
+/** What stands after it. */
+export const PATH_END = "')";
 
-const inPath = (key: string) => encodeURIComponent(key.replaceAll("'", "''"));
+export const inPath = (key: string): string => encodeURIComponent(key.replaceAll("'", "''"));
 
 /** What is wrong with a partition or row key, or undefined. */
 export function keyProblem(key: string): string | undefined {

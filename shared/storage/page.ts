@@ -1,7 +1,7 @@
 import type { PipelineResponse } from "@azure/core-rest-pipeline";
 import type { Reached } from "./clients.ts";
 import type { StoredRow } from "./columns.ts";
-import { rowPaths } from "./keys.ts";
+import { inPath, PATH_END, partitionPath } from "./keys.ts";
 import { restPipeline } from "./transport.ts";
 
 /** Where the service goes on with a query. */
@@ -54,7 +54,8 @@ export async function getRow(
   partitionKey: string,
   rowKey: string,
 ): Promise<{ row: StoredRow; date: number }> {
-  const response = await send(reached, `${rowPaths(table, partitionKey)(rowKey)}${reached.signature}`);
+  const path = `${partitionPath(table, partitionKey)}${inPath(rowKey)}${PATH_END}`;
+  const response = await send(reached, `${path}${reached.signature}`);
   const row = await read(response, (body) => ("odata.etag" in body ? body : undefined));
   return { row: storedRow(row), date: Date.parse(response.headers.get("date") ?? "") };
 }

@@ -30,8 +30,8 @@ export interface Rows {
   read(table: string, partitionKey: string, rowKey: string): Promise<{ row: StoredRow; date: number } | undefined>;
   /** Returns the new ETag ("" for a removed row). */
   apply(partitionKey: string, operation: Operation): Promise<string>;
-  /** One transaction; returns the new ETags by row key. */
-  submit(table: string, partitionKey: string, parts: readonly Part[]): Promise<Map<string, string>>;
+  /** One transaction; returns the new ETags by row key, of so many of the first operations, or of all. */
+  submit(table: string, partitionKey: string, parts: readonly Part[], etags?: number): Promise<Map<string, string>>;
 }
 
 export function createRows(clients: TableClients): Rows {
@@ -63,7 +63,7 @@ export function createRows(clients: TableClients): Rows {
       }
     },
 
-    async submit(table, partitionKey, parts) {
+    async submit(table, partitionKey, parts, wanted = parts.length) {
       const operations = parts.map((part) => part.operation);
       const { contentType, body } = transactionBody(parts);
       const { createHttpHeaders, createPipelineRequest } = await restPipeline();
@@ -83,9 +83,9 @@ export function createRows(clients: TableClients): Rows {
             allowInsecureConnection: reached.address.startsWith("http://"),
           });
           const response = await reached.client.pipeline.sendRequest(reached.http, request);
-          return readTransactionAnswer(response, parts.length);
+          return readTransactionAnswer(response, parts.length, wanted);
         });
-        return new Map(operations.map(({ rowKey }, index) => [rowKey, etags[index] ?? ""]));
+        return new Map(etags.map((etag, index) => [operations[index]!.rowKey, etag ?? ""]));
       } catch (error) {
         if (!(error instanceof TransactionRefused)) throw error;
         const refused = refusal(error, partitionKey, operations[error.index]!, error.index);

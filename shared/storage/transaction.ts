@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { PipelineRequest, PipelineResponse } from "@azure/core-rest-pipeline";
 import { type Columns, checkLimits } from "./columns.ts";
-import { rowPaths } from "./keys.ts";
+import { inPath, PATH_END, partitionPath } from "./keys.ts";
 import { MAX_ENTITY_BYTES } from "./limits.ts";
 import type { Operation } from "./operations.ts";
 
@@ -49,10 +49,8 @@ const methods = { insert: "POST", put: "PUT", replace: "PUT", merge: "PATCH", re
 /** One operation as it stands in the body of a transaction. */
 export interface Part {
   readonly operation: Operation;
-  /** What stands before the row's members, the keys among it: ASCII. */
-  readonly head: string;
-  /** The row's members; those of columns that several rows hold are one text. */
-  readonly members: string;
+  /** Its text, in pieces that several parts share where they can: they become one text in the body. */
+  readonly pieces: readonly string[];
   /** What it adds to the body. */
   readonly bytes: number;
 }
@@ -67,22 +65,34 @@ export interface Target {
 
 /** What makes operations on a partition's rows parts of a transaction. */
 export function transactionParts({ table, partitionKey, address }: Target): (operation: Operation) => Part {
-  const pathOf = rowPaths(table, partitionKey);
   const partition = asciiJson(partitionKey);
+
+  /** What stands before the row's key in its path, and between that and the row's key among its members; ASCII. */
+  const frames = new Map<Operation["kind"], [string, string]>();
+  function frameOf(kind: Operation["kind"], etag: string | undefined): [string, string] {
+    const known = etag === undefined ? frames.get(kind) : undefined;
+    if (known !== undefined) return known;
+    const start = `${PART_HEAD}${methods[kind]} ${address}/${kind === "insert" ? table : partitionPath(table, partitionKey)}`;
+    let end = `${kind === "insert" ? "" : PATH_END} HTTP/1.1${ANSWER_HEAD}`;
+    if (kind !== "remove") end += `Content-Type: application/json${newLine}`;
+    if (kind === "insert") end += `Prefer: return-no-content${newLine}`;
+    if (etag !== undefined) end += `If-Match: ${etag}${newLine}`;
+    end += newLine;
+    if (kind !== "remove") end += `{"PartitionKey":${partition},"RowKey":`;
+    if (etag === undefined) frames.set(kind, [start, end]);
+    return [start, end];
+  }
 
   /** @throws RowInvalid when the service would refuse the row. */
   function part(operation: Operation): Part {
     const { kind, rowKey, columns, etag } = operation;
     checkLimits(table, partitionKey, rowKey, columns);
-    const row = kind === "insert" ? table : pathOf(rowKey);
-    let head = `${PART_HEAD}${methods[kind]} ${address}/${row} HTTP/1.1${ANSWER_HEAD}`;
-    if (kind !== "remove") head += `Content-Type: application/json${newLine}`;
-    if (kind === "insert") head += `Prefer: return-no-content${newLine}`;
-    if (etag !== undefined) head += `If-Match: ${etag}${newLine}`;
-    head += newLine;
-    if (kind !== "remove") head += `{"PartitionKey":${partition},"RowKey":${asciiJson(rowKey)}`;
-    const { text, bytes } = kind === "remove" ? NO_VALUE : membersJson(columns);
-    return { operation, head, members: text, bytes: head.length + bytes + PART_FRAME_BYTES };
+    const [start, end] = frameOf(kind, etag);
+    const path = kind === "insert" ? "" : inPath(rowKey);
+    const key = kind === "remove" ? "" : asciiJson(rowKey);
+    const members = kind === "remove" ? NO_VALUE : membersJson(columns);
+    const bytes = start.length + path.length + end.length + key.length + members.bytes + PART_FRAME_BYTES;
+    return { operation, pieces: [start, path, end, key, members.text], bytes };
   }
   return part;
 }
@@ -128,23 +138,28 @@ export const BODY_FRAME_BYTES = 300;
 export function transactionBody(parts: readonly Part[]): { contentType: string; body: string } {
   const batch = `batch_${randomUUID()}`;
   const changeSet = `changeset_${randomUUID()}`;
+  const delimiter = `--${changeSet}${newLine}`;
   const body = [
-    `--${batch}`,
-    `Content-Type: multipart/mixed; boundary=${changeSet}`,
-    "",
-    ...parts.flatMap(({ head, members }) => [`--${changeSet}`, head + members]),
-    `--${changeSet}--`,
-    `--${batch}--`,
-    "",
-  ].join(newLine);
+    `--${batch}${newLine}Content-Type: multipart/mixed; boundary=${changeSet}${newLine}${newLine}`,
+    ...parts.flatMap(({ pieces }) => [delimiter, ...pieces, newLine]),
+    `--${changeSet}--${newLine}--${batch}--${newLine}`,
+  ].join("");
   return { contentType: `multipart/mixed; boundary=${batch}`, body };
 }
 
 /** A multipart body's end, https://www.rfc-editor.org/rfc/rfc2046#section-5.1.1: without it parts may be missing. */
 const CLOSED_CHANGE_SET = /--changesetresponse_[^\r\n]*--\s/;
 
-/** The new ETags in the order of the operations (undefined for a removed row). @throws TransactionRefused, TransactionCut */
-export function readTransactionAnswer(response: PipelineResponse, count: number): (string | undefined)[] {
+/**
+ * @param etags - Of how many of the first operations the new ETag is wanted.
+ * @returns these ETags, undefined for a removed row.
+ * @throws TransactionRefused, TransactionCut
+ */
+export function readTransactionAnswer(
+  response: PipelineResponse,
+  count: number,
+  etags = count,
+): (string | undefined)[] {
   const { request, bodyAsText } = response;
   const text = bodyAsText ?? "";
   // 202 with a multipart body whether it was applied or not; another status is an error of the whole, with a JSON body.
@@ -153,17 +168,23 @@ export function readTransactionAnswer(response: PipelineResponse, count: number)
     response.status === 202
       ? text.split("--changesetresponse_").slice(1, -1)
       : [`HTTP/1.1 ${response.status}\n${text}`];
-  const etags = answers.map((answer) => {
-    const status = Number(/HTTP\/1\.1 (\d{3})/.exec(answer)?.[1]);
-    if (!(status >= 200 && status < 300)) throw refusal(answer, status, response);
-    return /^ETag: (.+)$/im.exec(answer)?.[1]?.trim();
-  });
-  if (etags.length !== count)
-    throw new Error(`A transaction of ${count} operations was answered with ${etags.length} results.`);
-  return etags;
+  const refused = answers.find((answer) => statusOf(answer)?.[0] !== "2");
+  if (refused !== undefined) throw refusal(refused, response);
+  if (answers.length !== count)
+    throw new Error(`A transaction of ${count} operations was answered with ${answers.length} results.`);
+  return answers.slice(0, etags).map((answer) => /^ETag: (.+)$/im.exec(answer)?.[1]?.trim());
 }
 
-function refusal(answer: string, status: number, response: PipelineResponse): TransactionRefused {
+/** Three digits; undefined where there are none. */
+function statusOf(answer: string): string | undefined {
+  const at = answer.indexOf(STATUS_LINE);
+  return at === -1 ? undefined : answer.slice(at + STATUS_LINE.length, at + STATUS_LINE.length + 3);
+}
+
+const STATUS_LINE = "HTTP/1.1 ";
+
+function refusal(answer: string, response: PipelineResponse): TransactionRefused {
+  const status = Number(statusOf(answer));
   const code = /(?:"code"\s*:\s*"|<Code>)(\w+)/.exec(answer)?.[1] ?? "Unknown";
   // The message starts with the operation's number: "3:The specified entity already exists."
   const index = Number(/"value"\s*:\s*"(\d+):/.exec(answer)?.[1] ?? 0);

@@ -92,12 +92,12 @@ export function* batches(
 
 async function submitRepeatably(rows: Rows, { table, partitionKey }: Target, parts: readonly Part[]): Promise<void> {
   try {
-    await rows.submit(table, partitionKey, parts);
+    await rows.submit(table, partitionKey, parts, 0);
   } catch (error) {
     if (!(error instanceof RowMissing) || parts[error.index]?.operation.kind !== "remove") throw error;
     // An earlier run got this far. Which of the rows it removed would cost as much to ask as to remove them singly.
     const others = parts.filter(({ operation }) => operation.kind !== "remove");
-    if (others.length > 0) await rows.submit(table, partitionKey, others);
+    if (others.length > 0) await rows.submit(table, partitionKey, others, 0);
     for (const { operation } of parts)
       if (operation.kind === "remove") await removeIfThere(rows, partitionKey, operation);
   }
