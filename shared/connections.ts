@@ -35,6 +35,9 @@ const CONNECT_MS = 30_000;
 /** TLS sessions that later connections go on with, as many as Node's own agents keep. */
 const KEPT_SESSIONS = 100;
 
+/** What an answer may have, more than any that is asked for; an instance has some 500 MB. */
+export const MOST_ANSWER_BYTES = 128 * 1024 * 1024;
+
 interface Host {
   idle: Set<Connection>;
   /** Of requests for which all connections are in use. */
@@ -70,6 +73,7 @@ export function openConnections({ perHost = Infinity, open = Infinity, idleMs }:
     const connection: Connection = {
       client: new Client(origin, {
         ...NO_TIMES,
+        maxResponseSize: MOST_ANSWER_BYTES,
         // A server's own word on how long it keeps a connection may make that shorter, never longer.
         keepAliveTimeout: idleMs,
         keepAliveMaxTimeout: idleMs,

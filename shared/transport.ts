@@ -3,7 +3,7 @@ import { promisify } from "node:util";
 import { brotliDecompress, gunzip, inflate } from "node:zlib";
 import type { HttpClient, PipelineRequest } from "@azure/core-rest-pipeline";
 import type { Dispatcher } from "undici";
-import { type ConnectionLimits, openConnections } from "./connections.ts";
+import { type ConnectionLimits, MOST_ANSWER_BYTES, openConnections } from "./connections.ts";
 
 /** There was no whole answer within the time of `PipelineRequest.timeout`. */
 export class AnswerTimeout extends Error {
@@ -144,5 +144,5 @@ const DECODERS = { gzip: promisify(gunzip), deflate: promisify(inflate), br: pro
 async function decoded(parts: Buffer[], encoding: string | undefined): Promise<string> {
   const bytes = parts.length === 1 ? parts[0]! : Buffer.concat(parts);
   const decode = DECODERS[encoding as keyof typeof DECODERS];
-  return (decode ? await decode(bytes) : bytes).toString();
+  return (decode ? await decode(bytes, { maxOutputLength: MOST_ANSWER_BYTES }) : bytes).toString();
 }

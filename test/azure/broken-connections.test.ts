@@ -4,6 +4,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { gzipSync } from "node:zlib";
 import { afterEach, expect, test } from "vitest";
 import { serverCertificate } from "../../infra/local/cloud/tls.ts";
+import { MOST_ANSWER_BYTES } from "../../shared/connections.ts";
 import { createTransport, type OutgoingRequest } from "../../shared/transport.ts";
 import { CLOUD_KEYS } from "../support/test-app.ts";
 
@@ -127,12 +128,18 @@ test("of a header that came twice the first counts", async () => {
   expect(headers["retry-after"]).toBe("5");
 });
 
-test("an answer that is longer than any text fails its own request and nothing else", async () => {
-  const packed = gzipSync(Buffer.alloc(0x2000_0000, "a"), { level: 1 });
-  const server = await serve((socket) => {
-    socket.write(`HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: ${packed.length}\r\n\r\n`);
-    socket.write(packed);
+test.each([
+  ["as it is", "", "UND_ERR_RES_EXCEEDED_MAX_SIZE"],
+  ["once it is unpacked", "Content-Encoding: gzip\r\n", "ERR_BUFFER_TOO_LARGE"],
+])("an answer that is too large %s fails its own request and nothing else", async (_, header, code) => {
+  const plain = Buffer.alloc(MOST_ANSWER_BYTES + 1, "a");
+  const body = header === "" ? plain : gzipSync(plain, { level: 1 });
+  const server = await serve((socket, line) => {
+    if (line.includes("/small")) return void socket.write(OK);
+    socket.write(`HTTP/1.1 200 OK\r\n${header}Content-Length: ${body.length}\r\n\r\n`);
+    socket.write(body);
   });
   const ask = await asking();
-  expect(await ask(`http://${server.address}/`, { timeout: 60_000 })).toBe("ERR_STRING_TOO_LONG");
+  expect(await ask(`http://${server.address}/`, { timeout: 60_000 })).toBe(code);
+  expect(await ask(`http://${server.address}/small`)).toBe("ok");
 });
