@@ -10,13 +10,13 @@ import { VAULTS, type VaultRecord, Vaults, vaultKey } from "../../shared/invento
 import { withoutKeys } from "../../shared/storage/entity.ts";
 import { type OddServer, startOddServer } from "../azure/odd-server.ts";
 import { plainIdentity, recordingLog, testConfig } from "../azure/services.ts";
-import { LONG_MS } from "../support/cases.ts";
+import { IS_CAMPAIGN, LONG_MS } from "../support/cases.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
 import { HERE, type Rooms, resource, scanRooms } from "./rooms.ts";
 
 /** A full scan asks for all details. Answers that are the same as those that made what stands are not read once more. */
 
-const ACCOUNTS = Array.from({ length: 80 }, (_, at) => `account${at}`);
+const ACCOUNTS = Array.from({ length: IS_CAMPAIGN ? 450 : 60 }, (_, at) => `account${at}`);
 const LEASE_ENDED_MS = 17_000;
 let storage: MovedStorage;
 let used = 0;
@@ -237,9 +237,9 @@ test(
         await asTheVaultHas();
         await asTheVaultHas();
       }),
-      { numRuns: 25, endOnFailure: true },
+      { numRuns: IS_CAMPAIGN ? 200 : 10, endOnFailure: true },
     );
-    expect(Math.min(...Object.values(reached)), JSON.stringify(reached)).toBeGreaterThan(10);
+    expect(Math.min(...Object.values(reached)), JSON.stringify(reached)).toBeGreaterThan(5);
   },
   LONG_MS,
 );
