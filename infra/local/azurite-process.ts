@@ -4,7 +4,7 @@ import { createRequire } from "node:module";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { removeMessagesBesides } from "./azurite-messages.ts";
-import { repeatNothing } from "./azurite-requests.ts";
+import { logNoTransactions, repeatNothing } from "./azurite-requests.ts";
 import { findRowsByKeys } from "./azurite-rows.ts";
 import "./kept-hmac-keys.mjs";
 
@@ -23,6 +23,11 @@ findRowsByKeys(load("table/persistence/LokiTableMetadataStore"));
 // It answers by an error that a row is not there: whose stack is made for nobody.
 Error.stackTraceLimit = 1;
 repeatNothing(open("common/utils/utils"), open("table/generated/utils/utils"), open("queue/generated/utils/utils"));
+logNoTransactions({
+  utils: load("table/batch/TableBatchUtils") as never,
+  orchestrator: load("table/batch/TableBatchOrchestrator") as never,
+  serialization: open<{ BatchSerialization: never }>("table/batch/BatchSerialization").BatchSerialization,
+});
 removeMessagesBesides(load("common/persistence/LokiExtentMetadataStore"));
 
 const folder = process.env.AZURITE_DATA;

@@ -11,6 +11,13 @@ interface Templates {
   isURITemplateMatch(path: string, template: string): boolean;
 }
 
+/** What is used of Azurite's `table/batch/`. */
+interface Batches {
+  utils: { StreamToString(stream: unknown): Promise<string> };
+  orchestrator: { prototype: { processBatchRequestAndSerializeResponse(request: string): Promise<string> } };
+  serialization: { prototype: { batchBoundary: string; extractBatchBoundary(request: string): void } };
+}
+
 /** More than the paths that come again; they go all at once when there are more. */
 const MAX_PATHS = 2_000;
 
@@ -62,3 +69,27 @@ function remembered(matches: Templates["isURITemplateMatch"]): Templates["isURIT
     return does;
   };
 }
+
+/**
+ * Spares Azurite a tenth of what a transaction costs: it makes JSON of each request and answer for its debug log, though that
+ * is off, and decodes the whole request to find the boundary in its first line. What it answers is the same.
+ */
+export function logNoTransactions({ utils, orchestrator, serialization }: Batches): void {
+  const { StreamToString: read } = utils;
+  utils.StreamToString = async (stream) => unlogged(await read(stream));
+  const { processBatchRequestAndSerializeResponse: process } = orchestrator.prototype;
+  orchestrator.prototype.processBatchRequestAndSerializeResponse = async function (request) {
+    return unlogged(await process.call(this, request.toString()));
+  };
+  const { extractBatchBoundary: extract } = serialization.prototype;
+  serialization.prototype.extractBatchBoundary = function (request) {
+    const [boundary] = BOUNDARY.exec(request) ?? [];
+    if (boundary === undefined) extract.call(this, request);
+    else this.batchBoundary = boundary;
+  };
+}
+
+const BOUNDARY = /^--batch_(\w+-?)+/;
+
+/** The same text, of which JSON has nothing. */
+const unlogged = (text: string): string => Object.assign(new String(text), { toJSON: () => "" }) as unknown as string;
