@@ -14,7 +14,12 @@ interface Templates {
 /** What is used of Azurite's `table/batch/`. */
 interface Batches {
   utils: { StreamToString(stream: unknown): Promise<string> };
-  orchestrator: { prototype: { processBatchRequestAndSerializeResponse(request: string): Promise<string> } };
+  orchestrator: {
+    prototype: {
+      processBatchRequestAndSerializeResponse(request: string): Promise<string>;
+      extractKeys(operation: { getUrl(): string }): { partitionKey: string; rowKey: string };
+    };
+  };
   serialization: { prototype: { batchBoundary: string; extractBatchBoundary(request: string): void } };
 }
 
@@ -72,7 +77,7 @@ function remembered(matches: Templates["isURITemplateMatch"]): Templates["isURIT
 
 /**
  * Spares Azurite a tenth of what a transaction costs: it makes JSON of each request and answer for its debug log, though that
- * is off, and decodes the whole request to find the boundary in its first line. What it answers is the same.
+ * is off, decodes the whole request to find the boundary in its first line, and each address twice for its two keys. What it answers is the same.
  */
 export function logNoTransactions({ utils, orchestrator, serialization }: Batches): void {
   const { StreamToString: read } = utils;
@@ -81,6 +86,12 @@ export function logNoTransactions({ utils, orchestrator, serialization }: Batche
   orchestrator.prototype.processBatchRequestAndSerializeResponse = async function (request) {
     return unlogged(await process.call(this, request.toString()));
   };
+  const { extractKeys } = orchestrator.prototype;
+  orchestrator.prototype.extractKeys = function (operation) {
+    const [, partitionKey, rowKey] = KEYS.exec(operation.getUrl()) ?? [];
+    if (partitionKey === undefined || rowKey === undefined) return extractKeys.call(this, operation);
+    return { partitionKey: decodeURIComponent(partitionKey), rowKey: decodeURIComponent(rowKey) };
+  };
   const { extractBatchBoundary: extract } = serialization.prototype;
   serialization.prototype.extractBatchBoundary = function (request) {
     const [boundary] = BOUNDARY.exec(request) ?? [];
@@ -88,6 +99,9 @@ export function logNoTransactions({ utils, orchestrator, serialization }: Batche
     else this.batchBoundary = boundary;
   };
 }
+
+/** The keys in a path, where neither has a quotation mark, which is doubled there. */
+const KEYS = /\(PartitionKey='((?:[^'%]|%(?!27))*)',RowKey='((?:[^'%]|%(?!27))+)'\)$/;
 
 const BOUNDARY = /^--batch_(\w+-?)+/;
 
