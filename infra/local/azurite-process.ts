@@ -3,8 +3,9 @@
 import { createRequire } from "node:module";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
+import { keepRowsAsTheyCome } from "./azurite-entities.ts";
 import { removeMessagesBesides } from "./azurite-messages.ts";
-import { logNoTransactions, repeatNothing } from "./azurite-requests.ts";
+import { logNoTransactions, readHeadersOnce, repeatNothing } from "./azurite-requests.ts";
 import { findRowsByKeys } from "./azurite-rows.ts";
 import "./kept-hmac-keys.mjs";
 
@@ -23,10 +24,17 @@ findRowsByKeys(load("table/persistence/LokiTableMetadataStore"));
 // It answers by an error that a row is not there: whose stack is made for nobody.
 Error.stackTraceLimit = 1;
 repeatNothing(open("common/utils/utils"), open("table/generated/utils/utils"), open("queue/generated/utils/utils"));
+open<{ getUTF8ByteSize(text: string): number }>("table/utils/utils").getUTF8ByteSize = (text) =>
+  Buffer.byteLength(text);
 logNoTransactions({
   utils: load("table/batch/TableBatchUtils") as never,
   orchestrator: load("table/batch/TableBatchOrchestrator") as never,
   serialization: open<{ BatchSerialization: never }>("table/batch/BatchSerialization").BatchSerialization,
+});
+keepRowsAsTheyCome(open("table/entity/NormalizedEntity"), load("table/handlers/TableHandler") as never);
+readHeadersOnce({
+  operation: open("table/batch/TableBatchOperation"),
+  headers: load("table/batch/BatchRequestHeaders") as never,
 });
 removeMessagesBesides(load("common/persistence/LokiExtentMetadataStore"));
 

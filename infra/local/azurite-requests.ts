@@ -23,8 +23,22 @@ interface Batches {
   serialization: { prototype: { batchBoundary: string; extractBatchBoundary(request: string): void } };
 }
 
-/** More than the paths that come again; they go all at once when there are more. */
-const MAX_PATHS = 2_000;
+/** What is used of Azurite's `TableBatchOperation`: the headers of one request of a transaction, a line each. */
+interface Operations {
+  default: new (headers: string) => { rawHeaders: string[] };
+}
+
+/** What is used of Azurite's `BatchRequestHeaders`. */
+interface Headers {
+  rawHeaders: string[];
+  headerItems: Record<string, string>;
+  headerCount: number;
+  createDictFromRawHeaders(): void;
+  header(name: string): string | undefined;
+}
+
+/** More than the texts that come again; they go all at once when there are more. */
+const MAX_TEXTS = 2_000;
 
 /**
  * Spares Azurite work that it repeats for every request: it parses the templates of all its operations and holds the path
@@ -68,7 +82,7 @@ function remembered(matches: Templates["isURITemplateMatch"]): Templates["isURIT
     const paths = templates.get(template) ?? new Map<string, boolean>();
     const before = paths.get(path);
     if (before !== undefined) return before;
-    if (paths.size >= MAX_PATHS) paths.clear();
+    if (paths.size >= MAX_TEXTS) paths.clear();
     const does = matches(path, template);
     templates.set(template, paths.set(path, does));
     return does;
@@ -107,3 +121,40 @@ const BOUNDARY = /^--batch_(\w+-?)+/;
 
 /** The same text, of which JSON has nothing. */
 const unlogged = (text: string): string => Object.assign(new String(text), { toJSON: () => "" }) as unknown as string;
+
+/** Lets Azurite read the headers of a transaction's requests once where they are the same text. What it answers is the same. */
+export function readHeadersOnce({
+  operation,
+  headers,
+}: {
+  operation: Operations;
+  headers: { prototype: Headers };
+}): void {
+  const lines = new Map<string, string[]>();
+  const Operation = operation.default;
+  operation.default = class extends Operation {
+    constructor(text: string) {
+      const known = lines.get(text);
+      super(known ? "" : text);
+      if (known) this.rawHeaders = known;
+      else {
+        if (lines.size >= MAX_TEXTS) lines.clear();
+        lines.set(text, this.rawHeaders);
+      }
+    }
+  };
+
+  const read = new WeakMap<string[], Pick<Headers, "headerItems" | "headerCount">>();
+  const { createDictFromRawHeaders } = headers.prototype;
+  headers.prototype.createDictFromRawHeaders = function () {
+    const known = read.get(this.rawHeaders);
+    if (known) Object.assign(this, known);
+    else {
+      createDictFromRawHeaders.call(this);
+      read.set(this.rawHeaders, { headerItems: this.headerItems, headerCount: this.headerCount });
+    }
+  };
+  headers.prototype.header = function (name) {
+    return this.headerItems[name.toLowerCase()];
+  };
+}
