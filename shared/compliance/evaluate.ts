@@ -34,9 +34,10 @@ export function evaluateAsset(
   const passed: number[] = [];
   const failed: Failure[] = [];
   let dueAt: number | undefined;
+  const resource = { asset, ...facts };
   for (const check of ASSET_CHECKS) {
     if (check.resourceType !== asset.type || sourceOf(check) !== sourceOf(asset)) continue;
-    const { result, evidence, changesAt } = check.evaluate({ asset, ...facts }, context);
+    const { result, evidence, changesAt } = check.evaluate(resource, context);
     if (result === "pass") passed.push(check.code);
     if (result === "fail")
       failed.push({ code: check.code, since: since(before?.failed, check.code, context.now), evidence });

@@ -18,7 +18,7 @@ const typeSuffix = "@odata.type";
 
 /** The value as its schema gives it back: complete, without a row's keys and ETag. */
 export function check<T>(e: Entity<T>, rowKey: string, value: T): T {
-  const result = e.schema.safeParse(withoutKeys(value as object));
+  const result = e.schema.safeParse(value);
   if (!result.success) throw new RowInvalid(e.table, rowKey, result.error.issues);
   return result.data as T;
 }

@@ -45,7 +45,8 @@ const reserved = new Set(["partitionkey", "rowkey", "timestamp", "etag"]);
 /**
  * Declares a kind of row. Several kinds may share a table. Strings, finite numbers, booleans and bytes (`z.instanceof(
  * Uint8Array)`) have columns of their own; every other member is kept as JSON. `null` is kept as absent: declare such a
- * member optional. Transforming schemas don't fit, since what was written is checked again when it is read.
+ * member optional. Transforming schemas don't fit, since what was written is checked again when it is read, and neither do
+ * strict and loose ones, since a row's keys and ETag are among what is checked.
  *
  * @throws TypeError for a name the service or the encoding can't take, or a member that JSON would not give back.
  */
@@ -55,6 +56,7 @@ export function entity<S extends z.ZodObject>(
   { witness = false, signed = false }: { witness?: boolean; signed?: boolean } = {},
 ): Entity<z.infer<S>> {
   if (!tableName.test(table)) throw new TypeError(`${table} is not a table name.`);
+  if (schema._zod.def.catchall) throw new TypeError(`${table}: its rows have keys and an ETag beside their members.`);
   const members = Object.entries(schema.shape).map(([name, member]): Member => {
     if (!memberName.test(name) || reserved.has(name.toLowerCase()))
       throw new TypeError(`${table} can't have a member called ${name}.`);

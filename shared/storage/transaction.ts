@@ -49,9 +49,9 @@ const methods = { insert: "POST", put: "PUT", replace: "PUT", merge: "PATCH", re
 /** One operation as it stands in the body of a transaction. */
 export interface Part {
   readonly operation: Operation;
-  /** Its text, in pieces that several parts share where they can: they become one text in the body. */
+  /** Its text, in pieces that several parts share where they can. */
   readonly pieces: readonly string[];
-  /** What it adds to the body. */
+  /** What it adds to the body at the most. */
   readonly bytes: number;
 }
 
@@ -135,16 +135,20 @@ function asciiJson(value: string | object): string {
 const PART_FRAME_BYTES = 60;
 export const BODY_FRAME_BYTES = 300;
 
-export function transactionBody(parts: readonly Part[]): { contentType: string; body: string } {
+/** Written piece by piece: as one text first it would be copied once more, and lie in the heap meanwhile. */
+export function transactionBody(parts: readonly Part[]): { contentType: string; body: Uint8Array } {
   const batch = `batch_${randomUUID()}`;
   const changeSet = `changeset_${randomUUID()}`;
   const delimiter = `--${changeSet}${newLine}`;
-  const body = [
-    `--${batch}${newLine}Content-Type: multipart/mixed; boundary=${changeSet}${newLine}${newLine}`,
-    ...parts.flatMap(({ pieces }) => [delimiter, ...pieces, newLine]),
-    `--${changeSet}--${newLine}--${batch}--${newLine}`,
-  ].join("");
-  return { contentType: `multipart/mixed; boundary=${batch}`, body };
+  const body = Buffer.allocUnsafe(parts.reduce((sum, { bytes }) => sum + bytes, BODY_FRAME_BYTES));
+  let at = body.write(`--${batch}${newLine}Content-Type: multipart/mixed; boundary=${changeSet}${newLine}${newLine}`);
+  for (const { pieces } of parts) {
+    at += body.write(delimiter, at);
+    for (const piece of pieces) at += body.write(piece, at);
+    at += body.write(newLine, at);
+  }
+  at += body.write(`--${changeSet}--${newLine}--${batch}--${newLine}`, at);
+  return { contentType: `multipart/mixed; boundary=${batch}`, body: body.subarray(0, at) };
 }
 
 /** A multipart body's end, https://www.rfc-editor.org/rfc/rfc2046#section-5.1.1: without it parts may be missing. */

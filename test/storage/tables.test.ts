@@ -174,6 +174,11 @@ describe("an entity", () => {
     expect(() => entity("Things", z.object({ at: z.date() }))).toThrow(/ISO 8601/);
   });
 
+  test("can't take whatever else stands in a row, such as its keys", () => {
+    for (const shape of [z.strictObject({ name: z.string() }), z.looseObject({ name: z.string() })])
+      expect(() => entity("Things", shape)).toThrow(/beside their members/);
+  });
+
   test("can't live in a table that can't be named so", () => {
     expect(() => entity("no-hyphens", z.object({}))).toThrow(TypeError);
   });

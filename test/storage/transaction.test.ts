@@ -1,0 +1,51 @@
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import * as z from "zod";
+import { entity } from "../../shared/storage/entity.ts";
+import { MAX_ENTITY_BYTES } from "../../shared/storage/limits.ts";
+import { insert, type Operation, put, remove, replace } from "../../shared/storage/operations.ts";
+import { transactionBody, transactionParts } from "../../shared/storage/transaction.ts";
+import { SEED } from "../support/cases.ts";
+
+const Thing = entity("Things", z.object({ name: z.string() }));
+/** Of so many characters the text in ASCII, six bytes each, is longer than an entity may be, and is sent as it is. */
+const OUTGROWN = "ä".repeat(Math.ceil(MAX_ENTITY_BYTES / 6));
+
+const text = fc.oneof(
+  { weight: 20, arbitrary: fc.string({ unit: "binary", maxLength: 20 }) },
+  fc.constant(OUTGROWN),
+  fc.constant("🎂\r\n--changeset_"),
+);
+const operation: fc.Arbitrary<Operation> = fc
+  .record({ kind: fc.nat(3), key: fc.constantFrom("a", "b'c", "n!secret!ä!kv", "🎂", ""), name: text })
+  .map(({ kind, key, name }) =>
+    [
+      () => put(Thing, key, { name }),
+      () => insert(Thing, key, { name }),
+      () => replace(Thing, key, { name }, 'W/"1"'),
+      () => remove(Thing, key),
+    ][kind]!(),
+  );
+
+test("a transaction's body is the text of its parts from end to end, whatever they hold", () => {
+  const partOf = transactionParts({ table: "Things", partitionKey: "ä'b", address: "https://a.example" });
+  const counts = { whole: 0, outgrown: 0 };
+  fc.assert(
+    fc.property(fc.array(operation, { minLength: 1, maxLength: 8 }), (operations) => {
+      const parts = operations.map(partOf);
+      const { contentType, body } = transactionBody(parts);
+      const batch = contentType.slice("multipart/mixed; boundary=".length);
+      const sent = Buffer.from(body).toString();
+      const [, changeSet] = /boundary=(changeset_[0-9a-f-]{36})\r\n/.exec(sent)!;
+      const own = parts.map(({ pieces }) => `--${changeSet}\r\n${pieces.join("")}\r\n`);
+      expect(sent).toBe(
+        `--${batch}\r\nContent-Type: multipart/mixed; boundary=${changeSet}\r\n\r\n${own.join("")}--${changeSet}--\r\n--${batch}--\r\n`,
+      );
+      counts.whole++;
+      if (sent.includes("ä".repeat(1000))) counts.outgrown++;
+    }),
+    { seed: SEED, numRuns: 300 },
+  );
+  expect(counts.whole).toBe(300);
+  expect(counts.outgrown).toBeGreaterThan(10);
+});
