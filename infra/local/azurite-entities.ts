@@ -54,11 +54,15 @@ export function keepRowsAsTheyCome(entities: Entities, { prototype: handler }: {
 
   const { checkProperties } = handler;
   handler.checkProperties = function (context, properties) {
-    for (const name in properties) {
-      if (!isHarmless(name, properties[name])) return checkProperties.call(this, context, properties);
-    }
+    let harmless = isPlain(properties);
+    for (const name in properties) harmless &&= isHarmless(name, properties[name]);
+    if (!harmless) checkProperties.call(this, context, properties);
   };
 }
+
+/** Whether it is an object as any other: a request may name what every object has. */
+const isPlain = (properties: Properties): boolean =>
+  Object.getPrototypeOf(properties) === Object.prototype && !Object.hasOwn(properties, "hasOwnProperty");
 
 /** Whether nothing can be wrong with it: with a type of these two no text is refused for what it says, and bytes are fewer than their text. */
 function isHarmless(name: string, value: unknown): boolean {
@@ -81,7 +85,7 @@ const INHERITED: Properties = {};
  */
 function isNormal({ PartitionKey, RowKey, properties, lastModifiedTime }: Entity): boolean {
   // Another one may get a Z.
-  if (!lastModifiedTime.endsWith("Z")) return false;
+  if (!lastModifiedTime.endsWith("Z") || !isPlain(properties)) return false;
   if (properties.PartitionKey !== PartitionKey || properties.RowKey !== RowKey) return false;
   let at = 0;
   let before = "";
@@ -91,7 +95,8 @@ function isNormal({ PartitionKey, RowKey, properties, lastModifiedTime }: Entity
     at++;
     if (isType(name)) {
       const type = properties[name];
-      if (name.length !== before.length + TYPE.length || !name.startsWith(before)) return false;
+      if (name.length !== before.length + TYPE.length || !name.startsWith(before) || KEYS.includes(before))
+        return false;
       if (
         !(type === "Edm.Double" && typeof value === "number") &&
         !(type === "Edm.Binary" && typeof value === "string")

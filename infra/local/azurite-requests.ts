@@ -122,6 +122,9 @@ const BOUNDARY = /^--batch_(\w+-?)+/;
 /** The same text, of which JSON has nothing. */
 const unlogged = (text: string): string => Object.assign(new String(text), { toJSON: () => "" }) as unknown as string;
 
+/** More than the headers of a request have; what is longer holds more than those. */
+const MOST_HEADERS = 2_000;
+
 /** Lets Azurite read the headers of a transaction's requests once where they are the same text. What it answers is the same. */
 export function readHeadersOnce({
   operation,
@@ -135,11 +138,13 @@ export function readHeadersOnce({
   operation.default = class extends Operation {
     constructor(text: string) {
       const known = lines.get(text);
-      super(known ? "" : text);
+      // A copy, since the text is a part of the transaction's, which would be kept as long.
+      const own = known || text.length > MOST_HEADERS ? "" : Buffer.from(text).toString();
+      super(known ? "" : own || text);
       if (known) this.rawHeaders = known;
-      else {
+      else if (own) {
         if (lines.size >= MAX_TEXTS) lines.clear();
-        lines.set(text, this.rawHeaders);
+        lines.set(own, this.rawHeaders);
       }
     }
   };

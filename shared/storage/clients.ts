@@ -81,7 +81,7 @@ export function createTableClients(
 
 /**
  * Policies of the SDK's pipeline that do nothing here, at a price for each request: logging and tracing, since neither is
- * switched on and both prepare the sanitized address all the same; bodies of forms and of parts, since every body is text;
+ * switched on and both prepare the sanitized address all the same; bodies of forms and of parts, since every body is text or bytes;
  * compression, which the table service does not have; foreign abort signals and redirects, since there are none.
  */
 export const UNUSED_POLICIES = [

@@ -63,13 +63,19 @@ export interface Target {
   readonly address: string;
 }
 
+/** What stands before the row's key in its path, and between that and the row's key among its members. */
+interface Frame {
+  start: string;
+  end: string;
+  bytes: number;
+}
+
 /** What makes operations on a partition's rows parts of a transaction. */
 export function transactionParts({ table, partitionKey, address }: Target): (operation: Operation) => Part {
   const partition = asciiJson(partitionKey);
 
-  /** What stands before the row's key in its path, and between that and the row's key among its members; ASCII. */
-  const frames = new Map<Operation["kind"], [string, string]>();
-  function frameOf(kind: Operation["kind"], etag: string | undefined): [string, string] {
+  const frames = new Map<Operation["kind"], Frame>();
+  function frameOf(kind: Operation["kind"], etag: string | undefined): Frame {
     const known = etag === undefined ? frames.get(kind) : undefined;
     if (known !== undefined) return known;
     const start = `${PART_HEAD}${methods[kind]} ${address}/${kind === "insert" ? table : partitionPath(table, partitionKey)}`;
@@ -79,19 +85,20 @@ export function transactionParts({ table, partitionKey, address }: Target): (ope
     if (etag !== undefined) end += `If-Match: ${etag}${newLine}`;
     end += newLine;
     if (kind !== "remove") end += `{"PartitionKey":${partition},"RowKey":`;
-    if (etag === undefined) frames.set(kind, [start, end]);
-    return [start, end];
+    const frame = { start, end, bytes: Buffer.byteLength(start) + Buffer.byteLength(end) };
+    if (etag === undefined) frames.set(kind, frame);
+    return frame;
   }
 
   /** @throws RowInvalid when the service would refuse the row. */
   function part(operation: Operation): Part {
     const { kind, rowKey, columns, etag } = operation;
     checkLimits(table, partitionKey, rowKey, columns);
-    const [start, end] = frameOf(kind, etag);
+    const { start, end, bytes: frame } = frameOf(kind, etag);
     const path = kind === "insert" ? "" : inPath(rowKey);
     const key = kind === "remove" ? "" : asciiJson(rowKey);
     const members = kind === "remove" ? NO_VALUE : membersJson(columns);
-    const bytes = start.length + path.length + end.length + key.length + members.bytes + PART_FRAME_BYTES;
+    const bytes = frame + path.length + key.length + members.bytes + PART_FRAME_BYTES;
     return { operation, pieces: [start, path, end, key, members.text], bytes };
   }
   return part;

@@ -22,13 +22,17 @@ const operation: fc.Arbitrary<Operation> = fc
     [
       () => put(Thing, key, { name }),
       () => insert(Thing, key, { name }),
-      () => replace(Thing, key, { name }, 'W/"1"'),
+      () => replace(Thing, key, { name }, `W/"${"é".repeat(200)}"`),
       () => remove(Thing, key),
     ][kind]!(),
   );
 
 test("a transaction's body is the text of its parts from end to end, whatever they hold", () => {
-  const partOf = transactionParts({ table: "Things", partitionKey: "ä'b", address: "https://a.example" });
+  const partOf = transactionParts({
+    table: "Things",
+    partitionKey: "ä'b",
+    address: `https://a.example/${"ö".repeat(30)}`,
+  });
   const counts = { whole: 0, outgrown: 0 };
   fc.assert(
     fc.property(fc.array(operation, { minLength: 1, maxLength: 8 }), (operations) => {
@@ -44,8 +48,8 @@ test("a transaction's body is the text of its parts from end to end, whatever th
       counts.whole++;
       if (sent.includes("ä".repeat(1000))) counts.outgrown++;
     }),
-    { seed: SEED, numRuns: 300 },
+    { seed: SEED, numRuns: 100 },
   );
-  expect(counts.whole).toBe(300);
-  expect(counts.outgrown).toBeGreaterThan(10);
+  expect(counts.whole).toBe(100);
+  expect(counts.outgrown).toBeGreaterThan(5);
 });
