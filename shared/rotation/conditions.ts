@@ -2,6 +2,7 @@ import { CloudFailure } from "../azure/failure.ts";
 import { DAY_MS } from "../time.ts";
 import { heldValue } from "./holding.ts";
 import { lookAt, placeOf } from "./publications.ts";
+import { newValue } from "./recover.ts";
 import { clientSecretOf, isVaultSecret, type RotationConsumer } from "./rotation.ts";
 import { isUnseen, knownConsumers, looked } from "./steps/sights.ts";
 import { isWritten } from "./targets.ts";
@@ -53,7 +54,7 @@ async function fromDirectory(turn: Turn): Promise<string[]> {
   if (!app.passwords.some(({ keyId }) => keyId === record.newKeyId)) {
     reasons.push(`The new secret ${record.newKeyId} is not in the directory.`);
   }
-  const value = await heldValue(turn);
+  const value = await newValue(turn);
   const signedIn = value === undefined ? undefined : (await world.signIn(appId, value)).kind;
   if (signedIn !== "accepted") reasons.push("The new secret did not sign in just now.");
   const written = new Set(record.publications.map(placeOf));

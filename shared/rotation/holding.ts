@@ -28,10 +28,13 @@ export const heldNames = (record: RotationRecord): string[] =>
     ? [holdingName(record.rotationId)]
     : record.attempts.flatMap(({ keyId }) => (keyId === undefined ? [] : [holdingName(record.rotationId, keyId)]));
 
-/** The new value; undefined when somebody took it away. */
-export async function heldValue({ record, world }: Turn): Promise<string | undefined> {
-  const { rotationId, newKeyId } = record;
-  if (isVaultSecret(record)) return await world.own.readSecret(holdingName(rotationId));
-  if (newKeyId === undefined) return undefined;
-  return await world.own.readSecret(holdingName(rotationId, newKeyId));
+/** Returns the new value; undefined when the held copy was deleted. */
+export async function heldValue(turn: Turn): Promise<string | undefined> {
+  const { record, world } = turn;
+  if (isVaultSecret(record)) return await world.own.readSecret(holdingName(record.rotationId));
+  return record.newKeyId === undefined ? undefined : await heldValueOf(turn, record.newKeyId);
 }
+
+/** Returns the value of a client secret that this rotation made; undefined for any other, and when the held copy was deleted. */
+export const heldValueOf = ({ record, world }: Turn, keyId: string): Promise<string | undefined> =>
+  world.own.readSecret(holdingName(record.rotationId, keyId));

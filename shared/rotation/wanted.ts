@@ -1,6 +1,6 @@
 import type { PlannedConsumer } from "./consumer.ts";
-import { heldValue } from "./holding.ts";
 import { placeOf, vaultOf } from "./publications.ts";
+import { newValue } from "./recover.ts";
 import type { Publication, RotationRecord } from "./rotation.ts";
 import { GoBack } from "./stop.ts";
 import type { Turn } from "./turn.ts";
@@ -30,7 +30,7 @@ export function wantedOf(turn: Turn, consumer: PlannedConsumer): Wanted | undefi
     const source = record.publications.find(({ kind, plannedVersion }) => kind === "match" && plannedVersion);
     const value = back
       ? async () => await valueAt(turn, source, source?.plannedVersion)
-      : async () => await newValue(turn);
+      : async () => await newValueOrGoBack(turn);
     return version === undefined ? undefined : { version, since: record.createdAt, value };
   }
   const found = publicationOf(record, consumer);
@@ -43,8 +43,8 @@ export function wantedOf(turn: Turn, consumer: PlannedConsumer): Wanted | undefi
 const beforeOf = (publication: Publication | undefined): string | undefined =>
   publication?.restoredVersion ?? publication?.plannedVersion;
 
-async function newValue(turn: Turn): Promise<string> {
-  return (await heldValue(turn)) ?? lost("The new client secret is not held any more.");
+async function newValueOrGoBack(turn: Turn): Promise<string> {
+  return (await newValue(turn)) ?? lost("The new client secret is not held any more.");
 }
 
 async function valueAt(turn: Turn, publication: Publication | undefined, version: string | undefined): Promise<string> {

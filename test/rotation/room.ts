@@ -71,6 +71,8 @@ export class World {
   readonly calls: string[] = [];
   readonly #connectionString: string;
   readonly #writtenAt = new Map<string, number>();
+  /** Called after each write of a rotation's row, where a test wants to see the store at every step. */
+  afterWrite: () => Promise<void> = async () => {};
   /** What was still under way when its sender died. */
   readonly late: (() => Promise<unknown>)[] = [];
   #ahead = 0;
@@ -224,6 +226,7 @@ export class World {
       transaction: async (table, partitionKey, operations) => {
         const etags = await tables.transaction(table, partitionKey, operations);
         wrote(...operations.map(({ rowKey }) => rowKey));
+        await this.afterWrite();
         return etags;
       },
     };

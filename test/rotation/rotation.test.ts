@@ -409,6 +409,40 @@ test("an application that may have two secrets says so and names both", async ()
   });
 });
 
+test("a new secret that the directory has no room for ends the rotation at once with that reason", async () => {
+  const app = world.application(name(), { audience: "AzureADandPersonalMicrosoftAccount" });
+  const rotationId = await begun(app);
+  const started = world.clock.now().getTime();
+  control().directory.addSecret(app.appId, { name: "of a colleague", expiresInDays: 90 });
+  const { row } = await world.run(rotationId);
+  expect(row).toMatchObject({ status: "failed", failure: { code: "noRoomForSecret" } });
+  expect(row.attempts.map(({ state }) => state)).toEqual(["refused"]);
+  // A refusal is an answer: no secret can come to light later, so nothing is waited for.
+  expect(world.clock.now().getTime() - started).toBeLessThan(MINUTE_MS);
+  expect(live(app)).not.toContain(row.newKeyId);
+});
+
+test("the last client secret that has not expired is not removed, even when a person forces the end", async () => {
+  const app = world.application(name());
+  const { rotationId, newKeyId } = await overlapping(app);
+  control().directory.removeSecret(app.appId, newKeyId!);
+  await world.start().finish(rotationId, true, BOSS);
+  const { row } = await world.run(rotationId);
+  expect(row).toMatchObject({ status: "needsAttention", attention: { code: "lastCredential" } });
+  expect(row.attention!.message).toMatch(/has no other client secret that has not expired/);
+  expect(live(app)).toEqual([app.keyId]);
+});
+
+test("a new secret that failed is left when the application has no other valid one, and the rotation says so", async () => {
+  const app = world.application(name());
+  control().directory.expireSecret(app.appId, app.keyId, -1);
+  control().directory.set({ signInDelaySeconds: 3600 });
+  const row = await world.rotate(app.request);
+  expect(row).toMatchObject({ status: "failed", failure: { code: "notProven" } });
+  expect(row.notes).toEqual([expect.stringMatching(`${row.newKeyId} was not removed: .* no other client secret`)]);
+  expect(live(app)).toEqual([app.keyId, row.newKeyId]);
+});
+
 test("an expired secret makes room only where that was asked for", async () => {
   const secrets = [
     { name: "old", expiresInDays: 20 },

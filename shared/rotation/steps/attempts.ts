@@ -1,10 +1,10 @@
-import { unlessMissing } from "../../azure/failure.ts";
 import type { GraphApplication, PasswordCredential } from "../../azure/graph.ts";
 import { MINUTE_MS, SECOND_MS } from "../../time.ts";
-import { entered } from "../effect.ts";
+import { newValueOf } from "../recover.ts";
 import { type Attempt, clientSecretOf, type RotationRecord } from "../rotation.ts";
-import { GoBack, Later } from "../stop.ts";
+import { GoBack, Later, NeedsPerson } from "../stop.ts";
 import type { Turn } from "../turn.ts";
+import { removeClientSecret } from "./remove.ts";
 
 /**
  * After so long a request without an answer was either carried out or never will be, and every replica of the directory
@@ -57,14 +57,17 @@ export async function reconcile(turn: Turn, { final }: { final: boolean }): Prom
   const unsettled = () => turn.record.attempts.filter(({ state }) => state === "asked");
   if (unsettled().length > 0) {
     const app = await turn.world.graph.application({ objectId: clientSecretOf(turn.record).objectId });
-    for (const { keyId, displayName } of app === undefined ? [] : strays(turn.record, app)) {
-      await settle(turn, displayName ?? "", { state: "discarding", keyId });
+    for (const { keyId, displayName, expiresOn } of app === undefined ? [] : strays(turn.record, app)) {
+      const lost = final || (await newValueOf(turn, keyId)) === undefined;
+      if (lost) await settle(turn, displayName ?? "", { state: "discarding", keyId });
+      else await resume(turn, displayName ?? "", keyId, expiresOn);
     }
   }
   for (const { keyId, state, askedAt, displayName } of turn.record.attempts) {
     if (state !== "discarding" || keyId === undefined) continue;
-    await removeMade(turn, keyId, askedAt);
-    await settle(turn, displayName, { state: "removed" });
+    const kept = await removeMade(turn, keyId, askedAt);
+    if (kept === undefined) await settle(turn, displayName, { state: "removed" });
+    else if (final) await leave(turn, displayName, kept);
   }
   if (!final) return;
   for (const { askedAt, displayName } of unsettled()) {
@@ -74,23 +77,34 @@ export async function reconcile(turn: Turn, { final }: { final: boolean }): Prom
   }
 }
 
+/** The answer was not lost after all: the secret is in use, as a copy of the tables taken before that does not tell. */
+async function resume(turn: Turn, displayName: string, keyId: string, expiresOn: number | undefined): Promise<void> {
+  await turn.save(({ attempts, newExpiresAt }) => ({
+    newKeyId: keyId,
+    newExpiresAt: expiresOn === undefined ? newExpiresAt : new Date(expiresOn * SECOND_MS).toISOString(),
+    attempts: changed(attempts, (one) => one.displayName === displayName, { state: "made", keyId }),
+  }));
+}
+
 /**
  * Removes a client secret that this rotation made; the record names it already.
  *
+ * @returns why it was kept, where the application has no other valid client secret.
  * @throws {Later} when the directory says that it is not there, which it may say of a young one that is.
  */
-async function removeMade(turn: Turn, keyId: string, askedAt: string): Promise<void> {
-  const { graph } = turn.world;
-  const { objectId } = clientSecretOf(turn.record);
-  const removed = await turn.directory(() =>
-    entered(
-      turn,
-      "rotation.secretRemoved",
-      { keyId, which: "new" },
-      async () => (await unlessMissing(graph.removePassword(objectId, keyId))) ?? "absent",
-      (result) => ({ result }),
-    ),
-  );
-  if (removed === "removed" || turn.now().getTime() - Date.parse(askedAt) > SETTLED_MS) return;
+async function removeMade(turn: Turn, keyId: string, askedAt: string): Promise<string | undefined> {
+  try {
+    const removed = await removeClientSecret(turn, keyId, "new");
+    if (removed === "removed" || turn.now().getTime() - Date.parse(askedAt) > SETTLED_MS) return undefined;
+  } catch (error) {
+    if (error instanceof NeedsPerson && error.failure.code === "lastCredential") return error.failure.message;
+    throw error;
+  }
   throw new Later(AGAIN_SECONDS);
 }
+
+const leave = (turn: Turn, displayName: string, note: string): Promise<void> =>
+  turn.save(({ attempts, notes }) => ({
+    attempts: changed(attempts, (one) => one.displayName === displayName, { state: "left" }),
+    notes: [...notes, note],
+  }));

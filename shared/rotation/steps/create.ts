@@ -7,6 +7,7 @@ import { clientSecretOf, type RotationRecord } from "../rotation.ts";
 import { GoBack, Later } from "../stop.ts";
 import type { Turn } from "../turn.ts";
 import { applicationOf, reconcile, settle } from "./attempts.ts";
+import { removeClientSecret } from "./remove.ts";
 
 /** Tries to add a client secret, each with a display name of its own. */
 const MAX_ATTEMPTS = 5;
@@ -26,11 +27,7 @@ export async function makeRoom(turn: Turn): Promise<void> {
     const message = `The client secret ${keyId} was to be removed as an expired one, and is not expired.`;
     throw new GoBack("notExpired", message, "Begin a new rotation, and name a secret that has expired.");
   }
-  await turn.directory(() =>
-    entered(turn, "rotation.secretRemoved", { keyId, which: "expired" }, () =>
-      turn.world.graph.removePassword(app.objectId, keyId),
-    ),
-  );
+  await removeClientSecret(turn, keyId, "expired");
 }
 
 /** Adds a client secret and holds its value at once. */
@@ -38,6 +35,7 @@ export async function create(turn: Turn): Promise<void> {
   // An earlier worker died when it had just written that down.
   if (turn.record.newKeyId !== undefined) return;
   await reconcile(turn, { final: false });
+  if (turn.record.newKeyId !== undefined) return;
   const app = await applicationOf(turn);
   const { record } = turn;
   const { oldKeyId } = clientSecretOf(record);

@@ -1,5 +1,5 @@
 import { MINUTE_MS } from "../../time.ts";
-import { heldValue } from "../holding.ts";
+import { newValue } from "../recover.ts";
 import { clientSecretOf, type RotationRecord } from "../rotation.ts";
 import { GoBack, Later } from "../stop.ts";
 import type { Turn } from "../turn.ts";
@@ -20,7 +20,7 @@ const LEAST_TRIES = 5;
 /** Signs in once with the new secret. @throws {Later} until it has been accepted often enough. */
 export async function prove(turn: Turn): Promise<void> {
   const { record, world } = turn;
-  const value = await heldValue(turn);
+  const value = await newValue(turn);
   if (value === undefined) {
     await turn.save(withoutValue);
     throw new Later(0);

@@ -1,6 +1,6 @@
 import { entered } from "../effect.ts";
-import { heldValue } from "../holding.ts";
 import { lookAt, nextVersion, placeOf, progress, vaultOf } from "../publications.ts";
+import { newValue } from "../recover.ts";
 import { clientSecretOf, type Publication } from "../rotation.ts";
 import { GoBack, Later, NeedsPerson } from "../stop.ts";
 import type { Turn } from "../turn.ts";
@@ -19,7 +19,7 @@ export async function publish(turn: Turn): Promise<void> {
 
 async function publishTo(turn: Turn, publication: Publication): Promise<void> {
   const place = placeOf(publication);
-  const value = await heldValue(turn);
+  const value = await newValue(turn);
   if (value === undefined) {
     const message = "The new value is no longer in the service's own key vault, where it was held.";
     throw new GoBack("valueLost", message, "See who deleted it there, then begin a new rotation.");

@@ -8,6 +8,7 @@ import { Later, NeedsPerson } from "../stop.ts";
 import type { Turn } from "../turn.ts";
 import { reconcile } from "./attempts.ts";
 import { usersOfNew } from "./consumers.ts";
+import { refuseWhileHeld } from "./remove.ts";
 
 /** A write without an answer has come or will never come after so long. */
 const LATE_WRITE_MS = 2 * MINUTE_MS;
@@ -87,15 +88,11 @@ async function stillSignsIn(turn: Turn, publication: Publication, value: string)
 
 /** Removes the new secret, once nothing holds it. @throws {Later} while it may still come to light. */
 export async function removeNew(turn: Turn): Promise<void> {
-  const value = await heldValue(turn);
-  for (const publication of turn.record.publications.filter(({ state }) => state !== "planned")) {
-    const { holds, current } = await lookAtEnabled(turn, publication, value);
-    if (holds !== "new") continue;
-    throw new NeedsPerson(
-      "stillInUse",
-      `${placeOf(publication)} still holds the new client secret, in version ${current?.version}.`,
-      "Write a value that works there and retry, or finish the rotation.",
-    );
+  const { newKeyId, objectId } = turn.record;
+  // Before anything is recorded as to be removed: until then a person can still finish the rotation.
+  if (newKeyId !== undefined) {
+    const app = await turn.world.graph.application({ objectId: objectId! });
+    if (app !== undefined) await refuseWhileHeld(turn, app, newKeyId);
   }
   const users = await usersOfNew(turn);
   await turn.save(({ attempts, notes, newKeyId }) => ({
@@ -109,9 +106,3 @@ export async function removeNew(turn: Turn): Promise<void> {
 
 const leftText = (keyId: string, users: readonly string[]): string =>
   `The new client secret ${keyId} was not removed, since nobody can see that these have the old value again: ${users.join(", ")}. Remove it once they have.`;
-
-/** A handed over version that was put back is switched off, and can't be read. */
-async function lookAtEnabled(turn: Turn, publication: Publication, value: string | undefined) {
-  if (publication.plannedVersion === undefined) return { holds: "other" as const, current: undefined };
-  return await lookAt(turn, publication, value);
-}

@@ -1,13 +1,12 @@
-import { unlessMissing } from "../../azure/failure.ts";
 import { DAY_SECONDS, MINUTE_MS, SECOND_MS } from "../../time.ts";
 import { reasonsAgainstEnd } from "../conditions.ts";
-import { entered } from "../effect.ts";
 import { heldNames } from "../holding.ts";
 import { clientSecretOf, isVaultSecret } from "../rotation.ts";
 import { Later } from "../stop.ts";
 import type { Turn } from "../turn.ts";
 import { reconcile } from "./attempts.ts";
 import { lookAtWaiting } from "./consumers.ts";
+import { removeClientSecret } from "./remove.ts";
 
 const AGAIN_SECONDS = 60;
 /** What was seen of the places is good for so long. */
@@ -45,16 +44,9 @@ export async function revoke(turn: Turn): Promise<void> {
     await turn.save(() => ({ status: "overlapping" }));
     throw new Later(0);
   }
-  const removed = await turn.directory(async () => {
-    await turn.save(({ revokingSince }) => ({ revokingSince: revokingSince ?? turn.now().toISOString() }));
-    return await entered(
-      turn,
-      "rotation.secretRemoved",
-      { keyId: oldKeyId, which: "old" },
-      async () => (await unlessMissing(graph.removePassword(objectId, oldKeyId))) ?? "absent",
-      (result) => ({ result }),
-    );
-  });
+  const removed = await removeClientSecret(turn, oldKeyId, "old", () =>
+    turn.save(({ revokingSince }) => ({ revokingSince: revokingSince ?? turn.now().toISOString() })),
+  );
   if (removed === "removed") return;
   // The directory may say so of one that is there.
   const app = await graph.application({ objectId });

@@ -1,0 +1,56 @@
+import { CloudFailure, unlessMissing } from "../azure/failure.ts";
+import { heldValue, heldValueOf } from "./holding.ts";
+import { vaultOf } from "./publications.ts";
+import { isVaultSecret, type Publication } from "./rotation.ts";
+import { Later } from "./stop.ts";
+import type { Turn } from "./turn.ts";
+
+/** Seconds until a sign-in that said nothing about a value is repeated. */
+const UNCLEAR_SECONDS = 30;
+
+/**
+ * Returns the new value, from the service's own key vault or from a target that this rotation wrote; undefined where neither has
+ * it. The held copy is deleted when a rotation ends, so it is missing when the rotation's row was restored from a backup.
+ */
+export async function newValue(turn: Turn): Promise<string | undefined> {
+  const { record } = turn;
+  if (isVaultSecret(record)) return await heldValue(turn);
+  return record.newKeyId === undefined ? undefined : await newValueOf(turn, record.newKeyId);
+}
+
+/**
+ * Returns the value of a client secret that this rotation made, like `newValue`. A value found at a target is not held again: the
+ * name of a deleted copy stays taken while Key Vault can recover it.
+ *
+ * @throws {Later} while a sign-in that decides says nothing.
+ */
+export async function newValueOf(turn: Turn, keyId: string): Promise<string | undefined> {
+  const held = await heldValueOf(turn, keyId);
+  if (held !== undefined) return held;
+  for (const publication of turn.record.publications) {
+    const value = await valueWrittenTo(turn, publication, keyId);
+    if (value !== undefined) return value;
+  }
+  return undefined;
+}
+
+/** Tags can be written by others, so the value must also sign in. */
+async function valueWrittenTo(turn: Turn, publication: Publication, keyId: string): Promise<string | undefined> {
+  const { world, record } = turn;
+  const current = await readEnabled(turn, publication);
+  const { "rotation-id": rotationId, "entra-key-id": taggedKeyId } = current?.tags ?? {};
+  if (current === undefined || rotationId !== record.rotationId || taggedKeyId !== keyId) return undefined;
+  const { kind } = await world.signIn(record.appId!, current.value);
+  if (kind === "unclear") throw new Later(UNCLEAR_SECONDS);
+  return kind === "accepted" ? current.value : undefined;
+}
+
+/** Returns the current version of a target; undefined when there is none, and when it is disabled. */
+export async function readEnabled(turn: Turn, publication: Publication) {
+  try {
+    return await unlessMissing(vaultOf(turn, publication).read(publication.secretName));
+  } catch (error) {
+    if (error instanceof CloudFailure && error.code === "disabled") return undefined;
+    throw error;
+  }
+}

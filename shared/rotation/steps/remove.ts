@@ -1,0 +1,116 @@
+import { unlessMissing } from "../../azure/failure.ts";
+import type { GraphApplication } from "../../azure/graph.ts";
+import type { SecretVersion } from "../../azure/vault-secrets.ts";
+import { SECOND_MS } from "../../time.ts";
+import { entered } from "../effect.ts";
+import { heldValue, heldValueOf } from "../holding.ts";
+import { CLOCKS_DIFFER_MS, isExpired } from "../plan.ts";
+import { placeOf } from "../publications.ts";
+import { readEnabled } from "../recover.ts";
+import { clientSecretOf } from "../rotation.ts";
+import { Later, NeedsPerson } from "../stop.ts";
+import type { Turn } from "../turn.ts";
+
+/** Seconds until a sign-in that said nothing about a secret is repeated. */
+const UNCLEAR_SECONDS = 30;
+
+/** Which client secret a rotation removes: one that expired, the one it replaces, or one that it made itself. */
+export type Removed = "expired" | "old" | "new";
+
+/**
+ * Removes a client secret of the application. This is the only place that does.
+ *
+ * The record alone never justifies a removal: it can be older than the directory and the vaults, for example after the tables
+ * were restored from a backup. So the application's credentials and every target are read first.
+ *
+ * @param beforeRemoval - Recorded right before the request, while no other worker changes applications.
+ * @returns `absent` where the directory does not have the secret, or does not show a young one yet.
+ * @throws {NeedsPerson} stillInUse where a target holds the secret; lastCredential where no other valid secret would remain.
+ * @throws {Later} while a sign-in that decides says nothing.
+ * @throws {CloudFailure} where a target or the directory can't be read.
+ */
+export async function removeClientSecret(
+  turn: Turn,
+  keyId: string,
+  which: Removed,
+  beforeRemoval: () => Promise<void> = async () => {},
+): Promise<"removed" | "absent"> {
+  const { graph } = turn.world;
+  const { objectId } = clientSecretOf(turn.record);
+  await refuseLockout(turn, keyId, which);
+  return await turn.directory(async () => {
+    await beforeRemoval();
+    return await entered(
+      turn,
+      "rotation.secretRemoved",
+      { keyId, which },
+      async () => (await unlessMissing(graph.removePassword(objectId, keyId))) ?? "absent",
+      (result) => ({ result }),
+    );
+  });
+}
+
+async function refuseLockout(turn: Turn, keyId: string, which: Removed): Promise<void> {
+  const { world, record } = turn;
+  const { objectId, appName } = clientSecretOf(record);
+  const app = await world.graph.application({ objectId });
+  if (app === undefined) return;
+  const secret = app.passwords.find((one) => one.keyId === keyId);
+  // Nobody can sign in with a secret that has expired by the directory's own date.
+  if (secret !== undefined && isExpired(secret, turn.now())) return;
+  if (!hasOtherValidSecret(turn, app, keyId)) {
+    throw new NeedsPerson(
+      "lastCredential",
+      `The client secret ${keyId} was not removed: ${appName} has no other client secret that has not expired.`,
+      "Check which client secrets the application has and which one its key vault secrets hold.",
+    );
+  }
+  // A person who forces the end of the old secret has been told which places hold it.
+  if (which === "old" && record.finish?.force) return;
+  await refuseWhileHeld(turn, app, keyId);
+}
+
+/** @throws {NeedsPerson} stillInUse where the current version of a target holds the client secret. */
+export async function refuseWhileHeld(turn: Turn, app: GraphApplication, keyId: string): Promise<void> {
+  for (const publication of turn.record.publications) {
+    const current = await readEnabled(turn, publication);
+    if (current === undefined || !(await holdsSecret(turn, app, current, keyId))) continue;
+    throw new NeedsPerson(
+      "stillInUse",
+      `The client secret ${keyId} was not removed: ${placeOf(publication)} holds it, in version ${current.version}.`,
+      "Write a client secret that works to that key vault secret, or finish the rotation.",
+    );
+  }
+}
+
+/** Whether another client secret is valid now, whichever of the clocks is right. */
+const hasOtherValidSecret = (turn: Turn, app: GraphApplication, keyId: string): boolean =>
+  app.passwords.some(
+    (one) =>
+      one.keyId !== keyId &&
+      (one.expiresOn === undefined || one.expiresOn > (turn.now().getTime() + CLOCKS_DIFFER_MS) / SECOND_MS),
+  );
+
+/**
+ * Returns whether a version holds a client secret.
+ *
+ * The held copy of the value decides where it exists. Without it, the version holds the secret if its value starts with the
+ * secret's hint and either our tag names the secret or the value signs in.
+ */
+async function holdsSecret(
+  turn: Turn,
+  app: GraphApplication,
+  version: SecretVersion & { value: string },
+  keyId: string,
+): Promise<boolean> {
+  const value = await heldValueOf(turn, keyId);
+  if (value !== undefined) return version.value === value;
+  const isNewOne = keyId !== turn.record.newKeyId && version.value === (await heldValue(turn));
+  const hint = app.passwords.find((one) => one.keyId === keyId)?.hint;
+  if (isNewOne || (hint !== undefined && !version.value.startsWith(hint))) return false;
+  if (version.tags["entra-key-id"] === keyId) return true;
+  if (hint === undefined) return false;
+  const { kind } = await turn.world.signIn(app.appId, version.value);
+  if (kind === "unclear") throw new Later(UNCLEAR_SECONDS);
+  return kind === "accepted";
+}
