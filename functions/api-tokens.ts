@@ -14,7 +14,7 @@ const listTokens = endpoint({
   route: "auth/tokens",
   summary: "List API tokens",
   description:
-    "Your own by name; as an administrator everybody's in the order of their ids, or one user's. Those that ended are not shown, those that expired for 30 days.",
+    "Returns your own tokens by name. Administrators get all tokens ordered by ID, or those of one user. Revoked tokens are not included; expired tokens are included for 30 days.",
   tag,
   access: "user",
   tier: "core",
@@ -28,9 +28,9 @@ const createToken = endpoint({
   name: "createToken",
   method: "POST",
   route: "auth/tokens",
-  summary: "Make an API token",
+  summary: "Create an API token",
   description:
-    "For programs: send it as `Authorization: Bearer`. The answer is the only place that shows it. It ends when it expires, on request, when its user is disabled or deleted or gets a new password from an administrator; and with a new password of one's own or a sign-out everywhere where that is asked for. It counts for no more than its user's role is now. At most 50 a user.",
+    "API tokens are for programs: send the token as `Authorization: Bearer`. The token is returned only once. It becomes invalid when it expires or is revoked, when its user is disabled or deleted, and when an administrator resets the user's password. Changing your own password or signing out everywhere revokes it only on request. A token never grants more than the user's current role. Each user can have up to 50 tokens.",
   tag,
   access: "user",
   tier: "core",
@@ -49,9 +49,9 @@ const endToken = endpoint({
   name: "endToken",
   method: "DELETE",
   route: "auth/tokens/{token_id}",
-  summary: "End an API token",
+  summary: "Revoke an API token",
   description:
-    "One of your own, or as an administrator anybody's. It is refused at its next request, on every instance.",
+    "You can revoke your own tokens; administrators can revoke any token. All instances reject the token from its next request on.",
   tag,
   access: "user",
   tier: "core",

@@ -28,7 +28,7 @@ const signIn = endpoint({
   route: "auth/login",
   summary: "Sign in",
   description:
-    "As JSON or as a form. The answer's access_token goes into the header `Authorization: Bearer <token>`. After five failures of a username from one address that pair waits 15 minutes (429 with Retry-After). Failures from many addresses slow a username down, but not for an address from which it signed in lately. None of it ends a token that was issued before.",
+    "Accepts JSON or a form. Send the access_token of the response in the header `Authorization: Bearer <token>`. After five failed sign-ins of a username from one address, that combination is blocked for 15 minutes (429 with Retry-After). Failures from many addresses slow down sign-ins of that username, except from addresses with a recent successful sign-in. Tokens that were issued before stay valid.",
   tag,
   access: "open",
   tier: "core",
@@ -39,7 +39,7 @@ const signIn = endpoint({
   responds: {
     200: z.union([
       SignedIn,
-      z.object({ user: UserView.meta({ description: "Who signed in; the session is in the cookie." }) }),
+      z.object({ user: UserView.meta({ description: "The signed-in user. The session is in the cookie." }) }),
     ]),
   },
   problems: ["crossSite", "ssoOnly"],
@@ -60,7 +60,7 @@ const signOut = endpoint({
   route: "auth/logout",
   summary: "Sign out",
   description:
-    "Ends the token or session this is called with, or with everywhere all of yours, on every instance at once. API tokens go on, unless apiTokens says otherwise.",
+    "Ends the token or session of this request. With `everywhere`, ends all your tokens and sessions on every instance at once. API tokens stay valid, unless `apiTokens` is true.",
   tag,
   access: "user",
   tier: "core",
@@ -81,7 +81,7 @@ const getMe = endpoint({
   name: "getMe",
   method: "GET",
   route: "auth/me",
-  summary: "The user who is signed in, and the tier that is licensed",
+  summary: "Get the signed-in user and the licensed tier",
   tag,
   access: "user",
   tier: "core",
@@ -97,9 +97,9 @@ const changePassword = endpoint({
   name: "changePassword",
   method: "POST",
   route: "auth/password",
-  summary: "Change your own password",
+  summary: "Change your password",
   description:
-    "Ends every token and session of yours, this one too: sign in again with the new password. API tokens go on, unless apiTokens says otherwise.",
+    "Ends all your tokens and sessions, including this one. Sign in again with the new password. API tokens stay valid, unless `apiTokens` is true.",
   tag,
   access: "user",
   tier: "core",
@@ -120,7 +120,8 @@ const listSessions = endpoint({
   method: "GET",
   route: "auth/sessions",
   summary: "List sessions",
-  description: "Your own sessions of browsers, the newest first. An administrator may ask for another user's.",
+  description:
+    "Returns your own browser sessions, newest first. Administrators can request the sessions of another user.",
   tag,
   access: "user",
   tier: "core",
@@ -136,7 +137,7 @@ const endSession = endpoint({
   route: "auth/sessions/{session_id}",
   summary: "End a session",
   description:
-    "One of your own, or as an administrator anybody's. It is refused at its next request, on every instance.",
+    "You can end your own sessions; administrators can end any session. All instances reject the session from its next request on.",
   tag,
   access: "user",
   tier: "core",

@@ -14,7 +14,7 @@ const everyOtherPath = endpoint({
   name: "zzCatchAll",
   method: "GET",
   route: CATCH_ALL,
-  summary: "Every other path",
+  summary: "Handle every other path",
   tag: "Documentation",
   access: "open",
   tier: "core",

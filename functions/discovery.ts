@@ -44,7 +44,7 @@ import { endpoint, type Invocation, poison, queue, timer } from "./kit.ts";
 import type { Services } from "./services.ts";
 
 const tag = "Discovery";
-const scanParams = z.object({ scan_id: z.string().meta({ description: "The scanId of the scan." }) });
+const scanParams = z.object({ scan_id: z.string().meta({ description: "ID of the scan." }) });
 
 /** Assets per part of a CSV answer. */
 const CSV_PART = 10_000;
@@ -72,7 +72,8 @@ const cancelScan = endpoint({
   method: "DELETE",
   route: "api/assets/discovery/scan/{scan_id}",
   summary: "Cancel a scan",
-  description: "Vaults under way are finished, waiting ones are not begun; the scan then ends as `cancelled`.",
+  description:
+    "The scan completes vaults that are in progress, skips the remaining vaults, and ends with status `cancelled`.",
   tag,
   access: "operator",
   tier: "core",
@@ -88,7 +89,7 @@ const getScanStatus = endpoint({
   name: "getScanStatus",
   method: "GET",
   route: "api/assets/discovery/scan/{scan_id}/status",
-  summary: "A scan's status and progress",
+  summary: "Get the status and progress of a scan",
   tag,
   access: "user",
   tier: "core",
@@ -101,7 +102,7 @@ const getScanResults = endpoint({
   name: "getScanResults",
   method: "GET",
   route: "api/assets/discovery/scan/{scan_id}/results",
-  summary: "What came of each vault of a scan",
+  summary: "Get the per-vault results of a scan",
   tag,
   access: "user",
   tier: "core",
@@ -118,7 +119,7 @@ const listScans = endpoint({
   name: "listScans",
   method: "GET",
   route: "api/assets/discovery/scans",
-  summary: "The scans, newest first",
+  summary: "List scans, newest first",
   tag,
   access: "user",
   tier: "core",
@@ -134,9 +135,9 @@ const listAssets = endpoint({
   name: "listAssets",
   method: "GET",
   route: "api/assets/discovery/assets",
-  summary: "The inventory: secrets, keys and certificates",
+  summary: "List assets: secrets, keys and certificates",
   description:
-    "What is out of scope is among them, marked, and in no count and no score; counted=true or outOfScope=false leaves it out. All filters work together. With status, expiresBefore or expiresAfter the order is by expiry. The filters search, enabled, tag and owner have no index: one call looks through up to 10,000 rows and then answers what it found with a nextCursor.",
+    "Assets that are out of scope are included, marked, and excluded from counts and the score; use counted=true or outOfScope=false to exclude them. All filters can be combined. With status, expiresBefore or expiresAfter, assets are ordered by expiry date. The filters search, enabled, tag and owner have no index: each call reads up to 10,000 rows and returns the matches with a nextCursor.",
   tag,
   access: "user",
   tier: "core",
@@ -151,14 +152,14 @@ const exportAssets = endpoint({
   name: "exportAssets",
   method: "GET",
   route: "api/assets/discovery/export/csv",
-  summary: "The inventory as CSV",
+  summary: "Export assets as CSV",
   description: `With the filters and the order of GET /api/assets/discovery/assets. Up to ${CSV_PART.toLocaleString("en")} assets a part; the header \`Link: <…>; rel="next"\` leads to the next one.`,
   tag,
   access: "user",
   tier: "core",
   query: AssetFileQuery,
   example: { query: { vault: "kv-payments-prod" } },
-  responds: { 200: { description: "A part of the list", mediaType: "text/csv", example: ASSETS_CSV_EXAMPLE } },
+  responds: { 200: { description: "A part of the list.", mediaType: "text/csv", example: ASSETS_CSV_EXAMPLE } },
   handle: async ({ query, services, url }) => await assetFile(query, services, url),
 });
 
@@ -198,7 +199,7 @@ const getAsset = endpoint({
   name: "getAsset",
   method: "GET",
   route: "api/assets/discovery/assets/{asset_id}",
-  summary: "One asset",
+  summary: "Get an asset",
   tag,
   access: "user",
   tier: "core",
@@ -217,7 +218,7 @@ const listVaults = endpoint({
   name: "listVaults",
   method: "GET",
   route: "api/assets/discovery/vaults",
-  summary: "The vaults, with the health of what they hold",
+  summary: "List vaults with the health of their assets",
   tag,
   access: "user",
   tier: "core",
@@ -238,9 +239,9 @@ const listAssetVersions = endpoint({
   name: "listAssetVersions",
   method: "GET",
   route: "api/assets/discovery/assets/{asset_id}/versions",
-  summary: "The versions of an asset",
+  summary: "List the versions of an asset",
   description:
-    "Read from the vault now, the newest first, without any value. 503 with the reason and what to do where the vault can't be read.",
+    "Reads the versions from the vault, newest first, without values. Returns 503 with the reason and the fix if the vault can't be read.",
   tag,
   access: "user",
   tier: "core",
@@ -255,9 +256,9 @@ const listAssetChanges = endpoint({
   name: "listAssetChanges",
   method: "GET",
   route: "api/assets/discovery/changes",
-  summary: "What was added, updated and removed in the inventory, newest first",
+  summary: "List inventory changes, newest first",
   description:
-    "Each change of an asset that a scan or another discovery found, kept for scanRetentionDays. One call looks through up to 1,000 vaults' changes and then answers what it found with a nextCursor.",
+    "Returns every asset change that a scan or discovery found. Changes are kept for scanRetentionDays. Each call reads the changes of up to 1,000 vaults and returns the matches with a nextCursor.",
   tag,
   access: "user",
   tier: "core",
@@ -276,9 +277,9 @@ const getAssetSummary = endpoint({
   name: "getAssetSummary",
   method: "GET",
   route: "api/assets/summary",
-  summary: "The inventory in numbers",
+  summary: "Get an inventory summary",
   description:
-    "How many assets there are by status, type, subscription, vault and owner, what ends next, and what changed. Only what counts: the list of assets with counted=true and the same filters has as many.",
+    "Counts assets by status, type, subscription, vault and owner, and lists the next expiries and the changes. Includes only counted assets: the asset list with counted=true and the same filters has the same total.",
   tag,
   access: "user",
   tier: "core",

@@ -6,15 +6,15 @@ const getMetrics = endpoint({
   name: "getMetrics",
   method: "GET",
   route: "metrics",
-  summary: "What the service knows in numbers, for Prometheus",
+  summary: "Get metrics in Prometheus format",
   description:
-    "Assets by type and status, score and open violations, the last scan, alert deliveries and failed messages, in the text format of Prometheus, version 0.0.4. Read from storage with each call, so every instance answers the same. Labels hold no name of a vault, subscription or asset. A scrape counts as any call does; an API token of the role user is enough.",
+    "Returns assets by type and status, score and open violations, the last scan, alert deliveries and failed messages, in the Prometheus text format 0.0.4. Metrics are read from storage on every call, so all instances return the same values. Labels contain no names of vaults, subscriptions or assets. A scrape counts toward the rate limit; an API token with the role user is sufficient.",
   tag: "System",
   access: "user",
   tier: "core",
   responds: {
     200: {
-      description: "Gauges, each with HELP and TYPE",
+      description: "Gauges, each with HELP and TYPE.",
       mediaType: MEDIA_TYPE,
       example: [
         "# HELP lifecycle_assets Secrets, keys and certificates by their status now, credentials of applications among them.",

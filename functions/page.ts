@@ -26,7 +26,7 @@ const pageFile = endpoint({
   name: "pageFile",
   method: "GET",
   route: "page/{file}",
-  summary: "A file of the page",
+  summary: "Get a file of the web page",
   tag: "Documentation",
   access: "open",
   tier: "core",
@@ -34,7 +34,7 @@ const pageFile = endpoint({
   rateLimit: "none",
   paced: 1,
   params: z.object({ file: z.string() }),
-  responds: { 200: { description: "The file", mediaType: "*/*" } },
+  responds: { 200: { description: "The file.", mediaType: "*/*" } },
   handle: ({ params: { file }, headers }) => files.reply(file, NAMED_BY_HASH, headers),
 });
 

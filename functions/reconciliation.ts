@@ -8,9 +8,9 @@ const getReconciliation = endpoint({
   name: "getReconciliation",
   method: "GET",
   route: "system/reconciliation",
-  summary: "The walk that checks what is stored",
+  summary: "Get the status of the storage verification",
   description:
-    "Every three days a walk compares all stored rows of the inventory and of compliance with the vaults' own, each vault at least weekly, and mends what differs at a second look.",
+    "Every three days, a background job compares all stored inventory and compliance rows with the rows of their vaults, each vault at least weekly. Differences that a second read confirms are repaired.",
   tag: "System",
   access: "user",
   tier: "core",

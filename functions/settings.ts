@@ -31,7 +31,9 @@ import type { Services } from "./services.ts";
 const tag = "Settings";
 
 const scopeChange = {
-  scopeChange: ScopeChange.optional().meta({ description: "Of watchAll: what leaves the scope and what comes back." }),
+  scopeChange: ScopeChange.optional().meta({
+    description: "For watchAll: the assets that leave the scope and those that return to it.",
+  }),
 };
 const FeatureSetting = Setting.extend(scopeChange).meta({ id: "FeatureSetting" });
 
@@ -47,7 +49,7 @@ const getAllSettings = endpoint({
   name: "getAllSettings",
   method: "GET",
   route: "api/settings/all",
-  summary: "All settings, by category",
+  summary: "List all settings by category",
   tag,
   access: "user",
   tier: "core",
@@ -63,8 +65,8 @@ const removeAllOverrides = endpoint({
   name: "removeAllOverrides",
   method: "DELETE",
   route: "api/settings/all",
-  summary: "Remove every override",
-  description: "Each setting falls back to App Configuration, the environment or its default.",
+  summary: "Remove all overrides",
+  description: "Each setting falls back to App Configuration, its environment variable or its default.",
   tag,
   access: "admin",
   tier: "core",
@@ -74,7 +76,7 @@ const removeAllOverrides = endpoint({
   responds: {
     200: z
       .object({
-        deleted: z.boolean().meta({ description: "False where it was only looked at." }),
+        deleted: z.boolean().meta({ description: "False for a dry run." }),
         keys: z.array(z.enum(SETTING_KEYS)).meta({ description: "The settings that had an override." }),
         ...scopeChange,
       })
@@ -97,7 +99,7 @@ const readCategory = (category: Category) =>
     name: `get${titled(category)}Settings`,
     method: "GET",
     route: `api/settings/${category}`,
-    summary: `The settings of the category ${category}`,
+    summary: `Get the settings of the category ${category}`,
     tag,
     access: "user",
     tier: "core",
@@ -140,7 +142,7 @@ const updateFeatures = endpoint({
   method: "PUT",
   route: "api/settings/features",
   summary: "Override settings of the category features",
-  description: `${takes("features")} Where watchAll is among them, its setting says in scopeChange what left and what came back.`,
+  description: `${takes("features")} If watchAll is included, its setting reports in scopeChange which assets left the scope and which returned.`,
   tag,
   access: "admin",
   tier: "core",
@@ -180,9 +182,9 @@ const removeOverride = endpoint({
   name: "removeOverride",
   method: "DELETE",
   route: "api/settings/{category}/{key}",
-  summary: "Remove one override",
+  summary: "Remove an override",
   description:
-    "Answers the setting as it is then, and of watchAll in scopeChange what left and what came back. 404 when there is no such setting or it has no override.",
+    "Returns the setting after the removal. For watchAll, scopeChange reports which assets left the scope and which returned. Returns 404 if the setting does not exist or has no override.",
   tag,
   access: "admin",
   tier: "core",
@@ -196,7 +198,7 @@ const removeOverride = endpoint({
   responds: {
     200: z
       .object({
-        deleted: z.boolean().meta({ description: "False where it was only looked at." }),
+        deleted: z.boolean().meta({ description: "False for a dry run." }),
         setting: FeatureSetting.meta({ description: "The setting without the override." }),
       })
       .meta({ id: "RemovedOverride" }),
@@ -215,7 +217,7 @@ const getRetentionStats = endpoint({
   name: "getRetentionStats",
   method: "GET",
   route: "api/settings/retention/stats",
-  summary: "How much each history holds",
+  summary: "Get the size of each history",
   tag,
   access: "user",
   tier: "core",
@@ -232,7 +234,7 @@ const purgeHistories = endpoint({
   method: "POST",
   route: "api/settings/retention/purge",
   summary: "Purge all histories",
-  description: "Only what is older than retentionDays, or than the retention settings. Happens daily by itself.",
+  description: "Removes only entries older than retentionDays, or older than the retention settings. Also runs daily.",
   tag,
   access: "admin",
   tier: "core",
@@ -252,8 +254,8 @@ const purgeHistory = endpoint({
   name: "purgeHistory",
   method: "POST",
   route: "api/settings/retention/purge/{history_type}",
-  summary: "Purge one history",
-  description: "Only what is older than retentionDays, or than the retention setting.",
+  summary: "Purge a history",
+  description: "Removes only entries older than retentionDays, or older than the retention setting. Also runs daily.",
   tag,
   access: "admin",
   tier: "core",

@@ -7,7 +7,7 @@ import { USERNAME } from "./user.ts";
 export const Username = z
   .string()
   .regex(USERNAME, "must be 1 to 128 letters, digits or . _ @ + -, a letter or digit first")
-  .meta({ description: "Upper and lower case are the same user.", example: "maria.lopez" });
+  .meta({ description: "Not case-sensitive.", example: "maria.lopez" });
 
 /** What the audit log calls those who are no users, and how single sign-on names its own. */
 const RESERVED = /^(system|anonymous|sso-.*)$/i;
@@ -19,7 +19,7 @@ export const NewPassword = z
   .min(12, "must have at least 12 characters")
   .max(256, "must have at most 256 characters")
   .meta({
-    description: "12 to 256 characters, none of the passwords that are guessed first. Never returned.",
+    description: "12 to 256 characters. Common passwords are rejected. Never returned.",
     writeOnly: true,
     format: "password",
   });
@@ -35,19 +35,19 @@ export const Credentials = z
     session: z
       .boolean()
       .default(false)
-      .meta({ description: "For browsers: sets a session's cookie and answers the user instead of a token." }),
+      .meta({ description: "For browsers: sets a session cookie and returns the user instead of a token." }),
     grantType: z
       .literal("password")
       .optional()
-      .meta({ description: "Taken, and not needed, for clients that send the form of RFC 6749, 4.3.2." }),
+      .meta({ description: "Accepted and ignored, for clients that send the form of RFC 6749, section 4.3.2." }),
   })
   .meta({ id: "Credentials" });
 
 export const SignedIn = z
   .object({
-    access_token: z.string().meta({ description: "A JWT: send it as `Authorization: Bearer`." }),
+    access_token: z.string().meta({ description: "A JWT. Send it as `Authorization: Bearer`." }),
     token_type: z.literal("bearer").meta({ description: "Always `bearer`." }),
-    expires_in: z.int().meta({ description: "Seconds." }),
+    expires_in: z.int().meta({ description: "Lifetime in seconds." }),
   })
   .meta({ id: "SignedIn" });
 
@@ -58,8 +58,8 @@ export const SignOut = z
     everywhere: z
       .boolean()
       .default(false)
-      .meta({ description: "Ends every token and session of yours, wherever it was got, not only this one." }),
-    apiTokens: apiTokens.meta({ description: "Ends your API tokens as well. Only beside everywhere." }),
+      .meta({ description: "`true` ends all your tokens and sessions, not only this one." }),
+    apiTokens: apiTokens.meta({ description: "`true` also revokes your API tokens. Requires `everywhere`." }),
   })
   .refine(({ everywhere, apiTokens }) => everywhere || !apiTokens, {
     path: ["apiTokens"],
@@ -73,9 +73,9 @@ export const SignedOut = z
 
 export const PasswordChange = z
   .strictObject({
-    currentPassword: typedPassword.meta({ description: "The password so far. Never returned." }),
+    currentPassword: typedPassword.meta({ description: "Current password. Never returned." }),
     newPassword: NewPassword,
-    apiTokens: apiTokens.meta({ description: "Ends your API tokens as well." }),
+    apiTokens: apiTokens.meta({ description: "`true` also revokes your API tokens." }),
   })
   .meta({ id: "PasswordChange" });
 
@@ -83,7 +83,9 @@ export const PasswordChanged = z
   .object({
     passwordChanged: z
       .literal(true)
-      .meta({ description: "Always true. Every token and session that was got with the old one has ended." }),
+      .meta({
+        description: "Always true. All tokens and sessions that were created with the old password have ended.",
+      }),
   })
   .meta({ id: "PasswordChanged" });
 
@@ -93,18 +95,19 @@ const instant = z.iso.datetime();
 export const UserView = z
   .object({
     id: z.string().meta({
-      description: "The username in lower case; `sso-` and a hash of the identity for who was made by single sign-on.",
+      description: "Username in lower case. For users created by single sign-on, `sso-` and a hash of the identity.",
       example: "maria.lopez",
     }),
     username: z.string(),
     email: z.string().nullable(),
     role: z.enum(ROLES),
-    source: z.enum(["local", "sso"]).meta({ description: "Whether it was made here or by single sign-on." }),
+    source: z.enum(["local", "sso"]).meta({ description: "Whether the user was created here or by single sign-on." }),
     state: z
       .enum(["active", "disabled"])
-      .meta({ description: "`disabled`: may not sign in, and every token and session has ended." }),
+      .meta({ description: "`disabled`: the user can't sign in, and all tokens and sessions have ended." }),
     mustChangePassword: z.boolean().meta({
-      description: "After an administrator's reset. Until then the password opens only POST /auth/password.",
+      description:
+        "True after a password reset by an administrator. Until the user changes the password, it opens only POST /auth/password.",
     }),
     createdAt: instant,
     createdBy: z.string(),
@@ -118,17 +121,17 @@ export type UserView = z.infer<typeof UserView>;
 /** Who calls with an access token of Entra: nobody keeps a user for it here. */
 export const EntraView = z
   .object({
-    id: z.string().meta({ description: "As the audit log names its actions: entra:<tenant>:<object id>." }),
+    id: z.string().meta({ description: "Name in the audit log: entra:<tenant>:<object ID>." }),
     username: z.string(),
-    role: z.enum(ROLES).meta({ description: "As the token's app roles say." }),
-    source: z.literal("entra").meta({ description: "Always `entra`: no user is kept here." }),
+    role: z.enum(ROLES).meta({ description: "Role from the app roles of the token." }),
+    source: z.literal("entra").meta({ description: "Always `entra`: the service stores no such user." }),
   })
   .meta({ id: "EntraPrincipal" });
 
 /** Who is signed in, by either way. */
 export type Principal = UserView | z.infer<typeof EntraView>;
 
-const tier = z.enum(["core", "pro"]).meta({ description: "The tier that is licensed now." });
+const tier = z.enum(["core", "pro"]).meta({ description: "Current licensed tier." });
 export const Me = z.union([
   UserView.extend({ tier }).meta({ id: "SignedInUser" }),
   EntraView.extend({ tier }).meta({ id: "SignedInPrincipal" }),
@@ -136,16 +139,20 @@ export const Me = z.union([
 
 const SsoIdentity = z
   .strictObject({
-    issuer: z.string().min(1).max(1024).meta({ description: "The provider's issuer, or its SAML entity id." }),
-    subject: z.string().min(1).max(1024).meta({ description: "Who it is there: never an e-mail address." }),
+    issuer: z.string().min(1).max(1024).meta({ description: "Issuer of the provider, or its SAML entity ID." }),
+    subject: z
+      .string()
+      .min(1)
+      .max(1024)
+      .meta({ description: "Identifier of the user at the provider. Never an e-mail address." }),
   })
   .meta({ id: "SsoIdentity" });
 
 /** A user as administrators see it. */
 export const AccountView = UserView.extend({
-  sso: SsoIdentity.nullable().meta({ description: "Whom single sign-on knows the user as." }),
+  sso: SsoIdentity.nullable().meta({ description: "Single sign-on identity of the user." }),
   lockedUntil: instant.nullable().meta({
-    description: "Until when failed sign-ins keep this user out, from at least one address. Null when they do not.",
+    description: "Time until which failed sign-ins block this user from at least one address. Null when not blocked.",
   }),
 }).meta({ id: "UserAccount" });
 export type AccountView = z.infer<typeof AccountView>;
@@ -166,11 +173,13 @@ export const UserChange = z
     email: Email.nullable(),
     role: z.enum(ROLES),
     state: z.enum(["active", "disabled"]).meta({
-      description: "`disabled` ends every token and session of the user at once; `active` lets the user sign in again.",
+      description: "`disabled` ends all tokens and sessions of the user at once; `active` lets the user sign in again.",
     }),
-    password: NewPassword.meta({ description: "A reset: the user must choose another one at the next sign-in." }),
+    password: NewPassword.meta({
+      description: "Password reset: the user must choose a new password at the next sign-in.",
+    }),
     sso: SsoIdentity.nullable().meta({
-      description: "Lets this identity sign in as the user; nobody else may have it. Null takes it away.",
+      description: "Identity that can sign in as this user. Each identity belongs to one user. Null removes it.",
     }),
   })
   .partial()
@@ -182,9 +191,9 @@ export const RefusedIdentity = z
     id: z.string(),
     issuer: z.string(),
     subject: z.string(),
-    username: z.string().meta({ description: "The name of the user who was deleted." }),
-    refusedAt: instant.meta({ description: "When its user was deleted." }),
-    refusedBy: z.string().meta({ description: "Who deleted the user." }),
+    username: z.string().meta({ description: "Name of the deleted user." }),
+    refusedAt: instant.meta({ description: "Time when the user was deleted." }),
+    refusedBy: z.string().meta({ description: "Name of the person who deleted the user." }),
   })
   .meta({ id: "RefusedIdentity" });
 export type RefusedIdentity = z.infer<typeof RefusedIdentity>;
@@ -192,15 +201,15 @@ export type RefusedIdentity = z.infer<typeof RefusedIdentity>;
 /** A session as the API shows it. */
 export const SessionView = z
   .object({
-    id: z.string().meta({ description: "The username in lower case, a dot and the hash of what the cookie holds." }),
-    user: z.string().meta({ description: "The id of the user it belongs to." }),
-    current: z.boolean().meta({ description: "Whether this request was made with it." }),
+    id: z.string().meta({ description: "Username in lower case, a dot, and the hash of the cookie value." }),
+    user: z.string().meta({ description: "ID of the user." }),
+    current: z.boolean().meta({ description: "True for the session of this request." }),
     createdAt: instant,
-    idleEndsAt: instant.meta({ description: "When it ends unless it is used before." }),
-    endsAt: instant.meta({ description: "When it ends in any case." }),
+    idleEndsAt: instant.meta({ description: "Time when the session expires if it is not used." }),
+    endsAt: instant.meta({ description: "Time when the session expires in any case." }),
     by: z.enum(["password", "sso"]).meta({ description: "How the user signed in." }),
-    address: z.string().nullable().meta({ description: "From where the user signed in." }),
-    userAgent: z.string().nullable().meta({ description: "What the browser says it is." }),
+    address: z.string().nullable().meta({ description: "Address from which the user signed in." }),
+    userAgent: z.string().nullable().meta({ description: "User agent of the browser." }),
   })
   .meta({ id: "Session" });
 export type SessionView = z.infer<typeof SessionView>;
@@ -210,7 +219,7 @@ const TokenName = z
   .trim()
   .min(1)
   .max(100)
-  .meta({ description: "What it is for; no two tokens of a user have the same.", example: "nightly report" });
+  .meta({ description: "Purpose of the token. Unique for each user.", example: "nightly report" });
 
 export const MAX_TOKEN_DAYS = 365;
 
@@ -218,14 +227,15 @@ export const NewApiToken = z
   .strictObject({
     name: TokenName,
     role: z.enum(ROLES).default("user").meta({
-      description: "Your own role or `user`; an administrator may give any. It never counts for more than your role.",
+      description:
+        "Your own role or `user`; administrators can grant any role. A token never grants more than your current role.",
     }),
     expiresInDays: z
       .int()
       .min(1)
       .max(MAX_TOKEN_DAYS)
       .default(90)
-      .meta({ description: "Days until it ends, 1 to 365." }),
+      .meta({ description: "Days until the token expires, 1 to 365." }),
   })
   .meta({ id: "NewApiToken" });
 
@@ -233,19 +243,19 @@ export const NewApiToken = z
 export const ApiTokenView = z
   .object({
     id: z.string(),
-    user: z.string().meta({ description: "The id of the user it belongs to." }),
+    user: z.string().meta({ description: "ID of the user." }),
     name: z.string(),
-    role: z.enum(ROLES).meta({ description: "Counts for no more than the user's role is now." }),
+    role: z.enum(ROLES).meta({ description: "Role of the token. It never grants more than the user's current role." }),
     createdAt: instant,
     expiresAt: instant,
     expired: z.boolean(),
-    lastUsedOn: z.iso.date().nullable().meta({ description: "The day it was last used on, in UTC." }),
+    lastUsedOn: z.iso.date().nullable().meta({ description: "Day of the last use, in UTC." }),
   })
   .meta({ id: "ApiToken" });
 export type ApiTokenView = z.infer<typeof ApiTokenView>;
 
 export const CreatedApiToken = ApiTokenView.extend({
-  token: z.string().meta({ description: "Shown only now. Send it as Authorization: Bearer." }),
+  token: z.string().meta({ description: "Returned only once. Send it as `Authorization: Bearer`." }),
 }).meta({ id: "CreatedApiToken" });
 export type CreatedApiToken = z.infer<typeof CreatedApiToken>;
 
@@ -256,5 +266,5 @@ export const userParameter = {
     .min(1)
     .max(256)
     .optional()
-    .meta({ description: "A user's id. Others than oneself are for administrators." }),
+    .meta({ description: "ID of a user. Users other than yourself require an administrator." }),
 };

@@ -41,20 +41,19 @@ const NewEscalation = z
       .int()
       .min(1)
       .max(MAX_ESCALATION_DAYS)
-      .meta({ description: "Days after the rule first told of an alert." }),
+      .meta({ description: "Days after the rule first sent the alert." }),
     recipients: z
       .array(z.email().max(254))
       .max(MAX_RECIPIENTS)
       .optional()
-      .meta({ description: "E-mail addresses to which it then goes." }),
+      .meta({ description: "E-mail addresses that receive the escalated alert." }),
     ruleId: z.string().regex(ULID, "must be an id (26 letters and digits)").optional().meta({
-      description: "Instead of recipients: another rule, by whose delivery method and address it then goes out.",
+      description: "Another rule whose delivery method and address are used instead of recipients.",
     }),
   })
   .meta({
     id: "NewAlertEscalation",
-    description:
-      "The second step of a rule: to whom its alerts go that nobody has acknowledged and that have not ended.",
+    description: "Second recipient of the rule's alerts that are neither acknowledged nor resolved.",
   });
 export type NewEscalation = z.infer<typeof NewEscalation>;
 
@@ -64,19 +63,20 @@ const RuleCredentialsGiven = z
     routingKey: z
       .string()
       .regex(/^[A-Za-z0-9]{32}$/, "must be an integration key of 32 letters and digits")
-      .meta({ description: "Of `pagerDuty`: the integration key of a service's Events API v2." }),
-    username: secretText.meta({ description: "Of `serviceNow`: a user who may read, create and change incidents." }),
-    password: secretText.meta({ description: "Of `serviceNow`: the user's password. Never returned." }),
+      .meta({ description: "For `pagerDuty`: integration key of a service (Events API v2)." }),
+    username: secretText.meta({ description: "For `serviceNow`: user who can read, create and change incidents." }),
+    password: secretText.meta({ description: "For `serviceNow`: password of the user. Never returned." }),
     clientId: secretText.meta({
-      description: "Of `serviceNow`: OAuth; with a username its password grant, else client credentials.",
+      description:
+        "For `serviceNow`: OAuth client. With a username, the password grant is used; otherwise client credentials.",
     }),
-    clientSecret: secretText.meta({ description: "Of `serviceNow`: the OAuth client's secret. Never returned." }),
+    clientSecret: secretText.meta({ description: "For `serviceNow`: OAuth client secret. Never returned." }),
   })
   .partial()
   .meta({
     id: "AlertRuleCredentials",
     description:
-      "Write-only: kept in the service's key vault. What `pagerDuty` and `serviceNow` are signed in to with. Another webhookUrl needs them again.",
+      "Credentials for `pagerDuty` and `serviceNow`. Write-only; stored in the service's key vault. A new webhookUrl requires them again.",
   });
 
 const fields = {
@@ -87,33 +87,33 @@ const fields = {
   }),
   thresholdDays: threshold.meta({
     description:
-      "For `expiration` and `credentialExpiry`: the days before an asset expires at which it is told of. The simple form of thresholds.",
+      "For `expiration` and `credentialExpiry`: days before expiry at which the alert is sent. Short form of `thresholds`.",
   }),
   thresholds: z.array(threshold).min(1).max(MAX_THRESHOLDS).meta({
     description:
-      "For `expiration` and `credentialExpiry`: several thresholds in days. Each asset is told of once per threshold.",
+      "For `expiration` and `credentialExpiry`: several thresholds in days. Each asset is reported once per threshold.",
   }),
   filters: RuleFilters,
   deliveryMethod: z.enum(DELIVERY_METHODS),
   deliveryMode: z.enum(DELIVERY_MODES),
   digestFrequency: z.enum(DIGEST_FREQUENCIES).meta({
-    description: "For `digest`: every day at 06:00 UTC, or every Monday.",
+    description: "For `digest`: daily at 06:00 UTC, or weekly on Monday.",
   }),
   recipients: z
     .array(z.email().max(254))
     .max(MAX_RECIPIENTS)
-    .meta({ description: "E-mail addresses; a mail goes to at most 50 of them." }),
+    .meta({ description: "E-mail addresses. Each mail has up to 50 recipients." }),
   webhookUrl: z.url().max(4096).meta({
     description:
-      "Write-only: kept in the service's key vault. For `webhook`, `teams` and `slack`; for `serviceNow` the instance's address, such as https://acme.service-now.com; for `pagerDuty` only where it is not https://events.pagerduty.com/v2/enqueue.",
+      "Write-only; stored in the service's key vault. For `webhook`, `teams` and `slack`: the URL. For `serviceNow`: the address of the instance, such as https://acme.service-now.com. For `pagerDuty`: only if it differs from https://events.pagerduty.com/v2/enqueue.",
   }),
   credentials: RuleCredentialsGiven,
   enabled: z.boolean(),
   tellRecovery: z.boolean().meta({
     description:
-      "Whether it also tells when an alert that it told of has ended: the asset was renewed, the violation is in order again, the scan can read it. True for a new rule that leaves it out.",
+      "Whether to notify when an alert is resolved: the asset was renewed, the violation was fixed, or the scan can read the resource again. Default for new rules: true.",
   }),
-  escalation: NewEscalation.nullable().meta({ description: "Null takes it away." }),
+  escalation: NewEscalation.nullable().meta({ description: "Null removes the escalation." }),
 };
 
 const { name, alertType, ...others } = fields;
@@ -141,29 +141,30 @@ export const ulid = z.string().regex(ULID, "must be an id (26 letters and digits
 
 const AlertEscalation = z
   .object({
-    afterDays: z.int().meta({ description: "Days after the rule first told of an alert." }),
+    afterDays: z.int().meta({ description: "Days after the rule first sent the alert." }),
     recipients: z.array(z.string()),
-    ruleId: z.string().nullable().meta({ description: "The rule by whose delivery method and address it goes out." }),
+    ruleId: z.string().nullable().meta({ description: "Rule whose delivery method and address are used." }),
   })
   .meta({ id: "AlertEscalation" });
 
 const ruleFields = {
   id: z.string(),
   name: z.string(),
-  alertType: z.enum(ALERT_TYPES).meta({ description: "What it tells of." }),
-  thresholdDays: z.int().nullable().meta({ description: "The highest of thresholds; null unless about expiration." }),
-  thresholds: z
-    .array(z.int())
-    .meta({ description: "Days before an asset expires at which it is told of, the highest first." }),
+  alertType: z.enum(ALERT_TYPES).meta({ description: "Type of alerts that the rule sends." }),
+  thresholdDays: z
+    .int()
+    .nullable()
+    .meta({ description: "Highest threshold in days. Null unless the rule is about expiry." }),
+  thresholds: z.array(z.int()).meta({ description: "Days before expiry at which alerts are sent, highest first." }),
   filters: RuleFilters,
   deliveryMethod: z.enum(DELIVERY_METHODS),
   deliveryMode: z.enum(DELIVERY_MODES),
-  digestFrequency: z.enum(DIGEST_FREQUENCIES).meta({ description: "How often a digest is sent." }),
+  digestFrequency: z.enum(DIGEST_FREQUENCIES).meta({ description: "How often the digest is sent." }),
   recipients: z.array(z.string()),
-  webhookHost: z.string().nullable().meta({ description: "All that is shown of webhookUrl." }),
+  webhookHost: z.string().nullable().meta({ description: "Masked form of webhookUrl." }),
   enabled: z.boolean(),
-  tellRecovery: z.boolean().meta({ description: "Whether it also tells when an alert that it told of has ended." }),
-  escalation: AlertEscalation.nullable().meta({ description: "Null where nothing is escalated." }),
+  tellRecovery: z.boolean().meta({ description: "Whether to notify when an alert is resolved." }),
+  escalation: AlertEscalation.nullable().meta({ description: "Null when alerts are not escalated." }),
   createdAt: instant,
   createdBy: z.string(),
   updatedAt: instant,
@@ -176,7 +177,7 @@ export const AlertRuleWithSecret = z
     ...ruleFields,
     webhookSecret: z.string().optional().meta({
       description:
-        "Shown this once, where the call made it: the key that signs the rule's webhooks, as the Standard Webhooks specification says.",
+        "Signing key of the rule's webhooks, as defined by the Standard Webhooks specification. Returned only by the call that created it.",
     }),
   })
   .meta({ id: "AlertRuleWithSecret" });
@@ -209,28 +210,32 @@ export const changedRuleView = ({ rule, webhookSecret }: ChangedRule): z.infer<t
 
 const Recipient = z
   .object({
-    recipient: z.string().meta({ description: "An e-mail address, or the webhook's host." }),
+    recipient: z.string().meta({ description: "E-mail address, or host of the webhook." }),
     status: z
       .enum(["pending", "accepted", "delivered", "failed", "cancelled"])
-      .meta({ description: "Of an e-mail address: what became of the mail that went to it and up to 49 others." }),
+      .meta({ description: "For an e-mail address: delivery status of the mail, which has up to 50 recipients." }),
     owner: z.string().nullable().meta({
       description:
-        "Of a mail to an owner: what the tag says. He gets what he owns, and the rule's recipients the rest.",
+        "For a mail to an owner: value of the owner tag. The owner receives the items of their assets; the recipients of the rule receive the rest.",
     }),
-    reason: z.string().nullable().meta({ description: "Why it goes to the rule's recipients and not to an owner." }),
-    itemsTotal: z.int().meta({ description: "How many of the items go to this recipient." }),
+    reason: z
+      .string()
+      .nullable()
+      .meta({ description: "Reason why the recipients of the rule receive the items instead of an owner." }),
+    itemsTotal: z.int().meta({ description: "Number of items for this recipient." }),
     attempts: z.int(),
-    error: z.string().nullable().meta({ description: "Why it was not reached; null where it was." }),
-    notBefore: instant.nullable().meta({ description: "Of what waits: it is not sent before." }),
+    error: z.string().nullable().meta({ description: "Reason why the delivery failed. Null if it succeeded." }),
+    notBefore: instant.nullable().meta({ description: "For a pending delivery: earliest time of the next attempt." }),
     waitsFor: z.string().nullable().meta({
-      description: "What holds up a mail that nothing but `MAIL_PER_MINUTE` and `MAIL_PER_HOUR` holds up.",
+      description: "Reason for a delayed mail: the limit `MAIL_PER_MINUTE` or `MAIL_PER_HOUR`.",
     }),
     replaced: z
       .boolean()
-      .meta({ description: "It did not reach an owner, and went to the rule's recipients instead." }),
+      .meta({ description: "The mail could not be delivered to an owner and was sent to the recipients of the rule." }),
     finishedAt: instant.nullable(),
     mayBeRepeated: z.boolean().meta({
-      description: "It was sent again after an attempt of which it is not known whether it was received.",
+      description:
+        "Sent again because the result of an earlier attempt is unknown. The receiver may have received it twice.",
     }),
   })
   .meta({ id: "AlertRecipient" });
@@ -238,55 +243,62 @@ export const AlertItem = z
   .object({
     kind: z.enum(ITEM_KINDS).meta({
       description:
-        "What it tells of. `scanFailure`: a vault, a subscription or everything that scans can't read. Of something told before: `renewed`, `recovered`, `stillFailing` (a week later), `escalated` (nobody acknowledged it).",
+        "State of the item. `scanFailure`: scans can't read a vault, a subscription or anything. For an alert that was sent before: `renewed`, `recovered`, `stillFailing` (a week later) or `escalated` (not acknowledged).",
     }),
-    id: z.string().meta({ description: "Of what it is about, such as the asset." }),
+    id: z.string().meta({ description: "ID of the item, such as the asset ID." }),
     credentialTitle: z.string().nullable().meta({
-      description:
-        "Of a directory's credential that ends or was renewed: whose it is and what it is called, as its id holds ids alone.",
+      description: "For a directory credential: its owner object and name, since its ID contains only IDs.",
     }),
-    thresholdDays: z.int().nullable().meta({ description: "The lowest threshold it had crossed; 0 when expired." }),
-    expiresOn: instant.nullable().meta({ description: "Of a renewed asset its new expiry." }),
-    since: instant.nullable().meta({ description: "Of something told before: since when." }),
+    thresholdDays: z
+      .int()
+      .nullable()
+      .meta({ description: "Lowest threshold that the asset has crossed, in days. 0 when expired." }),
+    expiresOn: instant.nullable().meta({ description: "For a renewed asset: its new expiry date." }),
+    since: instant.nullable().meta({ description: "For an alert that was sent before: time since when it applies." }),
   })
   .meta({ id: "AlertItem" });
 const entryFields = {
   id: z.string(),
   ruleId: z.string(),
   ruleName: z.string(),
-  alertType: z.enum(ALERT_TYPES).meta({ description: "What its rule tells of." }),
+  alertType: z.enum(ALERT_TYPES).meta({ description: "Alert type of the rule." }),
   deliveryMethod: z.enum(DELIVERY_METHODS),
   deliveryMode: z.enum(DELIVERY_MODES),
-  test: z.boolean().meta({ description: "Whether somebody asked for it to try the rule." }),
+  test: z.boolean().meta({ description: "True for a test message." }),
   status: z
     .enum(DELIVERY_STATUSES)
-    .meta({ description: "`pending`: it is not over. `partial`: some recipients were not reached." }),
+    .meta({ description: "`pending`: delivery is in progress. `partial`: delivery to some recipients failed." }),
   createdAt: instant,
   finishedAt: instant.nullable(),
-  nextAttemptAt: instant.nullable().meta({ description: "When it is tried next; null when it is over." }),
+  nextAttemptAt: instant
+    .nullable()
+    .meta({ description: "Time of the next attempt. Null when the delivery is complete." }),
   attempts: z.int(),
-  error: z.string().nullable().meta({ description: "The first of the recipients' errors." }),
+  error: z.string().nullable().meta({ description: "First error of the recipients." }),
   recipients: z.array(Recipient),
-  itemsTotal: z.int().meta({ description: "How many things it tells of." }),
+  itemsTotal: z.int().meta({ description: "Number of items." }),
   escalatedFrom: z.string().nullable().meta({
-    description: "Of an escalation: the rule whose alerts nobody acknowledged.",
+    description: "For an escalation: rule whose alerts were not acknowledged.",
   }),
 };
 export const HistoryEntry = z
-  .object({ ...entryFields, items: z.array(AlertItem).meta({ description: "What it tells; in lists the first ten." }) })
+  .object({
+    ...entryFields,
+    items: z.array(AlertItem).meta({ description: "Items of the message. Lists contain the first ten." }),
+  })
   .meta({ id: "AlertHistoryEntry" });
 export const AlertTestResult = z
   .object({
-    delivered: z.boolean().meta({ description: "Whether it arrived." }),
-    message: z.string().meta({ description: "What became of it, in a sentence." }),
+    delivered: z.boolean().meta({ description: "Whether the message was delivered." }),
+    message: z.string().meta({ description: "Result of the delivery, in a sentence." }),
     receiver: z
       .object({
-        status: z.int().meta({ description: "The HTTP status." }),
-        body: z.string().meta({ description: "The beginning." }),
+        status: z.int().meta({ description: "HTTP status of the response." }),
+        body: z.string().meta({ description: "Beginning of the response body." }),
       })
       .nullable()
-      .meta({ description: "What a webhook's receiver answered." }),
-    delivery: HistoryEntry.meta({ description: "What became of it, as the history has it." }),
+      .meta({ description: "Response of the webhook receiver." }),
+    delivery: HistoryEntry.meta({ description: "Delivery as recorded in the history." }),
   })
   .meta({ id: "AlertTestResult" });
 
@@ -361,11 +373,11 @@ export function alertTestView(delivery: DeliveryRecord): z.infer<typeof AlertTes
 export const Snooze = z
   .object({
     id: z.string(),
-    ruleId: z.string().nullable().meta({ description: "Null where it is about every rule." }),
-    assetId: z.string().nullable().meta({ description: "Null where it has filters." }),
+    ruleId: z.string().nullable().meta({ description: "Null when the snooze applies to every rule." }),
+    assetId: z.string().nullable().meta({ description: "Null when the snooze has filters." }),
     filters: RuleFilters.nullable(),
-    reason: z.string().meta({ description: "Why, as it was given." }),
-    until: instant.meta({ description: "Until when nothing is told." }),
+    reason: z.string().meta({ description: "Reason for the snooze." }),
+    until: instant.meta({ description: "Time until which the rule sends no alerts." }),
     createdAt: instant,
     createdBy: z.string(),
   })
@@ -382,26 +394,36 @@ export const snoozeView = (snooze: SnoozeRecord): z.infer<typeof Snooze> => ({
 });
 export const NewSnooze = z
   .strictObject({
-    ruleId: ulid.optional().meta({ description: "Needed with assetId. With filters and without it: every rule." }),
+    ruleId: ulid
+      .optional()
+      .meta({
+        description: "Required with assetId. With filters and without ruleId, the snooze applies to every rule.",
+      }),
     assetId: z
       .string()
       .min(1)
       .max(300)
       .optional()
-      .meta({ description: "`<vault>.<type>.<name>`. Either this or filters." }),
+      .meta({ description: "`<vault>.<type>.<name>`. Specify either assetId or filters." }),
     filters: SnoozeFilters.optional(),
-    reason: singleLine(500).meta({ description: "Why nothing is to be told: it stands in the audit log." }),
-    until: queryInstant("end").meta({ description: "An instant, or a date whose end it is.", type: "string" }),
+    reason: singleLine(500).meta({ description: "Reason for the snooze. Recorded in the audit log." }),
+    until: queryInstant("end").meta({
+      description: "A time, or a date at the end of which the snooze expires.",
+      type: "string",
+    }),
   })
   .meta({ id: "NewAlertSnooze" });
 
 const Owner = z
   .object({
     owner: singleLine(MAX_OWNER_CHARACTERS).meta({
-      description: "As tags write it, in any case of A to Z.",
+      description: "Tag value, not case-sensitive for A to Z.",
       example: "payments-team",
     }),
-    address: z.email().max(254).meta({ description: "Who gets the alerts.", example: "payments@acme.example" }),
+    address: z
+      .email()
+      .max(254)
+      .meta({ description: "E-mail address that receives the alerts.", example: "payments@acme.example" }),
   })
   .meta({ id: "AlertOwner" });
 export const NewOwners = z
@@ -409,7 +431,7 @@ export const NewOwners = z
     owners: z
       .array(z.strictObject(Owner.shape))
       .max(MAX_OWNERS)
-      .meta({ description: "The whole table: an owner that is left out is taken away." }),
+      .meta({ description: "The complete list. Owners that are not included are removed." }),
   })
   .meta({ id: "NewAlertOwners" });
 export const OwnerList = z

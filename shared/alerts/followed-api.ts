@@ -12,11 +12,11 @@ export const Acknowledgement = z
   .object({
     id: z.string(),
     ruleId: z.string(),
-    itemId: z.string().meta({ description: "Of what the alert is about, such as the asset." }),
-    since: instant.meta({ description: "Since when the alert was told." }),
-    note: z.string().nullable().meta({ description: "What was said; null where nothing was." }),
-    acknowledgedAt: instant.meta({ description: "When it was acknowledged." }),
-    acknowledgedBy: z.string().meta({ description: "Who acknowledged it." }),
+    itemId: z.string().meta({ description: "ID of the subject of the alert, such as the asset ID." }),
+    since: instant.meta({ description: "Time when the alert was first sent." }),
+    note: z.string().nullable().meta({ description: "Note. Null when none was given." }),
+    acknowledgedAt: instant.meta({ description: "Time of the acknowledgement." }),
+    acknowledgedBy: z.string().meta({ description: "Person who acknowledged the alert." }),
   })
   .meta({ id: "AlertAcknowledgement" });
 export const acknowledgementView = (record: AcknowledgementRecord): z.infer<typeof Acknowledgement> => ({
@@ -37,13 +37,11 @@ export const NewAcknowledgement = z
       .min(1)
       .max(500)
       .optional()
-      .meta({ description: "The id of one item, such as `<vault>.<type>.<name>`. Either this or historyId." }),
+      .meta({ description: "ID of one item, such as `<vault>.<type>.<name>`. Specify either itemId or historyId." }),
     historyId: ulid.optional().meta({
-      description: "An entry of the history: all that it told and that has not ended.",
+      description: "ID of a history entry. Acknowledges all its unresolved items.",
     }),
-    note: singleLine(500)
-      .optional()
-      .meta({ description: "What the others should know, such as who is at work on it." }),
+    note: singleLine(500).optional().meta({ description: "Note for others, such as who works on the problem." }),
   })
   .refine(({ itemId, historyId }) => (itemId === undefined) !== (historyId === undefined), {
     message: "must be given, or historyId instead of it",
@@ -52,8 +50,8 @@ export const NewAcknowledgement = z
   .meta({ id: "NewAlertAcknowledgement" });
 export const Acknowledged = z
   .object({
-    acknowledged: z.int().meta({ description: "How many alerts this call acknowledged." }),
-    items: z.array(Acknowledgement).meta({ description: "The first hundred of them." }),
+    acknowledged: z.int().meta({ description: "Number of alerts that this call acknowledged." }),
+    items: z.array(Acknowledgement).meta({ description: "The first 100 acknowledged alerts." }),
   })
   .meta({ id: "AlertsAcknowledged" });
 const SHOWN_ACKNOWLEDGEMENTS = 100;
@@ -64,12 +62,12 @@ export const acknowledgedView = (made: readonly AcknowledgementRecord[]): z.infe
 
 export const OpenAlertEntry = z
   .object({
-    item: AlertItem.meta({ description: "What it is about." }),
-    since: instant.meta({ description: "When the rule first told of it." }),
-    toldAt: instant.meta({ description: "When it told of it the last time." }),
-    historyId: z.string().nullable().meta({ description: "The entry of the history that told of it the last time." }),
+    item: AlertItem.meta({ description: "Subject of the alert." }),
+    since: instant.meta({ description: "Time when the rule first sent the alert." }),
+    toldAt: instant.meta({ description: "Time when the rule last sent the alert." }),
+    historyId: z.string().nullable().meta({ description: "History entry of the last message about the alert." }),
     acknowledgement: Acknowledgement.nullable().meta({
-      description: "Who has acknowledged it; null where nobody has.",
+      description: "Acknowledgement. Null when the alert is not acknowledged.",
     }),
   })
   .meta({ id: "OpenAlert" });
@@ -83,20 +81,33 @@ export const openAlertView = (alert: OpenAlert): z.infer<typeof OpenAlertEntry> 
 
 export const AlertPreview = z
   .object({
-    total: z.int().nullable().meta({ description: "How many things it would tell now; null beside totalAtLeast." }),
-    totalAtLeast: z.int().optional().meta({ description: "Where one message does not hold them all." }),
-    items: z.array(AlertItem).meta({ description: "The first hundred, the most urgent first." }),
-    isFirst: z.boolean().meta({ description: "It has told nothing yet, so it tells what stands." }),
-    evaluatedAt: instant.nullable().meta({ description: "When it is evaluated next; null while it is disabled." }),
+    total: z
+      .int()
+      .nullable()
+      .meta({
+        description:
+          "Number of alerts that would be sent now. Null when only a lower bound is known; see `totalAtLeast`.",
+      }),
+    totalAtLeast: z.int().optional().meta({ description: "True when one message can't hold all alerts." }),
+    items: z.array(AlertItem).meta({ description: "The first 100 alerts, most urgent first." }),
+    isFirst: z
+      .boolean()
+      .meta({
+        description:
+          "True when the rule has never sent an alert, so its next evaluation reports everything that applies.",
+      }),
+    evaluatedAt: instant
+      .nullable()
+      .meta({ description: "Time of the next evaluation. Null while the rule is disabled." }),
     next: z
       .object({
-        at: instant.meta({ description: "When the asset crosses the threshold." }),
-        item: AlertItem.meta({ description: "What it will tell." }),
+        at: instant.meta({ description: "Time when the asset crosses the threshold." }),
+        item: AlertItem.meta({ description: "Item of the alert that will be sent." }),
       })
       .nullable()
       .meta({
         description:
-          "Of a rule about expiry: the asset that crosses a threshold next, where one is among the next 1,000 of each. Null otherwise.",
+          "For expiry rules: next asset that crosses a threshold, searched among the next 1,000 of each threshold. Null otherwise.",
       }),
   })
   .meta({ id: "AlertPreview" });

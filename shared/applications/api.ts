@@ -10,25 +10,28 @@ import { REASONS } from "./rotatable.ts";
 
 /** Applications and their discovery as the API shows them. */
 
-const instant = z.iso.datetime().meta({ description: "ISO 8601 in UTC." });
+const instant = z.iso.datetime().meta({ description: "Time, ISO 8601 in UTC." });
 const toInstant = (seconds: number | undefined): string | null =>
   seconds === undefined ? null : new Date(seconds * 1000).toISOString();
 
 export const DiscoveryRun = z
   .object({
     runId: z.string(),
-    mode: z.enum(["full", "changes"]).meta({ description: "`changes` reads what changed since the run before." }),
+    mode: z.enum(["full", "changes"]).meta({ description: "`changes` reads only changes since the previous run." }),
     status: z.enum(RUN_STATUSES).meta({
       description:
-        "`partial`: one of the lists could not be read; what was known of it stays. `failed`: nothing could be read.",
+        "`partial`: one of the lists could not be read; its known entries are kept. `failed`: nothing could be read.",
     }),
     requestedBy: z.string(),
     createdAt: instant,
     finishedAt: instant.nullable(),
-    apps: z.int().nullable().meta({ description: "Applications that are known after it; null while it runs." }),
-    credentials: z.int().nullable().meta({ description: "Their secrets and certificates." }),
-    expiring: z.int().nullable().meta({ description: "Those of the status warning or critical." }),
-    failures: z.array(ListFailure).meta({ description: "What could not be read, and what to do about it." }),
+    apps: z
+      .int()
+      .nullable()
+      .meta({ description: "Number of known applications after the run. Null while it is in progress." }),
+    credentials: z.int().nullable().meta({ description: "Number of secrets and certificates." }),
+    expiring: z.int().nullable().meta({ description: "Number of credentials with status warning or critical." }),
+    failures: z.array(ListFailure).meta({ description: "What could not be read, and how to fix it." }),
   })
   .meta({ id: "ApplicationDiscovery" });
 
@@ -51,29 +54,32 @@ export function runView(run: RunRecord): z.infer<typeof DiscoveryRun> {
 const Credential = z
   .object({
     keyId: z.string(),
-    assetId: z.string().meta({ description: "The credential's id in the inventory." }),
-    kind: z.enum(["secret", "certificate"]).meta({ description: "Whether it is a client secret or a certificate." }),
+    assetId: z.string().meta({ description: "ID of the credential in the inventory." }),
+    kind: z
+      .enum(["secret", "certificate"])
+      .meta({ description: "Whether the credential is a client secret or a certificate." }),
     of: z
       .enum(["application", "servicePrincipal"])
-      .meta({ description: "Whether it is the application's own or its service principal's." }),
+      .meta({ description: "Whether the credential belongs to the application or to its service principal." }),
     displayName: z.string().nullable(),
-    hint: z.string().nullable().meta({ description: "Of a secret: its first three characters." }),
-    thumbprint: z.string().nullable().meta({ description: "Of a certificate: SHA-1, hexadecimal." }),
-    startsOn: instant.nullable().meta({ description: "From when on it may be used; null where nothing says so." }),
+    hint: z.string().nullable().meta({ description: "For a secret: its first three characters." }),
+    thumbprint: z.string().nullable().meta({ description: "For a certificate: SHA-1 thumbprint, hexadecimal." }),
+    startsOn: instant.nullable().meta({ description: "Time from which the credential is valid. Null if not set." }),
     expiresOn: instant.nullable(),
     status: z
       .enum(STATUSES)
-      .meta({ description: "By the time until it expires and the compliance policy, computed now." }),
+      .meta({ description: "Status by the time until expiry and the compliance policy, computed at request time." }),
     daysUntilExpiry: z.int().nullable(),
   })
   .meta({ id: "ApplicationCredential" });
 
 export const Application = z
   .object({
-    appId: z.string().meta({ description: "The client id." }),
-    objectId: z.string().meta({ description: "The directory object's id; Microsoft Graph takes it for changes." }),
+    appId: z.string().meta({ description: "Client ID of the application." }),
+    objectId: z.string().meta({ description: "Object ID in the directory. Microsoft Graph uses it for changes." }),
     kind: z.enum(["application", "servicePrincipal"]).meta({
-      description: "`servicePrincipal`: the application is another tenant's and has credentials of its own here.",
+      description:
+        "`servicePrincipal`: the application belongs to another tenant and has its own credentials in this tenant.",
     }),
     displayName: z.string(),
     owners: z
@@ -81,26 +87,26 @@ export const Application = z
         z.object({
           id: z.string(),
           displayName: z.string().nullable(),
-          userPrincipalName: z.string().nullable().meta({ description: "The name that the owner signs in with." }),
-          mail: z.string().nullable().meta({ description: "The owner's e-mail address." }),
+          userPrincipalName: z.string().nullable().meta({ description: "User principal name of the owner." }),
+          mail: z.string().nullable().meta({ description: "E-mail address of the owner." }),
         }),
       )
       .nullable()
-      .meta({ description: "At most 20; null where they are not known." }),
-    credentials: z.array(Credential).meta({ description: "Its client secrets and certificates." }),
+      .meta({ description: "Owners, up to 20. Null when unknown." }),
+    credentials: z.array(Credential).meta({ description: "Client secrets and certificates of the application." }),
     federated: z.array(FederatedCredential).nullable().meta({
-      description: "Federated credentials; null until GET of this one application has read them. Kept for a day.",
+      description: "Federated credentials, cached for a day. Null until the application is requested by its ID.",
     }),
     rotatable: z.boolean().meta({ description: "Whether nothing is known that stands in the way of a rotation." }),
     reasons: z
       .array(z.object({ code: z.enum(REASONS), message: z.string() }))
-      .meta({ description: "What stands in the way, and what to do about it." }),
+      .meta({ description: "Reasons why the application can't be rotated, and how to fix them." }),
     policy: z
       .record(z.string(), z.unknown())
       .nullable()
-      .meta({ description: "When it is rotated by itself; null where nobody has said so." }),
+      .meta({ description: "Rotation policy of the application. Null when none is set." }),
     firstSeenAt: instant,
-    lastSeenAt: instant.nullable().meta({ description: "When all applications were last listed to the end." }),
+    lastSeenAt: instant.nullable().meta({ description: "Time of the last complete listing of all applications." }),
   })
   .meta({ id: "Application" });
 
@@ -152,20 +158,20 @@ function credentialView(
 }
 
 export const ApplicationQuery = z.strictObject({
-  status: z.enum(STATUSES).optional().meta({ description: "With a credential of this status." }),
-  search: z.string().min(1).max(120).optional().meta({ description: "Part of the display name or of the client id." }),
+  status: z.enum(STATUSES).optional().meta({ description: "Applications with a credential of this status." }),
+  search: z.string().min(1).max(120).optional().meta({ description: "Part of the display name or of the client ID." }),
   owner: z
     .string()
     .min(1)
     .max(256)
     .optional()
-    .meta({ description: "An owner's id, sign-in name, mail address or display name, in any case." }),
+    .meta({ description: "ID, sign-in name, e-mail address or display name of an owner. Not case-sensitive." }),
   rotatable: z
     .enum(["true", "false"])
     .transform((value) => value === "true")
     .optional(),
   expiresBefore: queryInstant("start")
     .optional()
-    .meta({ description: "With a credential that expires before this date or instant.", type: "string" }),
+    .meta({ description: "Applications with a credential that expires before this date or time.", type: "string" }),
   ...pageParameters,
 });

@@ -17,13 +17,16 @@ const filters = {
     .string()
     .regex(EVENT_TYPE, "must be an event type such as user.signedIn")
     .optional()
-    .meta({ description: "Only events of this type.", example: "user.signedIn" }),
+    .meta({ description: "Events of this type only.", example: "user.signedIn" }),
   actor: z
     .string()
     .min(1)
     .max(256)
     .optional()
-    .meta({ description: "Only what this username did, in any case; `anonymous` and `system` too.", example: "admin" }),
+    .meta({
+      description: "Actions of this username only, not case-sensitive; also `anonymous` and `system`.",
+      example: "admin",
+    }),
 };
 
 export const ListQuery = z.strictObject({ ...filters, ...pageParameters });
@@ -34,7 +37,7 @@ export const FileQuery = z.strictObject({ ...filters, cursor: pageParameters.cur
 export const ExportQuery = z.strictObject({
   format: z.enum(["json", "csv", "pdf"]).optional().meta({
     default: "json",
-    description: "With `csv` and `pdf` the answer is the file that GET /audit/export/csv and /pdf answer.",
+    description: "With `csv` or `pdf`, the response is the file of GET /audit/export/csv or /pdf.",
   }),
   ...FileQuery.shape,
 });
@@ -58,20 +61,20 @@ export const AuditEntryList = z
     ...pageOf(AuditEntry, "AuditEntryPage").shape,
     findings: z.array(Finding).optional().meta({
       description:
-        "Rows of the list on this page for which the log holds no such entry, so that they are left out of items. Absent when there are none. GET /audit/verify says more.",
+        "Index rows of this page without a matching entry in the log. They are left out of items. Absent when there are none. GET /audit/verify returns details.",
     }),
   })
   .meta({ id: "AuditEntryList" });
 
 export const AuditExport = z
   .looseObject({
-    format: z.string().meta({ description: "What the file calls itself, with its version." }),
-    start: z.iso.datetime().meta({ description: "From here on." }),
-    end: z.iso.datetime().meta({ description: "Up to here, which is not included." }),
-    entries: z.array(AuditEntry).meta({ description: "The entries, oldest first." }),
+    format: z.string().meta({ description: "Name and version of the file format." }),
+    start: z.iso.datetime().meta({ description: "Start time, inclusive." }),
+    end: z.iso.datetime().meta({ description: "End time, exclusive." }),
+    entries: z.array(AuditEntry).meta({ description: "Audit entries, oldest first." }),
     nextCursor: z.string().nullable(),
   })
-  .meta({ id: "AuditExport", description: "With what the offline command needs to verify the entries." });
+  .meta({ id: "AuditExport", description: "Includes the data that the offline command needs to verify the entries." });
 
 const text = z.string();
 
@@ -84,84 +87,92 @@ export const LateEntries = z
           .object({
             interval: text,
             entryId: text,
-            occurredAt: text.meta({ description: "The instant it stands under." }),
-            happenedAt: text.meta({ description: "When it happened." }),
+            occurredAt: text.meta({ description: "Time under which the entry is listed." }),
+            happenedAt: text.meta({ description: "Time of the event." }),
           })
           .meta({ id: "AuditLateEntry" }),
       )
-      .meta({ description: "At most 100 of them." }),
+      .meta({ description: "Findings, up to 100." }),
   })
   .meta({
     id: "AuditLateEntries",
     description:
-      "Entries that were checked and stand under a later instant (occurredAt) than the one at which they happened (happenedAt), since the log was closed for that already. No finding: a clock that was behind does it too. Many of them, or far behind, are worth a look at who may write to storage. At most 100 are listed; total counts all.",
+      "Verified entries that are listed under a later time (occurredAt) than the time of the event (happenedAt), because the log was already closed for that time. Not a finding: a slow clock can cause it. If there are many, or with long delays, check who can write to the storage account. Up to 100 are listed; total counts all.",
   });
 export type LateEntries = z.infer<typeof LateEntries>;
 
 export const Verification = z
   .object({
-    intact: z.boolean().meta({ description: "Nothing sealed in what was checked was changed, removed or inserted." }),
+    intact: z
+      .boolean()
+      .meta({ description: "True if no sealed entry of the verified period was changed, removed or inserted." }),
     sealing: z.enum(["configured", "notConfigured"]).meta({
-      description: "notConfigured: AUDIT_SIGNING_KEYS is not set, nothing is sealed, nothing can be verified.",
+      description: "`notConfigured`: AUDIT_SIGNING_KEYS is not set, so entries are neither sealed nor verified.",
     }),
-    checkedFrom: text.nullable().meta({ description: "The start of the first interval that was checked." }),
-    checkedTo: text.nullable().meta({ description: "The end of the last interval that was checked." }),
-    digests: z.int().meta({ description: "Digests that were checked." }),
-    entries: z.int().meta({ description: "Entries that were compared with their sealed fingerprints." }),
+    checkedFrom: text.nullable().meta({ description: "Start of the first verified interval." }),
+    checkedTo: text.nullable().meta({ description: "End of the last verified interval." }),
+    digests: z.int().meta({ description: "Number of verified digests." }),
+    entries: z.int().meta({ description: "Number of entries compared with their sealed hashes." }),
     lastDigest: z
       .object({
         number: z.int(),
         interval: text,
         hash: text,
-        sealedAt: text.meta({ description: "When it was sealed." }),
+        sealedAt: text.meta({ description: "Time when the interval was sealed." }),
         kid: text,
       })
       .meta({ id: "AuditDigest" })
       .nullable()
-      .meta({ description: "The last digest that was checked and holds, with the key that signed it." }),
+      .meta({ description: "Last valid digest, with the key that signed it." }),
     index: z
       .object({
-        filters: z.int().meta({ description: "Actors, event types and both together that occur in what was checked." }),
+        filters: z
+          .int()
+          .meta({ description: "Number of actors, event types, and combinations of both in the verified entries." }),
         filtersChecked: z.int().meta({
           description:
-            "Those for which the list was compared with the entries: at most 500, those with the most entries.",
+            "Number of them for which the index was compared with the entries: up to 500, those with the most entries.",
         }),
       })
       .meta({ id: "AuditIndexCheck" })
-      .meta({ description: "How much of the list was compared with the entries." }),
-    findings: z.array(Finding).meta({ description: `At most ${MAX_FINDINGS}; findingsTotal counts all.` }),
-    findingsTotal: z.int().meta({ description: "How many findings there are." }),
-    lateEntries: LateEntries.meta({ description: "Entries that were entered later than they happened." }),
+      .meta({ description: "Coverage of the comparison of index and entries." }),
+    findings: z.array(Finding).meta({ description: `Findings, up to ${MAX_FINDINGS}; findingsTotal counts all.` }),
+    findingsTotal: z.int().meta({ description: "Total number of findings." }),
+    lateEntries: LateEntries.meta({ description: "Entries that were recorded later than they happened." }),
     beginning: text.nullable().meta({
       description:
-        "Where the log began, as signed in the digests or remembered by the key vault; null when nothing is sealed.",
+        "Start of the log, as signed in the digests or stored in the key vault. Null when nothing is sealed.",
     }),
-    unsealedFrom: text.nullable().meta({ description: "From here on nothing is sealed yet: not checked." }),
-    purges: z.array(PurgeRecord).meta({ description: "What was removed by retention, with who did it." }),
+    unsealedFrom: text
+      .nullable()
+      .meta({ description: "Time from which entries are not sealed yet and therefore not verified." }),
+    purges: z
+      .array(PurgeRecord)
+      .meta({ description: "Entries that were removed by retention, and who started the removal." }),
     anchor: z
       .object({
         state: z.enum(["matches", "differs", "unreadable", "empty", "notConfigured"]).meta({
           description:
-            "The newest digest as the service's own key vault remembers it; notConfigured: SERVICE_KEY_VAULT_URL is not set, so that cutting off the newest digests with their entries can't be found.",
+            "Comparison with the newest digest stored in the service's key vault. `notConfigured`: SERVICE_KEY_VAULT_URL is not set, so removal of the newest digests with their entries can't be detected.",
         }),
         number: z.int().optional(),
         interval: text.optional(),
         hash: text.optional(),
       })
       .meta({ id: "AuditAnchor" })
-      .meta({ description: "Whether the newest digest is the one that the key vault remembers." }),
+      .meta({ description: "Whether the newest digest matches the one stored in the key vault." }),
     publicKeys: z
       .array(
         z.object({
           kid: text,
-          publicKey: text.meta({ description: "Ed25519, 32 bytes in base64." }),
-          fingerprint: text.meta({ description: "SHA-256 of the public key's 32 bytes, in hexadecimal." }),
+          publicKey: text.meta({ description: "Ed25519 public key, 32 bytes in base64." }),
+          fingerprint: text.meta({ description: "SHA-256 of the 32 bytes of the public key, in hexadecimal." }),
         }),
       )
-      .meta({ description: "Keep them apart from this service, for the offline command." }),
+      .meta({ description: "Public keys for the offline command. Store them outside this service." }),
     nextCursor: text
       .nullable()
-      .meta({ description: "There is more to check than one answer does: send it as cursor." }),
+      .meta({ description: "More entries remain to be verified: send this value as cursor. Null at the end." }),
   })
   .meta({ id: "AuditVerification" });
 export type Verification = z.infer<typeof Verification>;

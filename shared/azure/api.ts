@@ -7,14 +7,14 @@ export const IdentityView = z
   .object({
     credentialType: z
       .enum(["clientSecret", "managedIdentity", "developerSignIn"])
-      .meta({ description: "How the service signs in to the cloud." }),
+      .meta({ description: "How the service authenticates to Azure." }),
     tenantId: z.string().nullable(),
     clientId: z.string().nullable(),
-    objectId: z.string().nullable().meta({ description: "What role assignments name." }),
+    objectId: z.string().nullable().meta({ description: "Object ID that role assignments use." }),
     name: z.string().nullable(),
-    cloud: z.string().meta({ description: "Which Azure cloud." }),
-    authorityHost: z.string().meta({ description: "Where its tokens come from." }),
-    tokenExpiresAt: z.iso.datetime().meta({ description: "When the token that was looked at ends." }),
+    cloud: z.string().meta({ description: "Azure cloud." }),
+    authorityHost: z.string().meta({ description: "Source of the access token." }),
+    tokenExpiresAt: z.iso.datetime().meta({ description: "Expiry time of the current token." }),
   })
   .meta({ id: "Identity" });
 

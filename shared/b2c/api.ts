@@ -11,10 +11,10 @@ const instant = z.iso.datetime();
 const guid = z.guid("must be a GUID").transform((id) => id.toLowerCase());
 
 export const tenantParams = z.strictObject({
-  tenant_id: z.string().meta({ description: "The tenant's id, a GUID." }),
+  tenant_id: z.string().meta({ description: "ID of the tenant, a GUID." }),
 });
 export const runParams = tenantParams.extend({
-  run_id: z.string().meta({ description: "The runId of the discovery." }),
+  run_id: z.string().meta({ description: "ID of the discovery run." }),
 });
 
 const DOMAIN = /^([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)+[A-Za-z]([A-Za-z0-9-]{0,61}[A-Za-z0-9])$/;
@@ -31,22 +31,26 @@ const members = {
     }),
   displayName: singleLine(128),
   clientId: guid.meta({
-    description: "The client id of an application in that tenant with application permissions of Microsoft Graph.",
+    description: "Client ID of an application in the tenant with application permissions for Microsoft Graph.",
   }),
   clientSecret: z.string().min(1).max(512).meta({
-    description: "A client secret of it: the value, not its id. Kept in the service's own key vault and never shown.",
+    description:
+      "Client secret of the application: the value, not its ID. Stored in the service's key vault and never returned.",
     writeOnly: true,
   }),
   clientSecretExpiresOn: instant
     .nullable()
-    .meta({ description: "When the client secret ends: told of 30, 14 and 3 days before. Else what the tenant says." }),
-  autoDiscover: z.boolean().meta({ description: "Whether its credentials are discovered by themselves." }),
-  discoveryIntervalHours: z.int().min(1).max(720).meta({ description: "Hours from one discovery to the next." }),
+    .meta({
+      description:
+        "Expiry date of the client secret. Alerts are sent 30, 14 and 3 days before. Default: the date from the tenant.",
+    }),
+  autoDiscover: z.boolean().meta({ description: "Whether credentials are discovered on a schedule." }),
+  discoveryIntervalHours: z.int().min(1).max(720).meta({ description: "Hours between discoveries." }),
 };
 
 export const NewTenant = z
   .strictObject({
-    tenantId: guid.meta({ description: "The tenant's id, a GUID." }),
+    tenantId: guid.meta({ description: "ID of the tenant, a GUID." }),
     ...members,
     clientSecretExpiresOn: members.clientSecretExpiresOn.optional(),
     autoDiscover: members.autoDiscover.default(true),
@@ -61,7 +65,7 @@ export const TenantChange = z
   .meta({
     id: "B2cTenantChange",
     description:
-      "Any subset. The tenant stays what it is: another one is another registration. Another clientId needs its clientSecret.",
+      "Any subset of the fields. The tenant can't be changed: register another tenant instead. A new clientId requires its clientSecret.",
   });
 export type TenantChange = z.output<typeof TenantChange>;
 
@@ -70,12 +74,12 @@ export const STATES = ["new", "discovering", "discovered", "partial", "failing"]
 const CountsView = Counts.meta({
   id: "B2cCounts",
   description:
-    "Credentials in the inventory: of applications their secrets and certificates. `expiring`: those of the status warning or critical.",
+    "Numbers of credentials in the inventory. For applications: secrets and certificates. `expiring`: credentials with status warning or critical.",
 });
 const FailureView = ListFailure.extend({
   list: z.string().meta({
     description:
-      "What could not be read: applications, policyKeys, identityProviders; or signIn, organization for all.",
+      "What could not be read: applications, policyKeys or identityProviders; signIn or organization if nothing could be read.",
   }),
   at: instant,
 }).meta({ id: "B2cFailure" });
@@ -87,25 +91,25 @@ export const TenantView = z
     displayName: z.string(),
     clientId: z.string(),
     clientSecretExpiresOn: instant.nullable().meta({
-      description: "As it was given, else as the tenant said at the last discovery; null where neither is known.",
+      description: "Display name from the registration, or else from the last discovery. Null when unknown.",
     }),
-    autoDiscover: z.boolean().meta({ description: "Whether its credentials are discovered by themselves." }),
+    autoDiscover: z.boolean().meta({ description: "Whether credentials are discovered on a schedule." }),
     discoveryIntervalHours: z.int(),
     tenantType: z.enum(TENANT_TYPES).nullable().meta({
-      description: "`external`: of Entra External ID. Null until the tenant has said so.",
+      description: "Type of the tenant. `external`: Microsoft Entra External ID. Null until the first discovery.",
     }),
     state: z.enum(STATES).meta({
       description:
-        "`new`: not discovered yet. `partial`: one kind of credential could not be read at the last discovery; what was known of it stays. `failing`: none could.",
+        "`new`: not discovered yet. `partial`: the last discovery could not read one kind of credential; its known entries are kept. `failing`: it could not read any kind.",
     }),
-    lastDiscoveredAt: instant.nullable().meta({ description: "When anything was last read." }),
+    lastDiscoveredAt: instant.nullable().meta({ description: "Time of the last successful read of any kind." }),
     nextDiscoveryAt: instant.nullable().meta({
-      description: "When it is due by itself; after a discovery that read not everything, within 6 hours.",
+      description: "Time of the next scheduled discovery. After an incomplete discovery, within 6 hours.",
     }),
     counts: CountsView.nullable(),
-    failure: FailureView.nullable().meta({ description: "The first of what went wrong at the last discovery." }),
-    failures: z.array(FailureView).meta({ description: "All that went wrong at the last discovery." }),
-    runId: z.string().nullable().meta({ description: "The discovery under way." }),
+    failure: FailureView.nullable().meta({ description: "First failure of the last discovery." }),
+    failures: z.array(FailureView).meta({ description: "All failures of the last discovery." }),
+    runId: z.string().nullable().meta({ description: "Discovery that is in progress." }),
     createdAt: instant,
     createdBy: z.string(),
     updatedAt: instant,
@@ -149,13 +153,16 @@ export const TenantRun = z
     runId: z.string(),
     tenantId: z.string(),
     status: z.enum(RUN_STATUSES).meta({
-      description: "`partial`: one kind could not be read; what was known of it stays. `failed`: none could.",
+      description:
+        "`partial`: one kind of credential could not be read; its known entries are kept. `failed`: no kind could be read.",
     }),
     requestedBy: z.string(),
     createdAt: instant,
     finishedAt: instant.nullable(),
-    counts: CountsView.nullable().meta({ description: "What is known after it; null while it runs." }),
-    failures: z.array(FailureView).meta({ description: "What could not be read, and what to do about it." }),
+    counts: CountsView.nullable().meta({
+      description: "Numbers of credentials after the run. Null while it is in progress.",
+    }),
+    failures: z.array(FailureView).meta({ description: "What could not be read, and how to fix it." }),
   })
   .meta({ id: "B2cDiscovery" });
 
@@ -175,37 +182,36 @@ export function runView(run: RunRecord): z.infer<typeof TenantRun> {
 
 export const TenantTest = z
   .object({
-    ok: z.boolean().meta({ description: "Whether a discovery would read everything." }),
+    ok: z.boolean().meta({ description: "Whether a discovery could read everything." }),
     tenantType: z
       .enum(TENANT_TYPES)
       .nullable()
-      .meta({ description: "What kind of tenant it is; null where it did not say." }),
+      .meta({ description: "Type of the tenant. Null when the tenant did not return it." }),
     organization: z
       .object({
         id: z.string(),
         displayName: z.string(),
-        verifiedDomains: z.array(z.string()).meta({ description: "The domains that it has proven to be its own." }),
+        verifiedDomains: z.array(z.string()).meta({ description: "Verified domains of the tenant." }),
       })
       .nullable()
-      .meta({ description: "What the tenant says of itself." }),
+      .meta({ description: "Properties that the tenant returned." }),
     checks: z
       .array(
         z.object({
           name: z.enum(CHECKS),
           outcome: z.enum(["ok", "failed", "notApplicable", "notTried"]).meta({
-            description:
-              "`notApplicable`: there is no such thing in a tenant of this type. `notTried`: an earlier one failed.",
+            description: "`notApplicable`: tenants of this type do not have it. `notTried`: an earlier check failed.",
           }),
           permission: z
             .string()
             .nullable()
-            .meta({ description: "The application permission of Microsoft Graph that it takes." }),
+            .meta({ description: "Required application permission of Microsoft Graph." }),
           code: z.string().nullable(),
           message: z.string().nullable(),
           remedy: z.string().nullable(),
         }),
       )
-      .meta({ description: "In the order in which they are made." }),
+      .meta({ description: "Checks in the order in which they run." }),
   })
   .meta({ id: "B2cTenantTest" });
 

@@ -19,33 +19,35 @@ const scoreNumber = z
   .number()
   .min(0)
   .max(100)
-  .meta({ description: "100 × the passed weight ÷ the whole weight: critical 10, high 5, medium 2, low 1." });
+  .meta({ description: "100 × passed weight ÷ total weight. Weights: critical 10, high 5, medium 2, low 1." });
 
 const Evaluation = z
   .object({
     evaluationId: z.string(),
     status: z.enum(["queued", "running", "completed", "partial"]).meta({
-      description: "`partial`: some vaults could not be evaluated; `failedVaults` names them.",
+      description: "`partial`: some vaults could not be evaluated; see `failedVaults`.",
     }),
     requestedAt: instant,
     requestedBy: z.string(),
-    vaults: count.nullable().meta({ description: "Vaults it covers; null until it is planned." }),
-    vaultsLeft: count.meta({ description: "Vaults that are left to evaluate." }),
-    failedVaults: z.array(z.string()).meta({ description: "What could not be evaluated, in five tries." }),
+    vaults: count.nullable().meta({ description: "Number of vaults. Null until the evaluation is planned." }),
+    vaultsLeft: count.meta({ description: "Number of vaults that are not evaluated yet." }),
+    failedVaults: z.array(z.string()).meta({ description: "Vaults that could not be evaluated in five attempts." }),
   })
   .meta({ id: "ComplianceEvaluation" });
 
 const scoreFields = {
   score: scoreNumber,
-  passed: count.meta({ description: "Pairs of check and resource." }),
+  passed: count.meta({ description: "Numbers of pairs of check and resource." }),
   failed: count,
   total: count,
   bySeverity: z
     .object({ critical: count, high: count, medium: count, low: count })
-    .meta({ description: "What failed." }),
-  exempted: count.meta({ description: "Failing pairs that an exemption keeps out of the score." }),
-  evaluatedAt: instant.nullable().meta({ description: "The newest evaluation of any vault; null before the first." }),
-  evaluation: Evaluation.nullable().meta({ description: "The last evaluation of everything that was asked for." }),
+    .meta({ description: "Number of failed pairs." }),
+  exempted: count.meta({ description: "Number of failed pairs that an exemption excludes from the score." }),
+  evaluatedAt: instant
+    .nullable()
+    .meta({ description: "Time of the newest evaluation of any vault. Null before the first evaluation." }),
+  evaluation: Evaluation.nullable().meta({ description: "Last evaluation of all resources that was requested." }),
 };
 const History = z
   .array(
@@ -57,11 +59,14 @@ const History = z
       total: count,
       edition: z.int().nullable().meta({
         description:
-          "Which edition of the checks it was judged by; null before they had one. Where it changes, the score may without anything having changed.",
+          "Edition of the checks. Null for evaluations made before editions existed. A new edition can change the score without a change of any resource.",
       }),
     }),
   )
-  .meta({ description: "One per day, oldest first, today's as it is now; days without a score are left out." });
+  .meta({
+    description:
+      "One score per day, oldest first; the last entry is the current score. Days without a score are left out.",
+  });
 const historyDays = z
   .string()
   .regex(/^\d{1,3}$/, "must be a whole number of days")
@@ -70,100 +75,102 @@ const historyDays = z
   .optional();
 /** The query of what has a trend. */
 export const HistoryQuery = z.strictObject({
-  history: historyDays.meta({ description: "Also the score of each of so many days, 1 to 366.", example: "30" }),
+  history: historyDays.meta({
+    description: "Also return the score of each of this number of days, 1 to 366.",
+    example: "30",
+  }),
 });
 export const ReportQuery = z.strictObject({
   days: historyDays.meta({
-    description: "The report's period: so many days up to now, 1 to 366; 90 when left out.",
+    description: "Report period in days up to now, 1 to 366. Default: 90.",
     example: "90",
   }),
 });
 export const Score = z.object({ ...scoreFields, history: History.optional() }).meta({ id: "ComplianceScore" });
 export const EvaluationResult = Evaluation.extend({
-  score: z
-    .object(scoreFields)
-    .nullable()
-    .meta({ description: "The score as it is now; null while vaults are left to evaluate." }),
+  score: z.object(scoreFields).nullable().meta({ description: "Current score. Null until all vaults are evaluated." }),
 }).meta({ id: "ComplianceEvaluationResult" });
 
 export const Violation = z
   .object({
-    id: z.string().meta({ description: "`<checkId>.<resourceId>`" }),
-    resourceId: z.string().meta({ description: "An asset's id, or a vault's name.", example: "kv-pay.secret.db" }),
-    resourceType: z.enum(RESOURCE_TYPES).meta({ description: "What fails: a vault, or a kind of asset." }),
-    resourceName: z.string().meta({ description: "The resource's name." }),
+    id: z.string().meta({ description: "ID of the violation: `<checkId>.<resourceId>`." }),
+    resourceId: z.string().meta({ description: "ID of an asset, or name of a vault.", example: "kv-pay.secret.db" }),
+    resourceType: z.enum(RESOURCE_TYPES).meta({ description: "Type of the resource: a vault, or a kind of asset." }),
+    resourceName: z.string().meta({ description: "Name of the resource." }),
     credentialTitle: z.string().nullable().meta({
       description:
-        "Of a directory's credential: whose it is and what it is called, as its name holds ids alone. As of its last evaluation.",
+        "For a directory credential: its owner object and name at the last evaluation, since its ID contains only IDs.",
     }),
-    vaultName: z.string().nullable().meta({ description: "Null for what is no key vault's." }),
+    vaultName: z.string().nullable().meta({ description: "Null for resources outside key vaults." }),
     subscriptionId: z.string().nullable(),
     owner: z.string().nullable().meta({
       description:
-        "The tag that the setting OWNER_TAG names; of an application's credential the application's first owner. As of its vault's last evaluation.",
+        "Value of the tag that the setting OWNER_TAG names; for application credentials, the first owner of the application. From the last evaluation of the vault.",
     }),
     checkId: z.string(),
     title: z.string(),
     severity: z.enum(SEVERITIES),
-    rationale: z.string().meta({ description: "Why it matters." }),
-    frameworks: z.array(z.enum(FRAMEWORK_IDS)).meta({ description: "The frameworks that ask for it." }),
+    rationale: z.string().meta({ description: "Why the violation matters." }),
+    frameworks: z.array(z.enum(FRAMEWORK_IDS)).meta({ description: "Frameworks that require the check." }),
     controls: z
       .array(z.object({ framework: z.enum(FRAMEWORK_IDS), control: z.string() }))
-      .meta({ description: "The controls that it fails." }),
-    evidence: z.string().meta({ description: "What was seen on this resource." }),
+      .meta({ description: "Controls that the violation fails." }),
+    evidence: z.string().meta({ description: "Observed facts of this resource." }),
     remediation: z
       .object({
         portal: z.string().meta({ description: "Steps in the Azure portal." }),
         cli: z.string().meta({
           description:
-            "Lines for a POSIX shell, quoted where that is needed. Lines that begin with # are another way; what stands in <…> is to be filled in.",
+            "Commands for a POSIX shell, quoted where needed. Lines that start with # are alternatives or later steps. Replace placeholders in <…>.",
         }),
-        bicep: z.string().nullable().meta({ description: "Null where no template changes the resource." }),
-        bicepNote: z.string().meta({ description: "Why there is none, or what to know before it is deployed." }),
+        bicep: z.string().nullable().meta({ description: "Null when no template changes the resource." }),
+        bicepNote: z
+          .string()
+          .meta({ description: "Reason why there is no template, or what to know before you deploy it." }),
       })
-      .meta({ description: "How to mend it on this resource." }),
+      .meta({ description: "Remediation for this resource." }),
     firstSeenAt: instant,
-    lastSeenAt: instant.meta({ description: "Its vault's last listing of this type that was read to its end." }),
+    lastSeenAt: instant.meta({ description: "Time of the vault's last complete listing of this type." }),
     exempted: z.boolean(),
-    exemptionId: z.string().nullable().meta({ description: "The exemption that covers it; null without one." }),
+    exemptionId: z.string().nullable().meta({ description: "Exemption of the violation. Null without one." }),
   })
   .meta({ id: "Violation" });
 
 export const ViolationList = pageOf(Violation, "ViolationList")
   .extend({
     open: count.nullable().meta({
-      description: "How many of the total no exemption covers: what the score calls `failed`. Null where the total is.",
+      description: "Number of violations without an exemption; equals `failed` in the score. Null when total is null.",
     }),
     exempted: count
       .nullable()
-      .meta({ description: "How many of the total an exemption covers. Null where the total is." }),
+      .meta({ description: "Number of violations with an exemption. Null when total is null." }),
   })
   .meta({ id: "ViolationList" });
 
 const CHECK_IDS = CHECKS.map(({ id }) => id).sort();
 const filters = {
   severity: z.enum(SEVERITIES).optional(),
-  framework: z.enum(FRAMEWORK_IDS).optional().meta({ description: "A framework's id." }),
+  framework: z.enum(FRAMEWORK_IDS).optional().meta({ description: "ID of a framework." }),
   check: z
     .enum(CHECK_IDS as [string, ...string[]])
     .optional()
-    .meta({ description: "A check's id.", example: "secret-expired" }),
-  vault: vaultName.optional().meta({ description: "A vault's name: the vault itself, and what it holds." }),
+    .meta({ description: "ID of a check.", example: "secret-expired" }),
+  vault: vaultName.optional().meta({ description: "Name of a vault. Returns its violations and those of its assets." }),
   subscription: subscriptionId.optional(),
   resource: z.string().min(1).max(512).optional().meta({
     description:
-      "The `resourceId` of a violation: an asset's id, or a vault's name. A call looks through 10,000 violations for it, as for an owner.",
+      "`resourceId` of a violation: the ID of an asset, or the name of a vault. Each call searches 10,000 violations, as with `owner`.",
     example: "kv-pay.secret.db",
   }),
   owner: z.string().min(1).max(256).optional().meta({
     description:
-      "One of the first three owners. A call looks through 10,000 violations for it, then answers what it found; `total` is null then.",
+      "One of the first three owners. Each call searches 10,000 violations and returns the matches; `total` is then null.",
   }),
   exempted: z
     .enum(["true", "false"])
     .transform((value) => value === "true")
     .optional()
-    .meta({ description: "`true`: only those that an exemption covers; `false`: only those that none covers." }),
+    .meta({ description: "`true`: only violations with an exemption. `false`: only violations without one." }),
 };
 export const ViolationQuery = z.strictObject({ ...filters, ...pageParameters });
 export const ViolationFileQuery = z.strictObject({ ...filters, cursor: pageParameters.cursor });
@@ -197,15 +204,15 @@ const frameworkFields = {
   id: z.enum(FRAMEWORK_IDS),
   name: z.string(),
   version: z.string(),
-  source: z.string().meta({ description: "Where the mapping of checks to controls comes from." }),
+  source: z.string().meta({ description: "Source of the mapping of checks to controls." }),
   score: scoreNumber,
   passed: count,
   failed: count,
   total: count,
-  controlsTotal: count.meta({ description: "How many controls are mapped." }),
+  controlsTotal: count.meta({ description: "Number of mapped controls." }),
   controlsByStatus: z
     .object({ pass: count, fail: count, notApplicable: count, manual: count })
-    .meta({ description: "How many controls pass, fail, apply to nothing, or need a person." }),
+    .meta({ description: "Numbers of controls that pass, fail, do not apply, or need a manual review." }),
 };
 export const Framework = z.object(frameworkFields).meta({ id: "Framework" });
 export const FrameworkDetails = z
@@ -219,7 +226,7 @@ export const FrameworkDetails = z
           title: z.string(),
           status: z.enum(CONTROL_STATUSES).meta({
             description:
-              "`fail` when a resource fails one of its checks, `notApplicable` when its checks apply to nothing, `manual` when only a person can tell.",
+              "`fail`: a resource fails one of its checks. `notApplicable`: its checks apply to no resource. `manual`: requires a manual review.",
           }),
           ...controlCounts,
           checks: z
@@ -228,17 +235,19 @@ export const FrameworkDetails = z
                 id: z.string(),
                 title: z.string(),
                 severity: z.enum(SEVERITIES),
-                resourceType: z.enum(RESOURCE_TYPES).meta({ description: "What it looks at." }),
+                resourceType: z.enum(RESOURCE_TYPES).meta({ description: "What the check inspects." }),
                 basis: z
                   .string()
-                  .meta({ description: "Why the check speaks to the control: who says so, or what its text asks." }),
+                  .meta({
+                    description: "Why the check belongs to the control: source of the mapping, or the requirement.",
+                  }),
                 ...controlCounts,
               }),
             )
-            .meta({ description: "The checks that speak to it, with what they found." }),
+            .meta({ description: "Checks of the control with their results." }),
         }),
       )
-      .meta({ description: "Each control with the checks that speak to it." }),
+      .meta({ description: "Controls with their checks." }),
   })
   .meta({ id: "FrameworkDetails" });
 
@@ -246,12 +255,14 @@ const Scope = z
   .strictObject({
     type: z
       .enum(SCOPES)
-      .meta({ description: "What it covers: everything, a subscription, a vault with all it holds, or one asset." }),
+      .meta({
+        description: "Scope of the exemption: all resources, a subscription, a vault with its assets, or one asset.",
+      }),
     id: z
       .string()
       .max(300)
       .optional()
-      .meta({ description: "A subscription id, a vault's name or an asset's id; left out for `all`." }),
+      .meta({ description: "Subscription ID, vault name or asset ID. Omit for `all`." }),
   })
   .meta({ id: "NewExemptionScope" });
 
@@ -260,12 +271,12 @@ export const NewExemption = z
     checkId: z.string().max(100),
     scope: Scope,
     category: z.enum(EXEMPTION_CATEGORIES).meta({
-      description: "`waiver`: the risk is accepted. `mitigated`: it is met by other means.",
+      description: "`waiver`: the risk is accepted. `mitigated`: the requirement is met by other means.",
     }),
     reason: singleLine(1000),
-    ticket: singleLine(200).optional().meta({ description: "Where it was agreed, such as a ticket's number." }),
+    ticket: singleLine(200).optional().meta({ description: "Reference to the agreement, such as a ticket number." }),
     until: queryInstant("end").meta({
-      description: "When it ends: an instant, or a date, whose end it is.",
+      description: "Expiry: a time, or a date at the end of which the exemption expires.",
       type: "string",
     }),
   })
@@ -279,23 +290,23 @@ export const ExemptionView = z
       .object({
         type: z
           .enum(SCOPES)
-          .meta({ description: "Everything, a subscription, a vault with all it holds, or one asset." }),
+          .meta({ description: "All resources, a subscription, a vault with its assets, or one asset." }),
         id: z
           .string()
           .nullable()
-          .meta({ description: "A subscription id, a vault's name or an asset's id; null for everything." }),
+          .meta({ description: "Subscription ID, vault name or asset ID. Null for all resources." }),
       })
-      .meta({ description: "What it covers." }),
+      .meta({ description: "Scope of the exemption." }),
     category: z
       .enum(EXEMPTION_CATEGORIES)
-      .meta({ description: "`waiver`: the risk is accepted. `mitigated`: it is met by other means." }),
+      .meta({ description: "`waiver`: the risk is accepted. `mitigated`: the requirement is met by other means." }),
     reason: z.string(),
-    ticket: z.string().nullable().meta({ description: "Where it was agreed; null where nothing was said." }),
-    until: instant.meta({ description: "When it ends." }),
-    active: z.boolean().meta({ description: "False once it has ended." }),
+    ticket: z.string().nullable().meta({ description: "Reference to the agreement. Null when none was given." }),
+    until: instant.meta({ description: "Expiry time." }),
+    active: z.boolean().meta({ description: "False once the exemption has expired." }),
     createdAt: instant,
     createdBy: z.string(),
-    createdByRole: z.enum(ROLES).nullable().meta({ description: "Null where it was not kept." }),
+    createdByRole: z.enum(ROLES).nullable().meta({ description: "Null when not recorded." }),
     etag: z.string(),
   })
   .meta({ id: "Exemption" });

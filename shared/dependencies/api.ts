@@ -12,23 +12,23 @@ import { type NotSeenRecord, RUN_STATUSES, type RunRecord } from "./rows.ts";
 
 /** Dependencies as the API shows them. */
 
-const instant = z.iso.datetime().meta({ description: "ISO 8601 in UTC." });
+const instant = z.iso.datetime().meta({ description: "Time, ISO 8601 in UTC." });
 
 const Resource = z
   .object({
     id: z.string().meta({
       description:
-        "The Azure resource id; of other systems an id that names the system first, such as `sync/<recordId>`.",
+        "Azure resource ID. For other systems, an ID that starts with the system, such as `sync/<recordId>`.",
     }),
-    kind: z.enum(CONSUMER_KINDS).meta({ description: "What kind of resource it is." }),
+    kind: z.enum(CONSUMER_KINDS).meta({ description: "Kind of the resource." }),
     name: z.string(),
     subscriptionId: z.string().nullable(),
-    environment: z.string().nullable().meta({ description: "Its tag `environment`, `env` or `stage`." }),
+    environment: z.string().nullable().meta({ description: "Value of its tag `environment`, `env` or `stage`." }),
     identityOf: z.string().nullable().meta({
-      description: "Of a principal that a log has seen: the id of the resource whose managed identity it is.",
+      description: "For a principal observed in a log: ID of the resource whose managed identity it is.",
     }),
     managedBy: z.string().nullable().meta({
-      description: "What else writes its settings, such as Terraform: a change by hand comes back.",
+      description: "Tool that also writes the settings, such as Terraform. It reverts manual changes.",
     }),
   })
   .meta({ id: "Consumer" });
@@ -40,57 +40,56 @@ export const Dependency = z
   .object({
     secret: z.string().nullable().meta({
       description:
-        "The id of the asset that is used; null where all of the vault is meant, or an application by any of its secrets (`vaultName` is then `entra.<tenantId>`, `name` the client id).",
+        "ID of the asset. Null when the consumer uses a whole vault, or any secret of an application (`vaultName` is then `entra.<tenantId>`, `name` the client ID).",
       example: "kv-payments.secret.db-password",
     }),
     vaultName: z.string(),
     type: z
       .enum(ASSET_TYPES)
       .nullable()
-      .meta({ description: "Whether it is a secret, a key or a certificate; null where all of the vault is meant." }),
+      .meta({ description: "Whether the asset is a secret, a key or a certificate. Null for a whole vault." }),
     name: z.string().nullable(),
     resource: Resource,
     strength: z.enum(STRENGTHS).meta({
       description:
-        "`references`: its configuration names the asset. `entitled`: it may read it, whether it does is not known. `observed`: a log has seen it read.",
+        "`references`: the configuration names the asset. `entitled`: the consumer has access; whether it uses the asset is unknown. `observed`: a log shows that it read the asset.",
     }),
     evidence: z.string().meta({
-      description:
-        "The name of the setting, variable, field or role that says so, or of the operations that a log has seen; never a value.",
+      description: "Name of the setting, variable, field, role or logged operations. Never a value.",
     }),
-    pinned: z.string().nullable().meta({ description: "The version that it names; null: it takes the newest." }),
+    pinned: z.string().nullable().meta({ description: "Version that the reference names. Null: the newest version." }),
     refresh: z
       .object({
-        how: z.enum(HOW).meta({ description: "How it takes a new version." }),
-        slowestSeconds: z.int().nullable().meta({ description: "The longest that `automatic` takes." }),
+        how: z.enum(HOW).meta({ description: "How the consumer picks up a new version." }),
+        slowestSeconds: z.int().nullable().meta({ description: "Maximum delay of `automatic` in seconds." }),
       })
       .meta({
         id: "ConsumerRefresh",
         description:
-          "What becomes of it when the asset has a new version. `automatic`: it takes it by itself. `action`: once it is told to. `blind`: nobody can see when. `willBreak`: it goes on with the old value.",
+          "Effect of a new version of the asset. `automatic`: the consumer picks it up without action. `action`: it needs to be triggered. `blind`: the time can't be observed. `willBreak`: it keeps using the old value.",
       }),
     state: z
       .object({
         resolved: z.boolean(),
-        status: z.string().meta({ description: "The platform's own word, such as `AccessToKeyVaultDenied`." }),
+        status: z.string().meta({ description: "Status text of the platform, such as `AccessToKeyVaultDenied`." }),
         version: z.string().nullable(),
       })
       .nullable()
-      .meta({ description: "Whether the platform can follow the reference now; null where it does not say." }),
-    copy: z
-      .boolean()
-      .meta({ description: "It holds a copy of the value, which only somebody who changes it replaces." }),
-    seenAt: instant.meta({ description: "When this was last seen to be so; of `observed` the day of the last read." }),
+      .meta({
+        description: "Whether the platform can resolve the reference now. Null when the platform does not report it.",
+      }),
+    copy: z.boolean().meta({ description: "The consumer holds a copy of the value that must be replaced manually." }),
+    seenAt: instant.meta({ description: "Time of the last confirmation. For `observed`, the day of the last read." }),
   })
   .meta({ id: "Dependency" });
 
 const NotSeen = z
   .object({
-    scope: z.string().meta({ description: "A resource's id, a subscription, or what another system calls it." }),
+    scope: z.string().meta({ description: "Resource ID, subscription, or identifier in another system." }),
     source: z
       .string()
       .nullable()
-      .meta({ description: "`azure`, `devops`, `sync`, `logs` or `literals` (copies in settings)." }),
+      .meta({ description: "`azure`, `devops`, `sync`, `logs` or `literals` (plaintext copies in settings)." }),
     code: z.string(),
     message: z.string(),
     remedy: z.string(),
@@ -100,26 +99,32 @@ const NotSeen = z
 
 const lastFullAt = instant
   .nullable()
-  .meta({ description: "The oldest of the last full readings; null while something was never read in full." });
+  .meta({
+    description: "Oldest of the last complete runs of each source. Null while a source was never read completely.",
+  });
 
 const Coverage = z
   .object({
-    items: z.array(NotSeen).meta({ description: "At most 20; all are in GET …/dependencies/coverage." }),
+    items: z.array(NotSeen).meta({ description: "Up to 20; GET …/dependencies/coverage returns all." }),
     total: z.int(),
     lastFullAt,
   })
   .meta({
     id: "DependencyCoverage",
     description:
-      "What could not be looked into. Code that reads a vault by itself, and what runs inside of a cluster or of a machine, is seen by no reading of configuration: without a consumer here an asset may still be used.",
+      "Resources that could not be read. Code that reads a vault directly, and workloads inside clusters or virtual machines, do not appear in any configuration: an asset without consumers here can still be in use.",
   });
 
 const pageMembers = {
-  total: z.int().min(0).nullable().meta({ description: "How many there are in all; null beside totalAtLeast." }),
+  total: z
+    .int()
+    .min(0)
+    .nullable()
+    .meta({ description: "Total number of items. Null when only a lower bound is known; see `totalAtLeast`." }),
   totalAtLeast: z.int().min(0).optional(),
   limit: z.int(),
   offset: z.int(),
-  nextCursor: z.string().nullable().meta({ description: "Send it as cursor for what follows; null at the end." }),
+  nextCursor: z.string().nullable().meta({ description: "Cursor of the next page. Null on the last page." }),
 };
 
 export const DependencyList = z
@@ -133,19 +138,24 @@ export const CoverageList = z
 const flag = z.enum(["true", "false"]).transform((value) => value === "true");
 
 export const DependencyQuery = z.strictObject({
-  vault: z.string().min(1).max(127).optional().meta({ description: "The vault's name." }),
-  secret: z.string().min(1).max(127).optional().meta({ description: "The name of the secret, key or certificate." }),
+  vault: z.string().min(1).max(127).optional().meta({ description: "Name of the vault." }),
+  secret: z.string().min(1).max(127).optional().meta({ description: "Name of the secret, key or certificate." }),
   assetId: z.string().min(1).max(300).optional().meta({
     description:
-      "Only edges that name this asset, not those of its whole vault; of an application's credential those that name the application.",
+      "Only consumers that name this asset, not those of its whole vault. For an application credential: consumers that name the application.",
     example: "kv-payments.secret.db-password",
   }),
   kind: z.enum(CONSUMER_KINDS).optional(),
   strength: z.enum(STRENGTHS).optional(),
-  subscription: z.string().min(1).max(100).optional().meta({ description: "The consumer's subscription." }),
-  environment: z.string().min(1).max(256).optional().meta({ description: "The consumer's environment, in any case." }),
-  resolved: flag.optional().meta({ description: "false: references that the platform can't follow now." }),
-  pinned: flag.optional().meta({ description: "true: those that name a version." }),
+  subscription: z.string().min(1).max(100).optional().meta({ description: "Subscription of the consumer." }),
+  environment: z
+    .string()
+    .min(1)
+    .max(256)
+    .optional()
+    .meta({ description: "Environment of the consumer, not case-sensitive." }),
+  resolved: flag.optional().meta({ description: "`false`: references that the platform can't resolve now." }),
+  pinned: flag.optional().meta({ description: "`true`: references to a specific version." }),
   refresh: z.enum(HOW).optional(),
   ...pageParameters,
 });
@@ -222,62 +232,72 @@ const BlastConsumer = z
   .object({
     resource: Resource,
     strength: z.enum(STRENGTHS),
-    evidence: z.array(z.string()).meta({ description: "At most 20 names of settings, variables, fields or roles." }),
+    evidence: z.array(z.string()).meta({ description: "Names of settings, variables, fields or roles, up to 20." }),
     refresh: z.enum(HOW).meta({
-      description: "How it takes a new version: by itself, once it is told, when nobody can see it, or never.",
+      description: "How the consumer picks up a new version: without action, after a trigger, unobservably, or never.",
     }),
-    pinned: z.string().nullable().meta({ description: "The version that it names; null: it takes the newest." }),
+    pinned: z.string().nullable().meta({ description: "Version that the reference names. Null: the newest version." }),
     resolved: z.boolean().nullable(),
     effect: z.string().meta({ description: "What a rotation does to it, in a sentence." }),
-    weight: z.number().meta({ description: "Its part in the score." }),
+    weight: z.number().meta({ description: "Contribution to the score." }),
     seenAt: instant,
   })
   .meta({ id: "BlastRadiusConsumer" });
 
 export const BlastRadius = z
   .object({
-    secret: z.string().meta({ description: "The asset's id; of what backs a certificate that certificate's." }),
+    secret: z
+      .string()
+      .meta({ description: "ID of the asset. For the secret or key behind a certificate, the ID of the certificate." }),
     score: z.int().min(0).max(100).meta({
-      description: "0: nobody is known to use it. Grows with each consumer by its weight; docs/dependencies.md.",
+      description: "0: no known consumers. Increases with each consumer by its weight; see docs/dependencies.md.",
     }),
     drivers: z
       .array(
         z.object({
-          driver: z.enum(DRIVERS).meta({ description: "What it is." }),
-          count: z.int().meta({ description: "How many consumers it is about." }),
-          points: z.int().meta({ description: "By how much the score would be lower without it; they overlap." }),
+          driver: z.enum(DRIVERS).meta({ description: "Description of the driver." }),
+          count: z.int().meta({ description: "Number of consumers that the driver covers." }),
+          points: z.int().meta({ description: "Decrease of the score without this driver. Drivers overlap." }),
           message: z.string(),
         }),
       )
-      .meta({ description: "What makes the score what it is, the largest first." }),
-    total: z.int().meta({ description: "Consumers in all, those that only may read it among them." }),
+      .meta({ description: "Drivers of the score, largest first." }),
+    total: z.int().meta({ description: "Number of consumers, including those that only have access." }),
     more: z
       .boolean()
-      .meta({ description: "There are more than are counted here; with them the score would be as high or higher." }),
-    byKind: z.record(z.string(), z.int()).meta({ description: "How many consumers, by kind." }),
-    byEnvironment: z.record(z.string(), z.int()).meta({ description: "`unknown`: no tag says which." }),
-    consumers: z.array(BlastConsumer).meta({ description: `The heaviest first, at most ${MAX_CONSUMERS}.` }),
+      .meta({
+        description: "True when more consumers exist than are counted. The score would then be equal or higher.",
+      }),
+    byKind: z.record(z.string(), z.int()).meta({ description: "Numbers of consumers by kind." }),
+    byEnvironment: z.record(z.string(), z.int()).meta({ description: "`unknown`: no tag names the environment." }),
+    consumers: z
+      .array(BlastConsumer)
+      .meta({ description: `Consumers with the highest weight, up to ${MAX_CONSUMERS}.` }),
     nodes: z
       .array(
         z.object({
           id: z.string(),
-          kind: z.string().meta({ description: "What kind of resource it is, or of what type the asset." }),
+          kind: z.string().meta({ description: "Kind of the resource, or type of the asset." }),
           name: z.string(),
           environment: z.string().nullable(),
         }),
       )
-      .meta({ description: "The asset and its consumers, for a picture." }),
+      .meta({ description: "Nodes of the graph: the asset and its consumers." }),
     edges: z
       .array(
         z.object({
-          from: z.string().meta({ description: "The consumer's node." }),
-          to: z.string().meta({ description: "The asset's node." }),
+          from: z.string().meta({ description: "Node of the consumer." }),
+          to: z.string().meta({ description: "Node of the asset." }),
           strength: z.enum(STRENGTHS),
-          refresh: z.enum(HOW).meta({ description: "How it takes a new version." }),
+          refresh: z.enum(HOW).meta({ description: "How the consumer picks up a new version." }),
         }),
       )
-      .meta({ description: "Who uses the asset, for a picture." }),
-    leftOut: z.int().meta({ description: `Consumers without a node: the heaviest ${MAX_NODES} have one.` }),
+      .meta({ description: "Graph of the asset and its consumers." }),
+    leftOut: z
+      .int()
+      .meta({
+        description: `Number of consumers without a node: the graph has the ${MAX_NODES} with the highest weight.`,
+      }),
     coverage: Coverage,
   })
   .meta({ id: "BlastRadius" });
@@ -332,54 +352,54 @@ function countBy(consumers: readonly Consumer[], of: (consumer: Consumer) => str
 
 const SeenReader = z
   .object({
-    id: z.string().meta({ description: "The caller's object id, where the log has it." }),
-    name: z.string().meta({ description: "Of the person or the application; its id where no log names it." }),
-    kind: z.enum(["application", "person"]).meta({ description: "Whether it is a program or a person." }),
+    id: z.string().meta({ description: "Object ID of the caller, if the log contains it." }),
+    name: z.string().meta({ description: "Name of the user or application. Its ID if the log contains no name." }),
+    kind: z.enum(["application", "person"]).meta({ description: "Whether the caller is an application or a user." }),
     appId: z.string().nullable(),
-    identityOf: z.string().nullable().meta({ description: "The resource whose managed identity it is." }),
-    operations: z.array(z.string()).meta({ description: "Of Key Vault, such as `SecretGet`." }),
+    identityOf: z.string().nullable().meta({ description: "Resource whose managed identity the caller is." }),
+    operations: z.array(z.string()).meta({ description: "Key Vault operations, such as `SecretGet`." }),
     lastReadAt: instant,
-    reads: z.int().meta({ description: "In the last 30 days, as far as the logs were read." }),
+    reads: z.int().meta({ description: "Number of reads in the last 30 days, within the period that the logs cover." }),
     versions: z
       .array(z.object({ version: z.string(), lastReadAt: instant }))
-      .meta({ description: "At most 10, the last read first." }),
+      .meta({ description: "Versions that were read, up to 10, most recent first." }),
     expected: z.boolean().nullable().meta({
       description:
-        "Whether a role, an access policy or a known reference let one expect this, when it was first seen; null until who may read is known.",
+        "Whether a role, an access policy or a known reference explained the read when it was first seen. Null until access data is available.",
     }),
   })
   .meta({ id: "AssetReader" });
 
 export const AssetUsage = z
   .object({
-    secret: z.string().meta({ description: "The asset's id." }),
+    secret: z.string().meta({ description: "ID of the asset." }),
     lastReadAt: instant.nullable(),
-    readers: z.array(SeenReader).meta({ description: "At most 200 a workspace, the last to read first." }),
-    more: z.boolean().meta({ description: "There were others, longer ago." }),
-    lastSignInAt: instant
-      .nullable()
-      .meta({ description: "Of an application's credential: its last sign-in that a log has." }),
+    readers: z.array(SeenReader).meta({ description: "Readers, up to 200 per workspace, most recent first." }),
+    more: z.boolean().meta({ description: "True when there are older readers that are not listed." }),
+    lastSignInAt: instant.nullable().meta({ description: "For an application credential: its last logged sign-in." }),
     logs: z
       .array(
         z.object({
-          workspaceId: z.string().meta({ description: "The Log Analytics workspace's id." }),
-          readFrom: instant.nullable().meta({ description: "Read without a gap from here; null: never yet." }),
-          readTo: instant.nullable().meta({ description: "Read up to here; null: never yet." }),
+          workspaceId: z.string().meta({ description: "ID of the Log Analytics workspace." }),
+          readFrom: instant
+            .nullable()
+            .meta({ description: "Start of the period read without gaps. Null if never read." }),
+          readTo: instant.nullable().meta({ description: "End of the period read. Null if never read." }),
           vaultSince: instant
             .nullable()
-            .meta({ description: "Since when the log has the vault's events; null: it has none of it." }),
+            .meta({ description: "Time since when the log contains events of the vault. Null if it contains none." }),
           failure: z
             .object({ code: z.string(), message: z.string(), remedy: z.string(), at: instant })
             .nullable()
-            .meta({ description: "Why it can't be read now." }),
+            .meta({ description: "Why the workspace can't be read now." }),
         }),
       )
-      .meta({ description: "Each workspace that is named; without one nothing is known here." }),
+      .meta({ description: "Configured workspaces. Without a workspace, no reads are known." }),
   })
   .meta({
     id: "AssetUsage",
     description:
-      "What the vaults' logs have seen, without this service's own reads. That they show nothing proves nothing: a log may be late, or not have this vault's events.",
+      "Reads recorded in the vaults' logs, excluding reads by this service. Logs can lag or lack this vault, so no entries do not prove that the asset is unused.",
   });
 
 export function usageView({
@@ -417,44 +437,48 @@ export function usageView({
 export const DependencyRun = z
   .object({
     runId: z.string(),
-    mode: z.enum(["full", "changes"]).meta({ description: "`changes` reads what may have changed since." }),
+    mode: z.enum(["full", "changes"]).meta({ description: "`changes` reads only possible changes." }),
     status: z.enum(RUN_STATUSES).meta({
-      description: "`partial`: something could not be read; what was known of it stays, and `failures` says why.",
+      description: "`partial`: something could not be read; known entries are kept, and `failures` states the reason.",
     }),
     requestedBy: z.string(),
     createdAt: instant,
     finishedAt: instant.nullable(),
-    units: z.int().nullable().meta({ description: "Pieces of work, such as subscriptions; null until it is planned." }),
-    unitsFailed: z.int().nullable().meta({ description: "How many pieces of work failed." }),
-    resources: z.int().nullable().meta({ description: "Consumers that are known after it; null while it runs." }),
-    edges: z.int().nullable().meta({ description: "How many uses are known after it; null while it runs." }),
+    units: z
+      .int()
+      .nullable()
+      .meta({ description: "Number of units, such as subscriptions. Null until the run is planned." }),
+    unitsFailed: z.int().nullable().meta({ description: "Number of failed units." }),
+    resources: z
+      .int()
+      .nullable()
+      .meta({ description: "Number of known consumers after the run. Null while it is in progress." }),
+    edges: z
+      .int()
+      .nullable()
+      .meta({ description: "Number of known dependencies after the run. Null while it is in progress." }),
     notSeen: z
       .int()
       .nullable()
-      .meta({ description: "What could not be looked into; see GET …/dependencies/coverage." }),
-    changed: z.int().nullable().meta({ description: "Consumers that it found changed, new or gone." }),
+      .meta({ description: "Number of resources that could not be read; see GET …/dependencies/coverage." }),
+    changed: z.int().nullable().meta({ description: "Number of consumers that were changed, added or removed." }),
     failures: z
       .array(
         z.object({
-          source: z
-            .string()
-            .meta({ description: "Where it was looked: `azure`, `devops`, `sync`, `logs` or `literals`." }),
-          unit: z
-            .string()
-            .nullable()
-            .meta({ description: "The piece of work, such as a subscription; null where all of the source is meant." }),
+          source: z.string().meta({ description: "Source: `azure`, `devops`, `sync`, `logs` or `literals`." }),
+          unit: z.string().nullable().meta({ description: "Unit, such as a subscription. Null for the whole source." }),
           code: z.string(),
           message: z.string(),
           remedy: z.string(),
         }),
       )
-      .meta({ description: "What could not be read as a whole; at most 100." }),
+      .meta({ description: "Units that could not be read, up to 100." }),
   })
   .meta({ id: "DependencyRun" });
 
-export const runParams = z.object({ run_id: z.string().meta({ description: "The runId of the reading." }) });
+export const runParams = z.object({ run_id: z.string().meta({ description: "ID of the dependency discovery run." }) });
 export const secretParams = z.object({
-  secret_id: z.string().meta({ description: "The asset's id.", example: "kv-payments.secret.db-password" }),
+  secret_id: z.string().meta({ description: "ID of the asset.", example: "kv-payments.secret.db-password" }),
 });
 
 export function runView(run: RunRecord): z.infer<typeof DependencyRun> {

@@ -11,25 +11,29 @@ const secretName = z.string().regex(/^[0-9A-Za-z-]{1,127}$/, "must be a secret's
 
 const copy = z.strictObject({
   projectId: z.guid().transform((id) => id.toLowerCase()),
-  groupId: z.int().positive().max(2_147_483_647).meta({ description: "Of the variable group." }),
-  variable: singleLine(512).meta({ description: "A variable of the group that is kept secret." }),
+  groupId: z
+    .int()
+    .positive()
+    .max(2_147_483_647)
+    .meta({ description: "ID of the variable group." }),
+  variable: singleLine(512).meta({ description: "Name of a secret variable of the group." }),
   vaultName,
   secretName,
 });
 
 export const DevopsSettingsView = z
   .object({
-    orgUrl: z.string().nullable().meta({ description: "Null while the integration is switched off." }),
+    orgUrl: z.string().nullable().meta({ description: "Null while the integration is disabled." }),
     enabled: z.boolean(),
     projectIds: z
       .array(z.string())
-      .meta({ description: "Ids or names of the projects that are scanned. Empty: all that the service may see." }),
+      .meta({ description: "IDs or names of the scanned projects. Empty: all projects that the service can access." }),
     copies: z
       .array(
         z.object({
           projectId: z.string(),
-          groupId: z.int().meta({ description: "The variable group's id." }),
-          variable: z.string().meta({ description: "The variable's name." }),
+          groupId: z.int().meta({ description: "ID of the variable group." }),
+          variable: z.string().meta({ description: "Name of the variable." }),
           vaultName: z.string(),
           secretName: z.string(),
         }),
@@ -48,7 +52,7 @@ export const DevopsSettingsChange = z
   .strictObject({
     orgUrl: z.string().max(2048).nullable().meta({
       description:
-        "https://dev.azure.com/{organization} or https://{organization}.visualstudio.com; null switches the integration off.",
+        "https://dev.azure.com/{organization} or https://{organization}.visualstudio.com. Null disables the integration.",
       example: "https://dev.azure.com/acme",
     }),
   })
@@ -56,7 +60,7 @@ export const DevopsSettingsChange = z
 
 export const DevopsProjectsChange = z
   .strictObject({
-    projectIds: projectIds.meta({ description: "Ids or names. Empty: all that the service may see." }),
+    projectIds: projectIds.meta({ description: "IDs or names. Empty: all projects that the service can access." }),
   })
   .meta({ id: "DevopsProjectsChange" });
 
@@ -73,7 +77,7 @@ export const DevopsCopiesChange = z
           seen.add(place);
         }
       })
-      .meta({ description: "All of them: what is left out is no copy any more." }),
+      .meta({ description: "The complete list. Variables that are not included are no longer treated as copies." }),
   })
   .meta({ id: "DevopsCopiesChange" });
 
@@ -81,7 +85,7 @@ export const DevopsProject = z
   .object({
     id: z.string(),
     name: z.string(),
-    selected: z.boolean().meta({ description: "Whether it is scanned." }),
+    selected: z.boolean().meta({ description: "Whether the project is scanned." }),
   })
   .meta({ id: "DevopsProject" });
 export type DevopsProject = z.infer<typeof DevopsProject>;
@@ -90,22 +94,25 @@ const STEPS = ["signIn", "projects", "project", "variableGroups", "serviceConnec
 
 export const DevopsTest = z
   .object({
-    orgUrl: z.string().meta({ description: "The organization that was tried." }),
-    ok: z.boolean().meta({ description: "Whether every step worked." }),
+    orgUrl: z.string().meta({ description: "Organization that was tested." }),
+    ok: z.boolean().meta({ description: "Whether every step passed." }),
     testedAt: z.iso.datetime(),
     identity: z
       .object({ id: z.string(), name: z.string().nullable() })
       .nullable()
-      .meta({ description: "Who the service is in the organization; null when it is nobody there." }),
+      .meta({ description: "Identity of the service in the organization. Null when the service is not a member." }),
     steps: z.array(
       z.object({
         step: z.enum(STEPS).meta({
           description:
-            "signIn: the service is a user of the organization. projects: it sees some. project: it sees this one of projectIds. The others: it reads them in this project.",
+            "`signIn`: the service is a member of the organization. `projects`: it can access projects. `project`: it can access this project of projectIds. Other steps test reads in this project.",
         }),
-        project: z.string().nullable().meta({ description: "The project's name, or what projectIds has." }),
+        project: z.string().nullable().meta({ description: "Name of the project, or the entry of projectIds." }),
         ok: z.boolean(),
-        found: z.int().nullable().meta({ description: "How many it sees; null where it did not work." }),
+        found: z
+          .int()
+          .nullable()
+          .meta({ description: "Number of items that the service can access. Null when the step failed." }),
         changeable: z
           .int()
           .nullable()
@@ -113,12 +120,14 @@ export const DevopsTest = z
         code: z
           .string()
           .nullable()
-          .meta({ description: "unauthorized, accessDenied, notFound, …; null where it worked." }),
+          .meta({
+            description: "Failure code, such as unauthorized, accessDenied or notFound. Null when the step passed.",
+          }),
         detail: z.string().nullable(),
         remedy: z.string().nullable(),
       }),
     ),
-    projectsNotTested: z.int().meta({ description: "Only so many are tried at once." }),
+    projectsNotTested: z.int().meta({ description: "Maximum number of projects that one test covers." }),
   })
   .meta({ id: "DevopsTest" });
 export type DevopsTest = z.infer<typeof DevopsTest>;

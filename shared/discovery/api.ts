@@ -13,13 +13,13 @@ export const ScanRequest = z
   .strictObject({
     mode: z.enum(SCAN_MODES).meta({
       description:
-        "`full` reads all details, `delta` only of what is new or changed, `force` is `full` that also starts while another scan runs and tries vaults again that failed lately.",
+        "`full` reads all details. `delta` reads only new or changed assets. `force` is `full`, but also starts while another scan is in progress, and retries vaults that failed recently.",
     }),
     subscriptions: z
       .array(subscriptionId)
       .max(1000)
       .optional()
-      .meta({ description: "Only these, which must be watched; all that are watched when left out or empty." }),
+      .meta({ description: "Subscription IDs to scan; they must be watched. Default: all watched subscriptions." }),
   })
   .meta({ id: "ScanRequest" });
 
@@ -27,13 +27,15 @@ const scanFields = {
   scanId: z.string(),
   mode: z.enum(SCAN_MODES).meta({
     description:
-      "`full` reads all details, one by the schedule those that are due; `delta` only what changed; `force` all, also of vaults that failed lately.",
+      "`full` reads all details (for scheduled scans, the details that are due). `delta` reads only changes. `force` reads everything, including vaults that failed recently.",
   }),
-  subscriptions: z.array(z.string()).nullable().meta({ description: "As asked for; null for all." }),
+  subscriptions: z.array(z.string()).nullable().meta({ description: "Requested subscription IDs. Null for all." }),
   status: z
     .enum(SCAN_STATUSES)
-    .meta({ description: "`partial`: some vaults could not be read. `timedOut`: it did not end before its deadline." }),
-  trigger: z.enum(["api", "schedule"]).meta({ description: "Whether a call or the schedule began it." }),
+    .meta({
+      description: "`partial`: some vaults could not be read. `timedOut`: the scan did not end before its deadline.",
+    }),
+  trigger: z.enum(["api", "schedule"]).meta({ description: "Whether a call or the schedule started the scan." }),
   requestedBy: z.string(),
   createdAt: instant,
   startedAt: instant.nullable(),
@@ -41,7 +43,7 @@ const scanFields = {
   deadline: instant.nullable(),
   failure: VaultFailure.nullable().meta({
     description:
-      "Why a scan failed: what kept it from its vaults, or the first of the failures when none could be read.",
+      "Why the scan failed: the reason that prevented it from reading vaults, or the first failure if no vault could be read.",
   }),
 };
 export const Scan = z.object(scanFields).meta({ id: "Scan" });
@@ -50,25 +52,25 @@ export const ScanProgressView = z
     ...scanFields,
     progress: z
       .object({
-        vaultsTotal: z.int().meta({ description: "Vaults to read; 0 until it is planned." }),
-        vaultsDone: z.int().meta({ description: "Vaults read, the failed among them." }),
-        vaultsFailed: z.int().meta({ description: "Vaults of which something could not be read." }),
-        assetsFound: z.int().meta({ description: "Assets listed." }),
-        assetsAdded: z.int().meta({ description: "Assets that were not known before." }),
-        assetsUpdated: z.int().meta({ description: "Assets that changed." }),
-        assetsRemoved: z.int().meta({ description: "Assets that are gone." }),
+        vaultsTotal: z.int().meta({ description: "Number of vaults to read. 0 until the scan is planned." }),
+        vaultsDone: z.int().meta({ description: "Number of vaults processed, including failed ones." }),
+        vaultsFailed: z.int().meta({ description: "Number of vaults that could not be read completely." }),
+        assetsFound: z.int().meta({ description: "Number of assets listed." }),
+        assetsAdded: z.int().meta({ description: "Number of assets added." }),
+        assetsUpdated: z.int().meta({ description: "Number of assets updated." }),
+        assetsRemoved: z.int().meta({ description: "Number of assets removed." }),
       })
-      .meta({ description: "How far it is." }),
+      .meta({ description: "Progress of the scan." }),
     subscriptionOutcomes: z
       .array(
         z.object({
           subscriptionId: z.string(),
-          name: z.string().nullable().meta({ description: "Its display name in Azure, where the scan read it." }),
+          name: z.string().nullable().meta({ description: "Display name in Azure, if the scan read it." }),
           vaults: z.int(),
           failure: VaultFailure.nullable(),
         }),
       )
-      .meta({ description: "What came of each subscription." }),
+      .meta({ description: "Results by subscription." }),
   })
   .meta({ id: "ScanProgress" });
 export const VaultResult = z
@@ -77,20 +79,20 @@ export const VaultResult = z
     subscriptionId: z.string(),
     outcome: z
       .enum(VAULT_OUTCOMES)
-      .meta({ description: "`failed`: nothing of it could be read. `partial`: something could not be read." }),
+      .meta({ description: "`failed`: nothing could be read. `partial`: something could not be read." }),
     failures: z.array(VaultFailure.extend({ list: z.string().meta({ description: "What could not be read." }) })).meta({
       description:
         "What could not be read, by `list`: `secrets`, `keys`, `certificates`, `rotationPolicies` of keys, `diagnosticSettings`, or `vault` for the vault as a whole.",
     }),
-    tally: Tally.meta({ description: "How many assets were found, added, updated and removed." }),
-    added: z.array(z.string()).meta({ description: "Asset ids; at most 1,000 are named, the tally counts all." }),
-    updated: z.array(z.string()).meta({ description: "Ids of assets that changed; at most 1,000." }),
-    removed: z.array(z.string()).meta({ description: "Ids of assets that are gone; at most 1,000." }),
+    tally: Tally.meta({ description: "Numbers of assets found, added, updated and removed." }),
+    added: z.array(z.string()).meta({ description: "IDs of added assets, up to 1,000; the counts include all." }),
+    updated: z.array(z.string()).meta({ description: "IDs of updated assets, up to 1,000." }),
+    removed: z.array(z.string()).meta({ description: "IDs of removed assets, up to 1,000." }),
     finishedAt: instant,
   })
   .meta({ id: "VaultResult" });
 export const ScanResults = pageOf(VaultResult, "VaultResultList")
-  .extend({ scan: ScanProgressView.meta({ description: "The scan itself." }) })
+  .extend({ scan: ScanProgressView.meta({ description: "The scan." }) })
   .meta({ id: "ScanResults" });
 
 export const scanView = (scan: ScanRecord): z.infer<typeof Scan> => ({

@@ -186,7 +186,7 @@ export const EXAMPLES: Readonly<Record<string, unknown>> = {
   credentialTitle: null,
   coverage: "The app settings of app-payments can't be read.",
   deletedUntil: null,
-  description: "How many vaults are read at once, all instances together.",
+  description: "Number of vaults that are read concurrently by all instances together.",
   details: { recipients: 1 },
   effect: "It takes the new value by itself within 24 hours.",
   environmentVariable: "LOG_LEVEL",

@@ -12,30 +12,44 @@ const PROBLEM_CODES = Object.keys(PROBLEMS) as [ProblemCode, ...ProblemCode[]];
 const ProblemDocument = z
   .looseObject({
     type: z.string().meta({ description: "`/problems/<code>`" }),
-    title: z.string().meta({ description: "What went wrong, in a few words: always the same for a code." }),
-    status: z.int().meta({ description: "The HTTP status." }),
-    detail: z.string().meta({ description: "What to do about it." }),
-    instance: z.string().meta({ description: "The request id, also in the X-Request-Id header and in the logs." }),
-    code: z.enum(PROBLEM_CODES).meta({ description: "Stable." }),
+    title: z.string().meta({ description: "Short description of the problem, constant for each code." }),
+    status: z.int().meta({ description: "HTTP status." }),
+    detail: z.string().meta({ description: "How to fix the problem." }),
+    instance: z.string().meta({ description: "Request ID, also in the X-Request-Id header and in the logs." }),
+    code: z.enum(PROBLEM_CODES).meta({ description: "Stable problem code." }),
     errors: z
       .array(
         z.object({
-          path: z.string().meta({ description: "Where: `body.mode`, `query.limit`.", example: "query.limit" }),
-          message: z.string().meta({ description: "What is wrong with it.", example: "must be at most 1000" }),
+          path: z
+            .string()
+            .meta({
+              description: "Location of the error, such as `body.mode` or `query.limit`.",
+              example: "query.limit",
+            }),
+          message: z.string().meta({ description: "What is wrong.", example: "must be at most 1000" }),
         }),
       )
       .optional()
-      .meta({ description: "Each thing that is wrong with the request." }),
+      .meta({ description: "All errors of the request." }),
   })
   .meta({ id: "Problem", description: "An RFC 9457 problem document." });
 
 const RESPONSE_HEADERS = {
-  "X-Request-Id": { description: "The caller's, if sane, else a new one.", schema: { type: "string" as const } },
+  "X-Request-Id": {
+    description: "Request ID of the caller if it is valid, otherwise a new one.",
+    schema: { type: "string" as const },
+  },
 };
 const LIMIT_HEADERS = {
-  "RateLimit-Limit": { description: "Of the window with the least left.", schema: { type: "string" as const } },
-  "RateLimit-Remaining": { description: "Calls left in that window.", schema: { type: "string" as const } },
-  "RateLimit-Reset": { description: "Seconds until it has room again.", schema: { type: "string" as const } },
+  "RateLimit-Limit": {
+    description: "Limit of the window with the fewest remaining calls.",
+    schema: { type: "string" as const },
+  },
+  "RateLimit-Remaining": { description: "Remaining calls in that window.", schema: { type: "string" as const } },
+  "RateLimit-Reset": {
+    description: "Seconds until the window allows calls again.",
+    schema: { type: "string" as const },
+  },
 };
 
 /** Which problems an endpoint can answer with, from its declaration alone. */
@@ -132,7 +146,7 @@ function operationOf(endpoint: Endpoint<never>): ZodOpenApiOperationObject {
       headers: {
         ...RESPONSE_HEADERS,
         ...(status === 429 || status === 503
-          ? { "Retry-After": { description: "Whole seconds.", schema: { type: "string" as const } } }
+          ? { "Retry-After": { description: "Seconds to wait.", schema: { type: "string" as const } } }
           : {}),
       },
       content: {
@@ -160,7 +174,7 @@ function operationOf(endpoint: Endpoint<never>): ZodOpenApiOperationObject {
               "If-Match": z
                 .string()
                 .optional()
-                .meta({ description: "The etag the change is based on; 412 when it is stale." }),
+                .meta({ description: "ETag that the change is based on. Returns 412 when it is outdated." }),
             }),
           }
         : {}),
@@ -226,14 +240,14 @@ export function openApiDocument(endpoints: readonly Endpoint<never>[], version: 
           scheme: "bearer",
           bearerFormat: "JWT",
           description:
-            "The access_token of POST /auth/login, an API token of POST /auth/tokens, or an access token of Entra for this API where one is registered.",
+            "The access_token of POST /auth/login, an API token of POST /auth/tokens, or a Microsoft Entra access token if the API is registered there.",
         },
         sessionCookie: {
           type: "apiKey",
           in: "cookie",
           name: SESSION_COOKIE,
           description:
-            "Browsers only: set by POST /auth/login with `session: true`. What changes something must come from a page of this service (Sec-Fetch-Site or Origin).",
+            "For browsers: set by POST /auth/login with `session: true`. Changes must come from a page of this service (Sec-Fetch-Site or Origin).",
         },
       },
     },

@@ -22,15 +22,17 @@ const wholeNumber = (minimum: number, maximum: number, left: number, hint = "") 
 export const pageParameters = {
   limit: wholeNumber(1, MAX_LIMIT, DEFAULT_LIMIT)
     .optional()
-    .meta({ description: `How many items, 1 to ${MAX_LIMIT}; ${DEFAULT_LIMIT} when left out.` }),
+    .meta({ description: `Number of items to return, 1 to ${MAX_LIMIT}. Default: ${DEFAULT_LIMIT}.` }),
   offset: wholeNumber(0, MAX_OFFSET, 0, "; walk further with cursor")
     .optional()
-    .meta({ description: `How many items to skip, up to ${MAX_OFFSET}. To walk everything use cursor.` }),
+    .meta({ description: `Number of items to skip, up to ${MAX_OFFSET}. To read all items, use cursor.` }),
   cursor: z
     .string()
     .max(4096)
     .optional()
-    .meta({ description: "The nextCursor of the answer before, with the same filters. Not beside offset." }),
+    .meta({
+      description: "The nextCursor of the previous response, with the same filters. Can't be combined with offset.",
+    }),
 };
 
 export interface PageRequest {
@@ -65,11 +67,15 @@ export function pageOf<S extends z.ZodType>(item: S, id: string) {
   return z
     .object({
       items: z.array(item),
-      total: z.int().min(0).nullable().meta({ description: "How many there are in all; null beside totalAtLeast." }),
+      total: z
+        .int()
+        .min(0)
+        .nullable()
+        .meta({ description: "Total number of items. Null when only a lower bound is known; see `totalAtLeast`." }),
       totalAtLeast: z.int().min(0).optional(),
       limit: z.int(),
       offset: z.int(),
-      nextCursor: z.string().nullable().meta({ description: "Send it as cursor for what follows; null at the end." }),
+      nextCursor: z.string().nullable().meta({ description: "Cursor of the next page. Null on the last page." }),
     })
     .meta({ id });
 }

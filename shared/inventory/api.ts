@@ -21,42 +21,45 @@ import { DiagnosticSetting, expiriesOf, forEachType, VaultFailure } from "./vaul
 
 /** The inventory as the API shows it. */
 
-const instant = z.iso.datetime().meta({ description: "ISO 8601 in UTC." });
+const instant = z.iso.datetime().meta({ description: "Time, ISO 8601 in UTC." });
 const subscriptionName = z
   .string()
-  .meta({ description: "As it was added, else its display name in Azure; null where neither is known." });
+  .meta({ description: "Name from the registration, or else the display name in Azure. Null when unknown." });
 const outOfScope = z.boolean().meta({
   description:
-    "Whether its subscription is not watched any more: it is in no count and no score, and nothing is told of it. It is forgotten after outOfScopeRetentionDays.",
+    "True when the subscription is no longer watched: the asset is excluded from counts, score and alerts, and deleted after outOfScopeRetentionDays.",
 });
 const outOfScopeSince = instant.meta({
-  description: "When its subscription left the scope; null while it is watched.",
+  description: "Time when the subscription left the scope. Null while it is watched.",
 });
 
 export const Asset = z
   .object({
     id: z.string().meta({
       description:
-        "`<vault>.<type>.<name>`; of an application's credential `entra.<tenantId>.<appId>.<keyId>`, of a B2C tenant's `b2c.<tenantId>.<kind>.<name>` and for most kinds `.<keyId>`.",
+        "`<vault>.<type>.<name>`. For an application credential `entra.<tenantId>.<appId>.<keyId>`; for a B2C tenant `b2c.<tenantId>.<kind>.<name>`, for most kinds with `.<keyId>`.",
       example: "kv-payments.secret.db-password",
     }),
-    source: z.enum(SOURCES).meta({ description: "What holds it." }),
-    type: z.enum(ASSET_TYPES).meta({ description: "Whether it is a secret, a key or a certificate." }),
-    name: z.string().meta({ description: "Of an application's credential `<appId>-<keyId>`." }),
-    vaultName: z.string().nullable().meta({ description: "Null for what is no key vault's." }),
-    vaultId: z.string().nullable().meta({ description: "The vault's Azure resource id." }),
+    source: z.enum(SOURCES).meta({ description: "Source of the asset: a key vault, an application or a B2C tenant." }),
+    type: z.enum(ASSET_TYPES).meta({ description: "Whether the asset is a secret, a key or a certificate." }),
+    name: z.string().meta({ description: "Name of the asset. For an application credential `<appId>-<keyId>`." }),
+    vaultName: z.string().nullable().meta({ description: "Null for assets outside key vaults." }),
+    vaultId: z.string().nullable().meta({ description: "Azure resource ID of the vault." }),
     subscriptionId: z.string().nullable(),
     subscriptionName: subscriptionName.nullable(),
     outOfScope,
     outOfScopeSince: outOfScopeSince.nullable(),
     status: z
       .enum(STATUSES)
-      .meta({ description: "By the time until it expires and the compliance policy, computed now." }),
+      .meta({ description: "Status by the time until expiry and the compliance policy, computed at request time." }),
     enabled: z.boolean(),
     managed: z
       .boolean()
-      .meta({ description: "Always false: what only backs a certificate is part of that certificate." }),
-    version: z.string().nullable().meta({ description: "Known for keys and certificates, whose details are read." }),
+      .meta({ description: "Always false: the key and secret behind a certificate are part of the certificate." }),
+    version: z
+      .string()
+      .nullable()
+      .meta({ description: "Available for keys and certificates, whose details are read." }),
     createdOn: instant.nullable(),
     updatedOn: instant.nullable(),
     notBefore: instant.nullable(),
@@ -64,31 +67,26 @@ export const Asset = z
     daysUntilExpiry: z
       .int()
       .nullable()
-      .meta({ description: "Whole days of 24 hours, rounded down; negative once expired." }),
-    contentType: z
-      .string()
-      .nullable()
-      .meta({ description: "What the value is, as its owner says; null where nobody has." }),
+      .meta({ description: "Whole days until expiry, rounded down. Negative once expired." }),
+    contentType: z.string().nullable().meta({ description: "Content type that the owner set. Null if not set." }),
     tags: z.record(z.string(), z.string()),
     owner: z.string().nullable().meta({
       description:
-        "The tag that the setting OWNER_TAG names; of an application's credential the application's first owner.",
+        "Value of the tag that the setting OWNER_TAG names; for application credentials, the first owner of the application.",
     }),
     firstSeenAt: instant,
-    lastSeenAt: instant
-      .nullable()
-      .meta({ description: "Its vault's last listing of this type that was read to its end." }),
+    lastSeenAt: instant.nullable().meta({ description: "Time of the vault's last complete listing of this type." }),
     detailsReadAt: instant.nullable().optional().meta({
       description:
         "When the vault was asked for all of it, or later where its list entry changed since: a key's rotation policy and a certificate's policy may have changed after that. Null where that is not known yet. Not in lists.",
     }),
     stale: z.boolean().meta({
       description:
-        "When it was last listed, something of it could not be read: that is shown as it was known before, its expiry perhaps too, or null. Every scan tries again; the vault's failures say why.",
+        "True when the last scan could not read all details. Then the last known values are shown, possibly including the expiry date, or null. Every scan retries; the failures of the vault state the reason.",
     }),
     notCounted: z.enum(NOT_COUNTED).nullable().meta({
       description:
-        "Why it is in no count and in no score: its subscription is out of scope; a credential that is no key vault's was not seen for 7 days, or there is no PRO licence.",
+        "Why the asset is not counted: its subscription is out of scope, or a credential outside key vaults was not seen for 7 days or requires a PRO license.",
     }),
     credential: Credential.pick({
       tenantId: true,
@@ -105,43 +103,47 @@ export const Asset = z
       .meta({
         id: "AssetCredential",
         description:
-          "Of a directory's credential: whose it is. `applicationName` is the application's name, of a policy key its key set's id, of an identity provider what it is called. Only an application's has `of`.",
+          "For a directory credential: its owner object. `applicationName` is the name of the application, the ID of the key set of a policy key, or the name of an identity provider. `of` is set for applications only.",
       })
       .optional(),
     keyType: z
       .string()
       .nullable()
       .optional()
-      .meta({ description: "Such as RSA, RSA-HSM or EC; null where the details could not be read." }),
-    keySize: z.int().nullable().optional().meta({ description: "Bits, for RSA." }),
-    keyCurve: z.string().nullable().optional().meta({ description: "Of an EC key: its curve, such as P-256." }),
+      .meta({ description: "Key type, such as RSA, RSA-HSM or EC. Null when the details could not be read." }),
+    keySize: z.int().nullable().optional().meta({ description: "Key size in bits, for RSA." }),
+    keyCurve: z.string().nullable().optional().meta({ description: "For an EC key: its curve, such as P-256." }),
     rotationPolicy: RotationPolicy.nullable()
       .optional()
-      .meta({ description: "Of a key: when it is rotated by itself; null without a policy." }),
+      .meta({ description: "For a key: its rotation policy. Null without one." }),
     subject: z.string().nullable().optional(),
     issuer: z.string().nullable().optional(),
     subjectAlternativeNames: z
       .array(z.string())
       .nullable()
       .optional()
-      .meta({ description: "Of a certificate: the names it holds for." }),
-    thumbprint: z.string().nullable().optional().meta({ description: "Of a certificate: SHA-1, hexadecimal." }),
+      .meta({ description: "For a certificate: its DNS names." }),
+    thumbprint: z
+      .string()
+      .nullable()
+      .optional()
+      .meta({ description: "For a certificate: SHA-1 thumbprint, hexadecimal." }),
     validityMonths: z
       .int()
       .nullable()
       .optional()
-      .meta({ description: "Of a certificate: months that a new one holds." }),
+      .meta({ description: "For a certificate: validity of a renewed certificate in months." }),
     autoRenew: z
       .boolean()
       .nullable()
       .optional()
-      .meta({ description: "Of a certificate: whether the vault renews it by itself." }),
+      .meta({ description: "For a certificate: whether the vault renews it automatically." }),
   })
   .meta({ id: "Asset" });
 
 export const AssetDetails = Asset.extend({
   portalUrl: z.url().meta({
-    description: "Its page in the Azure portal.",
+    description: "Link to the Azure portal.",
     example:
       "https://portal.azure.com/#asset/Microsoft_Azure_KeyVault/Secret/https://kv-payments.vault.azure.net/secrets/db-password",
   }),
@@ -214,45 +216,48 @@ const StatusCounts = z.object({ healthy: z.int(), warning: z.int(), critical: z.
 export const Vault = z
   .object({
     name: z.string(),
-    id: z.string().meta({ description: "The Azure resource id." }),
-    vaultUri: z.string().meta({ description: "Its address." }),
-    location: z.string().meta({ description: "The Azure region." }),
+    id: z.string().meta({ description: "Azure resource ID." }),
+    vaultUri: z.string().meta({ description: "Address of the vault." }),
+    location: z.string().meta({ description: "Azure region." }),
     subscriptionId: z.string(),
     subscriptionName: subscriptionName.nullable(),
     outOfScope,
     outOfScopeSince: outOfScopeSince.nullable(),
-    resourceGroup: z.string().meta({ description: "Its resource group." }),
+    resourceGroup: z.string().meta({ description: "Resource group." }),
     tenantId: z.string(),
-    sku: z.string().meta({ description: "`standard` or `premium`." }),
+    sku: z.string().meta({ description: "SKU: `standard` or `premium`." }),
     tags: z.record(z.string(), z.string()),
-    softDelete: z.boolean().meta({ description: "Whether what is deleted can be brought back." }),
-    softDeleteRetentionDays: z.int().nullable().meta({ description: "Days that it can be brought back." }),
-    purgeProtection: z.boolean().meta({ description: "Whether nobody can purge it before that." }),
-    rbacAuthorization: z.boolean().meta({ description: "Whether roles decide who may read it; else access policies." }),
+    softDelete: z.boolean().meta({ description: "Whether deleted items can be recovered (soft delete)." }),
+    softDeleteRetentionDays: z
+      .int()
+      .nullable()
+      .meta({ description: "Days during which deleted items can be recovered." }),
+    purgeProtection: z.boolean().meta({ description: "Whether purge protection prevents earlier deletion." }),
+    rbacAuthorization: z
+      .boolean()
+      .meta({ description: "Whether Azure RBAC controls data access; otherwise access policies do." }),
     publicNetworkAccess: z.string().meta({ description: "`Enabled` or `Disabled`." }),
     networkDefaultAction: z
       .string()
-      .meta({ description: "What its firewall does with an address that no rule names: `Allow` or `Deny`." }),
-    privateEndpoints: z.int().meta({ description: "How many private endpoints it has." }),
+      .meta({ description: "Default action of the firewall for addresses without a rule: `Allow` or `Deny`." }),
+    privateEndpoints: z.int().meta({ description: "Number of private endpoints." }),
     diagnosticSettings: z
       .array(DiagnosticSetting)
       .nullable()
-      .meta({ description: "Null until a full scan could read them." }),
+      .meta({ description: "Null until a full scan has read it." }),
     firstSeenAt: instant,
     lastSeenAt: z
       .object({ certificate: instant.nullable(), key: instant.nullable(), secret: instant.nullable() })
-      .meta({ description: "When each of its lists was last read to its end; null where it never was." }),
+      .meta({ description: "Time of the last complete read of each list. Null if never read completely." }),
     failures: z
-      .array(
-        VaultFailure.extend({ list: z.enum(ASSET_TYPES).meta({ description: "The list that could not be read." }) }),
-      )
-      .meta({ description: "What could not be read in the last scan, and what to do about it." }),
-    retryAt: instant.nullable().meta({ description: "Until then only scans of mode force read it again." }),
+      .array(VaultFailure.extend({ list: z.enum(ASSET_TYPES).meta({ description: "List that could not be read." }) }))
+      .meta({ description: "What the last scan could not read, and how to fix it." }),
+    retryAt: instant.nullable().meta({ description: "Time until which only scans with mode force retry the vault." }),
     lastEventAt: instant.nullable().meta({
-      description: "When an event that the vault sent was last followed by a look at it; null where none ever came.",
+      description: "Time of the last re-scan triggered by an event of the vault. Null if no event arrived.",
     }),
-    assets: TypeCounts.meta({ description: "How many it holds, by type." }),
-    health: StatusCounts.meta({ description: "How many it holds, by status." }),
+    assets: TypeCounts.meta({ description: "Numbers of assets by type." }),
+    health: StatusCounts.meta({ description: "Numbers of assets by status." }),
   })
   .meta({ id: "Vault" });
 
@@ -307,39 +312,41 @@ const boolean = z.enum(["true", "false"]).transform((value) => value === "true")
 export const AssetQuery = z.strictObject({
   type: z.enum(ASSET_TYPES).optional(),
   status: z.enum(STATUSES).optional(),
-  vault: vaultName.optional().meta({ description: "A vault's name." }),
+  vault: vaultName.optional().meta({ description: "Name of a vault." }),
   subscription: subscriptionId.optional(),
   source: z
     .enum(SOURCES)
     .optional()
-    .meta({ description: "What holds it: key vaults, applications of Entra, or B2C tenants." }),
+    .meta({ description: "Source of the asset: key vaults, Entra applications or B2C tenants." }),
   counted: boolean.optional().meta({
     description:
-      "`true` answers what is in counts and score. `false` answers what is not: what is out of scope, and credentials that were not seen for 7 days, or without a PRO licence. Left out, it answers what counts and what is out of scope.",
+      "`true` returns counted assets only. `false` returns uncounted assets only: out of scope, or credentials that were not seen for 7 days or require a PRO license. By default, counted assets and assets out of scope are returned.",
   }),
-  outOfScope: boolean.optional().meta({ description: "Whether its subscription is not watched any more." }),
+  outOfScope: boolean.optional().meta({ description: "Whether the subscription is no longer watched." }),
   search: z
     .string()
     .min(1)
     .max(127)
     .optional()
-    .meta({ description: "Part of the name, or of a credential's or its application's display name, in any case." }),
+    .meta({
+      description: "Part of the name, or of the display name of a credential or its application. Not case-sensitive.",
+    }),
   expiresBefore: queryInstant("start")
     .optional()
-    .meta({ description: "Expires before this date or instant.", type: "string" }),
+    .meta({ description: "Assets that expire before this date or time.", type: "string" }),
   expiresAfter: queryInstant("start")
     .optional()
-    .meta({ description: "Expires after this date or instant.", type: "string" }),
+    .meta({ description: "Assets that expire after this date or time.", type: "string" }),
   enabled: boolean.optional(),
-  tag: z.string().min(1).max(512).optional().meta({ description: "`name` or `name=value`." }),
+  tag: z.string().min(1).max(512).optional().meta({ description: "Tag filter: `name` or `name=value`." }),
   owner: z.string().min(1).max(256).optional(),
   sort: z
     .enum(["name", "expiresOn"])
     .optional()
-    .meta({ description: "By name, unless a filter of expiry orders by it." }),
+    .meta({ description: "By name, unless an expiry filter sets the order." }),
   format: z.enum(["json", "csv"]).optional().meta({
     default: "json",
-    description: "With `csv` the answer is the file of GET /api/assets/discovery/export/csv.",
+    description: "With `csv`, the response is the file of GET /api/assets/discovery/export/csv.",
   }),
   ...pageParameters,
 });
@@ -363,8 +370,8 @@ export const assetDetailsView = (view: z.infer<typeof Asset>, portal: Portal): z
 
 export const VaultQuery = z.strictObject({
   subscription: subscriptionId.optional(),
-  outOfScope: boolean.optional().meta({ description: "Whether their subscription is not watched any more." }),
-  failing: boolean.optional().meta({ description: "Whether the last scan could not read one of their lists." }),
+  outOfScope: boolean.optional().meta({ description: "Whether the subscription of the vault is no longer watched." }),
+  failing: boolean.optional().meta({ description: "Whether the last scan could not read one of the vault's lists." }),
   ...pageParameters,
 });
 

@@ -13,8 +13,8 @@ import { NEXT_DAYS, PAST_DAYS } from "./summary-totals.ts";
 const count = z.int().min(0);
 const ByStatus = z
   .object({ healthy: count, warning: count, critical: count, expired: count })
-  .meta({ id: "AssetsByStatus", description: "By the time until they expire and the compliance policy, now." });
-const assets = count.meta({ description: "How many assets." });
+  .meta({ id: "AssetsByStatus", description: "By time until expiry and compliance policy, at request time." });
+const assets = count.meta({ description: "Number of assets." });
 
 /** Since when changes are counted where nothing is said, in days. */
 export const SUMMARY_DAYS = 7;
@@ -25,7 +25,7 @@ export const SummaryQuery = z.strictObject({
   source: z.enum(SOURCES).optional(),
   since: queryInstant("start")
     .optional()
-    .meta({ description: `Counts changes since then; ${SUMMARY_DAYS} days when left out.`, type: "string" }),
+    .meta({ description: `Start time for counting changes. Default: ${SUMMARY_DAYS} days ago.`, type: "string" }),
 });
 
 const EndsNext = Asset.pick({
@@ -46,22 +46,22 @@ const EndsNext = Asset.pick({
 
 export const Summary = z
   .object({
-    generatedAt: z.iso.datetime().meta({ description: "When it was counted." }),
-    assets: assets.meta({ description: "How many assets count and fit the filters." }),
+    generatedAt: z.iso.datetime().meta({ description: "Time of the count." }),
+    assets: assets.meta({ description: "Number of counted assets that match the filters." }),
     byStatus: ByStatus,
     byType: z
       .object({ certificate: count, key: count, secret: count })
-      .meta({ description: "How many assets, by type." }),
+      .meta({ description: "Numbers of assets by type." }),
     byTypeAndStatus: z
       .object({ certificate: ByStatus, key: ByStatus, secret: ByStatus })
-      .meta({ description: "How many assets of each type, by status." }),
+      .meta({ description: "Numbers of assets of each type by status." }),
     bySource: z
       .object({
-        keyVault: count.meta({ description: "Of key vaults." }),
-        entra: count.meta({ description: "Of applications." }),
-        b2c: count.meta({ description: "Of B2C tenants." }),
+        keyVault: count.meta({ description: "Assets in key vaults." }),
+        entra: count.meta({ description: "Credentials of applications." }),
+        b2c: count.meta({ description: "Credentials of B2C tenants." }),
       })
-      .meta({ description: "How many assets, by what holds them." }),
+      .meta({ description: "Numbers of assets by source." }),
     subscriptions: z
       .object({
         largest: z
@@ -77,7 +77,7 @@ export const Summary = z
           .meta({ description: "Up to 100, those with the most assets first." }),
         others: z.object({ subscriptions: count, assets }),
       })
-      .meta({ description: "How many assets, by subscription." }),
+      .meta({ description: "Numbers of assets by subscription." }),
     vaults: z
       .object({
         total: count,
@@ -94,27 +94,27 @@ export const Summary = z
           .meta({ description: "Up to 20, those with the most assets first." }),
         others: z.object({ vaults: count, assets }),
       })
-      .meta({ description: "How many assets, by vault." }),
+      .meta({ description: "Numbers of assets by vault." }),
     owners: z
       .object({
         largest: z
           .array(z.object({ owner: z.string(), assets }))
           .meta({ description: "Up to 20, those with the most assets first." }),
         others: z.object({
-          owners: count.nullable().meta({ description: "Null where a vault has more owners than are kept by name." }),
+          owners: count.nullable().meta({ description: "Null when a vault has more owners than are stored by name." }),
           assets,
         }),
-        none: count.meta({ description: "Assets without an owner." }),
+        none: count.meta({ description: "Number of assets without an owner." }),
         notCounted: count.meta({
           description:
-            "Assets whose owners the next scan counts: they were last scanned by an earlier version, or under another OWNER_TAG.",
+            "Number of assets whose owners the next scan counts, because they were last scanned by an earlier version or with another OWNER_TAG.",
         }),
       })
-      .meta({ description: "How many assets, by owner." }),
+      .meta({ description: "Numbers of assets by owner." }),
     endsByDay: z.array(z.object({ date: z.iso.date(), certificate: count, key: count, secret: count })).meta({
-      description: `How many end on each day of UTC, from ${PAST_DAYS} days ago to ${NEXT_DAYS - 1} days ahead. Days on which none does are left out.`,
+      description: `Numbers of assets that expire on each UTC day, from ${PAST_DAYS} days ago to ${NEXT_DAYS - 1} days ahead. Days without expiries are left out.`,
     }),
-    endsNext: z.array(EndsNext).meta({ description: "The 10 that expire next, of those that have not expired." }),
+    endsNext: z.array(EndsNext).meta({ description: "The next 10 assets to expire, excluding expired ones." }),
     changes: z
       .object({
         since: z.iso.datetime(),
@@ -122,13 +122,14 @@ export const Summary = z
         updated: count,
         removed: count,
         complete: z.boolean().meta({
-          description: "False where more vaults changed than one request reads: then the newest changes are counted.",
+          description:
+            "False when more vaults changed than one request reads. Then only the newest changes are counted.",
         }),
       })
-      .meta({ description: "What changed." }),
+      .meta({ description: "Numbers of changes." }),
     outOfScope: z
       .object({ vaults: count, assets })
-      .meta({ description: "What is in no count since its subscription is not watched any more." }),
+      .meta({ description: "Assets that are not counted because their subscription is no longer watched." }),
   })
   .meta({ id: "AssetSummary" });
 
@@ -187,10 +188,10 @@ function endsByDayView(counts: AssetSummary["endsByDay"], { now }: Moment): z.in
 }
 
 export const ChangeQuery = z.strictObject({
-  since: queryInstant("start").optional().meta({ description: "From this date or instant on.", type: "string" }),
+  since: queryInstant("start").optional().meta({ description: "Start: a date or time, inclusive.", type: "string" }),
   until: queryInstant("end")
     .optional()
-    .meta({ description: "Before this instant, or up to the end of this date.", type: "string" }),
+    .meta({ description: "End: before this time, or up to the end of this date.", type: "string" }),
   change: z.enum(CHANGE_KINDS).optional(),
   type: z.enum(ASSET_TYPES).optional(),
   vault: z
@@ -204,17 +205,17 @@ export const ChangeQuery = z.strictObject({
 
 export const Change = z
   .object({
-    at: z.iso.datetime().meta({ description: "When the inventory was changed." }),
-    change: z.enum(CHANGE_KINDS).meta({ description: "What happened to it." }),
-    assetId: z.string().meta({ description: "Of a removed asset the id that it had." }),
-    source: z.enum(SOURCES).meta({ description: "What holds it." }),
-    type: z.enum(ASSET_TYPES).meta({ description: "Whether it is a secret, a key or a certificate." }),
+    at: z.iso.datetime().meta({ description: "Time when the inventory changed." }),
+    change: z.enum(CHANGE_KINDS).meta({ description: "Kind of change." }),
+    assetId: z.string().meta({ description: "ID of the asset, also for removed assets." }),
+    source: z.enum(SOURCES).meta({ description: "Source of the asset." }),
+    type: z.enum(ASSET_TYPES).meta({ description: "Whether the asset is a secret, a key or a certificate." }),
     name: z.string(),
-    vaultName: z.string().nullable().meta({ description: "Null for what is no key vault's." }),
+    vaultName: z.string().nullable().meta({ description: "Null for assets outside key vaults." }),
     subscriptionId: z.string().nullable(),
     members: z.array(z.string()).meta({
       description:
-        "Of an update the facts that differ, such as `expiresOn`, as far as they are known; the values are not kept.",
+        "For updates: names of changed properties, such as `expiresOn`, as far as known. Their values are not stored.",
     }),
   })
   .meta({ id: "AssetChange" });

@@ -22,8 +22,8 @@ export const AssetVersions = z
           })
           .meta({ id: "AssetVersion" }),
       )
-      .meta({ description: "The newest first, at most 500." }),
-    complete: z.boolean().meta({ description: "False where there are more than the 500 that are read at most." }),
+      .meta({ description: "Versions, newest first, up to 500." }),
+    complete: z.boolean().meta({ description: "False when the asset has more than 500 versions." }),
   })
   .meta({ id: "AssetVersions" });
 

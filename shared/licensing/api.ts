@@ -6,20 +6,22 @@ import { FEATURES, GRACE_DAYS, type LicenseStatus } from "./licensing.ts";
 
 export const LicenseView = z
   .object({
-    tier: z.enum(["core", "pro"]).meta({ description: "The tier that is open now." }),
-    valid: z.boolean().meta({ description: "Whether a licence holds now, in its days of grace too." }),
+    tier: z.enum(["core", "pro"]).meta({ description: "Current tier." }),
+    valid: z.boolean().meta({ description: "Whether the license is valid, including its grace period." }),
     reason: z.enum(LICENSE_REASONS).nullable().meta({
       description:
-        "Why there is no licence that holds, or `expired` in its days of grace. `wrongTenant`: AZURE_TENANT_ID is not the tenant it was issued for.",
+        "Why no license is valid, or `expired` during the grace period. `wrongTenant`: AZURE_TENANT_ID is not the tenant that the license was issued for.",
     }),
     expiresAt: z.iso.datetime().nullable(),
-    daysLeft: z.int().nullable().meta({ description: "Whole days until it expires, negative once it has." }),
-    inGrace: z.boolean().meta({ description: `Expired, but still open for ${GRACE_DAYS} days.` }),
+    daysLeft: z.int().nullable().meta({ description: "Whole days until the license expires. Negative once expired." }),
+    inGrace: z
+      .boolean()
+      .meta({ description: `The license has expired but stays valid for a grace period of ${GRACE_DAYS} days.` }),
     graceEndsAt: z.iso
       .datetime()
       .nullable()
-      .meta({ description: "When the days of grace end; null without a licence that has expired." }),
-    features: z.array(z.enum(FEATURES)).meta({ description: "The areas of the API that are open." }),
+      .meta({ description: "End of the grace period. Null unless the license has expired." }),
+    features: z.array(z.enum(FEATURES)).meta({ description: "Areas of the API that are available." }),
   })
   .meta({ id: "LicenseStatus" });
 

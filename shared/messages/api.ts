@@ -4,15 +4,16 @@ import type { FailedMessage } from "./failed.ts";
 
 const FailedMessageView = z
   .object({
-    queue: z
-      .string()
-      .meta({ description: "The queue whose function failed at it five times.", example: "scan-vaults" }),
-    messageId: z.string().meta({ description: "The platform's id of the message." }),
-    failedAt: z.iso.datetime().meta({ description: "When it failed for good." }),
+    queue: z.string().meta({ description: "Queue whose function failed five times.", example: "scan-vaults" }),
+    messageId: z.string().meta({ description: "ID of the message on the platform." }),
+    failedAt: z.iso.datetime().meta({ description: "Time of the final failure." }),
     readable: z.boolean().meta({
-      description: "false: not a message of this service, or cut on the way. Nothing was done about it.",
+      description: "`false`: the message was not sent by this service, or was truncated. It was not processed.",
     }),
-    message: z.string().nullable().meta({ description: "Its JSON; null where it is not readable or very long." }),
+    message: z
+      .string()
+      .nullable()
+      .meta({ description: "JSON of the message. Null when it is not readable or very long." }),
   })
   .meta({ id: "FailedMessage" });
 

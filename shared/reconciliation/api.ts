@@ -4,42 +4,46 @@ import { STAGES, type WalkRecord } from "./walk.ts";
 
 const WalkView = z
   .object({
-    walkId: z.string().meta({ description: "The walk's id." }),
+    walkId: z.string().meta({ description: "ID of the verification run." }),
     startedAt: z.iso.datetime(),
-    finishedAt: z.iso.datetime().nullable().meta({ description: "null while it is under way." }),
-    stage: z.enum(STAGES).meta({ description: "What it looks at now, or looked at last." }),
-    vaults: z.int().meta({ description: "Vaults looked at so far." }),
-    rows: z.int().meta({ description: "Index rows compared so far." }),
+    finishedAt: z.iso.datetime().nullable().meta({ description: "Null while the run is in progress." }),
+    stage: z.enum(STAGES).meta({ description: "Current or last stage." }),
+    vaults: z.int().meta({ description: "Number of vaults checked so far." }),
+    rows: z.int().meta({ description: "Number of index rows compared so far." }),
     mended: z
       .object({
-        missing: z.int().meta({ description: "Rows that were not there and should be." }),
-        extra: z.int().meta({ description: "Rows that should not be there." }),
-        stale: z.int().meta({ description: "Rows that held something else." }),
-        unreadable: z.int().meta({ description: "Rows that no version of this service wrote." }),
-        listings: z.int().meta({ description: "Lists of a vault that the next scan reads again." }),
-        compliance: z.int().meta({ description: "Vaults whose compliance results were written anew." }),
+        missing: z.int().meta({ description: "Number of missing rows." }),
+        extra: z.int().meta({ description: "Number of unexpected rows." }),
+        stale: z.int().meta({ description: "Number of rows with different content." }),
+        unreadable: z.int().meta({ description: "Number of rows that no version of this service wrote." }),
+        listings: z.int().meta({ description: "Number of vault lists that the next scan reads again." }),
+        compliance: z.int().meta({ description: "Number of vaults whose compliance results were rewritten." }),
       })
       .meta({
-        description: "What was wrong and is mended. The audit log names each: inventory.mended, compliance.mended.",
+        description:
+          "Differences that were repaired. The audit log contains each as inventory.mended or compliance.mended.",
       }),
-    awaiting: z.int().meta({ description: "Rows left until their vault was listed again." }),
+    awaiting: z.int().meta({ description: "Number of rows that wait for the next listing of their vault." }),
     left: z
-      .array(z.object({ vault: z.string().meta({ description: "The vault's name." }), reason: z.string() }))
-      .meta({ description: "Vaults left to the next walk, and why; at most 100 are named." }),
-    leftTotal: z.int().meta({ description: "How many vaults were left to the next walk." }),
+      .array(z.object({ vault: z.string().meta({ description: "Name of the vault." }), reason: z.string() }))
+      .meta({ description: "Vaults that are left to the next run, with the reason. Up to 100 are listed." }),
+    leftTotal: z.int().meta({ description: "Number of vaults that are left to the next run." }),
     startedOver: z.boolean().meta({
-      description: "The record of the walk before could not be read, so that this one began at the beginning.",
+      description:
+        "True when the record of the previous run could not be read, so this run started from the beginning.",
     }),
   })
   .meta({ id: "ReconciliationWalk" });
 
 export const ReconciliationView = z
   .object({
-    newest: WalkView.nullable().meta({ description: "The walk under way, or the last one; null before the first." }),
-    completed: WalkView.nullable().meta({ description: "The last walk that came to its end." }),
+    newest: WalkView.nullable().meta({
+      description: "The run in progress, or the last run. Null before the first run.",
+    }),
+    completed: WalkView.nullable().meta({ description: "The last completed run." }),
     unreadable: z.boolean().meta({
       description:
-        "A walk's record is not what this service wrote, and is left out. Where it was that of the newest, the next run begins at the beginning.",
+        "True when the record of a run is not valid and was left out. If it was the newest, the next run starts from the beginning.",
     }),
   })
   .meta({ id: "Reconciliation" });

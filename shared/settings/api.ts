@@ -8,35 +8,35 @@ import { HISTORY_TYPES } from "./retention.ts";
 const settingValue = z.union([z.int(), z.boolean(), z.string()]);
 export const Setting = z
   .object({
-    key: z.enum(SETTING_KEYS).meta({ description: "Its name." }),
-    value: settingValue.meta({ description: "What is in force." }),
-    source: z.enum(SOURCES).meta({ description: "Where the value comes from; the sources are listed by precedence." }),
-    default: settingValue.meta({ description: "What is in force where nothing else says otherwise." }),
-    environmentVariable: z.string().meta({ description: "The environment variable that sets it." }),
-    type: z.enum(["integer", "boolean", "string"]).meta({ description: "What its value is." }),
-    minimum: z.int().nullable().meta({ description: "The least that is taken; null where there is none." }),
-    maximum: z.int().nullable().meta({ description: "The most that is taken; null where there is none." }),
-    allowed: z.array(z.string()).nullable().meta({ description: "The values that are taken; null where any is." }),
-    description: z.string().meta({ description: "What it decides, with its unit." }),
-    updatedAt: z.iso.datetime().nullable().meta({ description: "When the override was set; null without one." }),
+    key: z.enum(SETTING_KEYS).meta({ description: "Name of the setting." }),
+    value: settingValue.meta({ description: "Effective value." }),
+    source: z.enum(SOURCES).meta({ description: "Source of the value. Sources are listed by precedence." }),
+    default: settingValue.meta({ description: "Default value." }),
+    environmentVariable: z.string().meta({ description: "Environment variable of the setting." }),
+    type: z.enum(["integer", "boolean", "string"]).meta({ description: "Type of the value." }),
+    minimum: z.int().nullable().meta({ description: "Minimum value. Null if there is none." }),
+    maximum: z.int().nullable().meta({ description: "Maximum value. Null if there is none." }),
+    allowed: z.array(z.string()).nullable().meta({ description: "Allowed values. Null if any value is allowed." }),
+    description: z.string().meta({ description: "Description with unit." }),
+    updatedAt: z.iso.datetime().nullable().meta({ description: "Time of the override. Null without one." }),
     updatedBy: z.string().nullable(),
     ignored: z
-      .array(z.object({ source: z.enum(SOURCES).meta({ description: "Which source." }), reason: z.string() }))
-      .meta({ description: "Sources whose value can't be used, and why; the next source is in force instead." }),
+      .array(z.object({ source: z.enum(SOURCES).meta({ description: "Source." }), reason: z.string() }))
+      .meta({ description: "Sources with invalid values, and the reason. The next source takes effect instead." }),
   })
   .meta({ id: "Setting" });
 export const SettingList = z.array(Setting);
 
 export const AllSettings = z
   .object({
-    licenseTier: z.enum(["core", "pro"]).meta({ description: "The tier that is open now." }),
-    performance: SettingList.meta({ description: "How many vaults are read at once, and how long a scan may take." }),
-    features: SettingList.meta({ description: "What is switched on." }),
-    logging: SettingList.meta({ description: "What is logged." }),
-    alertDefaults: SettingList.meta({ description: "What alert rules take for what they leave out." }),
-    retention: SettingList.meta({ description: "How long histories are kept." }),
-    compliancePolicy: SettingList.meta({ description: "When an asset counts as warning or critical." }),
-    automation: SettingList.meta({ description: "When and how secrets are rotated." }),
+    licenseTier: z.enum(["core", "pro"]).meta({ description: "Current tier." }),
+    performance: SettingList.meta({ description: "Concurrency and duration of scans." }),
+    features: SettingList.meta({ description: "Enabled features." }),
+    logging: SettingList.meta({ description: "Logging." }),
+    alertDefaults: SettingList.meta({ description: "Defaults for alert rules." }),
+    retention: SettingList.meta({ description: "Retention of histories." }),
+    compliancePolicy: SettingList.meta({ description: "Thresholds for the status warning and critical." }),
+    automation: SettingList.meta({ description: "Rotation of secrets." }),
   })
   .meta({ id: "AllSettings" });
 
@@ -51,21 +51,21 @@ export const HistoryStatistics = z
     histories: z
       .array(
         z.object({
-          historyType: z.enum(HISTORY_TYPES).meta({ description: "Which history." }),
-          retentionDays: z.int().meta({ description: "How long entries are kept, by the settings." }),
+          historyType: z.enum(HISTORY_TYPES).meta({ description: "Name of the history." }),
+          retentionDays: z.int().meta({ description: "Configured retention in days." }),
           total: z
             .int()
             .nullable()
-            .meta({ description: "Entries; null beside totalAtLeast where there are very many." }),
+            .meta({ description: "Number of entries. Null when only a lower bound is known; see `totalAtLeast`." }),
           totalAtLeast: z.int().optional(),
           oldest: z.iso
             .datetime()
             .nullable()
-            .meta({ description: "No entry is older than this; null without entries." }),
+            .meta({ description: "Lower bound of the age of the entries: no entry is older. Null without entries." }),
         }),
       )
-      .meta({ description: "Each history." }),
-    auditMinimumRetentionDays: z.int().meta({ description: "Audit entries are never purged younger than this." }),
+      .meta({ description: "Histories." }),
+    auditMinimumRetentionDays: z.int().meta({ description: "Minimum retention of audit entries in days." }),
   })
   .meta({ id: "HistoryStatistics" });
 
@@ -76,21 +76,21 @@ export const PurgeRequest = z
       .min(1, { error: "must be at least 1" })
       .max(3650, { error: "must be at most 3650" })
       .optional()
-      .meta({ description: "Days to keep; what the settings say when left out." }),
+      .meta({ description: "Days to keep. Default: the retention settings." }),
   })
   .meta({ id: "PurgeRequest" });
 export const HistoryPurge = z
   .object({
-    historyType: z.enum(HISTORY_TYPES).meta({ description: "Which history." }),
-    removed: z.int().meta({ description: "Entries this call removed." }),
-    retentionDays: z.int().meta({ description: "Days that were kept: as asked for, or the least that may be kept." }),
-    more: z.boolean().meta({ description: "Whether more is due: call again, or leave it to the daily run." }),
+    historyType: z.enum(HISTORY_TYPES).meta({ description: "Name of the history." }),
+    removed: z.int().meta({ description: "Number of entries that this call removed." }),
+    retentionDays: z.int().meta({ description: "Days that were kept: as requested, or the minimum retention." }),
+    more: z.boolean().meta({ description: "True when more entries are due: call again, or wait for the daily run." }),
     problem: z.string().nullable().meta({ description: "Why nothing could be removed." }),
   })
   .meta({ id: "HistoryPurge" });
 export const PurgeResult = z
   .object({
-    removed: z.int().meta({ description: "How many entries this call removed." }),
-    histories: z.array(HistoryPurge).meta({ description: "What was removed of each history." }),
+    removed: z.int().meta({ description: "Number of entries that this call removed." }),
+    histories: z.array(HistoryPurge).meta({ description: "Removed entries by history." }),
   })
   .meta({ id: "PurgeResult" });

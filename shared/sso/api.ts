@@ -5,7 +5,7 @@ import { DiscoveryDocument } from "./oidc/discovery.ts";
 /** Single sign-on as the API shows and takes it. */
 
 const instant = z.iso.datetime();
-const providerType = z.enum(["oidc", "saml"]).meta({ description: "The protocol: OpenID Connect or SAML." });
+const providerType = z.enum(["oidc", "saml"]).meta({ description: "Protocol: OpenID Connect or SAML." });
 const defaultRole = z.enum(["user", "auditor", "operator"], {
   error: "must be user, auditor or operator: to admin, map a value of rolesClaim",
 });
@@ -14,60 +14,63 @@ export const SsoStatus = z
   .object({
     enabled: z.boolean(),
     providerType,
-    loginButtonText: z.string().meta({ description: "What the button says." }),
-    ssoOnlyMode: z.boolean().meta({ description: "Whether passwords are switched off." }),
+    loginButtonText: z.string().meta({ description: "Label of the sign-in button." }),
+    ssoOnlyMode: z.boolean().meta({ description: "Whether password sign-in is disabled." }),
   })
   .meta({ id: "SsoStatus" });
 
 export const SsoConfigurationView = z
   .object({
     providerType,
-    isEnabled: z.boolean().meta({ description: "Whether people can sign in by it." }),
-    oidcIssuer: z.string().nullable().meta({ description: "The provider's issuer, for OpenID Connect." }),
-    oidcClientId: z.string().nullable().meta({ description: "What this service is registered as with the provider." }),
-    oidcClientSecretSet: z.boolean().meta({ description: "The secret itself is never returned." }),
+    isEnabled: z.boolean().meta({ description: "Whether single sign-on is enabled." }),
+    oidcIssuer: z.string().nullable().meta({ description: "Issuer of the provider, for OpenID Connect." }),
+    oidcClientId: z.string().nullable().meta({ description: "Client ID of this service at the provider." }),
+    oidcClientSecretSet: z.boolean().meta({ description: "The secret is never returned." }),
     oidcClientSecretExpiresOn: instant
       .nullable()
-      .meta({ description: "When the client secret ends, where that was given." }),
-    oidcScopes: z.array(z.string()).meta({ description: "The scopes that are asked for." }),
-    samlEntryPoint: z.string().nullable().meta({ description: "Where browsers are sent to sign in, for SAML." }),
-    samlIdpEntityId: z.string().nullable().meta({ description: "The identity provider's entity id, for SAML." }),
+      .meta({ description: "Expiry date of the client secret, if it was given." }),
+    oidcScopes: z.array(z.string()).meta({ description: "Requested scopes." }),
+    samlEntryPoint: z.string().nullable().meta({ description: "Sign-in URL of the provider, for SAML." }),
+    samlIdpEntityId: z.string().nullable().meta({ description: "Entity ID of the identity provider, for SAML." }),
     samlIdpCertificates: z.array(z.object({ certificate: z.string(), expiresOn: instant })).meta({
-      description: "What the identity provider signs with. One that has ended goes on counting until it is taken away.",
+      description:
+        "Signing certificates of the identity provider. Expired certificates stay valid until you remove them.",
     }),
     samlIdAttribute: z.string().nullable().meta({
       description:
-        "The attribute that names a person for good; null: Entra's object identifier, else a persistent NameID.",
+        "Attribute that identifies a user permanently. Null: Entra's object identifier, or else a persistent NameID.",
     }),
-    samlSignRequests: z.boolean().meta({ description: "Whether our requests are signed." }),
+    samlSignRequests: z.boolean().meta({ description: "Whether requests of this service are signed." }),
     samlServiceCertificate: z
       .object({ certificate: z.string(), expiresOn: instant })
       .nullable()
-      .meta({ description: "Of the key that requests are signed with, and assertions may be encrypted for." }),
-    autoCreateUsers: z.boolean().meta({ description: "Whether people who are unknown here become users." }),
+      .meta({ description: "Certificate of the key that signs requests and decrypts assertions." }),
+    autoCreateUsers: z
+      .boolean()
+      .meta({ description: "Whether a user is created at the first sign-in of an unknown person." }),
     defaultRole: z
       .enum(ROLES)
       .nullable()
-      .meta({ description: "The role of whoever has none by roleMapping; null refuses them." }),
+      .meta({ description: "Role of people without a match in roleMapping. Null rejects them." }),
     rolesClaim: z.string().nullable().meta({
-      description: "Where the roles stand: a JSON pointer into the claims, or a claim's or attribute's name.",
+      description: "Location of the roles: a JSON pointer into the claims, or the name of a claim or attribute.",
     }),
     roleMapping: z
       .record(z.string(), z.enum(ROLES))
       .nullable()
-      .meta({ description: "The role that each value at rolesClaim gives." }),
+      .meta({ description: "Role for each value of rolesClaim." }),
     allowedEmailDomains: z
       .array(z.string())
       .nullable()
-      .meta({ description: "Only who has an address there may sign in; null: everybody." }),
+      .meta({ description: "Only people with an e-mail address in these domains can sign in. Null: anyone." }),
     ssoOnlyMode: z
       .boolean()
-      .meta({ description: "Whether passwords are switched off for all but the bootstrap administrator." }),
-    loginButtonText: z.string().meta({ description: "What the button says." }),
-    totalSsoLogins: z.int().meta({ description: "How many sign-ins there were by it." }),
+      .meta({ description: "Whether password sign-in is disabled for everyone except the bootstrap administrator." }),
+    loginButtonText: z.string().meta({ description: "Label of the sign-in button." }),
+    totalSsoLogins: z.int().meta({ description: "Number of sign-ins." }),
     lastSuccessfulLoginAt: instant
       .nullable()
-      .meta({ description: "When somebody last signed in by it; null where nobody has." }),
+      .meta({ description: "Time of the last sign-in. Null if there was none." }),
     updatedAt: instant.nullable(),
     updatedBy: z.string().nullable(),
     etag: z.string(),
@@ -96,10 +99,11 @@ const samlProvider = {
   samlEntryPoint: address
     .max(2048)
     .nullable()
-    .meta({ description: "Where browsers are sent to sign in, by HTTP-Redirect." }),
-  samlIdpEntityId: z.string().min(1).max(1024).nullable().meta({ description: "The identity provider's entity id." }),
+    .meta({ description: "Sign-in URL of the provider (HTTP-Redirect binding)." }),
+  samlIdpEntityId: z.string().min(1).max(1024).nullable().meta({ description: "Entity ID of the identity provider." }),
   samlIdpCertificates: z.array(certificate).min(1).max(5).nullable().meta({
-    description: "PEM; all that the identity provider may sign with, several while it goes over to another.",
+    description:
+      "Signing certificates of the identity provider, PEM. Add the new certificate before the provider switches to it.",
   }),
   samlIdpMetadataXml: z
     .string()
@@ -107,7 +111,7 @@ const samlProvider = {
     .max(256 * 1024)
     .meta({
       writeOnly: true,
-      description: "The identity provider's metadata, in place of the three above, which are taken from it.",
+      description: "Metadata of the identity provider. Replaces the three fields above.",
     }),
 };
 
@@ -115,51 +119,55 @@ const samlProvider = {
 export const SsoChange = z
   .strictObject({
     providerType,
-    isEnabled: z.boolean().meta({ description: "Whether people can sign in by it." }),
+    isEnabled: z.boolean().meta({ description: "Whether single sign-on is enabled." }),
     oidcIssuer: issuer.nullable().meta({
-      description: "Exactly as the provider's discovery document has it. A changed one needs the secret again.",
+      description:
+        "Must match `issuer` in the provider's discovery document exactly. A new issuer requires the client secret again.",
     }),
-    oidcClientId: clientId.nullable().meta({ description: "What this service is registered as with the provider." }),
+    oidcClientId: clientId.nullable().meta({ description: "Client ID of this service at the provider." }),
     oidcClientSecret: clientSecret.nullable().meta({ description: "Null for a public client." }),
     oidcClientSecretExpiresOn: instant.nullable().meta({
-      description: "Told by the alerts of the type serviceCredentialExpiry. A new secret has none unless it is given.",
+      description:
+        "Expiry date for alerts of type serviceCredentialExpiry. A new secret has no date unless you set one.",
     }),
-    oidcScopes: z.array(scope).min(1).max(20).meta({ description: "Asked for; openid always is." }),
+    oidcScopes: z.array(scope).min(1).max(20).meta({ description: "Requested scopes; openid is always requested." }),
     ...samlProvider,
     samlIdAttribute: samlIdAttribute.nullable().meta({
       description:
-        "The attribute that names a person for good; never an e-mail address. Null: Entra's object identifier, else a persistent NameID.",
+        "Attribute that identifies a user permanently. Never an e-mail address. Null: Entra's object identifier, or else a persistent NameID.",
     }),
     samlSignRequests: z.boolean().meta({
       description:
-        "True makes a key of our own, whose certificate is in GET /auth/sso/metadata; assertions may be encrypted for it too. False drops it.",
+        "`true` creates a key, whose certificate is in GET /auth/sso/metadata and can also encrypt assertions. `false` deletes it.",
     }),
-    autoCreateUsers: z.boolean().meta({ description: "Whether people who are unknown here become users." }),
+    autoCreateUsers: z
+      .boolean()
+      .meta({ description: "Whether a user is created at the first sign-in of an unknown person." }),
     defaultRole: defaultRole
       .nullable()
-      .meta({ description: "Of whoever has no role by roleMapping. Null refuses them." }),
+      .meta({ description: "Role of people without a match in roleMapping. Null rejects them." }),
     rolesClaim: z
       .string()
       .min(1)
       .max(512)
       .nullable()
-      .meta({ description: "A JSON pointer into the claims, or a claim's or attribute's name." }),
+      .meta({ description: "A JSON pointer into the claims, or the name of a claim or attribute." }),
     roleMapping: z
       .record(z.string().min(1).max(512), z.enum(ROLES))
       .refine((mapping) => Object.keys(mapping).length <= 200, "may have at most 200 values")
       .nullable()
-      .meta({ description: "The role that each value at rolesClaim gives; worked out at every sign-in." }),
+      .meta({ description: "Role for each value of rolesClaim, evaluated at every sign-in." }),
     allowedEmailDomains: z
       .array(domain)
       .min(1)
       .max(100)
       .nullable()
-      .meta({ description: "Only who has an address there, verified by the provider, may sign in." }),
+      .meta({ description: "Only people with a verified e-mail address in these domains can sign in." }),
     ssoOnlyMode: z.boolean().meta({
       description:
-        "Switches passwords off for all but the bootstrap administrator. Possible after an administrator has signed in by this very configuration; a change of what decides sign-in switches it off.",
+        "Disables password sign-in for everyone except the bootstrap administrator. Requires that an administrator has signed in with this configuration. Changing a field that affects sign-in enables passwords again.",
     }),
-    loginButtonText: z.string().min(1).max(64).meta({ description: "What the button says." }),
+    loginButtonText: z.string().min(1).max(64).meta({ description: "Label of the sign-in button." }),
   })
   .partial()
   .meta({ id: "SsoChange" });
@@ -169,10 +177,10 @@ export type SsoChange = z.infer<typeof SsoChange>;
 export const SsoTest = z
   .strictObject({
     providerType,
-    oidcIssuer: issuer.meta({ description: "The provider's issuer, exactly as its discovery document has it." }),
-    oidcClientId: clientId.meta({ description: "What this service is registered as with the provider." }),
+    oidcIssuer: issuer.meta({ description: "Issuer of the provider, exactly as in its discovery document." }),
+    oidcClientId: clientId.meta({ description: "Client ID of this service at the provider." }),
     oidcClientSecret: clientSecret.meta({
-      description: "The client secret. The saved one is used only with the saved issuer.",
+      description: "Client secret. The saved one is used only with the saved issuer.",
     }),
     ...samlProvider,
   })
@@ -189,20 +197,20 @@ export const SsoTestResult = z
         z.object({
           name: z.enum(["address", "document", "keys", "client"]),
           passed: z.boolean(),
-          detail: z.string().meta({ description: "What was found, or what to do about it." }),
+          detail: z.string().meta({ description: "Result of the check, or how to fix it." }),
         }),
       )
-      .meta({ description: "What was tried, in this order." }),
+      .meta({ description: "Checks in the order in which they ran." }),
   })
   .meta({ id: "SsoTestResult" });
 export type SsoTestResult = z.infer<typeof SsoTestResult>;
 
 export const SsoSwitchedOff = z
-  .object({ deleted: z.boolean().meta({ description: "False where it was only looked at." }) })
+  .object({ deleted: z.boolean().meta({ description: "False for a dry run." }) })
   .meta({ id: "SsoSwitchedOff" });
 
 export const SsoDiscovery = z
-  .strictObject({ issuerUrl: issuer.meta({ description: "The provider's issuer: https, and a public address." }) })
+  .strictObject({ issuerUrl: issuer.meta({ description: "Issuer of the provider: HTTPS and a public address." }) })
   .meta({ id: "SsoDiscovery" });
 
 /** What `discover` answers. */
@@ -212,19 +220,19 @@ export const SsoLogin = z.strictObject({
   returnUrl: z
     .string()
     .optional()
-    .meta({ description: "A path of this service to come back to; `/` when left out.", example: "/docs" }),
+    .meta({ description: "Path of this service to return to. Default: `/`.", example: "/docs" }),
 });
 
 /** What an identity provider has a browser post. It may be sent by any site: it counts for what is signed in it. */
 export const SamlCallback = z.looseObject({
-  SAMLResponse: z.string().meta({ description: "The Response in base64." }),
-  RelayState: z.string().optional().meta({ description: "The id of the sign-in, as the request had it." }),
+  SAMLResponse: z.string().meta({ description: "SAML Response in base64." }),
+  RelayState: z.string().optional().meta({ description: "State of the sign-in request." }),
 });
 
 /** What providers add is theirs to choose. */
 export const SsoCallback = z.looseObject({
   code: z.string().optional(),
   state: z.string().optional(),
-  iss: z.string().optional().meta({ description: "The provider's issuer, where it sends one: RFC 9207." }),
-  error: z.string().optional().meta({ description: "In place of a code: the provider did not sign anybody in." }),
+  iss: z.string().optional().meta({ description: "Issuer of the provider, if it sends one (RFC 9207)." }),
+  error: z.string().optional().meta({ description: "Error code of the provider, returned instead of a code." }),
 });

@@ -15,35 +15,45 @@ const count = z.int().min(0);
 export const Subscription = z
   .object({
     subscriptionId: z.string(),
-    name: z.string().meta({ description: "As it was added, else its display name in Azure, else the id." }),
+    name: z
+      .string()
+      .meta({ description: "Name from the registration, or else the display name in Azure, or else the ID." }),
     source: z.enum(["configuration", "api", "discovered"]).meta({
       description:
-        "api: added here. configuration: AZURE_SUBSCRIPTION_IDS. discovered: the service's identity sees it, or earlier scans read it.",
+        "`api`: added by this API. `configuration`: in AZURE_SUBSCRIPTION_IDS. `discovered`: accessible to the service's identity, or read by earlier scans.",
     }),
-    state: z.enum(["active", "removing"]).meta({ description: "removing: its DELETE did not finish; repeat it." }),
-    watched: z.boolean().meta({ description: "Whether scans read it." }),
+    state: z
+      .enum(["active", "removing"])
+      .meta({ description: "`removing`: its DELETE did not finish; repeat the call." }),
+    watched: z.boolean().meta({ description: "Whether scans read the subscription." }),
     outOfScopeSince: z.iso.datetime().nullable().meta({
       description:
-        "When it left the scope: since then what is known of it is in no count and no score. Null while it is watched.",
+        "Time when the subscription left the scope. Its assets are not counted since then. Null while it is watched.",
     }),
-    addedAt: z.iso.datetime().nullable().meta({ description: "When it was added; null where nobody added it." }),
-    addedBy: z.string().nullable().meta({ description: "Who added it; null where nobody did." }),
+    addedAt: z.iso
+      .datetime()
+      .nullable()
+      .meta({ description: "Time when the subscription was added. Null if it was not added." }),
+    addedBy: z
+      .string()
+      .nullable()
+      .meta({ description: "Person who added the subscription. Null if it was not added." }),
     lastScan: z
       .object({
         scanId: z.string(),
-        status: z.enum(SCAN_STATUSES).meta({ description: "How that scan ended." }),
+        status: z.enum(SCAN_STATUSES).meta({ description: "Result of the scan." }),
         finishedAt: z.iso.datetime(),
       })
       .nullable()
-      .meta({ description: "The last scan of it that is over, with that scan's status." }),
+      .meta({ description: "Last completed scan of the subscription, with its status." }),
     lastFailure: VaultFailure.nullable().meta({
-      description: "Why the last scan could not list its vaults, and what to do about it; null where it could.",
+      description: "Why the last scan could not list the vaults, and how to fix it. Null when it could.",
     }),
     counts: z.object({
       vaults: count,
-      vaultsUnreadable: count.meta({ description: "Of which the last scan could read no list." }),
+      vaultsUnreadable: count.meta({ description: "Number of vaults of which the last scan could read no list." }),
       assets: count,
-      vaultsWithEvents: count.meta({ description: "Of which an event has arrived, such as that of a new version." }),
+      vaultsWithEvents: count.meta({ description: "Number of vaults that have sent an event, such as a new version." }),
     }),
     etag: z.string(),
   })
@@ -51,14 +61,14 @@ export const Subscription = z
 
 export const Watching = z
   .object({
-    watchAll: z.boolean().meta({ description: "The setting watchAll." }),
-    subscriptions: count.meta({ description: "How many are watched, as far as is known." }),
+    watchAll: z.boolean().meta({ description: "Value of the setting watchAll." }),
+    subscriptions: count.meta({ description: "Number of watched subscriptions, as far as known." }),
     message: z.string(),
   })
-  .meta({ id: "Watching", description: "What the next scan reads." });
+  .meta({ id: "Watching", description: "Scope of the next scan." });
 
 export const AddedSubscription = Subscription.extend({
-  watching: Watching.meta({ description: "What the next scan reads." }),
+  watching: Watching.meta({ description: "Scope of the next scan." }),
 }).meta({ id: "AddedSubscription" });
 
 export const NewSubscription = z
@@ -73,7 +83,7 @@ export const RemoveQuery = z.strictObject({
     .enum(["true", "false"])
     .transform((value) => value === "true")
     .optional()
-    .meta({ description: "`true`: what is known of its vaults and assets is forgotten at once." }),
+    .meta({ description: "`true` deletes the data of its vaults and assets at once." }),
 });
 
 export const RemovedSubscription = z
@@ -83,17 +93,17 @@ export const RemovedSubscription = z
       .object({
         outcome: z.enum(["removed", "kept", "outOfScope"]).meta({
           description:
-            "What became of its vaults and assets. kept: it goes on being watched. outOfScope: they left counts, score and alerts, and are forgotten after outOfScopeRetentionDays. removed: they are forgotten.",
+            "Effect on its vaults and assets. `kept`: the subscription stays watched. `outOfScope`: they left counts, score and alerts, and are deleted after outOfScopeRetentionDays. `removed`: they were deleted.",
         }),
-        vaults: count.meta({ description: "Vaults that left." }),
-        assets: count.meta({ description: "Assets that left." }),
+        vaults: count.meta({ description: "Number of vaults that left the scope." }),
+        assets: count.meta({ description: "Number of assets that left the scope." }),
       })
-      .meta({ description: "What became of what was known of it." }),
+      .meta({ description: "Effect on stored data." }),
     warning: z
       .string()
       .nullable()
-      .meta({ description: "What somebody should know who narrows the scope; null where nothing left." }),
-    watching: Watching.meta({ description: "What the next scan reads." }),
+      .meta({ description: "Warning about the reduced scope. Null when nothing left the scope." }),
+    watching: Watching.meta({ description: "Scope of the next scan." }),
   })
   .meta({ id: "RemovedSubscription" });
 
@@ -107,7 +117,7 @@ export const removedWarning = ({ outcome, vaults, assets }: RemovedInventory): s
   outcome === "outOfScope" ? narrowed(vaults, assets) : null;
 
 const Moving = z.object({
-  subscriptions: count.meta({ description: "How many subscriptions." }),
+  subscriptions: count.meta({ description: "Number of subscriptions." }),
   vaults: count,
   assets: count,
   largest: z
@@ -117,12 +127,12 @@ const Moving = z.object({
 
 export const ScopeChange = z
   .object({
-    leaves: Moving.meta({ description: "What is not watched any more." }),
-    returns: Moving.meta({ description: "What is watched again." }),
+    leaves: Moving.meta({ description: "Subscriptions that are no longer watched." }),
+    returns: Moving.meta({ description: "Subscriptions that are watched again." }),
     warning: z
       .string()
       .nullable()
-      .meta({ description: "What somebody should know who narrows the scope; null where nothing leaves." }),
+      .meta({ description: "Warning about the reduced scope. Null when nothing leaves the scope." }),
   })
   .meta({ id: "ScopeChange" });
 
@@ -148,28 +158,31 @@ export const scopeChangeView = ({ leaves, returns }: Change): z.infer<typeof Sco
 export const ConnectionTest = z
   .object({
     subscriptionId: z.string(),
-    ok: z.boolean().meta({ description: "Whether every step worked." }),
+    ok: z.boolean().meta({ description: "Whether every step passed." }),
     testedAt: z.iso.datetime(),
-    sampledVaults: z.array(z.string()).meta({ description: "Resource ids of the vaults whose lists were tried." }),
+    sampledVaults: z.array(z.string()).meta({ description: "Resource IDs of the tested vaults." }),
     steps: z.array(
       z.object({
-        step: z.enum(STEPS).meta({ description: "What was tried." }),
-        resource: z.string().meta({ description: "Resource id of what it was tried on." }),
+        step: z.enum(STEPS).meta({ description: "Operation that was tested." }),
+        resource: z.string().meta({ description: "Resource ID of the tested resource." }),
         ok: z.boolean(),
-        code: z.string().nullable().meta({ description: "As of failed vaults in scans; null where it worked." }),
+        code: z
+          .string()
+          .nullable()
+          .meta({ description: "Failure, as in the failed vaults of scans. Null when the step passed." }),
         detail: z.string().nullable(),
         remedy: z
           .object({
-            text: z.string().meta({ description: "What to do, in a sentence." }),
+            text: z.string().meta({ description: "How to fix the problem, in a sentence." }),
             roleDefinition: z
               .object({ name: z.string(), id: z.string() })
               .nullable()
-              .meta({ description: "The role whose assignment mends it; null where no role would." }),
-            scope: z.string().meta({ description: "Resource id of what to change." }),
+              .meta({ description: "Role that fixes the problem when assigned. Null if no role does." }),
+            scope: z.string().meta({ description: "Resource ID of the resource to change." }),
             azCliCommand: z
               .string()
               .nullable()
-              .meta({ description: "The command that does it; null where none does." }),
+              .meta({ description: "Command that fixes the problem. Null if there is none." }),
           })
           .nullable(),
       }),

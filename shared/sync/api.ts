@@ -19,7 +19,7 @@ import {
 
 const instant = z.iso.datetime();
 const providerIds = PROVIDERS.map(({ id }) => id) as [string, ...string[]];
-const targetProvider = z.enum(providerIds).meta({ description: "The provider of the target." });
+const targetProvider = z.enum(providerIds).meta({ description: "Provider of the target." });
 const services = PROVIDERS.map((one) => `\`${one.id}\`: ${Object.keys(one.services).join(", ")}`).join("; ");
 
 export const recordParams = z.strictObject({ record_id: z.string() });
@@ -27,15 +27,15 @@ export const providerParams = z.strictObject({ provider: z.string() });
 
 const changeable = {
   scheduleHours: z.int().min(1).max(720).meta({
-    description: "How often the target is looked at, in hours. A new version is copied at once when it is heard of.",
+    description: "Hours between checks of the target. New versions are copied as soon as the service learns of them.",
   }),
-  enabled: z.boolean().meta({ description: "false pauses the record." }),
+  enabled: z.boolean().meta({ description: "`false` pauses the record." }),
   onDrift: z.enum(ON_DRIFT).meta({
     description:
-      "What becomes of a target that somebody else changed or deleted: `overwrite` mends it, `report` only says so.",
+      "How to handle a target that someone else changed or deleted: `overwrite` restores it, `report` only reports it.",
   }),
   adopt: z.boolean().meta({
-    description: "Takes over a target that exists and was not made by this record: its value is overwritten.",
+    description: "`true` takes over an existing target that this record did not create and overwrites its value.",
   }),
 };
 
@@ -44,25 +44,25 @@ const place = {
     .string()
     .min(1)
     .max(256)
-    .meta({ description: "A key vault of the inventory, by its name or address.", example: "kv-payments-prod" }),
+    .meta({ description: "Key vault of the inventory, by name or address.", example: "kv-payments-prod" }),
   sourceSecret: z
     .string()
     .regex(/^[0-9a-zA-Z-]{1,127}$/, "must be a secret's name: 1 to 127 letters, digits and hyphens")
-    .meta({ description: "The secret's name there.", example: "sql-password" }),
+    .meta({ description: "Name of the secret in the key vault.", example: "sql-password" }),
   targetProvider,
   targetService: z
     .string()
     .min(1)
     .max(64)
-    .meta({ description: `The service of the provider. ${services}.` }),
+    .meta({ description: `Service of the provider. ${services}.` }),
   targetName: z
     .string()
     .min(1)
     .max(2048)
-    .meta({ description: "The secret's name there.", example: "payments/sql-password" }),
+    .meta({ description: "Name of the secret at the target.", example: "payments/sql-password" }),
   targetRegion: z.string().min(1).max(256).meta({
     description:
-      "Where in the provider: a region such as eu-west-1; for azure the name of the key vault to write to. Left out, the one that the provider is configured with.",
+      "Location at the provider: a region such as eu-west-1, or for azure the name of the target key vault. Default: the location in the provider's configuration.",
     example: "eu-west-1",
   }),
 };
@@ -84,7 +84,7 @@ export const SyncRecordChange = z
   .partial()
   .meta({
     id: "SyncRecordChange",
-    description: "Any subset. Source and target stay what they are: another one is another record.",
+    description: "Any subset of the fields. Source and target can't be changed; create another record instead.",
   });
 export type SyncRecordChange = z.output<typeof SyncRecordChange>;
 
@@ -93,31 +93,31 @@ const FailureView = z
     code: z.string().meta({ example: "accessDenied" }),
     side: z
       .enum(["source", "target", "service"])
-      .meta({ description: "Where it failed: at the source, at the target, or in this service." }),
+      .meta({ description: "Where the run failed: at the source, at the target, or in this service." }),
     message: z.string(),
-    remedy: z.string().meta({ description: "What to do about it." }),
-    providerCode: z.string().nullable().meta({ description: "What the provider itself calls it." }),
+    remedy: z.string().meta({ description: "How to fix the problem." }),
+    providerCode: z.string().nullable().meta({ description: "Error code of the provider." }),
     since: instant,
   })
   .meta({ id: "SyncFailure" });
 
 const state = z.enum(STATES).meta({
   description:
-    "`new`: not run yet. `inSync`: the target held the source's version at the last look. `pending`: a run is due. `drifted`: the target was changed by somebody else and is left so. `failing`: the last run failed. `paused`: not enabled.",
+    "`new`: not run yet. `inSync`: the last check found the current version at the target. `pending`: a run is due. `drifted`: someone else changed the target, and it is left unchanged. `failing`: the last run failed. `paused`: disabled.",
 });
 const drift = z.enum(["none", "found", "unknown"]).meta({
-  description: "`unknown` where the provider can't tell what a target holds.",
+  description: "`unknown` when the provider does not report what a target holds.",
 });
 
 const status = {
   recordId: z.string(),
   state,
   drift,
-  lastCheckedAt: instant.nullable().meta({ description: "When a run last ended well." }),
-  lastSyncedAt: instant.nullable().meta({ description: "When the target was last written." }),
-  lastSourceVersion: z.string().nullable().meta({ description: "The version of the source that was last written." }),
+  lastCheckedAt: instant.nullable().meta({ description: "Time of the last successful run." }),
+  lastSyncedAt: instant.nullable().meta({ description: "Time of the last write to the target." }),
+  lastSourceVersion: z.string().nullable().meta({ description: "Source version that was last written." }),
   targetMark: z.string().nullable().meta({
-    description: "The mark it was written under, which follows from the record and the source's version.",
+    description: "Ownership marker of the write, derived from the record and the source version.",
   }),
   nextRunAt: instant.nullable(),
   failure: FailureView.nullable(),
@@ -130,9 +130,12 @@ export const SyncRecordView = z
     targetRegion: z
       .string()
       .nullable()
-      .meta({ description: "Where in the provider; null: where the provider is configured to.", example: "eu-west-1" }),
+      .meta({
+        description: "Location at the provider. Null: the location in the provider's configuration.",
+        example: "eu-west-1",
+      }),
     ...changeable,
-    targetOwned: z.boolean().meta({ description: "Whether this record made the target or took it over." }),
+    targetOwned: z.boolean().meta({ description: "Whether this record created the target or took it over." }),
     createdAt: instant,
     createdBy: z.string(),
     updatedAt: instant,
@@ -144,8 +147,8 @@ export const SyncRecordView = z
 export const SyncStatus = z
   .object({
     ...status,
-    running: z.boolean().meta({ description: "Whether a run is under way now." }),
-    failedRuns: z.int().meta({ description: "Runs in a row that failed." }),
+    running: z.boolean().meta({ description: "Whether a run is in progress." }),
+    failedRuns: z.int().meta({ description: "Number of consecutive failed runs." }),
     etag: z.string(),
   })
   .meta({ id: "SyncStatus" });
@@ -159,24 +162,29 @@ export const SyncPlan = z
     recordId: z.string(),
     action: z.enum(["none", "write", "restore", "report", "blocked"]).meta({
       description:
-        "`write`: the source's value would be written. `restore`: the version that holds it would be made current again, without a value. `report`: the target differs and would be left. `blocked`: see failure.",
+        "`write`: writes the value of the source. `restore`: makes the version with that value current again, without reading it. `report`: the target differs and is left unchanged. `blocked`: see failure.",
     }),
-    reason: z.string().meta({ description: "Why, in a sentence." }),
-    undelete: z.boolean().meta({ description: "The target is deleted and would be brought back first." }),
-    adopt: z.boolean().meta({ description: "The target is not ours and would be taken over first." }),
+    reason: z.string().meta({ description: "Reason, in a sentence." }),
+    undelete: z.boolean().meta({ description: "True when the target is deleted and would be recovered first." }),
+    adopt: z
+      .boolean()
+      .meta({ description: "True when the target is not owned by this record and would be taken over first." }),
     sourceVersion: z
       .string()
       .nullable()
-      .meta({ description: "The newest version of the source; null where it can't be read." }),
+      .meta({ description: "Newest version of the source. Null when it can't be read." }),
     target: z
       .object({
-        exists: z.boolean().meta({ description: "Whether there is such a target." }),
-        ownedBy: z.string().nullable().meta({ description: "The sync record whose mark it carries." }),
-        holdsSourceVersion: z.boolean().nullable().meta({ description: "null where the provider can't tell." }),
+        exists: z.boolean().meta({ description: "Whether the target exists." }),
+        ownedBy: z
+          .string()
+          .nullable()
+          .meta({ description: "Sync record that owns the target, from its ownership marker." }),
+        holdsSourceVersion: z.boolean().nullable().meta({ description: "Null when the provider does not report it." }),
         deletedUntil: z
           .string()
           .nullable()
-          .meta({ description: "Until when a deleted target can be brought back; null where it is not deleted." }),
+          .meta({ description: "Time until which a deleted target can be recovered. Null when it is not deleted." }),
       })
       .nullable(),
     failure: FailureView.omit({ since: true }).nullable(),
@@ -187,18 +195,15 @@ export const SyncEntryView = z
   .object({
     entryId: z.string(),
     recordId: z.string(),
-    kind: z.enum(ENTRY_KINDS).meta({ description: "What happened." }),
+    kind: z.enum(ENTRY_KINDS).meta({ description: "Kind of event." }),
     at: instant,
-    source: z.string().meta({ description: "The key vault's secret, as `<vault>/<secret>`." }),
+    source: z.string().meta({ description: "Source secret, as `<vault>/<secret>`." }),
     target: z.string(),
-    sourceVersion: z
-      .string()
-      .nullable()
-      .meta({ description: "The version of the source that it was about; null where none was." }),
+    sourceVersion: z.string().nullable().meta({ description: "Source version. Null when the event has none." }),
     targetVersion: z
       .string()
       .nullable()
-      .meta({ description: "What the provider calls the version that was written; null where nothing was." }),
+      .meta({ description: "Version ID at the provider. Null when nothing was written." }),
     failure: FailureView.nullable(),
   })
   .meta({ id: "SyncHistoryEntry" });
@@ -232,30 +237,32 @@ export const ProviderChange = z
     ),
     expiresOn: instant.nullable().optional().meta({
       description:
-        "When the credentials end, where that is known: the alert serviceCredentialExpiry tells of it before. Left out, the end of the saved credentials stays; null takes it away.",
+        "Expiry date of the credentials, for alerts of type serviceCredentialExpiry. If omitted, the saved date is kept; null removes it.",
     }),
   })
   .meta({
     id: "SyncProviderChange",
-    description: `What the provider takes: ${described.join("; ")}. Members that are secret may be left out to keep the saved ones, unless a member changes that decides where they are sent.`,
+    description: `Configuration of the provider: ${described.join("; ")}. Secret fields can be omitted to keep the saved values, unless a field changes that decides where they are sent.`,
   });
 export type ProviderChange = z.output<typeof ProviderChange> & Record<string, unknown>;
 
 export const ProviderView = z
   .object({
-    provider: z.string().meta({ description: "The provider's id." }),
+    provider: z.string().meta({ description: "ID of the provider." }),
     title: z.string(),
-    services: z.array(z.string()).meta({ description: "Its services that can be a targetService." }),
-    configured: z.boolean().meta({ description: "True too where there is nothing to configure." }),
-    settings: z
-      .record(z.string(), z.unknown())
-      .meta({ description: "What it is configured with, without its secrets." }),
-    secretsSet: z.array(z.string()).meta({ description: "The secret members that are set; never a value." }),
+    services: z.array(z.string()).meta({ description: "Services that can be used as targetService." }),
+    configured: z.boolean().meta({ description: "True also if the provider needs no configuration." }),
+    settings: z.record(z.string(), z.unknown()).meta({ description: "Configuration without secrets." }),
+    secretsSet: z
+      .array(z.string())
+      .meta({ description: "Names of the secret fields that are set. Never their values." }),
     expiresOn: instant.nullable(),
     refusedAt: instant.nullable().meta({
-      description: "When the provider refused the credentials. They are not tried again until they change.",
+      description: "Time when the provider rejected the credentials. They are not used again until they change.",
     }),
-    checkedAt: instant.nullable().meta({ description: "When the credentials were last tried; null before." }),
+    checkedAt: instant
+      .nullable()
+      .meta({ description: "Time of the last test of the credentials. Null before the first." }),
     updatedAt: instant.nullable(),
     updatedBy: z.string().nullable(),
     etag: z.string().nullable(),
