@@ -451,7 +451,7 @@ const replaceAlertOwners = endpoint({
   tag,
   access: "admin",
   tier: "core",
-  query: previewQuery("the table as it is."),
+  query: previewQuery("the current list."),
   body: NewOwners,
   conditional: true,
   example: {

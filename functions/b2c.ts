@@ -19,8 +19,7 @@ import { endpoint, poison, queue, timer } from "./kit.ts";
 const tag = "B2C";
 const TENANTS = "b2c/tenants";
 /** What began under a licence stays to be seen and ended. */
-const STAYS_OPEN =
-  "Without a PRO licence it goes on answering for tenants that there are, and is 403 where there is none.";
+const STAYS_OPEN = "Without a PRO license, existing tenants can still be read; if there are none, returns 403.";
 
 const registerTenant = endpoint({
   name: "registerB2cTenant",

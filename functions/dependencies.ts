@@ -64,9 +64,9 @@ const getBlastRadius = endpoint({
   name: "getBlastRadius",
   method: "GET",
   route: `${DEPENDENCIES}/blast-radius/{secret_id}`,
-  summary: "What a rotation of an asset would touch",
+  summary: "Get the blast radius of an asset",
   description:
-    "A score with what makes it so, who uses the asset and what a rotation does to each, and the same as a graph. An asset that nobody is known to use has the score 0: see what could not be looked into before you believe it.",
+    "Returns a score with its drivers, the consumers of the asset, the effect of a rotation on each, and a graph. An asset without known consumers has the score 0: check which resources could not be read before you rely on it.",
   tag,
   access: "user",
   tier: "pro",

@@ -9,7 +9,7 @@ const rotateAsset = endpoint({
   route: "api/assets/dependencies/rotate/{secret_id}",
   summary: "Rotate a secret with all that use it",
   description:
-    "Gives a secret a new value, has those who use it take it, one after the other, and sees that each holds it; the first that does not has everything put back. A secret that holds an application's client secret for certain is rotated as that one; any other needs newValue or generate. It goes on by itself; follow it with GET /api/automation/rotation/rotations/{rotation_id}.",
+    "Writes a new value, refreshes the consumers one after the other, and verifies that each has the new value. If one fails, everything is rolled back. A secret that certainly holds an application's client secret is rotated as that client secret; any other secret requires newValue or generate. The rotation runs in the background; follow it with GET /api/automation/rotation/rotations/{rotation_id}.",
   tag: "Dependencies",
   access: "admin",
   tier: "pro",

@@ -102,7 +102,7 @@ const putCopies = endpoint({
   route: `${route}/copies`,
   summary: "Set which secret variables are copies of key vault secrets",
   description:
-    "DevOps shows no secret's value, so that nobody can find that out. They become consumers of the secret: a full-stack rotation writes its new value into them. 409 serviceVault for the service's own key vault.",
+    "Azure DevOps never returns secret values, so the service can't detect copies. The variables become consumers of the secret: a full-stack rotation updates them. Returns 409 serviceVault for the service's own key vault.",
   tag,
   access: "admin",
   tier: "core",

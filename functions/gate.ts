@@ -58,7 +58,10 @@ function translate(error: unknown): Problem | undefined {
     return retryLater("unavailable", `${error.message} ${error.remedy}`, error.retryAfterSeconds ?? RETRY_SECONDS);
   }
   if (error instanceof RowChanged)
-    return new Problem("conflict", "Somebody else changed this at the same time. Read it again and repeat.");
+    return new Problem(
+      "conflict",
+      "Another request changed this resource at the same time. Read it again and repeat the request.",
+    );
   if (isUnclear(error)) {
     return retryLater(
       "unavailable",

@@ -30,8 +30,7 @@ const tag = "Sync";
 const RECORDS = "api/automation/sync/records";
 const PROVIDER = "api/automation/sync/providers";
 /** What began under a licence stays to be seen and ended. */
-const STAYS_OPEN =
-  "Without a PRO licence it goes on answering for records that there are, and is 403 where there is none.";
+const STAYS_OPEN = "Without a PRO license, existing records can still be read; if there are none, returns 403.";
 
 const createRecord = endpoint({
   name: "createSyncRecord",

@@ -63,7 +63,7 @@ export const SignOut = z
   })
   .refine(({ everywhere, apiTokens }) => everywhere || !apiTokens, {
     path: ["apiTokens"],
-    error: "stands only beside everywhere: true",
+    error: "requires everywhere: true",
   })
   .meta({ id: "SignOut" });
 
@@ -81,11 +81,9 @@ export const PasswordChange = z
 
 export const PasswordChanged = z
   .object({
-    passwordChanged: z
-      .literal(true)
-      .meta({
-        description: "Always true. All tokens and sessions that were created with the old password have ended.",
-      }),
+    passwordChanged: z.literal(true).meta({
+      description: "Always true. All tokens and sessions that were created with the old password have ended.",
+    }),
   })
   .meta({ id: "PasswordChanged" });
 

@@ -394,11 +394,9 @@ export const snoozeView = (snooze: SnoozeRecord): z.infer<typeof Snooze> => ({
 });
 export const NewSnooze = z
   .strictObject({
-    ruleId: ulid
-      .optional()
-      .meta({
-        description: "Required with assetId. With filters and without ruleId, the snooze applies to every rule.",
-      }),
+    ruleId: ulid.optional().meta({
+      description: "Required with assetId. With filters and without ruleId, the snooze applies to every rule.",
+    }),
     assetId: z
       .string()
       .min(1)

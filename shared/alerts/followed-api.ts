@@ -81,21 +81,16 @@ export const openAlertView = (alert: OpenAlert): z.infer<typeof OpenAlertEntry> 
 
 export const AlertPreview = z
   .object({
-    total: z
-      .int()
-      .nullable()
-      .meta({
-        description:
-          "Number of alerts that would be sent now. Null when only a lower bound is known; see `totalAtLeast`.",
-      }),
+    total: z.int().nullable().meta({
+      description:
+        "Number of alerts that would be sent now. Null when only a lower bound is known; see `totalAtLeast`.",
+    }),
     totalAtLeast: z.int().optional().meta({ description: "True when one message can't hold all alerts." }),
     items: z.array(AlertItem).meta({ description: "The first 100 alerts, most urgent first." }),
-    isFirst: z
-      .boolean()
-      .meta({
-        description:
-          "True when the rule has never sent an alert, so its next evaluation reports everything that applies.",
-      }),
+    isFirst: z.boolean().meta({
+      description:
+        "True when the rule has never sent an alert, so its next evaluation reports everything that applies.",
+    }),
     evaluatedAt: instant
       .nullable()
       .meta({ description: "Time of the next evaluation. Null while the rule is disabled." }),

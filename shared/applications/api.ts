@@ -97,7 +97,7 @@ export const Application = z
     federated: z.array(FederatedCredential).nullable().meta({
       description: "Federated credentials, cached for a day. Null until the application is requested by its ID.",
     }),
-    rotatable: z.boolean().meta({ description: "Whether nothing is known that stands in the way of a rotation." }),
+    rotatable: z.boolean().meta({ description: "Whether the application can be rotated, as far as known." }),
     reasons: z
       .array(z.object({ code: z.enum(REASONS), message: z.string() }))
       .meta({ description: "Reasons why the application can't be rotated, and how to fix them." }),

@@ -145,7 +145,7 @@ export function createApplications(
   }
 
   async function skip(mode: RunRecord["mode"], caller: Caller): Promise<void> {
-    log.info("Applications are not discovered: there is no PRO licence", { mode });
+    log.info("Application discovery skipped: no PRO license", { mode });
     // Once a day is enough to say so.
     if (mode !== "full") return;
     const details = { mode, reason: "licenseRequired" };

@@ -156,7 +156,7 @@ async function read(
         fail("changes", error);
         return { wanted: new Map(), state, failures };
       }
-      deps.log.warn("What changed can't be asked for; all applications are listed", { code: error.code });
+      deps.log.warn("Application changes are not available; listing all applications", { code: error.code });
       delete state.deltaLink;
     }
   }

@@ -30,7 +30,7 @@ const MESSAGES: Record<ReasonCode, string> = {
   notOwner:
     "The service's identity has Application.ReadWrite.OwnedBy and is no owner of the application. Add its service principal as an owner.",
   noRoomForSecret:
-    "Applications with personal accounts hold at most two client secrets, and it has two that are valid. Remove the one that nobody uses.",
+    "Applications for personal accounts can hold two client secrets, and this one has two valid ones. Remove the unused one.",
   expiredSecretInTheWay:
     "Applications with personal accounts hold at most two client secrets, and it has two, an expired one among them. Rotate with removeExpired: true, or remove that.",
   forbiddenByPolicy: "A policy of the tenant allows it no new client secrets.",

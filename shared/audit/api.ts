@@ -18,15 +18,10 @@ const filters = {
     .regex(EVENT_TYPE, "must be an event type such as user.signedIn")
     .optional()
     .meta({ description: "Events of this type only.", example: "user.signedIn" }),
-  actor: z
-    .string()
-    .min(1)
-    .max(256)
-    .optional()
-    .meta({
-      description: "Actions of this username only, not case-sensitive; also `anonymous` and `system`.",
-      example: "admin",
-    }),
+  actor: z.string().min(1).max(256).optional().meta({
+    description: "Actions of this username only, not case-sensitive; also `anonymous` and `system`.",
+    example: "admin",
+  }),
 };
 
 export const ListQuery = z.strictObject({ ...filters, ...pageParameters });

@@ -30,19 +30,20 @@ export const AuditEntry = z
     }),
     address: z.string().optional().meta({ description: "The client's address; IPv6 as its /64." }),
     requestId: z.string(),
-    target: z
-      .object({ type: z.string().meta({ description: "What kind of thing it was done to." }), id: z.string() })
-      .optional(),
+    target: z.object({ type: z.string().meta({ description: "Type of the target." }), id: z.string() }).optional(),
     before: z
       .unknown()
       .optional()
-      .meta({ description: "What was there before; absent where that says nothing. Never a secret." }),
+      .meta({ description: "State before the change. Absent when not applicable. Never a secret." }),
     after: z
       .unknown()
       .optional()
-      .meta({ description: "What is there now; absent where that says nothing. Never a secret." }),
-    details: z.unknown().optional().meta({ description: "What else there is to say of it." }),
-    count: z.int().min(1).meta({ description: "How many times: repeats of a refusal within a minute are one entry." }),
+      .meta({ description: "State after the change. Absent when not applicable. Never a secret." }),
+    details: z.unknown().optional().meta({ description: "Additional details." }),
+    count: z
+      .int()
+      .min(1)
+      .meta({ description: "Number of occurrences. Repeated rejections within a minute are one entry." }),
     lastOccurredAt: z.string().optional().meta({ description: "The last repeat, where count is above 1." }),
   })
   .meta({ id: "AuditEntry" });

@@ -251,7 +251,7 @@ async function tried<A>(
   const { target } = route;
   if (route.paged) {
     if (pagesAsked.has(url)) throw malformedAnswer(target, "the pages of the list lead in a circle");
-    if (pagesAsked.size === MOST_PAGES) throw malformedAnswer(target, `the list goes on after ${MOST_PAGES} pages`);
+    if (pagesAsked.size === MOST_PAGES) throw malformedAnswer(target, `the list has more than ${MOST_PAGES} pages`);
     pagesAsked.add(url);
   }
   let waited = 0;

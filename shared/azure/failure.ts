@@ -121,7 +121,7 @@ export function failureOfAnswer(answer: FailedAnswer, target: CallTarget, now = 
 
   if (status === 429 || (status === 503 && retryAfterSeconds !== undefined)) {
     return failure("throttled", target, `the service answered ${status}, too many requests`, {
-      remedy: "Nothing to mend: the next scan tries again. If it stays, lower discoveryMaxWorkers.",
+      remedy: "No action needed: the next scan retries. If it persists, lower discoveryMaxWorkers.",
       retryAfterSeconds,
       cloudCode,
     });
@@ -140,8 +140,8 @@ export function failureOfAnswer(answer: FailedAnswer, target: CallTarget, now = 
     });
   }
   if (status === 409) {
-    return failure("conflict", target, "another change of it is under way", {
-      remedy: "Nothing to mend: it is tried again. If it stays, see who else changes this resource.",
+    return failure("conflict", target, "another change of this resource is in progress", {
+      remedy: "No action needed: the service retries. If it persists, check who else changes this resource.",
       cloudCode,
     });
   }

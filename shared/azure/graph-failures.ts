@@ -9,7 +9,7 @@ export function graphFailure(answer: FailedAnswer, target: CallTarget): CloudFai
   const cloudCode = shortCode(body);
   if (status === 429) {
     return failure("throttled", target, "the service answered 429, too many requests", {
-      remedy: "Nothing to mend: it is tried again later.",
+      remedy: "No action needed: the service retries later.",
       retryAfterSeconds: retryAfter(answer),
       cloudCode,
     });
@@ -22,14 +22,14 @@ export function graphFailure(answer: FailedAnswer, target: CallTarget): CloudFai
     });
   }
   if (cloudCode === "Directory_ConcurrencyViolation" || /concurrent requests being made/i.test(body)) {
-    return failure("concurrency", target, "another write to the tenant was under way", {
-      remedy: "Nothing to mend: it was not done and is tried again later.",
+    return failure("concurrency", target, "another write to the tenant was in progress", {
+      remedy: "No action needed: nothing was changed, and the service retries later.",
       cloudCode,
     });
   }
   if (cloudCode === "resyncRequired" || cloudCode === "syncStateNotFound" || status === 410) {
     return failure("resyncRequired", target, "what changed since then is not known any more", {
-      remedy: "Nothing to mend: everything is listed again.",
+      remedy: "No action needed: the service lists everything again.",
       cloudCode,
     });
   }
@@ -40,7 +40,7 @@ function refusedWrite(body: string, cloudCode: string | undefined, target: CallT
   if (cloudCode === "CredentialInvalidLifetimeAsPerAppPolicy") {
     return failure("lifetimePolicy", target, "a policy allows new secrets for a shorter time only", {
       remedy:
-        "Choose a shorter validity, or give the service's identity the application permission Policy.Read.ApplicationConfiguration of Microsoft Graph, with which it keeps to the policy by itself.",
+        "Choose a shorter validity, or grant the service's identity the Microsoft Graph application permission Policy.Read.ApplicationConfiguration, so that the service can follow the policy.",
       cloudCode,
     });
   }
@@ -53,7 +53,7 @@ function refusedWrite(body: string, cloudCode: string | undefined, target: CallT
   // Applications with personal accounts may have two secrets; the texts of that refusal differ, its code is not documented.
   if (cloudCode === "Directory_ResourceSizeExceeded" || /maximum of \d+|credential limit/i.test(body)) {
     return failure("noRoomForSecret", target, "the application holds as many credentials as it may", {
-      remedy: "Remove a secret that nobody uses from the application.",
+      remedy: "Remove an unused secret from the application.",
       cloudCode,
     });
   }

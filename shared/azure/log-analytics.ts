@@ -70,7 +70,7 @@ export function createLogAnalytics(services: CloudServices): LogAnalytics {
           failureOf: ({ status }) =>
             status === 504
               ? failure("timedOut", target, `the query took longer than ${QUERY_SECONDS} s`, {
-                  remedy: "Nothing to mend: the next reading asks for a shorter time.",
+                  remedy: "No action needed: the next run queries a shorter period.",
                 })
               : undefined,
           log,
@@ -91,7 +91,7 @@ export function createLogAnalytics(services: CloudServices): LogAnalytics {
       return {
         rows,
         incomplete: failure("incomplete", target, "only a part of the rows was answered", {
-          remedy: "Nothing to mend: what is missing is asked for again with the next reading.",
+          remedy: "No action needed: the next run queries the missing period again.",
           cloudCode: codeOf(result.partialError.code),
         }),
       };

@@ -75,7 +75,7 @@ function refusal(answer: Awaited<ReturnType<typeof requestToken>>, target: CallT
   const code = errorAnswer.safeParse(body).data?.error_codes[0];
   if (status === 429) {
     return failure("throttled", target, "the service answered 429, too many requests", {
-      remedy: "Nothing to mend: it is tried again later.",
+      remedy: "No action needed: the service retries later.",
       retryAfterSeconds: retryAfter({ status, body: "", header }),
     });
   }

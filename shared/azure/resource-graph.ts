@@ -66,7 +66,7 @@ export function createResourceGraph(arm: Arm): ResourceGraph {
           throw malformedAnswer(target, "rows are missing from the answer");
         }
         if (skipToken !== undefined && (seen.has(skipToken) || seen.size * PER_PAGE >= MOST_ROWS)) {
-          throw malformedAnswer(target, "the pages of the answer do not come to an end");
+          throw malformedAnswer(target, "the pages of the response do not end");
         }
         seen.add(skipToken ?? "");
       } while (skipToken !== undefined);

@@ -38,12 +38,10 @@ const members = {
       "Client secret of the application: the value, not its ID. Stored in the service's key vault and never returned.",
     writeOnly: true,
   }),
-  clientSecretExpiresOn: instant
-    .nullable()
-    .meta({
-      description:
-        "Expiry date of the client secret. Alerts are sent 30, 14 and 3 days before. Default: the date from the tenant.",
-    }),
+  clientSecretExpiresOn: instant.nullable().meta({
+    description:
+      "Expiry date of the client secret. Alerts are sent 30, 14 and 3 days before. Default: the date from the tenant.",
+  }),
   autoDiscover: z.boolean().meta({ description: "Whether credentials are discovered on a schedule." }),
   discoveryIntervalHours: z.int().min(1).max(720).meta({ description: "Hours between discoveries." }),
 };

@@ -191,7 +191,7 @@ export function createB2c(deps: {
   }
 
   async function sayUnlicensed(): Promise<void> {
-    log.warn("B2C tenants are due and left alone: there is no PRO licence");
+    log.warn("B2C discovery skipped: no PRO license");
     const day = clock.now().toISOString().slice(0, 10);
     if ((await tables.get(Notices, TENANTS, LICENCE_NOTICE))?.day === day) return;
     await audit.append({

@@ -194,7 +194,7 @@ export function createRegistry(deps: {
     const { row, broken } = await look(tenantId);
     if (broken) throw tampered(tenantId);
     if (row?.removing) {
-      throw new Problem("conflict", "What was found in this tenant is still being removed. Repeat it in a minute.");
+      throw new Problem("conflict", "The data of this tenant is still being removed. Repeat the request in a minute.");
     }
     if (row) throw new Problem("alreadyExists", `The tenant ${tenantId} is registered. Change it with PUT.`);
   }

@@ -120,7 +120,7 @@ export function createRemoval(deps: {
         } catch (error) {
           // It has left the registry; the message does what is left.
           if (!(error instanceof VaultBusy || error instanceof CloudFailure || isConflict(error))) throw error;
-          log.warn("What was found in a B2C tenant is removed a little later", { tenantId, reason: error.name });
+          log.warn("Removal of B2C tenant data is delayed", { tenantId, reason: error.name });
         }
       });
     },

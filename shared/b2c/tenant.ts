@@ -45,10 +45,10 @@ export type List = (typeof LISTS)[number];
 
 /** Credentials in the inventory, by kind; `expiring` are those of the status warning or critical. */
 export const Counts = z.object({
-  applications: z.int().meta({ description: "Of applications: their client secrets and certificates." }),
-  policyKeys: z.int().meta({ description: "Of custom policies: their keys." }),
+  applications: z.int().meta({ description: "Client secrets and certificates of applications." }),
+  policyKeys: z.int().meta({ description: "Keys of custom policies." }),
   identityProviders: z.int().meta({ description: "Of identity providers." }),
-  expiring: z.int().meta({ description: "Those of the status warning or critical." }),
+  expiring: z.int().meta({ description: "Credentials with status warning or critical." }),
 });
 export type Counts = z.infer<typeof Counts>;
 

@@ -236,11 +236,9 @@ export const FrameworkDetails = z
                 title: z.string(),
                 severity: z.enum(SEVERITIES),
                 resourceType: z.enum(RESOURCE_TYPES).meta({ description: "What the check inspects." }),
-                basis: z
-                  .string()
-                  .meta({
-                    description: "Why the check belongs to the control: source of the mapping, or the requirement.",
-                  }),
+                basis: z.string().meta({
+                  description: "Why the check belongs to the control: source of the mapping, or the requirement.",
+                }),
                 ...controlCounts,
               }),
             )
@@ -253,11 +251,9 @@ export const FrameworkDetails = z
 
 const Scope = z
   .strictObject({
-    type: z
-      .enum(SCOPES)
-      .meta({
-        description: "Scope of the exemption: all resources, a subscription, a vault with its assets, or one asset.",
-      }),
+    type: z.enum(SCOPES).meta({
+      description: "Scope of the exemption: all resources, a subscription, a vault with its assets, or one asset.",
+    }),
     id: z
       .string()
       .max(300)

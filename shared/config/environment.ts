@@ -104,7 +104,7 @@ const cloud = {
     .describe("Another domain that every App Configuration store's address must lie under."),
   AZURE_GRAPH_ENDPOINT: httpsUrl.optional().describe("Another address of Microsoft Graph."),
   LOG_ANALYTICS_ENDPOINT: httpsUrl.optional().describe("Another address where Log Analytics is queried."),
-  AZURE_TENANT_ID: guid.optional().describe("The tenant of the application below, and the one a licence may name."),
+  AZURE_TENANT_ID: guid.optional().describe("Tenant of the application below, and the tenant that a license can name."),
   AZURE_CLIENT_ID: guid
     .optional()
     .describe("The client id of a user-assigned identity, or of the application that AZURE_CLIENT_SECRET is of."),
@@ -138,7 +138,7 @@ const services = {
     ),
   AZURE_DEVOPS_ENDPOINT: httpsUrl
     .optional()
-    .describe("Stands in place of https://dev.azure.com, such as an Azure DevOps Server."),
+    .describe("Replaces https://dev.azure.com, for example with an Azure DevOps Server."),
   AWS_ENDPOINT_URL: httpUrl.optional().describe("Another address of AWS's services than their own."),
   GITHUB_API_URL: httpsUrl
     .optional()
@@ -166,7 +166,7 @@ const alerts = {
   MAIL_PER_MINUTE: integer(0, 1000, "mails")
     .default(5)
     .describe(
-      "Mails sent in any minute, all instances together; 0 turns the limit off. What Azure allows a managed domain.",
+      "Maximum number of mails per minute, for all instances together; 0 disables the limit. Default: the limit of Azure for a managed domain.",
     ),
   MAIL_PER_HOUR: integer(0, 5000, "mails").default(10).describe("The same, in any hour."),
   ALERT_OWNER_DOMAINS: list
@@ -180,16 +180,16 @@ const alerts = {
   OWNER_MAIL_PER_DAY: integer(1, 1000, "mails")
     .default(10)
     .describe(
-      "Mails that owners' tags can bring one address in 24 hours; what is beyond goes to the rule's recipients.",
+      "Maximum number of mails that owner tags can cause to one address in 24 hours. Further mails go to the recipients of the rule.",
     ),
   PUBLIC_BASE_URL: httpUrl
     .optional()
     .describe(
-      "Where people reach this service: in the links of mails and webhooks, for single sign-on, and to tell other sites' requests.",
+      "Public address of the service: for links in mails and webhooks, for single sign-on, and to detect requests from other sites.",
     ),
   ALLOW_PRIVATE_WEBHOOK_ADDRESSES: flag
     .default(false)
-    .describe("Whether alert rules may post to addresses in the service's own network."),
+    .describe("Whether alert rules can post to addresses in the service's own network."),
   PRIVATE_TARGET_HOSTS: list
     .pipe(z.array(z.string().regex(/^[A-Za-z0-9.-]+:\d{1,5}$/, "must be a list of host:port")))
     .register(FORMS, { form: "host:port pairs, comma separated" })
@@ -200,7 +200,7 @@ const alerts = {
 /** Who may come in, and how often they may call. */
 const access = {
   JWT_SIGNING_KEYS: tokenKeys.describe(
-    "What the service's own tokens are signed with: the first signs, all verify. A secret.",
+    "Keys that sign the service's tokens: the first one signs, all verify. A secret.",
   ),
   JWT_ISSUER: text.default("credential-lifecycle").describe("`iss` of the service's own tokens."),
   JWT_AUDIENCE: text.default("credential-lifecycle-api").describe("`aud` of the service's own tokens."),
@@ -216,7 +216,7 @@ const access = {
     .max(256)
     .register(FORMS, { form: "12 to 256 characters" })
     .optional()
-    .describe("That administrator's password. Another value than before resets it at the next start. A secret."),
+    .describe("Password of the bootstrap administrator. A new value resets the password at the next start. A secret."),
   ENTRA_API_CLIENT_ID: guid
     .optional()
     .describe("The application registration of this API in Entra. Without it no access token of Entra is taken."),
@@ -226,16 +226,16 @@ const access = {
   ENTRA_API_SCOPE: text.default("access_as_user").describe("The scope that a person's access token must have."),
   SSO_TOKEN_MAX_IDLE_DAYS: integer(1, 365, "days")
     .default(30)
-    .describe("Without a sign-in by SSO for so long, an SSO user's API tokens are refused."),
-  LICENSE_KEY: text.optional().describe("The licence. Without one the tier is core."),
+    .describe("Days after the last SSO sign-in until the API tokens of an SSO user are rejected."),
+  LICENSE_KEY: text.optional().describe("The license. Without a license the tier is core."),
   TRUSTED_PROXY_HOPS: integer(1, 10, "proxies")
     .default(1)
     .describe(
-      "In front of the app, the platform's own among them: so far from the right of X-Forwarded-For stands the caller.",
+      "Number of proxies in front of the app, including the platform's: position of the caller in X-Forwarded-For, counted from the right.",
     ),
   RATE_LIMIT_PER_MINUTE: integer(0, 10_000, "requests")
     .default(60)
-    .describe("Of one caller in any minute, all instances together; 0 turns the limit off."),
+    .describe("Maximum number of calls of one caller per minute, for all instances together; 0 disables the limit."),
   RATE_LIMIT_PER_HOUR: integer(0, 10_000, "requests").default(1000).describe("The same, in any hour."),
 };
 
@@ -270,20 +270,20 @@ const schedules = {
   FULL_SCAN_SCHEDULE: schedule.default("0 30 1 * * *").describe("When a full scan begins."),
   DETAIL_REFRESH_DAYS: integer(1, 30, "days")
     .default(7)
-    .describe("How old details may become that change without a sign. Scheduled full scans read what is due."),
+    .describe("Maximum age of details that can change without notice. Scheduled full scans refresh them when due."),
   SCHEDULE_JITTER_SECONDS: integer(0, 600, "seconds")
     .default(300)
     .describe("Longest random wait before a scheduled scan begins, so that many deployments don't start as one."),
   RECONCILIATION_SCHEDULE: schedule
     .default("0 20 * * * *")
-    .describe("When the reconciliation goes on with its walk, or begins the next one."),
+    .describe("Schedule of the storage verification, which continues a run or starts the next one."),
   APPLICATIONS_SCHEDULE: schedule
     .default("0 45 2 * * *")
     .describe("When all applications and their credentials are read."),
   APPLICATION_CHANGES_SCHEDULE: schedule.default("0 10 */2 * * *").describe("When those are read that changed since."),
   ROTATION_SCHEDULE: schedule
     .default("0 */10 * * * *")
-    .describe("When rotations that wait are gone on with, and due ones begun."),
+    .describe("Schedule that resumes waiting rotations and starts due ones."),
   SYNC_SCHEDULE: schedule.default("30 */10 * * * *").describe("When sync records that are due are run."),
   DEPENDENCIES_SCHEDULE: schedule.default("0 15 4 * * 0").describe("When all dependencies are read."),
   DEPENDENCY_CHANGES_SCHEDULE: schedule
@@ -291,7 +291,7 @@ const schedules = {
     .describe("When those are read that may have changed since."),
   DEPENDENCY_LITERAL_SCAN: flag
     .default(false)
-    .describe("Whether readings of dependencies compare the settings of apps with the values of secrets."),
+    .describe("Whether dependency discovery compares the settings of apps with the values of secrets."),
   B2C_SCHEDULE: schedule.default("15 */10 * * * *").describe("When B2C tenants that are due are discovered."),
 };
 

@@ -97,11 +97,9 @@ const NotSeen = z
   })
   .meta({ id: "NotLookedInto" });
 
-const lastFullAt = instant
-  .nullable()
-  .meta({
-    description: "Oldest of the last complete runs of each source. Null while a source was never read completely.",
-  });
+const lastFullAt = instant.nullable().meta({
+  description: "Oldest of the last complete runs of each source. Null while a source was never read completely.",
+});
 
 const Coverage = z
   .object({
@@ -238,7 +236,7 @@ const BlastConsumer = z
     }),
     pinned: z.string().nullable().meta({ description: "Version that the reference names. Null: the newest version." }),
     resolved: z.boolean().nullable(),
-    effect: z.string().meta({ description: "What a rotation does to it, in a sentence." }),
+    effect: z.string().meta({ description: "Effect of a rotation on the consumer, in a sentence." }),
     weight: z.number().meta({ description: "Contribution to the score." }),
     seenAt: instant,
   })
@@ -263,11 +261,9 @@ export const BlastRadius = z
       )
       .meta({ description: "Drivers of the score, largest first." }),
     total: z.int().meta({ description: "Number of consumers, including those that only have access." }),
-    more: z
-      .boolean()
-      .meta({
-        description: "True when more consumers exist than are counted. The score would then be equal or higher.",
-      }),
+    more: z.boolean().meta({
+      description: "True when more consumers exist than are counted. The score would then be equal or higher.",
+    }),
     byKind: z.record(z.string(), z.int()).meta({ description: "Numbers of consumers by kind." }),
     byEnvironment: z.record(z.string(), z.int()).meta({ description: "`unknown`: no tag names the environment." }),
     consumers: z
@@ -293,11 +289,9 @@ export const BlastRadius = z
         }),
       )
       .meta({ description: "Graph of the asset and its consumers." }),
-    leftOut: z
-      .int()
-      .meta({
-        description: `Number of consumers without a node: the graph has the ${MAX_NODES} with the highest weight.`,
-      }),
+    leftOut: z.int().meta({
+      description: `Number of consumers without a node: the graph has the ${MAX_NODES} with the highest weight.`,
+    }),
     coverage: Coverage,
   })
   .meta({ id: "BlastRadius" });

@@ -141,25 +141,25 @@ export function scoreAndDrivers(
   add(
     "pinned",
     (one) => uses(one) && pinned(one),
-    (n) => count(n, "goes on with the old value.", "go on with the old value."),
+    (n) => count(n, "keeps using the old value.", "keep using the old value."),
     (one) => weightOf(one, "refresh"),
   );
   add(
     "blind",
     (one) => uses(one) && !pinned(one) && one.edge.refresh.how === "blind",
-    (n) => `Of ${n} nobody can see when the new value arrives.`,
+    (n) => `For ${n}, nobody can observe when the new value arrives.`,
     (one) => weightOf(one, "refresh"),
   );
   add(
     "action",
     (one) => uses(one) && !pinned(one) && one.edge.refresh.how === "action",
-    (n) => count(n, "takes the new value only when told to.", "take the new value only when told to."),
+    (n) => count(n, "takes the new value only after a trigger.", "take the new value only after a trigger."),
     (one) => weightOf(one, "refresh"),
   );
   add(
     "shared",
     (one) => uses(one) && SHARED.has(one.edge.resource.kind),
-    (n) => `Others stand behind ${n} of them.`,
+    (n) => `${n} of them have consumers of their own.`,
     (one) => weightOf(one, "shared"),
   );
   add(
@@ -186,18 +186,18 @@ export function effectOf({ refresh, pinned, strength, resource }: Edge): string 
   if (strength === "entitled") return "It may read the asset; whether it does is not known.";
   if (strength === "observed") return "A log has seen it read the asset; where it keeps the value is not known.";
   const managed = resource.managedBy === undefined ? "" : ` Its settings are written by ${resource.managedBy}.`;
-  if (pinned !== undefined) return `It is pinned to the version ${pinned} and goes on with that value.${managed}`;
+  if (pinned !== undefined) return `Pinned to version ${pinned}: keeps using that value.${managed}`;
   switch (refresh.how) {
     case "automatic": {
       const within = refresh.slowestSeconds === undefined ? "" : ` within ${timeText(refresh.slowestSeconds)}`;
-      return `It takes the new value by itself${within}.${managed}`;
+      return `Takes the new value without action${within}.${managed}`;
     }
     case "action":
-      return `It takes the new value once it is told to; a full-stack rotation does so.${managed}`;
+      return `Takes the new value after a trigger, which a full-stack rotation sends.${managed}`;
     case "blind":
-      return `Nobody can see from outside when it takes the new value.${managed}`;
+      return `The time when it takes the new value can't be observed from outside.${managed}`;
     case "willBreak":
-      return `It holds a copy and goes on with the old value until somebody changes it.${managed}`;
+      return `Holds a copy and keeps using the old value until someone changes it.${managed}`;
   }
 }
 

@@ -153,7 +153,7 @@ export function createDependencies(deps: {
       log.info("Dependencies will be read", { runId: run.runId, mode: run.mode });
       return;
     }
-    log.info("Dependencies are not read: there is no PRO licence", { mode });
+    log.info("Dependency discovery skipped: no PRO license", { mode });
     // What began under a licence is finished.
     const under = await runs.active();
     if (under) await queues.send(QUEUE, { runId: under.runId });
@@ -205,7 +205,7 @@ export function createDependencies(deps: {
   function ofOthers(asset: FoundAsset | undefined, id: string): FoundAsset {
     if (!asset) throw notFound(`The asset ${id.slice(0, 300)}`);
     if (!isServiceVault(deps.config, asset.asset.vaultName)) return asset;
-    throw new Problem("serviceVault", "What the service's own key vault holds is used by the service itself alone.");
+    throw new Problem("serviceVault", "Only the service itself uses the secrets in its own key vault.");
   }
 
   /**

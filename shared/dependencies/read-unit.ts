@@ -29,13 +29,13 @@ const OVERLAP_MS = 15 * MINUTE_MS;
 const TIMED_OUT: Failure = {
   code: "timedOut",
   message: "It could not be read to its end in time.",
-  remedy: "What was read is kept. If it happens again, see which service answers slowly.",
+  remedy: "The data that was read is kept. If this happens again, check which service responds slowly.",
 };
 /** Of a reading in parts, until its last. */
 const GOES_ON: Failure = {
   code: TIMED_OUT.code,
   message: "It was not read to its end yet: that takes longer than there is time at once.",
-  remedy: "Nothing to mend: the reading goes on.",
+  remedy: "No action needed: the run continues.",
 };
 
 export interface ReadDeps {

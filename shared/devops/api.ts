@@ -11,11 +11,7 @@ const secretName = z.string().regex(/^[0-9A-Za-z-]{1,127}$/, "must be a secret's
 
 const copy = z.strictObject({
   projectId: z.guid().transform((id) => id.toLowerCase()),
-  groupId: z
-    .int()
-    .positive()
-    .max(2_147_483_647)
-    .meta({ description: "ID of the variable group." }),
+  groupId: z.int().positive().max(2_147_483_647).meta({ description: "ID of the variable group." }),
   variable: singleLine(512).meta({ description: "Name of a secret variable of the group." }),
   vaultName,
   secretName,
@@ -116,13 +112,13 @@ export const DevopsTest = z
         changeable: z
           .int()
           .nullable()
-          .meta({ description: "How many of them it may change, which a rotation needs; null where it did not work." }),
-        code: z
-          .string()
-          .nullable()
           .meta({
-            description: "Failure code, such as unauthorized, accessDenied or notFound. Null when the step passed.",
+            description:
+              "Number of items that the service can change, as rotations require. Null when the step failed.",
           }),
+        code: z.string().nullable().meta({
+          description: "Failure code, such as unauthorized, accessDenied or notFound. Null when the step passed.",
+        }),
         detail: z.string().nullable(),
         remedy: z.string().nullable(),
       }),

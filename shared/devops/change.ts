@@ -42,8 +42,8 @@ export async function changeWhole<T extends object>(whole: Whole<T>, change: (co
     const notAfter = Date.now() + OLDEST_READ_MS;
     const changed = differences(first, last, ignored);
     if (changed.length > 0) {
-      throw failure("conflict", target, `somebody else changed ${changed.join(", ")} in this moment`, {
-        remedy: "Nothing was written, and it is tried again. If it stays, see who else changes it.",
+      throw failure("conflict", target, `another process changed ${changed.join(", ")} at the same time`, {
+        remedy: "Nothing was written, and the service retries. If it persists, check who else changes it.",
       });
     }
     const copy = structuredClone(last);
@@ -55,7 +55,7 @@ export async function changeWhole<T extends object>(whole: Whole<T>, change: (co
       if (!(error instanceof ReadTooOld)) throw error;
       if (reads === READS) {
         throw failure("unreachable", target, "it answers too slowly to be changed safely", {
-          remedy: "Nothing was written; it is tried again later.",
+          remedy: "Nothing was written; the service retries later.",
         });
       }
     }

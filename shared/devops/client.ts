@@ -91,7 +91,7 @@ export function createDevopsClient(options: DevopsClientOptions): DevopsClient {
     if (wait <= 0) return;
     if (wait > limits.totalWaitMs) {
       throw failure("throttled", target, "Azure DevOps asks to wait", {
-        remedy: "Nothing to mend: it is tried again later.",
+        remedy: "No action needed: the service retries later.",
         retryAfterSeconds: Math.ceil(wait / 1000),
       });
     }

@@ -16,7 +16,7 @@ export function devopsFailure(answer: FailedAnswer, target: CallTarget): CloudFa
   }
   if (status === 429 || cloudCode === "TF400733") {
     return failure("throttled", target, "Azure DevOps blocks the identity for too many requests", {
-      remedy: "Nothing to mend: it is tried again later.",
+      remedy: "No action needed: the service retries later.",
       retryAfterSeconds: retryAfter(answer),
       cloudCode,
     });

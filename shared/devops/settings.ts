@@ -115,7 +115,7 @@ export function createDevopsSettings(deps: SettingsDependencies): DevopsSettings
       if (config.SERVICE_KEY_VAULT_URL === undefined) {
         throw new Problem(
           "conflict",
-          "Where tokens and secrets are sent is signed with a key in the service's own key vault, which is not configured. Set SERVICE_KEY_VAULT_URL.",
+          "Addresses that receive tokens and secrets are signed with a key in the service's own key vault, which is not configured. Set SERVICE_KEY_VAULT_URL.",
         );
       }
       if (typeof change.orgUrl === "string" && organizationAddress(change.orgUrl, config) === undefined) {
@@ -127,7 +127,7 @@ export function createDevopsSettings(deps: SettingsDependencies): DevopsSettings
       }
       for (const { vaultName } of change.copies ?? []) {
         if (isServiceVault(config, vaultName)) {
-          throw new Problem("serviceVault", "What the service's own key vault holds is never copied to DevOps.");
+          throw new Problem("serviceVault", "Secrets in the service's own key vault are never copied to Azure DevOps.");
         }
       }
       const before = entered(await this.read());

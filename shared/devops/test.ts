@@ -88,13 +88,13 @@ export async function testOrganization(
 }
 
 const ROLES =
-  "Where something is missing give the service's identity the role Reader, or Administrator to let it rotate, in the project's library and service connections.";
+  "If a permission is missing, give the service's identity the role Reader, or Administrator for rotation, in the library and service connections of the project.";
 
 const NO_PROJECTS = {
   ok: false,
   code: "notFound",
   detail: "The identity is a user of the organization and sees no project.",
-  remedy: "Add the service's identity to a group such as Readers in each project that is to be scanned.",
+  remedy: "Add the service's identity to a group such as Readers in each project to scan.",
 };
 
 const missingProject = (project: string): DevopsTestStep => ({

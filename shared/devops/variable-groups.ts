@@ -52,7 +52,10 @@ export function isSecret(group: VariableGroup, variable: string): boolean {
 function requireWritable(group: VariableGroup, place: VariablePlace, target: CallTarget): void {
   const refused = (reason: string, remedy: string) => failure("refused", target, reason, { remedy });
   if (group.type !== "Vsts") {
-    throw refused("the group has no values of its own", "A group that is linked to a key vault reads it by itself.");
+    throw refused(
+      "the group has no values of its own",
+      "A group that is linked to a key vault reads the key vault itself.",
+    );
   }
   const name = nameIn(group, place.variable);
   if (name === undefined) throw refused("the group has no such variable", "Check whether it was renamed.");

@@ -152,7 +152,7 @@ export function createActiveScans({ tables, clock }: { tables: Tables; clock: Cl
         [one, ...otherSubscriptionIds].includes(subscriptionId.toLowerCase());
       if (underWay(row?.looks).some(isIn)) {
         const detail =
-          "A vault of this subscription is being looked at, after an event. Repeat the request in a moment.";
+          "A vault of this subscription is being re-scanned after an event. Repeat the request in a moment.";
         throw new Problem("conflict", detail);
       }
       const scan = row?.scans.find((one) => overlaps(one, { subscriptions: [subscriptionId] }));

@@ -30,11 +30,9 @@ const scanFields = {
       "`full` reads all details (for scheduled scans, the details that are due). `delta` reads only changes. `force` reads everything, including vaults that failed recently.",
   }),
   subscriptions: z.array(z.string()).nullable().meta({ description: "Requested subscription IDs. Null for all." }),
-  status: z
-    .enum(SCAN_STATUSES)
-    .meta({
-      description: "`partial`: some vaults could not be read. `timedOut`: the scan did not end before its deadline.",
-    }),
+  status: z.enum(SCAN_STATUSES).meta({
+    description: "`partial`: some vaults could not be read. `timedOut`: the scan did not end before its deadline.",
+  }),
   trigger: z.enum(["api", "schedule"]).meta({ description: "Whether a call or the schedule started the scan." }),
   requestedBy: z.string(),
   createdAt: instant,
@@ -82,7 +80,7 @@ export const VaultResult = z
       .meta({ description: "`failed`: nothing could be read. `partial`: something could not be read." }),
     failures: z.array(VaultFailure.extend({ list: z.string().meta({ description: "What could not be read." }) })).meta({
       description:
-        "What could not be read, by `list`: `secrets`, `keys`, `certificates`, `rotationPolicies` of keys, `diagnosticSettings`, or `vault` for the vault as a whole.",
+        "List that could not be read: `secrets`, `keys`, `certificates`, `rotationPolicies` of keys, `diagnosticSettings`, or `vault` for the whole vault.",
     }),
     tally: Tally.meta({ description: "Numbers of assets found, added, updated and removed." }),
     added: z.array(z.string()).meta({ description: "IDs of added assets, up to 1,000; the counts include all." }),

@@ -285,7 +285,7 @@ export function createLooks(deps: LooksDeps): Looks {
       await withWorker(row, Number.POSITIVE_INFINITY, requestId);
     } catch (error) {
       // Its row says that it failed: its own message, or the watch's, tries again. The scan does not fail with it.
-      log.warn("A look at a vault failed", { vault: row.vaultName, reason: error instanceof Error ? error.name : "" });
+      log.warn("Re-scan of a vault failed", { vault: row.vaultName, reason: error instanceof Error ? error.name : "" });
     }
   }
 

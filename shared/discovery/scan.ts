@@ -15,7 +15,7 @@ const counts = z.object({ certificate: z.int(), key: z.int(), secret: z.int() })
 
 /** What a scan found and changed, in all or in one vault. */
 export const Tally = z.object({
-  found: counts.meta({ description: "How many assets were listed, by type." }),
+  found: counts.meta({ description: "Numbers of listed assets by type." }),
   added: z.int(),
   updated: z.int(),
   removed: z.int(),

@@ -363,6 +363,6 @@ function failed(vault: PlannedVault, failure: NonNullable<PlannedVault["failure"
 export const internalFailure = (clock: Clock, message: string) => ({
   code: "internal",
   message,
-  remedy: "Look for the scan's id in the logs; start another scan once the cause is mended.",
+  remedy: "Find the scan ID in the logs, fix the cause, and start another scan.",
   at: clock.now().toISOString(),
 });

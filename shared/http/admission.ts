@@ -114,7 +114,7 @@ const ENDED = {
   session: "Your session has ended. Sign in again.",
   bearer: "The token is not valid or no longer valid. Sign in again with POST /auth/login.",
   apiToken:
-    "This API token has ended or expired, or is not whole. Whoever it belongs to makes another with POST /auth/tokens.",
+    "This API token has expired, was revoked, or is incomplete. Its owner can create another one with POST /auth/tokens.",
 };
 
 const passwordChangeRequired = () =>
@@ -125,7 +125,7 @@ export function requireInteractive(actor: Actor): void {
   if (isInteractive(actor)) return;
   throw new Problem(
     "interactiveOnly",
-    "Passwords, tokens and sessions are changed by somebody who signed in: use a token from POST /auth/login or a session.",
+    "Passwords, tokens and sessions can be changed only after a sign-in: use a token from POST /auth/login or a session.",
   );
 }
 
@@ -133,7 +133,7 @@ export function requireInteractive(actor: Actor): void {
 export const licenseRequired = () =>
   new Problem(
     "licenseRequired",
-    "This needs the tier pro: a PRO licence in LICENSE_KEY. GET /system/license/status says what is licensed.",
+    "This requires the tier pro: a PRO license in LICENSE_KEY. GET /system/license/status returns the license status.",
     {
       members: { requiredTier: "pro" },
     },

@@ -20,12 +20,10 @@ const ProblemDocument = z
     errors: z
       .array(
         z.object({
-          path: z
-            .string()
-            .meta({
-              description: "Location of the error, such as `body.mode` or `query.limit`.",
-              example: "query.limit",
-            }),
+          path: z.string().meta({
+            description: "Location of the error, such as `body.mode` or `query.limit`.",
+            example: "query.limit",
+          }),
           message: z.string().meta({ description: "What is wrong.", example: "must be at most 1000" }),
         }),
       )
@@ -96,9 +94,9 @@ function codesOf(endpoint: Endpoint<never>, status: number): ProblemCode[] {
 }
 
 const LOCATIONS: Record<number, string> = {
-  201: "Where it can be read.",
-  302: "Where the browser goes on.",
-  303: "Where the browser goes on.",
+  201: "Address of the resource.",
+  302: "Address to which the browser is redirected.",
+  303: "Address to which the browser is redirected.",
 };
 
 function headersOf(status: number, { rateLimit, cookies = [] }: Endpoint<never>) {
@@ -107,7 +105,7 @@ function headersOf(status: number, { rateLimit, cookies = [] }: Endpoint<never>)
     ...RESPONSE_HEADERS,
     ...(rateLimit !== "none" && LIMIT_HEADERS),
     ...(status in LOCATIONS && { Location: header(LOCATIONS[status]!) }),
-    ...(cookies.length > 0 && { "Set-Cookie": header(`Of the cookies ${cookies.join(", ")}, as the request has it.`) }),
+    ...(cookies.length > 0 && { "Set-Cookie": header(`Reads the cookies ${cookies.join(", ")}.`) }),
   };
 }
 
@@ -157,8 +155,8 @@ function operationOf(endpoint: Endpoint<never>): ZodOpenApiOperationObject {
   ]);
   const access =
     endpoint.access === "open"
-      ? "Open: needs no token."
-      : `Needs the role ${rolesFor(endpoint.access)}${endpoint.tier === "pro" ? " and a PRO licence" : ""}.`;
+      ? "Open to anyone: requires no token."
+      : `Requires the role ${rolesFor(endpoint.access)}${endpoint.tier === "pro" ? " and a PRO license" : ""}.`;
   return {
     operationId: endpoint.name,
     summary: endpoint.summary,
@@ -216,17 +214,17 @@ export function openApiDocument(endpoints: readonly Endpoint<never>[], version: 
       title: "Credential and Secret Lifecycle Service",
       version,
       description: [
-        "Inventories the secrets, keys and certificates of Azure key vaults, says how healthy they are, scores their",
-        "compliance and warns before they expire. Bodies are JSON in camelCase; request members and query parameters are",
-        "also taken in snake_case. Instants are ISO 8601 in UTC. HEAD is answered wherever GET is. Answers over 1 KiB are",
-        "compressed for callers that take gzip. Errors are RFC 9457 problem documents with these codes:",
+        "Inventories the secrets, keys and certificates of Azure key vaults, reports their health, scores their",
+        "compliance and alerts before they expire. Bodies are JSON in camelCase; request fields and query parameters are",
+        "also accepted in snake_case. Times are ISO 8601 in UTC. HEAD works wherever GET does. Responses over 1 KiB are",
+        "compressed for callers that accept gzip. Errors are RFC 9457 problem documents with these codes:",
         "",
         "| code | status | title |",
         "| --- | --- | --- |",
         ...codes,
         "",
-        "503 while storage does not answer clearly: whether a change was made is then not known, and the audit log has its",
-        "intent only. Read the resource again, or repeat the request: a change that was made already is answered with 200,",
+        "503 while storage does not respond reliably: it is then unknown whether a change was made, and the audit log contains",
+        "only its intent. Read the resource again, or repeat the request: a change that was already made returns 200,",
         "404 or 409.",
       ].join("\n"),
     },

@@ -29,6 +29,6 @@ export function requireSameOrigin(headers: Headers, origin: string | undefined):
   if (site === null ? origin !== undefined && given === origin : site === "same-origin") return;
   throw new Problem(
     "crossSite",
-    "A session is begun, and anything changed by it, only from a page of this service itself. Programs take a token (POST /auth/login without session, POST /auth/tokens) and send it in the header Authorization: Bearer <token>.",
+    "Sessions can be created and used for changes only from a page of this service. Programs get a token (POST /auth/login without session, or POST /auth/tokens) and send it in the header Authorization: Bearer <token>.",
   );
 }

@@ -23,16 +23,12 @@ export const pageParameters = {
   limit: wholeNumber(1, MAX_LIMIT, DEFAULT_LIMIT)
     .optional()
     .meta({ description: `Number of items to return, 1 to ${MAX_LIMIT}. Default: ${DEFAULT_LIMIT}.` }),
-  offset: wholeNumber(0, MAX_OFFSET, 0, "; walk further with cursor")
+  offset: wholeNumber(0, MAX_OFFSET, 0, "; use cursor to read further items")
     .optional()
     .meta({ description: `Number of items to skip, up to ${MAX_OFFSET}. To read all items, use cursor.` }),
-  cursor: z
-    .string()
-    .max(4096)
-    .optional()
-    .meta({
-      description: "The nextCursor of the previous response, with the same filters. Can't be combined with offset.",
-    }),
+  cursor: z.string().max(4096).optional().meta({
+    description: "The nextCursor of the previous response, with the same filters. Can't be combined with offset.",
+  }),
 };
 
 export interface PageRequest {
@@ -45,7 +41,7 @@ export interface PageRequest {
 export function pageRequest(query: { limit?: number; offset?: number; cursor?: string }): PageRequest {
   if (query.cursor !== undefined && query.offset) {
     throw new Problem("invalidRequest", "Send either offset or cursor, not both.", {
-      errors: [{ path: "query.offset", message: "can't stand beside cursor" }],
+      errors: [{ path: "query.offset", message: "can't be combined with cursor" }],
     });
   }
   return { limit: query.limit ?? DEFAULT_LIMIT, offset: query.offset ?? 0, cursor: query.cursor };
@@ -92,9 +88,13 @@ export function decodeCursor<S extends z.ZodType>(schema: S, cursor: string): z.
     if (!isWellFormed(state)) throw new TypeError("A filter can't hold half of a surrogate pair.");
     return schema.parse(state);
   } catch {
-    throw new Problem("invalidCursor", "Send the nextCursor of the answer before, unchanged, with the same filters.", {
-      errors: [{ path: "query.cursor", message: "is not valid for this request" }],
-    });
+    throw new Problem(
+      "invalidCursor",
+      "Send the nextCursor of the previous response, unchanged, with the same filters.",
+      {
+        errors: [{ path: "query.cursor", message: "is not valid for this request" }],
+      },
+    );
   }
 }
 
@@ -132,7 +132,7 @@ export function requireOrder(period: Record<string, Date | undefined>): void {
   ];
   if (!begin || !end || begin < end) return;
   const message = `must be later than ${beginName}`;
-  throw new Problem("invalidRequest", `Nothing can fit: the parameter ${endName} ${message}.`, {
+  throw new Problem("invalidRequest", `No item can match: the parameter ${endName} ${message}.`, {
     errors: [{ path: `query.${endName}`, message }],
   });
 }
@@ -163,6 +163,6 @@ export const queryInstant = (role: "start" | "end") =>
     .meta({
       description:
         role === "start"
-          ? "From this date or instant on (ISO 8601)."
-          : "Up to this instant, or to the end of this date (ISO 8601).",
+          ? "Start: a date or time, inclusive (ISO 8601)."
+          : "End: before this time, or up to the end of this date (ISO 8601).",
     });

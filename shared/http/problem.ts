@@ -20,46 +20,46 @@ export const PROBLEMS = {
   },
   valueRequired: {
     status: 400,
-    title: "A value is needed",
+    title: "A value is required",
     detail: "Send newValue, or generate with issuerAccepts: true.",
   },
   invalidCursor: {
     status: 400,
     title: "The cursor is not valid for this request",
-    detail: "Send the nextCursor of the answer before, unchanged, with the same filters.",
+    detail: "Send the nextCursor of the previous response, unchanged, with the same filters.",
   },
   signInStale: {
     status: 400,
     title: "This sign-in can't be completed",
-    detail: "Begin again: a sign-in has to be completed within ten minutes, once, in the browser that began it.",
+    detail: "Start again: complete the sign-in within ten minutes, once, in the browser in which you started it.",
   },
   signInFailed: {
     status: 400,
     title: "The sign-in failed",
-    detail: "Try again; if it stays, give an administrator this request id.",
+    detail: "Try again. If it persists, give an administrator this request ID.",
   },
   unauthorized: {
     status: 401,
     title: "Authentication is required",
-    detail: "Send a token that has not ended: Authorization: Bearer <token>.",
+    detail: "Send a valid token: Authorization: Bearer <token>.",
   },
   invalidCredentials: { status: 401, title: "The username or password is wrong", detail: "Check both and try again." },
-  forbidden: { status: 403, title: "Your role does not allow this", detail: "This needs the role admin." },
+  forbidden: { status: 403, title: "Your role does not allow this", detail: "This requires the role admin." },
   interactiveOnly: {
     status: 403,
-    title: "This needs a token or session of somebody who signed in",
-    detail: "Sign in and use that token: API tokens and tokens of Entra are refused here.",
+    title: "A token or session of a signed-in person is required",
+    detail: "Sign in and use that token: API tokens and Entra tokens are not accepted here.",
   },
   passwordChangeRequired: {
     status: 403,
     title: "Your password must be changed first",
     detail: "Choose another password with POST /auth/password.",
   },
-  ssoOnly: { status: 403, title: "Passwords are switched off", detail: "Sign in at /auth/sso/login." },
+  ssoOnly: { status: 403, title: "Password sign-in is disabled", detail: "Sign in at /auth/sso/login." },
   signInRefused: {
     status: 403,
-    title: "You may not sign in",
-    detail: "Ask an administrator to let you in, with this request id.",
+    title: "You are not allowed to sign in",
+    detail: "Ask an administrator for access and give them this request ID.",
   },
   crossSite: {
     status: 403,
@@ -68,8 +68,8 @@ export const PROBLEMS = {
   },
   licenseRequired: {
     status: 403,
-    title: "Your licence does not include this",
-    detail: "This needs the tier pro; GET /system/license/status says what is open.",
+    title: "Your license does not include this",
+    detail: "This requires the tier pro. GET /system/license/status returns the available tier.",
   },
   notFound: {
     status: 404,
@@ -79,8 +79,8 @@ export const PROBLEMS = {
   unknownPath: { status: 404, title: "There is no such path", detail: "GET /openapi.json lists the paths." },
   methodNotAllowed: {
     status: 405,
-    title: "This path does not take that method",
-    detail: "The header Allow names the methods that it takes.",
+    title: "This path does not support that method",
+    detail: "The header Allow lists the supported methods.",
   },
   conflict: {
     status: 409,
@@ -90,32 +90,32 @@ export const PROBLEMS = {
   alreadyExists: {
     status: 409,
     title: "It exists already",
-    detail: "There is one with this name. Choose another, or change that one.",
+    detail: "This name is already in use. Choose another name, or change the existing resource.",
   },
   serviceVault: {
     status: 409,
-    title: "The service's own key vault is never touched by this",
-    detail: "Choose another vault: this one keeps what the service itself needs.",
+    title: "The service's own key vault can't be used here",
+    detail: "Choose another vault: this one stores the secrets of the service itself.",
   },
   rotationUnfinished: {
     status: 409,
-    title: "A rotation of this is not over",
-    detail: "Wait for the rotation that is under way, or finish or cancel it.",
+    title: "Another rotation of this resource is unfinished",
+    detail: "Wait for the rotation that is in progress, or finish or cancel it.",
   },
   willBreak: {
     status: 409,
-    title: "A consumer would go on with the old value",
-    detail: "Leave the consumer out, or have it refer to the secret without a version.",
+    title: "A consumer would keep using the old value",
+    detail: "Leave the consumer out, or let it reference the secret without a version.",
   },
   notRotatable: {
     status: 409,
     title: "This can't be rotated",
-    detail: "Only secrets that back no certificate are rotated.",
+    detail: "Only secrets that do not back a certificate can be rotated.",
   },
   noRoomForSecret: {
     status: 409,
     title: "The application can't have another client secret",
-    detail: "Remove a client secret, or send removeExpired: true where one has expired.",
+    detail: "Remove a client secret, or send removeExpired: true if one has expired.",
   },
   notFinishable: {
     status: 409,
@@ -129,35 +129,35 @@ export const PROBLEMS = {
   },
   scanRunning: {
     status: 409,
-    title: "A scan is already running",
-    detail: "Wait for the scan that is running, cancel it, or send the mode force.",
+    title: "A scan is already in progress",
+    detail: "Wait for the scan in progress, cancel it, or send the mode force.",
   },
   preconditionFailed: {
     status: 412,
     title: "The resource was changed in the meantime",
-    detail: "The alert rule was changed since. Read it again and repeat the request.",
+    detail: "The alert rule was changed since you read it. Read it again and repeat the request.",
   },
   bodyTooLarge: {
     status: 413,
     title: "The request body is too large",
-    detail: "A body may hold at most 1048576 bytes (1 MiB).",
+    detail: "A body can have up to 1048576 bytes (1 MiB).",
   },
   unsupportedMediaType: {
     status: 415,
     title: "The content type is not supported",
     detail: "Send the body as JSON with the header Content-Type: application/json.",
   },
-  rateLimited: { status: 429, title: "Too many requests", detail: "Wait as long as Retry-After says." },
-  tooManyAttempts: { status: 429, title: "Too many failed sign-ins", detail: "Wait as long as Retry-After says." },
+  rateLimited: { status: 429, title: "Too many requests", detail: "Wait for the time in Retry-After." },
+  tooManyAttempts: { status: 429, title: "Too many failed sign-ins", detail: "Wait for the time in Retry-After." },
   internal: {
     status: 500,
-    title: "Something went wrong on our side",
-    detail: "Try again; if it stays, report this request id.",
+    title: "Something went wrong in the service",
+    detail: "Try again. If it persists, report this request ID.",
   },
   unavailable: {
     status: 503,
     title: "A service this one depends on is unavailable",
-    detail: "Try again as Retry-After says.",
+    detail: "Try again after the time in Retry-After.",
   },
 } as const;
 

@@ -78,7 +78,7 @@ export const Asset = z
     lastSeenAt: instant.nullable().meta({ description: "Time of the vault's last complete listing of this type." }),
     detailsReadAt: instant.nullable().optional().meta({
       description:
-        "When the vault was asked for all of it, or later where its list entry changed since: a key's rotation policy and a certificate's policy may have changed after that. Null where that is not known yet. Not in lists.",
+        "Time when the vault returned all details, or later if its list entry changed since. A key's rotation policy and a certificate's policy may have changed after it. Null when unknown. Not in lists.",
     }),
     stale: z.boolean().meta({
       description:
@@ -323,14 +323,9 @@ export const AssetQuery = z.strictObject({
       "`true` returns counted assets only. `false` returns uncounted assets only: out of scope, or credentials that were not seen for 7 days or require a PRO license. By default, counted assets and assets out of scope are returned.",
   }),
   outOfScope: boolean.optional().meta({ description: "Whether the subscription is no longer watched." }),
-  search: z
-    .string()
-    .min(1)
-    .max(127)
-    .optional()
-    .meta({
-      description: "Part of the name, or of the display name of a credential or its application. Not case-sensitive.",
-    }),
+  search: z.string().min(1).max(127).optional().meta({
+    description: "Part of the name, or of the display name of a credential or its application. Not case-sensitive.",
+  }),
   expiresBefore: queryInstant("start")
     .optional()
     .meta({ description: "Assets that expire before this date or time.", type: "string" }),
@@ -384,7 +379,7 @@ export function refuseImpossible({
 }: Pick<z.output<typeof AssetQuery>, "counted" | "outOfScope" | "expiresAfter" | "expiresBefore">): void {
   requireOrder({ expiresAfter, expiresBefore });
   if (counted && outOfScope) {
-    const message = "can't be true beside counted=true: what is out of scope does not count";
+    const message = "can't be true together with counted=true: assets out of scope are not counted";
     throw new Problem("invalidRequest", `The parameter outOfScope ${message}.`, {
       errors: [{ path: "query.outOfScope", message }],
     });

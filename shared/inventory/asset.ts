@@ -22,20 +22,23 @@ export type CredentialKind = (typeof CREDENTIAL_KINDS)[number];
 /** What a credential of a directory has that a vault's asset has not. */
 export const Credential = z.object({
   tenantId: z.string(),
-  kind: z.enum(CREDENTIAL_KINDS).optional().meta({ description: "What it belongs to; absent: an application." }),
+  kind: z
+    .enum(CREDENTIAL_KINDS)
+    .optional()
+    .meta({ description: "Type of the owner object. Absent for an application." }),
   /** Of another tenant than the service's own: what its registration calls it. */
   tenantDomain: z.string().optional(),
   /** The client id: of an application's, and of an identity provider's where it has one. */
   appId: z.string().optional(),
   applicationName: z.string().meta({
-    description: "The application's name; of a policy key the key set's id, of an identity provider what it is called.",
+    description: "Name of the application, ID of the key set of a policy key, or name of an identity provider.",
     example: "Payments API",
   }),
   /** An identity provider's has none. */
   keyId: z.string().optional(),
   of: z.enum(["application", "servicePrincipal"]).optional().meta({
     description:
-      "Whether it is the application's own or its service principal's: then the application is another tenant's, or has credentials of its own. Only of an application's.",
+      "For an application: whether the credential belongs to the application or to its service principal. The latter means that the application belongs to another tenant or that the service principal has its own credentials.",
   }),
   displayName: z.string().optional(),
   hint: z.string().optional().meta({ description: "The first three characters of a client secret.", example: "25C" }),
@@ -43,7 +46,7 @@ export const Credential = z.object({
     .array(z.string())
     .optional()
     .meta({
-      description: "What the people who own the application sign in with; absent where no list said.",
+      description: "Sign-in names of the application's owners. Absent when no list contained them.",
       example: ["payments@acme.example"],
     }),
   /** When each of the application's client secrets ends, this one among them; null for never. Unix seconds, sorted. */
@@ -59,7 +62,7 @@ export const RotationPolicy = z.object({
   expiresIn: z
     .string()
     .optional()
-    .meta({ description: "How long a new version lives, as an ISO 8601 duration.", example: "P2Y" }),
+    .meta({ description: "Lifetime of a new version, as an ISO 8601 duration.", example: "P2Y" }),
   lifetimeActions: z
     .array(
       z.object({
@@ -67,14 +70,14 @@ export const RotationPolicy = z.object({
         timeAfterCreate: z
           .string()
           .optional()
-          .meta({ description: "How long after a version was made, as an ISO 8601 duration.", example: "P1Y" }),
+          .meta({ description: "Time after the creation of a version, as an ISO 8601 duration.", example: "P1Y" }),
         timeBeforeExpiry: z
           .string()
           .optional()
-          .meta({ description: "How long before a version expires, as an ISO 8601 duration.", example: "P30D" }),
+          .meta({ description: "Time before the expiry of a version, as an ISO 8601 duration.", example: "P30D" }),
       }),
     )
-    .meta({ description: "What the vault does, and when." }),
+    .meta({ description: "Actions of the vault with their times." }),
 });
 
 /**

@@ -16,7 +16,7 @@ const perType = <S extends z.ZodType>(schema: S) =>
 
 export const DiagnosticSetting = z.object({
   name: z.string(),
-  auditEvents: z.boolean().meta({ description: "Whether it sends the events of who read what." }),
+  auditEvents: z.boolean().meta({ description: "Whether the vault sends audit events of reads." }),
   retentionDays: z
     .int()
     .optional()

@@ -115,7 +115,10 @@ export function createFailedMessages(deps: {
         if (message.delivery < MAX_DELIVERIES) throw error;
         const queue = `${message.queue}-poison`;
         await queues.send(queue, message.body ?? null, { delaySeconds: AGAIN_AFTER_SECONDS });
-        log.error("A failed message could not be dealt with and comes again", { queue, messageId: message.messageId });
+        log.error("A failed message could not be recorded; it will be retried", {
+          queue,
+          messageId: message.messageId,
+        });
       }
     },
 

@@ -148,7 +148,7 @@ function scanGauges(scan: EndedScan | undefined): Gauge[] {
   return [
     {
       name: "lifecycle_last_scan_status",
-      help: "How the last scan ended: 1 for its status. All are 0 before the first.",
+      help: "Result of the last scan: 1 for its status. All are 0 before the first scan.",
       samples: oneOf("status", SCAN_STATUSES.filter(isOver), scan?.status),
     },
     {
@@ -158,7 +158,7 @@ function scanGauges(scan: EndedScan | undefined): Gauge[] {
     },
     gauge("lifecycle_last_scan_start_timestamp_seconds", "When it began, in unix seconds; 0 for never.", start),
     gauge("lifecycle_last_scan_end_timestamp_seconds", "When it ended, in unix seconds; 0 for never.", end),
-    gauge("lifecycle_last_scan_duration_seconds", "How long it took.", inMilliseconds(Math.max(0, end - start))),
+    gauge("lifecycle_last_scan_duration_seconds", "Duration of the scan.", inMilliseconds(Math.max(0, end - start))),
     gauge("lifecycle_last_scan_vaults", "Vaults it was to read.", scan?.vaultsTotal ?? 0),
     gauge(
       "lifecycle_last_scan_vaults_failed",

@@ -186,9 +186,9 @@ function problemOf(results: Results, known: EvaluatedVault | undefined): string 
   const { row, details, assets, findings } = results;
   if (results.unreadable.length > 0) return "a row can't be read";
   if (!known || !row || row.gone) {
-    if (details.length > 0 || findings.size > 0) return "rows of a vault without results stand";
+    if (details.length > 0 || findings.size > 0) return "rows of a vault without results remain";
     if (known) return "the vault's results are missing";
-    return row && !row.gone ? "results of a vault that has left stand" : undefined;
+    return row && !row.gone ? "results of a removed vault remain" : undefined;
   }
   if (row.details.join() !== details.join()) return "details differ from the vault's row";
   if (!sameNames(known.assets, assets)) return "the assets evaluated are not the vault's";

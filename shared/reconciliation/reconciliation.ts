@@ -219,7 +219,7 @@ export function createReconciliation(deps: ReconciliationDeps): Reconciliation {
         if (walk) await goOn(walk, requestId);
       } catch (error) {
         if (!isConflict(error) || error.table !== Walks.table) throw error;
-        log.info("Another worker goes on with the reconciliation");
+        log.info("Another worker continues the storage verification");
       }
     },
 

@@ -66,7 +66,7 @@ export const DEFINITIONS: { readonly [K in SettingKey]: DefinitionOf<SettingValu
     maximum: 200,
     environmentVariable: "DISCOVERY_MAX_WORKERS",
     description:
-      "How many vaults are read at once, all instances together. One with much to write is written while its worker reads the next.",
+      "Number of vaults that are read concurrently by all instances together. Vaults with many changes are written while their worker reads the next vault.",
   },
   discoveryScanTimeout: {
     category: "performance",
@@ -82,7 +82,7 @@ export const DEFINITIONS: { readonly [K in SettingKey]: DefinitionOf<SettingValu
     type: "boolean",
     default: true,
     environmentVariable: "ENABLE_NOTIFICATIONS",
-    description: "Whether alerts are delivered.",
+    description: "Whether alerts are sent.",
   },
   enableComplianceScanning: {
     category: "features",
@@ -97,7 +97,7 @@ export const DEFINITIONS: { readonly [K in SettingKey]: DefinitionOf<SettingValu
     default: true,
     environmentVariable: "WATCH_ALL",
     description:
-      "Whether every subscription is watched that the service's identity may see. If false, only those that were added and those of AZURE_SUBSCRIPTION_IDS.",
+      "Whether every subscription that the service's identity can access is watched. If false, only subscriptions that were added or are in AZURE_SUBSCRIPTION_IDS.",
   },
   logLevel: {
     category: "logging",
@@ -142,7 +142,7 @@ export const DEFINITIONS: { readonly [K in SettingKey]: DefinitionOf<SettingValu
     maximum: 365,
     environmentVariable: "UNUSED_SECRET_DAYS",
     description:
-      "A secret that no log has seen read for so many days is unused, where the logs of its vault were read for all of them. Takes effect within a day.",
+      "Days without a logged read after which a secret is unused, if the logs of its vault cover all these days. Takes effect within a day.",
   },
   auditRetentionDays: {
     category: "retention",
@@ -170,8 +170,7 @@ export const DEFINITIONS: { readonly [K in SettingKey]: DefinitionOf<SettingValu
     minimum: 1,
     maximum: 3650,
     environmentVariable: "SCAN_RETENTION_DAYS",
-    description:
-      "Days that a scan and what came of its vaults are kept once it is over, and the changes of assets that it found.",
+    description: "Days that completed scans, their per-vault results and the asset changes they found are kept.",
   },
   outOfScopeRetentionDays: {
     category: "retention",

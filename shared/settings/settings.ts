@@ -274,7 +274,7 @@ export function createSettings(deps: SettingsDependencies): Settings {
     const { keys, caller } = request;
     const plan = (overrides: Overrides) => {
       const before = stateOf(overrides, lastRead);
-      requireMatch(etagOf(keys, before), request.ifMatch, "One of the settings");
+      requireMatch(etagOf(keys, before), request.ifMatch, "At least one setting");
       const wanted = edit(before);
       const after = wanted ? stateOf(wanted, lastRead) : before;
       return { before, after, wanted, changed: keys.filter((key) => overrides[key] !== after.layers.overrides[key]) };
@@ -329,7 +329,7 @@ export function createSettings(deps: SettingsDependencies): Settings {
       await work();
     } catch (error) {
       const problem = error instanceof Error ? error.message : String(error);
-      log.error("What follows from a changed setting could not be started; the timer tries again", { problem });
+      log.error("The effects of a changed setting could not be started; the timer retries", { problem });
     }
   }
 

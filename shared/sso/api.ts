@@ -87,7 +87,7 @@ const address = z.url({
 const issuer = address.max(2048).meta({ example: "https://login.example.com" });
 const clientId = z.string().min(1).max(512);
 const clientSecret = z.string().min(1).max(4096).meta({ writeOnly: true, format: "password" });
-const scope = z.string().regex(/^[\x21\x23-\x5b\x5d-\x7e]{1,256}$/, "must be one scope, as RFC 6749, 3.3 has it");
+const scope = z.string().regex(/^[\x21\x23-\x5b\x5d-\x7e]{1,256}$/, "must be one scope (RFC 6749, section 3.3)");
 const domain = z
   .string()
   .max(253)

@@ -6,16 +6,16 @@ import { Problem, type ProblemCode, retryLater } from "../http/problem.ts";
  */
 const REFUSALS = {
   /** No row of that id, or not of this browser, or over, or used before. */
-  unknownRequest: ["signInStale", "Nobody began this sign-in here."],
+  unknownRequest: ["signInStale", "No sign-in was started here."],
   otherBrowser: [
     "signInStale",
-    "This sign-in was begun in another browser, or another one was begun in this browser since.",
+    "This sign-in was started in another browser, or another sign-in was started in this browser since.",
   ],
   expired: ["signInStale", "A sign-in must be completed within ten minutes."],
   used: ["signInStale", "This sign-in was completed before."],
-  changedMeanwhile: ["signInStale", "Single sign-on was configured anew since this sign-in was begun."],
+  changedMeanwhile: ["signInStale", "Single sign-on was reconfigured since this sign-in started."],
   providerRefused: ["signInFailed", "The identity provider did not sign you in."],
-  badResponse: ["signInFailed", "What the identity provider answered does not hold, so nobody was signed in."],
+  badResponse: ["signInFailed", "The response of the identity provider is not valid, so nobody was signed in."],
   clientRefused: [
     "signInFailed",
     "The identity provider does not know this service. Tell an administrator: its client secret may have expired.",

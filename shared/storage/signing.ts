@@ -58,7 +58,7 @@ export function createRowSigning(keys: RowKeys | undefined): RowSigning {
         const given = Buffer.from(mac, "base64url");
         if (given.length === expected.length && timingSafeEqual(given, expected)) return;
       }
-      throw new StorageCorrupt(table, keysOfRow, "this service did not sign it as it is");
+      throw new StorageCorrupt(table, keysOfRow, "the signature does not match the content");
     },
   };
 }

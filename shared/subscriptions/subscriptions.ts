@@ -260,7 +260,7 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
     if (!forget)
       throw new Problem(
         "conflict",
-        "Nobody added this subscription: it was discovered. To watch only those that were added, set watchAll to false (PUT /api/settings/features); to forget what is known of one that is not watched or not seen any more, repeat this with forget=true.",
+        "This subscription was not added but discovered. To watch only subscriptions that were added, set watchAll to false (PUT /api/settings/features). To delete the data of a subscription that is no longer watched or accessible, repeat this call with forget=true.",
       );
     const scope = await keeper.refresh(caller);
     if (scopeOf(scope).leftAt(subscriptionId) === undefined && !scope.unseenSince[subscriptionId])
@@ -382,7 +382,7 @@ function watching({ watchAll, named, discovered, unseenSince }: ScopeRecord): Wa
   const message =
     named.length === 0
       ? "No subscription is watched: add one, or set watchAll to true."
-      : `Only what was added or configured is watched: ${plural(named.length, "subscription")} (watchAll is false).`;
+      : `Only subscriptions that were added or configured are watched: ${plural(named.length, "subscription")} (watchAll is false).`;
   return { watchAll, subscriptions: named.length, message };
 }
 

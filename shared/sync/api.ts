@@ -127,13 +127,10 @@ export const SyncRecordView = z
   .object({
     ...status,
     ...place,
-    targetRegion: z
-      .string()
-      .nullable()
-      .meta({
-        description: "Location at the provider. Null: the location in the provider's configuration.",
-        example: "eu-west-1",
-      }),
+    targetRegion: z.string().nullable().meta({
+      description: "Location at the provider. Null: the location in the provider's configuration.",
+      example: "eu-west-1",
+    }),
     ...changeable,
     targetOwned: z.boolean().meta({ description: "Whether this record created the target or took it over." }),
     createdAt: instant,

@@ -64,7 +64,7 @@ export function decide(
   const isNewVersion = record.lastSourceVersion !== source.version;
   if (!service.marks) {
     if (!isNewVersion && ours)
-      return { action: "none", why: "The source has not changed. What the target holds can't be told." };
+      return { action: "none", why: "The source has not changed. The provider does not report what the target holds." };
     return {
       action: "write",
       kind: ours && record.lastSyncedAt ? "updated" : "created",
@@ -106,7 +106,7 @@ function decideAbsent(record: SyncRecord, { deletedUntil, ownedBy }: TargetState
 
 const WHY = {
   newVersion: "The source has a version that the target does not hold.",
-  drift: "The target was changed by somebody else.",
+  drift: "Someone else changed the target.",
 };
 
 const notOwned = ({ ownedBy }: TargetState) =>

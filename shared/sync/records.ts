@@ -106,7 +106,7 @@ export function createRecords(deps: {
 
   async function find(recordId: string): Promise<SyncRecordRow | undefined> {
     const { row, broken } = await look(recordId);
-    if (broken) throw tampered(recordId, "Delete it, which leaves its target as it is, and make it anew.");
+    if (broken) throw tampered(recordId, "Delete the record, which keeps its target, and create it again.");
     return row;
   }
 

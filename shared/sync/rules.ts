@@ -124,7 +124,7 @@ export function createRules(deps: {
           continue;
         const isVault = member === "sourceVault" || (member === "targetRegion" && record.targetProvider === "azure");
         if (isVault && value !== null && nameOf(value) === nameOf(record[member] ?? "")) continue;
-        throw invalidBody(member, "can't be changed: a record stays what it is. Make a new one and delete this one");
+        throw invalidBody(member, "can't be changed. Create another record and delete this one");
       }
     },
   };

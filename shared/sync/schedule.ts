@@ -39,7 +39,7 @@ export function createSchedule(deps: {
   const { tables, queues, records, licensing, audit, clock, log } = deps;
 
   async function sayUnlicensed(): Promise<void> {
-    log.warn("Sync records are due and left alone: there is no PRO licence");
+    log.warn("Sync skipped: no PRO license");
     const day = clock.now().toISOString().slice(0, 10);
     if ((await tables.get(Notices, SYNC, LICENCE_NOTICE))?.day === day) return;
     await audit.append({

@@ -84,18 +84,18 @@ function checkUsable(record: SyncRecord, { managed, enabled, notBefore, expiresO
     throw refuse("sourceDisabled", "is disabled in its current version", "Enable that version, or write a new one.");
   }
   if (expiresOn !== undefined && expiresOn <= now) {
-    throw refuse("sourceExpired", "has expired", "Write a new version; the target keeps what it holds.");
+    throw refuse("sourceExpired", "has expired", "Write a new version. The target keeps its current value.");
   }
   if (notBefore !== undefined && notBefore > now) {
     throw refuse(
       "sourceNotYetValid",
       "is not valid yet in its current version",
-      "Nothing to mend: it is copied once it is valid.",
+      "No action needed: the secret is copied when it becomes valid.",
     );
   }
 }
 
 const missing = (record: SyncRecord) =>
   new SyncFailure("sourceNotFound", `There is no secret ${sourceOf(record)}.`, {
-    remedy: "Check the source's name, or recover it if it was deleted. The target keeps what it holds.",
+    remedy: "Check the name of the source, or recover it if it was deleted. The target keeps its current value.",
   });

@@ -160,7 +160,7 @@ export function createSync(deps: SyncDependencies): Sync {
     await audited(audit, event, () =>
       repeatOnConflict(async () => {
         const now = await records.look(recordId);
-        if (now.row) throw new Problem("conflict", "The sync record was changed meanwhile. Repeat the request.");
+        if (now.row) throw new Problem("conflict", "The sync record was changed at the same time. Repeat the request.");
         if (!now.broken) return;
         const { etag } = now.broken;
         requireMatch(etag, ifMatch, THE_RECORD);
@@ -223,7 +223,7 @@ export function createSync(deps: SyncDependencies): Sync {
         if (!held.lease) {
           throw retryLater(
             "unavailable",
-            "A run of it is under way, or its deletion with its target. Repeat the request then.",
+            "A run of the record, or its deletion, is in progress. Repeat the request later.",
             held.waitMs / SECOND_MS,
           );
         }

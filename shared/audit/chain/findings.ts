@@ -28,7 +28,7 @@ export const FindingKind = z.enum([
 ]);
 
 export const DETAILS = {
-  entryChanged: "The entry is not what was sealed.",
+  entryChanged: "The entry differs from the sealed one.",
   entryRemoved: "The entry was sealed and is gone.",
   entryInserted: "The entry was not there when the interval was sealed.",
 } as const;
@@ -39,7 +39,7 @@ export const Finding = z
     interval: z.string().optional().meta({ description: "The start of the ten minutes it lies in." }),
     digestNumber: z.int().optional().meta({ description: "The digest that it is about." }),
     entryId: z.string().optional(),
-    detail: z.string().meta({ description: "What was found, in a sentence.", example: DETAILS.entryChanged }),
+    detail: z.string().meta({ description: "Description of the finding.", example: DETAILS.entryChanged }),
   })
   .meta({ id: "AuditFinding" });
 export type Finding = z.infer<typeof Finding>;
@@ -81,7 +81,7 @@ export function missingPurges(beginning: string | undefined, records: readonly P
   let expected = beginning;
   for (const { from, to } of records) {
     if (expected !== undefined && from !== expected) {
-      const detail = `The record of what was purged from ${expected} to ${from} is missing.`;
+      const detail = `The purge record from ${expected} to ${from} is missing.`;
       findings.push({ kind: "purgeRecordMissing", interval: expected, detail });
     }
     expected = to;

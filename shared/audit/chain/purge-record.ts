@@ -11,13 +11,13 @@ export const PurgeRecord = z
   .object({
     from: z.string().meta({ description: "The start of the first interval that was removed." }),
     to: z.string().meta({ description: "The end of the last interval that was removed." }),
-    digests: z.int().meta({ description: "How many digests went with them." }),
+    digests: z.int().meta({ description: "Number of digests that were removed with the entries." }),
     entries: z.int(),
     /** Entries in all intervals up to the last one removed, since the first. */
     total: z.int(),
     last: DigestName.meta({ description: "The last digest that was removed." }),
     retentionDays: z.int().meta({ description: "Days that were kept." }),
-    actor: z.string().meta({ description: "Who asked for it; `system` where the daily run did." }),
+    actor: z.string().meta({ description: "Person who started the purge; `system` for the daily run." }),
     requestId: z.string(),
     purgedAt: z.string().meta({ description: "When it was removed." }),
   })

@@ -94,9 +94,15 @@ function writeVerification(sheet: Sheet, { verified }: PdfAbout): void {
   sheet.fact("Log begins", first.beginning === null ? "nothing is sealed yet" : `${instant(first.beginning)} UTC`);
   sheet.fact("Newest digest", ANCHORS[first.anchor.state]);
   if (last.nextCursor !== null) {
-    sheet.fact("Not checked", `what is after ${to ? instant(to) : "that"}: the period is too long for one document`);
+    sheet.fact(
+      "Not checked",
+      `entries after ${to ? instant(to) : "this time"}: the period is too long for one document`,
+    );
   } else if (last.unsealedFrom !== null) {
-    sheet.fact("Not checked", `what is after ${instant(last.unsealedFrom)} UTC: not sealed when this was made`);
+    sheet.fact(
+      "Not checked",
+      `entries after ${instant(last.unsealedFrom)} UTC: not sealed when this document was created`,
+    );
   }
   for (const { from, to, entries, actor, purgedAt } of first.purges.slice(-5)) {
     sheet.fact("Purged", `${entries} entries of ${from} to ${to}, by ${actor} at ${instant(purgedAt)} UTC`);
@@ -117,9 +123,8 @@ function writeVerification(sheet: Sheet, { verified }: PdfAbout): void {
 
 function verdictOf({ sealing }: Verification, digests: number, findings: number): [string, typeof ALARM] {
   if (findings > 0) return [`NOT INTACT: ${findings} ${findings === 1 ? "finding" : "findings"}, see below`, ALARM];
-  if (sealing === "notConfigured")
-    return ["Nothing can be verified: AUDIT_SIGNING_KEYS is not set, nothing is sealed", ALARM];
-  if (digests === 0) return ["Nothing in this period is sealed yet, so nothing was verified", ALARM];
+  if (sealing === "notConfigured") return ["Not verified: AUDIT_SIGNING_KEYS is not set, so nothing is sealed", ALARM];
+  if (digests === 0) return ["Not verified: nothing in this period is sealed yet", ALARM];
   return ["Intact: no sealed entry was changed, removed or inserted", GOOD];
 }
 

@@ -49,7 +49,7 @@ const COLUMNS: Column[] = [
   { title: "Actor, address", width: 122 },
   { title: "Event", width: 88 },
   { title: "Target", width: 146 },
-  { title: "What changed, and details", width: 280 },
+  { title: "Change and details", width: 280 },
   { title: "Outcome", width: 53.89 },
 ];
 
@@ -65,7 +65,7 @@ function writeEvents(sheet: Sheet, events: readonly PdfEvent[]): void {
     sheet.row(COLUMNS, cells, { size: SIZE, striped: index % 2 === 1 });
   }
   sheet.y -= 6;
-  sheet.text("Intent and outcome of one request stand on one line, under the time of the outcome.", {
+  sheet.text("Intent and outcome of one request are shown in one row, with the time of the outcome.", {
     size: SIZE,
     color: MUTED,
     x: MARGIN,

@@ -143,7 +143,7 @@ async function checkEntries(
   if (result.sealedHash !== digest.manifest) {
     const detail = entriesIntact
       ? "The fingerprints were changed; the entries are as they were sealed."
-      : "The fingerprints were changed as well as the entries: which entries differ may not be told right.";
+      : "The hashes were changed together with the entries, so the reported differences may be incomplete.";
     found.add({ ...place, kind: "fingerprintsChanged", detail });
   }
   if (!entriesIntact) {

@@ -45,7 +45,7 @@ function readPart(value: unknown, index: number, trusted: PublicKeys, findings: 
   const exportChanged = (detail: string) => findings.add({ kind: "exportChanged", detail: `File ${index}: ${detail}` });
   const parsed = ExportFile.safeParse(value);
   if (!parsed.success) {
-    exportChanged("this is no JSON export of the audit log, or parts of it were removed.");
+    exportChanged("this is not a JSON export of the audit log, or parts of it were removed.");
     return undefined;
   }
   const file = parsed.data;
@@ -74,8 +74,7 @@ function readPart(value: unknown, index: number, trusted: PublicKeys, findings: 
 /** What the files leave out: parts of the export, entries by a filter, time before and after. */
 export function notesOn(statements: readonly ExportStatement[]): string[] {
   const notes: string[] = [];
-  if (statements.some(isFiltered))
-    notes.push("The export was filtered: whether entries are missing from it can't be told.");
+  if (statements.some(isFiltered)) notes.push("The export was filtered, so missing entries can't be detected.");
   for (const [index, { after, start, end }] of statements.entries()) {
     const before = statements[index - 1];
     if (before && (before.start !== start || before.end !== end)) {
@@ -89,13 +88,13 @@ export function notesOn(statements: readonly ExportStatement[]): string[] {
   if (last.upTo !== null) notes.push(`The parts after ${last.upTo} are missing: entries in them were not checked.`);
   const { start, end, sealedFrom, newest, anchor } = last;
   if (sealedFrom !== null && Date.parse(start) > intervalFrom(sealedFrom)) {
-    notes.push(`The log begins at ${sealedFrom}; what is before ${start} is not in the export.`);
+    notes.push(`The log begins at ${sealedFrom}; entries before ${start} are not in the export.`);
   }
   const sealedTo = newest && intervalFrom(newest.interval) + INTERVAL_MS;
   if (sealedTo !== null && sealedTo > Date.parse(end)) {
-    notes.push(`The log is sealed up to ${intervalName(sealedTo)}; what is after ${end} is not in the export.`);
+    notes.push(`The log is sealed up to ${intervalName(sealedTo)}; entries after ${end} are not in the export.`);
   }
-  if (newest === null) notes.push("Nothing was sealed when this was exported: no digest covers its entries.");
+  if (newest === null) notes.push("Nothing was sealed at the time of the export: no digest covers its entries.");
   if (anchor === null) {
     notes.push("No key vault remembered the newest digest: cutting off the newest digests can't be found.");
   }
@@ -108,7 +107,7 @@ export function lateNotes(parts: readonly Part[]): string[] {
   if (late.length === 0) return [];
   const [{ id, occurredAt, happenedAt }] = late as [(typeof late)[number]];
   return [
-    `${late.length} ${late.length === 1 ? "entry stands" : "entries stand"} under a later instant than the one at which they happened, since the log was closed for that already: the first is ${id}, entered at ${occurredAt}, happened at ${happenedAt}.`,
+    `${late.length} ${late.length === 1 ? "entry is" : "entries are"} listed under a later time than their event, because the log was already closed for that time. First: ${id}, listed at ${occurredAt}, happened at ${happenedAt}.`,
   ];
 }
 

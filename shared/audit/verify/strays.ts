@@ -68,7 +68,7 @@ export async function findStrays(deps: ReadingDependencies, state: ChainState): 
 
 function anchorFindings({ remembered, beginning }: ChainState): Finding[] {
   if (remembered === "unreadable") {
-    return [{ kind: "anchorChanged", detail: "What the key vault remembers of the newest digest can't be read." }];
+    return [{ kind: "anchorChanged", detail: "The newest digest stored in the key vault can't be read." }];
   }
   const other = remembered?.beginning;
   if (!other || !beginning) return [];
@@ -224,7 +224,7 @@ async function markFindings({ tables, clock }: ReadingDependencies): Promise<Fin
       interval += INTERVAL_MS
     ) {
       if (marks.has(openMark(interval)) || !marks.has(bornMark(interval))) continue;
-      const detail = "The interval is closed before it has begun: entries of its time will be dated later.";
+      const detail = "The interval was closed before it started: its entries will be dated later.";
       findings.push({ kind: "markChanged", interval: intervalName(interval), detail });
     }
   }

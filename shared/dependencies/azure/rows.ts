@@ -47,7 +47,7 @@ export const unreadableRow = (row: unknown, subscriptionId: string): NotSeen => 
   scope: idOf(row) ?? `/subscriptions/${subscriptionId}`,
   code: "badResponse",
   message: "Could not read a row of Azure Resource Graph: it is not what the service documents.",
-  remedy: "Nothing to mend: the next reading tries again.",
+  remedy: "No action needed: the next run retries.",
 });
 
 export const notSeenOf = (scope: string, { code, message, remedy }: CloudFailure): NotSeen => ({

@@ -48,7 +48,7 @@ export function createConsumersOfSecrets(deps: {
   };
   const kindOf = ({ kind }: PlannedConsumer): KindOfConsumer => {
     const found = kinds[kind as ConsumerKind];
-    if (found === undefined) throw new Error(`Nobody can see what a ${kind} holds.`);
+    if (found === undefined) throw new Error(`The value that a ${kind} holds can't be observed.`);
     return found;
   };
 
@@ -83,7 +83,7 @@ export function createConsumersOfSecrets(deps: {
     });
     const coverage = [
       ...wholeVault(uses),
-      ...(more ? [`More uses of ${vaultName}/${name} are known than were looked at.`] : []),
+      ...(more ? [`${vaultName}/${name} has more known consumers than were checked.`] : []),
     ];
     return { consumers, coverage };
   }
@@ -104,14 +104,14 @@ export function createConsumersOfSecrets(deps: {
         coverage: [
           ...found.flatMap(({ coverage }) => coverage),
           ...notSeen,
-          ...(more > 0 ? [`${more} more could not be looked into: see GET /api/assets/dependencies/coverage.`] : []),
+          ...(more > 0 ? [`${more} more could not be read: see GET /api/assets/dependencies/coverage.`] : []),
         ],
       };
     },
 
     async act(consumer, wanted) {
       const { act } = kindOf(consumer);
-      if (act === undefined) throw new Error(`A ${consumer.kind} can't be told to take a value.`);
+      if (act === undefined) throw new Error(`A ${consumer.kind} can't be refreshed.`);
       return await act(consumer, wanted);
     },
 

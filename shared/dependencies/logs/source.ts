@@ -49,7 +49,7 @@ export function createLogSource(deps: {
 
 const NOT_NAMED = {
   code: "notConfigured",
-  message: "No Log Analytics workspace is named, so who really reads the vaults is not looked into.",
+  message: "No Log Analytics workspace is configured, so reads of the vaults are unknown.",
   remedy: "Send the vaults' audit events to a workspace and name it in LOG_ANALYTICS_WORKSPACE_IDS.",
 };
 

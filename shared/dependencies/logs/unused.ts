@@ -105,7 +105,7 @@ export function createUnusedSecrets(deps: {
         found.push({
           asset,
           unused,
-          evidence: unused ? reasonOf(read, whole) : `A log has it read within ${days} days.`,
+          evidence: unused ? reasonOf(read, whole) : `A log shows a read within the last ${days} days.`,
         });
       }
     return found;
@@ -163,5 +163,5 @@ const UNUSED_MARK = "-";
 
 const reasonOf = (read: string | undefined, whole: string): string =>
   read === undefined
-    ? `No log has it read since ${whole.slice(0, 10)}, from when on the log of its vault is whole.`
-    : `No log has it read after ${read.slice(0, 10)}.`;
+    ? `No log shows a read since ${whole.slice(0, 10)}, the start of the vault's complete log.`
+    : `No log shows a read after ${read.slice(0, 10)}.`;

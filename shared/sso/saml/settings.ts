@@ -48,11 +48,14 @@ export function checkSaml(config: SsoConfiguration, targets: OutgoingOptions): v
     if (problem !== undefined) throw invalidBody("samlEntryPoint", problem);
   }
   if (samlIdAttribute !== undefined && EMAILS.includes(samlIdAttribute.toLowerCase()))
-    throw invalidBody("samlIdAttribute", "must not be an e-mail address: the next person who gets it would be let in");
+    throw invalidBody(
+      "samlIdAttribute",
+      "must not be an e-mail address: its next owner would be signed in as this user",
+    );
   if (providerType !== "saml" || !isEnabled) return;
   for (const member of ["samlEntryPoint", "samlIdpEntityId", "samlIdpCertificates"] as const) {
     if (config[member] === undefined)
-      throw invalidBody(member, "is needed to switch single sign-on on; samlIdpMetadataXml has it");
+      throw invalidBody(member, "is required to enable single sign-on; samlIdpMetadataXml contains it");
   }
 }
 

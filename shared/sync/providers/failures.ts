@@ -19,21 +19,21 @@ interface Details {
 
 const REMEDIES = {
   badCredentials: ({ at }: ProviderCall) =>
-    `Configure the provider again with credentials that ${at} accepts. Nothing more is sent with these until then.`,
+    `Configure the provider again with credentials that ${at} accepts. The service stops using these credentials until then.`,
   accessDenied: ({ grant }: ProviderCall) => `Give the configured credential ${grant}.`,
-  throttled: () => "Nothing to mend: it is tried again later. If it stays, run fewer records in one hour.",
+  throttled: () => "No action needed: the service retries later. If it persists, run fewer records per hour.",
   unreachable: ({ at }: ProviderCall) =>
     `Check that ${at} is up and can be reached from this service; it is tried again later.`,
   badResponse: ({ at }: ProviderCall) =>
-    `Check that what answers is ${at}, and no proxy or sign-in page in front of it; it is tried again later.`,
+    `Check that ${at} responds, and not a proxy or sign-in page in front of it. The service retries later.`,
   notFound: () => "It may have been deleted in between; the next run looks again and creates it.",
   targetNotOwned: () => "Choose another name for the target, or set adopt to true to take it over.",
   targetRefused: () => "Choose another name for the target.",
   targetDeleted: () => "The next run brings it back within its recovery window. After that it can be created again.",
-  changedMeanwhile: () => "Somebody else changed it at the same time. The next run looks again.",
+  changedMeanwhile: () => "Someone else changed it at the same time. The next run checks again.",
   tooLarge: () => "Shorten the secret, or sync it to a provider that takes larger ones.",
   invalidName: () => "Choose a name that the provider takes.",
-  limitReached: ({ at }: ProviderCall) => `Delete what is no longer needed in ${at}, or have its quota raised.`,
+  limitReached: ({ at }: ProviderCall) => `Delete unused items in ${at}, or request a higher quota.`,
   encryption: () =>
     "Check the encryption key of the target: that it exists, is enabled, and may be used by the credential.",
 } satisfies Partial<Record<SyncFailureCode, (call: ProviderCall) => string>>;

@@ -33,7 +33,7 @@ export async function writeNumbered(
   const id = markId(mark);
   const { current, note } = await store.look();
   if (String(current) !== (expected.version ?? "0")) {
-    throw syncFailure("changedMeanwhile", call, "somebody else wrote a version in between");
+    throw syncFailure("changedMeanwhile", call, "someone else wrote a version in between");
   }
   if (notedMark(note, current) === id) return { version: String(current), created: false };
   const before = noteIn(note);

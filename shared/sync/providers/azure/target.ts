@@ -59,7 +59,7 @@ function stateOf(versions: readonly SecretVersion[]): TargetState {
       .sort()
       .join(" "),
     ...(newest[0]!.managed && {
-      refused: "it belongs to a certificate of the same name and can't be written by itself",
+      refused: "it belongs to a certificate of the same name and can't be written separately",
     }),
   };
 }
@@ -88,5 +88,5 @@ const ownerIn = (versions: readonly SecretVersion[]): string | null =>
 
 const changed = (name: string) =>
   new SyncFailure("changedMeanwhile", `The secret ${name} was changed between the last look and the write.`, {
-    remedy: "Nothing to mend: the next run looks again.",
+    remedy: "No action needed: the next run checks again.",
   });

@@ -7,7 +7,9 @@ export const GithubConfiguration = z
   .strictObject({
     apiUrl: serverAddress
       .optional()
-      .describe("Of GitHub Enterprise Server, such as `https://github.example.com/api/v3`. Left out: github.com."),
+      .describe(
+        "Address of a GitHub Enterprise Server, such as `https://github.example.com/api/v3`. Default: github.com.",
+      ),
     token: credential
       .optional()
       .describe("A fine-grained personal access token; or a GitHub App by the next three members."),

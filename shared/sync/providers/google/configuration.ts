@@ -24,7 +24,7 @@ export const GoogleConfiguration = z
     projectId: z
       .string()
       .regex(/^[a-z][a-z0-9-]{4,28}[a-z0-9]$/, "must be a project's id")
-      .describe("Of the project whose secrets are written."),
+      .describe("Project whose secrets are written."),
     serviceAccountKey: z
       .string()
       .max(16_384)
@@ -34,7 +34,7 @@ export const GoogleConfiguration = z
       .string()
       .regex(/^[a-z]+-[a-z]+\d{1,2}$/, "must be a location such as europe-west1")
       .optional()
-      .describe("Where new secrets are kept. Left out: wherever Google chooses."),
+      .describe("Location of new secrets. Default: chosen by Google."),
   })
   .meta({ id: "GoogleSyncConfiguration" });
 

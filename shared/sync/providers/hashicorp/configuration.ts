@@ -9,13 +9,13 @@ const path = z
 export const HashicorpConfiguration = z
   .strictObject({
     address: serverAddress.describe("Such as `https://vault.example.com:8200`."),
-    namespace: path.optional().describe("Of Vault Enterprise or HCP."),
-    mount: path.optional().describe("Where the KV engine of version 2 is mounted; `secret` where it is left out."),
-    caCertificate: certificates.optional().describe("What its certificate is verified with, in PEM."),
+    namespace: path.optional().describe("Namespace of Vault Enterprise or HCP."),
+    mount: path.optional().describe("Mount path of the KV version 2 engine. Default: `secret`."),
+    caCertificate: certificates.optional().describe("CA certificate of the server, in PEM."),
     token: credential.optional().describe("A token; or an AppRole by the next three members."),
     roleId: credential.optional().describe("The AppRole's role id."),
     secretId: credential.optional().describe("The AppRole's secret id."),
-    authMount: path.optional().describe("Where AppRole is mounted; `approle` where it is left out."),
+    authMount: path.optional().describe("Mount path of AppRole. Default: `approle`."),
   })
   .refine(
     ({ token, roleId, secretId }) =>

@@ -7,7 +7,7 @@ import type { SyncFailure } from "../provider.ts";
 export function hashicorpFailure(answer: ProviderAnswer, call: ProviderCall, clock: Clock): SyncFailure {
   const texts = errorTexts(answer);
   if (answer.status === 400 && texts.includes("check-and-set parameter")) {
-    return syncFailure("changedMeanwhile", call, "somebody else wrote a version in between");
+    return syncFailure("changedMeanwhile", call, "someone else wrote a version in between");
   }
   if (answer.status === 400 && /invalid (role|secret)[ _]id/i.test(texts)) {
     return syncFailure("badCredentials", call, "the role id or secret id was not accepted");

@@ -4,10 +4,10 @@ import { LABEL } from "./names.ts";
 
 export const KubernetesConfiguration = z
   .strictObject({
-    address: serverAddress.describe("Of the API server, such as `https://cluster.example.com:6443`."),
-    caCertificate: certificates.optional().describe("What its certificate is verified with, in PEM."),
-    token: credential.describe("Of a service account, such as from a Secret of the type service-account-token."),
-    namespace: z.string().regex(LABEL, "must be a namespace's name").describe("Where the Secrets lie."),
+    address: serverAddress.describe("Address of the API server, such as `https://cluster.example.com:6443`."),
+    caCertificate: certificates.optional().describe("CA certificate of the server, in PEM."),
+    token: credential.describe("Token of a service account, for example from a Secret of type service-account-token."),
+    namespace: z.string().regex(LABEL, "must be a namespace's name").describe("Namespace of the Secrets."),
   })
   .meta({ id: "KubernetesSyncConfiguration" });
 
