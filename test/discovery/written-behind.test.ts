@@ -1,5 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import {
   CLAIMED,
   claimedKey,
@@ -62,7 +62,23 @@ const through = (tables: Tables, beforeWriting: (vaultName: string) => Promise<v
   },
 });
 
-const forever = () => new Promise<never>(() => {});
+/** Settled only when the test has ended. */
+let end = Promise.withResolvers<never>();
+const workers: Promise<unknown>[] = [];
+
+/** Starts a worker that may hang until the test ends. */
+const inBackground = (work: Promise<unknown>) => void workers.push(work.catch(() => {}));
+const forever = () => end.promise;
+
+// A worker that is left hanging sends heartbeats to the storage while the process runs later files.
+beforeEach(() => {
+  end = Promise.withResolvers();
+  end.promise.catch(() => {});
+});
+afterEach(async () => {
+  end.reject(new Error("The test has ended."));
+  await Promise.all(workers.splice(0));
+});
 
 async function started(): Promise<string> {
   const { scanId } = await rooms.discovery.start({ mode: "full" }, caller);
@@ -106,7 +122,7 @@ describe("while a vault is written", () => {
       if (worker.cloud.looked > 3) await forever();
     };
     const scanId = await started();
-    void worker.run.scan(scanId, 1);
+    inBackground(worker.run.scan(scanId, 1));
     await expect.poll(() => worker.cloud.looked).toBe(4);
     const claimed = await Promise.all([0, 1, 2, 3].map((place) => claimedOf(scanId, place)));
     expect(claimed.filter((one) => one)).toHaveLength(3);
@@ -143,7 +159,7 @@ describe("while a vault is written", () => {
     const worker = oneWorker(forever);
     worker.cloud.listed = { secrets: Array.from({ length: count }, (_, at) => ({ name: `secret-${at}` })) };
     const scanId = await started();
-    void worker.run.scan(scanId, 1);
+    inBackground(worker.run.scan(scanId, 1));
     await expect.poll(async () => (await rooms.writer.find("kv-one"))?.pending, { timeout: 10_000 }).toBe(true);
     expect(worker.cloud.looked).toBe(1);
     expect(await claimedOf(scanId, 0)).toBeDefined();
@@ -153,7 +169,7 @@ describe("while a vault is written", () => {
 describe("a worker that died with two vaults in hand", () => {
   async function died(begin: (worker: Rooms) => Promise<void>) {
     const worker = oneWorker(forever);
-    void begin(worker);
+    inBackground(begin(worker));
     await expect.poll(() => worker.cloud.looked).toBe(2);
     await storage.move(LEASE_OVER_MS);
     rooms.cloud.listed = { secrets: MANY };
@@ -273,14 +289,14 @@ describe("of two workers of one vault", () => {
     const { scanId, message } = await withEight();
     const { promise: released, resolve: release } = Promise.withResolvers<void>();
     const slow = hangsInSecond(released);
-    void slow.run.scanVaults(message, 1);
+    inBackground(slow.run.scanVaults(message, 1));
     await expect.poll(() => slow.cloud.looked).toBe(1);
     // It can't renew: the store is away for it, but the cloud is not.
     await storage.move(65 * SECOND_MS);
     await rooms.watch();
     const [again] = rooms.take(QUEUES.vaults);
     const other = hangsInSecond(released);
-    void other.run.scanVaults(again!.message, 1);
+    inBackground(other.run.scanVaults(again!.message, 1));
     await expect.poll(() => other.cloud.looked).toBe(1);
     release();
     await expect.poll(() => slow.cloud.looked + other.cloud.looked).toBe(3);
@@ -319,7 +335,7 @@ describe("of two workers of one vault", () => {
       if (worker.cloud.looked === 2) await released;
       if (worker.cloud.looked > 2) await forever();
     };
-    void worker.run.scanVaults(message, 1);
+    inBackground(worker.run.scanVaults(message, 1));
     await expect.poll(() => worker.sent.length).toBe(1);
     const [busy] = worker.sent;
     const failing = oneWorker();
@@ -330,7 +346,7 @@ describe("of two workers of one vault", () => {
     const second = oneWorker();
     await second.run.scanVaults(busy!.message, 2);
     const third = hangsInSecond(released);
-    for (const { message: again } of second.sent) void third.run.scanVaults(again, 1);
+    for (const { message: again } of second.sent) inBackground(third.run.scanVaults(again, 1));
     release();
     await delay(1_500);
     expect(await places(scanId)).toBe(1);
