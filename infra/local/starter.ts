@@ -1,4 +1,5 @@
 import { execFileSync } from "node:child_process";
+import { readFileSync } from "node:fs";
 
 const LOOK_MS = 1000;
 
@@ -17,15 +18,24 @@ export function whenNpmEnds(work: () => void): void {
   }, LOOK_MS).unref();
 }
 
-/** Undefined where that can't be told, as on Windows. */
+/** Returns the id of a process's parent; undefined where it can't be read, as on Windows. */
 function parentOf(pid: number): number | undefined {
   try {
-    const parent = Number(execFileSync("ps", ["-o", "ppid=", "-p", String(pid)], { encoding: "utf8" }));
+    const parent = process.platform === "linux" ? parentInProc(pid) : parentByPs(pid);
     return parent > 1 ? parent : undefined;
   } catch {
     return undefined;
   }
 }
+
+/** Not every Linux has `ps`. In proc_pid_stat(5) the state and the parent follow the name, which ends with the last parenthesis. */
+function parentInProc(pid: number): number {
+  const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
+  return Number(stat.slice(stat.lastIndexOf(")")).split(" ")[2]);
+}
+
+const parentByPs = (pid: number): number =>
+  Number(execFileSync("ps", ["-o", "ppid=", "-p", String(pid)], { encoding: "utf8" }));
 
 function isThere(pid: number): boolean {
   try {

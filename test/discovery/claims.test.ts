@@ -16,6 +16,7 @@ import { entity } from "../../shared/storage/entity.ts";
 import { StorageCorrupt } from "../../shared/storage/tables.ts";
 import { HOUR_MS, MINUTE_MS, SECOND_MS } from "../../shared/time.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
+import { endHangingWorkers, startHanging, untilTestEnds } from "./hanging-workers.ts";
 import { caller, HERE, type Rooms, scanRooms } from "./rooms.ts";
 
 /** What workers and messages that are lost are told by: the age of rows, as storage counts it. */
@@ -36,6 +37,8 @@ beforeEach(() => {
   rooms = scanRooms(connection);
 });
 
+endHangingWorkers();
+
 /** A worker that takes the message and then hangs in its first vault, as one that died does. */
 async function hangsIn(message: { scanId: string; index: string }): Promise<void> {
   const worker = scanRooms(connection);
@@ -45,11 +48,11 @@ async function hangsIn(message: { scanId: string; index: string }): Promise<void
       return { secrets: hang, keys: hang, certificates: hang } as never;
     };
   });
-  void worker.run.scanVaults(message, 1);
+  startHanging(worker.run.scanVaults(message, 1));
   await reached;
 }
 async function* hang(): AsyncGenerator<never> {
-  await new Promise(() => {});
+  yield await untilTestEnds();
 }
 
 describe("a worker that died", () => {

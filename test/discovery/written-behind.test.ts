@@ -16,6 +16,7 @@ import { Vaults, vaultKey } from "../../shared/inventory/vault.ts";
 import { RowExists, remove, type Tables } from "../../shared/storage/tables.ts";
 import { SECOND_MS } from "../../shared/time.ts";
 import { type MovedStorage, startMovedStorage } from "../support/moved-storage.ts";
+import { endHangingWorkers, startHanging, untilTestEnds } from "./hanging-workers.ts";
 import { caller, HERE, type Rooms, scanRooms } from "./rooms.ts";
 
 /** A vault with much to write is handed on: it is written while its worker reads the next one. */
@@ -62,7 +63,7 @@ const through = (tables: Tables, beforeWriting: (vaultName: string) => Promise<v
   },
 });
 
-const forever = () => new Promise<never>(() => {});
+endHangingWorkers();
 
 async function started(): Promise<string> {
   const { scanId } = await rooms.discovery.start({ mode: "full" }, caller);
@@ -98,15 +99,15 @@ describe("while a vault is written", () => {
   });
 
   test("its worker's place counts once: one that no vault needs any more is free for a look", async () => {
-    const worker = oneWorker(forever);
+    const worker = oneWorker(untilTestEnds);
     worker.settings.discoveryMaxWorkers = 3;
     worker.cloud.vaults.set(HERE, ["kv-one", "kv-two", "kv-three", "kv-four"]);
     worker.cloud.whileLooking = async () => {
       // Of the first three one hands its vault on and claims the fourth.
-      if (worker.cloud.looked > 3) await forever();
+      if (worker.cloud.looked > 3) await untilTestEnds();
     };
     const scanId = await started();
-    void worker.run.scan(scanId, 1);
+    startHanging(worker.run.scan(scanId, 1));
     await expect.poll(() => worker.cloud.looked).toBe(4);
     const claimed = await Promise.all([0, 1, 2, 3].map((place) => claimedOf(scanId, place)));
     expect(claimed.filter((one) => one)).toHaveLength(3);
@@ -140,10 +141,10 @@ describe("while a vault is written", () => {
   });
 
   test.each([49, 1_001])("the next one waits where %d assets are written", async (count) => {
-    const worker = oneWorker(forever);
+    const worker = oneWorker(untilTestEnds);
     worker.cloud.listed = { secrets: Array.from({ length: count }, (_, at) => ({ name: `secret-${at}` })) };
     const scanId = await started();
-    void worker.run.scan(scanId, 1);
+    startHanging(worker.run.scan(scanId, 1));
     await expect.poll(async () => (await rooms.writer.find("kv-one"))?.pending, { timeout: 10_000 }).toBe(true);
     expect(worker.cloud.looked).toBe(1);
     expect(await claimedOf(scanId, 0)).toBeDefined();
@@ -152,8 +153,8 @@ describe("while a vault is written", () => {
 
 describe("a worker that died with two vaults in hand", () => {
   async function died(begin: (worker: Rooms) => Promise<void>) {
-    const worker = oneWorker(forever);
-    void begin(worker);
+    const worker = oneWorker(untilTestEnds);
+    startHanging(begin(worker));
     await expect.poll(() => worker.cloud.looked).toBe(2);
     await storage.move(LEASE_OVER_MS);
     rooms.cloud.listed = { secrets: MANY };
@@ -264,7 +265,7 @@ describe("of two workers of one vault", () => {
   function hangsInSecond(first: Promise<unknown>): Rooms {
     const worker = oneWorker();
     worker.cloud.whileLooking = async () => {
-      await (worker.cloud.looked === 1 ? first : forever());
+      await (worker.cloud.looked === 1 ? first : untilTestEnds());
     };
     return worker;
   }
@@ -273,14 +274,14 @@ describe("of two workers of one vault", () => {
     const { scanId, message } = await withEight();
     const { promise: released, resolve: release } = Promise.withResolvers<void>();
     const slow = hangsInSecond(released);
-    void slow.run.scanVaults(message, 1);
+    startHanging(slow.run.scanVaults(message, 1));
     await expect.poll(() => slow.cloud.looked).toBe(1);
     // It can't renew: the store is away for it, but the cloud is not.
     await storage.move(65 * SECOND_MS);
     await rooms.watch();
     const [again] = rooms.take(QUEUES.vaults);
     const other = hangsInSecond(released);
-    void other.run.scanVaults(again!.message, 1);
+    startHanging(other.run.scanVaults(again!.message, 1));
     await expect.poll(() => other.cloud.looked).toBe(1);
     release();
     await expect.poll(() => slow.cloud.looked + other.cloud.looked).toBe(3);
@@ -304,7 +305,7 @@ describe("of two workers of one vault", () => {
     await expect(dead.run.scanVaults(message, 1)).rejects.toThrow("No answer came.");
     const next = oneWorker();
     next.cloud.whileLooking = async () => {
-      if (next.cloud.looked > 1) return await forever();
+      if (next.cloud.looked > 1) return await untilTestEnds();
       await late();
     };
     await next.run.scanVaults(message, 2);
@@ -317,9 +318,9 @@ describe("of two workers of one vault", () => {
     const worker = oneWorker(undefined, takenOnce("kv-0"));
     worker.cloud.whileLooking = async () => {
       if (worker.cloud.looked === 2) await released;
-      if (worker.cloud.looked > 2) await forever();
+      if (worker.cloud.looked > 2) await untilTestEnds();
     };
-    void worker.run.scanVaults(message, 1);
+    startHanging(worker.run.scanVaults(message, 1));
     await expect.poll(() => worker.sent.length).toBe(1);
     const [busy] = worker.sent;
     const failing = oneWorker();
@@ -330,7 +331,7 @@ describe("of two workers of one vault", () => {
     const second = oneWorker();
     await second.run.scanVaults(busy!.message, 2);
     const third = hangsInSecond(released);
-    for (const { message: again } of second.sent) void third.run.scanVaults(again, 1);
+    for (const { message: again } of second.sent) startHanging(third.run.scanVaults(again, 1));
     release();
     await delay(1_500);
     expect(await places(scanId)).toBe(1);

@@ -4,13 +4,15 @@ import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { configureTenant } from "../../infra/local/first-tenant.ts";
 import { configureSingleSignOn } from "../../infra/local/single-sign-on.ts";
 import type { Document, Operation } from "../../shared/http/document.ts";
-import { browserTests, openBrowser } from "../support/browser.ts";
+import { openBrowser } from "../support/browser.ts";
 import { IS_CAMPAIGN, SEED } from "../support/cases.ts";
 import { licence } from "../support/licence.ts";
 import { ADMIN, Service } from "../support/service.ts";
+import { skipWithout } from "../support/tools.ts";
 import { partOfAcme } from "./part-of-acme.ts";
 
-const withBrowser = browserTests("the tests of /docs and /redoc");
+const isWithoutBrowser = skipWithout("browser");
+const withBrowser = test.skipIf(isWithoutBrowser);
 
 let service: Service;
 let token: string;
@@ -21,8 +23,8 @@ beforeAll(async () => {
     company: partOfAcme(),
     env: { LICENSE_KEY: await licence(), PUBLIC_BASE_URL: "http://localhost:7071" },
   };
-  // Where there is no browser, the tests that need one are skipped or fail by themselves.
-  [service, context] = await Promise.all([Service.start(licensed), openBrowser().catch(() => undefined)]);
+  // The tests of the examples need no browser.
+  [service, context] = await Promise.all([Service.start(licensed), isWithoutBrowser ? undefined : openBrowser()]);
   [token, document] = [await service.signIn(ADMIN), (await service.call("GET", "/openapi.json")).body];
   await Promise.all([
     service.scan(),

@@ -2,13 +2,15 @@
 import type { BrowserContext, JSHandle, Page, Request } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from "vitest";
 import type { Company } from "../../infra/local/cloud/company/company.ts";
-import { browserTests, openBrowser } from "../support/browser.ts";
+import { openBrowser } from "../support/browser.ts";
 import { licence } from "../support/licence.ts";
 import { ADMIN, Service } from "../support/service.ts";
+import { skipWithout } from "../support/tools.ts";
 import { createOffers, type Offers } from "./offers.ts";
 import { COMPANY, type Planted, plant } from "./planted.ts";
 
-export const withBrowser = browserTests("the tests of the page");
+/** Every test of the page uses it: the hooks of this file run as soon as one test is not skipped. */
+export const withBrowser = test.skipIf(skipWithout("browser"));
 export const HOME = process.env.PAGE_COMPANY ?? COMPANY;
 
 /** What looks at the planted things, which another company has not. */

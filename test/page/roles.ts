@@ -1,4 +1,4 @@
-import { expect, test } from "vitest";
+import { expect } from "vitest";
 import { IS_CAMPAIGN, LONG_MS, sampled } from "../support/cases.ts";
 import { ADMIN } from "../support/service.ts";
 import {
@@ -11,6 +11,7 @@ import {
   service,
   show,
   visit,
+  withBrowser,
   withPlanted,
 } from "./opened.ts";
 import { OTHERS, PASSWORD } from "./planted.ts";
@@ -86,6 +87,6 @@ withPlanted(
   LONG_MS,
 );
 
-test("no view calls what it did not ask about", () => {
+withBrowser("no view calls what it did not ask about", () => {
   expect(offers.unasked()).toEqual([]);
 });

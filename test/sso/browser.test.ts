@@ -2,13 +2,14 @@ import { mkdtempSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import type { BrowserContext, Page } from "playwright-core";
-import { afterAll, beforeAll, beforeEach, expect } from "vitest";
+import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { configureSingleSignOn } from "../../infra/local/single-sign-on.ts";
 import { freePort } from "../host/run-host.ts";
 import { endStarted, npmStart } from "../local/npm-start.ts";
-import { browserTests, openBrowser } from "../support/browser.ts";
+import { openBrowser } from "../support/browser.ts";
+import { skipWithout } from "../support/tools.ts";
 
-const withBrowser = browserTests("signing in with a browser");
+const withBrowser = test.skipIf(skipWithout("browser"));
 
 let base: string;
 let provider: string;

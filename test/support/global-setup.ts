@@ -6,6 +6,7 @@ import { build } from "esbuild";
 import { buildLocalApp, REQUIRE_BANNER } from "../../infra/build/build.ts";
 import { makeKeys } from "../../infra/local/cloud/cloud.ts";
 import { CLOUD_KEYS, HOST, TEST_APP } from "./test-app.ts";
+import { skippedTools } from "./tools.ts";
 
 /**
  * Builds the app once for all tests, with a licence key of their own built in, as a deployment package; and the host that
@@ -29,5 +30,8 @@ export default async function setup(): Promise<() => Promise<void>> {
     banner: REQUIRE_BANNER,
     logLevel: "warning",
   });
-  return () => rm(TEST_APP, { recursive: true, force: true });
+  return async () => {
+    for (const line of skippedTools()) console.warn(line);
+    await rm(TEST_APP, { recursive: true, force: true });
+  };
 }

@@ -1,34 +1,22 @@
-import { execFileSync, spawnSync } from "node:child_process";
+import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync } from "node:fs";
 import path from "node:path";
-import { test } from "vitest";
+import { pythonVersion } from "./tools.ts";
 
 const root = path.resolve(import.meta.dirname, "../..");
 const REQUIREMENTS = path.join(root, "test/clients/requirements.txt");
-/** What openapi-python-client takes at least. */
-const OLDEST = "import sys; print('%d.%d' % sys.version_info[:2]); sys.exit(sys.version_info < (3, 11))";
-const python = spawnSync("python3", ["-c", OLDEST], { encoding: "utf8" });
-const remedy = "Python 3.11 or later with pip is missing: install python3 and python3-pip";
-
-/** `test` for what needs Python. Where nobody reads what was skipped, a missing one is a failure. */
-export function pythonTests(what: string) {
-  const isRequired = Boolean(process.env.CI || process.env.REQUIRE_PYTHON);
-  if (python.status !== 0 && !isRequired) console.warn(`${remedy}. Skipped: ${what}.`);
-  return test.skipIf(python.status !== 0 && !isRequired);
-}
 
 /**
  * The folder of the packages in test/clients/requirements.txt, for PYTHONPATH. They are installed once, into a folder named
  * after them; nothing else on the machine changes.
  *
- * @throws {Error} with what to do where Python or a package can't be had.
+ * @throws {Error} Where pip can't install a package.
  */
 export function pythonPackages(): string {
-  if (python.status !== 0) throw new Error(remedy);
   const digest = createHash("sha256")
     .update(readFileSync(REQUIREMENTS))
-    .update(python.stdout)
+    .update(pythonVersion()!)
     .digest("hex")
     .slice(0, 16);
   const folder = path.join(root, ".local/python", digest);
