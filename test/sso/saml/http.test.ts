@@ -24,6 +24,8 @@ beforeAll(async () => {
     samlSignRequests: true,
   });
   expect([status, text]).toEqual([200, expect.not.stringContaining("PRIVATE KEY")]);
+  const metadata = (await service.call("GET", "/auth/sso/metadata")).text;
+  await service.cloud.control.registerSamlServiceProvider(metadata);
 });
 afterEach(() => service.cloud.control.setSamlMode("correct"));
 afterAll(() => service.stop());

@@ -76,7 +76,7 @@ export async function readRequest(
   const relayState = parameters.get("RelayState") ?? "";
   require(Buffer.byteLength(relayState) <= MAX_RELAY_STATE_BYTES, "RelayState is longer than 80 bytes.");
   return await valid("protocol", inflated(encoded[0]!), (root) => {
-    require(root.name === "AuthnRequest", `The message must be an AuthnRequest, not a ${root.name}.`);
+    require(root.name === "AuthnRequest", `The message must be an AuthnRequest, but is ${root.name}.`);
     const attribute = (name: string) => value(root, `@${name}`);
     require(attribute("Version") === "2.0", "Version must be 2.0.");
     require(attribute("Destination") === destination, `Destination must be ${destination}.`);
@@ -89,11 +89,15 @@ export async function readRequest(
         `Issuer "${issuer}" is not the entity id of a registered service provider. PUT /control/saml/service-providers takes its metadata.`,
       );
     const index = attribute("AssertionConsumerServiceIndex");
-    require(index === undefined, "AssertionConsumerServiceIndex excludes AssertionConsumerServiceURL, which is needed.");
+    require(index ===
+      undefined, "AssertionConsumerServiceIndex excludes AssertionConsumerServiceURL, which is needed.");
     const acsUrl = attribute("AssertionConsumerServiceURL") ?? "";
-    require(sender.acsUrls.includes(acsUrl), `AssertionConsumerServiceURL "${acsUrl}" is not in the sender's metadata.`);
+    require(sender.acsUrls.includes(
+      acsUrl,
+    ), `AssertionConsumerServiceURL "${acsUrl}" is not in the sender's metadata.`);
     require((attribute("ProtocolBinding") ?? POST) === POST, `ProtocolBinding must be ${POST}.`);
-    require(root.get("ds:Signature", PREFIXES) === null, "By HTTP-Redirect the signature is in the address, not in the message.");
+    require(root.get("ds:Signature", PREFIXES) ===
+      null, "By HTTP-Redirect the signature is in the address, not in the message.");
     requireSignature(query, sender);
     return { id: attribute("ID") ?? "", issuer, acsUrl };
   });
