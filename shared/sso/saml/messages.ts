@@ -64,7 +64,7 @@ export function authnRequestUrl(names: ServiceNames, request: AuthnRequest): URL
  * @throws {Error} when the template has a tag that `values` does not name: samlify would send the tag as text, which identity
  * providers refuse.
  */
-function fillTemplate(template: string, values: Record<string, unknown>): string {
+function fillTemplate(template: string, values: Record<string, string | boolean | undefined>): string {
   const unfilled = [...template.matchAll(/\{(\w+)\}/g)].map(([, tag]) => tag!).filter((tag) => !(tag in values));
   if (unfilled.length > 0) throw new Error(`No value for ${unfilled.join(", ")} of samlify's AuthnRequest template.`);
   return SamlLib.replaceTagsByValue(template, values);

@@ -157,6 +157,11 @@ describe("An identity provider's metadata", () => {
   });
 
   const good = metadata(KEY("", bare(idp.certificate)));
+
+  it("may come with a byte order mark and empty lines around it", () => {
+    expect(parseIdpMetadata(`\uFEFF\n${good}\n`)).toEqual(parseIdpMetadata(good));
+  });
+
   it.each([
     ["a document type", good.replace("<md:Entity", "<!DOCTYPE x><md:Entity"), /document type/],
     ["no XML", good.slice(0, -3), /well-formed/],
