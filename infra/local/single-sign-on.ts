@@ -45,6 +45,7 @@ export async function configureSingleSignOn(
   if (now.providerType !== protocol || !name?.startsWith(provider.oidc.issuer)) {
     await configure(api, provider, protocol);
   }
+  if (protocol === "saml") await registerService(base, provider);
   const people = (await (await fetch(`${provider.controlUrl}/people`)).json()) as { name: string; roles: string[] }[];
   const listed = people.map(({ name, roles }) => `${name} (${roles.join(" and ") || "no role"})`);
   return [
@@ -68,4 +69,13 @@ async function configure(api: Api, { oidc }: StandInProvider, protocol: Protocol
       ? { oidcIssuer: oidc.issuer, oidcClientId: oidc.clientId, oidcClientSecret: oidc.clientSecret }
       : { samlIdpMetadataXml: await (await fetch(`${oidc.issuer}/saml/metadata`)).text() };
   await api("PUT", "/auth/sso/config", { ...same, ...own });
+}
+
+/** The provider forgets the services registered with it when the stand-in cloud stops. */
+async function registerService(base: string, { controlUrl }: StandInProvider): Promise<void> {
+  const metadata = await (await fetch(`${base}/auth/sso/metadata`)).text();
+  const body = JSON.stringify({ metadata });
+  const answer = await fetch(`${controlUrl}/saml/service-providers`, { method: "PUT", body });
+  if (!answer.ok)
+    throw new Error(`PUT ${controlUrl}/saml/service-providers answered ${answer.status}: ${await answer.text()}`);
 }

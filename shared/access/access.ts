@@ -267,7 +267,7 @@ export function createAccess(deps: AccessDependencies): Access {
     identities,
     apiTokens,
     sessions: createSessionAdministration({ users, sessions, audit }),
-    federated: createFederated({ tables, users, sessions, audit, clock, randomness, reserved }),
+    federated: createFederated({ tables, users, sessions, letIn, audit, clock, randomness, reserved }),
 
     async bootstrapStands() {
       const user = bootstrapUsername === undefined ? undefined : await users.find(bootstrapUsername);

@@ -6,7 +6,9 @@ import type { Cookie } from "../http/reply.ts";
 import type { Clock, Randomness } from "../runtime.ts";
 import { isConflict } from "../storage/conflict.ts";
 import { insert, type Tables } from "../storage/tables.ts";
+import type { LetIn } from "./let-in.ts";
 import type { Sessions } from "./sessions.ts";
+import { addressOf } from "./sign-in.ts";
 import {
   Identity,
   identityId,
@@ -63,6 +65,7 @@ export function createFederated(deps: {
   tables: Tables;
   users: Users;
   sessions: Sessions;
+  letIn: LetIn;
   audit: Audit;
   clock: Clock;
   randomness: Randomness;
@@ -170,6 +173,7 @@ export function createFederated(deps: {
     async signIn(person, caller, userAgent) {
       const result = await attempted(() => once(person, caller, userAgent));
       if ("user" in result) {
+        deps.letIn.add(addressOf(caller));
         await audit.append({
           type: "user.signedIn",
           outcome: "success",

@@ -1,3 +1,5 @@
+import { UNKNOWN_ADDRESS } from "./known-addresses.ts";
+
 /** Addresses of an instance that are remembered; the one longest unused is forgotten first. */
 const REMEMBERED = 1_000;
 
@@ -8,7 +10,7 @@ const REMEMBERED = 1_000;
  */
 export interface LetIn {
   has(address: string): boolean;
-  /** Somebody's password was right there. */
+  /** Someone signed in from there. An address that could not be told is not remembered. */
   add(address: string): void;
 }
 
@@ -17,6 +19,7 @@ export function createLetIn(): LetIn {
   return {
     has: (address) => addresses.has(address),
     add(address) {
+      if (address === UNKNOWN_ADDRESS) return;
       addresses.delete(address);
       addresses.add(address);
       if (addresses.size > REMEMBERED) addresses.delete(addresses.values().next().value!);

@@ -164,7 +164,7 @@ export function createSignIn(deps: {
     const how = { address, known, session };
     const { refused, entered } = await turns.take(place, () => check(name, user, password, how));
 
-    if (entered && address !== UNKNOWN_ADDRESS) letIn.add(address);
+    if (entered) letIn.add(address);
     const target = targetOf(name, user);
     if (refused) {
       const details = { reason: refused.code };

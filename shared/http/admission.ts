@@ -66,7 +66,8 @@ export async function admit(
     const decision = await limiter.take(actor ? `user:${actor.username}` : ADDRESS + address);
     Object.assign(answerHeaders, limitHeaders(decision));
     if (!decision.allowed) {
-      throw retryLater("rateLimited", "Wait as long as Retry-After says.", decision.retryAfterSeconds);
+      const seconds = decision.retryAfterSeconds;
+      throw retryLater("rateLimited", `Wait ${seconds} seconds, then try again.`, seconds);
     }
   }
   const caller = { actor: actor?.username ?? "anonymous", address, requestId };

@@ -56,7 +56,6 @@ function problemsOf(endpoint: Endpoint<never>): number[] {
   if (endpoint.params || endpoint.query || endpoint.body) statuses.push(400);
   if (endpoint.access !== "open") statuses.push(401, 403);
   if (endpoint.tier === "pro") statuses.push(403);
-  if (endpoint.rateLimit === "signIn") statuses.push(401);
   if (endpoint.route.includes("{")) statuses.push(404);
   if (endpoint.method === "POST" || endpoint.method === "PUT" || endpoint.method === "DELETE") statuses.push(409);
   if (endpoint.conditional) statuses.push(412);
@@ -76,8 +75,8 @@ const ONLY_WHERE: Partial<Record<ProblemCode, (endpoint: Endpoint<never>) => boo
   signInRefused: () => false,
   ssoOnly: () => false,
   unauthorized: ({ access }) => access !== "open",
-  invalidCredentials: ({ rateLimit }) => rateLimit === "signIn",
-  tooManyAttempts: ({ rateLimit }) => rateLimit === "signIn",
+  invalidCredentials: () => false,
+  tooManyAttempts: () => false,
   forbidden: ({ access }) => access !== "open",
   interactiveOnly: ({ interactive = false }) => interactive,
   passwordChangeRequired: ({ access, beforePasswordChange }) => access !== "open" && !beforePasswordChange,

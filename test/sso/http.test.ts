@@ -14,7 +14,7 @@ beforeAll(async () => {
   service = await Service.start({
     hosts: 2,
     company: { subscriptions: [] },
-    env: { LICENSE_KEY: await licence(), PUBLIC_BASE_URL: ORIGIN },
+    env: { LICENSE_KEY: await licence(), PUBLIC_BASE_URL: ORIGIN, TRUSTED_PROXY_HOPS: "2" },
   });
   ({ url: unlicensed } = await service.addHost({ LICENSE_KEY: "" }));
   service.hosts.splice(2, 1);
@@ -33,13 +33,18 @@ beforeAll(async () => {
 afterEach(() => service.cloud.control.setOidcMode("correct"));
 afterAll(() => service.stop());
 
-const BROWSER = { accept: "text/html,application/xhtml+xml,*/*;q=0.8" };
+let addresses = 0;
+/** What a browser sends; each from an address of its own, since sign-ins from one address are limited. */
+const browser = (address = `198.51.100.${++addresses}`) => ({
+  accept: "text/html,application/xhtml+xml,*/*;q=0.8",
+  "X-Forwarded-For": address,
+});
 const cookiesOf = ({ headers }: Answer) => headers.getSetCookie().map((cookie) => cookie.split(";")[0]!);
 
 /** Begins a sign-in, and answers where the provider sends the browser back to, with the cookie it has by then. */
 async function begin(person: string, returnUrl = "/docs"): Promise<{ path: string; cookie: string }> {
   const query = new URLSearchParams({ returnUrl });
-  const begun = await service.call("GET", `/auth/sso/login?${query}`, { headers: BROWSER });
+  const begun = await service.call("GET", `/auth/sso/login?${query}`, { headers: browser() });
   expect(begun.status).toBe(302);
   const back = new URL(await new ProviderVisitor().choose(begun.headers.get("location")!, person));
   expect(back.origin).toBe(ORIGIN);
@@ -49,7 +54,7 @@ async function begin(person: string, returnUrl = "/docs"): Promise<{ path: strin
 describe("a browser", () => {
   test("signs in on one host and goes on with its cookie on the other", async () => {
     const { path, cookie } = await begin("uma");
-    const done = await service.call("GET", service.hosts[1]!.url + path, { headers: { ...BROWSER, cookie } });
+    const done = await service.call("GET", service.hosts[1]!.url + path, { headers: { ...browser(), cookie } });
     expect([done.status, done.headers.get("location")]).toEqual([302, "/docs"]);
     const session = cookiesOf(done).find((one) => one.startsWith("__Host-session="))!;
     for (const attribute of ["Secure", "HttpOnly", "SameSite=Lax", "Path=/"]) {
@@ -68,7 +73,7 @@ describe("a browser", () => {
     ["with nothing", 400, ({ cookie }) => ({ path: "/auth/sso/callback", cookie })],
   ])("that comes back %s gets a clear page", async (_what, status, change) => {
     const { path, cookie } = change(await begin("uma"));
-    const answer = await service.call("GET", path, { headers: { ...BROWSER, ...(cookie && { cookie }) } });
+    const answer = await service.call("GET", path, { headers: { ...browser(), ...(cookie && { cookie }) } });
     expect([answer.status, answer.headers.get("content-type")]).toEqual([status, "text/html; charset=utf-8"]);
     expect(answer.text).toContain("This sign-in can't be completed");
     expect(answer.text).toContain(answer.headers.get("x-request-id"));
@@ -80,7 +85,7 @@ describe("a browser", () => {
     const { path, cookie } = await begin("");
     expect(decodeURIComponent(path)).toMatch(/access_denied.*<b>Nobody/);
     const address = `${path}&extra=${encodeURIComponent("<script>alert(1)</script>planted")}`;
-    const answer = await service.call("GET", address, { headers: { ...BROWSER, cookie } });
+    const answer = await service.call("GET", address, { headers: { ...browser(), cookie } });
     expect(answer.status).toBe(400);
     expect(answer.text).not.toMatch(/script|planted|Nobody|access_denied/);
   });
@@ -90,23 +95,45 @@ describe("a browser", () => {
     ["/a%20b?c=%zz#d", "/a%20b?c=%zz#d"],
   ])("that wants to be at %s is led there", async (returnUrl, location) => {
     const { path, cookie } = await begin("uma", returnUrl);
-    const done = await service.call("GET", path, { headers: { ...BROWSER, cookie } });
+    const done = await service.call("GET", path, { headers: { ...browser(), cookie } });
     expect([done.status, done.headers.get("location")]).toEqual([302, location]);
   });
 
   test("is not led to another site", async () => {
     const answer = await service.call("GET", "/auth/sso/login?returnUrl=https%3A%2F%2Fevil.example%2F", {
-      headers: BROWSER,
+      headers: browser(),
     });
     expect([answer.status, answer.headers.get("content-type")]).toEqual([400, "text/html; charset=utf-8"]);
     expect(answer.text).not.toContain("evil.example");
   });
 });
 
+describe("callbacks from one address", () => {
+  test("count as sign-ins on both hosts: the eleventh in a minute is told to wait, and can be repeated afterwards", async () => {
+    const { path, cookie } = await begin("uma");
+    const statuses = [];
+    for (let call = 0; call < 10; call++) {
+      const host = service.hosts[call % 2]!.url;
+      const answer = await service.call("GET", `${host}/auth/sso/callback?state=x`, { headers: browser("192.0.2.7") });
+      statuses.push(answer.status);
+    }
+    expect(statuses).toEqual(Array(10).fill(400));
+    const limited = await service.call("GET", path, { headers: { ...browser("192.0.2.7"), cookie } });
+    const seconds = limited.headers.get("retry-after");
+    expect([limited.status, Number(seconds) > 0, Number(seconds) <= 60]).toEqual([429, true, true]);
+    expect(limited.text).toContain(`Wait ${seconds} seconds, then try again.`);
+    const credentials = { username: "admin", password: "wrong" };
+    const password = await service.call("POST", "/auth/login", { headers: browser("192.0.2.7"), body: credentials });
+    expect([password.status, password.text.includes("Too many requests")]).toEqual([429, true]);
+    const elsewhere = await service.call("GET", path, { headers: { ...browser("192.0.2.8"), cookie } });
+    expect([elsewhere.status, elsewhere.headers.get("location")]).toEqual([302, "/docs"]);
+  });
+});
+
 describe("a program", () => {
   test("gets problem documents at the same addresses", async () => {
     const stale = await service.call("GET", "/auth/sso/callback?code=x&state=y&session_state=z", {
-      headers: { accept: "application/json" },
+      headers: { ...browser(), accept: "application/json" },
     });
     expect([stale.status, stale.body.code]).toEqual([400, "signInStale"]);
     const foreign = await service.call("GET", "/auth/sso/login?returnUrl=//evil.example");
@@ -171,7 +198,7 @@ describe("without a licence", () => {
     const answer = await service.call(method, unlicensed + path, { token, body });
     expect([answer.status, answer.body.code, answer.body.requiredTier]).toEqual([403, "licenseRequired", "pro"]);
     if (method === "GET" && path !== "/auth/sso/config") {
-      const page = await service.call(method, unlicensed + path, { headers: BROWSER });
+      const page = await service.call(method, unlicensed + path, { headers: browser() });
       expect([page.status, page.headers.get("content-type")]).toEqual([403, "text/html; charset=utf-8"]);
     }
   });

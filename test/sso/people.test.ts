@@ -176,6 +176,14 @@ describe("a user of single sign-on", () => {
     expect(await problemOf(signIn(instance, "uma"))).toBe("none");
   });
 
+  test("waits in no line with strangers at the next sign-in from the same address", async () => {
+    const { letIn } = instance.access;
+    await deployment.configure(instance, MAPPED);
+    expect(letIn.has(HERE.address!)).toBe(false);
+    await signIn(instance, "uma");
+    expect(letIn.has(HERE.address!)).toBe(true);
+  });
+
   test("has no password to sign in with", async () => {
     await deployment.configure(instance, { autoCreateUsers: true });
     await signIn(instance, "uma");

@@ -41,6 +41,7 @@ type Body = Record<string, unknown>;
  *     POST   /control/oidc/roll-keys
  *     GET    /control/saml                        PUT    /control/saml       {"mode": "…"}, of idp/saml-modes.ts
  *     POST   /control/saml/roll-keys
+ *     PUT    /control/saml/service-providers      {"metadata": "<EntityDescriptor …"}, registers or replaces the service provider
  *     POST   /control/entra/roll-keys
  *     PUT    /control/entra/api                   {"version": 2, "roles": ["Lifecycle.User"]} of applications
  *     POST   /control/entra/api-tokens            an `ApiTokenRequest`, answered with the token
@@ -191,11 +192,18 @@ function oidc(control: Control, method: string, part: string | undefined, { mode
   return ok({ mode: control.oidcMode() });
 }
 
-function saml(control: Control, method: string, part: string | undefined, { mode }: Body): Answer {
+async function saml(
+  control: Control,
+  method: string,
+  part: string | undefined,
+  { mode, metadata }: Body,
+): Promise<Answer> {
   if (part === "roll-keys") {
     control.rollSamlKeys();
     return ok({ rolled: true });
   }
+  if (part === "service-providers")
+    return ok({ registered: await control.registerSamlServiceProvider(String(metadata)) });
   if (method === "PUT") {
     if (typeof mode !== "string" || !isSamlMode(mode)) throw new Error(`No mode ${mode}`);
     control.setSamlMode(mode);

@@ -356,6 +356,11 @@ export class Control {
     this.#parts.saml.setMode(mode);
   }
 
+  /** Registers a service provider with the SAML provider, or replaces it, by its metadata. @returns Its entity id. */
+  registerSamlServiceProvider(metadata: string): Promise<string> {
+    return this.#parts.saml.register(metadata);
+  }
+
   /** From now on the SAML provider signs with a new key; its metadata has both certificates. */
   rollSamlKeys(): void {
     this.#parts.saml.rollKeys();

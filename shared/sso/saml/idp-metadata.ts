@@ -54,11 +54,15 @@ function certificatesOf(descriptor: Element): string[] {
 
 function rootOf(xml: string): Element {
   try {
-    return parseXml(xml);
+    // As people paste it: a byte order mark or an empty line at the beginning.
+    return parseXml(xml.trim());
   } catch (error) {
     if (!(error instanceof SamlRefused)) throw error;
-    const documentType = "must be XML without a document type or entities";
-    throw refused(error.reason === "documentType" ? documentType : "must be well-formed XML of at most 256 KiB");
+    throw refused(
+      error.reason === "documentType"
+        ? "must be XML without a document type or entities"
+        : "must be well-formed XML without processing instructions, of at most 256 KiB, 50 levels and 5,000 elements and attributes",
+    );
   }
 }
 

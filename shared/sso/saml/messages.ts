@@ -38,20 +38,36 @@ export function authnRequestUrl(names: ServiceNames, request: AuthnRequest): URL
       relayState: request.relayState,
       customTagReplacement: (template) => ({
         id: request.id,
-        context: SamlLib.replaceTagsByValue(template, {
+        context: fillTemplate(template, {
           ID: request.id,
+          ForceAuthn: undefined,
           IssueInstant: request.issuedAt.toISOString(),
-          Destination: request.entryPoint,
-          Issuer: names.entityId,
           ProtocolBinding: POST,
           AssertionConsumerServiceURL: names.acsUrl,
+          // Core 3.4.1 forbids the index beside the URL.
+          AssertionConsumerServiceIndex: undefined,
+          Issuer: names.entityId,
           NameIDFormat: request.persistentNameId ? PERSISTENT : undefined,
           AllowCreate: true,
+          // Last, so that braces in its query are not taken for tags.
+          Destination: request.entryPoint,
         }),
       }),
     },
   );
   return new URL(context);
+}
+
+/**
+ * Fills samlify's template. An attribute whose value is undefined is left out.
+ *
+ * @throws {Error} when the template has a tag that `values` does not name: samlify would send the tag as text, which identity
+ * providers refuse.
+ */
+function fillTemplate(template: string, values: Record<string, string | boolean | undefined>): string {
+  const unfilled = [...template.matchAll(/\{(\w+)\}/g)].map(([, tag]) => tag!).filter((tag) => !(tag in values));
+  if (unfilled.length > 0) throw new Error(`No value for ${unfilled.join(", ")} of samlify's AuthnRequest template.`);
+  return SamlLib.replaceTagsByValue(template, values);
 }
 
 /**

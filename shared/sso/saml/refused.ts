@@ -3,7 +3,7 @@
  * SAML Core, Bindings and Profiles 2.0 (https://docs.oasis-open.org/security/saml/v2.0/).
  */
 export type SamlReason =
-  /** No XML, over 256 KiB, or not built as a Response or as metadata is. */
+  /** No XML, beyond the limits of `measureXml`, or not built as a Response or as metadata is. */
   | "malformed"
   /** A document type or entity, which no SAML message needs (Core, 1.3.1 of the errata). */
   | "documentType"

@@ -1,7 +1,7 @@
 import type { KeyObject } from "node:crypto";
 import { SignedXml } from "xml-crypto";
 import { SamlRefused } from "./refused.ts";
-import { attribute, child, parseXml } from "./xml.ts";
+import { attribute, child, descendants, parentOf, parseXml, textOf } from "./xml.ts";
 
 /** RSA with SHA-256 or more, which is what identity providers offer beside SHA-1: https://www.rfc-editor.org/rfc/rfc9231 */
 const SIGNATURES = [
@@ -13,6 +13,11 @@ const DIGESTS = ["http://www.w3.org/2001/04/xmlenc#sha256", "http://www.w3.org/2
 const EXCLUSIVE = ["http://www.w3.org/2001/10/xml-exc-c14n#", "http://www.w3.org/2001/10/xml-exc-c14n#WithComments"];
 /** The only transforms that SAML signatures have (Core, 5.4.4). */
 const TRANSFORMS = ["http://www.w3.org/2000/09/xmldsig#enveloped-signature", ...EXCLUSIVE];
+
+/** Elements of a signature. It has about 15, and more where it brings a chain of certificates. */
+const MAX_ELEMENTS = 50;
+/** Namespace prefixes that a canonicalization is told to keep; the library compares each with each attribute. */
+const MAX_PREFIXES = 64;
 
 /** The signature of a Response or Assertion, which is its child; undefined without one. */
 export const signatureOf = (element: Element): Element | undefined => child(element, "signature", "Signature");
@@ -26,40 +31,63 @@ export const signatureOf = (element: Element): Element | undefined => child(elem
  * @throws {SamlRefused} algorithm, signature
  */
 export function signedContent(xml: string, element: Element, signature: Element, keys: readonly KeyObject[]): Element {
-  for (const key of keys) {
-    const bytes = verified(xml, signature, key);
-    if (bytes === undefined) continue;
-    const content = parseXml(bytes.toString());
-    const same = content.namespaceURI === element.namespaceURI && content.localName === element.localName;
-    if (!same || attribute(content, "ID") !== attribute(element, "ID")) throw new SamlRefused("signature");
-    return content;
+  const bytes = verified(xml, signature, signerOf(signature, keys));
+  const content = parseXml(bytes.toString());
+  const same = content.namespaceURI === element.namespaceURI && content.localName === element.localName;
+  if (!same || attribute(content, "ID") !== attribute(element, "ID")) throw new SamlRefused("signature");
+  return content;
+}
+
+/**
+ * The key whose holder signed the SignedInfo. This takes a millisecond, while the digest of what SignedInfo refers to takes the
+ * library up to seconds for a document at the limits. So only a document with a SignedInfo of the identity provider gets that far.
+ *
+ * @throws {SamlRefused} algorithm, signature
+ */
+function signerOf(signature: Element, keys: readonly KeyObject[]): KeyObject {
+  const elements = descendants(signature);
+  const [signedInfo, ...otherInfos] = elements.filter(({ localName }) => localName === "SignedInfo");
+  const prefixes = elements.flatMap((element) => attribute(element, "PrefixList")?.split(" ") ?? []).length;
+  if (!signedInfo || otherInfos.length > 0 || elements.length > MAX_ELEMENTS || prefixes > MAX_PREFIXES)
+    throw new SamlRefused("signature");
+  const signed = load(signature);
+  const canonical = signed.getCanonXml([signed.canonicalizationAlgorithm!], signedInfo, {
+    ancestorNamespaces: namespacesAround(signedInfo),
+  });
+  const value = textOf(child(signature, "signature", "SignatureValue", "signature")) ?? "";
+  const Algorithm = signed.SignatureAlgorithms[signed.signatureAlgorithm as (typeof SIGNATURES)[number]]!;
+  const algorithm = new Algorithm();
+  const key = keys.find((one) => algorithm.verifySignature(canonical, one, value));
+  if (!key) throw new SamlRefused("signature");
+  return key;
+}
+
+/** The canonical bytes that were signed. @throws {SamlRefused} signature */
+function verified(xml: string, signature: Element, key: KeyObject): Buffer {
+  const signed = load(signature, key);
+  try {
+    const held = signed.checkSignature(xml);
+    const [content, ...more] = signed.getSignedReferences();
+    if (held && content !== undefined && more.length === 0) return Buffer.from(content);
+  } catch {
+    // As false.
   }
   throw new SamlRefused("signature");
 }
 
-/** The canonical bytes that were signed; undefined when they were not signed by this key. */
-function verified(xml: string, signature: Element, key: KeyObject): Buffer | undefined {
+/**
+ * Refuses algorithms that are not on the lists before any of them is used, and more references or transforms than SAML has (Core,
+ * 5.4.2 and 5.4.4): each is work for the library, which does it before it looks at the signature.
+ *
+ * @throws {SamlRefused} algorithm, signature
+ */
+function load(signature: Element, key?: KeyObject): SignedXml {
   const signed = new SignedXml({ publicCert: key });
   try {
     signed.loadSignature(signature);
   } catch {
     throw new SamlRefused("signature");
   }
-  requireKnown(signed);
-  try {
-    const held = signed.checkSignature(xml);
-    const [content, ...more] = signed.getSignedReferences();
-    return held && content !== undefined && more.length === 0 ? Buffer.from(content) : undefined;
-  } catch {
-    return undefined;
-  }
-}
-
-/**
- * Refuses algorithms that are not on the lists before any of them is used, and more references or transforms than SAML has (Core,
- * 5.4.2 and 5.4.4): each is work for the library, which does it before it looks at the signature.
- */
-function requireKnown(signed: SignedXml): void {
   const [reference, ...more] = signed.getReferences();
   if (!reference || more.length > 0 || reference.transforms.length > 2) throw new SamlRefused("signature");
   const known =
@@ -68,4 +96,17 @@ function requireKnown(signed: SignedXml): void {
     DIGESTS.includes(reference.digestAlgorithm) &&
     reference.transforms.every((name) => TRANSFORMS.includes(name));
   if (!known) throw new SamlRefused("algorithm");
+  return signed;
+}
+
+/** The namespaces that an element has from those around it, the nearest first. */
+function namespacesAround(element: Element): { prefix: string; namespaceURI: string }[] {
+  const found = new Map<string, string>();
+  for (let parent = parentOf(element); parent; parent = parentOf(parent)) {
+    for (const { name, value } of Array.from(parent.attributes)) {
+      const [xmlns, prefix = ""] = name.split(":");
+      if (xmlns === "xmlns" && !found.has(prefix)) found.set(prefix, value);
+    }
+  }
+  return [...found].map(([prefix, namespaceURI]) => ({ prefix, namespaceURI }));
 }

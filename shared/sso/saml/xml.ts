@@ -1,4 +1,5 @@
 import { DOMParser } from "@xmldom/xmldom";
+import { measureXml } from "./measure.ts";
 import { type SamlReason, SamlRefused } from "./refused.ts";
 
 export const NAMESPACES = {
@@ -10,25 +11,19 @@ export const NAMESPACES = {
 } as const;
 type Namespace = keyof typeof NAMESPACES;
 
-/** Bytes of XML. A response with 150 groups, the most that Entra sends, has about 30 KiB. */
-const MAX_XML_BYTES = 256 * 1024;
-/** The libraries walk a document by recursion and in more than linear time. Far above what a response has. */
-const MAX_DEPTH = 50;
-/** Elements and attributes together. */
-const MAX_NODES = 5_000;
-
 const ELEMENT = 1;
 const TEXT = 3;
 const CDATA = 4;
 
 /**
- * The root of a document. Whatever the parser would mend or warn of is refused: two parsers mend in two ways.
+ * Parses a document that `measureXml` accepts. Whatever the parser would repair or warn of is refused: two parsers repair in two
+ * ways.
  *
+ * @returns The root.
  * @throws {SamlRefused} malformed, documentType
  */
 export function parseXml(xml: string): Element {
-  if (Buffer.byteLength(xml) > MAX_XML_BYTES) throw new SamlRefused("malformed");
-  if (/<!(DOCTYPE|ENTITY)/i.test(xml)) throw new SamlRefused("documentType");
+  measureXml(xml);
   const refuse = () => {
     throw new SamlRefused("malformed");
   };
@@ -40,31 +35,18 @@ export function parseXml(xml: string): Element {
     throw new SamlRefused("malformed");
   }
   if (root === null) throw new SamlRefused("malformed");
-  requireModest(root);
   return root;
 }
 
-/** @throws {SamlRefused} malformed for what no message is as deep or long as */
-function requireModest(root: Element): void {
-  let nodes = 0;
-  for (const { element, depth } of walk(root)) {
-    nodes += 1 + element.attributes.length;
-    if (depth > MAX_DEPTH || nodes > MAX_NODES) throw new SamlRefused("malformed");
-  }
-}
-
 /** An element and all below it, in the order of the document, without recursion. */
-function* walk(root: Element): Generator<{ element: Element; depth: number }> {
-  const open = [{ element: root, depth: 1 }];
+export function descendants(root: Element): Element[] {
+  const found: Element[] = [];
+  const open = [root];
   for (let next = open.pop(); next; next = open.pop()) {
-    yield next;
-    const depth = next.depth + 1;
-    open.push(
-      ...elementsOf(next.element)
-        .map((element) => ({ element, depth }))
-        .reverse(),
-    );
+    found.push(next);
+    open.push(...elementsOf(next).reverse());
   }
+  return found;
 }
 
 function elementsOf(parent: Element): Element[] {
@@ -73,7 +55,7 @@ function elementsOf(parent: Element): Element[] {
 
 /** All elements of these names at any depth, whatever their namespace: parsers that look at the name alone see them too. */
 export const named = (root: Element, ...localNames: string[]): Element[] =>
-  [...walk(root)].map(({ element }) => element).filter(({ localName }) => localNames.includes(localName));
+  descendants(root).filter(({ localName }) => localNames.includes(localName));
 
 export const is = (element: Element, namespace: Namespace, localName: string): boolean =>
   element.namespaceURI === NAMESPACES[namespace] && element.localName === localName;
@@ -92,6 +74,9 @@ export function child(
   if (more.length > 0) throw new SamlRefused(reason);
   return first;
 }
+
+export const parentOf = ({ parentNode }: Element): Element | undefined =>
+  parentNode?.nodeType === ELEMENT ? (parentNode as Element) : undefined;
 
 /** All child elements, for those of which none may be unknown. */
 export const allChildren = elementsOf;

@@ -1,6 +1,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { licence } from "../../support/licence.ts";
 import { type Answer, Service } from "../../support/service.ts";
+import { HOSTILE_XML } from "./hostile-xml.ts";
 import { chooseBySaml, type Posted } from "./visitor.ts";
 
 const ORIGIN = "http://localhost:7071";
@@ -12,7 +13,7 @@ beforeAll(async () => {
   service = await Service.start({
     hosts: 2,
     company: { subscriptions: [] },
-    env: { LICENSE_KEY: await licence(), PUBLIC_BASE_URL: ORIGIN },
+    env: { LICENSE_KEY: await licence(), PUBLIC_BASE_URL: ORIGIN, TRUSTED_PROXY_HOPS: "2" },
   });
   ({ url: unlicensed } = await service.addHost({ LICENSE_KEY: "" }));
   service.hosts.splice(2, 1);
@@ -24,6 +25,8 @@ beforeAll(async () => {
     samlSignRequests: true,
   });
   expect([status, text]).toEqual([200, expect.not.stringContaining("PRIVATE KEY")]);
+  const metadata = (await service.call("GET", "/auth/sso/metadata")).text;
+  await service.cloud.control.registerSamlServiceProvider(metadata);
 });
 afterEach(() => service.cloud.control.setSamlMode("correct"));
 afterAll(() => service.stop());
@@ -35,6 +38,9 @@ const CROSS_SITE = {
   origin: "http://127.0.0.1:7075",
   "sec-fetch-site": "cross-site",
 };
+let addresses = 0;
+/** Another address for each call, since sign-ins from one address are limited. */
+const anAddress = () => ({ "X-Forwarded-For": `198.51.100.${++addresses}` });
 const cookiesOf = ({ headers }: Answer) => headers.getSetCookie().map((cookie) => cookie.split(";")[0]!);
 
 /** Begins a sign-in, and answers what the provider's page has the browser post, with the cookie it has by then. */
@@ -49,7 +55,7 @@ async function begin(person: string): Promise<{ form: Posted; cookie: string; se
 const post = (form: object, headers: Record<string, string>, host = service.url) =>
   service.call("POST", `${host}/auth/sso/callback`, {
     body: new URLSearchParams({ ...form }).toString(),
-    headers: { ...CROSS_SITE, ...headers },
+    headers: { ...CROSS_SITE, ...anAddress(), ...headers },
   });
 
 describe("a browser", () => {
@@ -89,6 +95,41 @@ describe("a browser", () => {
     const refused = await begin("");
     const nobody = await post(refused.form, { cookie: refused.cookie });
     expect([nobody.status, nobody.text]).toEqual([400, expect.not.stringMatching(/Nobody<|AuthnFailed/)]);
+  });
+});
+
+describe("responses from one address", () => {
+  const HERE = { "X-Forwarded-For": "192.0.2.7" };
+
+  test("count as sign-ins on both hosts: the eleventh in a minute is told to wait, and can be sent again afterwards", async () => {
+    const { form, cookie } = await begin("ada");
+    const statuses = [];
+    for (let call = 0; call < 10; call++)
+      statuses.push((await post({ SAMLResponse: "PGEv" }, HERE, service.hosts[call % 2]!.url)).status);
+    expect(statuses).toEqual(Array(10).fill(400));
+    const limited = await post(form, { cookie, ...HERE });
+    expect([limited.status, Number(limited.headers.get("retry-after")) > 0]).toEqual([429, true]);
+    expect((await post(form, { cookie })).status).toBe(303);
+  });
+});
+
+describe("a response that would keep a parser busy", () => {
+  test.each([
+    "another prefix on each of 10,500 levels",
+    "30,000 levels",
+    "nothing but <?",
+    "<! in an element",
+    "an attribute of 250 KB",
+    "a document type",
+    "text before the root",
+  ])("is refused, and the audit log says why: %s", async (name) => {
+    const { xml, reason } = HOSTILE_XML[name]!;
+    const { form, cookie } = await begin("uma");
+    const answer = await post({ ...form, SAMLResponse: Buffer.from(xml).toString("base64") }, { cookie });
+    expect([answer.status, answer.headers.get("content-type")]).toEqual([400, "text/html; charset=utf-8"]);
+    const { body } = await service.admin("GET", "/audit/entries?event_type=user.signInRefused&limit=5");
+    const entry = body.items.find(({ requestId }: { requestId: string }) => answer.text.includes(requestId));
+    expect(entry.details).toMatchObject({ reason: "badResponse", code: reason });
   });
 });
 

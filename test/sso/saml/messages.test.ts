@@ -1,6 +1,8 @@
 import { createPublicKey, createVerify, X509Certificate } from "node:crypto";
 import { inflateRawSync } from "node:zlib";
-import { describe, expect, it } from "vitest";
+import { SamlLib } from "samlify";
+import { afterEach, describe, expect, it } from "vitest";
+import { readValid } from "../../../infra/local/cloud/idp/saml-schema.ts";
 import { readCertificate } from "../../../shared/sso/saml/certificates.ts";
 import { parseIdpMetadata } from "../../../shared/sso/saml/idp-metadata.ts";
 import { authnRequestUrl, serviceMetadata } from "../../../shared/sso/saml/messages.ts";
@@ -22,8 +24,14 @@ const request = {
   persistentNameId: true,
 };
 
-const requestOf = (url: URL) =>
-  parseXml(inflateRawSync(Buffer.from(url.searchParams.get("SAMLRequest")!, "base64")).toString());
+const textOfRequest = (url: URL) =>
+  inflateRawSync(Buffer.from(url.searchParams.get("SAMLRequest")!, "base64")).toString();
+const requestOf = (url: URL) => parseXml(textOfRequest(url));
+
+const { context: template } = SamlLib.defaultLoginRequestTemplate;
+afterEach(() => {
+  SamlLib.defaultLoginRequestTemplate.context = template;
+});
 
 describe("Our request", () => {
   it("goes to the provider's address as it is, and says where and to what the answer goes", () => {
@@ -54,6 +62,33 @@ describe("Our request", () => {
     expect(attribute(policy, "Format")).toBeUndefined();
   });
 
+  it("is valid by the SAML 2.0 protocol schema and has no tag of the template left, signed or not", async () => {
+    const { key } = await makeServiceKey("lifecycle.acme.example", NOW);
+    const forms = [{}, { persistentNameId: false }, { signingKey: key }, { persistentNameId: false, signingKey: key }];
+    for (const form of forms) {
+      const xml = textOfRequest(authnRequestUrl(names, { ...request, ...form }));
+      expect(await readValid("protocol", xml, ({ name }) => name)).toBe("AuthnRequest");
+      expect(xml).not.toMatch(/[{}]/);
+      expect(xml).not.toContain("AssertionConsumerServiceIndex");
+    }
+  });
+
+  it("is held against the schema: text where the schema wants a boolean is refused", async () => {
+    const xml = textOfRequest(authnRequestUrl(names, request)).replace(" ID=", ' IsPassive="{IsPassive}" ID=');
+    await expect(readValid("protocol", xml, () => true)).rejects.toThrow("'IsPassive'");
+  });
+
+  it("is not sent at all when the library's template has a tag that is given no value", () => {
+    SamlLib.defaultLoginRequestTemplate.context = template.replace(" ID=", ' IsPassive="{IsPassive}" ID=');
+    expect(() => authnRequestUrl(names, request)).toThrow("IsPassive");
+  });
+
+  it("keeps braces that an entry point has in its query", () => {
+    const entryPoint = "https://login.acme.example/saml?tenant={Issuer}";
+    const xml = requestOf(authnRequestUrl(names, { ...request, entryPoint }));
+    expect(attribute(xml, "Destination")).toBe(entryPoint);
+  });
+
   it("is signed with our key over the query as it is sent, by RSA with SHA-256", async () => {
     const { key, certificate } = await makeServiceKey("lifecycle.acme.example", NOW);
     const url = authnRequestUrl(names, { ...request, signingKey: key });
@@ -80,6 +115,12 @@ describe("Our key", () => {
 });
 
 describe("Our metadata", () => {
+  it("is valid by the SAML 2.0 metadata schema, with a key and without", async () => {
+    const { certificate } = await makeServiceKey("lifecycle.acme.example", NOW);
+    for (const form of [{ signed: false }, { certificate: certificate.pem, signed: true }])
+      expect(await readValid("metadata", serviceMetadata(names, form), ({ name }) => name)).toBe("EntityDescriptor");
+  });
+
   it("names our addresses, and our key for signing and encryption where there is one", async () => {
     const { certificate } = await makeServiceKey("lifecycle.acme.example", NOW);
     const root = parseXml(serviceMetadata(names, { certificate: certificate.pem, signed: true }));
@@ -116,6 +157,11 @@ describe("An identity provider's metadata", () => {
   });
 
   const good = metadata(KEY("", bare(idp.certificate)));
+
+  it("may come with a byte order mark and empty lines around it", () => {
+    expect(parseIdpMetadata(`\uFEFF\n${good}\n`)).toEqual(parseIdpMetadata(good));
+  });
+
   it.each([
     ["a document type", good.replace("<md:Entity", "<!DOCTYPE x><md:Entity"), /document type/],
     ["no XML", good.slice(0, -3), /well-formed/],

@@ -108,6 +108,31 @@ describe("A response to our request", () => {
     expect(await outcome(next, idp.expected({ certificates: [] }))).toBe("signature");
   });
 
+  it("may have a signature that names prefixes of the elements around it, as exclusive canonicalization allows", async () => {
+    const xml = (await idp.respond({ signs: "response" })).replace(" ID=", ' xmlns:kept="urn:kept" ID=');
+    const [, reference] = /<ds:Reference URI="([^"]*)"/.exec(xml)!;
+    const [, digest] = /<ds:DigestValue>([^<]*)/.exec(xml)!;
+    const exclusive = "http://www.w3.org/2001/10/xml-exc-c14n#";
+    const method = (name: string, algorithm: string, inside = "") =>
+      `<ds:${name} Algorithm="${algorithm}">${inside}</ds:${name}>`;
+    const prefixes = `<ec:InclusiveNamespaces xmlns:ec="${exclusive}" PrefixList="kept"></ec:InclusiveNamespaces>`;
+    const transforms =
+      method("Transform", "http://www.w3.org/2000/09/xmldsig#enveloped-signature") + method("Transform", exclusive);
+    const inside = [
+      method("CanonicalizationMethod", exclusive, prefixes),
+      method("SignatureMethod", "http://www.w3.org/2001/04/xmldsig-more#rsa-sha256"),
+      `<ds:Reference URI="${reference}"><ds:Transforms>${transforms}</ds:Transforms>`,
+      method("DigestMethod", "http://www.w3.org/2001/04/xmlenc#sha256"),
+      `<ds:DigestValue>${digest}</ds:DigestValue></ds:Reference></ds:SignedInfo>`,
+    ].join("");
+    const namespace = 'xmlns:ds="http://www.w3.org/2000/09/xmldsig#"';
+    const value = idp.sign(`<ds:SignedInfo ${namespace} xmlns:kept="urn:kept">${inside}`);
+    const signature = `<ds:Signature ${namespace}><ds:SignedInfo>${inside}<ds:SignatureValue>${value}</ds:SignatureValue></ds:Signature>`;
+    const signed = xml.replace(/<ds:Signature .*?<\/ds:Signature>/s, signature);
+    expect(await outcome(signed, idp.expected())).toMatchObject({ subject: uma.objectId });
+    expect(await outcome(signed.replace('"urn:kept"', '"urn:other"'), idp.expected())).toBe("signature");
+  });
+
   it("names the person by the attribute that was chosen, and then by nothing else", async () => {
     const xml = await idp.respond();
     const named = (idAttribute: string) => outcome(xml, idp.expected({ idAttribute }));

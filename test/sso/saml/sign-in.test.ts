@@ -36,7 +36,12 @@ beforeEach(() => {
 });
 afterEach(() => deployments.cloud.control.setSamlMode("correct"));
 
-const put = (change: SsoChange) => instance.sso.configure(change, undefined, ADMINISTRATOR, ORIGIN);
+/** Configures the service and gives the provider its metadata, which the change may have altered. */
+async function put(change: SsoChange) {
+  const view = await instance.sso.configure(change, undefined, ADMINISTRATOR, ORIGIN);
+  await deployments.cloud.control.registerSamlServiceProvider(await instance.sso.samlMetadata(ORIGIN));
+  return view;
+}
 const configure = (change: SsoChange = {}) => put({ ...samlSettings(deployment), ...change });
 const ROLE = "http://schemas.microsoft.com/ws/2008/06/identity/claims/role";
 

@@ -1,4 +1,4 @@
-import { generateKeyPairSync, randomBytes } from "node:crypto";
+import { createPrivateKey, generateKeyPairSync, randomBytes, sign } from "node:crypto";
 import { People } from "../../../infra/local/cloud/idp/people.ts";
 import { type SamlMode, type SamlRequest, samlResponse } from "../../../infra/local/cloud/idp/saml-response.ts";
 import type { SamlKey } from "../../../infra/local/cloud/idp/saml-signature.ts";
@@ -36,6 +36,12 @@ export class Signer {
     const key = mode.foreignKey ? this.#foreignKey : this.#key;
     const id = () => `_${randomBytes(16).toString("hex")}`;
     return await samlResponse(this.entityId, this.request, uma, key, { now: this.now, id, mode });
+  }
+
+  /** Base64 of the signature of a text by RSA with SHA-256. */
+  sign(text: string): string {
+    const key = createPrivateKey({ key: { ...this.#key.privateKey }, format: "jwk" });
+    return sign("sha256", Buffer.from(text), key).toString("base64");
   }
 
   expected(more: Partial<Expected> = {}): Expected {

@@ -1,10 +1,10 @@
 import { createPublicKey, generateKeyPairSync, type KeyObject, randomBytes } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { inflateRawSync } from "node:zlib";
 import { makeCertificate } from "../x509.ts";
 import { choicePage, html } from "./page.ts";
 import type { People } from "./people.ts";
 import { SAML_MODES, type SamlModeName } from "./saml-modes.ts";
+import { RequestRefused, readRequest, readServiceProvider, type ServiceProvider } from "./saml-request.ts";
 import { FAILED, type SamlMode, type SamlRequest, samlResponse } from "./saml-response.ts";
 import type { SamlKey } from "./saml-signature.ts";
 
@@ -14,8 +14,9 @@ const DAY_MS = 24 * 3600 * 1000;
 
 /**
  * A SAML identity provider that signs in the company's people by an ordinary page with their names: requests by HTTP-Redirect,
- * responses by HTTP-POST, which a page of it sends through the browser. It sends them to this machine only. Requests' own
- * signatures are not looked at. A mode changes its responses.
+ * responses by HTTP-POST, which a page of it sends through the browser. It answers service providers whose metadata was
+ * registered, on this machine only, and refuses every request that the SAML schema or the sender's metadata does not allow. A mode
+ * changes its responses.
  */
 export class SamlProvider {
   readonly #origin: string;
@@ -24,6 +25,8 @@ export class SamlProvider {
   #keys: SamlKey[];
   #foreignKey: SamlKey | undefined;
   #mode: SamlModeName = "correct";
+  /** By entity id. */
+  readonly #serviceProviders = new Map<string, ServiceProvider>();
 
   /** @param origin - Where it is reached. @param key - RSA; it stays over restarts, since service providers are told of it by hand. */
   constructor(origin: string, people: People, key: KeyObject) {
@@ -42,6 +45,17 @@ export class SamlProvider {
 
   setMode(mode: SamlModeName): void {
     this.#mode = mode;
+  }
+
+  /**
+   * Registers a service provider, or replaces what is known of it. Registrations are lost when the stand-in cloud stops.
+   *
+   * @throws {RequestRefused}
+   */
+  async register(metadata: string): Promise<string> {
+    const serviceProvider = await readServiceProvider(metadata);
+    this.#serviceProviders.set(serviceProvider.entityId, serviceProvider);
+    return serviceProvider.entityId;
   }
 
   /** From now on it signs with a new key; its metadata has the certificate before it as well. */
@@ -64,9 +78,14 @@ export class SamlProvider {
     if (message.method === "GET" && url.pathname === `${SAML}metadata`)
       return answer(response, 200, "application/samlmetadata+xml", this.metadata());
     if (url.pathname !== `${SAML}sso`) return answer(response, 404, "text/plain", "There is nothing here.\n");
-    const request = requestOf(url.searchParams.get("SAMLRequest") ?? "");
-    if (request === undefined)
-      return answer(response, 400, "text/plain", "There is no SAML request of a service on this machine.\n");
+    const [, query = ""] = (message.url ?? "").split("?");
+    let request: SamlRequest;
+    try {
+      request = await readRequest(query, `${this.#origin}${SAML}sso`, this.#serviceProviders);
+    } catch (error) {
+      if (!(error instanceof RequestRefused)) throw error;
+      return answer(response, 400, "text/plain; charset=utf-8", `The SAML request is refused. ${error.message}\n`);
+    }
     if (message.method !== "POST")
       return answer(
         response,
@@ -97,22 +116,6 @@ export class SamlProvider {
       mode,
     });
   }
-}
-
-/** @returns Undefined for whatever is no AuthnRequest, and for one of a service on another machine. */
-function requestOf(encoded: string): SamlRequest | undefined {
-  let xml: string;
-  try {
-    xml = inflateRawSync(Buffer.from(encoded, "base64")).toString();
-  } catch {
-    return undefined;
-  }
-  const id = / ID="([^"]*)"/.exec(xml)?.[1];
-  const acsUrl = / AssertionConsumerServiceURL="([^"]*)"/.exec(xml)?.[1];
-  const issuer = /<saml:Issuer[^>]*>([^<]*)</.exec(xml)?.[1];
-  if (!id || !acsUrl || !issuer || !URL.canParse(acsUrl)) return undefined;
-  const here = ["localhost", "127.0.0.1"].includes(new URL(acsUrl).hostname);
-  return here ? { id, acsUrl, issuer } : undefined;
 }
 
 /** A page that posts the response to the service, as all identity providers have one. */

@@ -1,0 +1,150 @@
+import { type KeyObject, verify, X509Certificate } from "node:crypto";
+import { inflateRawSync } from "node:zlib";
+import type { XmlElement } from "libxml2-wasm";
+import type { SamlRequest } from "./saml-response.ts";
+import { InvalidDocument, PREFIXES, readValid } from "./saml-schema.ts";
+
+/** A service provider as its metadata describes it. */
+export interface ServiceProvider {
+  entityId: string;
+  /** Assertion consumer services with the binding HTTP-POST. */
+  acsUrls: string[];
+  /** True if its metadata says that it signs its requests: unsigned ones are then refused. */
+  signsRequests: boolean;
+  signingKeys: KeyObject[];
+}
+
+/** The request or metadata is refused. The message says what is wrong, for the person who reads it in the browser. */
+export class RequestRefused extends Error {}
+
+const POST = "urn:oasis:names:tc:SAML:2.0:bindings:HTTP-POST";
+const ENTITY = "urn:oasis:names:tc:SAML:2.0:nameid-format:entity";
+const DEFLATE = "urn:oasis:names:tc:SAML:2.0:bindings:URL-Encoding:DEFLATE";
+const HASHES: Record<string, string> = {
+  "http://www.w3.org/2001/04/xmldsig-more#rsa-sha256": "sha256",
+  "http://www.w3.org/2001/04/xmldsig-more#rsa-sha512": "sha512",
+};
+const MAX_REQUEST_BYTES = 64 * 1024;
+/** Bindings, 3.4.3. */
+const MAX_RELAY_STATE_BYTES = 80;
+/** A person may look at the page of names for as long as a sign-in of the service lasts. */
+const MAX_AGE_MS = 10 * 60_000;
+const MAX_SKEW_MS = 60_000;
+
+/**
+ * Reads a service provider's metadata (Metadata for SAML 2.0, 2.4.4).
+ *
+ * @throws {RequestRefused} when the schema refuses it, or it describes a service on another machine.
+ */
+export async function readServiceProvider(metadata: string): Promise<ServiceProvider> {
+  return await valid("metadata", metadata, (root) => {
+    const descriptor = `/md:EntityDescriptor/md:SPSSODescriptor`;
+    const acsUrls = values(root, `${descriptor}/md:AssertionConsumerService[@Binding="${POST}"]/@Location`);
+    if (acsUrls.length === 0) throw new RequestRefused("The metadata has no AssertionConsumerService with HTTP-POST.");
+    const elsewhere = acsUrls.find((url) => !["localhost", "127.0.0.1"].includes(URL.parse(url)?.hostname ?? ""));
+    if (elsewhere !== undefined) throw new RequestRefused(`${elsewhere} is not on this machine.`);
+    const certificate = "ds:KeyInfo/ds:X509Data/ds:X509Certificate";
+    const certificates = values(root, `${descriptor}/md:KeyDescriptor[not(@use="encryption")]/${certificate}`);
+    return {
+      entityId: value(root, "/md:EntityDescriptor/@entityID") ?? "",
+      acsUrls,
+      signsRequests: ["true", "1"].includes(value(root, `${descriptor}/@AuthnRequestsSigned`) ?? ""),
+      signingKeys: certificates.map((text) => new X509Certificate(Buffer.from(text, "base64")).publicKey),
+    };
+  });
+}
+
+/**
+ * Reads an AuthnRequest that came by HTTP-Redirect (Bindings, 3.4; Profiles, 4.1.4.1) and holds it against the schema and
+ * against what is known of its sender.
+ *
+ * @param query - As the browser sent it, without the question mark: the signature covers its exact bytes.
+ * @param destination - The provider's own address.
+ * @param serviceProviders - By entity id.
+ * @throws {RequestRefused}
+ */
+export async function readRequest(
+  query: string,
+  destination: string,
+  serviceProviders: ReadonlyMap<string, ServiceProvider>,
+): Promise<SamlRequest> {
+  const parameters = new URLSearchParams(query);
+  const encoded = parameters.getAll("SAMLRequest");
+  require(encoded.length === 1, "The address must have one parameter SAMLRequest.");
+  const encoding = parameters.get("SAMLEncoding") ?? DEFLATE;
+  require(encoding === DEFLATE, "SAMLEncoding must be DEFLATE.");
+  const relayState = parameters.get("RelayState") ?? "";
+  require(Buffer.byteLength(relayState) <= MAX_RELAY_STATE_BYTES, "RelayState is longer than 80 bytes.");
+  return await valid("protocol", inflated(encoded[0]!), (root) => {
+    require(root.name === "AuthnRequest", `The message must be an AuthnRequest, but is ${root.name}.`);
+    const attribute = (name: string) => value(root, `@${name}`);
+    require(attribute("Version") === "2.0", "Version must be 2.0.");
+    require(attribute("Destination") === destination, `Destination must be ${destination}.`);
+    requireRecent(attribute("IssueInstant") ?? "");
+    const issuer = value(root, "saml:Issuer") ?? "";
+    const format = value(root, "saml:Issuer/@Format") ?? ENTITY;
+    const sender = serviceProviders.get(issuer);
+    if (!sender || format !== ENTITY)
+      throw new RequestRefused(
+        `Issuer "${issuer}" is not the entity id of a registered service provider. PUT /control/saml/service-providers takes its metadata.`,
+      );
+    const index = attribute("AssertionConsumerServiceIndex");
+    require(index ===
+      undefined, "AssertionConsumerServiceIndex excludes AssertionConsumerServiceURL, which is needed.");
+    const acsUrl = attribute("AssertionConsumerServiceURL") ?? "";
+    require(sender.acsUrls.includes(
+      acsUrl,
+    ), `AssertionConsumerServiceURL "${acsUrl}" is not in the sender's metadata.`);
+    require((attribute("ProtocolBinding") ?? POST) === POST, `ProtocolBinding must be ${POST}.`);
+    require(root.get("ds:Signature", PREFIXES) ===
+      null, "By HTTP-Redirect the signature is in the address, not in the message.");
+    requireSignature(query, sender);
+    return { id: attribute("ID") ?? "", issuer, acsUrl };
+  });
+}
+
+/** Core, 1.3.3: times are in UTC. */
+function requireRecent(issueInstant: string): void {
+  require(issueInstant.endsWith("Z"), "IssueInstant must be in UTC and end with Z.");
+  const age = Date.now() - Date.parse(issueInstant);
+  require(age <= MAX_AGE_MS && age >= -MAX_SKEW_MS, `IssueInstant ${issueInstant} is too old or in the future.`);
+}
+
+/** The signature covers these parameters as they were sent, in this order (Bindings, 3.4.4.1). */
+function requireSignature(query: string, { signsRequests, signingKeys }: ServiceProvider): void {
+  const sent = new Map(query.split("&").map((pair) => [pair.split("=", 1)[0]!, pair]));
+  const parameters = new URLSearchParams(query);
+  const signature = parameters.get("Signature");
+  if (signature === null) {
+    require(!signsRequests, "The request is not signed, but its sender's metadata has AuthnRequestsSigned.");
+    return;
+  }
+  const hash = HASHES[parameters.get("SigAlg") ?? ""];
+  if (hash === undefined) throw new RequestRefused("SigAlg must be RSA with SHA-256 or SHA-512.");
+  const signed = ["SAMLRequest", "RelayState", "SigAlg"].flatMap((name) => sent.get(name) ?? []).join("&");
+  const holds = signingKeys.some((key) => verify(hash, Buffer.from(signed), key, Buffer.from(signature, "base64")));
+  require(holds, "The signature does not match a certificate in the sender's metadata.");
+}
+
+function inflated(encoded: string): string {
+  try {
+    return inflateRawSync(Buffer.from(encoded, "base64"), { maxOutputLength: MAX_REQUEST_BYTES }).toString();
+  } catch {
+    throw new RequestRefused("SAMLRequest must be base64 of a message that is compressed with DEFLATE.");
+  }
+}
+
+async function valid<T>(schema: "protocol" | "metadata", xml: string, read: (root: XmlElement) => T): Promise<T> {
+  return await readValid(schema, xml, read).catch((error: unknown) => {
+    throw error instanceof InvalidDocument ? new RequestRefused(error.message) : error;
+  });
+}
+
+const values = (root: XmlElement, path: string): string[] =>
+  root.find(path, PREFIXES).map((node) => node.content.trim());
+
+const value = (root: XmlElement, path: string): string | undefined => values(root, path)[0];
+
+function require(holds: boolean, message: string): asserts holds {
+  if (!holds) throw new RequestRefused(message);
+}
