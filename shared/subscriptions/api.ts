@@ -161,10 +161,10 @@ export const ConnectionTest = z
         remedy: z
           .object({
             text: z.string().meta({ description: "What to do, in a sentence." }),
-            roleDefinition: z
-              .object({ name: z.string(), id: z.string() })
-              .nullable()
-              .meta({ description: "The role whose assignment mends it; null where no role would." }),
+            roleDefinition: z.object({ name: z.string(), id: z.string() }).nullable().meta({
+              description:
+                "Built-in role whose assignment fixes the step. Null where none does: `text` then names the custom role, or what else to do.",
+            }),
             scope: z.string().meta({ description: "Resource id of what to change." }),
             azCliCommand: z
               .string()

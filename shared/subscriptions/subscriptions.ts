@@ -3,6 +3,7 @@ import { audited } from "../audit/audited.ts";
 import type { Identity } from "../azure/identity.ts";
 import type { KeyVaults } from "../azure/key-vault.ts";
 import type { ResourceManager } from "../azure/resource-manager.ts";
+import { INVENTORY_READER } from "../azure/watch-roles.ts";
 import type { Config } from "../config/config.ts";
 import { entityTag, matchedWrite, requireMatch } from "../http/conditional.ts";
 import type { Caller } from "../http/endpoint.ts";
@@ -425,7 +426,6 @@ function shown(
 const unseen = (at: string): VaultFailure => ({
   code: "notFound",
   message: "The service's identity does not see this subscription any more.",
-  remedy:
-    "Assign it the role Reader there again. If the subscription was deleted, forget its vaults with DELETE /subscriptions/{subscription_id}?forget=true.",
+  remedy: `Give it ${INVENTORY_READER}. If the subscription was deleted, forget its vaults with DELETE /subscriptions/{subscription_id}?forget=true.`,
   at,
 });
