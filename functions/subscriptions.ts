@@ -1,6 +1,6 @@
 import * as z from "zod";
 import type { Endpoint } from "../shared/http/endpoint.ts";
-import { pageOf, pageParameters, pageRequest } from "../shared/http/paging.ts";
+import { pageRequest } from "../shared/http/paging.ts";
 import { created, ok, resource } from "../shared/http/reply.ts";
 import {
   AddedSubscription,
@@ -10,6 +10,8 @@ import {
   RemoveQuery,
   removedWarning,
   Subscription,
+  SubscriptionList,
+  SubscriptionQuery,
   subscriptionId,
 } from "../shared/subscriptions/api.ts";
 import { endpoint, timer } from "./kit.ts";
@@ -24,13 +26,15 @@ const listSubscriptions = endpoint({
   route: "subscriptions",
   summary: "List the subscriptions, and whether they are watched",
   description:
-    "Those added here, those of the configuration, and those that the service's identity sees or earlier scans read, by name. With the setting watchAll, the default, all of them are watched; without it those added and configured.",
+    "Those added here, those of the configuration, and those that the service's identity sees or earlier scans read, by name. With the setting watchAll, the default, all of them are watched; without it those added and configured. To see which subscriptions the service could not read, and why, use unread=true. Beside the items, `lastFailure` says why the list of subscriptions itself could not be read.",
   tag,
   access: "user",
   tier: "core",
-  query: z.strictObject(pageParameters),
-  responds: { 200: pageOf(Subscription, "SubscriptionList") },
-  handle: async ({ query, services }) => ok(await services.subscriptions.list(pageRequest(query))),
+  query: SubscriptionQuery,
+  example: { query: { unread: "true" } },
+  responds: { 200: SubscriptionList },
+  handle: async ({ query: { unread, ...page }, services }) =>
+    ok(await services.subscriptions.list({ unread }, pageRequest(page))),
 });
 
 const getSubscription = endpoint({

@@ -32,7 +32,10 @@ const scanFields = {
   subscriptions: z.array(z.string()).nullable().meta({ description: "As asked for; null for all." }),
   status: z
     .enum(SCAN_STATUSES)
-    .meta({ description: "`partial`: some vaults could not be read. `timedOut`: it did not end before its deadline." }),
+    .meta({
+      description:
+        "`partial`: some subscriptions or vaults could not be read. `timedOut`: the scan did not end before its deadline.",
+    }),
   trigger: z.enum(["api", "schedule"]).meta({ description: "Whether a call or the schedule began it." }),
   requestedBy: z.string(),
   createdAt: instant,
@@ -68,7 +71,10 @@ export const ScanProgressView = z
           failure: VaultFailure.nullable(),
         }),
       )
-      .meta({ description: "What came of each subscription." }),
+      .meta({
+        description:
+          "Outcome of each subscription. Those whose vaults could not be listed come first, each with the reason and what to do. The id `unreadable` stands for an entry in Azure's list of subscriptions that could not be read.",
+      }),
   })
   .meta({ id: "ScanProgress" });
 export const VaultResult = z
@@ -118,12 +124,14 @@ export const progressView = (scan: ScanProgress): z.infer<typeof ScanProgressVie
     assetsUpdated: scan.tally.updated,
     assetsRemoved: scan.tally.removed,
   },
-  subscriptionOutcomes: scan.subscriptionOutcomes.map(({ subscriptionId, name, vaults, failure }) => ({
-    subscriptionId,
-    name: name ?? null,
-    vaults,
-    failure: failure ?? null,
-  })),
+  subscriptionOutcomes: scan.subscriptionOutcomes
+    .map(({ subscriptionId, name, vaults, failure }) => ({
+      subscriptionId,
+      name: name ?? null,
+      vaults,
+      failure: failure ?? null,
+    }))
+    .sort((a, b) => Number(a.failure === null) - Number(b.failure === null)),
 });
 
 export const vaultResultView = (outcome: VaultOutcome): z.infer<typeof VaultResult> => ({

@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { SCAN_STATUSES } from "../discovery/scan.ts";
+import { pageOf, pageParameters } from "../http/paging.ts";
 import { singleLine } from "../http/text.ts";
 import { VaultFailure } from "../inventory/vault.ts";
 import { STEPS } from "./remedy.ts";
@@ -11,6 +12,12 @@ import type { RemovedInventory } from "./subscriptions.ts";
 export const subscriptionId = z.guid("must be a subscription id (a GUID)");
 
 const count = z.int().min(0);
+
+const LastScan = z.object({
+  scanId: z.string(),
+  status: z.enum(SCAN_STATUSES).meta({ description: "How that scan ended." }),
+  finishedAt: z.iso.datetime(),
+});
 
 export const Subscription = z
   .object({
@@ -28,14 +35,7 @@ export const Subscription = z
     }),
     addedAt: z.iso.datetime().nullable().meta({ description: "When it was added; null where nobody added it." }),
     addedBy: z.string().nullable().meta({ description: "Who added it; null where nobody did." }),
-    lastScan: z
-      .object({
-        scanId: z.string(),
-        status: z.enum(SCAN_STATUSES).meta({ description: "How that scan ended." }),
-        finishedAt: z.iso.datetime(),
-      })
-      .nullable()
-      .meta({ description: "The last scan of it that is over, with that scan's status." }),
+    lastScan: LastScan.nullable().meta({ description: "The last scan of it that is over, with that scan's status." }),
     lastFailure: VaultFailure.nullable().meta({
       description: "Why the last scan could not list its vaults, and what to do about it; null where it could.",
     }),
@@ -48,6 +48,31 @@ export const Subscription = z
     etag: z.string(),
   })
   .meta({ id: "Subscription" });
+
+export const SubscriptionQuery = z.strictObject({
+  unread: z
+    .enum(["true", "false"])
+    .transform((value) => value === "true")
+    .optional()
+    .meta({
+      description:
+        "`true`: only watched subscriptions whose last scan could not list the vaults, timed out or was cancelled, and those that no scan has read yet. Those with a `lastFailure` come first. `false`: only the others.",
+    }),
+  ...pageParameters,
+});
+
+export const SubscriptionList = z
+  .object({
+    ...pageOf(Subscription, "SubscriptionPage").shape,
+    lastScan: LastScan.nullable().meta({
+      description: "The last scan of all watched subscriptions that is over. Null before the first.",
+    }),
+    lastFailure: VaultFailure.nullable().meta({
+      description:
+        "Why that scan could not list the subscriptions, or could not read an entry in their list, and what to do. Null where it listed all.",
+    }),
+  })
+  .meta({ id: "SubscriptionList" });
 
 export const Watching = z
   .object({
