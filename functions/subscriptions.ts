@@ -1,6 +1,6 @@
 import * as z from "zod";
 import type { Endpoint } from "../shared/http/endpoint.ts";
-import { pageOf, pageParameters, pageRequest } from "../shared/http/paging.ts";
+import { pageRequest } from "../shared/http/paging.ts";
 import { created, ok, resource } from "../shared/http/reply.ts";
 import {
   AddedSubscription,
@@ -10,6 +10,8 @@ import {
   RemoveQuery,
   removedWarning,
   Subscription,
+  SubscriptionList,
+  SubscriptionQuery,
   subscriptionId,
 } from "../shared/subscriptions/api.ts";
 import { endpoint, timer } from "./kit.ts";
@@ -24,13 +26,15 @@ const listSubscriptions = endpoint({
   route: "subscriptions",
   summary: "List subscriptions and their watch status",
   description:
-    "Lists subscriptions by name: those added by this API, those in the configuration, and those that the service's identity can access or earlier scans read. With the setting watchAll, the default, all of them are watched; otherwise only those added and configured.",
+    "Lists subscriptions by name: those added by this API, those in the configuration, and those that the service's identity can access or earlier scans read. With the setting watchAll, the default, all of them are watched; otherwise only those added and configured. To list the subscriptions that the service could not read, with the reason, use unread=true. If the list of subscriptions itself could not be read, `lastFailure` states why.",
   tag,
   access: "user",
   tier: "core",
-  query: z.strictObject(pageParameters),
-  responds: { 200: pageOf(Subscription, "SubscriptionList") },
-  handle: async ({ query, services }) => ok(await services.subscriptions.list(pageRequest(query))),
+  query: SubscriptionQuery,
+  example: { query: { unread: "true" } },
+  responds: { 200: SubscriptionList },
+  handle: async ({ query: { unread, ...page }, services }) =>
+    ok(await services.subscriptions.list({ unread }, pageRequest(page))),
 });
 
 const getSubscription = endpoint({

@@ -10,6 +10,11 @@ interface Scan {
   status: string;
   failure: { message: string; remedy: string } | null;
   progress: { vaultsTotal: number; vaultsDone: number; vaultsFailed: number; assetsFound: number };
+  subscriptionOutcomes: {
+    subscriptionId: string;
+    name: string | null;
+    failure: { code: string; remedy: string } | null;
+  }[];
 }
 
 /** Runs a scan over the REST API as any caller would, with a progress bar, and prints what came of it. */
@@ -23,11 +28,14 @@ export async function runScan(base: string, administrator: { username: string; p
     scan = await api<Scan>("GET", `/api/assets/discovery/scan/${scanId}/status`);
     drawProgress(scan);
   } while (scan.status === "queued" || scan.status === "running");
+  const { assetsFound, vaultsTotal } = scan.progress;
+  const subscriptions = scan.subscriptionOutcomes;
+  const read = subscriptions.filter(({ failure }) => failure === null).length;
   console.log(
-    `\n\nThe scan ended as ${scan.status}: ${scan.progress.assetsFound} assets in ${scan.progress.vaultsTotal} vaults.`,
+    `\n\nThe scan ended as ${scan.status}: ${assetsFound} assets in ${vaultsTotal} vaults of ${read} of ${subscriptions.length} subscriptions.`,
   );
   if (scan.failure) console.log(`${scan.failure.message} ${scan.failure.remedy}`);
-  await printFailures(api, scanId);
+  await printFailures(api, scan);
   await discoverApplications(api);
   await printHealth(api);
   await printNext(api);
@@ -51,18 +59,27 @@ function drawProgress({ status, progress }: Scan): void {
   process.stdout.write(process.stdout.isTTY ? `\r${line.padEnd(100)}` : `${line}\n`);
 }
 
-async function printFailures(api: Api, scanId: string): Promise<void> {
-  const { items } = await api<{
-    items: { vaultName: string; outcome: string; failures: { code: string; remedy: string }[] }[];
-  }>("GET", `/api/assets/discovery/scan/${scanId}/results?limit=1000`);
-  const failed = items.filter((item) => item.failures.length > 0);
-  if (failed.length === 0) return;
-  console.log("\nNot everything could be read:");
-  for (const { vaultName, failures } of failed) {
-    console.log(
-      `  ${vaultName}: ${[...new Set(failures.map((failure) => failure.code))].join(", ")}. ${failures[0]!.remedy}`,
-    );
+interface ResultPage {
+  items: { vaultName: string; failures: { code: string; remedy: string }[] }[];
+  nextCursor: string | null;
+}
+
+/** Subscriptions come first: nothing is known of the vaults in those that could not be read. */
+async function printFailures(api: Api, { scanId, subscriptionOutcomes }: Scan): Promise<void> {
+  const lines = subscriptionOutcomes.flatMap(({ subscriptionId, name, failure }) => {
+    const id = name === null ? subscriptionId : `${name} (${subscriptionId})`;
+    return failure ? [`  Subscription ${id}: ${failure.code}. ${failure.remedy}`] : [];
+  });
+  for (let cursor: string | null = ""; cursor !== null; ) {
+    const next: string = cursor && `&cursor=${cursor}`;
+    const page: ResultPage = await api("GET", `/api/assets/discovery/scan/${scanId}/results?limit=1000${next}`);
+    for (const { vaultName, failures } of page.items) {
+      const codes = [...new Set(failures.map(({ code }) => code))].join(", ");
+      if (failures[0]) lines.push(`  Vault ${vaultName}: ${codes}. ${failures[0].remedy}`);
+    }
+    cursor = page.nextCursor;
   }
+  if (lines.length > 0) console.log(["\nNot everything could be read:", ...lines].join("\n"));
 }
 
 /** With a PRO licence the applications' credentials are assets as well. */

@@ -287,6 +287,8 @@ export function byUrgency(a: Item, b: Item): number {
   if (a.kind === "violation" && b.kind === "violation")
     return SEVERITIES.indexOf(a.severity) - SEVERITIES.indexOf(b.severity) || compare(a.id, b.id);
   if (a.kind === "automation" && b.kind === "automation") return compare(a.id, b.id);
+  // Everything, then subscriptions, then vaults, as their ids begin.
+  if (a.kind === "scanFailure" && b.kind === "scanFailure") return compare(a.id, b.id);
   if ("of" in a && "of" in b) return byUrgency(a.of, b.of);
   if ("of" in a !== "of" in b) return "of" in a ? 1 : -1;
   if (a.kind === "credential" && b.kind === "credential") return a.expiresOn - b.expiresOn || compare(a.id, b.id);

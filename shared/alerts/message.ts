@@ -295,7 +295,7 @@ function violationLine(item: ViolationItem, links: Links): MessageLine {
 }
 
 const SCAN_ENDS: Record<string, string> = {
-  partial: "could not read every vault",
+  partial: "could not read every subscription and vault",
   failed: "failed",
   timedOut: "ran out of time",
 };
@@ -331,10 +331,11 @@ function scanFailureLine(item: ScanFailureItem, links: Links): MessageLine {
     ["Seen", dateText(new Date(item.at))],
     ["Scan", scanId],
   ];
-  const whole = vaultName === undefined && subscriptionId === undefined;
+  const wider =
+    subscriptionId === undefined ? "Discovery scans" : `Subscription ${subscriptionText(links, subscriptionId)}`;
   return {
     urgency: vaultName === undefined ? "critical" : "warning",
-    title: vaultName ?? (whole ? "Discovery scans" : `Subscription ${subscriptionId}`),
+    title: vaultName ?? wider,
     what: WHOLE_SCAN_CODES.has(code) ? "do not complete" : "can't be read",
     facts: facts.flatMap(([label, value]): [string, string][] => (value ? [[label, value]] : [])),
     ...(base && { link: { text: "See the results", url: `${base}/api/assets/discovery/scan/${scanId}/results` } }),

@@ -1,6 +1,7 @@
 import * as z from "zod";
 import type { Arm, ArmCall, Listed } from "./arm.ts";
 import { ownName, resourceName, resourcePath } from "./resource-id.ts";
+import { DEPENDENCY_READER } from "./watch-roles.ts";
 
 /** A named value of an API Management service. Never its value. */
 export interface NamedValue {
@@ -50,7 +51,6 @@ const API_VERSION = "2024-05-01";
 const SERVICE = "microsoft.apimanagement/service";
 const NAMED_VALUE = "microsoft.apimanagement/service/namedvalues";
 
-const READER = "the role API Management Service Reader Role on the service";
 const CONTRIBUTOR = "the role API Management Service Contributor on the service";
 
 const text = z.string().nullish();
@@ -76,18 +76,18 @@ export function createApiManagement(arm: Arm): ApiManagement {
 
   return {
     async namedValues(serviceId, signal) {
-      const asked = call(serviceId, SERVICE, "/namedValues", "list the named values", READER);
+      const asked = call(serviceId, SERVICE, "/namedValues", "list the named values", DEPENDENCY_READER);
       const { entries, unreadable } = await arm.list({ ...asked, signal }, namedValueAnswer);
       return { entries: entries.map(namedValueOf), unreadable };
     },
 
     async namedValue(id, signal) {
-      const asked = call(id, NAMED_VALUE, "", "read the named value", READER);
+      const asked = call(id, NAMED_VALUE, "", "read the named value", DEPENDENCY_READER);
       return namedValueOf(await arm.call({ ...asked, signal }, namedValueAnswer));
     },
 
     async certificates(serviceId, signal) {
-      const asked = call(serviceId, SERVICE, "/certificates", "list the certificates", READER);
+      const asked = call(serviceId, SERVICE, "/certificates", "list the certificates", DEPENDENCY_READER);
       const { entries, unreadable } = await arm.list({ ...asked, signal }, certificateAnswer);
       const certificates = entries.map(({ id, name, properties }) => ({
         id,

@@ -2,6 +2,7 @@ import * as z from "zod";
 import type { Arm, ArmCall, Listed } from "./arm.ts";
 import { CloudFailure } from "./failure.ts";
 import { resourceName, resourcePath } from "./resource-id.ts";
+import { DEPENDENCY_READER } from "./watch-roles.ts";
 
 /** A setting of a web app, function app or slot that refers to a key vault, as App Service sees it. Never its value. */
 export interface KeyVaultReference {
@@ -56,7 +57,6 @@ export interface AppService {
 const API_VERSION = "2024-04-01";
 
 const TYPES = ["microsoft.web/sites", "microsoft.web/sites/slots"] as const;
-const READER = "the role Reader on the site";
 const CONTRIBUTOR = "the role Website Contributor on the site";
 const LISTER = "a role on the site that may list settings, such as Credential Lifecycle Literal Scanner";
 
@@ -77,7 +77,12 @@ export function createAppService(arm: Arm): AppService {
   });
 
   async function listed(siteId: string, list: ReferenceList, signal: AbortSignal | undefined) {
-    const asked = call(siteId, `/config/configreferences/${list}`, `read the key vault references of ${list}`, READER);
+    const asked = call(
+      siteId,
+      `/config/configreferences/${list}`,
+      `read the key vault references of ${list}`,
+      DEPENDENCY_READER,
+    );
     try {
       const { entries, unreadable } = await arm.list({ ...asked, signal }, reference);
       return { entries: entries.map((entry) => keyVaultReference(entry, list)), unreadable };
@@ -126,7 +131,10 @@ export function createAppService(arm: Arm): AppService {
     },
 
     async state(siteId, signal) {
-      const { properties } = await arm.call({ ...call(siteId, "", "read the app", READER), signal }, siteAnswer);
+      const { properties } = await arm.call(
+        { ...call(siteId, "", "read the app", DEPENDENCY_READER), signal },
+        siteAnswer,
+      );
       return {
         ...(properties.state && { state: properties.state }),
         ...(properties.availabilityState && { availability: properties.availabilityState }),

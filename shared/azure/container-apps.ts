@@ -1,6 +1,7 @@
 import * as z from "zod";
 import type { Arm, ArmCall } from "./arm.ts";
 import { resourceName, resourcePath } from "./resource-id.ts";
+import { DEPENDENCY_READER } from "./watch-roles.ts";
 
 /** A secret of a container app or job. Never its value. */
 export interface ContainerAppSecret {
@@ -72,7 +73,6 @@ const JOB = "microsoft.app/jobs";
 /** https://learn.microsoft.com/azure/container-apps/revisions#revision-name-suffix */
 const REVISION = /^[A-Za-z0-9-]{1,90}$/;
 
-const READER = "the role Reader on the container app";
 const CONTRIBUTOR = "the role Container Apps Contributor on the container app";
 const LISTER = "a role on it that may list its secrets, such as Credential Lifecycle Literal Scanner";
 
@@ -120,7 +120,7 @@ export function createContainerApps(arm: Arm): ContainerApps {
 
   return {
     async app(id, signal) {
-      const asked = call(id, [APP, JOB], "", "read the container app", READER);
+      const asked = call(id, [APP, JOB], "", "read the container app", DEPENDENCY_READER);
       const { name, properties } = await arm.call({ ...asked, signal }, appAnswer);
       return {
         id,
@@ -141,19 +141,19 @@ export function createContainerApps(arm: Arm): ContainerApps {
     },
 
     async activeRevisions(appId, signal) {
-      const asked = call(appId, [APP], "/revisions", "list the revisions", READER);
+      const asked = call(appId, [APP], "/revisions", "list the revisions", DEPENDENCY_READER);
       const { entries, unreadable } = await arm.list({ ...asked, signal }, revisionAnswer);
       if (unreadable[0]) throw unreadable[0];
       return entries.map(revisionOf).filter(({ active }) => active);
     },
 
     async revision(appId, name, signal) {
-      const asked = call(appId, [APP], below(name), "read the revision", READER);
+      const asked = call(appId, [APP], below(name), "read the revision", DEPENDENCY_READER);
       return revisionOf(await arm.call({ ...asked, signal }, revisionAnswer));
     },
 
     async replicas(appId, revision, signal) {
-      const asked = call(appId, [APP], `${below(revision)}/replicas`, "list the replicas", READER);
+      const asked = call(appId, [APP], `${below(revision)}/replicas`, "list the replicas", DEPENDENCY_READER);
       const { value } = await arm.call({ ...asked, signal }, replicasAnswer);
       return value.map(({ name, properties }) => ({
         name,

@@ -1,6 +1,7 @@
 import * as z from "zod";
 import type { Arm, Listed } from "./arm.ts";
 import { ownName, resourceName, resourcePath } from "./resource-id.ts";
+import { DEPENDENCY_READER } from "./watch-roles.ts";
 
 /** A connection of a data factory to another system. Its properties hold no secret in clear. */
 export interface LinkedService {
@@ -31,7 +32,7 @@ export function createDataFactory(arm: Arm): DataFactory {
           target: {
             operation: "list the linked services",
             resource: `data factory ${resourceName(factoryId)}`,
-            grant: "the role Reader on the data factory",
+            grant: DEPENDENCY_READER,
           },
           signal,
         },

@@ -1,6 +1,7 @@
 import * as z from "zod";
 import type { Arm, Listed } from "./arm.ts";
 import { ownName, resourceName, resourcePath } from "./resource-id.ts";
+import { DEPENDENCY_READER } from "./watch-roles.ts";
 
 /** A secret of a Front Door profile: what it takes from a key vault. */
 export interface FrontDoorSecret {
@@ -41,7 +42,7 @@ export function createFrontDoor(arm: Arm): FrontDoor {
           target: {
             operation: "list the secrets",
             resource: `Front Door ${resourceName(profileId)}`,
-            grant: "the role CDN Profile Reader on the profile",
+            grant: DEPENDENCY_READER,
           },
           signal,
         },

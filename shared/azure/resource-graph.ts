@@ -1,6 +1,7 @@
 import * as z from "zod";
 import type { Arm } from "./arm.ts";
 import { malformedAnswer } from "./failure.ts";
+import { DEPENDENCY_READER } from "./watch-roles.ts";
 
 /**
  * Azure Resource Graph: what the resource manager knows of many resources, in few calls. It follows changes by seconds to
@@ -39,7 +40,7 @@ export function createResourceGraph(arm: Arm): ResourceGraph {
   const target = {
     operation: "query resources",
     resource: "Azure Resource Graph",
-    grant: "the role Reader on the subscription",
+    grant: DEPENDENCY_READER,
   };
 
   return {

@@ -12,6 +12,7 @@ import {
   subscriptionAnswer,
   vaultAnswer,
 } from "./resource-manager-answers.ts";
+import { INVENTORY_READER } from "./watch-roles.ts";
 
 export interface SubscriptionResource {
   subscriptionId: string;
@@ -99,8 +100,6 @@ const DIAGNOSTIC_SETTINGS_VERSION = "2021-05-01-preview";
 
 const VAULT_TYPE = "microsoft.keyvault/vaults";
 
-const READER = "the role Reader on the subscription";
-
 export function createResourceManager(services: CloudServices): ResourceManager {
   const arm = createArm(services);
 
@@ -108,7 +107,7 @@ export function createResourceManager(services: CloudServices): ResourceManager 
     async subscriptions(signal) {
       const subscriptions: SubscriptionResource[] = [];
       const unreadable: CloudFailure[] = [];
-      const target = { operation: "list subscriptions", resource: "the resource manager", grant: READER };
+      const target = { operation: "list subscriptions", resource: "the resource manager", grant: INVENTORY_READER };
       for await (const entries of arm.pages({
         path: "/subscriptions",
         apiVersion: SUBSCRIPTIONS_VERSION,
@@ -128,7 +127,11 @@ export function createResourceManager(services: CloudServices): ResourceManager 
     },
 
     async subscription(subscriptionId, signal) {
-      const target = { operation: "read the subscription", resource: `subscription ${subscriptionId}`, grant: READER };
+      const target = {
+        operation: "read the subscription",
+        resource: `subscription ${subscriptionId}`,
+        grant: INVENTORY_READER,
+      };
       const path = `/subscriptions/${encodeURIComponent(subscriptionId)}`;
       const answer = await arm.call({ path, apiVersion: SUBSCRIPTIONS_VERSION, target, signal }, subscriptionAnswer);
       return subscriptionResource(answer);
@@ -139,7 +142,7 @@ export function createResourceManager(services: CloudServices): ResourceManager 
         path: `/subscriptions/${encodeURIComponent(subscriptionId)}/providers/Microsoft.KeyVault/vaults`,
         apiVersion: VAULTS_VERSION,
         query: { $top: String(VAULTS_PER_PAGE) },
-        target: { operation: "list vaults", resource: `subscription ${subscriptionId}`, grant: READER },
+        target: { operation: "list vaults", resource: `subscription ${subscriptionId}`, grant: INVENTORY_READER },
         signal,
       };
       try {
@@ -154,7 +157,7 @@ export function createResourceManager(services: CloudServices): ResourceManager 
     async vault(vaultResourceId, signal) {
       const path = resourcePath(vaultResourceId, VAULT_TYPE);
       const resource = `key vault ${resourceName(vaultResourceId)}`;
-      const target = { operation: "read the description", resource, grant: READER };
+      const target = { operation: "read the description", resource, grant: INVENTORY_READER };
       const answer = await arm.call({ path, apiVersion: VAULTS_VERSION, target, signal }, vaultAnswer);
       // An answer about another vault is no description of this one.
       if (answer.id.toLowerCase() !== vaultResourceId.toLowerCase()) {
@@ -166,7 +169,7 @@ export function createResourceManager(services: CloudServices): ResourceManager 
     async diagnosticSettings(vaultResourceId, signal) {
       const path = `${resourcePath(vaultResourceId, VAULT_TYPE)}/providers/Microsoft.Insights/diagnosticSettings`;
       const resource = `key vault ${resourceName(vaultResourceId)}`;
-      const target = { operation: "read the diagnostic settings", resource, grant: READER };
+      const target = { operation: "read the diagnostic settings", resource, grant: INVENTORY_READER };
       const call = { path, apiVersion: DIAGNOSTIC_SETTINGS_VERSION, target, signal };
       return (await arm.call(call, diagnosticSettingsAnswer)).value.map(diagnosticSetting);
     },

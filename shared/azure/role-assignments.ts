@@ -1,5 +1,6 @@
 import * as z from "zod";
 import type { Arm, Listed } from "./arm.ts";
+import { DEPENDENCY_READER } from "./watch-roles.ts";
 
 /** A role that someone has at a scope and below it. */
 export interface RoleAssignment {
@@ -27,7 +28,6 @@ export interface RoleAssignments {
 }
 
 const API_VERSION = "2022-04-01";
-const GRANT = "the role Reader on the subscription";
 
 /** One of the tenant's own begins with `/providers`, as those that are built in may. */
 const DEFINITION_ID =
@@ -57,7 +57,7 @@ export function createRoleAssignments(arm: Arm): RoleAssignments {
         {
           path: `/subscriptions/${encodeURIComponent(subscriptionId)}/providers/Microsoft.Authorization/roleAssignments`,
           apiVersion: API_VERSION,
-          target: { operation: "list the role assignments", resource, grant: GRANT },
+          target: { operation: "list the role assignments", resource, grant: DEPENDENCY_READER },
           signal,
         },
         assignment,
@@ -73,7 +73,7 @@ export function createRoleAssignments(arm: Arm): RoleAssignments {
 
     async definition(roleDefinitionId, signal) {
       if (!DEFINITION_ID.test(roleDefinitionId)) throw new TypeError("Not the resource id of a role definition.");
-      const target = { operation: "read the role definition", resource: roleDefinitionId, grant: GRANT };
+      const target = { operation: "read the role definition", resource: roleDefinitionId, grant: DEPENDENCY_READER };
       const call = { path: roleDefinitionId, apiVersion: API_VERSION, target, signal };
       const { properties } = await arm.call(call, definition);
       return {

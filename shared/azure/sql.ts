@@ -1,6 +1,7 @@
 import * as z from "zod";
 import type { Arm } from "./arm.ts";
 import { resourceName, resourcePath } from "./resource-id.ts";
+import { DEPENDENCY_READER } from "./watch-roles.ts";
 
 /** Which key encrypts a server's databases. */
 export interface EncryptionProtector {
@@ -35,7 +36,7 @@ export function createSql(arm: Arm): Sql {
           target: {
             operation: "read the encryption protector",
             resource: `SQL server ${resourceName(serverId)}`,
-            grant: "the role Reader on the server",
+            grant: DEPENDENCY_READER,
           },
           signal,
         },

@@ -121,7 +121,7 @@ export const Violation = z
         portal: z.string().meta({ description: "Steps in the Azure portal." }),
         cli: z.string().meta({
           description:
-            "Commands for a POSIX shell, quoted where needed. Lines that start with # are alternatives or later steps. Replace placeholders in <…>.",
+            "Commands for a POSIX shell, quoted where needed. Lines that start with # are comments: explanations, alternatives, and commands to run later, such as deleting a credential once its replacement is in use. Replace placeholders in <…>.",
         }),
         bicep: z.string().nullable().meta({ description: "Null when no template changes the resource." }),
         bicepNote: z

@@ -31,7 +31,8 @@ const scanFields = {
   }),
   subscriptions: z.array(z.string()).nullable().meta({ description: "Requested subscription IDs. Null for all." }),
   status: z.enum(SCAN_STATUSES).meta({
-    description: "`partial`: some vaults could not be read. `timedOut`: the scan did not end before its deadline.",
+    description:
+      "`partial`: some subscriptions or vaults could not be read. `timedOut`: the scan did not end before its deadline.",
   }),
   trigger: z.enum(["api", "schedule"]).meta({ description: "Whether a call or the schedule started the scan." }),
   requestedBy: z.string(),
@@ -68,7 +69,10 @@ export const ScanProgressView = z
           failure: VaultFailure.nullable(),
         }),
       )
-      .meta({ description: "Results by subscription." }),
+      .meta({
+        description:
+          "Results by subscription. Subscriptions whose vaults could not be listed come first, with the reason and the fix. The ID `unreadable` stands for an entry in the list of subscriptions from Azure that could not be read.",
+      }),
   })
   .meta({ id: "ScanProgress" });
 export const VaultResult = z
@@ -118,12 +122,14 @@ export const progressView = (scan: ScanProgress): z.infer<typeof ScanProgressVie
     assetsUpdated: scan.tally.updated,
     assetsRemoved: scan.tally.removed,
   },
-  subscriptionOutcomes: scan.subscriptionOutcomes.map(({ subscriptionId, name, vaults, failure }) => ({
-    subscriptionId,
-    name: name ?? null,
-    vaults,
-    failure: failure ?? null,
-  })),
+  subscriptionOutcomes: scan.subscriptionOutcomes
+    .map(({ subscriptionId, name, vaults, failure }) => ({
+      subscriptionId,
+      name: name ?? null,
+      vaults,
+      failure: failure ?? null,
+    }))
+    .sort((a, b) => Number(a.failure === null) - Number(b.failure === null)),
 });
 
 export const vaultResultView = (outcome: VaultOutcome): z.infer<typeof VaultResult> => ({

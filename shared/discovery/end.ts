@@ -22,6 +22,8 @@ import {
   type ScanStatus,
   Scans,
   scanPartition,
+  subscriptionTitle,
+  unreadSubscriptions,
   VaultOutcomes,
   WAITING,
 } from "./scan.ts";
@@ -58,6 +60,15 @@ export interface ScanEnd {
 type Ending = NonNullable<ScanRecord["ending"]>;
 type Decision = Omit<Ending, "entryId" | "finishedAt">;
 
+/** Subscriptions that a log line, an audit entry and a message name; all are in the scan's `subscriptionOutcomes`. */
+const MAX_NAMED_SUBSCRIPTIONS = 20;
+
+function namedOf(outcomes: ReturnType<typeof unreadSubscriptions>): string[] {
+  const titles = outcomes.slice(0, MAX_NAMED_SUBSCRIPTIONS).map(subscriptionTitle);
+  const more = outcomes.length - titles.length;
+  return more > 0 ? [...titles, `and ${more} more`] : titles;
+}
+
 export function createScanEnd(deps: EndDeps): ScanEnd {
   const { tables, active, claims, ended, renewTotals, scanLeft, audit, clock, randomness, log } = deps;
 
@@ -92,8 +103,7 @@ export function createScanEnd(deps: EndDeps): ScanEnd {
 
   /** How a scan ended that came to all its vaults. */
   function statusOf(scan: ScanRecord, done: Awaited<ReturnType<typeof countDone>>): ScanStatus {
-    const failedSubscriptions = scan.subscriptionOutcomes.filter((one) => one.failure).length;
-    if (done.incomplete + failedSubscriptions === 0) return "completed";
+    if (done.incomplete + unreadSubscriptions(scan.subscriptionOutcomes).length === 0) return "completed";
     return done.vaults === done.failed ? "failed" : "partial";
   }
 
@@ -128,10 +138,14 @@ export function createScanEnd(deps: EndDeps): ScanEnd {
     return left;
   }
 
-  /** Why a scan failed of which nothing succeeded: the first subscription's failure, else the first that a vault names. */
+  /** Why a scan failed of which nothing succeeded: the subscriptions that it could not read, else the first failure of a vault. */
   async function failureOf(scan: ScanRecord): Promise<ScanRecord["failure"]> {
-    const subscription = scan.subscriptionOutcomes.find((one) => one.failure);
-    if (subscription?.failure) return subscription.failure;
+    const unread = unreadSubscriptions(scan.subscriptionOutcomes);
+    const first = unread[0]?.failure;
+    if (first) {
+      const which = `${unread.length} of ${scan.subscriptionOutcomes.length} subscriptions could not be read: ${namedOf(unread).join(", ")}`;
+      return { ...first, message: `No vault could be read, since ${which}. The first failure: ${first.message}` };
+    }
     const range = { partitionKey: scanPartition(scan.scanId), from: DONE, before: BEYOND };
     for await (const rows of tables.pages(VaultOutcomes, { ...range, select: ["vaultName", "failures"] })) {
       const named = rows.find(({ failures }) => failures.length > 0);
@@ -196,7 +210,14 @@ export function createScanEnd(deps: EndDeps): ScanEnd {
     const [renewed] = await Promise.allSettled([renewTotals()]);
     await ended(withoutKeys(over));
     if (await unlessChanged(tables.replace(Scans, over))) {
-      log.info("A scan is over", { scanId: scan.scanId, status: result.status });
+      const unread = unreadSubscriptions(scan.subscriptionOutcomes);
+      log.info("A scan is over", {
+        scanId: scan.scanId,
+        status: result.status,
+        subscriptionsFailed: unread.length,
+        unreadSubscriptions: namedOf(unread),
+        vaultsFailed: result.vaultsFailed,
+      });
       const seconds = (Date.parse(result.finishedAt) - Date.parse(scan.startedAt ?? scan.createdAt)) / SECOND_MS;
       measure("scan.duration", Math.max(0, seconds), { mode: scan.mode, status: result.status });
       measure("vaults.failed", result.vaultsFailed);
@@ -219,7 +240,8 @@ export function createScanEnd(deps: EndDeps): ScanEnd {
         vaults: scan.vaultsTotal,
         vaultsDone: ending.vaultsDone,
         vaultsFailed: ending.vaultsFailed,
-        subscriptionsFailed: scan.subscriptionOutcomes.filter((one) => one.failure).length,
+        subscriptionsFailed: unreadSubscriptions(scan.subscriptionOutcomes).length,
+        unreadSubscriptions: namedOf(unreadSubscriptions(scan.subscriptionOutcomes)),
         added: ending.tally.added,
         updated: ending.tally.updated,
         removed: ending.tally.removed,

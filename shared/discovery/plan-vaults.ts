@@ -6,13 +6,10 @@ import type { Clock } from "../runtime.ts";
 import { keyEnd } from "../storage/keys.ts";
 import type { Tables } from "../storage/tables.ts";
 import { failureRecord } from "./read-list.ts";
-import type { PlannedVault, ScanMode, ScanRecord } from "./scan.ts";
+import { type PlannedVault, type ScanMode, type ScanRecord, UNREADABLE_SUBSCRIPTION } from "./scan.ts";
 
 /** Subscriptions whose vaults are listed side by side. */
 const SUBSCRIPTIONS_AT_ONCE = 8;
-
-/** Stands for the id of a subscription whose entry in the list of subscriptions could not be read. */
-const UNREADABLE_SUBSCRIPTION = "unreadable";
 
 /** What a scan is about. */
 export interface VaultPlan {

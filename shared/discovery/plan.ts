@@ -1,5 +1,6 @@
 import { CloudFailure } from "../azure/failure.ts";
 import type { ResourceManager, SubscriptionResource } from "../azure/resource-manager.ts";
+import { INVENTORY_READER } from "../azure/watch-roles.ts";
 import type { Clock, Randomness } from "../runtime.ts";
 import type { Settings } from "../settings/settings.ts";
 import { unlessChanged } from "../storage/conflict.ts";
@@ -189,7 +190,6 @@ export function createScanPlan(deps: PlanDeps): ScanPlan {
 const nothingWatched = (clock: Clock) => ({
   code: "nothingWatched",
   message: "There is no subscription to scan: none is watched, or the service's identity sees none.",
-  remedy:
-    "Assign the identity the role Reader on a subscription. If watchAll is false, add the subscription with POST /subscriptions.",
+  remedy: `For each subscription to scan, give the identity ${INVENTORY_READER}. If watchAll is false, add the subscription with POST /subscriptions.`,
   at: clock.now().toISOString(),
 });

@@ -44,6 +44,21 @@ const SubscriptionOutcome = z.object({
   failure: VaultFailure.optional(),
 });
 
+/** Stands for the id of a subscription whose entry in the list of subscriptions could not be read. */
+export const UNREADABLE_SUBSCRIPTION = "unreadable";
+
+type SubscriptionOutcome = z.infer<typeof SubscriptionOutcome>;
+
+/** Subscriptions that a scan could not read: nothing is known of the vaults in them. */
+export const unreadSubscriptions = (outcomes: readonly SubscriptionOutcome[]): SubscriptionOutcome[] =>
+  outcomes.filter(({ failure }) => failure !== undefined);
+
+/** Names a subscription of a scan for people, such as `Payments (8a31…)`. */
+export function subscriptionTitle({ subscriptionId, name }: SubscriptionOutcome): string {
+  if (subscriptionId === UNREADABLE_SUBSCRIPTION) return "an entry in the list of subscriptions";
+  return name === undefined ? subscriptionId : `${name} (${subscriptionId})`;
+}
+
 export const ScanRecord = z.object({
   scanId: z.string(),
   mode: z.enum(SCAN_MODES),

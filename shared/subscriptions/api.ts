@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { SCAN_STATUSES } from "../discovery/scan.ts";
+import { pageOf, pageParameters } from "../http/paging.ts";
 import { singleLine } from "../http/text.ts";
 import { VaultFailure } from "../inventory/vault.ts";
 import { STEPS } from "./remedy.ts";
@@ -11,6 +12,12 @@ import type { RemovedInventory } from "./subscriptions.ts";
 export const subscriptionId = z.guid("must be a subscription id (a GUID)");
 
 const count = z.int().min(0);
+
+const LastScan = z.object({
+  scanId: z.string(),
+  status: z.enum(SCAN_STATUSES).meta({ description: "How that scan ended." }),
+  finishedAt: z.iso.datetime(),
+});
 
 export const Subscription = z
   .object({
@@ -38,14 +45,7 @@ export const Subscription = z
       .string()
       .nullable()
       .meta({ description: "Person who added the subscription. Null if it was not added." }),
-    lastScan: z
-      .object({
-        scanId: z.string(),
-        status: z.enum(SCAN_STATUSES).meta({ description: "Result of the scan." }),
-        finishedAt: z.iso.datetime(),
-      })
-      .nullable()
-      .meta({ description: "Last completed scan of the subscription, with its status." }),
+    lastScan: LastScan.nullable().meta({ description: "Last completed scan of the subscription, with its status." }),
     lastFailure: VaultFailure.nullable().meta({
       description: "Why the last scan could not list the vaults, and how to fix it. Null when it could.",
     }),
@@ -58,6 +58,31 @@ export const Subscription = z
     etag: z.string(),
   })
   .meta({ id: "Subscription" });
+
+export const SubscriptionQuery = z.strictObject({
+  unread: z
+    .enum(["true", "false"])
+    .transform((value) => value === "true")
+    .optional()
+    .meta({
+      description:
+        "`true`: only watched subscriptions whose last scan could not list the vaults, timed out or was cancelled, and those that no scan has read yet. Those with a `lastFailure` come first. `false`: only the others.",
+    }),
+  ...pageParameters,
+});
+
+export const SubscriptionList = z
+  .object({
+    ...pageOf(Subscription, "SubscriptionPage").shape,
+    lastScan: LastScan.nullable().meta({
+      description: "The last scan of all watched subscriptions that is over. Null before the first.",
+    }),
+    lastFailure: VaultFailure.nullable().meta({
+      description:
+        "Why that scan could not list the subscriptions, or could not read an entry in their list, and what to do. Null where it listed all.",
+    }),
+  })
+  .meta({ id: "SubscriptionList" });
 
 export const Watching = z
   .object({
@@ -174,10 +199,10 @@ export const ConnectionTest = z
         remedy: z
           .object({
             text: z.string().meta({ description: "How to fix the problem, in a sentence." }),
-            roleDefinition: z
-              .object({ name: z.string(), id: z.string() })
-              .nullable()
-              .meta({ description: "Role that fixes the problem when assigned. Null if no role does." }),
+            roleDefinition: z.object({ name: z.string(), id: z.string() }).nullable().meta({
+              description:
+                "Built-in role that fixes the problem when assigned. Null if none does: `text` then names the custom role, or another fix.",
+            }),
             scope: z.string().meta({ description: "Resource ID of the resource to change." }),
             azCliCommand: z
               .string()

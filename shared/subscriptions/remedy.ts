@@ -1,5 +1,6 @@
 import type { CloudFailure } from "../azure/failure.ts";
 import type { VaultResource } from "../azure/resource-manager.ts";
+import { INVENTORY_READER, INVENTORY_ROLE, WATCH_TEMPLATE } from "../azure/watch-roles.ts";
 
 export const STEPS = [
   "subscriptionReadable",
@@ -16,11 +17,11 @@ export interface Principal {
   type: "ServicePrincipal" | "User";
 }
 
-/** What would mend a failed step. */
+/** What fixes a failed step. */
 export interface Remedy {
   /** What to do, in words. */
   text: string;
-  /** The role to assign; null where no role would help. */
+  /** The built-in role to assign; null where none helps, or where a custom role does, which `text` names. */
   roleDefinition: { name: string; id: string } | null;
   /** ARM resource id of what to change. */
   scope: string;
@@ -28,8 +29,6 @@ export interface Remedy {
   azCliCommand: string | null;
 }
 
-/** https://learn.microsoft.com/azure/role-based-access-control/built-in-roles#general */
-const READER = { name: "Reader", id: "acdd72a7-3385-48ef-bd42-f606fba81ae7" };
 /** https://learn.microsoft.com/azure/role-based-access-control/built-in-roles/security#key-vault-reader */
 const KEY_VAULT_READER = { name: "Key Vault Reader", id: "21090545-7ca7-4776-b22c-e363652d74d2" };
 
@@ -66,11 +65,30 @@ export function remedyFor(
       azCliCommand: `az keyvault set-policy --name "${vault.name}" --object-id "${objectId}" ${POLICY_PERMISSIONS[failed.step]}`,
     };
   }
-  const roleDefinition = vault ? KEY_VAULT_READER : READER;
+  const assign = (role: string) =>
+    `az role assignment create --assignee-object-id "${objectId}" --assignee-principal-type ${type} --role "${role}" --scope "${scope}"`;
+  if (vault) {
+    return {
+      text: `Assign the role ${KEY_VAULT_READER.name} to the service's identity, here or further up.`,
+      roleDefinition: KEY_VAULT_READER,
+      scope,
+      azCliCommand: assign(KEY_VAULT_READER.id),
+    };
+  }
+  const subscriptionId = scope.slice("/subscriptions/".length);
+  // The template assigns the roles to a service principal: a developer's sign-in takes the role that the template created.
+  if (type === "User") {
+    return {
+      text: `Assign the custom role ${INVENTORY_ROLE} of this subscription to yourself. ${WATCH_TEMPLATE} creates the role.`,
+      roleDefinition: null,
+      scope,
+      azCliCommand: assign(`${INVENTORY_ROLE} (<environment name>, ${subscriptionId})`),
+    };
+  }
   return {
-    text: `Assign the role ${roleDefinition.name} to the service's identity, here or further up.`,
-    roleDefinition,
+    text: `Give the service's identity ${INVENTORY_READER}. The command deploys the template. Where the role exists already, assign it instead: its name is ${INVENTORY_ROLE} (<environment name>, ${subscriptionId}).`,
+    roleDefinition: null,
     scope,
-    azCliCommand: `az role assignment create --assignee-object-id "${objectId}" --assignee-principal-type ${type} --role "${roleDefinition.id}" --scope "${scope}"`,
+    azCliCommand: `az deployment sub create --subscription "${subscriptionId}" --location "<region>" --template-file ${WATCH_TEMPLATE} --parameters principalId="${objectId}" environmentName="<environment name>"`,
   };
 }

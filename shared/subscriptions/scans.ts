@@ -1,45 +1,61 @@
 import * as z from "zod";
-import { SCAN_STATUSES, type ScanRecord } from "../discovery/scan.ts";
+import { SCAN_STATUSES, type ScanRecord, UNREADABLE_SUBSCRIPTION } from "../discovery/scan.ts";
 import { VaultFailure } from "../inventory/vault.ts";
 import { entity } from "../storage/entity.ts";
 import { pack, unpack } from "../storage/packed.ts";
 import type { Tables } from "../storage/tables.ts";
 
-/** The last scan of a subscription that is over. */
+/** The last scan of a subscription, or of all that are watched, that is over. */
 const LastScan = z.object({
   scanId: z.string(),
   status: z.enum(SCAN_STATUSES),
   /** ISO 8601. */
   finishedAt: z.string(),
-  /** Why its vaults could not be listed; absent where they could. */
+  /** Why its vaults, or the subscriptions themselves, could not be listed; absent where they could. */
   failure: VaultFailure.optional(),
 });
 export type LastScan = z.infer<typeof LastScan>;
 
 const LastScans = z.record(z.string(), LastScan);
 
-/** Of all subscriptions in one row: packed `LastScans` by lower-cased id, some 100 bytes each. */
+/**
+ * Of all subscriptions in one row: packed `LastScans` by lower-cased id, some 100 bytes each. Under `ALL` is the last scan of
+ * everything; a version before wrote that one only where an entry in the list of subscriptions could not be read.
+ */
 const LastScanRow = entity("Subscriptions", z.object({ scans: z.instanceof(Uint8Array) }));
 const PARTITION = "scans";
 const KEY = "last";
 
-/** What a scan that is over says of its subscriptions. */
-export type EndedScan = Pick<ScanRecord, "scanId" | "status" | "finishedAt" | "subscriptionOutcomes">;
+const ALL = UNREADABLE_SUBSCRIPTION;
 
-/** One request. */
-export async function readLastScans(tables: Tables): Promise<ReadonlyMap<string, LastScan>> {
+/** What a scan that is over says of its subscriptions. */
+export type EndedScan = Pick<
+  ScanRecord,
+  "scanId" | "status" | "finishedAt" | "subscriptions" | "subscriptionOutcomes" | "failure"
+>;
+
+/**
+ * Reads the last scan of each subscription, by lower-cased id, and the last one of everything. One request.
+ *
+ * @returns `all` with a failure where that scan could not list the subscriptions, or not all of them; undefined before the first.
+ */
+export async function readLastScans(
+  tables: Tables,
+): Promise<{ of: ReadonlyMap<string, LastScan>; all: LastScan | undefined }> {
   const row = await tables.get(LastScanRow, PARTITION, KEY);
-  return new Map(row ? Object.entries(unpack(LastScanRow, row, "scans", LastScans)) : []);
+  const { [ALL]: all, ...scans } = row ? unpack(LastScanRow, row, "scans", LastScans) : {};
+  return { of: new Map(Object.entries(scans)), all };
 }
 
 /** Keeps a scan as the last one of its subscriptions, unless a later one is. May be done twice. Two requests. */
 export async function recordLastScan(tables: Tables, scan: EndedScan): Promise<void> {
-  const { scanId, status, finishedAt, subscriptionOutcomes } = scan;
-  if (finishedAt === undefined || subscriptionOutcomes.length === 0) return;
+  const { scanId, status, finishedAt } = scan;
+  const outcomes = [...scan.subscriptionOutcomes, ...outcomeOfAll(scan)];
+  if (finishedAt === undefined || outcomes.length === 0) return;
   await tables.modify(LastScanRow, PARTITION, KEY, (row) => {
     const scans = row ? unpack(LastScanRow, row, "scans", LastScans) : {};
     let changed = false;
-    for (const { subscriptionId, failure } of subscriptionOutcomes) {
+    for (const { subscriptionId, failure } of outcomes) {
       const known = scans[subscriptionId];
       if (known && known.scanId >= scanId) continue;
       scans[subscriptionId] = { scanId, status, finishedAt, ...(failure ? { failure } : {}) };
@@ -47,4 +63,16 @@ export async function recordLastScan(tables: Tables, scan: EndedScan): Promise<v
     }
     return changed ? { scans: pack(scans) } : undefined;
   });
+}
+
+/**
+ * What a scan of everything says of the list of subscriptions. One that was cancelled before it listed them says nothing; an entry
+ * that it could not read is among its outcomes already.
+ */
+function outcomeOfAll(scan: EndedScan): { subscriptionId: string; failure?: VaultFailure | undefined }[] {
+  const { subscriptions, subscriptionOutcomes, failure } = scan;
+  if (subscriptions !== undefined || subscriptionOutcomes.some(({ subscriptionId }) => subscriptionId === ALL))
+    return [];
+  if (subscriptionOutcomes.length > 0) return [{ subscriptionId: ALL }];
+  return failure ? [{ subscriptionId: ALL, failure }] : [];
 }

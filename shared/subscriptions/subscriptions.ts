@@ -3,6 +3,7 @@ import { audited } from "../audit/audited.ts";
 import type { Identity } from "../azure/identity.ts";
 import type { KeyVaults } from "../azure/key-vault.ts";
 import type { ResourceManager } from "../azure/resource-manager.ts";
+import { INVENTORY_READER } from "../azure/watch-roles.ts";
 import type { Config } from "../config/config.ts";
 import { entityTag, matchedWrite, requireMatch } from "../http/conditional.ts";
 import type { Caller } from "../http/endpoint.ts";
@@ -79,9 +80,22 @@ export interface SubscriptionInventory {
   forget(subscriptionId: string, caller: Caller): Promise<{ vaults: number; assets: number }>;
 }
 
+/** A page of subscriptions, with what the last scan of all that are watched says of their list. */
+export interface SubscriptionPage extends Page<Subscription> {
+  /** The last scan of all that is over; null before the first. */
+  lastScan: Omit<LastScan, "failure"> | null;
+  /** Why that one could not list the subscriptions, or not all of them. */
+  lastFailure: VaultFailure | null;
+}
+
 export interface Subscriptions {
-  /** Those added, configured and discovered, by name. Four requests, and one per 1,000 vaults beyond the first. */
-  list(request: PageRequest): Promise<Page<Subscription>>;
+  /**
+   * Lists those added, configured and discovered, by name. Four requests, and one per 1,000 vaults beyond the first.
+   *
+   * @param filter.unread - Only those that are watched and that their last scan did not read to its end, or that none has read
+   * yet; those with a failure come first. False: only the others.
+   */
+  list(filter: { unread?: boolean | undefined }, request: PageRequest): Promise<SubscriptionPage>;
   /** @throws {Problem} notFound */
   get(subscriptionId: string): Promise<Subscription>;
   /** @throws {Problem} alreadyExists, or conflict while it is being removed. */
@@ -148,8 +162,8 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
 
   const rowOf = (subscriptionId: string) => tables.get(SubscriptionRow, SUBSCRIPTIONS_PARTITION, subscriptionId);
 
-  /** All there are, in no order. */
-  async function all(): Promise<Subscription[]> {
+  /** All there are, in no order, and the last scan of all. */
+  async function all(): Promise<{ found: Subscription[]; lastScanOfAll: LastScan | undefined }> {
     const [entries, scope, scans, counts] = await Promise.all([
       readEntries(tables),
       readScopeRow(tables),
@@ -159,13 +173,14 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
     const added = new Map(entries.map((entry) => [entry.subscriptionId, entry]));
     const seen = Object.keys(scope?.discovered ?? {}).filter((id) => !scope?.unseenSince[id]);
     const ids = new Set([...added.keys(), ...inConfiguration, ...seen, ...counts.keys()]);
-    const known = { scope, scans, counts };
-    return [...ids].map((id) => shown(id, added.get(id), inConfiguration.has(id), known));
+    const known = { scope, scans: scans.of, counts };
+    const found = [...ids].map((id) => shown(id, added.get(id), inConfiguration.has(id), known));
+    return { found, lastScanOfAll: scans.all };
   }
 
   async function get(given: string): Promise<Subscription> {
     const subscriptionId = given.toLowerCase();
-    const found = (await all()).find((one) => one.subscriptionId === subscriptionId);
+    const found = (await all()).found.find((one) => one.subscriptionId === subscriptionId);
     if (!found) throw notFound(`The subscription ${subscriptionId}`);
     return found;
   }
@@ -341,8 +356,16 @@ export function createSubscriptions(deps: SubscriptionsDependencies): Subscripti
     previewWatchAll: keeper.preview,
     scanned: (scan) => recordLastScan(tables, scan),
 
-    async list(request) {
-      return pageOfAll(await all(), request, (one) => `${one.name.toLowerCase()}\n${one.subscriptionId}`);
+    async list({ unread }, request) {
+      const { found, lastScanOfAll } = await all();
+      const { failure, ...lastScan } = lastScanOfAll ?? {};
+      const fitting = unread === undefined ? found : found.filter((one) => isUnread(one) === unread);
+      const rank = (one: Subscription) => (unread ? Number(one.lastFailure === null) : "");
+      return {
+        ...pageOfAll(fitting, request, (one) => `${rank(one)}${one.name.toLowerCase()}\n${one.subscriptionId}`),
+        lastScan: "scanId" in lastScan ? lastScan : null,
+        lastFailure: failure ?? null,
+      };
     },
 
     async test(subscriptionId) {
@@ -386,6 +409,13 @@ function watching({ watchAll, named, discovered, unseenSince }: ScopeRecord): Wa
   return { watchAll, subscriptions: named.length, message };
 }
 
+/** Scans that end so may have left vaults unread. */
+const CUT_SHORT: readonly string[] = ["timedOut", "cancelled"];
+
+/** Whether what is known of a watched subscription is not what its last scan would have found. */
+const isUnread = ({ watched, lastScan, lastFailure }: Subscription): boolean =>
+  watched && (lastFailure !== null || lastScan === null || CUT_SHORT.includes(lastScan.status));
+
 function shown(
   subscriptionId: string,
   entry: Row<SubscriptionRecord> | undefined,
@@ -425,7 +455,6 @@ function shown(
 const unseen = (at: string): VaultFailure => ({
   code: "notFound",
   message: "The service's identity does not see this subscription any more.",
-  remedy:
-    "Assign it the role Reader there again. If the subscription was deleted, forget its vaults with DELETE /subscriptions/{subscription_id}?forget=true.",
+  remedy: `Give it ${INVENTORY_READER}. If the subscription was deleted, forget its vaults with DELETE /subscriptions/{subscription_id}?forget=true.`,
   at,
 });

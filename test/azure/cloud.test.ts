@@ -280,7 +280,8 @@ test("an unknown subscription is not found, and a denied one says which role it 
   expect([unknown.code, unknown.cloudCode]).toEqual(["notFound", "SubscriptionNotFound"]);
   const denied = await failureOf(allVaults(manager.vaults(DENIED)));
   expect([denied.code, denied.cloudCode]).toEqual(["accessDenied", "AuthorizationFailed"]);
-  expect(denied.remedy).toContain("role Reader");
+  expect(denied.remedy).toContain("Credential Lifecycle Inventory Reader");
+  expect(denied.remedy).toContain("infra/azure/watch/subscription.bicep");
 });
 
 test("a vault's settings are read, and what is left out means what Azure documents", async () => {

@@ -8,6 +8,7 @@ import { CHECKS, checkOfId } from "../../shared/compliance/checks/all.ts";
 import type { AssetFacts } from "../../shared/compliance/facts.ts";
 import type { Target } from "../../shared/compliance/remedies/remediation.ts";
 import { skipWithout } from "../support/tools.ts";
+import { mistakesOfOrder, takingLines } from "./order.ts";
 import { inDays, START } from "./support.ts";
 
 const APP = "33333333-3333-3333-3333-333333333333";
@@ -96,6 +97,52 @@ test("templates are Bicep, and stand only where one changes the resource", async
   expect(types.sort()).toEqual(["secret", "vault"]);
 });
 
+describe("no remedy takes anything away before its replacement works", () => {
+  const credential = `${APP}-${KEY}`;
+  const targets = [
+    { vault: "kv-pay", name: "db" },
+    { vault: `entra-${TENANT}-3`, name: credential },
+    { vault: `b2c-${TENANT}-application-3`, name: credential },
+    { vault: `b2c-${TENANT}-policykey`, name: "B2C_1A_TokenSigning-0123456789abcdef" },
+    { vault: `b2c-${TENANT}-identityprovider`, name: "Google-OAUTH" },
+  ];
+  const facts: AssetFacts[] = [
+    {},
+    { servicePrincipal: true },
+    { keyType: "EC-HSM" },
+    { from: inDays(-10) },
+    { from: inDays(-900) },
+  ];
+  const walked = CHECKS.map(
+    (check) =>
+      [
+        check.id,
+        targets.flatMap((target) => facts.map((one) => check.remedy({ ...target, facts: one, now: START }))),
+      ] as const,
+  );
+
+  test.each(walked)("%s", (_, remedies) => {
+    expect([...new Set(remedies.flatMap(mistakesOfOrder))]).toEqual([]);
+  });
+
+  test("those that take something away are among them", () => {
+    const taking = walked.filter(([, remedies]) => remedies.some((one) => takingLines(one).length > 0));
+    expect(taking.map(([id]) => id)).toEqual(
+      expect.arrayContaining([
+        "client-secret-expired",
+        "application-certificate-near-expiry-critical",
+        "client-secret-beside-certificate",
+        "b2c-secret-expired",
+        "secret-expired",
+        "secret-unused",
+        "vault-rbac",
+        "vault-public-access",
+        "vault-firewall",
+      ]),
+    );
+  });
+});
+
 describe("a remedy is for the resource at hand", () => {
   test.each([
     ["RSA", "--kty RSA --size 3072"],
@@ -127,13 +174,21 @@ describe("a remedy is for the resource at hand", () => {
   test("a client secret goes by its ids, a service principal's by its own command, a B2C tenant's after a sign-in there", () => {
     const target = { vault: `entra-${TENANT}-3`, name: `${APP}-${KEY}` };
     const ofApp = remedy("client-secret-expired", {}, target);
-    expect(ofApp.cli.split("\n")[0]).toBe(`az ad app credential delete --id ${APP} --key-id ${KEY}`);
+    expect(ofApp.cli.split("\n")).toEqual([
+      expect.stringMatching(/^# All credentials of the application/),
+      `az ad app credential list --id ${APP}`,
+      expect.stringMatching(/^# If the application has no valid one/),
+      expect.stringMatching(new RegExp(`^# az ad app credential reset --id ${APP} --append --display-name `)),
+      expect.stringMatching(/^# After every consumer signs in with a valid one/),
+      `# az ad app credential delete --id ${APP} --key-id ${KEY}`,
+    ]);
     const ofPrincipal = remedy("client-secret-expired", { servicePrincipal: true }, target);
-    expect(ofPrincipal.cli).toContain(`az ad sp credential delete --id ${APP}`);
+    expect(ofPrincipal.cli).toContain(`\n# az ad sp credential delete --id ${APP}`);
     const b2c = { ...target, vault: `b2c-${TENANT}-application-3` };
-    expect(remedy("b2c-secret-expired", {}, b2c).cli).toMatch(
-      new RegExp(`^az login --tenant ${TENANT} --allow-no-subscriptions && az ad app credential delete --id ${APP}`),
-    );
+    const signIn = `az login --tenant ${TENANT} --allow-no-subscriptions && `;
+    const ofTenant = remedy("b2c-secret-expired", {}, b2c).cli;
+    expect(ofTenant).toContain(`\n${signIn}az ad app credential list --id ${APP}\n`);
+    expect(ofTenant).toContain(`\n# ${signIn}az ad app credential delete --id ${APP}`);
     const key = { vault: `b2c-${TENANT}-policykey`, name: "B2C_1A_TokenSigning-0123456789abcdef" };
     expect(remedy("b2c-key-expired", {}, key).cli).toContain("/keySets/B2C_1A_TokenSigning/generateKey");
     const provider = { vault: `b2c-${TENANT}-identityprovider`, name: "Google-OAUTH" };

@@ -248,7 +248,7 @@ describe("the platform's subscription", () => {
         scope: idOf("adf-sealed"),
         code: "accessDenied",
         message: expect.stringContaining("adf-sealed"),
-        remedy: "Give the service's identity the role Reader on the data factory.",
+        remedy: expect.stringContaining("Credential Lifecycle Dependency Reader"),
       },
     ]);
   });
@@ -340,7 +340,9 @@ describe("the production subscription", () => {
       [idOf("app-crm-export"), "invalidReference"],
       [idOf("app-crm-sealed"), "accessDenied"],
     ]);
-    expect(production.notSeen.find(({ code }) => code === "accessDenied")?.remedy).toContain("Reader");
+    expect(production.notSeen.find(({ code }) => code === "accessDenied")?.remedy).toContain(
+      "Credential Lifecycle Dependency Reader",
+    );
     expect(JSON.stringify(production.notSeen)).not.toContain("/secret/");
   });
 });
@@ -348,8 +350,45 @@ describe("the production subscription", () => {
 test("a subscription that is denied is not taken for an empty one", async () => {
   const failure = await failureOf(reading(subscription("Acme Finance")));
   expect(failure.code).toBe("accessDenied");
-  expect(failure.remedy).toContain("Reader");
+  expect(failure.remedy).toContain("Credential Lifecycle Inventory Reader");
   expect(await failureOf(reading(subscription("Acme Finance"), now()))).toMatchObject({ code: "accessDenied" });
+});
+
+test("whatever the identity may not read, the remedy names the custom role and the template that gives it", async () => {
+  const units = ["Acme Production", "Acme Platform"].map(subscription);
+  for (const unit of units) await reading(unit);
+  const operations = Object.keys(cloud.control.counts()).filter((operation) => operation.startsWith("arm."));
+  expect(operations).toEqual(
+    expect.arrayContaining([
+      "arm.queryResourceGraph",
+      "arm.listReferences",
+      "arm.listRoleAssignments",
+      "arm.listVaults",
+    ]),
+  );
+  const told = new Map<string, string[]>();
+  for (const operation of operations) {
+    const fault = cloud.control.addFault({ match: { operation }, action: { kind: "deny" } });
+    const denied: { code: string; remedy: string }[] = [];
+    for (const unit of units)
+      await reading(unit).then(
+        ({ notSeen }) => denied.push(...notSeen),
+        (failure) => denied.push(failure),
+      );
+    cloud.control.removeFault(fault);
+    const remedies = denied.filter(({ code }) => code === "accessDenied").map(({ remedy }) => remedy);
+    told.set(operation, [...new Set(remedies)]);
+  }
+  const wrong = [...told].filter(
+    ([, remedies]) =>
+      remedies.length === 0 ||
+      remedies.some(
+        (remedy) =>
+          !/the custom role Credential Lifecycle (?:Inventory|Dependency) Reader on the subscription/.test(remedy) ||
+          !remedy.includes("infra/azure/watch/subscription.bicep"),
+      ),
+  );
+  expect(wrong).toEqual([]);
 });
 
 describe(`a subscription with ${SITES} sites`, () => {

@@ -1,9 +1,11 @@
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import type { Company } from "../../infra/local/cloud/company/company.ts";
 import { CHECKS, checkOfId, EDITION } from "../../shared/compliance/checks/all.ts";
+import type { Remediation } from "../../shared/compliance/remedies/remediation.ts";
 import { sourceOf } from "../../shared/inventory/asset.ts";
 import { MINUTE_MS } from "../../shared/time.ts";
 import { registrationOf } from "../b2c/room.ts";
+import { mistakesOfOrder, takingLines } from "../compliance/order.ts";
 import { licence } from "../support/licence.ts";
 import { movedClock } from "../support/moved-clock.ts";
 import { Service } from "../support/service.ts";
@@ -17,6 +19,7 @@ interface Violation {
   title: string;
   frameworks: string[];
   evidence: string;
+  remediation: Remediation;
   exempted: boolean;
   exemptionId: string | null;
   vaultName: string | null;
@@ -124,6 +127,16 @@ describe("the stand-in company acme", () => {
       assets.filter((asset) => asset.type === check.resourceType && applies(id, asset) && !failingIds.has(asset.id))
         .length;
     expect(passing, "passing").toBeGreaterThan(0);
+  });
+
+  test("has no remedy that takes something away before its replacement works", () => {
+    const mistakes = violations.flatMap(({ id, remediation }) =>
+      mistakesOfOrder(remediation).map((mistake) => `${id} ${mistake}`),
+    );
+    expect(mistakes).toEqual([]);
+    const taking = violations.filter(({ remediation }) => takingLines(remediation).length > 0);
+    expect(taking.length).toBeGreaterThan(100);
+    expect(new Set(taking.map(({ checkId }) => checkId)).size).toBeGreaterThan(10);
   });
 
   test("lists its violations by severity, check and resource, and filters them", async () => {

@@ -112,17 +112,21 @@ test("with exactly what the templates grant, every feature works", { timeout: 30
 });
 
 describe("a role that is missing is named", () => {
-  test.each(["Key Vault Reader", "inventoryReaderDefinition"])(
-    "%s, by the scan",
-    { timeout: 150_000 },
-    async (role) => {
-      service.cloud.control.allowOnly(without(role));
-      const { scanId, status } = await service.scan();
-      expect(status).not.toBe("completed");
-      const { text } = await service.admin("GET", `/api/assets/discovery/scan/${scanId}/results`);
-      expect(text).toContain("accessDenied");
-    },
-  );
+  test.each([
+    ["Key Vault Reader", "the role Key Vault Reader on this vault"],
+    [
+      "inventoryReaderDefinition",
+      "the custom role Credential Lifecycle Inventory Reader on the subscription: deploy infra/azure/watch/subscription.bicep there",
+    ],
+  ])("%s, by the scan", { timeout: 150_000 }, async (role, remedy) => {
+    service.cloud.control.allowOnly(without(role));
+    const { scanId, status } = await service.scan();
+    expect(status).not.toBe("completed");
+    const { text } = await service.admin("GET", `/api/assets/discovery/scan/${scanId}/results`);
+    expect(text).toContain("accessDenied");
+    expect(text).toContain(remedy);
+    expect(text).not.toMatch(/role Reader\b/);
+  });
 
   test.each([
     ["Key Vault Secrets Officer", "serviceKeyVault"],

@@ -1,6 +1,8 @@
+import { readFileSync } from "node:fs";
 import type { IncomingMessage } from "node:http";
+import path from "node:path";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import type { Identity } from "../../shared/azure/identity.ts";
+import type { CredentialType, Identity } from "../../shared/azure/identity.ts";
 import { createKeyVaults } from "../../shared/azure/key-vault.ts";
 import { createResourceManager } from "../../shared/azure/resource-manager.ts";
 import { SAMPLED_VAULTS, testConnection } from "../../shared/subscriptions/connection-test.ts";
@@ -55,7 +57,7 @@ const pathOf = (request: IncomingMessage) =>
 const setVaults = (vaults: object[]) =>
   cloud.set(`management${SCOPE}/providers/Microsoft.KeyVault/vaults`, good({ value: vaults }));
 
-function run(identity: Partial<Identity> = {}) {
+function run(identity: Partial<Identity> = {}, credentialType: CredentialType = "managedIdentity") {
   const config = testConfig({
     AZURE_KEY_VAULT_SUFFIX: "vault.localhost",
     AZURE_RESOURCE_MANAGER_ENDPOINT: `https://management.localhost:${server.port}`,
@@ -63,7 +65,7 @@ function run(identity: Partial<Identity> = {}) {
   const who: Identity = {
     ...plainIdentity,
     describe: async () => ({
-      credentialType: "managedIdentity",
+      credentialType,
       objectId: OBJECT_ID,
       cloud: "AzureCloud",
       authorityHost: "https://login.localhost",
@@ -114,7 +116,7 @@ test("of many vaults a few are tried, spread over the listing", async () => {
   expect(steps).toHaveLength(2 + 3 * SAMPLED_VAULTS);
 });
 
-test("a subscription that can't be read is mended by the role Reader on it", async () => {
+test("a subscription that can't be read is fixed by the watch template, with the identity filled in", async () => {
   cloud.set(`management${SCOPE}`, refused(404, "SubscriptionNotFound"));
   cloud.set(`management${SCOPE}/providers/Microsoft.KeyVault/vaults`, refused(403, "AuthorizationFailed"));
   const result = await run();
@@ -125,12 +127,33 @@ test("a subscription that can't be read is mended by the role Reader on it", asy
   ]);
   for (const { remedy } of result.steps) {
     expect(remedy).toEqual({
-      text: expect.stringContaining("Reader"),
-      roleDefinition: { name: "Reader", id: "acdd72a7-3385-48ef-bd42-f606fba81ae7" },
+      text: expect.stringContaining("Credential Lifecycle Inventory Reader"),
+      roleDefinition: null,
       scope: SCOPE,
-      azCliCommand: `az role assignment create --assignee-object-id "${OBJECT_ID}" --assignee-principal-type ServicePrincipal --role "acdd72a7-3385-48ef-bd42-f606fba81ae7" --scope "${SCOPE}"`,
+      azCliCommand: `az deployment sub create --subscription "${SUBSCRIPTION}" --location "<region>" --template-file infra/azure/watch/subscription.bicep --parameters principalId="${OBJECT_ID}" environmentName="<environment name>"`,
     });
+    expect(remedy!.text).not.toMatch(/role Reader\b/);
   }
+});
+
+test("the command for a subscription is one of the watch template, with every parameter that it requires", async () => {
+  cloud.set(`management${SCOPE}`, refused(403, "AuthorizationFailed"));
+  const command = (await run()).steps[0]!.remedy!.azCliCommand!;
+  const file = /--template-file (\S+)/.exec(command)![1]!;
+  const template = readFileSync(path.join(import.meta.dirname, "../..", file), "utf8");
+  const required = [...template.matchAll(/^param (\w+) \w+$/gm)].map(([, name]) => name!);
+  const given = [...command.slice(command.indexOf("--parameters")).matchAll(/(\w+)="/g)].map(([, name]) => name!);
+  expect(given.sort()).toEqual(required.sort());
+  expect(template).toContain("roleName: 'Credential Lifecycle Inventory Reader (");
+});
+
+test("a developer's own sign-in is given the role that the template created, since the template names service principals", async () => {
+  cloud.set(`management${SCOPE}`, refused(403, "AuthorizationFailed"));
+  const { remedy } = (await run({}, "developerSignIn")).steps[0]!;
+  expect(remedy!.azCliCommand).toBe(
+    `az role assignment create --assignee-object-id "${OBJECT_ID}" --assignee-principal-type User --role "Credential Lifecycle Inventory Reader (<environment name>, ${SUBSCRIPTION})" --scope "${SCOPE}"`,
+  );
+  expect(remedy!.text).toContain("infra/azure/watch/subscription.bicep");
 });
 
 test("a list of a vault with role-based access is mended by Key Vault Reader on it, and the others are still tried", async () => {

@@ -101,7 +101,10 @@ describe("what is watched is visible, and leaves and returns at once", () => {
         name: "sub-gamma",
         counts: { vaults: 0 },
         lastScan: { status: "partial" },
-        lastFailure: { code: "accessDenied", remedy: expect.stringContaining("Reader") },
+        lastFailure: {
+          code: "accessDenied",
+          remedy: expect.stringContaining("the custom role Credential Lifecycle Inventory Reader on the subscription"),
+        },
       },
     ]);
     expect((await assets()).map((one) => one.subscriptionName)).toEqual(

@@ -99,7 +99,7 @@ describe("listing", () => {
     const { subscriptions } = room({ configured: [SHARED.toUpperCase()] });
     await subscriptions.add({ subscriptionId: PAYMENTS, name: "payments" }, admin);
     await subscriptions.add({ subscriptionId: CLAIMS, name: "Claims" }, admin);
-    const { items, total } = await subscriptions.list(firstPage);
+    const { items, total } = await subscriptions.list({}, firstPage);
     expect(total).toBe(3);
     expect(items).toEqual([
       {
@@ -128,8 +128,8 @@ describe("listing", () => {
         etag: expect.stringMatching(/^"[\w-]{22}"$/),
       }),
     ]);
-    const first = await subscriptions.list({ ...firstPage, limit: 2 });
-    const second = await subscriptions.list({ limit: 2, offset: 0, cursor: first.nextCursor! });
+    const first = await subscriptions.list({}, { ...firstPage, limit: 2 });
+    const second = await subscriptions.list({}, { limit: 2, offset: 0, cursor: first.nextCursor! });
     expect([...first.items, ...second.items]).toEqual(items);
     expect(second.nextCursor).toBeNull();
   });
@@ -139,7 +139,7 @@ describe("listing", () => {
     await earlier.subscriptions.add({ subscriptionId: SHARED.toUpperCase(), name: "shared" }, admin);
     const { subscriptions } = room({ configured: [SHARED.toUpperCase(), PAYMENTS], watchAll: false });
     expect(await watchedIn({ subscriptions })).toEqual([PAYMENTS, SHARED]);
-    expect((await subscriptions.list(firstPage)).items.map((one) => [one.subscriptionId, one.source])).toEqual([
+    expect((await subscriptions.list({}, firstPage)).items.map((one) => [one.subscriptionId, one.source])).toEqual([
       [PAYMENTS, "configuration"],
       [SHARED, "api"],
     ]);
@@ -377,7 +377,7 @@ describe("watchAll", () => {
       details: { leaves: { subscriptions: [CLAIMS], vaults: 2, assets: 10 } },
     });
     const shown = async () =>
-      (await subscriptions.list(firstPage)).items.map(({ name, watched, outOfScopeSince }) => [
+      (await subscriptions.list({}, firstPage)).items.map(({ name, watched, outOfScopeSince }) => [
         name,
         watched,
         outOfScopeSince,
@@ -451,6 +451,44 @@ describe("watchAll", () => {
       lastFailure: failure,
     });
     expect(await subscriptions.get(CLAIMS)).toMatchObject({ lastScan: { scanId: first }, lastFailure: null });
+  });
+});
+
+describe("subscriptions that were not read", () => {
+  const FAILURE = { code: "badResponse", message: "No.", remedy: "Wait.", at: "2026-11-21T10:00:00.000Z" };
+  const IDS = ["01KAAAAAAAAAAAAAAAAAAAAAAA", "01KBBBBBBBBBBBBBBBBBBBBBBB", "01KCCCCCCCCCCCCCCCCCCCCCCC"] as const;
+  const scanned = (scanId: string, status: "completed" | "partial" | "timedOut" | "cancelled", outcomes: object[]) => ({
+    scanId,
+    status,
+    finishedAt: "2026-11-21T10:05:00.000Z",
+    subscriptionOutcomes: outcomes as never,
+  });
+  const outcomes = [PAYMENTS, CLAIMS].map((subscriptionId) => ({ subscriptionId, vaults: 1 }));
+
+  test.each(["timedOut", "cancelled"] as const)("include those whose last scan ended as %s", async (status) => {
+    const { subscriptions } = room({ counts: new Map([PAYMENTS, CLAIMS].map((id) => [id, holding(1, 1)])) });
+    const unread = async () =>
+      (await subscriptions.list({ unread: true }, firstPage)).items.map((one) => one.subscriptionId).sort();
+    await subscriptions.scanned(scanned(IDS[0], status, outcomes));
+    expect(await unread()).toEqual([PAYMENTS, CLAIMS].sort());
+    await subscriptions.scanned(scanned(IDS[1], "completed", outcomes));
+    expect(await unread()).toEqual([]);
+  });
+
+  test("an entry in the list of subscriptions that can't be read is told until a scan reads the whole list", async () => {
+    const { subscriptions } = room({ counts: new Map([PAYMENTS, CLAIMS].map((id) => [id, holding(1, 1)])) });
+    const failure = async () => (await subscriptions.list({}, firstPage)).lastFailure;
+    await subscriptions.scanned(
+      scanned(IDS[0], "partial", [...outcomes, { subscriptionId: "unreadable", vaults: 0, failure: FAILURE }]),
+    );
+    expect(await failure()).toEqual(FAILURE);
+    await subscriptions.scanned({ ...scanned(IDS[1], "completed", outcomes), subscriptions: [PAYMENTS, CLAIMS] });
+    expect(await failure()).toEqual(FAILURE);
+    await subscriptions.scanned(scanned(IDS[2], "completed", outcomes));
+    expect(await failure()).toBeNull();
+    expect((await subscriptions.list({}, firstPage)).items.map((one) => one.subscriptionId).sort()).toEqual(
+      [PAYMENTS, CLAIMS].sort(),
+    );
   });
 });
 

@@ -1,6 +1,6 @@
 import { credentialIds } from "../../inventory/asset.ts";
 import { b2cTenantOf } from "../../inventory/holder.ts";
-import { az, dayIn, inText, type Remediation, shellWord, type Target } from "./remediation.ts";
+import { az, dayIn, inText, later, lines, type Remediation, shellWord, type Target } from "./remediation.ts";
 
 /** Remedies for the credentials of applications, of the service's own tenant and of B2C tenants. */
 
@@ -36,10 +36,23 @@ const add = (kind: Kind, target: Target): string => {
     ? command(target, "reset", { append: "", "display-name": `until ${until}`, "end-date": until })
     : command(target, "reset", { append: "", cert: "@<certificate.pem>" });
 };
-const take = (kind: Kind, target: Target): string =>
-  command(target, "delete", { "key-id": idsOf(target).keyId, ...(kind === "certificate" && { cert: "" }) });
+const list = (kind: Kind, target: Target): string =>
+  command(target, "list", kind === "certificate" ? { cert: "" } : {});
 
-/** For one that ends soon or lives too long: a new one beside it, and the old one goes when all use that. */
+const addStep = (kind: Kind, target: Target): string =>
+  `${place(target)} > ${kind === "secret" ? "New client secret" : "Certificates > Upload certificate"}`;
+
+/** Sign-ins of service principals: https://learn.microsoft.com/entra/identity/monitoring-health/concept-service-principal-sign-ins */
+const SIGN_INS = "Sign-in logs > Service principal sign-ins > Credential key ID";
+
+/** Deletes the credential, in a comment: Entra keeps nothing of a deleted one. */
+const deleteLater = (kind: Kind, target: Target, condition: string): string =>
+  later(
+    `${condition}. This cannot be undone`,
+    command(target, "delete", { "key-id": idsOf(target).keyId, ...(kind === "certificate" && { cert: "" }) }),
+  );
+
+/** For one that expires soon or lives too long: a new one beside it. The old one is deleted once every consumer uses the new one. */
 export const renew =
   (kind: Kind) =>
   (target: Target): Remediation => {
@@ -47,27 +60,46 @@ export const renew =
       kind === "secret" && signIn(target) === ""
         ? "Rotate it with POST /api/automation/rotation/rotate, or by hand: "
         : "";
-    const step = kind === "secret" ? "New client secret" : "Certificates > Upload certificate";
     return remedy(
-      `${by}${place(target)} > ${step}; bring it to all who use it, then delete ${inText(idsOf(target).keyId)}.`,
-      `${add(kind, target)}\n# When all use the new one: ${take(kind, target)}`,
+      `${by}${addStep(kind, target)}. Switch every consumer to it and check that each one signs in with it (${SIGN_INS}). Only then delete ${inText(idsOf(target).keyId)}.`,
+      lines(
+        add(kind, target),
+        deleteLater(kind, target, "After every consumer signs in with the new one, delete the old one"),
+      ),
     );
   };
 
-/** For one that has expired. */
+/**
+ * For one that has expired. Entra accepts no sign-in with it, so a newer one is often in use already: what there is comes first.
+ * An expired certificate may still sign tokens of a service principal.
+ */
 export const retire =
   (kind: Kind) =>
   (target: Target): Remediation =>
     remedy(
-      `If anything still uses it, add a new one: ${place(target)}. Then delete ${inText(idsOf(target).keyId)}.`,
-      `${take(kind, target)}\n# If anything still uses it, first: ${add(kind, target)}`,
+      `See whether the application has a newer one: ${place(target)}. If it has none and still needs one: ${addStep(kind, target)}, and switch every consumer to it. Only then delete ${inText(idsOf(target).keyId)}.`,
+      lines(
+        "# All credentials of the application. A valid one may have replaced the expired one already:",
+        list(kind, target),
+        later("If the application has no valid one and still needs one, create it", add(kind, target)),
+        deleteLater(kind, target, "After every consumer signs in with a valid one, delete the expired one"),
+      ),
     );
 
 /** For a secret that the application does not need, since something better is there. */
 export const remove =
   (instead: string) =>
-  (target: Target): Remediation =>
-    remedy(`${instead} Then ${place(target)}: delete ${inText(idsOf(target).keyId)}.`, take("secret", target));
+  (target: Target): Remediation => {
+    const { keyId } = idsOf(target);
+    return remedy(
+      `${instead} Check that nothing signs in with ${inText(keyId)} any more (${SIGN_INS}). Only then delete it: ${place(target)}.`,
+      lines(
+        `# ${instead} All secrets of the application:`,
+        list("secret", target),
+        deleteLater("secret", target, "After no sign-in names the key id of this secret any more, delete it"),
+      ),
+    );
+  };
 
 export const nameOwner = (target: Target): Remediation =>
   remedy(
@@ -101,7 +133,11 @@ export const ofB2c =
     if (kind === "key" || holder.includes("-policykey")) return newPolicyKey(target);
     if (!holder.endsWith("-identityprovider")) return application(target);
     return remedy(
-      `${directory(target)}Azure AD B2C > Identity providers > ${inText(target.name)}: enter the new client secret that its provider gave.`,
-      `${signIn(target)}az rest --method PATCH --url ${shellWord(`${PROVIDERS}/${encodeURIComponent(target.name)}`)} --body '@<file with @odata.type and clientSecret>'`,
+      `Create a new client secret at the identity provider and keep the old one valid. ${directory(target)}Azure AD B2C > Identity providers > ${inText(target.name)}: enter the new one. After people sign in with it, delete the old one at the provider.`,
+      lines(
+        "# Create a new client secret at the identity provider first, and keep the old one valid:",
+        `${signIn(target)}az rest --method PATCH --url ${shellWord(`${PROVIDERS}/${encodeURIComponent(target.name)}`)} --body '@<file with @odata.type and clientSecret>'`,
+        "# After people sign in with the new one, delete the old one at the identity provider.",
+      ),
     );
   };

@@ -1,6 +1,16 @@
 import { DAY_MS, DAY_SECONDS, SECOND_MS } from "../../time.ts";
 import { MAX_CERTIFICATE_MONTHS, MAX_VALIDITY_DAYS } from "../limits.ts";
-import { az, bicepString, dayIn, inText, optionInstant, type Remediation, type Target } from "./remediation.ts";
+import {
+  az,
+  bicepString,
+  dayIn,
+  inText,
+  later,
+  lines,
+  optionInstant,
+  type Remediation,
+  type Target,
+} from "./remediation.ts";
 
 /** Remedies for the secrets, keys and certificates of key vaults. */
 
@@ -15,15 +25,18 @@ const MENU = { secret: "Secrets", key: "Keys", certificate: "Certificates" } as 
 const place = (type: keyof typeof MENU, { vault, name }: Target): string =>
   `Key vault ${inText(vault)} > ${MENU[type]} > ${inText(name)}`;
 const options = ({ vault, name }: Target): Record<string, string> => ({ "vault-name": vault, name });
-const lines = (...all: string[]): string => all.join("\n");
 
 const KEY_NOTE =
   "A template creates a key that is not there. One that is there it leaves as it is, whatever the template says.";
 const CERTIFICATE_NOTE = "Azure Resource Manager has no resource for a certificate of a key vault.";
 const SECRET_NOTE = "Each deployment makes a new version with the value that is given to it.";
 
-const disable = (type: keyof typeof MENU, target: Target): string =>
-  `# If nothing uses it any more, instead: ${az(`keyvault ${type} set-attributes`, { ...options(target), enabled: "false" })}`;
+/** Disables it, in a comment. */
+const disableLater = (condition: string, type: keyof typeof MENU, target: Target, version?: string): string =>
+  later(
+    condition,
+    az(`keyvault ${type} set-attributes`, { ...options(target), ...(version && { version }), enabled: "false" }),
+  );
 
 const secretBicep = ({ vault, name }: Target, attributes: string): string =>
   lines(
@@ -46,7 +59,7 @@ const expiresAttribute = (until: string): string => `attributes: { exp: dateTime
 const newSecret = (target: Target): Remediation => {
   const until = dayIn(target.now, PROPOSED_DAYS);
   return {
-    portal: `${place("secret", target)} > New Version: the new value, and an expiration date such as ${until.slice(0, 10)}.`,
+    portal: `${place("secret", target)} > New Version: the new value, and an expiration date such as ${until.slice(0, 10)}. Keep the old value valid at its origin until every consumer reads the new version.`,
     cli: az("keyvault secret set", { ...options(target), file: "<file with the new value>", expires: until }),
     bicep: secretBicep(target, expiresAttribute(until)),
     bicepNote: SECRET_NOTE,
@@ -120,15 +133,26 @@ export const retire =
     const remedy = type === "certificate" ? newCertificate(target) : newVersion[type](target);
     return {
       ...remedy,
-      portal: `${remedy.portal} If nothing needs it any more, disable it instead.`,
-      cli: lines(remedy.cli, disable(type, target)),
+      portal: `${remedy.portal} If nothing needs it any more, disable it instead, which can be undone.`,
+      cli: lines(
+        remedy.cli,
+        disableLater("If nothing uses it any more, disable it instead. Enabling it again undoes this", type, target),
+      ),
     };
   };
 
-/** For a secret that nobody reads. */
+/** For a secret that no log shows a read of. A consumer may still read it once a year. */
 export const disableUnused = (target: Target): Remediation => ({
-  portal: `Ask its owner. Where nobody needs it: ${place("secret", target)} > current version > Enabled: No; after some weeks delete it, which can be undone for as long as soft delete keeps it.`,
-  cli: az("keyvault secret set-attributes", { ...options(target), enabled: "false" }),
+  portal: `Ask its owner whether anything still needs it, such as a yearly job. If nothing does: ${place("secret", target)} > current version > Enabled: No, which can be undone. After some weeks without failures, delete it; soft delete keeps it for a while.`,
+  cli: lines(
+    "# Its versions with their tags, without their values:",
+    az("keyvault secret list-versions", options(target)),
+    disableLater(
+      "After its owner confirms that nothing needs it, disable it. Enabling it again undoes this",
+      "secret",
+      target,
+    ),
+  ),
   bicep: null,
   bicepNote: "A template would make a new version, and needs its value.",
 });
@@ -150,8 +174,16 @@ export const strongerKey = (target: Target): Remediation => {
   const strength: Record<string, string> = isEllipticCurve(keyType) ? { curve: "P-256" } : { size: "3072" };
   const until = dayIn(target.now, PROPOSED_DAYS);
   return {
-    portal: `${place("key", target)} > New Version: ${kty} with ${isEllipticCurve(keyType) ? "P-256" : "3072 bits"}. Move its users over, and encrypt anew what the old version encrypted; then disable that.`,
-    cli: az("keyvault key create", { ...options(target), kty, ...strength, expires: until }),
+    portal: `${place("key", target)} > New Version: ${kty} with ${isEllipticCurve(keyType) ? "P-256" : "3072 bits"}. Switch every consumer to it and encrypt anew what the old version encrypted. Only then disable the old version.`,
+    cli: lines(
+      az("keyvault key create", { ...options(target), kty, ...strength, expires: until }),
+      disableLater(
+        "After every consumer uses the new version and nothing is left to decrypt with the old one, disable that",
+        "key",
+        target,
+        "<old version>",
+      ),
+    ),
     bicep: null,
     bicepNote: KEY_NOTE,
   };

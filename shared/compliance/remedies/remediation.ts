@@ -4,7 +4,10 @@ import type { AssetFacts } from "../facts.ts";
 /** How to mend one violation: with this resource's own names, and such that it works as it stands but for what is in `<…>`. */
 export interface Remediation {
   portal: string;
-  /** Lines for a POSIX shell; those that begin with # are another way. */
+  /**
+   * Lines for a POSIX shell. A command that takes something away from a consumer stands in a comment, below the commands that
+   * make its replacement: pasting all lines breaks nothing.
+   */
   cli: string;
   /** Null where no template changes the resource. */
   bicep: string | null;
@@ -59,6 +62,15 @@ export const bicepString = (value: string): string =>
     .replaceAll("'", "\\'")
     .replaceAll("$", "\\$")
     .replace(UNSEEN, (character) => `\\u{${character.codePointAt(0)!.toString(16)}}`)}'`;
+
+/** Joins lines of a shell script. */
+export const lines = (...all: string[]): string => all.join("\n");
+
+/**
+ * Comments out a command that people run by hand once its condition holds. A condition has no quotes and no separators of
+ * commands: a shell that takes no comments from people, such as zsh, must not make more of it than a command it does not know.
+ */
+export const later = (condition: string, command: string): string => lines(`# ${condition}:`, `# ${command}`);
 
 /** The beginning of the day so many days from now, as options take it. */
 export const dayIn = (now: number, days: number): string =>

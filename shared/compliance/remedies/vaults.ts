@@ -1,4 +1,4 @@
-import { az, bicepString, inText, type Remediation, shellWord, type Target } from "./remediation.ts";
+import { az, bicepString, inText, later, lines, type Remediation, shellWord, type Target } from "./remediation.ts";
 
 /** Remedies for key vaults themselves. */
 
@@ -11,12 +11,15 @@ const vaultBicep = ({ vault }: Target, properties: string): string =>
 const existing = ({ vault }: Target): string =>
   `resource vault 'Microsoft.KeyVault/vaults@2024-11-01' existing = {\n  name: ${bicepString(vault)}\n}\n\n`;
 
-/** A property of the vault: `update` are the options of `az keyvault update`, `properties` the members in a template. */
+type Options = Readonly<Record<string, string>>;
+const update = ({ vault }: Target, options: Options): string => az("keyvault update", { name: vault, ...options });
+
+/** A property of the vault: `options` are those of `az keyvault update`, `properties` the members in a template. */
 const property =
-  (steps: string, update: Readonly<Record<string, string>>, properties: string, before?: string) =>
+  (steps: string, options: Options, properties: string) =>
   (target: Target): Remediation => ({
-    portal: `${before ?? ""}Key vault ${inText(target.vault)} > ${steps}`,
-    cli: az("keyvault update", { name: target.vault, ...update }),
+    portal: `Key vault ${inText(target.vault)} > ${steps}`,
+    cli: update(target, options),
     bicep: vaultBicep(target, properties),
     bicepNote: VAULT_NOTE,
   });
@@ -33,35 +36,71 @@ export const purgeProtection = property(
   "enableSoftDelete: true\n    enablePurgeProtection: true",
 );
 
-export const roles = property(
-  "Access configuration > Azure role-based access control.",
-  { "enable-rbac-authorization": "true" },
-  "enableRbacAuthorization: true",
-  "Grant the roles that replace the access policies first. Then: ",
-);
-
-export const noPublicAccess = property(
-  "Networking > Firewalls and virtual networks > Disable public access. What calls the vault needs a private endpoint then.",
-  { "public-network-access": "Disabled" },
-  "publicNetworkAccess: 'Disabled'",
-);
-
-export const firewall = property(
-  "Networking > Allow public access from specific virtual networks and IP addresses, with those that call it.",
-  { "default-action": "Deny", bypass: "AzureServices" },
-  "networkAcls: { defaultAction: 'Deny', bypass: 'AzureServices' }",
-);
-
 /** The vault's resource id, asked for by the command itself. */
 const resourceId = ({ vault }: Target): string =>
   `"$(${az("keyvault show", { name: vault, query: "id", output: "tsv" })})"`;
 
-export const privateEndpoint = (target: Target): Remediation => {
-  const name = `pe-${target.vault}`;
+/** With roles, access policies have no effect from then on: https://learn.microsoft.com/azure/key-vault/general/rbac-migration */
+export const roles = (target: Target): Remediation => ({
+  portal: `Key vault ${inText(target.vault)} > Access policies shows who has access. Assign each of them the role that replaces the policy, such as Key Vault Secrets User, under Access control (IAM), and wait up to 10 minutes until it holds. Only then Access configuration > Azure role-based access control: access policies have no effect from then on.`,
+  cli: lines(
+    "# Who has access by an access policy:",
+    az("keyvault show", { name: target.vault, query: "properties.accessPolicies" }),
+    "# Assign each of them the role that replaces the policy, such as this one:",
+    `${az("role assignment create", { role: "Key Vault Secrets User", assignee: "<object id of the identity>" })} --scope ${resourceId(target)}`,
+    later(
+      "After every one of them has its role, which takes up to 10 minutes, switch over. Access policies have no effect from then on",
+      update(target, { "enable-rbac-authorization": "true" }),
+    ),
+  ),
+  bicep: vaultBicep(target, "enableRbacAuthorization: true"),
+  bicepNote: `Deploy it only after every identity of an access policy has the role that replaces it. ${VAULT_NOTE}`,
+});
+
+const endpointName = ({ vault }: Target): string => `pe-${vault}`;
+
+function createEndpoint(target: Target): string {
+  const name = endpointName(target);
   const fixed = { "vnet-name": "<network>", subnet: "<subnet>", "group-id": "vault", "connection-name": name };
+  return `${az("network private-endpoint create", { name, "resource-group": "<group>", ...fixed })} --private-connection-resource-id ${resourceId(target)}`;
+}
+
+export const noPublicAccess = (target: Target): Remediation => ({
+  portal: `Key vault ${inText(target.vault)} > Networking > Private endpoint connections > Create, in the network of every caller that has none, this service included. Check that each caller resolves the vault's name to a private address. Only then Firewalls and virtual networks > Disable public access.`,
+  cli: lines(
+    "# In the network of every caller that has no private endpoint, this service included:",
+    createEndpoint(target),
+    later(
+      "After every caller resolves the name of the vault to a private address, close public access",
+      update(target, { "public-network-access": "Disabled" }),
+    ),
+  ),
+  bicep: vaultBicep(target, "publicNetworkAccess: 'Disabled'"),
+  bicepNote: `Deploy it only after every caller reaches the vault by a private endpoint. ${VAULT_NOTE}`,
+});
+
+export const firewall = (target: Target): Remediation => ({
+  portal: `Key vault ${inText(target.vault)} > Networking > Firewalls and virtual networks: add the networks and addresses of every caller, this service included. Only then Allow public access from specific virtual networks and IP addresses.`,
+  cli: lines(
+    "# For every caller, this service included. Rules have no effect while the vault allows every network:",
+    az("keyvault network-rule add", { name: target.vault, "ip-address": "<address or range>" }),
+    later(
+      "After every caller has a rule, close the vault for all others",
+      update(target, { "default-action": "Deny", bypass: "AzureServices" }),
+    ),
+  ),
+  bicep: vaultBicep(
+    target,
+    "networkAcls: { defaultAction: 'Deny', bypass: 'AzureServices', ipRules: [ { value: '<address or range>' } ] }",
+  ),
+  bicepNote: `Deploy it only with a rule for every caller, this service included: it replaces the rules that there are. ${VAULT_NOTE}`,
+});
+
+export const privateEndpoint = (target: Target): Remediation => {
+  const name = endpointName(target);
   return {
     portal: `Key vault ${inText(target.vault)} > Networking > Private endpoint connections > Create.`,
-    cli: `${az("network private-endpoint create", { name, "resource-group": "<group>", ...fixed })} --private-connection-resource-id ${resourceId(target)}`,
+    cli: createEndpoint(target),
     bicep: `param location string = resourceGroup().location\nparam subnetId string\n\n${existing(target)}resource endpoint 'Microsoft.Network/privateEndpoints@2024-05-01' = {\n  name: ${bicepString(name)}\n  location: location\n  properties: {\n    subnet: { id: subnetId }\n    privateLinkServiceConnections: [\n      { name: ${bicepString(name)}, properties: { privateLinkServiceId: vault.id, groupIds: [ 'vault' ] } }\n    ]\n  }\n}`,
     bicepNote: BESIDE_NOTE,
   };

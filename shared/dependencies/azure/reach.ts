@@ -2,6 +2,7 @@ import type { Arm } from "../../azure/arm.ts";
 import { CloudFailure } from "../../azure/failure.ts";
 import type { ResourceManager } from "../../azure/resource-manager.ts";
 import { createRoleAssignments } from "../../azure/role-assignments.ts";
+import { DEPENDENCY_READER } from "../../azure/watch-roles.ts";
 import type { NotSeen } from "../source.ts";
 import { permits } from "./entitlements.ts";
 
@@ -64,8 +65,7 @@ export function createReach({
         code: "nothingListed",
         message:
           "Azure Resource Graph lists no resource of this subscription that could use a key vault: it has none, or the service's identity may read none.",
-        remedy:
-          "If it has any, give the service's identity the role Credential Lifecycle Dependency Reader on the subscription (docs/permissions.md).",
+        remedy: `If it has any, give the service's identity ${DEPENDENCY_READER}.`,
       };
     },
   };

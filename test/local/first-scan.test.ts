@@ -1,0 +1,57 @@
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { runScan } from "../../infra/local/first-scan.ts";
+import { ADMIN, Service } from "../support/service.ts";
+
+const secrets = [{ name: "db", expiresInDays: 20 }];
+const ID = "f1111111-1111-4111-8111-111111111111";
+
+let service: Service;
+beforeAll(async () => {
+  service = await Service.start({
+    company: {
+      subscriptions: [
+        {
+          name: "Acme Production",
+          vaults: [
+            { name: "kv-shop", secrets },
+            { name: "kv-sealed", secrets },
+          ],
+        },
+        { name: "Acme Finance", id: ID, denied: true },
+      ],
+    },
+  });
+});
+afterAll(() => service?.stop());
+
+/** What the terminal shows of a scan. */
+async function shown(): Promise<string> {
+  const log = vi.spyOn(console, "log").mockImplementation(() => {});
+  const bar = vi.spyOn(process.stdout, "write").mockImplementation(() => true);
+  try {
+    await runScan(service.url, ADMIN);
+    return log.mock.calls.flat().join("\n");
+  } finally {
+    log.mockRestore();
+    bar.mockRestore();
+  }
+}
+
+test("the terminal names a subscription that could not be read, with the reason and the role, though every vault was read", async () => {
+  const text = await shown();
+  expect(text).toContain("The scan ended as partial: 2 assets in 2 vaults of 1 of 2 subscriptions.");
+  const [, failures] = text.split("Not everything could be read:\n");
+  expect(failures!.split("\n")[0]).toBe(
+    `  Subscription Acme Finance (${ID}): accessDenied. Give the service's identity the custom role Credential Lifecycle Inventory Reader on the subscription: deploy infra/azure/watch/subscription.bicep there, or infra/terraform/watch with Terraform (docs/permissions.md).`,
+  );
+});
+
+test("subscriptions stand before vaults", async () => {
+  service.cloud.control.addFault({ match: { vault: "kv-sealed" }, action: { kind: "deny" } });
+  const [, failures] = (await shown()).split("Not everything could be read:\n");
+  expect(failures!.split("\n").slice(0, 3)).toEqual([
+    expect.stringMatching(/^ {2}Subscription Acme Finance /),
+    expect.stringMatching(/^ {2}Vault kv-sealed: accessDenied\. /),
+    "",
+  ]);
+});

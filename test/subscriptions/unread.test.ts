@@ -1,0 +1,140 @@
+import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
+import type { Company } from "../../infra/local/cloud/company/company.ts";
+import { Service } from "../support/service.ts";
+
+const [DEV, OPERATIONS, FINANCE] = ["a", "b", "c"].map((digit) => `${digit}1111111-1111-4111-8111-111111111111`) as [
+  string,
+  string,
+  string,
+];
+const subscription = (name: string, id: string) => ({
+  name,
+  id,
+  vaults: [{ name: `kv-${name.split(" ")[1]!.toLowerCase()}`, secrets: [{ name: "db", expiresInDays: 300 }] }],
+});
+const company: Company = {
+  subscriptions: [
+    subscription("Acme Development", DEV),
+    subscription("Acme Operations", OPERATIONS),
+    subscription("Acme Finance", FINANCE),
+  ],
+};
+const ROLE = "the custom role Credential Lifecycle Inventory Reader on the subscription";
+
+let service: Service;
+beforeAll(async () => {
+  service = await Service.start({ company, shortWaits: true });
+});
+afterAll(() => service?.stop());
+afterEach(() => service.cloud.control.clearFaults());
+
+const deny = (operation: string, subscription?: string) =>
+  service.cloud.control.addFault({
+    match: { operation, ...(subscription !== undefined && { subscription }) },
+    action: { kind: "deny" },
+  });
+const scan = (request: object = {}) => service.scan({ mode: "force", ...request });
+const subscriptions = async (query = "") => {
+  const { status, body, text } = await service.admin("GET", `/subscriptions?${query}`);
+  expect(status, text).toBe(200);
+  return body;
+};
+const namesOf = async (query: string) => (await subscriptions(query)).items.map(({ name }: { name: string }) => name);
+
+test("before the first scan nothing says that anything was read", async () => {
+  expect(await subscriptions()).toMatchObject({ total: 0, lastScan: null, lastFailure: null });
+});
+
+test("a subscription that can't be read is named first, with the reason and the role, by everything that sums up a scan", async () => {
+  const rule = { name: "Scans", alertType: "scanFailure", recipients: ["on-call@acme.example"] };
+  expect((await service.admin("POST", "/alerts/rules", rule)).status).toBe(201);
+  deny("arm.listVaults", FINANCE);
+  service.cloud.control.addFault({ match: { vault: "kv-development" }, action: { kind: "deny" } });
+  const ended = await scan();
+  const named = `Acme Finance (${FINANCE})`;
+  expect(ended).toMatchObject({ status: "partial", failure: null });
+
+  const { scan: summary } = (await service.admin("GET", `/api/assets/discovery/scan/${ended.scanId}/results`)).body;
+  for (const { subscriptionOutcomes } of [ended, summary]) {
+    expect(subscriptionOutcomes).toMatchObject([
+      { name: "Acme Finance", failure: { code: "accessDenied", remedy: expect.stringContaining(ROLE) } },
+      { name: "Acme Development", failure: null },
+      { name: "Acme Operations", failure: null },
+    ]);
+  }
+  const line = service.hosts[0]!.lines.findLast((one) => one.includes("A scan is over"))!;
+  expect(JSON.parse(line.slice(line.indexOf("{")))).toMatchObject({
+    scanId: ended.scanId,
+    status: "partial",
+    subscriptionsFailed: 1,
+    unreadSubscriptions: [named],
+    vaultsFailed: 1,
+  });
+  const [entry] = await service.all("/audit/entries?event_type=scan.finished");
+  expect(entry!.details).toMatchObject({ subscriptionsFailed: 1, unreadSubscriptions: [named] });
+
+  expect((await service.admin("POST", "/alerts/preview", rule)).body.items).toMatchObject([
+    { id: `subscription:${FINANCE}` },
+    { id: "vault:kv-development" },
+  ]);
+  await fetch(`${service.url}/__host/timers/evaluateAlerts`, { method: "POST" });
+  await vi.waitUntil(() => service.cloud.control.mails().length > 0, { timeout: 150_000, interval: 100 });
+  const { subject, plainText: text = "" } = service.cloud.control.mails()[0]!;
+  expect(subject).toContain(`first Subscription ${named} can't be read`);
+  expect(text.indexOf(`Subscription ${named}`)).toBeGreaterThan(-1);
+  expect(text.indexOf(`Subscription ${named}`)).toBeLessThan(text.indexOf("kv-development"));
+  expect(text).toContain(ROLE);
+});
+
+test("the list of subscriptions answers those that were not read, those with a failure first", async () => {
+  expect(await subscriptions("unread=true")).toMatchObject({
+    items: [{ subscriptionId: FINANCE, name: "Acme Finance", lastFailure: { code: "accessDenied" } }],
+    total: 1,
+    lastScan: { status: "partial" },
+    lastFailure: null,
+  });
+  const added = "d1111111-1111-4111-8111-111111111111";
+  expect((await service.admin("POST", "/subscriptions", { subscriptionId: added, name: "Acme Early" })).status).toBe(
+    201,
+  );
+  expect(await namesOf("unread=true")).toEqual(["Acme Finance", "Acme Early"]);
+  expect((await subscriptions("unread=true")).items[1]).toMatchObject({ lastScan: null, lastFailure: null });
+  const first = await subscriptions("unread=true&limit=1");
+  expect(await namesOf(`unread=true&limit=1&cursor=${first.nextCursor}`)).toEqual(["Acme Early"]);
+  expect(await namesOf("unread=false")).toEqual(["Acme Development", "Acme Operations"]);
+  expect((await service.admin("GET", "/subscriptions?unread=maybe")).status).toBe(400);
+  expect((await service.admin("DELETE", `/subscriptions/${added}`)).status).toBe(200);
+
+  expect((await scan()).status).toBe("completed");
+  expect(await subscriptions("unread=true")).toMatchObject({ items: [], lastScan: { status: "completed" } });
+});
+
+test("a list of subscriptions that can't be read is said until one can, also after scans of single subscriptions", async () => {
+  deny("arm.listSubscriptions");
+  const failed = await scan();
+  expect(failed).toMatchObject({ status: "failed", failure: { code: "accessDenied" } });
+  const denied = {
+    lastScan: { scanId: failed.scanId, status: "failed" },
+    lastFailure: { code: "accessDenied", remedy: expect.stringContaining(ROLE) },
+  };
+  expect(await subscriptions("unread=true")).toMatchObject({ items: [], ...denied });
+  expect((await scan({ subscriptions: [DEV] })).status).toBe("completed");
+  expect(await subscriptions("unread=true")).toMatchObject({ items: [], ...denied });
+  service.cloud.control.clearFaults();
+  const { scanId } = await scan();
+  expect(await subscriptions()).toMatchObject({
+    total: 3,
+    lastScan: { scanId, status: "completed" },
+    lastFailure: null,
+  });
+});
+
+test("a scan that read nothing names every subscription that it could not read", async () => {
+  deny("arm.listVaults");
+  const { status, failure } = await scan();
+  expect(status).toBe("failed");
+  expect(failure).toMatchObject({ code: "accessDenied", remedy: expect.stringContaining(ROLE) });
+  expect(failure.message).toContain("3 of 3 subscriptions could not be read: ");
+  for (const name of ["Acme Development", "Acme Operations", "Acme Finance"]) expect(failure.message).toContain(name);
+  expect((await namesOf("unread=true")).sort()).toEqual(["Acme Development", "Acme Finance", "Acme Operations"]);
+});
