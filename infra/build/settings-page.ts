@@ -5,6 +5,7 @@ import * as z from "zod";
 import { FORMS, GROUPS } from "../../shared/config/environment.ts";
 import { DEFINITIONS, type Definition, expectation } from "../../shared/settings/definitions.ts";
 import { commandLine } from "./command-line.ts";
+import { code, table } from "./markdown.ts";
 
 const HELP = `npm run settings-page
 
@@ -80,13 +81,6 @@ function formOf(schema: z.ZodType): string {
   if (schema instanceof z.ZodPipe) return formOf(schema.in as z.ZodType);
   if (schema instanceof z.ZodEnum) return schema.options.map((option) => code(String(option))).join(", ");
   throw new Error(`A schema of the type ${schema.type} says no form in shared/config/environment.ts.`);
-}
-
-const code = (text: string): string => `\`${text}\``;
-
-function table(columns: string[], rows: string[][]): string {
-  const line = (cells: string[]) => `| ${cells.map((cell) => cell.replaceAll("|", "\\|")).join(" | ")} |\n`;
-  return line(columns) + line(columns.map(() => "---")) + rows.map(line).join("");
 }
 
 if (import.meta.main) {

@@ -5,6 +5,7 @@ import { expect, test } from "vitest";
 import { declarations } from "../../functions/functions.ts";
 import { costPage } from "../../infra/bench/cost-page.ts";
 import { ROOMS } from "../../infra/build/imports.ts";
+import { rolesPage } from "../../infra/build/roles-page.ts";
 import { settingsPage } from "../../infra/build/settings-page.ts";
 import { ALERT_TYPES } from "../../shared/alerts/rule.ts";
 import { SETTING_NAMES } from "../../shared/config/config.ts";
@@ -79,6 +80,18 @@ test("docs/settings.md is what the code reads: npm run settings-page writes it",
   const page = read("docs/settings.md");
   expect(page).toBe(settingsPage());
   for (const name of SETTING_NAMES) expect(page.split(`| \`${name}\` |`), name).toHaveLength(2);
+});
+
+test("docs/roles-matrix.md is what the endpoints declare: npm run roles-page writes it", async () => {
+  expect(read("docs/roles-matrix.md"), "Run npm run roles-page.").toBe(await rolesPage());
+});
+
+test("docs/roles.md says for each view of the page who may do what", () => {
+  const views = [...read("functions/web/src/views/views.ts").matchAll(/path: "([^"]+)",\s*title:/g)].map(
+    ([, at]) => at,
+  );
+  expect(views.length).toBeGreaterThan(10);
+  expect(views.filter((view) => !read("docs/roles.md").includes(`\`#${view}\``))).toEqual([]);
 });
 
 test("every figure of telemetry has a row, and every setting is one that is read", () => {
