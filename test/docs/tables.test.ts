@@ -94,12 +94,12 @@ test("docs/roles.md says for each view of the page who may do what", () => {
 });
 
 test("every figure of telemetry has a row, and every setting is one that is read", () => {
-  const figures = Object.entries(METRICS).map(([figure, { kind, unit, description }]) => ({
-    figure,
+  const figures = Object.entries(METRICS).map(([metric, { kind, unit, description }]) => ({
+    metric,
     "kind, unit": `${kind}, ${unit}`,
-    says: description,
+    meaning: description,
   }));
-  expect(tableUnder("docs/telemetry.md", "## Figures")).toEqual(figures);
+  expect(tableUnder("docs/telemetry.md", "## Metrics")).toEqual(figures);
   const settings = tableUnder("docs/telemetry.md", "## Switch it on").flatMap(({ setting }) => setting!.split(", "));
   // The library and the platform read the other two.
   expect(settings.filter((name) => SETTING_NAMES.includes(name))).toEqual(
