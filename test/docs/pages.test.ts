@@ -15,16 +15,18 @@ function pathsIn(text: string): string[] {
 
 /** The commands of a page, each with the comment behind it; a line that goes on with a backslash is one command. */
 function commandsIn(text: string): string[] {
-  const blocks = [...text.matchAll(/^```sh\n(.*?)^```/gms)].map(([, block]) => block!);
+  const blocks = [...text.matchAll(/^ *```sh\n(.*?)^ *```/gms)].map(([, block]) => block!);
   return blocks.flatMap((block) => block.replace(/\\\n\s*/g, "").split("\n")).filter((line) => line.trim() !== "");
 }
 
 /** As `wc -w` counts them. */
 const wordsIn = (text: string): number => text.split(/\s+/).filter((word) => word !== "").length;
 
-test("who follows docs/deploy.md runs what is run here, or is told that it needs Azure", () => {
-  const commands = commandsIn(readFileSync(path.join(root, "docs/deploy.md"), "utf8"));
-  expect(commands.length).toBeGreaterThan(15);
+test("who follows the pages of deployment runs what is run here, or is told that it needs Azure", () => {
+  const commands = ["docs/deploy.md", "docs/deploy-options.md"].flatMap((page) =>
+    commandsIn(readFileSync(path.join(root, page), "utf8")),
+  );
+  expect(commands.length).toBeGreaterThan(20);
   // The folders are looked at above, and the two commands are what .ci/run begins with.
   const runHere = /^(?:npm ci|npm run check:infra|cd [\w./-]+)(?:\s+#.*)?$/;
   expect(commands.filter((command) => !command.includes("☁") && !runHere.test(command))).toEqual([]);
