@@ -67,7 +67,7 @@ if (!options.check) {
 
 Measured on ${cpus().length} cores with Node ${process.version}, against Azurite in memory and the simulated cloud.
 
-| command | what it does |
+| command | effect |
 | --- | --- |
 | \`npm run bench\` | Measures everything and writes this page. Takes about 30 minutes. |
 | \`npm run bench -- calls memory\` | Measures the named sections and keeps the others. \`npm run bench -- --help\` lists the names. |

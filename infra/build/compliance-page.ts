@@ -42,7 +42,7 @@ function reasons(): string {
       const more = OTHERS.filter((one) => one !== id && by[one]).map((one) => `; ${one}: ${by[one]}`);
       return [`${by[id]}${more.join("")}`, basis, listed(checks)];
     });
-    return `### ${nameOf(id)}\n\n${table(["control", "what it asks for", "checks"], cells)}`;
+    return `### ${nameOf(id)}\n\n${table(["control", "requirement", "checks"], cells)}`;
   });
   const unmapped = Map.groupBy(Object.keys(UNMAPPED), (check) => UNMAPPED[check]!);
   return `# Compliance checks and frameworks
