@@ -106,7 +106,7 @@ export const TEXTS: readonly Mapping[] = [
     checks: [...EXPIRED_SECRETS, ...EXPIRED_APPLICATION_CERTIFICATES],
     controls: { "soc-2": "CC6.1, CC6.2" },
     basis:
-      "CC6.1 and CC6.2, points of focus: remove credentials that are no longer needed, and prevent the use of credentials that are no longer valid. This one expired and is still enabled.",
+      "CC6.1, CC6.2, points of focus: remove credentials that are no longer needed, and prevent the use of credentials that are no longer valid. This one expired and is still enabled.",
   },
   {
     checks: ["client-secret-alone", "secret-unused"],
