@@ -113,7 +113,7 @@ const HAPPENINGS: Record<string, () => Promise<unknown>> = {
   "the API token's lifetime passes": async () => deployment.clock.pass(3 * DAY_MS),
 };
 
-const rows = tableUnder("docs/roles.md", "## What revokes a credential");
+const rows = tableUnder("docs/credentials.md", "## What revokes a credential");
 
 test("the table has a row for each event that is tried here, and no other row", () => {
   expect(rows.map((row) => row.event)).toEqual(Object.keys(HAPPENINGS));

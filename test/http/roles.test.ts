@@ -14,7 +14,7 @@ import { CLOUD_KEYS } from "../support/test-app.ts";
 const { endpoints } = await declarations();
 
 /** Calls every endpoint as every caller, through the checks before the endpoints, and compares with the two pages. */
-const PAGE = "docs/roles.md";
+const PAGE = "docs/credentials.md";
 const MATRIX = "docs/roles-matrix.md";
 const table = tableUnder(MATRIX, "## Endpoints");
 const callers = tableUnder(PAGE, "## Callers");
