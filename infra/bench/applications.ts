@@ -90,7 +90,7 @@ export async function applications(): Promise<Section> {
     });
     return {
       title: "Applications of a large tenant",
-      how: `${APPS} applications with ${CREDENTIALS} credentials, and a service principal of each. A first discovery, one that finds nothing changed, one of changes that finds none, and one that finds ${CHANGED} applications changed. Requests of the calls' authentication and of the audit log's readers are left out.`,
+      how: `${APPS} applications with ${CREDENTIALS} credentials and a service principal each: a first discovery, an unchanged one, a discovery of changes that finds none, and one with ${CHANGED} changed applications. Requests for authentication and by readers of the audit log are excluded.`,
       figures: [
         {
           what: "applications and credentials found",
@@ -98,7 +98,7 @@ export async function applications(): Promise<Section> {
           comparedWith: `${APPS}, ${CREDENTIALS}`,
           bound: equalTo(first.details.apps + first.details.credentials, APPS + CREDENTIALS),
         },
-        calls("first", first, Math.floor(1.05 * PAGES), `${PAGES} pages, and one for where changes begin`),
+        calls("first", first, Math.floor(1.05 * PAGES), `${PAGES} pages, and one for the start of changes`),
         calls("unchanged", unchanged, PAGES, `${PAGES} pages`),
         calls("changes, none", delta, 3, ""),
         calls(`changes, ${CHANGED} applications`, changed, 3, ""),
@@ -124,7 +124,7 @@ export async function applications(): Promise<Section> {
         {
           what: "table requests, a page of the rotatable ones",
           value: String(filtered.requests),
-          comparedWith: "no index: up to 10,000 applications are looked through",
+          comparedWith: "no index: reads up to 10,000 applications",
           bound: atMost(filtered.requests, 16),
         },
       ],

@@ -84,7 +84,7 @@ export async function auditExport(): Promise<Section> {
     figures.push(...(await lists(service)));
     return {
       title: "Audit log: export and lists",
-      how: `${count(ENTRIES)} sealed entries over ${DAYS} days, exported part by part over HTTP by one functions process. Every part is read as a file of its format, every entry must come once, and the JSON parts are verified as the offline command does it. Lists are of the newest day's ${count(PER_DAY)} entries, ${PAGE} to a page.`,
+      how: `${count(ENTRIES)} sealed entries over ${DAYS} days, exported part by part over HTTP by one functions process. Each part is parsed, each entry must occur once, and JSON parts are verified as the offline command does. Lists are of the newest day's ${count(PER_DAY)} entries, ${PAGE} per page.`,
       figures,
     };
   } finally {

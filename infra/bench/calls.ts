@@ -37,12 +37,12 @@ export async function calls(): Promise<Section> {
     });
     return {
       title: "Cloud calls and table requests of a scan",
-      how: `${VAULTS} vaults of ${PER_VAULT} assets. Every request that reached the cloud is counted, tokens and the resource manager included, and every request to the tables, those of the call that started the scan included; nobody asks for its progress meanwhile. Several workers read what the others have done, so the counts differ by one or two in a hundred from run to run. Processor time is that of the functions process.`,
+      how: `${VAULTS} vaults of ${PER_VAULT} assets. Counts every request to the cloud, tokens and the resource manager included, and every table request, including those of the call that starts the scan. Workers share reads, so counts vary by 1 to 2 %. Processor time is that of the functions process.`,
       figures: [
-        callsOf("first full scan", full, least.full, "the least possible"),
+        callsOf("first full scan", full, least.full, "the minimum"),
         callsOf("unchanged delta", unchanged, least.lists, "the list pages alone"),
         callsOf("delta with one new secret", delta, least.lists, "the list pages alone"),
-        callsOf("unchanged full scan", again, least.full, "the least possible"),
+        callsOf("unchanged full scan", again, least.full, "the minimum"),
         {
           what: "table requests per asset, first scan",
           value: ratio(full.tables, ASSETS),
@@ -54,7 +54,7 @@ export async function calls(): Promise<Section> {
         {
           what: "messages of a scan, unchanged delta",
           value: String(unchanged.messages),
-          comparedWith: "one for all of it, one for the alert rules",
+          comparedWith: "one for the scan, one for the alert rules",
           bound: atMost(unchanged.messages, 4),
         },
         processorTime("processor time, first full scan", full.ms, 15_000, `${ASSETS} assets written`),

@@ -129,13 +129,13 @@ export async function compliance(): Promise<Section> {
       figures.push({
         what: `table requests: ${what}`,
         value: `${Math.min(...counts)} to ${Math.max(...counts)}`,
-        comparedWith: "beside authentication and what a host keeps for a while",
+        comparedWith: "without authentication and host caches",
         bound: atMost(Math.max(...counts), 6),
       });
     }
     return {
       title: "Compliance of a large company",
-      how: `${VAULTS} vaults of ${ASSETS / VAULTS} assets, ${ASSETS} in all; then ${changed.assets} assets in ${changed.vaults.length} vaults get another expiry or tags, and a delta scan runs. Evaluated assets are what the service's log says at DEBUG; rows written are those whose ETag differs afterwards.`,
+      how: `${VAULTS} vaults of ${ASSETS / VAULTS} assets, ${ASSETS} in total. Then ${changed.assets} assets in ${changed.vaults.length} vaults get another expiry or other tags, and a delta scan runs. Evaluated assets are counted in the DEBUG log. Written rows are those with a different ETag afterwards.`,
       figures,
     };
   } finally {

@@ -55,8 +55,8 @@ export async function credentials(): Promise<Section> {
       bound: atMost(count, limit),
     });
     return {
-      title: "Calls by what they are authenticated with",
-      how: `GET ${PATH} with the rate limits on. A session is written once in five minutes, an API token on the first call of a day. What is loaded is that of a new process.`,
+      title: "Calls by credential",
+      how: `GET ${PATH} with rate limits. A session is written at most every five minutes, an API token on its first call of a day. Loaded code is that of a new process.`,
       figures: [
         { what: "table requests of a call, by a token", value: String(ofToken), comparedWith: "" },
         beyond("by a session", ofSession, ofToken),

@@ -54,7 +54,7 @@ export async function dependencies(): Promise<Section> {
     });
     return {
       title: `Dependencies of ${SITES} sites`,
-      how: `${SITES} web and function apps in ${SUBSCRIPTIONS} subscriptions, two in three with a reference to a key vault. A full reading, compared with the least possible: two lists of references for each site, and a query for each subscription. Then a reading of changes that finds none, compared with two calls for each subscription and one for each page of the list of them. Processor time is that of the functions process.`,
+      how: `${SITES} web and function apps in ${SUBSCRIPTIONS} subscriptions, two in three with a key vault reference. A full discovery, compared with the minimum: two lists of references per site and one query per subscription. Then a discovery of changes that finds none, compared with two calls per subscription and one per page of the list. Processor time is that of the functions process.`,
       figures: [
         {
           what: "status of the readings",

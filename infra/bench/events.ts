@@ -51,7 +51,7 @@ export async function events(): Promise<Section> {
     const { delivered } = await control.eventCounts();
     return {
       title: "A burst of events",
-      how: `${EVENTS} events of Event Grid for one vault, ${COPIES} copies for each of ${EVENTS / COPIES} new secrets, through the storage queue with up to ${WAITING} waiting, while one host works them off. The requests to the tables are those until the queue was empty, looks included. A look is a listing of the vault; one vault has at most one in 30 seconds, so that their number, and its bound, is decided by how long the burst lasts: three in less than a minute. The time to the inventory begins when the worker is through with the last event; how long that one lay in the queue is the storage's and the machine's.`,
+      how: `${EVENTS} events of Event Grid for one vault (${COPIES} copies for each of ${EVENTS / COPIES} new secrets) through the storage queue, up to ${WAITING} waiting, with one host. Table requests are counted until the queue is empty. A look is a scan of the vault, at most one in 30 seconds, so their number depends on the length of the burst. The time to the inventory starts when the worker has processed the last event.`,
       figures: [
         {
           what: "events delivered",
@@ -61,7 +61,7 @@ export async function events(): Promise<Section> {
         {
           what: "looks",
           value: String(looks),
-          comparedWith: "until the last secret was there",
+          comparedWith: "until the last secret was in the inventory",
           bound: atMost(looks, 2 + Math.floor((receivedAt - beganAt) / SPACING_MS)),
         },
         {

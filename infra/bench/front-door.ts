@@ -76,8 +76,8 @@ export async function frontDoor(): Promise<Section> {
       others(hammered.statuses, "401", "429"),
     ];
     return {
-      title: "The front door under a crowd",
-      how: `The rate limits of a deployment that sets none, and passwords hashed at their full cost. A crowd is a process of its own on the same cores, each of its clients asks over its own connection without a pause. A known user signed in from that address before: ${SIGN_INS} sign-ins, one after the other, alone and while ${STRANGERS} addresses guess that user's password and try names in turn. \`/health\` is asked ${ASKED} times alone and ${ASKED} times while ${READERS} clients, each from its own address, fetch \`/docs\`, \`/redoc\`, their files and \`/openapi.json\`, in turns, ${ROUNDS} times, each time the median; then once more while all of the clients come from one address, which is soon over its limit.`,
+      title: "Sign-in and health checks under load",
+      how: `Default rate limits, passwords hashed at full cost. A crowd is a separate process on the same cores, each client with its own connection and no pauses. Sign-in: a user who signed in from that address before signs in ${SIGN_INS} times, alone and while ${STRANGERS} addresses guess that user's password and other names. \`/health\`: ${ASKED} requests alone, and ${ASKED} while ${READERS} clients with different addresses fetch \`/docs\`, \`/redoc\`, their files and \`/openapi.json\`; medians of ${ROUNDS} rounds. Then once more with all clients on one address, which soon exceeds its limit.`,
       figures: [
         {
           what: "a known user's sign-in, alone",
@@ -87,13 +87,13 @@ export async function frontDoor(): Promise<Section> {
         {
           what: `the longest of a known user's, while ${STRANGERS} addresses hammer`,
           value: `${(worst / 1000).toFixed(2)} s, the median ${milliseconds(median(hammered.result))}`,
-          comparedWith: `${described([hammered])}; it waits for the one stranger who is being checked, never for those in line`,
+          comparedWith: `${described([hammered])}; it waits for at most one unknown address`,
           bound: atMost(worst / 1000, SIGN_IN_LIMIT, " s"),
         },
         {
           what: "/health, alone",
           value: spread(quiet.map(median)),
-          comparedWith: "the least counts: other work on the machine only adds",
+          comparedWith: "the shortest time counts",
         },
         health("fetch the documentation's files", busy, "files leave at 50 a second"),
         health("are over their limit", [refused], "refusals leave at 100 a second"),

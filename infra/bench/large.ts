@@ -62,7 +62,7 @@ export async function large(): Promise<Section> {
     figures.push(...(await costOf(service, "summary", "/api/assets/summary", 7, MAX_SUMMARY_BYTES)));
     return {
       title: "100,000 assets",
-      how: "One vault of 20,000 among them, Azurite in memory. Table requests per query are what the bound is about; Azurite reads its whole table for every page, so its milliseconds say nothing of Azure.",
+      how: "One vault has 20,000 assets. Azurite is in memory. The bounds are about table requests per query. Azurite reads its whole table for every page, so its times don't apply to Azure.",
       figures,
     };
   } finally {

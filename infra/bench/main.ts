@@ -65,7 +65,16 @@ for (const name of names) {
 if (!options.check) {
   const intro = `# Benchmarks
 
-Measured by \`npm run bench\` on ${cpus().length} cores, Node ${process.version}, against Azurite in memory and the stand-in cloud. Counts may differ by one or two in a hundred from run to run; times depend on the machine. Bounds are wide where they are about time. \`npm run bench -- --check\` fails where one does not hold.
+Measured on ${cpus().length} cores with Node ${process.version}, against Azurite in memory and the simulated cloud.
+
+| command | effect |
+| --- | --- |
+| \`npm run bench\` | Measures everything and writes this page. Takes about 30 minutes. |
+| \`npm run bench -- calls memory\` | Measures the named sections and keeps the others. \`npm run bench -- --help\` lists the names. |
+| \`npm run bench -- --check\` | Writes nothing. Fails if a figure exceeds its bound. |
+
+Each row has a figure, what it is compared with (a second number is the ratio), and a bound that fails the command. Counts vary by 1 to 2 %
+between runs. Times depend on the machine, so their bounds are wide. [docs/cost.md](docs/cost.md) uses these figures.
 `;
   const written = mergedPage(page, intro, Object.keys(sections), texts);
   writeFileSync(file, written);

@@ -36,7 +36,7 @@ export async function memory(): Promise<Section> {
   for (const estate of ESTATES.filter(({ what }) => what.includes(OF))) figures.push(...(await measured(estate)));
   return {
     title: "Memory of a scan",
-    how: `The first full scan of three estates${PART === 1 ? "" : `, of each ${(100 / PART).toFixed(0)} %`}, each by a functions process of its own, in which the host is as well, with ten vaults in hand at once. The C library's memory is bounded as the templates do it (\`MALLOC_ARENA_MAX\`). The peak is what the system counted (\`VmHWM\`), from the start of the process on. What is read from tables is all bytes of their answers, those to writes included. \`MEMORY_PART=10 npm run bench -- memory\` measures a tenth of each.`,
+    how: `The first full scan of three estates${PART === 1 ? "" : `, ${(100 / PART).toFixed(0)} % of each`}, each in its own process, host included, with ten vaults at a time. The C library's memory is limited as in the templates (\`MALLOC_ARENA_MAX\`). The peak is the system's count since the start of the process (\`VmHWM\`). Bytes read from tables include answers to writes. \`MEMORY_PART=10 npm run bench -- memory\` measures a tenth of each.`,
     figures,
   };
 }
@@ -61,7 +61,7 @@ async function measured({ what, company, small }: Estate): Promise<Figure[]> {
       {
         what: `${what}: assets found`,
         value: `${found}, ${scan.status}, in ${seconds.toFixed(0)} s`,
-        comparedWith: "what is there; the seconds are mostly Azurite's",
+        comparedWith: "all assets; the time is mostly Azurite's",
         bound: equalTo(found, vaults * (secrets + keys + certificates) + bigVault),
       },
       peakMemory(`${what}: peak resident memory`, after.peak),

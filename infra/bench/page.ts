@@ -9,10 +9,9 @@ export function render(name: string, { title, how, figures }: Section): string {
       return [what, value, comparedWith, held];
     }),
   ];
-  const widths = rows[0]!.map((_, column) => Math.max(...rows.map((row) => row[column]!.length)));
-  const line = (row: string[]) => `| ${row.map((cell, column) => cell.padEnd(widths[column]!)).join(" | ")} |`;
+  const line = (row: string[]) => `| ${row.join(" | ")} |`;
   const [head, ...body] = rows.map(line);
-  const rule = line(widths.map((width) => "-".repeat(width)));
+  const rule = line(rows[0]!.map(() => "---"));
   return [`<!-- ${name} -->`, `## ${title}`, "", how, "", head, rule, ...body, `<!-- /${name} -->`].join("\n");
 }
 

@@ -65,8 +65,8 @@ export async function reads(): Promise<Section> {
     ];
   });
   return {
-    title: "Questions about the whole inventory, as it grows",
-    how: `Of ${SIZES.join(" and of ")} assets in vaults of ${ASSETS_PER_VAULT}: the room alone in this process, without the host, each question ${RUNS} times. Bytes are those of the tables' answers.`,
+    title: "Queries by size of the inventory",
+    how: `${SIZES.join(" and ")} assets in vaults of ${ASSETS_PER_VAULT}. The module alone in one process without the host, each question ${RUNS} times. Bytes are those of table answers.`,
     figures,
   };
 }

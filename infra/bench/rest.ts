@@ -46,8 +46,8 @@ export async function rest(): Promise<Section> {
     const executions = counted.reduce((sum, { times }) => sum + times, 0);
     const requests = counted.reduce((sum, { times, requests = 0 }) => sum + times * requests, 0);
     return {
-      title: "A day in which nothing changes",
-      how: `${VAULTS} vaults of ${PER_VAULT} assets, already scanned and judged, with a PRO licence and without alert rules, rotations and sync records. Each timer is run by itself, with the messages it sends, and its requests to the tables are counted, the least of ${ROUNDS} times; how often it runs follows from the default schedules. Nothing is due then: ten minutes of the audit log that are sealed, and each slice of a walk of the reconciliation, cost more.`,
+      title: "A day without changes",
+      how: `${VAULTS} vaults of ${PER_VAULT} assets, scanned and evaluated, with a PRO license, without alert rules, rotations and sync records. Table requests of each timer and its messages: the least of ${ROUNDS} runs, times the default schedule. Nothing is due: sealing ten minutes of the audit log, and each part of the reconciliation, cost more.`,
       figures: [
         {
           what: "executions of timers a day",
@@ -65,7 +65,7 @@ export async function rest(): Promise<Section> {
           ({ name, times, requests }): Figure => ({
             what: `timer ${name}`,
             value: requests === undefined ? `${times} a day` : `${times} a day, ${requests} table requests each`,
-            comparedWith: requests === undefined ? "begins work that is counted by itself" : String(times * requests),
+            comparedWith: requests === undefined ? "starts work that is counted separately" : String(times * requests),
           }),
         ),
       ],

@@ -32,7 +32,7 @@ const MEMORY_LIMIT = 300 * MEBIBYTE;
 export const peakMemory = (what: string, bytes: number): Figure => ({
   what,
   value: megabytes(bytes),
-  comparedWith: "the highest the system counted",
+  comparedWith: "peak counted by the system",
   bound: { text: `< ${megabytes(MEMORY_LIMIT)}`, holds: bytes < MEMORY_LIMIT },
 });
 

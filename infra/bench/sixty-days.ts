@@ -44,9 +44,9 @@ async function measure(): Promise<{ section: Section; wrong: string[] }> {
     const title = TITLES[one.rule];
     return [
       {
-        what: `${title}: tellings (asset, expiry and threshold)`,
+        what: `${title}: alerts (asset, expiry and threshold)`,
         value: `${one.told}: ${one.missing.length} missing, ${one.extra.length} twice or wrong`,
-        comparedWith: `${one.expected}, worked out from the cloud's own expiries`,
+        comparedWith: `${one.expected}, computed from the cloud's expiry dates`,
         bound: {
           text: "0 missing, 0 twice or wrong",
           holds: one.missing.length + one.extra.length === 0,
@@ -61,7 +61,7 @@ async function measure(): Promise<{ section: Section; wrong: string[] }> {
       {
         what: `${title}: differences between the history and what was received`,
         value: String(one.historyDiffers.length),
-        comparedWith: "every telling of every entry, and its status",
+        comparedWith: "every alert of every entry, and its status",
         bound: equalTo(one.historyDiffers.length, 0),
       },
     ];
@@ -76,7 +76,7 @@ async function measure(): Promise<{ section: Section; wrong: string[] }> {
   if (mailFiles !== mails) wrong.push(`${mailFiles} mail files for ${mails} mails`);
   const section = {
     title: "Sixty days of alerts",
-    how: `${assets} assets, ${renewed} times one of them was given another expiry, ${scans} scans, the alerts' timer once a day, the clock of the functions process and of the stand-in cloud moved day by day. The functions process was killed with SIGKILL ${kills.length} times: ${kills.join("; ")}. A webhook may be posted again under the same id after a kill; a mail may not.`,
+    how: `${assets} assets, ${renewed} renewals, ${scans} scans, the alert timer once a day, with the clocks of the functions process and of the simulated cloud moved day by day. The functions process was killed with SIGKILL ${kills.length} times: ${kills.join("; ")}. After a kill, a webhook may be posted again with the same id, but a mail may not be sent again.`,
     figures: [
       ...figures,
       {

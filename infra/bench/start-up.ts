@@ -31,7 +31,7 @@ export async function startUp(): Promise<Section> {
     const base = Math.min(...empty);
     return {
       title: "Start-up of the built app",
-      how: `Milliseconds from spawning the functions host to the first answer, the least of ${RUNS}, taken in turns, with what earlier processes left in the compile cache, since other work on the machine only adds. Queues and timers are not listened to meanwhile, which on the platform is another process's work. Which SDKs are loaded follows from esbuild's own description of the bundle; App Configuration is set up here.`,
+      how: `Time from starting the functions host to the first answer: the shortest of ${RUNS}, in turns, with a warm compile cache. Queues and timers are off, because the platform runs them in another process. The loaded SDKs follow from esbuild's description of the bundle. App Configuration is configured.`,
       figures: [
         { what: "empty app, first answer", value: `${Math.round(base)} ms`, comparedWith: "" },
         {

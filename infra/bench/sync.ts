@@ -45,7 +45,7 @@ export async function sync(): Promise<Section> {
     const written = cloud.control.providers.aws.secretsManager.written();
     return {
       title: `${RECORDS.toLocaleString("en")} sync records due at once`,
-      how: "Copies of a vault's secrets in AWS Secrets Manager, all due at the same tick of the timer, on one instance; first none of them is there, then nothing has changed. Every request to the stand-in cloud and to the tables is counted, those of the audit log and of asking how far it is included. Processor time is that of the functions process.",
+      how: "Copies of a vault's secrets in AWS Secrets Manager, all due at the same time, on one instance: first none exists, then nothing changed. Counts every request to the simulated cloud and to tables, including the audit log and status polling. Processor time is that of the functions process.",
       figures: [
         {
           what: "copies written",
@@ -64,7 +64,7 @@ export async function sync(): Promise<Section> {
         {
           what: "reads of the service's own key vault, in both",
           value: String(first.ownReads + idle.ownReads),
-          comparedWith: "one in five minutes",
+          comparedWith: "one per five minutes",
           bound: atMost(first.ownReads + idle.ownReads, 3 + Math.ceil((first.seconds + idle.seconds) / 300)),
         },
         peakMemory("peak resident memory of the functions process", memory.peak),

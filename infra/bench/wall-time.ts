@@ -41,7 +41,7 @@ export async function wallTime(): Promise<Section> {
     };
     return {
       title: "Wall time of a scan",
-      how: `${VAULTS} vaults, ${WORKERS} workers, ${LATENCY_MS} ms added to every call of the cloud; from the request that starts the scan until its status says that it is over, asked every 100 ms. Of ${RUNS} scans the median, and the shortest and longest. The ideal is the longest chain of calls of a vault (the pages of its longest list, then its details, eight at once), times the rounds the workers need: nothing but the cloud would cost time. What a scan takes beyond it is, where little is read, the waiting of queue messages for the next poll, and where much is, the processor time of the one functions process, which is said beside it.`,
+      how: `${VAULTS} vaults, ${WORKERS} workers, ${LATENCY_MS} ms added to every cloud call. Time from the request that starts the scan until its status is final, polled every 100 ms: median, shortest and longest of ${RUNS} scans. The ideal is a vault's longest chain of calls (the pages of its longest list, then its details, eight at a time), times the rounds of the workers. Time beyond it is waiting for the next queue poll if little is read, and processor time if much is read.`,
       figures: [
         await measured("first full scan, everything written", "full", 1),
         await measured("full scan, nothing changed", "full", RUNS),

@@ -36,13 +36,13 @@ export async function webPage(): Promise<Section> {
     const [, half, whole] = walk.heaps as [number, number, number];
     const figures: Figure[] = [
       {
-        what: "transferred until the overview is read",
+        what: "transferred until the overview is readableableableable",
         value: `${(transfer.first / KIBIBYTE).toFixed(0)} KiB`,
         comparedWith: `${transfer.files} files, by Brotli`,
         bound: atMost(Math.ceil(transfer.first / KIBIBYTE), 250, " KiB"),
       },
       {
-        what: "with its charts, which come after the words",
+        what: "with charts, which load later",
         value: `${(transfer.all / KIBIBYTE).toFixed(0)} KiB`,
         comparedWith: "",
         bound: atMost(Math.ceil(transfer.all / KIBIBYTE), 300, " KiB"),
@@ -79,7 +79,7 @@ export async function webPage(): Promise<Section> {
     ];
     return {
       title: "The page",
-      how: `Headless Chromium against the service with ${ASSETS.toLocaleString("en")} assets and the default rate limits. Each step scrolls to the end of what is known, as fast as the answers come. The heap is that of the page, after a full collection.`,
+      how: `Headless Chromium with ${ASSETS.toLocaleString("en")} assets and the default rate limits. Each step scrolls to the end of the loaded list as fast as answers arrive. The heap is that of the page after a full garbage collection.`,
       figures,
     };
   } finally {

@@ -25,7 +25,7 @@ export async function week(): Promise<Section> {
     const { vaults, secrets, keys, certificates, changes } = WHOLE_WEEK;
     return {
       title: "A week of scheduled scans",
-      how: `${vaults} vaults of ${secrets} secrets, ${keys} keys and ${certificates} certificates, ${changes} changes spread over seven days, four delta scans and a full one a day; the time of the service and of the stand-in cloud is moved. An hour is one of that time, from the change to the scan that saw it, and follows from the schedule; rotation and certificate policies change without a sign, so that the details' refresh decides. Read whole, each of the seven full scans reads every detail.`,
+      how: `${vaults} vaults of ${secrets} secrets, ${keys} keys and ${certificates} certificates, ${changes} changes over seven days, four delta scans and one full scan a day, with moved clocks. Hours are from the change to the scan that saw it, and follow from the schedule. Rotation and certificate policies change without a sign, so the refresh of details decides. "Read whole" means that each of the seven full scans reads every detail.`,
       figures: [
         {
           what: "operations of Key Vault in the week",
@@ -40,7 +40,7 @@ export async function week(): Promise<Section> {
           bound: atMost(unseen.length, 0),
         },
         ...Object.entries(seen).map(([kind, { made, longestHours }]) => ({
-          what: `${kind}: the longest until it was seen`,
+          what: `${kind}: longest time until seen`,
           value: `${longestHours.toFixed(1)} h`,
           comparedWith: `${made} of them`,
           bound: atMost(longestHours, UNTOLD.includes(kind) ? UNTOLD_HOURS : TOLD_HOURS, " h"),

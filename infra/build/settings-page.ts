@@ -5,6 +5,7 @@ import * as z from "zod";
 import { FORMS, GROUPS } from "../../shared/config/environment.ts";
 import { DEFINITIONS, type Definition, expectation } from "../../shared/settings/definitions.ts";
 import { commandLine } from "./command-line.ts";
+import { code, table } from "./markdown.ts";
 
 const HELP = `npm run settings-page
 
@@ -14,19 +15,19 @@ const FILE = path.resolve(import.meta.dirname, "../../docs/settings.md");
 
 const INTRODUCTION = `# Settings
 
-Written by \`npm run settings-page\` from \`shared/config/environment.ts\` and \`shared/settings/definitions.ts\`, and held to them by a
-test. [deploy.md](deploy.md#choices) says which parameter of the templates sets which.
+Generated from \`shared/config/environment.ts\` and \`shared/settings/definitions.ts\` by \`npm run settings-page\`. Don't edit this page.
+[deploy.md](deploy.md#parameters) lists the template parameter for each setting.
 
-The environment is read once, when a process starts; a bad value stops the start with every problem named, and no value is ever
-printed. An empty value counts as none. All of these are in version 1.0.0; one that came later says so.
-
-**Needed** are \`JWT_SIGNING_KEYS\` and one of the three ways to name the storage account; all others have the default that is
-told, or may be left out. In Azure, give a secret as \`@Microsoft.KeyVault(SecretUri=…)\`.
+- **Required**: \`JWT_SIGNING_KEYS\`, and one of the three ways to name the storage account. All other settings have a default or are optional.
+- A process reads the environment once, at start. An invalid value stops the start, with every problem named. Values are never printed. An empty
+  value counts as missing.
+- In Azure, set a secret as \`@Microsoft.KeyVault(SecretUri=…)\`.
+- All settings exist since version 1.0.0, unless the description names a later version.
 `;
 
 const TITLES: Record<keyof typeof GROUPS, string> = {
   storage: "Storage",
-  cloud: "The cloud that is watched",
+  cloud: "Watched cloud",
   services: "Other services",
   alerts: "Alerts",
   access: "Access",
@@ -37,16 +38,16 @@ const TITLES: Record<keyof typeof GROUPS, string> = {
 
 const RUNTIME = `## Runtime settings
 
-An administrator may override these without a restart (\`PUT /api/settings/{category}\`); in force is an override, else what App
-Configuration says, else the environment, else the default. Every instance feels a change within 30 seconds.
+An administrator can change these without a restart, in \`#/settings\` or with \`PUT /api/settings/{category}\`. The first of these applies: the
+override, App Configuration, the environment, the default. A change takes effect on every instance within 30 seconds.
 
 `;
 
-/** What docs/settings.md has to be. */
+/** Returns what docs/settings.md must contain. */
 export function settingsPage(): string {
   const groups = Object.entries(GROUPS).map(([group, settings]) => {
     const rows = Object.entries<z.ZodType>(settings).map(([name, schema]) => rowOf(name, schema));
-    return `## ${TITLES[group as keyof typeof GROUPS]}\n\n${table(["setting", "default", "takes", "is"], rows)}`;
+    return `## ${TITLES[group as keyof typeof GROUPS]}\n\n${table(["setting", "default", "values", "description"], rows)}`;
   });
   const runtime = Object.entries<Definition>(DEFINITIONS).map(([key, definition]) => [
     code(definition.environmentVariable),
@@ -55,7 +56,7 @@ export function settingsPage(): string {
     expectation(definition),
     definition.description,
   ]);
-  const columns = ["setting", "in the API (category)", "default", "takes", "is"];
+  const columns = ["setting", "in the API (category)", "default", "values", "description"];
   return [INTRODUCTION, ...groups, RUNTIME + table(columns, runtime)].join("\n");
 }
 
@@ -67,7 +68,7 @@ function rowOf(name: string, schema: z.ZodType): string[] {
 
 function defaultOf(schema: z.ZodType): string {
   if (schema instanceof z.ZodOptional) return "none";
-  if (!(schema instanceof z.ZodDefault)) return "**needed**";
+  if (!(schema instanceof z.ZodDefault)) return "**required**";
   const value: unknown = schema.def.defaultValue;
   return Array.isArray(value) && value.length === 0 ? "none" : code(String(value));
 }
@@ -82,17 +83,10 @@ function formOf(schema: z.ZodType): string {
   throw new Error(`A schema of the type ${schema.type} says no form in shared/config/environment.ts.`);
 }
 
-const code = (text: string): string => `\`${text}\``;
-
-function table(columns: string[], rows: string[][]): string {
-  const line = (cells: string[]) => `| ${cells.map((cell) => cell.replaceAll("|", "\\|")).join(" | ")} |\n`;
-  return line(columns) + line(columns.map(() => "---")) + rows.map(line).join("");
-}
-
 if (import.meta.main) {
   commandLine(HELP, {});
   const text = settingsPage();
   const isNew = readFileSync(FILE, "utf8") !== text;
   writeFileSync(FILE, text);
-  console.log(isNew ? "docs/settings.md is written." : "docs/settings.md was as it has to be.");
+  console.log(isNew ? "docs/settings.md was written." : "docs/settings.md is up to date.");
 }

@@ -4,10 +4,13 @@ import type { InfraFiles } from "./files.ts";
 import { grantsOf } from "./grants.ts";
 import { BUILT_IN_ROLES, roleOfId, roleOfName } from "./roles.ts";
 
-/** Every role that is assigned, and every action of a role of our own, is in docs/permissions.md. */
+/** The second page lists what optional features need. */
+const PERMISSION_PAGES = ["docs/permissions.md", "docs/permissions-options.md"];
+
+/** Every assigned role, and every action of a custom role, must be on one of the pages of permissions. */
 export function checkPermissionsPage(files: InfraFiles, bicep: ReadonlyMap<string, BicepFile>): Finding[] {
-  const file = "docs/permissions.md";
-  const page = files.text.get(file) ?? "";
+  const [file] = PERMISSION_PAGES as [string];
+  const page = PERMISSION_PAGES.map((name) => files.text.get(name) ?? "").join("\n");
   return grantsOf(bicep).flatMap(({ role, actions }) => {
     const named = BUILT_IN_ROLES.some(({ name }) => name === role) ? [role] : actions;
     return named

@@ -75,19 +75,17 @@ const domain = z
 const storage = {
   AzureWebJobsStorage: text
     .optional()
-    .describe("The storage account's connection string. Needed, where neither of the next two is set."),
+    .describe("Connection string of the storage account. Required if neither of the next two is set."),
   AzureWebJobsStorage__accountName: text
     .optional()
-    .describe("The storage account, which the identity may read and write."),
+    .describe("Name of the storage account. The identity needs read and write access."),
   AzureWebJobsStorage__tableServiceUri: httpsUrl
     .optional()
-    .describe("The address of its tables, in place of the account's name; together with that of its queues."),
-  AzureWebJobsStorage__queueServiceUri: httpsUrl.optional().describe("The address of its queues."),
+    .describe("Address of the tables, instead of the account's name. Also set the address of the queues."),
+  AzureWebJobsStorage__queueServiceUri: httpsUrl.optional().describe("Address of the queues."),
   AzureWebJobsStorage__clientId: guid
     .optional()
-    .describe(
-      "The user-assigned identity that the platform reads its queues with; the service's own is AZURE_CLIENT_ID.",
-    ),
+    .describe("User-assigned identity with which the platform reads queues. The service itself uses AZURE_CLIENT_ID."),
 };
 
 /** Which cloud is watched, and with whose rights. */
@@ -95,27 +93,27 @@ const cloud = {
   AZURE_CLOUD: z
     .enum(["AzureCloud", "AzureChinaCloud", "AzureUSGovernment"])
     .default("AzureCloud")
-    .describe("The cloud, which decides the addresses below where none is set."),
-  AZURE_AUTHORITY_HOST: httpsUrl.optional().describe("Another address of Entra."),
-  AZURE_RESOURCE_MANAGER_ENDPOINT: httpsUrl.optional().describe("Another address of the resource manager."),
-  AZURE_KEY_VAULT_SUFFIX: domain.optional().describe("Another domain that every key vault's address must lie under."),
+    .describe("Azure cloud. Decides the addresses below that are not set."),
+  AZURE_AUTHORITY_HOST: httpsUrl.optional().describe("Address of Entra."),
+  AZURE_RESOURCE_MANAGER_ENDPOINT: httpsUrl.optional().describe("Address of the resource manager."),
+  AZURE_KEY_VAULT_SUFFIX: domain.optional().describe("Domain that every key vault's address must be in."),
   AZURE_APP_CONFIGURATION_SUFFIX: domain
     .optional()
-    .describe("Another domain that every App Configuration store's address must lie under."),
-  AZURE_GRAPH_ENDPOINT: httpsUrl.optional().describe("Another address of Microsoft Graph."),
-  LOG_ANALYTICS_ENDPOINT: httpsUrl.optional().describe("Another address where Log Analytics is queried."),
+    .describe("Domain that every App Configuration store's address must be in."),
+  AZURE_GRAPH_ENDPOINT: httpsUrl.optional().describe("Address of Microsoft Graph."),
+  LOG_ANALYTICS_ENDPOINT: httpsUrl.optional().describe("Address of Log Analytics queries."),
   AZURE_TENANT_ID: guid.optional().describe("Tenant of the application below, and the tenant that a license can name."),
   AZURE_CLIENT_ID: guid
     .optional()
-    .describe("The client id of a user-assigned identity, or of the application that AZURE_CLIENT_SECRET is of."),
+    .describe("Client id of a user-assigned identity, or of the application of AZURE_CLIENT_SECRET."),
   AZURE_CLIENT_SECRET: text
     .optional()
-    .describe("An application's secret, where there is no managed identity; together with its tenant and client id."),
-  AZURE_SUBSCRIPTION_IDS: guids.default([]).describe("Subscriptions that are watched beside those added by the API."),
+    .describe("Client secret of an application, if there is no managed identity. Also set its tenant and client id."),
+  AZURE_SUBSCRIPTION_IDS: guids.default([]).describe("Subscriptions to watch in addition to those added by the API."),
   OWNER_TAG: text
     .max(512)
     .default("owner")
-    .describe("The tag of secrets, keys, certificates and vaults that names the owner."),
+    .describe("Tag of secrets, keys, certificates and vaults that names the owner."),
 };
 
 /** What else the service reads or writes. */
@@ -123,84 +121,76 @@ const services = {
   SERVICE_KEY_VAULT_URL: httpsUrl
     .optional()
     .describe(
-      "The service's own key vault: what people give as secrets, and the anchor of the audit log. Never a source or target of anything else. Without it, what needs a secret can't be made.",
+      "The service's own key vault, for secrets that users configure and the anchor of the audit log. It is never a source or target. Features that need a secret don't work without it.",
     ),
   HANDOVER_KEY_VAULT_URL: httpsUrl
     .optional()
-    .describe("The key vault that new secrets are handed over in when a rotation writes to none of its matches."),
+    .describe("Key vault in which a rotation hands over a new secret if it writes to none of its matches."),
   LOG_ANALYTICS_WORKSPACE_IDS: list
     .pipe(z.array(guid).max(20))
     .transform((ids) => [...new Set(ids.map((id) => id.toLowerCase()))])
     .register(FORMS, { form: "up to 20 GUIDs, comma separated" })
     .default([])
-    .describe(
-      "The workspaces that the logs of key vaults, and of sign-ins of applications, go to: their workspace ids.",
-    ),
+    .describe("Workspace ids of the Log Analytics workspaces with logs of key vaults and application sign-ins."),
   AZURE_DEVOPS_ENDPOINT: httpsUrl
     .optional()
-    .describe("Replaces https://dev.azure.com, for example with an Azure DevOps Server."),
-  AWS_ENDPOINT_URL: httpUrl.optional().describe("Another address of AWS's services than their own."),
+    .describe("Address instead of https://dev.azure.com, such as that of an Azure DevOps Server."),
+  AWS_ENDPOINT_URL: httpUrl.optional().describe("Address of the AWS services."),
   GITHUB_API_URL: httpsUrl
     .optional()
-    .describe("Another address than https://api.github.com, such as GitHub Enterprise's."),
-  GOOGLE_SECRET_MANAGER_ENDPOINT: httpsUrl
-    .optional()
-    .describe("Another address of Google's Secret Manager than its own."),
+    .describe("Address instead of https://api.github.com, such as that of GitHub Enterprise."),
+  GOOGLE_SECRET_MANAGER_ENDPOINT: httpsUrl.optional().describe("Address of Google Secret Manager."),
   APP_CONFIGURATION_CONNECTION_STRING: text
     .optional()
-    .describe("The App Configuration store that runtime settings are read from."),
+    .describe("Connection string of the App Configuration store with runtime settings."),
   APP_CONFIGURATION_ENDPOINT: httpsUrl
     .optional()
-    .describe("The store's address, which is read with the identity, where no connection string is set."),
+    .describe("Address of the store, read with the identity if no connection string is set."),
 };
 
 /** Who is told, and how. */
 const alerts = {
   COMMUNICATION_CONNECTION_STRING: text
     .optional()
-    .describe("Communication Services, which send mail. Without it and the address no mail is sent."),
+    .describe("Connection string of Communication Services. Without it and the next setting, no mail is sent."),
   COMMUNICATION_ENDPOINT: httpsUrl
     .optional()
-    .describe("Mail is sent with the identity to this address, where no connection string is set."),
-  ALERT_SENDER_ADDRESS: email.optional().describe("The address that mails are from. Without it no mail is sent."),
+    .describe("Address of Communication Services, used with the identity if no connection string is set."),
+  ALERT_SENDER_ADDRESS: email.optional().describe("Sender address of mails. Without it, no mail is sent."),
   MAIL_PER_MINUTE: integer(0, 1000, "mails")
     .default(5)
     .describe(
-      "Maximum number of mails per minute, for all instances together; 0 disables the limit. Default: the limit of Azure for a managed domain.",
+      "Maximum mails in any minute, all instances together. 0 turns the limit off. The default is Azure's limit for a managed domain.",
     ),
-  MAIL_PER_HOUR: integer(0, 5000, "mails").default(10).describe("The same, in any hour."),
+  MAIL_PER_HOUR: integer(0, 5000, "mails").default(10).describe("Maximum in any hour."),
   ALERT_OWNER_DOMAINS: list
     .transform((names) => names.map((name) => name.toLowerCase()))
     .pipe(z.array(domain))
     .register(FORMS, { form: "domains, comma separated" })
     .default([])
     .describe(
-      "Domains whose addresses, where a tag names one as the owner, get the alerts of what they own. None: no tag is believed.",
+      "Domains of owner tags. An address in such a domain gets the alerts about its assets. Without domains, addresses in tags are ignored.",
     ),
   OWNER_MAIL_PER_DAY: integer(1, 1000, "mails")
     .default(10)
-    .describe(
-      "Maximum number of mails that owner tags can cause to one address in 24 hours. Further mails go to the recipients of the rule.",
-    ),
+    .describe("Maximum mails to one owner in 24 hours. Further alerts go to the rule's recipients."),
   PUBLIC_BASE_URL: httpUrl
     .optional()
     .describe(
-      "Public address of the service: for links in mails and webhooks, for single sign-on, and to detect requests from other sites.",
+      "Address of this service for its users: for links in mails and webhooks, for single sign-on, and to reject requests of other sites.",
     ),
-  ALLOW_PRIVATE_WEBHOOK_ADDRESSES: flag
-    .default(false)
-    .describe("Whether alert rules can post to addresses in the service's own network."),
+  ALLOW_PRIVATE_WEBHOOK_ADDRESSES: flag.default(false).describe("Allows alert rules to post to private addresses."),
   PRIVATE_TARGET_HOSTS: list
     .pipe(z.array(z.string().regex(/^[A-Za-z0-9.-]+:\d{1,5}$/, "must be a list of host:port")))
     .register(FORMS, { form: "host:port pairs, comma separated" })
     .default([])
-    .describe("Exact hosts in the service's own network that addresses which people give may name nevertheless."),
+    .describe("Private hosts that users can configure as identity provider or sync target."),
 };
 
 /** Who may come in, and how often they may call. */
 const access = {
   JWT_SIGNING_KEYS: tokenKeys.describe(
-    "Keys that sign the service's tokens: the first one signs, all verify. A secret.",
+    "Signing keys of the service's own tokens. The first signs, all verify. A secret.",
   ),
   JWT_ISSUER: text.default("credential-lifecycle").describe("`iss` of the service's own tokens."),
   JWT_AUDIENCE: text.default("credential-lifecycle-api").describe("`aud` of the service's own tokens."),
@@ -209,45 +199,43 @@ const access = {
     .regex(/^[A-Za-z0-9][A-Za-z0-9._@-]{0,127}$/, "must be 1 to 128 letters, digits or . _ @ -")
     .register(FORMS, { form: "1 to 128 letters, digits or . _ @ -" })
     .optional()
-    .describe("The first administrator, who is made when there is none of that name."),
+    .describe("Name of the first administrator, who is created if there is no user with this name."),
   BOOTSTRAP_ADMIN_PASSWORD: z
     .string()
     .min(12)
     .max(256)
     .register(FORMS, { form: "12 to 256 characters" })
     .optional()
-    .describe("Password of the bootstrap administrator. A new value resets the password at the next start. A secret."),
+    .describe("Password of the first administrator. A changed value resets it at the next start. A secret."),
   ENTRA_API_CLIENT_ID: guid
     .optional()
-    .describe("The application registration of this API in Entra. Without it no access token of Entra is taken."),
-  ENTRA_TENANT_IDS: guids
-    .default([])
-    .describe("The tenants whose access tokens are taken; together with the registration."),
-  ENTRA_API_SCOPE: text.default("access_as_user").describe("The scope that a person's access token must have."),
+    .describe("Client id of this API's app registration in Entra. Without it, Entra access tokens are rejected."),
+  ENTRA_TENANT_IDS: guids.default([]).describe("Tenants whose access tokens are accepted. Also set the registration."),
+  ENTRA_API_SCOPE: text.default("access_as_user").describe("Scope that a person's access token must have."),
   SSO_TOKEN_MAX_IDLE_DAYS: integer(1, 365, "days")
     .default(30)
-    .describe("Days after the last SSO sign-in until the API tokens of an SSO user are rejected."),
-  LICENSE_KEY: text.optional().describe("The license. Without a license the tier is core."),
+    .describe("An SSO user's API tokens are rejected after this time without an SSO sign-in."),
+  LICENSE_KEY: text.optional().describe("License key. Without one, the tier is core."),
   TRUSTED_PROXY_HOPS: integer(1, 10, "proxies")
     .default(1)
     .describe(
-      "Number of proxies in front of the app, including the platform's: position of the caller in X-Forwarded-For, counted from the right.",
+      "Number of trusted proxies in front of the app, the platform's own included. The caller's address is at this position from the right of X-Forwarded-For.",
     ),
   RATE_LIMIT_PER_MINUTE: integer(0, 10_000, "requests")
     .default(60)
-    .describe("Maximum number of calls of one caller per minute, for all instances together; 0 disables the limit."),
-  RATE_LIMIT_PER_HOUR: integer(0, 10_000, "requests").default(1000).describe("The same, in any hour."),
+    .describe("Maximum requests of one caller in any minute, all instances together. 0 turns the limit off."),
+  RATE_LIMIT_PER_HOUR: integer(0, 10_000, "requests").default(1000).describe("Maximum in any hour."),
 };
 
 const audit = {
   AUDIT_SIGNING_KEYS: auditKeys
     .optional()
     .describe(
-      "Ed25519 private keys that the audit log is sealed with: the first signs, all verify. Without them it is not sealed. A secret.",
+      "Ed25519 private keys that seal the audit log. The first signs, all verify. Without keys, the log is not sealed. A secret.",
     ),
   AUDIT_MINIMUM_RETENTION_DAYS: integer(1, 3650, "days")
     .default(90)
-    .describe("Younger entries are never purged, whatever AUDIT_RETENTION_DAYS says."),
+    .describe("Minimum age of purged entries, also if AUDIT_RETENTION_DAYS is lower."),
 };
 
 /** By the names of OpenTelemetry. The library itself reads OTEL_EXPORTER_OTLP_HEADERS. */
@@ -255,44 +243,38 @@ const telemetry = {
   OTEL_EXPORTER_OTLP_ENDPOINT: httpUrl
     .transform((value) => value.replace(/\/+$/, ""))
     .optional()
-    .describe("The collector's address; without it nothing is recorded. OTEL_EXPORTER_OTLP_HEADERS is read as well."),
+    .describe(
+      "Address of the OpenTelemetry collector. Without it, no telemetry is recorded. OTEL_EXPORTER_OTLP_HEADERS is used too.",
+    ),
   OTEL_BSP_SCHEDULE_DELAY: integer(100, 60_000, "milliseconds")
     .default(5_000)
-    .describe("Between two sendings of spans."),
+    .describe("Time between two exports of spans."),
   OTEL_METRIC_EXPORT_INTERVAL: integer(100, 600_000, "milliseconds")
     .default(60_000)
-    .describe("Between two sendings of figures."),
+    .describe("Time between two exports of metrics."),
 };
 
 /** When timers do their work. */
 const schedules = {
-  DELTA_SCAN_SCHEDULE: schedule.default("0 0 */6 * * *").describe("When a delta scan begins."),
-  FULL_SCAN_SCHEDULE: schedule.default("0 30 1 * * *").describe("When a full scan begins."),
+  DELTA_SCAN_SCHEDULE: schedule.default("0 0 */6 * * *").describe("Start of delta scans."),
+  FULL_SCAN_SCHEDULE: schedule.default("0 30 1 * * *").describe("Start of full scans."),
   DETAIL_REFRESH_DAYS: integer(1, 30, "days")
     .default(7)
     .describe("Maximum age of details that can change without notice. Scheduled full scans refresh them when due."),
   SCHEDULE_JITTER_SECONDS: integer(0, 600, "seconds")
     .default(300)
     .describe("Longest random wait before a scheduled scan begins, so that many deployments don't start as one."),
-  RECONCILIATION_SCHEDULE: schedule
-    .default("0 20 * * * *")
-    .describe("Schedule of the storage verification, which continues a run or starts the next one."),
-  APPLICATIONS_SCHEDULE: schedule
-    .default("0 45 2 * * *")
-    .describe("When all applications and their credentials are read."),
-  APPLICATION_CHANGES_SCHEDULE: schedule.default("0 10 */2 * * *").describe("When those are read that changed since."),
-  ROTATION_SCHEDULE: schedule
-    .default("0 */10 * * * *")
-    .describe("Schedule that resumes waiting rotations and starts due ones."),
-  SYNC_SCHEDULE: schedule.default("30 */10 * * * *").describe("When sync records that are due are run."),
-  DEPENDENCIES_SCHEDULE: schedule.default("0 15 4 * * 0").describe("When all dependencies are read."),
-  DEPENDENCY_CHANGES_SCHEDULE: schedule
-    .default("0 40 * * * *")
-    .describe("When those are read that may have changed since."),
+  RECONCILIATION_SCHEDULE: schedule.default("0 20 * * * *").describe("Start or continuation of the reconciliation."),
+  APPLICATIONS_SCHEDULE: schedule.default("0 45 2 * * *").describe("Read all applications and their credentials."),
+  APPLICATION_CHANGES_SCHEDULE: schedule.default("0 10 */2 * * *").describe("Read changed applications."),
+  ROTATION_SCHEDULE: schedule.default("0 */10 * * * *").describe("Continue waiting rotations and start due ones."),
+  SYNC_SCHEDULE: schedule.default("30 */10 * * * *").describe("Run due sync records."),
+  DEPENDENCIES_SCHEDULE: schedule.default("0 15 4 * * 0").describe("Read all dependencies."),
+  DEPENDENCY_CHANGES_SCHEDULE: schedule.default("0 40 * * * *").describe("Read dependencies that may have changed."),
   DEPENDENCY_LITERAL_SCAN: flag
     .default(false)
-    .describe("Whether dependency discovery compares the settings of apps with the values of secrets."),
-  B2C_SCHEDULE: schedule.default("15 */10 * * * *").describe("When B2C tenants that are due are discovered."),
+    .describe("Searches app settings for plaintext copies of secrets when all dependencies are read."),
+  B2C_SCHEDULE: schedule.default("15 */10 * * * *").describe("Discover due B2C tenants."),
 };
 
 /**

@@ -66,7 +66,7 @@ export const DEFINITIONS: { readonly [K in SettingKey]: DefinitionOf<SettingValu
     maximum: 200,
     environmentVariable: "DISCOVERY_MAX_WORKERS",
     description:
-      "Number of vaults that are read concurrently by all instances together. Vaults with many changes are written while their worker reads the next vault.",
+      "Maximum number of vaults that are read at once, all instances together. A vault with many changes is written while its worker reads the next one.",
   },
   discoveryScanTimeout: {
     category: "performance",
@@ -75,21 +75,21 @@ export const DEFINITIONS: { readonly [K in SettingKey]: DefinitionOf<SettingValu
     minimum: MINUTE_SECONDS,
     maximum: DAY_SECONDS,
     environmentVariable: "DISCOVERY_SCAN_TIMEOUT",
-    description: "Seconds after which a scan that is not finished ends as timed out.",
+    description: "Seconds after which an unfinished scan ends as timed out.",
   },
   enableNotifications: {
     category: "features",
     type: "boolean",
     default: true,
     environmentVariable: "ENABLE_NOTIFICATIONS",
-    description: "Whether alerts are sent.",
+    description: "Delivers alerts.",
   },
   enableComplianceScanning: {
     category: "features",
     type: "boolean",
     default: true,
     environmentVariable: "ENABLE_COMPLIANCE_SCANNING",
-    description: "Whether scans and the daily run evaluate compliance.",
+    description: "Evaluates compliance in scans and in the daily run.",
   },
   watchAll: {
     category: "features",
@@ -97,7 +97,7 @@ export const DEFINITIONS: { readonly [K in SettingKey]: DefinitionOf<SettingValu
     default: true,
     environmentVariable: "WATCH_ALL",
     description:
-      "Whether every subscription that the service's identity can access is watched. If false, only subscriptions that were added or are in AZURE_SUBSCRIPTION_IDS.",
+      "Watches every subscription that the service's identity can see. If false, only added subscriptions and those in AZURE_SUBSCRIPTION_IDS.",
   },
   logLevel: {
     category: "logging",
@@ -105,7 +105,7 @@ export const DEFINITIONS: { readonly [K in SettingKey]: DefinitionOf<SettingValu
     default: "INFO",
     allowed: LOG_LEVELS,
     environmentVariable: "LOG_LEVEL",
-    description: "The least level of a line in the service's log. Takes effect without a restart.",
+    description: "Log level. Lines below it are not written. Takes effect without a restart.",
   },
   defaultThresholdDays: {
     category: "alert-defaults",
@@ -114,7 +114,7 @@ export const DEFINITIONS: { readonly [K in SettingKey]: DefinitionOf<SettingValu
     minimum: 1,
     maximum: 365,
     environmentVariable: "DEFAULT_THRESHOLD_DAYS",
-    description: "Days before expiry at which an alert rule without a threshold of its own tells.",
+    description: "Days before expiry at which an alert rule without thresholds notifies.",
   },
   criticalExpiryDays: {
     category: "compliance-policy",
@@ -142,7 +142,7 @@ export const DEFINITIONS: { readonly [K in SettingKey]: DefinitionOf<SettingValu
     maximum: 365,
     environmentVariable: "UNUSED_SECRET_DAYS",
     description:
-      "Days without a logged read after which a secret is unused, if the logs of its vault cover all these days. Takes effect within a day.",
+      "Days without a read in the logs after which a secret is unused, if the vault's logs cover all of them. Takes effect within a day.",
   },
   auditRetentionDays: {
     category: "retention",
@@ -152,7 +152,7 @@ export const DEFINITIONS: { readonly [K in SettingKey]: DefinitionOf<SettingValu
     maximum: 3650,
     environmentVariable: "AUDIT_RETENTION_DAYS",
     description:
-      "Days that audit entries and the alert history are kept. Audit entries are never purged before AUDIT_MINIMUM_RETENTION_DAYS.",
+      "Retention of audit entries and alert history in days. Audit entries are never purged before AUDIT_MINIMUM_RETENTION_DAYS.",
   },
   rotationRetentionDays: {
     category: "retention",
@@ -161,7 +161,7 @@ export const DEFINITIONS: { readonly [K in SettingKey]: DefinitionOf<SettingValu
     minimum: 1,
     maximum: 3650,
     environmentVariable: "ROTATION_RETENTION_DAYS",
-    description: "Days that the history of rotations and of syncs is kept.",
+    description: "Retention of the history of rotations and syncs in days.",
   },
   scanRetentionDays: {
     category: "retention",
@@ -170,7 +170,7 @@ export const DEFINITIONS: { readonly [K in SettingKey]: DefinitionOf<SettingValu
     minimum: 1,
     maximum: 3650,
     environmentVariable: "SCAN_RETENTION_DAYS",
-    description: "Days that completed scans, their per-vault results and the asset changes they found are kept.",
+    description: "Retention of finished scans, their results and the changes they found, in days.",
   },
   outOfScopeRetentionDays: {
     category: "retention",
@@ -179,7 +179,7 @@ export const DEFINITIONS: { readonly [K in SettingKey]: DefinitionOf<SettingValu
     minimum: 1,
     maximum: 3650,
     environmentVariable: "OUT_OF_SCOPE_RETENTION_DAYS",
-    description: "Days that vaults and assets of subscriptions which are not watched any more are kept.",
+    description: "Retention of vaults and assets of subscriptions that are no longer watched, in days.",
   },
   rotationTriggerDays: {
     category: "automation",
@@ -197,7 +197,7 @@ export const DEFINITIONS: { readonly [K in SettingKey]: DefinitionOf<SettingValu
     minimum: 1,
     maximum: 730,
     environmentVariable: "DEFAULT_VALIDITY_DAYS",
-    description: "Days a rotated secret is valid when the request names none.",
+    description: "Validity of a rotated secret in days, if the request has none.",
   },
 };
 

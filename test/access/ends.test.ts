@@ -75,56 +75,56 @@ const endApiToken = async (actor: Actor) => {
 const HAPPENINGS: Record<string, () => Promise<unknown>> = {
   "an administrator changes the role": () => update({ role: "auditor" }),
   "an administrator disables the user": () => update({ state: "disabled" }),
-  "an administrator disables the user and enables it again": async () => {
+  "an administrator disables and enables the user": async () => {
     await update({ state: "disabled" });
     await update({ state: "active" });
   },
   "an administrator deletes the user": () => here.access.users.remove("admin", undefined, HERE),
-  "an administrator deletes the user and makes one of that name": async () => {
+  "an administrator deletes the user and creates one with the same name": async () => {
     await here.access.users.remove("admin", undefined, HERE);
     await here.access.users.create({ ...ADMIN, role: "admin" }, HERE);
   },
-  "an administrator sets a password": () => update({ password: NEXT }),
+  "an administrator sets the password": () => update({ password: NEXT }),
   "an administrator changes the e-mail address": () => update({ email: "admin@example.com" }),
   "an administrator links an identity": () => update({ sso: IDENTITY }),
-  "an administrator takes the linked identity away": async () => {
+  "an administrator unlinks an identity": async () => {
     await update({ sso: IDENTITY });
     for (const kind of KINDS) await actorOf(kind, there);
     await update({ sso: null });
   },
   "an administrator unlocks the user": () => here.access.users.unlock("admin", HERE),
   "an administrator ends the session": () => endSession(second),
-  "an administrator ends the API token": () => endApiToken(second),
+  "an administrator revokes the API token": () => endApiToken(second),
   "the command end-tokens": () => here.access.apiTokens.endAll("admin", HERE),
-  "a changed BOOTSTRAP_ADMIN_PASSWORD of this user": async () => {
+  "BOOTSTRAP_ADMIN_PASSWORD of this user changes": async () => {
     here = deployment.start({ config: { BOOTSTRAP_ADMIN_PASSWORD: NEXT } });
     // Whatever it is asked first: what the new password ends holds not even once.
     expect(await here.access.authenticate(held.session)).toBeInstanceOf(Problem);
   },
-  "one's own new password": () => changePassword(false),
-  "one's own new password, with apiTokens": () => changePassword(true),
-  "signing out with the token": () => signOut("token", false),
-  "signing out with the session": () => signOut("session", false),
-  "signing out everywhere": () => signOut("session", true),
-  "signing out everywhere, with apiTokens": () => signOut("token", true, true),
-  "ending one's own session": async () => endSession(await actorOf("token")),
-  "ending one's own API token": async () => endApiToken(await actorOf("session")),
+  "the user changes the password": () => changePassword(false),
+  "the user changes the password, with apiTokens": () => changePassword(true),
+  "the user signs out with the token": () => signOut("token", false),
+  "the user signs out with the session": () => signOut("session", false),
+  "the user signs out everywhere": () => signOut("session", true),
+  "the user signs out everywhere, with apiTokens": () => signOut("token", true, true),
+  "the user ends a session of their own": async () => endSession(await actorOf("token")),
+  "the user revokes an API token of their own": async () => endApiToken(await actorOf("session")),
   "an hour passes": async () => deployment.clock.pass(HOUR_MS),
-  "the API token's days pass": async () => deployment.clock.pass(3 * DAY_MS),
+  "the API token's lifetime passes": async () => deployment.clock.pass(3 * DAY_MS),
 };
 
-const rows = tableUnder("docs/roles.md", "## What ends what");
+const rows = tableUnder("docs/credentials.md", "## What revokes a credential");
 
-test("the table says of everything that is tried here what ends, and of nothing else", () => {
-  expect(rows.map((row) => row["what happens"])).toEqual(Object.keys(HAPPENINGS));
+test("the table has a row for each event that is tried here, and no other row", () => {
+  expect(rows.map((row) => row.event)).toEqual(Object.keys(HAPPENINGS));
 });
 
-describe("what ends what, on another instance at the next request", () => {
-  test.each(rows.map((row) => [row["what happens"]!, row] as const))("%s", async (_what, row) => {
+describe("what revokes a credential, on another instance at the next request", () => {
+  test.each(rows.map((row) => [row.event!, row] as const))("%s", async (_what, row) => {
     for (const kind of KINDS) await actorOf(kind, there);
-    await HAPPENINGS[row["what happens"]!]!();
+    await HAPPENINGS[row.event!]!();
     const found = await Promise.all(KINDS.map((kind) => there.access.authenticate(held[kind])));
-    const now = found.map((one, at) => [KINDS[at], one instanceof Problem ? "ends" : "goes on"]);
+    const now = found.map((one, at) => [KINDS[at], one instanceof Problem ? "revoked" : "valid"]);
     expect(Object.fromEntries(now)).toEqual(Object.fromEntries(KINDS.map((kind) => [kind, row[kind]])));
   });
 });

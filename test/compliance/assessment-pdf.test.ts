@@ -59,6 +59,6 @@ test("each figure of the trend's scale stands at the middle of its line", async 
 
 test("a reason names its controls once, whether its own text begins with them or not", async () => {
   const text = flat(await textOf({}));
-  expect(text).toContain("secret-expired critical 8.6.3 has passwords of applications");
+  expect(text).toContain("secret-expired critical 8.6.3: change passwords of applications");
   expect(text).toContain("vault-rbac medium 7.2.4, 7.2.5.1: Microsoft's regulatory policy sets");
 });

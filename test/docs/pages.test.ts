@@ -15,13 +15,18 @@ function pathsIn(text: string): string[] {
 
 /** The commands of a page, each with the comment behind it; a line that goes on with a backslash is one command. */
 function commandsIn(text: string): string[] {
-  const blocks = [...text.matchAll(/^```sh\n(.*?)^```/gms)].map(([, block]) => block!);
+  const blocks = [...text.matchAll(/^ *```sh\n(.*?)^ *```/gms)].map(([, block]) => block!);
   return blocks.flatMap((block) => block.replace(/\\\n\s*/g, "").split("\n")).filter((line) => line.trim() !== "");
 }
 
-test("who follows docs/deploy.md runs what is run here, or is told that it needs Azure", () => {
-  const commands = commandsIn(readFileSync(path.join(root, "docs/deploy.md"), "utf8"));
-  expect(commands.length).toBeGreaterThan(15);
+/** As `wc -w` counts them. */
+const wordsIn = (text: string): number => text.split(/\s+/).filter((word) => word !== "").length;
+
+test("who follows the pages of deployment runs what is run here, or is told that it needs Azure", () => {
+  const commands = ["docs/deploy.md", "docs/deploy-options.md"].flatMap((page) =>
+    commandsIn(readFileSync(path.join(root, page), "utf8")),
+  );
+  expect(commands.length).toBeGreaterThan(20);
   // The folders are looked at above, and the two commands are what .ci/run begins with.
   const runHere = /^(?:npm ci|npm run check:infra|cd [\w./-]+)(?:\s+#.*)?$/;
   expect(commands.filter((command) => !command.includes("☁") && !runHere.test(command))).toEqual([]);
@@ -39,13 +44,46 @@ test.each(pages)("%s names only files and commands that exist", (page) => {
   expect(commands.filter((name) => !(name in scripts))).toEqual([]);
 });
 
-test("the version of Node that starts npm is told once, and is package.json's", () => {
+test("the versions of Node are named in the README alone, and are package.json's", () => {
   const { engines } = JSON.parse(readFileSync(path.join(root, "package.json"), "utf8"));
-  const told = pages.flatMap((page) => {
-    const text = readFileSync(path.join(root, page), "utf8");
-    return [...text.matchAll(/\bNode(?:\.js)? v?(\d+)/g)].map(([, version]) => ({ page, version }));
-  });
-  expect(told).toEqual([{ page: "README.md", version: /^>=(\d+)$/.exec(engines.node)![1] }]);
+  const ranges = (engines.node as string)
+    .split(" || ")
+    .map((range) => `${/[\d.]+/.exec(range)![0].replace(/\.0$/, "")} or later`);
+  const naming = pages.flatMap((page) =>
+    [...readFileSync(path.join(root, page), "utf8").matchAll(/\bNode(?:\.js)? v?\d/g)].map(() => page),
+  );
+  expect(naming).toEqual(["README.md"]);
+  expect(readFileSync(path.join(root, "README.md"), "utf8")).toContain(`Node ${ranges.join(", or ")}.`);
+});
+
+/** Pages that a command writes from the code, as long as the code makes them. */
+const GENERATED = ["settings.md", "roles-matrix.md", "compliance.md", "compliance-controls.md"].map(
+  (name) => `docs/${name}`,
+);
+/** Words a page may have, so that it is read. */
+const MOST_WORDS = 1_500;
+
+test("the README has at most 1,000 words, and two commands: one runs the service, one its tests", () => {
+  const text = readFileSync(path.join(root, "README.md"), "utf8");
+  expect(wordsIn(text)).toBeLessThanOrEqual(1_000);
+  expect(commandsIn(text)).toEqual(["npm ci && npm start", "npm ci && npm test"]);
+});
+
+test.each(pages.filter((page) => !GENERATED.includes(page)))(`%s has at most ${MOST_WORDS} words`, (page) => {
+  expect(wordsIn(readFileSync(path.join(root, page), "utf8"))).toBeLessThanOrEqual(MOST_WORDS);
+});
+
+test.each(pages)("%s names only views that the page has", (page) => {
+  const views = readFileSync(path.join(root, "functions/web/src/views/views.ts"), "utf8");
+  const routes = new Set([...views.matchAll(/path: "([^":]+?)\/?(?:"|:)/g)].map(([, route]) => route));
+  const named = [...readFileSync(path.join(root, page), "utf8").matchAll(/`#(\/[\w/-]*)/g)].map(([, route]) => route!);
+  expect(named.filter((route) => route !== "/" && !routes.has(route.replace(/\/$/, "")))).toEqual([]);
+});
+
+test("every page of docs/ is listed in docs/README.md", () => {
+  const list = readFileSync(path.join(root, "docs/README.md"), "utf8");
+  const files = globSync("docs/*.md", { cwd: root }).map((file) => path.basename(file));
+  expect(files.filter((name) => name !== "README.md" && !list.includes(`](${name})`))).toEqual([]);
 });
 
 test("every decision is listed, and says context, decision, consequence and source on a page", () => {

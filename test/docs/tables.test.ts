@@ -5,6 +5,7 @@ import { expect, test } from "vitest";
 import { declarations } from "../../functions/functions.ts";
 import { costPage } from "../../infra/bench/cost-page.ts";
 import { ROOMS } from "../../infra/build/imports.ts";
+import { rolesPage } from "../../infra/build/roles-page.ts";
 import { settingsPage } from "../../infra/build/settings-page.ts";
 import { ALERT_TYPES } from "../../shared/alerts/rule.ts";
 import { SETTING_NAMES } from "../../shared/config/config.ts";
@@ -16,24 +17,23 @@ const { queues } = await declarations();
 
 const root = path.resolve(import.meta.dirname, "../..");
 const read = (file: string) => readFileSync(path.join(root, file), "utf8");
-const page = "docs/operate.md";
-const first = (heading: string) => tableUnder(page, heading).map((row) => Object.values(row)[0]!);
+const first = (page: string, heading: string) => tableUnder(page, heading).map((row) => Object.values(row)[0]!);
 
 test("every alert of the templates has a row, by its name", () => {
   const names = [...read("infra/azure/modules/alerts.bicep").matchAll(/displayName: '([^']+)'/g)].map(
     ([, name]) => name,
   );
   expect(names.length).toBeGreaterThan(3);
-  expect(first("## Alerts on the service itself")).toEqual(names);
+  expect(first("docs/operate.md", "## Alerts about the service itself")).toEqual(names);
 });
 
 test("every type of alert rule has a row", () => {
-  expect(first("## Alert rules of the service")).toEqual([...ALERT_TYPES]);
+  expect(first("docs/operate.md", "## Alert rules")).toEqual([...ALERT_TYPES]);
 });
 
 test("every queue has a row that says what becomes of its messages", () => {
   const names = queues.map(({ queue }) => queue).filter((name) => !name.endsWith("-poison"));
-  expect(first("## Messages that failed for good").sort()).toEqual([...new Set(names)].sort());
+  expect(first("docs/troubleshooting.md", "## Failed messages").sort()).toEqual([...new Set(names)].sort());
 });
 
 test("every table of the storage account has a row", () => {
@@ -42,20 +42,20 @@ test("every table of the storage account has a row", () => {
     ...source.matchAll(/\bentity(?:<[^(]*>)?\(\s*"(\w+)"/g),
     ...source.matchAll(/\b(?:TABLE|table)\b[^"\n]* "([A-Z]\w+)"/g),
   ];
-  const named = first("## Backups, and what storage holds").flatMap((cell) => cell.split(", "));
+  const named = first("docs/backup.md", "## Tables").flatMap((cell) => cell.split(", "));
   expect(literals.length).toBeGreaterThan(30);
   expect(named.sort()).toEqual([...new Set(literals.map(([, name]) => name!))].sort());
 });
 
 test("the health that is asked for first names every dependency", () => {
-  const [, deep] = tableUnder(page, "## Look here first");
-  for (const name of DEPENDENCIES) expect(deep!.says).toContain(name);
+  const [, deep] = tableUnder("docs/operate.md", "## Where to look");
+  for (const name of DEPENDENCIES) expect(deep!.shows).toContain(name);
 });
 
-test("the rooms stand on their levels as the check of imports has them", () => {
-  const levels = tableUnder("docs/architecture.md", "## Inside").map(({ level, rooms }) => ({
+test("the modules are on the levels that the check of imports has", () => {
+  const levels = tableUnder("docs/architecture.md", "## Inside").map(({ level, modules }) => ({
     level: Number(level),
-    rooms: rooms!.split("; ").flatMap((cell) => cell.split(":")[0]!.split(", ")),
+    rooms: modules!.split("; ").flatMap((cell) => cell.split(":")[0]!.split(", ")),
   }));
   expect(levels).toEqual(ROOMS.map((rooms, at) => ({ level: at + 1, rooms })).reverse());
 });
@@ -81,13 +81,25 @@ test("docs/settings.md is what the code reads: npm run settings-page writes it",
   for (const name of SETTING_NAMES) expect(page.split(`| \`${name}\` |`), name).toHaveLength(2);
 });
 
+test("docs/roles-matrix.md is what the endpoints declare: npm run roles-page writes it", async () => {
+  expect(read("docs/roles-matrix.md"), "Run npm run roles-page.").toBe(await rolesPage());
+});
+
+test("docs/roles.md says for each view of the page who may do what", () => {
+  const views = [...read("functions/web/src/views/views.ts").matchAll(/path: "([^"]+)",\s*title:/g)].map(
+    ([, at]) => at,
+  );
+  expect(views.length).toBeGreaterThan(10);
+  expect(views.filter((view) => !read("docs/roles.md").includes(`\`#${view}\``))).toEqual([]);
+});
+
 test("every figure of telemetry has a row, and every setting is one that is read", () => {
-  const figures = Object.entries(METRICS).map(([figure, { kind, unit, description }]) => ({
-    figure,
+  const figures = Object.entries(METRICS).map(([metric, { kind, unit, description }]) => ({
+    metric,
     "kind, unit": `${kind}, ${unit}`,
-    says: description,
+    meaning: description,
   }));
-  expect(tableUnder("docs/telemetry.md", "## Figures")).toEqual(figures);
+  expect(tableUnder("docs/telemetry.md", "## Metrics")).toEqual(figures);
   const settings = tableUnder("docs/telemetry.md", "## Switch it on").flatMap(({ setting }) => setting!.split(", "));
   // The library and the platform read the other two.
   expect(settings.filter((name) => SETTING_NAMES.includes(name))).toEqual(

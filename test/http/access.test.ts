@@ -238,7 +238,7 @@ describe("a token", () => {
 });
 
 describe("roles", () => {
-  const table = tableUnder("docs/roles.md", "## Endpoints");
+  const table = tableUnder("docs/roles-matrix.md", "## Endpoints");
   /** One of each kind of line; test/http/roles.test.ts has them all, without the wire. */
   const SAMPLE = [
     "GET /system/license/status",
@@ -270,7 +270,7 @@ describe("roles", () => {
     callers.push({ who: "the session of admin", role: "admin", program: false, options: { headers } });
   });
 
-  test.each(SAMPLE)("%s is for whom docs/roles.md says", async (id) => {
+  test.each(SAMPLE)("%s can be called by the callers that docs/roles-matrix.md names", async (id) => {
     const line = table.find((one) => one.endpoint === id)!;
     const [method, path] = id.split(" ") as [string, string];
     for (const { who, role, program, options } of callers) {
@@ -288,7 +288,7 @@ describe("roles", () => {
         expect(answer.body.detail).toContain(`needs the role ${answer.body.requiredRole}`);
       } else if (program && line.programs !== "yes") {
         expect([who, answer.status, code]).toEqual([who, 403, "interactiveOnly"]);
-      } else if (line["no licence"] !== "yes") {
+      } else if (line["without license"] !== "yes") {
         expect([who, answer.status, code, answer.body.requiredTier]).toEqual([who, 403, "licenseRequired", "pro"]);
       } else {
         expect([who, answer.status]).toEqual([who, method === "GET" ? 200 : 400]);

@@ -13,9 +13,10 @@ import { CLOUD_KEYS } from "../support/test-app.ts";
 
 const { endpoints } = await declarations();
 
-/** Every endpoint as every caller, through what stands before the endpoints, held to the page people read. */
-const PAGE = "docs/roles.md";
-const table = tableUnder(PAGE, "## Endpoints");
+/** Calls every endpoint as every caller, through the checks before the endpoints, and compares with the two pages. */
+const PAGE = "docs/credentials.md";
+const MATRIX = "docs/roles-matrix.md";
+const table = tableUnder(MATRIX, "## Endpoints");
 const callers = tableUnder(PAGE, "## Callers");
 const idOf = ({ method, route }: { method: string; route: string }) => `${method} /${route}`;
 
@@ -44,7 +45,7 @@ beforeAll(async () => {
     return found as Actor;
   };
 
-  sent.set("nothing to say who it is", { headers: {}, found: undefined });
+  sent.set("no credential", { headers: {}, found: undefined });
   for (const role of ROLES) {
     const article = /^[ao]/.test(role) ? "an" : "a";
     await create(role, role);
@@ -75,7 +76,7 @@ beforeAll(async () => {
   await create("ended", "admin");
   const ended = await signIn("ended");
   await access.users.remove("ended", undefined, HERE);
-  await bearer("a credential that ended, or never was one", ended);
+  await bearer("an expired, revoked or invalid credential", ended);
   await create("due", "admin");
   await access.users.update("due", { password: `${PASSWORD} now` }, undefined, HERE);
   const { access_token } = await access.signIn({ username: "due", password: `${PASSWORD} now` }, HERE);
@@ -83,7 +84,7 @@ beforeAll(async () => {
   cloud = await startCloud({ company: "small", keys: CLOUD_KEYS });
   const config = testConfig(cloud.environment);
   const entra = createEntraTokens({ config, clock: systemClock, log: recordingLog() });
-  for (const { "who calls": who } of callers.filter((one) => one["who calls"]!.startsWith("a token of Entra"))) {
+  for (const { caller: who } of callers.filter((one) => one.caller!.startsWith("an Entra access token"))) {
     const roles = who!.match(/Lifecycle\.\w+/g) ?? [];
     const token = await cloud.control.apiToken({ claims: { roles } });
     sent.set(who!, { headers: { Authorization: `Bearer ${token}` }, found: await entra.authenticate(token) });
@@ -125,39 +126,40 @@ type Line = Record<string, string>;
 function expected(line: Line, role: string, { program = false, due = false, tier = "pro" as Tier }): string {
   const says = (column: string) => line[column] === "yes";
   if (role === "nobody" && !says("nobody")) return "unauthorized";
-  if (role === "refused" && !says("nobody")) return "forbidden";
+  if (role === "denied" && !says("nobody")) return "forbidden";
   if (due && !says("password due")) return "passwordChangeRequired";
-  if (!says(role === "refused" ? "nobody" : role)) return "forbidden";
+  if (!says(role === "denied" ? "nobody" : role)) return "forbidden";
   if (program && !says("programs")) return "interactiveOnly";
-  return tier === "core" && !says("no licence") ? "licenseRequired" : "in";
+  return tier === "core" && !says("without license") ? "licenseRequired" : "in";
 }
 
 const declared = endpoints.map((endpoint) => ({ ...endpoint, id: idOf(endpoint) }));
 
-test(`${PAGE} has a line for every endpoint and no other, and every word in it is yes or –`, () => {
+test(`every endpoint has a line in ${MATRIX}: npm run roles-page writes it`, () => {
   expect(table.map((line) => line.endpoint).sort()).toEqual(declared.map(({ id }) => id).sort());
   for (const { endpoint: _, ...cells } of table)
     for (const cell of Object.values(cells)) expect(cell).toMatch(/^(yes|–)$/);
 });
 
-test(`everybody whom ${PAGE} names was tried, and counts as what it says`, () => {
-  expect(callers.map((line) => line["who calls"]!).filter((who) => !sent.has(who))).toEqual([]);
-  for (const { "who calls": who, "counts as": role, program } of callers) {
+test(`every caller in ${PAGE} was tried and has the role that the page names`, () => {
+  expect(callers.map((line) => line.caller!).filter((who) => !sent.has(who))).toEqual([]);
+  for (const { caller: who, role, program } of callers) {
     const { found } = sent.get(who!)!;
     const actor = found === undefined || found instanceof Problem ? undefined : found;
-    const counts = found instanceof Problem && found.code === "forbidden" ? "refused" : (actor?.role ?? "nobody");
+    const counts = found instanceof Problem && found.code === "forbidden" ? "denied" : (actor?.role ?? "nobody");
     expect([who, counts]).toEqual([who, role]);
     const isProgram =
-      counts === "refused" || actor?.credential.kind === "apiToken" || actor?.credential.kind === "entra";
+      counts === "denied" || actor?.credential.kind === "apiToken" || actor?.credential.kind === "entra";
     expect([who, isProgram ? "yes" : "–"]).toEqual([who, program]);
   }
 });
 
 describe("who may call", () => {
   test.each(declared)("$id", async (endpoint) => {
-    const line = table.find((one) => one.endpoint === endpoint.id)!;
+    const line = table.find((one) => one.endpoint === endpoint.id);
+    if (!line) throw new Error(`${MATRIX} has no line for ${endpoint.id}. Run npm run roles-page.`);
     for (const tier of ["pro", "core"] as const) {
-      for (const { "who calls": who, "counts as": role, program } of callers) {
+      for (const { caller: who, role, program } of callers) {
         const told = await answer(endpoint, sent.get(who!)!, tier);
         const wanted = expected(line, role!, { program: program === "yes", tier });
         expect([who, tier, told]).toEqual([who, tier, wanted]);

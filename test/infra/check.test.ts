@@ -95,7 +95,7 @@ test.each([
   [TOPIC, "operatorType: 'StringIn'", "operator: 'StringIn'", /no form whose operatorType is not said/],
   [EXAMPLE, "azurerm.other }", "azurerm.second }", /provider azurerm.second is not declared/],
   ["docs/deploy.md", "`events_enabled`", "`events`", /parameter events_enabled/],
-  ["docs/deploy.md", "`OWNER_TAG`", "`OWNERS`", /setting OWNER_TAG/],
+  ["docs/deploy-options.md", "`OWNER_TAG`", "`OWNERS`", /setting OWNER_TAG/],
 ])("%s: with %s as %s something is found", async (file, from, to, message) => {
   const text = files.text.get(file)!;
   expect(text).toContain(from);

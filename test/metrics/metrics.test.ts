@@ -124,9 +124,9 @@ describe("before anything was read", () => {
     const metrics = metricsIn((await scrape()).text).map(({ name, samples }) => ({
       metric: name,
       labels: Object.keys(samples[0]!.labels).join(", "),
-      says: expect.stringMatching(/\S/),
+      meaning: expect.stringMatching(/\S/),
     }));
-    expect(tableUnder("docs/metrics.md", "## What there is")).toEqual(metrics);
+    expect(tableUnder("docs/metrics.md", "## Metrics")).toEqual(metrics);
   });
 });
 

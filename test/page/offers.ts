@@ -1,4 +1,4 @@
-/** Who may do what, by the page that people read (docs/roles.md, which the API is held to), to hold the page to it. */
+/** Who may do what, by the page that people read (docs/roles-matrix.md, which the API is held to), to hold the page to it. */
 import { globSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { tableUnder } from "../support/markdown-table.ts";
@@ -23,7 +23,7 @@ export interface Offers {
 /** @param document - The API's description, for the operations' names. */
 export function createOffers(document: { paths: Record<string, Record<string, { operationId?: string }>> }): Offers {
   const rows = new Map(
-    tableUnder("docs/roles.md", "## Endpoints").map((row) => [row.endpoint!.replaceAll("`", ""), row]),
+    tableUnder("docs/roles-matrix.md", "## Endpoints").map((row) => [row.endpoint!.replaceAll("`", ""), row]),
   );
   const described = Object.entries(document.paths).flatMap(([route, methods]) =>
     Object.entries(methods).map(
@@ -39,11 +39,11 @@ export function createOffers(document: { paths: Record<string, Record<string, { 
   }));
   const rowOf = (operation: string) => {
     const row = rows.get(routeOf.get(operation) ?? "");
-    if (!row) throw new Error(`docs/roles.md has no operation ${operation}.`);
+    if (!row) throw new Error(`docs/roles-matrix.md has no operation ${operation}.`);
     return row;
   };
   const roleMay = (role: Role, operation: string) => rowOf(operation)[role] === "yes";
-  const needsLicence = (operation: string) => rowOf(operation)["no licence"] !== "yes";
+  const needsLicence = (operation: string) => rowOf(operation)["without license"] !== "yes";
   const isGet = (operation: string) => routeOf.get(operation)!.startsWith("GET ");
 
   /** Whoever may `guard` may also `operation`. */

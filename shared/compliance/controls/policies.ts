@@ -4,7 +4,7 @@ const EXPIRY_PCI = "3.6.1, 3.6.1.1, 3.7.1-3.7.3, 3.7.5-3.7.8";
 const ACCESS_PCI = "7.2.1-7.2.6, 7.2.5.1";
 const KEY_TYPE_PCI = "3.5.1.1, 3.6.1, 3.7.1, 3.7.2, 3.7.6, 4.2.1";
 
-const policy = (name: string) => `Microsoft's regulatory policy sets hold the Azure policy "${name}" against it.`;
+const policy = (name: string) => `Microsoft's regulatory policy sets map the Azure policy "${name}" to this control.`;
 
 /** Azure policies that ask the same as a check, under the controls that Microsoft's own policy sets give them. */
 export const POLICIES: readonly Mapping[] = [

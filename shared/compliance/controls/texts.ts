@@ -37,23 +37,24 @@ export const TEXTS: readonly Mapping[] = [
     checks: [...EXPIRED_SECRETS, ...EXPIRED_CERTIFICATES, ...OLD_SECRETS, ...LONG_APPLICATION_CERTIFICATES],
     controls: { "nist-800-53-r5": "IA-5" },
     basis:
-      "IA-5 f has authenticators changed or refreshed after a time set for their kind; it counts passwords and certificates among them, of devices and services too.",
+      "IA-5 f: change or refresh authenticators after a period that is set for their type. Passwords and certificates are authenticators, also those of devices and services.",
   },
   {
     checks: [...EXPIRED_KEYS, ...OLD_KEYS],
     controls: { "nist-800-53-r5": "SC-12" },
     basis:
-      "SC-12 has keys managed by the organization's requirements from generation to destruction; a key's end and its longest use are such.",
+      "SC-12: manage keys from generation to destruction by the organization's requirements. These include when a key expires and how long it is used.",
   },
   {
     checks: CERTIFICATE_STRENGTH,
     controls: { "nist-800-53-r5": "SC-13" },
-    basis: "SC-13 has, for each use, cryptography of the type that was set for it; Microsoft holds keys against it.",
+    basis:
+      "SC-13: use the type of cryptography that is defined for each use. Microsoft maps the strength of keys to it.",
   },
   {
     checks: ["client-secret-owner", "application-certificate-owner"],
     controls: { "nist-800-53-r5": "AC-2", "iso-27001-2022": "5.9" },
-    basis: "AC-2 has a manager assigned to each account, ISO 5.9 an owner to each asset of the inventory.",
+    basis: "AC-2: assign a manager to each account. ISO 5.9: assign an owner to each asset of the inventory.",
   },
 
   // PCI DSS 4.0.1
@@ -61,24 +62,24 @@ export const TEXTS: readonly Mapping[] = [
     checks: [...EXPIRED_SECRETS, ...OLD_SECRETS],
     controls: { "pci-dss-4.0.1": "8.6.3" },
     basis:
-      "8.6.3 has passwords of applications and systems changed periodically, as often as the entity's risk analysis says. An end that has passed without a change was not kept.",
+      "8.6.3: change passwords of applications and systems periodically, as often as the entity's risk analysis requires. A secret that passed its expiry date was not changed in time.",
   },
   {
     checks: ["key-expired", "key-rotation-policy", ...OLD_KEYS],
     controls: { "pci-dss-4.0.1": "3.7.4" },
     basis:
-      "3.7.4 has a cryptoperiod for each kind of key and keys changed at its end, so that none is used beyond it. It is about keys that protect stored account data.",
+      "3.7.4: define a cryptoperiod for each type of key and change keys at its end. This is about keys that protect stored account data.",
   },
   {
     checks: ["key-expired"],
     controls: { "pci-dss-4.0.1": "3.7.5" },
-    basis: "3.7.5 has keys retired, replaced or destroyed that have come to the end of their cryptoperiod.",
+    basis: "3.7.5: retire, replace or destroy keys that reached the end of their cryptoperiod.",
   },
   {
     checks: ["certificate-expired", ...CERTIFICATE_STRENGTH],
     controls: { "pci-dss-4.0.1": "4.2.1" },
     basis:
-      "4.2.1 has certificates that protect card numbers on their way confirmed as valid, neither expired nor revoked, and allows no insecure key sizes.",
+      "4.2.1: confirm that certificates that protect card numbers in transit are valid, not expired and not revoked. Insecure key sizes are not allowed.",
   },
 
   // ISO/IEC 27001:2022, Annex A
@@ -86,19 +87,18 @@ export const TEXTS: readonly Mapping[] = [
     checks: [...EXPIRED_KEYS, ...EXPIRED_CERTIFICATES, ...OLD_KEYS],
     controls: { "iso-27001-2022": "8.24" },
     basis:
-      "The guidance of 8.24 has keys given dates of activation and deactivation and used between them only; a certificate's dates are those of its key pair.",
+      "8.24, guidance: give keys activation and deactivation dates and use them only between the two. A certificate's dates are those of its key pair.",
   },
   {
     checks: [...KEY_STRENGTH, ...CERTIFICATE_STRENGTH],
     controls: { "iso-27001-2022": "8.24" },
-    basis:
-      "The guidance of 8.24 has type, strength and quality of the algorithms set by the protection that is needed.",
+    basis: "8.24, guidance: choose type, strength and quality of algorithms by the protection that is required.",
   },
   {
     checks: [...EXPIRED_SECRETS, ...OLD_SECRETS],
     controls: { "iso-27001-2022": "5.17" },
     basis:
-      "5.17 has authentication information handed out and managed by a process, over all of its life; Microsoft's set holds the expiry of secrets against 8.24.",
+      "5.17: allocate and manage authentication information by a process, over its whole life. Microsoft maps the expiry of secrets to 8.24.",
   },
 
   // SOC 2
@@ -106,36 +106,36 @@ export const TEXTS: readonly Mapping[] = [
     checks: [...EXPIRED_SECRETS, ...EXPIRED_APPLICATION_CERTIFICATES],
     controls: { "soc-2": "CC6.1, CC6.2" },
     basis:
-      "A point of focus of CC6.1 has credentials of software removed that are no longer needed, one of CC6.2 the use of credentials prevented that are no longer valid: this one has ended and stands enabled.",
+      "CC6.1, CC6.2, points of focus: remove credentials that are no longer needed, and prevent the use of credentials that are no longer valid. This one expired and is still enabled.",
   },
   {
     checks: ["client-secret-alone", "secret-unused"],
     controls: { "soc-2": "CC6.1" },
-    basis: "A point of focus of CC6.1 has credentials of software removed that are no longer needed.",
+    basis: "CC6.1, point of focus: remove credentials of software that are no longer needed.",
   },
   {
     checks: [...EXPIRED_KEYS, "certificate-expired", ...KEY_STRENGTH, ...CERTIFICATE_STRENGTH],
     controls: { "soc-2": "CC6.1" },
     basis:
-      "A point of focus of CC6.1 has keys protected from generation to destruction, with algorithms and lengths that fit.",
+      "CC6.1, point of focus: protect keys from generation to destruction, with suitable algorithms and key lengths.",
   },
 
   // Microsoft Cloud Security Benchmark
   {
     checks: [...EXPIRED_KEYS, "key-rotation-policy", ...OLD_KEYS],
     controls: { "mcsb-v3": "DP-6" },
-    basis: "DP-6 has keys rotated and revoked by a schedule and when they are retired.",
+    basis: "DP-6: rotate and revoke keys by a schedule, and when they are retired.",
   },
   {
     checks: KEY_STRENGTH,
     controls: { "mcsb-v3": "DP-6" },
-    basis: "DP-6 has a certain type and a least size required of keys.",
+    basis: "DP-6: require a key type and a minimum key size.",
   },
   {
     checks: ["secret-expired", "secret-validity-period", "secret-active-period"],
     controls: { "mcsb-v3": "DP-6" },
     basis:
-      "DP-6 has what is kept in key vaults rotated by a schedule; Microsoft holds the expiry of secrets against it, beside that of keys.",
+      "DP-6: rotate the contents of key vaults by a schedule. Microsoft maps the expiry of secrets and of keys to it.",
   },
   {
     checks: [
@@ -145,27 +145,28 @@ export const TEXTS: readonly Mapping[] = [
       "certificate-auto-renewal",
     ],
     controls: { "mcsb-v3": "DP-7" },
-    basis: "DP-7 has certificates tracked, renewed in time and by themselves, and rotated by a schedule.",
+    basis: "DP-7: track certificates, renew them in time and automatically, and rotate them by a schedule.",
   },
   {
     checks: [...CERTIFICATE_STRENGTH, ...LONG_APPLICATION_CERTIFICATES],
     controls: { "mcsb-v3": "DP-7" },
-    basis: "DP-7 has certificates made without insufficient key sizes, insecure cryptography or overly long validity.",
+    basis:
+      "DP-7: don't create certificates with insufficient key sizes, insecure cryptography or overly long validity.",
   },
   {
     checks: ["certificate-issuer"],
     controls: { "mcsb-v3": "DP-7" },
-    basis: "DP-7 advises against self-signed certificates and names the authorities integrated with Key Vault instead.",
+    basis: "DP-7: avoid self-signed certificates, and use the authorities that are integrated with Key Vault.",
   },
   {
     checks: ["vault-public-access"],
     controls: { "mcsb-v3": "DP-8" },
-    basis: "DP-8 has key vaults behind Private Link and their firewall, exposed as little as can be.",
+    basis: "DP-8: protect key vaults with Private Link and their firewall, and expose them as little as possible.",
   },
   {
     checks: ["client-secret-beside-certificate", "client-secret-beside-federation"],
     controls: { "mcsb-v3": "IM-3" },
     basis:
-      "IM-3 has applications sign in with managed identities, else with certificates, and with secrets only where those can't be.",
+      "IM-3: applications sign in with managed identities, otherwise with certificates, and with secrets only if neither is possible.",
   },
 ];

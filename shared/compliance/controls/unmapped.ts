@@ -1,9 +1,9 @@
 /** Checks that no text of these frameworks asks for, and why. */
 
 const NEAR =
-  "What nears its end has not passed it, so no text is broken. Only Microsoft's benchmark v2, a preview, asks for a number of days beforehand.";
+  "An asset that expires soon has not expired, so no framework text is violated. Only Microsoft's benchmark v2, a preview, asks for a number of days in advance.";
 const REFERENCES =
-  "It is about whether applications work: the texts ask how values are protected, not whether they are found.";
+  "This check is about whether applications work. The frameworks ask how values are protected, not whether references resolve.";
 
 export const UNMAPPED: Readonly<Record<string, string>> = {
   "secret-near-expiry-critical": NEAR,
@@ -21,7 +21,7 @@ export const UNMAPPED: Readonly<Record<string, string>> = {
   "b2c-key-near-expiry-critical": NEAR,
   "b2c-key-near-expiry-warning": NEAR,
   "secret-content-type":
-    "A content type is a help for people. Azure has a policy for it, which no regulatory policy set of Microsoft's holds against a control.",
+    "A content type helps people. Azure has a policy for it, but no regulatory policy set of Microsoft maps it to a control.",
   "secret-reference-resolved": REFERENCES,
   "certificate-reference-resolved": REFERENCES,
   "vault-reference-resolved": REFERENCES,
@@ -33,17 +33,17 @@ export const SILENT_FRAMEWORKS: readonly { framework: string; about: string; rea
     framework: "CIS Microsoft Azure Foundations",
     about: "expired secrets, keys and certificates; credentials of applications",
     reason:
-      "8.3.1 to 8.3.4 (numbers of 6.0.0) ask that an expiration date is set, and what has one passes, also once it has passed; 8.3.9 asks for automatic rotation of keys, 8.3.11 for the validity of certificates. Nothing asks for the credentials of applications. To fail them there would be another result than the benchmark's own.",
+      "8.3.1 to 8.3.4 (numbers of 6.0.0) require that an expiration date is set. An asset with a date passes, even if the date has passed. 8.3.9 requires automatic rotation of keys, 8.3.11 limits the validity of certificates. No recommendation is about credentials of applications. A failure here would differ from the benchmark's own result.",
   },
   {
     framework: "PCI DSS",
     about: "certificates that applications sign in with; keys of B2C policies",
     reason:
-      "8.6.3 is about passwords, 3.7 about keys that protect stored account data, 4.2.1 about card numbers on their way.",
+      "8.6.3 is about passwords, 3.7 about keys that protect stored account data, 4.2.1 about card numbers in transit.",
   },
   {
     framework: "Microsoft Cloud Security Benchmark",
     about: "client secrets that have expired or live long",
-    reason: "IM-3 asks for something better than a client secret and says nothing of how long one lives.",
+    reason: "IM-3 recommends alternatives to client secrets and sets no limit on their lifetime.",
   },
 ];
