@@ -109,13 +109,9 @@ export const DevopsTest = z
           .int()
           .nullable()
           .meta({ description: "Number of items that the service can access. Null when the step failed." }),
-        changeable: z
-          .int()
-          .nullable()
-          .meta({
-            description:
-              "Number of items that the service can change, as rotations require. Null when the step failed.",
-          }),
+        changeable: z.int().nullable().meta({
+          description: "Number of items that the service can change, as rotations require. Null when the step failed.",
+        }),
         code: z.string().nullable().meta({
           description: "Failure code, such as unauthorized, accessDenied or notFound. Null when the step passed.",
         }),
