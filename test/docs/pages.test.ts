@@ -43,9 +43,12 @@ test("the version of Node that starts npm is told once, and is package.json's", 
   const { engines } = JSON.parse(readFileSync(path.join(root, "package.json"), "utf8"));
   const told = pages.flatMap((page) => {
     const text = readFileSync(path.join(root, page), "utf8");
-    return [...text.matchAll(/\bNode(?:\.js)? v?(\d+)/g)].map(([, version]) => ({ page, version }));
+    return [...text.matchAll(/\bNode(?:\.js)? (v?\d.*?)(?=[,;:]|\. |\n)/g)].map(([, version]) => ({ page, version }));
   });
-  expect(told).toEqual([{ page: "README.md", version: /^>=(\d+)$/.exec(engines.node)![1] }]);
+  const [, oldest, next] = /^\^(22\.\d+)\.0 \|\| >=(24)$/.exec(engines.node)!;
+  expect(told).toEqual([{ page: "README.md", version: `${oldest} or later (not ${Number(next) - 1})` }]);
+  const lock = JSON.parse(readFileSync(path.join(root, "package-lock.json"), "utf8"));
+  expect(lock.packages[""].engines).toEqual(engines);
 });
 
 test("every decision is listed, and says context, decision, consequence and source on a page", () => {
