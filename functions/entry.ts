@@ -8,7 +8,6 @@ import { enableCompileCache, flushCompileCache } from "node:module";
 /** What is loaded late is kept too. A worker that is killed writes nothing at its end. */
 const KEPT_AFTER_MS = 15_000;
 
-// Node 22.1 and later.
-enableCompileCache?.();
+enableCompileCache();
 await import("./main.ts");
-setTimeout(() => flushCompileCache?.(), KEPT_AFTER_MS).unref();
+setTimeout(() => flushCompileCache(), KEPT_AFTER_MS).unref();

@@ -79,7 +79,8 @@ test("it holds the app, its pages, its font, and what it is made of", () => {
   expect(kinds["dist/fonts"]).toHaveLength(1);
   expect(Object.keys(kinds).sort()).toEqual([".", "dist/docs", "dist/fonts", "dist/page"]);
   expect([...release.files.keys()].filter((file) => file.endsWith(".map"))).toEqual([]);
-  expect(JSON.parse(text("package.json"))).toMatchObject({ type: "module", main: "dist/main.mjs" });
+  const { engines } = JSON.parse(readFileSync(path.join(root, "package.json"), "utf8"));
+  expect(JSON.parse(text("package.json"))).toMatchObject({ type: "module", main: "dist/main.mjs", engines });
   expect(JSON.parse(text("package.json"))).not.toHaveProperty("dependencies");
   expect(text("host.json")).toBe(readFileSync(path.join(root, "host.json"), "utf8"));
 });

@@ -46,14 +46,14 @@ test.each(pages)("%s names only files and commands that exist", (page) => {
 
 test("the versions of Node are named in the README alone, and are package.json's", () => {
   const { engines } = JSON.parse(readFileSync(path.join(root, "package.json"), "utf8"));
-  const ranges = (engines.node as string)
-    .split(" || ")
-    .map((range) => `${/[\d.]+/.exec(range)![0].replace(/\.0$/, "")} or later`);
-  const naming = pages.flatMap((page) =>
-    [...readFileSync(path.join(root, page), "utf8").matchAll(/\bNode(?:\.js)? v?\d/g)].map(() => page),
-  );
-  expect(naming).toEqual(["README.md"]);
-  expect(readFileSync(path.join(root, "README.md"), "utf8")).toContain(`Node ${ranges.join(", or ")}.`);
+  const told = pages.flatMap((page) => {
+    const text = readFileSync(path.join(root, page), "utf8");
+    return [...text.matchAll(/\bNode(?:\.js)? (v?\d.*?)(?=[,;:]|\. |\n)/g)].map(([, version]) => ({ page, version }));
+  });
+  const [, oldest, next] = /^\^(22\.\d+)\.0 \|\| >=(24)$/.exec(engines.node)!;
+  expect(told).toEqual([{ page: "README.md", version: `${oldest} or later (not ${Number(next) - 1})` }]);
+  const lock = JSON.parse(readFileSync(path.join(root, "package-lock.json"), "utf8"));
+  expect(lock.packages[""].engines).toEqual(engines);
 });
 
 /** Pages that a command writes from the code, as long as the code makes them. */
