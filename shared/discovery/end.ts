@@ -196,7 +196,7 @@ export function createScanEnd(deps: EndDeps): ScanEnd {
     const [renewed] = await Promise.allSettled([renewTotals()]);
     await ended(withoutKeys(over));
     if (await unlessChanged(tables.replace(Scans, over))) {
-      log.info("A scan is over", { scanId: scan.scanId, status: result.status });
+      log.info("A scan is over", { scanId: scan.scanId, status: result.status }, "event");
       const seconds = (Date.parse(result.finishedAt) - Date.parse(scan.startedAt ?? scan.createdAt)) / SECOND_MS;
       measure("scan.duration", Math.max(0, seconds), { mode: scan.mode, status: result.status });
       measure("vaults.failed", result.vaultsFailed);
