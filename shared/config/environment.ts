@@ -271,6 +271,10 @@ const schedules = {
   DETAIL_REFRESH_DAYS: integer(1, 30, "days")
     .default(7)
     .describe("How old details may become that change without a sign. Scheduled full scans read what is due."),
+  FIRST_SCAN: z
+    .enum(["on", "off"])
+    .default("on")
+    .describe("Whether a full scan starts by itself, once, when no scan was ever started in this store."),
   SCHEDULE_JITTER_SECONDS: integer(0, 600, "seconds")
     .default(300)
     .describe("Longest random wait before a scheduled scan begins, so that many deployments don't start as one."),
