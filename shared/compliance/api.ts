@@ -116,7 +116,7 @@ export const Violation = z
         portal: z.string().meta({ description: "Steps in the Azure portal." }),
         cli: z.string().meta({
           description:
-            "Lines for a POSIX shell, quoted where that is needed. Lines that begin with # are another way; what stands in <…> is to be filled in.",
+            "Lines for a POSIX shell, quoted where that is needed. Lines that begin with # are comments: another way, or what the commands need. What stands in <…> is to be filled in.",
         }),
         bicep: z.string().nullable().meta({ description: "Null where no template changes the resource." }),
         bicepNote: z.string().meta({ description: "Why there is none, or what to know before it is deployed." }),
